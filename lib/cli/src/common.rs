@@ -1,0 +1,31 @@
+//! The options that every program has.
+
+use clap::{Args, ValueEnum};
+
+use crate::Generate;
+
+/// Options common to all programs; flatten it into each program's arguments.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "General")]
+pub struct Common {
+    /// Form of the messages on standard error: lines for people, or one JSON object a line
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text, global = true)]
+    pub log_format: LogFormat,
+
+    /// Print warnings and errors only
+    #[arg(long, global = true)]
+    pub quiet: bool,
+
+    /// Write a man page or a shell completion script to standard output and do nothing else
+    #[arg(long, value_enum, value_name = "WHAT", exclusive = true)]
+    pub generate: Option<Generate>,
+}
+
+/// The form of messages on standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// `tool: message`
+    Text,
+    /// One JSON object a line, with `level`, `tool` and `message`
+    Json,
+}

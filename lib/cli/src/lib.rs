@@ -1,0 +1,21 @@
+//! What all command lines share: exit codes, logging, signals, progress, man pages and completions.
+//!
+//! Standard output carries data only; people read standard error.
+
+mod common;
+mod fault;
+mod generate;
+mod log;
+mod output;
+mod program;
+mod progress;
+mod signals;
+
+pub use common::{Common, LogFormat};
+pub use fault::Fault;
+pub use generate::Generate;
+pub use output::print;
+pub use program::{Program, main};
+pub use progress::{Progress, ProgressMode};
+
+pub use plmkit_contract::{Exit, Stop};

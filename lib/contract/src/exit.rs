@@ -1,0 +1,72 @@
+//! The exit codes of every program: one table, so that schedulers can rely on it.
+
+/// How a program ended.
+///
+/// The numbers follow `sysexits.h` from 64 up. A scheduler should retry [`Exit::Transient`] and nothing else
+/// of this table. A program that was stopped by SIGINT or SIGTERM dies of that signal, so a shell sees 130 or 143.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Exit {
+    /// Everything asked for was done.
+    Done = 0,
+    /// The program ran, and its verdict is negative.
+    Negative = 1,
+    /// The command line does not make sense.
+    Usage = 2,
+    /// An input is malformed, damaged, or not what it claims to be.
+    Data = 65,
+    /// An input does not exist or cannot be opened.
+    NoInput = 66,
+    /// A device, driver or shared library is not available.
+    Unavailable = 69,
+    /// A bug of ours.
+    Internal = 70,
+    /// An output cannot be created.
+    CannotCreate = 73,
+    /// Reading or writing failed midway (a full disk, a lost mount).
+    Io = 74,
+    /// The same command may succeed later (GPU lost, out of memory).
+    Transient = 75,
+}
+
+impl Exit {
+    /// Every exit code with its meaning, in the order in which the documentation lists them.
+    pub const TABLE: [(Self, &'static str); 10] = [
+        (Self::Done, "done"),
+        (Self::Negative, "ran, and the verdict is negative"),
+        (Self::Usage, "usage error"),
+        (Self::Data, "bad or corrupt data"),
+        (Self::NoInput, "input missing"),
+        (Self::Unavailable, "device or library unavailable"),
+        (Self::Internal, "internal error: please report it"),
+        (Self::CannotCreate, "cannot create output"),
+        (Self::Io, "I/O error"),
+        (Self::Transient, "transient failure: try again"),
+    ];
+
+    /// The number that the shell sees.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+/// An error that knows which exit code it leads to.
+///
+/// Library errors implement it where they are defined, so that no program has to guess from a message.
+pub trait Failure: std::error::Error + Send + Sync + 'static {
+    /// The exit code of a program that ends with this error.
+    fn exit(&self) -> Exit;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_distinct_and_stay_out_of_the_range_schedulers_retry() {
+        let mut codes: Vec<u8> = Exit::TABLE.iter().map(|(exit, _)| exit.code()).collect();
+        codes.dedup();
+        assert_eq!(codes, [0, 1, 2, 65, 66, 69, 70, 73, 74, 75]);
+        assert!(codes.iter().all(|code| !(130..=145).contains(code)));
+    }
+}

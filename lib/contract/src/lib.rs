@@ -1,0 +1,30 @@
+//! What plmkit's files mean: schemas, digests, provenance, exit codes. No I/O.
+//!
+//! Five programs exchange files; this crate is the one place that says what those files hold. It opens
+//! nothing: `plmkit-store` reads and writes, every other crate computes.
+
+mod digest;
+mod exit;
+mod kind;
+mod manifest;
+mod provenance;
+mod reject;
+mod schema;
+mod shard_row;
+mod stop;
+mod vector;
+
+pub use digest::{DigestError, RowDigest, content_digest, residue_digest};
+pub use exit::{Exit, Failure};
+pub use kind::Kind;
+pub use manifest::{
+    InputSummary, LengthBin, LengthSummary, Manifest, ShardSummary, length_bin_edges,
+};
+pub use provenance::{CONTRACT_VERSION, MetadataError, Provenance, key};
+pub use reject::{Reason, Reject};
+pub use schema::{
+    KEY_COLUMNS, batches_schema, embeddings_schema, fields_text, shard_schema, vector_columns,
+};
+pub use shard_row::ShardRow;
+pub use stop::Stop;
+pub use vector::{Pool, StoreDtype, VectorColumn};

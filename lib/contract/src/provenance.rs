@@ -1,0 +1,269 @@
+//! What a data file was made from, by what, and with which options: its metadata entries.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use arrow::datatypes::Schema;
+use serde_json::Value;
+
+use crate::{Kind, RowDigest, fields_text};
+
+/// The version of the file contract. A reader refuses a file of another version.
+pub const CONTRACT_VERSION: &str = "1";
+
+/// The metadata keys of every data file.
+pub mod key {
+    /// The kind of file: see [`Kind`](crate::Kind).
+    pub const KIND: &str = "plmkit.kind";
+    /// The [contract version](crate::CONTRACT_VERSION).
+    pub const CONTRACT: &str = "plmkit.contract";
+    /// The program that wrote the file.
+    pub const TOOL: &str = "plmkit.tool";
+    /// Its version.
+    pub const VERSION: &str = "plmkit.version";
+    /// JSON array: digests of what the file was made from.
+    pub const INPUTS: &str = "plmkit.inputs";
+    /// JSON object: the options that the content depends on.
+    pub const OPTIONS: &str = "plmkit.options";
+    /// The [row digest](crate::RowDigest).
+    pub const ROWS: &str = "plmkit.rows";
+    /// XXH3-128 of all other entries and of the columns' names and types.
+    pub const SEAL: &str = "plmkit.seal";
+    /// All of the above but the seal, sorted.
+    pub(crate) const SEALED: [&str; 7] = [CONTRACT, INPUTS, KIND, OPTIONS, ROWS, TOOL, VERSION];
+}
+
+/// Where a file comes from. No path, host name or time: the same work gives the same bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Provenance {
+    /// The program.
+    pub tool: String,
+    /// Its version.
+    pub version: String,
+    /// Digests of what the file was made from, in order.
+    pub inputs: Vec<String>,
+    /// The options that the content depends on, the defaults included.
+    pub options: BTreeMap<String, Value>,
+}
+
+/// What is wrong with a file's metadata.
+#[derive(Debug, thiserror::Error)]
+pub enum MetadataError {
+    /// The file was not written by plmkit.
+    #[error(
+        "not a plmkit {expected} file: it has no '{}' metadata entry",
+        key::KIND
+    )]
+    Foreign {
+        /// What the reader wanted.
+        expected: Kind,
+    },
+    /// Another kind of plmkit file.
+    #[error("expected a plmkit {expected} file, found kind '{found}'")]
+    Kind {
+        /// What the reader wanted.
+        expected: Kind,
+        /// What the file says it is.
+        found: String,
+    },
+    /// A contract of the past or the future.
+    #[error("expected file contract version {CONTRACT_VERSION}, found '{found}'")]
+    Contract {
+        /// The file's version.
+        found: String,
+    },
+    /// An entry is missing or is not of its form.
+    #[error("metadata entry '{key}' is missing or malformed")]
+    Entry {
+        /// The entry.
+        key: &'static str,
+    },
+    /// The entries or the columns are not those that were written.
+    #[error("the metadata does not match its seal: the file is damaged or was altered")]
+    Seal,
+}
+
+impl Provenance {
+    /// What `tool` of this version makes from `inputs`, with no options yet.
+    pub fn new(tool: &str, inputs: Vec<String>) -> Self {
+        Self {
+            tool: tool.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            inputs,
+            options: BTreeMap::new(),
+        }
+    }
+
+    /// The same with one more option.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.options.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// All metadata entries of a finished file with the columns `schema` and the rows `rows`.
+    pub fn seal(&self, kind: Kind, schema: &Schema, rows: RowDigest) -> BTreeMap<String, String> {
+        let options = Value::from_iter(self.options.clone());
+        let mut entries: BTreeMap<String, String> = [
+            (key::KIND, kind.to_string()),
+            (key::CONTRACT, CONTRACT_VERSION.to_owned()),
+            (key::TOOL, self.tool.clone()),
+            (key::VERSION, self.version.clone()),
+            (key::INPUTS, Value::from(self.inputs.clone()).to_string()),
+            (key::OPTIONS, options.to_string()),
+            (key::ROWS, rows.to_string()),
+        ]
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect();
+        let seal = seal_of(schema, |key| entries.get(key).map_or("", String::as_str));
+        entries.insert(key::SEAL.to_owned(), seal);
+        entries
+    }
+
+    /// Reads and checks the metadata of a file of `kind` with the columns `schema`.
+    pub fn open(
+        metadata: &BTreeMap<String, String>,
+        kind: Kind,
+        schema: &Schema,
+    ) -> Result<(Self, RowDigest), MetadataError> {
+        let found = metadata
+            .get(key::KIND)
+            .ok_or(MetadataError::Foreign { expected: kind })?;
+        if *found != kind.to_string() {
+            return Err(MetadataError::Kind {
+                expected: kind,
+                found: found.clone(),
+            });
+        }
+        let entry = |key: &'static str| {
+            metadata
+                .get(key)
+                .map(String::as_str)
+                .ok_or(MetadataError::Entry { key })
+        };
+        let contract = entry(key::CONTRACT)?;
+        if contract != CONTRACT_VERSION {
+            return Err(MetadataError::Contract {
+                found: contract.to_owned(),
+            });
+        }
+        let sealed = |key| metadata.get(key).map_or("", String::as_str);
+        if entry(key::SEAL)? != seal_of(schema, sealed) {
+            return Err(MetadataError::Seal);
+        }
+        let provenance = Self {
+            tool: entry(key::TOOL)?.to_owned(),
+            version: entry(key::VERSION)?.to_owned(),
+            inputs: parse(key::INPUTS, entry(key::INPUTS)?)?,
+            options: parse(key::OPTIONS, entry(key::OPTIONS)?)?,
+        };
+        let rows = entry(key::ROWS)?
+            .parse()
+            .map_err(|()| MetadataError::Entry { key: key::ROWS })?;
+        Ok((provenance, rows))
+    }
+
+    /// The first thing in which `other` is not the same work, or `None`. The version of the program is no
+    /// difference: a new release does not make finished files stale.
+    ///
+    /// ```
+    /// use plmkit_contract::Provenance;
+    /// let old = Provenance::new("pack-batches", vec!["a".into()]).with("max_batch_tokens", 8192);
+    /// let new = Provenance::new("pack-batches", vec!["a".into()]).with("max_batch_tokens", 16384);
+    /// assert_eq!(old.difference(&new).unwrap(), "max_batch_tokens was 8192 and is now 16384");
+    /// assert_eq!(old.difference(&old), None);
+    /// ```
+    pub fn difference(&self, other: &Self) -> Option<String> {
+        let changed = |what: &str, was: &dyn Display, is: &dyn Display| {
+            Some(format!("{what} was {was} and is now {is}"))
+        };
+        if self.tool != other.tool {
+            return changed("the program", &self.tool, &other.tool);
+        }
+        let names = self.options.keys().chain(other.options.keys());
+        for name in names {
+            let (was, is) = (self.options.get(name), other.options.get(name));
+            if was != is {
+                let text = |value: Option<&Value>| value.map_or("unset".into(), Value::to_string);
+                return changed(name, &text(was), &text(is));
+            }
+        }
+        (self.inputs != other.inputs).then(|| "the input is not the same".to_owned())
+    }
+}
+
+fn parse<T: serde::de::DeserializeOwned>(
+    key: &'static str,
+    text: &str,
+) -> Result<T, MetadataError> {
+    serde_json::from_str(text).map_err(|_| MetadataError::Entry { key })
+}
+
+fn seal_of<'a>(schema: &Schema, entry: impl Fn(&'static str) -> &'a str) -> String {
+    let mut hasher = xxhash_rust::xxh3::Xxh3Default::new();
+    let fields = fields_text(schema);
+    for text in key::SEALED
+        .iter()
+        .flat_map(|&key| [key, entry(key)])
+        .chain([fields.as_str()])
+    {
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
+    }
+    format!("xxh3-128:{:032x}", hasher.digest128())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{batches_schema, shard_schema};
+
+    fn sealed() -> BTreeMap<String, String> {
+        Provenance::new("fasta-shard", vec!["blake3-128:00".into()])
+            .with("max_residues", 1022)
+            .seal(Kind::Shard, &shard_schema(), RowDigest::default())
+    }
+
+    #[test]
+    fn what_is_sealed_is_read_back() {
+        let (read, rows) =
+            Provenance::open(&sealed(), Kind::Shard, &shard_schema()).expect("just sealed");
+        assert_eq!(read.tool, "fasta-shard");
+        assert_eq!(read.options["max_residues"], 1022);
+        assert_eq!(rows, RowDigest::default());
+    }
+
+    #[test]
+    fn any_altered_entry_breaks_the_seal() {
+        for key in sealed().keys() {
+            let mut altered = sealed();
+            if let Some(value) = altered.get_mut(key) {
+                value.push(' ');
+            }
+            assert!(
+                Provenance::open(&altered, Kind::Shard, &shard_schema()).is_err(),
+                "altered {key}"
+            );
+            altered.remove(key);
+            assert!(
+                Provenance::open(&altered, Kind::Shard, &shard_schema()).is_err(),
+                "removed {key}"
+            );
+        }
+        assert!(matches!(
+            Provenance::open(&sealed(), Kind::Shard, &batches_schema()),
+            Err(MetadataError::Seal)
+        ));
+    }
+
+    #[test]
+    fn another_kind_is_named() {
+        let error =
+            Provenance::open(&sealed(), Kind::Batches, &shard_schema()).expect_err("a shard");
+        assert_eq!(
+            error.to_string(),
+            "expected a plmkit batches file, found kind 'shard'"
+        );
+    }
+}

@@ -1,0 +1,117 @@
+//! The vector columns of an embeddings file.
+
+use std::fmt;
+use std::str::FromStr;
+
+use arrow::datatypes::DataType;
+
+/// How the residue vectors of a sequence become one vector. `<cls>` and `<eos>` take no part, but in [`Pool::Bos`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Pool {
+    /// The mean over residues.
+    Mean,
+    /// The largest value over residues, channel by channel.
+    Max,
+    /// The standard deviation over residues, channel by channel, divided by n (0 for a single residue).
+    Std,
+    /// The vector of `<cls>`.
+    Bos,
+}
+
+impl Pool {
+    /// Every pooling, in the order in which documentation lists them.
+    pub const ALL: [Self; 4] = [Self::Mean, Self::Max, Self::Std, Self::Bos];
+}
+
+impl fmt::Display for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mean => "mean",
+            Self::Max => "max",
+            Self::Std => "std",
+            Self::Bos => "bos",
+        })
+    }
+}
+
+impl FromStr for Pool {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        Self::ALL
+            .into_iter()
+            .find(|pool| pool.to_string() == text)
+            .ok_or(())
+    }
+}
+
+/// The type in which vectors are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StoreDtype {
+    /// IEEE 754 single precision.
+    F32,
+    /// IEEE 754 half precision: half the size, three significant decimal digits.
+    F16,
+}
+
+impl StoreDtype {
+    /// The Arrow type of one value.
+    pub fn arrow(self) -> DataType {
+        match self {
+            Self::F32 => DataType::Float32,
+            Self::F16 => DataType::Float16,
+        }
+    }
+}
+
+impl fmt::Display for StoreDtype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+        })
+    }
+}
+
+/// One vector column: a pooling of one layer's output, named `<pool>_<layer>`.
+///
+/// Layer 0 is the scaled token embedding, layer i the residual stream after transformer layer i, and the last
+/// layer is taken after the final `LayerNorm`, as in fair-esm's `representations`.
+///
+/// ```
+/// use plmkit_contract::{Pool, VectorColumn};
+/// let column: VectorColumn = "mean_33".parse().unwrap();
+/// assert_eq!(column, VectorColumn { pool: Pool::Mean, layer: 33 });
+/// assert_eq!(column.to_string(), "mean_33");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VectorColumn {
+    /// How residues were combined.
+    pub pool: Pool,
+    /// The layer whose output it is.
+    pub layer: u32,
+}
+
+impl fmt::Display for VectorColumn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}_{}", self.pool, self.layer)
+    }
+}
+
+impl FromStr for VectorColumn {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (pool, layer) = text.split_once('_').ok_or(())?;
+        let column = Self {
+            pool: pool.parse()?,
+            layer: layer.parse().map_err(|_| ())?,
+        };
+        // "+3" and "03" parse as numbers but are no name that was ever written.
+        if column.to_string() == text {
+            Ok(column)
+        } else {
+            Err(())
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Embedding files.
+
+use std::path::Path;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use parquet::basic::Encoding;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
+use plmkit_contract::{
+    Kind, Provenance, RowDigest, StoreDtype, VectorColumn, embeddings_schema, vector_columns,
+};
+
+use crate::parquet::{Reader, Writer, properties};
+use crate::{FileSummary, StoreError};
+
+/// Memory of a row group: large enough for a column chunk of vectors to be read in one go, small enough for a
+/// reader to skip by `ordinal`.
+const ROW_GROUP_BYTES: usize = 64 << 20;
+/// Rows that are decoded at once: 5 MiB of 1280-channel vectors.
+const ROWS_PER_BATCH: usize = 1024;
+
+/// An embeddings file under construction.
+pub struct EmbeddingsWriter {
+    writer: Writer,
+}
+
+impl EmbeddingsWriter {
+    /// Starts a file that will be at `path`, with one vector of `dim` values for each of `columns`.
+    pub fn create(
+        path: &Path,
+        columns: &[VectorColumn],
+        dim: usize,
+        dtype: StoreDtype,
+    ) -> Result<Self, StoreError> {
+        let schema = embeddings_schema(columns, dim, dtype);
+        let writer = Writer::create(
+            path,
+            Kind::Embeddings,
+            schema,
+            embedding_properties(columns),
+            ROW_GROUP_BYTES,
+        )?;
+        Ok(Self { writer })
+    }
+
+    /// The columns that [`write`](Self::write) takes.
+    pub fn schema(&self) -> &SchemaRef {
+        self.writer.schema()
+    }
+
+    /// Adds rows.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<(), StoreError> {
+        self.writer.write(batch)
+    }
+
+    /// Writes the footer and publishes the file.
+    pub fn finish(self, provenance: &Provenance) -> Result<FileSummary, StoreError> {
+        self.writer.finish(provenance)?.publish()
+    }
+}
+
+fn embedding_properties(columns: &[VectorColumn]) -> WriterProperties {
+    let mut properties = properties()
+        .set_column_encoding(ColumnPath::from("ordinal"), Encoding::DELTA_BINARY_PACKED)
+        .set_column_encoding(ColumnPath::from("id"), Encoding::DELTA_LENGTH_BYTE_ARRAY)
+        .set_column_statistics_enabled(ColumnPath::from("digest"), EnabledStatistics::None);
+    for column in columns {
+        let values = ColumnPath::new(vec![column.to_string(), "list".into(), "item".into()]);
+        properties = properties
+            .set_column_encoding(values.clone(), Encoding::BYTE_STREAM_SPLIT)
+            .set_column_statistics_enabled(values, EnabledStatistics::None);
+    }
+    properties.build()
+}
+
+/// An embeddings file, read batch by batch.
+///
+/// The digest covers all rows, so nothing that was read counts until
+/// [`next_batch`](EmbeddingsReader::next_batch) has returned `Ok(None)`.
+pub struct EmbeddingsReader {
+    reader: Reader,
+    columns: Vec<VectorColumn>,
+    dim: usize,
+    dtype: StoreDtype,
+}
+
+impl EmbeddingsReader {
+    /// Opens a file and checks its columns and its provenance.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let reader = Reader::open(path, Kind::Embeddings, ROWS_PER_BATCH, |schema| {
+            vector_columns(schema).map(|_columns| ())
+        })?;
+        let (columns, dim, dtype) =
+            vector_columns(reader.schema()).map_err(|what| StoreError::malformed(path, what))?;
+        Ok(Self {
+            reader,
+            columns,
+            dim,
+            dtype,
+        })
+    }
+
+    /// The path it reads.
+    pub fn path(&self) -> &Path {
+        self.reader.path()
+    }
+
+    /// The vector columns.
+    pub fn columns(&self) -> &[VectorColumn] {
+        &self.columns
+    }
+
+    /// Values in a vector.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// The type of a value.
+    pub fn dtype(&self) -> StoreDtype {
+        self.dtype
+    }
+
+    /// Where the vectors come from.
+    pub fn provenance(&self) -> &Provenance {
+        self.reader.provenance()
+    }
+
+    /// The digest of all rows as written in the metadata, with their number.
+    pub fn digest(&self) -> RowDigest {
+        self.reader.digest()
+    }
+
+    /// The next rows, or `None` once all are read and their digest is right.
+    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, StoreError> {
+        self.reader.next_batch()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{
+        ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, FixedSizeListArray, Float32Array,
+        StringArray, UInt32Array, UInt64Array,
+    };
+    use arrow::datatypes::{DataType, Field, Float32Type};
+    use plmkit_contract::Pool;
+
+    use super::*;
+
+    #[test]
+    fn vectors_come_back() {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let path = folder.path().join("e.parquet");
+        let columns = [VectorColumn {
+            pool: Pool::Mean,
+            layer: 6,
+        }];
+        let mut writer =
+            EmbeddingsWriter::create(&path, &columns, 4, StoreDtype::F32).expect("create");
+        let values: Vec<f32> = (0..12u8).map(|i| f32::from(i) / 7.0).collect();
+        let vectors = FixedSizeListArray::new(
+            Arc::new(Field::new_list_field(DataType::Float32, false)),
+            4,
+            Arc::new(Float32Array::from(values.clone())),
+            None,
+        );
+        let arrays: Vec<ArrayRef> = vec![
+            Arc::new(UInt64Array::from(vec![0, 1, 2])),
+            Arc::new(StringArray::from(vec!["a", "b", "c"])),
+            Arc::new(UInt32Array::from(vec![0; 3])),
+            Arc::new(UInt32Array::from(vec![9; 3])),
+            Arc::new(BooleanArray::from(vec![false; 3])),
+            Arc::new(FixedSizeBinaryArray::new(16, vec![7u8; 48].into(), None)),
+            Arc::new(vectors),
+        ];
+        let batch = RecordBatch::try_new(SchemaRef::clone(writer.schema()), arrays).expect("batch");
+        writer.write(&batch).expect("write");
+        writer.write(&batch).expect("write");
+        let provenance = Provenance::new("gpu-embed", vec![]);
+        assert_eq!(writer.finish(&provenance).expect("finish").digest.rows(), 6);
+
+        let mut reader = EmbeddingsReader::open(&path).expect("open");
+        assert_eq!((reader.columns(), reader.dim()), (&columns[..], 4));
+        let read = reader.next_batch().expect("read").expect("rows");
+        let list = read["mean_6"].as_fixed_size_list();
+        assert_eq!(
+            list.values().as_primitive::<Float32Type>().values()[12..],
+            values
+        );
+        assert!(reader.next_batch().expect("digest").is_none());
+    }
+}

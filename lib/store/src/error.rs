@@ -1,0 +1,241 @@
+//! What can be wrong with a file.
+
+use std::fmt::Display;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use arrow::error::ArrowError;
+use parquet::errors::ParquetError;
+use plmkit_contract::{Exit, Failure, MetadataError, RowDigest};
+
+/// Why a file could not be read or written. Each message starts with the path.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// An input is not there or may not be opened.
+    #[error("{}: cannot open: {}", path_text(.path), io_text(.source))]
+    Open {
+        /// The input.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// An output cannot be created.
+    #[error("{}: cannot create: {}", path_text(.path), io_text(.source))]
+    Create {
+        /// The output.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Reading failed midway.
+    #[error("{}: cannot read: {}", path_text(.path), io_text(.source))]
+    Read {
+        /// The input.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Writing failed midway; nothing was published.
+    #[error("{}: cannot write: {}", path_text(.path), io_text(.source))]
+    Write {
+        /// The output.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The bytes are not those of the format.
+    #[error("{}: {what}", path_text(.path))]
+    Malformed {
+        /// The input.
+        path: PathBuf,
+        /// What was expected, what was found.
+        what: String,
+    },
+    /// The metadata is not that of the expected file.
+    #[error("{}: {source}", path_text(.path))]
+    Metadata {
+        /// The input.
+        path: PathBuf,
+        /// Which invariant broke.
+        source: MetadataError,
+    },
+    /// The values are not those that were written.
+    #[error("{}: damaged: the rows have digest {found}, expected {expected}", path_text(.path))]
+    Digest {
+        /// The input.
+        path: PathBuf,
+        /// As written in the metadata.
+        expected: RowDigest,
+        /// As computed from the rows.
+        found: RowDigest,
+    },
+    /// The output is already there and holds something else.
+    #[error("{}: exists and holds other work ({difference}); --force replaces it", path_text(.path))]
+    Exists {
+        /// The output.
+        path: PathBuf,
+        /// What differs.
+        difference: String,
+    },
+    /// A column that a writer was handed does not fit its schema.
+    #[error("{}: cannot encode: {source}", path_text(.path))]
+    Encode {
+        /// The output.
+        path: PathBuf,
+        /// Why.
+        source: ArrowError,
+    },
+}
+
+impl Failure for StoreError {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Open { .. } => Exit::NoInput,
+            // A full disk shows at the first byte or at the last: one exit code for both.
+            Self::Create { source, .. } if is_out_of_space(source) => Exit::Io,
+            Self::Create { .. } | Self::Exists { .. } => Exit::CannotCreate,
+            Self::Read { .. } | Self::Write { .. } => Exit::Io,
+            Self::Malformed { .. } | Self::Metadata { .. } | Self::Digest { .. } => Exit::Data,
+            Self::Encode { .. } => Exit::Internal,
+        }
+    }
+}
+
+impl StoreError {
+    pub(crate) fn malformed(path: &Path, what: impl Display) -> Self {
+        Self::Malformed {
+            path: path.to_owned(),
+            what: what.to_string(),
+        }
+    }
+
+    /// An error of the Parquet reader: damage, unless the operating system failed.
+    pub(crate) fn decoding_parquet(path: &Path, error: &ParquetError) -> Self {
+        match find_io(error) {
+            Some(source) => Self::Read {
+                path: path.to_owned(),
+                source,
+            },
+            None => Self::malformed(
+                path,
+                format_args!("not a readable Parquet file: {}", one_line(error)),
+            ),
+        }
+    }
+
+    /// An error of an Arrow reader: damage, unless the operating system failed.
+    pub(crate) fn decoding_arrow(path: &Path, format: &str, error: &ArrowError) -> Self {
+        match find_io(error) {
+            Some(source) => Self::Read {
+                path: path.to_owned(),
+                source,
+            },
+            None => Self::malformed(
+                path,
+                format_args!("not a readable {format} file: {}", one_line(error)),
+            ),
+        }
+    }
+
+    /// An error of the Parquet writer.
+    pub(crate) fn encoding_parquet(path: &Path, error: ParquetError) -> Self {
+        Self::encoding_arrow(path, ArrowError::ExternalError(Box::new(error)))
+    }
+
+    /// An error of an Arrow writer.
+    pub(crate) fn encoding_arrow(path: &Path, error: ArrowError) -> Self {
+        let path = path.to_owned();
+        match find_io(&error) {
+            Some(source) => Self::Write { path, source },
+            None => Self::Encode {
+                path,
+                source: error,
+            },
+        }
+    }
+}
+
+/// The operating system's error inside `error`, if it has one that does not merely say that bytes ran out.
+fn find_io(error: &(dyn std::error::Error + 'static)) -> Option<io::Error> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        // ArrowError and ParquetError hold theirs in boxes that `source` skips.
+        let inner = match (
+            error.downcast_ref::<ArrowError>(),
+            error.downcast_ref::<ParquetError>(),
+        ) {
+            (Some(ArrowError::IoError(_, io)), _) => Some(io),
+            (Some(ArrowError::ExternalError(inner)), _)
+            | (_, Some(ParquetError::External(inner))) => {
+                return find_io(inner.as_ref());
+            }
+            _ => error.downcast_ref::<io::Error>(),
+        };
+        if let Some(io) = inner {
+            return io.raw_os_error().map(io::Error::from_raw_os_error);
+        }
+        next = error.source();
+    }
+    None
+}
+
+fn is_out_of_space(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
+}
+
+/// An operating-system error as the tail of a message: no capital, no error number.
+pub fn io_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut chars = text.chars();
+    chars
+        .next()
+        .map(|first| first.to_lowercase().chain(chars).collect())
+        .unwrap_or_default()
+}
+
+/// A path as the head of a message: control characters escaped, so that the message stays one line.
+pub fn path_text(path: &Path) -> String {
+    one_line(&path.display())
+}
+
+fn one_line(text: &dyn Display) -> String {
+    text.to_string()
+        .chars()
+        .flat_map(|c| {
+            let escaped = c.is_control().then(|| c.escape_default());
+            let plain = escaped.is_none().then_some(c);
+            escaped.into_iter().flatten().chain(plain)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_error_is_found_inside_boxes() {
+        let full = || io::Error::from_raw_os_error(28);
+        let error =
+            StoreError::encoding_parquet(Path::new("x"), ParquetError::External(Box::new(full())));
+        assert_eq!(error.exit(), Exit::Io);
+        assert_eq!(
+            error.to_string(),
+            "x: cannot write: no space left on device"
+        );
+        let error = StoreError::encoding_arrow(Path::new("x"), ArrowError::from(full()));
+        assert_eq!(error.exit(), Exit::Io);
+        let error =
+            StoreError::decoding_parquet(Path::new("x"), &ParquetError::EOF("short".into()));
+        assert_eq!(error.exit(), Exit::Data);
+    }
+
+    #[test]
+    fn a_message_is_one_line() {
+        assert_eq!(path_text(Path::new("a\nb\t")), "a\\nb\\t");
+    }
+}

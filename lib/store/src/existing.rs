@@ -1,0 +1,61 @@
+//! Outputs that are already there.
+
+use std::path::Path;
+
+use plmkit_contract::{Provenance, RowDigest};
+
+use crate::{BatchesFile, EmbeddingsReader, StoreError};
+
+/// What is at an output's path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// Nothing.
+    Absent,
+    /// The finished result of the same work, verified.
+    Complete(RowDigest),
+}
+
+/// Looks for the result of `provenance` at `path`, a batches file. Anything else that is there is an error.
+pub fn existing_batches(path: &Path, provenance: &Provenance) -> Result<Existing, StoreError> {
+    existing(path, provenance, |path| {
+        let file = BatchesFile::open(path)?;
+        Ok((file.provenance().clone(), file.digest()))
+    })
+}
+
+/// Looks for the result of `provenance` at `path`, an embeddings file. Anything else that is there is an error.
+pub fn existing_embeddings(path: &Path, provenance: &Provenance) -> Result<Existing, StoreError> {
+    existing(path, provenance, |path| {
+        let mut reader = EmbeddingsReader::open(path)?;
+        while reader.next_batch()?.is_some() {}
+        Ok((reader.provenance().clone(), reader.digest()))
+    })
+}
+
+fn existing(
+    path: &Path,
+    provenance: &Provenance,
+    verified: impl FnOnce(&Path) -> Result<(Provenance, RowDigest), StoreError>,
+) -> Result<Existing, StoreError> {
+    let exists = |difference| StoreError::Exists {
+        path: path.to_owned(),
+        difference,
+    };
+    match path.symlink_metadata() {
+        // A folder in the way, or no folder to write to, is for the writer to report.
+        Err(_) => return Ok(Existing::Absent),
+        Ok(metadata) if metadata.is_dir() => return Ok(Existing::Absent),
+        Ok(_) => {}
+    }
+    let (found, digest) = verified(path).map_err(|error| {
+        let text = error.to_string();
+        let what = text
+            .split_once(": ")
+            .map_or(text.as_str(), |(_path, what)| what);
+        exists(what.to_owned())
+    })?;
+    match found.difference(provenance) {
+        None => Ok(Existing::Complete(digest)),
+        Some(difference) => Err(exists(difference)),
+    }
+}

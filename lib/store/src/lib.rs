@@ -1,0 +1,38 @@
+//! How bytes reach disk: atomic files, typed Parquet and Arrow IPC readers and writers, verification.
+//!
+//! A file that this crate publishes is complete: it is written under a temporary name and renamed once its bytes
+//! are on disk. A file that this crate reads is verified: its columns, its provenance and the
+//! [row digest](plmkit_contract::RowDigest) must match before a value is used.
+
+mod atomic;
+mod batches;
+mod embeddings;
+mod error;
+mod existing;
+mod json;
+mod mapped;
+mod packed_batch;
+mod parquet;
+mod shard;
+
+pub use atomic::{AtomicFile, is_temporary_name};
+pub use batches::{BatchesFile, BatchesWriter};
+pub use embeddings::{EmbeddingsReader, EmbeddingsWriter};
+pub use error::{StoreError, io_text, path_text};
+pub use existing::{Existing, existing_batches, existing_embeddings};
+pub use json::{read_json, write_json};
+pub use packed_batch::PackedBatch;
+pub use shard::{FinishedShard, ShardWriter, read_shard};
+
+pub use crate::parquet::Table;
+
+use plmkit_contract::RowDigest;
+
+/// What a finished data file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileSummary {
+    /// The digest of its rows, with their number.
+    pub digest: RowDigest,
+    /// The file's size in bytes.
+    pub bytes: u64,
+}

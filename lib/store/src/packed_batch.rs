@@ -1,0 +1,105 @@
+//! One packed batch, as read from a batches file.
+
+use arrow::array::{
+    Array, AsArray, BooleanArray, FixedSizeBinaryArray, ListArray, PrimitiveArray, RecordBatch,
+    StringArray,
+};
+use arrow::datatypes::{UInt8Type, UInt32Type, UInt64Type};
+
+/// A pack: some sequences back to back, without padding.
+///
+/// The slices point into the record batch, and so into the mapped file.
+#[derive(Clone, Debug)]
+pub struct PackedBatch {
+    batch: RecordBatch,
+}
+
+impl PackedBatch {
+    /// Checks what the type system of Arrow does not: offsets that start at 0 and cover all tokens, and two
+    /// special tokens in each row. `batch` has the columns of [`batches_schema`](plmkit_contract::batches_schema).
+    pub(crate) fn new(batch: RecordBatch) -> Result<Self, String> {
+        if let Some(column) = batch
+            .columns()
+            .iter()
+            .position(|column| column.null_count() > 0)
+        {
+            return Err(format!(
+                "column '{}' has a null",
+                batch.schema().field(column).name()
+            ));
+        }
+        let packed = Self { batch };
+        let (tokens, offsets) = (packed.tokens(), packed.cu_seqlens());
+        if packed.list().values().null_count() > 0 {
+            return Err("a token is null".into());
+        }
+        if offsets.first() != Some(&0)
+            || offsets.last().map(|&end| end as usize) != Some(tokens.len())
+        {
+            return Err(format!(
+                "expected token offsets from 0 to {}, found {:?} to {:?}",
+                tokens.len(),
+                offsets.first(),
+                offsets.last()
+            ));
+        }
+        match offsets.windows(2).position(|pair| pair[1] - pair[0] < 2) {
+            Some(row) => Err(format!("row {row}: expected at least two tokens")),
+            None => Ok(packed),
+        }
+    }
+
+    /// Sequences in the pack.
+    pub fn sequences(&self) -> usize {
+        self.batch.num_rows()
+    }
+
+    /// The token ids of all sequences back to back, each `<cls> residues <eos>`. Shape: (`total_tokens`).
+    pub fn tokens(&self) -> &[u8] {
+        self.list().values().as_primitive::<UInt8Type>().values()
+    }
+
+    /// Where each sequence starts in [`tokens`](Self::tokens), and where the last one ends. Shape: (sequences + 1).
+    pub fn cu_seqlens(&self) -> &[i32] {
+        self.list().value_offsets()
+    }
+
+    /// 0-based positions of the records in the whole input. Shape: (sequences), as for all columns.
+    pub fn ordinals(&self) -> &PrimitiveArray<UInt64Type> {
+        self.batch["ordinal"].as_primitive()
+    }
+
+    /// The ids.
+    pub fn ids(&self) -> &StringArray {
+        self.batch["id"].as_string()
+    }
+
+    /// Offsets of the windows in their proteins, in residues.
+    pub fn starts(&self) -> &PrimitiveArray<UInt32Type> {
+        self.batch["start"].as_primitive()
+    }
+
+    /// Residues of the whole proteins.
+    pub fn lengths(&self) -> &PrimitiveArray<UInt32Type> {
+        self.batch["length"].as_primitive()
+    }
+
+    /// Whether residues of the protein are in no row at all.
+    pub fn truncated(&self) -> &BooleanArray {
+        self.batch["truncated"].as_boolean()
+    }
+
+    /// Digests of the residues.
+    pub fn digests(&self) -> &FixedSizeBinaryArray {
+        self.batch["digest"].as_fixed_size_binary()
+    }
+
+    /// The record batch itself, with the columns of [`batches_schema`](plmkit_contract::batches_schema).
+    pub fn record_batch(&self) -> &RecordBatch {
+        &self.batch
+    }
+
+    fn list(&self) -> &ListArray {
+        self.batch["tokens"].as_list()
+    }
+}

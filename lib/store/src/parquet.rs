@@ -1,0 +1,250 @@
+//! What shard and embedding files share: one way to write Parquet, one way to read and verify it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
+use plmkit_contract::{Kind, Provenance, RowDigest, fields_text};
+
+use crate::{AtomicFile, FileSummary, StoreError};
+
+/// Properties common to all files: zstd, no dictionaries (ids, sequences and vectors hardly repeat).
+pub(crate) fn properties() -> WriterPropertiesBuilder {
+    WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_dictionary_enabled(false)
+}
+
+/// A Parquet file under construction that adds up the digest of its rows.
+pub(crate) struct Writer {
+    rows: ArrowWriter<AtomicFile>,
+    schema: SchemaRef,
+    kind: Kind,
+    digest: RowDigest,
+    row_group_bytes: usize,
+}
+
+impl Writer {
+    /// A row group is closed once it takes `row_group_bytes` of memory.
+    pub(crate) fn create(
+        path: &Path,
+        kind: Kind,
+        schema: SchemaRef,
+        properties: WriterProperties,
+        row_group_bytes: usize,
+    ) -> Result<Self, StoreError> {
+        let file = AtomicFile::create(path)?;
+        let writer = ArrowWriter::try_new(file, SchemaRef::clone(&schema), Some(properties))
+            .map_err(|error| StoreError::encoding_parquet(path, error))?;
+        Ok(Self {
+            rows: writer,
+            schema,
+            kind,
+            digest: RowDigest::default(),
+            row_group_bytes,
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.rows.inner().path()
+    }
+
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<(), StoreError> {
+        self.digest
+            .update(batch)
+            .map_err(|error| StoreError::malformed(self.path(), error))?;
+        let written = self.rows.write(batch).and_then(|()| {
+            if self.rows.memory_size() >= self.row_group_bytes {
+                self.rows.flush()
+            } else {
+                Ok(())
+            }
+        });
+        written.map_err(|error| StoreError::encoding_parquet(self.path(), error))
+    }
+
+    /// Ends the row group and closes the file descriptor until the next write.
+    pub(crate) fn suspend(&mut self) -> Result<(), StoreError> {
+        let suspended = self
+            .rows
+            .flush()
+            .and_then(|()| Ok(self.rows.inner_mut().suspend()?));
+        suspended.map_err(|error| StoreError::encoding_parquet(self.path(), error))
+    }
+
+    pub(crate) fn finish(mut self, provenance: &Provenance) -> Result<Finished, StoreError> {
+        let path = self.path().to_owned();
+        for (key, value) in provenance.seal(self.kind, &self.schema, self.digest) {
+            self.rows
+                .append_key_value_metadata(KeyValue::new(key, value));
+        }
+        let file = self
+            .rows
+            .into_inner()
+            .map_err(|error| StoreError::encoding_parquet(&path, error))?;
+        let summary = FileSummary {
+            digest: self.digest,
+            bytes: file.written(),
+        };
+        Ok(Finished { file, summary })
+    }
+}
+
+/// A file that is written but has not its name yet.
+#[must_use]
+pub(crate) struct Finished {
+    file: AtomicFile,
+    pub(crate) summary: FileSummary,
+}
+
+impl Finished {
+    pub(crate) fn publish(self) -> Result<FileSummary, StoreError> {
+        self.file.finish()?;
+        Ok(self.summary)
+    }
+}
+
+/// A Parquet file that is read batch by batch and whose digest is checked after the last one.
+pub(crate) struct Reader {
+    path: PathBuf,
+    rows: ParquetRecordBatchReader,
+    schema: SchemaRef,
+    provenance: Provenance,
+    expected: RowDigest,
+    found: RowDigest,
+}
+
+impl Reader {
+    /// Opens a file of `kind`; `check` says what is wrong with its columns.
+    pub(crate) fn open(
+        path: &Path,
+        kind: Kind,
+        rows_per_batch: usize,
+        check: impl FnOnce(&Schema) -> Result<(), String>,
+    ) -> Result<Self, StoreError> {
+        let file = File::open(path)
+            .and_then(|file| {
+                if file.metadata()?.is_dir() {
+                    Err(std::io::ErrorKind::IsADirectory.into())
+                } else {
+                    Ok(file)
+                }
+            })
+            .map_err(|source| StoreError::Open {
+                path: path.to_owned(),
+                source,
+            })?;
+        let builder = ParquetRecordBatchReaderBuilder::try_new(file)
+            .map_err(|error| StoreError::decoding_parquet(path, &error))?;
+        let schema = SchemaRef::clone(builder.schema());
+        let entries: BTreeMap<String, String> = builder
+            .metadata()
+            .file_metadata()
+            .key_value_metadata()
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| Some((entry.key.clone(), entry.value.clone()?)))
+            .collect();
+        let (provenance, expected) =
+            Provenance::open(&entries, kind, &schema).map_err(|source| StoreError::Metadata {
+                path: path.to_owned(),
+                source,
+            })?;
+        check(&schema).map_err(|what| StoreError::malformed(path, what))?;
+        let reader = builder
+            .with_batch_size(rows_per_batch)
+            .build()
+            .map_err(|error| StoreError::decoding_parquet(path, &error))?;
+        Ok(Self {
+            path: path.to_owned(),
+            rows: reader,
+            schema,
+            provenance,
+            expected,
+            found: RowDigest::default(),
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    pub(crate) fn provenance(&self) -> &Provenance {
+        &self.provenance
+    }
+
+    pub(crate) fn digest(&self) -> RowDigest {
+        self.expected
+    }
+
+    /// The next batch; after the last one the digest is checked, once.
+    pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>, StoreError> {
+        match self.rows.next() {
+            Some(Ok(batch)) => {
+                self.found
+                    .update(&batch)
+                    .map_err(|error| StoreError::malformed(&self.path, error))?;
+                Ok(Some(batch))
+            }
+            Some(Err(error)) => Err(StoreError::decoding_arrow(&self.path, "Parquet", &error)),
+            None if self.found == self.expected => Ok(None),
+            None => Err(StoreError::Digest {
+                path: self.path.clone(),
+                expected: self.expected,
+                found: self.found,
+            }),
+        }
+    }
+
+    pub(crate) fn into_table(mut self) -> Result<Table, StoreError> {
+        let mut batches = Vec::new();
+        while let Some(batch) = self.next_batch()? {
+            batches.push(batch);
+        }
+        Ok(Table {
+            batches,
+            provenance: self.provenance,
+            digest: self.expected,
+        })
+    }
+}
+
+/// A whole file in memory, verified.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// The rows, in file order.
+    pub batches: Vec<RecordBatch>,
+    /// Where they come from.
+    pub provenance: Provenance,
+    /// Their digest.
+    pub digest: RowDigest,
+}
+
+/// Says how `found` differs from `expected`, if it does.
+pub(crate) fn same_columns(found: &Schema, expected: &Schema) -> Result<(), String> {
+    let text = |schema: &Schema| fields_text(schema).trim_end().replace('\n', ", ");
+    if text(found) == text(expected) {
+        Ok(())
+    } else {
+        Err(format!(
+            "expected columns {}, found {}",
+            text(expected),
+            text(found)
+        ))
+    }
+}
