@@ -1,0 +1,193 @@
+//! The command line.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::thread::available_parallelism;
+
+use clap::{Parser, ValueEnum};
+use plmkit_cli::{Common, Program, ProgressMode};
+use plmkit_contract::{Pool, StoreDtype};
+use plmkit_engine::{Config, Layers};
+use plmkit_esm2::Device;
+
+/// Embed packed batches with ESM-2, without padding.
+///
+/// Reads batches files of pack-batches, runs the model over each pack as one variable-length batch, and writes one
+/// Parquet file with a row for each sequence or window: its key and one vector for each pooling and layer. The same
+/// protein gets the same vector whatever it was packed with.
+#[derive(Parser, Debug)]
+#[command(name = "gpu-embed", version, arg_required_else_help = true)]
+pub(crate) struct Args {
+    /// Batches files, as pack-batches writes them
+    #[arg(required = true, value_name = "BATCHES.arrow")]
+    batches: Vec<PathBuf>,
+
+    /// Folder of a checkpoint: config.json and model.safetensors, as in a Hugging Face snapshot
+    #[arg(long, value_name = "DIR")]
+    model: PathBuf,
+
+    /// Embeddings file to write
+    ///
+    /// It appears when it is complete. One that is there already is verified and kept if it is the result of the same
+    /// work, and refused otherwise; see --force.
+    #[arg(long, value_name = "FILE.parquet")]
+    out: PathBuf,
+
+    /// Replace an output that holds other work
+    #[arg(long)]
+    force: bool,
+
+    /// How residue vectors are combined into one vector, each a column
+    ///
+    /// mean, max and std are over residues only, in single precision; bos is the vector of <cls>.
+    #[arg(
+        long,
+        value_name = "POOL",
+        value_delimiter = ',',
+        default_value = "mean",
+        help_heading = "Vectors"
+    )]
+    pool: Vec<PoolArg>,
+
+    /// Layers whose output is wanted: numbers from 0 (the token embedding), or last
+    #[arg(long, value_name = "LAYERS", value_parser = layers, default_value = "last", help_heading = "Vectors")]
+    layers: Layers,
+
+    /// Type in which vectors are stored; f16 halves the file and keeps three significant digits
+    #[arg(
+        long,
+        value_enum,
+        value_name = "TYPE",
+        default_value = "f32",
+        help_heading = "Vectors"
+    )]
+    store_dtype: StoreArg,
+
+    /// Where to compute: auto, cpu, cuda, cuda:N or all
+    #[arg(
+        long,
+        value_name = "DEVICE",
+        default_value = "auto",
+        help_heading = "Computation"
+    )]
+    device: Device,
+
+    /// Precision of the computation; auto takes the most exact that is fast on the device
+    #[arg(
+        long,
+        value_enum,
+        value_name = "TYPE",
+        default_value = "auto",
+        help_heading = "Computation"
+    )]
+    dtype: DtypeArg,
+
+    /// CPU threads [default: the CPUs that this process may use]
+    #[arg(long, value_name = "N", help_heading = "Computation")]
+    threads: Option<NonZeroUsize>,
+
+    /// Packs that are read ahead of the computation
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "4",
+        help_heading = "Computation"
+    )]
+    prefetch: NonZeroUsize,
+
+    /// Run events: one JSON object a line, appended while the run goes on; monitor-log reports on it
+    #[arg(long, value_name = "FILE.jsonl", help_heading = "Monitoring")]
+    events: Option<PathBuf>,
+
+    /// How progress is shown on standard error
+    #[arg(
+        long,
+        value_enum,
+        value_name = "MODE",
+        default_value = "auto",
+        help_heading = "Monitoring"
+    )]
+    pub(crate) progress: ProgressMode,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+impl Program for Args {
+    const NAME: &'static str = "gpu-embed";
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+}
+
+impl From<Args> for Config {
+    fn from(args: Args) -> Self {
+        // Both are single precision on a CPU; the choice is made where a device offers more than one.
+        let (DtypeArg::Auto | DtypeArg::F32) = args.dtype;
+        Self {
+            batches: args.batches,
+            model: args.model,
+            out: args.out,
+            device: args.device,
+            pools: args.pool.into_iter().map(Pool::from).collect(),
+            layers: args.layers,
+            store_dtype: match args.store_dtype {
+                StoreArg::F32 => StoreDtype::F32,
+                StoreArg::F16 => StoreDtype::F16,
+            },
+            events: args.events,
+            threads: args
+                .threads
+                .or_else(|| available_parallelism().ok())
+                .unwrap_or(NonZeroUsize::MIN),
+            prefetch: args.prefetch,
+            force: args.force,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PoolArg {
+    Mean,
+    Max,
+    Std,
+    Bos,
+}
+
+impl From<PoolArg> for Pool {
+    fn from(arg: PoolArg) -> Self {
+        match arg {
+            PoolArg::Mean => Self::Mean,
+            PoolArg::Max => Self::Max,
+            PoolArg::Std => Self::Std,
+            PoolArg::Bos => Self::Bos,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum StoreArg {
+    F32,
+    F16,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum DtypeArg {
+    Auto,
+    F32,
+}
+
+fn layers(text: &str) -> Result<Layers, String> {
+    if text == "last" {
+        return Ok(Layers::Last);
+    }
+    text.split(',')
+        .map(|layer| {
+            layer.trim().parse().map_err(|_| {
+                format!("expected 'last' or layer numbers such as 6,33; found '{layer}'")
+            })
+        })
+        .collect::<Result<_, _>>()
+        .map(Layers::Listed)
+}

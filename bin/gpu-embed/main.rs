@@ -1,0 +1,10 @@
+//! `gpu-embed`: batches files to embeddings.
+
+mod args;
+mod run;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    plmkit_cli::main(|args: args::Args, stop| run::run(args, stop))
+}

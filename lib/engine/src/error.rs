@@ -1,0 +1,75 @@
+//! Why a run failed.
+
+use std::path::{Path, PathBuf};
+
+use arrow::error::ArrowError;
+use plmkit_contract::{Exit, Failure, VectorColumn};
+use plmkit_esm2::{EsmError, VarlenError};
+use plmkit_store::{StoreError, path_text};
+use plmkit_telemetry::TelemetryError;
+
+/// Why a run failed.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// A file could not be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The model could not be loaded or could not compute.
+    #[error(transparent)]
+    Model(#[from] EsmError),
+    /// The event log cannot be opened.
+    #[error(transparent)]
+    Events(#[from] TelemetryError),
+    /// A pack holds what the model cannot read.
+    #[error("{}: record batch {batch}: {source}", path_text(.path))]
+    Batch {
+        /// The batches file.
+        path: PathBuf,
+        /// The record batch.
+        batch: usize,
+        /// What is wrong.
+        source: VarlenError,
+    },
+    /// A vector is not a number.
+    #[error("{}: record {} '{id}': the model gives a value that is not finite in {column}", path_text(.path), .ordinal + 1)]
+    NotFinite {
+        /// The batches file.
+        path: PathBuf,
+        /// The record's 0-based position in the whole input.
+        ordinal: u64,
+        /// Its id.
+        id: String,
+        /// The column.
+        column: VectorColumn,
+    },
+    /// Vectors could not be laid out as columns.
+    #[error("cannot lay out vectors: {0}")]
+    Layout(#[from] ArrowError),
+    /// A thread could not be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+impl Failure for EngineError {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Store(error) => error.exit(),
+            Self::Model(error) => error.exit(),
+            Self::Events(error) => error.exit(),
+            Self::Batch { source, .. } => source.exit(),
+            Self::NotFinite { .. } => Exit::Data,
+            Self::Layout(_) => Exit::Internal,
+            Self::Thread(_) => Exit::Transient,
+        }
+    }
+}
+
+impl EngineError {
+    pub(crate) fn batch(path: &Path, batch: usize, source: VarlenError) -> Self {
+        Self::Batch {
+            path: path.to_owned(),
+            batch,
+            source,
+        }
+    }
+}

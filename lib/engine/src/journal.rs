@@ -1,0 +1,130 @@
+//! The run events of this run.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use plmkit_telemetry::event::{
+    BatchDone, Event, EventWriter, Outcome, RunDone, RunStarted, milliseconds, run_id, utilization,
+};
+use plmkit_telemetry::{TelemetryError, Timestamp};
+
+use crate::plan::{Job, Plan};
+
+/// Writes run events, if they are wanted, and counts what was done.
+pub(crate) struct Journal {
+    run: String,
+    start: Instant,
+    writer: Option<EventWriter>,
+    /// What was written so far.
+    pub(crate) done: Totals,
+}
+
+/// Sums over batches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) sequences: u64,
+    pub(crate) tokens: u64,
+    pub(crate) residues: u64,
+}
+
+/// How long the stages of one batch took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    pub(crate) wait: Duration,
+    pub(crate) compute: Duration,
+    pub(crate) queue_depth: u64,
+}
+
+/// What the first event says of the run.
+pub(crate) struct Started<'a> {
+    pub(crate) model_digest: &'a str,
+    pub(crate) device: &'a str,
+    pub(crate) threads: usize,
+}
+
+impl Journal {
+    /// Opens the log at `path`, if there is one to be, and writes the first event.
+    pub(crate) fn start(
+        path: Option<&Path>,
+        plan: &Plan,
+        started: &Started<'_>,
+    ) -> Result<Self, TelemetryError> {
+        let mut journal = Self {
+            run: run_id(),
+            start: Instant::now(),
+            writer: path.map(EventWriter::append).transpose()?,
+            done: Totals::default(),
+        };
+        journal.write(&Event::Run(RunStarted {
+            run: journal.run.clone(),
+            time: Some(Timestamp::now()),
+            tool: "gpu-embed".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            model_digest: Some(started.model_digest.to_owned()),
+            device: Some(started.device.to_owned()),
+            dtype: Some(crate::run::COMPUTE_DTYPE.to_owned()),
+            threads: Some(started.threads as u64),
+            batches_total: Some(plan.batches),
+            sequences_total: Some(plan.sequences),
+            tokens_total: Some(plan.tokens),
+            token_budget: plan.token_budget(),
+            ..RunStarted::default()
+        }));
+        Ok(journal)
+    }
+
+    /// A batch is in the output.
+    pub(crate) fn batch(&mut self, job: &Job<'_>, timing: &Timing, write: Duration) {
+        let (sequences, tokens) = (job.pack.sequences() as u64, job.pack.tokens().len() as u64);
+        // <cls> and <eos> are no residues.
+        let residues = tokens - 2 * sequences;
+        self.done.sequences += sequences;
+        self.done.tokens += tokens;
+        self.done.residues += residues;
+        self.write(&Event::Batch(BatchDone {
+            run: self.run.clone(),
+            batch: job.index,
+            time: Some(Timestamp::now()),
+            elapsed_s: Some(self.elapsed().as_secs_f64()),
+            wait_ms: Some(milliseconds(timing.wait)),
+            compute_ms: Some(milliseconds(timing.compute)),
+            write_ms: Some(milliseconds(write)),
+            queue_depth: Some(timing.queue_depth),
+            sequences,
+            tokens,
+            residues,
+            token_budget: job.token_budget,
+            utilization: job
+                .token_budget
+                .and_then(|budget| utilization(tokens, budget)),
+            tail: job.tail,
+            ..BatchDone::default()
+        }));
+    }
+
+    /// The run is over.
+    pub(crate) fn end(&mut self, outcome: Outcome) {
+        let event = Event::Done(RunDone {
+            run: self.run.clone(),
+            time: Some(Timestamp::now()),
+            sequences: self.done.sequences,
+            tokens: self.done.tokens,
+            residues: self.done.residues,
+            elapsed_s: self.elapsed().as_secs_f64(),
+            outcome,
+        });
+        self.write(&event);
+    }
+
+    /// Time since the run began, after the model was loaded.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn write(&mut self, event: &Event) {
+        // A log that cannot be written costs the log, not the run. The writer says so once and then keeps quiet.
+        if let Some(Err(error)) = self.writer.as_mut().map(|writer| writer.write(event)) {
+            tracing::warn!("{error}; the run goes on without run events");
+        }
+    }
+}

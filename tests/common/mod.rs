@@ -1,0 +1,95 @@
+//! What the tests of whole programs share.
+#![allow(dead_code)] // each test file uses its part
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// One of the five programs.
+pub(crate) fn bin(name: &str) -> Command {
+    Command::new(assert_cmd::cargo::cargo_bin(name))
+}
+
+/// A file or folder of `test-data/`.
+pub(crate) fn test_data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("test-data")
+        .join(name)
+}
+
+/// Runs a program that must succeed and returns what it says on standard error.
+pub(crate) fn run(command: &mut Command) -> String {
+    let output = command.output().expect("the program starts");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success(),
+        "{command:?}: {:?}\n{stderr}",
+        output.status
+    );
+    stderr
+}
+
+/// The program ended with `code` and said so in one line that contains `what`.
+pub(crate) fn assert_failed(output: &Output, code: i32, what: &str) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    assert!(stderr.contains(what), "expected '{what}' in: {stderr}");
+    assert_eq!(
+        stderr.trim_end().lines().count(),
+        1,
+        "expected one line: {stderr}"
+    );
+}
+
+/// The names in a folder, sorted, without hidden ones.
+pub(crate) fn visible(folder: &Path) -> Vec<String> {
+    let mut names = all(folder);
+    names.retain(|name| !name.starts_with('.'));
+    names
+}
+
+/// The names in a folder, sorted.
+pub(crate) fn all(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .expect("folder")
+        .map(|entry| {
+            entry
+                .expect("entry")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .collect();
+    names.sort();
+    names
+}
+
+/// A small file system of its own, unmounted on drop.
+pub(crate) struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    /// Mounts `kib` KiB; `None`, said aloud, where this user may not mount.
+    pub(crate) fn mount(kib: u32) -> Option<Self> {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={kib}k"), "tmpfs"])
+            .arg(folder.path())
+            .status();
+        if mounted.is_ok_and(|status| status.success()) {
+            Some(Self(folder))
+        } else {
+            eprintln!("SKIPPED: a full disk needs the right to mount a tmpfs");
+            None
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}

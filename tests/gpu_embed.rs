@@ -1,0 +1,273 @@
+//! `gpu-embed`, the real binary on real proteins and the tiny model.
+#![cfg(feature = "torch")]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{assert_failed, bin, run, test_data, visible};
+
+/// Packed batches of the test proteins.
+fn batches(folder: &Path, budget: u32) -> PathBuf {
+    let out = folder.join(format!("packed-{budget}.arrow"));
+    let shards = folder.join("shards");
+    if !shards.exists() {
+        let fasta = test_data("proteins.fasta");
+        run(bin("fasta-shard").arg(fasta).arg("--out-dir").arg(&shards).args(["--shards", "1"]));
+    }
+    run(bin("pack-batches")
+        .arg(shards.join("shard-00000.parquet"))
+        .arg("--out")
+        .arg(&out)
+        .args(["--max-batch-tokens", &budget.to_string()]));
+    out
+}
+
+fn embed(batches: &Path, out: &Path) -> Command {
+    let mut command = bin("gpu-embed");
+    command
+        .arg(batches)
+        .arg("--out")
+        .arg(out)
+        .arg("--model")
+        .arg(test_data("model-tiny"))
+        .args(["--device", "cpu", "--progress", "none"]);
+    command
+}
+
+/// A copy of the tiny model whose files a test may spoil.
+fn model_copy(folder: &Path) -> PathBuf {
+    let copy = folder.join("model");
+    fs::create_dir(&copy).expect("folder");
+    for name in ["config.json", "model.safetensors"] {
+        fs::copy(test_data("model-tiny").join(name), copy.join(name)).expect("copy");
+    }
+    copy
+}
+
+#[test]
+fn the_same_vector_in_any_company_and_at_any_thread_count() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let reference = folder.path().join("reference.parquet");
+    run(embed(&batches(folder.path(), 16384), &reference).args(["--threads", "1", "--pool", "mean,max,std,bos", "--layers", "0,2,4"]));
+    for (budget, threads) in [(16384, "2"), (1500, "1"), (40, "2")] {
+        let other = folder.path().join(format!("{budget}-{threads}.parquet"));
+        run(embed(&batches(folder.path(), budget), &other).args(["--threads", threads, "--pool", "mean,max,std,bos", "--layers", "0,2,4"]));
+        let report = folder.path().join("report.json");
+        run(bin("validate-embeddings")
+            .arg(&other)
+            .arg("--reference")
+            .arg(&reference)
+            .args(["--min-cosine", "0.999999", "--report"])
+            .arg(&report));
+    }
+}
+
+#[test]
+fn a_finished_run_is_verified_and_left_alone() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let (batches, out) = (batches(folder.path(), 16384), folder.path().join("e.parquet"));
+    run(&mut embed(&batches, &out));
+    let (bytes, modified) = (fs::read(&out).expect("read"), modified(&out));
+
+    let again = run(&mut embed(&batches, &out));
+    assert!(again.contains("already complete"), "{again}");
+    assert_eq!(self::modified(&out), modified);
+
+    let other = embed(&batches, &out).args(["--pool", "max"]).output().expect("run");
+    assert_failed(&other, 73, "columns was [\"mean_4\"] and is now [\"max_4\"]");
+    assert!(fs::read(&out).expect("read") == bytes, "a refused run leaves the output");
+
+    run(embed(&batches, &out).args(["--pool", "max", "--force"]));
+    run(embed(&batches, &out).arg("--force"));
+    assert!(fs::read(&out).expect("read") == bytes, "the same work gives the same bytes");
+}
+
+fn modified(path: &Path) -> std::time::SystemTime {
+    fs::metadata(path).and_then(|metadata| metadata.modified()).expect("modified")
+}
+
+#[test]
+fn a_damaged_output_is_not_taken_for_a_finished_one() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let (batches, out) = (batches(folder.path(), 16384), folder.path().join("e.parquet"));
+    run(&mut embed(&batches, &out));
+    let mut bytes = fs::read(&out).expect("read");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 4;
+    fs::write(&out, &bytes).expect("write");
+    assert_failed(&embed(&batches, &out).output().expect("run"), 73, "--force replaces it");
+}
+
+#[test]
+fn inputs_that_are_not_batches() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let out = folder.path().join("e.parquet");
+    let good = batches(folder.path(), 16384);
+    let refused = |input: &Path, code: i32, what: &str| {
+        assert_failed(&embed(input, &out).output().expect("run"), code, what);
+        assert!(!out.exists());
+    };
+    refused(&folder.path().join("absent.arrow"), 66, "absent.arrow: cannot open");
+    refused(folder.path(), 66, "is a directory");
+    refused(&folder.path().join("shards/shard-00000.parquet"), 65, "not a readable Arrow IPC file");
+    refused(&test_data("proteins.fasta"), 65, "not a readable Arrow IPC file");
+
+    let whole = fs::read(&good).expect("read");
+    let spoiled = folder.path().join("spoiled.arrow");
+    fs::write(&spoiled, &whole[..whole.len() / 2]).expect("write");
+    refused(&spoiled, 65, "spoiled.arrow: not a readable Arrow IPC file");
+    let mut flipped = whole.clone();
+    let middle = flipped.len() / 2;
+    flipped[middle] ^= 1;
+    fs::write(&spoiled, &flipped).expect("write");
+    refused(&spoiled, 65, "spoiled.arrow: ");
+    fs::write(&spoiled, "").expect("write");
+    refused(&spoiled, 65, "it has 0 bytes");
+}
+
+#[test]
+fn model_folders_that_cannot_be_used() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let out = folder.path().join("e.parquet");
+    let batches = batches(folder.path(), 16384);
+    let refused = |model: &Path, code: i32, what: &str| {
+        let output = bin("gpu-embed")
+            .arg(&batches)
+            .arg("--out")
+            .arg(&out)
+            .arg("--model")
+            .arg(model)
+            .output()
+            .expect("run");
+        assert_failed(&output, code, what);
+        assert!(!out.exists());
+    };
+    refused(&folder.path().join("absent"), 66, "absent");
+
+    let model = model_copy(folder.path());
+    let weights = model.join("model.safetensors");
+    let whole = fs::read(&weights).expect("read");
+    fs::remove_file(&weights).expect("remove");
+    refused(&model, 66, "model.safetensors");
+    fs::write(&weights, &whole[..whole.len() - 100]).expect("write");
+    refused(&model, 65, "model.safetensors");
+    fs::write(&weights, &whole[..20]).expect("write");
+    refused(&model, 65, "model.safetensors");
+    fs::write(&weights, &whole).expect("write");
+
+    let config = fs::read_to_string(model.join("config.json")).expect("read");
+    let wide = config.replace("\"intermediate_size\": 256", "\"intermediate_size\": 512");
+    assert_ne!(config, wide);
+    fs::write(model.join("config.json"), wide).expect("write");
+    refused(&model, 65, "512");
+    fs::write(model.join("config.json"), "{").expect("write");
+    refused(&model, 65, "config.json");
+    fs::remove_file(model.join("config.json")).expect("remove");
+    refused(&model, 66, "config.json");
+}
+
+#[test]
+fn layers_that_the_model_does_not_have() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let out = folder.path().join("e.parquet");
+    let output = embed(&batches(folder.path(), 16384), &out).args(["--layers", "5"]).output();
+    assert_failed(&output.expect("run"), 2, "layer 5 does not exist");
+    assert_eq!(visible(folder.path()), ["packed-16384.arrow", "shards"]);
+}
+
+#[test]
+fn a_gpu_that_is_not_there() {
+    if Path::new("/proc/driver/nvidia/version").exists() {
+        eprintln!("SKIPPED: this machine has an NVIDIA driver");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("temp folder");
+    let out = folder.path().join("e.parquet");
+    let batches = batches(folder.path(), 16384);
+    let started = Instant::now();
+    let output = bin("gpu-embed")
+        .arg(batches)
+        .arg("--out")
+        .arg(&out)
+        .arg("--model")
+        .arg(test_data("model-tiny"))
+        .args(["--device", "cuda"])
+        .output()
+        .expect("run");
+    assert_failed(&output, 69, "NVIDIA driver");
+    assert!(started.elapsed() < Duration::from_secs(2));
+    assert!(!out.exists());
+}
+
+#[test]
+fn outputs_that_cannot_be_written() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let batches = batches(folder.path(), 16384);
+    let nowhere = folder.path().join("no/e.parquet");
+    assert_failed(&embed(&batches, &nowhere).output().expect("run"), 73, "cannot create");
+    assert_failed(&embed(&batches, folder.path()).output().expect("run"), 73, "is a directory");
+
+    let Some(small) = common::SmallDisk::mount(16) else {
+        return;
+    };
+    let out = small.path().join("e.parquet");
+    // Vectors of all layers of all proteins are more than 16 KiB however they are compressed.
+    let output = embed(&batches, &out)
+        .args(["--layers", "0,1,2,3,4", "--pool", "mean,max,std,bos"])
+        .output()
+        .expect("run");
+    assert_failed(&output, 74, "no space left on device");
+    assert_eq!(common::all(small.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_signal_stops_the_run_and_leaves_nothing() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let batches = batches(folder.path(), 1024);
+    let out = folder.path().join("out/e.parquet");
+    fs::create_dir(folder.path().join("out")).expect("folder");
+    let events = folder.path().join("events.jsonl");
+    // Many times the same pack file: long enough for the signal to come in the middle.
+    let mut command = bin("gpu-embed");
+    let mut child = command
+        .args(std::iter::repeat_n(&batches, 200))
+        .arg("--out")
+        .arg(&out)
+        .arg("--model")
+        .arg(test_data("model-tiny"))
+        .arg("--events")
+        .arg(&events)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("spawn");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !fs::read_to_string(&events).is_ok_and(|text| text.contains("\"type\":\"batch\"")) {
+        assert!(Instant::now() < deadline, "the run does not start");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Command::new("kill").arg(child.id().to_string()).status().expect("kill");
+    let status = child.wait().expect("wait");
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15));
+    assert_eq!(common::all(&folder.path().join("out")), Vec::<String>::new());
+    let text = fs::read_to_string(&events).expect("events");
+    assert!(text.contains("\"outcome\":\"stopped\""), "{text}");
+}
+
+#[test]
+fn an_empty_shard_gives_an_empty_output() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let fasta = folder.path().join("one.fasta");
+    fs::write(&fasta, ">a\nMK\n").expect("write");
+    let shards = folder.path().join("shards");
+    run(bin("fasta-shard").arg(&fasta).arg("--out-dir").arg(&shards).args(["--shards", "2"]));
+    let packed = folder.path().join("b.arrow");
+    run(bin("pack-batches").arg(shards.join("shard-00001.parquet")).arg("--out").arg(&packed));
+    let out = folder.path().join("e.parquet");
+    let summary = run(&mut embed(&packed, &out));
+    assert!(summary.contains("0 rows"), "{summary}");
+    run(bin("validate-embeddings").arg(&out).arg("--shards").arg(shards.join("shard-00001.parquet")));
+}
