@@ -1,0 +1,19 @@
+//! Attention over sequences that lie end to end.
+
+mod per_sequence;
+
+use std::fmt;
+
+use tch::Tensor;
+
+use crate::EsmError;
+use crate::packed::Packed;
+
+pub(crate) use per_sequence::PerSequence;
+
+/// Softmax attention in which a token sees the tokens of its own sequence, all of them, and no others.
+pub(crate) trait Attention: fmt::Debug + Send {
+    /// Queries, keys and values, `(total_tokens, 3, heads, head_dim)` with the first two rotated, to the
+    /// `(total_tokens, heads·head_dim)` mix of values.
+    fn forward(&self, qkv: &Tensor, batch: &Packed) -> Result<Tensor, EsmError>;
+}

@@ -1,0 +1,54 @@
+//! Hugging Face checkpoint folders: the only place of the crate that opens files.
+
+mod assemble;
+mod digest;
+mod error;
+mod folder;
+mod frequencies;
+mod mapped;
+mod names;
+mod parameters;
+mod stored;
+
+use std::fs;
+use std::path::Path;
+
+use tch::Device;
+
+use crate::weights::Weights;
+use crate::{Config, EsmError};
+
+pub use error::{CheckpointError, Names};
+
+/// What a checkpoint folder holds.
+pub(crate) struct Checkpoint {
+    pub(crate) config: Config,
+    /// See [`Esm2::digest`](crate::Esm2::digest).
+    pub(crate) digest: String,
+    pub(crate) weights: Weights,
+}
+
+/// Reads `folder` and puts the weights on `device`, in f32.
+pub(crate) fn load(folder: &Path, device: Device) -> Result<Checkpoint, EsmError> {
+    // Weights first: where there are none, what lies in their place says more than an absent config.json.
+    let files = folder::weight_files(folder)?;
+    let config = read_config(&folder.join("config.json"))?;
+    let stored = stored::Stored::of(folder, &files, &config)?;
+    let frequencies = frequencies::of_layers(folder, &config, &stored)?;
+    Ok(Checkpoint {
+        digest: digest::digest(&config, &stored, &frequencies),
+        weights: assemble::weights(&config, &stored, frequencies, device)?,
+        config,
+    })
+}
+
+fn read_config(path: &Path) -> Result<Config, CheckpointError> {
+    let json = fs::read(path).map_err(|source| CheckpointError::Open {
+        path: path.to_owned(),
+        source,
+    })?;
+    Config::from_json(&json).map_err(|source| CheckpointError::Config {
+        path: path.to_owned(),
+        source,
+    })
+}

@@ -1,0 +1,98 @@
+//! Stored tensors to the layout of the forward pass.
+
+use tch::{Device, Tensor};
+
+use super::parameters::layer_name;
+use super::stored::Stored;
+use crate::embedding::Embedding;
+use crate::layer::Layer;
+use crate::layer_norm::LayerNorm;
+use crate::linear::Linear;
+use crate::rope::pair_channels;
+use crate::weights::Weights;
+use crate::{Config, EsmError};
+
+/// Copies the weights to `device`, in f32.
+pub(super) fn weights(
+    config: &Config,
+    stored: &Stored,
+    frequencies: Vec<Vec<f32>>,
+    device: Device,
+) -> Result<Weights, EsmError> {
+    let assembly = Assembly {
+        config,
+        stored,
+        device,
+    };
+    let words = assembly.tensor("embeddings.word_embeddings.weight")?; // (33, hidden)
+    Ok(Weights {
+        embedding: Embedding::new(&words, config.token_dropout)?,
+        layers: frequencies
+            .into_iter()
+            .enumerate()
+            .map(|(layer, inv_freq)| assembly.layer(layer, inv_freq))
+            .collect::<Result<_, _>>()?,
+        final_norm: assembly.layer_norm("encoder.emb_layer_norm_after")?,
+    })
+}
+
+struct Assembly<'a> {
+    config: &'a Config,
+    stored: &'a Stored<'a>,
+    device: Device,
+}
+
+impl Assembly<'_> {
+    fn tensor(&self, name: &str) -> Result<Tensor, EsmError> {
+        self.stored.tensor(name, self.device)
+    }
+
+    fn layer(&self, layer: usize, inv_freq: Vec<f32>) -> Result<Layer, EsmError> {
+        let layer = layer_name(layer);
+        Ok(Layer {
+            attention_norm: self.layer_norm(&format!("{layer}.attention.LayerNorm"))?,
+            qkv: self.qkv(&format!("{layer}.attention.self"))?,
+            inv_freq,
+            out: self.linear(&format!("{layer}.attention.output.dense"))?,
+            ffn_norm: self.layer_norm(&format!("{layer}.LayerNorm"))?,
+            up: self.linear(&format!("{layer}.intermediate.dense"))?,
+            down: self.linear(&format!("{layer}.output.dense"))?,
+        })
+    }
+
+    fn qkv(&self, module: &str) -> Result<Linear, EsmError> {
+        let stack = |what: &str| -> Result<Tensor, EsmError> {
+            let query = self.tensor(&format!("{module}.query.{what}"))?;
+            let key = self.tensor(&format!("{module}.key.{what}"))?;
+            let value = self.tensor(&format!("{module}.value.{what}"))?;
+            let heads = self.config.heads;
+            Ok(Tensor::f_cat(
+                &[
+                    pair_channels(&query, heads)?,
+                    pair_channels(&key, heads)?,
+                    value,
+                ],
+                0,
+            )?)
+        };
+        Ok(Linear {
+            weight: stack("weight")?, // (3·hidden, hidden)
+            bias: stack("bias")?,     // (3·hidden)
+        })
+    }
+
+    fn linear(&self, module: &str) -> Result<Linear, EsmError> {
+        Ok(Linear {
+            weight: self.tensor(&format!("{module}.weight"))?,
+            bias: self.tensor(&format!("{module}.bias"))?,
+        })
+    }
+
+    fn layer_norm(&self, module: &str) -> Result<LayerNorm, EsmError> {
+        Ok(LayerNorm {
+            weight: self.tensor(&format!("{module}.weight"))?,
+            bias: self.tensor(&format!("{module}.bias"))?,
+            eps: self.config.layer_norm_eps,
+        })
+    }
+}

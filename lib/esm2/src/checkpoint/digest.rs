@@ -1,0 +1,48 @@
+//! The identity of a model.
+
+use blake3::Hasher;
+
+use super::parameters::parameters;
+use super::stored::Stored;
+use crate::Config;
+
+/// BLAKE3, 128 bits in hexadecimal, over the configuration, every encoder tensor as it is stored (name, type, shape,
+/// bytes, in the order of computation) and the rotary frequencies in use.
+pub(super) fn digest(config: &Config, stored: &Stored, frequencies: &[Vec<f32>]) -> String {
+    let mut hasher = Hasher::new();
+    hasher.update(b"plmkit esm2 encoder\0");
+    for size in [
+        config.layers,
+        config.hidden,
+        config.heads,
+        config.intermediate,
+    ] {
+        number(&mut hasher, size);
+    }
+    hasher.update(&config.layer_norm_eps.to_le_bytes());
+    hasher.update(&[u8::from(config.token_dropout)]);
+    for parameter in parameters(config) {
+        if let Some(view) = stored.view(&parameter.name) {
+            text(&mut hasher, &parameter.name);
+            text(&mut hasher, &view.dtype().to_string());
+            number(&mut hasher, view.shape().len());
+            for &size in view.shape() {
+                number(&mut hasher, size);
+            }
+            hasher.update(view.data());
+        }
+    }
+    for frequency in frequencies.iter().flatten() {
+        hasher.update(&frequency.to_le_bytes());
+    }
+    hasher.finalize().to_hex()[..32].to_owned()
+}
+
+fn number(hasher: &mut Hasher, value: usize) {
+    hasher.update(&(value as u64).to_le_bytes());
+}
+
+fn text(hasher: &mut Hasher, value: &str) {
+    number(hasher, value.len());
+    hasher.update(value.as_bytes());
+}

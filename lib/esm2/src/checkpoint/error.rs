@@ -1,0 +1,138 @@
+//! Why a folder is not a checkpoint that can be used.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use plmkit_contract::{Exit, Failure};
+use safetensors::{Dtype, SafeTensorError};
+
+use crate::ConfigError;
+
+/// What is wrong with a model folder, and where.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// A file or the folder cannot be opened.
+    #[error("{path}: cannot open: {source}", path = path.display())]
+    Open {
+        /// The file or folder.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The folder has no weights that can be read.
+    #[error("{path}: expected model.safetensors or model.safetensors.index.json, found {found}", path = folder.display())]
+    NoWeights {
+        /// The folder.
+        folder: PathBuf,
+        /// What it has instead, and what to do about it.
+        found: String,
+    },
+    /// `config.json` is not that of an ESM-2.
+    #[error("{path}: {source}", path = path.display())]
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: ConfigError,
+    },
+    /// The index of a checkpoint in several files is malformed.
+    #[error("{path}: not an index of safetensors files: {what}", path = path.display())]
+    Index {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// A weight file is cut off or not safetensors at all.
+    #[error("{path}: damaged or not a safetensors file: {source}", path = path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: SafeTensorError,
+    },
+    /// The tensors are not those of the model that `config.json` describes.
+    #[error("{path}: not the tensors of this ESM-2: missing {missing}, unexpected {unexpected}", path = folder.display())]
+    Names {
+        /// The folder.
+        folder: PathBuf,
+        /// Tensors that the model needs.
+        missing: Names,
+        /// Tensors that it has no place for.
+        unexpected: Names,
+    },
+    /// Two stored tensors are the same one of the model.
+    #[error("{path}: tensor '{tensor}' is stored twice", path = folder.display())]
+    Twice {
+        /// The folder.
+        folder: PathBuf,
+        /// The tensor.
+        tensor: String,
+    },
+    /// A tensor has another shape.
+    #[error("{path}: tensor '{tensor}': expected shape {expected:?}, found {found:?}", path = path.display())]
+    Shape {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// The shape that `config.json` gives it.
+        expected: Vec<usize>,
+        /// The shape stored.
+        found: Vec<usize>,
+    },
+    /// A tensor has a type that is not read.
+    #[error("{path}: tensor '{tensor}': expected type F32, F16 or BF16, found {found}", path = path.display())]
+    Type {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// The type stored.
+        found: Dtype,
+    },
+}
+
+/// Names of tensors, of which an error message shows the first few and the count.
+#[derive(Debug)]
+pub struct Names(pub Vec<String>);
+
+impl fmt::Display for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 3;
+        write!(f, "{}", self.0.len())?;
+        for (i, name) in self.0.iter().take(SHOWN).enumerate() {
+            let name: String = name.escape_debug().take(80).collect();
+            write!(f, "{}'{name}'", if i == 0 { " (" } else { ", " })?;
+        }
+        match self.0.len() {
+            0 => Ok(()),
+            1..=SHOWN => f.write_str(")"),
+            _ => f.write_str(", …)"),
+        }
+    }
+}
+
+impl Failure for CheckpointError {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Open { .. } | Self::NoWeights { .. } => Exit::NoInput,
+            _ => Exit::Data,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_list_shows_its_beginning_and_its_length() {
+        let names = |count: usize| Names((0..count).map(|i| format!("t{i}")).collect()).to_string();
+        assert_eq!(names(0), "0");
+        assert_eq!(names(1), "1 ('t0')");
+        assert_eq!(names(3), "3 ('t0', 't1', 't2')");
+        assert_eq!(names(40), "40 ('t0', 't1', 't2', …)");
+    }
+}

@@ -1,0 +1,45 @@
+//! The rotary frequencies of each layer.
+
+use std::path::Path;
+
+use tch::Device;
+
+use super::names::SHARED_INV_FREQ;
+use super::parameters::inv_freq_name;
+use super::stored::Stored;
+use crate::rope::default_inv_freq;
+use crate::{Config, EsmError};
+
+/// The checkpoint's own frequencies, `(head_dim/2)` for each layer.
+///
+/// ESM-2 was trained with frequencies rounded to f16, and the rounded ones are in its checkpoints: at position 1000
+/// exact ones differ by up to 0.16 radian. So they are computed only where there are none, with a warning.
+pub(super) fn of_layers(
+    folder: &Path,
+    config: &Config,
+    stored: &Stored,
+) -> Result<Vec<Vec<f32>>, EsmError> {
+    let mut absent = 0;
+    let layers = (0..config.layers)
+        .map(|layer| {
+            let own = inv_freq_name(layer);
+            let name = [own.as_str(), SHARED_INV_FREQ]
+                .into_iter()
+                .find(|name| stored.view(name).is_some());
+            if let Some(name) = name {
+                return Ok(Vec::try_from(stored.tensor(name, Device::Cpu)?)?);
+            }
+            absent += 1;
+            Ok(default_inv_freq(config.head_dim()))
+        })
+        .collect::<Result<_, EsmError>>()?;
+    if absent > 0 {
+        tracing::warn!(
+            "{}: no inv_freq for {absent} of {} layers: computed them; the published ESM-2 have theirs rounded to f16, \
+             which shifts the vectors of long sequences",
+            folder.display(),
+            config.layers,
+        );
+    }
+    Ok(layers)
+}

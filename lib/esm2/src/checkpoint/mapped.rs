@@ -1,0 +1,47 @@
+//! Weight files as memory maps: the only `unsafe` of the crate.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use memmap2::Mmap;
+
+/// Maps a file read-only.
+#[allow(unsafe_code)]
+pub(super) fn map(path: &Path) -> io::Result<Mmap> {
+    let file = File::open(path)?;
+    if file.metadata()?.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    // SAFETY: the bytes are only ever read, as bytes: they are checked, hashed and copied out, and no value of
+    // another type is ever borrowed from them. A file that another process changes meanwhile can give wrong bytes,
+    // and one that it cuts off ends this process with SIGBUS; both need a write to a checkpoint that is being loaded,
+    // and the map is gone once loading is done.
+    unsafe { Mmap::map(&file) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_shows_the_bytes_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bytes");
+        std::fs::write(&path, b"weights").unwrap();
+        assert_eq!(&map(&path).unwrap()[..], b"weights");
+    }
+
+    #[test]
+    fn a_folder_or_an_absent_file_is_an_error_and_an_empty_file_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(map(folder.path()).is_err());
+        assert_eq!(
+            map(&folder.path().join("absent")).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
+        let empty = folder.path().join("empty");
+        std::fs::write(&empty, b"").unwrap();
+        assert!(map(&empty).unwrap().is_empty());
+    }
+}

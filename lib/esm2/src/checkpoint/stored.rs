@@ -1,0 +1,158 @@
+//! The tensors of a checkpoint under their canonical names, checked against a configuration.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use tch::{Device, Kind, Tensor};
+
+use super::error::{CheckpointError, Names};
+use super::folder::WeightFile;
+use super::names::{SHARED_INV_FREQ, canonical};
+use super::parameters::{Parameter, inv_freq_name, parameters};
+use crate::{Config, EsmError};
+
+/// Every tensor that the encoder reads: all are there, each of the right shape and of a type that is read.
+pub(super) struct Stored<'a> {
+    tensors: BTreeMap<String, Entry<'a>>,
+}
+
+struct Entry<'a> {
+    path: &'a Path,
+    view: TensorView<'a>,
+}
+
+impl<'a> Stored<'a> {
+    /// Finds the tensors in `files`. The headers are checked against the sizes of the files before anything else is.
+    pub(super) fn of(
+        folder: &Path,
+        files: &'a [WeightFile],
+        config: &Config,
+    ) -> Result<Self, CheckpointError> {
+        let mut tensors = BTreeMap::new();
+        for file in files {
+            let path = file.path.as_path();
+            let damaged = |source| CheckpointError::Damaged {
+                path: path.to_owned(),
+                source,
+            };
+            for (name, view) in SafeTensors::deserialize(&file.bytes)
+                .map_err(damaged)?
+                .tensors()
+            {
+                let Some(tensor) = canonical(&name) else {
+                    continue;
+                };
+                if tensors
+                    .insert(tensor.clone(), Entry { path, view })
+                    .is_some()
+                {
+                    let folder = folder.to_owned();
+                    return Err(CheckpointError::Twice { folder, tensor });
+                }
+            }
+        }
+        let stored = Self { tensors };
+        let required = parameters(config);
+        let optional = frequencies(config);
+        stored.check_names(folder, &required, &optional)?;
+        required
+            .iter()
+            .chain(&optional)
+            .try_for_each(|parameter| stored.check(parameter))?;
+        Ok(stored)
+    }
+
+    fn check_names(
+        &self,
+        folder: &Path,
+        required: &[Parameter],
+        optional: &[Parameter],
+    ) -> Result<(), CheckpointError> {
+        let known: BTreeSet<&str> = required
+            .iter()
+            .chain(optional)
+            .map(|known| known.name.as_str())
+            .collect();
+        let missing: Vec<String> = required
+            .iter()
+            .filter(|parameter| !self.tensors.contains_key(&parameter.name))
+            .map(|parameter| parameter.name.clone())
+            .collect();
+        let unexpected: Vec<String> = self
+            .tensors
+            .keys()
+            .filter(|name| !known.contains(name.as_str()))
+            .cloned()
+            .collect();
+        if missing.is_empty() && unexpected.is_empty() {
+            Ok(())
+        } else {
+            Err(CheckpointError::Names {
+                folder: folder.to_owned(),
+                missing: Names(missing),
+                unexpected: Names(unexpected),
+            })
+        }
+    }
+
+    fn check(&self, Parameter { name, shape }: &Parameter) -> Result<(), CheckpointError> {
+        let Some(Entry { path, view }) = self.tensors.get(name) else {
+            return Ok(());
+        };
+        let (path, tensor) = (path.to_path_buf(), name.clone());
+        if view.shape() != shape {
+            return Err(CheckpointError::Shape {
+                path,
+                tensor,
+                expected: shape.clone(),
+                found: view.shape().to_vec(),
+            });
+        }
+        match kind(view.dtype()) {
+            Some(_) => Ok(()),
+            None => Err(CheckpointError::Type {
+                path,
+                tensor,
+                found: view.dtype(),
+            }),
+        }
+    }
+
+    /// A tensor as it is stored.
+    pub(super) fn view(&self, name: &str) -> Option<&TensorView<'a>> {
+        self.tensors.get(name).map(|entry| &entry.view)
+    }
+
+    /// A copy of a required tensor on `device`, widened to f32.
+    pub(super) fn tensor(&self, name: &str, device: Device) -> Result<Tensor, EsmError> {
+        let view = &self.tensors[name].view;
+        let shape: Vec<i64> = view.shape().iter().map(|&size| size as i64).collect();
+        let kind = kind(view.dtype()).expect("types were checked");
+        // That the bytes are as many as shape and type say was checked with the header.
+        let tensor = Tensor::f_from_data_size(view.data(), &shape, kind)?;
+        Ok(tensor.f_to_device(device)?.f_to_kind(Kind::Float)?)
+    }
+}
+
+/// The types that weights are stored in.
+fn kind(dtype: Dtype) -> Option<Kind> {
+    match dtype {
+        Dtype::F32 => Some(Kind::Float),
+        Dtype::F16 => Some(Kind::Half),
+        Dtype::BF16 => Some(Kind::BFloat16),
+        _ => None,
+    }
+}
+
+/// Tensors that a checkpoint may lack.
+fn frequencies(config: &Config) -> Vec<Parameter> {
+    (0..config.layers)
+        .map(inv_freq_name)
+        .chain([SHARED_INV_FREQ.to_owned()])
+        .map(|name| Parameter {
+            name,
+            shape: vec![config.head_dim() / 2],
+        })
+        .collect()
+}

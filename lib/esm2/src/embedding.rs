@@ -1,0 +1,99 @@
+//! Token ids to vectors.
+
+use tch::Tensor;
+
+use crate::EsmError;
+use crate::packed::Packed;
+use crate::vocabulary::MASK;
+
+/// The share of tokens that were `<mask>` in training: 15 % were chosen, and 80 % of those masked.
+const MASKED_IN_TRAINING: f64 = 0.15 * 0.8;
+
+/// The embedding table with fair-esm's token dropout, which stays on at inference.
+#[derive(Debug)]
+pub(crate) struct Embedding {
+    /// `(33, hidden)`
+    table: Tensor,
+    token_dropout: bool,
+}
+
+impl Embedding {
+    /// Takes the word embeddings as they are stored, `(33, hidden)` f32.
+    ///
+    /// With token dropout the row of `<mask>` is zero and every vector is scaled by `(1 - 0.12) / (1 - m)`, `m`
+    /// being the share of `<mask>` among the tokens of its sequence, `<cls>` and `<eos>` included. The numerator is
+    /// multiplied into the table here, which rounds as it does where the vectors are scaled one by one.
+    pub(crate) fn new(words: &Tensor, token_dropout: bool) -> Result<Self, EsmError> {
+        let table = if token_dropout {
+            let table = words.f_mul_scalar(1.0 - MASKED_IN_TRAINING)?;
+            let _ = table.f_get(i64::from(MASK))?.f_fill_(0.0)?;
+            table
+        } else {
+            words.shallow_clone()
+        };
+        Ok(Self {
+            table,
+            token_dropout,
+        })
+    }
+
+    /// Layer 0 of the model: `(total_tokens, hidden)` f32.
+    pub(crate) fn forward(&self, batch: &Packed) -> Result<Tensor, EsmError> {
+        let x = self.table.f_index_select(0, &batch.tokens)?; // (total_tokens, hidden)
+        if self.token_dropout {
+            for span in batch.varlen.spans() {
+                let tokens = &batch.varlen.tokens()[span.clone()];
+                let masks = tokens
+                    .iter()
+                    .copied()
+                    .filter(|&token| token == MASK)
+                    .count();
+                if masks > 0 {
+                    let observed = masks as f32 / tokens.len() as f32;
+                    let _ = x
+                        .f_narrow(0, span.start as i64, span.len() as i64)?
+                        .f_div_scalar_(f64::from(1.0 - observed))?;
+                }
+            }
+        }
+        Ok(x)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::Device;
+
+    use super::*;
+    use crate::Varlen;
+
+    fn words() -> Tensor {
+        Tensor::from_slice(&(1..=33).map(|row| row as f32).collect::<Vec<_>>()).view([33, 1])
+    }
+
+    fn embed(tokens: &[u8], cu_seqlens: &[i32], token_dropout: bool) -> Vec<f32> {
+        let batch = Packed::new(Varlen::new(tokens, cu_seqlens).unwrap(), Device::Cpu).unwrap();
+        let embedding = Embedding::new(&words(), token_dropout).unwrap();
+        Vec::try_from(embedding.forward(&batch).unwrap().view([-1])).unwrap()
+    }
+
+    #[test]
+    fn without_masks_vectors_are_scaled_by_the_share_kept_in_training() {
+        let scaled = [0u8, 5, 2].map(|token| (f32::from(token) + 1.0) * 0.88);
+        assert_eq!(embed(&[0, 5, 2], &[0, 3], true), scaled);
+    }
+
+    #[test]
+    fn masks_count_within_their_own_sequence() {
+        let vectors = embed(&[0, 32, 5, 2, 0, 5, 2], &[0, 4, 7], true);
+        let kept = 1.0 - 1.0 / 4.0;
+        assert_eq!(vectors[1], 0.0);
+        assert_eq!(vectors[2], 6.0 * 0.88 / kept);
+        assert_eq!(vectors[5], 6.0 * 0.88);
+    }
+
+    #[test]
+    fn without_token_dropout_rows_are_taken_as_they_are() {
+        assert_eq!(embed(&[0, 32, 2], &[0, 3], false), [1.0, 33.0, 3.0]);
+    }
+}

@@ -1,0 +1,97 @@
+//! What can go wrong between a model folder and a vector.
+
+use plmkit_contract::{Exit, Failure};
+use tch::TchError;
+
+use crate::{CheckpointError, DeviceError};
+
+/// Why a model could not be loaded, or a batch not computed.
+#[derive(Debug, thiserror::Error)]
+pub enum EsmError {
+    /// The folder is not a checkpoint that can be used.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The device cannot be used.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// A layer that the model does not have.
+    #[error("layer {layer} does not exist; expected 0 to {layers}")]
+    NoSuchLayer {
+        /// The layer asked for.
+        layer: usize,
+        /// The last layer of the model.
+        layers: usize,
+    },
+    /// The device's memory is full. A smaller batch may fit.
+    #[error("out of memory: {0}")]
+    OutOfMemory(String),
+    /// libtorch refused an operation.
+    #[error("libtorch: {0}")]
+    Torch(String),
+}
+
+impl EsmError {
+    /// Whether the same work in smaller batches could succeed.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::OutOfMemory(_))
+    }
+}
+
+impl Failure for EsmError {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Checkpoint(error) => error.exit(),
+            Self::Device(error) => error.exit(),
+            Self::NoSuchLayer { .. } => Exit::Usage,
+            Self::OutOfMemory(_) => Exit::Transient,
+            Self::Torch(_) => Exit::Internal,
+        }
+    }
+}
+
+impl From<TchError> for EsmError {
+    fn from(error: TchError) -> Self {
+        let text = match error {
+            TchError::Torch(text) => text,
+            other => other.to_string(),
+        };
+        // The lines after the first are a C++ backtrace.
+        let line = text.lines().next().unwrap_or_default().to_owned();
+        // libtorch has no error class that its C interface keeps: these are its allocators' words, CPU and CUDA.
+        if line.contains("can't allocate memory") || line.contains("out of memory") {
+            Self::OutOfMemory(line)
+        } else {
+            Self::Torch(line)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Device, Kind, Tensor};
+
+    use super::*;
+
+    #[test]
+    fn an_allocation_that_cannot_succeed_is_out_of_memory() {
+        let too_much = Tensor::f_empty([1 << 50], (Kind::Float, Device::Cpu)).unwrap_err();
+        let error = EsmError::from(too_much);
+        assert!(error.is_out_of_memory(), "{error}");
+        assert_eq!(error.exit(), Exit::Transient);
+        assert!(!error.to_string().contains('\n'));
+    }
+
+    #[test]
+    fn a_refused_operation_is_one_line() {
+        let flat = Tensor::f_zeros([6], (Kind::Float, Device::Cpu)).unwrap();
+        let error = EsmError::from(flat.f_view([4]).unwrap_err());
+        assert!(!error.is_out_of_memory());
+        assert!(
+            error
+                .to_string()
+                .starts_with("libtorch: shape '[4]' is invalid"),
+            "{error}"
+        );
+        assert!(!error.to_string().contains('\n'));
+    }
+}

@@ -1,0 +1,69 @@
+//! One transformer layer, with the normalisation in front of each half (pre-LN).
+
+use tch::Tensor;
+
+use crate::EsmError;
+use crate::attention::Attention;
+use crate::layer_norm::LayerNorm;
+use crate::linear::Linear;
+use crate::packed::Packed;
+use crate::rope::Rotation;
+
+/// The parameters of a layer.
+#[derive(Debug)]
+pub(crate) struct Layer {
+    /// In front of attention.
+    pub(crate) attention_norm: LayerNorm,
+    /// Queries, keys and values in one: `(3·hidden, hidden)`, channels of queries and keys paired for the rotation.
+    pub(crate) qkv: Linear,
+    /// Rotary frequencies, `(head_dim/2)`: f32 whatever the type of the weights.
+    pub(crate) inv_freq: Vec<f32>,
+    /// After attention: `(hidden, hidden)`.
+    pub(crate) out: Linear,
+    /// In front of the feed-forward network.
+    pub(crate) ffn_norm: LayerNorm,
+    /// Into the feed-forward network: `(intermediate, hidden)`.
+    pub(crate) up: Linear,
+    /// Out of it: `(hidden, intermediate)`.
+    pub(crate) down: Linear,
+}
+
+impl Layer {
+    /// Advances the residual stream `x`, `(total_tokens, hidden)`, by one layer, in place.
+    pub(crate) fn forward(
+        &self,
+        x: &mut Tensor,
+        heads: usize,
+        rotation: &Rotation,
+        attention: &dyn Attention,
+        batch: &Packed,
+    ) -> Result<(), EsmError> {
+        self.attend(x, heads, rotation, attention, batch)?;
+        self.feed_forward(x)
+    }
+
+    fn attend(
+        &self,
+        x: &mut Tensor,
+        heads: usize,
+        rotation: &Rotation,
+        attention: &dyn Attention,
+        batch: &Packed,
+    ) -> Result<(), EsmError> {
+        let (tokens, hidden) = x.size2()?;
+        let heads = heads as i64;
+        let qkv = self.qkv.forward(&self.attention_norm.forward(x)?)?; // (total_tokens, 3·hidden)
+        let qkv = qkv.f_view([tokens, 3 * heads, hidden / heads])?;
+        rotation.apply(&qkv.f_narrow(1, 0, 2 * heads)?)?;
+        let qkv = qkv.f_view([tokens, 3, heads, hidden / heads])?;
+        let mixed = attention.forward(&qkv, batch)?; // (total_tokens, hidden)
+        self.out.add_to(x, &mixed)
+    }
+
+    fn feed_forward(&self, x: &mut Tensor) -> Result<(), EsmError> {
+        let mut wide = self.up.forward(&self.ffn_norm.forward(x)?)?; // (total_tokens, intermediate)
+        // The exact GELU, by erf: the tanh form differs by up to 5e-4.
+        let _ = wide.f_gelu_("none")?;
+        self.down.add_to(x, &wide)
+    }
+}

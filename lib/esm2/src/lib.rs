@@ -1,0 +1,43 @@
+//! ESM-2: configuration, weights, model and attention on libtorch.
+//!
+//! [`Esm2::load`] reads a Hugging Face checkpoint folder, [`Varlen`] is a checked batch of sequences laid end to
+//! end with no padding, and [`Esm2::pooled`] turns one into vectors. What is computed is fair-esm's ESM-2 (Lin et
+//! al. 2023, doi:10.1126/science.ade2574), layer by layer.
+
+#![allow(
+    clippy::cast_possible_wrap,
+    reason = "libtorch counts in i64, and every size here is that of something in memory"
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::float_cmp,
+        reason = "these tests compare values that are exact"
+    )
+)]
+
+mod attention;
+mod checkpoint;
+mod config;
+mod device;
+mod embedding;
+mod error;
+mod layer;
+mod layer_norm;
+mod linear;
+mod model;
+mod packed;
+mod pooling;
+mod rope;
+mod threads;
+mod varlen;
+mod vocabulary;
+mod weights;
+
+pub use checkpoint::{CheckpointError, Names};
+pub use config::{Config, ConfigError};
+pub use device::{Device, DeviceError, ParseDeviceError};
+pub use error::EsmError;
+pub use model::{Esm2, Visit};
+pub use threads::set_threads;
+pub use varlen::{Varlen, VarlenError};

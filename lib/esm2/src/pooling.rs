@@ -1,0 +1,85 @@
+//! One vector for each sequence from the vectors of its tokens.
+
+use plmkit_contract::Pool;
+use tch::{Device, Kind, TchError, Tensor};
+
+use crate::{EsmError, Varlen};
+
+/// Pools hidden states, `(total_tokens, hidden)`, over the residues of each sequence in f32: `(sequences, hidden)`,
+/// row by row, in host memory.
+pub(crate) fn pool(hidden: &Tensor, batch: Varlen<'_>, pool: Pool) -> Result<Vec<f32>, EsmError> {
+    let rows = batch
+        .spans()
+        .map(|span| {
+            let (bos, tokens) = (span.start as i64, span.len() as i64);
+            let own = |first, count| {
+                hidden
+                    .f_narrow(0, bos + first, count)?
+                    .f_to_kind(Kind::Float)
+            };
+            let residues = || own(1, tokens - 2); // (residues, hidden)
+            match pool {
+                Pool::Mean => residues()?.f_mean_dim([0].as_slice(), false, Kind::Float),
+                Pool::Max => residues()?.f_amax([0], false),
+                // Divided by n, so that a single residue has a deviation of 0 and not 0/0.
+                Pool::Std => residues()?.f_std_dim([0].as_slice(), false, false),
+                Pool::Bos => own(0, 1)?.f_squeeze_dim(0),
+            }
+        })
+        .collect::<Result<Vec<Tensor>, TchError>>()?; // (hidden) each
+    let rows = Tensor::f_cat(&rows, 0)?.f_to_device(Device::Cpu)?; // (sequences·hidden)
+    Ok(Vec::try_from(rows)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `<cls>` and `<eos>` have vectors that would show in every pooling they entered.
+    const HIDDEN: [f32; 14] = [
+        90.0, -90.0, // <cls>
+        1.0, 10.0, //
+        2.0, 20.0, //
+        91.0, -91.0, // <eos>
+        80.0, -80.0, // <cls>
+        5.0, -7.0, // the only residue
+        81.0, -81.0, // <eos>
+    ];
+
+    fn pooled(by: Pool) -> Vec<f32> {
+        let hidden = Tensor::from_slice(&HIDDEN).view([7, 2]);
+        let batch = Varlen::new(&[0, 20, 5, 2, 0, 6, 2], &[0, 4, 7]).unwrap();
+        pool(&hidden, batch, by).unwrap()
+    }
+
+    #[test]
+    fn residues_only() {
+        assert_eq!(pooled(Pool::Mean), [1.5, 15.0, 5.0, -7.0]);
+        assert_eq!(pooled(Pool::Max), [2.0, 20.0, 5.0, -7.0]);
+    }
+
+    #[test]
+    fn the_deviation_is_divided_by_n_and_0_for_one_residue() {
+        assert_eq!(pooled(Pool::Std), [0.5, 5.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn bos_is_the_vector_of_cls() {
+        assert_eq!(pooled(Pool::Bos), [90.0, -90.0, 80.0, -80.0]);
+    }
+
+    #[test]
+    fn the_mean_of_many_large_values_keeps_their_digits() {
+        let residues = 40_000;
+        let mut tokens = vec![5u8; residues + 2];
+        tokens[0] = 0;
+        tokens[residues + 1] = 2;
+        let cu_seqlens = [0, residues as i32 + 2];
+        let batch = Varlen::new(&tokens, &cu_seqlens).unwrap();
+        let hidden = Tensor::full([residues as i64 + 2, 1], 1000.1, (Kind::Float, Device::Cpu));
+        let mean = pool(&hidden, batch, Pool::Mean).unwrap()[0];
+        assert!((mean - 1000.1).abs() < 1e-3, "{mean}");
+        let deviation = pool(&hidden, batch, Pool::Std).unwrap()[0];
+        assert!(deviation < 1e-3, "{deviation}");
+    }
+}

@@ -1,0 +1,118 @@
+//! Rotary position embedding (Su et al. 2021, arXiv:2104.09864).
+//!
+//! fair-esm rotates channel `i` of a head together with channel `i + head_dim/2`. Here the two stand side by side
+//! ([`pair_channels`] reorders the rows of the query and key projections once, at load), so that a pair is a complex
+//! number and the rotation one complex product in place. Queries and keys are reordered alike, which leaves their
+//! scalar products as they are.
+
+use tch::Tensor;
+
+use crate::EsmError;
+
+/// The base of the geometric progression of frequencies.
+pub(crate) const ROPE_BASE: f32 = 10_000.0;
+
+/// The frequencies of a checkpoint that has none: `10000^(-2i/head_dim)`, `(head_dim/2)` f32.
+pub(crate) fn default_inv_freq(head_dim: usize) -> Vec<f32> {
+    (0..head_dim / 2)
+        .map(|i| 1.0 / ROPE_BASE.powf((2 * i) as f32 / head_dim as f32))
+        .collect()
+}
+
+/// Reorders the rows of a query or key projection, `(heads·head_dim)` or `(heads·head_dim, in)`: within each head,
+/// channel `i` comes to stand beside channel `i + head_dim/2`.
+pub(crate) fn pair_channels(rows: &Tensor, heads: usize) -> Result<Tensor, EsmError> {
+    let rows_by_half = rows.f_reshape([heads as i64, 2, -1, trailing(rows)?])?; // (heads, 2, head_dim/2, in or 1)
+    Ok(rows_by_half.f_transpose(1, 2)?.f_reshape(rows.size())?)
+}
+
+fn trailing(rows: &Tensor) -> Result<i64, EsmError> {
+    Ok(if rows.dim() == 1 { 1 } else { rows.size2()?.1 })
+}
+
+/// The rotations of a batch.
+#[derive(Debug)]
+pub(crate) struct Rotation {
+    /// The frequencies that they were made of, `(head_dim/2)`.
+    inv_freq: Vec<f32>,
+    /// `(total_tokens, 1, head_dim/2)` complex: `cos + i·sin` of position times frequency.
+    turns: Tensor,
+}
+
+impl Rotation {
+    /// From `(total_tokens)` positions and `(head_dim/2)` frequencies, both f32, as is their product: angles are
+    /// rounded as fair-esm and transformers round them.
+    pub(crate) fn new(positions: &Tensor, inv_freq: &[f32]) -> Result<Self, EsmError> {
+        let frequencies = Tensor::f_from_slice(inv_freq)?.f_to_device(positions.device())?;
+        let angles = positions.f_outer(&frequencies)?; // (total_tokens, head_dim/2)
+        let turns = Tensor::f_polar(&angles.f_ones_like()?, &angles)?;
+        Ok(Self {
+            inv_freq: inv_freq.to_vec(),
+            turns: turns.f_unsqueeze(1)?,
+        })
+    }
+
+    /// Whether they are those of `inv_freq`.
+    pub(crate) fn is_of(&self, inv_freq: &[f32]) -> bool {
+        self.inv_freq == inv_freq
+    }
+
+    /// Rotates queries and keys in place: `(total_tokens, heads of both, head_dim)`, contiguous heads.
+    pub(crate) fn apply(&self, queries_and_keys: &Tensor) -> Result<(), EsmError> {
+        let (tokens, heads, head_dim) = queries_and_keys.size3()?;
+        let _ = queries_and_keys
+            .f_view([tokens, heads, head_dim / 2, 2])?
+            .f_view_as_complex()? // (total_tokens, heads, head_dim/2)
+            .f_mul_(&self.turns)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Device, Kind};
+
+    use super::*;
+
+    #[test]
+    fn default_frequencies_fall_from_1_by_equal_factors() {
+        assert_eq!(default_inv_freq(8), [1.0, 0.1, 0.01, 0.001]);
+    }
+
+    #[test]
+    fn the_halves_of_each_head_are_interleaved() {
+        let rows = Tensor::arange(8, (Kind::Float, Device::Cpu));
+        let paired = Vec::<f32>::try_from(pair_channels(&rows, 2).unwrap()).unwrap();
+        assert_eq!(paired, [0.0, 2.0, 1.0, 3.0, 4.0, 6.0, 5.0, 7.0]);
+        let matrix = Tensor::stack(&[&rows, &(&rows * 10.0)], 1); // (8, 2)
+        let paired = pair_channels(&matrix, 2).unwrap();
+        assert_eq!(Vec::<f32>::try_from(paired.select(1, 0)).unwrap()[1], 2.0);
+        assert_eq!(Vec::<f32>::try_from(paired.select(1, 1)).unwrap()[1], 20.0);
+    }
+
+    /// Paired channels rotated as complex numbers are fair-esm's halves rotated by `[-x2, x1]`.
+    #[test]
+    fn the_rotation_is_that_of_two_halves() {
+        let (head_dim, inv_freq) = (4, [1.0f32, 0.25]);
+        let position = 3.0f32;
+        let halves = [0.5f32, -1.0, 2.0, 0.25]; // x1, x2: channels 0, 1 and 2, 3
+        let expected: Vec<f32> = (0..head_dim)
+            .map(|i| {
+                let angle = position * inv_freq[i % 2];
+                let partner = if i < 2 { -halves[i + 2] } else { halves[i - 2] };
+                halves[i] * angle.cos() + partner * angle.sin()
+            })
+            .collect();
+
+        let rotation = Rotation::new(&Tensor::from_slice(&[position]), &inv_freq).unwrap();
+        let vector = pair_channels(&Tensor::from_slice(&halves), 1)
+            .unwrap()
+            .view([1, 1, 4]);
+        rotation.apply(&vector).unwrap();
+        let found = Vec::<f32>::try_from(vector.view([-1])).unwrap();
+        for (pair, (first, second)) in [(0, 2), (1, 3)].into_iter().enumerate() {
+            assert!((found[2 * pair] - expected[first]).abs() < 1e-6);
+            assert!((found[2 * pair + 1] - expected[second]).abs() < 1e-6);
+        }
+    }
+}

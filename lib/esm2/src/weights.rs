@@ -1,0 +1,16 @@
+//! All parameters of a model, in the layout in which the forward pass reads them.
+
+use crate::embedding::Embedding;
+use crate::layer::Layer;
+use crate::layer_norm::LayerNorm;
+
+/// What a checkpoint holds of the encoder, on a device.
+#[derive(Debug)]
+pub(crate) struct Weights {
+    /// Tokens to vectors.
+    pub(crate) embedding: Embedding,
+    /// The transformer layers, first to last.
+    pub(crate) layers: Vec<Layer>,
+    /// After the last layer.
+    pub(crate) final_norm: LayerNorm,
+}

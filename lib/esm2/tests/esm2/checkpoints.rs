@@ -1,0 +1,140 @@
+//! One model in the forms in which checkpoints come.
+
+use half::{bf16, f16};
+use plmkit_esm2::Esm2;
+use safetensors::Dtype;
+
+use crate::support::{Pack, Part, Tiny, load, model_tiny, protein};
+
+fn layers(model: &Esm2) -> Vec<Vec<f32>> {
+    Pack::of([protein("P81746").tokens.as_slice()]).layers(model)
+}
+
+/// As transformers 5 saves a model that it made itself, and one that it loaded from an `EsmModel`.
+#[test]
+fn names_do_not_matter() {
+    let tiny = Tiny::new();
+    let frequencies = |name: &str| {
+        let shared = name.replace("layer.0", "layer.*");
+        if name.contains("inv_freq") {
+            (shared != name).then_some(shared)
+        } else {
+            Some(name.to_owned())
+        }
+    };
+    let shared = tiny.renamed(frequencies);
+    let old_norms = shared.renamed(|name| {
+        let name = name.replace("LayerNorm.weight", "LayerNorm.gamma");
+        Some(name.replace("LayerNorm.bias", "LayerNorm.beta"))
+    });
+    let encoder = tiny.renamed(|name| name.strip_prefix("esm.").map(str::to_owned));
+    assert!(shared.parts.len() < tiny.parts.len() && encoder.parts.len() < tiny.parts.len());
+
+    let original = model_tiny();
+    for other in [shared, old_norms, encoder] {
+        let other = other.load().unwrap();
+        assert_eq!(other.digest(), original.digest());
+        assert_eq!(layers(&other), layers(&original));
+    }
+}
+
+#[test]
+fn several_files_are_the_same_as_one() {
+    let (original, folder) = (model_tiny(), Tiny::new().write_sharded());
+    let sharded = load(folder.path()).unwrap();
+    assert_eq!(sharded.digest(), original.digest());
+    assert_eq!(layers(&sharded), layers(&original));
+}
+
+#[test]
+fn half_precision_weights_are_widened_without_loss() {
+    let narrow = |dtype: Dtype, bytes: fn(f32) -> [u8; 2], rounded: fn(f32) -> f32| {
+        let (mut stored, mut expected) = (Tiny::new(), Tiny::new());
+        for part in stored.parts.values_mut() {
+            let bytes = part.values().into_iter().flat_map(bytes).collect();
+            *part = Part {
+                dtype,
+                bytes,
+                shape: part.shape.clone(),
+            };
+        }
+        for part in expected.parts.values_mut() {
+            part.bytes = part
+                .values()
+                .into_iter()
+                .flat_map(|value| rounded(value).to_le_bytes())
+                .collect();
+        }
+        let (stored, expected) = (stored.load().unwrap(), expected.load().unwrap());
+        assert_eq!(layers(&stored), layers(&expected), "{dtype}");
+        assert_ne!(stored.digest(), expected.digest(), "{dtype}");
+    };
+    narrow(
+        Dtype::F16,
+        |value| f16::from_f32(value).to_le_bytes(),
+        |value| f16::from_f32(value).to_f32(),
+    );
+    narrow(
+        Dtype::BF16,
+        |value| bf16::from_f32(value).to_le_bytes(),
+        |value| bf16::from_f32(value).to_f32(),
+    );
+}
+
+/// The digest stands for the vectors: it changes with whatever they depend on, and with nothing else.
+#[test]
+fn the_digest_is_that_of_the_encoder() {
+    let tiny = Tiny::new();
+    let digest = |change: &dyn Fn(&mut Tiny)| {
+        let mut changed = tiny.clone();
+        change(&mut changed);
+        changed.load().unwrap().digest().to_owned()
+    };
+    let flip = |name: &'static str| {
+        move |tiny: &mut Tiny| {
+            let part = tiny.parts.get_mut(name).unwrap();
+            part.bytes[0] ^= 1;
+        }
+    };
+    let original = digest(&|_| ());
+    assert_eq!(original.len(), 32);
+    assert!(original.bytes().all(|digit| digit.is_ascii_hexdigit()));
+    assert_eq!(digest(&flip("lm_head.dense.weight")), original);
+    assert_eq!(
+        digest(&|tiny| tiny.config["use_cache"] = false.into()),
+        original
+    );
+
+    for name in [
+        "esm.embeddings.word_embeddings.weight",
+        "esm.encoder.layer.3.output.dense.bias",
+        "esm.encoder.layer.2.attention.self.rotary_embeddings.inv_freq",
+        "esm.encoder.emb_layer_norm_after.weight",
+    ] {
+        assert_ne!(digest(&flip(name)), original, "{name}");
+    }
+    assert_ne!(
+        digest(&|tiny| tiny.config["layer_norm_eps"] = 1e-12.into()),
+        original
+    );
+    assert_ne!(
+        digest(&|tiny| tiny.config["token_dropout"] = false.into()),
+        original
+    );
+}
+
+/// Frequencies may differ from layer to layer; each layer turns by its own.
+#[test]
+fn each_layer_has_its_own_frequencies() {
+    let mut tiny = Tiny::new();
+    let name = "esm.encoder.layer.1.attention.self.rotary_embeddings.inv_freq";
+    tiny.parts.get_mut(name).unwrap().bytes.fill(0);
+    let (changed, original) = (layers(&tiny.load().unwrap()), layers(&model_tiny()));
+    assert_eq!(changed[1], original[1]);
+    assert_ne!(changed[2], original[2]);
+
+    // With layer 0 turned the same way the two differ from the first on: layer 1 is not the last to be read.
+    let name = "esm.encoder.layer.0.attention.self.rotary_embeddings.inv_freq";
+    tiny.parts.get_mut(name).unwrap().bytes.fill(0);
+    assert_ne!(layers(&tiny.load().unwrap())[1], original[1]);
+}

@@ -1,0 +1,99 @@
+//! The same protein gives the same vectors whatever it is computed with.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+
+use plmkit_contract::{Pool, VectorColumn};
+use plmkit_esm2::{Esm2, EsmError, set_threads};
+
+use crate::support::{Pack, Protein, model_tiny, proteins, relative_error};
+
+/// How far two computations of one protein in f32 may be apart, as [`relative_error`] measures it.
+const SAME: f64 = 1e-5;
+
+/// The last layer of each protein, by accession, when they are computed in these packs.
+fn last_layers<'a>(
+    model: &Esm2,
+    packs: impl IntoIterator<Item = Vec<&'a Protein>>,
+) -> BTreeMap<&'a str, Vec<f32>> {
+    let (layers, hidden) = (model.config().layers, model.config().hidden);
+    let mut found = BTreeMap::new();
+    for proteins in packs {
+        let pack = Pack::of(proteins.iter().map(|protein| protein.tokens.as_slice()));
+        let last = pack.layers(model).swap_remove(layers);
+        for (i, protein) in proteins.iter().enumerate() {
+            found.insert(
+                protein.accession.as_str(),
+                last[pack.values(i, hidden)].to_vec(),
+            );
+        }
+    }
+    found
+}
+
+#[test]
+fn batch_mates_order_and_threads_do_not_matter() {
+    let model = model_tiny();
+    let hidden = model.config().hidden;
+    let proteins = proteins();
+    set_threads(NonZeroUsize::MIN);
+    let alone = last_layers(&model, proteins.iter().map(|protein| vec![protein]));
+    assert_eq!(alone.len(), 100);
+    let all = || proteins.iter().collect::<Vec<_>>();
+    let reversed = || proteins.iter().rev().collect::<Vec<_>>();
+    let sevens = || proteins.chunks(7).map(|chunk| chunk.iter().collect());
+    let mut worst = 0.0;
+    let mut compare = |what: &str, other: BTreeMap<&str, Vec<f32>>| {
+        let errors = alone
+            .iter()
+            .map(|(name, alone)| relative_error(&other[name], alone, hidden));
+        let error = errors.fold(0.0, f64::max);
+        println!("alone on 1 thread against {what}: {error:.1e}");
+        worst = f64::max(worst, error);
+    };
+    compare(
+        "all in one, reversed, 1 thread",
+        last_layers(&model, [reversed()]),
+    );
+    set_threads(NonZeroUsize::new(2).unwrap());
+    compare("all in one, 2 threads", last_layers(&model, [all()]));
+    compare("by sevens, 2 threads", last_layers(&model, sevens()));
+    assert!(worst <= SAME);
+}
+
+#[test]
+fn columns_come_in_the_order_asked_for() {
+    let model = model_tiny();
+    let proteins = proteins();
+    let pack = Pack::of(
+        proteins[..5]
+            .iter()
+            .map(|protein| protein.tokens.as_slice()),
+    );
+    let columns =
+        ["std_1", "mean_4", "bos_4", "max_0"].map(|name| name.parse::<VectorColumn>().unwrap());
+    let together = model.pooled(pack.batch(), &columns).unwrap();
+    for (column, values) in columns.iter().zip(&together) {
+        assert_eq!(values.len(), 5 * model.config().hidden);
+        let alone = model.pooled(pack.batch(), &[*column]).unwrap();
+        assert_eq!(&alone[0], values, "{column}");
+    }
+    assert_eq!(together[1], pack.pooled(&model, Pool::Mean).concat());
+    assert!(model.pooled(pack.batch(), &[]).unwrap().is_empty());
+}
+
+#[test]
+fn a_layer_that_the_model_has_not_is_refused() {
+    let model = model_tiny();
+    let column = "mean_5".parse::<VectorColumn>().unwrap();
+    let pack = Pack::of([[0, 5, 2].as_slice()]);
+    let error = model.pooled(pack.batch(), &[column]).unwrap_err();
+    assert!(matches!(
+        error,
+        EsmError::NoSuchLayer {
+            layer: 5,
+            layers: 4
+        }
+    ));
+    assert_eq!(error.to_string(), "layer 5 does not exist; expected 0 to 4");
+}
