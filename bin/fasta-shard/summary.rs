@@ -1,0 +1,76 @@
+//! A manifest in words.
+
+use std::fmt::Display;
+
+use plmkit_contract::Manifest;
+
+/// One paragraph: how many records, what became of them, how the shards turned out.
+pub(crate) fn summary(manifest: &Manifest) -> String {
+    let rejected = manifest.rejected.values().sum::<u64>();
+    format!(
+        "{} records: {} accepted, {rejected} rejected{}; changed: {}; {} rows, {} residues, {} tokens in {} shards{}",
+        manifest.records,
+        manifest.accepted,
+        in_brackets(&counted(&manifest.rejected)),
+        some(&counted(&manifest.changed)),
+        manifest.rows,
+        manifest.residues,
+        manifest.tokens,
+        manifest.shards.len(),
+        in_brackets(&balance(manifest)),
+    )
+}
+
+/// What people should know before they go on. `limit` is the most tokens that a shard should have.
+pub(crate) fn warnings(manifest: &Manifest, limit: Option<u64>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for input in manifest.inputs.iter().filter(|input| input.records == 0) {
+        warnings.push(format!("{}: no records", input.name));
+    }
+    if manifest.accepted == 0 {
+        warnings.push("every record was rejected: see rejects.csv".to_owned());
+    }
+    if let Some(count @ 1..) = manifest.changed.get("proteins_truncated") {
+        let longest = &manifest.options["max_residues"];
+        warnings.push(format!("{count} proteins have more than {longest} residues and were truncated; --long window keeps every residue"));
+    }
+    let limit = limit.unwrap_or(u64::MAX);
+    for shard in manifest.shards.iter().filter(|shard| shard.tokens > limit) {
+        let (file, tokens) = (&shard.file, shard.tokens);
+        warnings.push(format!(
+            "{file}: one protein alone has {tokens} tokens, more than the {limit} of a shard"
+        ));
+    }
+    warnings
+}
+
+/// `a 1, b 2` of the counts that are not 0.
+fn counted<'a, K: Display + 'a>(counts: impl IntoIterator<Item = (&'a K, &'a u64)>) -> String {
+    let counted: Vec<String> = counts
+        .into_iter()
+        .filter(|(_, count)| **count > 0)
+        .map(|(what, count)| format!("{} {count}", what.to_string().replace('_', " ")))
+        .collect();
+    counted.join(", ")
+}
+
+/// The smallest and the largest shard.
+fn balance(manifest: &Manifest) -> String {
+    let tokens = || manifest.shards.iter().map(|shard| shard.tokens);
+    match (tokens().min(), tokens().max()) {
+        (Some(least), Some(most)) => format!("{least} to {most} tokens each"),
+        _ => String::new(),
+    }
+}
+
+fn in_brackets(text: &str) -> String {
+    if text.is_empty() {
+        String::new()
+    } else {
+        format!(" ({text})")
+    }
+}
+
+fn some(text: &str) -> &str {
+    if text.is_empty() { "nothing" } else { text }
+}

@@ -1,0 +1,228 @@
+//! Compressed input, told by its first bytes and not by its name.
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read};
+
+use flate2::bufread::GzDecoder;
+
+/// Bytes of a stream that [`Format::detect`] looks at.
+pub(crate) const MAGIC_LEN: usize = 6;
+
+/// Compressed bytes read at once.
+const BUFFER: usize = 1 << 16;
+
+/// How a stream is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Not at all.
+    Plain,
+    /// gzip, one or many members; BGZF (what `bgzip` writes) is a kind of it.
+    Gzip,
+    /// Zstandard, one or many frames.
+    Zstd,
+    /// One that is recognised and not read.
+    Unsupported(&'static str),
+}
+
+impl Format {
+    /// Tells the format from the first [`MAGIC_LEN`] bytes, or fewer where the stream is shorter.
+    pub(crate) fn detect(magic: &[u8]) -> Self {
+        match magic {
+            [0x1f, 0x8b, ..] => Self::Gzip,
+            // A skippable frame may come first.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
+            [0xfd, b'7', b'z', b'X', b'Z', 0] => Self::Unsupported("xz"),
+            [b'B', b'Z', b'h', b'1'..=b'9', ..] => Self::Unsupported("bzip2"),
+            [b'P', b'K', 3, 4, ..] => Self::Unsupported("zip"),
+            _ => Self::Plain,
+        }
+    }
+
+    /// The plain bytes of `stream`. An error of kind `UnexpectedEof` says that the stream is cut.
+    pub(crate) fn decode<R: Read + Send + 'static>(
+        self,
+        stream: R,
+    ) -> io::Result<Box<dyn Read + Send>> {
+        let buffered = |stream| BufReader::with_capacity(BUFFER, stream);
+        Ok(match self {
+            Self::Plain | Self::Unsupported(_) => Box::new(stream),
+            Self::Gzip => Box::new(GzipMembers::new(buffered(stream))),
+            Self::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(buffered(stream))?),
+        })
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "plain text",
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+            Self::Unsupported(name) => name,
+        })
+    }
+}
+
+/// The members of a gzip stream, one after another.
+///
+/// A BGZF stream ends with an empty member. Its members are small and whole, so a file cut between two of them is
+/// valid gzip; only the missing empty member tells.
+struct GzipMembers<R> {
+    member: Option<GzDecoder<R>>,
+    empty: bool,
+}
+
+impl<R: BufRead> GzipMembers<R> {
+    fn new(stream: R) -> Self {
+        Self {
+            member: Some(GzDecoder::new(stream)),
+            empty: true,
+        }
+    }
+}
+
+impl<R: BufRead> Read for GzipMembers<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let count = member.read(buffer)?;
+            if count > 0 {
+                self.empty = false;
+                return Ok(count);
+            }
+            if member.get_mut().fill_buf()?.is_empty() {
+                if is_bgzf(member) && !self.empty {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                return Ok(0);
+            }
+            self.empty = true;
+            self.member = self
+                .member
+                .take()
+                .map(|member| GzDecoder::new(member.into_inner()));
+        }
+        Ok(0)
+    }
+}
+
+/// Whether a member's header has the extra field `BC` of BGZF (SAM specification, section 4.1).
+fn is_bgzf<R>(member: &GzDecoder<R>) -> bool {
+    let extra = member.header().and_then(|header| header.extra());
+    extra.is_some_and(|extra| extra.starts_with(b"BC\x02\0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Cursor, Write};
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(text).expect("memory");
+        encoder.finish().expect("memory")
+    }
+
+    fn bgzf(text: &[u8]) -> Vec<u8> {
+        let mut writer = noodles_bgzf::io::Writer::new(Vec::new());
+        writer.write_all(text).expect("memory");
+        writer.finish().expect("memory")
+    }
+
+    fn zstd(text: &[u8]) -> Vec<u8> {
+        zstd::encode_all(text, 3).expect("memory")
+    }
+
+    fn plain(stream: Vec<u8>) -> io::Result<Vec<u8>> {
+        let format = Format::detect(&stream[..stream.len().min(MAGIC_LEN)]);
+        let mut text = Vec::new();
+        format.decode(Cursor::new(stream))?.read_to_end(&mut text)?;
+        Ok(text)
+    }
+
+    fn text() -> Vec<u8> {
+        (0..200_000u32)
+            .flat_map(|i| [b'A' + (i.wrapping_mul(2_654_435_761) >> 28) as u8])
+            .collect()
+    }
+
+    #[test]
+    fn every_format_gives_the_same_text() {
+        for encode in [gzip, bgzf, zstd, |text: &[u8]| text.to_vec()] {
+            assert!(plain(encode(&text())).expect("whole") == text());
+        }
+        assert_eq!(plain(Vec::new()).expect("whole"), b"");
+    }
+
+    #[test]
+    fn members_and_frames_are_joined() {
+        for encode in [gzip, bgzf, zstd] {
+            assert_eq!(
+                plain([encode(b">a\nMK"), encode(b""), encode(b"V\n")].concat()).expect("whole"),
+                b">a\nMKV\n"
+            );
+        }
+        assert_eq!(
+            plain([bgzf(b">a\n"), gzip(b"MK\n")].concat()).expect("whole"),
+            b">a\nMK\n"
+        );
+        let skippable = [0x53, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3].to_vec();
+        assert_eq!(
+            plain([skippable, zstd(b">a\n")].concat()).expect("whole"),
+            b">a\n"
+        );
+    }
+
+    #[test]
+    fn a_cut_stream_is_an_error_wherever_it_is_cut() {
+        for encode in [gzip, bgzf, zstd] {
+            let whole = encode(&text());
+            let cuts = (MAGIC_LEN..whole.len())
+                .step_by(997)
+                .chain(whole.len() - 30..whole.len());
+            for end in cuts {
+                let error = plain(whole[..end].to_vec()).expect_err("cut");
+                assert_eq!(
+                    error.kind(),
+                    io::ErrorKind::UnexpectedEof,
+                    "cut at {end} of {}: {error}",
+                    whole.len()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn bgzf_without_its_last_empty_block_is_cut() {
+        let whole = bgzf(&text());
+        let error = plain(whole[..whole.len() - 28].to_vec()).expect_err("cut");
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn damage_and_foreign_bytes_after_the_end_are_errors() {
+        let mut whole = gzip(&text());
+        let middle = whole.len() / 2;
+        whole[middle] ^= 1;
+        assert_eq!(
+            plain(whole).expect_err("damaged").kind(),
+            io::ErrorKind::InvalidInput
+        );
+        assert!(plain([gzip(b"MK"), b"garbage, twenty bytes".to_vec()].concat()).is_err());
+        assert!(plain([zstd(b"MK"), b"garbage, twenty bytes".to_vec()].concat()).is_err());
+    }
+
+    #[test]
+    fn formats_that_are_not_read_are_named() {
+        assert_eq!(Format::detect(b"\xfd7zXZ\0"), Format::Unsupported("xz"));
+        assert_eq!(Format::detect(b"BZh91A"), Format::Unsupported("bzip2"));
+        assert_eq!(
+            Format::detect(b"PK\x03\x04\x14\0"),
+            Format::Unsupported("zip")
+        );
+        assert_eq!(Format::detect(b">BZh9"), Format::Plain);
+    }
+}

@@ -1,0 +1,112 @@
+//! What a run is asked to do.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+
+use plmkit_contract::Provenance;
+use serde_json::Value;
+
+use crate::duplicate::DuplicatePolicy;
+use crate::fasta::Limits;
+use crate::input::Input;
+use crate::prepare::{LongPolicy, Policy};
+use crate::residue::InvalidPolicy;
+
+/// How many shards there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// So many, of nearly equal numbers of tokens.
+    Shards(NonZero<usize>),
+    /// As many as it takes, filled one after another up to this number of tokens each.
+    MaxTokens(NonZero<u64>),
+}
+
+/// A whole run.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// FASTA inputs, in order; at least one.
+    pub inputs: Vec<Input>,
+    /// Where the set of shards goes.
+    pub folder: PathBuf,
+    /// How many shards there are.
+    pub target: Target,
+    /// What happens to each record.
+    pub policy: Policy,
+    /// What happens to ids that come again.
+    pub duplicates: DuplicatePolicy,
+    /// Sizes above which an input is refused.
+    pub limits: Limits,
+    /// Threads that write shards; the files do not depend on it.
+    pub threads: NonZero<usize>,
+    /// Whether to replace a set of shards that is other work.
+    pub force: bool,
+}
+
+impl Config {
+    /// The provenance of the shards, given the digests of the inputs.
+    pub(crate) fn provenance(&self, inputs: Vec<String>) -> Provenance {
+        let policy = &self.policy;
+        let overlap = (policy.long == LongPolicy::Window).then_some(policy.overlap);
+        let (shards, max_shard_tokens) = match self.target {
+            Target::Shards(count) => (Some(count.get()), None),
+            Target::MaxTokens(tokens) => (None, Some(tokens.get())),
+        };
+        Provenance::new("fasta-shard", inputs)
+            .with("shards", shards)
+            .with("max_shard_tokens", max_shard_tokens)
+            .with("min_residues", policy.min_residues)
+            .with("max_residues", policy.max_residues)
+            .with("long", policy.long)
+            .with("overlap", overlap)
+            .with("invalid", policy.invalid)
+            .with("duplicate_ids", self.duplicates)
+    }
+
+    /// Shards of usual proteins that are written at the same time.
+    pub(crate) fn open_shards(&self) -> usize {
+        match self.target {
+            Target::Shards(count) => count.get(),
+            Target::MaxTokens(_) => 1,
+        }
+    }
+
+    /// What each open shard may keep in memory. It shapes the files, so it depends on nothing but the options.
+    pub(crate) fn row_group_bytes(&self) -> usize {
+        let open = self.open_shards();
+        (ROW_GROUPS_BYTES / open).clamp(1 << 16, 1 << 23)
+    }
+}
+
+/// Memory for row groups over all open shards, in bytes.
+const ROW_GROUPS_BYTES: usize = 64 << 20;
+
+impl From<LongPolicy> for Value {
+    fn from(policy: LongPolicy) -> Self {
+        Self::from(match policy {
+            LongPolicy::Truncate => "truncate",
+            LongPolicy::Window => "window",
+            LongPolicy::SplitOff => "split-off",
+            LongPolicy::Reject => "reject",
+        })
+    }
+}
+
+impl From<InvalidPolicy> for Value {
+    fn from(policy: InvalidPolicy) -> Self {
+        Self::from(match policy {
+            InvalidPolicy::Error => "error",
+            InvalidPolicy::X => "x",
+            InvalidPolicy::Reject => "reject",
+        })
+    }
+}
+
+impl From<DuplicatePolicy> for Value {
+    fn from(policy: DuplicatePolicy) -> Self {
+        Self::from(match policy {
+            DuplicatePolicy::Error => "error",
+            DuplicatePolicy::Suffix => "suffix",
+            DuplicatePolicy::Keep => "keep",
+        })
+    }
+}

@@ -1,0 +1,187 @@
+//! Threads that write shards.
+//!
+//! A shard belongs to one thread, and its rows reach that thread in input order: what a file holds does not depend
+//! on how many threads there are.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{Scope, ScopedJoinHandle};
+
+use plmkit_contract::{Provenance, ShardSummary};
+use plmkit_store::{FinishedShard, ShardWriter, StoreError};
+
+use crate::protein::Protein;
+use crate::shard_key::ShardKey;
+use crate::token::SPECIAL_TOKENS;
+
+/// Proteins that wait for one thread: enough that parsing and writing overlap, and no memory to speak of.
+const QUEUE: usize = 64;
+
+/// The writer threads.
+pub(crate) struct Encoders<'scope> {
+    threads: Vec<Encoder<'scope>>,
+}
+
+struct Encoder<'scope> {
+    jobs: SyncSender<Job>,
+    thread: ScopedJoinHandle<'scope, Result<Vec<EncodedShard>, StoreError>>,
+}
+
+/// What a thread is told. Where its queue ends without `Finish`, its shards are thrown away.
+enum Job {
+    /// Make a shard, which may stay empty.
+    Open(ShardKey),
+    /// Append the rows of a protein.
+    Push(ShardKey, Box<Protein>),
+    /// Nothing more will come for a shard.
+    Close(ShardKey),
+    /// Write the ends of all shards.
+    Finish(Box<Provenance>),
+}
+
+/// A shard on disk that has no name yet.
+pub(crate) struct EncodedShard {
+    pub(crate) key: ShardKey,
+    pub(crate) summary: ShardSummary,
+    pub(crate) file: FinishedShard,
+}
+
+impl<'scope> Encoders<'scope> {
+    /// Starts `count` threads that write into `folder`; each shard may keep `row_group_bytes` in memory.
+    pub(crate) fn start<'env>(
+        scope: &'scope Scope<'scope, 'env>,
+        count: usize,
+        folder: &'env Path,
+        row_group_bytes: usize,
+    ) -> Self {
+        let threads = (0..count)
+            .map(|_| {
+                let (jobs, queue) = sync_channel(QUEUE);
+                let shards = OpenShards {
+                    folder,
+                    row_group_bytes,
+                    open: BTreeMap::new(),
+                };
+                let thread = scope.spawn(move || shards.run(&queue));
+                Encoder { jobs, thread }
+            })
+            .collect();
+        Self { threads }
+    }
+
+    pub(crate) fn open(&mut self, key: ShardKey) -> Result<(), StoreError> {
+        self.send(key, Job::Open(key))
+    }
+
+    pub(crate) fn push(&mut self, key: ShardKey, protein: Protein) -> Result<(), StoreError> {
+        self.send(key, Job::Push(key, Box::new(protein)))
+    }
+
+    pub(crate) fn close(&mut self, key: ShardKey) -> Result<(), StoreError> {
+        self.send(key, Job::Close(key))
+    }
+
+    fn send(&mut self, key: ShardKey, job: Job) -> Result<(), StoreError> {
+        let i = key.index % self.threads.len();
+        match self.threads[i].jobs.send(job) {
+            Ok(()) => Ok(()),
+            // A thread hangs up early only where it failed.
+            Err(_) => self.threads.swap_remove(i).join().map(|_| ()),
+        }
+    }
+
+    /// Writes all shards to their ends and returns them in order.
+    pub(crate) fn finish(self, provenance: &Provenance) -> Result<Vec<EncodedShard>, StoreError> {
+        for encoder in &self.threads {
+            // One that has hung up is joined below.
+            let _ = encoder.jobs.send(Job::Finish(Box::new(provenance.clone())));
+        }
+        let mut shards = Vec::new();
+        for encoder in self.threads {
+            shards.extend(encoder.join()?);
+        }
+        shards.sort_by_key(|shard| shard.key);
+        Ok(shards)
+    }
+}
+
+impl Encoder<'_> {
+    fn join(self) -> Result<Vec<EncodedShard>, StoreError> {
+        drop(self.jobs);
+        match self.thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+/// The shards of one thread.
+struct OpenShards<'env> {
+    folder: &'env Path,
+    row_group_bytes: usize,
+    open: BTreeMap<ShardKey, OpenShard>,
+}
+
+struct OpenShard {
+    writer: ShardWriter,
+    rows: u64,
+    residues: u64,
+}
+
+impl OpenShards<'_> {
+    fn run(mut self, queue: &Receiver<Job>) -> Result<Vec<EncodedShard>, StoreError> {
+        for job in queue {
+            match job {
+                Job::Open(key) => {
+                    self.shard(key)?;
+                }
+                Job::Push(key, protein) => self.shard(key)?.push(&protein)?,
+                Job::Close(key) => self.shard(key)?.writer.suspend()?,
+                Job::Finish(provenance) => return self.finish(&provenance),
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn shard(&mut self, key: ShardKey) -> Result<&mut OpenShard, StoreError> {
+        use std::collections::btree_map::Entry;
+        match self.open.entry(key) {
+            Entry::Occupied(shard) => Ok(shard.into_mut()),
+            Entry::Vacant(place) => Ok(place.insert(OpenShard {
+                writer: ShardWriter::create(
+                    &self.folder.join(key.file_name()),
+                    self.row_group_bytes,
+                )?,
+                rows: 0,
+                residues: 0,
+            })),
+        }
+    }
+
+    fn finish(self, provenance: &Provenance) -> Result<Vec<EncodedShard>, StoreError> {
+        let finished = self.open.into_iter().map(|(key, shard)| {
+            let file = shard.writer.finish(provenance)?;
+            let summary = ShardSummary {
+                file: key.file_name(),
+                rows: shard.rows,
+                residues: shard.residues,
+                tokens: shard.residues + shard.rows * u64::from(SPECIAL_TOKENS),
+                digest: file.summary().digest.to_string(),
+            };
+            Ok(EncodedShard { key, summary, file })
+        });
+        finished.collect()
+    }
+}
+
+impl OpenShard {
+    fn push(&mut self, protein: &Protein) -> Result<(), StoreError> {
+        for row in protein.rows() {
+            self.writer.push(&row)?;
+            self.rows += 1;
+            self.residues += row.sequence.len() as u64;
+        }
+        Ok(())
+    }
+}

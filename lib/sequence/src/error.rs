@@ -1,0 +1,68 @@
+//! Why a set of shards could not be made.
+
+use plmkit_contract::{Exit, Failure};
+use plmkit_store::StoreError;
+
+use crate::fasta::FastaError;
+use crate::input::Input;
+use crate::quote::Quoted;
+use crate::residue::InvalidResidue;
+
+/// Why a run ended without a set of shards. Nothing of it is left in the output folder.
+#[derive(Debug, thiserror::Error)]
+pub enum ShardError {
+    /// An input is not there, damaged, or not FASTA.
+    #[error(transparent)]
+    Fasta(#[from] FastaError),
+    /// An output cannot be written, or other work is there.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// There is no record in any input.
+    #[error("{inputs}: no FASTA records: expected at least one, found none")]
+    NoRecords {
+        /// The inputs.
+        inputs: String,
+    },
+    /// A character is no residue.
+    #[error("{input}: record {record} {}: expected residues, found '{}' at position {}; --invalid x replaces such characters, --invalid reject sets the record aside",
+        Quoted(id), residue.found.escape_ascii(), residue.position)]
+    InvalidResidue {
+        /// The input.
+        input: Input,
+        /// The 1-based record.
+        record: u64,
+        /// Its id.
+        id: String,
+        /// The character and where it is.
+        residue: InvalidResidue,
+    },
+    /// Two records have one id.
+    #[error(
+        "{input}: record {record} {}: expected a new id, found that of record {first_record} of {first_input}; --duplicate-ids suffix renames, keep allows it",
+        Quoted(id)
+    )]
+    DuplicateId {
+        /// The input of the second.
+        input: Input,
+        /// The 1-based number of the second.
+        record: u64,
+        /// The id.
+        id: String,
+        /// The input of the first.
+        first_input: Input,
+        /// The 1-based number of the first.
+        first_record: u64,
+    },
+}
+
+impl Failure for ShardError {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Fasta(error) => error.exit(),
+            Self::Store(error) => error.exit(),
+            Self::NoRecords { .. } | Self::InvalidResidue { .. } | Self::DuplicateId { .. } => {
+                Exit::Data
+            }
+        }
+    }
+}

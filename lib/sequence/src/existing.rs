@@ -1,0 +1,97 @@
+//! Whether the set of shards in a folder is the one that would be made.
+
+use std::path::{Path, PathBuf};
+
+use plmkit_contract::{Manifest, Provenance};
+use plmkit_store::{StoreError, read_json, read_shard};
+
+use crate::folder::{Found, OutputFolder};
+use crate::rejects::count_rejects;
+
+/// What an earlier run of the same work left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Earlier {
+    /// The whole set, verified.
+    Complete,
+    /// Some of its shards: it was killed while it gave them their names.
+    Unfinished,
+}
+
+/// Compares what is in `folder` with the work `provenance`. Anything but an earlier run of the same work is an
+/// error that says what differs.
+pub(crate) fn compare(
+    folder: &OutputFolder,
+    found: &Found,
+    provenance: &Provenance,
+) -> Result<Earlier, StoreError> {
+    if found.manifest {
+        compare_set(folder, found, provenance)?;
+        return Ok(Earlier::Complete);
+    }
+    for name in &found.shards {
+        let path = folder.path().join(name);
+        let shard = read_shard(&path).map_err(|error| exists(path.clone(), &error))?;
+        same(&path, &shard.provenance, provenance)?;
+    }
+    if found.shards.is_empty() {
+        return Err(exists(folder.rejects(), &"no shard beside it"));
+    }
+    Ok(Earlier::Unfinished)
+}
+
+fn compare_set(
+    folder: &OutputFolder,
+    found: &Found,
+    provenance: &Provenance,
+) -> Result<(), StoreError> {
+    let path = folder.manifest();
+    let manifest: Manifest = read_json(&path).map_err(|error| exists(path.clone(), &error))?;
+    let earlier = Provenance {
+        tool: manifest.tool,
+        version: manifest.version,
+        inputs: manifest
+            .inputs
+            .into_iter()
+            .map(|input| input.digest)
+            .collect(),
+        options: manifest.options,
+    };
+    same(&path, &earlier, provenance)?;
+    for name in &found.shards {
+        if !manifest.shards.iter().any(|shard| shard.file == *name) {
+            return Err(exists(folder.path().join(name), &"not in the manifest"));
+        }
+    }
+    for shard in &manifest.shards {
+        let path = folder.path().join(&shard.file);
+        let digest = read_shard(&path)
+            .map_err(|error| exists(path.clone(), &error))?
+            .digest;
+        if digest.to_string() != shard.digest {
+            return Err(exists(path, &"not the shard of the manifest"));
+        }
+    }
+    let path = folder.rejects();
+    let expected: u64 = manifest.rejected.values().sum();
+    match count_rejects(&path) {
+        Some(count) if count == expected => Ok(()),
+        _ => Err(exists(path, &format_args!("expected {expected} rows"))),
+    }
+}
+
+fn same(path: &Path, earlier: &Provenance, now: &Provenance) -> Result<(), StoreError> {
+    match earlier.difference(now) {
+        None => Ok(()),
+        Some(difference) => Err(exists(path.to_owned(), &difference)),
+    }
+}
+
+fn exists(path: PathBuf, difference: &dyn std::fmt::Display) -> StoreError {
+    let text = difference.to_string();
+    // The message begins with the path already.
+    let head = format!("{}: ", plmkit_store::path_text(&path));
+    StoreError::Exists {
+        difference: text.strip_prefix(&head).unwrap_or(&text).to_owned(),
+        path,
+    }
+}

@@ -1,0 +1,229 @@
+//! FASTA records, one after another.
+
+mod error;
+mod limits;
+
+use std::borrow::Cow;
+use std::io::{self, BufRead, Take};
+
+use noodles_fasta::record::Definition;
+use plmkit_contract::{InputSummary, Stop};
+
+pub use error::FastaError;
+pub use limits::Limits;
+
+use crate::input::Input;
+use crate::quote::Quoted;
+use crate::source::{Source, SourceError, source_error};
+
+/// One record as it is in the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// 1-based position in its file.
+    pub number: u64,
+    /// First word of the header.
+    pub id: String,
+    /// The rest of the header, if there is any.
+    pub description: Option<String>,
+    /// Whether bytes of the description were not UTF-8 and became U+FFFD.
+    pub description_recoded: bool,
+    /// The bytes of the sequence lines without the line ends.
+    pub sequence: Vec<u8>,
+}
+
+/// Reads the records of one input. After an error the reader is of no further use.
+///
+/// ```
+/// use plmkit_contract::Stop;
+/// use plmkit_sequence::{FastaReader, Input, Limits};
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("a.fasta");
+/// std::fs::write(&path, ">P1 a protein\r\nMKV\r\n\r\nLA\r\n>P2\n")?;
+/// let mut reader = FastaReader::open(&Input::File(path), Limits::default(), &Stop::default())?;
+/// let record = reader.read()?.unwrap();
+/// assert_eq!((record.id.as_str(), record.description.as_deref()), ("P1", Some("a protein")));
+/// assert_eq!(record.sequence, b"MKVLA");
+/// let record = reader.read()?.unwrap();
+/// assert_eq!((record.id.as_str(), record.number), ("P2", 2));
+/// assert_eq!(reader.read()?, None);
+/// assert_eq!(reader.finish()?.records, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct FastaReader {
+    inner: noodles_fasta::io::Reader<Take<Source>>,
+    limits: Limits,
+    definition: Definition,
+    records: u64,
+}
+
+impl FastaReader {
+    /// Opens an input. A pipe is at its end once `stop` is asked for.
+    pub fn open(input: &Input, limits: Limits, stop: &Stop) -> Result<Self, FastaError> {
+        Ok(Self::new(Source::open(input, stop)?, limits))
+    }
+
+    fn new(source: Source, limits: Limits) -> Self {
+        Self {
+            inner: noodles_fasta::io::Reader::new(io::Read::take(source, u64::MAX)),
+            limits,
+            definition: Definition::default(),
+            records: 0,
+        }
+    }
+
+    /// Reads the next record; `None` after the last.
+    pub fn read(&mut self) -> Result<Option<Record>, FastaError> {
+        self.unlimit();
+        if self.records == 0 {
+            self.skip_to_first()?;
+        }
+        if self.source().fill_buf().map_err(source_error)?.is_empty() {
+            return Ok(None);
+        }
+        self.records += 1;
+        let mut record = self.read_header()?;
+        record.sequence = self.read_sequence(&record.id)?;
+        Ok(Some(record))
+    }
+
+    /// What was read: the input's name, digest, bytes and records.
+    pub fn finish(self) -> Result<InputSummary, FastaError> {
+        let source = self.inner.into_inner().into_inner();
+        let name = source.input().name();
+        let (digest, bytes) = source.finish().map_err(source_error)?;
+        Ok(InputSummary {
+            name,
+            digest,
+            bytes,
+            records: self.records,
+        })
+    }
+
+    fn source(&mut self) -> &mut Source {
+        self.inner.get_mut().get_mut()
+    }
+
+    fn input(&self) -> Input {
+        self.inner.get_ref().get_ref().input().clone()
+    }
+
+    fn unlimit(&mut self) {
+        self.inner.get_mut().set_limit(u64::MAX);
+    }
+
+    /// Skips blank lines before the first record.
+    fn skip_to_first(&mut self) -> Result<(), FastaError> {
+        let source = self.source();
+        let mut line = 1;
+        loop {
+            let bytes = source.fill_buf().map_err(source_error)?;
+            let Some(blank) = bytes.iter().position(|byte| !byte.is_ascii_whitespace()) else {
+                if bytes.is_empty() {
+                    return Ok(());
+                }
+                line += newlines(bytes);
+                let count = bytes.len();
+                source.consume(count);
+                continue;
+            };
+            line += newlines(&bytes[..blank]);
+            if bytes[blank] == b'>' {
+                source.consume(blank);
+                return Ok(());
+            }
+            source.consume(blank);
+            let mut start = Vec::new();
+            io::Read::take(&mut *source, 200)
+                .read_until(b'\n', &mut start)
+                .map_err(source_error)?;
+            return Err(FastaError::NotFasta {
+                line,
+                found: Quoted(String::from_utf8_lossy(&start).trim_end()).to_string(),
+                input: source.input().clone(),
+            });
+        }
+    }
+
+    /// Reads a header line. The record has no sequence yet.
+    fn read_header(&mut self) -> Result<Record, FastaError> {
+        let limit = self.limits.header_bytes;
+        self.inner.get_mut().set_limit(limit as u64 + 1);
+        let read = self.inner.read_definition(&mut self.definition);
+        let too_long = self.inner.get_ref().limit() == 0;
+        self.unlimit();
+        let (input, record) = (self.input(), self.records);
+        if too_long {
+            return Err(FastaError::HeaderTooLong {
+                input,
+                record,
+                limit,
+            });
+        }
+        match read.map_err(io::Error::downcast::<SourceError>) {
+            Ok(_) => {}
+            Err(Ok(error)) => return Err(error.into()),
+            // The line begins with '>', so a missing id is all that noodles can object to.
+            Err(Err(_)) => return Err(FastaError::NoId { input, record }),
+        }
+        let name = self.definition.name();
+        let Ok(id) = std::str::from_utf8(name) else {
+            let id = Quoted(&String::from_utf8_lossy(name)).to_string();
+            return Err(FastaError::IdEncoding { input, record, id });
+        };
+        let description = self
+            .definition
+            .description()
+            .map(|bytes| String::from_utf8_lossy(bytes));
+        if description.as_ref().is_some_and(|text| text.contains('\r')) {
+            let id = Quoted(id).to_string();
+            return Err(FastaError::LineEnd { input, record, id });
+        }
+        Ok(Record {
+            number: record,
+            id: id.to_owned(),
+            description_recoded: matches!(description, Some(Cow::Owned(_))),
+            description: description.map(Cow::into_owned),
+            sequence: Vec::new(),
+        })
+    }
+
+    fn read_sequence(&mut self, id: &str) -> Result<Vec<u8>, FastaError> {
+        let mut sequence = Vec::new();
+        let limit = self.limits.sequence_bytes;
+        loop {
+            let mut lines = self.inner.sequence_reader();
+            loop {
+                let bytes = lines.fill_buf().map_err(source_error)?;
+                let count = bytes.len();
+                if count == 0 {
+                    break;
+                }
+                if sequence.len() + count > limit {
+                    return Err(FastaError::SequenceTooLong {
+                        input: self.input(),
+                        record: self.records,
+                        id: Quoted(id).to_string(),
+                        limit,
+                    });
+                }
+                sequence.extend_from_slice(bytes);
+                lines.consume(count);
+            }
+            // noodles ends a sequence at any '>' that happens to be the first byte of a buffer. One that is not
+            // the first byte of a line is no header.
+            let source = self.source();
+            if source.at_line_start() || source.fill_buf().map_err(source_error)?.is_empty() {
+                return Ok(sequence);
+            }
+            sequence.push(b'>');
+            source.consume(1);
+        }
+    }
+}
+
+fn newlines(bytes: &[u8]) -> u64 {
+    bytes.split(|&byte| byte == b'\n').count() as u64 - 1
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+use std::io::Cursor;
+
+use plmkit_contract::{Exit, Failure};
+use proptest::prelude::*;
+
+use super::*;
+
+const LIMITS: Limits = Limits {
+    header_bytes: 40,
+    sequence_bytes: 60,
+};
+
+/// Reads `text` in buffers of `buffer` bytes.
+fn read(text: &[u8], buffer: usize) -> Result<Vec<Record>, FastaError> {
+    let input = Input::File("a.fasta".into());
+    let source = Source::new(&input, Cursor::new(text.to_vec()), buffer)?;
+    let mut reader = FastaReader::new(source, LIMITS);
+    let mut records = Vec::new();
+    while let Some(record) = reader.read()? {
+        records.push(record);
+    }
+    assert_eq!(reader.finish()?.bytes, text.len() as u64);
+    Ok(records)
+}
+
+fn short(text: &str) -> Vec<(String, Option<String>, String)> {
+    let records = read(text.as_bytes(), 7).expect("FASTA");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    records
+        .into_iter()
+        .map(|record| (record.id, record.description, text(record.sequence)))
+        .collect()
+}
+
+fn message(text: &[u8]) -> String {
+    let error = read(text, 7).expect_err("not FASTA");
+    assert_eq!(error.exit(), Exit::Data);
+    error.to_string()
+}
+
+fn record(id: &str, description: Option<&str>, sequence: &str) -> (String, Option<String>, String) {
+    (
+        id.to_owned(),
+        description.map(str::to_owned),
+        sequence.to_owned(),
+    )
+}
+
+#[test]
+fn line_ends_blank_lines_and_a_missing_last_newline_do_not_matter() {
+    let expected = [
+        record("P1", Some("a b"), "MKVLA"),
+        record("P2", None, ""),
+        record("P3", None, "G"),
+    ];
+    for text in [
+        ">P1 a b\nMKV\nLA\n>P2\n>P3\nG\n",
+        "\n \n>P1 a b\n\nMKV\n\nLA\n\n>P2\n\n>P3\nG",
+        "\r\n>P1\ta b \r\nMKV\r\nLA\r\n\r\n>P2 \r\n>P3\r\nG",
+    ] {
+        assert_eq!(short(text), expected, "{text:?}");
+    }
+    assert_eq!(short(""), []);
+    assert_eq!(short("\n\n"), []);
+}
+
+#[test]
+fn what_is_not_fasta_is_shown() {
+    let found = |line, found| {
+        format!("a.fasta: not FASTA: expected '>' at the start of line {line}, found {found}")
+    };
+    assert_eq!(message(b"MKV\n"), found(1, "'MKV'"));
+    assert_eq!(
+        message(b"\n\r\n; a comment\n>P1\n"),
+        found(3, "'; a comment'")
+    );
+    assert_eq!(message(b"\0\x01\n"), found(1, "'\\u{0}\\u{1}'"));
+}
+
+#[test]
+fn ids_must_be_there_and_utf8() {
+    assert_eq!(
+        message(b">P1\nMK\n> P2\nMK\n"),
+        "a.fasta: record 2: expected an id after '>', found none"
+    );
+    assert_eq!(
+        message(b">\n"),
+        "a.fasta: record 1: expected an id after '>', found none"
+    );
+    assert_eq!(
+        message(b">P\xe9\nMK\n"),
+        "a.fasta: record 1 'P\u{fffd}': expected an id in UTF-8, found other bytes"
+    );
+    let records = read(b">P1 prot\xe9ine\nMK\n>P2 prot\xc3\xa9ine\nMK\n", 7).expect("FASTA");
+    assert!(records[0].description_recoded && !records[1].description_recoded);
+    assert_eq!(records[0].description.as_deref(), Some("prot\u{fffd}ine"));
+}
+
+#[test]
+fn carriage_returns_alone_do_not_end_lines() {
+    assert!(
+        message(b">P1 a\rMKV\r>P2\rMKV\r")
+            .starts_with("a.fasta: record 1 'P1': expected lines that end in")
+    );
+}
+
+#[test]
+fn limits_hold_to_the_byte() {
+    let header = |size| format!(">{}\nMK\n", "P".repeat(size));
+    assert!(read(header(LIMITS.header_bytes - 2).as_bytes(), 7).is_ok());
+    assert!(
+        message(header(LIMITS.header_bytes).as_bytes())
+            .contains("record 1: the header line is too long")
+    );
+    let sequence = |size| {
+        format!(
+            ">P1\n{}\n{}\n>P2\nMK\n",
+            "M".repeat(20),
+            "M".repeat(size - 20)
+        )
+    };
+    assert!(read(sequence(LIMITS.sequence_bytes).as_bytes(), 7).is_ok());
+    let error = message(sequence(LIMITS.sequence_bytes + 1).as_bytes());
+    assert_eq!(
+        error,
+        "a.fasta: record 1 'P1': the sequence is too long: expected at most 60 bytes"
+    );
+}
+
+proptest! {
+    #[test]
+    fn records_do_not_depend_on_how_the_bytes_arrive(
+        text in "(>[ab> ]{1,6}\r?\n)?[MK>* \r\n]{0,60}",
+        buffer in 1usize..20,
+    ) {
+        let text = text.as_bytes();
+        let (whole, parts) = (read(text, 1 << 10), read(text, buffer));
+        match (whole, parts) {
+            (Ok(whole), Ok(parts)) => prop_assert_eq!(strip(whole), strip(parts)),
+            (Err(_), Err(_)) => {}
+            (whole, parts) => prop_assert!(false, "{:?} and {:?}", whole, parts),
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes: Vec<u8>, buffer in 1usize..20) {
+        let _ = read(&bytes, buffer);
+        let _ = read(&[b">a\n", bytes.as_slice()].concat(), buffer);
+    }
+}
+
+/// A carriage return inside a line may or may not be taken for a part of its end; it is white space either way.
+fn strip(mut records: Vec<Record>) -> Vec<Record> {
+    for record in &mut records {
+        record.sequence.retain(|byte| !byte.is_ascii_whitespace());
+    }
+    records
+}

@@ -1,0 +1,242 @@
+//! The output folder: what is in it, what is put into it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use plmkit_contract::Manifest;
+use plmkit_store::{StoreError, is_temporary_name, write_json};
+
+use crate::encoders::EncodedShard;
+use crate::rejects::RejectsWriter;
+use crate::shard_key::is_shard_name;
+
+const MANIFEST: &str = "manifest.json";
+const REJECTS: &str = "rejects.csv";
+
+/// The folder of a set of shards. Folders that had to be made for it are removed again unless a set is
+/// published.
+pub(crate) struct OutputFolder {
+    path: PathBuf,
+    /// From the outermost to the folder itself.
+    made: Vec<PathBuf>,
+}
+
+/// A set of shards that is written; its files have no names yet.
+pub(crate) struct FinishedSet {
+    pub(crate) shards: Vec<EncodedShard>,
+    pub(crate) rejects: RejectsWriter,
+    pub(crate) manifest: Manifest,
+}
+
+/// What of a set is in a folder.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) manifest: bool,
+    pub(crate) rejects: bool,
+    /// Names of shard files, sorted.
+    pub(crate) shards: Vec<String>,
+    /// Names of what a killed run left behind.
+    temporaries: Vec<String>,
+}
+
+impl Found {
+    pub(crate) fn nothing(&self) -> bool {
+        !self.manifest && !self.rejects && self.shards.is_empty()
+    }
+}
+
+impl OutputFolder {
+    /// Makes the folder where there is none.
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        let mut missing: Vec<PathBuf> = path
+            .ancestors()
+            .take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists())
+            .map(Path::to_owned)
+            .collect();
+        missing.reverse();
+        let mut folder = Self {
+            path: path.to_owned(),
+            made: Vec::new(),
+        };
+        for path in missing {
+            fs::create_dir(&path).map_err(|source| folder.cannot_create(source))?;
+            folder.made.push(path);
+        }
+        if path.is_dir() {
+            Ok(folder)
+        } else {
+            Err(folder.cannot_create(io::ErrorKind::NotADirectory.into()))
+        }
+    }
+
+    fn cannot_create(&self, source: io::Error) -> StoreError {
+        StoreError::Create {
+            path: self.path.clone(),
+            source,
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn manifest(&self) -> PathBuf {
+        self.path.join(MANIFEST)
+    }
+
+    pub(crate) fn rejects(&self) -> PathBuf {
+        self.path.join(REJECTS)
+    }
+
+    /// Looks what is there.
+    pub(crate) fn found(&self) -> Result<Found, StoreError> {
+        let failed = |source| StoreError::Read {
+            path: self.path.clone(),
+            source,
+        };
+        let mut found = Found::default();
+        for entry in fs::read_dir(&self.path).map_err(failed)? {
+            let name = entry
+                .map_err(failed)?
+                .file_name()
+                .to_string_lossy()
+                .into_owned();
+            match name.as_str() {
+                MANIFEST => found.manifest = true,
+                REJECTS => found.rejects = true,
+                _ if is_shard_name(&name) => found.shards.push(name),
+                _ if is_temporary_name(&name) => found.temporaries.push(name),
+                _ => {}
+            }
+        }
+        found.shards.sort();
+        Ok(found)
+    }
+
+    /// Removes what a killed run left behind.
+    pub(crate) fn sweep(&self, found: &Found) -> Result<(), StoreError> {
+        found
+            .temporaries
+            .iter()
+            .try_for_each(|name| self.remove(name))
+    }
+
+    /// Gives all files their names; the manifest comes last and says that the set is complete. Files of an older set
+    /// do not survive. Where it fails, none of the new set stays.
+    pub(crate) fn publish(mut self, set: FinishedSet) -> Result<Manifest, StoreError> {
+        let old = self.found()?;
+        if old.manifest {
+            self.remove(MANIFEST)?;
+        }
+        for name in &old.shards {
+            if !set.manifest.shards.iter().any(|shard| shard.file == *name) {
+                self.remove(name)?;
+            }
+        }
+        let mut published = Vec::new();
+        let result = self.publish_all(set, &mut published);
+        if result.is_ok() {
+            self.made.clear();
+        } else {
+            for name in published {
+                // The first error is the one to tell.
+                let _ = self.remove(&name);
+            }
+        }
+        result
+    }
+
+    fn publish_all(
+        &self,
+        set: FinishedSet,
+        published: &mut Vec<String>,
+    ) -> Result<Manifest, StoreError> {
+        for shard in set.shards {
+            shard.file.publish()?;
+            published.push(shard.summary.file);
+        }
+        set.rejects.publish()?;
+        published.push(REJECTS.to_owned());
+        write_json(&self.manifest(), &set.manifest)?;
+        Ok(set.manifest)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), StoreError> {
+        let path = self.path.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::Write {
+                path,
+                source: error,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for OutputFolder {
+    fn drop(&mut self) {
+        for folder in self.made.iter().rev() {
+            // One that is not empty is somebody else's by now.
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plmkit_contract::{Provenance, ShardSummary};
+    use plmkit_store::ShardWriter;
+
+    use super::*;
+    use crate::shard_key::ShardKey;
+    use crate::tally::Tally;
+
+    /// A set of `count` empty shards that is about to be published in `folder`.
+    fn set(folder: &OutputFolder, count: usize) -> FinishedSet {
+        let provenance = Provenance::new("fasta-shard", Vec::new());
+        let shard = |index| {
+            let key = ShardKey { long: false, index };
+            let path = folder.path().join(key.file_name());
+            let writer = ShardWriter::create(&path, 1 << 16).expect("create");
+            let file = writer.finish(&provenance).expect("finish");
+            let summary = ShardSummary {
+                file: key.file_name(),
+                rows: 0,
+                residues: 0,
+                tokens: 0,
+                digest: file.summary().digest.to_string(),
+            };
+            EncodedShard { key, summary, file }
+        };
+        let shards: Vec<EncodedShard> = (0..count).map(shard).collect();
+        let summaries = shards.iter().map(|shard| shard.summary.clone()).collect();
+        FinishedSet {
+            shards,
+            rejects: RejectsWriter::create(&folder.rejects()).expect("create"),
+            manifest: Tally::default().into_manifest(provenance.clone(), Vec::new(), summaries),
+        }
+    }
+
+    #[test]
+    fn a_set_that_cannot_be_published_leaves_nothing_that_looks_complete() {
+        let temporary = tempfile::tempdir().expect("temp folder");
+        let open = || OutputFolder::open(temporary.path()).expect("open");
+        let folder = open();
+        let old = set(&folder, 4);
+        folder.publish(old).expect("publish");
+        let folder = open();
+        let new = set(&folder, 3);
+        let in_the_way = temporary.path().join("shard-00001.parquet");
+        fs::remove_file(&in_the_way).expect("remove");
+        fs::create_dir(&in_the_way).expect("folder");
+        assert!(folder.publish(new).is_err());
+        let found = open().found().expect("found");
+        assert!(
+            !found.manifest,
+            "the old manifest would vouch for a mixed set"
+        );
+        assert_eq!(found.shards, ["shard-00001.parquet", "shard-00002.parquet"]);
+        assert!(found.temporaries.is_empty());
+    }
+}

@@ -1,0 +1,81 @@
+//! Inputs as a command line names them.
+
+use std::fmt;
+use std::fs::Metadata;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use plmkit_store::path_text;
+
+use crate::source::SourceError;
+
+/// An input as it is named on a command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A file.
+    File(PathBuf),
+    /// Standard input, named `-`.
+    Stdin,
+}
+
+impl Input {
+    /// The name without the folder, as a manifest has it.
+    pub fn name(&self) -> String {
+        match self {
+            Self::File(path) => path
+                .file_name()
+                .map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+            Self::Stdin => "-".to_owned(),
+        }
+    }
+}
+
+impl From<PathBuf> for Input {
+    fn from(path: PathBuf) -> Self {
+        if path == Path::new("-") {
+            Self::Stdin
+        } else {
+            Self::File(path)
+        }
+    }
+}
+
+impl Input {
+    /// Whether the input is there, without opening it: a pipe gives its bytes once.
+    pub(crate) fn check(&self) -> Result<(), SourceError> {
+        let found = match self {
+            Self::File(path) => path.metadata().and_then(|metadata| not_a_folder(&metadata)),
+            Self::Stdin => Ok(()),
+        };
+        found.map_err(|source| SourceError::Open {
+            input: self.clone(),
+            source,
+        })
+    }
+
+    /// Whether the bytes can be had a second time: those of a pipe or of standard input cannot.
+    pub(crate) fn can_be_read_again(&self) -> bool {
+        match self {
+            Self::File(path) => path.metadata().is_ok_and(|metadata| metadata.is_file()),
+            Self::Stdin => false,
+        }
+    }
+}
+
+pub(crate) fn not_a_folder(metadata: &Metadata) -> io::Result<()> {
+    if metadata.is_dir() {
+        Err(io::ErrorKind::IsADirectory.into())
+    } else {
+        Ok(())
+    }
+}
+
+/// The head of a message.
+impl fmt::Display for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => f.write_str(&path_text(path)),
+            Self::Stdin => f.write_str("standard input"),
+        }
+    }
+}

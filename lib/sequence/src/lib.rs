@@ -1,0 +1,48 @@
+//! FASTA records, compression, residue policy, windows, tokenizer, shard assignment.
+//!
+//! [`make_shards`] is the whole job of `fasta-shard`: one pass over FASTA inputs that ends in a set of shards. What
+//! it does to a record ([`Policy::prepare`]), to an id ([`Ids`]) and to a sequence ([`normalise`], [`windows`]) is
+//! pure; files are touched where inputs are read ([`FastaReader`]) and shards are written.
+
+mod assign;
+mod assignment;
+mod compression;
+mod config;
+mod duplicate;
+mod encoders;
+mod error;
+mod existing;
+mod fasta;
+mod folder;
+mod input;
+mod lengths;
+mod open_files;
+mod pass;
+mod pipe;
+mod prepare;
+mod protein;
+mod quote;
+mod rejects;
+mod residue;
+mod run;
+mod shard_key;
+mod source;
+mod tally;
+mod token;
+mod window;
+
+pub use assign::{LeastLoaded, Sequential};
+pub use compression::Format;
+pub use config::{Config, Target};
+pub use duplicate::{Duplicate, DuplicatePolicy, Ids};
+pub use error::ShardError;
+pub use fasta::{FastaError, FastaReader, Limits, Record};
+pub use input::Input;
+pub use prepare::{LongPolicy, Policy, Prepared};
+pub use protein::Protein;
+pub use quote::Quoted;
+pub use residue::{InvalidPolicy, InvalidResidue, RESIDUES, ResidueChanges, normalise};
+pub use run::{Outcome, make_shards};
+pub use source::{Source, SourceError};
+pub use token::{CLS, EOS, SPECIAL_TOKENS, UnknownResidue, residue_of, tokenize};
+pub use window::windows;

@@ -1,0 +1,271 @@
+//! From a record of a file to what is embedded of it.
+
+use plmkit_contract::{Reason, Reject};
+
+use crate::fasta::Record;
+use crate::protein::Protein;
+use crate::residue::{InvalidPolicy, InvalidResidue, ResidueChanges, normalise};
+
+/// What to do with a protein of more than the maximum of residues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LongPolicy {
+    /// Keep the first residues.
+    Truncate,
+    /// Make overlapping windows, one row each.
+    Window,
+    /// Keep it whole, in a shard with other long ones.
+    SplitOff,
+    /// Reject it.
+    Reject,
+}
+
+/// What happens to each record. Lengths are in residues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// What a character that is no residue leads to.
+    pub invalid: InvalidPolicy,
+    /// Shorter proteins are rejected.
+    pub min_residues: u32,
+    /// Longer proteins fall under `long`.
+    pub max_residues: u32,
+    /// What a long protein leads to.
+    pub long: LongPolicy,
+    /// What two windows in a row share; less than `max_residues`.
+    pub overlap: u32,
+}
+
+/// What a record became.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prepared {
+    /// Rows for a shard.
+    Accepted(Protein),
+    /// A row of `rejects.csv`.
+    Rejected(Reject),
+}
+
+impl Policy {
+    /// Applies the policy to the record at position `ordinal` of the whole input.
+    ///
+    /// The error is a character that is no residue, under [`InvalidPolicy::Error`].
+    pub fn prepare(&self, ordinal: u64, record: Record) -> Result<Prepared, InvalidResidue> {
+        let mut residues = record.sequence;
+        let normalised = normalise(&mut residues, self.invalid == InvalidPolicy::X);
+        let length = u32::try_from(residues.len()).unwrap_or(u32::MAX);
+        let long = length > self.max_residues;
+        let (reason, changes) = match normalised {
+            Err(invalid) if self.invalid == InvalidPolicy::Error => return Err(invalid),
+            Err(_) => (Some(Reason::InvalidResidue), ResidueChanges::default()),
+            Ok(changes) => {
+                let reason = if length == 0 {
+                    Some(Reason::Empty)
+                } else if length < self.min_residues {
+                    Some(Reason::TooShort)
+                } else if long && self.long == LongPolicy::Reject {
+                    Some(Reason::TooLong)
+                } else {
+                    None
+                };
+                (reason, changes)
+            }
+        };
+        if let Some(reason) = reason {
+            return Ok(Prepared::Rejected(Reject {
+                ordinal,
+                id: record.id,
+                length: u64::from(length),
+                reason,
+            }));
+        }
+        let mut window = (length, 0);
+        match self.long {
+            LongPolicy::Truncate => residues.truncate(self.max_residues as usize),
+            LongPolicy::Window => window = (self.max_residues, self.overlap),
+            LongPolicy::SplitOff | LongPolicy::Reject => {}
+        }
+        Ok(Prepared::Accepted(Protein {
+            ordinal,
+            id: record.id,
+            description: record.description,
+            residues: text(residues),
+            length,
+            split_off: long && self.long == LongPolicy::SplitOff,
+            changes,
+            window,
+        }))
+    }
+}
+
+fn text(residues: Vec<u8>) -> String {
+    String::from_utf8(residues).expect("normalised residues are ASCII letters")
+}
+
+#[cfg(test)]
+mod tests {
+    use plmkit_contract::{ShardRow, residue_digest};
+
+    use super::*;
+
+    const POLICY: Policy = Policy {
+        invalid: InvalidPolicy::Error,
+        min_residues: 1,
+        max_residues: 10,
+        long: LongPolicy::Truncate,
+        overlap: 3,
+    };
+
+    fn record(sequence: &str) -> Record {
+        Record {
+            number: 1,
+            id: "P1".into(),
+            description: Some("a protein".into()),
+            description_recoded: false,
+            sequence: sequence.into(),
+        }
+    }
+
+    fn accepted(policy: Policy, sequence: &str) -> Protein {
+        match policy.prepare(7, record(sequence)) {
+            Ok(Prepared::Accepted(protein)) => protein,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn rejected(policy: Policy, sequence: &str) -> (u64, Reason) {
+        match policy.prepare(7, record(sequence)) {
+            Ok(Prepared::Rejected(reject)) => {
+                assert_eq!((reject.ordinal, reject.id.as_str()), (7, "P1"));
+                (reject.length, reject.reason)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    const FIFTEEN: &str = "ACDEFGHIKLMNPQR";
+
+    #[test]
+    fn a_row_has_all_that_a_shard_holds() {
+        let protein = accepted(POLICY, "mkv*");
+        let rows: Vec<_> = protein.rows().collect();
+        let expected = ShardRow {
+            ordinal: 7,
+            id: "P1",
+            description: Some("a protein"),
+            sequence: "MKV",
+            length: 3,
+            start: 0,
+            truncated: false,
+            digest: residue_digest(b"MKV"),
+        };
+        assert_eq!(rows, [expected]);
+        assert_eq!(protein.tokens(), 5);
+    }
+
+    #[test]
+    fn exactly_the_maximum_is_not_long() {
+        for long in [
+            LongPolicy::Truncate,
+            LongPolicy::Window,
+            LongPolicy::SplitOff,
+            LongPolicy::Reject,
+        ] {
+            let protein = accepted(Policy { long, ..POLICY }, &FIFTEEN[..10]);
+            assert_eq!(protein.rows().count(), 1);
+            assert!(!protein.is_truncated() && !protein.split_off);
+        }
+    }
+
+    #[test]
+    fn long_proteins() {
+        let protein = accepted(POLICY, FIFTEEN);
+        let row = protein.rows().next().expect("a row");
+        assert_eq!(
+            (row.sequence, row.length, row.truncated),
+            (&FIFTEEN[..10], 15, true)
+        );
+
+        let protein = accepted(
+            Policy {
+                long: LongPolicy::Window,
+                ..POLICY
+            },
+            FIFTEEN,
+        );
+        let rows: Vec<_> = protein
+            .rows()
+            .map(|row| (row.start, row.sequence, row.length, row.truncated))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                (0, &FIFTEEN[..10], 15, false),
+                (7, &FIFTEEN[7..], 15, false)
+            ]
+        );
+        assert_eq!((protein.row_residues(), protein.tokens()), (18, 22));
+
+        let protein = accepted(
+            Policy {
+                long: LongPolicy::SplitOff,
+                ..POLICY
+            },
+            FIFTEEN,
+        );
+        assert_eq!(protein.rows().next().map(|row| row.sequence), Some(FIFTEEN));
+        assert!(protein.split_off && !protein.is_truncated());
+
+        assert_eq!(
+            rejected(
+                Policy {
+                    long: LongPolicy::Reject,
+                    ..POLICY
+                },
+                FIFTEEN
+            ),
+            (15, Reason::TooLong)
+        );
+    }
+
+    #[test]
+    fn lengths_are_those_of_the_normalised_sequence() {
+        assert_eq!(rejected(POLICY, " \t"), (0, Reason::Empty));
+        assert_eq!(rejected(POLICY, "*"), (0, Reason::Empty));
+        let policy = Policy {
+            min_residues: 3,
+            ..POLICY
+        };
+        assert_eq!(rejected(policy, "M K*"), (2, Reason::TooShort));
+        assert!(!accepted(POLICY, "ACDEFGHIKL*").is_truncated());
+    }
+
+    #[test]
+    fn invalid_residues() {
+        assert_eq!(
+            POLICY.prepare(7, record("MK-")),
+            Err(InvalidResidue {
+                position: 3,
+                found: b'-'
+            })
+        );
+        assert_eq!(
+            rejected(
+                Policy {
+                    invalid: InvalidPolicy::Reject,
+                    ..POLICY
+                },
+                "M K-*"
+            ),
+            (3, Reason::InvalidResidue)
+        );
+        let protein = accepted(
+            Policy {
+                invalid: InvalidPolicy::X,
+                ..POLICY
+            },
+            "MK-",
+        );
+        assert_eq!(
+            (protein.residues.as_str(), protein.changes.replaced),
+            ("MKX", 1)
+        );
+    }
+}

@@ -1,0 +1,97 @@
+//! The whole job: FASTA inputs in, a set of shards out.
+
+use std::thread;
+
+use plmkit_contract::{Manifest, Stop};
+use plmkit_store::StoreError;
+
+use crate::config::Config;
+use crate::encoders::Encoders;
+use crate::error::ShardError;
+use crate::existing::{Earlier, compare};
+use crate::fasta::FastaError;
+use crate::folder::{Found, OutputFolder};
+use crate::open_files::allow_open_files;
+use crate::pass::Pass;
+use crate::source::Source;
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// The set was made.
+    Made(Box<Manifest>),
+    /// The same set was there already, complete and undamaged.
+    AlreadyComplete,
+    /// A stop was asked for; nothing was left behind.
+    Stopped,
+}
+
+/// Makes a set of shards: reads the inputs once, writes the shards, `rejects.csv` and, last, `manifest.json`.
+///
+/// Memory does not grow with the inputs but for the fingerprints of ids ([`Ids`](crate::Ids)).
+pub fn make_shards(config: &Config, stop: &Stop) -> Result<Outcome, ShardError> {
+    for input in &config.inputs {
+        input.check().map_err(FastaError::from)?;
+    }
+    let folder = OutputFolder::open(&config.folder)?;
+    let found = folder.found()?;
+    if !config.force && !found.nothing() {
+        match earlier(config, &folder, &found, stop)? {
+            Some(Earlier::Complete) => return Ok(Outcome::AlreadyComplete),
+            Some(Earlier::Unfinished) => {}
+            None => return Ok(Outcome::Stopped),
+        }
+    }
+    folder.sweep(&found)?;
+    // As many again for long proteins.
+    allow_open_files(2 * config.open_shards());
+    let set = thread::scope(|scope| {
+        let encoders = Encoders::start(
+            scope,
+            config.threads.get(),
+            folder.path(),
+            config.row_group_bytes(),
+        );
+        let mut pass = Pass::new(config, &folder, encoders)?;
+        for input in &config.inputs {
+            if !pass.read(input, stop)? {
+                return Ok(None);
+            }
+        }
+        pass.finish().map(Some)
+    })?;
+    match set {
+        Some(set) => Ok(Outcome::Made(Box::new(folder.publish(set)?))),
+        None => Ok(Outcome::Stopped),
+    }
+}
+
+/// Compares what is in the folder with what would be made; `None` where a stop was asked for.
+fn earlier(
+    config: &Config,
+    folder: &OutputFolder,
+    found: &Found,
+    stop: &Stop,
+) -> Result<Option<Earlier>, ShardError> {
+    let mut digests = Vec::new();
+    for input in &config.inputs {
+        let source = Source::open(input, stop).map_err(FastaError::from)?;
+        match source.digest(stop).map_err(FastaError::from)? {
+            Some(digest) => digests.push(digest),
+            None => return Ok(None),
+        }
+    }
+    let earlier = compare(folder, found, &config.provenance(digests))?;
+    let once = config
+        .inputs
+        .iter()
+        .find(|input| !input.can_be_read_again());
+    match once {
+        Some(input) if earlier == Earlier::Unfinished => Err(StoreError::Exists {
+            path: folder.path().to_owned(),
+            difference: format!("an unfinished set, and {input} cannot be read again"),
+        }
+        .into()),
+        _ => Ok(Some(earlier)),
+    }
+}

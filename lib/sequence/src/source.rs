@@ -1,0 +1,177 @@
+//! Where FASTA bytes come from.
+
+mod error;
+
+use std::fs::File;
+use std::io::{self, BufRead, Read};
+
+use plmkit_contract::{Stop, content_digest};
+
+pub use error::SourceError;
+
+use crate::compression::{Format, MAGIC_LEN};
+use crate::input::{Input, not_a_folder};
+use crate::pipe::Pipe;
+
+/// Decompressed bytes read at once.
+const BUFFER: usize = 1 << 18;
+
+/// The decompressed bytes of an input, counted and digested as they are read.
+///
+/// Errors are [`SourceError`]s inside an [`io::Error`].
+pub struct Source {
+    input: Input,
+    format: Format,
+    stream: Box<dyn Read + Send>,
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+    last: Option<u8>,
+    bytes: u64,
+    hasher: blake3::Hasher,
+}
+
+impl Source {
+    /// Opens an input and finds out how it is compressed. A pipe is at its end once `stop` is asked for.
+    pub fn open(input: &Input, stop: &Stop) -> Result<Self, SourceError> {
+        let failed = |source| SourceError::Open {
+            input: input.clone(),
+            source,
+        };
+        match input {
+            Input::Stdin => Self::new(input, Pipe::new(io::stdin(), stop), BUFFER),
+            Input::File(path) => {
+                let file = File::open(path).map_err(failed)?;
+                let metadata = file.metadata().map_err(failed)?;
+                not_a_folder(&metadata).map_err(failed)?;
+                if metadata.is_file() {
+                    Self::new(input, file, BUFFER)
+                } else {
+                    Self::new(input, Pipe::new(file, stop), BUFFER)
+                }
+            }
+        }
+    }
+
+    /// `stream` as the bytes of `input`, decoded `buffer` bytes at once.
+    pub(crate) fn new<R: Read + Send + 'static>(
+        input: &Input,
+        stream: R,
+        buffer: usize,
+    ) -> Result<Self, SourceError> {
+        let mut stream = Retrying(stream);
+        let mut magic = Vec::with_capacity(MAGIC_LEN);
+        stream
+            .by_ref()
+            .take(MAGIC_LEN as u64)
+            .read_to_end(&mut magic)
+            .map_err(|error| SourceError::new(input, Format::Plain, error))?;
+        let format = Format::detect(&magic);
+        if let Format::Unsupported(_) = format {
+            return Err(SourceError::Unsupported {
+                input: input.clone(),
+                format,
+            });
+        }
+        let stream = format
+            .decode(io::Cursor::new(magic).chain(stream))
+            .map_err(|error| SourceError::new(input, format, error))?;
+        Ok(Self {
+            input: input.clone(),
+            format,
+            stream,
+            buffer: vec![0; buffer].into_boxed_slice(),
+            start: 0,
+            end: 0,
+            last: None,
+            bytes: 0,
+            hasher: blake3::Hasher::new(),
+        })
+    }
+
+    /// The input.
+    pub fn input(&self) -> &Input {
+        &self.input
+    }
+
+    /// Whether the next byte is the first of a line.
+    pub(crate) fn at_line_start(&self) -> bool {
+        self.last.is_none_or(|last| last == b'\n')
+    }
+
+    /// Reads what is left and returns the digest and the number of all bytes.
+    pub(crate) fn finish(mut self) -> io::Result<(String, u64)> {
+        while self.skip()? {}
+        Ok((content_digest(self.hasher.finalize()), self.bytes))
+    }
+
+    /// Reads all bytes for their digest; `None` where a stop is asked for.
+    pub(crate) fn digest(mut self, stop: &Stop) -> Result<Option<String>, SourceError> {
+        while !stop.requested() {
+            if !self.skip().map_err(source_error)? && !stop.requested() {
+                return Ok(Some(content_digest(self.hasher.finalize())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Consumes some bytes; false at the end.
+    fn skip(&mut self) -> io::Result<bool> {
+        let count = self.fill_buf()?.len();
+        self.consume(count);
+        Ok(count > 0)
+    }
+}
+
+/// The [`SourceError`] inside an error that a [`Source`] gave.
+pub(crate) fn source_error(error: io::Error) -> SourceError {
+    error
+        .downcast()
+        .expect("a source fails with a source error")
+}
+
+impl BufRead for Source {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.start == self.end {
+            let count = self.stream.read(&mut self.buffer).map_err(|error| {
+                io::Error::other(SourceError::new(&self.input, self.format, error))
+            })?;
+            self.hasher.update(&self.buffer[..count]);
+            self.bytes += count as u64;
+            (self.start, self.end) = (0, count);
+        }
+        Ok(&self.buffer[self.start..self.end])
+    }
+
+    fn consume(&mut self, count: usize) {
+        if count > 0 {
+            self.start += count;
+            self.last = Some(self.buffer[self.start - 1]);
+        }
+    }
+}
+
+impl Read for Source {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.fill_buf()?.read(buffer)?;
+        self.consume(count);
+        Ok(count)
+    }
+}
+
+/// Tries again where a signal interrupts a read: a decoder that meets the error would take it for the end.
+struct Retrying<R>(R);
+
+impl<R: Read> Read for Retrying<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! A folder to work in, and what is asked of every run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use arrow::array::AsArray;
+use arrow::datatypes::{UInt32Type, UInt64Type};
+use assert_cmd::Command;
+use plmkit_contract::Manifest;
+use plmkit_store::read_shard;
+use tempfile::TempDir;
+
+/// A temporary folder with inputs in it, and an output folder that is not there yet.
+pub(crate) struct Case(TempDir);
+
+/// A row of a shard, without the description and the digest.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Row {
+    pub(crate) ordinal: u64,
+    pub(crate) start: u32,
+    pub(crate) id: String,
+    pub(crate) sequence: String,
+    pub(crate) length: u32,
+    pub(crate) truncated: bool,
+}
+
+impl Case {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().expect("temp folder"))
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn out(&self) -> PathBuf {
+        self.path("out")
+    }
+
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        fs::write(self.path(name), bytes).expect("write an input");
+    }
+
+    /// `fasta-shard ARGS --out-dir out`, run where the inputs are.
+    pub(crate) fn command(&self, args: &str) -> Command {
+        let mut command = Command::new(program());
+        command
+            .current_dir(self.0.path())
+            .args(args.split(' '))
+            .args(["--out-dir", "out"]);
+        command
+    }
+
+    /// Runs to success and returns the manifest.
+    pub(crate) fn succeeds(&self, args: &str) -> Manifest {
+        done(&self.command(args).output().expect("run"));
+        self.manifest()
+    }
+
+    /// Expects exit code `code`, one line on standard error with `message` in it, and nothing left behind.
+    pub(crate) fn fails(&self, args: &str, code: i32, message: &str) {
+        let before = self.names();
+        let output = self.command(args).output().expect("run");
+        refused(&output, code, message);
+        assert_eq!(self.names(), before, "{args}: nothing is left behind");
+    }
+
+    pub(crate) fn manifest(&self) -> Manifest {
+        let json = fs::read(self.out().join("manifest.json")).expect("manifest.json");
+        serde_json::from_slice(&json).expect("a manifest")
+    }
+
+    pub(crate) fn rejects(&self) -> String {
+        fs::read_to_string(self.out().join("rejects.csv")).expect("rejects.csv")
+    }
+
+    /// All rows of all shards, in the order of the input.
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        let manifest = self.manifest();
+        let mut rows: Vec<Row> = manifest
+            .shards
+            .iter()
+            .flat_map(|shard| rows(&self.out().join(&shard.file)))
+            .collect();
+        rows.sort();
+        rows
+    }
+
+    /// Everything below the folder: paths and contents.
+    pub(crate) fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        files(&self.out())
+    }
+
+    fn names(&self) -> Vec<PathBuf> {
+        let mut names: Vec<PathBuf> = files(self.0.path())
+            .into_iter()
+            .map(|(path, _)| path)
+            .collect();
+        names.push(if self.out().exists() {
+            "out".into()
+        } else {
+            "no out".into()
+        });
+        names
+    }
+}
+
+pub(crate) fn program() -> &'static str {
+    env!("CARGO_BIN_EXE_fasta-shard")
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("UTF-8")
+}
+
+pub(crate) fn done(output: &Output) {
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
+    assert_eq!(output.stdout, b"");
+}
+
+pub(crate) fn refused(output: &Output, code: i32, message: &str) {
+    let stderr = stderr(output);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(
+        stderr.starts_with("fasta-shard: ") && stderr.contains(message),
+        "{message:?} is not in {stderr:?}"
+    );
+}
+
+pub(crate) fn rows(shard: &Path) -> Vec<Row> {
+    let table = read_shard(shard).expect("a shard");
+    let batches = table.batches.iter().flat_map(|batch| {
+        (0..batch.num_rows()).map(|i| Row {
+            ordinal: batch["ordinal"].as_primitive::<UInt64Type>().value(i),
+            start: batch["start"].as_primitive::<UInt32Type>().value(i),
+            id: batch["id"].as_string::<i32>().value(i).to_owned(),
+            sequence: batch["sequence"].as_string::<i32>().value(i).to_owned(),
+            length: batch["length"].as_primitive::<UInt32Type>().value(i),
+            truncated: batch["truncated"].as_boolean().value(i),
+        })
+    });
+    batches.collect()
+}
+
+fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.expect("entry").path();
+        if path.is_dir() {
+            files.extend(self::files(&path));
+        } else {
+            files.push((path.clone(), fs::read(&path).expect("read")));
+        }
+    }
+    files.sort();
+    files
+}
+
+/// `count` proteins of 1 to 1,500 residues; the same ones for the same `seed`.
+pub(crate) fn proteins(count: usize, seed: u64) -> String {
+    let mut state = seed;
+    let mut next = move |below: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut fasta = String::new();
+    for i in 0..count {
+        fasta.extend([">P", &seed.to_string(), "_", &i.to_string(), " a protein\n"]);
+        for position in 0..=next(1500) {
+            if position > 0 && position % 60 == 0 {
+                fasta.push('\n');
+            }
+            fasta.push(char::from(b"ACDEFGHIKLMNPQRSTVWYX"[next(21) as usize]));
+        }
+        fasta.push('\n');
+    }
+    fasta
+}

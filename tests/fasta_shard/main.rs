@@ -1,0 +1,8 @@
+//! `fasta-shard`, the real program.
+
+mod case;
+mod input;
+mod output;
+mod record;
+mod set;
+mod usage;

@@ -1,0 +1,143 @@
+//! Outputs that cannot be written, and runs that are stopped.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::case::{Case, done, program, proteins, refused};
+
+#[test]
+fn folders_that_cannot_be_made() {
+    let case = Case::new();
+    case.write("a.fasta", ">a\nMK\n");
+    case.write("out", "a file");
+    case.fails(
+        "a.fasta --shards 1",
+        73,
+        "out: cannot create: not a directory",
+    );
+    for folder in ["out/below", "/proc/below/it"] {
+        let output = Command::new(program())
+            .current_dir(case.path(""))
+            .args(["a.fasta", "--shards", "1", "--out-dir", folder])
+            .output()
+            .expect("run");
+        refused(&output, 73, &format!("{folder}: cannot create: "));
+    }
+    assert_eq!(fs::read_to_string(case.out()).expect("read"), "a file");
+}
+
+#[test]
+fn folders_that_were_made_are_removed_again() {
+    let case = Case::new();
+    case.write("a.fasta", ">a\nM1\n");
+    let output = Command::new(program())
+        .current_dir(case.path(""))
+        .args(["a.fasta", "--shards", "1", "--out-dir", "new/and/deep"])
+        .output()
+        .expect("run");
+    refused(&output, 65, "record 1 'a'");
+    assert!(!case.path("new").exists());
+}
+
+#[test]
+fn a_full_disk() {
+    let case = Case::new();
+    case.write("a.fasta", proteins(1500, 9));
+    let disk = case.path("disk");
+    fs::create_dir(&disk).expect("folder");
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=128k", "tmpfs"])
+        .arg(&disk)
+        .output();
+    if !mounted.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED a_full_disk: a small file system can be mounted by root only");
+        return;
+    }
+    let output = Command::new(program())
+        .current_dir(case.path(""))
+        .args(["a.fasta", "--shards", "2", "--out-dir", "disk/out"])
+        .output();
+    let left = fs::read_dir(&disk).map(Iterator::count);
+    let unmounted = Command::new("umount").arg(&disk).status().expect("umount");
+    assert!(unmounted.success());
+    refused(&output.expect("run"), 74, "no space left on device");
+    assert_eq!(
+        left.expect("the mounted folder"),
+        0,
+        "nothing is left behind"
+    );
+}
+
+/// Starts a run that waits for more of its standard input, stops it with `signal` and says how it ended.
+fn stopped_by(signal: &str) -> Option<i32> {
+    let case = Case::new();
+    let mut run = Command::new(program())
+        .current_dir(case.path(""))
+        .args(["-", "--shards", "4", "--out-dir", "out"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("start");
+    let mut stdin = run.stdin.take().expect("a pipe");
+    stdin
+        .write_all(proteins(100, 10).as_bytes())
+        .expect("write");
+    let start = Instant::now();
+    while fs::read_dir(case.out()).map_or(0, Iterator::count) < 5 {
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "it opens four shards and rejects.csv"
+        );
+        sleep(Duration::from_millis(10));
+    }
+    let pid = run.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args([signal, &pid])
+            .status()
+            .expect("kill")
+            .success()
+    );
+    let status = run.wait().expect("wait");
+    drop(stdin);
+    assert!(!case.out().exists(), "nothing is left behind");
+    status.signal()
+}
+
+#[test]
+fn a_signal_ends_a_run_that_waits_and_nothing_is_left() {
+    assert_eq!(stopped_by("-INT"), Some(2));
+    assert_eq!(stopped_by("-TERM"), Some(15));
+}
+
+#[test]
+fn a_killed_run_leaves_no_set_and_the_next_one_is_whole() {
+    let case = Case::new();
+    let text = proteins(3000, 11);
+    case.write("a.fasta", &text);
+    let undisturbed = Case::new();
+    undisturbed.write("a.fasta", &text);
+    undisturbed.succeeds("a.fasta --shards 4");
+    for pause in [5, 10, 20, 40] {
+        let mut run = Command::new(program())
+            .current_dir(case.path(""))
+            .args(["a.fasta", "--shards", "4", "--out-dir", "out", "--quiet"])
+            .spawn()
+            .expect("start");
+        sleep(Duration::from_millis(pause));
+        run.kill().expect("kill");
+        run.wait().expect("wait");
+    }
+    done(&case.command("a.fasta --shards 4").output().expect("run"));
+    let contents = |case: &Case| -> Vec<Vec<u8>> {
+        case.files().into_iter().map(|(_, bytes)| bytes).collect()
+    };
+    assert!(
+        contents(&case) == contents(&undisturbed),
+        "the same files, and no temporary one"
+    );
+}

@@ -1,0 +1,252 @@
+//! What becomes of a record: ids, residues, lengths.
+
+use crate::case::Case;
+
+/// Makes one shard of `fasta`.
+fn made(fasta: impl AsRef<[u8]>, options: &str) -> Case {
+    let case = Case::new();
+    case.write("a.fasta", fasta);
+    case.succeeds(&format!("a.fasta --shards 1{options}"));
+    case
+}
+
+fn refused(fasta: impl AsRef<[u8]>, options: &str, message: &str) {
+    let case = Case::new();
+    case.write("a.fasta", fasta);
+    case.fails(&format!("a.fasta --shards 1{options}"), 65, message);
+}
+
+fn sequences(case: &Case) -> Vec<(u64, String)> {
+    case.rows()
+        .into_iter()
+        .map(|row| (row.ordinal, row.sequence))
+        .collect()
+}
+
+#[test]
+fn a_record_without_a_sequence_is_rejected() {
+    let case = made(">a\n>b\nMK\n>c\n \n\n>d\n*\n", "");
+    assert_eq!(
+        case.rejects(),
+        "ordinal,id,length,reason\n0,a,0,empty\n2,c,0,empty\n3,d,0,empty\n"
+    );
+    assert_eq!(sequences(&case), [(1, "MK".to_owned())]);
+    let manifest = case.manifest();
+    assert_eq!((manifest.records, manifest.accepted), (4, 1));
+}
+
+#[test]
+fn where_all_are_rejected_there_is_an_empty_shard() {
+    for target in ["--shards 2", "--max-shard-tokens 100"] {
+        let case = Case::new();
+        case.write("a.fasta", ">a\n");
+        let output = case
+            .command(&format!("a.fasta {target}"))
+            .output()
+            .expect("run");
+        crate::case::done(&output);
+        assert!(crate::case::stderr(&output).contains("every record was rejected"));
+        assert_eq!(case.rejects(), "ordinal,id,length,reason\n0,a,0,empty\n");
+        assert!(case.manifest().shards.iter().all(|shard| shard.rows == 0));
+        assert_eq!(case.rows(), []);
+    }
+}
+
+#[test]
+fn nothing_rejected_is_a_header_line() {
+    assert_eq!(made(">a\nMK\n", "").rejects(), "ordinal,id,length,reason\n");
+}
+
+#[test]
+fn short_proteins() {
+    let case = made(">a\nMK\n>b\nMKV\n", " --min-residues 3");
+    assert_eq!(
+        case.rejects(),
+        "ordinal,id,length,reason\n0,a,2,too_short\n"
+    );
+    assert_eq!(sequences(&case), [(1, "MKV".to_owned())]);
+}
+
+#[test]
+fn ids_of_every_kind() {
+    let long = "x".repeat(10_000);
+    let case = made(
+        format!(">sp|P1/2|a\\b,\"c\" d e\nMK\n>{long}\nMK\n>ä\nMK\n>b,\"\n\n"),
+        "",
+    );
+    let ids: Vec<String> = case.rows().into_iter().map(|row| row.id).collect();
+    assert_eq!(ids, ["sp|P1/2|a\\b,\"c\"", &long, "ä"]);
+    assert!(case.rejects().ends_with("3,\"b,\"\"\",0,empty\n"));
+}
+
+#[test]
+fn ids_that_are_refused() {
+    refused(
+        ">a\nMK\n> b\nMK\n",
+        "",
+        "a.fasta: record 2: expected an id after '>', found none",
+    );
+    refused(
+        b">a\nMK\n>P\xe9\x1b\nMK\n",
+        "",
+        "a.fasta: record 2 'P\u{fffd}\\u{1b}': expected an id in UTF-8",
+    );
+    refused(
+        format!(">a {}\nMK\n", "x".repeat(1 << 20)),
+        "",
+        "record 1: the header line is too long: expected at most 1048576",
+    );
+    let long = "y".repeat(10_000);
+    refused(
+        format!(">{long}\nM1\n"),
+        "",
+        &format!("record 1 '{}…': expected residues", &long[..80]),
+    );
+}
+
+#[test]
+fn a_description_in_another_encoding_is_recoded_and_counted() {
+    let case = made(b">a prot\xe9ine\nMK\n", "");
+    assert_eq!(case.manifest().changed["descriptions_recoded"], 1);
+}
+
+#[test]
+fn ids_that_come_again() {
+    let fasta = ">a\nMK\n>b\nMA\n>a\nMV\n>a_2\nML\n";
+    refused(
+        fasta,
+        "",
+        "a.fasta: record 3 'a': expected a new id, found that of record 1 of a.fasta",
+    );
+    let ids = |policy: &str| -> Vec<String> {
+        let case = made(fasta, &format!(" --duplicate-ids {policy}"));
+        case.rows().into_iter().map(|row| row.id).collect()
+    };
+    assert_eq!(ids("suffix"), ["a", "b", "a_2", "a_2_2"]);
+    assert_eq!(ids("keep"), ["a", "b", "a", "a_2"]);
+
+    let case = Case::new();
+    case.write("a.fasta", ">a\nMK\n>b\n\n");
+    case.write("b.fasta", ">c\nMK\n>b\nMK\n");
+    case.fails(
+        "a.fasta b.fasta --shards 1",
+        65,
+        "b.fasta: record 2 'b': expected a new id, found that of record 2 of a.fasta",
+    );
+}
+
+#[test]
+fn lower_case_and_terminal_stops_are_normalised_and_counted() {
+    let case = made(">a\nmkV*\n>b\nM K\tV*\n", "");
+    assert_eq!(
+        sequences(&case),
+        [(0, "MKV".to_owned()), (1, "MKV".to_owned())]
+    );
+    let changed = case.manifest().changed;
+    assert_eq!(
+        (
+            changed["residues_uppercased"],
+            changed["terminal_stops_removed"]
+        ),
+        (2, 2)
+    );
+    let lengths: Vec<u32> = case.rows().iter().map(|row| row.length).collect();
+    assert_eq!(lengths, [3, 3]);
+}
+
+#[test]
+fn characters_that_are_no_residue() {
+    for (sequence, found) in [
+        ("MK1", "found '1' at position 3"),
+        ("M*K", "found '*' at position 2"),
+        ("MKJ", "found 'J' at position 3"),
+        ("M K\n-", "found '-' at position 3"),
+        ("M\0K", "found '\\x00' at position 2"),
+        ("MK>a", "found '>' at position 3"),
+    ] {
+        let fasta = format!(">ok\nMKVXBZUO\n>bad\n{sequence}\n");
+        refused(
+            &fasta,
+            "",
+            &format!("a.fasta: record 2 'bad': expected residues, {found}"),
+        );
+        let case = made(&fasta, " --invalid reject");
+        assert!(
+            case.rejects().contains("\n1,bad,") && case.rejects().ends_with(",invalid_residue\n")
+        );
+        assert_eq!(sequences(&case), [(0, "MKVXBZUO".to_owned())]);
+        let case = made(&fasta, " --invalid x");
+        assert!(case.rows()[1].sequence.contains('X'));
+        assert_eq!(case.manifest().changed["residues_replaced_by_x"], 1);
+    }
+}
+
+#[test]
+fn a_protein_of_40000_residues_under_each_policy() {
+    let sequence: String = "MKVLAAGIVG".repeat(4000);
+    let fasta = format!(">short\nMK\n>long\n{sequence}\n>last\nMV\n");
+    let rows = |case: &Case| -> Vec<(u32, usize, u32, bool)> {
+        let rows = case.rows().into_iter().filter(|row| row.ordinal == 1);
+        rows.map(|row| (row.start, row.sequence.len(), row.length, row.truncated))
+            .collect()
+    };
+
+    let case = made(&fasta, "");
+    assert_eq!(rows(&case), [(0, 1022, 40_000, true)]);
+    assert_eq!(case.manifest().changed["proteins_truncated"], 1);
+
+    let case = made(&fasta, " --long window");
+    let windows = rows(&case);
+    assert_eq!(
+        windows[..2],
+        [(0, 1022, 40_000, false), (766, 1022, 40_000, false)]
+    );
+    let last = windows[windows.len() - 1];
+    assert_eq!(last.0 as usize + last.1, 40_000);
+    for row in case.rows().iter().filter(|row| row.ordinal == 1) {
+        let start = row.start as usize;
+        assert_eq!(row.sequence, sequence[start..start + row.sequence.len()]);
+    }
+
+    let case = made(&fasta, " --long split-off");
+    assert_eq!(rows(&case), [(0, 40_000, 40_000, false)]);
+    let files: Vec<(String, u64)> = case
+        .manifest()
+        .shards
+        .into_iter()
+        .map(|shard| (shard.file, shard.rows))
+        .collect();
+    assert_eq!(
+        files,
+        [
+            ("shard-00000.parquet".to_owned(), 2),
+            ("shard-long-00000.parquet".to_owned(), 1)
+        ]
+    );
+
+    let case = made(&fasta, " --long reject");
+    assert_eq!(rows(&case), []);
+    assert_eq!(
+        case.rejects(),
+        "ordinal,id,length,reason\n1,long,40000,too_long\n"
+    );
+}
+
+#[test]
+fn windows_of_a_protein_share_a_shard() {
+    let case = Case::new();
+    case.write("a.fasta", crate::case::proteins(60, 4));
+    case.succeeds("a.fasta --shards 4 --long window --max-residues 200 --overlap 50");
+    let manifest = case.manifest();
+    let mut seen = std::collections::HashMap::new();
+    for shard in &manifest.shards {
+        for row in crate::case::rows(&case.out().join(&shard.file)) {
+            assert_eq!(
+                seen.entry(row.ordinal).or_insert(shard.file.clone()),
+                &shard.file
+            );
+        }
+    }
+    assert_eq!(seen.len(), 60);
+    assert!(manifest.rows > 100);
+}
