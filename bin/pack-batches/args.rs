@@ -1,0 +1,99 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use plmkit_cli::{Common, Fault, Program};
+
+/// Packs the sequences of a shard into batches without padding
+///
+/// Each batch holds at most --max-batch-tokens tokens; a sequence longer than that gets a batch of its own. The
+/// packing is best-fit decreasing over the whole shard, so the longest sequences come first. The same shard and
+/// the same options give the same bytes.
+///
+/// An output that is already complete is left alone.
+#[derive(Debug, Parser)]
+#[command(name = "pack-batches", version)]
+pub(crate) struct Args {
+    /// Shard to pack, written by fasta-shard
+    #[arg(value_name = "SHARD.parquet")]
+    shard: PathBuf,
+
+    /// Batches file to write (Arrow IPC file, one record batch a pack)
+    #[arg(long, value_name = "FILE.arrow", help_heading = "Output")]
+    out: PathBuf,
+
+    /// Write how full the batches are, and what padding would have cost, as JSON
+    #[arg(long, value_name = "FILE.json", help_heading = "Output")]
+    report: Option<PathBuf>,
+
+    /// Replace an output that holds other work
+    #[arg(long, help_heading = "Output")]
+    force: bool,
+
+    /// Most tokens in a batch, <cls> and <eos> of each sequence included
+    ///
+    /// Larger batches keep a GPU busier and take more of its memory. The memory that a batch needs grows with its
+    /// tokens, and hardly with the lengths of its sequences.
+    #[arg(
+        long,
+        value_name = "TOKENS",
+        default_value_t = 16384,
+        help_heading = "Packing"
+    )]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    max_batch_tokens: u32,
+
+    /// Threads to use at most; one is used, since it packs far more than any device can embed
+    ///
+    /// The batches do not depend on it.
+    #[arg(long, value_name = "N", help_heading = "Packing")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Program for Args {
+    const NAME: &'static str = "pack-batches";
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+}
+
+/// What to do.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) shard: PathBuf,
+    pub(crate) out: PathBuf,
+    pub(crate) report: Option<PathBuf>,
+    pub(crate) force: bool,
+    /// 1 to `i32::MAX`: what the offsets of a list can count.
+    pub(crate) max_batch_tokens: u32,
+}
+
+impl TryFrom<Args> for Config {
+    type Error = Fault;
+
+    fn try_from(args: Args) -> Result<Self, Fault> {
+        if args.out == args.shard {
+            return Err(Fault::usage("--out is the shard itself"));
+        }
+        if args
+            .report
+            .as_ref()
+            .is_some_and(|report| [&args.out, &args.shard].contains(&report))
+        {
+            return Err(Fault::usage("--report is the shard or --out itself"));
+        }
+        Ok(Self {
+            shard: args.shard,
+            out: args.out,
+            report: args.report,
+            force: args.force,
+            max_batch_tokens: args.max_batch_tokens,
+        })
+    }
+}

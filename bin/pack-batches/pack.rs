@@ -1,0 +1,73 @@
+//! One pack as a record batch.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BooleanArray, FixedSizeBinaryArray, ListArray, RecordBatch, StringArray, UInt8Array,
+    UInt32Array, UInt64Array,
+};
+use arrow::buffer::{Buffer, OffsetBuffer};
+use arrow::datatypes::{DataType, Field};
+use plmkit_cli::{Exit, Fault};
+use plmkit_contract::{ShardRow, batches_schema};
+use plmkit_sequence::tokenize;
+
+/// How much of an id a message shows.
+const SHOWN_CHARS: usize = 80;
+
+/// The record batch of one pack, in which the offsets of `tokens` are `cu_seqlens` and its values the packed
+/// token ids. The message of an error names the record, but not the file.
+pub(crate) fn record_batch(rows: &[ShardRow]) -> Result<RecordBatch, Fault> {
+    let mut tokens = Vec::new(); // (total_tokens)
+    let mut cu_seqlens = Vec::with_capacity(rows.len() + 1); // (sequences + 1)
+    cu_seqlens.push(0);
+    for row in rows {
+        let failed = |what: String| {
+            let id: String = row
+                .id
+                .chars()
+                .take(SHOWN_CHARS)
+                .flat_map(char::escape_debug)
+                .collect();
+            Fault::new(Exit::Data, format!("record {} '{id}': {what}", row.ordinal))
+        };
+        tokenize(row.sequence.as_bytes(), &mut tokens)
+            .map_err(|error| failed(error.to_string()))?;
+        let end = i32::try_from(tokens.len())
+            .map_err(|_| failed(format!("expected at most {} tokens in a batch", i32::MAX)))?;
+        cu_seqlens.push(end);
+    }
+    let list = ListArray::try_new(
+        Arc::new(Field::new_list_field(DataType::UInt8, false)),
+        OffsetBuffer::new(cu_seqlens.into()),
+        Arc::new(UInt8Array::from(tokens)),
+        None,
+    );
+    let digests: Buffer = rows
+        .iter()
+        .flat_map(|row| row.digest)
+        .collect::<Vec<u8>>()
+        .into();
+    let digests = FixedSizeBinaryArray::try_new(16, digests, None);
+    let built = list.and_then(|tokens| {
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(UInt64Array::from_iter_values(
+                rows.iter().map(|row| row.ordinal),
+            )),
+            Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.id))),
+            Arc::new(UInt32Array::from_iter_values(
+                rows.iter().map(|row| row.start),
+            )),
+            Arc::new(UInt32Array::from_iter_values(
+                rows.iter().map(|row| row.length),
+            )),
+            Arc::new(BooleanArray::from(
+                rows.iter().map(|row| row.truncated).collect::<Vec<_>>(),
+            )),
+            Arc::new(digests?),
+            Arc::new(tokens),
+        ];
+        RecordBatch::try_new(batches_schema(), columns)
+    });
+    built.map_err(|error| Fault::new(Exit::Internal, error.to_string()))
+}

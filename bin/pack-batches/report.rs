@@ -1,0 +1,93 @@
+//! What `--report` writes.
+
+use std::collections::BTreeMap;
+
+use plmkit_contract::{CONTRACT_VERSION, Provenance};
+use plmkit_pack::{PackingReport, PaddedCost};
+use serde::Serialize;
+use serde_json::Value;
+
+/// The whole of the report: where the batches come from, then the fields of [`PackingReport`].
+#[derive(Serialize)]
+pub(crate) struct Report<'a> {
+    /// The file contract's version.
+    contract: &'static str,
+    /// The program that wrote it.
+    tool: &'a str,
+    /// Its version.
+    version: &'a str,
+    /// The row digest of the shard.
+    inputs: &'a [String],
+    /// The options that the batches depend on.
+    options: &'a BTreeMap<String, Value>,
+    #[serde(flatten)]
+    packing: &'a PackingReport,
+}
+
+impl<'a> Report<'a> {
+    pub(crate) fn new(provenance: &'a Provenance, packing: &'a PackingReport) -> Self {
+        Self {
+            contract: CONTRACT_VERSION,
+            tool: &provenance.tool,
+            version: &provenance.version,
+            inputs: &provenance.inputs,
+            options: &provenance.options,
+            packing,
+        }
+    }
+}
+
+/// The report in one line.
+pub(crate) fn summary(packing: &PackingReport) -> String {
+    let Some(utilization) = packing.utilization else {
+        return "0 sequences, 0 batches".to_owned();
+    };
+    let body = match (packing.average_utilization, packing.min_utilization) {
+        (Some(average), Some(min)) => format!(
+            " (without the tail: average {}, least {})",
+            percent(average),
+            percent(min)
+        ),
+        _ => String::new(),
+    };
+    let oversized = match packing.oversized_batches {
+        0 => String::new(),
+        count => format!(", {count} longer than {} tokens", packing.max_batch_tokens),
+    };
+    let cost = |padded: &PaddedCost| padded.tokens_per_real_token.unwrap_or(1.0);
+    format!(
+        "{} sequences, {} tokens in {} batches, {} full{body}{oversized}; padding would compute {:.2} times \
+         as many tokens, {:.2} times if sorted by length",
+        packing.sequences,
+        packing.tokens,
+        packing.batches,
+        percent(utilization),
+        cost(&packing.padded_in_input_order),
+        cost(&packing.padded_sorted_by_length)
+    )
+}
+
+/// Cut and not rounded, so that only what is full is 100 %.
+fn percent(share: f64) -> String {
+    format!("{:.1} %", (share * 1000.0).floor() / 10.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use plmkit_pack::plan;
+
+    use super::*;
+
+    #[test]
+    fn the_summary_says_what_is_full_and_what_padding_costs() {
+        let lengths = [250, 100, 2, 98, 60];
+        let report = PackingReport::new(&plan(&lengths, 100), &lengths);
+        assert_eq!(
+            summary(&report),
+            "5 sequences, 510 tokens in 4 batches, 92.7 % full (without the tail: average 100.0 %, \
+             least 100.0 %), 1 longer than 100 tokens; padding would compute 1.00 times as many tokens, \
+             1.00 times if sorted by length"
+        );
+        assert_eq!(percent(0.999_99), "99.9 %");
+    }
+}

@@ -1,0 +1,59 @@
+//! From a shard to a batches file.
+
+use plmkit_cli::{Exit, Fault, Program, Stop};
+use plmkit_contract::{Provenance, ShardRow};
+use plmkit_pack::{PackingReport, Plan, plan};
+use plmkit_store::{BatchesWriter, Existing, existing_batches, path_text, read_shard, write_json};
+use tracing::info;
+
+use crate::args::{Args, Config};
+use crate::pack::record_batch;
+use crate::report::{Report, summary};
+use crate::shard::Shard;
+
+/// Packs the shard, unless that is already done.
+pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
+    let config = Config::try_from(args)?;
+    let table = read_shard(&config.shard)?;
+    let shard = Shard::new(&table);
+    let lengths = shard.token_lengths();
+    let plan = plan(&lengths, config.max_batch_tokens);
+    let packing = PackingReport::new(&plan, &lengths);
+    let provenance = Provenance::new(Args::NAME, vec![table.digest.to_string()])
+        .with("max_batch_tokens", config.max_batch_tokens);
+
+    let done = !config.force && existing_batches(&config.out, &provenance)? != Existing::Absent;
+    let done = if done { "already complete: " } else { "" };
+    if done.is_empty() {
+        write(&config, &shard, &plan, provenance.clone(), stop)?;
+    }
+    if let Some(report) = &config.report {
+        write_json(report, &Report::new(&provenance, &packing))?;
+    }
+    info!("{}: {done}{}", path_text(&config.out), summary(&packing));
+    Ok(Exit::Done)
+}
+
+/// Writes one record batch for each pack.
+fn write(
+    config: &Config,
+    shard: &Shard,
+    plan: &Plan,
+    provenance: Provenance,
+    stop: &Stop,
+) -> Result<(), Fault> {
+    let mut writer = BatchesWriter::create(&config.out, provenance)?;
+    for pack in plan.packs() {
+        if stop.requested() {
+            return Err(Fault::new(Exit::Transient, "stopped"));
+        }
+        let rows: Vec<ShardRow> = pack.iter().map(|&row| shard.row(row)).collect();
+        let batch = record_batch(&rows).map_err(|fault| {
+            let path = path_text(&config.shard);
+            Fault::new(fault.exit(), format!("{path}: {}", fault.message()))
+        })?;
+        writer.write(&batch)?;
+    }
+    writer.finish()?;
+    Ok(())
+}

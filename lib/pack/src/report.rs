@@ -1,0 +1,257 @@
+//! How full the packs of a plan are.
+
+use serde::Serialize;
+
+use crate::{PaddedCost, Plan, order::longest_first};
+
+/// How well a plan uses its batches.
+///
+/// The utilization of a batch is its tokens divided by the capacity. A batch that is one sequence longer than
+/// the capacity has a utilization of 1: it computes nothing but its own tokens. No utilization is above 1.
+///
+/// Any packing of finitely many sequences leaves one batch that only more sequences could fill. That tail
+/// batch is the one with the fewest tokens among the batches that are not oversized, the last created among
+/// equals. It counts in `utilization`, but not in the average, the minimum and the numbers of batches below a
+/// threshold, which are to show what the packing did and not what the input ran out of.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PackingReport {
+    /// The capacity of a batch, in tokens.
+    pub max_batch_tokens: u32,
+    /// Number of batches, the tail batch and oversized ones included.
+    pub batches: u64,
+    /// Number of sequences.
+    pub sequences: u64,
+    /// Number of tokens, `<cls>` and `<eos>` of each sequence included.
+    pub tokens: u64,
+    /// Number of sequences longer than the capacity, each in a batch of its own.
+    pub oversized_batches: u64,
+    /// All tokens, divided by the capacity of all batches (an oversized batch has its own tokens for capacity).
+    /// `None` when there is no batch.
+    pub utilization: Option<f64>,
+    /// Mean utilization of the batches but the tail. `None` when there is no other.
+    pub average_utilization: Option<f64>,
+    /// Smallest utilization of the batches but the tail. `None` when there is no other.
+    pub min_utilization: Option<f64>,
+    /// Number of batches but the tail with a utilization below 0.85.
+    pub batches_below_85_percent: u64,
+    /// Number of batches but the tail with a utilization below 0.80.
+    pub batches_below_80_percent: u64,
+    /// The tail batch. `None` when there is no batch that is not oversized.
+    pub tail: Option<Tail>,
+    /// What padded batches would have cost, with the sequences in input order.
+    pub padded_in_input_order: PaddedCost,
+    /// What padded batches would have cost, with the sequences sorted from the shortest to the longest.
+    pub padded_sorted_by_length: PaddedCost,
+}
+
+/// The batch that only more sequences could have filled.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tail {
+    /// Its position among the batches, from 0.
+    pub batch: u64,
+    /// Its number of sequences.
+    pub sequences: u64,
+    /// Its number of tokens.
+    pub tokens: u64,
+    /// Its tokens divided by the capacity.
+    pub utilization: f64,
+}
+
+impl PackingReport {
+    /// Reports on `plan`, made from the same `lengths` (tokens).
+    pub fn new(plan: &Plan, lengths: &[u32]) -> Self {
+        let capacity = u64::from(plan.capacity());
+        let filled: Vec<Fill> = plan
+            .packs()
+            .map(|pack| Fill::new(pack, lengths, capacity))
+            .collect();
+        let tail = filled
+            .iter()
+            .enumerate()
+            .rev()
+            .filter(|(_, fill)| !fill.oversized)
+            .min_by_key(|(_, fill)| fill.tokens);
+        let tail = tail.map(|(batch, fill)| Tail {
+            batch: batch as u64,
+            sequences: fill.sequences,
+            tokens: fill.tokens,
+            utilization: fill.utilization(),
+        });
+        let body: Vec<f64> = (0_u64..)
+            .zip(&filled)
+            .filter(|(batch, _)| tail.as_ref().is_none_or(|tail| tail.batch != *batch))
+            .map(|(_, fill)| fill.utilization())
+            .collect();
+        let below = |limit| {
+            body.iter()
+                .filter(|&&utilization| utilization < limit)
+                .count() as u64
+        };
+
+        let tokens = filled.iter().map(|fill| fill.tokens).sum();
+        let room: u64 = filled.iter().map(|fill| fill.room).sum();
+        let shortest_first = longest_first(lengths, plan.capacity());
+        let shortest_first = shortest_first
+            .iter()
+            .rev()
+            .map(|&index| lengths[index as usize]);
+        Self {
+            max_batch_tokens: plan.capacity(),
+            batches: filled.len() as u64,
+            sequences: plan.sequences() as u64,
+            tokens,
+            oversized_batches: filled.iter().filter(|fill| fill.oversized).count() as u64,
+            utilization: (!filled.is_empty()).then(|| ratio(tokens, room)),
+            average_utilization: (!body.is_empty())
+                .then(|| body.iter().sum::<f64>() / body.len() as f64),
+            min_utilization: body.iter().copied().reduce(f64::min),
+            batches_below_85_percent: below(0.85),
+            batches_below_80_percent: below(0.80),
+            tail,
+            padded_in_input_order: PaddedCost::new(lengths.iter().copied(), plan.capacity()),
+            padded_sorted_by_length: PaddedCost::new(shortest_first, plan.capacity()),
+        }
+    }
+}
+
+/// What one pack holds and could hold.
+struct Fill {
+    sequences: u64,
+    tokens: u64,
+    room: u64,
+    oversized: bool,
+}
+
+impl Fill {
+    fn new(pack: &[u32], lengths: &[u32], capacity: u64) -> Self {
+        let tokens = pack
+            .iter()
+            .map(|&index| u64::from(lengths[index as usize]))
+            .sum();
+        Self {
+            sequences: pack.len() as u64,
+            tokens,
+            room: capacity.max(tokens),
+            oversized: tokens > capacity,
+        }
+    }
+
+    fn utilization(&self) -> f64 {
+        ratio(self.tokens, self.room)
+    }
+}
+
+/// `tokens / room`; a batch that has no room is full.
+fn ratio(tokens: u64, room: u64) -> f64 {
+    if room == 0 {
+        1.0
+    } else {
+        tokens as f64 / room as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::plan;
+
+    fn report(lengths: &[u32], capacity: u32) -> PackingReport {
+        PackingReport::new(&plan(lengths, capacity), lengths)
+    }
+
+    #[test]
+    #[allow(clippy::float_cmp)]
+    fn leaves_the_tail_out_of_average_minimum_and_thresholds() {
+        // Packs: [250], [96], [84], [79], [60]; the last is the tail.
+        let report = report(&[60, 79, 84, 96, 250], 100);
+        assert_eq!(
+            (report.batches, report.sequences, report.tokens),
+            (5, 5, 569)
+        );
+        assert_eq!(report.oversized_batches, 1);
+        assert_eq!(report.utilization, Some(569.0 / 650.0));
+        assert_eq!(
+            report.average_utilization,
+            Some((1.0 + 0.96 + 0.84 + 0.79) / 4.0)
+        );
+        assert_eq!(report.min_utilization, Some(0.79));
+        assert_eq!(report.batches_below_85_percent, 2);
+        assert_eq!(report.batches_below_80_percent, 1);
+        let tail = Tail {
+            batch: 4,
+            sequences: 1,
+            tokens: 60,
+            utilization: 0.6,
+        };
+        assert_eq!(report.tail, Some(tail));
+    }
+
+    #[test]
+    fn takes_the_last_of_equally_empty_batches_for_the_tail() {
+        let report = report(&[60, 60, 60], 100);
+        assert_eq!(report.tail.map(|tail| tail.batch), Some(2));
+        assert_eq!(report.batches_below_80_percent, 2);
+    }
+
+    #[test]
+    fn one_batch_is_its_own_tail() {
+        let report = report(&[30, 20], 100);
+        assert_eq!(
+            (report.average_utilization, report.min_utilization),
+            (None, None)
+        );
+        assert_eq!(report.utilization, Some(0.5));
+        assert_eq!(report.tail.map(|tail| tail.sequences), Some(2));
+    }
+
+    #[test]
+    fn an_oversized_batch_is_full_and_never_the_tail() {
+        let report = report(&[300, 200], 100);
+        assert_eq!(
+            (report.utilization, report.min_utilization),
+            (Some(1.0), Some(1.0))
+        );
+        assert_eq!((report.oversized_batches, report.tail), (2, None));
+    }
+
+    #[test]
+    fn no_sequence_no_utilization() {
+        let report = report(&[], 100);
+        assert_eq!(
+            (report.batches, report.utilization, report.tail),
+            (0, None, None)
+        );
+    }
+
+    #[test]
+    fn compares_with_padding_in_both_orders() {
+        // In input order [10, 2], [2, 9], [20]; sorted [2, 2], [9, 10], [20].
+        let report = report(&[10, 2, 2, 9, 20], 25);
+        assert_eq!(report.padded_in_input_order.tokens, 58);
+        assert_eq!(report.padded_sorted_by_length.tokens, 44);
+    }
+
+    proptest! {
+        #[test]
+        fn no_utilization_is_above_one_and_padding_never_wins(
+            lengths in prop::collection::vec(2_u32..500, 1..300),
+            capacity in 1_u32..600,
+        ) {
+            let report = report(&lengths, capacity);
+            let fractions = [
+                report.utilization,
+                report.average_utilization,
+                report.min_utilization,
+                report.tail.as_ref().map(|tail| tail.utilization),
+            ];
+            for fraction in fractions.into_iter().flatten() {
+                prop_assert!(fraction > 0.0 && fraction <= 1.0);
+            }
+            for padded in [&report.padded_in_input_order, &report.padded_sorted_by_length] {
+                prop_assert!(padded.tokens >= report.tokens);
+            }
+        }
+    }
+}

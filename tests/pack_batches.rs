@@ -1,0 +1,402 @@
+//! `pack-batches`, the real binary.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::SystemTime;
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::{UInt8Type, UInt32Type, UInt64Type};
+use arrow::ipc::reader::FileReader;
+use common::{SmallDisk, assert_failed, bin, run, visible};
+use plmkit_contract::{Provenance, ShardRow, batches_schema, residue_digest};
+use plmkit_store::{BatchesFile, ShardWriter};
+use serde_json::Value;
+
+/// ESM-2's vocabulary from token 4 on, as fair-esm lists it.
+const RESIDUES: &str = "LAGVSERTIDPKQNFYMHWCXBUZO";
+
+/// Sequences of many lengths in which every residue occurs.
+fn sequences(count: usize) -> Vec<String> {
+    let length = |place: usize| 1 + (place * 7919) % 601;
+    let residues = |place: usize| {
+        RESIDUES
+            .chars()
+            .cycle()
+            .skip(place % 25)
+            .take(length(place))
+    };
+    (0..count).map(|place| residues(place).collect()).collect()
+}
+
+fn write_shard(path: &Path, sequences: &[String]) {
+    let mut writer = ShardWriter::create(path, 1 << 20).expect("create");
+    for (ordinal, sequence) in (0..).zip(sequences) {
+        let row = ShardRow {
+            ordinal: 3 * ordinal,
+            id: &format!("protein-{ordinal}"),
+            description: None,
+            sequence,
+            length: sequence.len() as u32 + 5,
+            start: ordinal as u32 % 2,
+            truncated: ordinal % 3 == 0,
+            digest: residue_digest(sequence.as_bytes()),
+        };
+        writer.push(&row).expect("push");
+    }
+    let provenance = Provenance::new("fasta-shard", vec![]);
+    writer
+        .finish(&provenance)
+        .expect("finish")
+        .publish()
+        .expect("publish");
+}
+
+/// A folder with `shard.parquet` of so many sequences.
+fn shard(count: usize) -> (tempfile::TempDir, PathBuf, Vec<String>) {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let path = folder.path().join("shard.parquet");
+    let sequences = sequences(count);
+    write_shard(&path, &sequences);
+    (folder, path, sequences)
+}
+
+fn pack(shard: &Path, out: &Path, max_batch_tokens: u32) -> Command {
+    let mut command = bin("pack-batches");
+    command.arg(shard).arg("--out").arg(out);
+    command.args(["--max-batch-tokens", &max_batch_tokens.to_string()]);
+    command
+}
+
+/// The record batches as any reader of Arrow IPC files gives them.
+fn record_batches(path: &Path) -> Vec<RecordBatch> {
+    let reader = FileReader::try_new(File::open(path).expect("open"), None).expect("an IPC file");
+    assert_eq!(reader.schema().fields(), batches_schema().fields());
+    reader.map(|batch| batch.expect("a record batch")).collect()
+}
+
+fn modified(path: &Path) -> SystemTime {
+    fs::metadata(path)
+        .expect("metadata")
+        .modified()
+        .expect("a time")
+}
+
+#[test]
+fn the_offsets_of_tokens_are_cu_seqlens_and_the_values_are_the_packed_ids() {
+    let (folder, shard, sequences) = shard(2500);
+    let out = folder.path().join("out.arrow");
+    run(&mut pack(&shard, &out, 2048));
+
+    let mut seen = BTreeMap::new();
+    for batch in record_batches(&out) {
+        let list = batch["tokens"].as_list::<i32>();
+        let ids = batch["id"].as_string::<i32>();
+        let (mut packed, mut cu_seqlens) = (Vec::new(), vec![0_i32]);
+        for row in 0..batch.num_rows() {
+            let place: usize = ids.value(row)["protein-".len()..]
+                .parse()
+                .expect("a number");
+            let sequence = &sequences[place];
+            packed.push(0); // <cls>
+            packed.extend(sequence.bytes().map(|residue| {
+                4 + RESIDUES
+                    .bytes()
+                    .position(|known| known == residue)
+                    .expect("a residue") as u8
+            }));
+            packed.push(2); // <eos>
+            cu_seqlens.push(i32::try_from(packed.len()).expect("few tokens"));
+
+            let ordinal = batch["ordinal"].as_primitive::<UInt64Type>().value(row);
+            let start = batch["start"].as_primitive::<UInt32Type>().value(row);
+            let length = batch["length"].as_primitive::<UInt32Type>().value(row);
+            let truncated = batch["truncated"].as_boolean().value(row);
+            assert_eq!((ordinal, start), (3 * place as u64, place as u32 % 2));
+            assert_eq!(
+                (length, truncated),
+                (sequence.len() as u32 + 5, place.is_multiple_of(3))
+            );
+            let digest = batch["digest"].as_fixed_size_binary().value(row);
+            assert_eq!(digest, residue_digest(sequence.as_bytes()));
+            *seen.entry(place).or_insert(0) += 1;
+        }
+        assert!(packed.len() <= 2048);
+        // The raw buffers, whole: not a slice of something larger.
+        let data = list.to_data();
+        assert_eq!(data.offset(), 0);
+        assert_eq!(data.buffers()[0].typed_data::<i32>(), cu_seqlens);
+        let values = list.values().as_primitive::<UInt8Type>();
+        assert_eq!(values.to_data().buffers()[0].as_slice(), packed);
+        assert_eq!((list.null_count(), values.null_count()), (0, 0));
+    }
+    assert_eq!(seen, (0..2500).map(|place| (place, 1)).collect());
+}
+
+#[test]
+fn a_mapped_read_copies_neither_tokens_nor_offsets() {
+    let (folder, shard, _) = shard(200);
+    let out = folder.path().join("out.arrow");
+    run(&mut pack(&shard, &out, 2048));
+    let file = BatchesFile::open(&out).expect("open");
+
+    let out = fs::canonicalize(&out).expect("path");
+    let maps = fs::read_to_string("/proc/self/maps").expect("the maps of this process");
+    let line = maps
+        .lines()
+        .find(|line| line.ends_with(out.to_str().expect("a path of text")));
+    let (range, _) = line
+        .expect("the file is mapped")
+        .split_once(' ')
+        .expect("a range");
+    let (from, to) = range.split_once('-').expect("two addresses");
+    let address = |text| usize::from_str_radix(text, 16).expect("an address");
+    let map = address(from)..address(to);
+    for index in 0..file.len() {
+        let batch = file.batch(index).expect("a batch");
+        let tokens = batch.tokens().as_ptr_range();
+        let offsets = batch.cu_seqlens().as_ptr_range();
+        for end in [
+            tokens.start as usize,
+            tokens.end as usize - 1,
+            offsets.start as usize,
+            offsets.end as usize - 1,
+        ] {
+            assert!(map.contains(&end), "{end:x} is not in {range}");
+        }
+    }
+}
+
+#[test]
+fn the_bytes_do_not_depend_on_the_number_of_threads() {
+    let (folder, shard, _) = shard(300);
+    let packed = |name: &str, threads: &str| {
+        let out = folder.path().join(name);
+        let report = folder.path().join("report.json");
+        run(pack(&shard, &out, 4096)
+            .args(["--threads", threads])
+            .arg("--report")
+            .arg(&report));
+        (
+            fs::read(&out).expect("batches"),
+            fs::read(&report).expect("report"),
+        )
+    };
+    let first = packed("one.arrow", "1");
+    assert!(first == packed("two.arrow", "2"));
+    assert!(first == packed("again.arrow", "1"));
+}
+
+#[test]
+fn the_longest_come_first_and_a_sequence_beyond_the_budget_is_alone() {
+    let (folder, shard, sequences) = shard(100);
+    let (out, report) = (
+        folder.path().join("out.arrow"),
+        folder.path().join("report.json"),
+    );
+    let stderr = run(pack(&shard, &out, 500).arg("--report").arg(&report));
+    let oversized = sequences
+        .iter()
+        .filter(|sequence| sequence.len() + 2 > 500)
+        .count();
+    assert!(oversized > 0);
+    assert!(
+        stderr.contains(&format!("{oversized} longer than 500 tokens")),
+        "{stderr}"
+    );
+
+    let batches = record_batches(&out);
+    let tokens: Vec<usize> = batches
+        .iter()
+        .map(|batch| batch["tokens"].as_list::<i32>().values().len())
+        .collect();
+    assert!(
+        batches[..oversized]
+            .iter()
+            .all(|batch| batch.num_rows() == 1)
+    );
+    assert!(tokens[..oversized].is_sorted_by(|a, b| a >= b));
+    assert!(tokens[oversized..].iter().all(|&tokens| tokens <= 500));
+
+    let report: Value = serde_json::from_slice(&fs::read(&report).expect("report")).expect("JSON");
+    assert_eq!(report["batches"], batches.len());
+    assert_eq!(report["oversized_batches"], oversized);
+    assert_eq!(report["tokens"], tokens.iter().sum::<usize>());
+    let room: usize = tokens.iter().map(|&tokens| tokens.max(500)).sum();
+    let utilization = tokens.iter().sum::<usize>() as f64 / room as f64;
+    assert!((report["utilization"].as_f64().expect("a number") - utilization).abs() < 1e-12);
+    assert_eq!(
+        report["padded_in_input_order"]["tokens"],
+        padded(&sequences, 500)
+    );
+}
+
+/// Tokens of padded batches in input order.
+fn padded(sequences: &[String], budget: usize) -> usize {
+    let mut batches: Vec<Vec<usize>> = Vec::new();
+    for tokens in sequences.iter().map(|sequence| sequence.len() + 2) {
+        let fits = batches.last().is_some_and(|batch| {
+            (batch.len() + 1) * batch.iter().copied().chain([tokens]).max().unwrap_or(0) <= budget
+        });
+        match batches.last_mut() {
+            Some(batch) if fits => batch.push(tokens),
+            _ => batches.push(vec![tokens]),
+        }
+    }
+    batches
+        .iter()
+        .map(|batch| batch.len() * batch.iter().max().unwrap_or(&0))
+        .sum()
+}
+
+#[test]
+fn a_shard_without_rows_gives_a_file_without_batches() {
+    let (folder, shard, _) = shard(0);
+    let (out, report) = (
+        folder.path().join("out.arrow"),
+        folder.path().join("report.json"),
+    );
+    run(pack(&shard, &out, 500).arg("--report").arg(&report));
+    assert!(record_batches(&out).is_empty());
+    assert!(BatchesFile::open(&out).expect("a valid file").is_empty());
+    let report: Value = serde_json::from_slice(&fs::read(&report).expect("report")).expect("JSON");
+    assert_eq!(
+        (&report["batches"], &report["utilization"]),
+        (&0.into(), &Value::Null)
+    );
+}
+
+#[test]
+fn finished_work_is_left_alone_and_other_work_is_not_overwritten() {
+    let (folder, shard, mut sequences) = shard(100);
+    let out = folder.path().join("out.arrow");
+    run(&mut pack(&shard, &out, 1000));
+    let (bytes, time) = (fs::read(&out).expect("read"), modified(&out));
+
+    assert!(run(&mut pack(&shard, &out, 1000)).contains("already complete"));
+    assert_eq!(modified(&out), time);
+
+    let other = pack(&shard, &out, 2000).output().expect("run");
+    assert_failed(&other, 73, "max_batch_tokens was 1000 and is now 2000");
+    sequences.pop();
+    write_shard(&shard, &sequences);
+    assert_failed(
+        &pack(&shard, &out, 1000).output().expect("run"),
+        73,
+        "the input is not the same",
+    );
+    assert!(fs::read(&out).expect("read") == bytes);
+
+    run(pack(&shard, &out, 1000).arg("--force"));
+    let rows: usize = record_batches(&out).iter().map(RecordBatch::num_rows).sum();
+    assert_eq!(rows, 99);
+    assert_eq!(visible(folder.path()), ["out.arrow", "shard.parquet"]);
+}
+
+#[test]
+fn a_damaged_output_is_not_taken_for_finished_work() {
+    let (folder, shard, _) = shard(100);
+    let out = folder.path().join("out.arrow");
+    run(&mut pack(&shard, &out, 1000));
+    let mut bytes = fs::read(&out).expect("read");
+    let tokens = BatchesFile::open(&out)
+        .expect("open")
+        .batch(0)
+        .expect("a batch")
+        .tokens()
+        .to_vec();
+    let place = bytes
+        .windows(tokens.len())
+        .position(|window| window == tokens);
+    bytes[place.expect("tokens lie in the file as they are") + 7] ^= 1;
+    fs::write(&out, &bytes).expect("write");
+    assert_failed(
+        &pack(&shard, &out, 1000).output().expect("run"),
+        73,
+        "out.arrow",
+    );
+}
+
+#[test]
+fn a_bad_shard_is_one_line_and_leaves_nothing_behind() {
+    let (folder, shard, _) = shard(100);
+    let out = folder.path().join("out.arrow");
+    let missing = folder.path().join("missing.parquet");
+    assert_failed(
+        &pack(&missing, &out, 1000).output().expect("run"),
+        66,
+        "missing.parquet",
+    );
+
+    let whole = fs::read(&shard).expect("read");
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 4;
+    for (bytes, what) in [
+        (&damaged[..], "shard.parquet"),
+        (&whole[..whole.len() - 9], "shard.parquet"),
+        (b">a\nMKV\n", "shard.parquet"),
+    ] {
+        fs::write(&shard, bytes).expect("write");
+        assert_failed(&pack(&shard, &out, 1000).output().expect("run"), 65, what);
+    }
+    write_shard(&shard, &["MKV".to_owned(), "MK*".to_owned()]);
+    let starred = pack(&shard, &out, 1000).output().expect("run");
+    assert_failed(
+        &starred,
+        65,
+        "shard.parquet: record 3 'protein-1': residue 3 has no token",
+    );
+    assert_eq!(visible(folder.path()), ["shard.parquet"]);
+}
+
+#[test]
+fn an_output_that_cannot_be_written_leaves_nothing_behind() {
+    let (folder, shard, _) = shard(1000);
+    let nowhere = folder.path().join("no-such-folder").join("out.arrow");
+    assert_failed(
+        &pack(&shard, &nowhere, 1000).output().expect("run"),
+        73,
+        "no-such-folder",
+    );
+    assert_failed(
+        &pack(&shard, folder.path(), 1000).output().expect("run"),
+        73,
+        "cannot create",
+    );
+    if let Some(disk) = SmallDisk::mount(64) {
+        let out = disk.path().join("out.arrow");
+        assert_failed(
+            &pack(&shard, &out, 1000).output().expect("run"),
+            74,
+            "no space left",
+        );
+        assert!(common::all(disk.path()).is_empty());
+    }
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_is_refused() {
+    let (folder, shard, _) = shard(1);
+    let out = folder.path().join("out.arrow");
+    assert_failed(
+        &pack(&shard, &shard, 1000).output().expect("run"),
+        2,
+        "the shard itself",
+    );
+    let same = pack(&shard, &out, 1000)
+        .arg("--report")
+        .arg(&out)
+        .output()
+        .expect("run");
+    assert_failed(&same, 2, "--report");
+    for budget in ["0", "2147483648", "many"] {
+        let output = pack(&shard, &out, 1000)
+            .args(["--max-batch-tokens", budget])
+            .output();
+        assert_eq!(output.expect("run").status.code(), Some(2), "{budget}");
+    }
+    assert_eq!(visible(folder.path()), ["shard.parquet"]);
+}
