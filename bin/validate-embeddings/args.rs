@@ -1,0 +1,129 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use plmkit_cli::{Common, Fault, Program};
+
+/// Checks that embeddings are complete, finite and right
+///
+/// Every file is read to its end and its digest verified. With --shards, each row of the shards must be there
+/// exactly once, with its id, length and residues; with --reference, vectors must agree with those of the reference.
+/// A check whose input is not given is skipped, and the report says so.
+///
+/// Exit codes: 0, no check failed; 1, a check failed; 65, a file is damaged or not what it should be; 66, a file is
+/// missing.
+#[derive(Debug, Parser)]
+#[command(name = "validate-embeddings", version)]
+pub(crate) struct Args {
+    /// Embeddings to check, written by gpu-embed; several files are taken as one set
+    #[arg(value_name = "EMB.parquet", required = true)]
+    embeddings: Vec<PathBuf>,
+
+    /// Shards that the embeddings were made from: all of them
+    #[arg(long, value_name = "SHARD.parquet", num_args = 1.., help_heading = "Expectations")]
+    shards: Vec<PathBuf>,
+
+    /// rejects.csv of the same shards: with them it must account for every input record
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "shards",
+        help_heading = "Expectations"
+    )]
+    rejects: Option<PathBuf>,
+
+    /// Vectors to compare with: a Parquet file of any origin, with `id`, perhaps `start`, and vector columns
+    ///
+    /// Rows are compared by id and start (0 where the reference has no such column), columns by name; where both
+    /// sides have a single vector column, its name does not matter. Vectors are lists or fixed-size lists of
+    /// floating-point numbers. A reference may be a sample: rows that it does not have are not compared. It is held
+    /// in memory.
+    #[arg(long, value_name = "REF.parquet", help_heading = "Expectations")]
+    reference: Option<PathBuf>,
+
+    /// Smallest cosine with the reference that passes
+    #[arg(
+        long,
+        value_name = "COSINE",
+        default_value_t = 0.999,
+        help_heading = "Expectations"
+    )]
+    #[arg(value_parser = cosine, allow_negative_numbers = true)]
+    min_cosine: f64,
+
+    /// Write the verdict as JSON; `-` is standard output
+    #[arg(long, value_name = "FILE.json", help_heading = "Output")]
+    report: Option<PathBuf>,
+
+    #[arg(long, value_name = "FILE_mqc.json", help_heading = "Output")]
+    #[arg(
+        help = "Write the verdict as a table for MultiQC, with the sample's name from the file's name"
+    )]
+    mqc: Option<PathBuf>,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Program for Args {
+    const NAME: &'static str = "validate-embeddings";
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+}
+
+fn cosine(text: &str) -> Result<f64, String> {
+    let cosine: f64 = text.parse().map_err(|_| "expected a number".to_owned())?;
+    if (-1.0..=1.0).contains(&cosine) {
+        Ok(cosine)
+    } else {
+        Err("expected a number from -1 to 1".to_owned())
+    }
+}
+
+/// What to check.
+#[derive(Debug)]
+pub(crate) struct Config {
+    /// At least one.
+    pub(crate) embeddings: Vec<PathBuf>,
+    /// None: coverage is not checked.
+    pub(crate) shards: Vec<PathBuf>,
+    pub(crate) rejects: Option<PathBuf>,
+    pub(crate) reference: Option<PathBuf>,
+    /// From -1 to 1.
+    pub(crate) min_cosine: f64,
+    pub(crate) report: Option<PathBuf>,
+    pub(crate) mqc: Option<PathBuf>,
+}
+
+impl TryFrom<Args> for Config {
+    type Error = Fault;
+
+    fn try_from(args: Args) -> Result<Self, Fault> {
+        let inputs = args
+            .embeddings
+            .iter()
+            .chain(&args.shards)
+            .chain(&args.rejects)
+            .chain(&args.reference);
+        for (flag, output) in [("--report", &args.report), ("--mqc", &args.mqc)] {
+            if output.is_some() && inputs.clone().any(|input| output.as_ref() == Some(input)) {
+                return Err(Fault::usage(format!("{flag} is an input itself")));
+            }
+        }
+        if args.report.is_some() && args.report == args.mqc {
+            return Err(Fault::usage("--report and --mqc are the same file"));
+        }
+        Ok(Self {
+            embeddings: args.embeddings,
+            shards: args.shards,
+            rejects: args.rejects,
+            reference: args.reference,
+            min_cosine: args.min_cosine,
+            report: args.report,
+            mqc: args.mqc,
+        })
+    }
+}

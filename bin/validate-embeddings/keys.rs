@@ -1,0 +1,44 @@
+//! The key columns of a record batch, row by row.
+
+use arrow::array::{AsArray, BooleanArray, FixedSizeBinaryArray, RecordBatch, StringArray};
+use arrow::datatypes::{UInt32Type, UInt64Type};
+use plmkit_check::Row;
+
+/// The columns that shards and embeddings share.
+pub(crate) struct Keys<'a> {
+    ordinals: &'a [u64],
+    ids: &'a StringArray,
+    starts: &'a [u32],
+    lengths: &'a [u32],
+    truncated: &'a BooleanArray,
+    digests: &'a FixedSizeBinaryArray,
+}
+
+impl<'a> Keys<'a> {
+    /// The key columns of a batch of a verified shard or embeddings file.
+    pub(crate) fn new(batch: &'a RecordBatch) -> Self {
+        Self {
+            ordinals: batch["ordinal"].as_primitive::<UInt64Type>().values(),
+            ids: batch["id"].as_string(),
+            starts: batch["start"].as_primitive::<UInt32Type>().values(),
+            lengths: batch["length"].as_primitive::<UInt32Type>().values(),
+            truncated: batch["truncated"].as_boolean(),
+            digests: batch["digest"].as_fixed_size_binary(),
+        }
+    }
+
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Row<'a>> {
+        (0..self.ordinals.len()).map(|row| {
+            let mut digest = [0; 16];
+            digest.copy_from_slice(self.digests.value(row));
+            Row {
+                ordinal: self.ordinals[row],
+                id: self.ids.value(row),
+                start: self.starts[row],
+                length: self.lengths[row],
+                truncated: self.truncated.value(row),
+                digest,
+            }
+        })
+    }
+}

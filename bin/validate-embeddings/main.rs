@@ -1,0 +1,16 @@
+//! `validate-embeddings`: checks that embeddings are complete, finite and right.
+
+mod args;
+mod keys;
+mod mqc;
+mod reference;
+mod rejects;
+mod report;
+mod run;
+mod vectors;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    plmkit_cli::main(run::run)
+}

@@ -1,0 +1,134 @@
+//! A reference: a Parquet file of any origin.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Float32Type, Schema, UInt32Type};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use plmkit_check::{Reference, ReferenceBuilder};
+use plmkit_cli::{Exit, Fault};
+use plmkit_store::{StoreError, path_text};
+
+/// Reads all vectors of the file: of its column `id`, of `start` if there is one, and of the columns that are
+/// lists of floating-point numbers.
+pub(crate) fn read_reference(path: &Path) -> Result<Reference, Fault> {
+    let bad = |what: String| StoreError::Malformed {
+        path: path.to_owned(),
+        what,
+    };
+    // Without the Arrow schema that some writers embed, large, view and fixed-size types are all the plain ones.
+    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    let unreadable =
+        |error: &dyn std::fmt::Display| bad(format!("not a readable Parquet file: {error}"));
+    let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(open(path)?, options)
+        .map_err(|error| unreadable(&error))?;
+
+    let schema = builder.schema();
+    let names = vector_columns(schema);
+    if schema.index_of("id").is_err() || names.is_empty() {
+        let found: Vec<&str> = schema
+            .fields()
+            .iter()
+            .map(|field| field.name().as_str())
+            .collect();
+        let expected = "expected a column 'id' and lists of floating-point numbers, found columns";
+        return Err(bad(format!("{expected} {}", found.join(", "))).into());
+    }
+    let wanted = schema.fields().iter().enumerate().filter(|(_, field)| {
+        ["id", "start"].contains(&field.name().as_str()) || names.contains(field.name())
+    });
+    let wanted = ProjectionMask::roots(builder.parquet_schema(), wanted.map(|(root, _)| root));
+    let reader = builder
+        .with_projection(wanted)
+        .build()
+        .map_err(|error| unreadable(&error))?;
+
+    let mut reference = ReferenceBuilder::new(names.clone());
+    let broken = |what: String| Fault::new(Exit::Data, format!("{}: {what}", path_text(path)));
+    for batch in reader {
+        let batch = batch.map_err(|error| unreadable(&error))?;
+        add(&mut reference, &names, &batch).map_err(broken)?;
+    }
+    reference
+        .finish()
+        .map_err(|error| broken(error.to_string()))
+}
+
+fn open(path: &Path) -> Result<File, StoreError> {
+    let opened = File::open(path).and_then(|file| {
+        let folder = file.metadata()?.is_dir();
+        if folder {
+            Err(io::ErrorKind::IsADirectory.into())
+        } else {
+            Ok(file)
+        }
+    });
+    opened.map_err(|source| StoreError::Open {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// The names of the columns that are lists of floating-point numbers.
+fn vector_columns(schema: &Schema) -> Vec<String> {
+    let vectors = schema
+        .fields()
+        .iter()
+        .filter(|field| match field.data_type() {
+            DataType::List(item) => item.data_type().is_floating(),
+            _ => false,
+        });
+    vectors.map(|field| field.name().clone()).collect()
+}
+
+/// Adds the rows of a batch.
+fn add(
+    reference: &mut ReferenceBuilder,
+    names: &[String],
+    batch: &RecordBatch,
+) -> Result<(), String> {
+    let ids = whole(batch, "id", &DataType::Utf8)?;
+    let ids = ids.as_string::<i32>();
+    let starts = match batch.column_by_name("start") {
+        Some(_) => Some(whole(batch, "start", &DataType::UInt32)?),
+        None => None,
+    };
+    let starts = starts.as_ref().map(AsArray::as_primitive::<UInt32Type>);
+    let item = Field::new_list_field(DataType::Float32, true);
+    let lists = names
+        .iter()
+        .map(|name| whole(batch, name, &DataType::List(Arc::new(item.clone()))))
+        .collect::<Result<Vec<ArrayRef>, String>>()?;
+    for row in 0..batch.num_rows() {
+        let vectors = lists.iter().map(|list| {
+            let list = list.as_list::<i32>();
+            let (from, to) = (list.value_offsets()[row], list.value_offsets()[row + 1]);
+            &list.values().as_primitive::<Float32Type>().values()[from as usize..to as usize]
+        });
+        let start = starts.map_or(0, |starts| starts.value(row));
+        reference
+            .push(ids.value(row), start, vectors)
+            .map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// A column as `expected`, if that is possible and no value is missing.
+fn whole(batch: &RecordBatch, name: &str, expected: &DataType) -> Result<ArrayRef, String> {
+    let column = &batch[name];
+    let values = cast(column, expected).map_err(|error| format!("column '{name}': {error}"))?;
+    let inner = values
+        .as_list_opt::<i32>()
+        .map_or(0, |list| list.values().null_count());
+    match values.null_count() + inner {
+        0 => Ok(values),
+        _ => Err(format!(
+            "column '{name}' has a value that is missing or not of type {expected}"
+        )),
+    }
+}

@@ -1,0 +1,144 @@
+//! From files to a verdict.
+
+use std::path::Path;
+
+use plmkit_check::{Check, Examination, Outcome, ShardRows, Verdict};
+use plmkit_cli::{Exit, Fault, Stop, print};
+use plmkit_store::{EmbeddingsReader, path_text, read_shard, write_json};
+use tracing::{error, info};
+
+use crate::args::{Args, Config};
+use crate::keys::Keys;
+use crate::mqc::table;
+use crate::reference::read_reference;
+use crate::rejects::read_rejects;
+use crate::report::{Input, Report};
+use crate::vectors::Vectors;
+
+/// Reads everything, reports, and says by the exit code whether a check failed.
+pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
+    let config = Config::try_from(args)?;
+    // What is missing or foreign should show before hours of reading.
+    for path in &config.embeddings {
+        EmbeddingsReader::open(path)?;
+    }
+
+    let mut examination = Examination::new();
+    if let Some(path) = &config.rejects {
+        examination = examination.with_rejects(read_rejects(path)?);
+    }
+    if let Some(path) = &config.reference {
+        examination = examination.with_reference(read_reference(path)?, config.min_cosine);
+    }
+    let mut shards = Vec::new();
+    if !config.shards.is_empty() {
+        let mut rows = ShardRows::default();
+        for path in &config.shards {
+            go_on(stop)?;
+            shards.push(add_shard(&mut rows, path)?);
+        }
+        examination = examination.with_shards(rows);
+    }
+    let mut embeddings = Vec::new();
+    for path in &config.embeddings {
+        embeddings.push(examine(&mut examination, path, &config, stop)?);
+    }
+
+    let verdict = examination.finish();
+    if let Some(path) = &config.report {
+        write_report(path, &Report::new(&config, &embeddings, &shards, &verdict))?;
+    }
+    if let Some(path) = &config.mqc {
+        write_json(path, &table(path, &verdict))?;
+    }
+    tell(&verdict);
+    Ok(if verdict.passed() {
+        Exit::Done
+    } else {
+        Exit::Negative
+    })
+}
+
+/// Adds the rows of a shard to those that are expected.
+fn add_shard(rows: &mut ShardRows, path: &Path) -> Result<Input, Fault> {
+    let table = read_shard(path)?;
+    for batch in &table.batches {
+        for row in Keys::new(batch).rows() {
+            rows.push(&row);
+        }
+    }
+    Ok(Input::new(path, table.digest))
+}
+
+/// Shows all rows of an embeddings file to `examination`.
+fn examine(
+    examination: &mut Examination,
+    path: &Path,
+    config: &Config,
+    stop: &Stop,
+) -> Result<Input, Fault> {
+    let mut reader = EmbeddingsReader::open(path)?;
+    let columns = reader.columns().to_vec();
+    examination
+        .file(&path_text(path), &columns, reader.dim(), reader.dtype())
+        .map_err(|error| {
+            // Only a reference can be wrong here.
+            let reference = config.reference.as_deref().unwrap_or(path);
+            Fault::new(Exit::Data, format!("{}: {error}", path_text(reference)))
+        })?;
+    while let Some(batch) = reader.next_batch()? {
+        go_on(stop)?;
+        let vectors: Vec<Vectors> = columns
+            .iter()
+            .map(|column| Vectors::new(&batch[column.to_string().as_str()]))
+            .collect();
+        for (place, row) in Keys::new(&batch).rows().enumerate() {
+            let vectors: Vec<&[f32]> = vectors.iter().map(|column| column.row(place)).collect();
+            examination.row(&row, &vectors);
+        }
+    }
+    Ok(Input::new(path, reader.digest()))
+}
+
+fn go_on(stop: &Stop) -> Result<(), Fault> {
+    if stop.requested() {
+        Err(Fault::new(Exit::Transient, "stopped"))
+    } else {
+        Ok(())
+    }
+}
+
+fn write_report(path: &Path, report: &Report) -> Result<(), Fault> {
+    if path != "-" {
+        return Ok(write_json(path, report)?);
+    }
+    let text = serde_json::to_string_pretty(report)
+        .map_err(|error| Fault::new(Exit::Internal, error.to_string()))?;
+    print(text + "\n")
+}
+
+/// One line for each check that failed, or one line for all.
+fn tell(verdict: &Verdict) {
+    for check in verdict.failed() {
+        error!("{check}");
+    }
+    let names = |outcome| {
+        let checks = verdict
+            .checks
+            .iter()
+            .filter(|check| check.outcome == outcome);
+        let names: Vec<&str> = checks.map(|check: &Check| check.name).collect();
+        if names.is_empty() {
+            "none".to_owned()
+        } else {
+            names.join(", ")
+        }
+    };
+    info!(
+        "{} rows; passed: {}; failed: {}; skipped: {}",
+        verdict.rows,
+        names(Outcome::Pass),
+        names(Outcome::Fail),
+        names(Outcome::Skipped)
+    );
+}

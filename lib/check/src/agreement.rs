@@ -1,0 +1,266 @@
+//! How close embeddings are to a reference.
+
+use plmkit_contract::VectorColumn;
+
+use crate::check::Check;
+use crate::cosines::Cosines;
+use crate::offender::{Offender, Offenders};
+use crate::reference::Reference;
+use crate::row::Row;
+use crate::{ColumnAgreement, ReferenceError};
+
+/// A reference, and how the rows seen so far compare with it.
+#[derive(Debug)]
+pub(crate) struct Agreement {
+    reference: Reference,
+    min_cosine: f64,
+    seen: Vec<bool>, // by reference row
+    columns: Vec<Cosines>,
+    rows: u64,
+    not_in_reference: u64,
+    other_dimension: Offenders,
+}
+
+/// What a column of an embeddings file is compared with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pair {
+    /// The column's place in the file.
+    file: usize,
+    reference: usize,
+    agreement: usize,
+}
+
+impl Agreement {
+    pub(crate) fn new(reference: Reference, min_cosine: f64) -> Self {
+        Self {
+            seen: vec![false; reference.rows()],
+            reference,
+            min_cosine,
+            columns: Vec::new(),
+            rows: 0,
+            not_in_reference: 0,
+            other_dimension: Offenders::default(),
+        }
+    }
+
+    /// Which columns of a file are compared with which of the reference.
+    pub(crate) fn pair(&mut self, columns: &[VectorColumn]) -> Result<Vec<Pair>, ReferenceError> {
+        let found = self.reference.pair(columns)?;
+        let mut pairs = Vec::new();
+        for (file, reference) in found.into_iter().enumerate() {
+            if let Some(reference) = reference {
+                let agreement = self.column(columns[file]);
+                pairs.push(Pair {
+                    file,
+                    reference,
+                    agreement,
+                });
+            }
+        }
+        Ok(pairs)
+    }
+
+    fn column(&mut self, name: VectorColumn) -> usize {
+        if let Some(place) = self.columns.iter().position(|known| known.name() == name) {
+            return place;
+        }
+        self.columns.push(Cosines::new(name));
+        self.columns.len() - 1
+    }
+
+    /// Compares the vectors of one row.
+    pub(crate) fn see(&mut self, row: &Row, pairs: &[Pair], vectors: &[&[f32]]) {
+        let Some(place) = self.reference.find(row.id, row.start) else {
+            self.not_in_reference += 1;
+            return;
+        };
+        self.seen[place] = true;
+        self.rows += 1;
+        for pair in pairs {
+            let (found, expected) = (
+                vectors[pair.file],
+                self.reference.vector(place, pair.reference),
+            );
+            let column = &mut self.columns[pair.agreement];
+            if found.len() == expected.len() {
+                column.add(row, found, expected);
+            } else {
+                let problem = || {
+                    format!(
+                        "{}: the reference has {} values, the embeddings have {}",
+                        column.name(),
+                        expected.len(),
+                        found.len()
+                    )
+                };
+                self.other_dimension.add(|| Offender::row(row, problem()));
+            }
+        }
+    }
+
+    /// The check `reference`, and the distribution of cosines.
+    pub(crate) fn finish(self) -> (Check, Vec<ColumnAgreement>) {
+        let mut not_found = Offenders::default();
+        for row in (0..self.seen.len()).filter(|&row| !self.seen[row]) {
+            let (id, start) = self.reference.key(row);
+            not_found.add(|| Offender::reference_row(id, start, "not in the embeddings"));
+        }
+        let (mut below, mut undefined) = (Offenders::default(), Offenders::default());
+        for column in &self.columns {
+            column.list_offenders(self.min_cosine, &mut below, &mut undefined);
+        }
+        let min = self
+            .columns
+            .iter()
+            .filter_map(Cosines::min)
+            .reduce(f64::min);
+        let mut nothing_compared = Offenders::default();
+        if self.rows == 0 {
+            nothing_compared.add(|| Offender::file("no row has an id of the reference"));
+        }
+        let min = min.map_or_else(|| "none".to_owned(), |min| format!("{min:.7}"));
+        let summary = format!(
+            "{} rows compared, smallest cosine {min}: {} vectors below {}, {} without a cosine, \
+             {} of another dimension, {} of {} reference rows not found",
+            self.rows,
+            below.count,
+            self.min_cosine,
+            undefined.count,
+            self.other_dimension.count,
+            not_found.count,
+            self.seen.len()
+        );
+        let check = Check::judged(
+            "reference",
+            summary,
+            [
+                ("compared", self.rows),
+                ("not_in_reference", self.not_in_reference),
+            ],
+            [
+                ("below", below),
+                ("undefined", undefined),
+                ("other_dimension", self.other_dimension),
+                ("not_found", not_found),
+                ("nothing_compared", nothing_compared),
+            ],
+        );
+        (
+            check,
+            self.columns.into_iter().map(Cosines::finish).collect(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plmkit_contract::Pool;
+
+    use super::*;
+    use crate::offender::LISTED;
+    use crate::vector::cosine;
+    use crate::{Outcome, ReferenceBuilder};
+
+    const MEAN: VectorColumn = VectorColumn {
+        pool: Pool::Mean,
+        layer: 6,
+    };
+
+    fn row(ordinal: u64, id: &str) -> Row<'_> {
+        Row {
+            ordinal,
+            id,
+            start: 0,
+            length: 9,
+            truncated: false,
+            digest: [0; 16],
+        }
+    }
+
+    /// A reference of unit vectors along the first axis, one for each id.
+    fn judge(ids: &[&str], found: &[(&str, [f32; 2])]) -> (Check, Vec<ColumnAgreement>) {
+        let mut builder = ReferenceBuilder::new(["mean_6".to_owned()]);
+        for id in ids {
+            builder.push(id, 0, [&[1.0, 0.0][..]]).expect("two values");
+        }
+        let reference = builder.finish().expect("each id once");
+        let mut agreement = Agreement::new(reference, 0.999);
+        let pairs = agreement.pair(&[MEAN]).expect("the same name");
+        for (ordinal, (id, vector)) in (0..).zip(found) {
+            agreement.see(&row(ordinal, id), &pairs, &[vector]);
+        }
+        agreement.finish()
+    }
+
+    #[test]
+    fn agreement_does_not_depend_on_order_or_on_rows_outside_the_sample() {
+        let (check, columns) = judge(
+            &["a", "b"],
+            &[("c", [0.0, 1.0]), ("b", [2.0, 0.0]), ("a", [1.0, 0.0])],
+        );
+        assert_eq!(check.outcome, Outcome::Pass);
+        assert_eq!(
+            (check.counts["compared"], check.counts["not_in_reference"]),
+            (2, 1)
+        );
+        assert_eq!((columns[0].min, columns[0].mean), (Some(1.0), Some(1.0)));
+        assert_eq!(columns[0].max_abs_difference, Some(1.0));
+    }
+
+    #[test]
+    fn a_vector_below_the_floor_is_named_worst_first() {
+        let (check, columns) = judge(
+            &["a", "b", "c"],
+            &[("a", [1.0, 0.1]), ("b", [0.0, 1.0]), ("c", [0.0, 0.0])],
+        );
+        assert_eq!(check.outcome, Outcome::Fail);
+        assert_eq!((check.counts["below"], check.counts["undefined"]), (2, 1));
+        let lines: Vec<String> = check.offenders.iter().map(ToString::to_string).collect();
+        assert_eq!(lines[0], "record 1 'b': mean_6: cosine 0.0000000");
+        assert_eq!(lines[1], "record 0 'a': mean_6: cosine 0.9950372");
+        assert_eq!(lines[2], "record 2 'c': mean_6: no cosine");
+        let worst: Vec<&str> = columns[0].worst.iter().map(|one| one.id.as_str()).collect();
+        assert_eq!(worst, ["c", "b", "a"]);
+    }
+
+    #[test]
+    fn a_reference_row_that_is_not_found_fails() {
+        let (check, _) = judge(&["a", "b"], &[("a", [1.0, 0.0])]);
+        assert_eq!(
+            (check.outcome, check.counts["not_found"]),
+            (Outcome::Fail, 1)
+        );
+        assert_eq!(check.offenders[0].to_string(), "'b': not in the embeddings");
+    }
+
+    #[test]
+    fn comparing_nothing_fails() {
+        for ids in [&["a"][..], &[]] {
+            let (check, columns) = judge(ids, &[("z", [1.0, 0.0])]);
+            assert_eq!(
+                (check.outcome, check.counts["nothing_compared"]),
+                (Outcome::Fail, 1)
+            );
+            assert_eq!((columns[0].compared, columns[0].min), (0, None));
+        }
+    }
+
+    #[test]
+    fn many_offenders_are_counted_and_ten_listed() {
+        let ids: Vec<String> = (0..50).map(|i| format!("p{i}")).collect();
+        let names: Vec<&str> = ids.iter().map(String::as_str).collect();
+        let found: Vec<(&str, [f32; 2])> =
+            (0..50).map(|i| (names[i], [1.0, 0.1 + i as f32])).collect();
+        let (check, columns) = judge(&names, &found);
+        assert_eq!((check.counts["below"], check.offenders.len()), (50, LISTED));
+        assert_eq!(
+            (columns[0].worst[0].id.as_str(), columns[0].worst.len()),
+            ("p49", LISTED)
+        );
+        assert_eq!(
+            columns[0].median,
+            Some(cosine(&found[25].1, &[1.0, 0.0]).expect("finite"))
+        );
+        assert_eq!(columns[0].min, columns[0].q01);
+    }
+}

@@ -1,0 +1,278 @@
+//! Whether embeddings hold what the shards hold.
+
+use crate::check::Check;
+use crate::offender::{Offender, Offenders};
+use crate::row::Row;
+
+/// What the embeddings should hold: the key columns of every shard row.
+///
+/// 48 bytes for each row and the bytes of its id: about 6 GB for a hundred million rows.
+#[derive(Debug, Default)]
+pub struct ShardRows {
+    rows: Vec<Expected>,
+    /// All ids, one after another.
+    ids: String,
+}
+
+#[derive(Debug)]
+struct Expected {
+    ordinal: u64,
+    id_offset: u64,
+    id_bytes: u32,
+    start: u32,
+    length: u32,
+    digest: [u8; 16],
+    truncated: bool,
+    seen: bool,
+}
+
+impl Expected {
+    fn key(&self) -> (u64, u32) {
+        (self.ordinal, self.start)
+    }
+
+    fn row<'a>(&self, ids: &'a str) -> Row<'a> {
+        let offset = self.id_offset as usize;
+        Row {
+            ordinal: self.ordinal,
+            id: &ids[offset..offset + self.id_bytes as usize],
+            start: self.start,
+            length: self.length,
+            truncated: self.truncated,
+            digest: self.digest,
+        }
+    }
+}
+
+impl ShardRows {
+    /// Adds one row. Order does not matter.
+    pub fn push(&mut self, row: &Row) {
+        self.rows.push(Expected {
+            ordinal: row.ordinal,
+            id_offset: self.ids.len() as u64,
+            id_bytes: row.id.len() as u32,
+            start: row.start,
+            length: row.length,
+            digest: row.digest,
+            truncated: row.truncated,
+            seen: false,
+        });
+        self.ids.push_str(row.id);
+    }
+}
+
+/// The rows of the shards, ticked off as they turn up.
+#[derive(Debug)]
+pub(crate) struct Coverage {
+    /// By key, no key twice.
+    rows: Vec<Expected>,
+    ids: String,
+    doubled_in_shards: Offenders,
+    extra: Offenders,
+    doubled: Offenders,
+    found: u64,
+    compared: u64,
+    /// By the field that differs: id, length, truncated, digest.
+    differing: [Offenders; 4],
+}
+
+impl Coverage {
+    pub(crate) fn new(shards: ShardRows) -> Self {
+        let ShardRows { mut rows, ids } = shards;
+        rows.sort_unstable_by_key(Expected::key);
+        let mut doubled_in_shards = Offenders::default();
+        rows.dedup_by(|later, earlier| {
+            let same = later.key() == earlier.key();
+            if same {
+                let row = earlier.row(&ids);
+                doubled_in_shards.add(|| Offender::row(&row, "in the shards more than once"));
+            }
+            same
+        });
+        Self {
+            rows,
+            ids,
+            doubled_in_shards,
+            extra: Offenders::default(),
+            doubled: Offenders::default(),
+            found: 0,
+            compared: 0,
+            differing: <[Offenders; 4]>::default(),
+        }
+    }
+
+    pub(crate) fn see(&mut self, row: &Row) {
+        self.found += 1;
+        let Ok(place) = self.rows.binary_search_by_key(&row.key(), Expected::key) else {
+            self.extra.add(|| Offender::row(row, "not in the shards"));
+            return;
+        };
+        let expected = &mut self.rows[place];
+        if std::mem::replace(&mut expected.seen, true) {
+            self.doubled.add(|| Offender::row(row, "more than once"));
+            return;
+        }
+        self.compared += 1;
+        let expected = expected.row(&self.ids);
+        let [id, length, truncated, digest] = &mut self.differing;
+        if row.id != expected.id {
+            let expected = crate::offender::shown(expected.id);
+            id.add(|| Offender::row(row, format!("expected id '{expected}'")));
+        }
+        if row.length != expected.length {
+            let (expected, found) = (expected.length, row.length);
+            let problem = || format!("expected length {expected}, found {found}");
+            length.add(|| Offender::row(row, problem()));
+        }
+        if row.truncated != expected.truncated {
+            let (expected, found) = (expected.truncated, row.truncated);
+            let problem = || format!("expected truncated = {expected}, found {found}");
+            truncated.add(|| Offender::row(row, problem()));
+        }
+        if row.digest != expected.digest {
+            digest.add(|| Offender::row(row, "made from other residues: the digest differs"));
+        }
+    }
+
+    /// The ordinals of the shards, rising, one for each row.
+    pub(crate) fn ordinals(&self) -> impl Iterator<Item = u64> {
+        self.rows.iter().map(|row| row.ordinal)
+    }
+
+    /// The checks `coverage` and `records`.
+    pub(crate) fn finish(self) -> [Check; 2] {
+        let expected = self.rows.len() as u64;
+        let mut missing = Offenders::default();
+        for row in self.rows.iter().filter(|row| !row.seen) {
+            missing.add(|| Offender::row(&row.row(&self.ids), "missing"));
+        }
+        let summary = format!(
+            "{} rows, {expected} expected: {} missing, {} extra, {} doubled",
+            self.found, missing.count, self.extra.count, self.doubled.count
+        );
+        let coverage = Check::judged(
+            "coverage",
+            summary,
+            [("expected", expected), ("found", self.found)],
+            [
+                ("missing", missing),
+                ("extra", self.extra),
+                ("doubled", self.doubled),
+                ("doubled_in_shards", self.doubled_in_shards),
+            ],
+        );
+        let [id, length, truncated, digest] = self.differing;
+        let summary = format!(
+            "{} rows compared: {} other ids, {} other lengths, {} other truncations, {} other residues",
+            self.compared, id.count, length.count, truncated.count, digest.count
+        );
+        let records = Check::judged(
+            "records",
+            summary,
+            [("compared", self.compared)],
+            [
+                ("id", id),
+                ("length", length),
+                ("truncated", truncated),
+                ("digest", digest),
+            ],
+        );
+        [coverage, records]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Outcome;
+
+    fn row(ordinal: u64, start: u32) -> Row<'static> {
+        Row {
+            ordinal,
+            id: "P",
+            start,
+            length: 900,
+            truncated: false,
+            digest: [1; 16],
+        }
+    }
+
+    fn judge(shards: &[Row], found: &[Row]) -> [Check; 2] {
+        let mut rows = ShardRows::default();
+        for row in shards {
+            rows.push(row);
+        }
+        let mut coverage = Coverage::new(rows);
+        for row in found {
+            coverage.see(row);
+        }
+        coverage.finish()
+    }
+
+    proptest! {
+        #[test]
+        fn counts_what_two_multisets_differ_by(
+            shards in prop::collection::btree_set((0_u64..20, 0_u32..3), 0..30),
+            found in prop::collection::vec((0_u64..20, 0_u32..3), 0..40),
+        ) {
+            let expected: Vec<Row> = shards.iter().map(|&(ordinal, start)| row(ordinal, start)).collect();
+            let rows: Vec<Row> = found.iter().map(|&(ordinal, start)| row(ordinal, start)).collect();
+            let [coverage, records] = judge(&expected, &rows);
+
+            let count = |key| found.iter().filter(|&&other| other == key).count() as u64;
+            let missing = shards.iter().filter(|&&key| count(key) == 0).count() as u64;
+            let doubled: u64 = shards.iter().map(|&key| count(key).saturating_sub(1)).sum();
+            let extra = found.iter().filter(|key| !shards.contains(key)).count() as u64;
+            prop_assert_eq!(coverage.counts["missing"], missing);
+            prop_assert_eq!(coverage.counts["doubled"], doubled);
+            prop_assert_eq!(coverage.counts["extra"], extra);
+            prop_assert_eq!(coverage.outcome == Outcome::Pass, missing + doubled + extra == 0);
+            prop_assert_eq!(records.outcome, Outcome::Pass);
+        }
+    }
+
+    #[test]
+    fn each_field_that_differs_is_counted_by_name() {
+        let expected = [row(0, 0), row(0, 511), row(1, 0), row(2, 0), row(3, 0)];
+        let mut found = expected;
+        found[0].id = "Q";
+        found[1].length = 901;
+        found[2].truncated = true;
+        found[3].digest[15] = 0;
+        let [coverage, records] = judge(&expected, &found);
+        assert_eq!(coverage.outcome, Outcome::Pass);
+        assert_eq!(records.outcome, Outcome::Fail);
+        for field in ["id", "length", "truncated", "digest"] {
+            assert_eq!(records.counts[field], 1, "{field}");
+        }
+        let lines: Vec<String> = records.offenders.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            lines,
+            [
+                "record 0 'Q': expected id 'P'",
+                "record 0 'P' from residue 511: expected length 900, found 901",
+                "record 1 'P': expected truncated = false, found true",
+                "record 2 'P': made from other residues: the digest differs",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_shard_given_twice_is_no_coverage() {
+        let [coverage, _] = judge(&[row(0, 0), row(0, 0)], &[row(0, 0)]);
+        assert_eq!(coverage.outcome, Outcome::Fail);
+        assert_eq!(coverage.counts["doubled_in_shards"], 1);
+        assert_eq!(coverage.counts["missing"], 0);
+    }
+
+    #[test]
+    fn nothing_covers_nothing() {
+        let [coverage, records] = judge(&[], &[]);
+        assert_eq!(
+            (coverage.outcome, records.outcome),
+            (Outcome::Pass, Outcome::Pass)
+        );
+    }
+}

@@ -1,0 +1,223 @@
+//! All checks, fed row by row.
+
+use plmkit_contract::{StoreDtype, VectorColumn};
+
+use crate::agreement::{Agreement, Pair};
+use crate::check::Check;
+use crate::coverage::{Coverage, ShardRows};
+use crate::dimensions::Dimensions;
+use crate::ordinals;
+use crate::reference::Reference;
+use crate::row::Row;
+use crate::values::Values;
+use crate::{ReferenceError, Verdict};
+
+/// Checks embeddings as they stream by. See the [crate documentation](crate) for an example.
+#[derive(Debug, Default)]
+pub struct Examination {
+    coverage: Option<Coverage>,
+    rejects: Option<Vec<u64>>,
+    dimensions: Dimensions,
+    values: Values,
+    agreement: Option<Agreement>,
+    rows: u64,
+    /// The columns of the file that is being read, by their place in `values`.
+    places: Vec<usize>,
+    pairs: Vec<Pair>,
+}
+
+impl Examination {
+    /// An examination of nothing but the embeddings themselves.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Checks coverage of these rows.
+    #[must_use]
+    pub fn with_shards(mut self, shards: ShardRows) -> Self {
+        self.coverage = Some(Coverage::new(shards));
+        self
+    }
+
+    /// Checks that shards and these rejected ordinals share out all records.
+    #[must_use]
+    pub fn with_rejects(mut self, ordinals: Vec<u64>) -> Self {
+        self.rejects = Some(ordinals);
+        self
+    }
+
+    /// Checks that each cosine with the reference is at least `min_cosine`.
+    #[must_use]
+    pub fn with_reference(mut self, reference: Reference, min_cosine: f64) -> Self {
+        self.agreement = Some(Agreement::new(reference, min_cosine));
+        self
+    }
+
+    /// Begins an embeddings file with these vector columns of `dim` values each.
+    ///
+    /// # Errors
+    /// If there is a reference and it has none of these columns.
+    pub fn file(
+        &mut self,
+        name: &str,
+        columns: &[VectorColumn],
+        dim: usize,
+        dtype: StoreDtype,
+    ) -> Result<(), ReferenceError> {
+        self.dimensions.see(name, columns, dim, dtype);
+        self.places = columns
+            .iter()
+            .map(|&column| self.values.column(column))
+            .collect();
+        if let Some(agreement) = &mut self.agreement {
+            self.pairs = agreement.pair(columns)?;
+        }
+        Ok(())
+    }
+
+    /// Sees one row of the file, with one vector for each of its columns.
+    pub fn row(&mut self, row: &Row, vectors: &[&[f32]]) {
+        self.rows += 1;
+        if let Some(coverage) = &mut self.coverage {
+            coverage.see(row);
+        }
+        for (&place, vector) in self.places.iter().zip(vectors) {
+            self.values.see(row, place, vector);
+        }
+        if let Some(agreement) = &mut self.agreement {
+            agreement.see(row, &self.pairs, vectors);
+        }
+    }
+
+    /// The verdict on all rows.
+    pub fn finish(self) -> Verdict {
+        let ordinals = match (&self.coverage, self.rejects) {
+            (Some(coverage), Some(rejects)) => ordinals::check(coverage.ordinals(), rejects),
+            (None, _) => Check::skipped("ordinals", "no shards were given"),
+            (_, None) => Check::skipped("ordinals", "no rejects were given"),
+        };
+        let skipped =
+            ["coverage", "records"].map(|name| Check::skipped(name, "no shards were given"));
+        let [coverage, records] = self.coverage.map_or(skipped, Coverage::finish);
+        let ([finite, zero], norms) = self.values.finish();
+        let (reference, agreement) = self.agreement.map_or_else(
+            || {
+                (
+                    Check::skipped("reference", "no reference was given"),
+                    Vec::new(),
+                )
+            },
+            Agreement::finish,
+        );
+        let dimensions = self.dimensions.finish();
+        Verdict {
+            rows: self.rows,
+            checks: vec![
+                coverage, records, ordinals, dimensions, finite, zero, reference,
+            ],
+            norms,
+            agreement,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plmkit_contract::Pool;
+
+    use super::*;
+    use crate::{Outcome, ReferenceBuilder};
+
+    const MEAN: VectorColumn = VectorColumn {
+        pool: Pool::Mean,
+        layer: 6,
+    };
+    const MAX: VectorColumn = VectorColumn {
+        pool: Pool::Max,
+        layer: 6,
+    };
+
+    fn row(ordinal: u64) -> Row<'static> {
+        Row {
+            ordinal,
+            id: "P",
+            start: 0,
+            length: 9,
+            truncated: false,
+            digest: [0; 16],
+        }
+    }
+
+    #[test]
+    fn what_was_not_given_is_skipped_and_does_not_fail() {
+        let mut examination = Examination::new();
+        examination
+            .file("a", &[MEAN], 1, StoreDtype::F32)
+            .expect("no reference");
+        examination.row(&row(0), &[&[1.0]]);
+        let verdict = examination.finish();
+        assert!(verdict.passed());
+        let outcomes: Vec<(&str, Outcome)> = verdict
+            .checks
+            .iter()
+            .map(|check| (check.name, check.outcome))
+            .collect();
+        assert_eq!(
+            outcomes,
+            [
+                ("coverage", Outcome::Skipped),
+                ("records", Outcome::Skipped),
+                ("ordinals", Outcome::Skipped),
+                ("dimensions", Outcome::Pass),
+                ("finite", Outcome::Pass),
+                ("norms", Outcome::Pass),
+                ("reference", Outcome::Skipped),
+            ]
+        );
+    }
+
+    #[test]
+    fn columns_are_followed_by_name_from_file_to_file() {
+        let mut builder = ReferenceBuilder::new(["max_6".to_owned()]);
+        builder.push("P", 0, [&[1.0, 0.0][..]]).expect("two values");
+        let reference = builder.finish().expect("one row");
+        let mut examination = Examination::new().with_reference(reference, 0.999);
+        let along: &[f32] = &[3.0, 0.0];
+        let across: &[f32] = &[0.0, 0.0];
+        examination
+            .file("a", &[MEAN, MAX], 2, StoreDtype::F32)
+            .expect("max_6");
+        examination.row(&row(0), &[across, along]);
+        examination
+            .file("b", &[MAX, MEAN], 2, StoreDtype::F32)
+            .expect("max_6");
+        examination.row(&row(1), &[along, across]);
+        let verdict = examination.finish();
+        let failed: Vec<&str> = verdict.failed().map(|check| check.name).collect();
+        assert_eq!(failed, ["dimensions", "norms"]);
+        assert_eq!(verdict.norms[0].zero, 2);
+        assert_eq!(
+            (verdict.norms[1].min, verdict.norms[1].max),
+            (Some(3.0), Some(3.0))
+        );
+        assert_eq!(verdict.agreement.len(), 1);
+        assert_eq!(verdict.agreement[0].compared, 2);
+    }
+
+    #[test]
+    fn rejects_fill_the_gaps_of_the_shards() {
+        let examination = |rejects| {
+            let mut shards = ShardRows::default();
+            shards.push(&row(1));
+            let mut examination = Examination::new().with_shards(shards).with_rejects(rejects);
+            examination
+                .file("a", &[MEAN], 1, StoreDtype::F32)
+                .expect("no reference");
+            examination.row(&row(1), &[&[1.0]]);
+            examination.finish().passed()
+        };
+        assert!(examination(vec![0]));
+        assert!(!examination(vec![]));
+        assert!(!examination(vec![0, 1]));
+    }
+}

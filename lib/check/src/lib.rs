@@ -1,0 +1,52 @@
+//! Verdicts on embeddings: coverage, finite values, dimensions, agreement. Pure, given rows.
+//!
+//! An [`Examination`] is told what to expect (the rows of the shards, the rejected records, a reference), then
+//! sees every row of every embeddings file once, and ends in a [`Verdict`]: a list of [`Check`]s, each with what
+//! it counted and its first offenders. It opens nothing and keeps no vector but the reference's own.
+//!
+//! ```
+//! use plmkit_check::{Examination, Outcome, Row, ShardRows};
+//! use plmkit_contract::{Pool, StoreDtype, VectorColumn};
+//!
+//! let row = |ordinal, id| Row { ordinal, id, start: 0, length: 3, truncated: false, digest: [7; 16] };
+//! let mut shards = ShardRows::default();
+//! shards.push(&row(0, "P1"));
+//! shards.push(&row(1, "P2"));
+//!
+//! let mut examination = Examination::new().with_shards(shards);
+//! let mean = VectorColumn { pool: Pool::Mean, layer: 6 };
+//! examination.file("embeddings.parquet", &[mean], 2, StoreDtype::F32).unwrap();
+//! examination.row(&row(0, "P1"), &[&[0.6, 0.8]]);
+//!
+//! let verdict = examination.finish();
+//! assert!(!verdict.passed());
+//! let coverage = &verdict.checks[0];
+//! assert_eq!((coverage.name, coverage.outcome), ("coverage", Outcome::Fail));
+//! assert_eq!(coverage.offenders[0].to_string(), "record 1 'P2': missing");
+//! ```
+
+mod agreement;
+mod check;
+mod cosines;
+mod coverage;
+mod dimensions;
+mod error;
+mod examination;
+mod offender;
+mod ordinals;
+mod reference;
+mod row;
+mod values;
+mod vector;
+mod verdict;
+
+pub use check::{Check, Outcome};
+pub use cosines::{ColumnAgreement, Compared};
+pub use coverage::ShardRows;
+pub use error::ReferenceError;
+pub use examination::Examination;
+pub use offender::Offender;
+pub use reference::{Reference, ReferenceBuilder};
+pub use row::Row;
+pub use values::ColumnNorms;
+pub use verdict::Verdict;

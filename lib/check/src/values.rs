@@ -1,0 +1,209 @@
+//! Whether values are finite, and how long vectors are.
+
+use plmkit_contract::{Pool, VectorColumn};
+use serde::Serialize;
+
+use crate::check::Check;
+use crate::offender::{Offender, Offenders};
+use crate::row::Row;
+use crate::vector::dot;
+
+/// The vectors of one column over all files.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ColumnNorms {
+    /// The column's name.
+    pub column: String,
+    /// Its vectors.
+    pub vectors: u64,
+    /// NaN values in them.
+    pub nan: u64,
+    /// Infinite values in them.
+    pub infinite: u64,
+    /// Vectors that are zero in every value.
+    pub zero: u64,
+    /// The smallest Euclidean norm of a finite vector; null when there is none.
+    pub min: Option<f64>,
+    /// The mean norm of the finite vectors; null when there is none.
+    pub mean: Option<f64>,
+    /// The largest norm of a finite vector; null when there is none.
+    pub max: Option<f64>,
+}
+
+/// The values of all columns.
+#[derive(Debug, Default)]
+pub(crate) struct Values {
+    columns: Vec<Column>,
+    not_finite: Offenders,
+    zero: Offenders,
+}
+
+#[derive(Debug)]
+struct Column {
+    name: VectorColumn,
+    vectors: u64,
+    nan: u64,
+    infinite: u64,
+    zero: u64,
+    finite: u64,
+    norm_sum: f64,
+    norm_min: f64,
+    norm_max: f64,
+}
+
+impl Values {
+    /// The place of `column` for [`Values::see`].
+    pub(crate) fn column(&mut self, column: VectorColumn) -> usize {
+        if let Some(place) = self.columns.iter().position(|known| known.name == column) {
+            return place;
+        }
+        self.columns.push(Column {
+            name: column,
+            vectors: 0,
+            nan: 0,
+            infinite: 0,
+            zero: 0,
+            finite: 0,
+            norm_sum: 0.0,
+            norm_min: f64::INFINITY,
+            norm_max: 0.0,
+        });
+        self.columns.len() - 1
+    }
+
+    pub(crate) fn see(&mut self, row: &Row, column: usize, vector: &[f32]) {
+        let column = &mut self.columns[column];
+        column.vectors += 1;
+        // Squares of finite single-precision values cannot overflow a double-precision sum.
+        let norm = dot(vector, vector).sqrt();
+        if !norm.is_finite() {
+            let nan = vector.iter().filter(|value| value.is_nan()).count() as u64;
+            let infinite = vector.iter().filter(|value| value.is_infinite()).count() as u64;
+            column.nan += nan;
+            column.infinite += infinite;
+            let problem = || format!("{}: {nan} NaN, {infinite} infinite values", column.name);
+            self.not_finite.add(|| Offender::row(row, problem()));
+            return;
+        }
+        column.finite += 1;
+        column.norm_sum += norm;
+        column.norm_min = column.norm_min.min(norm);
+        column.norm_max = column.norm_max.max(norm);
+        if norm == 0.0 {
+            column.zero += 1;
+            if column.name.pool != Pool::Std {
+                self.zero
+                    .add(|| Offender::row(row, format!("{}: all values are zero", column.name)));
+            }
+        }
+    }
+
+    /// The checks `finite` and `norms`, and the distribution of norms.
+    pub(crate) fn finish(self) -> ([Check; 2], Vec<ColumnNorms>) {
+        let norms: Vec<ColumnNorms> = self.columns.iter().map(Column::norms).collect();
+        let sum = |count: fn(&ColumnNorms) -> u64| norms.iter().map(count).sum::<u64>();
+        let vectors = sum(|column| column.vectors);
+        let (nan, infinite) = (sum(|column| column.nan), sum(|column| column.infinite));
+        let finite = Check::judged(
+            "finite",
+            format!(
+                "{} of {vectors} vectors have NaN or infinite values",
+                self.not_finite.count
+            ),
+            [("vectors", vectors), ("nan", nan), ("infinite", infinite)],
+            [("not_finite", self.not_finite)],
+        );
+        let zero = Check::judged(
+            "norms",
+            format!("{} of {vectors} vectors are zero", self.zero.count),
+            [("vectors", vectors)],
+            [("zero", self.zero)],
+        );
+        ([finite, zero], norms)
+    }
+}
+
+impl Column {
+    fn norms(&self) -> ColumnNorms {
+        let some = |value: f64| (self.finite > 0).then_some(value);
+        ColumnNorms {
+            column: self.name.to_string(),
+            vectors: self.vectors,
+            nan: self.nan,
+            infinite: self.infinite,
+            zero: self.zero,
+            min: some(self.norm_min),
+            mean: some(self.norm_sum / self.finite as f64),
+            max: some(self.norm_max),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Outcome;
+
+    const ROW: Row = Row {
+        ordinal: 4,
+        id: "P",
+        start: 0,
+        length: 1,
+        truncated: false,
+        digest: [0; 16],
+    };
+
+    fn judge(pool: Pool, vectors: &[[f32; 2]]) -> ([Check; 2], Vec<ColumnNorms>) {
+        let mut values = Values::default();
+        let column = values.column(VectorColumn { pool, layer: 1 });
+        for vector in vectors {
+            values.see(&ROW, column, vector);
+        }
+        values.finish()
+    }
+
+    #[test]
+    fn nan_and_infinite_values_are_counted_and_their_rows_named() {
+        let ([finite, zero], norms) = judge(
+            Pool::Mean,
+            &[
+                [3.0, 4.0],
+                [f32::NAN, f32::INFINITY],
+                [f32::NEG_INFINITY, 1.0],
+                [f32::MAX, 0.0],
+            ],
+        );
+        assert_eq!(finite.outcome, Outcome::Fail);
+        assert_eq!(finite.counts["not_finite"], 2);
+        assert_eq!((finite.counts["nan"], finite.counts["infinite"]), (1, 2));
+        assert_eq!(
+            finite.offenders[0].to_string(),
+            "record 4 'P': mean_1: 1 NaN, 1 infinite values"
+        );
+        assert_eq!(zero.outcome, Outcome::Pass);
+        assert_eq!(
+            (norms[0].min, norms[0].max),
+            (Some(5.0), Some(f64::from(f32::MAX)))
+        );
+    }
+
+    #[test]
+    fn a_zero_vector_fails_but_as_a_deviation() {
+        let ([_, zero], norms) = judge(Pool::Bos, &[[0.0, -0.0], [1.0, 0.0]]);
+        assert_eq!((zero.outcome, zero.counts["zero"]), (Outcome::Fail, 1));
+        assert_eq!(
+            (norms[0].min, norms[0].mean, norms[0].max),
+            (Some(0.0), Some(0.5), Some(1.0))
+        );
+        let ([_, zero], norms) = judge(Pool::Std, &[[0.0, 0.0]]);
+        assert_eq!((zero.outcome, norms[0].zero), (Outcome::Pass, 1));
+    }
+
+    #[test]
+    fn no_finite_vector_no_norm() {
+        let (_, norms) = judge(Pool::Mean, &[[f32::NAN, 0.0]]);
+        assert_eq!(
+            (norms[0].min, norms[0].mean, norms[0].max),
+            (None, None, None)
+        );
+    }
+}

@@ -1,0 +1,60 @@
+//! Sums over vectors, in double precision.
+
+/// Sums kept side by side, so that the compiler can use whole registers.
+const LANES: usize = 8;
+
+/// The scalar product of two vectors of the same length.
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f64 {
+    let mut sums = [0.0_f64; LANES];
+    let (a_chunks, b_chunks) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+    let rest = a_chunks.remainder().iter().zip(b_chunks.remainder());
+    let rest: f64 = rest.map(|(&x, &y)| f64::from(x) * f64::from(y)).sum();
+    for (x, y) in a_chunks.zip(b_chunks) {
+        for lane in 0..LANES {
+            sums[lane] += f64::from(x[lane]) * f64::from(y[lane]);
+        }
+    }
+    sums.iter().sum::<f64>() + rest
+}
+
+/// The cosine of the angle between two vectors of the same length, or `None` where it is not defined: one of
+/// them is zero or not finite. Two zero vectors agree: the deviation over a single residue is one.
+pub(crate) fn cosine(a: &[f32], b: &[f32]) -> Option<f64> {
+    let (a_square, b_square) = (dot(a, a), dot(b, b));
+    if a_square == 0.0 && b_square == 0.0 {
+        return Some(1.0);
+    }
+    let cosine = dot(a, b) / (a_square.sqrt() * b_square.sqrt());
+    cosine.is_finite().then(|| cosine.clamp(-1.0, 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dot_takes_every_element_once() {
+        for length in [0, 1, 7, 8, 9, 100] {
+            let a: Vec<f32> = (0..length).map(|i| i as f32).collect();
+            let b: Vec<f32> = (0..length).map(|i| (i % 3) as f32 - 1.0).collect();
+            let plain: f64 = a
+                .iter()
+                .zip(&b)
+                .map(|(&x, &y)| f64::from(x) * f64::from(y))
+                .sum();
+            assert!((dot(&a, &b) - plain).abs() < 1e-9, "{length}");
+        }
+    }
+
+    #[test]
+    fn cosine_knows_directions_and_its_limits() {
+        assert_eq!(cosine(&[3.0, 4.0], &[6.0, 8.0]), Some(1.0));
+        assert_eq!(cosine(&[3.0, 4.0], &[-3.0, -4.0]), Some(-1.0));
+        assert_eq!(cosine(&[1.0, 0.0], &[0.0, 1.0]), Some(0.0));
+        assert_eq!(cosine(&[0.0, 0.0], &[0.0, 1.0]), None);
+        assert_eq!(cosine(&[0.0, 0.0], &[0.0, -0.0]), Some(1.0));
+        assert_eq!(cosine(&[f32::NAN, 0.0], &[0.0, 1.0]), None);
+        assert_eq!(cosine(&[f32::INFINITY, 0.0], &[1.0, 1.0]), None);
+        assert_eq!(cosine(&[f32::MAX, 0.0], &[f32::MAX, 0.0]), Some(1.0));
+    }
+}

@@ -1,0 +1,42 @@
+//! What an examination found.
+
+use serde::Serialize;
+
+use crate::{Check, ColumnAgreement, ColumnNorms, Outcome};
+
+/// All checks with what they counted, and the distributions behind them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// Rows seen over all embeddings files.
+    pub rows: u64,
+    /// The checks, always all of them, in this order:
+    ///
+    /// | name | passes when | counts |
+    /// |---|---|---|
+    /// | `coverage` | the embeddings hold each row of the shards exactly once and no other | `expected`, `found`, `missing`, `extra`, `doubled`, `doubled_in_shards` |
+    /// | `records` | id, length, truncation and residue digest are those of the shard row | `compared`, `id`, `length`, `truncated`, `digest` |
+    /// | `ordinals` | shards and rejects together hold each ordinal from 0 to the largest, in one of them | `in_shards`, `in_rejects`, `absent`, `in_both`, `rejected_twice` |
+    /// | `dimensions` | all files have the same vector columns, dimension and type | `files`, `different` |
+    /// | `finite` | no value is NaN or infinite | `vectors`, `not_finite` (vectors), `nan`, `infinite` (values) |
+    /// | `norms` | no vector is all zero, but in `std_*` columns, where a single residue has no deviation | `vectors`, `zero` |
+    /// | `reference` | each reference row is found, at least one is compared, each cosine reaches the floor | `compared`, `not_in_reference` (rows), `not_found` (reference rows), `below`, `undefined`, `other_dimension` (vectors), `nothing_compared` |
+    pub checks: Vec<Check>,
+    /// The norms of each vector column.
+    pub norms: Vec<ColumnNorms>,
+    /// The agreement of each column with the reference; empty when there is none.
+    pub agreement: Vec<ColumnAgreement>,
+}
+
+impl Verdict {
+    /// Whether no check failed. A skipped check does not fail.
+    pub fn passed(&self) -> bool {
+        self.failed().next().is_none()
+    }
+
+    /// The checks that failed.
+    pub fn failed(&self) -> impl Iterator<Item = &Check> {
+        self.checks
+            .iter()
+            .filter(|check| check.outcome == Outcome::Fail)
+    }
+}

@@ -1,0 +1,164 @@
+//! Files that get no verdict, where verdicts go, and command lines.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::common::{assert_failed, bin, visible};
+use crate::set::{Set, run};
+
+#[test]
+fn a_foreign_file_is_named_and_gets_no_verdict() {
+    let set = Set::new();
+    let good = set.changed(|_| {});
+    let whole = fs::read(&good).expect("read");
+    let shard = fs::read(set.path("shard.parquet")).expect("read");
+    let (bad, report) = (set.path("bad.parquet"), set.path("report.json"));
+    for bytes in [
+        &whole[..whole.len() / 2],
+        &whole[..whole.len() - 1],
+        &shard,
+        b"",
+        b"PAR1",
+    ] {
+        fs::write(&bad, bytes).expect("write");
+        let output = run(bin("validate-embeddings")
+            .args([&good, &bad])
+            .arg("--report")
+            .arg(&report));
+        assert_failed(&output, 65, "bad.parquet: ");
+    }
+    fs::remove_file(&bad).expect("remove");
+    let rejects = set.path("rejects.csv");
+    fs::write(&rejects, "ordinal,id,length,reason\nseven,P07,0,empty\n").expect("write");
+    assert_failed(&run(&mut set.expecting(&good)), 65, "rejects.csv: ");
+    assert_eq!(
+        visible(set.0.path()),
+        ["embeddings.parquet", "rejects.csv", "shard.parquet"]
+    );
+}
+
+/// A flipped bit is either found, or in a place that no value comes from.
+#[test]
+fn a_damaged_byte_is_found_and_never_changes_a_verdict() {
+    let set = Set::new();
+    let good = set.changed(|_| {});
+    let verdict = |path: &Path| run(set.expecting(path).args(["--quiet", "--report", "-"]));
+    let sound = verdict(&good).stdout;
+    let whole = fs::read(&good).expect("read");
+    let mut found = 0;
+    for at in (0..whole.len()).step_by(41) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1 << (at % 8);
+        fs::write(&good, damaged).expect("write");
+        let output = verdict(&good);
+        if output.status.code() == Some(0) {
+            assert!(output.stdout == sound, "byte {at}");
+        } else {
+            assert_failed(&output, 65, "embeddings.parquet: ");
+            assert!(output.stdout.is_empty());
+            found += 1;
+        }
+    }
+    assert!(
+        2 * found > whole.len() / 41,
+        "found {found} of {}",
+        whole.len() / 41
+    );
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let set = Set::new();
+    let good = set.changed(|_| {});
+    let missing = set.path("missing");
+    assert_failed(
+        &run(bin("validate-embeddings").args([&good, &missing])),
+        66,
+        "missing: cannot open",
+    );
+    for flag in ["--shards", "--reference"] {
+        assert_failed(
+            &run(bin("validate-embeddings")
+                .arg(&good)
+                .arg(flag)
+                .arg(&missing)),
+            66,
+            "missing",
+        );
+    }
+    fs::remove_file(set.path("rejects.csv")).expect("remove");
+    assert_failed(
+        &run(&mut set.expecting(&good)),
+        66,
+        "rejects.csv: cannot open",
+    );
+}
+
+#[test]
+fn reports_go_to_standard_output_and_to_multiqc() {
+    let set = Set::new();
+    let embeddings = set.changed(|rows| drop(rows.remove(3)));
+    let output = run(set.expecting(&embeddings).args(["--report", "-"]));
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    assert_eq!(report["outcome"], "fail");
+
+    let mut child = set.expecting(&embeddings);
+    child
+        .args(["--report", "-"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut child = child.spawn().expect("start");
+    drop(child.stdout.take());
+    assert_eq!(
+        child.wait().expect("end").code(),
+        Some(1),
+        "a reader that left is no failure"
+    );
+
+    let table = set.path("run-7_mqc.json");
+    run(set.expecting(&embeddings).arg("--mqc").arg(&table));
+    let table: Value = serde_json::from_slice(&fs::read(table).expect("table")).expect("JSON");
+    assert_eq!(table["plot_type"], "table");
+    let row = &table["data"]["run-7"];
+    assert_eq!(
+        (&row["outcome"], &row["rows"], &row["missing"]),
+        (&"fail".into(), &29.into(), &1.into())
+    );
+    assert_eq!(row.get("below"), None, "what was skipped has no value");
+    let headers = table["headers"].as_object().expect("headers");
+    assert!(
+        row.as_object()
+            .expect("a row")
+            .keys()
+            .all(|column| headers.contains_key(column))
+    );
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_is_refused() {
+    let set = Set::new();
+    let embeddings = set.changed(|_| {});
+    let before = fs::read(&embeddings).expect("read");
+    assert_eq!(run(&mut bin("validate-embeddings")).status.code(), Some(2));
+    let output = run(bin("validate-embeddings")
+        .arg(&embeddings)
+        .arg("--rejects")
+        .arg(set.path("rejects.csv")));
+    assert_eq!(output.status.code(), Some(2), "rejects without shards");
+    for cosine in ["1.5", "NaN", "high"] {
+        let output = run(bin("validate-embeddings")
+            .arg(&embeddings)
+            .args(["--min-cosine", cosine]));
+        assert_eq!(output.status.code(), Some(2), "{cosine}");
+    }
+    let over_itself = run(bin("validate-embeddings")
+        .arg(&embeddings)
+        .arg("--report")
+        .arg(&embeddings));
+    assert_failed(&over_itself, 2, "--report is an input itself");
+    assert!(fs::read(&embeddings).expect("read") == before);
+}

@@ -1,0 +1,241 @@
+//! Agreement with a reference.
+
+use std::fs;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, LargeStringArray, ListArray, StringArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Float32Type};
+use plmkit_contract::StoreDtype;
+
+use crate::common::{assert_failed, bin};
+use crate::set::{Row, Set, check, failed, ids, rows, run, vectors};
+
+#[test]
+fn the_vectors_of_two_records_swapped_with_their_keys_in_place_show_in_the_reference_only() {
+    let set = Set::new();
+    let rows = rows();
+    let reference = set.reference(&[
+        ("id", ids(&rows[..9])),
+        ("mean_6", vectors(&rows[..9], &DataType::Float32)),
+    ]);
+    let embeddings = set.changed(|rows| {
+        let first = rows[1].vector.clone();
+        rows[1].vector = std::mem::replace(&mut rows[2].vector, first);
+    });
+    let (report, _) = set.report(
+        set.expecting(&embeddings).arg("--reference").arg(reference),
+        1,
+    );
+    assert_eq!(failed(&report), ["reference"]);
+    assert_eq!(check(&report, "reference")["counts"]["below"], 2);
+}
+
+#[test]
+fn a_reference_may_come_from_anywhere() {
+    let set = Set::new();
+    let rows = rows();
+    let sample: Vec<Row> = rows
+        .iter()
+        .rev()
+        .filter(|row| row.start == 0)
+        .step_by(3)
+        .cloned()
+        .collect();
+    let value = |data_type: DataType| Field::new_list_field(data_type, true);
+    let list = |data_type: DataType| DataType::List(Arc::new(value(data_type)));
+    let large = DataType::LargeList(Arc::new(value(DataType::Float64)));
+    let plain = vectors(&sample, &DataType::Float32);
+    let shapes: [(&str, ArrayRef); 5] = [
+        ("mean_6", vectors(&sample, &DataType::Float16)),
+        ("mean_6", vectors(&sample, &DataType::Float64)),
+        (
+            "mean_6",
+            cast(&plain, &list(DataType::Float32)).expect("a list"),
+        ),
+        ("mean_6", cast(&plain, &large).expect("a large list")),
+        ("embedding", plain),
+    ];
+    let large_ids: ArrayRef = Arc::new(LargeStringArray::from_iter_values(
+        sample.iter().map(|row| &row.id),
+    ));
+    let label: ArrayRef = Arc::new(Int64Array::from_iter_values((0_i64..).take(sample.len())));
+    for dtype in [StoreDtype::F32, StoreDtype::F16] {
+        let embeddings = set.embeddings("embeddings.parquet", &rows, dtype);
+        for (place, (name, vectors)) in shapes.iter().enumerate() {
+            let id = if place % 2 == 0 {
+                ids(&sample)
+            } else {
+                Arc::clone(&large_ids)
+            };
+            let reference = set.reference(&[
+                ("label", Arc::clone(&label)),
+                ("id", id),
+                (name, Arc::clone(vectors)),
+            ]);
+            let (report, _) = set.report(
+                bin("validate-embeddings")
+                    .arg(&embeddings)
+                    .arg("--reference")
+                    .arg(reference),
+                0,
+            );
+            let counts = &check(&report, "reference")["counts"];
+            assert_eq!(
+                (&counts["compared"], &counts["not_in_reference"]),
+                (&10.into(), &20.into())
+            );
+            assert_eq!(report["agreement"][0]["compared"], 10);
+            assert!(
+                report["agreement"][0]["min"]
+                    .as_f64()
+                    .is_some_and(|min| min > 0.999_999)
+            );
+        }
+    }
+}
+
+#[test]
+fn embeddings_are_a_reference_for_each_other_window_by_window() {
+    let set = Set::new();
+    let reference = set.embeddings("reference.parquet", &rows(), StoreDtype::F32);
+    let embeddings = set.changed(|rows| rows.rotate_left(5));
+    let (report, _) = set.report(
+        bin("validate-embeddings")
+            .arg(&embeddings)
+            .arg("--reference")
+            .arg(&reference),
+        0,
+    );
+    assert_eq!(check(&report, "reference")["counts"]["compared"], 30);
+    assert_eq!(report["agreement"][0]["max_abs_difference"], 0.0);
+
+    let embeddings = set.changed(|rows| rows[9].vector[0] += 100.0); // the second window of P09
+    let (report, stderr) = set.report(
+        bin("validate-embeddings")
+            .arg(&embeddings)
+            .arg("--reference")
+            .arg(&reference),
+        1,
+    );
+    assert_eq!(check(&report, "reference")["counts"]["below"], 1);
+    assert_eq!(report["agreement"][0]["worst"][0]["start"], 20);
+    assert!(
+        stderr.contains("first: record 9 'P09' from residue 20: mean_6: cosine "),
+        "{stderr}"
+    );
+
+    let mut command = bin("validate-embeddings");
+    command
+        .arg(&embeddings)
+        .arg("--reference")
+        .arg(&reference)
+        .args(["--min-cosine", "-1"]);
+    set.report(&mut command, 0);
+}
+
+#[test]
+fn a_reference_row_without_embedding_fails_and_so_does_comparing_nothing() {
+    let set = Set::new();
+    let embeddings = set.changed(|_| {});
+    let mut sample = rows()[..3].to_vec();
+    sample[1].id = "Q99999".into();
+    let reference = set.reference(&[
+        ("id", ids(&sample)),
+        ("mean_6", vectors(&sample, &DataType::Float32)),
+    ]);
+    let (report, stderr) = set.report(
+        bin("validate-embeddings")
+            .arg(&embeddings)
+            .arg("--reference")
+            .arg(reference),
+        1,
+    );
+    assert_eq!(check(&report, "reference")["counts"]["not_found"], 1);
+    assert!(
+        stderr.contains("'Q99999': not in the embeddings"),
+        "{stderr}"
+    );
+
+    let none: &[Row] = &[];
+    let reference = set.reference(&[
+        ("id", ids(none)),
+        ("mean_6", vectors(none, &DataType::Float32)),
+    ]);
+    let (report, _) = set.report(
+        bin("validate-embeddings")
+            .arg(&embeddings)
+            .arg("--reference")
+            .arg(reference),
+        1,
+    );
+    assert_eq!(check(&report, "reference")["counts"]["nothing_compared"], 1);
+}
+
+#[test]
+fn a_reference_that_cannot_be_compared_with_is_bad_data() {
+    let set = Set::new();
+    let embeddings = set.changed(|_| {});
+    let rows = rows()[..2].to_vec();
+    let twice = vec![rows[0].clone(), rows[0].clone()];
+    let plain = || vectors(&rows, &DataType::Float32);
+    let missing: ArrayRef = Arc::new(StringArray::from(vec![Some("P00"), None]));
+    let ragged = "column 'mean_6': expected 8 values, found 3";
+    let references: [(&[(&str, ArrayRef)], &str); 6] = [
+        (
+            &[("name", ids(&rows)), ("mean_6", plain())],
+            "expected a column 'id'",
+        ),
+        (
+            &[("id", ids(&rows)), ("start", ids(&rows))],
+            "lists of floating-point numbers",
+        ),
+        (
+            &[("id", ids(&rows)), ("a", plain()), ("b", plain())],
+            "expected one of mean_6, found a, b",
+        ),
+        (
+            &[("id", ids(&twice)), ("mean_6", plain())],
+            "'P00' from residue 0 is in it more than once",
+        ),
+        (
+            &[("id", missing), ("mean_6", plain())],
+            "column 'id' has a value that is missing",
+        ),
+        (&[("id", ids(&rows)), ("mean_6", lists(&[8, 3]))], ragged),
+    ];
+    for (columns, what) in references {
+        let reference = set.reference(columns);
+        let output = run(bin("validate-embeddings")
+            .arg(&embeddings)
+            .arg("--reference")
+            .arg(reference));
+        assert_failed(&output, 65, what);
+        assert_failed(&output, 65, "reference.parquet: ");
+    }
+    let fasta = set.path("proteins.fasta");
+    fs::write(&fasta, ">P00\nMKV\n").expect("write");
+    assert_failed(
+        &run(bin("validate-embeddings")
+            .arg(&embeddings)
+            .arg("--reference")
+            .arg(fasta)),
+        65,
+        "proteins.fasta",
+    );
+    let missing = set.path("missing");
+    assert_failed(
+        &run(bin("validate-embeddings")
+            .arg(&embeddings)
+            .arg("--reference")
+            .arg(missing)),
+        66,
+        "missing",
+    );
+}
+
+/// Lists of these lengths.
+fn lists(lengths: &[usize]) -> ArrayRef {
+    let lists = lengths.iter().map(|&length| Some(vec![Some(1.0); length]));
+    Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>(lists))
+}

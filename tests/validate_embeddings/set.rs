@@ -1,0 +1,230 @@
+//! Files to check, and how their reports are read.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BooleanArray, FixedSizeBinaryArray, FixedSizeListArray, Float32Array, RecordBatch,
+    StringArray, UInt32Array, UInt64Array,
+};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, SchemaRef};
+use parquet::arrow::ArrowWriter;
+use plmkit_contract::{Pool, Provenance, ShardRow, StoreDtype, VectorColumn, residue_digest};
+use plmkit_store::{EmbeddingsWriter, ShardWriter};
+use serde_json::Value;
+
+use crate::common::bin;
+
+pub(crate) const MEAN: VectorColumn = VectorColumn {
+    pool: Pool::Mean,
+    layer: 6,
+};
+pub(crate) const DIM: usize = 8;
+
+/// One row of an embeddings file.
+#[derive(Clone)]
+pub(crate) struct Row {
+    pub(crate) ordinal: u64,
+    pub(crate) id: String,
+    pub(crate) start: u32,
+    pub(crate) length: u32,
+    pub(crate) truncated: bool,
+    pub(crate) digest: [u8; 16],
+    pub(crate) vector: Vec<f32>,
+}
+
+/// Thirty proteins, of which number 7 was rejected and number 9 is cut into two windows.
+pub(crate) fn rows() -> Vec<Row> {
+    let windows = |ordinal| if ordinal == 9 { vec![0, 20] } else { vec![0] };
+    let keys = (0..30).filter(|&ordinal| ordinal != 7);
+    let keys = keys.flat_map(|ordinal| {
+        windows(ordinal)
+            .into_iter()
+            .map(move |start| (ordinal, start))
+    });
+    keys.map(|(ordinal, start)| Row {
+        ordinal,
+        id: format!("P{ordinal:02}"),
+        start,
+        length: 10 + ordinal as u32,
+        truncated: ordinal == 11,
+        digest: residue_digest(sequence(ordinal, start).as_bytes()),
+        vector: (0..DIM)
+            .map(|i| ((ordinal * 31 + u64::from(start) + i as u64 * 17) % 23) as f32 - 11.5)
+            .collect(),
+    })
+    .collect()
+}
+
+pub(crate) fn sequence(ordinal: u64, start: u32) -> String {
+    "MKVLAGTW"
+        .chars()
+        .cycle()
+        .skip((ordinal + u64::from(start)) as usize % 8)
+        .take(10)
+        .collect()
+}
+
+/// A folder with `shard.parquet` and `rejects.csv` for [`rows`].
+pub(crate) struct Set(pub(crate) tempfile::TempDir);
+
+impl Set {
+    pub(crate) fn new() -> Self {
+        let set = Self(tempfile::tempdir().expect("temp folder"));
+        set.shard("shard.parquet", &rows());
+        fs::write(
+            set.path("rejects.csv"),
+            "ordinal,id,length,reason\n7,P07,0,empty\n",
+        )
+        .expect("write");
+        set
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn shard(&self, name: &str, rows: &[Row]) {
+        let mut writer = ShardWriter::create(&self.path(name), 1 << 20).expect("create");
+        for row in rows {
+            let row = ShardRow {
+                ordinal: row.ordinal,
+                id: &row.id,
+                description: None,
+                sequence: &sequence(row.ordinal, row.start),
+                length: row.length,
+                start: row.start,
+                truncated: row.truncated,
+                digest: row.digest,
+            };
+            writer.push(&row).expect("push");
+        }
+        let provenance = Provenance::new("fasta-shard", vec![]);
+        writer
+            .finish(&provenance)
+            .expect("finish")
+            .publish()
+            .expect("publish");
+    }
+
+    pub(crate) fn embeddings(&self, name: &str, rows: &[Row], dtype: StoreDtype) -> PathBuf {
+        let path = self.path(name);
+        let dim = rows.first().map_or(DIM, |row| row.vector.len());
+        let mut writer = EmbeddingsWriter::create(&path, &[MEAN], dim, dtype).expect("create");
+        if !rows.is_empty() {
+            let digests = rows.iter().flat_map(|row| row.digest).collect::<Vec<u8>>();
+            let truncated: Vec<bool> = rows.iter().map(|row| row.truncated).collect();
+            let arrays: Vec<ArrayRef> = vec![
+                Arc::new(UInt64Array::from_iter_values(
+                    rows.iter().map(|row| row.ordinal),
+                )),
+                Arc::new(StringArray::from_iter_values(
+                    rows.iter().map(|row| &row.id),
+                )),
+                Arc::new(UInt32Array::from_iter_values(
+                    rows.iter().map(|row| row.start),
+                )),
+                Arc::new(UInt32Array::from_iter_values(
+                    rows.iter().map(|row| row.length),
+                )),
+                Arc::new(BooleanArray::from(truncated)),
+                Arc::new(FixedSizeBinaryArray::new(16, digests.into(), None)),
+                vectors(rows, &dtype.arrow()),
+            ];
+            let batch = RecordBatch::try_new(SchemaRef::clone(writer.schema()), arrays);
+            writer
+                .write(&batch.expect("the columns of the schema"))
+                .expect("write");
+        }
+        writer
+            .finish(&Provenance::new("gpu-embed", vec![]))
+            .expect("finish");
+        path
+    }
+
+    /// Embeddings of all rows after `change`.
+    pub(crate) fn changed(&self, change: impl FnOnce(&mut Vec<Row>)) -> PathBuf {
+        let mut rows = rows();
+        change(&mut rows);
+        self.embeddings("embeddings.parquet", &rows, StoreDtype::F32)
+    }
+
+    /// A reference with these columns.
+    pub(crate) fn reference(&self, columns: &[(&str, ArrayRef)]) -> PathBuf {
+        let path = self.path("reference.parquet");
+        let batch =
+            RecordBatch::try_from_iter(columns.iter().cloned()).expect("columns of one length");
+        let file = File::create(&path).expect("create");
+        let mut writer = ArrowWriter::try_new(file, batch.schema(), None).expect("a writer");
+        writer.write(&batch).expect("write");
+        writer.close().expect("close");
+        path
+    }
+
+    pub(crate) fn expecting(&self, embeddings: &Path) -> Command {
+        let mut command = bin("validate-embeddings");
+        command
+            .arg(embeddings)
+            .arg("--shards")
+            .arg(self.path("shard.parquet"));
+        command.arg("--rejects").arg(self.path("rejects.csv"));
+        command
+    }
+
+    /// The report on `command`, which must end with `code`, and what it says on standard error.
+    pub(crate) fn report(&self, command: &mut Command, code: i32) -> (Value, String) {
+        let path = self.path("report.json");
+        let output = command.arg("--report").arg(&path).output().expect("run");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        (
+            serde_json::from_slice(&fs::read(path).expect("report")).expect("JSON"),
+            stderr,
+        )
+    }
+}
+
+/// The vectors of `rows` as a fixed-size list of `value`.
+pub(crate) fn vectors(rows: &[Row], value: &DataType) -> ArrayRef {
+    let dim = rows.first().map_or(DIM, |row| row.vector.len());
+    let values: Float32Array = rows.iter().flat_map(|row| row.vector.clone()).collect();
+    let values = cast(&values, value).expect("floats");
+    let field = Arc::new(Field::new_list_field(value.clone(), false));
+    Arc::new(FixedSizeListArray::new(
+        field,
+        i32::try_from(dim).expect("a small dimension"),
+        values,
+        None,
+    ))
+}
+
+pub(crate) fn ids(rows: &[Row]) -> ArrayRef {
+    Arc::new(StringArray::from_iter_values(
+        rows.iter().map(|row| &row.id),
+    ))
+}
+
+pub(crate) fn run(command: &mut Command) -> Output {
+    command.output().expect("run")
+}
+
+/// The check `name` of a report.
+pub(crate) fn check<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let checks = report["checks"].as_array().expect("checks");
+    checks
+        .iter()
+        .find(|check| check["name"] == name)
+        .expect(name)
+}
+
+/// The checks that failed.
+pub(crate) fn failed(report: &Value) -> Vec<&str> {
+    let checks = report["checks"].as_array().expect("checks").iter();
+    checks
+        .filter(|check| check["outcome"] == "fail")
+        .filter_map(|check| check["name"].as_str())
+        .collect()
+}

@@ -1,0 +1,249 @@
+//! What passes, and what each fault does to the verdict.
+
+use std::fs;
+
+use plmkit_contract::StoreDtype;
+use serde_json::Value;
+
+use crate::common::bin;
+use crate::set::{Row, Set, check, failed, rows};
+
+#[test]
+fn complete_embeddings_pass_in_any_order_and_number_of_files() {
+    let set = Set::new();
+    let mut rows = rows();
+    rows.reverse();
+    let (front, back) = rows.split_at(11);
+    let front = set.embeddings("a.parquet", front, StoreDtype::F32);
+    let back = set.embeddings("b.parquet", back, StoreDtype::F32);
+    let mut command = bin("validate-embeddings");
+    command
+        .args([&front, &back])
+        .arg("--shards")
+        .arg(set.path("shard.parquet"));
+    command.arg("--rejects").arg(set.path("rejects.csv"));
+    let (report, stderr) = set.report(&mut command, 0);
+    assert_eq!(report["outcome"], "pass");
+    assert_eq!(report["rows"], 30);
+    assert_eq!(report["embeddings"][1]["rows"], 19);
+    assert_eq!(check(&report, "coverage")["counts"]["found"], 30);
+    assert_eq!(check(&report, "ordinals")["counts"]["in_rejects"], 1);
+    assert_eq!(check(&report, "reference")["outcome"], "skipped");
+    assert_eq!(report["norms"][0]["column"], "mean_6");
+    assert!(
+        stderr.contains("failed: none; skipped: reference"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn without_shards_coverage_is_skipped_and_said_so() {
+    let set = Set::new();
+    let embeddings = set.changed(|_| {});
+    let (report, stderr) = set.report(bin("validate-embeddings").arg(&embeddings), 0);
+    for name in ["coverage", "records", "ordinals", "reference"] {
+        assert_eq!(check(&report, name)["outcome"], "skipped", "{name}");
+    }
+    assert_eq!(
+        check(&report, "coverage")["summary"],
+        "no shards were given"
+    );
+    assert!(
+        stderr.contains("skipped: coverage, records, ordinals, reference"),
+        "{stderr}"
+    );
+}
+
+/// Embeddings changed so that one check fails must fail that check, count one, and name the record.
+#[test]
+fn each_kind_of_fault_is_found_counted_and_named() {
+    type Change = fn(&mut Vec<Row>);
+    let faults: [(&str, &str, &str, Change); 12] = [
+        ("coverage", "missing", "record 4 'P04': missing", |rows| {
+            drop(rows.remove(4));
+        }),
+        (
+            "coverage",
+            "missing",
+            "record 9 'P09' from residue 20: missing",
+            |rows| drop(rows.remove(9)),
+        ),
+        (
+            "coverage",
+            "extra",
+            "record 30 'P00': not in the shards",
+            |rows| {
+                rows.push(Row {
+                    ordinal: 30,
+                    ..rows[0].clone()
+                });
+            },
+        ),
+        (
+            "coverage",
+            "extra",
+            "record 0 'P00' from residue 5: not in the shards",
+            |rows| {
+                rows.push(Row {
+                    start: 5,
+                    ..rows[0].clone()
+                });
+            },
+        ),
+        (
+            "coverage",
+            "doubled",
+            "record 2 'P02': more than once",
+            |rows| rows.push(rows[2].clone()),
+        ),
+        (
+            "records",
+            "id",
+            "record 3 'P33': expected id 'P03'",
+            |rows| rows[3].id = "P33".into(),
+        ),
+        (
+            "records",
+            "length",
+            "expected length 13, found 99",
+            |rows| rows[3].length = 99,
+        ),
+        (
+            "records",
+            "truncated",
+            "expected truncated = false, found true",
+            |rows| rows[3].truncated = true,
+        ),
+        (
+            "records",
+            "digest",
+            "record 3 'P03': made from other residues",
+            |rows| rows[3].digest[0] ^= 1,
+        ),
+        (
+            "finite",
+            "not_finite",
+            "record 3 'P03': mean_6: 1 NaN, 0 infinite",
+            |rows| rows[3].vector[2] = f32::NAN,
+        ),
+        ("finite", "infinite", "mean_6: 0 NaN, 1 infinite", |rows| {
+            rows[3].vector[2] = f32::NEG_INFINITY;
+        }),
+        (
+            "norms",
+            "zero",
+            "record 3 'P03': mean_6: all values are zero",
+            |rows| rows[3].vector.fill(0.0),
+        ),
+    ];
+    for (name, count, message, change) in faults {
+        let set = Set::new();
+        let embeddings = set.changed(change);
+        let (report, stderr) = set.report(set.expecting(&embeddings).arg("--quiet"), 1);
+        assert_eq!(failed(&report), [name], "{message}");
+        assert_eq!(report["outcome"], "fail");
+        assert_eq!(check(&report, name)["counts"][count], 1, "{message}");
+        assert!(
+            stderr.starts_with(&format!("validate-embeddings: {name}: ")),
+            "{stderr}"
+        );
+        assert!(
+            stderr.contains(message),
+            "expected '{message}' in: {stderr}"
+        );
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    }
+}
+
+#[test]
+fn every_failed_check_has_its_line_and_lists_are_short() {
+    let set = Set::new();
+    let embeddings = set.changed(|rows| {
+        rows.truncate(14);
+        rows[0].vector[0] = f32::NAN;
+    });
+    let (report, stderr) = set.report(&mut set.expecting(&embeddings), 1);
+    assert_eq!(failed(&report), ["coverage", "finite"]);
+    assert_eq!(check(&report, "coverage")["counts"]["missing"], 16);
+    assert_eq!(
+        check(&report, "coverage")["offenders"]
+            .as_array()
+            .map(Vec::len),
+        Some(10)
+    );
+    assert_eq!(stderr.lines().count(), 3, "{stderr}");
+}
+
+#[test]
+fn shards_and_rejects_must_share_out_all_records() {
+    let set = Set::new();
+    let embeddings = set.changed(|_| {});
+    for (rejects, count, message) in [
+        (
+            "",
+            "absent",
+            "record 7: neither in the shards nor in the rejects",
+        ),
+        (
+            "7,P07,0,empty\n8,P08,5,too_short\n",
+            "in_both",
+            "record 8: both",
+        ),
+        (
+            "7,P07,0,empty\n7,P07,0,empty\n",
+            "rejected_twice",
+            "record 7: in the rejects more than once",
+        ),
+    ] {
+        fs::write(
+            set.path("rejects.csv"),
+            format!("ordinal,id,length,reason\n{rejects}"),
+        )
+        .expect("write");
+        let (report, stderr) = set.report(&mut set.expecting(&embeddings), 1);
+        assert_eq!(failed(&report), ["ordinals"]);
+        assert_eq!(check(&report, "ordinals")["counts"][count], 1);
+        assert!(stderr.contains(message), "{stderr}");
+    }
+}
+
+#[test]
+fn files_of_other_dimensions_or_types_are_no_set() {
+    let set = Set::new();
+    let rows = rows();
+    let (front, back) = rows.split_at(10);
+    let front = set.embeddings("front.parquet", front, StoreDtype::F32);
+    let mut short = back.to_vec();
+    for row in &mut short {
+        row.vector.truncate(4);
+    }
+    let others = [
+        set.embeddings("short.parquet", &short, StoreDtype::F32),
+        set.embeddings("half.parquet", back, StoreDtype::F16),
+    ];
+    for other in others {
+        let (report, stderr) = set.report(bin("validate-embeddings").args([&front, &other]), 1);
+        assert_eq!(failed(&report), ["dimensions"]);
+        assert!(stderr.contains(other.to_str().expect("text")), "{stderr}");
+    }
+}
+
+#[test]
+fn nothing_from_nothing_is_complete_but_agrees_with_nothing() {
+    let set = Set::new();
+    set.shard("shard.parquet", &[]);
+    fs::write(set.path("rejects.csv"), "ordinal,id,length,reason\n").expect("write");
+    let embeddings = set.changed(Vec::clear);
+    let (report, _) = set.report(&mut set.expecting(&embeddings), 0);
+    assert_eq!(
+        (&report["rows"], &report["norms"][0]["mean"]),
+        (&0.into(), &Value::Null)
+    );
+
+    let reference = set.embeddings("reference.parquet", &rows(), StoreDtype::F32);
+    let (report, _) = set.report(
+        set.expecting(&embeddings).arg("--reference").arg(reference),
+        1,
+    );
+    assert_eq!(failed(&report), ["reference"]);
+}
