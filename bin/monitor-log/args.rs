@@ -1,0 +1,135 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
+use plmkit_cli::{Common, Program};
+use plmkit_telemetry::report::Tier;
+
+use crate::interval::interval;
+
+/// Records GPUs and host beside a run, and reports on the run
+#[derive(Debug, Parser)]
+#[command(name = "monitor-log", version)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Sample GPUs and host into a log, by itself or around a command
+    ///
+    /// One row for each GPU and moment; on a machine without an NVIDIA driver one row for the host. A value that
+    /// the driver does not give is empty, never 0.
+    ///
+    /// With a command: runs it, forwards signals to it, and ends as it ends: with its exit code, or of its signal;
+    /// 127 if there is no such command and 126 if it cannot be run. Whatever happens to the log, the command goes on.
+    /// Without one: samples until SIGINT, SIGTERM or SIGHUP.
+    Record(RecordArgs),
+
+    /// Show GPUs and host: a line for each GPU, or for the host where there is no GPU
+    ///
+    /// On a terminal every --interval until interrupted; elsewhere once.
+    Top(TopArgs),
+
+    /// Report on runs from their event log, from GPU samples, or from both joined
+    ///
+    /// Throughput, waits, where the time went, how full the batches were, how busy the GPUs were. Several runs in
+    /// one event log are told apart. A last line that is torn, as a killed writer leaves it, is left out and said.
+    Report(ReportArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RecordArgs {
+    /// Log to append to, a line at a time; made if there is none
+    ///
+    /// It is a log and not an atomic file: it can be followed, and after kill -9 it holds what was seen.
+    #[arg(long, value_name = "FILE.csv", help_heading = "Output")]
+    pub(crate) out: PathBuf,
+
+    /// Time between samples: 500ms, 1s, 2m
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, help_heading = "Sampling")]
+    pub(crate) interval: Duration,
+
+    /// Command to run, with its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TopArgs {
+    /// Show one moment and end
+    #[arg(long, help_heading = "Output")]
+    pub(crate) once: bool,
+
+    /// One JSON object a line, with the columns of the log as keys
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+
+    /// Time between two moments: 500ms, 1s, 2m
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, help_heading = "Sampling")]
+    pub(crate) interval: Duration,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(group(ArgGroup::new("input").required(true).multiple(true).args(["gpu", "events"])))]
+pub(crate) struct ReportArgs {
+    /// GPU sample log, written by monitor-log record
+    ///
+    /// With --events, the samples that fall into a run count, by the time of day; if none does, all do.
+    #[arg(long, value_name = "FILE.csv", help_heading = "Input")]
+    pub(crate) gpu: Option<PathBuf>,
+
+    /// Run event log, written by gpu-embed --events
+    #[arg(long, value_name = "FILE.jsonl", help_heading = "Input")]
+    pub(crate) events: Option<PathBuf>,
+
+    /// Report to write, as JSON; what could not be computed is null
+    #[arg(long, value_name = "FILE.json", help_heading = "Output")]
+    pub(crate) out: PathBuf,
+
+    #[arg(long, value_name = "FILE_mqc.json", help_heading = "Output")]
+    #[arg(help = "Write a table for MultiQC, with the sample's name from the file's name")]
+    pub(crate) mqc: Option<PathBuf>,
+
+    /// End with exit code 1 if the verdict is this or worse
+    ///
+    /// The verdict is the worst of: mean utilization of a GPU that a run worked on (below 50 % critical, below 80 %
+    /// mild; at least 10 samples), and mean utilization of a run's batches (below 80 % critical, below 85 % mild; the
+    /// last batch of each file left out). Where neither is known there is no verdict, and no failure.
+    #[arg(long, value_enum, value_name = "TIER", help_heading = "Verdict")]
+    pub(crate) fail_on: Option<FailOn>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum FailOn {
+    /// Much is lost
+    Critical,
+    /// Something is lost
+    Mild,
+}
+
+impl From<FailOn> for Tier {
+    fn from(fail_on: FailOn) -> Self {
+        match fail_on {
+            FailOn::Critical => Self::Critical,
+            FailOn::Mild => Self::Mild,
+        }
+    }
+}
+
+impl Program for Args {
+    const NAME: &'static str = "monitor-log";
+    /// `record` forwards signals; the rest has nothing to clean up.
+    const HANDLES_STOP: bool = false;
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+}

@@ -1,0 +1,34 @@
+//! `monitor-log`: records GPUs and host beside a run, and reports on the run.
+
+mod args;
+mod interval;
+mod record;
+mod report;
+mod top;
+
+use std::process::ExitCode;
+
+use args::{Args, Command};
+use plmkit_cli::Fault;
+use plmkit_telemetry::command::die_of;
+use record::End;
+
+fn main() -> ExitCode {
+    let mut end = None;
+    let code = plmkit_cli::main(|args: Args, _| match args.command {
+        Some(Command::Record(args)) => record::record(&args, &mut end),
+        Some(Command::Top(args)) => top::top(&args),
+        Some(Command::Report(args)) => report::report(&args),
+        None => Err(Fault::usage(
+            "expected a command: record, top or report; see --help",
+        )),
+    });
+    match end {
+        None => code,
+        Some(End::Code(code)) => ExitCode::from(code),
+        Some(End::Signal(signal)) => {
+            die_of(signal);
+            ExitCode::from(128_u8.saturating_add(u8::try_from(signal).unwrap_or_default()))
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! `monitor-log record`.
+
+use std::fs;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus};
+
+use plmkit_cli::{Exit, Fault};
+use plmkit_store::{io_text, path_text};
+use plmkit_telemetry::Recorder;
+use plmkit_telemetry::command::{Forwarder, wait_for_end};
+use plmkit_telemetry::gpu_csv::GpuCsvWriter;
+
+use crate::args::RecordArgs;
+
+/// How this process has to end, in the place of another or by a signal of its own.
+pub(crate) enum End {
+    /// With an exit code that is not ours.
+    Code(u8),
+    /// Of a signal.
+    Signal(i32),
+}
+
+/// As `env` and the shells have it (POSIX, Shell & Utilities 2.8.2).
+const NOT_FOUND: u8 = 127;
+const CANNOT_RUN: u8 = 126;
+
+/// Samples until the command ends, or until a signal where there is none.
+pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, Fault> {
+    // A log that cannot be opened is a mistake on the command line: better said before a long run than after it.
+    let was_there = args.out.exists();
+    let log = GpuCsvWriter::append(&args.out)?;
+    let internal =
+        |error: io::Error| Fault::new(Exit::Internal, format!("cannot handle signals: {error}"));
+    let Some((program, arguments)) = args.command.split_first() else {
+        let recorder = start(log, args);
+        *end = Some(End::Signal(wait_for_end().map_err(internal)?));
+        recorder.into_iter().for_each(Recorder::finish);
+        return Ok(Exit::Done);
+    };
+
+    let forwarder = Forwarder::install().map_err(internal)?;
+    let child = Command::new(program)
+        .args(arguments)
+        .spawn()
+        .map_err(|error| {
+            if !was_there {
+                // Nothing was recorded: an empty log would only look like a record.
+                let _ = fs::remove_file(&args.out);
+            }
+            *end = Some(End::Code(if error.kind() == io::ErrorKind::NotFound {
+                NOT_FOUND
+            } else {
+                CANNOT_RUN
+            }));
+            Fault::new(
+                Exit::Unavailable,
+                format!(
+                    "cannot run '{}': {}",
+                    path_text(program.as_ref()),
+                    io_text(&error)
+                ),
+            )
+        })?;
+    let recorder = start(log, args);
+    let status = forwarder.wait(child).map_err(internal)?;
+    recorder.into_iter().for_each(Recorder::finish);
+    *end = Some(end_of(status));
+    Ok(Exit::Done)
+}
+
+/// A command goes on without a record where there can be none.
+fn start(log: GpuCsvWriter, args: &RecordArgs) -> Option<Recorder> {
+    Recorder::start(log, args.interval)
+        .inspect_err(|error| tracing::warn!("cannot start recording: {}", io_text(error)))
+        .ok()
+}
+
+fn end_of(status: ExitStatus) -> End {
+    match (status.code(), status.signal()) {
+        (None, Some(signal)) => End::Signal(signal),
+        (code, _) => End::Code(
+            code.and_then(|code| u8::try_from(code).ok())
+                .unwrap_or(Exit::Internal.code()),
+        ),
+    }
+}

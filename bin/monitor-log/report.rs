@@ -1,0 +1,87 @@
+//! `monitor-log report`.
+
+use std::path::Path;
+
+use plmkit_cli::{Exit, Fault};
+use plmkit_store::write_json;
+use plmkit_telemetry::event::EventReader;
+use plmkit_telemetry::gpu_csv::GpuCsvReader;
+use plmkit_telemetry::report::{Report, Runs, Samples, Tier, multiqc, sentences};
+use tracing::{info, warn};
+
+use crate::args::ReportArgs;
+
+/// Writes the report, says it in sentences, and judges.
+pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
+    check(args)?;
+    let report = read(args)?;
+    write_json(&args.out, &report)?;
+    if let Some(mqc) = &args.mqc {
+        write_json(mqc, &multiqc(&report, &sample_of(mqc)))?;
+    }
+    for line in sentences(&report) {
+        info!("{line}");
+    }
+    Ok(judge(&report, args.fail_on.map(Tier::from)))
+}
+
+fn check(args: &ReportArgs) -> Result<(), Fault> {
+    let inputs = [args.gpu.as_ref(), args.events.as_ref()];
+    if inputs.contains(&Some(&args.out)) {
+        return Err(Fault::usage("--out is an input itself"));
+    }
+    if args.mqc.is_some()
+        && (inputs.contains(&args.mqc.as_ref()) || args.mqc.as_ref() == Some(&args.out))
+    {
+        return Err(Fault::usage("--mqc is an input or --out itself"));
+    }
+    Ok(())
+}
+
+/// Events first: they say which samples belong to a run.
+fn read(args: &ReportArgs) -> Result<Report, Fault> {
+    let mut runs = Runs::default();
+    let mut events_torn = None;
+    if let Some(path) = &args.events {
+        let mut reader = EventReader::open(path)?;
+        for event in reader.by_ref() {
+            runs.add(event?);
+        }
+        events_torn = Some(reader.torn());
+    }
+    let mut samples = Samples::during(&runs);
+    let events = events_torn.map(|torn| runs.finish(torn));
+    let mut samples_torn = None;
+    if let Some(path) = &args.gpu {
+        let mut reader = GpuCsvReader::open(path)?;
+        for sample in reader.by_ref() {
+            samples.add(&sample?);
+        }
+        samples_torn = Some(reader.torn());
+    }
+    let samples = samples_torn.map(|torn| samples.finish(torn, events.as_ref()));
+    Ok(Report::new(events, samples))
+}
+
+/// `SAMPLE` of `SAMPLE_mqc.json`.
+fn sample_of(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    stem.strip_suffix("_mqc").unwrap_or(&stem).to_owned()
+}
+
+fn judge(report: &Report, fail_on: Option<Tier>) -> Exit {
+    let Some(fail_on) = fail_on else {
+        return Exit::Done;
+    };
+    match report.verdict {
+        None => {
+            info!("no verdict: neither packing nor enough GPU utilization is known");
+            Exit::Done
+        }
+        Some(verdict) if verdict >= fail_on => {
+            warn!("the verdict is {verdict}");
+            Exit::Negative
+        }
+        Some(_) => Exit::Done,
+    }
+}

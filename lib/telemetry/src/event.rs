@@ -1,0 +1,222 @@
+//! Run events: what an embedding run says about itself while it works.
+//!
+//! One JSON object a line with a `type` field. Several runs may follow one another in a file, or write to it at
+//! the same time: `run` tells them apart. A value that is not known is left out, never 0.
+
+mod reader;
+mod writer;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Timestamp;
+
+pub use reader::EventReader;
+pub use writer::EventWriter;
+
+/// One line of a run's event log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Event {
+    /// A run starts.
+    Run(RunStarted),
+    /// A batch is through.
+    Batch(BatchDone),
+    /// A run ends, well or badly. A killed run has no such line.
+    Done(RunDone),
+}
+
+/// The first event of a run: what will be done, with what.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunStarted {
+    /// The run's name: see [`run_id`].
+    pub run: String,
+    /// When.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<Timestamp>,
+    /// The program.
+    #[serde(default)]
+    pub tool: String,
+    /// Its version.
+    #[serde(default)]
+    pub version: String,
+    /// Digest of the model, as embedding files carry it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_digest: Option<String>,
+    /// Where it computes: `cpu`, `cuda:0`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// The GPU's UUID as the driver writes it (`GPU-…`): joins the run with the samples of that GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_uuid: Option<String>,
+    /// The number type of the computation: `f32`, `f16`, `bf16`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<String>,
+    /// CPU threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u64>,
+    /// Batches that this run will compute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batches_total: Option<u64>,
+    /// Sequences (rows: windows count apart) that this run will compute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sequences_total: Option<u64>,
+    /// Tokens that this run will compute, `<cls>` and `<eos>` included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_total: Option<u64>,
+    /// Tokens that a batch may hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_budget: Option<u64>,
+}
+
+/// A batch is through: its results are handed to the writer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BatchDone {
+    /// The run's name.
+    pub run: String,
+    /// Position of the batch among all batches of the run.
+    pub batch: u64,
+    /// When.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<Timestamp>,
+    /// Seconds since the run's start, by a monotonic clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub elapsed_s: Option<f64>,
+    /// How long the device waited for this batch to come out of the queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<f64>,
+    /// Copy from host to device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub h2d_ms: Option<f64>,
+    /// Forward pass and pooling.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compute_ms: Option<f64>,
+    /// Copy from device to host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub d2h_ms: Option<f64>,
+    /// Encoding and writing of the results.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_ms: Option<f64>,
+    /// Batches that lay ready in the queue when this one was taken, itself not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_depth: Option<u64>,
+    /// Sequences (rows) in the batch.
+    pub sequences: u64,
+    /// Tokens in the batch, `<cls>` and `<eos>` included.
+    pub tokens: u64,
+    /// Residues in the batch.
+    pub residues: u64,
+    /// Tokens that the batch might have held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_budget: Option<u64>,
+    /// How full it was, 0 to 1: see [`utilization`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub utilization: Option<f64>,
+    /// Whether it is the last batch of its file, which holds what was left over: it says nothing about packing.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub tail: bool,
+    /// How many times the batch was halved because memory ran out.
+    #[serde(default)]
+    pub oom_splits: u64,
+}
+
+/// The last event of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunDone {
+    /// The run's name.
+    pub run: String,
+    /// When.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<Timestamp>,
+    /// Sequences (rows) computed.
+    pub sequences: u64,
+    /// Tokens computed, `<cls>` and `<eos>` included.
+    pub tokens: u64,
+    /// Residues computed.
+    pub residues: u64,
+    /// Seconds since the run's start, by a monotonic clock.
+    pub elapsed_s: f64,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Everything was computed and written.
+    #[default]
+    Done,
+    /// It was asked to stop, and did.
+    Stopped,
+    /// An error ended it.
+    Failed,
+}
+
+/// A name for a run that starts now in this process: UTC time and process id.
+pub fn run_id() -> String {
+    format!("{}-{}", Timestamp::now(), std::process::id())
+}
+
+/// How full a batch of `tokens` tokens is, 0 to 1. One sequence longer than the budget fills its batch.
+///
+/// ```
+/// use plmkit_telemetry::event::utilization;
+///
+/// assert_eq!(utilization(3, 4), Some(0.75));
+/// assert_eq!(utilization(5, 4), Some(1.0));
+/// assert_eq!(utilization(0, 0), None);
+/// ```
+pub fn utilization(tokens: u64, token_budget: u64) -> Option<f64> {
+    let room = token_budget.max(tokens);
+    (room > 0).then(|| tokens as f64 / room as f64)
+}
+
+/// A duration in milliseconds, to the microsecond: what the `…_ms` fields hold.
+pub fn milliseconds(duration: Duration) -> f64 {
+    duration.as_micros() as f64 / 1000.0
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature that serde asks for"
+)]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_object_with_its_type_first_and_unknown_values_left_out() {
+        let event = Event::Batch(BatchDone {
+            run: "r".to_owned(),
+            batch: 7,
+            compute_ms: Some(milliseconds(Duration::from_nanos(1_234_567))),
+            sequences: 2,
+            tokens: 10,
+            residues: 6,
+            ..BatchDone::default()
+        });
+        let text = serde_json::to_string(&event).unwrap();
+        let expected = concat!(
+            r#"{"type":"batch","run":"r","batch":7,"compute_ms":1.234,"#,
+            r#""sequences":2,"tokens":10,"residues":6,"oom_splits":0}"#
+        );
+        assert_eq!(text, expected);
+        assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
+    }
+
+    #[test]
+    fn null_is_a_value_that_is_not_known() {
+        let text = r#"{"type":"run","run":"r","threads":null,"time":null}"#;
+        let expected = Event::Run(RunStarted {
+            run: "r".to_owned(),
+            ..RunStarted::default()
+        });
+        assert_eq!(serde_json::from_str::<Event>(text).unwrap(), expected);
+    }
+}

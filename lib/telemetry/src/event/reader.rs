@@ -1,0 +1,218 @@
+//! Reading run events.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::{BatchDone, Event};
+use crate::TelemetryError;
+use crate::log::CompleteLines;
+
+/// The events of a log, in the order of the lines. Holds one line in memory.
+///
+/// Types and fields that it does not know are left out: a newer program may write more. A last line without
+/// its newline is left out as well, see [`EventReader::torn`]. After an error it ends.
+///
+/// ```
+/// use plmkit_telemetry::event::{Event, EventReader};
+///
+/// let log = concat!(
+///     "{\"type\":\"run\",\"run\":\"r\",\"device\":\"cpu\"}\n",
+///     "{\"type\":\"weather\",\"run\":\"r\"}\n",
+///     "{\"type\":\"batch\",\"run\":\"r\",\"ba",
+/// );
+/// let mut reader = EventReader::new(log.as_bytes(), "events.jsonl");
+/// let Some(Ok(Event::Run(run))) = reader.next() else { panic!("a run starts") };
+/// assert_eq!(run.device.as_deref(), Some("cpu"));
+/// assert!(reader.next().is_none());
+/// assert!(reader.torn());
+/// ```
+pub struct EventReader<R> {
+    lines: CompleteLines<R>,
+    line: Vec<u8>,
+    path: PathBuf,
+    failed: bool,
+}
+
+impl EventReader<BufReader<File>> {
+    /// Opens the log at `path`.
+    pub fn open(path: &Path) -> Result<Self, TelemetryError> {
+        let file = File::open(path).map_err(|source| TelemetryError::Open {
+            path: path.to_owned(),
+            source,
+        })?;
+        Ok(Self::new(BufReader::with_capacity(1 << 16, file), path))
+    }
+}
+
+impl<R: BufRead> EventReader<R> {
+    /// Reads a log from `source`; `path` names it in errors.
+    pub fn new(source: R, path: impl Into<PathBuf>) -> Self {
+        Self {
+            lines: CompleteLines::new(source),
+            line: Vec::new(),
+            path: path.into(),
+            failed: false,
+        }
+    }
+
+    /// Whether a last line without its newline was left out: known at the end.
+    pub fn torn(&self) -> bool {
+        self.lines.torn()
+    }
+
+    fn advance(&mut self) -> Result<Option<Event>, TelemetryError> {
+        while self
+            .lines
+            .read_line(&mut self.line)
+            .map_err(|error| self.read_error(error))?
+        {
+            let line = self.line.trim_ascii_end();
+            if line.is_empty() {
+                continue;
+            }
+            if let Some(event) = parse(line).map_err(|reason| self.line_error(reason))? {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
+    }
+
+    fn read_error(&self, source: io::Error) -> TelemetryError {
+        if source.kind() == io::ErrorKind::InvalidData {
+            return self.line_error(source.to_string());
+        }
+        TelemetryError::Read {
+            path: self.path.clone(),
+            source,
+        }
+    }
+
+    fn line_error(&self, reason: String) -> TelemetryError {
+        TelemetryError::Line {
+            path: self.path.clone(),
+            line: self.lines.number(),
+            reason,
+        }
+    }
+}
+
+impl<R: BufRead> Iterator for EventReader<R> {
+    type Item = Result<Event, TelemetryError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let next = self.advance().transpose();
+        self.failed = matches!(next, Some(Err(_)));
+        next
+    }
+}
+
+/// The event of a line; `None` for a type that is not known here.
+fn parse(line: &[u8]) -> Result<Option<Event>, String> {
+    #[derive(Deserialize)]
+    struct Head<'a> {
+        #[serde(rename = "type", borrow)]
+        kind: Cow<'a, str>,
+    }
+
+    // The type first, then the struct: serde's tagged enums copy each value on the way, which takes twice as long.
+    let head: Head = serde_json::from_slice(line).map_err(|error| not_an_event(&error))?;
+    let event = match head.kind.as_ref() {
+        "run" => Event::Run(serde_json::from_slice(line).map_err(|error| not_an_event(&error))?),
+        "batch" => {
+            let batch = serde_json::from_slice(line).map_err(|error| not_an_event(&error))?;
+            check(&batch)?;
+            Event::Batch(batch)
+        }
+        "done" => Event::Done(serde_json::from_slice(line).map_err(|error| not_an_event(&error))?),
+        _ => return Ok(None),
+    };
+    Ok(Some(event))
+}
+
+/// serde's own text ends with a place in the one line it saw, `line 1`, which is not the line of the log.
+fn not_an_event(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let reason = text.split(" at line ").next().unwrap_or_default();
+    format!("not a run event: {reason} (column {})", error.column())
+}
+
+/// Values that no clock and no packer gives.
+fn check(batch: &BatchDone) -> Result<(), String> {
+    let durations = [
+        ("elapsed_s", batch.elapsed_s),
+        ("wait_ms", batch.wait_ms),
+        ("h2d_ms", batch.h2d_ms),
+        ("compute_ms", batch.compute_ms),
+        ("d2h_ms", batch.d2h_ms),
+        ("write_ms", batch.write_ms),
+    ];
+    for (name, value) in durations {
+        if let Some(value) = value.filter(|&value| value < 0.0) {
+            return Err(format!(
+                "{name} is negative; expected a duration, found {value}"
+            ));
+        }
+    }
+    match batch.utilization {
+        Some(value) if !(0.0..=1.0).contains(&value) => Err(format!(
+            "utilization is out of range; expected 0 to 1, found {value}"
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plmkit_contract::{Exit, Failure};
+
+    use super::*;
+
+    fn first_error(log: &str) -> String {
+        let error = EventReader::new(log.as_bytes(), "e.jsonl")
+            .find_map(Result::err)
+            .unwrap();
+        assert_eq!(error.exit(), Exit::Data);
+        error.to_string()
+    }
+
+    const BATCH: &str =
+        r#"{"type":"batch","run":"r","batch":0,"sequences":1,"tokens":4,"residues":2}"#;
+
+    #[test]
+    fn a_malformed_line_is_named_by_its_number() {
+        let cut = &BATCH[..BATCH.len() - 5];
+        let message = first_error(&format!("{BATCH}\n\n{cut}\n{BATCH}\n"));
+        assert!(
+            message.starts_with("e.jsonl: line 3: not a run event: EOF"),
+            "{message}"
+        );
+        assert!(first_error("[1]\n").contains("line 1: not a run event"));
+        assert!(first_error("{\"run\":\"r\"}\n").contains("missing field `type`"));
+        assert!(
+            first_error("{\"type\":\"batch\",\"run\":\"r\"}\n").contains("missing field `batch`")
+        );
+    }
+
+    #[test]
+    fn values_that_cannot_be_are_refused() {
+        let with = |field: &str| format!("{}{field}}}\n", &BATCH[..BATCH.len() - 1]);
+        assert!(first_error(&with(",\"wait_ms\":-0.5")).contains("wait_ms is negative"));
+        assert!(first_error(&with(",\"utilization\":1.2")).contains("expected 0 to 1, found 1.2"));
+        assert!(first_error(&with(",\"queue_depth\":-1")).contains("not a run event"));
+    }
+
+    #[test]
+    fn nothing_comes_after_an_error() {
+        let log = format!("nonsense\n{BATCH}\n");
+        let mut reader = EventReader::new(log.as_bytes(), "e.jsonl");
+        assert!(reader.next().unwrap().is_err());
+        assert!(reader.next().is_none());
+    }
+}

@@ -1,0 +1,162 @@
+//! The queue before the device.
+
+use serde::Serialize;
+
+use super::mean::Mean;
+use super::thresholds::{QUEUE_FULL_BELOW_MS, QUEUE_STARVED_ABOVE_MS};
+use crate::event::BatchDone;
+
+/// Upper edges of the wait histogram; a last bin takes the rest.
+const EDGES_MS: [f64; 8] = [0.1, 1.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1000.0];
+
+/// How well the queue fed the device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Queue {
+    /// The state of more than half of the batches; `None` where no batch says how long it waited.
+    pub state: Option<QueueState>,
+    /// Batches that say how long the device waited for them.
+    pub batches: u64,
+    /// Batches that were ready: the wait was below [`QUEUE_FULL_BELOW_MS`].
+    pub full: u64,
+    /// Batches that let the device wait for longer than [`QUEUE_STARVED_ABOVE_MS`].
+    pub starved: u64,
+    /// Mean number of batches that lay ready.
+    pub mean_depth: Option<f64>,
+    /// How many batches waited how long.
+    pub waits: Vec<WaitBin>,
+    /// What to do.
+    pub advice: Option<&'static str>,
+}
+
+/// The state of a queue, told by waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QueueState {
+    /// The device found its next batch ready.
+    Full,
+    /// The device waited, but not long.
+    Normal,
+    /// The device waited long.
+    Starved,
+}
+
+/// A bin of the wait histogram.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WaitBin {
+    /// Waits below this, and not in the bin before; `None`: all that are longer.
+    pub below_ms: Option<f64>,
+    /// Batches.
+    pub batches: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct QueueCount {
+    bins: [u64; EDGES_MS.len() + 1],
+    full: u64,
+    starved: u64,
+    depth: Mean,
+}
+
+impl QueueCount {
+    pub(super) fn add(&mut self, batch: &BatchDone) {
+        if let Some(depth) = batch.queue_depth {
+            self.depth.add(depth as f64);
+        }
+        let Some(wait_ms) = batch.wait_ms else { return };
+        self.bins[EDGES_MS.partition_point(|&edge| edge <= wait_ms)] += 1;
+        self.full += u64::from(wait_ms < QUEUE_FULL_BELOW_MS);
+        self.starved += u64::from(wait_ms > QUEUE_STARVED_ABOVE_MS);
+    }
+
+    pub(super) fn finish(&self) -> Queue {
+        let batches: u64 = self.bins.iter().sum();
+        // By the majority, not by the mean: the first batch always waits for the first read.
+        let state = if batches == 0 {
+            None
+        } else if 2 * self.full > batches {
+            Some(QueueState::Full)
+        } else if 2 * self.starved > batches {
+            Some(QueueState::Starved)
+        } else {
+            Some(QueueState::Normal)
+        };
+        let edges = EDGES_MS.into_iter().map(Some).chain([None]);
+        Queue {
+            state,
+            batches,
+            full: self.full,
+            starved: self.starved,
+            mean_depth: self.depth.mean(),
+            waits: edges
+                .zip(self.bins)
+                .map(|(below_ms, batches)| WaitBin { below_ms, batches })
+                .collect(),
+            advice: state.map(QueueState::advice),
+        }
+    }
+}
+
+impl QueueState {
+    fn advice(self) -> &'static str {
+        match self {
+            Self::Full => "the queue was full: the device found its next batch ready",
+            Self::Normal => {
+                "the device waited a little for most batches: a longer --prefetch may help"
+            }
+            Self::Starved => {
+                "the device waited for most batches: raise --prefetch or read from a faster disk"
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(waits_ms: &[f64]) -> Queue {
+        let mut count = QueueCount::default();
+        for &wait_ms in waits_ms {
+            count.add(&BatchDone {
+                wait_ms: Some(wait_ms),
+                ..BatchDone::default()
+            });
+        }
+        count.finish()
+    }
+
+    #[test]
+    fn the_thresholds_themselves_are_neither_full_nor_starved() {
+        let queue = queue(&[0.999, 1.0, 50.0, 50.001]);
+        assert_eq!((queue.full, queue.starved, queue.batches), (1, 1, 4));
+        assert_eq!(queue.state, Some(QueueState::Normal));
+    }
+
+    #[test]
+    fn one_long_first_wait_does_not_make_a_starved_queue() {
+        assert_eq!(queue(&[9000.0, 0.1, 0.1]).state, Some(QueueState::Full));
+        assert_eq!(queue(&[0.1, 60.0, 70.0]).state, Some(QueueState::Starved));
+    }
+
+    #[test]
+    fn each_wait_is_in_one_bin() {
+        let queue = queue(&[0.0, 0.1, 0.5, 1.0, 999.0, 1000.0, 1e9]);
+        let bins: Vec<u64> = queue.waits.iter().map(|bin| bin.batches).collect();
+        assert_eq!(bins, [1, 2, 1, 0, 0, 0, 0, 1, 2]);
+        assert_eq!(queue.waits[8].below_ms, None);
+    }
+
+    #[test]
+    fn without_waits_there_is_no_state() {
+        let mut count = QueueCount::default();
+        count.add(&BatchDone {
+            queue_depth: Some(3),
+            ..BatchDone::default()
+        });
+        let queue = count.finish();
+        assert_eq!(
+            (queue.state, queue.advice, queue.mean_depth),
+            (None, None, Some(3.0))
+        );
+    }
+}

@@ -1,0 +1,100 @@
+//! A folder to work in, and a driver that is or is not there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+use crate::common::bin;
+
+pub(crate) const HEADER: &str = plmkit_telemetry::gpu_csv::HEADER;
+
+/// A temporary folder in which `monitor-log` runs, without a driver unless one is installed.
+pub(crate) struct Case(TempDir);
+
+impl Case {
+    pub(crate) fn new() -> Self {
+        let case = Self(tempfile::tempdir().expect("temp folder"));
+        fs::create_dir(case.path("driver")).expect("folder");
+        // Found before the system's own, and no library: the tests see the same on a machine with a GPU.
+        fs::write(case.path("driver/libnvidia-ml.so.1"), "not a library").expect("write");
+        case
+    }
+
+    /// The same with the GPUs of `fake_nvml.c`.
+    pub(crate) fn with_gpus() -> Self {
+        let case = Self::new();
+        let compiled = Command::new("cc")
+            .args(["-shared", "-fPIC", "-o"])
+            .arg(case.path("driver/libnvidia-ml.so.1"))
+            .arg(fixture("fake_nvml.c"))
+            .status()
+            .expect("cc");
+        assert!(compiled.success());
+        case
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).expect("write");
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).expect(name)
+    }
+
+    /// `monitor-log ARGS`, to be run in the folder.
+    pub(crate) fn command(&self, args: &str) -> Command {
+        let mut command = bin("monitor-log");
+        command
+            .current_dir(self.0.path())
+            .env("LD_LIBRARY_PATH", self.path("driver"))
+            .args(args.split(' '));
+        command
+    }
+
+    pub(crate) fn run(&self, args: &str) -> Output {
+        self.command(args).output().expect("run")
+    }
+
+    /// `monitor-log record --out gpu.csv --interval 20ms -- sh -c SCRIPT`
+    pub(crate) fn wrap(&self, script: &str) -> Command {
+        let mut command = self.command("record --out gpu.csv --interval 20ms -- sh -c");
+        command.arg(script);
+        command
+    }
+
+    /// The rows of a log, each a full one.
+    pub(crate) fn rows(&self, name: &str) -> Vec<String> {
+        let text = self.read(name);
+        let rows = text.strip_prefix(HEADER).expect("the header comes first");
+        assert!(
+            rows.is_empty() || rows.ends_with('\n'),
+            "a torn line: {rows}"
+        );
+        rows.lines().map(str::to_owned).collect()
+    }
+}
+
+pub(crate) fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/monitor_log")
+        .join(name)
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Sends a signal, as `kill -NAME PID`.
+pub(crate) fn kill(name: &str, pid: u32) {
+    let sent = Command::new("kill")
+        .args([format!("-{name}"), pid.to_string()])
+        .status()
+        .expect("kill");
+    assert!(sent.success());
+}

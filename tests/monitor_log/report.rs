@@ -1,0 +1,202 @@
+//! `report` on logs whose sums are known.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::case::{Case, HEADER, fixture, text};
+use crate::common::{assert_failed, visible};
+
+/// A case with the logs of two runs on the first of two GPUs, and nothing else to be seen.
+fn logs() -> Case {
+    let case = Case::new();
+    for name in ["events.jsonl", "gpu.csv"] {
+        fs::copy(fixture(name), case.path(name)).unwrap();
+    }
+    case
+}
+
+fn report(case: &Case, args: &str) -> Value {
+    let output = case.run(&format!("report --out report.json {args}"));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_str(&case.read("report.json")).unwrap()
+}
+
+/// Compares with a golden file; `GOLDEN=write` makes it anew.
+fn assert_golden(name: &str, found: &str) {
+    let path = fixture(name);
+    if std::env::var_os("GOLDEN").is_some_and(|golden| golden == "write") {
+        fs::write(&path, found).unwrap();
+    }
+    assert_eq!(
+        found,
+        fs::read_to_string(&path).unwrap(),
+        "{}",
+        path.display()
+    );
+}
+
+#[test]
+fn the_whole_report_is_as_expected() {
+    let case = logs();
+    let output = case
+        .run("report --events events.jsonl --gpu gpu.csv --out report.json --mqc sample_mqc.json");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_golden("report.json", &case.read("report.json"));
+    assert_golden("sample_mqc.json", &case.read("sample_mqc.json"));
+    assert_golden("report.txt", &text(&output.stderr));
+}
+
+#[test]
+fn counts_and_rates_are_the_sums_of_the_events() {
+    let report = report(&logs(), "--events events.jsonl");
+    let runs = report["events"]["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    // 1000 + 840 + 950 + 100 tokens in 12.5 s.
+    assert_eq!(runs[0]["tokens"], 2890);
+    assert_eq!(runs[0]["throughput"]["tokens_per_s"], 2890.0 / 12.5);
+    assert_eq!(runs[0]["throughput"]["sequences_per_s"], 27.0 / 12.5);
+    assert_eq!(runs[0]["throughput"]["residues_per_s"], 2836.0 / 12.5);
+    assert_eq!(runs[0]["packing"]["min_utilization"], 0.84);
+    assert_eq!(runs[0]["packing"]["tail"]["batches"], 1);
+    // Killed: measured to its last batch, and what it does not say is null.
+    assert_eq!(runs[1]["throughput"]["tokens_per_s"], 100.0 / 4.0);
+    assert!(runs[1]["outcome"].is_null() && runs[1]["stages"]["compute"].is_null());
+    assert!(report["samples"].is_null());
+}
+
+#[test]
+fn a_torn_last_line_is_left_out_and_said() {
+    let case = logs();
+    let whole = report(&case, "--events events.jsonl --gpu gpu.csv");
+    for name in ["events.jsonl", "gpu.csv"] {
+        let text = case.read(name);
+        let last = text.trim_end().lines().last().unwrap();
+        case.write(name, &format!("{text}{}", &last[..last.len() - 3]));
+    }
+    let mut torn = report(&case, "--events events.jsonl --gpu gpu.csv");
+    for log in ["events", "samples"] {
+        assert_eq!(torn[log]["torn_last_line"].take(), true);
+        torn[log]["torn_last_line"] = false.into();
+    }
+    assert_eq!(torn, whole);
+}
+
+#[test]
+fn a_verdict_is_a_failure_where_asked_for() {
+    let case = logs();
+    let exit = |args: &str| {
+        let output = case.run(&format!("report --out report.json {args}"));
+        (
+            output.status.code().unwrap(),
+            text(&output.stderr).contains("warning: the verdict is"),
+        )
+    };
+    // The GPU of the runs was 70 % busy: mild.
+    assert_eq!(
+        exit("--events events.jsonl --gpu gpu.csv --fail-on mild"),
+        (1, true)
+    );
+    assert_eq!(
+        exit("--events events.jsonl --gpu gpu.csv --fail-on critical"),
+        (0, false)
+    );
+    assert_eq!(exit("--events events.jsonl --gpu gpu.csv"), (0, false));
+    assert_eq!(
+        visible(&case.path("")),
+        ["driver", "events.jsonl", "gpu.csv", "report.json"]
+    );
+    // The batches alone were well filled.
+    assert_eq!(exit("--events events.jsonl --fail-on mild"), (0, false));
+    // Over the whole recording, with idle time before and after, it is still the one GPU that is known.
+    assert_eq!(exit("--gpu gpu.csv --fail-on mild"), (1, true));
+    case.write(
+        "poor.jsonl",
+        &case
+            .read("events.jsonl")
+            .replace("\"utilization\":0.95", "\"utilization\":0.3"),
+    );
+    assert_eq!(exit("--events poor.jsonl --fail-on critical"), (1, true));
+}
+
+#[test]
+fn where_nothing_is_known_there_is_no_verdict_and_no_failure() {
+    let case = Case::new();
+    case.write("events.jsonl", "");
+    case.write("gpu.csv", HEADER);
+    let output = case.run(
+        "report --events events.jsonl --gpu gpu.csv --out r.json --mqc r_mqc.json --fail-on mild",
+    );
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stderr).contains("no verdict"));
+    let report: Value = serde_json::from_str(&case.read("r.json")).unwrap();
+    assert!(report["verdict"].is_null());
+    assert_eq!(report["events"]["runs"], Value::Array(Vec::new()));
+    assert!(report["samples"]["host"]["mean_cpu_utilization"].is_null());
+}
+
+#[test]
+fn bad_input_is_one_line_with_the_line_number_and_leaves_nothing() {
+    let case = logs();
+    case.write(
+        "cut.jsonl",
+        "{\"type\":\"run\",\"run\":\"a\"}\n{\"type\":\"batch\",\"ru\n{\"type\":\"x\"}\n",
+    );
+    case.write(
+        "bad.csv",
+        &format!("{HEADER}2026-01-31T12:00:00Z{}\n", ",x".repeat(16)),
+    );
+    case.write("other.csv", "id,length\nP1,3\n");
+    for (args, code, what) in [
+        (
+            "--events cut.jsonl",
+            65,
+            "cut.jsonl: line 2: not a run event",
+        ),
+        ("--events gpu.csv", 65, "gpu.csv: line 1: not a run event"),
+        ("--gpu bad.csv", 65, "bad.csv: line 2: column 'index': "),
+        (
+            "--gpu other.csv",
+            65,
+            "other.csv: line 1: not a GPU sample log",
+        ),
+        (
+            "--events missing.jsonl",
+            66,
+            "missing.jsonl: cannot open: no such file or directory",
+        ),
+        (
+            "--gpu missing.csv",
+            66,
+            "missing.csv: cannot open: no such file or directory",
+        ),
+    ] {
+        assert_failed(
+            &case.run(&format!("report --quiet --out report.json {args}")),
+            code,
+            what,
+        );
+    }
+    let output = case.run("report --quiet --events events.jsonl --out no/such/report.json");
+    assert_failed(
+        &output,
+        73,
+        "report.json: cannot create: no such file or directory",
+    );
+    assert!(!Path::new(&case.path("report.json")).exists());
+}
+
+#[test]
+fn an_input_is_never_overwritten() {
+    let case = logs();
+    let before = case.read("events.jsonl");
+    for args in [
+        "--events events.jsonl --out events.jsonl",
+        "--events events.jsonl --out r --mqc events.jsonl",
+    ] {
+        assert_failed(&case.run(&format!("report {args}")), 2, "itself");
+    }
+    assert_eq!(case.run("report --out report.json").status.code(), Some(2));
+    assert_eq!(case.read("events.jsonl"), before);
+}
