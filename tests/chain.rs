@@ -22,9 +22,17 @@ fn chain(folder: &Path, options: &[&str]) -> Value {
     let mut names: Vec<PathBuf> = Vec::new();
     for shard in manifest["shards"].as_array().expect("shards") {
         let shard = shards.join(shard["file"].as_str().expect("file"));
-        let (packed, out) = (shard.with_extension("arrow"), shard.with_extension("emb.parquet"));
+        let (packed, out) = (
+            shard.with_extension("arrow"),
+            shard.with_extension("emb.parquet"),
+        );
         run(bin("pack-batches").arg(&shard).arg("--out").arg(&packed));
-        run(bin("gpu-embed").arg(&packed).arg("--out").arg(&out).arg("--model").arg(test_data("model-tiny")));
+        run(bin("gpu-embed")
+            .arg(&packed)
+            .arg("--out")
+            .arg(&out)
+            .arg("--model")
+            .arg(test_data("model-tiny")));
         names.push(shard);
         embedded.push(out);
     }
@@ -60,7 +68,10 @@ fn long_proteins_under_every_policy() {
         .collect();
     assert!(long.len() > 3, "the test data has long proteins");
     let long_records = long.len() as u64;
-    let windows: u64 = long.iter().map(|length| (length - 256).div_ceil(1022 - 256)).sum();
+    let windows: u64 = long
+        .iter()
+        .map(|length| (length - 256).div_ceil(1022 - 256))
+        .sum();
 
     for (policy, rows, rejected) in [
         ("truncate", records, 0),
@@ -72,7 +83,11 @@ fn long_proteins_under_every_policy() {
         let manifest = chain(folder.path(), &["--shards", "2", "--long", policy]);
         assert_eq!(count(&manifest, "records"), records, "{policy}");
         assert_eq!(count(&manifest, "rows"), rows, "{policy}");
-        assert_eq!(count(&manifest["rejected"], "too_long"), rejected, "{policy}");
+        assert_eq!(
+            count(&manifest["rejected"], "too_long"),
+            rejected,
+            "{policy}"
+        );
         assert_eq!(count(&manifest, "accepted"), records - rejected, "{policy}");
     }
 }
@@ -95,10 +110,16 @@ fn a_lost_shard_is_noticed() {
     let output = bin("validate-embeddings")
         .arg(shards.join("shard-00000.emb.parquet"))
         .arg("--shards")
-        .args([shards.join("shard-00000.parquet"), shards.join("shard-00001.parquet")])
+        .args([
+            shards.join("shard-00000.parquet"),
+            shards.join("shard-00001.parquet"),
+        ])
         .output()
         .expect("run");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("coverage: 52 rows, 100 expected: 48 missing"), "{stderr}");
+    assert!(
+        stderr.contains("coverage: 52 rows, 100 expected: 48 missing"),
+        "{stderr}"
+    );
 }

@@ -3,12 +3,12 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Command, Parser};
 use plmkit_contract::{Exit, Stop};
 
 use crate::generate::generate;
 use crate::signals::Signals;
-use crate::{Common, Fault, log, print};
+use crate::{Common, Fault, Generate, LogFormat, log, print};
 
 /// The command line of a program.
 pub trait Program: Parser {
@@ -27,8 +27,14 @@ pub trait Program: Parser {
 /// A failure is one line on standard error. A panic is a bug of ours: one line, exit code 70, never an abort. A
 /// program that was asked to stop by a signal cleans up and then dies of that signal.
 pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> ExitCode {
-    let program = P::parse();
-    let common = program.common().clone();
+    let mut matches = P::command().get_matches();
+    // Before the program's own arguments: those that it requires are missing beside this one.
+    if let Some(what) = matches.remove_one("generate") {
+        log::install(P::NAME, LogFormat::Text, false);
+        return exit_code(print_generated(what, P::command()));
+    }
+    let program = P::from_arg_matches_mut(&mut matches).unwrap_or_else(|error| error.exit());
+    let common = program.common();
     log::install(P::NAME, common.log_format, common.quiet);
     panic::set_hook(Box::new(|info| {
         tracing::error!("internal error, please report it: {}", one_line(info));
@@ -36,12 +42,7 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
 
     let stop = Stop::default();
     let signals = P::HANDLES_STOP.then(|| Signals::install(&stop));
-    let ended = if let Some(what) = common.generate {
-        generate(what, P::command())
-            .map_err(|error| Fault::new(Exit::Internal, error.to_string()))
-            .and_then(print)
-            .map(|()| Exit::Done)
-    } else if let Some(Err(error)) = &signals {
+    let ended = if let Some(Err(error)) = &signals {
         Err(Fault::new(
             Exit::Internal,
             format!("cannot handle signals: {error}"),
@@ -54,6 +55,16 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
     if let Some(Ok(signals)) = &signals {
         signals.reraise();
     }
+    exit_code(ended)
+}
+
+fn print_generated(what: Generate, command: Command) -> Result<Exit, Fault> {
+    let text =
+        generate(what, command).map_err(|error| Fault::new(Exit::Internal, error.to_string()))?;
+    print(text).map(|()| Exit::Done)
+}
+
+fn exit_code(ended: Result<Exit, Fault>) -> ExitCode {
     let exit = ended.unwrap_or_else(|fault| {
         tracing::error!("{}", fault.message());
         fault.exit()

@@ -1,0 +1,116 @@
+"""Every file opens in pyarrow, polars, DuckDB and pandas, and all of them read the same values."""
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.ipc as ipc
+import pyarrow.parquet as pq
+import pytest
+from conftest import MODEL, run
+
+KEY = {
+    "ordinal": pa.uint64(),
+    "id": pa.string(),
+    "start": pa.uint32(),
+    "length": pa.uint32(),
+    "truncated": pa.bool_(),
+    "digest": pa.binary(16),
+}
+SHARD = {
+    "ordinal": pa.uint64(),
+    "id": pa.string(),
+    "description": pa.string(),
+    "sequence": pa.string(),
+    "length": pa.uint32(),
+    "start": pa.uint32(),
+    "truncated": pa.bool_(),
+    "digest": pa.binary(16),
+}
+
+
+def columns(schema):
+    return {field.name: field.type for field in schema}
+
+
+def rows(table):
+    """The rows of a pyarrow table as tuples, in order of the key."""
+    lists = [column.to_pylist() for column in table.columns]
+    names = table.column_names
+    key = [names.index("ordinal"), names.index("start")]
+    return sorted(zip(*lists, strict=True), key=lambda row: [row[i] for i in key])
+
+
+def same(found, expected):
+    """Compares rows of any reader with those of pyarrow; some give binary as bytearray, vectors as arrays or tuples."""
+
+    def plain(value):
+        if isinstance(value, (bytes, bytearray)):
+            return bytes(value)
+        return list(value) if isinstance(value, (list, tuple, np.ndarray)) else value
+
+    assert len(found) == len(expected) > 0
+    for left, right in zip(found, expected, strict=True):
+        assert [plain(value) for value in left] == [plain(value) for value in right]
+
+
+def read_parquet(paths):
+    """The same files, as one table, in every reader but pyarrow."""
+    paths = [str(path) for path in paths]
+    yield "polars", pl.read_parquet(paths).sort("ordinal", "start").rows()
+    yield "duckdb", duckdb.read_parquet(paths).order("ordinal, start").fetchall()
+    frame = pd.concat(pd.read_parquet(path) for path in paths).sort_values(["ordinal", "start"])
+    frame = frame.astype(object).where(frame.notna(), None)
+    yield "pandas", list(frame.itertuples(index=False, name=None))
+
+
+def test_shards(chain):
+    table = pa.concat_tables(pq.read_table(path) for path in chain.shards)
+    assert columns(table.schema) == SHARD
+    assert [field.name for field in table.schema if field.nullable] == ["description"]
+    for _reader, found in read_parquet(chain.shards):
+        same(found, rows(table))
+
+
+def test_embeddings(chain):
+    table = pq.read_table(chain.embeddings)
+    vector = pa.list_(pa.field("item", pa.float32(), nullable=False), 64)
+    assert columns(table.schema) == KEY | {"mean_4": vector, "bos_4": vector}
+    assert not any(field.nullable for field in table.schema)
+    for _reader, found in read_parquet([chain.embeddings]):
+        same(found, rows(table))
+
+
+def test_half_precision_embeddings(chain, tmp_path):
+    out = tmp_path / "half.parquet"
+    run("gpu-embed", chain.batches[0], "--model", MODEL, "--device", "cpu", "--store-dtype", "f16", "--out", out)
+    table = pq.read_table(out)
+    assert table.schema.field("mean_4").type.value_type == pa.float16()
+    for _reader, found in read_parquet([out]):
+        same(found, rows(table))
+
+
+def test_batches(chain):
+    for path in chain.batches:
+        with ipc.open_file(path) as file:
+            table = file.read_all()
+        tokens = pa.list_(pa.field("item", pa.uint8(), nullable=False))
+        assert columns(table.schema) == KEY | {"tokens": tokens}
+        assert not any(field.nullable for field in table.schema)
+        same(pl.read_ipc(path).sort("ordinal", "start").rows(), rows(table))
+        # DuckDB has no reader of its own for Arrow files and takes them through pyarrow.
+        same(duckdb.from_arrow(table).order("ordinal, start").fetchall(), rows(table))
+        same(list(table.to_pandas().sort_values(["ordinal", "start"]).itertuples(index=False, name=None)), rows(table))
+
+
+@pytest.mark.parametrize("tool", ["pyarrow", "polars", "duckdb"])
+def test_parts_read_as_one_table(chain, tool):
+    pattern = str(chain.shards[0].parent / "shard-*.parquet")
+    expected = sum(pq.read_metadata(path).num_rows for path in chain.shards)
+    count = {
+        "pyarrow": lambda: pq.ParquetDataset([str(path) for path in chain.shards]).read().num_rows,
+        "polars": lambda: pl.scan_parquet(pattern).select(pl.len()).collect().item(),
+        "duckdb": lambda: duckdb.sql(f"SELECT count(*) FROM '{pattern}'").fetchall()[0][0],
+    }
+    assert count[tool]() == expected
