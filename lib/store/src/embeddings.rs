@@ -38,7 +38,7 @@ impl EmbeddingsWriter {
             path,
             Kind::Embeddings,
             schema,
-            embedding_properties(columns),
+            embedding_properties(columns, dtype),
             ROW_GROUP_BYTES,
         )?;
         Ok(Self { writer })
@@ -60,16 +60,22 @@ impl EmbeddingsWriter {
     }
 }
 
-fn embedding_properties(columns: &[VectorColumn]) -> WriterProperties {
+fn embedding_properties(columns: &[VectorColumn], dtype: StoreDtype) -> WriterProperties {
+    let values = match dtype {
+        // Exponents beside exponents compress.
+        StoreDtype::F32 => Encoding::BYTE_STREAM_SPLIT,
+        // Splitting half precision is newer in the format, and DuckDB does not read it.
+        StoreDtype::F16 => Encoding::PLAIN,
+    };
     let mut properties = properties()
         .set_column_encoding(ColumnPath::from("ordinal"), Encoding::DELTA_BINARY_PACKED)
         .set_column_encoding(ColumnPath::from("id"), Encoding::DELTA_LENGTH_BYTE_ARRAY)
         .set_column_statistics_enabled(ColumnPath::from("digest"), EnabledStatistics::None);
     for column in columns {
-        let values = ColumnPath::new(vec![column.to_string(), "list".into(), "item".into()]);
+        let path = ColumnPath::new(vec![column.to_string(), "list".into(), "item".into()]);
         properties = properties
-            .set_column_encoding(values.clone(), Encoding::BYTE_STREAM_SPLIT)
-            .set_column_statistics_enabled(values, EnabledStatistics::None);
+            .set_column_encoding(path.clone(), values)
+            .set_column_statistics_enabled(path, EnabledStatistics::None);
     }
     properties.build()
 }
