@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::{assert_failed, bin, run, test_data, visible};
@@ -287,48 +287,6 @@ fn outputs_that_cannot_be_written() {
         .expect("run");
     assert_failed(&output, 74, "no space left on device");
     assert_eq!(common::all(small.path()), Vec::<String>::new());
-}
-
-#[test]
-fn a_signal_stops_the_run_and_leaves_nothing() {
-    let folder = tempfile::tempdir().expect("temp folder");
-    let batches = batches(folder.path(), 1024);
-    let out = folder.path().join("out/e.parquet");
-    fs::create_dir(folder.path().join("out")).expect("folder");
-    let events = folder.path().join("events.jsonl");
-    // Many times the same pack file: long enough for the signal to come in the middle.
-    let mut command = bin("gpu-embed");
-    let mut child = command
-        .args(std::iter::repeat_n(&batches, 200))
-        .arg("--out")
-        .arg(&out)
-        .arg("--model")
-        .arg(test_data("model-tiny"))
-        .arg("--events")
-        .arg(&events)
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("spawn");
-    let deadline = Instant::now() + Duration::from_mins(1);
-    while !fs::read_to_string(&events).is_ok_and(|text| text.contains("\"type\":\"batch\"")) {
-        assert!(Instant::now() < deadline, "the run does not start");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Command::new("kill")
-        .arg(child.id().to_string())
-        .status()
-        .expect("kill");
-    let status = child.wait().expect("wait");
-    assert_eq!(
-        std::os::unix::process::ExitStatusExt::signal(&status),
-        Some(15)
-    );
-    assert_eq!(
-        common::all(&folder.path().join("out")),
-        Vec::<String>::new()
-    );
-    let text = fs::read_to_string(&events).expect("events");
-    assert!(text.contains("\"outcome\":\"stopped\""), "{text}");
 }
 
 #[test]

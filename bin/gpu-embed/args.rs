@@ -2,12 +2,14 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::thread::available_parallelism;
+use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use plmkit_cli::{Common, Program, ProgressMode};
+use plmkit_cli::{Common, Program, ProgressMode, interval};
 use plmkit_contract::{Pool, StoreDtype};
-use plmkit_engine::{Config, Layers};
+use plmkit_engine::{Config, Injection, Layers};
 use plmkit_esm2::Device;
 
 /// Embed packed batches with ESM-2, without padding.
@@ -33,9 +35,24 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE.parquet")]
     out: PathBuf,
 
+    /// List of the sequences that could not be embedded, with the reasons [default: beside the output, as
+    /// NAME.rejects.csv, if there are any]
+    ///
+    /// A sequence that does not fit into memory even alone, or whose vectors are not finite, costs no other its
+    /// embedding; the run then ends with exit code 1.
+    #[arg(long, value_name = "FILE.csv")]
+    rejects: Option<PathBuf>,
+
     /// Replace an output that holds other work
     #[arg(long)]
     force: bool,
+
+    /// Longest time that finished batches may be unsaved: 10s, 5m
+    ///
+    /// They are saved beside the output, in .NAME.plmkit-run, until it is complete. The same command after an
+    /// interruption goes on from there and gives the output that an uninterrupted run would have given.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval)]
+    save_every: Duration,
 
     /// How residue vectors are combined into one vector, each a column
     ///
@@ -109,6 +126,10 @@ pub(crate) struct Args {
     )]
     pub(crate) progress: ProgressMode,
 
+    /// Produce failures on purpose, for tests: `out-of-memory-above=TOKENS`, `not-finite=ORDINAL`
+    #[arg(long, value_name = "FAILURE", value_delimiter = ',', hide = true)]
+    inject: Vec<Failure>,
+
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -136,6 +157,8 @@ impl From<Args> for Config {
                 StoreArg::F32 => StoreDtype::F32,
                 StoreArg::F16 => StoreDtype::F16,
             },
+            rejects: args.rejects,
+            save_every: args.save_every,
             events: args.events,
             threads: args
                 .threads
@@ -143,6 +166,7 @@ impl From<Args> for Config {
                 .unwrap_or(NonZeroUsize::MIN),
             prefetch: args.prefetch,
             force: args.force,
+            injection: injection(args.inject),
         }
     }
 }
@@ -176,6 +200,38 @@ enum StoreArg {
 enum DtypeArg {
     Auto,
     F32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Failure {
+    OutOfMemoryAbove(usize),
+    NotFinite(u64),
+}
+
+impl FromStr for Failure {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parsed = match text.split_once('=') {
+            Some(("out-of-memory-above", tokens)) => {
+                tokens.parse().ok().map(Self::OutOfMemoryAbove)
+            }
+            Some(("not-finite", ordinal)) => ordinal.parse().ok().map(Self::NotFinite),
+            _ => None,
+        };
+        parsed.ok_or_else(|| "expected out-of-memory-above=TOKENS or not-finite=ORDINAL".to_owned())
+    }
+}
+
+fn injection(failures: Vec<Failure>) -> Injection {
+    let mut injection = Injection::default();
+    for failure in failures {
+        match failure {
+            Failure::OutOfMemoryAbove(tokens) => injection.out_of_memory_above = Some(tokens),
+            Failure::NotFinite(ordinal) => injection.not_finite.push(ordinal),
+        }
+    }
+    injection
 }
 
 fn layers(text: &str) -> Result<Layers, String> {

@@ -12,24 +12,44 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         progress: None,
     };
     let config = Config::from(args);
-    match embed(&config, stop, &mut screen)? {
-        Outcome::Done(summary) => tracing::info!("{}", line(&config, &summary)),
-        Outcome::AlreadyComplete(rows) => tracing::info!(
-            "{}: already complete and verified, {rows} rows",
-            config.out.display()
-        ),
-        Outcome::Stopped => tracing::warn!("stopped; {} was not written", config.out.display()),
+    let out = config.out.display();
+    let rejected = match embed(&config, stop, &mut screen)? {
+        Outcome::Done(summary) => {
+            tracing::info!("{out}: {}", line(&summary));
+            summary.rejected
+        }
+        Outcome::AlreadyComplete { rows, rejected } => {
+            tracing::info!("{out}: already complete and verified, {rows} rows");
+            rejected
+        }
+        Outcome::Stopped { saved, batches } => {
+            tracing::warn!(
+                "stopped: {saved} of {batches} batches are saved, and the same command goes on from there"
+            );
+            return Ok(Exit::Done);
+        }
+    };
+    if rejected == 0 {
+        return Ok(Exit::Done);
     }
-    Ok(Exit::Done)
+    let rejects = config.rejects();
+    tracing::error!(
+        "{out}: {rejected} sequences could not be embedded; {} lists them with the reasons",
+        rejects.display()
+    );
+    Ok(Exit::Negative)
 }
 
-fn line(config: &Config, summary: &Summary) -> String {
+fn line(summary: &Summary) -> String {
     let seconds = summary.elapsed.as_secs_f64();
     let columns: Vec<String> = summary.columns.iter().map(ToString::to_string).collect();
+    let saved = match summary.saved_batches {
+        0 => String::new(),
+        saved => format!(" ({saved} saved by an earlier run)"),
+    };
     format!(
-        "{}: {} rows of {} x {} ({}) from {} batches, {} tokens in {seconds:.1} s, {:.0} tokens/s",
-        config.out.display(),
-        summary.sequences,
+        "{} rows of {} x {} ({}) from {} batches{saved}, {} tokens in {seconds:.1} s, {:.0} tokens/s",
+        summary.rows,
         summary.columns.len(),
         summary.dim,
         columns.join(", "),

@@ -5,10 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
-use plmkit_cli::{Common, Program};
+use plmkit_cli::{Common, Program, interval};
 use plmkit_telemetry::report::Tier;
-
-use crate::interval::interval;
 
 /// Records GPUs and host beside a run, and reports on the run
 #[derive(Debug, Parser)]

@@ -1,7 +1,6 @@
 //! `monitor-log`: records GPUs and host beside a run, and reports on the run.
 
 mod args;
-mod interval;
 mod record;
 mod report;
 mod top;

@@ -24,14 +24,18 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SHARD.parquet", num_args = 1.., help_heading = "Expectations")]
     shards: Vec<PathBuf>,
 
-    /// rejects.csv of the same shards: with them it must account for every input record
+    /// rejects.csv of the same shards, and those of gpu-embed if it wrote any
+    ///
+    /// Shards and rejects together must account for every input record. A row of the shards may be missing from the
+    /// embeddings if gpu-embed listed its record.
     #[arg(
         long,
         value_name = "FILE",
+        num_args = 1..,
         requires = "shards",
         help_heading = "Expectations"
     )]
-    rejects: Option<PathBuf>,
+    rejects: Vec<PathBuf>,
 
     /// Vectors to compare with: a Parquet file of any origin, with `id`, perhaps `start`, and vector columns
     ///
@@ -90,7 +94,8 @@ pub(crate) struct Config {
     pub(crate) embeddings: Vec<PathBuf>,
     /// None: coverage is not checked.
     pub(crate) shards: Vec<PathBuf>,
-    pub(crate) rejects: Option<PathBuf>,
+    /// None: whether every record of the input is in a shard is not checked.
+    pub(crate) rejects: Vec<PathBuf>,
     pub(crate) reference: Option<PathBuf>,
     /// From -1 to 1.
     pub(crate) min_cosine: f64,

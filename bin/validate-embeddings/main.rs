@@ -4,7 +4,6 @@ mod args;
 mod keys;
 mod mqc;
 mod reference;
-mod rejects;
 mod report;
 mod run;
 mod vectors;

@@ -23,8 +23,8 @@ pub(crate) struct Report<'a> {
     embeddings: &'a [Input],
     /// The shards, in the order given.
     shards: &'a [Input],
-    /// The rejects file; null when none was given.
-    rejects: Option<String>,
+    /// The rejects files, in the order given.
+    rejects: Vec<String>,
     /// The reference; null when none was given.
     reference: Option<String>,
     /// The smallest cosine with the reference that passes; null when there is no reference.
@@ -72,7 +72,7 @@ impl<'a> Report<'a> {
             },
             embeddings,
             shards,
-            rejects: config.rejects.as_deref().map(text),
+            rejects: config.rejects.iter().map(|path| text(path)).collect(),
             reference: config.reference.as_deref().map(text),
             min_cosine: config.reference.is_some().then_some(config.min_cosine),
             verdict,

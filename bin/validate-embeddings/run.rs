@@ -4,14 +4,13 @@ use std::path::Path;
 
 use plmkit_check::{Check, Examination, Outcome, ShardRows, Verdict};
 use plmkit_cli::{Exit, Fault, Stop, print};
-use plmkit_store::{EmbeddingsReader, path_text, read_shard, write_json};
+use plmkit_store::{EmbeddingsReader, path_text, read_rejects, read_shard, write_json};
 use tracing::{error, info};
 
 use crate::args::{Args, Config};
 use crate::keys::Keys;
 use crate::mqc::table;
 use crate::reference::read_reference;
-use crate::rejects::read_rejects;
 use crate::report::{Input, Report};
 use crate::vectors::Vectors;
 
@@ -24,8 +23,8 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     }
 
     let mut examination = Examination::new();
-    if let Some(path) = &config.rejects {
-        examination = examination.with_rejects(read_rejects(path)?);
+    for path in &config.rejects {
+        examination = examination.with_rejects(&read_rejects(path)?);
     }
     if let Some(path) = &config.reference {
         examination = examination.with_reference(read_reference(path)?, config.min_cosine);

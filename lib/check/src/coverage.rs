@@ -139,21 +139,30 @@ impl Coverage {
         self.rows.iter().map(|row| row.ordinal)
     }
 
-    /// The checks `coverage` and `records`.
-    pub(crate) fn finish(self) -> [Check; 2] {
+    /// The checks `coverage` and `records`. Rows of the records `not_embedded`, sorted, may be missing.
+    pub(crate) fn finish(self, not_embedded: &[u64]) -> [Check; 2] {
         let expected = self.rows.len() as u64;
         let mut missing = Offenders::default();
+        let mut rejected = 0;
         for row in self.rows.iter().filter(|row| !row.seen) {
-            missing.add(|| Offender::row(&row.row(&self.ids), "missing"));
+            if not_embedded.binary_search(&row.ordinal).is_ok() {
+                rejected += 1;
+            } else {
+                missing.add(|| Offender::row(&row.row(&self.ids), "missing"));
+            }
         }
         let summary = format!(
-            "{} rows, {expected} expected: {} missing, {} extra, {} doubled",
+            "{} rows, {expected} expected: {rejected} rejected, {} missing, {} extra, {} doubled",
             self.found, missing.count, self.extra.count, self.doubled.count
         );
         let coverage = Check::judged(
             "coverage",
             summary,
-            [("expected", expected), ("found", self.found)],
+            [
+                ("expected", expected),
+                ("found", self.found),
+                ("rejected", rejected),
+            ],
             [
                 ("missing", missing),
                 ("extra", self.extra),
@@ -208,7 +217,7 @@ mod tests {
         for row in found {
             coverage.see(row);
         }
-        coverage.finish()
+        coverage.finish(&[])
     }
 
     proptest! {

@@ -1,6 +1,6 @@
 //! All checks, fed row by row.
 
-use plmkit_contract::{StoreDtype, VectorColumn};
+use plmkit_contract::{Reason, Reject, StoreDtype, VectorColumn};
 
 use crate::agreement::{Agreement, Pair};
 use crate::check::Check;
@@ -16,7 +16,10 @@ use crate::{ReferenceError, Verdict};
 #[derive(Debug, Default)]
 pub struct Examination {
     coverage: Option<Coverage>,
+    /// Ordinals of records that are in no shard.
     rejects: Option<Vec<u64>>,
+    /// Ordinals of records that are in a shard and could not be embedded.
+    not_embedded: Vec<u64>,
     dimensions: Dimensions,
     values: Values,
     agreement: Option<Agreement>,
@@ -39,10 +42,18 @@ impl Examination {
         self
     }
 
-    /// Checks that shards and these rejected ordinals share out all records.
+    /// Checks that shards and these rejected records share out all records, and lets rows of records that could
+    /// not be embedded be missing. May be called more than once.
     #[must_use]
-    pub fn with_rejects(mut self, ordinals: Vec<u64>) -> Self {
-        self.rejects = Some(ordinals);
+    pub fn with_rejects(mut self, rejects: &[Reject]) -> Self {
+        let ordinals = self.rejects.get_or_insert_default();
+        for reject in rejects {
+            if Reason::EMBEDDING.contains(&reject.reason) {
+                self.not_embedded.push(reject.ordinal);
+            } else {
+                ordinals.push(reject.ordinal);
+            }
+        }
         self
     }
 
@@ -98,7 +109,10 @@ impl Examination {
         };
         let skipped =
             ["coverage", "records"].map(|name| Check::skipped(name, "no shards were given"));
-        let [coverage, records] = self.coverage.map_or(skipped, Coverage::finish);
+        let mut not_embedded = self.not_embedded;
+        not_embedded.sort_unstable();
+        let coverage = self.coverage.map(|coverage| coverage.finish(&not_embedded));
+        let [coverage, records] = coverage.unwrap_or(skipped);
         let ([finite, zero], norms) = self.values.finish();
         let (reference, agreement) = self.agreement.map_or_else(
             || {
@@ -204,20 +218,40 @@ mod tests {
         assert_eq!(verdict.agreement[0].compared, 2);
     }
 
+    /// Records 1 and 2 are in the shards, and 1 is embedded.
+    fn passes(rejects: &[(u64, Reason)]) -> bool {
+        let mut shards = ShardRows::default();
+        shards.push(&row(1));
+        shards.push(&row(2));
+        let rejects: Vec<Reject> = rejects
+            .iter()
+            .map(|&(ordinal, reason)| Reject {
+                ordinal,
+                id: "P".to_owned(),
+                length: 3,
+                reason,
+            })
+            .collect();
+        let mut examination = Examination::new()
+            .with_shards(shards)
+            .with_rejects(&rejects);
+        examination
+            .file("a", &[MEAN], 1, StoreDtype::F32)
+            .expect("no reference");
+        examination.row(&row(1), &[&[1.0]]);
+        examination.finish().passed()
+    }
+
     #[test]
-    fn rejects_fill_the_gaps_of_the_shards() {
-        let examination = |rejects| {
-            let mut shards = ShardRows::default();
-            shards.push(&row(1));
-            let mut examination = Examination::new().with_shards(shards).with_rejects(rejects);
-            examination
-                .file("a", &[MEAN], 1, StoreDtype::F32)
-                .expect("no reference");
-            examination.row(&row(1), &[&[1.0]]);
-            examination.finish().passed()
-        };
-        assert!(examination(vec![0]));
-        assert!(!examination(vec![]));
-        assert!(!examination(vec![0, 1]));
+    fn rejects_fill_the_gaps_of_shards_and_of_embeddings() {
+        let (empty, not_finite) = (Reason::Empty, Reason::NotFinite);
+        assert!(passes(&[(0, empty), (2, not_finite)]));
+        assert!(!passes(&[(0, empty)]), "2 is missing");
+        assert!(!passes(&[(2, not_finite)]), "0 is nowhere");
+        assert!(!passes(&[(0, empty), (2, empty)]), "2 is in a shard");
+        assert!(
+            !passes(&[(0, not_finite), (2, not_finite)]),
+            "0 is in no shard"
+        );
     }
 }

@@ -5,6 +5,7 @@
 mod common;
 mod fault;
 mod generate;
+mod interval;
 mod log;
 mod output;
 mod program;
@@ -14,6 +15,7 @@ mod signals;
 pub use common::{Common, LogFormat};
 pub use fault::Fault;
 pub use generate::Generate;
+pub use interval::interval;
 pub use output::print;
 pub use program::{Program, main};
 pub use progress::{Progress, ProgressMode};

@@ -15,7 +15,7 @@ pub trait Program: Parser {
     /// The program's name, as it is installed.
     const NAME: &'static str;
 
-    /// Whether SIGINT and SIGTERM request [`Stop`]; a program that handles signals itself says no.
+    /// Whether SIGINT, SIGTERM and SIGUSR1 request [`Stop`]; a program that handles signals itself says no.
     const HANDLES_STOP: bool = true;
 
     /// The options that every program has.

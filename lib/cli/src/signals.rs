@@ -1,16 +1,16 @@
-//! SIGINT and SIGTERM.
+//! Signals that ask a program to stop.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use plmkit_contract::Stop;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 use signal_hook::low_level::emulate_default_handler;
 
-/// The signals that ask a program to stop.
-const STOPPING: [i32; 2] = [SIGINT, SIGTERM];
+/// The signals that ask a program to stop: SIGUSR1 is what SLURM jobs are warned by (`--signal`).
+const STOPPING: [i32; 3] = [SIGINT, SIGTERM, SIGUSR1];
 
 /// What arrived.
 pub(crate) struct Signals {

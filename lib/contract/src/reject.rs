@@ -17,16 +17,22 @@ pub enum Reason {
     TooLong,
     /// A character that is no residue.
     InvalidResidue,
+    /// It does not fit into the memory of the device, not even alone.
+    OutOfMemory,
+    /// A value of its embedding is infinite or not a number, or too large for the type in which it is stored.
+    NotFinite,
 }
 
 impl Reason {
-    /// Every reason, in the order in which reports list them.
-    pub const ALL: [Self; 4] = [
+    /// Why a record gets into no shard, in the order in which reports list them.
+    pub const SHARDING: [Self; 4] = [
         Self::Empty,
         Self::TooShort,
         Self::TooLong,
         Self::InvalidResidue,
     ];
+    /// Why a record of a shard gets no embedding.
+    pub const EMBEDDING: [Self; 2] = [Self::OutOfMemory, Self::NotFinite];
 }
 
 impl fmt::Display for Reason {
@@ -36,6 +42,8 @@ impl fmt::Display for Reason {
             Self::TooShort => "too_short",
             Self::TooLong => "too_long",
             Self::InvalidResidue => "invalid_residue",
+            Self::OutOfMemory => "out_of_memory",
+            Self::NotFinite => "not_finite",
         })
     }
 }
@@ -44,8 +52,9 @@ impl FromStr for Reason {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        Self::ALL
+        Self::SHARDING
             .into_iter()
+            .chain(Self::EMBEDDING)
             .find(|reason| reason.to_string() == text)
             .ok_or(())
     }

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use plmkit_contract::{Pool, StoreDtype, VectorColumn};
 use plmkit_esm2::Device;
@@ -23,6 +24,10 @@ pub struct Config {
     pub layers: Layers,
     /// The type in which vectors are stored.
     pub store_dtype: StoreDtype,
+    /// Where the sequences that cannot be embedded are listed; by default beside the output, as `NAME.rejects.csv`.
+    pub rejects: Option<PathBuf>,
+    /// How long finished batches may be unsaved: the most work that a killed run loses.
+    pub save_every: Duration,
     /// Where run events go, if anywhere.
     pub events: Option<PathBuf>,
     /// CPU threads of the computation.
@@ -31,6 +36,17 @@ pub struct Config {
     pub prefetch: NonZeroUsize,
     /// Whether an output of other work may be replaced.
     pub force: bool,
+    /// Failures to produce, for tests.
+    pub injection: Injection,
+}
+
+/// Failures that are produced on purpose, so that what is done about them can be tested on any machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Injection {
+    /// A computation of more tokens than this fails for want of memory.
+    pub out_of_memory_above: Option<usize>,
+    /// The vectors of the records with these ordinals are not finite.
+    pub not_finite: Vec<u64>,
 }
 
 /// Which layers are wanted.
@@ -43,6 +59,12 @@ pub enum Layers {
 }
 
 impl Config {
+    /// Where the sequences that cannot be embedded are listed.
+    pub fn rejects(&self) -> PathBuf {
+        let beside = || self.out.with_extension("rejects.csv");
+        self.rejects.clone().unwrap_or_else(beside)
+    }
+
     /// The vector columns that are asked of a model of `layers` layers, in file order, each once.
     pub(crate) fn columns(&self, layers: usize) -> Vec<VectorColumn> {
         let last = [layers as u32];

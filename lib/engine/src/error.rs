@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use arrow::error::ArrowError;
-use plmkit_contract::{Exit, Failure, VectorColumn};
+use plmkit_contract::{Exit, Failure};
 use plmkit_esm2::{EsmError, VarlenError};
 use plmkit_store::{StoreError, path_text};
 use plmkit_telemetry::TelemetryError;
@@ -30,18 +30,6 @@ pub enum EngineError {
         /// What is wrong.
         source: VarlenError,
     },
-    /// A vector is not a number.
-    #[error("{}: record {} '{id}': the model gives a value that is not finite in {column}", path_text(.path), .ordinal + 1)]
-    NotFinite {
-        /// The batches file.
-        path: PathBuf,
-        /// The record's 0-based position in the whole input.
-        ordinal: u64,
-        /// Its id.
-        id: String,
-        /// The column.
-        column: VectorColumn,
-    },
     /// Vectors could not be laid out as columns.
     #[error("cannot lay out vectors: {0}")]
     Layout(#[from] ArrowError),
@@ -57,7 +45,6 @@ impl Failure for EngineError {
             Self::Model(error) => error.exit(),
             Self::Events(error) => error.exit(),
             Self::Batch { source, .. } => source.exit(),
-            Self::NotFinite { .. } => Exit::Data,
             Self::Layout(_) => Exit::Internal,
             Self::Thread(_) => Exit::Transient,
         }

@@ -74,7 +74,13 @@ impl Journal {
     }
 
     /// A batch is in the output.
-    pub(crate) fn batch(&mut self, job: &Job<'_>, timing: &Timing, write: Duration) {
+    pub(crate) fn batch(
+        &mut self,
+        job: &Job<'_>,
+        timing: &Timing,
+        write: Duration,
+        oom_splits: u64,
+    ) {
         let (sequences, tokens) = (job.pack.sequences() as u64, job.pack.tokens().len() as u64);
         // <cls> and <eos> are no residues.
         let residues = tokens - 2 * sequences;
@@ -98,6 +104,7 @@ impl Journal {
                 .token_budget
                 .and_then(|budget| utilization(tokens, budget)),
             tail: job.tail,
+            oom_splits,
             ..BatchDone::default()
         }));
     }

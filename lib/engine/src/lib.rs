@@ -1,21 +1,32 @@
-//! The embedding run: read, compute, write.
+//! The embedding run: read, compute, write, and go on where an earlier run was interrupted.
 //!
 //! Three threads and two bounded queues. A reader walks the mapped batches files ahead of the computation, the
 //! calling thread computes, and a writer turns vectors into row groups, so that the device never waits for a disk:
 //!
 //! ```text
 //! batches files ──reader──▶ [--prefetch packs] ──compute──▶ [results] ──writer──▶ embeddings file, run events
+//!                    ▲                                                    └────▶ parts
+//!                    └────────────────── parts of an interrupted run ◀────────────┘
 //! ```
+//!
+//! The writer saves every result twice: in the output, which appears when it is complete, and in parts, each of
+//! which is complete when it appears. A run that finds parts passes their rows on in place of computing them. The
+//! output sees the same rows in the same order either way, so its bytes are those of an uninterrupted run.
 
+mod allowance;
+mod compute;
 mod config;
 mod error;
 mod journal;
 mod output;
+mod part;
+mod pipeline;
 mod plan;
 mod reader;
 mod run;
+mod run_folder;
 mod writer;
 
-pub use config::{Config, Layers};
+pub use config::{Config, Injection, Layers};
 pub use error::EngineError;
 pub use run::{Observer, Outcome, Summary, embed};

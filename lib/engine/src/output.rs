@@ -3,24 +3,35 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, FixedSizeListArray, Float16Array, Float32Array, RecordBatch};
+use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Float16Type, SchemaRef};
 use arrow::error::ArrowError;
 use half::slice::HalfFloatSliceExt;
 use plmkit_contract::{KEY_COLUMNS, StoreDtype};
 use plmkit_store::PackedBatch;
 
-/// The rows of `pack` with their vectors. Each of `vectors` is one column, (sequences, dim) row-major.
+use crate::compute::Embedded;
+
+/// The rows of `pack` with their vectors, without the sequences that have none.
 pub(crate) fn rows(
     schema: &SchemaRef,
     dtype: StoreDtype,
     pack: &PackedBatch,
-    vectors: Vec<Vec<f32>>,
+    embedded: Embedded,
 ) -> Result<RecordBatch, ArrowError> {
+    let keys = if embedded.rejected.is_empty() {
+        pack.record_batch().clone()
+    } else {
+        let rejected = |row| embedded.rejected.iter().any(|&(other, _)| other == row);
+        let kept: Vec<bool> = (0..pack.sequences()).map(|row| !rejected(row)).collect();
+        filter_record_batch(pack.record_batch(), &kept.into())?
+    };
     let mut columns: Vec<ArrayRef> = KEY_COLUMNS
         .iter()
-        .map(|name| Arc::clone(&pack.record_batch()[*name]))
+        .map(|name| Arc::clone(&keys[*name]))
         .collect();
-    for (values, field) in vectors
+    for (values, field) in embedded
+        .vectors
         .into_iter()
         .zip(&schema.fields()[KEY_COLUMNS.len()..])
     {

@@ -5,35 +5,81 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender};
 
 use crate::EngineError;
+use crate::part::{Part, SavedRows};
 use crate::plan::{Job, Plan};
+use crate::run_folder::remove;
 
-/// Sends every pack of `plan` until the other side hangs up or a pack is unreadable.
-pub(crate) fn read<'a>(plan: &'a Plan, queue: &Sender<Result<Job<'a>, EngineError>>) {
-    for job in plan.jobs() {
-        let failed = job.is_err();
-        if queue.send(job).is_err() || failed {
-            return;
-        }
+/// A pack, and what an earlier run computed of it.
+pub(crate) struct Item<'a> {
+    pub(crate) job: Job<'a>,
+    pub(crate) saved: Option<SavedRows>,
+}
+
+/// Sends every pack of `plan` until the other side hangs up or a pack is unreadable. `parts` rise and are apart.
+pub(crate) fn read<'a>(
+    plan: &'a Plan,
+    parts: Vec<Part>,
+    queue: &Sender<Result<Item<'a>, EngineError>>,
+) {
+    if let Err(error) = send_all(plan, parts, queue) {
+        // Nobody is left to hear of it where the other side has hung up.
+        let _ = queue.send(Err(error));
     }
 }
 
-/// A pack with how long it took to come, and how many more lay ready when it came.
+fn send_all<'a>(
+    plan: &'a Plan,
+    parts: Vec<Part>,
+    queue: &Sender<Result<Item<'a>, EngineError>>,
+) -> Result<(), EngineError> {
+    let mut jobs = plan.jobs();
+    let mut parts = parts.into_iter().peekable();
+    while let Some(job) = jobs.next().transpose()? {
+        let Some(part) = parts.next_if(|part| part.batches.start == job.index) else {
+            if queue.send(Ok(Item { job, saved: None })).is_err() {
+                return Ok(());
+            }
+            continue;
+        };
+        let more = (part.batches.end - part.batches.start).saturating_sub(1) as usize;
+        let mut group = vec![job];
+        for job in jobs.by_ref().take(more) {
+            group.push(job?);
+        }
+        let saved = match part.read(&group) {
+            Ok(saved) => saved.into_iter().map(Some).collect(),
+            Err(error) => {
+                tracing::warn!("{error}; its batches are computed again");
+                remove(&part.path)?;
+                group.iter().map(|_job| None).collect::<Vec<_>>()
+            }
+        };
+        for (job, saved) in group.into_iter().zip(saved) {
+            if queue.send(Ok(Item { job, saved })).is_err() {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An item with how long it took to come, and how many more lay ready when it came.
 pub(crate) struct Received<'a> {
-    pub(crate) job: Job<'a>,
+    pub(crate) item: Item<'a>,
     pub(crate) wait: Duration,
     pub(crate) queue_depth: u64,
 }
 
-/// The next pack, or `None` after the last.
+/// The next item, or `None` after the last.
 pub(crate) fn receive<'a>(
-    queue: &Receiver<Result<Job<'a>, EngineError>>,
+    queue: &Receiver<Result<Item<'a>, EngineError>>,
 ) -> Result<Option<Received<'a>>, EngineError> {
     let asked = Instant::now();
-    let Ok(job) = queue.recv() else {
+    let Ok(item) = queue.recv() else {
         return Ok(None);
     };
     Ok(Some(Received {
-        job: job?,
+        item: item?,
         wait: asked.elapsed(),
         queue_depth: queue.len() as u64,
     }))

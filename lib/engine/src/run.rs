@@ -1,24 +1,24 @@
 //! One run, from opened files to a published one.
 
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
 use plmkit_contract::{Provenance, Stop, VectorColumn};
-use plmkit_esm2::{Esm2, Varlen, set_threads};
-use plmkit_store::{EmbeddingsWriter, Existing, existing_embeddings};
+use plmkit_esm2::{Esm2, set_threads};
+use plmkit_store::{EmbeddingsWriter, Existing, StoreError, existing_embeddings};
 use plmkit_telemetry::event::Outcome as Ended;
 
-use crate::journal::{Journal, Started, Timing};
-use crate::plan::{Job, Plan};
-use crate::reader::{Received, read, receive};
-use crate::writer::{Computed, write};
+use crate::allowance::Allowance;
+use crate::compute::Embedder;
+use crate::journal::{Journal, Started, Totals};
+use crate::part::{Part, Saver};
+use crate::pipeline::Pipeline;
+use crate::plan::Plan;
+use crate::run_folder::{RunFolder, remove};
+use crate::writer::{Writer, write_rejects};
 use crate::{Config, EngineError};
 
 /// The type in which the model computes.
 pub(crate) const COMPUTE_DTYPE: &str = "f32";
-/// Results that may wait for the writer: enough for it to close a row group while the next pack is computed.
-const RESULTS_AHEAD: usize = 2;
 
 /// Someone who watches a run.
 pub trait Observer {
@@ -35,23 +35,35 @@ pub trait Observer {
 pub enum Outcome {
     /// The output is complete.
     Done(Summary),
-    /// The output was complete before: verified, and left as it was. It has this many rows.
-    AlreadyComplete(u64),
-    /// A stop was asked for; nothing was published.
-    Stopped,
+    /// The output was complete before: verified, and left as it was.
+    AlreadyComplete {
+        /// Its rows.
+        rows: u64,
+        /// Sequences that could not be embedded.
+        rejected: u64,
+    },
+    /// A stop was asked for. Nothing is at the output's path; what was computed is saved for the next run.
+    Stopped {
+        /// Batches that are saved.
+        saved: u64,
+        /// All batches.
+        batches: u64,
+    },
 }
 
 /// What a run did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// Rows written: sequences, or their windows.
-    pub sequences: u64,
-    /// Tokens computed, `<cls>` and `<eos>` included.
-    pub tokens: u64,
-    /// Residues computed.
-    pub residues: u64,
-    /// Packs computed.
+    /// Rows in the output: sequences, or their windows.
+    pub rows: u64,
+    /// Sequences (or windows) that could not be embedded.
+    pub rejected: u64,
+    /// Batches in the output.
     pub batches: u64,
+    /// Of these, the ones that an earlier, interrupted run had saved.
+    pub saved_batches: u64,
+    /// Tokens computed by this run, `<cls>` and `<eos>` included.
+    pub tokens: u64,
     /// The columns written.
     pub columns: Vec<VectorColumn>,
     /// Values in a vector.
@@ -66,6 +78,11 @@ pub fn embed(
     stop: &Stop,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, EngineError> {
+    // An output that is complete can be looked at where nothing can be written.
+    let claimed = match RunFolder::claim(&config.out) {
+        Err(busy @ StoreError::Busy { .. }) => return Err(busy.into()),
+        claimed => claimed,
+    };
     let plan = Plan::open(&config.batches)?;
     set_threads(config.threads);
     let model = Esm2::load(&config.model, config.device)?;
@@ -74,49 +91,141 @@ pub fn embed(
     if !config.force
         && let Existing::Complete(digest) = existing_embeddings(&config.out, &provenance)?
     {
-        return Ok(Outcome::AlreadyComplete(digest.rows()));
+        if let Ok(folder) = claimed {
+            folder.clear()?;
+        }
+        return Ok(Outcome::AlreadyComplete {
+            rows: digest.rows(),
+            rejected: plan.sequences.saturating_sub(digest.rows()),
+        });
     }
-
-    let dim = model.config().hidden;
-    let mut file = EmbeddingsWriter::create(&config.out, &columns, dim, config.store_dtype)?;
-    let started = Started {
-        model_digest: model.digest(),
-        device: &model.device(),
-        threads: config.threads.get(),
-    };
-    let mut journal = Journal::start(config.events.as_deref(), &plan, &started)?;
-    observer.started(plan.tokens);
-    let pipeline = Pipeline {
+    let folder = claimed?;
+    let parts = folder.parts(&provenance, plan.batches, config.force)?;
+    let run = Run {
+        config,
         plan: &plan,
         model: &model,
         columns: &columns,
+        provenance: &provenance,
         stop,
     };
-    let computed = pipeline.run(config, &mut file, &mut journal, observer);
-    observer.ended();
-    let published = match computed {
-        Ok(()) if stop.requested() => {
-            journal.end(Ended::Stopped);
-            return Ok(Outcome::Stopped);
+    let outcome = run.embed(&folder, parts, observer)?;
+    if let Outcome::Done(_) = outcome {
+        folder.clear()?;
+    }
+    Ok(outcome)
+}
+
+/// What a run works with.
+struct Run<'a> {
+    config: &'a Config,
+    plan: &'a Plan,
+    model: &'a Esm2,
+    columns: &'a [VectorColumn],
+    provenance: &'a Provenance,
+    stop: &'a Stop,
+}
+
+impl<'a> Run<'a> {
+    /// Computes what is in no part, and publishes the output.
+    fn embed(
+        &self,
+        folder: &'a RunFolder,
+        parts: Vec<Part>,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome, EngineError> {
+        let config = self.config;
+        let dim = self.model.config().hidden;
+        let file = EmbeddingsWriter::create(&config.out, self.columns, dim, config.store_dtype)?;
+        let started = Started {
+            model_digest: self.model.digest(),
+            device: &self.model.device(),
+            threads: config.threads.get(),
+        };
+        let mut writer = Writer {
+            file,
+            store_dtype: config.store_dtype,
+            saver: Saver::new(folder, self.provenance, self.columns, dim, config),
+            journal: Journal::start(config.events.as_deref(), self.plan, &started)?,
+            batches: 0,
+            saved_batches: 0,
+            rejects: Vec::new(),
+        };
+        observer.started(self.plan.tokens);
+        let pipeline = Pipeline {
+            plan: self.plan,
+            prefetch: config.prefetch,
+            embedder: self.embedder(),
+            writer: &mut writer,
+        };
+        let computed = pipeline.run(parts, observer);
+        observer.ended();
+        self.end(writer, computed)
+    }
+
+    fn embedder(&self) -> Embedder<'a> {
+        Embedder {
+            model: self.model,
+            columns: self.columns,
+            store_dtype: self.config.store_dtype,
+            stop: self.stop,
+            injection: &self.config.injection,
+            allowance: Allowance::default(),
         }
-        Ok(()) => file.finish(&provenance).map_err(EngineError::from),
-        Err(error) => Err(error),
-    };
-    journal.end(if published.is_ok() {
-        Ended::Done
-    } else {
-        Ended::Failed
-    });
-    published?;
-    Ok(Outcome::Done(Summary {
-        sequences: journal.done.sequences,
-        tokens: journal.done.tokens,
-        residues: journal.done.residues,
-        batches: plan.batches,
-        columns,
-        dim,
-        elapsed: journal.elapsed(),
-    }))
+    }
+
+    /// Publishes what is complete and says how it ended.
+    fn end(
+        &self,
+        writer: Writer<'_>,
+        computed: Result<(), EngineError>,
+    ) -> Result<Outcome, EngineError> {
+        let (batches, saved_batches) = (writer.batches, writer.saved_batches);
+        let rejected = writer.rejects.len() as u64;
+        let mut journal = writer.journal;
+        let published = match computed {
+            Ok(()) if batches < self.plan.batches => {
+                journal.end(Ended::Stopped);
+                return Ok(Outcome::Stopped {
+                    saved: batches,
+                    batches: self.plan.batches,
+                });
+            }
+            Ok(()) => self.publish(writer.file, writer.rejects),
+            Err(error) => Err(error),
+        };
+        journal.end(match published {
+            Ok(_) => Ended::Done,
+            Err(_) => Ended::Failed,
+        });
+        let Totals { tokens, .. } = journal.done;
+        Ok(Outcome::Done(Summary {
+            rows: published?,
+            rejected,
+            batches,
+            saved_batches,
+            tokens,
+            columns: self.columns.to_vec(),
+            dim: self.model.config().hidden,
+            elapsed: journal.elapsed(),
+        }))
+    }
+
+    /// Gives the files their names, the output last. Returns its rows.
+    fn publish(
+        &self,
+        file: EmbeddingsWriter,
+        rejects: Vec<plmkit_contract::Reject>,
+    ) -> Result<u64, EngineError> {
+        let path = self.config.rejects();
+        if rejects.is_empty() && self.config.rejects.is_none() {
+            // One of an earlier output would speak of this one.
+            remove(&path)?;
+        } else {
+            write_rejects(&path, rejects)?;
+        }
+        Ok(file.finish(self.provenance)?.digest.rows())
+    }
 }
 
 /// What the output depends on. Threads, prefetch and the order of files' names are not in it.
@@ -130,82 +239,4 @@ fn provenance(config: &Config, plan: &Plan, model: &Esm2, columns: &[VectorColum
         .with("dtype", COMPUTE_DTYPE)
         .with("device", device)
         .with("store_dtype", config.store_dtype.to_string())
-}
-
-/// What the three stages of a run share.
-struct Pipeline<'a> {
-    plan: &'a Plan,
-    model: &'a Esm2,
-    columns: &'a [VectorColumn],
-    stop: &'a Stop,
-}
-
-impl<'a> Pipeline<'a> {
-    /// Runs reader, computation and writer side by side until all packs are through or one of them ends early.
-    fn run(
-        &self,
-        config: &Config,
-        file: &mut EmbeddingsWriter,
-        journal: &mut Journal,
-        observer: &mut dyn Observer,
-    ) -> Result<(), EngineError> {
-        let (packs_in, packs) = bounded(config.prefetch.get());
-        let (results, results_out) = bounded(RESULTS_AHEAD);
-        let (plan, columns) = (self.plan, self.columns);
-        thread::scope(|scope| {
-            thread::Builder::new()
-                .name("reader".into())
-                .spawn_scoped(scope, move || read(plan, &packs_in))?;
-            let writer = thread::Builder::new()
-                .name("writer".into())
-                .spawn_scoped(scope, move || {
-                    write(&results_out, file, columns, config.store_dtype, journal)
-                })?;
-            let computed = self.compute(&packs, &results, observer);
-            // The other threads end when their queues do.
-            drop((packs, results));
-            let written = writer
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            written.and(computed)
-        })
-    }
-
-    /// Computes pack after pack until there are no more, a stop is asked for, or the writer has gone.
-    fn compute(
-        &self,
-        packs: &Receiver<Result<Job<'a>, EngineError>>,
-        results: &Sender<Computed<'a>>,
-        observer: &mut dyn Observer,
-    ) -> Result<(), EngineError> {
-        while !self.stop.requested()
-            && let Some(Received {
-                job,
-                wait,
-                queue_depth,
-            }) = receive(packs)?
-        {
-            let started = Instant::now();
-            let batch = Varlen::new(job.pack.tokens(), job.pack.cu_seqlens())
-                .map_err(|error| EngineError::batch(job.path, job.batch_in_file, error))?;
-            let vectors = self.model.pooled(batch, self.columns)?;
-            let timing = Timing {
-                wait,
-                compute: started.elapsed(),
-                queue_depth,
-            };
-            let tokens = job.pack.tokens().len() as u64;
-            let computed = Computed {
-                job,
-                vectors,
-                timing,
-            };
-            if results.send(computed).is_err() {
-                // The writer ended early and says why.
-                break;
-            }
-            observer.advanced(tokens);
-        }
-        Ok(())
-    }
 }

@@ -1,62 +1,112 @@
-//! The writer thread: vectors into row groups.
+//! The writer thread: results into row groups.
 
+use std::path::Path;
 use std::time::Instant;
 
 use crossbeam_channel::Receiver;
-use plmkit_contract::{StoreDtype, VectorColumn};
-use plmkit_store::EmbeddingsWriter;
+use plmkit_contract::{Reason, Reject, StoreDtype};
+use plmkit_store::{EmbeddingsWriter, RejectsWriter, StoreError};
 
 use crate::EngineError;
+use crate::compute::Embedded;
 use crate::journal::{Journal, Timing};
 use crate::output::rows;
+use crate::part::{SavedRows, Saver};
 use crate::plan::Job;
 
-/// A pack with its vectors, one (sequences, dim) row-major for each column.
-pub(crate) struct Computed<'a> {
+/// A pack and its results.
+pub(crate) struct Finished<'a> {
     pub(crate) job: Job<'a>,
-    pub(crate) vectors: Vec<Vec<f32>>,
-    pub(crate) timing: Timing,
+    pub(crate) result: Results,
 }
 
-/// Writes all that comes until the other side hangs up. The file is not finished.
-pub(crate) fn write(
-    queue: &Receiver<Computed<'_>>,
-    file: &mut EmbeddingsWriter,
-    columns: &[VectorColumn],
-    dtype: StoreDtype,
-    journal: &mut Journal,
-) -> Result<(), EngineError> {
-    while let Ok(Computed {
-        job,
-        vectors,
-        timing,
-    }) = queue.recv()
-    {
-        let started = Instant::now();
-        check_finite(&job, columns, &vectors)?;
-        let batch = rows(file.schema(), dtype, &job.pack, vectors)?;
-        file.write(&batch)?;
-        journal.batch(&job, &timing, started.elapsed());
-    }
-    Ok(())
+pub(crate) enum Results {
+    /// Of this run.
+    Computed(Embedded, Timing),
+    /// Of an earlier one.
+    Saved(SavedRows),
 }
 
-/// A value that is not finite must not reach a file that people average over.
-fn check_finite(
-    job: &Job<'_>,
-    columns: &[VectorColumn],
-    vectors: &[Vec<f32>],
-) -> Result<(), EngineError> {
-    for (&column, values) in columns.iter().zip(vectors) {
-        if let Some(at) = values.iter().position(|value| !value.is_finite()) {
-            let row = at / (values.len() / job.pack.sequences());
-            return Err(EngineError::NotFinite {
-                path: job.path.to_owned(),
-                ordinal: job.pack.ordinals().value(row),
-                id: job.pack.ids().value(row).to_owned(),
-                column,
-            });
+/// Puts results where they belong.
+pub(crate) struct Writer<'a> {
+    pub(crate) file: EmbeddingsWriter,
+    pub(crate) store_dtype: StoreDtype,
+    pub(crate) saver: Saver<'a>,
+    pub(crate) journal: Journal,
+    /// The batches that are in the file.
+    pub(crate) batches: u64,
+    /// Of these, the ones of an earlier run.
+    pub(crate) saved_batches: u64,
+    pub(crate) rejects: Vec<Reject>,
+}
+
+impl Writer<'_> {
+    /// Writes all that comes until the other side hangs up. The file is not finished.
+    ///
+    /// What was computed is saved if the file cannot be completed: `batches` is the number of all.
+    pub(crate) fn write(
+        &mut self,
+        queue: &Receiver<Finished<'_>>,
+        batches: u64,
+    ) -> Result<(), EngineError> {
+        while let Ok(Finished { job, result }) = queue.recv() {
+            match result {
+                Results::Computed(embedded, timing) => self.computed(&job, embedded, &timing)?,
+                Results::Saved(saved) => self.saved(&job, &saved)?,
+            }
+            self.batches += 1;
         }
+        if self.batches < batches {
+            self.saver.publish()?;
+        }
+        Ok(())
     }
-    Ok(())
+
+    fn computed(
+        &mut self,
+        job: &Job<'_>,
+        embedded: Embedded,
+        timing: &Timing,
+    ) -> Result<(), EngineError> {
+        let started = Instant::now();
+        let rejected = embedded.rejected.clone();
+        let oom_splits = embedded.oom_splits;
+        let rows = rows(self.file.schema(), self.store_dtype, &job.pack, embedded)?;
+        self.saver.push(job, &rows, &rejected)?;
+        self.file.write(&rows)?;
+        self.reject(job, &rejected);
+        self.journal
+            .batch(job, timing, started.elapsed(), oom_splits);
+        Ok(())
+    }
+
+    fn saved(&mut self, job: &Job<'_>, saved: &SavedRows) -> Result<(), EngineError> {
+        // A part holds consecutive batches.
+        self.saver.publish()?;
+        self.file.write(&saved.rows)?;
+        self.reject(job, &saved.rejected);
+        self.saved_batches += 1;
+        Ok(())
+    }
+
+    fn reject(&mut self, job: &Job<'_>, rejected: &[(usize, Reason)]) {
+        let rejects = rejected.iter().map(|&(row, reason)| Reject {
+            ordinal: job.pack.ordinals().value(row),
+            id: job.pack.ids().value(row).to_owned(),
+            length: u64::from(job.pack.lengths().value(row)),
+            reason,
+        });
+        self.rejects.extend(rejects);
+    }
+}
+
+/// Writes the records that have rows without vectors, each once, in the order of the input.
+pub(crate) fn write_rejects(path: &Path, mut rejects: Vec<Reject>) -> Result<(), StoreError> {
+    rejects.sort_by_key(|reject| reject.ordinal);
+    rejects.dedup_by_key(|reject| reject.ordinal);
+    let mut writer = RejectsWriter::create(path)?;
+    for reject in &rejects {
+        writer.push(reject)?;
+    }
+    writer.publish()
 }

@@ -25,6 +25,9 @@ pub enum EsmError {
     /// The device's memory is full. A smaller batch may fit.
     #[error("out of memory: {0}")]
     OutOfMemory(String),
+    /// A stop was requested.
+    #[error("stopped")]
+    Stopped,
     /// libtorch refused an operation.
     #[error("libtorch: {0}")]
     Torch(String),
@@ -43,7 +46,7 @@ impl Failure for EsmError {
             Self::Checkpoint(error) => error.exit(),
             Self::Device(error) => error.exit(),
             Self::NoSuchLayer { .. } => Exit::Usage,
-            Self::OutOfMemory(_) => Exit::Transient,
+            Self::OutOfMemory(_) | Self::Stopped => Exit::Transient,
             Self::Torch(_) => Exit::Internal,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plmkit_contract::VectorColumn;
+use plmkit_contract::{Stop, VectorColumn};
 use tch::Tensor;
 
 use crate::attention::{Attention, PerSequence};
@@ -17,7 +17,7 @@ use crate::{Config, Device, EsmError, Varlen};
 ///
 /// ```
 /// # use std::path::Path;
-/// use plmkit_contract::{Pool, VectorColumn};
+/// use plmkit_contract::{Pool, Stop, VectorColumn};
 /// use plmkit_esm2::{Device, Esm2, Varlen};
 ///
 /// # let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../test-data/model-tiny"));
@@ -25,7 +25,7 @@ use crate::{Config, Device, EsmError, Varlen};
 /// let tokens = [0, 20, 5, 2, 0, 6, 2]; // <cls> M A <eos> <cls> G <eos>
 /// let batch = Varlen::new(&tokens, &[0, 4, 7]).unwrap();
 /// let column = VectorColumn { pool: Pool::Mean, layer: 4 };
-/// let vectors = model.pooled(batch, &[column])?;
+/// let vectors = model.pooled(batch, &[column], &Stop::default())?;
 /// assert_eq!(vectors[0].len(), 2 * model.config().hidden);
 /// # Ok::<(), plmkit_esm2::EsmError>(())
 /// ```
@@ -85,15 +85,20 @@ impl Esm2 {
     }
 
     /// The pooled vectors of every sequence: for each of `columns`, in that order, `(sequences, hidden)` f32, row by
-    /// row. Layers above the last one asked for are not computed.
+    /// row. Layers above the last one asked for are not computed. Once `stop` is requested, which is looked at
+    /// between layers, the error is [`EsmError::Stopped`].
     pub fn pooled(
         &self,
         batch: Varlen<'_>,
         columns: &[VectorColumn],
+        stop: &Stop,
     ) -> Result<Vec<Vec<f32>>, EsmError> {
         let depth = columns.iter().map(|column| column.layer as usize).max();
         let mut vectors = vec![Vec::new(); columns.len()];
         let mut pool_layer = |layer: usize, hidden: &Tensor| {
+            if stop.requested() {
+                return Err(EsmError::Stopped);
+            }
             for (column, vectors) in columns.iter().zip(&mut vectors) {
                 if column.layer as usize == layer {
                     *vectors = pool(hidden, batch, column.pool)?;

@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::{Manifest, Provenance};
-use plmkit_store::{StoreError, read_json, read_shard};
+use plmkit_store::{StoreError, read_json, read_rejects, read_shard};
 
 use crate::folder::{Found, OutputFolder};
-use crate::rejects::count_rejects;
 
 /// What an earlier run of the same work left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +72,8 @@ fn compare_set(
     }
     let path = folder.rejects();
     let expected: u64 = manifest.rejected.values().sum();
-    match count_rejects(&path) {
-        Some(count) if count == expected => Ok(()),
+    match read_rejects(&path) {
+        Ok(rejects) if rejects.len() as u64 == expected => Ok(()),
         _ => Err(exists(path, &format_args!("expected {expected} rows"))),
     }
 }

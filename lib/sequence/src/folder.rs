@@ -5,14 +5,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::Manifest;
-use plmkit_store::{StoreError, is_temporary_name, write_json};
+use plmkit_store::{Lock, StoreError, is_temporary_name, write_json};
 
 use crate::encoders::EncodedShard;
-use crate::rejects::RejectsWriter;
 use crate::shard_key::is_shard_name;
+use plmkit_store::RejectsWriter;
 
 const MANIFEST: &str = "manifest.json";
 const REJECTS: &str = "rejects.csv";
+const LOCK: &str = ".plmkit-lock";
 
 /// The folder of a set of shards. Folders that had to be made for it are removed again unless a set is
 /// published.
@@ -87,6 +88,11 @@ impl OutputFolder {
 
     pub(crate) fn rejects(&self) -> PathBuf {
         self.path.join(REJECTS)
+    }
+
+    /// Keeps other runs out of the folder.
+    pub(crate) fn claim(&self) -> Result<Lock, StoreError> {
+        Lock::acquire(&self.path.join(LOCK), &self.path)
     }
 
     /// Looks what is there.

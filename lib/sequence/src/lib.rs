@@ -22,7 +22,6 @@ mod pipe;
 mod prepare;
 mod protein;
 mod quote;
-mod rejects;
 mod residue;
 mod run;
 mod shard_key;

@@ -12,9 +12,9 @@ use crate::folder::{FinishedSet, OutputFolder};
 use crate::input::Input;
 use crate::prepare::Prepared;
 use crate::protein::Protein;
-use crate::rejects::RejectsWriter;
 use crate::shard_key::ShardKey;
 use crate::tally::Tally;
+use plmkit_store::RejectsWriter;
 
 /// Takes records from the inputs to the encoders and counts them.
 pub(crate) struct Pass<'a, 'scope> {

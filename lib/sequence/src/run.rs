@@ -34,6 +34,11 @@ pub fn make_shards(config: &Config, stop: &Stop) -> Result<Outcome, ShardError> 
         input.check().map_err(FastaError::from)?;
     }
     let folder = OutputFolder::open(&config.folder)?;
+    // A set that is complete can be looked at where nothing can be written.
+    let claimed = match folder.claim() {
+        Err(busy @ StoreError::Busy { .. }) => return Err(busy.into()),
+        claimed => claimed,
+    };
     let found = folder.found()?;
     if !config.force && !found.nothing() {
         match earlier(config, &folder, &found, stop)? {
@@ -42,6 +47,7 @@ pub fn make_shards(config: &Config, stop: &Stop) -> Result<Outcome, ShardError> 
             None => return Ok(Outcome::Stopped),
         }
     }
+    let _lock = claimed?;
     folder.sweep(&found)?;
     // As many again for long proteins.
     allow_open_files(2 * config.open_shards());

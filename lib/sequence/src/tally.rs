@@ -76,7 +76,7 @@ impl Tally {
             records: inputs.iter().map(|input| input.records).sum(),
             inputs,
             accepted: self.accepted,
-            rejected: Reason::ALL
+            rejected: Reason::SHARDING
                 .into_iter()
                 .map(|reason| {
                     (

@@ -1,18 +1,26 @@
 //! Files that appear complete or not at all.
 
 use std::fs::{self, File, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::StoreError;
+use crate::lock::{Claim, claim};
 
-const MARK: &str = ".plmkit-tmp-";
+/// What the name of a file under construction ends with, or goes on with a number where there are no locks.
+const MARK: &str = ".plmkit-tmp";
+/// The longest file name.
+const NAME_BYTES: usize = 255;
 
 /// A file under construction, beside the path it will have.
 ///
 /// [`finish`](Self::finish) puts the bytes on disk and renames; until then nothing is at the path, and a file
 /// that was there stays. Dropped without it, the temporary file is removed.
+///
+/// The temporary file is locked while it is written, and its name follows from the path: one process at a time
+/// writes an output, and what a killed one left is taken over by the next.
 ///
 /// ```
 /// # let folder = tempfile::tempdir().unwrap();
@@ -34,27 +42,36 @@ pub struct AtomicFile {
 }
 
 impl AtomicFile {
-    /// Starts a file that will be at `path`. Its mode follows the umask, as for any new file.
+    /// Starts a file that will be at `path`. Its mode follows the umask, as for any new file. Where `path` is a
+    /// link to a file, that file is replaced and the link stays.
     pub fn create(path: &Path) -> Result<Self, StoreError> {
         let failed = |source| StoreError::Create {
             path: path.to_owned(),
             source,
         };
-        if path.is_dir() {
-            return Err(failed(io::ErrorKind::IsADirectory.into()));
-        }
-        let name = path
+        let target = target(path).map_err(failed)?;
+        let name = target
             .file_name()
-            .ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?;
-        let temporary = path.with_file_name(temporary_name(&name.to_string_lossy()));
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&temporary)
-            .map_err(failed)?;
+            .ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?
+            .to_string_lossy();
+        let mut temporary = target.with_file_name(temporary_name(&name));
+        let file = match claim(&temporary).map_err(failed)? {
+            Claim::Held(file) => file,
+            Claim::Busy => {
+                return Err(StoreError::Busy {
+                    path: path.to_owned(),
+                });
+            }
+            Claim::Unsupported => {
+                temporary.as_mut_os_string().push(unique_suffix());
+                File::create_new(&temporary).map_err(failed)?
+            }
+        };
+        let temporary = Temporary(temporary);
+        file.set_len(0).map_err(failed)?;
         Ok(Self {
-            path: path.to_owned(),
-            temporary: Temporary(temporary),
+            path: target,
+            temporary,
             writer: Some(buffered(file)),
             written: 0,
         })
@@ -133,12 +150,44 @@ impl Drop for Temporary {
     }
 }
 
-/// A name that no other writer of this process or machine uses at this moment, of at most 255 bytes.
+/// Where a file for `path` goes: to what a link points at; never to a device or a folder.
+fn target(path: &Path) -> io::Result<PathBuf> {
+    let Ok(found) = path.symlink_metadata() else {
+        return Ok(path.to_owned());
+    };
+    let (path, found) = if found.is_symlink() {
+        let target = path.canonicalize()?;
+        let found = target.metadata()?;
+        (target, found)
+    } else {
+        (path.to_owned(), found)
+    };
+    if found.is_file() {
+        Ok(path)
+    } else if found.is_dir() {
+        Err(io::ErrorKind::IsADirectory.into())
+    } else {
+        Err(io::Error::other("not a regular file"))
+    }
+}
+
+/// The name of the file under construction for `name`, of at most 255 bytes.
 fn temporary_name(name: &str) -> String {
+    // Room for a dot, the mark and a suffix.
+    if name.len() <= NAME_BYTES - 48 {
+        return format!(".{name}{MARK}");
+    }
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    let beginning = &name[..name.floor_char_boundary(NAME_BYTES - 80)];
+    format!(".{beginning}-{:016x}{MARK}", hasher.finish())
+}
+
+/// What makes a name that no other writer uses, where locks cannot.
+fn unique_suffix() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    let end = name.floor_char_boundary(180);
-    format!(".{}{MARK}{}-{next}", &name[..end], std::process::id())
+    format!("-{}-{next}", std::process::id())
 }
 
 /// Whether `name` is the name of a file under construction, this run's or one left behind by a killed one.
@@ -208,6 +257,55 @@ mod tests {
         fs::write(&plain, "").expect("write");
         let mode = |path| fs::metadata(path).expect("metadata").permissions().mode();
         assert_eq!(mode(&ours), mode(&plain));
+    }
+
+    #[test]
+    fn one_process_at_a_time_writes_a_file() {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let path = folder.path().join("a");
+        let first = AtomicFile::create(&path).expect("create");
+        let error = AtomicFile::create(&path).expect_err("the first is not done");
+        assert_eq!(error.exit(), Exit::Transient);
+        first.finish().expect("finish");
+        AtomicFile::create(&path).expect("create");
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_taken_over() {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let path = folder.path().join("a");
+        fs::write(folder.path().join(temporary_name("a")), "half of something").expect("write");
+        let mut file = AtomicFile::create(&path).expect("create");
+        file.write_all(b"new").expect("write");
+        file.finish().expect("finish");
+        assert_eq!(fs::read_to_string(&path).expect("read"), "new");
+        assert_eq!(names(folder.path()), ["a"]);
+    }
+
+    #[test]
+    fn long_names_stay_apart_and_fit() {
+        let (one, other) = ("x".repeat(254) + "1", "x".repeat(254) + "2");
+        assert_ne!(temporary_name(&one), temporary_name(&other));
+        assert!(temporary_name(&one).len() + unique_suffix().len() <= NAME_BYTES);
+        assert!(is_temporary_name(&temporary_name(&one)));
+        let umlauts = "ä".repeat(127);
+        assert!(temporary_name(&umlauts).len() <= NAME_BYTES);
+    }
+
+    #[test]
+    fn a_link_keeps_pointing_and_a_device_stays() {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let (file, link) = (folder.path().join("a"), folder.path().join("link"));
+        fs::write(&file, "old").expect("write");
+        std::os::unix::fs::symlink("a", &link).expect("link");
+        let mut new = AtomicFile::create(&link).expect("create");
+        new.write_all(b"new").expect("write");
+        new.finish().expect("finish");
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_to_string(&file).expect("read"), "new");
+        let error = AtomicFile::create(Path::new("/dev/null")).expect_err("a device");
+        assert!(error.to_string().contains("not a regular file"), "{error}");
+        assert_eq!(error.exit(), Exit::CannotCreate);
     }
 
     #[test]

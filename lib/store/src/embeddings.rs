@@ -112,6 +112,11 @@ impl EmbeddingsReader {
         self.reader.path()
     }
 
+    /// The columns, the vector columns among them.
+    pub fn schema(&self) -> &SchemaRef {
+        self.reader.schema()
+    }
+
     /// The vector columns.
     pub fn columns(&self) -> &[VectorColumn] {
         &self.columns

@@ -77,6 +77,12 @@ pub enum StoreError {
         /// What differs.
         difference: String,
     },
+    /// Another process is at work on the same output.
+    #[error("{}: another process is writing it", path_text(.path))]
+    Busy {
+        /// The output.
+        path: PathBuf,
+    },
     /// A column that a writer was handed does not fit its schema.
     #[error("{}: cannot encode: {source}", path_text(.path))]
     Encode {
@@ -95,6 +101,7 @@ impl Failure for StoreError {
             Self::Create { source, .. } if is_out_of_space(source) => Exit::Io,
             Self::Create { .. } | Self::Exists { .. } => Exit::CannotCreate,
             Self::Read { .. } | Self::Write { .. } => Exit::Io,
+            Self::Busy { .. } => Exit::Transient,
             Self::Malformed { .. } | Self::Metadata { .. } | Self::Digest { .. } => Exit::Data,
             Self::Encode { .. } => Exit::Internal,
         }

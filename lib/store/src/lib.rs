@@ -10,9 +10,11 @@ mod embeddings;
 mod error;
 mod existing;
 mod json;
+mod lock;
 mod mapped;
 mod packed_batch;
 mod parquet;
+mod rejects;
 mod shard;
 
 pub use atomic::{AtomicFile, is_temporary_name};
@@ -21,7 +23,9 @@ pub use embeddings::{EmbeddingsReader, EmbeddingsWriter};
 pub use error::{StoreError, io_text, path_text};
 pub use existing::{Existing, existing_batches, existing_embeddings};
 pub use json::{read_json, write_json};
+pub use lock::Lock;
 pub use packed_batch::PackedBatch;
+pub use rejects::{RejectsWriter, read_rejects};
 pub use shard::{FinishedShard, ShardWriter, read_shard};
 
 pub use crate::parquet::Table;

@@ -1,17 +1,20 @@
-//! `rejects.csv`: the records that are in no shard, and why. Quoted as RFC 4180 says, with LF line ends.
+//! `rejects.csv`: the records that are not embedded, and why. Quoted as RFC 4180 says, with LF line ends.
 
+use std::fs::File;
 use std::path::Path;
 
 use plmkit_contract::Reject;
-use plmkit_store::{AtomicFile, StoreError};
+
+use crate::{AtomicFile, StoreError};
 
 /// `rejects.csv` under construction. It has its header line also where nothing follows.
-pub(crate) struct RejectsWriter {
+pub struct RejectsWriter {
     writer: csv::Writer<AtomicFile>,
 }
 
 impl RejectsWriter {
-    pub(crate) fn create(path: &Path) -> Result<Self, StoreError> {
+    /// Starts a file that will be at `path`.
+    pub fn create(path: &Path) -> Result<Self, StoreError> {
         let mut writer = csv::WriterBuilder::new()
             .has_headers(false)
             .from_writer(AtomicFile::create(path)?);
@@ -21,7 +24,8 @@ impl RejectsWriter {
         Ok(Self { writer })
     }
 
-    pub(crate) fn push(&mut self, reject: &Reject) -> Result<(), StoreError> {
+    /// Adds a record.
+    pub fn push(&mut self, reject: &Reject) -> Result<(), StoreError> {
         let path = self.writer.get_ref().path().to_owned();
         self.writer
             .serialize(reject)
@@ -29,7 +33,7 @@ impl RejectsWriter {
     }
 
     /// Gives the file its name.
-    pub(crate) fn publish(self) -> Result<(), StoreError> {
+    pub fn publish(self) -> Result<(), StoreError> {
         let path = self.writer.get_ref().path().to_owned();
         let file = self
             .writer
@@ -39,15 +43,27 @@ impl RejectsWriter {
     }
 }
 
-/// The number of records in the rejects file at `path`, or `None` where it cannot be read.
-pub(crate) fn count_rejects(path: &Path) -> Option<u64> {
-    let mut reader = csv::Reader::from_path(path).ok()?;
-    let mut count = 0;
-    for reject in reader.deserialize::<Reject>() {
-        reject.ok()?;
-        count += 1;
+/// All rows of the rejects file at `path`.
+pub fn read_rejects(path: &Path) -> Result<Vec<Reject>, StoreError> {
+    let opened = File::open(path).map_err(|source| StoreError::Open {
+        path: path.to_owned(),
+        source,
+    })?;
+    csv::Reader::from_reader(opened)
+        .deserialize()
+        .collect::<Result<_, _>>()
+        .map_err(|error| unreadable(path, error))
+}
+
+fn unreadable(path: &Path, error: csv::Error) -> StoreError {
+    let what = error.to_string();
+    match error.into_kind() {
+        csv::ErrorKind::Io(source) => StoreError::Read {
+            path: path.to_owned(),
+            source,
+        },
+        _ => StoreError::malformed(path, format_args!("not a rejects file: {what}")),
     }
-    Some(count)
 }
 
 fn failed(path: &Path, source: std::io::Error) -> StoreError {
@@ -71,7 +87,7 @@ mod tests {
             writer.push(reject).expect("push");
         }
         writer.publish().expect("publish");
-        assert_eq!(count_rejects(&path), Some(rejects.len() as u64));
+        assert_eq!(read_rejects(&path).expect("read"), rejects);
         std::fs::read_to_string(path).expect("read")
     }
 

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-/// The driver renews its figures a few times a second; asking more often costs and tells nothing.
+/// Nothing that a program repeats is worth doing more often.
 const SHORTEST: Duration = Duration::from_millis(10);
 
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// Reads `500ms`, `1s`, `0.5s`, `2m`.
-pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+/// Reads `500ms`, `1s`, `0.5s`, `2m`: 10 milliseconds to a day.
+pub fn interval(text: &str) -> Result<Duration, String> {
     let split = text
         .find(|c: char| c.is_ascii_alphabetic())
         .unwrap_or(text.len());

@@ -1,0 +1,230 @@
+//! A part: the results of some consecutive batches, in an embeddings file of their own.
+//!
+//! Its provenance is that of the output and two options more: the batches, and the sequences that got no vectors.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::compute::concat_batches;
+use arrow::datatypes::{UInt32Type, UInt64Type};
+use plmkit_contract::{Provenance, Reason, StoreDtype, VectorColumn};
+use plmkit_store::{EmbeddingsReader, EmbeddingsWriter, StoreError};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::Config;
+use crate::plan::Job;
+use crate::run_folder::RunFolder;
+
+const BATCHES: &str = "batches";
+const REJECTED: &str = "rejected";
+/// A part is read whole.
+const PART_BYTES: usize = 64 << 20;
+
+/// A sequence that got no vectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Rejected {
+    ordinal: u64,
+    start: u32,
+    reason: Reason,
+}
+
+impl Rejected {
+    /// Sequence `row` of a pack.
+    pub(crate) fn of(job: &Job<'_>, (row, reason): (usize, Reason)) -> Self {
+        Self {
+            ordinal: job.pack.ordinals().value(row),
+            start: job.pack.starts().value(row),
+            reason,
+        }
+    }
+}
+
+/// A part that an earlier run left. Its rows are not verified yet.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) path: PathBuf,
+    pub(crate) batches: Range<u64>,
+    rejected: Vec<Rejected>,
+}
+
+/// What a part's metadata say.
+pub(crate) enum Opened {
+    /// It belongs to this output.
+    Same(Part),
+    /// It belongs to other work, in which this is different.
+    Other(String),
+}
+
+/// The results of one batch, as an earlier run computed them.
+#[derive(Debug)]
+pub(crate) struct SavedRows {
+    pub(crate) rows: RecordBatch,
+    /// The sequences that have no vectors, rising.
+    pub(crate) rejected: Vec<(usize, Reason)>,
+}
+
+impl Part {
+    /// Reads the metadata of a part of the output `provenance`.
+    pub(crate) fn open(path: &Path, provenance: &Provenance) -> Result<Opened, StoreError> {
+        let mut found = EmbeddingsReader::open(path)?.provenance().clone();
+        let mut option = |name: &str| found.options.remove(name).unwrap_or_default();
+        let batches = serde_json::from_value::<(u64, u64)>(option(BATCHES));
+        let rejected = serde_json::from_value(option(REJECTED));
+        let (Ok((start, end)), Ok(rejected)) = (batches, rejected) else {
+            return Err(malformed(path, "not a part of a run"));
+        };
+        Ok(match found.difference(provenance) {
+            Some(difference) => Opened::Other(difference),
+            None => Opened::Same(Self {
+                path: path.to_owned(),
+                batches: start..end,
+                rejected,
+            }),
+        })
+    }
+
+    /// Reads and verifies the results of `jobs`, which are the part's batches.
+    pub(crate) fn read(&self, jobs: &[Job<'_>]) -> Result<Vec<SavedRows>, StoreError> {
+        let mut reader = EmbeddingsReader::open(&self.path)?;
+        let mut batches = Vec::new();
+        while let Some(batch) = reader.next_batch()? {
+            batches.push(batch);
+        }
+        let all = concat_batches(reader.schema(), &batches)
+            .map_err(|error| malformed(&self.path, &error.to_string()))?;
+        let mut next = 0;
+        let saved: Option<Vec<SavedRows>> = jobs
+            .iter()
+            .map(|job| self.saved(job, &all, &mut next))
+            .collect();
+        saved
+            .filter(|_| next == all.num_rows())
+            .ok_or_else(|| malformed(&self.path, "its rows are not those of its batches"))
+    }
+
+    /// The rows of `job`, which begin at row `next` of `all`.
+    fn saved(&self, job: &Job<'_>, all: &RecordBatch, next: &mut usize) -> Option<SavedRows> {
+        let (ordinals, starts) = (job.pack.ordinals(), job.pack.starts());
+        let mut rejected = Vec::new();
+        let mut kept = Vec::new();
+        for row in 0..job.pack.sequences() {
+            let key = (ordinals.value(row), starts.value(row));
+            match self
+                .rejected
+                .iter()
+                .find(|entry| (entry.ordinal, entry.start) == key)
+            {
+                Some(entry) => rejected.push((row, entry.reason)),
+                None => kept.push(key),
+            }
+        }
+        if *next + kept.len() > all.num_rows() {
+            return None;
+        }
+        let rows = all.slice(*next, kept.len());
+        *next += kept.len();
+        let ordinals = rows["ordinal"].as_primitive::<UInt64Type>().values();
+        let starts = rows["start"].as_primitive::<UInt32Type>().values();
+        let found = ordinals.iter().copied().zip(starts.iter().copied());
+        found.eq(kept).then_some(SavedRows { rows, rejected })
+    }
+}
+
+fn malformed(path: &Path, what: &str) -> StoreError {
+    StoreError::Malformed {
+        path: path.to_owned(),
+        what: what.to_owned(),
+    }
+}
+
+/// Saves results in parts.
+pub(crate) struct Saver<'a> {
+    folder: &'a RunFolder,
+    provenance: &'a Provenance,
+    columns: &'a [VectorColumn],
+    dim: usize,
+    store_dtype: StoreDtype,
+    /// How long results may be unsaved.
+    every: Duration,
+    saved: Instant,
+    open: Option<OpenPart>,
+}
+
+/// A part under construction.
+struct OpenPart {
+    writer: EmbeddingsWriter,
+    batches: Range<u64>,
+    rejected: Vec<Rejected>,
+    bytes: usize,
+}
+
+impl<'a> Saver<'a> {
+    /// Saves what belongs to the output `provenance`, whose vectors are those of `columns` with `dim` values each.
+    pub(crate) fn new(
+        folder: &'a RunFolder,
+        provenance: &'a Provenance,
+        columns: &'a [VectorColumn],
+        dim: usize,
+        config: &Config,
+    ) -> Self {
+        Self {
+            folder,
+            provenance,
+            columns,
+            dim,
+            store_dtype: config.store_dtype,
+            every: config.save_every,
+            saved: Instant::now(),
+            open: None,
+        }
+    }
+
+    /// Adds the results of a batch, the one after the last unless [`publish`](Self::publish) came between.
+    pub(crate) fn push(
+        &mut self,
+        job: &Job<'_>,
+        rows: &RecordBatch,
+        rejected: &[(usize, Reason)],
+    ) -> Result<(), StoreError> {
+        let mut part = match self.open.take() {
+            Some(part) => part,
+            None => self.begin(job.index)?,
+        };
+        part.writer.write(rows)?;
+        part.batches.end = job.index + 1;
+        part.rejected
+            .extend(rejected.iter().map(|&row| Rejected::of(job, row)));
+        part.bytes += rows.get_array_memory_size();
+        let due = self.saved.elapsed() >= self.every || part.bytes >= PART_BYTES;
+        self.open = Some(part);
+        if due { self.publish() } else { Ok(()) }
+    }
+
+    fn begin(&self, first: u64) -> Result<OpenPart, StoreError> {
+        let path = self.folder.part(first);
+        Ok(OpenPart {
+            writer: EmbeddingsWriter::create(&path, self.columns, self.dim, self.store_dtype)?,
+            batches: first..first,
+            rejected: Vec::new(),
+            bytes: 0,
+        })
+    }
+
+    /// Ends the part that is under construction, if there is one.
+    pub(crate) fn publish(&mut self) -> Result<(), StoreError> {
+        let Some(part) = self.open.take() else {
+            return Ok(());
+        };
+        let provenance = self
+            .provenance
+            .clone()
+            .with(BATCHES, json!([part.batches.start, part.batches.end]))
+            .with(REJECTED, json!(part.rejected));
+        part.writer.finish(&provenance)?;
+        self.saved = Instant::now();
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! The folder beside an output in which a run keeps what it has finished, until the output is complete.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use plmkit_contract::Provenance;
+use plmkit_store::{Lock, StoreError, is_temporary_name};
+
+use crate::part::{Opened, Part};
+
+const LOCK: &str = "lock";
+const SUFFIX: &str = ".parquet";
+
+/// The folder `.NAME.plmkit-run` of an output `NAME`, and the only claim on it.
+#[derive(Debug)]
+pub(crate) struct RunFolder {
+    path: PathBuf,
+    /// Taken out on drop: the folder can be removed only after the lock file.
+    lock: Option<Lock>,
+}
+
+impl RunFolder {
+    /// Claims the output, or says that another run is at work on it.
+    pub(crate) fn claim(out: &Path) -> Result<Self, StoreError> {
+        let name = out.file_name().unwrap_or_default().to_string_lossy();
+        let path = out.with_file_name(format!(".{name}.plmkit-run"));
+        match fs::create_dir(&path) {
+            Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(StoreError::Create {
+                    path: out.to_owned(),
+                    source,
+                });
+            }
+            _ => {}
+        }
+        let lock = Lock::acquire(&path.join(LOCK), out)?;
+        Ok(Self {
+            path,
+            lock: Some(lock),
+        })
+    }
+
+    /// Where the part whose first batch is `first` goes.
+    pub(crate) fn part(&self, first: u64) -> PathBuf {
+        self.path.join(format!("part-{first:08}{SUFFIX}"))
+    }
+
+    /// The parts that an earlier run of the same work left, rising and apart. Those of other work are an error, or
+    /// are removed with `force`; what is damaged is removed.
+    pub(crate) fn parts(
+        &self,
+        provenance: &Provenance,
+        batches: u64,
+        force: bool,
+    ) -> Result<Vec<Part>, StoreError> {
+        let mut parts: Vec<Part> = Vec::new();
+        for name in self.names()? {
+            let path = self.path.join(&name);
+            if name == LOCK {
+                continue;
+            }
+            if is_temporary_name(&name) || !name.ends_with(SUFFIX) {
+                remove(&path)?;
+                continue;
+            }
+            let end = parts.last().map_or(0, |part| part.batches.end);
+            match Part::open(&path, provenance) {
+                Ok(Opened::Same(part))
+                    if part.batches.start >= end && part.batches.end <= batches =>
+                {
+                    parts.push(part);
+                }
+                Ok(Opened::Other(difference)) if !force => {
+                    return Err(StoreError::Exists {
+                        path: self.path.clone(),
+                        difference: format!("an unfinished run of which {difference}"),
+                    });
+                }
+                Ok(_) => remove(&path)?,
+                Err(error) => {
+                    tracing::warn!("{error}; it is computed again");
+                    remove(&path)?;
+                }
+            }
+        }
+        Ok(parts)
+    }
+
+    /// The names in the folder, sorted.
+    fn names(&self) -> Result<Vec<String>, StoreError> {
+        let entries = fs::read_dir(&self.path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let entries = entries.map_err(|source| StoreError::Read {
+            path: self.path.clone(),
+            source,
+        })?;
+        let mut names: Vec<String> = entries
+            .iter()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Removes the folder: the output is complete.
+    pub(crate) fn clear(self) -> Result<(), StoreError> {
+        for name in self.names()? {
+            if name != LOCK {
+                remove(&self.path.join(name))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        self.lock = None;
+        // One with parts in it is not empty and stays.
+        let _ = fs::remove_dir(&self.path);
+    }
+}
+
+pub(crate) fn remove(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(StoreError::Write {
+            path: path.to_owned(),
+            source,
+        }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,167 @@
+//! One writer at a time.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::StoreError;
+
+/// An exclusive claim on an output of more than one file, for as long as this value lives.
+///
+/// It is a lock of the operating system on a file, so it ends with the process, however that ends: what a killed
+/// run left behind blocks nobody.
+#[derive(Debug)]
+pub struct Lock {
+    path: PathBuf,
+    _file: Option<File>,
+}
+
+impl Lock {
+    /// Claims `output` by the lock file `path`, or says that another process has it.
+    pub fn acquire(path: &Path, output: &Path) -> Result<Self, StoreError> {
+        let file = match claim(path).map_err(|source| StoreError::Create {
+            path: output.to_owned(),
+            source,
+        })? {
+            Claim::Held(file) => Some(file),
+            Claim::Busy => {
+                return Err(StoreError::Busy {
+                    path: output.to_owned(),
+                });
+            }
+            Claim::Unsupported => {
+                tracing::warn!(
+                    "{}: this file system has no locks: nothing stops a second run from writing the same output",
+                    crate::path_text(output)
+                );
+                None
+            }
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            _file: file,
+        })
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // While the lock is held, so that it is not another's file. One that stays behind is claimed again.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// How an attempt to claim a path ended.
+pub(crate) enum Claim {
+    /// The file, open for reading and writing, with whatever it held.
+    Held(File),
+    /// Another process has it.
+    Busy,
+    /// The file system has no locks, as some network file systems.
+    Unsupported,
+}
+
+/// Opens the file at `path`, or makes one, and locks it.
+pub(crate) fn claim(path: &Path) -> io::Result<Claim> {
+    loop {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            // A link that somebody laid at a predictable name must not lead to another file.
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+            .open(path)?;
+        match file.try_lock() {
+            Ok(()) if is_at(&file, path)? => return Ok(Claim::Held(file)),
+            // Whoever held it removed or renamed it in the meantime.
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(Claim::Busy),
+            Err(TryLockError::Error(error)) if is_unsupported(&error) => {
+                return Ok(Claim::Unsupported);
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+}
+
+/// Whether `path` is still the name of `file`.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let ours = file.metadata()?;
+    match path.symlink_metadata() {
+        Ok(found) => Ok((found.dev(), found.ino()) == (ours.dev(), ours.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_unsupported(error: &io::Error) -> bool {
+    let unsupported = [Errno::NOSYS, Errno::NOTSUP, Errno::OPNOTSUPP, Errno::NOLCK];
+    unsupported
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use plmkit_contract::{Exit, Failure};
+
+    use super::*;
+
+    #[test]
+    fn a_claim_excludes_others_until_it_is_dropped() {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let path = folder.path().join("lock");
+        let output = folder.path().join("output");
+        let held = Lock::acquire(&path, &output).expect("first");
+        let error = Lock::acquire(&path, &output).expect_err("second");
+        assert_eq!(error.exit(), Exit::Transient);
+        assert!(error.to_string().contains("output: "), "{error}");
+        drop(held);
+        assert!(!path.exists());
+        Lock::acquire(&path, &output).expect("third");
+    }
+
+    #[test]
+    fn a_lock_file_that_nobody_holds_blocks_nobody() {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let path = folder.path().join("lock");
+        fs::write(&path, "left behind").expect("write");
+        Lock::acquire(&path, &path).expect("claimed");
+    }
+
+    #[test]
+    fn a_link_is_not_followed() {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let path = folder.path().join("lock");
+        std::os::unix::fs::symlink(folder.path().join("victim"), &path).expect("link");
+        assert!(Lock::acquire(&path, &path).is_err());
+        assert!(!folder.path().join("victim").exists());
+    }
+
+    #[test]
+    fn of_many_threads_one_has_it() {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let path = folder.path().join("lock");
+        let inside = std::sync::atomic::AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut times = 0;
+                    while times < 50 {
+                        if let Ok(_held) = Lock::acquire(&path, &path) {
+                            let before = inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                            assert_eq!(before, 0);
+                            inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                            times += 1;
+                        }
+                    }
+                });
+            }
+        });
+    }
+}

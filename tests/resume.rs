@@ -1,0 +1,353 @@
+//! `gpu-embed` interrupted, short of memory, and poisoned: what is computed once is not lost, and what cannot be
+//! computed costs nothing else.
+#![cfg(feature = "torch")]
+
+mod common;
+
+use std::fs;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{all, assert_failed, bin, run, test_data};
+
+/// A set of many small packs, so that a run can be interrupted between any two.
+struct Case {
+    folder: tempfile::TempDir,
+}
+
+impl Case {
+    fn new() -> Self {
+        let case = Self {
+            folder: tempfile::tempdir().expect("temp folder"),
+        };
+        let proteins = fs::read_to_string(test_data("proteins.fasta")).expect("test data");
+        let copies: String = (0..3)
+            .map(|copy| proteins.replace('>', &format!(">{copy}-")))
+            .collect();
+        case.pack(&copies);
+        case
+    }
+
+    /// Packs other records.
+    fn pack(&self, fasta: &str) {
+        for old in ["shards", "b.arrow"] {
+            let old = self.path(old);
+            let _ = fs::remove_dir_all(&old).or_else(|_| fs::remove_file(&old));
+        }
+        fs::write(self.path("in.fasta"), fasta).expect("write");
+        run(bin("fasta-shard")
+            .arg(self.path("in.fasta"))
+            .arg("--out-dir")
+            .arg(self.path("shards"))
+            .args(["--shards", "1", "--max-residues", "100"]));
+        run(bin("pack-batches")
+            .arg(self.path("shards/shard-00000.parquet"))
+            .arg("--out")
+            .arg(self.path("b.arrow"))
+            .args(["--max-batch-tokens", "256"]));
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A run that saves every batch at once.
+    fn embed(&self, out: &str) -> Command {
+        let mut command = bin("gpu-embed");
+        command
+            .arg(self.path("b.arrow"))
+            .arg("--out")
+            .arg(self.path(out))
+            .args(["--device", "cpu", "--progress", "none"])
+            .args(["--threads", "1", "--save-every", "10ms", "--model"])
+            .arg(test_data("model-tiny"));
+        command
+    }
+
+    /// The bytes of an uninterrupted run's output.
+    fn undisturbed(&self) -> Vec<u8> {
+        run(&mut self.embed("undisturbed.parquet"));
+        fs::read(self.path("undisturbed.parquet")).expect("output")
+    }
+
+    /// The parts that wait for the next run.
+    fn parts(&self, out: &str) -> Vec<PathBuf> {
+        let folder = self.path(&format!(".{out}.plmkit-run"));
+        if !folder.exists() {
+            return Vec::new();
+        }
+        let names = all(&folder).into_iter();
+        names
+            .filter(|name| name.starts_with("part-"))
+            .map(|name| folder.join(name))
+            .collect()
+    }
+
+    /// Starts a run and waits until it has saved more parts than there were.
+    fn underway(&self, out: &str) -> Child {
+        let before = self.parts(out).len();
+        let mut child = self
+            .embed(out)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("spawn");
+        let deadline = Instant::now() + Duration::from_mins(2);
+        while self.parts(out).len() < before + 3 {
+            assert!(Instant::now() < deadline, "the run saves nothing");
+            if let Some(status) = child.try_wait().expect("wait") {
+                panic!("the run ended before it could be interrupted: {status}");
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        child
+    }
+
+    /// Interrupts a run by a signal and returns what it said.
+    fn interrupt(&self, out: &str, signal: i32) -> String {
+        let mut child = self.underway(out);
+        let sent = Instant::now();
+        Command::new("kill")
+            .args([format!("-{signal}"), child.id().to_string()])
+            .status()
+            .expect("kill");
+        let mut said = String::new();
+        let stderr = child.stderr.as_mut().expect("piped");
+        stderr.read_to_string(&mut said).expect("UTF-8");
+        assert_eq!(child.wait().expect("wait").signal(), Some(signal));
+        assert!(sent.elapsed() < Duration::from_secs(10));
+        said
+    }
+
+    fn assert_complete(&self, out: &str, expected: &[u8]) {
+        assert!(fs::read(self.path(out)).expect("output") == expected);
+        let names = all(self.folder.path());
+        let others = ["b.arrow", "in.fasta", "shards", "undisturbed.parquet"];
+        let left: Vec<&String> = names
+            .iter()
+            .filter(|name| !others.contains(&name.as_str()) && *name != out)
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+const SIGINT: i32 = 2;
+const SIGKILL: i32 = 9;
+const SIGUSR1: i32 = 10;
+const SIGTERM: i32 = 15;
+
+#[test]
+fn a_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been() {
+    let case = Case::new();
+    let expected = case.undisturbed();
+    for _ in 0..3 {
+        case.interrupt("e.parquet", SIGKILL);
+        assert!(!case.path("e.parquet").exists());
+    }
+    let saved = case.parts("e.parquet").len();
+    let said = run(&mut case.embed("e.parquet"));
+    assert!(said.contains(" saved by an earlier run)"), "{said}");
+    assert!(saved >= 9, "{saved}");
+    case.assert_complete("e.parquet", &expected);
+    let said = run(&mut case.embed("e.parquet"));
+    assert!(said.contains("already complete"), "{said}");
+}
+
+#[test]
+fn a_signal_saves_what_is_computed_and_leaves_no_half_files() {
+    let case = Case::new();
+    let expected = case.undisturbed();
+    for signal in [SIGTERM, SIGINT, SIGUSR1] {
+        let said = case.interrupt("e.parquet", signal);
+        assert!(
+            said.contains("the same command goes on from there"),
+            "{said}"
+        );
+        let parts = case.parts("e.parquet");
+        let folder = parts[0].parent().expect("folder");
+        assert_eq!(all(folder).len(), parts.len(), "parts and nothing else");
+        assert!(
+            !all(case.folder.path())
+                .iter()
+                .any(|name| name.contains("plmkit-tmp"))
+        );
+    }
+    run(&mut case.embed("e.parquet"));
+    case.assert_complete("e.parquet", &expected);
+}
+
+#[test]
+fn damaged_parts_are_computed_again() {
+    let case = Case::new();
+    let expected = case.undisturbed();
+    case.interrupt("e.parquet", SIGKILL);
+    let parts = case.parts("e.parquet");
+    flip(&parts[0], 0.3);
+    let cut = fs::metadata(&parts[1]).expect("metadata").len() - 40;
+    let file = fs::OpenOptions::new().write(true).open(&parts[1]);
+    file.expect("open").set_len(cut).expect("cut");
+    // The results of other batches under the name of these.
+    fs::copy(&parts[1], parts[2].with_file_name("part-00000001.parquet")).expect("copy");
+    let said = run(&mut case.embed("e.parquet"));
+    assert!(said.matches("computed again").count() >= 2, "{said}");
+    case.assert_complete("e.parquet", &expected);
+}
+
+/// Changes one bit at a share of the file's length.
+fn flip(path: &Path, share: f64) {
+    let mut file = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .expect("open");
+    let length = file.metadata().expect("metadata").len();
+    let place = SeekFrom::Start((length as f64 * share) as u64);
+    let mut byte = [0];
+    file.seek(place).expect("seek");
+    file.read_exact(&mut byte).expect("read");
+    file.seek(place).expect("seek");
+    file.write_all(&[byte[0] ^ 4]).expect("write");
+}
+
+#[test]
+fn parts_of_other_work_are_refused_unless_forced() {
+    let case = Case::new();
+    case.interrupt("e.parquet", SIGKILL);
+    let output = case
+        .embed("e.parquet")
+        .args(["--pool", "max"])
+        .output()
+        .expect("run");
+    assert_failed(&output, 73, "an unfinished run of which columns was");
+    assert!(case.parts("e.parquet").len() >= 3, "nothing is thrown away");
+    run(case.embed("e.parquet").args(["--pool", "max", "--force"]));
+    assert!(case.parts("e.parquet").is_empty());
+}
+
+#[test]
+fn one_run_at_a_time_writes_an_output() {
+    let case = Case::new();
+    let mut first = case.underway("e.parquet");
+    let asked = Instant::now();
+    let second = case.embed("e.parquet").output().expect("run");
+    assert_failed(&second, 75, "e.parquet: another process is writing it");
+    assert!(asked.elapsed() < Duration::from_secs(10));
+    first.kill().expect("kill");
+    first.wait().expect("wait");
+    run(&mut case.embed("e.parquet"));
+}
+
+#[test]
+fn a_pack_that_does_not_fit_is_split_and_gives_the_same() {
+    let case = Case::new();
+    let expected = case.undisturbed();
+    let events = case.path("shards/events.jsonl");
+    run(case
+        .embed("e.parquet")
+        .args(["--inject", "out-of-memory-above=120", "--events"])
+        .arg(&events));
+    case.assert_complete("e.parquet", &expected);
+    let events = fs::read_to_string(events).expect("events");
+    assert!(events.contains("\"oom_splits\":1"), "{events}");
+}
+
+/// `(ordinal, reason)` of every line of a rejects file.
+fn rejects(path: &Path) -> Vec<(u64, String)> {
+    let mut reader = csv::Reader::from_path(path).expect("rejects");
+    let rows = reader.deserialize::<(u64, String, u64, String)>();
+    rows.map(|row| row.expect("row"))
+        .map(|(ordinal, _id, _length, reason)| (ordinal, reason))
+        .collect()
+}
+
+/// A model for which every protein with pyrrolysine is not a number.
+fn poisoned_model(folder: &Path) -> PathBuf {
+    const PYRROLYSINE: usize = 28;
+    const HIDDEN: usize = 64;
+    let mut bytes = fs::read(test_data("model-tiny/model.safetensors")).expect("weights");
+    let header = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes")) as usize;
+    let tensors: serde_json::Value = serde_json::from_slice(&bytes[8..8 + header]).expect("JSON");
+    let embedding = &tensors["esm.embeddings.word_embeddings.weight"]["data_offsets"][0];
+    let embedding = embedding.as_u64().expect("offset") as usize;
+    let value = 8 + header + embedding + (PYRROLYSINE * HIDDEN + 5) * 4;
+    bytes[value..value + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+    let model = folder.join("poisoned");
+    fs::create_dir(&model).expect("folder");
+    fs::write(model.join("model.safetensors"), bytes).expect("write");
+    fs::copy(
+        test_data("model-tiny/config.json"),
+        model.join("config.json"),
+    )
+    .expect("copy");
+    model
+}
+
+#[test]
+fn a_sequence_without_finite_vectors_costs_no_other_its_own() {
+    let case = Case::new();
+    case.pack(">a\nMKVL\n>b\nMKOL\n>c\nGGG\n>d\nOO\n>e\nWWW\n");
+    let model = poisoned_model(case.folder.path());
+    let embed = || {
+        let mut command = bin("gpu-embed");
+        command.arg(case.path("b.arrow")).arg("--model").arg(&model);
+        command.arg("--out").arg(case.path("e.parquet"));
+        command.output().expect("run")
+    };
+    for again in [false, true] {
+        let output = embed();
+        assert_eq!(output.status.code(), Some(1), "again: {again}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("2 sequences could not be embedded"), "{said}");
+        assert_eq!(said.contains("already complete"), again);
+        let expected = [(1, "not_finite".to_owned()), (3, "not_finite".to_owned())];
+        assert_eq!(rejects(&case.path("e.rejects.csv")), expected);
+    }
+    let mut validate = bin("validate-embeddings");
+    validate
+        .arg(case.path("e.parquet"))
+        .arg("--shards")
+        .arg(case.path("shards/shard-00000.parquet"));
+    let output = validate.output().expect("run");
+    assert_eq!(output.status.code(), Some(1), "two rows are missing");
+    let said = run(validate
+        .arg("--rejects")
+        .args([case.path("shards/rejects.csv"), case.path("e.rejects.csv")]));
+    assert!(
+        said.starts_with("validate-embeddings: 3 rows; passed: coverage"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_could_not_be_embedded_survives_an_interruption() {
+    let case = Case::new();
+    let inject = ["--inject", "not-finite=7,not-finite=290"];
+    let output = case.embed("undisturbed.parquet").args(inject).output();
+    assert_eq!(output.expect("run").status.code(), Some(1));
+    let expected = fs::read(case.path("undisturbed.parquet")).expect("output");
+    let listed = rejects(&case.path("undisturbed.rejects.csv"));
+    let not_finite = "not_finite".to_owned();
+    assert_eq!(listed, [(7, not_finite.clone()), (290, not_finite)]);
+
+    let mut child = case
+        .embed("e.parquet")
+        .args(inject)
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("spawn");
+    while case.parts("e.parquet").len() < 5 {
+        assert!(
+            child.try_wait().expect("wait").is_none(),
+            "it ended too soon"
+        );
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+    let output = case.embed("e.parquet").args(inject).output().expect("run");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(fs::read(case.path("e.parquet")).expect("output") == expected);
+    assert_eq!(rejects(&case.path("e.rejects.csv")), listed);
+}
