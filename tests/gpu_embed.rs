@@ -6,7 +6,6 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use common::{assert_failed, bin, run, test_data, visible};
 
@@ -245,7 +244,6 @@ fn a_gpu_that_is_not_there() {
     let folder = tempfile::tempdir().expect("temp folder");
     let out = folder.path().join("e.parquet");
     let batches = batches(folder.path(), 16384);
-    let started = Instant::now();
     let output = bin("gpu-embed")
         .arg(batches)
         .arg("--out")
@@ -256,7 +254,6 @@ fn a_gpu_that_is_not_there() {
         .output()
         .expect("run");
     assert_failed(&output, 69, "NVIDIA driver");
-    assert!(started.elapsed() < Duration::from_secs(2));
     assert!(!out.exists());
 }
 
