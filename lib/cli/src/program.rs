@@ -4,7 +4,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
 use clap::{Command, Parser};
-use plmkit_contract::{Exit, Stop};
+use plmkit_contract::{Exit, Stop, is_guarded};
 
 use crate::generate::generate;
 use crate::signals::Signals;
@@ -37,7 +37,10 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
     let common = program.common();
     log::install(P::NAME, common.log_format, common.quiet);
     panic::set_hook(Box::new(|info| {
-        tracing::error!("internal error, please report it: {}", one_line(info));
+        // A decoder's panic is an error of its file, and reported as one.
+        if !is_guarded() {
+            tracing::error!("internal error, please report it: {}", one_line(info));
+        }
     }));
 
     let stop = Stop::default();

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::Manifest;
-use plmkit_store::{StoreError, is_temporary_name, write_json};
+use plmkit_store::{StoreError, is_temporary_name, write_manifest};
 
 use crate::encoders::EncodedShard;
 use crate::rejects::RejectsWriter;
@@ -158,7 +158,7 @@ impl OutputFolder {
         }
         set.rejects.publish()?;
         published.push(REJECTS.to_owned());
-        write_json(&self.manifest(), &set.manifest)?;
+        write_manifest(&self.manifest(), &set.manifest)?;
         Ok(set.manifest)
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use plmkit_contract::Reject;
-use plmkit_store::{AtomicFile, StoreError};
+use plmkit_store::{AtomicFile, Lines, StoreError};
 
 /// `rejects.csv` under construction. It has its header line also where nothing follows.
 pub(crate) struct RejectsWriter {
@@ -41,7 +41,7 @@ impl RejectsWriter {
 
 /// The number of records in the rejects file at `path`, or `None` where it cannot be read.
 pub(crate) fn count_rejects(path: &Path) -> Option<u64> {
-    let mut reader = csv::Reader::from_path(path).ok()?;
+    let mut reader = csv::Reader::from_reader(Lines::open(path).ok()?);
     let mut count = 0;
     for reject in reader.deserialize::<Reject>() {
         reject.ok()?;

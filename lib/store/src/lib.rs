@@ -6,12 +6,22 @@
 
 mod atomic;
 mod batches;
+mod blocks;
+mod compact;
 mod embeddings;
 mod error;
 mod existing;
+mod footer;
+mod foreign;
+mod guard;
 mod json;
+mod limits;
+mod lines;
 mod mapped;
+mod open;
 mod packed_batch;
+mod page;
+mod paged;
 mod parquet;
 mod shard;
 
@@ -20,7 +30,9 @@ pub use batches::{BatchesFile, BatchesWriter};
 pub use embeddings::{EmbeddingsReader, EmbeddingsWriter};
 pub use error::{StoreError, io_text, path_text};
 pub use existing::{Existing, existing_batches, existing_embeddings};
-pub use json::{read_json, write_json};
+pub use foreign::ForeignParquet;
+pub use json::{read_manifest, write_json, write_manifest};
+pub use lines::Lines;
 pub use packed_batch::PackedBatch;
 pub use shard::{FinishedShard, ShardWriter, read_shard};
 
