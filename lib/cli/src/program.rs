@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Command, Parser};
 use plmkit_contract::{Exit, Stop, is_guarded};
 
+use crate::file_size::survive_limit;
 use crate::generate::generate;
 use crate::signals::Signals;
 use crate::{Common, Fault, Generate, LogFormat, log, print};
@@ -45,7 +46,8 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
 
     let stop = Stop::default();
     let signals = P::HANDLES_STOP.then(|| Signals::install(&stop));
-    let ended = if let Some(Err(error)) = &signals {
+    let failed = signals.as_ref().and_then(|signals| signals.as_ref().err());
+    let ended = if let Some(error) = failed.or(survive_limit().as_ref().err()) {
         Err(Fault::new(
             Exit::Internal,
             format!("cannot handle signals: {error}"),

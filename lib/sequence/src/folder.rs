@@ -152,12 +152,14 @@ impl OutputFolder {
         set: FinishedSet,
         published: &mut Vec<String>,
     ) -> Result<Manifest, StoreError> {
+        // Noted before: a file may have its name although publishing it failed, at the fsync of the folder.
         for shard in set.shards {
-            shard.file.publish()?;
             published.push(shard.summary.file);
+            shard.file.publish()?;
         }
-        set.rejects.publish()?;
         published.push(REJECTS.to_owned());
+        set.rejects.publish()?;
+        published.push(MANIFEST.to_owned());
         write_manifest(&self.manifest(), &set.manifest)?;
         Ok(set.manifest)
     }
