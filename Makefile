@@ -4,6 +4,10 @@ TOOLS := fasta-shard pack-batches gpu-embed validate-embeddings monitor-log
 LIBRARIES := torch/lib/libtorch_cpu.so torch/lib/libc10.so torch/lib/libgomp.so.1 \
 	nvidia/cu13/lib/libcudart.so.13 nvidia/cu13/lib/libcupti.so.13
 
+CARGO_DENY := cargo-deny@0.20.2
+CARGO_FUZZ := cargo-fuzz@0.13.2
+FUZZ_SECONDS ?= 60
+
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
@@ -20,11 +24,23 @@ test: build .venv/readers/complete ## Run the tests, and open every file with py
 	cargo test --release --locked --workspace
 	PYTHONDONTWRITEBYTECODE=1 .venv/readers/bin/python -m pytest -q -p no:cacheprovider tests/python
 
-lint: setup ## Check formatting, lints, documentation and the build without libtorch
+torture: build ## Kill the programs, fill their disks and damage their files (minutes)
+	cargo test --release --locked --test torture -- --ignored --nocapture
+
+fuzz: setup .cargo-tools/$(CARGO_FUZZ) ## Run each fuzz target for FUZZ_SECONDS (needs a nightly compiler)
+	cargo run --release --locked --example fuzz-seeds tests/fuzz/corpus
+	@PATH="$(abspath .cargo-tools/bin):$$PATH" tests/fuzz/run.sh $(FUZZ_SECONDS)
+
+lint: setup .cargo-tools/$(CARGO_DENY) ## Check formatting, lints, documentation, licences and the build without libtorch
 	cargo fmt --all --check
 	cargo clippy --release --locked --workspace --all-targets -- -D warnings
 	cargo clippy --release --locked --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --release --locked --workspace --no-deps
+	.cargo-tools/bin/cargo-deny --locked check --hide-inclusion-graph bans licenses sources
+
+# Not in lint: a database that changes daily would fail builds that did not, and it has to be fetched from GitHub.
+advisories: .cargo-tools/$(CARGO_DENY) ## Look the dependencies up in the RustSec database
+	.cargo-tools/bin/cargo-deny --locked check advisories
 
 install: build ## Install into PREFIX, /usr/local by default
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/plmkit"
@@ -38,6 +54,10 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 	.venv/reference/bin/python test-data/make_model_tiny.py
 	.venv/reference/bin/python test-data/make_goldens.py
 
+.cargo-tools/%:
+	cargo install --locked --quiet --root .cargo-tools $*
+	touch $@
+
 # Without pip inside: Debian's python3 has no ensurepip unless python3-venv is installed too.
 .venv/%/complete: tests/python/requirements-%.txt
 	rm -rf .venv/$*
@@ -45,4 +65,4 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 	python3 -m pip --python .venv/$*/bin/python install --quiet -r $<
 	touch $@
 
-.PHONY: help setup build demo test lint install goldens
+.PHONY: help setup build demo test torture fuzz lint advisories install goldens

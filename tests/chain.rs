@@ -119,7 +119,7 @@ fn a_lost_shard_is_noticed() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(
-        stderr.contains("coverage: 52 rows, 100 expected: 48 missing"),
+        stderr.contains("coverage: 52 rows, 100 expected: 0 rejected, 48 missing"),
         "{stderr}"
     );
 }

@@ -1,77 +1,45 @@
 //! A reference: a Parquet file of any origin.
 
-use std::fs::File;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Float32Type, Schema, UInt32Type};
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use plmkit_check::{Reference, ReferenceBuilder};
 use plmkit_cli::{Exit, Fault};
-use plmkit_store::{StoreError, path_text};
+use plmkit_contract::guarded;
+use plmkit_store::{ForeignParquet, path_text};
 
 /// Reads all vectors of the file: of its column `id`, of `start` if there is one, and of the columns that are
 /// lists of floating-point numbers.
 pub(crate) fn read_reference(path: &Path) -> Result<Reference, Fault> {
-    let bad = |what: String| StoreError::Malformed {
-        path: path.to_owned(),
-        what,
-    };
-    // Without the Arrow schema that some writers embed, large, view and fixed-size types are all the plain ones.
-    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-    let unreadable =
-        |error: &dyn std::fmt::Display| bad(format!("not a readable Parquet file: {error}"));
-    let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(open(path)?, options)
-        .map_err(|error| unreadable(&error))?;
-
-    let schema = builder.schema();
-    let names = vector_columns(schema);
-    if schema.index_of("id").is_err() || names.is_empty() {
-        let found: Vec<&str> = schema
-            .fields()
-            .iter()
-            .map(|field| field.name().as_str())
-            .collect();
-        let expected = "expected a column 'id' and lists of floating-point numbers, found columns";
-        return Err(bad(format!("{expected} {}", found.join(", "))).into());
-    }
-    let wanted = schema.fields().iter().enumerate().filter(|(_, field)| {
-        ["id", "start"].contains(&field.name().as_str()) || names.contains(field.name())
-    });
-    let wanted = ProjectionMask::roots(builder.parquet_schema(), wanted.map(|(root, _)| root));
-    let reader = builder
-        .with_projection(wanted)
-        .build()
-        .map_err(|error| unreadable(&error))?;
-
+    let mut names = Vec::new();
+    let mut file = ForeignParquet::open(path, |schema| {
+        names = vector_columns(schema);
+        if schema.index_of("id").is_err() || names.is_empty() {
+            let found: Vec<&str> = schema
+                .fields()
+                .iter()
+                .map(|field| field.name().as_str())
+                .collect();
+            let expected =
+                "expected a column 'id' and lists of floating-point numbers, found columns";
+            return Err(format!("{expected} {}", found.join(", ")));
+        }
+        let keys = ["id", "start"].map(str::to_owned);
+        Ok(keys.into_iter().chain(names.clone()).collect())
+    })?;
     let mut reference = ReferenceBuilder::new(names.clone());
     let broken = |what: String| Fault::new(Exit::Data, format!("{}: {what}", path_text(path)));
-    for batch in reader {
-        let batch = batch.map_err(|error| unreadable(&error))?;
-        add(&mut reference, &names, &batch).map_err(broken)?;
+    while let Some(batch) = file.next_batch()? {
+        guarded(|| add(&mut reference, &names, &batch))
+            .unwrap_or_else(Err)
+            .map_err(broken)?;
     }
     reference
         .finish()
         .map_err(|error| broken(error.to_string()))
-}
-
-fn open(path: &Path) -> Result<File, StoreError> {
-    let opened = File::open(path).and_then(|file| {
-        let folder = file.metadata()?.is_dir();
-        if folder {
-            Err(io::ErrorKind::IsADirectory.into())
-        } else {
-            Ok(file)
-        }
-    });
-    opened.map_err(|source| StoreError::Open {
-        path: path.to_owned(),
-        source,
-    })
 }
 
 /// The names of the columns that are lists of floating-point numbers.

@@ -72,6 +72,19 @@ fn a_full_disk() {
     );
 }
 
+#[test]
+fn a_limit_on_file_sizes() {
+    let case = Case::new();
+    case.write("a.fasta", proteins(100, 9));
+    let output = Command::new("sh")
+        .current_dir(case.path(""))
+        .args(["-c", "ulimit -f 8; exec \"$0\" \"$@\"", program()])
+        .args(["a.fasta", "--shards", "2", "--out-dir", "out"])
+        .output();
+    refused(&output.expect("run"), 74, "file too large");
+    assert!(!case.out().exists(), "nothing is left behind");
+}
+
 /// Starts a run that waits for more of its standard input, stops it with `signal` and says how it ended.
 fn stopped_by(signal: &str) -> Option<i32> {
     let case = Case::new();

@@ -4,6 +4,7 @@
 
 mod common;
 mod fault;
+mod file_size;
 mod generate;
 mod interval;
 mod log;

@@ -4,8 +4,9 @@ use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
 use clap::{Command, Parser};
-use plmkit_contract::{Exit, Stop};
+use plmkit_contract::{Exit, Stop, is_guarded};
 
+use crate::file_size::survive_limit;
 use crate::generate::generate;
 use crate::signals::Signals;
 use crate::{Common, Fault, Generate, LogFormat, log, print};
@@ -37,12 +38,16 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
     let common = program.common();
     log::install(P::NAME, common.log_format, common.quiet);
     panic::set_hook(Box::new(|info| {
-        tracing::error!("internal error, please report it: {}", one_line(info));
+        // A decoder's panic is an error of its file, and reported as one.
+        if !is_guarded() {
+            tracing::error!("internal error, please report it: {}", one_line(info));
+        }
     }));
 
     let stop = Stop::default();
     let signals = P::HANDLES_STOP.then(|| Signals::install(&stop));
-    let ended = if let Some(Err(error)) = &signals {
+    let failed = signals.as_ref().and_then(|signals| signals.as_ref().err());
+    let ended = if let Some(error) = failed.or(survive_limit().as_ref().err()) {
         Err(Fault::new(
             Exit::Internal,
             format!("cannot handle signals: {error}"),

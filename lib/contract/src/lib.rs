@@ -5,6 +5,7 @@
 
 mod digest;
 mod exit;
+mod guard;
 mod kind;
 mod manifest;
 mod provenance;
@@ -16,9 +17,10 @@ mod vector;
 
 pub use digest::{DigestError, RowDigest, content_digest, residue_digest};
 pub use exit::{Exit, Failure};
+pub use guard::{guarded, is_guarded};
 pub use kind::Kind;
 pub use manifest::{
-    InputSummary, LengthBin, LengthSummary, Manifest, ShardSummary, length_bin_edges,
+    InputSummary, LengthBin, LengthSummary, Manifest, ManifestError, ShardSummary, length_bin_edges,
 };
 pub use provenance::{CONTRACT_VERSION, MetadataError, Provenance, key};
 pub use reject::{Reason, Reject};

@@ -40,6 +40,58 @@ pub struct Manifest {
     pub shards: Vec<ShardSummary>,
 }
 
+/// Why bytes are no manifest.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// Another program's JSON.
+    #[error("not a manifest of fasta-shard")]
+    Foreign,
+    /// The text is not the one that was written.
+    #[error("damaged or altered: it does not match its seal")]
+    Seal,
+    /// The text is sealed and has other entries.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
+/// What comes between the entries and the seal, which is the last of them.
+const SEAL_ENTRY: &str = ",\n  \"seal\": \"";
+
+impl Manifest {
+    /// The text of the file: indented JSON whose last entry, `seal`, is the XXH3-128 of all text before it.
+    ///
+    /// # Panics
+    /// Never: every entry has a form in JSON.
+    pub fn to_json(&self) -> String {
+        let text = serde_json::to_string_pretty(self).expect("a manifest has a form in JSON");
+        let entries = text.strip_suffix("\n}").unwrap_or(&text);
+        format!("{entries}{SEAL_ENTRY}{}", end(entries))
+    }
+
+    /// Reads the text of a file. Any changed byte is an error.
+    pub fn from_json(text: &[u8]) -> Result<Self, ManifestError> {
+        let sealed = std::str::from_utf8(text)
+            .ok()
+            .and_then(|text| text.rsplit_once(SEAL_ENTRY));
+        match sealed {
+            Some((entries, seal)) if seal == end(entries) => Ok(serde_json::from_slice(text)?),
+            None if is_foreign(text) => Err(ManifestError::Foreign),
+            _ => Err(ManifestError::Seal),
+        }
+    }
+}
+
+/// The seal of `entries` and what closes the text.
+fn end(entries: &str) -> String {
+    let seal = xxhash_rust::xxh3::xxh3_128(entries.as_bytes());
+    format!("xxh3-128:{seal:032x}\"\n}}\n")
+}
+
+/// Whether JSON without a seal is not a manifest that lost it.
+fn is_foreign(text: &[u8]) -> bool {
+    serde_json::from_slice::<Value>(text).is_ok_and(|value| value["tool"] != "fasta-shard")
+}
+
 /// One FASTA input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputSummary {
@@ -95,4 +147,69 @@ pub fn length_bin_edges() -> impl Iterator<Item = u64> {
     (0..1000)
         .step_by(50)
         .chain((0..).map(|doubling| 1000 << doubling).take(8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest() -> Manifest {
+        Manifest {
+            contract: "1".into(),
+            tool: "fasta-shard".into(),
+            version: "0.1.0".into(),
+            options: [("max_residues".to_owned(), Value::from(1022))].into(),
+            inputs: Vec::new(),
+            records: 3,
+            accepted: 2,
+            rejected: [(Reason::Empty, 1)].into(),
+            rows: 2,
+            residues: 20,
+            tokens: 24,
+            changed: BTreeMap::new(),
+            lengths: LengthSummary {
+                min: Some(7),
+                max: Some(13),
+                mean: Some(10.1),
+                histogram: Vec::new(),
+            },
+            shards: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let text = manifest().to_json();
+        assert!(text.ends_with("\"\n}\n"), "{text}");
+        assert_eq!(
+            Manifest::from_json(text.as_bytes()).expect("whole"),
+            manifest()
+        );
+        let plain: Manifest = serde_json::from_str(&text).expect("JSON to any reader");
+        assert_eq!(plain, manifest());
+    }
+
+    #[test]
+    fn any_changed_byte_and_any_cut_is_an_error() {
+        let text = manifest().to_json().into_bytes();
+        for at in 0..text.len() {
+            for bit in 0..8 {
+                let mut damaged = text.clone();
+                damaged[at] ^= 1 << bit;
+                let error = Manifest::from_json(&damaged).expect_err("damaged");
+                assert!(
+                    matches!(error, ManifestError::Seal),
+                    "byte {at} bit {bit}: {error}"
+                );
+            }
+            assert!(matches!(
+                Manifest::from_json(&text[..at]),
+                Err(ManifestError::Seal)
+            ));
+        }
+        assert!(matches!(
+            Manifest::from_json(b"{\"name\": \"a web app\"}"),
+            Err(ManifestError::Foreign)
+        ));
+    }
 }

@@ -10,7 +10,8 @@ mod names;
 mod parameters;
 mod stored;
 
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use tch::Device;
@@ -43,12 +44,28 @@ pub(crate) fn load(folder: &Path, device: Device) -> Result<Checkpoint, EsmError
 }
 
 fn read_config(path: &Path) -> Result<Config, CheckpointError> {
-    let json = fs::read(path).map_err(|source| CheckpointError::Open {
-        path: path.to_owned(),
-        source,
-    })?;
+    let json = read_json(path)?;
     Config::from_json(&json).map_err(|source| CheckpointError::Config {
         path: path.to_owned(),
         source,
     })
+}
+
+/// The bytes of a JSON file of a checkpoint. The index of the 15B model has 100 KiB.
+fn read_json(path: &Path) -> Result<Vec<u8>, CheckpointError> {
+    const LIMIT: u64 = 16 << 20;
+    let mut json = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(LIMIT + 1).read_to_end(&mut json))
+        .map_err(|source| CheckpointError::Open {
+            path: path.to_owned(),
+            source,
+        })?;
+    if json.len() as u64 > LIMIT {
+        return Err(CheckpointError::TooLarge {
+            path: path.to_owned(),
+            limit: LIMIT,
+        });
+    }
+    Ok(json)
 }

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{Manifest, Provenance};
-use plmkit_store::{StoreError, read_json, read_rejects, read_shard};
+use plmkit_contract::Provenance;
+use plmkit_store::{StoreError, read_manifest, read_rejects, read_shard};
 
 use crate::folder::{Found, OutputFolder};
 
@@ -44,7 +44,7 @@ fn compare_set(
     provenance: &Provenance,
 ) -> Result<(), StoreError> {
     let path = folder.manifest();
-    let manifest: Manifest = read_json(&path).map_err(|error| exists(path.clone(), &error))?;
+    let manifest = read_manifest(&path)?;
     let earlier = Provenance {
         tool: manifest.tool,
         version: manifest.version,

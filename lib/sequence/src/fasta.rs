@@ -113,8 +113,9 @@ impl FastaReader {
 
     /// Skips blank lines before the first record.
     fn skip_to_first(&mut self) -> Result<(), FastaError> {
+        let limit = self.limits.blank_bytes;
         let source = self.source();
-        let mut line = 1;
+        let (mut line, mut blanks) = (1, 0);
         loop {
             let bytes = source.fill_buf().map_err(source_error)?;
             let Some(blank) = bytes.iter().position(|byte| !byte.is_ascii_whitespace()) else {
@@ -124,6 +125,14 @@ impl FastaReader {
                 line += newlines(bytes);
                 let count = bytes.len();
                 source.consume(count);
+                blanks += count;
+                if blanks > limit {
+                    return Err(FastaError::NotFasta {
+                        line,
+                        found: "blank lines only".to_owned(),
+                        input: source.input().clone(),
+                    });
+                }
                 continue;
             };
             line += newlines(&bytes[..blank]);

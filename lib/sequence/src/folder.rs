@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::Manifest;
-use plmkit_store::{Lock, StoreError, is_temporary_name, write_json};
+use plmkit_store::{Lock, StoreError, is_temporary_name, write_manifest};
 
 use crate::encoders::EncodedShard;
 use crate::shard_key::is_shard_name;
@@ -158,13 +158,15 @@ impl OutputFolder {
         set: FinishedSet,
         published: &mut Vec<String>,
     ) -> Result<Manifest, StoreError> {
+        // Noted before: a file may have its name although publishing it failed, at the fsync of the folder.
         for shard in set.shards {
-            shard.file.publish()?;
             published.push(shard.summary.file);
+            shard.file.publish()?;
         }
-        set.rejects.publish()?;
         published.push(REJECTS.to_owned());
-        write_json(&self.manifest(), &set.manifest)?;
+        set.rejects.publish()?;
+        published.push(MANIFEST.to_owned());
+        write_manifest(&self.manifest(), &set.manifest)?;
         Ok(set.manifest)
     }
 

@@ -7,18 +7,17 @@ use std::path::{Path, PathBuf};
 use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
 use arrow::datatypes::{Schema, SchemaRef};
+use arrow::ipc::Block;
 use arrow::ipc::convert::try_fb_to_schema;
-use arrow::ipc::reader::{FileDecoder, read_footer_length};
+use arrow::ipc::reader::FileDecoder;
 use arrow::ipc::writer::FileWriter;
-use arrow::ipc::{Block, Footer, root_as_footer};
 use plmkit_contract::{Kind, Provenance, RowDigest, batches_schema, key};
 
+use crate::blocks::{check_message, footer, ranges};
+use crate::guard::guard;
 use crate::mapped::map;
 use crate::parquet::same_columns;
 use crate::{AtomicFile, FileSummary, PackedBatch, StoreError};
-
-/// The last bytes of an IPC file: the footer's length and the magic string.
-const TRAILER: usize = 10;
 
 /// A batches file under construction.
 pub struct BatchesWriter {
@@ -89,7 +88,7 @@ pub struct BatchesFile {
     path: PathBuf,
     map: Buffer,
     decoder: FileDecoder,
-    blocks: Vec<Block>,
+    blocks: Vec<(Block, Range<usize>)>,
     provenance: Provenance,
     digest: RowDigest,
 }
@@ -97,12 +96,20 @@ pub struct BatchesFile {
 impl BatchesFile {
     /// Maps the file, checks its structure and computes the digest of all its rows.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
+        guard(path, || {
+            let file = Self::mapped(path)?;
+            file.verify()?;
+            Ok(file)
+        })
+    }
+
+    fn mapped(path: &Path) -> Result<Self, StoreError> {
         let map = map(path)?;
         let bad = |what: &str| {
             StoreError::malformed(path, format_args!("not a readable Arrow IPC file: {what}"))
         };
         let (schema, entries, blocks, decoder) = {
-            let footer = footer(&map).map_err(|what| bad(&what))?;
+            let (footer, data) = footer(&map).map_err(|what| bad(&what))?;
             let schema = footer
                 .schema()
                 .ok_or_else(|| bad("the footer has no schema"))
@@ -116,6 +123,7 @@ impl BatchesFile {
                 return Err(bad("expected no dictionaries"));
             }
             let blocks: Vec<Block> = footer.recordBatches().iter().flatten().copied().collect();
+            let blocks = ranges(&blocks, data).map_err(|what| bad(&what))?;
             let mut entries: BTreeMap<String, String> = schema
                 .metadata()
                 .iter()
@@ -141,16 +149,14 @@ impl BatchesFile {
             })?;
         same_columns(&schema, &batches_schema())
             .map_err(|what| StoreError::malformed(path, what))?;
-        let file = Self {
+        Ok(Self {
             path: path.to_owned(),
             map,
             decoder,
             blocks,
             provenance,
             digest,
-        };
-        file.verify()?;
-        Ok(file)
+        })
     }
 
     /// Packs in the file.
@@ -175,22 +181,23 @@ impl BatchesFile {
 
     /// Pack `index`, which is less than [`len`](Self::len).
     pub fn batch(&self, index: usize) -> Result<PackedBatch, StoreError> {
-        let bad = |what: String| {
-            StoreError::malformed(&self.path, format_args!("record batch {index}: {what}"))
-        };
-        let block = self
-            .blocks
-            .get(index)
-            .ok_or_else(|| bad("no such batch".into()))?;
-        let range =
-            range(block, self.map.len()).ok_or_else(|| bad("lies outside the file".into()))?;
+        guard(&self.path, || {
+            self.decode(index).map_err(|what| {
+                StoreError::malformed(&self.path, format_args!("record batch {index}: {what}"))
+            })
+        })
+    }
+
+    fn decode(&self, index: usize) -> Result<PackedBatch, String> {
+        let (block, range) = self.blocks.get(index).ok_or("no such batch")?;
         let bytes = self.map.slice_with_length(range.start, range.len());
+        check_message(&bytes[..block.metaDataLength() as usize])?;
         let batch = self
             .decoder
             .read_record_batch(block, &bytes)
-            .map_err(|error| bad(error.to_string()))?
-            .ok_or_else(|| bad("expected a record batch, found an empty message".into()))?;
-        PackedBatch::new(batch).map_err(bad)
+            .map_err(|error| error.to_string())?
+            .ok_or("expected a record batch, found an empty message")?;
+        PackedBatch::new(batch)
     }
 
     fn verify(&self) -> Result<(), StoreError> {
@@ -210,25 +217,4 @@ impl BatchesFile {
             })
         }
     }
-}
-
-fn footer(file: &[u8]) -> Result<Footer<'_>, String> {
-    let trailer = file
-        .last_chunk::<TRAILER>()
-        .ok_or_else(|| format!("it has {} bytes", file.len()))?;
-    let length = read_footer_length(*trailer).map_err(|error| error.to_string())?;
-    let end = file.len() - TRAILER;
-    let start = end
-        .checked_sub(length)
-        .ok_or_else(|| format!("it claims a footer of {length} bytes"))?;
-    root_as_footer(&file[start..end]).map_err(|error| format!("its footer is damaged: {error}"))
-}
-
-/// The bytes of `block`, if they lie inside a file of `len` bytes and its metadata inside them.
-fn range(block: &Block, len: usize) -> Option<Range<usize>> {
-    let start = usize::try_from(block.offset()).ok()?;
-    let metadata = usize::try_from(block.metaDataLength()).ok()?;
-    let body = usize::try_from(block.bodyLength()).ok()?;
-    let end = start.checked_add(metadata)?.checked_add(body)?;
-    (end <= len).then_some(start..end)
 }

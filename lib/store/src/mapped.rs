@@ -1,6 +1,5 @@
 //! Memory-mapped input files.
 
-use std::fs::File;
 use std::path::Path;
 
 use arrow::buffer::Buffer;
@@ -8,6 +7,7 @@ use bytes::Bytes;
 use memmap2::Mmap;
 
 use crate::StoreError;
+use crate::open::open;
 
 /// Maps a whole file for reading. An empty file gives an empty buffer.
 pub(crate) fn map(path: &Path) -> Result<Buffer, StoreError> {
@@ -15,12 +15,8 @@ pub(crate) fn map(path: &Path) -> Result<Buffer, StoreError> {
         path: path.to_owned(),
         source,
     };
-    let file = File::open(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    if metadata.is_dir() {
-        return Err(failed(std::io::ErrorKind::IsADirectory.into()));
-    }
-    if metadata.len() == 0 {
+    let file = open(path)?;
+    if file.metadata().map_err(failed)?.len() == 0 {
         return Ok(Buffer::from_vec(Vec::<u8>::new()));
     }
     // SAFETY: the map is only read. Files of plmkit are never changed in place: they are replaced by a rename,

@@ -6,6 +6,8 @@ use arrow::array::{
 };
 use arrow::datatypes::{UInt8Type, UInt32Type, UInt64Type};
 
+use crate::parquet::check_ids;
+
 /// A pack: some sequences back to back, without padding.
 ///
 /// The slices point into the record batch, and so into the mapped file.
@@ -28,6 +30,7 @@ impl PackedBatch {
                 batch.schema().field(column).name()
             ));
         }
+        check_ids(&batch)?;
         let packed = Self { batch };
         let (tokens, offsets) = (packed.tokens(), packed.cu_seqlens());
         if packed.list().values().null_count() > 0 {

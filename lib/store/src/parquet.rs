@@ -1,18 +1,26 @@
 //! What shard and embedding files share: one way to write Parquet, one way to read and verify it.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Schema, SchemaRef};
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
+    ParquetRecordBatchReaderBuilder,
+};
 use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::metadata::KeyValue;
+use parquet::file::metadata::{KeyValue, ParquetMetaDataReader};
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use plmkit_contract::{Kind, Provenance, RowDigest, fields_text};
 
+use crate::footer::read_footer;
+use crate::guard::guard;
+use crate::limits::ID_BYTES;
+use crate::open::open;
+use crate::paged::{Origin, PagedFile};
 use crate::{AtomicFile, FileSummary, StoreError};
 
 /// Properties common to all files: zstd, no dictionaries (ids, sequences and vectors hardly repeat).
@@ -133,20 +141,16 @@ impl Reader {
         rows_per_batch: usize,
         check: impl FnOnce(&Schema) -> Result<(), String>,
     ) -> Result<Self, StoreError> {
-        let file = File::open(path)
-            .and_then(|file| {
-                if file.metadata()?.is_dir() {
-                    Err(std::io::ErrorKind::IsADirectory.into())
-                } else {
-                    Ok(file)
-                }
-            })
-            .map_err(|source| StoreError::Open {
-                path: path.to_owned(),
-                source,
-            })?;
-        let builder = ParquetRecordBatchReaderBuilder::try_new(file)
-            .map_err(|error| StoreError::decoding_parquet(path, &error))?;
+        guard(path, || Self::opened(path, kind, rows_per_batch, check))
+    }
+
+    fn opened(
+        path: &Path,
+        kind: Kind,
+        rows_per_batch: usize,
+        check: impl FnOnce(&Schema) -> Result<(), String>,
+    ) -> Result<Self, StoreError> {
+        let builder = builder(path, Origin::Own, ArrowReaderOptions::default())?;
         let schema = SchemaRef::clone(builder.schema());
         let entries: BTreeMap<String, String> = builder
             .metadata()
@@ -194,21 +198,33 @@ impl Reader {
 
     /// The next batch; after the last one the digest is checked, once.
     pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>, StoreError> {
-        match self.rows.next() {
-            Some(Ok(batch)) => {
-                self.found
-                    .update(&batch)
-                    .map_err(|error| StoreError::malformed(&self.path, error))?;
-                Ok(Some(batch))
-            }
-            Some(Err(error)) => Err(StoreError::decoding_arrow(&self.path, "Parquet", &error)),
+        let path = self.path.clone();
+        match guard(&path, || self.decode())? {
+            Some(batch) => Ok(Some(batch)),
             None if self.found == self.expected => Ok(None),
             None => Err(StoreError::Digest {
-                path: self.path.clone(),
+                path,
                 expected: self.expected,
                 found: self.found,
             }),
         }
+    }
+
+    /// The next batch, added to the digest.
+    fn decode(&mut self) -> Result<Option<RecordBatch>, StoreError> {
+        let Some(batch) = self
+            .rows
+            .next()
+            .transpose()
+            .map_err(|error| StoreError::decoding_arrow(&self.path, "Parquet", &error))?
+        else {
+            return Ok(None);
+        };
+        check_ids(&batch).map_err(|what| StoreError::malformed(&self.path, what))?;
+        self.found
+            .update(&batch)
+            .map_err(|error| StoreError::malformed(&self.path, error))?;
+        Ok(Some(batch))
     }
 
     pub(crate) fn into_table(mut self) -> Result<Table, StoreError> {
@@ -233,6 +249,42 @@ pub struct Table {
     pub provenance: Provenance,
     /// Their digest.
     pub digest: RowDigest,
+}
+
+/// Opens a Parquet file for reading. Its footer is within the limits, and its pages will be.
+pub(crate) fn builder(
+    path: &Path,
+    origin: Origin,
+    options: ArrowReaderOptions,
+) -> Result<ParquetRecordBatchReaderBuilder<PagedFile>, StoreError> {
+    let file = open(path)?;
+    let unread = |source| StoreError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let bad = |what: String| {
+        StoreError::malformed(path, format_args!("not a readable Parquet file: {what}"))
+    };
+    let broken = |error| StoreError::decoding_parquet(path, &error);
+    let len = file.metadata().map_err(unread)?.len();
+    let footer = read_footer(&file, len).map_err(unread)?.map_err(bad)?;
+    let metadata = ParquetMetaDataReader::decode_metadata(&footer).map_err(broken)?;
+    let paged = PagedFile::new(file, len, &metadata, origin).map_err(bad)?;
+    let metadata = ArrowReaderMetadata::try_new(Arc::new(metadata), options).map_err(broken)?;
+    Ok(ParquetRecordBatchReaderBuilder::new_with_metadata(
+        paged, metadata,
+    ))
+}
+
+/// Checks that no id is longer than the limit.
+pub(crate) fn check_ids(batch: &RecordBatch) -> Result<(), String> {
+    let lengths = batch["id"].as_string::<i32>().offsets().lengths();
+    match lengths.max() {
+        Some(longest) if longest > ID_BYTES => Err(format!(
+            "an id has {longest} bytes; expected at most {ID_BYTES}"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Says how `found` differs from `expected`, if it does.

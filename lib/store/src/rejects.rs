@@ -1,11 +1,13 @@
 //! `rejects.csv`: the records that are not embedded, and why. Quoted as RFC 4180 says, with LF line ends.
 
-use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use plmkit_contract::Reject;
 
-use crate::{AtomicFile, StoreError};
+use crate::{AtomicFile, Lines, StoreError};
+
+const COLUMNS: [&str; 4] = ["ordinal", "id", "length", "reason"];
 
 /// `rejects.csv` under construction. It has its header line also where nothing follows.
 pub struct RejectsWriter {
@@ -19,7 +21,7 @@ impl RejectsWriter {
             .has_headers(false)
             .from_writer(AtomicFile::create(path)?);
         writer
-            .write_record(["ordinal", "id", "length", "reason"])
+            .write_record(COLUMNS)
             .map_err(|error| failed(path, error.into()))?;
         Ok(Self { writer })
     }
@@ -45,20 +47,25 @@ impl RejectsWriter {
 
 /// All rows of the rejects file at `path`.
 pub fn read_rejects(path: &Path) -> Result<Vec<Reject>, StoreError> {
-    let opened = File::open(path).map_err(|source| StoreError::Open {
-        path: path.to_owned(),
-        source,
-    })?;
-    csv::Reader::from_reader(opened)
-        .deserialize()
-        .collect::<Result<_, _>>()
-        .map_err(|error| unreadable(path, error))
+    let mut reader = csv::Reader::from_reader(Lines::open(path)?);
+    let unreadable = |error: csv::Error| unreadable(path, error);
+    let found = reader.headers().map_err(unreadable)?;
+    if *found != COLUMNS[..] {
+        let found = found.iter().collect::<Vec<_>>().join(",");
+        let expected = COLUMNS.join(",");
+        return Err(StoreError::malformed(
+            path,
+            format_args!("not a rejects file: expected columns {expected}, found {found}"),
+        ));
+    }
+    let rows = reader.deserialize().collect::<Result<_, _>>();
+    rows.map_err(unreadable)
 }
 
 fn unreadable(path: &Path, error: csv::Error) -> StoreError {
     let what = error.to_string();
     match error.into_kind() {
-        csv::ErrorKind::Io(source) => StoreError::Read {
+        csv::ErrorKind::Io(source) if source.kind() != ErrorKind::InvalidData => StoreError::Read {
             path: path.to_owned(),
             source,
         },

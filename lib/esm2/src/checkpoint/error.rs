@@ -28,6 +28,14 @@ pub enum CheckpointError {
         /// What it has instead, and what to do about it.
         found: String,
     },
+    /// A JSON file is larger than any checkpoint's.
+    #[error("{path}: expected at most {limit} bytes of JSON, found more", path = path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The limit in bytes.
+        limit: u64,
+    },
     /// `config.json` is not that of an ESM-2.
     #[error("{path}: {source}", path = path.display())]
     Config {

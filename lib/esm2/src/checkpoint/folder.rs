@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use memmap2::Mmap;
 use serde_json::Value;
 
-use super::{CheckpointError, mapped};
+use super::{CheckpointError, mapped, read_json};
 
 /// A weight file in memory.
 pub(super) struct WeightFile {
@@ -55,10 +55,7 @@ fn indexed(folder: &Path, index: &Path) -> Result<Vec<PathBuf>, CheckpointError>
         path: index.to_owned(),
         what,
     };
-    let json = fs::read(index).map_err(|source| CheckpointError::Open {
-        path: index.to_owned(),
-        source,
-    })?;
+    let json = read_json(index)?;
     let json: Value = serde_json::from_slice(&json).map_err(|error| wrong(error.to_string()))?;
     let map = json["weight_map"]
         .as_object()

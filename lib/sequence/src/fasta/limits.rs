@@ -7,6 +7,8 @@ pub struct Limits {
     pub header_bytes: usize,
     /// Bytes of the sequence lines of one record.
     pub sequence_bytes: usize,
+    /// Bytes of blank lines before the first record.
+    pub blank_bytes: usize,
 }
 
 /// 1 MiB of header; 16 MiB of sequence, several hundred times the longest protein known (titin, 35,000 residues).
@@ -15,6 +17,7 @@ impl Default for Limits {
         Self {
             header_bytes: 1 << 20,
             sequence_bytes: 1 << 24,
+            blank_bytes: 1 << 24,
         }
     }
 }

@@ -8,6 +8,7 @@ use super::*;
 const LIMITS: Limits = Limits {
     header_bytes: 40,
     sequence_bytes: 60,
+    blank_bytes: 100,
 };
 
 /// Reads `text` in buffers of `buffer` bytes.
@@ -124,6 +125,12 @@ fn limits_hold_to_the_byte() {
     assert_eq!(
         error,
         "a.fasta: record 1 'P1': the sequence is too long: expected at most 60 bytes"
+    );
+    let after = |blanks| [&b"\n".repeat(blanks)[..], b">P1\nMK\n"].concat();
+    assert!(read(&after(LIMITS.blank_bytes), 7).is_ok());
+    assert_eq!(
+        message(&after(200)),
+        "a.fasta: not FASTA: expected '>' at the start of line 106, found blank lines only"
     );
 }
 

@@ -1,0 +1,52 @@
+//! Panics of decoders as errors.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+thread_local! {
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a decoder that may panic on damaged bytes; the error is what the panic said, in one line.
+///
+/// ```
+/// assert_eq!(plmkit_contract::guarded(|| 1), Ok(1));
+/// assert_eq!(plmkit_contract::guarded(|| -> u8 { panic!("no\nway") }), Err("no way".to_owned()));
+/// ```
+pub fn guarded<T>(decode: impl FnOnce() -> T) -> Result<T, String> {
+    let outer = GUARDED.replace(true);
+    // What a decoder was changing when it panicked is not used again: its file is refused.
+    let decoded = catch_unwind(AssertUnwindSafe(decode));
+    GUARDED.set(outer);
+    decoded.map_err(|payload| text(payload.as_ref()).replace('\n', " "))
+}
+
+/// Whether a panic of this thread would be an error of [`guarded`]: then a panic hook has nothing to say.
+pub fn is_guarded() -> bool {
+    GUARDED.get()
+}
+
+fn text(payload: &(dyn Any + Send)) -> &str {
+    payload
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| payload.downcast_ref::<&str>().copied())
+        .unwrap_or("panic")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guard_inside_a_guard_leaves_the_outer_one_on() {
+        assert!(!is_guarded());
+        let inside = guarded(|| {
+            assert_eq!(guarded(|| panic!("{}", 1)), Err::<(), _>("1".to_owned()));
+            is_guarded()
+        });
+        assert_eq!(inside, Ok(true));
+        assert!(!is_guarded());
+    }
+}

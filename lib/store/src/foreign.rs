@@ -1,0 +1,57 @@
+//! Parquet files of any origin.
+
+use std::path::{Path, PathBuf};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::Schema;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReader};
+
+use crate::StoreError;
+use crate::guard::guard;
+use crate::paged::Origin;
+use crate::parquet::builder;
+
+/// A Parquet file of any origin, decoded batch by batch.
+pub struct ForeignParquet {
+    path: PathBuf,
+    rows: ParquetRecordBatchReader,
+}
+
+impl ForeignParquet {
+    /// Opens a file; `choose` sees its columns and names the ones to read, or says what is wrong with them.
+    ///
+    /// Types are the plain ones that Parquet has: large, view and fixed-size types are not.
+    pub fn open(
+        path: &Path,
+        choose: impl FnOnce(&Schema) -> Result<Vec<String>, String>,
+    ) -> Result<Self, StoreError> {
+        guard(path, || {
+            // Without the Arrow schema that some writers embed, types are the plain ones.
+            let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+            let builder = builder(path, Origin::Foreign, options)?;
+            let chosen =
+                choose(builder.schema()).map_err(|what| StoreError::malformed(path, what))?;
+            let fields = builder.schema().fields().iter().enumerate();
+            let roots = fields.filter(|(_, field)| chosen.iter().any(|name| name == field.name()));
+            let roots = roots.map(|(root, _)| root);
+            let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
+            let rows = builder
+                .with_projection(mask)
+                .build()
+                .map_err(|error| StoreError::decoding_parquet(path, &error))?;
+            Ok(Self {
+                path: path.to_owned(),
+                rows,
+            })
+        })
+    }
+
+    /// The next rows, or `None` after the last.
+    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, StoreError> {
+        guard(&self.path, || {
+            let next = self.rows.next().transpose();
+            next.map_err(|error| StoreError::decoding_arrow(&self.path, "Parquet", &error))
+        })
+    }
+}

@@ -1,0 +1,12 @@
+//! `config.json` of a checkpoint.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use plmkit_esm2::Config;
+
+fuzz_target!(|bytes: &[u8]| {
+    match Config::from_json(bytes) {
+        Ok(config) => assert_eq!(config.head_dim() * config.heads, config.hidden),
+        Err(error) => assert!(!error.to_string().contains(char::is_control), "{error}"),
+    }
+});

@@ -1,0 +1,132 @@
+//! FASTA in every compression and under every policy: every record is accounted for, and is the same record however
+//! its lines are wrapped and its bytes compressed.
+#![no_main]
+
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use libfuzzer_sys::fuzz_target;
+use plmkit_contract::Stop;
+use plmkit_fuzz::{as_file, judged};
+use plmkit_sequence::{
+    FastaError, FastaReader, Input, InvalidPolicy, Limits, LongPolicy, Policy, Prepared, Protein,
+    Record, normalise,
+};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some(records) = judged(records(bytes)) else {
+        return;
+    };
+    for (ordinal, record) in (0..).zip(&records) {
+        assert_eq!(record.number, ordinal + 1);
+        policies().for_each(|policy| account(&policy, ordinal, record));
+    }
+    let (records, text) = rewrapped(records);
+    for compressed in [text.clone(), gzip(&text), bgzf(&text), zstd(&text)] {
+        let again = self::records(&compressed).expect("what was read once");
+        assert_eq!(again, records);
+    }
+});
+
+/// All records, or why they cannot be read.
+fn records(bytes: &[u8]) -> Result<Vec<Record>, FastaError> {
+    as_file(bytes, |path| {
+        let limits = Limits {
+            header_bytes: 1 << 10,
+            sequence_bytes: 1 << 14,
+        };
+        let input = Input::File(path.to_owned());
+        let mut reader = FastaReader::open(&input, limits, &Stop::default())?;
+        let mut records = Vec::new();
+        while let Some(record) = reader.read()? {
+            records.push(record);
+        }
+        assert_eq!(reader.finish()?.records, records.len() as u64);
+        Ok(records)
+    })
+}
+
+fn policies() -> impl Iterator<Item = Policy> {
+    let invalid = [
+        InvalidPolicy::Error,
+        InvalidPolicy::X,
+        InvalidPolicy::Reject,
+    ];
+    let long = [
+        LongPolicy::Truncate,
+        LongPolicy::Window,
+        LongPolicy::SplitOff,
+        LongPolicy::Reject,
+    ];
+    invalid.into_iter().flat_map(move |invalid| {
+        long.map(|long| Policy {
+            invalid,
+            min_residues: 2,
+            max_residues: 10,
+            long,
+            overlap: 3,
+        })
+    })
+}
+
+/// A record is rejected, or its rows hold every residue, or the run ends.
+fn account(policy: &Policy, ordinal: u64, record: &Record) {
+    match policy.prepare(ordinal, record.clone()) {
+        Err(_) => assert_eq!(policy.invalid, InvalidPolicy::Error),
+        Ok(Prepared::Rejected(reject)) => {
+            assert_eq!((reject.ordinal, &reject.id), (ordinal, &record.id));
+        }
+        Ok(Prepared::Accepted(protein)) => cover(policy, &protein),
+    }
+}
+
+fn cover(policy: &Policy, protein: &Protein) {
+    let mut covered = 0;
+    for row in protein.rows() {
+        let start = row.start as usize;
+        assert!(start <= covered, "a gap before {start}");
+        covered = start + row.sequence.len();
+        assert_eq!(row.sequence, &protein.residues[start..covered]);
+        assert!(protein.split_off || row.sequence.len() <= policy.max_residues as usize);
+    }
+    assert_eq!(covered, protein.residues.len());
+    assert_eq!(protein.is_truncated(), covered < protein.length as usize);
+}
+
+/// The records with their residues normalised, and a file of them with lines of 7 residues.
+fn rewrapped(mut records: Vec<Record>) -> (Vec<Record>, Vec<u8>) {
+    let mut text = Vec::new();
+    for record in &mut records {
+        normalise(&mut record.sequence, true).expect("anything else becomes X");
+        record.description_recoded = false;
+        text.push(b'>');
+        text.extend(record.id.bytes());
+        if let Some(description) = &record.description {
+            text.push(b' ');
+            text.extend(description.bytes());
+        }
+        text.push(b'\n');
+        for line in record.sequence.chunks(7) {
+            text.extend(line);
+            text.push(b'\n');
+        }
+    }
+    (records, text)
+}
+
+fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(text).expect("memory");
+    encoder.finish().expect("memory")
+}
+
+fn bgzf(text: &[u8]) -> Vec<u8> {
+    let mut writer = noodles_bgzf::io::Writer::new(Vec::new());
+    writer.write_all(text).expect("memory");
+    writer.finish().expect("memory")
+}
+
+fn zstd(text: &[u8]) -> Vec<u8> {
+    zstd::encode_all(text, 1).expect("memory")
+}

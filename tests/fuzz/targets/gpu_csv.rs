@@ -1,0 +1,20 @@
+//! GPU samples, from the log to the report.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use plmkit_fuzz::judged;
+use plmkit_telemetry::gpu_csv::GpuCsvReader;
+use plmkit_telemetry::report::{Report, Runs, Samples, sentences};
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut reader = GpuCsvReader::new(bytes, "gpu.csv");
+    let mut samples = Samples::during(&Runs::default());
+    for sample in reader.by_ref() {
+        let Some(sample) = judged(sample) else {
+            return;
+        };
+        samples.add(&sample);
+    }
+    let torn = reader.torn();
+    sentences(&Report::new(None, Some(samples.finish(torn, None))));
+});

@@ -1,0 +1,316 @@
+//! Data files that claim too much: refused at once, within 1 GiB of memory.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BooleanArray, FixedSizeBinaryArray, RecordBatch, StringArray, UInt32Array,
+    UInt64Array,
+};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression as PageCompression, ZstdLevel};
+use parquet::file::metadata::{
+    FileMetaData, KeyValue, ParquetMetaData, ParquetMetaDataReader, ParquetMetaDataWriter,
+};
+use parquet::file::properties::WriterProperties;
+use plmkit_contract::{Kind, Provenance, RowDigest, shard_schema};
+
+use crate::common::{bin, test_data};
+use crate::files::Files;
+use crate::limited::{PATIENCE, run_for, with_memory};
+
+const GIB: u64 = 1 << 10;
+
+/// What `gpu-embed` needs of address space for libtorch alone, in MiB: with less, libtorch is not even loaded or its
+/// threads do not start.
+pub(crate) const LIBTORCH: u64 = 3 << 10;
+
+/// The program refuses its input in time and within `mib` MiB.
+pub(crate) fn refuses(name: &str, command: &Command, mib: u64) {
+    let ended = run_for(&mut with_memory(command, mib), PATIENCE);
+    println!(
+        "{name:<44} {:>6.2} s  {}",
+        ended.took.as_secs_f64(),
+        ended.stderr.trim_end()
+    );
+    assert!(ended.refused(), "{name}: {ended:?}");
+}
+
+fn pack(shard: &Path, out: &Path) -> Command {
+    let mut command = bin("pack-batches");
+    command.arg(shard).arg("--out").arg(out);
+    command
+}
+
+fn embed(batches: &Path, out: &Path) -> Command {
+    let mut command = bin("gpu-embed");
+    command
+        .arg(batches)
+        .arg("--model")
+        .arg(test_data("model-tiny"))
+        .args(["--device", "cpu", "--threads", "1", "--out"])
+        .arg(out);
+    command
+}
+
+/// A Parquet file with another footer.
+fn with_footer(file: &[u8], change: impl FnOnce(ParquetMetaData) -> ParquetMetaData) -> Vec<u8> {
+    let end = file.len() - 8;
+    let length = u32::from_le_bytes(file[end..end + 4].try_into().expect("4 bytes"));
+    let start = end - length as usize;
+    let metadata = ParquetMetaDataReader::decode_metadata(&file[start..end]).expect("a footer");
+    let mut bytes = file[..start].to_vec();
+    let metadata = change(metadata);
+    ParquetMetaDataWriter::new(&mut bytes, &metadata)
+        .finish()
+        .expect("a footer");
+    bytes
+}
+
+fn claiming_rows(file: &[u8], rows: i64) -> Vec<u8> {
+    with_footer(file, |metadata| {
+        let old = metadata.file_metadata();
+        let new = FileMetaData::new(
+            old.version(),
+            rows,
+            None,
+            old.key_value_metadata().cloned(),
+            old.schema_descr_ptr(),
+            None,
+        );
+        ParquetMetaData::new(new, metadata.row_groups().to_vec())
+    })
+}
+
+/// The second column lies where the first one does.
+fn with_overlap(file: &[u8]) -> Vec<u8> {
+    with_footer(file, |metadata| {
+        let group = metadata.row_groups()[0].clone();
+        let mut columns = group.columns().to_vec();
+        let first = columns[0].data_page_offset();
+        columns[1] = columns[1]
+            .clone()
+            .into_builder()
+            .set_data_page_offset(first)
+            .build()
+            .expect("a column");
+        let group = group.into_builder().set_column_metadata(columns).build();
+        metadata
+            .into_builder()
+            .set_row_groups(vec![group.expect("a row group")])
+            .build()
+    })
+}
+
+/// The first page header claims 2 GiB: `15 00 15 <uncompressed> 15 <compressed>`, where the sizes are varints. The
+/// claim is longer than what it replaces, so the bytes that follow are overwritten.
+fn with_huge_page(file: &[u8]) -> Vec<u8> {
+    let mut bytes = file.to_vec();
+    assert_eq!(bytes[4..7], [0x15, 0, 0x15], "a page header");
+    bytes[7..13].copy_from_slice(&[0xfe, 0xff, 0xff, 0xff, 0x0f, 0x15]);
+    bytes
+}
+
+/// A sealed shard with one id of `bytes` bytes.
+fn long_id(path: &Path, bytes: usize) {
+    let text = |text: &str| -> ArrayRef { Arc::new(StringArray::from(vec![text])) };
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(UInt64Array::from(vec![0])),
+        text(&"i".repeat(bytes)),
+        text("a protein"),
+        text("MKV"),
+        Arc::new(UInt32Array::from(vec![3])),
+        Arc::new(UInt32Array::from(vec![0])),
+        Arc::new(BooleanArray::from(vec![false])),
+        Arc::new(FixedSizeBinaryArray::new(16, vec![7; 16].into(), None)),
+    ];
+    let batch = RecordBatch::try_new(shard_schema(), columns).expect("a row");
+    let mut digest = RowDigest::default();
+    digest.update(&batch).expect("a digest");
+    let properties = WriterProperties::builder()
+        .set_compression(PageCompression::ZSTD(ZstdLevel::default()))
+        .set_dictionary_enabled(false)
+        .build();
+    let file = fs::File::create(path).expect("create");
+    let mut writer = ArrowWriter::try_new(file, shard_schema(), Some(properties)).expect("writer");
+    writer.write(&batch).expect("write");
+    let provenance = Provenance::new("fasta-shard", Vec::new());
+    for (key, value) in provenance.seal(Kind::Shard, &shard_schema(), digest) {
+        writer.append_key_value_metadata(KeyValue::new(key, value));
+    }
+    writer.close().expect("close");
+}
+
+#[test]
+#[ignore = "slow: make torture"]
+fn parquet() {
+    let files = Files::new();
+    let whole = fs::read(files.shard()).expect("read");
+    let out = files.path("out.arrow");
+    for (name, bytes) in [
+        ("a footer of 2^60 rows", claiming_rows(&whole, 1 << 60)),
+        ("columns that overlap", with_overlap(&whole)),
+        ("a page header of 2 GiB", with_huge_page(&whole)),
+        (
+            "a footer of 4 GiB",
+            [&whole[..whole.len() - 8], &[0xff; 4], b"PAR1"].concat(),
+        ),
+    ] {
+        let shard = files.write("hostile.parquet", &bytes);
+        refuses(name, &pack(&shard, &out), GIB);
+        let mut validate = bin("validate-embeddings");
+        validate
+            .arg(files.embeddings("f32"))
+            .arg("--reference")
+            .arg(&shard);
+        refuses(&format!("{name}, as a reference"), &validate, GIB);
+    }
+    for (name, bytes) in [("an id of 4 MiB", 4 << 20), ("an id of 1 GiB", 1 << 30)] {
+        let shard = files.path("long.parquet");
+        long_id(&shard, bytes);
+        refuses(name, &pack(&shard, &out), GIB);
+    }
+}
+
+/// Where `pattern` is in `bytes`; it is there once.
+fn place(bytes: &[u8], pattern: &[u8]) -> usize {
+    let mut places = bytes
+        .windows(pattern.len())
+        .enumerate()
+        .filter(|(_, window)| *window == pattern);
+    let (place, _) = places.next().expect("the pattern is there");
+    assert!(places.next().is_none(), "the pattern is there once");
+    place
+}
+
+#[test]
+#[ignore = "slow: make torture"]
+fn arrow_ipc() {
+    let files = Files::new();
+    let whole = fs::read(files.batches()).expect("read");
+    let out = files.path("out.parquet");
+    let pack = plmkit_store::BatchesFile::open(&files.batches())
+        .expect("open")
+        .batch(0)
+        .expect("a pack");
+    let offsets: Vec<u8> = pack
+        .cu_seqlens()
+        .iter()
+        .flat_map(|offset| offset.to_le_bytes())
+        .collect();
+    let cu_seqlens = place(&whole, &offsets);
+    let changed = |at: usize, new: &[u8]| {
+        let mut bytes = whole.clone();
+        bytes[at..at + new.len()].copy_from_slice(new);
+        bytes
+    };
+    let blocks = arrow_blocks(&whole);
+    let second = place(&whole[blocks.footer..], &blocks.starts[1].to_le_bytes()) + blocks.footer;
+    let last = offsets.len() - 4;
+    for (name, bytes) in [
+        (
+            "record batches that overlap",
+            changed(second, &blocks.starts[0].to_le_bytes()),
+        ),
+        (
+            "a record batch outside the file",
+            changed(second, &(1_i64 << 40).to_le_bytes()),
+        ),
+        (
+            "token offsets that fall",
+            changed(cu_seqlens + 4, &1_000_000_i32.to_le_bytes()),
+        ),
+        (
+            "token offsets that begin below 0",
+            changed(cu_seqlens, &(-8_i32).to_le_bytes()),
+        ),
+        (
+            "token offsets past the tokens",
+            changed(cu_seqlens + last, &i32::MAX.to_le_bytes()),
+        ),
+        (
+            "a body of 2^40 bytes",
+            changed(second + 16, &(1_i64 << 40).to_le_bytes()),
+        ),
+        (
+            "a footer of 2 GiB",
+            [
+                &whole[..whole.len() - 10],
+                &[0xff, 0xff, 0xff, 0x7f],
+                b"ARROW1",
+            ]
+            .concat(),
+        ),
+    ] {
+        let hostile = files.write("hostile.arrow", &bytes);
+        refuses(name, &embed(&hostile, &out), LIBTORCH + GIB);
+    }
+}
+
+struct Blocks {
+    starts: Vec<i64>,
+    footer: usize,
+}
+
+fn arrow_blocks(file: &[u8]) -> Blocks {
+    let end = file.len() - 10;
+    let length = u32::from_le_bytes(file[end..end + 4].try_into().expect("4 bytes"));
+    let footer = end - length as usize;
+    let blocks = arrow::ipc::root_as_footer(&file[footer..end]).expect("a footer");
+    Blocks {
+        starts: blocks
+            .recordBatches()
+            .iter()
+            .flatten()
+            .map(arrow::ipc::Block::offset)
+            .collect(),
+        footer,
+    }
+}
+
+/// About 10 GB: `head`, then `line` for ever, as members or frames that decompress to 10 MB each.
+fn bomb(path: &Path, head: &[u8], line: &[u8], compress: impl Fn(&[u8]) -> Vec<u8>) {
+    let mut file = fs::File::create(path).expect("create");
+    file.write_all(&compress(head)).expect("write");
+    let frame = compress(&line.repeat(10_000_000 / line.len()));
+    file.write_all(&frame.repeat(1000)).expect("write");
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(bytes).expect("memory");
+    encoder.finish().expect("memory")
+}
+
+#[test]
+#[ignore = "slow: make torture"]
+fn fasta_bombs() {
+    let files = Files::new();
+    let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 1).expect("memory");
+    for (name, head, line) in [
+        ("10 GB of one residue", &b">a\n"[..], &b"A"[..]),
+        ("10 GB of short lines", b">a\n", b"MKVLA\n"),
+        ("10 GB of blank lines", b"\n", b"\n"),
+        ("10 GB of one header", b">", b"a"),
+    ] {
+        for format in ["gz", "zst"] {
+            let path = files.path(&format!("bomb.{format}"));
+            if format == "gz" {
+                bomb(&path, head, line, gzip);
+            } else {
+                bomb(&path, head, line, zstd);
+            }
+            let mut command = bin("fasta-shard");
+            command
+                .arg(&path)
+                .args(["--shards", "1", "--out-dir"])
+                .arg(files.path("bombed"));
+            refuses(&format!("{name}, {format}"), &command, GIB);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Programs with a limit on their time and their memory.
+
+use std::io::Read;
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// No program takes longer over a bad file.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How a program ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) stderr: String,
+    pub(crate) took: Duration,
+}
+
+impl Ended {
+    /// Whether it refused its input: exit code 65 and one line that is no panic.
+    pub(crate) fn refused(&self) -> bool {
+        self.status.code() == Some(65)
+            && self.stderr.trim_end().lines().count() == 1
+            && !self.stderr.contains("panick")
+            && !self.stderr.contains("internal error")
+    }
+}
+
+/// Runs a program; one that is still running after `patience` is killed.
+pub(crate) fn run_for(command: &mut Command, patience: Duration) -> Ended {
+    let start = Instant::now();
+    let mut child = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("wait") {
+            break status;
+        }
+        if start.elapsed() > patience {
+            child.kill().expect("kill");
+        }
+        sleep(Duration::from_millis(5));
+    };
+    let took = start.elapsed();
+    let mut stderr = String::new();
+    let mut pipe = child.stderr.take().expect("a pipe");
+    pipe.read_to_string(&mut stderr).expect("UTF-8");
+    Ended {
+        status,
+        stderr,
+        took,
+    }
+}
+
+/// The same command with at most `mib` MiB of address space.
+pub(crate) fn with_memory(command: &Command, mib: u64) -> Command {
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", "ulimit -v \"$0\" && exec \"$@\""])
+        .arg((mib << 10).to_string())
+        .arg(command.get_program())
+        .args(command.get_args());
+    limited
+}

@@ -1,0 +1,49 @@
+//! What is in a folder.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The files below a folder, hidden ones included, by their paths in it.
+pub(crate) type Tree = BTreeMap<PathBuf, Vec<u8>>;
+
+/// Reads everything below `folder`.
+pub(crate) fn tree(folder: &Path) -> Tree {
+    paths(folder)
+        .into_iter()
+        .map(|path| {
+            let bytes = fs::read(&path).expect("read");
+            let path = path.strip_prefix(folder).expect("below it").to_owned();
+            (path, bytes)
+        })
+        .collect()
+}
+
+/// The files below a folder, hidden ones included.
+pub(crate) fn paths(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("folder") {
+        let path = entry.expect("entry").path();
+        if path.is_dir() {
+            found.extend(paths(&path));
+        } else {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// Fails unless `found` is `expected` to the byte; says which files differ and prints none of them.
+pub(crate) fn assert_same(found: &Tree, expected: &Tree, when: &str) {
+    let names = |tree: &Tree| -> Vec<PathBuf> { tree.keys().cloned().collect() };
+    assert_eq!(names(found), names(expected), "{when}");
+    assert_subset(found, expected, when);
+}
+
+/// Fails unless every file of `found` is in `expected`, to the byte.
+pub(crate) fn assert_subset(found: &Tree, expected: &Tree, when: &str) {
+    for (path, bytes) in found {
+        let same = expected.get(path).is_some_and(|expected| expected == bytes);
+        assert!(same, "{when}: {} is not as it should be", path.display());
+    }
+}
