@@ -20,6 +20,9 @@ test: build .venv/readers/complete ## Run the tests, and open every file with py
 	cargo test --release --locked --workspace
 	PYTHONDONTWRITEBYTECODE=1 .venv/readers/bin/python -m pytest -q -p no:cacheprovider tests/python
 
+torture: build ## Damage the programs' inputs and starve them of memory (minutes)
+	cargo test --release --locked --test torture -- --ignored --nocapture --test-threads 2
+
 lint: setup ## Check formatting, lints, documentation and the build without libtorch
 	cargo fmt --all --check
 	cargo clippy --release --locked --workspace --all-targets -- -D warnings
@@ -45,4 +48,4 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 	python3 -m pip --python .venv/$*/bin/python install --quiet -r $<
 	touch $@
 
-.PHONY: help setup build demo test lint install goldens
+.PHONY: help setup build demo test torture lint install goldens
