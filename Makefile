@@ -24,8 +24,8 @@ test: build .venv/readers/complete ## Run the tests, and open every file with py
 	cargo test --release --locked --workspace
 	PYTHONDONTWRITEBYTECODE=1 .venv/readers/bin/python -m pytest -q -p no:cacheprovider tests/python
 
-torture: build ## Kill the programs, fill their disks and damage their files (minutes)
-	cargo test --release --locked --test torture -- --ignored --nocapture
+torture: build ## Kill the programs, fill their disks, damage their files and starve them of memory (minutes)
+	cargo test --release --locked --test torture -- --ignored --nocapture --test-threads 2
 
 fuzz: setup .cargo-tools/$(CARGO_FUZZ) ## Run each fuzz target for FUZZ_SECONDS (needs a nightly compiler)
 	cargo run --release --locked --example fuzz-seeds tests/fuzz/corpus

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::Provenance;
-use plmkit_store::{Lock, StoreError, is_temporary_name};
+use plmkit_store::{Lock, StoreError, under_construction};
 
 use crate::part::{Opened, Part};
 
@@ -60,7 +60,7 @@ impl RunFolder {
             if name == LOCK {
                 continue;
             }
-            if is_temporary_name(&name) || !name.ends_with(SUFFIX) {
+            if under_construction(&name).is_some() || !name.ends_with(SUFFIX) {
                 remove(&path)?;
                 continue;
             }

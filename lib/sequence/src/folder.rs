@@ -5,15 +5,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::Manifest;
-use plmkit_store::{Lock, StoreError, is_temporary_name, write_manifest};
+use plmkit_store::{Lock, RejectsWriter, StoreError, under_construction, write_manifest};
 
 use crate::encoders::EncodedShard;
 use crate::shard_key::is_shard_name;
-use plmkit_store::RejectsWriter;
 
 const MANIFEST: &str = "manifest.json";
 const REJECTS: &str = "rejects.csv";
 const LOCK: &str = ".plmkit-lock";
+
+/// Whether a set of shards has a file of this name. Others write to the same folder.
+fn is_of_a_set(name: &str) -> bool {
+    name == MANIFEST || name == REJECTS || is_shard_name(name)
+}
 
 /// The folder of a set of shards. Folders that had to be made for it are removed again unless a set is
 /// published.
@@ -21,6 +25,7 @@ pub(crate) struct OutputFolder {
     path: PathBuf,
     /// From the outermost to the folder itself.
     made: Vec<PathBuf>,
+    lock: Option<Lock>,
 }
 
 /// A set of shards that is written; its files have no names yet.
@@ -59,6 +64,7 @@ impl OutputFolder {
         let mut folder = Self {
             path: path.to_owned(),
             made: Vec::new(),
+            lock: None,
         };
         for path in missing {
             fs::create_dir(&path).map_err(|source| folder.cannot_create(source))?;
@@ -91,8 +97,9 @@ impl OutputFolder {
     }
 
     /// Keeps other runs out of the folder.
-    pub(crate) fn claim(&self) -> Result<Lock, StoreError> {
-        Lock::acquire(&self.path.join(LOCK), &self.path)
+    pub(crate) fn claim(&mut self) -> Result<(), StoreError> {
+        self.lock = Some(Lock::acquire(&self.path.join(LOCK), &self.path)?);
+        Ok(())
     }
 
     /// Looks what is there.
@@ -112,7 +119,9 @@ impl OutputFolder {
                 MANIFEST => found.manifest = true,
                 REJECTS => found.rejects = true,
                 _ if is_shard_name(&name) => found.shards.push(name),
-                _ if is_temporary_name(&name) => found.temporaries.push(name),
+                _ if under_construction(&name).is_some_and(is_of_a_set) => {
+                    found.temporaries.push(name);
+                }
                 _ => {}
             }
         }
@@ -184,6 +193,8 @@ impl OutputFolder {
 
 impl Drop for OutputFolder {
     fn drop(&mut self) {
+        // Its file is in the folder.
+        self.lock = None;
         for folder in self.made.iter().rev() {
             // One that is not empty is somebody else's by now.
             let _ = fs::remove_dir(folder);

@@ -33,7 +33,7 @@ pub fn make_shards(config: &Config, stop: &Stop) -> Result<Outcome, ShardError> 
     for input in &config.inputs {
         input.check().map_err(FastaError::from)?;
     }
-    let folder = OutputFolder::open(&config.folder)?;
+    let mut folder = OutputFolder::open(&config.folder)?;
     // A set that is complete can be looked at where nothing can be written.
     let claimed = match folder.claim() {
         Err(busy @ StoreError::Busy { .. }) => return Err(busy.into()),
@@ -47,7 +47,7 @@ pub fn make_shards(config: &Config, stop: &Stop) -> Result<Outcome, ShardError> 
             None => return Ok(Outcome::Stopped),
         }
     }
-    let _lock = claimed?;
+    claimed?;
     folder.sweep(&found)?;
     // As many again for long proteins.
     allow_open_files(2 * config.open_shards());

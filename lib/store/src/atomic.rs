@@ -153,7 +153,14 @@ impl Drop for Temporary {
 /// Where a file for `path` goes: to what a link points at; never to a device or a folder.
 fn target(path: &Path) -> io::Result<PathBuf> {
     let Ok(found) = path.symlink_metadata() else {
-        return Ok(path.to_owned());
+        let bytes = path.as_os_str().as_encoded_bytes();
+        return if bytes.ends_with(b"/") {
+            Err(io::ErrorKind::NotADirectory.into())
+        } else if path.file_name().is_some_and(|name| name.len() > NAME_BYTES) {
+            Err(io::ErrorKind::InvalidFilename.into())
+        } else {
+            Ok(path.to_owned())
+        };
     };
     let (path, found) = if found.is_symlink() {
         let target = path.canonicalize()?;
@@ -190,9 +197,16 @@ fn unique_suffix() -> String {
     format!("-{}-{next}", std::process::id())
 }
 
-/// Whether `name` is the name of a file under construction, this run's or one left behind by a killed one.
-pub fn is_temporary_name(name: &str) -> bool {
-    name.starts_with('.') && name.contains(MARK)
+/// The name that the file will have whose name is `temporary` while it is under construction, by this run or by a
+/// killed one; `None` if it is no such name.
+///
+/// ```
+/// assert_eq!(plmkit_store::under_construction(".a.json.plmkit-tmp"), Some("a.json"));
+/// assert_eq!(plmkit_store::under_construction("a.json"), None);
+/// ```
+pub fn under_construction(temporary: &str) -> Option<&str> {
+    let (name, _suffix) = temporary.strip_prefix('.')?.split_once(MARK)?;
+    Some(name)
 }
 
 #[cfg(test)]
@@ -226,7 +240,7 @@ mod tests {
         assert!(
             names(folder.path())
                 .iter()
-                .any(|name| is_temporary_name(name))
+                .any(|name| under_construction(name).is_some())
         );
         drop(file);
         assert_eq!(fs::read_to_string(&path).expect("read"), "old");
@@ -287,7 +301,7 @@ mod tests {
         let (one, other) = ("x".repeat(254) + "1", "x".repeat(254) + "2");
         assert_ne!(temporary_name(&one), temporary_name(&other));
         assert!(temporary_name(&one).len() + unique_suffix().len() <= NAME_BYTES);
-        assert!(is_temporary_name(&temporary_name(&one)));
+        assert!(under_construction(&temporary_name(&one)).is_some());
         let umlauts = "ä".repeat(127);
         assert!(temporary_name(&umlauts).len() <= NAME_BYTES);
     }
@@ -309,11 +323,12 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_folder_cannot_be_written_to() {
+    fn what_cannot_be_a_file_is_refused_at_once() {
         let folder = tempfile::tempdir().expect("temp folder");
-        let error = AtomicFile::create(&folder.path().join("no/a")).expect_err("no folder");
-        assert_eq!(error.exit(), Exit::CannotCreate);
-        let error = AtomicFile::create(folder.path()).expect_err("a folder");
-        assert_eq!(error.exit(), Exit::CannotCreate);
+        let long = "x".repeat(NAME_BYTES + 1);
+        for name in ["no/a", "", "new/", &long] {
+            let error = AtomicFile::create(&folder.path().join(name)).expect_err(name);
+            assert_eq!(error.exit(), Exit::CannotCreate, "{name}");
+        }
     }
 }

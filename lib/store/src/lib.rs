@@ -27,7 +27,7 @@ mod parquet;
 mod rejects;
 mod shard;
 
-pub use atomic::{AtomicFile, is_temporary_name};
+pub use atomic::{AtomicFile, under_construction};
 pub use batches::{BatchesFile, BatchesWriter};
 pub use embeddings::{EmbeddingsReader, EmbeddingsWriter};
 pub use error::{StoreError, io_text, path_text};
