@@ -7,6 +7,9 @@ use tempfile::TempDir;
 
 use crate::common::{bin, run, test_data};
 
+/// Proteins are cut to so many residues, so that hundreds of runs of `gpu-embed` take little time.
+pub(crate) const RESIDUES: &str = "100";
+
 /// A folder with one file of each kind.
 pub(crate) struct Files {
     folder: TempDir,
@@ -20,7 +23,7 @@ impl Files {
         };
         run(bin("fasta-shard")
             .arg(test_data("proteins.fasta"))
-            .args(["--shards", "1", "--out-dir"])
+            .args(["--shards", "1", "--max-residues", RESIDUES, "--out-dir"])
             .arg(files.path("set")));
         run(bin("pack-batches")
             .arg(files.shard())

@@ -1,16 +1,18 @@
 //! Flipped bits and cut ends: each is harmless or refused, never a wrong value.
 
 use std::fs;
+use std::panic;
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Arc, Once};
 use std::time::Instant;
 
-use arrow::array::ArrayRef;
-use plmkit_contract::{Exit, Failure};
+use arrow::array::{ArrayRef, AsArray, Int32Array, RecordBatch};
+use plmkit_contract::{Exit, Failure, is_guarded};
 use plmkit_store::{BatchesFile, EmbeddingsReader, StoreError, read_manifest, read_shard};
 
 use crate::common::{bin, test_data};
-use crate::files::Files;
+use crate::files::{Files, RESIDUES};
 use crate::limited::{PATIENCE, run_for};
 
 /// Flipped positions of a file, at least; a smaller file is flipped at every byte.
@@ -23,6 +25,35 @@ const SAMPLE: usize = 19;
 struct Content {
     columns: Vec<Vec<ArrayRef>>,
     about: String,
+}
+
+/// The values of a column. The name that a file gives the items of a list is of no concern to any reader.
+fn values(column: &ArrayRef) -> Vec<ArrayRef> {
+    if let Some(list) = column.as_list_opt::<i32>() {
+        let offsets = Int32Array::from(list.value_offsets().to_vec());
+        vec![Arc::new(offsets), Arc::clone(list.values())]
+    } else if let Some(list) = column.as_fixed_size_list_opt() {
+        vec![Arc::clone(list.values())]
+    } else {
+        vec![Arc::clone(column)]
+    }
+}
+
+fn columns(batch: &RecordBatch) -> Vec<ArrayRef> {
+    batch.columns().iter().flat_map(values).collect()
+}
+
+/// A decoder's panic is an error of its file: nothing to print.
+fn hush() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let print = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !is_guarded() {
+                print(info);
+            }
+        }));
+    });
 }
 
 #[derive(Default)]
@@ -60,6 +91,7 @@ fn sweep(
     program: impl Fn() -> Command,
     output: Option<&Path>,
 ) {
+    hush();
     let whole = fs::read(file).expect("read");
     let expected = read(file).expect("the whole file is read");
     let run = || {
@@ -114,9 +146,9 @@ fn shard() {
     let files = Files::new();
     let read = |path: &Path| {
         let table = read_shard(path)?;
-        let columns = table.batches.iter().map(|batch| batch.columns().to_vec());
+        let batches = table.batches.iter().map(columns);
         Ok(Content {
-            columns: columns.collect(),
+            columns: batches.collect(),
             about: format!("{:?} {}", table.provenance, table.digest),
         })
     };
@@ -135,11 +167,11 @@ fn batches() {
     let files = Files::new();
     let read = |path: &Path| {
         let file = BatchesFile::open(path)?;
-        let columns = (0..file.len())
-            .map(|index| Ok(file.batch(index)?.record_batch().columns().to_vec()))
+        let packs = (0..file.len())
+            .map(|index| Ok(columns(file.batch(index)?.record_batch())))
             .collect::<Result<_, StoreError>>()?;
         Ok(Content {
-            columns,
+            columns: packs,
             about: format!("{:?} {}", file.provenance(), file.digest()),
         })
     };
@@ -150,7 +182,7 @@ fn batches() {
             .arg(files.batches())
             .arg("--model")
             .arg(test_data("model-tiny"))
-            .args(["--device", "cpu", "--out"])
+            .args(["--device", "cpu", "--threads", "1", "--out"])
             .arg(&out);
         command
     };
@@ -162,12 +194,12 @@ fn embeddings(dtype: &str) {
     let file = files.embeddings(dtype);
     let read = |path: &Path| {
         let mut reader = EmbeddingsReader::open(path)?;
-        let mut columns = Vec::new();
+        let mut batches = Vec::new();
         while let Some(batch) = reader.next_batch()? {
-            columns.push(batch.columns().to_vec());
+            batches.push(columns(&batch));
         }
         Ok(Content {
-            columns,
+            columns: batches,
             about: format!(
                 "{:?} {:?} {}",
                 reader.columns(),
@@ -213,7 +245,7 @@ fn manifest() {
         let mut command = bin("fasta-shard");
         command
             .arg(test_data("proteins.fasta"))
-            .args(["--shards", "1", "--out-dir"])
+            .args(["--shards", "1", "--max-residues", RESIDUES, "--out-dir"])
             .arg(files.path("set"));
         command
     };

@@ -16,6 +16,8 @@ use crate::parquet::builder;
 pub struct ForeignParquet {
     path: PathBuf,
     rows: ParquetRecordBatchReader,
+    /// Rows that are still to come, as the footer claims.
+    left: i64,
 }
 
 impl ForeignParquet {
@@ -36,6 +38,7 @@ impl ForeignParquet {
             let roots = fields.filter(|(_, field)| chosen.iter().any(|name| name == field.name()));
             let roots = roots.map(|(root, _)| root);
             let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
+            let left = builder.metadata().file_metadata().num_rows();
             let rows = builder
                 .with_projection(mask)
                 .build()
@@ -43,15 +46,23 @@ impl ForeignParquet {
             Ok(Self {
                 path: path.to_owned(),
                 rows,
+                left,
             })
         })
     }
 
     /// The next rows, or `None` after the last.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, StoreError> {
-        guard(&self.path, || {
+        let next = guard(&self.path, || {
             let next = self.rows.next().transpose();
             next.map_err(|error| StoreError::decoding_arrow(&self.path, "Parquet", &error))
-        })
+        })?;
+        if let Some(batch) = &next {
+            self.left -= batch.num_rows() as i64;
+        } else if self.left != 0 {
+            let what = format_args!("it has {} rows fewer than it claims", self.left);
+            return Err(StoreError::malformed(&self.path, what));
+        }
+        Ok(next)
     }
 }

@@ -166,6 +166,13 @@ impl Reader {
                 source,
             })?;
         check(&schema).map_err(|what| StoreError::malformed(path, what))?;
+        let claim = builder.metadata().file_metadata().num_rows();
+        if u64::try_from(claim) != Ok(expected.rows()) {
+            return Err(StoreError::malformed(
+                path,
+                format_args!("it claims {claim} rows; expected {}", expected.rows()),
+            ));
+        }
         let reader = builder
             .with_batch_size(rows_per_batch)
             .build()
