@@ -122,7 +122,7 @@ fn with_huge_page(file: &[u8]) -> Vec<u8> {
     let at = first_page(file, IDS) + 3;
     assert_eq!(file[at - 3..at], [0x15, 0, 0x15], "a page header");
     let old = varint(&file[at..]);
-    let grown = (claim.len() - old) as i64;
+    let grown = i64::try_from(claim.len() - old).expect("a few bytes");
     let changed = with_footer(file, |metadata| {
         let columns = metadata
             .row_group(0)
@@ -198,6 +198,9 @@ fn long_id(path: &Path, bytes: usize) {
     writer.close().expect("close");
 }
 
+/// What is done to a whole file.
+type Damage = fn(&[u8]) -> Vec<u8>;
+
 #[test]
 #[ignore = "slow: make torture"]
 fn parquet() {
@@ -206,7 +209,7 @@ fn parquet() {
     let embeddings = files.embeddings("f32");
     let shard = fs::read(files.shard()).expect("read");
     let reference = fs::read(&embeddings).expect("read");
-    let damages: [(&str, fn(&[u8]) -> Vec<u8>); 5] = [
+    let damages: [(&str, Damage); 5] = [
         ("a row group of 2^60 rows", |file| {
             claiming_rows(file, 1 << 60, false)
         }),
