@@ -1,5 +1,6 @@
 //! Data files that claim too much: refused at once, within 1 GiB of memory.
 
+use std::cmp::Ordering;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -10,12 +11,13 @@ use arrow::array::{
     ArrayRef, BooleanArray, FixedSizeBinaryArray, RecordBatch, StringArray, UInt32Array,
     UInt64Array,
 };
+use arrow::ipc::{Block, root_as_footer};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression as PageCompression, ZstdLevel};
 use parquet::file::metadata::{
-    KeyValue, ParquetMetaData, ParquetMetaDataReader, ParquetMetaDataWriter,
+    ColumnChunkMetaData, KeyValue, ParquetMetaData, ParquetMetaDataReader, ParquetMetaDataWriter,
 };
 use parquet::file::properties::WriterProperties;
 use plmkit_contract::{Kind, Provenance, RowDigest, shard_schema};
@@ -57,12 +59,18 @@ fn embed(batches: &Path, out: &Path) -> Command {
     command
 }
 
-/// A Parquet file with another footer.
-fn with_footer(file: &[u8], change: impl FnOnce(ParquetMetaData) -> ParquetMetaData) -> Vec<u8> {
+/// What a footer says, and where it begins.
+fn metadata(file: &[u8]) -> (ParquetMetaData, usize) {
     let end = file.len() - 8;
     let length = u32::from_le_bytes(file[end..end + 4].try_into().expect("4 bytes"));
     let start = end - length as usize;
     let metadata = ParquetMetaDataReader::decode_metadata(&file[start..end]).expect("a footer");
+    (metadata, start)
+}
+
+/// A Parquet file with another footer.
+fn with_footer(file: &[u8], change: impl FnOnce(ParquetMetaData) -> ParquetMetaData) -> Vec<u8> {
+    let (metadata, start) = metadata(file);
     let mut bytes = file[..start].to_vec();
     let metadata = change(metadata);
     ParquetMetaDataWriter::new(&mut bytes, &metadata)
@@ -95,50 +103,69 @@ fn claiming_rows(file: &[u8], rows: i64, all: bool) -> Vec<u8> {
 /// The second column lies where the first one does.
 fn with_overlap(file: &[u8]) -> Vec<u8> {
     with_footer(file, |metadata| {
-        let group = metadata.row_groups()[0].clone();
-        let mut columns = group.columns().to_vec();
+        let mut columns = metadata.row_group(0).columns().to_vec();
         let first = columns[0].data_page_offset();
-        columns[1] = columns[1]
+        let second = columns[1]
             .clone()
             .into_builder()
-            .set_data_page_offset(first)
-            .build()
-            .expect("a column");
-        let group = group.into_builder().set_column_metadata(columns).build();
-        metadata
-            .into_builder()
-            .set_row_groups(vec![group.expect("a row group")])
-            .build()
+            .set_data_page_offset(first);
+        columns[1] = second.build().expect("a column");
+        with_columns(&metadata, columns)
     })
 }
 
-/// The first page header claims 2 GiB without compression. It begins `15 <kind> 15 <bytes>`, where the bytes are a
-/// varint; what follows makes room for a longer one.
+/// The first page of the ids claims 2 GiB without compression. Its header begins `15 <kind> 15 <bytes>`, where the
+/// bytes are a varint; what follows makes room for a longer one.
 fn with_huge_page(file: &[u8]) -> Vec<u8> {
-    assert_eq!(file[4..7], [0x15, 0, 0x15], "a page header");
-    let old = 1 + file[7..].iter().take_while(|&&byte| byte >= 0x80).count();
+    const IDS: usize = 1;
     let claim = [0xfe, 0xff, 0xff, 0xff, 0x0f];
-    let grown = (claim.len() - old) as i64;
-    let bytes = [&file[..7], &claim, &file[7 + old..]].concat();
-    with_footer(&bytes, |metadata| {
-        let group = metadata.row_groups()[0].clone();
-        let columns = group.columns().iter().enumerate().map(|(index, column)| {
-            let (size, offset) = (column.compressed_size(), column.data_page_offset());
-            let changed = column.clone().into_builder();
-            let changed = if index == 0 {
-                changed.set_total_compressed_size(size + grown)
-            } else {
-                changed.set_data_page_offset(offset + grown)
-            };
-            changed.build().expect("a column")
-        });
-        let columns = columns.collect();
-        let group = group.into_builder().set_column_metadata(columns).build();
-        metadata
-            .into_builder()
-            .set_row_groups(vec![group.expect("a row group")])
-            .build()
-    })
+    let at = first_page(file, IDS) + 3;
+    assert_eq!(file[at - 3..at], [0x15, 0, 0x15], "a page header");
+    let old = varint(&file[at..]);
+    let grown = i64::try_from(claim.len() - old).expect("a few bytes");
+    let changed = with_footer(file, |metadata| {
+        let columns = metadata
+            .row_group(0)
+            .columns()
+            .iter()
+            .enumerate()
+            .map(|(index, column)| {
+                let (size, offset) = (column.compressed_size(), column.data_page_offset());
+                let changed = column.clone().into_builder();
+                let changed = match index.cmp(&IDS) {
+                    Ordering::Less => changed,
+                    Ordering::Equal => changed.set_total_compressed_size(size + grown),
+                    Ordering::Greater => changed.set_data_page_offset(offset + grown),
+                };
+                changed.build().expect("a column")
+            });
+        with_columns(&metadata, columns.collect())
+    });
+    [&changed[..at], &claim, &changed[at + old..]].concat()
+}
+
+/// Bytes of the varint at the front of `bytes`.
+fn varint(bytes: &[u8]) -> usize {
+    1 + bytes.iter().take_while(|&&byte| byte >= 0x80).count()
+}
+
+/// Where a column begins.
+fn first_page(file: &[u8], column: usize) -> usize {
+    metadata(file)
+        .0
+        .row_group(0)
+        .column(column)
+        .data_page_offset() as usize
+}
+
+/// The same metadata with other columns in its one row group.
+fn with_columns(metadata: &ParquetMetaData, columns: Vec<ColumnChunkMetaData>) -> ParquetMetaData {
+    let group = metadata.row_group(0).clone().into_builder();
+    let group = group.set_column_metadata(columns).build();
+    let builder = metadata.clone().into_builder();
+    builder
+        .set_row_groups(vec![group.expect("a row group")])
+        .build()
 }
 
 /// A sealed shard with one id of `bytes` bytes.
@@ -171,6 +198,9 @@ fn long_id(path: &Path, bytes: usize) {
     writer.close().expect("close");
 }
 
+/// What is done to a whole file.
+type Damage = fn(&[u8]) -> Vec<u8>;
+
 #[test]
 #[ignore = "slow: make torture"]
 fn parquet() {
@@ -179,7 +209,7 @@ fn parquet() {
     let embeddings = files.embeddings("f32");
     let shard = fs::read(files.shard()).expect("read");
     let reference = fs::read(&embeddings).expect("read");
-    let damages: [(&str, fn(&[u8]) -> Vec<u8>); 5] = [
+    let damages: [(&str, Damage); 5] = [
         ("a row group of 2^60 rows", |file| {
             claiming_rows(file, 1 << 60, false)
         }),
@@ -237,13 +267,11 @@ fn arrow_ipc() {
         bytes
     };
     let blocks = arrow_blocks(&whole);
-    let second = place(&whole[blocks.footer..], &blocks.starts[1].to_le_bytes()) + blocks.footer;
+    // A block is its offset, the length of its metadata and, after 16 bytes, that of its body.
+    let second = place(&whole, &blocks[1].0);
     let last = offsets.len() - 4;
     for (name, bytes) in [
-        (
-            "record batches that overlap",
-            changed(second, &blocks.starts[0].to_le_bytes()),
-        ),
+        ("record batches that overlap", changed(second, &blocks[0].0)),
         (
             "a record batch outside the file",
             changed(second, &(1_i64 << 40).to_le_bytes()),
@@ -279,25 +307,12 @@ fn arrow_ipc() {
     }
 }
 
-struct Blocks {
-    starts: Vec<i64>,
-    footer: usize,
-}
-
-fn arrow_blocks(file: &[u8]) -> Blocks {
+/// The blocks of the record batches, as they are in the footer.
+fn arrow_blocks(file: &[u8]) -> Vec<Block> {
     let end = file.len() - 10;
     let length = u32::from_le_bytes(file[end..end + 4].try_into().expect("4 bytes"));
-    let footer = end - length as usize;
-    let blocks = arrow::ipc::root_as_footer(&file[footer..end]).expect("a footer");
-    Blocks {
-        starts: blocks
-            .recordBatches()
-            .iter()
-            .flatten()
-            .map(arrow::ipc::Block::offset)
-            .collect(),
-        footer,
-    }
+    let footer = root_as_footer(&file[end - length as usize..end]).expect("a footer");
+    footer.recordBatches().iter().flatten().copied().collect()
 }
 
 /// About 10 GB: `head`, then `line` for ever, as members or frames that decompress to 10 MB each.

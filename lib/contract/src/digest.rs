@@ -30,7 +30,7 @@ const _: () = assert!(
 /// The length that stands for a null.
 const NULL: u64 = u64::MAX;
 
-/// The order-independent digest of a set of rows. See the [module documentation](self) for the definition.
+/// The order-independent digest of a set of rows. Its definition is at the head of this file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowDigest {
     sum: u128,

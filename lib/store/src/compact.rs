@@ -56,15 +56,16 @@ impl<'a> Compact<'a> {
         let mut id = 0_i16;
         loop {
             let head = self.byte()?;
-            if head & 0x0f == 0 {
+            let (step, code) = (head >> 4, head % 16);
+            if code == 0 {
                 return Ok(());
             }
-            let next = match head >> 4 {
+            let next = match step {
                 0 => i16::try_from(self.integer()?).ok(),
                 step => id.checked_add(i16::from(step)),
             };
             id = next.ok_or(Flaw::Wrong("a field number is out of range"))?;
-            field(self, id, type_of(head & 0x0f)?)?;
+            field(self, id, type_of(code)?)?;
         }
     }
 

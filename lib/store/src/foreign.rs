@@ -58,7 +58,7 @@ impl ForeignParquet {
             next.map_err(|error| StoreError::decoding_arrow(&self.path, "Parquet", &error))
         })?;
         if let Some(batch) = &next {
-            self.left -= batch.num_rows() as i64;
+            self.left -= i64::try_from(batch.num_rows()).unwrap_or(i64::MAX);
         } else if self.left != 0 {
             let what = format_args!("it has {} rows fewer than it claims", self.left);
             return Err(StoreError::malformed(&self.path, what));

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use crate::limits::OWN_PAGE;
 
-    /// DATA_PAGE, 100 bytes, 40 stored, 7 values in encoding 6
+    /// A data page of 100 bytes, 40 stored, 7 values in encoding 6
     const HEADER: [u8; 16] = [
         0x15, 0, 0x15, 200, 1, 0x15, 80, 0x2c, 0x15, 14, 0x15, 12, 0x15, 6, 0, 0,
     ];

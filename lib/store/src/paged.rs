@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Cursor, Read};
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
@@ -251,8 +251,15 @@ impl ChunkReader for PagedFile {
             .remove(&start)
             .filter(|header| header.stored == length)
             .ok_or_else(|| wrong("a page does not follow its header"))?;
-        let mut page = vec![0; length];
-        self.file.read_exact_at(&mut page, start)?;
+        // Not `read_exact_at`, for which the memory would have to be filled with zeros first. The lock on the headers
+        // is held, so nobody else seeks.
+        let mut page = Vec::with_capacity(length);
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(start))?;
+        file.take(length as u64).read_to_end(&mut page)?;
+        if page.len() < length {
+            return Err(wrong("a page is cut"));
+        }
         if length > 0 {
             self.chunk(start)?.check_values(&header, &page)?;
         }
