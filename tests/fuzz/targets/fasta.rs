@@ -35,6 +35,7 @@ fn records(bytes: &[u8]) -> Result<Vec<Record>, FastaError> {
         let limits = Limits {
             header_bytes: 1 << 10,
             sequence_bytes: 1 << 14,
+            ..Limits::default()
         };
         let input = Input::File(path.to_owned());
         let mut reader = FastaReader::open(&input, limits, &Stop::default())?;
