@@ -20,7 +20,7 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 use plmkit_contract::{
-    KEY_COLUMNS, Kind, Pool, Provenance, RowDigest, ShardRow, StoreDtype, VectorColumn,
+    KEY_COLUMNS, Kind, Manifest, Pool, Provenance, RowDigest, ShardRow, StoreDtype, VectorColumn,
     batches_schema, embeddings_schema, residue_digest,
 };
 use plmkit_sequence::tokenize;
@@ -46,6 +46,7 @@ fn main() -> Result<()> {
     let shard = shards(&seeds("shard")?)?;
     batches(&seeds("batches")?, &shard)?;
     embeddings(&seeds("embeddings")?, &shard)?;
+    embeddings(&seeds("reference")?, &shard)?;
     fasta(&seeds("fasta")?)?;
     manifest(&seeds("manifest")?)?;
     model(&seeds("config")?, &seeds("checkpoint")?)?;
@@ -219,7 +220,9 @@ fn manifest(folder: &Path) -> Result<()> {
         "lengths": {"min": 3, "max": 3, "mean": 3.0, "histogram": [{"from": 0, "count": 1}]},
         "shards": [{"file": "shard-00000.parquet", "rows": 1, "residues": 3, "tokens": 5, "digest": "xxh3-128:00/1"}],
     });
-    fs::write(folder.join("manifest.json"), manifest.to_string())?;
+    fs::write(folder.join("entries.json"), manifest.to_string())?;
+    let manifest: Manifest = serde_json::from_value(manifest)?;
+    fs::write(folder.join("manifest.json"), manifest.to_json())?;
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use plmkit_store::{BatchesFile, read_shard};
 
 use crate::common::{bin, run};
 use crate::inputs::{pack, write_fasta, write_shard};
-use crate::tree::{assert_same, paths, tree};
+use crate::tree::{assert_same, is_hidden, paths, tree};
 
 /// A program that is killed.
 pub(crate) struct Victim<'a> {
@@ -86,14 +86,10 @@ impl Victim<'_> {
             assert!(status.success(), "{}: {status}", self.name);
             return None;
         }
-        let hidden = |path: &Path| {
-            path.file_name()
-                .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
-        };
         let paths = paths(folder);
         Some(if paths.is_empty() {
             "none"
-        } else if paths.iter().all(|path| hidden(path)) {
+        } else if paths.iter().all(|path| is_hidden(path)) {
             "temporary"
         } else {
             "final"

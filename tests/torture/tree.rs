@@ -33,6 +33,12 @@ pub(crate) fn paths(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// Whether a file has the name of a temporary one.
+pub(crate) fn is_hidden(path: &Path) -> bool {
+    path.file_name()
+        .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+}
+
 /// Fails unless `found` is `expected` to the byte; says which files differ and prints none of them.
 pub(crate) fn assert_same(found: &Tree, expected: &Tree, when: &str) {
     let names = |tree: &Tree| -> Vec<PathBuf> { tree.keys().cloned().collect() };

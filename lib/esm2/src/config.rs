@@ -148,7 +148,7 @@ impl Entries {
             Value::Null => "nothing".to_owned(),
             Value::Array(_) => "an array".to_owned(),
             Value::Object(_) => "an object".to_owned(),
-            value => value.to_string().chars().take(80).collect(),
+            value => one_line(&value.to_string()).chars().take(80).collect(),
         };
         ConfigError::Entry {
             key,
@@ -156,6 +156,11 @@ impl Entries {
             found,
         }
     }
+}
+
+/// JSON escapes most control characters by itself, but not those above ASCII's first 32.
+fn one_line(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
 }
 
 #[cfg(test)]
@@ -262,6 +267,8 @@ mod tests {
                 "{error}"
             );
         }
+        let error = with("hidden_act", json!("ge\u{85}\u{7f}lu")).unwrap_err();
+        assert!(!error.to_string().contains(char::is_control), "{error}");
         assert!(matches!(
             Config::from_json(b"[]"),
             Err(ConfigError::Json(_))

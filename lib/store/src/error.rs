@@ -44,7 +44,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// The bytes are not those of the format.
-    #[error("{}: {what}", path_text(.path))]
+    #[error("{}: {}", path_text(.path), one_line(.what))]
     Malformed {
         /// The input.
         path: PathBuf,
@@ -52,7 +52,7 @@ pub enum StoreError {
         what: String,
     },
     /// The metadata is not that of the expected file.
-    #[error("{}: {source}", path_text(.path))]
+    #[error("{}: {}", path_text(.path), one_line(.source))]
     Metadata {
         /// The input.
         path: PathBuf,
@@ -70,7 +70,7 @@ pub enum StoreError {
         found: RowDigest,
     },
     /// The output is already there and holds something else.
-    #[error("{}: exists and holds other work ({difference}); --force replaces it", path_text(.path))]
+    #[error("{}: exists and holds other work ({}); --force replaces it", path_text(.path), one_line(.difference))]
     Exists {
         /// The output.
         path: PathBuf,
@@ -123,10 +123,7 @@ impl StoreError {
                 path: path.to_owned(),
                 source,
             },
-            None => Self::malformed(
-                path,
-                format_args!("not a readable Parquet file: {}", one_line(error)),
-            ),
+            None => Self::malformed(path, format_args!("not a readable Parquet file: {error}")),
         }
     }
 
@@ -137,10 +134,7 @@ impl StoreError {
                 path: path.to_owned(),
                 source,
             },
-            None => Self::malformed(
-                path,
-                format_args!("not a readable {format} file: {}", one_line(error)),
-            ),
+            None => Self::malformed(path, format_args!("not a readable {format} file: {error}")),
         }
     }
 
@@ -244,5 +238,15 @@ mod tests {
     #[test]
     fn a_message_is_one_line() {
         assert_eq!(path_text(Path::new("a\nb\t")), "a\\nb\\t");
+        // Decoders say things in lines, and quote what is in the file.
+        let error = StoreError::malformed(Path::new("x"), "bad\n\tworse");
+        assert_eq!(error.to_string(), "x: bad\\n\\tworse");
+        let error = StoreError::Metadata {
+            path: "x".into(),
+            source: MetadataError::Contract {
+                found: "1\0\u{85}".into(),
+            },
+        };
+        assert!(!error.to_string().contains(char::is_control), "{error}");
     }
 }

@@ -3,17 +3,21 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::panic;
 use std::path::{Path, PathBuf};
+use std::{panic, process};
 
 use libfuzzer_sys::fuzzer_mutate;
-use plmkit_contract::{Exit, Failure};
+use plmkit_contract::{Exit, Failure, is_guarded};
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// A panic that a reader catches and turns into an error is no finding; libFuzzer's own hook would abort there. One
-/// that nobody catches still ends the target.
+/// A panic that a reader turns into an error is no finding; libFuzzer's own hook would abort there.
 pub fn let_readers_catch_panics() {
-    panic::set_hook(Box::new(|info| eprintln!("{info}")));
+    panic::set_hook(Box::new(|info| {
+        if !is_guarded() {
+            eprintln!("{info}");
+            process::abort();
+        }
+    }));
 }
 
 /// Hands `bytes` to `read` as the programs have theirs: a file with a path. It lies in memory.
@@ -21,7 +25,10 @@ pub fn as_file<T>(bytes: &[u8], read: impl FnOnce(&Path) -> T) -> T {
     let file = memfd_create("input", MemfdFlags::CLOEXEC).expect("a file in memory");
     let mut file = File::from(file);
     file.write_all(bytes).expect("memory");
-    read(&PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())))
+    read(&PathBuf::from(format!(
+        "/proc/self/fd/{}",
+        file.as_raw_fd()
+    )))
 }
 
 /// The value, if there is one. Bytes that are there and cannot be used are bad data, said in one line, and nothing

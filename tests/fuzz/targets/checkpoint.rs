@@ -12,7 +12,8 @@ use tempfile::TempDir;
 /// The smallest ESM-2, beside whose `config.json` the bytes are put.
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| {
     let folder = tempfile::tempdir_in("/dev/shm").expect("a folder in memory");
-    let config = br#"{"model_type": "esm", "position_embedding_type": "rotary", "token_dropout": true,
+    let config =
+        br#"{"model_type": "esm", "position_embedding_type": "rotary", "token_dropout": true,
         "vocab_size": 33, "num_hidden_layers": 1, "hidden_size": 2, "num_attention_heads": 1,
         "intermediate_size": 1, "layer_norm_eps": 1e-5}"#;
     fs::write(folder.path().join("config.json"), config).expect("memory");

@@ -23,10 +23,15 @@ fuzz_target!(|bytes: &[u8]| {
         policies().for_each(|policy| account(&policy, ordinal, record));
     }
     let (records, text) = rewrapped(records);
-    for compressed in [text.clone(), gzip(&text), bgzf(&text), zstd(&text)] {
-        let again = self::records(&compressed).expect("what was read once");
-        assert_eq!(again, records);
-    }
+    // One compression an input: the others have their turn.
+    let compressed = match bytes.len() % 4 {
+        0 => text,
+        1 => gzip(&text),
+        2 => bgzf(&text),
+        _ => zstd(&text),
+    };
+    let again = self::records(&compressed).expect("what was read once");
+    assert_eq!(again, records);
 });
 
 /// All records, or why they cannot be read.
@@ -35,6 +40,7 @@ fn records(bytes: &[u8]) -> Result<Vec<Record>, FastaError> {
         let limits = Limits {
             header_bytes: 1 << 10,
             sequence_bytes: 1 << 14,
+            ..Limits::default()
         };
         let input = Input::File(path.to_owned());
         let mut reader = FastaReader::open(&input, limits, &Stop::default())?;
