@@ -139,7 +139,7 @@ fn a_damaged_output_is_not_taken_for_a_finished_one() {
     fs::write(&out, &bytes).expect("write");
     assert_failed(
         &embed(&batches, &out).output().expect("run"),
-        73,
+        65,
         "--force replaces it",
     );
 }

@@ -315,8 +315,8 @@ fn a_damaged_output_is_not_taken_for_finished_work() {
     fs::write(&out, &bytes).expect("write");
     assert_failed(
         &pack(&shard, &out, 1000).output().expect("run"),
-        73,
-        "out.arrow",
+        65,
+        "--force replaces it",
     );
 }
 

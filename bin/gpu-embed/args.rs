@@ -101,7 +101,8 @@ pub(crate) struct Args {
 
     /// CPU threads [default: the CPUs that this process may use]
     #[arg(long, value_name = "N", help_heading = "Computation")]
-    threads: Option<NonZeroUsize>,
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
 
     /// Packs that are read ahead of the computation
     #[arg(
@@ -110,7 +111,8 @@ pub(crate) struct Args {
         default_value = "4",
         help_heading = "Computation"
     )]
-    prefetch: NonZeroUsize,
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
+    prefetch: u16,
 
     /// Run events: one JSON object a line, appended while the run goes on; monitor-log reports on it
     #[arg(long, value_name = "FILE.jsonl", help_heading = "Monitoring")]
@@ -162,9 +164,10 @@ impl From<Args> for Config {
             events: args.events,
             threads: args
                 .threads
+                .and_then(|threads| NonZeroUsize::new(threads.into()))
                 .or_else(|| available_parallelism().ok())
                 .unwrap_or(NonZeroUsize::MIN),
-            prefetch: args.prefetch,
+            prefetch: args.prefetch.into(),
             force: args.force,
             injection: injection(args.inject),
         }

@@ -192,14 +192,10 @@ fn a_damaged_set_is_not_complete() {
     damaged[whole.len() / 2] ^= 1;
     for bytes in [&damaged[..], &whole[..100]] {
         fs::write(&shard, bytes).expect("write");
-        case.fails(
-            "a.fasta --shards 2",
-            73,
-            "out/shard-00001.parquet: exists and holds other work (",
-        );
+        case.fails("a.fasta --shards 2", 65, "; --force replaces it");
     }
     fs::remove_file(&shard).expect("remove");
-    case.fails("a.fasta --shards 2", 73, "shard-00001.parquet: exists");
+    case.fails("a.fasta --shards 2", 65, "shard-00001.parquet: missing");
     fs::copy(case.out().join("shard-00000.parquet"), &shard).expect("copy");
     case.fails(
         "a.fasta --shards 2",
@@ -222,7 +218,7 @@ fn a_damaged_set_is_not_complete() {
     case.fails(
         "a.fasta --shards 2",
         73,
-        "rejects.csv: exists and holds other work (expected 0 rows)",
+        "rejects.csv: exists and holds other work (expected 0 rows, found 1)",
     );
     case.succeeds("a.fasta --shards 2 --force");
     assert!(fs::read(&shard).expect("read") == whole);

@@ -6,8 +6,6 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use crate::common::bin;
-
 pub(crate) const HEADER: &str = plmkit_telemetry::gpu_csv::HEADER;
 
 /// A temporary folder in which `monitor-log` runs, without a driver unless one is installed.
@@ -49,8 +47,11 @@ impl Case {
 
     /// `monitor-log ARGS`, to be run in the folder.
     pub(crate) fn command(&self, args: &str) -> Command {
-        let mut command = bin("monitor-log");
+        // What is ignored is inherited, and shells ignore SIGINT for what they run in the background.
+        let mut command = Command::new("env");
         command
+            .arg("--default-signal")
+            .arg(assert_cmd::cargo::cargo_bin("monitor-log"))
             .current_dir(self.0.path())
             .env("LD_LIBRARY_PATH", self.path("driver"))
             .args(args.split(' '));

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use plmkit_store::{BatchesFile, read_shard};
 
 use crate::common::{bin, run};
-use crate::inputs::{pack, write_fasta, write_shard};
-use crate::tree::{assert_same, is_hidden, paths, tree};
+use crate::inputs::{embed, pack, write_fasta, write_shard};
+use crate::tree::{assert_same, is_hidden, is_saved, paths, tree};
 
 /// A program that is killed.
 pub(crate) struct Victim<'a> {
@@ -89,6 +89,8 @@ impl Victim<'_> {
         let paths = paths(folder);
         Some(if paths.is_empty() {
             "none"
+        } else if paths.iter().any(|path| is_saved(path)) {
+            "saved parts"
         } else if paths.iter().all(|path| is_hidden(path)) {
             "temporary"
         } else {
@@ -169,6 +171,32 @@ fn pack_batches() {
         name: "pack-batches",
         command: &command,
         check: &|folder| assert_same(&tree(folder), &expected, "pack-batches after a kill"),
+    }
+    .kill(100, 30);
+}
+
+#[test]
+#[ignore = "minutes: make torture"]
+fn gpu_embed() {
+    let input = tempfile::tempdir().expect("temp folder");
+    let batches = input.path().join("batches.arrow");
+    run(bin("pack-batches")
+        .arg(write_shard(input.path(), 4))
+        .arg("--out")
+        .arg(&batches)
+        .args(["--max-batch-tokens", "256"]));
+    let command = |folder: &Path| {
+        let mut command = embed(&batches, folder);
+        command.args(["--save-every", "10ms"]);
+        command
+    };
+    let undisturbed = tempfile::tempdir().expect("temp folder");
+    run(&mut command(undisturbed.path()));
+    let expected = tree(undisturbed.path());
+    Victim {
+        name: "gpu-embed",
+        command: &command,
+        check: &|folder| assert_same(&tree(folder), &expected, "gpu-embed after a kill"),
     }
     .kill(100, 30);
 }

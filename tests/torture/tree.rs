@@ -1,6 +1,7 @@
 //! What is in a folder.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -33,10 +34,17 @@ pub(crate) fn paths(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whether a file has the name of a temporary one.
+/// Whether a file is no output: it has the name of a temporary one, or lies in the folder of an unfinished run.
 pub(crate) fn is_hidden(path: &Path) -> bool {
-    path.file_name()
-        .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+    let hidden = |name: &OsStr| name.as_encoded_bytes().starts_with(b".");
+    let unfinished = |folder: &Path| folder.extension() == Some(OsStr::new("plmkit-run"));
+    path.file_name().is_some_and(hidden) || path.parent().is_some_and(unfinished)
+}
+
+/// Whether a file is a part that an unfinished run has saved.
+pub(crate) fn is_saved(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    is_hidden(path) && name.starts_with(b"part-")
 }
 
 /// Fails unless `found` is `expected` to the byte; says which files differ and prints none of them.

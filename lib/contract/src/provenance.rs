@@ -83,6 +83,16 @@ pub enum MetadataError {
     Seal,
 }
 
+impl MetadataError {
+    /// Whether the file may be whole and is none that was asked for.
+    pub fn is_of_another_kind(&self) -> bool {
+        matches!(
+            self,
+            Self::Foreign { .. } | Self::Kind { .. } | Self::Contract { .. }
+        )
+    }
+}
+
 impl Provenance {
     /// What `tool` of this version makes from `inputs`, with no options yet.
     pub fn new(tool: &str, inputs: Vec<String>) -> Self {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use plmkit_contract::{Pool, StoreDtype, VectorColumn};
-use plmkit_esm2::Device;
+use plmkit_esm2::{Device, EsmError};
 
 /// The whole of a run's options.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ pub struct Config {
     /// CPU threads of the computation.
     pub threads: NonZeroUsize,
     /// Packs that are read ahead.
-    pub prefetch: NonZeroUsize,
+    pub prefetch: usize,
     /// Whether an output of other work may be replaced.
     pub force: bool,
     /// Failures to produce, for tests.
@@ -66,7 +66,7 @@ impl Config {
     }
 
     /// The vector columns that are asked of a model of `layers` layers, in file order, each once.
-    pub(crate) fn columns(&self, layers: usize) -> Vec<VectorColumn> {
+    pub(crate) fn columns(&self, layers: usize) -> Result<Vec<VectorColumn>, EsmError> {
         let last = [layers as u32];
         let wanted = match &self.layers {
             Layers::Last => &last[..],
@@ -74,6 +74,12 @@ impl Config {
         };
         let mut columns = Vec::new();
         for &layer in wanted {
+            if layer as usize > layers {
+                return Err(EsmError::NoSuchLayer {
+                    layer: layer as usize,
+                    layers,
+                });
+            }
             for &pool in &self.pools {
                 let column = VectorColumn { pool, layer };
                 if !columns.contains(&column) {
@@ -81,6 +87,6 @@ impl Config {
                 }
             }
         }
-        columns
+        Ok(columns)
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use arrow::error::ArrowError;
 use plmkit_contract::{Exit, Failure};
 use plmkit_esm2::{EsmError, VarlenError};
-use plmkit_store::{StoreError, path_text};
+use plmkit_store::{StoreError, io_text, path_text};
 use plmkit_telemetry::TelemetryError;
 
 /// Why a run failed.
@@ -30,11 +30,26 @@ pub enum EngineError {
         /// What is wrong.
         source: VarlenError,
     },
+    /// A row is in the batches twice.
+    #[error(
+        "{}: ordinal {ordinal}, start {start}: already in {}; expected each row of one set of shards once",
+        path_text(.path), path_text(.first)
+    )]
+    Doubled {
+        /// The file that has it again.
+        path: PathBuf,
+        /// The file that has it first.
+        first: PathBuf,
+        /// The record's 0-based position in the whole input.
+        ordinal: u64,
+        /// Offset of the window in the protein, in residues.
+        start: u32,
+    },
     /// Vectors could not be laid out as columns.
     #[error("cannot lay out vectors: {0}")]
     Layout(#[from] ArrowError),
     /// A thread could not be started.
-    #[error("cannot start a thread: {0}")]
+    #[error("cannot start a thread: {}", io_text(.0))]
     Thread(#[from] std::io::Error),
 }
 
@@ -45,6 +60,7 @@ impl Failure for EngineError {
             Self::Model(error) => error.exit(),
             Self::Events(error) => error.exit(),
             Self::Batch { source, .. } => source.exit(),
+            Self::Doubled { .. } => Exit::Data,
             Self::Layout(_) => Exit::Internal,
             Self::Thread(_) => Exit::Transient,
         }

@@ -1,6 +1,5 @@
 //! Reader, computation and writer side by side.
 
-use std::num::NonZeroUsize;
 use std::thread;
 use std::time::Instant;
 
@@ -21,7 +20,7 @@ const RESULTS_AHEAD: usize = 2;
 /// What the three stages of a run work with.
 pub(crate) struct Pipeline<'a, 'w> {
     pub(crate) plan: &'a Plan,
-    pub(crate) prefetch: NonZeroUsize,
+    pub(crate) prefetch: usize,
     pub(crate) embedder: Embedder<'a>,
     pub(crate) writer: &'w mut Writer<'a>,
 }
@@ -33,7 +32,7 @@ impl Pipeline<'_, '_> {
         parts: Vec<Part>,
         observer: &mut dyn Observer,
     ) -> Result<(), EngineError> {
-        let (packs_in, packs) = bounded(self.prefetch.get());
+        let (packs_in, packs) = bounded(self.prefetch);
         let (results, results_out) = bounded(RESULTS_AHEAD);
         let (plan, writer) = (self.plan, self.writer);
         thread::scope(|scope| {

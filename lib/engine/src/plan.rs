@@ -9,13 +9,21 @@ use crate::EngineError;
 /// The verified inputs of a run.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    files: Vec<(PathBuf, BatchesFile)>,
+    files: Vec<Input>,
     /// Packs over all files.
     pub(crate) batches: u64,
     /// Sequences over all packs.
     pub(crate) sequences: u64,
     /// Tokens over all packs.
     pub(crate) tokens: u64,
+}
+
+#[derive(Debug)]
+struct Input {
+    path: PathBuf,
+    file: BatchesFile,
+    /// The batch that was left over when the others were filled, by its position.
+    tail: Option<usize>,
 }
 
 /// One pack and where it comes from.
@@ -27,7 +35,7 @@ pub(crate) struct Job<'a> {
     pub(crate) path: &'a Path,
     /// Position in that file.
     pub(crate) batch_in_file: usize,
-    /// Whether it is the last of its file, which holds what was left over.
+    /// Whether it holds what was left over when the other packs of its file were filled.
     pub(crate) tail: bool,
     /// Tokens that the pack might have held, if the file says so.
     pub(crate) token_budget: Option<u64>,
@@ -36,7 +44,7 @@ pub(crate) struct Job<'a> {
 }
 
 impl Plan {
-    /// Opens and verifies every file.
+    /// Opens and verifies every file. No row is in two of them.
     pub(crate) fn open(paths: &[PathBuf]) -> Result<Self, EngineError> {
         let mut plan = Self {
             files: Vec::with_capacity(paths.len()),
@@ -44,33 +52,63 @@ impl Plan {
             sequences: 0,
             tokens: 0,
         };
+        let mut keys = Vec::new();
         for path in paths {
             let file = BatchesFile::open(path)?;
+            let mut sizes = Vec::with_capacity(file.len());
             for batch in 0..file.len() {
                 let pack = file.batch(batch)?;
                 plan.batches += 1;
                 plan.sequences += pack.sequences() as u64;
                 plan.tokens += pack.tokens().len() as u64;
+                sizes.push(pack.tokens().len() as u64);
+                let (ordinals, starts) = (pack.ordinals().values(), pack.starts().values());
+                keys.extend(ordinals.iter().copied().zip(starts.iter().copied()));
             }
-            plan.files.push((path.clone(), file));
+            plan.files.push(Input {
+                path: path.clone(),
+                tail: tail(&sizes, token_budget(&file)),
+                file,
+            });
         }
-        Ok(plan)
+        keys.sort_unstable();
+        match keys.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(plan.doubled(pair[0])),
+            None => Ok(plan),
+        }
+    }
+
+    /// The error of a row that comes twice.
+    fn doubled(&self, (ordinal, start): (u64, u32)) -> EngineError {
+        let holds = |pack: &PackedBatch| {
+            let keys = pack.ordinals().values().iter().zip(pack.starts().values());
+            keys.into_iter().any(|key| key == (&ordinal, &start))
+        };
+        let mut holders = self.jobs().flatten().filter(|job| holds(&job.pack));
+        let first = holders.next().map(|job| job.path.to_owned());
+        let again = holders.next().map(|job| job.path.to_owned());
+        let path = again.or_else(|| first.clone()).unwrap_or_default();
+        EngineError::Doubled {
+            first: first.unwrap_or_default(),
+            path,
+            ordinal,
+            start,
+        }
     }
 
     /// The row digests of the files, in order.
     pub(crate) fn digests(&self) -> Vec<String> {
-        self.files
-            .iter()
-            .map(|(_, file)| file.digest().to_string())
-            .collect()
+        let digests = self.files.iter().map(|input| input.file.digest());
+        digests.map(|digest| digest.to_string()).collect()
     }
 
     /// The largest token budget that a file was packed for.
     pub(crate) fn token_budget(&self) -> Option<u64> {
-        self.files
+        let budgets = self
+            .files
             .iter()
-            .filter_map(|(_, file)| token_budget(file))
-            .max()
+            .filter_map(|input| token_budget(&input.file));
+        budgets.max()
     }
 
     /// Every pack, in order.
@@ -78,20 +116,44 @@ impl Plan {
         let packs = self
             .files
             .iter()
-            .flat_map(|(path, file)| (0..file.len()).map(move |batch| (path, file, batch)));
-        (0..).zip(packs).map(|(index, (path, file, batch))| {
+            .flat_map(|input| (0..input.file.len()).map(move |batch| (input, batch)));
+        (0..).zip(packs).map(|(index, (input, batch))| {
             Ok(Job {
                 index,
-                path,
+                path: &input.path,
                 batch_in_file: batch,
-                tail: batch + 1 == file.len(),
-                token_budget: token_budget(file),
-                pack: file.batch(batch)?,
+                tail: input.tail == Some(batch),
+                token_budget: token_budget(&input.file),
+                pack: input.file.batch(batch)?,
             })
         })
     }
 }
 
+/// The emptiest of packs with these numbers of tokens, the last of equals. One above the budget has no room left.
+fn tail(tokens: &[u64], budget: Option<u64>) -> Option<usize> {
+    let budget = budget.unwrap_or(u64::MAX);
+    let packs = tokens.iter().enumerate().rev();
+    let packs = packs.filter(|&(_, &tokens)| tokens <= budget);
+    packs
+        .min_by_key(|&(_, &tokens)| tokens)
+        .map(|(pack, _)| pack)
+}
+
 fn token_budget(file: &BatchesFile) -> Option<u64> {
     file.provenance().options.get("max_batch_tokens")?.as_u64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_emptiest_pack_is_the_tail() {
+        assert_eq!(tail(&[], Some(10)), None);
+        assert_eq!(tail(&[10, 4, 9, 4, 8], Some(10)), Some(3));
+        assert_eq!(tail(&[12], Some(10)), None, "a long sequence alone");
+        assert_eq!(tail(&[12, 10], Some(10)), Some(1));
+        assert_eq!(tail(&[12, 10], None), Some(1));
+    }
 }

@@ -86,7 +86,7 @@ pub fn embed(
     let plan = Plan::open(&config.batches)?;
     set_threads(config.threads);
     let model = Esm2::load(&config.model, config.device)?;
-    let columns = config.columns(model.config().layers);
+    let columns = config.columns(model.config().layers)?;
     let provenance = provenance(config, &plan, &model, &columns);
     if !config.force
         && let Existing::Complete(digest) = existing_embeddings(&config.out, &provenance)?

@@ -4,9 +4,10 @@
 //! on how many threads there are.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::{Scope, ScopedJoinHandle};
+use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use plmkit_contract::{Provenance, ShardSummary};
 use plmkit_store::{FinishedShard, ShardWriter, StoreError};
@@ -54,7 +55,7 @@ impl<'scope> Encoders<'scope> {
         count: usize,
         folder: &'env Path,
         row_group_bytes: usize,
-    ) -> Self {
+    ) -> io::Result<Self> {
         let threads = (0..count)
             .map(|_| {
                 let (jobs, queue) = sync_channel(QUEUE);
@@ -63,11 +64,11 @@ impl<'scope> Encoders<'scope> {
                     row_group_bytes,
                     open: BTreeMap::new(),
                 };
-                let thread = scope.spawn(move || shards.run(&queue));
-                Encoder { jobs, thread }
+                let thread = Builder::new().spawn_scoped(scope, move || shards.run(&queue))?;
+                Ok(Encoder { jobs, thread })
             })
-            .collect();
-        Self { threads }
+            .collect::<io::Result<_>>()?;
+        Ok(Self { threads })
     }
 
     pub(crate) fn open(&mut self, key: ShardKey) -> Result<(), StoreError> {

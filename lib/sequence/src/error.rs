@@ -1,7 +1,9 @@
 //! Why a set of shards could not be made.
 
+use std::io;
+
 use plmkit_contract::{Exit, Failure};
-use plmkit_store::StoreError;
+use plmkit_store::{StoreError, io_text};
 
 use crate::fasta::FastaError;
 use crate::input::Input;
@@ -17,6 +19,9 @@ pub enum ShardError {
     /// An output cannot be written, or other work is there.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A thread could not be started.
+    #[error("cannot start a thread: {}; fewer may do: --threads", io_text(.0))]
+    Thread(#[from] io::Error),
     /// There is no record in any input.
     #[error("{inputs}: no FASTA records: expected at least one, found none")]
     NoRecords {
@@ -60,6 +65,7 @@ impl Failure for ShardError {
         match self {
             Self::Fasta(error) => error.exit(),
             Self::Store(error) => error.exit(),
+            Self::Thread(_) => Exit::Transient,
             Self::NoRecords { .. } | Self::InvalidResidue { .. } | Self::DuplicateId { .. } => {
                 Exit::Data
             }

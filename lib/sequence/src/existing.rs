@@ -1,5 +1,6 @@
 //! Whether the set of shards in a folder is the one that would be made.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::Provenance;
@@ -29,7 +30,7 @@ pub(crate) fn compare(
     }
     for name in &found.shards {
         let path = folder.path().join(name);
-        let shard = read_shard(&path).map_err(|error| exists(path.clone(), &error))?;
+        let shard = read_shard(&path).map_err(StoreError::of_existing)?;
         same(&path, &shard.provenance, provenance)?;
     }
     if found.shards.is_empty() {
@@ -63,18 +64,33 @@ fn compare_set(
     }
     for shard in &manifest.shards {
         let path = folder.path().join(&shard.file);
-        let digest = read_shard(&path)
-            .map_err(|error| exists(path.clone(), &error))?
-            .digest;
+        let digest = read_shard(&path).map_err(listed)?.digest;
         if digest.to_string() != shard.digest {
             return Err(exists(path, &"not the shard of the manifest"));
         }
     }
     let path = folder.rejects();
     let expected: u64 = manifest.rejected.values().sum();
-    match read_rejects(&path) {
-        Ok(rejects) if rejects.len() as u64 == expected => Ok(()),
-        _ => Err(exists(path, &format_args!("expected {expected} rows"))),
+    let found = read_rejects(&path).map_err(listed)?.len();
+    if found as u64 == expected {
+        Ok(())
+    } else {
+        let difference = format!("expected {expected} rows, found {found}");
+        Err(exists(path, &difference))
+    }
+}
+
+/// An error of a file that belongs to a complete set.
+fn listed(error: StoreError) -> StoreError {
+    match error {
+        StoreError::Open { path, source } if source.kind() == ErrorKind::NotFound => {
+            StoreError::Malformed {
+                path,
+                what: "missing, though manifest.json says that the set is complete; --force replaces it"
+                    .to_owned(),
+            }
+        }
+        other => other.of_existing(),
     }
 }
 

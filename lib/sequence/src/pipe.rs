@@ -22,14 +22,14 @@ pub(crate) struct Pipe {
 
 impl Pipe {
     /// Starts to read. The thread that reads ends with the stream, or with the process where that never ends.
-    pub(crate) fn new(stream: impl Read + Send + 'static, stop: &Stop) -> Self {
+    pub(crate) fn new(stream: impl Read + Send + 'static, stop: &Stop) -> io::Result<Self> {
         let (sender, chunks) = sync_channel(4);
-        thread::spawn(move || send_all(stream, &sender));
-        Self {
+        thread::Builder::new().spawn(move || send_all(stream, &sender))?;
+        Ok(Self {
             chunks,
             chunk: Cursor::default(),
             stop: stop.clone(),
-        }
+        })
     }
 }
 
@@ -94,7 +94,7 @@ mod tests {
     fn all_bytes_arrive() {
         let bytes: Vec<u8> = (0..1_000_000u32).map(|i| (i % 251) as u8).collect();
         let mut read = Vec::new();
-        let mut pipe = Pipe::new(Cursor::new(bytes.clone()), &Stop::default());
+        let mut pipe = Pipe::new(Cursor::new(bytes.clone()), &Stop::default()).expect("thread");
         pipe.read_to_end(&mut read).expect("memory");
         assert!(read == bytes);
     }
@@ -108,7 +108,8 @@ mod tests {
                 fails: false,
             },
             &stop,
-        );
+        )
+        .expect("thread");
         let mut bytes = [0; 3];
         pipe.read_exact(&mut bytes).expect("three bytes");
         stop.request();
@@ -123,7 +124,8 @@ mod tests {
                 fails: true,
             },
             &Stop::default(),
-        );
+        )
+        .expect("thread");
         let mut bytes = Vec::new();
         let error = pipe.read_to_end(&mut bytes).expect_err("it failed");
         assert_eq!(

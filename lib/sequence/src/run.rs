@@ -57,7 +57,7 @@ pub fn make_shards(config: &Config, stop: &Stop) -> Result<Outcome, ShardError> 
             config.threads.get(),
             folder.path(),
             config.row_group_bytes(),
-        );
+        )?;
         let mut pass = Pass::new(config, &folder, encoders)?;
         for input in &config.inputs {
             if !pass.read(input, stop)? {

@@ -39,7 +39,10 @@ impl Source {
             source,
         };
         match input {
-            Input::Stdin => Self::new(input, Pipe::new(io::stdin(), stop), BUFFER),
+            Input::Stdin => {
+                let pipe = Pipe::new(io::stdin(), stop).map_err(failed)?;
+                Self::new(input, pipe, BUFFER)
+            }
             Input::File(path) => {
                 let file = File::open(path).map_err(failed)?;
                 let metadata = file.metadata().map_err(failed)?;
@@ -47,7 +50,7 @@ impl Source {
                 if metadata.is_file() {
                     Self::new(input, file, BUFFER)
                 } else {
-                    Self::new(input, Pipe::new(file, stop), BUFFER)
+                    Self::new(input, Pipe::new(file, stop).map_err(failed)?, BUFFER)
                 }
             }
         }

@@ -6,6 +6,9 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
 use crate::StoreError;
 use crate::lock::{Claim, claim};
 
@@ -36,6 +39,8 @@ const NAME_BYTES: usize = 255;
 pub struct AtomicFile {
     path: PathBuf,
     temporary: Temporary,
+    /// Whether there was a file at the path when this one was begun.
+    replaces: bool,
     /// `None` while suspended.
     writer: Option<BufWriter<File>>,
     written: u64,
@@ -70,6 +75,7 @@ impl AtomicFile {
         let temporary = Temporary(temporary);
         file.set_len(0).map_err(failed)?;
         Ok(Self {
+            replaces: target.exists(),
             path: target,
             temporary,
             writer: Some(buffered(file)),
@@ -112,7 +118,20 @@ impl AtomicFile {
         let writer = self.resumed().map_err(failed)?;
         writer.flush().map_err(failed)?;
         writer.get_ref().sync_all().map_err(failed)?;
-        fs::rename(&self.temporary.0, &self.path).map_err(failed)?;
+        if self.replaces {
+            fs::rename(&self.temporary.0, &self.path).map_err(failed)?;
+        } else {
+            rename_new(&self.temporary.0, &self.path).map_err(|source| {
+                if source.kind() == io::ErrorKind::AlreadyExists {
+                    StoreError::Exists {
+                        path: path.clone(),
+                        difference: "it appeared in the meantime".to_owned(),
+                    }
+                } else {
+                    failed(source)
+                }
+            })?;
+        }
         let folder = match self.path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
@@ -147,6 +166,15 @@ impl Drop for Temporary {
     fn drop(&mut self) {
         // There is nobody to tell; a rerun recognises what is left.
         let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Renames to a path at which there is nothing: what somebody else put there in the meantime was not looked at.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Some file systems cannot.
+        Err(Errno::INVAL | Errno::NOSYS) => fs::rename(from, to),
+        result => Ok(result?),
     }
 }
 
@@ -282,6 +310,18 @@ mod tests {
         assert_eq!(error.exit(), Exit::Transient);
         first.finish().expect("finish");
         AtomicFile::create(&path).expect("create");
+    }
+
+    #[test]
+    fn what_appeared_in_the_meantime_is_not_replaced() {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let path = folder.path().join("a");
+        let file = AtomicFile::create(&path).expect("create");
+        fs::write(&path, "precious").expect("write");
+        let error = file.finish().expect_err("it was not there before");
+        assert_eq!(error.exit(), Exit::CannotCreate, "{error}");
+        assert_eq!(fs::read_to_string(&path).expect("read"), "precious");
+        assert_eq!(names(folder.path()), ["a"]);
     }
 
     #[test]

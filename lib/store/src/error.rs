@@ -109,6 +109,37 @@ impl Failure for StoreError {
 }
 
 impl StoreError {
+    /// The same error where an output is looked at that is there already: what is damaged stays damaged, and a file
+    /// of another kind is other work.
+    #[must_use]
+    pub fn of_existing(self) -> Self {
+        match self {
+            Self::Metadata { path, source } if source.is_of_another_kind() => Self::Exists {
+                path,
+                difference: source.to_string(),
+            },
+            Self::Metadata { path, source } => Self::Malformed {
+                path,
+                what: format!("{source}; --force replaces it"),
+            },
+            Self::Malformed { path, what } => Self::Malformed {
+                path,
+                what: format!("{what}; --force replaces it"),
+            },
+            Self::Digest {
+                path,
+                expected,
+                found,
+            } => Self::Malformed {
+                what: format!(
+                    "damaged: the rows have digest {found}, expected {expected}; --force replaces it"
+                ),
+                path,
+            },
+            other => other,
+        }
+    }
+
     pub(crate) fn malformed(path: &Path, what: impl Display) -> Self {
         Self::Malformed {
             path: path.to_owned(),

@@ -47,13 +47,7 @@ fn existing(
         Ok(metadata) if metadata.is_dir() => return Ok(Existing::Absent),
         Ok(_) => {}
     }
-    let (found, digest) = verified(path).map_err(|error| {
-        let text = error.to_string();
-        let what = text
-            .split_once(": ")
-            .map_or(text.as_str(), |(_path, what)| what);
-        exists(what.to_owned())
-    })?;
+    let (found, digest) = verified(path).map_err(StoreError::of_existing)?;
     match found.difference(provenance) {
         None => Ok(Existing::Complete(digest)),
         Some(difference) => Err(exists(difference)),

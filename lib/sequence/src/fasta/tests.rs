@@ -130,7 +130,7 @@ fn limits_hold_to_the_byte() {
     assert!(read(&after(LIMITS.blank_bytes), 7).is_ok());
     assert_eq!(
         message(&after(200)),
-        "a.fasta: not FASTA: expected '>' at the start of line 106, found blank lines only"
+        "a.fasta: not FASTA: expected '>' at the start of line 105, found blank lines only"
     );
 }
 
