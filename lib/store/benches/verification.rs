@@ -27,7 +27,7 @@ fn main() {
                 digest.update(batch).expect("a type of the contract");
             }
         });
-        let bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
+        let bytes: usize = batches.iter().map(size).sum();
         println!(
             "{}: {} rows, {:.1} MB in memory: decoding {:.1} ms, digest {:.1} ms ({:.2} GB/s)",
             path.display(),
@@ -38,6 +38,13 @@ fn main() {
             bytes as f64 / 1e9 / hashing.as_secs_f64(),
         );
     }
+}
+
+/// Bytes of the values in a batch.
+fn size(batch: &RecordBatch) -> usize {
+    let columns = batch.columns().iter();
+    let sizes = columns.map(|column| column.to_data().get_slice_memory_size());
+    sizes.map(|size| size.expect("a type of the contract")).sum()
 }
 
 /// Everything in a file, by the plain reader of its format.
