@@ -35,10 +35,13 @@ pub(crate) fn warnings(manifest: &Manifest, limit: Option<u64>) -> Vec<String> {
         warnings.push(format!("{count} proteins have more than {longest} residues and were truncated; --long window keeps every residue"));
     }
     let limit = limit.unwrap_or(u64::MAX);
-    for shard in manifest.shards.iter().filter(|shard| shard.tokens > limit) {
-        let (file, tokens) = (&shard.file, shard.tokens);
+    let above = || manifest.shards.iter().filter(|shard| shard.tokens > limit);
+    if let Some(largest) = above().max_by_key(|shard| shard.tokens) {
         warnings.push(format!(
-            "{file}: one protein alone has {tokens} tokens, more than the {limit} of a shard"
+            "shards of one protein with more than {limit} tokens: {}; the largest is {} with {}",
+            above().count(),
+            largest.file,
+            largest.tokens
         ));
     }
     warnings

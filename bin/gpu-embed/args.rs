@@ -18,7 +18,7 @@ use plmkit_esm2::Device;
 /// Parquet file with a row for each sequence or window: its key and one vector for each pooling and layer. The same
 /// protein gets the same vector whatever it was packed with.
 #[derive(Parser, Debug)]
-#[command(name = "gpu-embed", version, arg_required_else_help = true)]
+#[command(name = "gpu-embed", version)]
 pub(crate) struct Args {
     /// Batches files, as pack-batches writes them
     #[arg(required = true, value_name = "BATCHES.arrow")]
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     ///
     /// It appears when it is complete. One that is there already is verified and kept if it is the result of the same
     /// work, and refused otherwise; see --force.
-    #[arg(long, value_name = "FILE.parquet")]
+    #[arg(long, value_name = "FILE.parquet", help_heading = "Output")]
     out: PathBuf,
 
     /// List of the sequences that could not be embedded, with the reasons [default: beside the output, as
@@ -40,18 +40,18 @@ pub(crate) struct Args {
     ///
     /// A sequence that does not fit into memory even alone, or whose vectors are not finite, costs no other its
     /// embedding; the run then ends with exit code 1.
-    #[arg(long, value_name = "FILE.csv")]
+    #[arg(long, value_name = "FILE.csv", help_heading = "Output")]
     rejects: Option<PathBuf>,
 
     /// Replace an output that holds other work
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     force: bool,
 
     /// Longest time that finished batches may be unsaved: 10s, 5m
     ///
     /// They are saved beside the output, in .NAME.plmkit-run, until it is complete. The same command after an
     /// interruption goes on from there and gives the output that an uninterrupted run would have given.
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval, help_heading = "Output")]
     save_every: Duration,
 
     /// How residue vectors are combined into one vector, each a column

@@ -94,7 +94,7 @@ fn shards_keep_to_their_tokens() {
         .expect("run");
     done(&output);
     assert!(stderr(&output).contains(
-        "shard-00001.parquet: one protein alone has 10 tokens, more than the 8 of a shard"
+        "shards of one protein with more than 8 tokens: 1; the largest is shard-00001.parquet with 10"
     ));
     assert_eq!(case.manifest().shards.len(), 3);
 }

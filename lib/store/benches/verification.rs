@@ -44,7 +44,9 @@ fn main() {
 fn size(batch: &RecordBatch) -> usize {
     let columns = batch.columns().iter();
     let sizes = columns.map(|column| column.to_data().get_slice_memory_size());
-    sizes.map(|size| size.expect("a type of the contract")).sum()
+    sizes
+        .map(|size| size.expect("a type of the contract"))
+        .sum()
 }
 
 /// Everything in a file, by the plain reader of its format.
