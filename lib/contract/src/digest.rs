@@ -10,7 +10,7 @@
 //! length in bytes (u64, little-endian) and then its bytes. Numbers are little-endian, a bool is one byte
 //! (0 or 1), a list is the bytes of its items one after another. A null is the length `u64::MAX` and no bytes.
 //! The digest of a set of rows is the sum of the row hashes modulo 2^128, together with the number of rows.
-//! It does not depend on the order of rows nor on how they are cut into batches, so that parts can be added up.
+//! It does not depend on the order of rows nor on how they are cut into batches.
 
 use std::fmt;
 use std::str::FromStr;
@@ -76,12 +76,6 @@ impl RowDigest {
         }
         self.rows += batch.num_rows() as u64;
         Ok(())
-    }
-
-    /// Adds the rows that `other` stands for.
-    pub fn merge(&mut self, other: Self) {
-        self.sum = self.sum.wrapping_add(other.sum);
-        self.rows += other.rows;
     }
 
     /// The number of rows.

@@ -1,7 +1,6 @@
 //! The kinds of data file.
 
 use std::fmt;
-use std::str::FromStr;
 
 /// What a data file holds, named by its `plmkit.kind` metadata entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,16 +20,5 @@ impl fmt::Display for Kind {
             Self::Batches => "batches",
             Self::Embeddings => "embeddings",
         })
-    }
-}
-
-impl FromStr for Kind {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        [Self::Shard, Self::Batches, Self::Embeddings]
-            .into_iter()
-            .find(|kind| kind.to_string() == text)
-            .ok_or(())
     }
 }

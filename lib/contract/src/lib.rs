@@ -9,6 +9,7 @@ mod guard;
 mod kind;
 mod manifest;
 mod provenance;
+mod quote;
 mod reject;
 mod schema;
 mod shard_row;
@@ -23,6 +24,7 @@ pub use manifest::{
     InputSummary, LengthBin, LengthSummary, Manifest, ManifestError, ShardSummary, length_bin_edges,
 };
 pub use provenance::{CONTRACT_VERSION, MetadataError, Provenance, key};
+pub use quote::{Quoted, one_line};
 pub use reject::{Reason, Reject};
 pub use schema::{
     KEY_COLUMNS, batches_schema, embeddings_schema, fields_text, shard_schema, vector_columns,

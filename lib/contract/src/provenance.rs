@@ -1,18 +1,19 @@
 //! What a data file was made from, by what, and with which options: its metadata entries.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 
 use arrow::datatypes::Schema;
 use serde_json::Value;
 
-use crate::{Kind, RowDigest, fields_text};
+use crate::{Kind, Quoted, RowDigest, fields_text};
 
 /// The version of the file contract. A reader refuses a file of another version.
 pub const CONTRACT_VERSION: &str = "1";
 
 /// The metadata keys of every data file.
 pub mod key {
+    /// What the names of all entries begin with.
+    pub const PREFIX: &str = "plmkit.";
     /// The kind of file: see [`Kind`](crate::Kind).
     pub const KIND: &str = "plmkit.kind";
     /// The [contract version](crate::CONTRACT_VERSION).
@@ -59,7 +60,7 @@ pub enum MetadataError {
         expected: Kind,
     },
     /// Another kind of plmkit file.
-    #[error("expected a plmkit {expected} file, found kind '{found}'")]
+    #[error("expected a plmkit {expected} file, found kind {}", Quoted(.found))]
     Kind {
         /// What the reader wanted.
         expected: Kind,
@@ -67,7 +68,7 @@ pub enum MetadataError {
         found: String,
     },
     /// A contract of the past or the future.
-    #[error("expected file contract version {CONTRACT_VERSION}, found '{found}'")]
+    #[error("expected file contract version {CONTRACT_VERSION}, found {}", Quoted(.found))]
     Contract {
         /// The file's version.
         found: String,
@@ -185,21 +186,25 @@ impl Provenance {
     /// assert_eq!(old.difference(&old), None);
     /// ```
     pub fn difference(&self, other: &Self) -> Option<String> {
-        let changed = |what: &str, was: &dyn Display, is: &dyn Display| {
-            Some(format!("{what} was {was} and is now {is}"))
-        };
-        if self.tool != other.tool {
-            return changed("the program", &self.tool, &other.tool);
-        }
-        let names = self.options.keys().chain(other.options.keys());
-        for name in names {
-            let (was, is) = (self.options.get(name), other.options.get(name));
-            if was != is {
-                let text = |value: Option<&Value>| value.map_or("unset".into(), Value::to_string);
-                return changed(name, &text(was), &text(is));
-            }
+        if let Some((what, was, is)) = self.changed_work(other) {
+            return Some(format!("{what} was {was} and is now {is}"));
         }
         (self.inputs != other.inputs).then(|| "the input is not the same".to_owned())
+    }
+
+    /// The first thing but the inputs in which `other` is not the same work: what it is, here and in `other`.
+    pub fn changed_work<'a>(&'a self, other: &'a Self) -> Option<(&'a str, String, String)> {
+        if self.tool != other.tool {
+            let [here, there] = [self, other].map(|work| Quoted(&work.tool).to_string());
+            return Some(("the program", here, there));
+        }
+        let mut names = self.options.keys().chain(other.options.keys());
+        let name = names.find(|&name| self.options.get(name) != other.options.get(name))?;
+        let [here, there] = [self, other].map(|work| {
+            let value = work.options.get(name);
+            value.map_or("unset".into(), Value::to_string)
+        });
+        Some((name, here, there))
     }
 }
 

@@ -16,14 +16,13 @@ use crate::vocabulary::{CLS, EOS, MASK, UNK};
 /// use plmkit_esm2::Varlen;
 /// let tokens = [0, 20, 5, 2, 0, 6, 2]; // <cls> M A <eos> <cls> G <eos>
 /// let batch = Varlen::new(&tokens, &[0, 4, 7]).unwrap();
-/// assert_eq!((batch.sequences(), batch.max_seqlen()), (2, 4));
+/// assert_eq!((batch.sequences(), batch.total_tokens()), (2, 7));
 /// assert!(Varlen::new(&tokens, &[0, 3, 7]).is_err());
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Varlen<'a> {
     tokens: &'a [u8],
     cu_seqlens: &'a [i32],
-    max_seqlen: usize,
 }
 
 /// Why two slices are not a batch.
@@ -96,7 +95,6 @@ impl<'a> Varlen<'a> {
                 tokens: tokens.len(),
             });
         }
-        let mut max_seqlen = 0;
         for (sequence, bounds) in cu_seqlens.windows(2).enumerate() {
             let (start, end) = (bounds[0], bounds[1]);
             let length = i64::from(end) - i64::from(start);
@@ -107,13 +105,8 @@ impl<'a> Varlen<'a> {
                     end,
                 });
             }
-            max_seqlen = max_seqlen.max(length as usize);
         }
-        let batch = Self {
-            tokens,
-            cu_seqlens,
-            max_seqlen,
-        };
+        let batch = Self { tokens, cu_seqlens };
         // The offsets rise from 0 to the number of tokens: every span lies inside.
         for (sequence, span) in batch.spans().enumerate() {
             check_tokens(sequence, &tokens[span])?;
@@ -139,11 +132,6 @@ impl<'a> Varlen<'a> {
     /// The number of tokens, `<cls>` and `<eos>` included.
     pub fn total_tokens(&self) -> usize {
         self.tokens.len()
-    }
-
-    /// The tokens of the longest sequence.
-    pub fn max_seqlen(&self) -> usize {
-        self.max_seqlen
     }
 
     /// Where each sequence lies in the tokens, in order.

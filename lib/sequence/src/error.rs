@@ -5,9 +5,9 @@ use std::io;
 use plmkit_contract::{Exit, Failure};
 use plmkit_store::{StoreError, io_text};
 
+use crate::Quoted;
 use crate::fasta::FastaError;
 use crate::input::Input;
-use crate::quote::Quoted;
 use crate::residue::InvalidResidue;
 
 /// Why a run ended without a set of shards. Nothing of it is left in the output folder.

@@ -12,8 +12,8 @@ use plmkit_contract::{InputSummary, Stop};
 pub use error::FastaError;
 pub use limits::Limits;
 
+use crate::Quoted;
 use crate::input::Input;
-use crate::quote::Quoted;
 use crate::source::{Source, SourceError, source_error};
 
 /// One record as it is in the file.

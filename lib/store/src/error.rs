@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use arrow::error::ArrowError;
 use parquet::errors::ParquetError;
-use plmkit_contract::{Exit, Failure, MetadataError, RowDigest};
+use plmkit_contract::{Exit, Failure, MetadataError, RowDigest, one_line};
 
 /// Why a file could not be read or written. Each message starts with the path.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +44,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// The bytes are not those of the format.
-    #[error("{}: {}", path_text(.path), one_line(.what))]
+    #[error("{}: {}", path_text(.path), whole_line(.what))]
     Malformed {
         /// The input.
         path: PathBuf,
@@ -52,7 +52,7 @@ pub enum StoreError {
         what: String,
     },
     /// The metadata is not that of the expected file.
-    #[error("{}: {}", path_text(.path), one_line(.source))]
+    #[error("{}: {}", path_text(.path), whole_line(.source))]
     Metadata {
         /// The input.
         path: PathBuf,
@@ -70,7 +70,7 @@ pub enum StoreError {
         found: RowDigest,
     },
     /// The output is already there and holds something else.
-    #[error("{}: exists and holds other work ({}); --force replaces it", path_text(.path), one_line(.difference))]
+    #[error("{}: exists and holds other work ({}); --force replaces it", path_text(.path), whole_line(.difference))]
     Exists {
         /// The output.
         path: PathBuf,
@@ -231,18 +231,12 @@ pub fn io_text(error: &io::Error) -> String {
 
 /// A path as the head of a message: control characters escaped, so that the message stays one line.
 pub fn path_text(path: &Path) -> String {
-    one_line(&path.display())
+    whole_line(&path.display())
 }
 
-fn one_line(text: &dyn Display) -> String {
-    text.to_string()
-        .chars()
-        .flat_map(|c| {
-            let escaped = c.is_control().then(|| c.escape_default());
-            let plain = escaped.is_none().then_some(c);
-            escaped.into_iter().flatten().chain(plain)
-        })
-        .collect()
+/// What a message takes from a file or from a decoder, on one line.
+fn whole_line(text: &dyn Display) -> String {
+    one_line(&text.to_string(), usize::MAX)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Text from an input, made fit for a one-line message.
+//! Text from outside, made fit for a one-line message.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ const SHOWN: usize = 80;
 /// Shows an id or other text of an input in single quotes, with control characters escaped and long text cut.
 ///
 /// ```
-/// use plmkit_sequence::Quoted;
+/// use plmkit_contract::Quoted;
 /// assert_eq!(Quoted("P1\t2").to_string(), "'P1\\t2'");
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -16,17 +16,31 @@ pub struct Quoted<'a>(pub &'a str);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut chars = self.0.chars();
-        f.write_str("'")?;
-        for shown in chars.by_ref().take(SHOWN) {
-            if shown.is_control() {
-                write!(f, "{}", shown.escape_default())?;
-            } else {
-                write!(f, "{shown}")?;
-            }
-        }
-        f.write_str(if chars.next().is_some() { "…'" } else { "'" })
+        write!(f, "'{}'", one_line(self.0, SHOWN))
     }
+}
+
+/// The text on one line: control characters escaped, cut after `most` characters.
+///
+/// ```
+/// use plmkit_contract::one_line;
+/// assert_eq!(one_line("a\nb", 80), "a\\nb");
+/// assert_eq!(one_line("abcd", 3), "abc…");
+/// ```
+pub fn one_line(text: &str, most: usize) -> String {
+    let mut line = String::new();
+    for (count, c) in text.chars().enumerate() {
+        if count == most {
+            line.push('…');
+            break;
+        }
+        if c.is_control() {
+            line.extend(c.escape_default());
+        } else {
+            line.push(c);
+        }
+    }
+    line
 }
 
 #[cfg(test)]
