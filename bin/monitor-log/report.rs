@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plmkit_cli::{Exit, Fault};
+use plmkit_cli::{Exit, Fault, NamedPath, keep_apart};
 use plmkit_store::write_json;
 use plmkit_telemetry::event::EventReader;
 use plmkit_telemetry::gpu_csv::GpuCsvReader;
@@ -26,16 +26,17 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
 }
 
 fn check(args: &ReportArgs) -> Result<(), Fault> {
-    let inputs = [args.gpu.as_ref(), args.events.as_ref()];
-    if inputs.contains(&Some(&args.out)) {
-        return Err(Fault::usage("--out is an input itself"));
-    }
-    if args.mqc.is_some()
-        && (inputs.contains(&args.mqc.as_ref()) || args.mqc.as_ref() == Some(&args.out))
-    {
-        return Err(Fault::usage("--mqc is an input or --out itself"));
-    }
-    Ok(())
+    let files = [
+        ("--gpu", args.gpu.as_deref()),
+        ("--events", args.events.as_deref()),
+        ("--out", Some(args.out.as_path())),
+        ("--mqc", args.mqc.as_deref()),
+    ];
+    let [inputs, outputs] = [&files[..2], &files[2..]].map(|files| {
+        let given = files.iter().filter_map(|&(name, path)| Some((name, path?)));
+        given.collect::<Vec<NamedPath>>()
+    });
+    keep_apart(&inputs, &outputs)
 }
 
 /// Events first: they say which samples belong to a run.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use plmkit_cli::{Common, Fault, Program};
+use plmkit_cli::{Common, Fault, NamedPath, Program, keep_apart};
 
 /// Packs the sequences of a shard into batches without padding
 ///
@@ -78,16 +78,10 @@ impl TryFrom<Args> for Config {
     type Error = Fault;
 
     fn try_from(args: Args) -> Result<Self, Fault> {
-        if args.out == args.shard {
-            return Err(Fault::usage("--out is the shard itself"));
-        }
-        if args
-            .report
-            .as_ref()
-            .is_some_and(|report| [&args.out, &args.shard].contains(&report))
-        {
-            return Err(Fault::usage("--report is the shard or --out itself"));
-        }
+        let report = args.report.iter().map(|path| ("--report", path.as_path()));
+        let outputs = [("--out", args.out.as_path())].into_iter().chain(report);
+        let outputs: Vec<NamedPath> = outputs.collect();
+        keep_apart(&[("the shard", args.shard.as_path())], &outputs)?;
         Ok(Self {
             shard: args.shard,
             out: args.out,

@@ -9,6 +9,7 @@ mod generate;
 mod interval;
 mod log;
 mod output;
+mod paths;
 mod program;
 mod progress;
 mod signals;
@@ -18,6 +19,7 @@ pub use fault::Fault;
 pub use generate::Generate;
 pub use interval::interval;
 pub use output::print;
+pub use paths::{NamedPath, keep_apart};
 pub use program::{Program, main};
 pub use progress::{Progress, ProgressMode};
 

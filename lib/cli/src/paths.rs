@@ -1,0 +1,122 @@
+//! Files that a command line names more than once.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf, absolute};
+
+use crate::Fault;
+
+/// A file of a command line: what a message calls it, its option as a rule, and its path.
+pub type NamedPath<'a> = (&'a str, &'a Path);
+
+/// Symbolic links that are followed: as many as Linux does.
+const LINKS: usize = 40;
+
+/// A usage fault if writing an output would destroy an input or another output.
+///
+/// Two paths are the same file if they lead to the same inode, or, where nothing is there yet, to the same name in
+/// the same folder; symbolic links are followed. Nothing is opened.
+///
+/// ```
+/// use std::path::Path;
+/// use plmkit_cli::keep_apart;
+///
+/// let (batches, out) = (Path::new("b.arrow"), Path::new("e.parquet"));
+/// assert!(keep_apart(&[("the batches", batches)], &[("--out", out)]).is_ok());
+///
+/// let report = Path::new("./e.parquet");
+/// let fault = keep_apart(&[("the batches", batches)], &[("--out", out), ("--report", report)]).unwrap_err();
+/// assert_eq!(fault.message(), "--report and --out are the same file");
+/// ```
+pub fn keep_apart(inputs: &[NamedPath], outputs: &[NamedPath]) -> Result<(), Fault> {
+    let identified = |&(name, path): &_| (name, Identity::of(path));
+    let mut known: Vec<(&str, Identity)> = inputs.iter().map(identified).collect();
+    for (output, identity) in outputs.iter().map(identified) {
+        if let Some((other, _)) = known.iter().find(|(_, known)| *known == identity) {
+            return Err(Fault::usage(format!(
+                "{output} and {other} are the same file"
+            )));
+        }
+        known.push((output, identity));
+    }
+    Ok(())
+}
+
+/// What makes two paths the same file.
+#[derive(PartialEq, Eq)]
+enum Identity {
+    /// Device and inode of what is there.
+    There(u64, u64),
+    /// Where it will be, with the links in its folder's path resolved.
+    ToCome(PathBuf),
+}
+
+impl Identity {
+    fn of(path: &Path) -> Self {
+        match fs::metadata(path) {
+            Ok(found) => Self::There(found.dev(), found.ino()),
+            Err(_) => Self::ToCome(resolved(path)),
+        }
+    }
+}
+
+/// The path at the end of links that lead nowhere yet, in a folder as the system names it.
+fn resolved(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS {
+        let Ok(target) = fs::read_link(&path) else {
+            break;
+        };
+        path = match path.parent() {
+            Some(folder) => folder.join(target),
+            None => target,
+        };
+    }
+    let path = absolute(&path).unwrap_or(path);
+    match (path.parent().map(fs::canonicalize), path.file_name()) {
+        (Some(Ok(folder)), Some(name)) => folder.join(name),
+        _ => path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn one_file_by_two_paths_is_refused_and_named() {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("sub")).expect("folder");
+        for name in ["in", "other"] {
+            fs::write(at(name), name).expect("write");
+        }
+        fs::hard_link(at("in"), at("hard")).expect("link");
+        symlink("in", at("soft")).expect("link");
+        symlink("sub/new", at("dangling")).expect("link");
+        symlink("sub", at("folder")).expect("link");
+        symlink("loop", at("loop")).expect("link");
+
+        let refused = |inputs: &[&str], outputs: &[&str]| {
+            let paths = [inputs, outputs].map(|names| names.iter().map(|name| at(name)).collect());
+            let [inputs, outputs] = paths.each_ref().map(|paths: &Vec<PathBuf>| {
+                let named = paths.iter().map(|path| ("a file", path.as_path()));
+                named.collect::<Vec<NamedPath>>()
+            });
+            keep_apart(&inputs, &outputs).is_err()
+        };
+        for same in ["in", "./in", "sub/../in", "hard", "soft"] {
+            assert!(refused(&["other", "in"], &["new", same]), "{same}");
+        }
+        for same in ["sub/new", "folder/new", "dangling", "sub/./new"] {
+            assert!(refused(&[], &["sub/new", same]), "{same}");
+        }
+        assert!(
+            !refused(&["in", "hard"], &["new", "other"]),
+            "inputs may be the same"
+        );
+        assert!(!refused(&["in"], &["sub/in", "loop", "no/folder/in"]));
+    }
+}
