@@ -1,5 +1,6 @@
 //! `monitor-log record`.
 
+use std::env;
 use std::fs;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -27,6 +28,10 @@ const CANNOT_RUN: u8 = 126;
 
 /// Samples until the command ends, or until a signal where there is none.
 pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, Fault> {
+    // clap tells an empty command after `--` from none by nothing.
+    if args.command.is_empty() && env::args_os().next_back().is_some_and(|last| last == "--") {
+        return Err(Fault::usage("expected a command after --, found none"));
+    }
     // A log that cannot be opened is a mistake on the command line: better said before a long run than after it.
     let was_there = args.out.exists();
     let log = GpuCsvWriter::append(&args.out)?;

@@ -124,3 +124,11 @@ fn a_program_without_a_command_is_a_usage_error() {
     let output = Case::new().command("--quiet").output().unwrap();
     assert_failed(&output, 2, "expected a command: record, top or report");
 }
+
+#[test]
+fn an_empty_command_is_a_usage_error_and_leaves_no_log() {
+    let case = Case::new();
+    let output = case.run("record --out gpu.csv --");
+    assert_failed(&output, 2, "expected a command after --, found none");
+    assert!(!case.path("gpu.csv").exists());
+}

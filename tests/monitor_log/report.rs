@@ -84,6 +84,54 @@ fn a_torn_last_line_is_left_out_and_said() {
 }
 
 #[test]
+fn a_log_given_twice_in_one_is_counted_once_and_said() {
+    let case = logs();
+    let mut once = report(&case, "--events events.jsonl");
+    let log = case.read("events.jsonl");
+    case.write("twice.jsonl", &format!("{log}{log}"));
+    let output = case.run("report --events twice.jsonl --out twice.json");
+    let stderr = text(&output.stderr);
+    let note = "batch events that are there again are counted once: 4";
+    assert!(stderr.contains(note), "{stderr}");
+    assert!(
+        stderr.contains("computing took 80.0 % of the time"),
+        "{stderr}"
+    );
+    let mut twice: Value = serde_json::from_str(&case.read("twice.json")).unwrap();
+    for report in [&mut once, &mut twice] {
+        for run in report["events"]["runs"].as_array_mut().unwrap() {
+            run["notes"].take();
+        }
+    }
+    assert_eq!(twice, once);
+}
+
+#[test]
+fn rejected_sequences_and_saved_batches_are_said_where_there_are_some() {
+    let case = logs();
+    let log = case.read("events.jsonl");
+    let log = log.replace("\"oom_splits\":1", "\"oom_splits\":1,\"rejected\":2");
+    let log = log.replace(
+        "\"batches_total\":4",
+        "\"batches_total\":4,\"batches_saved\":3",
+    );
+    case.write("events.jsonl", &log);
+    let output = case.run("report --events events.jsonl --out report.json");
+    let stderr = text(&output.stderr);
+    assert!(
+        stderr.contains("2 sequences could not be embedded"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("3 batches were taken over"), "{stderr}");
+    let report: Value = serde_json::from_str(&case.read("report.json")).unwrap();
+    let run = &report["events"]["runs"][0];
+    assert_eq!(
+        (&run["rejected"], &run["batches_saved"]),
+        (&2.into(), &3.into())
+    );
+}
+
+#[test]
 fn a_verdict_is_a_failure_where_asked_for() {
     let case = logs();
     let exit = |args: &str| {
@@ -148,6 +196,11 @@ fn bad_input_is_one_line_with_the_line_number_and_leaves_nothing() {
         &format!("{HEADER}2026-01-31T12:00:00Z{}\n", ",x".repeat(16)),
     );
     case.write("other.csv", "id,length\nP1,3\n");
+    let absurd = case.read("events.jsonl");
+    case.write(
+        "absurd.jsonl",
+        &absurd.replace("\"tokens\":1000,", "\"tokens\":9000000000000000000,"),
+    );
     for (args, code, what) in [
         (
             "--events cut.jsonl",
@@ -160,6 +213,13 @@ fn bad_input_is_one_line_with_the_line_number_and_leaves_nothing() {
             "--gpu other.csv",
             65,
             "other.csv: line 1: not a GPU sample log",
+        ),
+        ("--events driver", 66, "driver: cannot open: is a directory"),
+        ("--gpu driver", 66, "driver: cannot open: is a directory"),
+        (
+            "--events absurd.jsonl",
+            65,
+            "absurd.jsonl: line 2: tokens is out of range",
         ),
         (
             "--events missing.jsonl",
@@ -193,9 +253,12 @@ fn an_input_is_never_overwritten() {
     let before = case.read("events.jsonl");
     for args in [
         "--events events.jsonl --out events.jsonl",
+        "--events events.jsonl --out ./events.jsonl",
         "--events events.jsonl --out r --mqc events.jsonl",
+        "--events events.jsonl --out r --mqc ./r",
     ] {
-        assert_failed(&case.run(&format!("report {args}")), 2, "itself");
+        let message = "are the same file";
+        assert_failed(&case.run(&format!("report {args}")), 2, message);
     }
     assert_eq!(case.run("report --out report.json").status.code(), Some(2));
     assert_eq!(case.read("events.jsonl"), before);

@@ -119,6 +119,7 @@ impl Journal {
             residues: self.done.residues,
             elapsed_s: self.elapsed().as_secs_f64(),
             outcome,
+            ..RunDone::default()
         });
         self.write(&event);
     }

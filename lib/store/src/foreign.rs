@@ -6,6 +6,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReader};
+use plmkit_contract::key;
 
 use crate::StoreError;
 use crate::guard::guard;
@@ -18,6 +19,7 @@ pub struct ForeignParquet {
     rows: ParquetRecordBatchReader,
     /// Rows that are still to come, as the footer claims.
     left: i64,
+    own: bool,
 }
 
 impl ForeignParquet {
@@ -38,7 +40,10 @@ impl ForeignParquet {
             let roots = fields.filter(|(_, field)| chosen.iter().any(|name| name == field.name()));
             let roots = roots.map(|(root, _)| root);
             let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
-            let left = builder.metadata().file_metadata().num_rows();
+            let metadata = builder.metadata().file_metadata();
+            let left = metadata.num_rows();
+            let mut entries = metadata.key_value_metadata().into_iter().flatten();
+            let own = entries.any(|entry| entry.key.starts_with(key::PREFIX));
             let rows = builder
                 .with_projection(mask)
                 .build()
@@ -47,8 +52,15 @@ impl ForeignParquet {
                 path: path.to_owned(),
                 rows,
                 left,
+                own,
             })
         })
+    }
+
+    /// Whether the file says that plmkit wrote it. Then it has a digest, which nobody verifies here: the reader of its
+    /// kind does.
+    pub fn is_own(&self) -> bool {
+        self.own
     }
 
     /// The next rows, or `None` after the last.

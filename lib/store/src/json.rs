@@ -7,7 +7,7 @@ use plmkit_contract::{Manifest, ManifestError};
 use serde::Serialize;
 
 use crate::limits::JSON_BYTES;
-use crate::open::open;
+use crate::open::open_input;
 use crate::{AtomicFile, StoreError};
 
 /// Writes `value` as indented JSON with a final newline.
@@ -36,7 +36,7 @@ pub fn write_manifest(path: &Path, manifest: &Manifest) -> Result<(), StoreError
 /// Reads a manifest and verifies it. Another program's file of the same name is [`StoreError::Exists`].
 pub fn read_manifest(path: &Path) -> Result<Manifest, StoreError> {
     let mut text = Vec::new();
-    open(path)?
+    open_input(path)?
         .take(JSON_BYTES + 1)
         .read_to_end(&mut text)
         .map_err(|source| StoreError::Read {

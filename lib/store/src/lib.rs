@@ -36,6 +36,7 @@ pub use foreign::ForeignParquet;
 pub use json::{read_manifest, write_json, write_manifest};
 pub use lines::Lines;
 pub use lock::Lock;
+pub use open::open_input;
 pub use packed_batch::PackedBatch;
 pub use rejects::{RejectsWriter, read_rejects};
 pub use shard::{FinishedShard, ShardWriter, read_shard};

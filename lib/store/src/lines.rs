@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::StoreError;
 use crate::limits::LINE_BYTES;
-use crate::open::open;
+use crate::open::open_input;
 
 /// The bytes of a text file. A line longer than the limit is an error of kind `InvalidData`, so that a reader of
 /// records does not take memory without end.
@@ -19,7 +19,7 @@ pub struct Lines<R = File> {
 impl Lines {
     /// Opens a file.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        open(path).map(Self::new)
+        open_input(path).map(Self::new)
     }
 }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use memmap2::Mmap;
 
 use crate::StoreError;
-use crate::open::open;
+use crate::open::open_input;
 
 /// Maps a whole file for reading. An empty file gives an empty buffer.
 pub(crate) fn map(path: &Path) -> Result<Buffer, StoreError> {
@@ -15,7 +15,7 @@ pub(crate) fn map(path: &Path) -> Result<Buffer, StoreError> {
         path: path.to_owned(),
         source,
     };
-    let file = open(path)?;
+    let file = open_input(path)?;
     if file.metadata().map_err(failed)?.len() == 0 {
         return Ok(Buffer::from_vec(Vec::<u8>::new()));
     }

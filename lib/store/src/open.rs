@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::StoreError;
 
 /// Opens an input, which is no folder.
-pub(crate) fn open(path: &Path) -> Result<File, StoreError> {
+pub fn open_input(path: &Path) -> Result<File, StoreError> {
     let opened = File::open(path).and_then(|file| {
         if file.metadata()?.is_dir() {
             Err(io::ErrorKind::IsADirectory.into())

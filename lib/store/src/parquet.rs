@@ -19,7 +19,7 @@ use plmkit_contract::{Kind, Provenance, RowDigest, fields_text};
 use crate::footer::read_footer;
 use crate::guard::guard;
 use crate::limits::ID_BYTES;
-use crate::open::open;
+use crate::open::open_input;
 use crate::paged::{Origin, PagedFile};
 use crate::{AtomicFile, FileSummary, StoreError};
 
@@ -264,7 +264,7 @@ pub(crate) fn builder(
     origin: Origin,
     options: ArrowReaderOptions,
 ) -> Result<ParquetRecordBatchReaderBuilder<PagedFile>, StoreError> {
-    let file = open(path)?;
+    let file = open_input(path)?;
     let unread = |source| StoreError::Read {
         path: path.to_owned(),
         source,

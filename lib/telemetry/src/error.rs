@@ -3,20 +3,18 @@
 use std::io;
 use std::path::PathBuf;
 
-use plmkit_contract::{Exit, Failure};
-use plmkit_store::{io_text, path_text};
+use plmkit_contract::{Exit, Failure, one_line};
+use plmkit_store::{StoreError, io_text, path_text};
+
+/// How much of a reason a message shows: it quotes the log.
+const REASON_CHARS: usize = 200;
 
 /// An error with a run-event log or a GPU sample log.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The log cannot be opened for reading.
-    #[error("{}: cannot open: {}", path_text(.path), io_text(.source))]
-    Open {
-        /// The log.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Open(#[from] StoreError),
     /// Reading failed midway.
     #[error("{}: cannot read: {}", path_text(.path), io_text(.source))]
     Read {
@@ -26,7 +24,7 @@ pub enum TelemetryError {
         source: io::Error,
     },
     /// A line is not what it should be.
-    #[error("{}: line {line}: {}", path_text(.path), shown(.reason))]
+    #[error("{}: line {line}: {}", path_text(.path), one_line(.reason, REASON_CHARS))]
     Line {
         /// The log.
         path: PathBuf,
@@ -64,39 +62,10 @@ pub enum TelemetryError {
 impl Failure for TelemetryError {
     fn exit(&self) -> Exit {
         match self {
-            Self::Open { .. } => Exit::NoInput,
+            Self::Open(error) => error.exit(),
             Self::Line { .. } => Exit::Data,
             Self::Create { .. } | Self::Foreign { .. } => Exit::CannotCreate,
             Self::Read { .. } | Self::Write { .. } => Exit::Io,
         }
-    }
-}
-
-/// What a message quotes comes from outside: it stays one line, and a short one.
-fn shown(text: &str) -> String {
-    const LONGEST: usize = 200;
-    let mut shown: String = text
-        .chars()
-        .take(LONGEST)
-        .flat_map(|c| {
-            let escaped = c.is_control().then(|| c.escape_default());
-            let plain = escaped.is_none().then_some(c);
-            escaped.into_iter().flatten().chain(plain)
-        })
-        .collect();
-    if text.chars().nth(LONGEST).is_some() {
-        shown.push('…');
-    }
-    shown
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_quoted_stays_one_short_line() {
-        assert_eq!(shown("a\nb\u{1b}[1m"), "a\\nb\\u{1b}[1m");
-        assert_eq!(shown(&"x".repeat(1000)).chars().count(), 201);
     }
 }

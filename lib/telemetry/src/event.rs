@@ -59,6 +59,9 @@ pub struct RunStarted {
     /// Batches that this run will compute.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batches_total: Option<u64>,
+    /// Batches that an earlier, interrupted run has saved and this one takes over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batches_saved: Option<u64>,
     /// Sequences (rows: windows count apart) that this run will compute.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sequences_total: Option<u64>,
@@ -119,6 +122,9 @@ pub struct BatchDone {
     /// How many times the batch was halved because memory ran out.
     #[serde(default)]
     pub oom_splits: u64,
+    /// Sequences (rows) of the batch that could not be embedded.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rejected: u64,
 }
 
 /// The last event of a run.
@@ -135,6 +141,9 @@ pub struct RunDone {
     pub tokens: u64,
     /// Residues computed.
     pub residues: u64,
+    /// Sequences (rows) that could not be embedded.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rejected: u64,
     /// Seconds since the run's start, by a monotonic clock.
     pub elapsed_s: f64,
     /// How it ended.
@@ -186,6 +195,14 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature that serde asks for"
+)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,6 +225,21 @@ mod tests {
         );
         assert_eq!(text, expected);
         assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
+    }
+
+    #[test]
+    fn rejected_sequences_are_written_where_there_are_some_and_read_where_nothing_is_said() {
+        let mut done = RunDone {
+            run: "r".to_owned(),
+            ..RunDone::default()
+        };
+        for (rejected, said) in [(0, false), (3, true)] {
+            done.rejected = rejected;
+            let text = serde_json::to_string(&Event::Done(done.clone())).unwrap();
+            assert_eq!(text.contains("rejected"), said, "{text}");
+            let read: Event = serde_json::from_str(&text).unwrap();
+            assert_eq!(read, Event::Done(done.clone()));
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod queue;
 mod run;
 mod runs;
 mod samples;
+mod seen;
 mod stages;
 mod text;
 pub mod thresholds;

@@ -5,9 +5,10 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use plmkit_store::open_input;
 use serde::Deserialize;
 
-use super::{BatchDone, Event};
+use super::{BatchDone, Event, RunDone};
 use crate::TelemetryError;
 use crate::log::CompleteLines;
 
@@ -40,10 +41,7 @@ pub struct EventReader<R> {
 impl EventReader<BufReader<File>> {
     /// Opens the log at `path`.
     pub fn open(path: &Path) -> Result<Self, TelemetryError> {
-        let file = File::open(path).map_err(|source| TelemetryError::Open {
-            path: path.to_owned(),
-            source,
-        })?;
+        let file = open_input(path)?;
         Ok(Self::new(BufReader::with_capacity(1 << 16, file), path))
     }
 }
@@ -127,10 +125,15 @@ fn parse(line: &[u8]) -> Result<Option<Event>, String> {
         "run" => Event::Run(serde_json::from_slice(line).map_err(|error| not_an_event(&error))?),
         "batch" => {
             let batch = serde_json::from_slice(line).map_err(|error| not_an_event(&error))?;
-            check(&batch)?;
+            check_batch(&batch)?;
             Event::Batch(batch)
         }
-        "done" => Event::Done(serde_json::from_slice(line).map_err(|error| not_an_event(&error))?),
+        "done" => {
+            let done: RunDone =
+                serde_json::from_slice(line).map_err(|error| not_an_event(&error))?;
+            check_duration("elapsed_s", done.elapsed_s)?;
+            Event::Done(done)
+        }
         _ => return Ok(None),
     };
     Ok(Some(event))
@@ -143,20 +146,34 @@ fn not_an_event(error: &serde_json::Error) -> String {
     format!("not a run event: {reason} (column {})", error.column())
 }
 
+/// No run takes as long, in seconds or milliseconds: sums over a log stay finite.
+const MAX_DURATION: f64 = 1e13;
+
+/// What the offsets of a batch can count: sums over a log do not overflow.
+const MAX_COUNT: u64 = i32::MAX as u64;
+
 /// Values that no clock and no packer gives.
-fn check(batch: &BatchDone) -> Result<(), String> {
-    let durations = [
+fn check_batch(batch: &BatchDone) -> Result<(), String> {
+    for (name, value) in [
         ("elapsed_s", batch.elapsed_s),
         ("wait_ms", batch.wait_ms),
         ("h2d_ms", batch.h2d_ms),
         ("compute_ms", batch.compute_ms),
         ("d2h_ms", batch.d2h_ms),
         ("write_ms", batch.write_ms),
-    ];
-    for (name, value) in durations {
-        if let Some(value) = value.filter(|&value| value < 0.0) {
+    ] {
+        value.map_or(Ok(()), |value| check_duration(name, value))?;
+    }
+    for (name, count) in [
+        ("sequences", batch.sequences),
+        ("tokens", batch.tokens),
+        ("residues", batch.residues),
+        ("oom_splits", batch.oom_splits),
+        ("rejected", batch.rejected),
+    ] {
+        if count > MAX_COUNT {
             return Err(format!(
-                "{name} is negative; expected a duration, found {value}"
+                "{name} is out of range; expected at most {MAX_COUNT} in a batch, found {count}"
             ));
         }
     }
@@ -165,6 +182,16 @@ fn check(batch: &BatchDone) -> Result<(), String> {
             "utilization is out of range; expected 0 to 1, found {value}"
         )),
         _ => Ok(()),
+    }
+}
+
+fn check_duration(name: &str, value: f64) -> Result<(), String> {
+    if (0.0..=MAX_DURATION).contains(&value) {
+        Ok(())
+    } else {
+        Err(format!(
+            "{name} is out of range; expected a duration, found {value}"
+        ))
     }
 }
 
@@ -203,7 +230,19 @@ mod tests {
     #[test]
     fn values_that_cannot_be_are_refused() {
         let with = |field: &str| format!("{}{field}}}\n", &BATCH[..BATCH.len() - 1]);
-        assert!(first_error(&with(",\"wait_ms\":-0.5")).contains("wait_ms is negative"));
+        for duration in ["-0.5", "1e300"] {
+            let message = first_error(&with(&format!(",\"wait_ms\":{duration}")));
+            assert!(message.contains("wait_ms is out of range"), "{message}");
+        }
+        assert!(first_error(&with(",\"wait_ms\":1e999")).contains("not a run event"));
+        let many = BATCH.replace("\"tokens\":4", "\"tokens\":18446744073709551615");
+        let message = first_error(&format!("{many}\n"));
+        assert!(
+            message.contains("tokens is out of range; expected at most 2147483647"),
+            "{message}"
+        );
+        let done = r#"{"type":"done","run":"r","sequences":1,"tokens":4,"residues":2,"elapsed_s":-1,"outcome":"done"}"#;
+        assert!(first_error(&format!("{done}\n")).contains("elapsed_s is out of range"));
         assert!(first_error(&with(",\"utilization\":1.2")).contains("expected 0 to 1, found 1.2"));
         assert!(first_error(&with(",\"queue_depth\":-1")).contains("not a run event"));
     }

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use csv::{ErrorKind, StringRecord};
+use plmkit_store::open_input;
 
 use crate::log::LineRead;
 use crate::{GpuSample, TelemetryError};
@@ -38,11 +39,7 @@ pub struct GpuCsvReader<R> {
 impl GpuCsvReader<BufReader<File>> {
     /// Opens the log at `path`.
     pub fn open(path: &Path) -> Result<Self, TelemetryError> {
-        let file = File::open(path).map_err(|source| TelemetryError::Open {
-            path: path.to_owned(),
-            source,
-        })?;
-        Ok(Self::new(BufReader::new(file), path))
+        Ok(Self::new(BufReader::new(open_input(path)?), path))
     }
 }
 

@@ -5,11 +5,12 @@ use serde::Serialize;
 use super::mean::{Mean, share};
 use super::packing::{Packing, PackingCount};
 use super::queue::{Queue, QueueCount};
+use super::seen::Seen;
 use super::stages::{Stages, StagesCount};
 use crate::Timestamp;
 use crate::event::{BatchDone, Event, Outcome, RunDone, RunStarted};
 
-/// What the events of one run say. Counts are sums over its batch events.
+/// What the events of one run say. Counts are sums over its batch events; a batch that is there twice counts once.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunSummary {
     /// The run's name.
@@ -38,6 +39,8 @@ pub struct RunSummary {
     pub batches: u64,
     /// Batches to compute.
     pub batches_total: Option<u64>,
+    /// Batches taken over from an earlier, interrupted run.
+    pub batches_saved: Option<u64>,
     /// Sequences (rows) computed.
     pub sequences: u64,
     /// Residues computed.
@@ -46,6 +49,8 @@ pub struct RunSummary {
     pub tokens: u64,
     /// How many times a batch was halved because memory ran out.
     pub oom_splits: u64,
+    /// Sequences (rows) that could not be embedded.
+    pub rejected: u64,
     /// Work over elapsed time.
     pub throughput: Throughput,
     /// Where the time went.
@@ -77,11 +82,14 @@ pub(super) struct RunCount {
     batch_elapsed_s: Mean,
     /// The earliest and the latest time of day of any event.
     seen: Option<(Timestamp, Timestamp)>,
+    seen_batches: Seen,
     batches: u64,
+    doubled: u64,
     sequences: u64,
     residues: u64,
     tokens: u64,
     oom_splits: u64,
+    rejected: u64,
     stages: StagesCount,
     queue: QueueCount,
     packing: PackingCount,
@@ -113,6 +121,10 @@ impl RunCount {
     }
 
     fn add_batch(&mut self, batch: &BatchDone) {
+        if !self.seen_batches.insert(batch.batch) {
+            self.doubled += 1;
+            return;
+        }
         if let Some(elapsed_s) = batch.elapsed_s {
             self.batch_elapsed_s.add(elapsed_s);
         }
@@ -121,6 +133,7 @@ impl RunCount {
         self.residues += batch.residues;
         self.tokens += batch.tokens;
         self.oom_splits += batch.oom_splits;
+        self.rejected += batch.rejected;
         self.stages.add(batch);
         self.queue.add(batch);
         self.packing.add(batch);
@@ -132,6 +145,7 @@ impl RunCount {
     }
 
     pub(super) fn finish(self) -> RunSummary {
+        let rejected = self.rejected();
         let notes = self.notes();
         let elapsed_s = self
             .done
@@ -161,10 +175,12 @@ impl RunCount {
             elapsed_s,
             batches: self.batches,
             batches_total: started.batches_total,
+            batches_saved: started.batches_saved,
             sequences: self.sequences,
             residues: self.residues,
             tokens: self.tokens,
             oom_splits: self.oom_splits,
+            rejected,
             throughput,
             stages: self.stages.finish(elapsed_s),
             queue: self.queue.finish(),
@@ -173,8 +189,32 @@ impl RunCount {
         }
     }
 
+    /// What a run took over from an earlier one is in its last event only.
+    fn rejected(&self) -> u64 {
+        let said = self.done.as_ref().map_or(0, |done| done.rejected);
+        said.max(self.rejected)
+    }
+
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        if self.rejected() > 0 {
+            notes.push(format!(
+                "{} sequences could not be embedded: the rejects file of the run says why",
+                self.rejected()
+            ));
+        }
+        let saved = self.started.as_ref().and_then(|run| run.batches_saved);
+        if let Some(saved) = saved.filter(|&saved| saved > 0) {
+            notes.push(format!(
+                "{saved} batches were taken over from an earlier run"
+            ));
+        }
+        if self.doubled > 0 {
+            notes.push(format!(
+                "batch events that are there again are counted once: {}",
+                self.doubled
+            ));
+        }
         if self.oom_splits > 0 {
             notes.push(format!(
                 "batches were halved for lack of memory, {} in all: pack with a smaller --max-batch-tokens",

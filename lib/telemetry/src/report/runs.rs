@@ -75,6 +75,7 @@ mod tests {
     fn batch(run: &str, tokens: u64, elapsed_s: f64) -> Event {
         Event::Batch(BatchDone {
             run: run.to_owned(),
+            batch: (elapsed_s * 1000.0) as u64,
             sequences: 1,
             tokens,
             residues: tokens - 2,
@@ -167,6 +168,30 @@ mod tests {
             runs.finish(false).runs[0].throughput.tokens_per_s,
             Some(10.0)
         );
+    }
+
+    #[test]
+    fn a_log_appended_to_itself_says_the_same_and_that_it_is_doubled() {
+        let log = || {
+            let mut slow = batch("r", 10, 1.0);
+            if let Event::Batch(batch) = &mut slow {
+                batch.compute_ms = Some(990.0);
+                batch.rejected = 2;
+            }
+            let done = RunDone {
+                run: "r".to_owned(),
+                tokens: 10,
+                elapsed_s: 1.0,
+                ..RunDone::default()
+            };
+            [slow, Event::Done(done)]
+        };
+        let once = summary(log());
+        let mut twice = summary(log().into_iter().chain(log()));
+        let note = "batch events that are there again are counted once: 1";
+        assert_eq!(twice[0].notes.pop().as_deref(), Some(note));
+        assert_eq!(twice, once);
+        assert_eq!((once[0].rejected, once[0].notes.len()), (2, 1));
     }
 
     #[test]

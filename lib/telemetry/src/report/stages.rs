@@ -65,7 +65,10 @@ impl StagesCount {
                 total_ms: mean.sum,
                 mean_ms: mean.mean()?,
                 max_ms: mean.max?,
-                share: elapsed_s.and_then(|elapsed_s| share(mean.sum, elapsed_s * 1000.0)),
+                // Of a killed run the writing may reach beyond the last time that is known.
+                share: elapsed_s
+                    .and_then(|elapsed_s| share(mean.sum, elapsed_s * 1000.0))
+                    .map(|share| share.min(1.0)),
             })
         };
         let mut stages = Stages {
