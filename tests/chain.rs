@@ -43,6 +43,8 @@ fn chain(folder: &Path, options: &[&str]) -> Value {
         .args(&names)
         .arg("--rejects")
         .arg(shards.join("rejects.csv"))
+        .arg("--manifest")
+        .arg(shards.join("manifest.json"))
         .arg("--report")
         .arg(&report));
     manifest
@@ -121,5 +123,136 @@ fn a_lost_shard_is_noticed() {
     assert!(
         stderr.contains("coverage: 52 rows, 100 expected: 0 rejected, 48 missing"),
         "{stderr}"
+    );
+}
+
+/// Embeddings of the tail of a dataset by another model, or with other options, must not pass as one with the rest.
+#[test]
+fn a_mix_of_origins_is_noticed() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    chain(folder.path(), &["--shards", "2"]);
+    let shards = folder.path().join("shards");
+    let at = |name: &str| shards.join(name);
+
+    // The same shape of vectors by other weights.
+    let model = folder.path().join("model");
+    fs::create_dir(&model).expect("folder");
+    let tiny = |name: &str| test_data("model-tiny").join(name);
+    fs::copy(tiny("config.json"), model.join("config.json")).expect("copy");
+    let mut weights = fs::read(tiny("model.safetensors")).expect("read");
+    let middle = (weights.len() / 2) & !3; // the lowest bits of some value
+    weights[middle] ^= 1;
+    fs::write(model.join("model.safetensors"), weights).expect("write");
+    run(bin("gpu-embed")
+        .arg(at("shard-00001.arrow"))
+        .arg("--out")
+        .arg(at("other.emb.parquet"))
+        .arg("--model")
+        .arg(&model));
+
+    let validate = |embeddings: [&str; 2], options: &[&str]| {
+        let mut command = bin("validate-embeddings");
+        command.args(embeddings.map(at)).current_dir(&shards);
+        let output = command.args(options).arg("--quiet").output().expect("run");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), stderr)
+    };
+    let whole = ["shard-00000.emb.parquet", "shard-00001.emb.parquet"];
+    let mixed = ["shard-00000.emb.parquet", "other.emb.parquet"];
+    let (code, stderr) = validate(mixed, &[]);
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(
+        stderr.contains("origin: ") && stderr.contains("expected model "),
+        "{stderr}"
+    );
+
+    // Shards of the same proteins, cut off elsewhere.
+    let again = folder.path().join("again");
+    run(bin("fasta-shard")
+        .arg(test_data("proteins.fasta"))
+        .arg("--out-dir")
+        .arg(&again)
+        .args(["--shards", "2", "--max-residues", "900"]));
+    let given = ["shard-00000.parquet", "../again/shard-00001.parquet"];
+    let (code, stderr) = validate(whole, &["--shards", given[0], given[1]]);
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(
+        stderr.contains("expected max_residues 1022 as in "),
+        "{stderr}"
+    );
+    assert!(stderr.contains("1 batches of other shards"), "{stderr}");
+
+    let given = ["--shards", "shard-00000.parquet", "shard-00001.parquet"];
+    let (code, stderr) = validate(whole, &given);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+}
+
+/// What is lost at the end of the input leaves no trace but in the manifest.
+#[test]
+fn a_lost_end_is_noticed() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let options = ["--shards", "2", "--min-residues", "60"];
+    let manifest = chain(folder.path(), &options);
+    let shards = folder.path().join("shards");
+    let kept = count(&manifest, "records") / 2;
+    let rejects = fs::read_to_string(shards.join("rejects.csv")).expect("read");
+    let early = rejects.lines().filter(|line| {
+        let ordinal = line
+            .split(',')
+            .next()
+            .and_then(|ordinal| ordinal.parse::<u64>().ok());
+        ordinal.is_none_or(|ordinal| ordinal < kept)
+    });
+    let early = early.collect::<Vec<_>>().join("\n") + "\n";
+    assert!(early.len() < rejects.len(), "some are rejected at the end");
+    fs::write(shards.join("early.csv"), early).expect("write");
+
+    let validate = |names: &[&str], options: &[&str]| {
+        let at = |suffix: &'static str| names.iter().map(move |name| format!("{name}.{suffix}"));
+        let mut command = bin("validate-embeddings");
+        command.current_dir(&shards).args(at("emb.parquet"));
+        command.arg("--shards").args(at("parquet")).args(options);
+        let output = command.arg("--quiet").output().expect("run");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), stderr)
+    };
+    let listed = manifest["shards"].as_array().expect("shards");
+    let names = listed
+        .iter()
+        .map(|shard| shard["file"].as_str().expect("file"));
+    let names: Vec<&str> = names
+        .map(|file| file.trim_end_matches(".parquet"))
+        .collect();
+    let all = ["--rejects", "rejects.csv", "--manifest", "manifest.json"];
+    assert_eq!(validate(&names, &all), (Some(0), String::new()));
+
+    let (code, stderr) = validate(&names[..names.len() - 1], &["--manifest", "manifest.json"]);
+    assert_eq!(code, Some(1), "{stderr}");
+    let missing = format!(
+        "'{}.parquet' of the manifest: not among the shards",
+        names[names.len() - 1]
+    );
+    assert!(
+        stderr.starts_with("validate-embeddings: manifest: ") && stderr.contains(&missing),
+        "{stderr}"
+    );
+
+    let (code, stderr) = validate(
+        &names,
+        &["--rejects", "early.csv", "--manifest", "manifest.json"],
+    );
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(
+        stderr.contains("records rejected as too_short, found "),
+        "{stderr}"
+    );
+    assert!(stderr.contains("ordinals: "), "{stderr}");
+
+    fs::write(shards.join("package.json"), "{\"name\": \"a web app\"}").expect("write");
+    let (code, stderr) = validate(&names, &["--manifest", "package.json"]);
+    assert_eq!(code, Some(65), "{stderr}");
+    assert_eq!(
+        stderr,
+        "validate-embeddings: package.json: not a manifest of fasta-shard\n"
     );
 }

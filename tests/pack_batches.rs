@@ -347,7 +347,7 @@ fn a_bad_shard_is_one_line_and_leaves_nothing_behind() {
     assert_failed(
         &starred,
         65,
-        "shard.parquet: record 3 'protein-1': residue 3 has no token",
+        "shard.parquet: ordinal 3 'protein-1': residue 3 has no token",
     );
     assert_eq!(visible(folder.path()), ["shard.parquet"]);
 }
@@ -384,14 +384,16 @@ fn a_command_line_that_makes_no_sense_is_refused() {
     assert_failed(
         &pack(&shard, &shard, 1000).output().expect("run"),
         2,
-        "the shard itself",
+        "--out and the shard are the same file",
     );
-    let same = pack(&shard, &out, 1000)
-        .arg("--report")
-        .arg(&out)
-        .output()
-        .expect("run");
-    assert_failed(&same, 2, "--report");
+    for (report, other) in [("./out.arrow", "--out"), ("./shard.parquet", "the shard")] {
+        let same = pack(&shard, Path::new("out.arrow"), 1000)
+            .current_dir(folder.path())
+            .args(["--report", report])
+            .output()
+            .expect("run");
+        assert_failed(&same, 2, &format!("{other} are the same file"));
+    }
     for budget in ["0", "2147483648", "many"] {
         let output = pack(&shard, &out, 1000)
             .args(["--max-batch-tokens", budget])

@@ -9,27 +9,19 @@ use arrow::array::{
 use arrow::buffer::{Buffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field};
 use plmkit_cli::{Exit, Fault};
-use plmkit_contract::{ShardRow, batches_schema};
+use plmkit_contract::{Quoted, ShardRow, batches_schema};
 use plmkit_sequence::tokenize;
 
-/// How much of an id a message shows.
-const SHOWN_CHARS: usize = 80;
-
 /// The record batch of one pack, in which the offsets of `tokens` are `cu_seqlens` and its values the packed
-/// token ids. The message of an error names the record, but not the file.
+/// token ids. The message of an error names the record by its ordinal, but not the file.
 pub(crate) fn record_batch(rows: &[ShardRow]) -> Result<RecordBatch, Fault> {
     let mut tokens = Vec::new(); // (total_tokens)
     let mut cu_seqlens = Vec::with_capacity(rows.len() + 1); // (sequences + 1)
     cu_seqlens.push(0);
     for row in rows {
         let failed = |what: String| {
-            let id: String = row
-                .id
-                .chars()
-                .take(SHOWN_CHARS)
-                .flat_map(char::escape_debug)
-                .collect();
-            Fault::new(Exit::Data, format!("record {} '{id}': {what}", row.ordinal))
+            let id = Quoted(row.id);
+            Fault::new(Exit::Data, format!("ordinal {} {id}: {what}", row.ordinal))
         };
         tokenize(row.sequence.as_bytes(), &mut tokens)
             .map_err(|error| failed(error.to_string()))?;

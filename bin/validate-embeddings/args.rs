@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use plmkit_cli::{Common, Fault, Program};
+use plmkit_cli::{Common, Fault, NamedPath, Program, keep_apart};
 
 /// Checks that embeddings are complete, finite and right
 ///
@@ -36,6 +36,18 @@ pub(crate) struct Args {
         help_heading = "Expectations"
     )]
     rejects: Vec<PathBuf>,
+
+    /// manifest.json of the same shards
+    ///
+    /// The shards must be all of the manifest and no other, and the rejects as many as it counts for each reason:
+    /// then a record that was lost at the end of the input shows as well.
+    #[arg(
+        long,
+        value_name = "FILE.json",
+        requires = "shards",
+        help_heading = "Expectations"
+    )]
+    manifest: Option<PathBuf>,
 
     /// Vectors to compare with: a Parquet file of any origin, with `id`, perhaps `start`, and vector columns
     ///
@@ -96,6 +108,8 @@ pub(crate) struct Config {
     pub(crate) shards: Vec<PathBuf>,
     /// None: whether every record of the input is in a shard is not checked.
     pub(crate) rejects: Vec<PathBuf>,
+    /// None: whether shards and rejects are all there were is not checked.
+    pub(crate) manifest: Option<PathBuf>,
     pub(crate) reference: Option<PathBuf>,
     /// From -1 to 1.
     pub(crate) min_cosine: f64,
@@ -107,24 +121,28 @@ impl TryFrom<Args> for Config {
     type Error = Fault;
 
     fn try_from(args: Args) -> Result<Self, Fault> {
-        let inputs = args
-            .embeddings
-            .iter()
-            .chain(&args.shards)
-            .chain(&args.rejects)
-            .chain(&args.reference);
-        for (flag, output) in [("--report", &args.report), ("--mqc", &args.mqc)] {
-            if output.is_some() && inputs.clone().any(|input| output.as_ref() == Some(input)) {
-                return Err(Fault::usage(format!("{flag} is an input itself")));
-            }
-        }
-        if args.report.is_some() && args.report == args.mqc {
-            return Err(Fault::usage("--report and --mqc are the same file"));
-        }
+        let inputs: Vec<NamedPath> = [
+            ("the embeddings", args.embeddings.as_slice()),
+            ("--shards", &args.shards),
+            ("--rejects", &args.rejects),
+            ("--manifest", args.manifest.as_slice()),
+            ("--reference", args.reference.as_slice()),
+        ]
+        .into_iter()
+        .flat_map(|(name, paths)| paths.iter().map(move |path| (name, path.as_path())))
+        .collect();
+        let outputs: Vec<NamedPath> = [("--report", &args.report), ("--mqc", &args.mqc)]
+            .into_iter()
+            .filter_map(|(name, path)| Some((name, path.as_deref()?)))
+            // Standard output is no file.
+            .filter(|(_, path)| *path != "-")
+            .collect();
+        keep_apart(&inputs, &outputs)?;
         Ok(Self {
             embeddings: args.embeddings,
             shards: args.shards,
             rejects: args.rejects,
+            manifest: args.manifest,
             reference: args.reference,
             min_cosine: args.min_cosine,
             report: args.report,

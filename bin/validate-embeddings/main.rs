@@ -1,6 +1,7 @@
 //! `validate-embeddings`: checks that embeddings are complete, finite and right.
 
 mod args;
+mod batches;
 mod keys;
 mod mqc;
 mod reference;

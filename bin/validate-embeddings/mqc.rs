@@ -6,7 +6,7 @@ use plmkit_check::{Outcome, Verdict};
 use serde_json::{Map, Value, json};
 
 /// Columns: check, count, title, description.
-const COUNTS: [(&str, &str, &str, &str); 9] = [
+const COUNTS: [(&str, &str, &str, &str); 10] = [
     (
         "coverage",
         "missing",
@@ -42,6 +42,12 @@ const COUNTS: [(&str, &str, &str, &str); 9] = [
         "in_rejects",
         "Rejected",
         "Input records that were rejected",
+    ),
+    (
+        "origin",
+        "different",
+        "Other work",
+        "Files made by other work than the first",
     ),
     (
         "finite",

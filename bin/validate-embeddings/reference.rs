@@ -9,10 +9,10 @@ use arrow::datatypes::{DataType, Field, Float32Type, Schema, UInt32Type};
 use plmkit_check::{Reference, ReferenceBuilder};
 use plmkit_cli::{Exit, Fault};
 use plmkit_contract::guarded;
-use plmkit_store::{ForeignParquet, path_text};
+use plmkit_store::{EmbeddingsReader, ForeignParquet, path_text};
 
 /// Reads all vectors of the file: of its column `id`, of `start` if there is one, and of the columns that are
-/// lists of floating-point numbers.
+/// lists of floating-point numbers. Embeddings of our own are verified by their digest.
 pub(crate) fn read_reference(path: &Path) -> Result<Reference, Fault> {
     let mut names = Vec::new();
     let mut file = ForeignParquet::open(path, |schema| {
@@ -30,9 +30,17 @@ pub(crate) fn read_reference(path: &Path) -> Result<Reference, Fault> {
         let keys = ["id", "start"].map(str::to_owned);
         Ok(keys.into_iter().chain(names.clone()).collect())
     })?;
+    let mut own = file
+        .is_own()
+        .then(|| EmbeddingsReader::open(path))
+        .transpose()?;
+    let mut next_batch = || match &mut own {
+        Some(embeddings) => embeddings.next_batch(),
+        None => file.next_batch(),
+    };
     let mut reference = ReferenceBuilder::new(names.clone());
     let broken = |what: String| Fault::new(Exit::Data, format!("{}: {what}", path_text(path)));
-    while let Some(batch) = file.next_batch()? {
+    while let Some(batch) = next_batch()? {
         guarded(|| add(&mut reference, &names, &batch))
             .unwrap_or_else(Err)
             .map_err(broken)?;

@@ -25,6 +25,8 @@ pub(crate) struct Report<'a> {
     shards: &'a [Input],
     /// The rejects files, in the order given.
     rejects: Vec<String>,
+    /// The manifest; null when none was given.
+    manifest: Option<String>,
     /// The reference; null when none was given.
     reference: Option<String>,
     /// The smallest cosine with the reference that passes; null when there is no reference.
@@ -73,6 +75,7 @@ impl<'a> Report<'a> {
             embeddings,
             shards,
             rejects: config.rejects.iter().map(|path| text(path)).collect(),
+            manifest: config.manifest.as_deref().map(text),
             reference: config.reference.as_deref().map(text),
             min_cosine: config.reference.is_some().then_some(config.min_cosine),
             verdict,

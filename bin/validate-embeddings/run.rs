@@ -4,10 +4,14 @@ use std::path::Path;
 
 use plmkit_check::{Check, Examination, Outcome, ShardRows, Verdict};
 use plmkit_cli::{Exit, Fault, Stop, print};
-use plmkit_store::{EmbeddingsReader, path_text, read_rejects, read_shard, write_json};
+use plmkit_contract::Manifest;
+use plmkit_store::{
+    EmbeddingsReader, StoreError, path_text, read_manifest, read_rejects, read_shard, write_json,
+};
 use tracing::{error, info};
 
 use crate::args::{Args, Config};
+use crate::batches::batches_digest;
 use crate::keys::Keys;
 use crate::mqc::table;
 use crate::reference::read_reference;
@@ -26,6 +30,9 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     for path in &config.rejects {
         examination = examination.with_rejects(&read_rejects(path)?);
     }
+    if let Some(path) = &config.manifest {
+        examination = examination.with_manifest(manifest(path)?);
+    }
     if let Some(path) = &config.reference {
         examination = examination.with_reference(read_reference(path)?, config.min_cosine);
     }
@@ -34,7 +41,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         let mut rows = ShardRows::default();
         for path in &config.shards {
             go_on(stop)?;
-            shards.push(add_shard(&mut rows, path)?);
+            shards.push(add_shard(&mut examination, &mut rows, path)?);
         }
         examination = examination.with_shards(rows);
     }
@@ -58,9 +65,25 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     })
 }
 
-/// Adds the rows of a shard to those that are expected.
-fn add_shard(rows: &mut ShardRows, path: &Path) -> Result<Input, Fault> {
+/// Reads a manifest: whatever else is there is bad data.
+fn manifest(path: &Path) -> Result<Manifest, Fault> {
+    read_manifest(path).map_err(|error| match error {
+        StoreError::Exists { path, difference } => {
+            Fault::new(Exit::Data, format!("{}: {difference}", path_text(&path)))
+        }
+        other => other.into(),
+    })
+}
+
+/// Adds the rows of a shard to those that are expected, and its origin to what is examined.
+fn add_shard(
+    examination: &mut Examination,
+    rows: &mut ShardRows,
+    path: &Path,
+) -> Result<Input, Fault> {
     let table = read_shard(path)?;
+    let batches = batches_digest(path, &table)?;
+    examination.shard(&path_text(path), &table.provenance, table.digest, batches);
     for batch in &table.batches {
         for row in Keys::new(batch).rows() {
             rows.push(&row);
@@ -79,7 +102,13 @@ fn examine(
     let mut reader = EmbeddingsReader::open(path)?;
     let columns = reader.columns().to_vec();
     examination
-        .file(&path_text(path), &columns, reader.dim(), reader.dtype())
+        .file(
+            &path_text(path),
+            reader.provenance(),
+            &columns,
+            reader.dim(),
+            reader.dtype(),
+        )
         .map_err(|error| {
             // Only a reference can be wrong here.
             let reference = config.reference.as_deref().unwrap_or(path);

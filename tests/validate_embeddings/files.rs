@@ -1,6 +1,7 @@
 //! Files that get no verdict, where verdicts go, and command lines.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -143,6 +144,7 @@ fn a_command_line_that_makes_no_sense_is_refused() {
     let set = Set::new();
     let embeddings = set.changed(|_| {});
     let before = fs::read(&embeddings).expect("read");
+    symlink(&embeddings, set.path("linked.parquet")).expect("link");
     assert_eq!(run(&mut bin("validate-embeddings")).status.code(), Some(2));
     let output = run(bin("validate-embeddings")
         .arg(&embeddings)
@@ -155,10 +157,17 @@ fn a_command_line_that_makes_no_sense_is_refused() {
             .args(["--min-cosine", cosine]));
         assert_eq!(output.status.code(), Some(2), "{cosine}");
     }
-    let over_itself = run(bin("validate-embeddings")
-        .arg(&embeddings)
-        .arg("--report")
-        .arg(&embeddings));
-    assert_failed(&over_itself, 2, "--report is an input itself");
+    for other_name in [
+        "embeddings.parquet",
+        "./embeddings.parquet",
+        "linked.parquet",
+    ] {
+        let over_itself = run(bin("validate-embeddings")
+            .arg(&embeddings)
+            .arg("--report")
+            .arg(set.path(other_name)));
+        let message = "--report and the embeddings are the same file";
+        assert_failed(&over_itself, 2, message);
+    }
     assert!(fs::read(&embeddings).expect("read") == before);
 }

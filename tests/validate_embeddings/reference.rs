@@ -121,7 +121,7 @@ fn embeddings_are_a_reference_for_each_other_window_by_window() {
     assert_eq!(check(&report, "reference")["counts"]["below"], 1);
     assert_eq!(report["agreement"][0]["worst"][0]["start"], 20);
     assert!(
-        stderr.contains("first: record 9 'P09' from residue 20: mean_6: cosine "),
+        stderr.contains("first: ordinal 9 'P09' from residue 20: mean_6: cosine "),
         "{stderr}"
     );
 
@@ -238,4 +238,54 @@ fn a_reference_that_cannot_be_compared_with_is_bad_data() {
 fn lists(lengths: &[usize]) -> ArrayRef {
     let lists = lengths.iter().map(|&length| Some(vec![Some(1.0); length]));
     Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>(lists))
+}
+
+#[test]
+fn every_vector_agrees_with_itself_exactly() {
+    let set = Set::new();
+    let embeddings = set.changed(|rows| {
+        for (i, value) in rows.iter_mut().flat_map(|row| &mut row.vector).enumerate() {
+            *value += (i as f32).sqrt();
+        }
+    });
+    let mut command = bin("validate-embeddings");
+    command.arg(&embeddings).arg("--reference").arg(&embeddings);
+    let (report, _) = set.report(command.args(["--min-cosine", "1"]), 0);
+    assert_eq!(report["agreement"][0]["min"], 1.0);
+}
+
+/// A flipped bit of embeddings that serve as a reference is either found, or where no value comes from.
+#[test]
+fn a_damaged_reference_of_our_own_is_found() {
+    let set = Set::new();
+    let embeddings = set.changed(|_| {});
+    let reference = set.embeddings("reference.parquet", &rows(), StoreDtype::F32);
+    let compare = || {
+        let mut command = bin("validate-embeddings");
+        command.arg(&embeddings).arg("--reference").arg(&reference);
+        run(command.args(["--quiet", "--report", "-"]))
+    };
+    let sound = compare().stdout;
+    let whole = fs::read(&reference).expect("read");
+    let mut found = 0;
+    for at in (0..whole.len()).step_by(41) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1 << (at % 8);
+        fs::write(&reference, damaged).expect("write");
+        let output = compare();
+        if output.status.code() == Some(0) {
+            assert!(output.stdout == sound, "byte {at}");
+        } else {
+            assert_failed(&output, 65, "reference.parquet: ");
+            found += 1;
+        }
+    }
+    let flips = whole.len() / 41;
+    assert!(2 * found > flips, "found {found} of {flips}");
+    let shard = bin("validate-embeddings")
+        .arg(&embeddings)
+        .arg("--reference")
+        .arg(set.path("shard.parquet"))
+        .output();
+    assert_failed(&shard.expect("run"), 65, "shard.parquet: ");
 }

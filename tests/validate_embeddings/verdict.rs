@@ -31,7 +31,7 @@ fn complete_embeddings_pass_in_any_order_and_number_of_files() {
     assert_eq!(check(&report, "reference")["outcome"], "skipped");
     assert_eq!(report["norms"][0]["column"], "mean_6");
     assert!(
-        stderr.contains("failed: none; skipped: reference"),
+        stderr.contains("failed: none; skipped: manifest, reference"),
         "{stderr}"
     );
 }
@@ -41,7 +41,7 @@ fn without_shards_coverage_is_skipped_and_said_so() {
     let set = Set::new();
     let embeddings = set.changed(|_| {});
     let (report, stderr) = set.report(bin("validate-embeddings").arg(&embeddings), 0);
-    for name in ["coverage", "records", "ordinals", "reference"] {
+    for name in ["coverage", "records", "ordinals", "manifest", "reference"] {
         assert_eq!(check(&report, name)["outcome"], "skipped", "{name}");
     }
     assert_eq!(
@@ -49,7 +49,7 @@ fn without_shards_coverage_is_skipped_and_said_so() {
         "no shards were given"
     );
     assert!(
-        stderr.contains("skipped: coverage, records, ordinals, reference"),
+        stderr.contains("skipped: coverage, records, ordinals, manifest, reference"),
         "{stderr}"
     );
 }
@@ -59,19 +59,19 @@ fn without_shards_coverage_is_skipped_and_said_so() {
 fn each_kind_of_fault_is_found_counted_and_named() {
     type Change = fn(&mut Vec<Row>);
     let faults: [(&str, &str, &str, Change); 12] = [
-        ("coverage", "missing", "record 4 'P04': missing", |rows| {
+        ("coverage", "missing", "ordinal 4 'P04': missing", |rows| {
             drop(rows.remove(4));
         }),
         (
             "coverage",
             "missing",
-            "record 9 'P09' from residue 20: missing",
+            "ordinal 9 'P09' from residue 20: missing",
             |rows| drop(rows.remove(9)),
         ),
         (
             "coverage",
             "extra",
-            "record 30 'P00': not in the shards",
+            "ordinal 30 'P00': not in the shards",
             |rows| {
                 rows.push(Row {
                     ordinal: 30,
@@ -82,7 +82,7 @@ fn each_kind_of_fault_is_found_counted_and_named() {
         (
             "coverage",
             "extra",
-            "record 0 'P00' from residue 5: not in the shards",
+            "ordinal 0 'P00' from residue 5: not in the shards",
             |rows| {
                 rows.push(Row {
                     start: 5,
@@ -93,13 +93,13 @@ fn each_kind_of_fault_is_found_counted_and_named() {
         (
             "coverage",
             "doubled",
-            "record 2 'P02': more than once",
+            "ordinal 2 'P02': more than once",
             |rows| rows.push(rows[2].clone()),
         ),
         (
             "records",
             "id",
-            "record 3 'P33': expected id 'P03'",
+            "ordinal 3 'P33': expected id 'P03'",
             |rows| rows[3].id = "P33".into(),
         ),
         (
@@ -117,13 +117,13 @@ fn each_kind_of_fault_is_found_counted_and_named() {
         (
             "records",
             "digest",
-            "record 3 'P03': made from other residues",
+            "ordinal 3 'P03': made from other residues",
             |rows| rows[3].digest[0] ^= 1,
         ),
         (
             "finite",
             "not_finite",
-            "record 3 'P03': mean_6: 1 NaN, 0 infinite",
+            "ordinal 3 'P03': mean_6: 1 NaN, 0 infinite",
             |rows| rows[3].vector[2] = f32::NAN,
         ),
         ("finite", "infinite", "mean_6: 0 NaN, 1 infinite", |rows| {
@@ -132,7 +132,7 @@ fn each_kind_of_fault_is_found_counted_and_named() {
         (
             "norms",
             "zero",
-            "record 3 'P03': mean_6: all values are zero",
+            "ordinal 3 'P03': mean_6: all values are zero",
             |rows| rows[3].vector.fill(0.0),
         ),
     ];
@@ -182,17 +182,17 @@ fn shards_and_rejects_must_share_out_all_records() {
         (
             "",
             "absent",
-            "record 7: neither in the shards nor in the rejects",
+            "ordinal 7: neither in the shards nor in the rejects",
         ),
         (
             "7,P07,0,empty\n8,P08,5,too_short\n",
             "in_both",
-            "record 8: both",
+            "ordinal 8: both",
         ),
         (
             "7,P07,0,empty\n7,P07,0,empty\n",
             "rejected_twice",
-            "record 7: in the rejects more than once",
+            "ordinal 7: in the rejects more than once",
         ),
     ] {
         fs::write(

@@ -216,9 +216,9 @@ mod tests {
         assert_eq!(check.outcome, Outcome::Fail);
         assert_eq!((check.counts["below"], check.counts["undefined"]), (2, 1));
         let lines: Vec<String> = check.offenders.iter().map(ToString::to_string).collect();
-        assert_eq!(lines[0], "record 1 'b': mean_6: cosine 0.0000000");
-        assert_eq!(lines[1], "record 0 'a': mean_6: cosine 0.9950372");
-        assert_eq!(lines[2], "record 2 'c': mean_6: no cosine");
+        assert_eq!(lines[0], "ordinal 1 'b': mean_6: cosine 0.0000000");
+        assert_eq!(lines[1], "ordinal 0 'a': mean_6: cosine 0.9950372");
+        assert_eq!(lines[2], "ordinal 2 'c': mean_6: no cosine");
         let worst: Vec<&str> = columns[0].worst.iter().map(|one| one.id.as_str()).collect();
         assert_eq!(worst, ["c", "b", "a"]);
     }

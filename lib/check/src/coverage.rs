@@ -1,5 +1,7 @@
 //! Whether embeddings hold what the shards hold.
 
+use plmkit_contract::Quoted;
+
 use crate::check::Check;
 use crate::offender::{Offender, Offenders};
 use crate::row::Row;
@@ -116,8 +118,8 @@ impl Coverage {
         let expected = expected.row(&self.ids);
         let [id, length, truncated, digest] = &mut self.differing;
         if row.id != expected.id {
-            let expected = crate::offender::shown(expected.id);
-            id.add(|| Offender::row(row, format!("expected id '{expected}'")));
+            let expected = Quoted(expected.id);
+            id.add(|| Offender::row(row, format!("expected id {expected}")));
         }
         if row.length != expected.length {
             let (expected, found) = (expected.length, row.length);
@@ -260,10 +262,10 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "record 0 'Q': expected id 'P'",
-                "record 0 'P' from residue 511: expected length 900, found 901",
-                "record 1 'P': expected truncated = false, found true",
-                "record 2 'P': made from other residues: the digest differs",
+                "ordinal 0 'Q': expected id 'P'",
+                "ordinal 0 'P' from residue 511: expected length 900, found 901",
+                "ordinal 1 'P': expected truncated = false, found true",
+                "ordinal 2 'P': made from other residues: the digest differs",
             ]
         );
     }

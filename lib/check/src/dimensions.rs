@@ -3,7 +3,7 @@
 use plmkit_contract::{StoreDtype, VectorColumn};
 
 use crate::check::Check;
-use crate::offender::{Offender, Offenders, shown};
+use crate::offender::{Offender, Offenders};
 
 /// The shape of the first file, and the files that have another.
 #[derive(Debug, Default)]
@@ -28,7 +28,6 @@ impl Dimensions {
             None => self.first = Some((file.to_owned(), shape)),
             Some((_, expected)) if *expected == shape => {}
             Some((first, expected)) => {
-                let (file, first) = (shown(file), shown(first));
                 self.different.add(|| {
                     Offender::file(format!(
                         "{file}: expected {expected} as in {first}, found {shape}"

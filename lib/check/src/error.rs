@@ -1,14 +1,12 @@
 //! What makes a reference unfit to compare with.
 
-use plmkit_contract::{Exit, Failure};
-
-use crate::offender::shown;
+use plmkit_contract::{Exit, Failure, Quoted};
 
 /// Why a reference cannot be compared with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
     /// Two rows claim to be the vectors of the same row.
-    #[error("'{}' from residue {start} is in it more than once", shown(.id))]
+    #[error("{} from residue {start} is in it more than once", Quoted(.id))]
     Doubled {
         /// The id.
         id: String,
@@ -16,7 +14,7 @@ pub enum ReferenceError {
         start: u32,
     },
     /// The vectors of one column have different lengths.
-    #[error("'{}': column '{column}': expected {expected} values, found {found}", shown(.id))]
+    #[error("{}: column {}: expected {expected} values, found {found}", Quoted(.id), Quoted(.column))]
     Ragged {
         /// The id of the row.
         id: String,

@@ -1,16 +1,18 @@
 //! All checks, fed row by row.
 
-use plmkit_contract::{Reason, Reject, StoreDtype, VectorColumn};
+use std::collections::BTreeMap;
+
+use plmkit_contract::{Manifest, Provenance, Reason, Reject, RowDigest, StoreDtype, VectorColumn};
 
 use crate::agreement::{Agreement, Pair};
 use crate::check::Check;
 use crate::coverage::{Coverage, ShardRows};
 use crate::dimensions::Dimensions;
-use crate::ordinals;
+use crate::origin::Origin;
 use crate::reference::Reference;
 use crate::row::Row;
 use crate::values::Values;
-use crate::{ReferenceError, Verdict};
+use crate::{ReferenceError, Verdict, manifest, ordinals};
 
 /// Checks embeddings as they stream by. See the [crate documentation](crate) for an example.
 #[derive(Debug, Default)]
@@ -18,8 +20,14 @@ pub struct Examination {
     coverage: Option<Coverage>,
     /// Ordinals of records that are in no shard.
     rejects: Option<Vec<u64>>,
+    /// How many these are, by reason.
+    rejected: BTreeMap<Reason, u64>,
     /// Ordinals of records that are in a shard and could not be embedded.
     not_embedded: Vec<u64>,
+    manifest: Option<Manifest>,
+    /// File and row digest of each shard.
+    shards: Vec<(String, RowDigest)>,
+    origin: Origin,
     dimensions: Dimensions,
     values: Values,
     agreement: Option<Agreement>,
@@ -52,8 +60,16 @@ impl Examination {
                 self.not_embedded.push(reject.ordinal);
             } else {
                 ordinals.push(reject.ordinal);
+                *self.rejected.entry(reject.reason).or_default() += 1;
             }
         }
+        self
+    }
+
+    /// Checks that shards and rejects are those of this manifest, and that they account for all its records.
+    #[must_use]
+    pub fn with_manifest(mut self, manifest: Manifest) -> Self {
+        self.manifest = Some(manifest);
         self
     }
 
@@ -64,6 +80,18 @@ impl Examination {
         self
     }
 
+    /// Takes in a shard: where it comes from, the digest of its rows, and that of the batches that it becomes.
+    pub fn shard(
+        &mut self,
+        name: &str,
+        provenance: &Provenance,
+        rows: RowDigest,
+        batches: RowDigest,
+    ) {
+        self.shards.push((name.to_owned(), rows));
+        self.origin.shard(name, provenance, batches);
+    }
+
     /// Begins an embeddings file with these vector columns of `dim` values each.
     ///
     /// # Errors
@@ -71,10 +99,12 @@ impl Examination {
     pub fn file(
         &mut self,
         name: &str,
+        provenance: &Provenance,
         columns: &[VectorColumn],
         dim: usize,
         dtype: StoreDtype,
     ) -> Result<(), ReferenceError> {
+        self.origin.embeddings(name, provenance);
         self.dimensions.see(name, columns, dim, dtype);
         self.places = columns
             .iter()
@@ -102,8 +132,17 @@ impl Examination {
 
     /// The verdict on all rows.
     pub fn finish(self) -> Verdict {
+        let manifest = self.manifest.as_ref();
+        let records = manifest.map(|manifest| manifest.records);
+        let rejected = self.rejects.is_some().then_some(&self.rejected);
+        let manifest = manifest.map_or_else(
+            || Check::skipped("manifest", "no manifest was given"),
+            |manifest| manifest::check(manifest, &self.shards, rejected),
+        );
         let ordinals = match (&self.coverage, self.rejects) {
-            (Some(coverage), Some(rejects)) => ordinals::check(coverage.ordinals(), rejects),
+            (Some(coverage), Some(rejects)) => {
+                ordinals::check(coverage.ordinals(), rejects, records)
+            }
             (None, _) => Check::skipped("ordinals", "no shards were given"),
             (_, None) => Check::skipped("ordinals", "no rejects were given"),
         };
@@ -123,11 +162,11 @@ impl Examination {
             },
             Agreement::finish,
         );
-        let dimensions = self.dimensions.finish();
+        let (origin, dimensions) = (self.origin.finish(), self.dimensions.finish());
         Verdict {
             rows: self.rows,
             checks: vec![
-                coverage, records, ordinals, dimensions, finite, zero, reference,
+                coverage, records, ordinals, manifest, origin, dimensions, finite, zero, reference,
             ],
             norms,
             agreement,
@@ -151,6 +190,10 @@ mod tests {
         layer: 6,
     };
 
+    fn made() -> Provenance {
+        Provenance::new("gpu-embed", Vec::new())
+    }
+
     fn row(ordinal: u64) -> Row<'static> {
         Row {
             ordinal,
@@ -166,7 +209,7 @@ mod tests {
     fn what_was_not_given_is_skipped_and_does_not_fail() {
         let mut examination = Examination::new();
         examination
-            .file("a", &[MEAN], 1, StoreDtype::F32)
+            .file("a", &made(), &[MEAN], 1, StoreDtype::F32)
             .expect("no reference");
         examination.row(&row(0), &[&[1.0]]);
         let verdict = examination.finish();
@@ -182,6 +225,8 @@ mod tests {
                 ("coverage", Outcome::Skipped),
                 ("records", Outcome::Skipped),
                 ("ordinals", Outcome::Skipped),
+                ("manifest", Outcome::Skipped),
+                ("origin", Outcome::Pass),
                 ("dimensions", Outcome::Pass),
                 ("finite", Outcome::Pass),
                 ("norms", Outcome::Pass),
@@ -199,11 +244,11 @@ mod tests {
         let along: &[f32] = &[3.0, 0.0];
         let across: &[f32] = &[0.0, 0.0];
         examination
-            .file("a", &[MEAN, MAX], 2, StoreDtype::F32)
+            .file("a", &made(), &[MEAN, MAX], 2, StoreDtype::F32)
             .expect("max_6");
         examination.row(&row(0), &[across, along]);
         examination
-            .file("b", &[MAX, MEAN], 2, StoreDtype::F32)
+            .file("b", &made(), &[MAX, MEAN], 2, StoreDtype::F32)
             .expect("max_6");
         examination.row(&row(1), &[along, across]);
         let verdict = examination.finish();
@@ -236,7 +281,7 @@ mod tests {
             .with_shards(shards)
             .with_rejects(&rejects);
         examination
-            .file("a", &[MEAN], 1, StoreDtype::F32)
+            .file("a", &made(), &[MEAN], 1, StoreDtype::F32)
             .expect("no reference");
         examination.row(&row(1), &[&[1.0]]);
         examination.finish().passed()

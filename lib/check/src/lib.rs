@@ -1,12 +1,12 @@
-//! Verdicts on embeddings: coverage, finite values, dimensions, agreement. Pure, given rows.
+//! Verdicts on embeddings: coverage, origin, finite values, dimensions, agreement. Pure, given rows.
 //!
-//! An [`Examination`] is told what to expect (the rows of the shards, the rejected records, a reference), then
+//! An [`Examination`] is told what to expect (the rows of the shards, the rejected records, the manifest, a reference), then
 //! sees every row of every embeddings file once, and ends in a [`Verdict`]: a list of [`Check`]s, each with what
 //! it counted and its first offenders. It opens nothing and keeps no vector but the reference's own.
 //!
 //! ```
 //! use plmkit_check::{Examination, Outcome, Row, ShardRows};
-//! use plmkit_contract::{Pool, StoreDtype, VectorColumn};
+//! use plmkit_contract::{Pool, Provenance, StoreDtype, VectorColumn};
 //!
 //! let row = |ordinal, id| Row { ordinal, id, start: 0, length: 3, truncated: false, digest: [7; 16] };
 //! let mut shards = ShardRows::default();
@@ -15,14 +15,15 @@
 //!
 //! let mut examination = Examination::new().with_shards(shards);
 //! let mean = VectorColumn { pool: Pool::Mean, layer: 6 };
-//! examination.file("embeddings.parquet", &[mean], 2, StoreDtype::F32).unwrap();
+//! let provenance = Provenance::new("gpu-embed", vec![]);
+//! examination.file("embeddings.parquet", &provenance, &[mean], 2, StoreDtype::F32).unwrap();
 //! examination.row(&row(0, "P1"), &[&[0.6, 0.8]]);
 //!
 //! let verdict = examination.finish();
 //! assert!(!verdict.passed());
 //! let coverage = &verdict.checks[0];
 //! assert_eq!((coverage.name, coverage.outcome), ("coverage", Outcome::Fail));
-//! assert_eq!(coverage.offenders[0].to_string(), "record 1 'P2': missing");
+//! assert_eq!(coverage.offenders[0].to_string(), "ordinal 1 'P2': missing");
 //! ```
 
 mod agreement;
@@ -32,8 +33,10 @@ mod coverage;
 mod dimensions;
 mod error;
 mod examination;
+mod manifest;
 mod offender;
 mod ordinals;
+mod origin;
 mod reference;
 mod row;
 mod values;

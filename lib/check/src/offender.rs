@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use plmkit_contract::Quoted;
 use serde::Serialize;
 
 use crate::Row;
@@ -9,12 +10,9 @@ use crate::Row;
 /// How many offenders a check lists; the rest is counted.
 pub(crate) const LISTED: usize = 10;
 
-/// How much of an id a message shows.
-const SHOWN_CHARS: usize = 80;
-
 /// One row, record or file that failed a check.
 ///
-/// As text: `record 3 'P12345' from residue 511: missing`; a control character of an id is escaped, a long id cut.
+/// As text: `ordinal 3 'P12345' from residue 511: missing`; a control character of an id is escaped, a long id cut.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Offender {
     /// Position of the record in the whole input; null where the offender is a file or a reference row.
@@ -68,8 +66,8 @@ impl Offender {
 impl fmt::Display for Offender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut words = Vec::new();
-        words.extend(self.ordinal.map(|ordinal| format!("record {ordinal}")));
-        words.extend(self.id.as_deref().map(|id| format!("'{}'", shown(id))));
+        words.extend(self.ordinal.map(|ordinal| format!("ordinal {ordinal}")));
+        words.extend(self.id.as_deref().map(|id| Quoted(id).to_string()));
         words.extend(
             self.start
                 .filter(|&start| start > 0)
@@ -81,23 +79,6 @@ impl fmt::Display for Offender {
             write!(f, "{}: {}", words.join(" "), self.problem)
         }
     }
-}
-
-/// An id fit for one line of a terminal.
-pub(crate) fn shown(id: &str) -> String {
-    let mut text = String::new();
-    for (count, c) in id.chars().enumerate() {
-        if count == SHOWN_CHARS {
-            text.push('…');
-            break;
-        }
-        if c.is_control() {
-            text.extend(c.escape_default());
-        } else {
-            text.push(c);
-        }
-    }
-    text
 }
 
 /// A count of offenders with the first few of them.
@@ -136,7 +117,7 @@ mod tests {
         let shown = format!("a\\tb{}…", "é".repeat(77));
         assert_eq!(
             text,
-            format!("record 3 '{shown}' from residue 511: missing")
+            format!("ordinal 3 '{shown}' from residue 511: missing")
         );
     }
 
@@ -147,6 +128,6 @@ mod tests {
             offenders.add(|| Offender::record(ordinal, "missing"));
         }
         assert_eq!((offenders.count, offenders.first.len()), (1000, LISTED));
-        assert_eq!(offenders.first[9].to_string(), "record 9: missing");
+        assert_eq!(offenders.first[9].to_string(), "ordinal 9: missing");
     }
 }

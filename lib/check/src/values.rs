@@ -177,7 +177,7 @@ mod tests {
         assert_eq!((finite.counts["nan"], finite.counts["infinite"]), (1, 2));
         assert_eq!(
             finite.offenders[0].to_string(),
-            "record 4 'P': mean_1: 1 NaN, 1 infinite values"
+            "ordinal 4 'P': mean_1: 1 NaN, 1 infinite values"
         );
         assert_eq!(zero.outcome, Outcome::Pass);
         assert_eq!(

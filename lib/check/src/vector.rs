@@ -24,12 +24,16 @@ pub(crate) fn cosine(a: &[f32], b: &[f32]) -> Option<f64> {
     if a_square == 0.0 && b_square == 0.0 {
         return Some(1.0);
     }
-    let cosine = dot(a, b) / (a_square.sqrt() * b_square.sqrt());
+    // One root of the product, since the root of a square is exact: of a vector with itself this is exactly 1.
+    let cosine = dot(a, b) / (a_square * b_square).sqrt();
     cosine.is_finite().then(|| cosine.clamp(-1.0, 1.0))
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -56,5 +60,18 @@ mod tests {
         assert_eq!(cosine(&[f32::NAN, 0.0], &[0.0, 1.0]), None);
         assert_eq!(cosine(&[f32::INFINITY, 0.0], &[1.0, 1.0]), None);
         assert_eq!(cosine(&[f32::MAX, 0.0], &[f32::MAX, 0.0]), Some(1.0));
+        let tiny = f32::from_bits(1);
+        assert_eq!(cosine(&[tiny, 0.0], &[tiny, 0.0]), Some(1.0));
+    }
+
+    proptest! {
+        #[test]
+        fn a_vector_agrees_with_itself_exactly(vector in vec(-1e30_f32..1e30, 1..50)) {
+            let opposite: Vec<f32> = vector.iter().map(|value| -value).collect();
+            prop_assert_eq!(cosine(&vector, &vector), Some(1.0));
+            if vector.iter().any(|&value| value != 0.0) {
+                prop_assert_eq!(cosine(&vector, &opposite), Some(-1.0));
+            }
+        }
     }
 }

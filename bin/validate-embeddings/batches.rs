@@ -1,0 +1,46 @@
+//! What a shard becomes when it is packed.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, ListBuilder, RecordBatch, UInt8Builder};
+use arrow::datatypes::{DataType, Field, UInt64Type};
+use plmkit_cli::{Exit, Fault};
+use plmkit_contract::{KEY_COLUMNS, Quoted, RowDigest, batches_schema};
+use plmkit_sequence::tokenize;
+use plmkit_store::{Table, path_text};
+
+/// The row digest of the batches file that pack-batches makes of the shard at `path`, whatever its options: the
+/// digest does not depend on how rows are packed.
+pub(crate) fn batches_digest(path: &Path, shard: &Table) -> Result<RowDigest, Fault> {
+    let mut digest = RowDigest::default();
+    let internal = |error: &dyn ToString| Fault::new(Exit::Internal, error.to_string());
+    for batch in &shard.batches {
+        let tokens = tokens(batch)
+            .map_err(|what| Fault::new(Exit::Data, format!("{}: {what}", path_text(path))))?;
+        let keys = KEY_COLUMNS.iter().map(|&name| Arc::clone(&batch[name]));
+        let columns = keys.chain([tokens]).collect();
+        let packed = RecordBatch::try_new(batches_schema(), columns);
+        let packed = packed.map_err(|error| internal(&error))?;
+        digest.update(&packed).map_err(|error| internal(&error))?;
+    }
+    Ok(digest)
+}
+
+/// The column `tokens` of the rows.
+fn tokens(batch: &RecordBatch) -> Result<ArrayRef, String> {
+    let token = Field::new_list_field(DataType::UInt8, false);
+    let mut lists = ListBuilder::new(UInt8Builder::new()).with_field(Arc::new(token));
+    let mut tokens = Vec::new();
+    for (row, sequence) in batch["sequence"].as_string::<i32>().iter().enumerate() {
+        tokens.clear();
+        tokenize(sequence.unwrap_or_default().as_bytes(), &mut tokens).map_err(|error| {
+            let ordinal = batch["ordinal"].as_primitive::<UInt64Type>().value(row);
+            let id = Quoted(batch["id"].as_string::<i32>().value(row));
+            format!("ordinal {ordinal} {id}: {error}")
+        })?;
+        lists.values().append_slice(&tokens);
+        lists.append(true);
+    }
+    Ok(Arc::new(lists.finish()))
+}

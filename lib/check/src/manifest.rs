@@ -1,0 +1,64 @@
+//! Whether shards and rejects are those that the manifest lists.
+
+use std::collections::BTreeMap;
+
+use plmkit_contract::{Manifest, Quoted, Reason, RowDigest};
+
+use crate::check::Check;
+use crate::offender::{Offender, Offenders};
+
+/// The check `manifest`: of `shards`, each with the name of its file, and of `rejected`, the number of rejected
+/// records by reason, if rejects were given.
+pub(crate) fn check(
+    manifest: &Manifest,
+    shards: &[(String, RowDigest)],
+    rejected: Option<&BTreeMap<Reason, u64>>,
+) -> Check {
+    let mut listed: BTreeMap<&str, Vec<&str>> = BTreeMap::new(); // file names, by digest
+    for shard in &manifest.shards {
+        listed.entry(&shard.digest).or_default().push(&shard.file);
+    }
+    let mut unlisted = Offenders::default();
+    for (file, digest) in shards {
+        let found = listed.get_mut(digest.to_string().as_str());
+        if found.and_then(Vec::pop).is_none() {
+            unlisted.add(|| Offender::file(format!("{file}: not a shard of the manifest")));
+        }
+    }
+    let mut not_given = Offenders::default();
+    for file in listed.into_values().flatten() {
+        let problem = format!("{} of the manifest: not among the shards", Quoted(file));
+        not_given.add(|| Offender::file(problem));
+    }
+    let mut other_rejects = Offenders::default();
+    for reason in Reason::SHARDING {
+        let expected = manifest.rejected.get(&reason).copied().unwrap_or(0);
+        let found = rejected.map(|counts| counts.get(&reason).copied().unwrap_or(0));
+        if let Some(found) = found.filter(|&found| found != expected) {
+            let problem =
+                || format!("expected {expected} records rejected as {reason}, found {found}");
+            other_rejects.add(|| Offender::file(problem()));
+        }
+    }
+    let summary = format!(
+        "{} records in {} shards: {} shards not given, {} not listed, {} reasons with other counts of rejects",
+        manifest.records,
+        manifest.shards.len(),
+        not_given.count,
+        unlisted.count,
+        other_rejects.count
+    );
+    Check::judged(
+        "manifest",
+        summary,
+        [
+            ("records", manifest.records),
+            ("listed", manifest.shards.len() as u64),
+        ],
+        [
+            ("not_given", not_given),
+            ("unlisted", unlisted),
+            ("other_rejects", other_rejects),
+        ],
+    )
+}

@@ -1,0 +1,175 @@
+//! Whether files that are taken as one set were made by the same work.
+
+use std::collections::BTreeSet;
+
+use plmkit_contract::{Provenance, Quoted, RowDigest};
+
+use crate::check::Check;
+use crate::offender::{Offender, Offenders};
+
+/// What the embeddings and the shards say of their origin.
+#[derive(Debug, Default)]
+pub(crate) struct Origin {
+    embeddings: Family,
+    shards: Family,
+    /// What the shards become when they are packed.
+    batches: BTreeSet<String>,
+    /// Batches that the embeddings were made from, each with the file that says so.
+    embedded: Vec<(String, String)>,
+    different: Offenders,
+}
+
+/// Files of one kind: their number, and the first, which the others are compared with.
+#[derive(Debug, Default)]
+struct Family {
+    first: Option<(String, Provenance)>,
+    files: u64,
+}
+
+impl Family {
+    /// How the origin of one more file differs from that of the first.
+    fn add(&mut self, file: &str, provenance: &Provenance) -> Option<String> {
+        self.files += 1;
+        let Some((first, expected)) = &self.first else {
+            self.first = Some((file.to_owned(), provenance.clone()));
+            return None;
+        };
+        let (what, expected, found) = expected.changed_work(provenance)?;
+        Some(format!(
+            "{file}: expected {what} {expected} as in {first}, found {found}"
+        ))
+    }
+
+    /// The first file, if it was made from other inputs.
+    fn of_other_inputs(&self, provenance: &Provenance) -> Option<&str> {
+        let (first, expected) = self.first.as_ref()?;
+        (expected.inputs != provenance.inputs).then_some(first)
+    }
+}
+
+impl Origin {
+    /// Sees an embeddings file.
+    pub(crate) fn embeddings(&mut self, file: &str, provenance: &Provenance) {
+        if let Some(problem) = self.embeddings.add(file, provenance) {
+            self.different.add(|| Offender::file(problem));
+        }
+        let batches = provenance.inputs.iter().cloned();
+        self.embedded
+            .extend(batches.map(|batches| (file.to_owned(), batches)));
+    }
+
+    /// Sees a shard and the digest of the batches that it becomes.
+    pub(crate) fn shard(&mut self, file: &str, provenance: &Provenance, batches: RowDigest) {
+        self.batches.insert(batches.to_string());
+        let problem = self.shards.add(file, provenance).or_else(|| {
+            let first = self.shards.of_other_inputs(provenance)?;
+            Some(format!("{file}: made from other inputs than {first}"))
+        });
+        if let Some(problem) = problem {
+            self.different.add(|| Offender::file(problem));
+        }
+    }
+
+    /// The check `origin`.
+    pub(crate) fn finish(self) -> Check {
+        let mut other_batches = Offenders::default();
+        let known = |batches: &String| self.shards.files == 0 || self.batches.contains(batches);
+        for (file, batches) in self.embedded.iter().filter(|(_, batches)| !known(batches)) {
+            let problem = || {
+                let batches = Quoted(batches);
+                format!("{file}: made from batches {batches}, which are not those of a shard")
+            };
+            other_batches.add(|| Offender::file(problem()));
+        }
+        let summary = format!(
+            "{} embeddings files, {} shards: {} of other work than the first, {} batches of other shards",
+            self.embeddings.files, self.shards.files, self.different.count, other_batches.count
+        );
+        Check::judged(
+            "origin",
+            summary,
+            [
+                ("embeddings", self.embeddings.files),
+                ("shards", self.shards.files),
+            ],
+            [
+                ("different", self.different),
+                ("other_batches", other_batches),
+            ],
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Outcome;
+
+    fn embeddings(model: &str, batches: &str) -> Provenance {
+        Provenance::new("gpu-embed", vec![batches.to_owned()]).with("model", model)
+    }
+
+    fn shard(max_residues: u32, input: &str) -> Provenance {
+        Provenance::new("fasta-shard", vec![input.to_owned()]).with("max_residues", max_residues)
+    }
+
+    #[test]
+    fn embeddings_of_two_models_are_no_set() {
+        let mut origin = Origin::default();
+        for (file, model) in [("a", "m"), ("b", "m"), ("c", "n")] {
+            origin.embeddings(file, &embeddings(model, file));
+        }
+        origin.embeddings("d", &Provenance::new("another", vec![]).with("model", "m"));
+        let check = origin.finish();
+        assert_eq!(
+            (check.counts["embeddings"], check.counts["different"]),
+            (4, 2)
+        );
+        let lines: Vec<String> = check.offenders.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            lines,
+            [
+                "c: expected model \"m\" as in a, found \"n\"",
+                "d: expected the program 'gpu-embed' as in a, found 'another'",
+            ]
+        );
+    }
+
+    #[test]
+    fn shards_of_other_inputs_or_options_are_no_set() {
+        let mut origin = Origin::default();
+        let batches = RowDigest::default();
+        origin.shard("a", &shard(1022, "x"), batches);
+        origin.shard("b", &shard(1022, "x"), batches);
+        origin.shard("c", &shard(1022, "y"), batches);
+        origin.shard("d", &shard(500, "x"), batches);
+        let check = origin.finish();
+        assert_eq!((check.counts["shards"], check.counts["different"]), (4, 2));
+        let lines: Vec<String> = check.offenders.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            lines,
+            [
+                "c: made from other inputs than a",
+                "d: expected max_residues 1022 as in a, found 500",
+            ]
+        );
+    }
+
+    #[test]
+    fn batches_are_compared_where_there_are_shards() {
+        let batches = RowDigest::default();
+        for (input, shards, outcome) in [
+            ("other", 0, Outcome::Pass),
+            ("other", 1, Outcome::Fail),
+            (batches.to_string().as_str(), 1, Outcome::Pass),
+        ] {
+            let mut origin = Origin::default();
+            for _ in 0..shards {
+                origin.shard("s", &shard(1022, "x"), batches);
+            }
+            origin.embeddings("e", &embeddings("m", input));
+            let check = origin.finish();
+            assert_eq!(check.outcome, outcome, "{input} {shards}");
+        }
+    }
+}
