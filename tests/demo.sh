@@ -19,7 +19,8 @@ for shard in demo/shards/shard-*.parquet; do
 done
 monitor-log record --out demo/gpu.csv --interval 100ms -- \
     gpu-embed demo/shard-*.arrow --model test-data/model-tiny --device cpu --out demo/embeddings.parquet --events demo/events.jsonl
-validate-embeddings demo/embeddings.parquet --shards demo/shards/shard-*.parquet --rejects demo/shards/rejects.csv --report demo/validation.json
+validate-embeddings demo/embeddings.parquet --shards demo/shards/shard-*.parquet --rejects demo/shards/rejects.csv \
+    --manifest demo/shards/manifest.json --report demo/validation.json
 monitor-log report --gpu demo/gpu.csv --events demo/events.jsonl --out demo/run.json
 
 records=$(number demo/shards/manifest.json records)
