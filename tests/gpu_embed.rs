@@ -145,6 +145,48 @@ fn a_damaged_output_is_not_taken_for_a_finished_one() {
 }
 
 #[test]
+fn no_output_destroys_an_input_or_another_output() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let batches = batches(folder.path(), 16384);
+    let model = model_copy(folder.path());
+    let out = folder.path().join("e.parquet");
+    for (out, args, what) in [
+        (
+            &batches,
+            vec![],
+            "--out and a batches file are the same file",
+        ),
+        (
+            &model.join("model.safetensors"),
+            vec![],
+            "--out and a file of the model are the same file",
+        ),
+        (
+            &out,
+            vec!["--events", "e.parquet"],
+            "--events and --out are the same file",
+        ),
+        (
+            &out,
+            vec!["--rejects", "./e.parquet"],
+            "--rejects and --out are the same file",
+        ),
+    ] {
+        let mut command = bin("gpu-embed");
+        command
+            .current_dir(folder.path())
+            .arg(&batches)
+            .arg("--out")
+            .arg(out)
+            .arg("--model")
+            .arg(&model)
+            .arg("--force")
+            .args(args);
+        assert_failed(&command.output().expect("run"), 2, what);
+    }
+}
+
+#[test]
 fn inputs_that_are_not_batches() {
     let folder = tempfile::tempdir().expect("temp folder");
     let out = folder.path().join("e.parquet");

@@ -147,9 +147,12 @@ fn a_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been() {
         assert!(!case.path("e.parquet").exists());
     }
     let saved = case.parts("e.parquet").len();
-    let said = run(&mut case.embed("e.parquet"));
-    assert!(said.contains(" saved by an earlier run)"), "{said}");
     assert!(saved >= 9, "{saved}");
+    let events = case.path("shards/events.jsonl");
+    let said = run(case.embed("e.parquet").arg("--events").arg(&events));
+    assert!(said.contains(" saved by an earlier run)"), "{said}");
+    let events = fs::read_to_string(events).expect("events");
+    assert!(events.contains("\"batches_saved\":"), "{events}");
     case.assert_complete("e.parquet", &expected);
     let said = run(&mut case.embed("e.parquet"));
     assert!(said.contains("already complete"), "{said}");
@@ -251,6 +254,7 @@ fn a_pack_that_does_not_fit_is_split_and_gives_the_same() {
     case.assert_complete("e.parquet", &expected);
     let events = fs::read_to_string(events).expect("events");
     assert!(events.contains("\"oom_splits\":1"), "{events}");
+    assert!(!events.contains("rejected"), "{events}");
 }
 
 /// `(ordinal, reason)` of every line of a rejects file.

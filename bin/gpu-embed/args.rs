@@ -1,5 +1,7 @@
 //! The command line.
 
+use std::fs;
+use std::iter;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -7,7 +9,7 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use plmkit_cli::{Common, Program, ProgressMode, interval};
+use plmkit_cli::{Common, Fault, NamedPath, Program, ProgressMode, interval, keep_apart};
 use plmkit_contract::{Pool, StoreDtype};
 use plmkit_engine::{Config, Injection, Layers};
 use plmkit_esm2::Device;
@@ -144,11 +146,14 @@ impl Program for Args {
     }
 }
 
-impl From<Args> for Config {
-    fn from(args: Args) -> Self {
+impl TryFrom<Args> for Config {
+    type Error = Fault;
+
+    fn try_from(args: Args) -> Result<Self, Fault> {
+        keep_files_apart(&args)?;
         // Both are single precision on a CPU; the choice is made where a device offers more than one.
         let (DtypeArg::Auto | DtypeArg::F32) = args.dtype;
-        Self {
+        Ok(Self {
             batches: args.batches,
             model: args.model,
             out: args.out,
@@ -170,8 +175,35 @@ impl From<Args> for Config {
             prefetch: args.prefetch.into(),
             force: args.force,
             injection: injection(args.inject),
-        }
+        })
     }
+}
+
+/// Outputs must not destroy the batches, the model or one another.
+fn keep_files_apart(args: &Args) -> Result<(), Fault> {
+    let weights: Vec<PathBuf> = fs::read_dir(&args.model)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .collect();
+    let batches = args
+        .batches
+        .iter()
+        .map(|path| ("a batches file", path.as_path()));
+    let weights = weights
+        .iter()
+        .map(|path| ("a file of the model", path.as_path()));
+    let inputs: Vec<NamedPath> = batches.chain(weights).collect();
+    let rejects = args
+        .rejects
+        .iter()
+        .map(|path| ("--rejects", path.as_path()));
+    let events = args.events.iter().map(|path| ("--events", path.as_path()));
+    let outputs: Vec<NamedPath> = iter::once(("--out", args.out.as_path()))
+        .chain(rejects)
+        .chain(events)
+        .collect();
+    keep_apart(&inputs, &outputs)
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

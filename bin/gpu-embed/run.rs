@@ -11,7 +11,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         quiet: args.common.quiet,
         progress: None,
     };
-    let config = Config::from(args);
+    let config = Config::try_from(args)?;
     let out = config.out.display();
     let rejected = match embed(&config, stop, &mut screen)? {
         Outcome::Done(summary) => {

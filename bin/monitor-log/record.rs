@@ -1,5 +1,6 @@
 //! `monitor-log record`.
 
+use plmkit_contract::{io_text, path_text};
 use std::env;
 use std::fs;
 use std::io;
@@ -7,7 +8,6 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 
 use plmkit_cli::{Exit, Fault};
-use plmkit_store::{io_text, path_text};
 use plmkit_telemetry::Recorder;
 use plmkit_telemetry::command::{Forwarder, wait_for_end};
 use plmkit_telemetry::gpu_csv::GpuCsvWriter;

@@ -1,9 +1,9 @@
 //! From a shard to a batches file.
 
 use plmkit_cli::{Exit, Fault, Program, Stop};
-use plmkit_contract::{Provenance, ShardRow};
+use plmkit_contract::{Provenance, ShardRow, path_text};
 use plmkit_pack::{PackingReport, Plan, plan};
-use plmkit_store::{BatchesWriter, Existing, existing_batches, path_text, read_shard, write_json};
+use plmkit_store::{BatchesWriter, Existing, existing_batches, read_shard, write_json};
 use tracing::info;
 
 use crate::args::{Args, Config};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, ListBuilder, RecordBatch, UInt8Builder};
 use arrow::datatypes::{DataType, Field, UInt64Type};
 use plmkit_cli::{Exit, Fault};
-use plmkit_contract::{KEY_COLUMNS, Quoted, RowDigest, batches_schema};
+use plmkit_contract::{KEY_COLUMNS, Quoted, RowDigest, batches_schema, path_text};
 use plmkit_sequence::tokenize;
-use plmkit_store::{Table, path_text};
+use plmkit_store::Table;
 
 /// The row digest of the batches file that pack-batches makes of the shard at `path`, whatever its options: the
 /// digest does not depend on how rows are packed.

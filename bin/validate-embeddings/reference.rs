@@ -8,8 +8,8 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Float32Type, Schema, UInt32Type};
 use plmkit_check::{Reference, ReferenceBuilder};
 use plmkit_cli::{Exit, Fault};
-use plmkit_contract::guarded;
-use plmkit_store::{EmbeddingsReader, ForeignParquet, path_text};
+use plmkit_contract::{guarded, path_text};
+use plmkit_store::{EmbeddingsReader, ForeignParquet};
 
 /// Reads all vectors of the file: of its column `id`, of `start` if there is one, and of the columns that are
 /// lists of floating-point numbers. Embeddings of our own are verified by their digest.

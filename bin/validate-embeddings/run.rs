@@ -4,9 +4,9 @@ use std::path::Path;
 
 use plmkit_check::{Check, Examination, Outcome, ShardRows, Verdict};
 use plmkit_cli::{Exit, Fault, Stop, print};
-use plmkit_contract::Manifest;
+use plmkit_contract::{Manifest, path_text};
 use plmkit_store::{
-    EmbeddingsReader, StoreError, path_text, read_manifest, read_rejects, read_shard, write_json,
+    EmbeddingsReader, StoreError, read_manifest, read_rejects, read_shard, write_json,
 };
 use tracing::{error, info};
 

@@ -24,7 +24,7 @@ pub use manifest::{
     InputSummary, LengthBin, LengthSummary, Manifest, ManifestError, ShardSummary, length_bin_edges,
 };
 pub use provenance::{CONTRACT_VERSION, MetadataError, Provenance, key};
-pub use quote::{Quoted, one_line};
+pub use quote::{Quoted, io_text, one_line, path_text};
 pub use reject::{Reason, Reject};
 pub use schema::{
     KEY_COLUMNS, batches_schema, embeddings_schema, fields_text, shard_schema, vector_columns,

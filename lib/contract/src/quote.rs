@@ -1,6 +1,8 @@
 //! Text from outside, made fit for a one-line message.
 
 use std::fmt;
+use std::io;
+use std::path::Path;
 
 /// Characters of an id that a message shows.
 const SHOWN: usize = 80;
@@ -41,6 +43,22 @@ pub fn one_line(text: &str, most: usize) -> String {
         }
     }
     line
+}
+
+/// An operating-system error as the tail of a message: no capital, no error number.
+pub fn io_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut chars = text.chars();
+    chars
+        .next()
+        .map(|first| first.to_lowercase().chain(chars).collect())
+        .unwrap_or_default()
+}
+
+/// A path as the head of a message: control characters escaped, so that the message stays one line.
+pub fn path_text(path: &Path) -> String {
+    one_line(&path.to_string_lossy(), usize::MAX)
 }
 
 #[cfg(test)]

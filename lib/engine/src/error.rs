@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use arrow::error::ArrowError;
-use plmkit_contract::{Exit, Failure};
+use plmkit_contract::{Exit, Failure, io_text, path_text};
 use plmkit_esm2::{EsmError, VarlenError};
-use plmkit_store::{StoreError, io_text, path_text};
+use plmkit_store::StoreError;
 use plmkit_telemetry::TelemetryError;
 
 /// Why a run failed.

@@ -8,7 +8,7 @@ use plmkit_telemetry::event::{
 };
 use plmkit_telemetry::{TelemetryError, Timestamp};
 
-use crate::plan::{Job, Plan};
+use crate::plan::{Amount, Job, Plan};
 
 /// Writes run events, if they are wanted, and counts what was done.
 pub(crate) struct Journal {
@@ -25,6 +25,7 @@ pub(crate) struct Totals {
     pub(crate) sequences: u64,
     pub(crate) tokens: u64,
     pub(crate) residues: u64,
+    pub(crate) rejected: u64,
 }
 
 /// How long the stages of one batch took.
@@ -35,11 +36,25 @@ pub(crate) struct Timing {
     pub(crate) queue_depth: u64,
 }
 
+/// How a batch came into the output.
+pub(crate) struct Written<'a> {
+    pub(crate) timing: &'a Timing,
+    pub(crate) write: Duration,
+    /// How many times it was halved because memory ran out.
+    pub(crate) oom_splits: u64,
+    /// Its sequences without vectors.
+    pub(crate) rejected: u64,
+}
+
 /// What the first event says of the run.
 pub(crate) struct Started<'a> {
     pub(crate) model_digest: &'a str,
     pub(crate) device: &'a str,
     pub(crate) threads: usize,
+    /// What is not in a part yet.
+    pub(crate) to_compute: Amount,
+    /// Batches that an earlier run has saved.
+    pub(crate) batches_saved: u64,
 }
 
 impl Journal {
@@ -64,9 +79,10 @@ impl Journal {
             device: Some(started.device.to_owned()),
             dtype: Some(crate::run::COMPUTE_DTYPE.to_owned()),
             threads: Some(started.threads as u64),
-            batches_total: Some(plan.batches),
-            sequences_total: Some(plan.sequences),
-            tokens_total: Some(plan.tokens),
+            batches_total: Some(started.to_compute.batches),
+            sequences_total: Some(started.to_compute.sequences),
+            tokens_total: Some(started.to_compute.tokens),
+            batches_saved: (started.batches_saved > 0).then_some(started.batches_saved),
             token_budget: plan.token_budget(),
             ..RunStarted::default()
         }));
@@ -74,19 +90,15 @@ impl Journal {
     }
 
     /// A batch is in the output.
-    pub(crate) fn batch(
-        &mut self,
-        job: &Job<'_>,
-        timing: &Timing,
-        write: Duration,
-        oom_splits: u64,
-    ) {
+    pub(crate) fn batch(&mut self, job: &Job<'_>, written: &Written<'_>) {
+        let timing = written.timing;
         let (sequences, tokens) = (job.pack.sequences() as u64, job.pack.tokens().len() as u64);
         // <cls> and <eos> are no residues.
         let residues = tokens - 2 * sequences;
         self.done.sequences += sequences;
         self.done.tokens += tokens;
         self.done.residues += residues;
+        self.done.rejected += written.rejected;
         self.write(&Event::Batch(BatchDone {
             run: self.run.clone(),
             batch: job.index,
@@ -94,7 +106,7 @@ impl Journal {
             elapsed_s: Some(self.elapsed().as_secs_f64()),
             wait_ms: Some(milliseconds(timing.wait)),
             compute_ms: Some(milliseconds(timing.compute)),
-            write_ms: Some(milliseconds(write)),
+            write_ms: Some(milliseconds(written.write)),
             queue_depth: Some(timing.queue_depth),
             sequences,
             tokens,
@@ -104,7 +116,8 @@ impl Journal {
                 .token_budget
                 .and_then(|budget| utilization(tokens, budget)),
             tail: job.tail,
-            oom_splits,
+            oom_splits: written.oom_splits,
+            rejected: written.rejected,
             ..BatchDone::default()
         }));
     }
@@ -117,9 +130,9 @@ impl Journal {
             sequences: self.done.sequences,
             tokens: self.done.tokens,
             residues: self.done.residues,
+            rejected: self.done.rejected,
             elapsed_s: self.elapsed().as_secs_f64(),
             outcome,
-            ..RunDone::default()
         });
         self.write(&event);
     }

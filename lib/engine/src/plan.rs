@@ -1,10 +1,19 @@
 //! What a run has before it: the opened batches files and their sums.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use plmkit_store::{BatchesFile, PackedBatch};
 
 use crate::EngineError;
+
+/// How much there is to compute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Amount {
+    pub(crate) batches: u64,
+    pub(crate) sequences: u64,
+    pub(crate) tokens: u64,
+}
 
 /// The verified inputs of a run.
 #[derive(Debug)]
@@ -109,6 +118,20 @@ impl Plan {
             .iter()
             .filter_map(|input| token_budget(&input.file));
         budgets.max()
+    }
+
+    /// What is left without these batches.
+    pub(crate) fn amount_without(&self, saved: &[Range<u64>]) -> Result<Amount, EngineError> {
+        let mut amount = Amount::default();
+        for job in self.jobs() {
+            let job = job?;
+            if !saved.iter().any(|batches| batches.contains(&job.index)) {
+                amount.batches += 1;
+                amount.sequences += job.pack.sequences() as u64;
+                amount.tokens += job.pack.tokens().len() as u64;
+            }
+        }
+        Ok(amount)
     }
 
     /// Every pack, in order.

@@ -1,5 +1,6 @@
 //! One run, from opened files to a published one.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use plmkit_contract::{Provenance, Stop, VectorColumn};
@@ -137,10 +138,14 @@ impl<'a> Run<'a> {
         let config = self.config;
         let dim = self.model.config().hidden;
         let file = EmbeddingsWriter::create(&config.out, self.columns, dim, config.store_dtype)?;
+        let saved: Vec<Range<u64>> = parts.iter().map(|part| part.batches.clone()).collect();
+        let to_compute = self.plan.amount_without(&saved)?;
         let started = Started {
             model_digest: self.model.digest(),
             device: &self.model.device(),
             threads: config.threads.get(),
+            batches_saved: self.plan.batches - to_compute.batches,
+            to_compute,
         };
         let mut writer = Writer {
             file,

@@ -9,7 +9,7 @@ use plmkit_store::{EmbeddingsWriter, RejectsWriter, StoreError};
 
 use crate::EngineError;
 use crate::compute::Embedded;
-use crate::journal::{Journal, Timing};
+use crate::journal::{Journal, Timing, Written};
 use crate::output::rows;
 use crate::part::{SavedRows, Saver};
 use crate::plan::Job;
@@ -75,8 +75,13 @@ impl Writer<'_> {
         self.saver.push(job, &rows, &rejected)?;
         self.file.write(&rows)?;
         self.reject(job, &rejected);
-        self.journal
-            .batch(job, timing, started.elapsed(), oom_splits);
+        let written = Written {
+            timing,
+            write: started.elapsed(),
+            oom_splits,
+            rejected: rejected.len() as u64,
+        };
+        self.journal.batch(job, &written);
         Ok(())
     }
 

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use plmkit_contract::{Exit, Failure};
-use plmkit_store::{StoreError, io_text};
+use plmkit_contract::{Exit, Failure, io_text};
+use plmkit_store::StoreError;
 
 use crate::Quoted;
 use crate::fasta::FastaError;

@@ -104,7 +104,7 @@ fn same(path: &Path, earlier: &Provenance, now: &Provenance) -> Result<(), Store
 fn exists(path: PathBuf, difference: &dyn std::fmt::Display) -> StoreError {
     let text = difference.to_string();
     // The message begins with the path already.
-    let head = format!("{}: ", plmkit_store::path_text(&path));
+    let head = format!("{}: ", plmkit_contract::path_text(&path));
     StoreError::Exists {
         difference: text.strip_prefix(&head).unwrap_or(&text).to_owned(),
         path,

@@ -1,11 +1,10 @@
 //! Inputs as a command line names them.
 
+use plmkit_contract::path_text;
 use std::fmt;
 use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
-
-use plmkit_store::path_text;
 
 use crate::source::SourceError;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use arrow::error::ArrowError;
 use parquet::errors::ParquetError;
-use plmkit_contract::{Exit, Failure, MetadataError, RowDigest, one_line};
+use plmkit_contract::{Exit, Failure, MetadataError, RowDigest, io_text, one_line, path_text};
 
 /// Why a file could not be read or written. Each message starts with the path.
 #[derive(Debug, thiserror::Error)]
@@ -216,22 +216,6 @@ fn is_out_of_space(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
     )
-}
-
-/// An operating-system error as the tail of a message: no capital, no error number.
-pub fn io_text(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    let mut chars = text.chars();
-    chars
-        .next()
-        .map(|first| first.to_lowercase().chain(chars).collect())
-        .unwrap_or_default()
-}
-
-/// A path as the head of a message: control characters escaped, so that the message stays one line.
-pub fn path_text(path: &Path) -> String {
-    whole_line(&path.display())
 }
 
 /// What a message takes from a file or from a decoder, on one line.

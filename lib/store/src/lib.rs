@@ -30,7 +30,7 @@ mod shard;
 pub use atomic::{AtomicFile, under_construction};
 pub use batches::{BatchesFile, BatchesWriter};
 pub use embeddings::{EmbeddingsReader, EmbeddingsWriter};
-pub use error::{StoreError, io_text, path_text};
+pub use error::StoreError;
 pub use existing::{Existing, existing_batches, existing_embeddings};
 pub use foreign::ForeignParquet;
 pub use json::{read_manifest, write_json, write_manifest};

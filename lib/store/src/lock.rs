@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use plmkit_contract::path_text;
+
 use crate::StoreError;
 
 /// An exclusive claim on an output of more than one file, for as long as this value lives.
@@ -36,7 +38,7 @@ impl Lock {
             Claim::Unsupported => {
                 tracing::warn!(
                     "{}: this file system has no locks: nothing stops a second run from writing the same output",
-                    crate::path_text(output)
+                    path_text(output)
                 );
                 None
             }

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use plmkit_contract::{Exit, Failure, one_line};
-use plmkit_store::{StoreError, io_text, path_text};
+use plmkit_contract::{Exit, Failure, io_text, one_line, path_text};
+use plmkit_store::StoreError;
 
 /// How much of a reason a message shows: it quotes the log.
 const REASON_CHARS: usize = 200;

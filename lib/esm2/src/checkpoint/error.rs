@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use plmkit_contract::{Exit, Failure};
+use plmkit_contract::{Exit, Failure, io_text, path_text};
 use safetensors::{Dtype, SafeTensorError};
 
 use crate::ConfigError;
@@ -13,7 +13,7 @@ use crate::ConfigError;
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     /// A file or the folder cannot be opened.
-    #[error("{path}: cannot open: {source}", path = path.display())]
+    #[error("{}: cannot open: {}", path_text(.path), io_text(.source))]
     Open {
         /// The file or folder.
         path: PathBuf,
@@ -21,7 +21,7 @@ pub enum CheckpointError {
         source: io::Error,
     },
     /// The folder has no weights that can be read.
-    #[error("{path}: expected model.safetensors or model.safetensors.index.json, found {found}", path = folder.display())]
+    #[error("{path}: expected model.safetensors or model.safetensors.index.json, found {found}", path = path_text(folder))]
     NoWeights {
         /// The folder.
         folder: PathBuf,
@@ -29,7 +29,7 @@ pub enum CheckpointError {
         found: String,
     },
     /// A JSON file is larger than any checkpoint's.
-    #[error("{path}: expected at most {limit} bytes of JSON, found more", path = path.display())]
+    #[error("{path}: expected at most {limit} bytes of JSON, found more", path = path_text(path))]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -37,7 +37,7 @@ pub enum CheckpointError {
         limit: u64,
     },
     /// `config.json` is not that of an ESM-2.
-    #[error("{path}: {source}", path = path.display())]
+    #[error("{path}: {source}", path = path_text(path))]
     Config {
         /// The file.
         path: PathBuf,
@@ -45,7 +45,7 @@ pub enum CheckpointError {
         source: ConfigError,
     },
     /// The index of a checkpoint in several files is malformed.
-    #[error("{path}: not an index of safetensors files: {what}", path = path.display())]
+    #[error("{path}: not an index of safetensors files: {what}", path = path_text(path))]
     Index {
         /// The file.
         path: PathBuf,
@@ -53,7 +53,7 @@ pub enum CheckpointError {
         what: String,
     },
     /// A weight file is cut off or not safetensors at all.
-    #[error("{path}: damaged or not a safetensors file: {source}", path = path.display())]
+    #[error("{path}: damaged or not a safetensors file: {source}", path = path_text(path))]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -61,7 +61,7 @@ pub enum CheckpointError {
         source: SafeTensorError,
     },
     /// The tensors are not those of the model that `config.json` describes.
-    #[error("{path}: not the tensors of this ESM-2: missing {missing}, unexpected {unexpected}", path = folder.display())]
+    #[error("{path}: not the tensors of this ESM-2: missing {missing}, unexpected {unexpected}", path = path_text(folder))]
     Names {
         /// The folder.
         folder: PathBuf,
@@ -71,7 +71,7 @@ pub enum CheckpointError {
         unexpected: Names,
     },
     /// Two stored tensors are the same one of the model.
-    #[error("{path}: tensor '{tensor}' is stored twice", path = folder.display())]
+    #[error("{path}: tensor '{tensor}' is stored twice", path = path_text(folder))]
     Twice {
         /// The folder.
         folder: PathBuf,
@@ -79,7 +79,7 @@ pub enum CheckpointError {
         tensor: String,
     },
     /// A tensor has another shape.
-    #[error("{path}: tensor '{tensor}': expected shape {expected:?}, found {found:?}", path = path.display())]
+    #[error("{path}: tensor '{tensor}': expected shape {expected:?}, found {found:?}", path = path_text(path))]
     Shape {
         /// The file.
         path: PathBuf,
@@ -91,7 +91,7 @@ pub enum CheckpointError {
         found: Vec<usize>,
     },
     /// A tensor has a type that is not read.
-    #[error("{path}: tensor '{tensor}': expected type F32, F16 or BF16, found {found}", path = path.display())]
+    #[error("{path}: tensor '{tensor}': expected type F32, F16 or BF16, found {found}", path = path_text(path))]
     Type {
         /// The file.
         path: PathBuf,

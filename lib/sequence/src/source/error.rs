@@ -2,8 +2,7 @@
 
 use std::io;
 
-use plmkit_contract::{Exit, Failure};
-use plmkit_store::io_text;
+use plmkit_contract::{Exit, Failure, io_text};
 
 use crate::compression::Format;
 use crate::input::Input;
