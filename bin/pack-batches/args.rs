@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Output")]
     force: bool,
 
-    /// Most tokens in a batch, <cls> and <eos> of each sequence included
+    /// Most tokens in a batch, `<cls>` and `<eos>` of each sequence included
     ///
     /// Larger batches keep a GPU busier and take more of its memory. The memory that a batch needs grows with its
     /// tokens, and hardly with the lengths of its sequences.
