@@ -58,7 +58,7 @@ pub(crate) struct Args {
 
     /// How residue vectors are combined into one vector, each a column
     ///
-    /// mean, max and std are over residues only, in single precision; bos is the vector of <cls>.
+    /// mean, max and std are over residues only, in single precision; bos is the vector of `<cls>`.
     #[arg(
         long,
         value_name = "POOL",

@@ -188,6 +188,8 @@ impl<'a> Run<'a> {
         let (batches, saved_batches) = (writer.batches, writer.saved_batches);
         let rejected = writer.rejects.len() as u64;
         let mut journal = writer.journal;
+        // Those of an earlier run, too: the event speaks of the whole output.
+        journal.done.rejected = rejected;
         let published = match computed {
             Ok(()) if batches < self.plan.batches => {
                 journal.end(Ended::Stopped);
