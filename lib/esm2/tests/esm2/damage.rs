@@ -25,7 +25,7 @@ fn files_that_are_not_there() {
     refused(
         &folder.path().join("absent"),
         Exit::NoInput,
-        "cannot open: No such file",
+        "cannot open: no such file",
     );
     refused(
         &folder.path().join("config.json"),
@@ -37,7 +37,7 @@ fn files_that_are_not_there() {
     refused(
         folder.path(),
         Exit::NoInput,
-        "config.json: cannot open: No such file",
+        "config.json: cannot open: no such file",
     );
 
     fs::remove_file(folder.path().join("model.safetensors")).unwrap();
@@ -59,7 +59,7 @@ fn files_that_are_not_there() {
     refused(
         sharded.path(),
         Exit::NoInput,
-        "model-00002-of-00002.safetensors: cannot open: No such file",
+        "model-00002-of-00002.safetensors: cannot open: no such file",
     );
 }
 
