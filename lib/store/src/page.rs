@@ -30,6 +30,7 @@ pub(crate) mod encoding {
     pub(crate) const RLE: usize = 3;
     pub(crate) const DELTA_BINARY_PACKED: usize = 5;
     pub(crate) const DELTA_LENGTH_BYTE_ARRAY: usize = 6;
+    pub(crate) const DELTA_BYTE_ARRAY: usize = 7;
     pub(crate) const BYTE_STREAM_SPLIT: usize = 9;
 }
 

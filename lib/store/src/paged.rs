@@ -189,20 +189,27 @@ impl Chunk {
     }
 
     /// Checks what the values themselves claim: lengths of strings, packed as deltas, begin with their number, and
-    /// the decoder takes memory for so many.
+    /// the decoder takes memory for so many. Strings that are packed in a way of others are refused.
     fn check_values(&self, header: &PageHeader, page: &[u8]) -> io::Result<()> {
-        if !self.byte_array
-            || !header.is_data()
-            || header.data.encoding != encoding::DELTA_LENGTH_BYTE_ARRAY
-        {
+        if !self.byte_array || !header.is_data() {
             return Ok(());
         }
-        let mut values: Box<dyn Read> = match (header.data.levels, self.compression) {
-            (None, Compression::ZSTD(_)) => Box::new(zstd::stream::read::Decoder::new(page)?),
-            (None, Compression::UNCOMPRESSED) => Box::new(page),
-            // Other compressions are those of other writers, which pack no lengths.
-            _ => return Ok(()),
-        };
+        let invalid = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        let mut values: Box<dyn Read> =
+            match (header.data.encoding, header.data.levels, self.compression) {
+                (encoding::DELTA_LENGTH_BYTE_ARRAY, None, Compression::ZSTD(_)) => {
+                    Box::new(zstd::stream::read::Decoder::new(page)?)
+                }
+                (encoding::DELTA_LENGTH_BYTE_ARRAY, None, Compression::UNCOMPRESSED) => {
+                    Box::new(page)
+                }
+                (encoding::DELTA_LENGTH_BYTE_ARRAY | encoding::DELTA_BYTE_ARRAY, ..) => {
+                    return invalid(
+                        "strings are packed as deltas; expected plain or dictionary encoding",
+                    );
+                }
+                _ => return Ok(()),
+            };
         for _ in 0..self.levels {
             let mut length = [0; 4];
             values.read_exact(&mut length)?;
@@ -216,10 +223,7 @@ impl Chunk {
         let count = (0..3).try_fold(0, |_, _| head.varint()).ok();
         match count {
             Some(count) if count <= header.data.values as u64 => Ok(()),
-            _ => Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "a page has more strings than its header says",
-            )),
+            _ => invalid("a page has more strings than its header says"),
         }
     }
 }
@@ -278,6 +282,10 @@ mod tests {
 
     /// A page of strings whose lengths begin with this claim of how many there are.
     fn check(count: u8, values: usize, levels: usize) -> io::Result<()> {
+        check_encoded(encoding::DELTA_LENGTH_BYTE_ARRAY, count, values, levels)
+    }
+
+    fn check_encoded(encoding: usize, count: u8, values: usize, levels: usize) -> io::Result<()> {
         let chunk = Chunk {
             range: 4..100,
             compression: Compression::ZSTD(parquet::basic::ZstdLevel::default()),
@@ -286,7 +294,7 @@ mod tests {
         };
         let data = DataPage {
             values,
-            encoding: encoding::DELTA_LENGTH_BYTE_ARRAY,
+            encoding,
             levels: None,
         };
         let header = PageHeader {
@@ -306,5 +314,11 @@ mod tests {
             assert!(check(10, 10, levels).is_ok());
             assert!(check(11, 10, levels).is_err());
         }
+    }
+
+    #[test]
+    fn strings_that_cannot_be_counted_are_refused() {
+        assert!(check_encoded(encoding::PLAIN, 10, 10, 0).is_ok());
+        assert!(check_encoded(encoding::DELTA_BYTE_ARRAY, 10, 10, 0).is_err());
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use plmkit_contract::{Exit, Failure, io_text, path_text};
+use plmkit_contract::{Exit, Failure, Quoted, io_text, one_line, path_text};
 use safetensors::{Dtype, SafeTensorError};
 
 use crate::ConfigError;
@@ -45,7 +45,10 @@ pub enum CheckpointError {
         source: ConfigError,
     },
     /// The index of a checkpoint in several files is malformed.
-    #[error("{path}: not an index of safetensors files: {what}", path = path_text(path))]
+    #[error(
+        "{path}: not an index of safetensors files: {what}",
+        path = path_text(path), what = one_line(what, usize::MAX)
+    )]
     Index {
         /// The file.
         path: PathBuf,
@@ -53,7 +56,10 @@ pub enum CheckpointError {
         what: String,
     },
     /// A weight file is cut off or not safetensors at all.
-    #[error("{path}: damaged or not a safetensors file: {source}", path = path_text(path))]
+    #[error(
+        "{path}: damaged or not a safetensors file: {what}",
+        path = path_text(path), what = one_line(&source.to_string(), usize::MAX)
+    )]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -111,8 +117,7 @@ impl fmt::Display for Names {
         const SHOWN: usize = 3;
         write!(f, "{}", self.0.len())?;
         for (i, name) in self.0.iter().take(SHOWN).enumerate() {
-            let name: String = name.escape_debug().take(80).collect();
-            write!(f, "{}'{name}'", if i == 0 { " (" } else { ", " })?;
+            write!(f, "{}{}", if i == 0 { " (" } else { ", " }, Quoted(name))?;
         }
         match self.0.len() {
             0 => Ok(()),
@@ -134,6 +139,15 @@ impl Failure for CheckpointError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_file_says_of_itself_stays_on_one_line() {
+        let path = PathBuf::from("model.safetensors");
+        let source = SafeTensorError::InvalidOffset("weight\n\u{1b}[31m".to_owned());
+        let error = CheckpointError::Damaged { path, source }.to_string();
+        assert!(!error.contains(char::is_control), "{error}");
+        assert_eq!(Names(vec!["a\tb".into()]).to_string(), "1 ('a\\tb')");
+    }
 
     #[test]
     fn a_long_list_shows_its_beginning_and_its_length() {
