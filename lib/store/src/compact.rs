@@ -69,6 +69,14 @@ impl<'a> Compact<'a> {
         }
     }
 
+    /// Skips a struct whose known fields are of these types.
+    pub(crate) fn flat(&mut self, known: &[(i16, Type)]) -> Result<(), Flaw> {
+        self.fields(|compact, field, kind| {
+            expect(known, field, kind)?;
+            compact.skip(kind)
+        })
+    }
+
     /// A signed integer.
     pub(crate) fn integer(&mut self) -> Result<i64, Flaw> {
         let value = self.varint()?;
@@ -155,6 +163,15 @@ impl<'a> Compact<'a> {
             }
         }
         Err(Flaw::Wrong("an integer has more than 64 bits"))
+    }
+}
+
+/// Checks that a field of a known number has its type. A decoder that goes by numbers would read on from another
+/// place than one that goes by types, and find other claims.
+pub(crate) fn expect(known: &[(i16, Type)], field: i16, kind: Type) -> Result<(), Flaw> {
+    match known.iter().find(|(number, _)| *number == field) {
+        Some((_, expected)) if *expected != kind => Err(Flaw::Wrong("a field has a wrong type")),
+        _ => Ok(()),
     }
 }
 

@@ -7,8 +7,33 @@ use std::os::unix::fs::FileExt;
 
 use bytes::Bytes;
 
-use crate::compact::{Compact, Flaw, Type};
+use crate::compact::{Compact, Flaw, Type, expect};
 use crate::limits::{FOOTER_BYTES, FOOTER_PART, SCHEMA_DEPTH, SCHEMA_NODES};
+
+/// Fields of structs in `parquet.thrift`, with their types.
+const FILE_META_DATA: [(i16, Type); 9] = [
+    (1, Type::Integer),
+    (2, Type::List),
+    (3, Type::Integer),
+    (4, Type::List),
+    (5, Type::List),
+    (6, Type::Binary),
+    (7, Type::List),
+    (8, Type::Struct),
+    (9, Type::Binary),
+];
+const SCHEMA_ELEMENT: [(i16, Type); 10] = [
+    (1, Type::Integer),
+    (2, Type::Integer),
+    (3, Type::Integer),
+    (4, Type::Binary),
+    (5, Type::Integer),
+    (6, Type::Integer),
+    (7, Type::Integer),
+    (8, Type::Integer),
+    (9, Type::Integer),
+    (10, Type::Struct),
+];
 
 /// The last bytes of a file: the footer's length and the magic string.
 const TRAILER: usize = 8;
@@ -45,17 +70,20 @@ pub(crate) fn read_footer(file: &File, len: u64) -> io::Result<Result<Bytes, Str
 /// Checks a `FileMetaData`.
 fn check(footer: &[u8]) -> Result<(), Flaw> {
     let mut nodes = None;
-    Compact::new(footer).fields(|compact, field, kind| match (field, kind) {
-        (2, Type::List) => {
-            nodes = Some(schema(compact)?);
-            Ok(())
+    Compact::new(footer).fields(|compact, field, kind| {
+        expect(&FILE_META_DATA, field, kind)?;
+        match field {
+            2 => {
+                nodes = Some(schema(compact)?);
+                Ok(())
+            }
+            4 => {
+                let nodes = nodes.ok_or(Flaw::Wrong("row groups before the schema"))?;
+                let groups = structs(compact)?;
+                (0..groups).try_for_each(|_| row_group(compact, nodes))
+            }
+            _ => compact.skip(kind),
         }
-        (4, Type::List) => {
-            let nodes = nodes.ok_or(Flaw::Wrong("row groups before the schema"))?;
-            let groups = structs(compact)?;
-            (0..groups).try_for_each(|_| row_group(compact, nodes))
-        }
-        _ => compact.skip(kind),
     })
 }
 
@@ -69,12 +97,16 @@ fn schema(compact: &mut Compact<'_>) -> Result<usize, Flaw> {
     let mut open: Vec<usize> = Vec::new();
     for _ in 0..nodes {
         let mut children = 0;
-        compact.fields(|compact, field, kind| match (field, kind) {
-            (5, Type::Integer) => {
-                children = compact.size()?;
-                Ok(())
+        compact.fields(|compact, field, kind| {
+            expect(&SCHEMA_ELEMENT, field, kind)?;
+            match field {
+                5 => {
+                    children = compact.size()?;
+                    Ok(())
+                }
+                10 => logical_type(compact),
+                _ => compact.skip(kind),
             }
-            _ => compact.skip(kind),
         })?;
         if let Some(left) = open.last_mut() {
             *left -= 1;
@@ -94,6 +126,36 @@ fn schema(compact: &mut Compact<'_>) -> Result<usize, Flaw> {
     } else {
         Err(Flaw::Wrong("a column has fewer children than it claims"))
     }
+}
+
+/// Checks a `LogicalType`, a union of structs.
+fn logical_type(compact: &mut Compact<'_>) -> Result<(), Flaw> {
+    compact.fields(|compact, field, kind| {
+        if kind != Type::Struct {
+            return Err(Flaw::Wrong("a logical type is no struct"));
+        }
+        match field {
+            // DECIMAL: scale, precision.
+            5 => compact.flat(&[(1, Type::Integer), (2, Type::Integer)]),
+            // TIME, TIMESTAMP: whether adjusted to UTC, unit.
+            7 | 8 => compact.fields(|compact, field, kind| {
+                expect(&[(1, Type::Bool), (2, Type::Struct)], field, kind)?;
+                match kind {
+                    Type::Struct => {
+                        compact.flat(&[(1, Type::Struct), (2, Type::Struct), (3, Type::Struct)])
+                    }
+                    _ => compact.skip(kind),
+                }
+            }),
+            // INTEGER: width, whether signed.
+            10 => compact.flat(&[(1, Type::Byte), (2, Type::Bool)]),
+            // VARIANT: version. GEOMETRY, GEOGRAPHY: coordinates, algorithm.
+            16 => compact.flat(&[(1, Type::Byte)]),
+            17 | 18 => compact.flat(&[(1, Type::Binary), (2, Type::Integer)]),
+            // The others are empty.
+            _ => compact.skip(kind),
+        }
+    })
 }
 
 /// Checks a `RowGroup`: no more column chunks than there are nodes.
@@ -122,7 +184,7 @@ mod tests {
 
     /// A schema node with so many children and no name, which is of no concern here.
     fn node(children: u8) -> Vec<u8> {
-        vec![0x55, children * 2, 0x12, 0]
+        vec![0x55, children * 2, 0x15, 0, 0]
     }
 
     fn footer(schema: &[Vec<u8>], rest: &[u8]) -> Vec<u8> {
@@ -142,6 +204,22 @@ mod tests {
         assert_eq!(
             check(&footer(&deep, &[])),
             Err(Flaw::Wrong("columns lie too deep in columns"))
+        );
+    }
+
+    #[test]
+    fn a_field_of_another_type_hides_no_claims() {
+        // Field 3 of a node as a struct, which would be read as an integer and what follows as other fields.
+        let confused = vec![0x3c, 0xff, 0xff, 0];
+        assert_eq!(
+            check(&footer(&[confused], &[0; 8])),
+            Err(Flaw::Wrong("a field has a wrong type"))
+        );
+        // A logical type INTEGER whose width is a varint and not a byte.
+        let confused = vec![0xac, 0xac, 0x15, 0x80, 0x01, 0, 0, 0];
+        assert_eq!(
+            check(&footer(&[confused], &[0; 8])),
+            Err(Flaw::Wrong("a field has a wrong type"))
         );
     }
 

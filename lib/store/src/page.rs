@@ -1,6 +1,6 @@
 //! What a Parquet page header claims.
 
-use crate::compact::{Compact, Flaw, Type};
+use crate::compact::{Compact, Flaw, Type, expect};
 use crate::limits::PageLimits;
 
 /// The part of a page header that decides how much memory the page takes.
@@ -34,6 +34,47 @@ pub(crate) mod encoding {
     pub(crate) const BYTE_STREAM_SPLIT: usize = 9;
 }
 
+/// Fields of structs in `parquet.thrift`, with their types.
+const PAGE_HEADER: [(i16, Type); 8] = [
+    (1, Type::Integer),
+    (2, Type::Integer),
+    (3, Type::Integer),
+    (4, Type::Integer),
+    (5, Type::Struct),
+    (6, Type::Struct),
+    (7, Type::Struct),
+    (8, Type::Struct),
+];
+const DATA_PAGE_HEADER: [(i16, Type); 5] = [
+    (1, Type::Integer),
+    (2, Type::Integer),
+    (3, Type::Integer),
+    (4, Type::Integer),
+    (5, Type::Struct),
+];
+const DATA_PAGE_HEADER_V2: [(i16, Type); 8] = [
+    (1, Type::Integer),
+    (2, Type::Integer),
+    (3, Type::Integer),
+    (4, Type::Integer),
+    (5, Type::Integer),
+    (6, Type::Integer),
+    (7, Type::Bool),
+    (8, Type::Struct),
+];
+const DICTIONARY_PAGE_HEADER: [(i16, Type); 3] =
+    [(1, Type::Integer), (2, Type::Integer), (3, Type::Bool)];
+const STATISTICS: [(i16, Type); 8] = [
+    (1, Type::Binary),
+    (2, Type::Binary),
+    (3, Type::Integer),
+    (4, Type::Integer),
+    (5, Type::Binary),
+    (6, Type::Binary),
+    (7, Type::Bool),
+    (8, Type::Bool),
+];
+
 const DATA_PAGE: usize = 0;
 const DATA_PAGE_V2: usize = 3;
 
@@ -44,21 +85,20 @@ impl PageHeader {
         let mut header = Self::default();
         let (mut first, mut second) = (None, None);
         compact.fields(|compact, field, kind| {
-            match (field, kind) {
-                (1, Type::Integer) => header.kind = compact.size()?,
-                (2, Type::Integer) => header.bytes = compact.size()?,
-                (3, Type::Integer) => header.stored = compact.size()?,
-                (5, Type::Struct) => first = Some(data_page(compact, 2)?),
-                (8, Type::Struct) => second = Some(data_page(compact, 4)?),
+            expect(&PAGE_HEADER, field, kind)?;
+            match field {
+                1 => header.kind = compact.size()?,
+                2 => header.bytes = compact.size()?,
+                3 => header.stored = compact.size()?,
+                5 => first = Some(data_page(compact)?),
+                7 => compact.flat(&DICTIONARY_PAGE_HEADER)?,
+                8 => second = Some(data_page_v2(compact)?),
                 _ => compact.skip(kind)?,
             }
             Ok(())
         })?;
         header.data = match header.kind {
-            DATA_PAGE => first.map(|page| DataPage {
-                levels: None,
-                ..page
-            }),
+            DATA_PAGE => first,
             DATA_PAGE_V2 => second,
             _ => Some(DataPage::default()),
         }
@@ -92,16 +132,34 @@ impl PageHeader {
     }
 }
 
-/// A `DataPageHeader` or `DataPageHeaderV2`, which has its encoding in the field `encoding`.
-fn data_page(compact: &mut Compact<'_>, encoding: i16) -> Result<DataPage, Flaw> {
+/// A `DataPageHeader`.
+fn data_page(compact: &mut Compact<'_>) -> Result<DataPage, Flaw> {
+    let mut page = DataPage::default();
+    compact.fields(|compact, field, kind| {
+        expect(&DATA_PAGE_HEADER, field, kind)?;
+        match field {
+            1 => page.values = compact.size()?,
+            2 => page.encoding = compact.size()?,
+            5 => compact.flat(&STATISTICS)?,
+            _ => compact.skip(kind)?,
+        }
+        Ok(())
+    })?;
+    Ok(page)
+}
+
+/// A `DataPageHeaderV2`.
+fn data_page_v2(compact: &mut Compact<'_>) -> Result<DataPage, Flaw> {
     let mut page = DataPage::default();
     let mut levels = [0; 2];
     compact.fields(|compact, field, kind| {
-        match (field, kind) {
-            (1, Type::Integer) => page.values = compact.size()?,
-            (field, Type::Integer) if field == encoding => page.encoding = compact.size()?,
-            (5, Type::Integer) => levels[0] = compact.size()?,
-            (6, Type::Integer) => levels[1] = compact.size()?,
+        expect(&DATA_PAGE_HEADER_V2, field, kind)?;
+        match field {
+            1 => page.values = compact.size()?,
+            4 => page.encoding = compact.size()?,
+            5 => levels[0] = compact.size()?,
+            6 => levels[1] = compact.size()?,
+            8 => compact.flat(&STATISTICS)?,
             _ => compact.skip(kind)?,
         }
         Ok(())
