@@ -355,3 +355,32 @@ fn what_could_not_be_embedded_survives_an_interruption() {
     assert!(fs::read(case.path("e.parquet")).expect("output") == expected);
     assert_eq!(rejects(&case.path("e.rejects.csv")), listed);
 }
+
+#[test]
+fn files_of_others_are_left_alone() {
+    let case = Case::new();
+    fs::create_dir(case.path("precious")).expect("folder");
+    fs::write(case.path("precious/thesis.txt"), "years").expect("write");
+    std::os::unix::fs::symlink("precious", case.path(".e.parquet.plmkit-run")).expect("link");
+    let output = case.embed("e.parquet").output().expect("run");
+    assert_failed(&output, 73, ".e.parquet.plmkit-run: cannot create");
+    assert!(case.path("precious/thesis.txt").exists());
+
+    fs::write(case.path("f.rejects.csv"), "precious").expect("write");
+    let output = case.embed("f.parquet").output().expect("run");
+    assert_failed(&output, 65, "f.rejects.csv: not a rejects file");
+    let kept = fs::read_to_string(case.path("f.rejects.csv")).expect("kept");
+    assert_eq!(kept, "precious");
+}
+
+#[test]
+fn a_list_that_is_gone_is_not_vouched_for() {
+    let case = Case::new();
+    let inject = ["--inject", "not-finite=7"];
+    let embed = || case.embed("e.parquet").args(inject).output().expect("run");
+    assert_eq!(embed().status.code(), Some(1));
+    fs::write(case.path("e.rejects.csv"), "ordinal,id,length,reason\n").expect("write");
+    assert_failed(&embed(), 65, "expected the sequences that the output lacks");
+    fs::remove_file(case.path("e.rejects.csv")).expect("remove");
+    assert_failed(&embed(), 66, "e.rejects.csv: cannot open");
+}

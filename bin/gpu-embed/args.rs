@@ -1,7 +1,6 @@
 //! The command line.
 
 use std::fs;
-use std::iter;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -11,7 +10,7 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use plmkit_cli::{Common, Fault, NamedPath, Program, ProgressMode, interval, keep_apart};
 use plmkit_contract::{Pool, StoreDtype};
-use plmkit_engine::{Config, Injection, Layers};
+use plmkit_engine::{Config, Injection, Layers, rejects_beside};
 use plmkit_esm2::Device;
 
 /// Embed packed batches with ESM-2, without padding.
@@ -194,15 +193,14 @@ fn keep_files_apart(args: &Args) -> Result<(), Fault> {
         .iter()
         .map(|path| ("a file of the model", path.as_path()));
     let inputs: Vec<NamedPath> = batches.chain(weights).collect();
-    let rejects = args
-        .rejects
-        .iter()
-        .map(|path| ("--rejects", path.as_path()));
+    let rejects = args.rejects.clone();
+    let rejects = rejects.unwrap_or_else(|| rejects_beside(&args.out));
     let events = args.events.iter().map(|path| ("--events", path.as_path()));
-    let outputs: Vec<NamedPath> = iter::once(("--out", args.out.as_path()))
-        .chain(rejects)
-        .chain(events)
-        .collect();
+    let always = [
+        ("--out", args.out.as_path()),
+        ("--rejects", rejects.as_path()),
+    ];
+    let outputs: Vec<NamedPath> = always.into_iter().chain(events).collect();
     keep_apart(&inputs, &outputs)
 }
 

@@ -1,7 +1,7 @@
 //! What a run is asked to do.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use plmkit_contract::{Pool, StoreDtype, VectorColumn};
@@ -49,6 +49,16 @@ pub struct Injection {
     pub not_finite: Vec<u64>,
 }
 
+/// Where the rejects of the output `out` go: `NAME.rejects.csv` for `NAME.parquet`, and for any other `NAME`.
+pub fn rejects_beside(out: &Path) -> PathBuf {
+    let mut name = match out.extension() {
+        Some(extension) if extension == "parquet" => out.with_extension(""),
+        _ => out.to_owned(),
+    };
+    name.as_mut_os_string().push(".rejects.csv");
+    name
+}
+
 /// Which layers are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Layers {
@@ -61,8 +71,9 @@ pub enum Layers {
 impl Config {
     /// Where the sequences that cannot be embedded are listed.
     pub fn rejects(&self) -> PathBuf {
-        let beside = || self.out.with_extension("rejects.csv");
-        self.rejects.clone().unwrap_or_else(beside)
+        self.rejects
+            .clone()
+            .unwrap_or_else(|| rejects_beside(&self.out))
     }
 
     /// The vector columns that are asked of a model of `layers` layers, in file order, each once.

@@ -76,6 +76,9 @@ impl Part {
         let (Ok((start, end)), Ok(rejected)) = (batches, rejected) else {
             return Err(malformed(path, "not a part of a run"));
         };
+        if start >= end {
+            return Err(malformed(path, "a part of no batches"));
+        }
         Ok(match found.difference(provenance) {
             Some(difference) => Opened::Other(difference),
             None => Opened::Same(Self {
@@ -197,7 +200,8 @@ impl<'a> Saver<'a> {
         part.batches.end = job.index + 1;
         part.rejected
             .extend(rejected.iter().map(|&row| Rejected::of(job, row)));
-        part.bytes += rows.get_array_memory_size();
+        // Of the vectors: the keys are slices of a mapped file, each of which counts as the whole.
+        part.bytes += rows.num_rows() * self.columns.len() * self.dim * size_of::<f32>();
         let due = self.saved.elapsed() >= self.every || part.bytes >= PART_BYTES;
         self.open = Some(part);
         if due { self.publish() } else { Ok(()) }

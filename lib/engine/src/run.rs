@@ -1,11 +1,12 @@
 //! One run, from opened files to a published one.
 
 use std::ops::Range;
+use std::path::Path;
 use std::time::Duration;
 
-use plmkit_contract::{Provenance, Stop, VectorColumn};
+use plmkit_contract::{Provenance, Reason, Reject, Stop, VectorColumn};
 use plmkit_esm2::{Esm2, set_threads};
-use plmkit_store::{EmbeddingsWriter, Existing, StoreError, existing_embeddings};
+use plmkit_store::{EmbeddingsWriter, Existing, StoreError, existing_embeddings, read_rejects};
 use plmkit_telemetry::event::Outcome as Ended;
 
 use crate::allowance::Allowance;
@@ -95,12 +96,20 @@ pub fn embed(
         if let Ok(folder) = claimed {
             folder.clear()?;
         }
+        let rejected = plan.sequences.saturating_sub(digest.rows());
+        if rejected > 0 {
+            expect_rejects(&config.rejects())?;
+        }
         return Ok(Outcome::AlreadyComplete {
             rows: digest.rows(),
-            rejected: plan.sequences.saturating_sub(digest.rows()),
+            rejected,
         });
     }
     let folder = claimed?;
+    let rejects = config.rejects();
+    if !config.force && rejects.symlink_metadata().is_ok() {
+        read_rejects(&rejects).map_err(StoreError::of_existing)?;
+    }
     let parts = folder.parts(&provenance, plan.batches, config.force)?;
     let run = Run {
         config,
@@ -115,6 +124,21 @@ pub fn embed(
         folder.clear()?;
     }
     Ok(outcome)
+}
+
+/// The sequences that a complete output lacks must be listed.
+fn expect_rejects(path: &Path) -> Result<(), StoreError> {
+    let listed = read_rejects(path).map_err(StoreError::of_existing)?;
+    let of_a_run = |reject: &Reject| Reason::EMBEDDING.contains(&reject.reason);
+    if listed.iter().any(of_a_run) {
+        Ok(())
+    } else {
+        Err(StoreError::Malformed {
+            path: path.to_owned(),
+            what: "expected the sequences that the output lacks, found none; --force computes them again"
+                .to_owned(),
+        })
+    }
 }
 
 /// What a run works with.
@@ -219,15 +243,13 @@ impl<'a> Run<'a> {
     }
 
     /// Gives the files their names, the output last. Returns its rows.
-    fn publish(
-        &self,
-        file: EmbeddingsWriter,
-        rejects: Vec<plmkit_contract::Reject>,
-    ) -> Result<u64, EngineError> {
+    fn publish(&self, file: EmbeddingsWriter, rejects: Vec<Reject>) -> Result<u64, EngineError> {
         let path = self.config.rejects();
         if rejects.is_empty() && self.config.rejects.is_none() {
             // One of an earlier output would speak of this one.
-            remove(&path)?;
+            if read_rejects(&path).is_ok() {
+                remove(&path)?;
+            }
         } else {
             write_rejects(&path, rejects)?;
         }

@@ -4,12 +4,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::Provenance;
+use plmkit_contract::{Provenance, path_text};
 use plmkit_store::{Lock, StoreError, under_construction};
 
 use crate::part::{Opened, Part};
 
 const LOCK: &str = "lock";
+const PREFIX: &str = "part-";
 const SUFFIX: &str = ".parquet";
 
 /// The folder `.NAME.plmkit-run` of an output `NAME`, and the only claim on it.
@@ -34,6 +35,13 @@ impl RunFolder {
             }
             _ => {}
         }
+        // A link would lead to files of others.
+        if !path.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+            return Err(StoreError::Create {
+                path,
+                source: io::ErrorKind::NotADirectory.into(),
+            });
+        }
         let lock = Lock::acquire(&path.join(LOCK), out)?;
         Ok(Self {
             path,
@@ -43,7 +51,7 @@ impl RunFolder {
 
     /// Where the part whose first batch is `first` goes.
     pub(crate) fn part(&self, first: u64) -> PathBuf {
-        self.path.join(format!("part-{first:08}{SUFFIX}"))
+        self.path.join(format!("{PREFIX}{first:08}{SUFFIX}"))
     }
 
     /// The parts that an earlier run of the same work left, rising and apart. Those of other work are an error, or
@@ -57,10 +65,7 @@ impl RunFolder {
         let mut parts: Vec<Part> = Vec::new();
         for name in self.names()? {
             let path = self.path.join(&name);
-            if name == LOCK {
-                continue;
-            }
-            if under_construction(&name).is_some() || !name.ends_with(SUFFIX) {
+            if under_construction(&name).is_some() {
                 remove(&path)?;
                 continue;
             }
@@ -77,7 +82,14 @@ impl RunFolder {
                         difference: format!("an unfinished run of which {difference}"),
                     });
                 }
-                Ok(_) => remove(&path)?,
+                Ok(Opened::Same(_)) => {
+                    tracing::warn!(
+                        "{}: overlaps another part; it is computed again",
+                        path_text(&path)
+                    );
+                    remove(&path)?;
+                }
+                Ok(Opened::Other(_)) => remove(&path)?,
                 Err(error) => {
                     tracing::warn!("{error}; it is computed again");
                     remove(&path)?;
@@ -87,7 +99,7 @@ impl RunFolder {
         Ok(parts)
     }
 
-    /// The names in the folder, sorted.
+    /// The names of parts in the folder, finished or not, sorted. Files of others are not looked at.
     fn names(&self) -> Result<Vec<String>, StoreError> {
         let entries = fs::read_dir(&self.path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let entries = entries.map_err(|source| StoreError::Read {
@@ -96,7 +108,9 @@ impl RunFolder {
         })?;
         let mut names: Vec<String> = entries
             .iter()
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
             .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .filter(|name| is_part(under_construction(name).unwrap_or(name)))
             .collect();
         names.sort();
         Ok(names)
@@ -104,13 +118,19 @@ impl RunFolder {
 
     /// Removes the folder: the output is complete.
     pub(crate) fn clear(self) -> Result<(), StoreError> {
-        for name in self.names()? {
-            if name != LOCK {
-                remove(&self.path.join(name))?;
-            }
-        }
-        Ok(())
+        let names = self.names()?;
+        names
+            .iter()
+            .try_for_each(|name| remove(&self.path.join(name)))
     }
+}
+
+/// Whether a file of this name is a part.
+fn is_part(name: &str) -> bool {
+    let number = name
+        .strip_prefix(PREFIX)
+        .and_then(|rest| rest.strip_suffix(SUFFIX));
+    number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 impl Drop for RunFolder {

@@ -10,7 +10,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 use crate::StoreError;
-use crate::lock::{Claim, claim};
+use crate::lock::{Claim, claim, is_at};
 
 /// What the name of a file under construction ends with, or goes on with a number where there are no locks.
 const MARK: &str = ".plmkit-tmp";
@@ -72,7 +72,10 @@ impl AtomicFile {
                 File::create_new(&temporary).map_err(failed)?
             }
         };
-        let temporary = Temporary(temporary);
+        let temporary = Temporary {
+            path: temporary,
+            renamed: false,
+        };
         file.set_len(0).map_err(failed)?;
         Ok(Self {
             replaces: target.exists(),
@@ -103,7 +106,7 @@ impl AtomicFile {
     fn resumed(&mut self) -> io::Result<&mut BufWriter<File>> {
         let writer = match self.writer.take() {
             Some(writer) => writer,
-            None => buffered(OpenOptions::new().append(true).open(&self.temporary.0)?),
+            None => buffered(OpenOptions::new().append(true).open(&self.temporary.path)?),
         };
         Ok(self.writer.insert(writer))
     }
@@ -115,13 +118,18 @@ impl AtomicFile {
             path: path.clone(),
             source,
         };
+        let temporary = self.temporary.path.clone();
         let writer = self.resumed().map_err(failed)?;
         writer.flush().map_err(failed)?;
         writer.get_ref().sync_all().map_err(failed)?;
+        // The name belongs to whoever holds the file that is there.
+        if !is_at(writer.get_ref(), &temporary).map_err(failed)? {
+            return Err(StoreError::Busy { path });
+        }
         if self.replaces {
-            fs::rename(&self.temporary.0, &self.path).map_err(failed)?;
+            fs::rename(&temporary, &self.path).map_err(failed)?;
         } else {
-            rename_new(&self.temporary.0, &self.path).map_err(|source| {
+            rename_new(&temporary, &self.path).map_err(|source| {
                 if source.kind() == io::ErrorKind::AlreadyExists {
                     StoreError::Exists {
                         path: path.clone(),
@@ -132,6 +140,7 @@ impl AtomicFile {
                 }
             })?;
         }
+        self.temporary.renamed = true;
         let folder = match self.path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
@@ -158,14 +167,19 @@ fn buffered(file: File) -> BufWriter<File> {
     BufWriter::with_capacity(1 << 16, file)
 }
 
-/// The file at this path is removed on drop; after the rename there is none.
+/// The file at this path is removed on drop, unless it has been renamed: then the name may be another writer's.
 #[derive(Debug)]
-struct Temporary(PathBuf);
+struct Temporary {
+    path: PathBuf,
+    renamed: bool,
+}
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // There is nobody to tell; a rerun recognises what is left.
-        let _ = fs::remove_file(&self.0);
+        if !self.renamed {
+            // There is nobody to tell; a rerun recognises what is left.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -322,6 +336,19 @@ mod tests {
         assert_eq!(error.exit(), Exit::CannotCreate, "{error}");
         assert_eq!(fs::read_to_string(&path).expect("read"), "precious");
         assert_eq!(names(folder.path()), ["a"]);
+    }
+
+    #[test]
+    fn a_name_that_another_writer_has_by_now_is_left_to_it() {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let path = folder.path().join("a");
+        let file = AtomicFile::create(&path).expect("create");
+        let temporary = folder.path().join(temporary_name("a"));
+        fs::remove_file(&temporary).expect("remove");
+        fs::write(&temporary, "half of another").expect("write");
+        let error = file.finish().expect_err("the name is lost");
+        assert_eq!(error.exit(), Exit::Transient);
+        assert!(!path.exists());
     }
 
     #[test]

@@ -41,11 +41,9 @@ fn existing(
         path: path.to_owned(),
         difference,
     };
-    match path.symlink_metadata() {
-        // A folder in the way, or no folder to write to, is for the writer to report.
-        Err(_) => return Ok(Existing::Absent),
-        Ok(metadata) if metadata.is_dir() => return Ok(Existing::Absent),
-        Ok(_) => {}
+    // A folder or a device in the way, or no folder to write to, is for the writer to report.
+    if !path.metadata().is_ok_and(|found| found.is_file()) {
+        return Ok(Existing::Absent);
     }
     let (found, digest) = verified(path).map_err(StoreError::of_existing)?;
     match found.difference(provenance) {

@@ -92,7 +92,7 @@ pub(crate) fn claim(path: &Path) -> io::Result<Claim> {
 }
 
 /// Whether `path` is still the name of `file`.
-fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let ours = file.metadata()?;
     match path.symlink_metadata() {
         Ok(found) => Ok((found.dev(), found.ino()) == (ours.dev(), ours.ino())),

@@ -6,13 +6,16 @@ use std::path::Path;
 
 use crate::StoreError;
 
-/// Opens an input, which is no folder.
+/// Opens an input that is read at any place: a regular file.
 pub fn open_input(path: &Path) -> Result<File, StoreError> {
-    let opened = File::open(path).and_then(|file| {
-        if file.metadata()?.is_dir() {
+    // Looked at first: opening a pipe waits for a writer.
+    let opened = path.metadata().and_then(|found| {
+        if found.is_dir() {
             Err(io::ErrorKind::IsADirectory.into())
+        } else if found.is_file() {
+            File::open(path)
         } else {
-            Ok(file)
+            Err(io::Error::other("not a regular file"))
         }
     });
     opened.map_err(|source| StoreError::Open {
