@@ -12,7 +12,7 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{UInt8Type, UInt32Type, UInt64Type};
 use arrow::ipc::reader::FileReader;
 use common::{SmallDisk, assert_failed, bin, run, visible};
-use plmkit_contract::{Provenance, ShardRow, batches_schema, residue_digest};
+use plmkit_contract::{Provenance, ShardRow, Stop, batches_schema, residue_digest};
 use plmkit_store::{BatchesFile, ShardWriter};
 use serde_json::Value;
 
@@ -141,7 +141,11 @@ fn a_mapped_read_copies_neither_tokens_nor_offsets() {
     let (folder, shard, _) = shard(200);
     let out = folder.path().join("out.arrow");
     run(&mut pack(&shard, &out, 2048));
-    let file = BatchesFile::open(&out).expect("open");
+    let stopped = Stop::default();
+    stopped.request();
+    let error = BatchesFile::open(&out, &stopped).expect_err("stopped before it is verified");
+    assert_eq!(error.to_string(), "stopped");
+    let file = BatchesFile::open(&out, &Stop::default()).expect("open");
 
     let out = fs::canonicalize(&out).expect("path");
     let maps = fs::read_to_string("/proc/self/maps").expect("the maps of this process");
@@ -261,7 +265,11 @@ fn a_shard_without_rows_gives_a_file_without_batches() {
     );
     run(pack(&shard, &out, 500).arg("--report").arg(&report));
     assert!(record_batches(&out).is_empty());
-    assert!(BatchesFile::open(&out).expect("a valid file").is_empty());
+    assert!(
+        BatchesFile::open(&out, &Stop::default())
+            .expect("a valid file")
+            .is_empty()
+    );
     let report: Value = serde_json::from_slice(&fs::read(&report).expect("report")).expect("JSON");
     assert_eq!(
         (&report["batches"], &report["utilization"]),
@@ -302,7 +310,7 @@ fn a_damaged_output_is_not_taken_for_finished_work() {
     let out = folder.path().join("out.arrow");
     run(&mut pack(&shard, &out, 1000));
     let mut bytes = fs::read(&out).expect("read");
-    let tokens = BatchesFile::open(&out)
+    let tokens = BatchesFile::open(&out, &Stop::default())
         .expect("open")
         .batch(0)
         .expect("a batch")

@@ -33,6 +33,11 @@ impl Case {
 
     /// Packs other records.
     fn pack(&self, fasta: &str) {
+        self.pack_into(fasta, 256);
+    }
+
+    /// Packs other records, or the same ones otherwise.
+    fn pack_into(&self, fasta: &str, max_batch_tokens: u32) {
         for old in ["shards", "b.arrow"] {
             let old = self.path(old);
             let _ = fs::remove_dir_all(&old).or_else(|_| fs::remove_file(&old));
@@ -47,7 +52,7 @@ impl Case {
             .arg(self.path("shards/shard-00000.parquet"))
             .arg("--out")
             .arg(self.path("b.arrow"))
-            .args(["--max-batch-tokens", "256"]));
+            .args(["--max-batch-tokens", &max_batch_tokens.to_string()]));
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -56,13 +61,17 @@ impl Case {
 
     /// A run that saves every batch at once.
     fn embed(&self, out: &str) -> Command {
+        self.embed_saving(out, "10ms")
+    }
+
+    fn embed_saving(&self, out: &str, every: &str) -> Command {
         let mut command = bin("gpu-embed");
         command
             .arg(self.path("b.arrow"))
             .arg("--out")
             .arg(self.path(out))
             .args(["--device", "cpu", "--progress", "none"])
-            .args(["--threads", "1", "--save-every", "10ms", "--model"])
+            .args(["--threads", "1", "--save-every", every, "--model"])
             .arg(test_data("model-tiny"));
         command
     }
@@ -88,9 +97,14 @@ impl Case {
 
     /// Starts a run and waits until it has saved more parts than there were.
     fn underway(&self, out: &str) -> Child {
+        self.underway_with(out, &[])
+    }
+
+    fn underway_with(&self, out: &str, options: &[&str]) -> Child {
         let before = self.parts(out).len();
         let mut child = self
             .embed(out)
+            .args(options)
             .stderr(Stdio::piped())
             .spawn()
             .expect("spawn");
@@ -227,6 +241,139 @@ fn parts_of_other_work_are_refused_unless_forced() {
     assert!(case.parts("e.parquet").len() >= 3, "nothing is thrown away");
     run(case.embed("e.parquet").args(["--pool", "max", "--force"]));
     assert!(case.parts("e.parquet").is_empty());
+}
+
+#[test]
+fn other_packs_of_the_same_rows_are_other_work() {
+    let case = Case::new();
+    let fasta = fs::read_to_string(case.path("in.fasta")).expect("input");
+    case.interrupt("e.parquet", SIGKILL);
+    run(&mut case.embed("whole.parquet"));
+    case.pack_into(&fasta, 300);
+    let unfinished = case.embed("e.parquet").output().expect("run");
+    assert_failed(
+        &unfinished,
+        73,
+        "an unfinished run of which the batches are packed otherwise",
+    );
+    let whole = case.embed("whole.parquet").output().expect("run");
+    assert_failed(
+        &whole,
+        73,
+        "holds other work (the batches are packed otherwise)",
+    );
+}
+
+#[test]
+fn an_interrupted_replacement_survives_a_look_at_what_it_replaces() {
+    let case = Case::new();
+    let expected = case.undisturbed();
+    fs::copy(case.path("undisturbed.parquet"), case.path("e.parquet")).expect("copy");
+    let other = ["--force", "--pool", "max"];
+    let mut child = case.underway_with("e.parquet", &other);
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+    let parts = case.parts("e.parquet");
+    let said = run(&mut case.embed("e.parquet"));
+    assert!(said.contains("already complete"), "{said}");
+    assert!(
+        said.contains("left alone: an unfinished run of which columns was"),
+        "{said}"
+    );
+    assert_eq!(case.parts("e.parquet"), parts);
+    assert!(fs::read(case.path("e.parquet")).expect("output") == expected);
+    let said = run(case.embed("e.parquet").args(other));
+    assert!(said.contains(" saved by an earlier run)"), "{said}");
+    assert!(case.parts("e.parquet").is_empty());
+}
+
+#[test]
+fn half_files_beside_a_complete_output_are_removed() {
+    let case = Case::new();
+    let expected = case.undisturbed();
+    run(&mut case.embed("e.parquet"));
+    for name in [".e.parquet.plmkit-tmp", ".e.rejects.csv.plmkit-tmp"] {
+        fs::write(case.path(name), "half").expect("write");
+    }
+    let said = run(&mut case.embed("e.parquet"));
+    assert!(said.contains("already complete"), "{said}");
+    case.assert_complete("e.parquet", &expected);
+}
+
+#[test]
+fn a_list_that_cannot_be_written_is_noticed_before_anything_is_computed() {
+    let case = Case::new();
+    let mut embed = case.embed("e.parquet");
+    embed.arg("--rejects").arg(case.path("nowhere/rejects.csv"));
+    let output = embed.output().expect("run");
+    assert_failed(&output, 73, "nowhere/rejects.csv: cannot create");
+    let names = all(case.folder.path());
+    assert!(
+        !names.iter().any(|name| name.contains("e.parquet")),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn what_was_computed_is_saved_when_the_output_cannot_be_published() {
+    let case = Case::new();
+    let expected = case.undisturbed();
+    // All of the run is one part, which is not due before the end.
+    let mut child = case
+        .embed_saving("e.parquet", "60m")
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("spawn");
+    let deadline = Instant::now() + Duration::from_mins(2);
+    while !case.path(".e.parquet.plmkit-tmp").exists() {
+        assert!(Instant::now() < deadline, "nothing is written");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_millis(20));
+    fs::write(case.path("e.parquet"), "in the way").expect("write");
+    assert_eq!(child.wait().expect("wait").code(), Some(73));
+    assert_eq!(case.parts("e.parquet").len(), 1);
+    fs::remove_file(case.path("e.parquet")).expect("remove");
+    let said = run(&mut case.embed("e.parquet"));
+    assert!(said.contains(", 0 tokens in"), "{said}");
+    case.assert_complete("e.parquet", &expected);
+}
+
+#[test]
+fn what_did_not_fit_into_memory_is_tried_again() {
+    let case = Case::new();
+    let expected = case.undisturbed();
+    let mut child = case.underway_with("e.parquet", &["--inject", "out-of-memory-above=90"]);
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+    let said = run(&mut case.embed("e.parquet"));
+    assert!(said.contains("did not fit into memory"), "{said}");
+    case.assert_complete("e.parquet", &expected);
+}
+
+#[test]
+fn names_that_are_long_or_no_text_work() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let case = Case::new();
+    let long = format!("{}.parquet", "x".repeat(235));
+    let names = [long.as_bytes(), b"a\xfe.parquet", b"a\xff.parquet"];
+    let embed = |name: &[u8]| {
+        let out = case.folder.path().join(std::ffi::OsStr::from_bytes(name));
+        let mut command = case.embed("ignored");
+        let args: Vec<_> = command.get_args().map(std::ffi::OsStr::to_owned).collect();
+        command = bin("gpu-embed");
+        let place = args.iter().position(|arg| arg == "--out").expect("--out") + 1;
+        command
+            .args(&args[..place])
+            .arg(out)
+            .args(&args[place + 1..]);
+        command.spawn().expect("spawn")
+    };
+    let mut children: Vec<Child> = names.iter().map(|name| embed(name)).collect();
+    for child in &mut children {
+        assert!(child.wait().expect("wait").success());
+    }
 }
 
 #[test]

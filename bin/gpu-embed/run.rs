@@ -1,6 +1,7 @@
 //! The run, with what people see of it.
 
 use plmkit_cli::{Exit, Fault, Progress, ProgressMode, Stop};
+use plmkit_contract::path_text;
 use plmkit_engine::{Config, Observer, Outcome, Summary, embed};
 
 use crate::args::Args;
@@ -12,7 +13,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         progress: None,
     };
     let config = Config::try_from(args)?;
-    let out = config.out.display();
+    let out = path_text(&config.out);
     let rejected = match embed(&config, stop, &mut screen)? {
         Outcome::Done(summary) => {
             tracing::info!("{out}: {}", line(&summary));
@@ -35,7 +36,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let rejects = config.rejects();
     tracing::error!(
         "{out}: {rejected} sequences could not be embedded; {} lists them with the reasons",
-        rejects.display()
+        path_text(&rejects)
     );
     Ok(Exit::Negative)
 }

@@ -22,7 +22,8 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let provenance = Provenance::new(Args::NAME, vec![table.digest.to_string()])
         .with("max_batch_tokens", config.max_batch_tokens);
 
-    let done = !config.force && existing_batches(&config.out, &provenance)? != Existing::Absent;
+    let done =
+        !config.force && existing_batches(&config.out, &provenance, stop)? != Existing::Absent;
     let done = if done { "already complete: " } else { "" };
     if done.is_empty() {
         write(&config, &shard, &plan, provenance.clone(), stop)?;

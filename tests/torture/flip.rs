@@ -8,7 +8,7 @@ use std::sync::{Arc, Once};
 use std::time::Instant;
 
 use arrow::array::{ArrayRef, AsArray, Int32Array, RecordBatch};
-use plmkit_contract::{Exit, Failure, is_guarded};
+use plmkit_contract::{Exit, Failure, Stop, is_guarded};
 use plmkit_store::{BatchesFile, EmbeddingsReader, StoreError, read_manifest, read_shard};
 
 use crate::common::{bin, test_data};
@@ -166,7 +166,7 @@ fn shard() {
 fn batches() {
     let files = Files::new();
     let read = |path: &Path| {
-        let file = BatchesFile::open(path)?;
+        let file = BatchesFile::open(path, &Stop::default())?;
         let packs = (0..file.len())
             .map(|index| Ok(columns(file.batch(index)?.record_batch())))
             .collect::<Result<_, StoreError>>()?;

@@ -251,7 +251,7 @@ fn arrow_ipc() {
     let files = Files::new();
     let whole = fs::read(files.batches()).expect("read");
     let out = files.path("out.parquet");
-    let pack = plmkit_store::BatchesFile::open(&files.batches())
+    let pack = plmkit_store::BatchesFile::open(&files.batches(), &plmkit_contract::Stop::default())
         .expect("open")
         .batch(0)
         .expect("a pack");

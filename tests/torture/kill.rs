@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use plmkit_contract::Stop;
 use plmkit_store::{BatchesFile, read_shard};
 
 use crate::common::{bin, run};
@@ -165,7 +166,8 @@ fn pack_batches() {
     let command = |folder: &Path| pack(&shard, folder);
     let undisturbed = tempfile::tempdir().expect("temp folder");
     run(&mut command(undisturbed.path()));
-    BatchesFile::open(&undisturbed.path().join("batches.arrow")).expect("verified");
+    BatchesFile::open(&undisturbed.path().join("batches.arrow"), &Stop::default())
+        .expect("verified");
     let expected = tree(undisturbed.path());
     Victim {
         name: "pack-batches",

@@ -17,15 +17,16 @@ pub fn interval(text: &str) -> Result<Duration, String> {
         "ms" => 1e-3,
         "s" => 1.0,
         "m" => 60.0,
-        _ => return Err("expected a number with a unit: 500ms, 1s, 2m".to_owned()),
+        "h" => 3600.0,
+        _ => return Err("expected a number with a unit: 500ms, 1s, 2m, 3h".to_owned()),
     };
     let number: f64 = number
         .parse()
-        .map_err(|_| "expected a number with a unit: 500ms, 1s, 2m")?;
+        .map_err(|_| "expected a number with a unit: 500ms, 1s, 2m, 3h")?;
     Duration::try_from_secs_f64(number * seconds)
         .ok()
         .filter(|interval| (SHORTEST..=LONGEST).contains(interval))
-        .ok_or_else(|| "expected 10ms to 1440m".to_owned())
+        .ok_or_else(|| "expected 10ms to 24h".to_owned())
 }
 
 #[cfg(test)]
@@ -38,6 +39,7 @@ mod tests {
         assert_eq!(interval("1s"), Ok(Duration::from_secs(1)));
         assert_eq!(interval("0.5s"), Ok(Duration::from_millis(500)));
         assert_eq!(interval("2m"), Ok(Duration::from_mins(2)));
+        assert_eq!(interval("24h"), Ok(LONGEST));
         for text in [
             "", "1", "s", "1x", "1 s", "-1s", "1e3s", "nans", "infs", "1ms", "0s", "1441m",
         ] {

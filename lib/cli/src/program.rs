@@ -57,10 +57,11 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
             // The hook has already said what it was.
             .unwrap_or(Ok(Exit::Internal))
     };
+    let code = exit_code(ended);
     if let Some(Ok(signals)) = &signals {
         signals.reraise();
     }
-    exit_code(ended)
+    code
 }
 
 fn print_generated(what: Generate, command: Command) -> Result<Exit, Fault> {

@@ -8,6 +8,7 @@ mod exit;
 mod guard;
 mod kind;
 mod manifest;
+mod packing;
 mod provenance;
 mod quote;
 mod reject;
@@ -23,7 +24,8 @@ pub use kind::Kind;
 pub use manifest::{
     InputSummary, LengthBin, LengthSummary, Manifest, ManifestError, ShardSummary, length_bin_edges,
 };
-pub use provenance::{CONTRACT_VERSION, MetadataError, Provenance, key};
+pub use packing::PackingDigest;
+pub use provenance::{CONTRACT_VERSION, MetadataError, PACKING, Provenance, key};
 pub use quote::{Quoted, io_text, one_line, path_text};
 pub use reject::{Reason, Reject};
 pub use schema::{

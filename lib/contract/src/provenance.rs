@@ -10,6 +10,10 @@ use crate::{Kind, Quoted, RowDigest, fields_text};
 /// The version of the file contract. A reader refuses a file of another version.
 pub const CONTRACT_VERSION: &str = "1";
 
+/// The option of an embeddings file that says how its batches were packed. It decides the order of rows and not what
+/// is in them: a file of other packs is other work, and may belong to the same set of files.
+pub const PACKING: &str = "packing";
+
 /// The metadata keys of every data file.
 pub mod key {
     /// What the names of all entries begin with.
@@ -189,17 +193,23 @@ impl Provenance {
         if let Some((what, was, is)) = self.changed_work(other) {
             return Some(format!("{what} was {was} and is now {is}"));
         }
-        (self.inputs != other.inputs).then(|| "the input is not the same".to_owned())
+        if self.inputs != other.inputs {
+            return Some("the input is not the same".to_owned());
+        }
+        let packed_otherwise = self.options.get(PACKING) != other.options.get(PACKING);
+        packed_otherwise.then(|| "the batches are packed otherwise".to_owned())
     }
 
-    /// The first thing but the inputs in which `other` is not the same work: what it is, here and in `other`.
+    /// The first thing but the inputs and their packing in which `other` is not the same work: what it is, here and
+    /// in `other`.
     pub fn changed_work<'a>(&'a self, other: &'a Self) -> Option<(&'a str, String, String)> {
         if self.tool != other.tool {
             let [here, there] = [self, other].map(|work| Quoted(&work.tool).to_string());
             return Some(("the program", here, there));
         }
         let mut names = self.options.keys().chain(other.options.keys());
-        let name = names.find(|&name| self.options.get(name) != other.options.get(name))?;
+        let name = names
+            .find(|&name| name != PACKING && self.options.get(name) != other.options.get(name))?;
         let [here, there] = [self, other].map(|work| {
             let value = work.options.get(name);
             value.map_or("unset".into(), Value::to_string)
@@ -270,6 +280,19 @@ mod tests {
             Provenance::open(&sealed(), Kind::Shard, &batches_schema()),
             Err(MetadataError::Seal)
         ));
+    }
+
+    #[test]
+    fn other_packs_are_other_work_for_a_file_and_not_for_a_set() {
+        let of =
+            |packing: &str| Provenance::new("gpu-embed", vec!["a".into()]).with(PACKING, packing);
+        let difference = of("one").difference(&of("other"));
+        assert_eq!(
+            difference.as_deref(),
+            Some("the batches are packed otherwise")
+        );
+        assert_eq!(of("one").changed_work(&of("other")), None);
+        assert_eq!(of("one").difference(&of("one")), None);
     }
 
     #[test]

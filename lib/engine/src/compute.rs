@@ -116,27 +116,31 @@ impl Embedder<'_> {
         embedded: &mut Embedded,
     ) {
         let dim = self.model.config().hidden;
-        let finite = |row: &usize| {
-            let ordinal = job.pack.ordinals().value(*row);
+        let is_finite = |row: usize| {
+            let ordinal = job.pack.ordinals().value(row);
             let place = (row - rows.start) * dim;
             !self.injection.not_finite.contains(&ordinal)
                 && vectors
                     .iter()
                     .all(|values| storable(&values[place..place + dim], self.store_dtype))
         };
-        let rejected: Vec<usize> = rows.clone().filter(|row| !finite(row)).collect();
+        let finite: Vec<bool> = rows.clone().map(is_finite).collect();
+        let all = !finite.contains(&false);
         for (kept, values) in embedded.vectors.iter_mut().zip(vectors) {
-            if kept.is_empty() && rejected.is_empty() {
+            if kept.is_empty() && all {
                 *kept = values;
                 continue;
             }
-            for (row, values) in rows.clone().zip(values.chunks_exact(dim)) {
-                if !rejected.contains(&row) {
-                    kept.extend_from_slice(values);
-                }
+            for (values, _) in values
+                .chunks_exact(dim)
+                .zip(&finite)
+                .filter(|&(_, &finite)| finite)
+            {
+                kept.extend_from_slice(values);
             }
         }
-        let rejected = rejected.into_iter().map(|row| (row, Reason::NotFinite));
+        let rejected = rows.clone().zip(&finite).filter(|&(_, &finite)| !finite);
+        let rejected = rejected.map(|(row, _)| (row, Reason::NotFinite));
         embedded.rejected.extend(rejected);
     }
 }

@@ -22,8 +22,10 @@ pub(crate) fn rows(
     let keys = if embedded.rejected.is_empty() {
         pack.record_batch().clone()
     } else {
-        let rejected = |row| embedded.rejected.iter().any(|&(other, _)| other == row);
-        let kept: Vec<bool> = (0..pack.sequences()).map(|row| !rejected(row)).collect();
+        let mut kept = vec![true; pack.sequences()];
+        for &(row, _) in &embedded.rejected {
+            kept[row] = false;
+        }
         filter_record_batch(pack.record_batch(), &kept.into())?
     };
     let mut columns: Vec<ArrayRef> = KEY_COLUMNS

@@ -2,6 +2,7 @@
 //!
 //! Its provenance is that of the output and two options more: the batches, and the sequences that got no vectors.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -47,7 +48,8 @@ impl Rejected {
 pub(crate) struct Part {
     pub(crate) path: PathBuf,
     pub(crate) batches: Range<u64>,
-    rejected: Vec<Rejected>,
+    /// By ordinal and start.
+    rejected: BTreeMap<(u64, u32), Reason>,
 }
 
 /// What a part's metadata say.
@@ -72,7 +74,7 @@ impl Part {
         let mut found = EmbeddingsReader::open(path)?.provenance().clone();
         let mut option = |name: &str| found.options.remove(name).unwrap_or_default();
         let batches = serde_json::from_value::<(u64, u64)>(option(BATCHES));
-        let rejected = serde_json::from_value(option(REJECTED));
+        let rejected = serde_json::from_value::<Vec<Rejected>>(option(REJECTED));
         let (Ok((start, end)), Ok(rejected)) = (batches, rejected) else {
             return Err(malformed(path, "not a part of a run"));
         };
@@ -84,9 +86,18 @@ impl Part {
             None => Opened::Same(Self {
                 path: path.to_owned(),
                 batches: start..end,
-                rejected,
+                rejected: rejected
+                    .into_iter()
+                    .map(|row| ((row.ordinal, row.start), row.reason))
+                    .collect(),
             }),
         })
+    }
+
+    /// Whether memory ran out for one of its sequences: there may be more of it now.
+    pub(crate) fn ran_out_of_memory(&self) -> bool {
+        let mut reasons = self.rejected.values();
+        reasons.any(|&reason| reason == Reason::OutOfMemory)
     }
 
     /// Reads and verifies the results of `jobs`, which are the part's batches.
@@ -115,12 +126,8 @@ impl Part {
         let mut kept = Vec::new();
         for row in 0..job.pack.sequences() {
             let key = (ordinals.value(row), starts.value(row));
-            match self
-                .rejected
-                .iter()
-                .find(|entry| (entry.ordinal, entry.start) == key)
-            {
-                Some(entry) => rejected.push((row, entry.reason)),
+            match self.rejected.get(&key) {
+                Some(&reason) => rejected.push((row, reason)),
                 None => kept.push(key),
             }
         }

@@ -41,7 +41,9 @@ impl Pipeline<'_, '_> {
                 .spawn_scoped(scope, move || read(plan, parts, &packs_in))?;
             let writer = thread::Builder::new()
                 .name("writer".into())
-                .spawn_scoped(scope, move || writer.write(&results_out, plan.batches))?;
+                .spawn_scoped(scope, move || {
+                    writer.write(&results_out, plan.total.batches)
+                })?;
             let computed = compute(self.embedder, &packs, &results, observer);
             // The other threads end when their queues do.
             drop((packs, results));

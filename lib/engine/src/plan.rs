@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use plmkit_contract::Stop;
 use plmkit_store::{BatchesFile, PackedBatch};
 
 use crate::EngineError;
@@ -15,22 +16,29 @@ pub(crate) struct Amount {
     pub(crate) tokens: u64,
 }
 
+impl Amount {
+    /// One more batch, of so many sequences and tokens.
+    fn add(&mut self, (sequences, tokens): (usize, usize)) {
+        self.batches += 1;
+        self.sequences += sequences as u64;
+        self.tokens += tokens as u64;
+    }
+}
+
 /// The verified inputs of a run.
 #[derive(Debug)]
 pub(crate) struct Plan {
     files: Vec<Input>,
-    /// Packs over all files.
-    pub(crate) batches: u64,
-    /// Sequences over all packs.
-    pub(crate) sequences: u64,
-    /// Tokens over all packs.
-    pub(crate) tokens: u64,
+    /// Over all packs.
+    pub(crate) total: Amount,
 }
 
 #[derive(Debug)]
 struct Input {
     path: PathBuf,
     file: BatchesFile,
+    /// Sequences and tokens of each pack.
+    sizes: Vec<(usize, usize)>,
     /// The batch that was left over when the others were filled, by its position.
     tail: Option<usize>,
 }
@@ -54,29 +62,27 @@ pub(crate) struct Job<'a> {
 
 impl Plan {
     /// Opens and verifies every file. No row is in two of them.
-    pub(crate) fn open(paths: &[PathBuf]) -> Result<Self, EngineError> {
+    pub(crate) fn open(paths: &[PathBuf], stop: &Stop) -> Result<Self, EngineError> {
         let mut plan = Self {
             files: Vec::with_capacity(paths.len()),
-            batches: 0,
-            sequences: 0,
-            tokens: 0,
+            total: Amount::default(),
         };
         let mut keys = Vec::new();
         for path in paths {
-            let file = BatchesFile::open(path)?;
+            let file = BatchesFile::open(path, stop)?;
             let mut sizes = Vec::with_capacity(file.len());
             for batch in 0..file.len() {
                 let pack = file.batch(batch)?;
-                plan.batches += 1;
-                plan.sequences += pack.sequences() as u64;
-                plan.tokens += pack.tokens().len() as u64;
-                sizes.push(pack.tokens().len() as u64);
+                let size = (pack.sequences(), pack.tokens().len());
+                plan.total.add(size);
+                sizes.push(size);
                 let (ordinals, starts) = (pack.ordinals().values(), pack.starts().values());
                 keys.extend(ordinals.iter().copied().zip(starts.iter().copied()));
             }
             plan.files.push(Input {
                 path: path.clone(),
                 tail: tail(&sizes, token_budget(&file)),
+                sizes,
                 file,
             });
         }
@@ -111,6 +117,14 @@ impl Plan {
         digests.map(|digest| digest.to_string()).collect()
     }
 
+    /// How the rows of each file are packed.
+    pub(crate) fn packing(&self) -> Vec<String> {
+        let files = self.files.iter();
+        files
+            .map(|input| input.file.packing().to_string())
+            .collect()
+    }
+
     /// The largest token budget that a file was packed for.
     pub(crate) fn token_budget(&self) -> Option<u64> {
         let budgets = self
@@ -120,18 +134,18 @@ impl Plan {
         budgets.max()
     }
 
-    /// What is left without these batches.
-    pub(crate) fn amount_without(&self, saved: &[Range<u64>]) -> Result<Amount, EngineError> {
+    /// What is left without these batches. The ranges rise and are apart.
+    pub(crate) fn amount_without(&self, saved: &[Range<u64>]) -> Amount {
+        let mut saved = saved.iter().peekable();
         let mut amount = Amount::default();
-        for job in self.jobs() {
-            let job = job?;
-            if !saved.iter().any(|batches| batches.contains(&job.index)) {
-                amount.batches += 1;
-                amount.sequences += job.pack.sequences() as u64;
-                amount.tokens += job.pack.tokens().len() as u64;
+        let sizes = self.files.iter().flat_map(|input| &input.sizes);
+        for (index, &size) in (0..).zip(sizes) {
+            while saved.next_if(|batches| batches.end <= index).is_some() {}
+            if !saved.peek().is_some_and(|batches| batches.contains(&index)) {
+                amount.add(size);
             }
         }
-        Ok(amount)
+        amount
     }
 
     /// Every pack, in order.
@@ -153,13 +167,13 @@ impl Plan {
     }
 }
 
-/// The emptiest of packs with these numbers of tokens, the last of equals. One above the budget has no room left.
-fn tail(tokens: &[u64], budget: Option<u64>) -> Option<usize> {
-    let budget = budget.unwrap_or(u64::MAX);
-    let packs = tokens.iter().enumerate().rev();
-    let packs = packs.filter(|&(_, &tokens)| tokens <= budget);
+/// The emptiest of packs of these sizes, the last of equals. One above the budget has no room left.
+fn tail(sizes: &[(usize, usize)], budget: Option<u64>) -> Option<usize> {
+    let budget = budget.map_or(usize::MAX, |budget| budget as usize);
+    let packs = sizes.iter().map(|&(_, tokens)| tokens).enumerate().rev();
+    let packs = packs.filter(|&(_, tokens)| tokens <= budget);
     packs
-        .min_by_key(|&(_, &tokens)| tokens)
+        .min_by_key(|&(_, tokens)| tokens)
         .map(|(pack, _)| pack)
 }
 
@@ -169,10 +183,12 @@ fn token_budget(file: &BatchesFile) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn the_emptiest_pack_is_the_tail() {
+        let tail = |tokens: &[usize], budget| {
+            let sizes: Vec<_> = tokens.iter().map(|&tokens| (1, tokens)).collect();
+            super::tail(&sizes, budget)
+        };
         assert_eq!(tail(&[], Some(10)), None);
         assert_eq!(tail(&[10, 4, 9, 4, 8], Some(10)), Some(3));
         assert_eq!(tail(&[12], Some(10)), None, "a long sequence alone");

@@ -4,9 +4,12 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use plmkit_contract::{Provenance, Reason, Reject, Stop, VectorColumn};
+use plmkit_contract::{PACKING, Provenance, Reason, Reject, Stop, VectorColumn};
 use plmkit_esm2::{Esm2, set_threads};
-use plmkit_store::{EmbeddingsWriter, Existing, StoreError, existing_embeddings, read_rejects};
+use plmkit_store::{
+    EmbeddingsWriter, Existing, RejectsWriter, StoreError, existing_embeddings, read_rejects,
+    remove_unfinished,
+};
 use plmkit_telemetry::event::Outcome as Ended;
 
 use crate::allowance::Allowance;
@@ -85,20 +88,22 @@ pub fn embed(
         Err(busy @ StoreError::Busy { .. }) => return Err(busy.into()),
         claimed => claimed,
     };
-    let plan = Plan::open(&config.batches)?;
+    let plan = Plan::open(&config.batches, stop)?;
     set_threads(config.threads);
-    let model = Esm2::load(&config.model, config.device)?;
+    let model = Esm2::load(&config.model, config.device, stop)?;
     let columns = config.columns(model.config().layers)?;
     let provenance = provenance(config, &plan, &model, &columns);
+    let rejects = config.rejects();
     if !config.force
-        && let Existing::Complete(digest) = existing_embeddings(&config.out, &provenance)?
+        && let Existing::Complete(digest) = existing_embeddings(&config.out, &provenance, stop)?
     {
         if let Ok(folder) = claimed {
-            folder.clear()?;
+            folder.clear(&provenance)?;
         }
-        let rejected = plan.sequences.saturating_sub(digest.rows());
+        remove_unfinished(&rejects);
+        let rejected = plan.total.sequences.saturating_sub(digest.rows());
         if rejected > 0 {
-            expect_rejects(&config.rejects())?;
+            expect_rejects(&rejects)?;
         }
         return Ok(Outcome::AlreadyComplete {
             rows: digest.rows(),
@@ -106,11 +111,10 @@ pub fn embed(
         });
     }
     let folder = claimed?;
-    let rejects = config.rejects();
-    if !config.force && rejects.symlink_metadata().is_ok() {
+    if !config.force && rejects.exists() {
         read_rejects(&rejects).map_err(StoreError::of_existing)?;
     }
-    let parts = folder.parts(&provenance, plan.batches, config.force)?;
+    let parts = folder.parts(&provenance, plan.total.batches, config.force)?;
     let run = Run {
         config,
         plan: &plan,
@@ -121,7 +125,7 @@ pub fn embed(
     };
     let outcome = run.embed(&folder, parts, observer)?;
     if let Outcome::Done(_) = outcome {
-        folder.clear()?;
+        folder.clear(&provenance)?;
     }
     Ok(outcome)
 }
@@ -162,13 +166,15 @@ impl<'a> Run<'a> {
         let config = self.config;
         let dim = self.model.config().hidden;
         let file = EmbeddingsWriter::create(&config.out, self.columns, dim, config.store_dtype)?;
+        // Now, so that a path that cannot be written is noticed before anything is computed.
+        let rejects = RejectsWriter::create(&config.rejects())?;
         let saved: Vec<Range<u64>> = parts.iter().map(|part| part.batches.clone()).collect();
-        let to_compute = self.plan.amount_without(&saved)?;
+        let to_compute = self.plan.amount_without(&saved);
         let started = Started {
             model_digest: self.model.digest(),
             device: &self.model.device(),
             threads: config.threads.get(),
-            batches_saved: self.plan.batches - to_compute.batches,
+            batches_saved: self.plan.total.batches - to_compute.batches,
             to_compute,
         };
         let mut writer = Writer {
@@ -180,7 +186,7 @@ impl<'a> Run<'a> {
             saved_batches: 0,
             rejects: Vec::new(),
         };
-        observer.started(self.plan.tokens);
+        observer.started(self.plan.total.tokens);
         let pipeline = Pipeline {
             plan: self.plan,
             prefetch: config.prefetch,
@@ -189,7 +195,7 @@ impl<'a> Run<'a> {
         };
         let computed = pipeline.run(parts, observer);
         observer.ended();
-        self.end(writer, computed)
+        self.end(writer, rejects, started.batches_saved, computed)
     }
 
     fn embedder(&self) -> Embedder<'a> {
@@ -203,10 +209,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Publishes what is complete and says how it ended.
+    /// Publishes what is complete and says how it ended. `saved_before` batches were in parts when the run began.
     fn end(
         &self,
-        writer: Writer<'_>,
+        mut writer: Writer<'_>,
+        rejects: RejectsWriter,
+        saved_before: u64,
         computed: Result<(), EngineError>,
     ) -> Result<Outcome, EngineError> {
         let (batches, saved_batches) = (writer.batches, writer.saved_batches);
@@ -215,16 +223,23 @@ impl<'a> Run<'a> {
         // Those of an earlier run, too: the event speaks of the whole output.
         journal.done.rejected = rejected;
         let published = match computed {
-            Ok(()) if batches < self.plan.batches => {
+            Ok(()) if batches < self.plan.total.batches => {
                 journal.end(Ended::Stopped);
                 return Ok(Outcome::Stopped {
-                    saved: batches,
-                    batches: self.plan.batches,
+                    saved: batches.max(saved_before),
+                    batches: self.plan.total.batches,
                 });
             }
-            Ok(()) => self.publish(writer.file, writer.rejects),
-            Err(error) => Err(error),
+            Ok(()) => self.publish(writer.file, rejects, writer.rejects),
+            Err(error) => {
+                drop(writer.file);
+                Err(error)
+            }
         };
+        if published.is_err() {
+            // The output gave its room back. The first error is the one to tell.
+            let _ = writer.saver.publish();
+        }
         journal.end(match published {
             Ok(_) => Ended::Done,
             Err(_) => Ended::Failed,
@@ -243,15 +258,20 @@ impl<'a> Run<'a> {
     }
 
     /// Gives the files their names, the output last. Returns its rows.
-    fn publish(&self, file: EmbeddingsWriter, rejects: Vec<Reject>) -> Result<u64, EngineError> {
-        let path = self.config.rejects();
+    fn publish(
+        &self,
+        file: EmbeddingsWriter,
+        list: RejectsWriter,
+        rejects: Vec<Reject>,
+    ) -> Result<u64, EngineError> {
         if rejects.is_empty() && self.config.rejects.is_none() {
             // One of an earlier output would speak of this one.
+            let path = self.config.rejects();
             if read_rejects(&path).is_ok() {
                 remove(&path)?;
             }
         } else {
-            write_rejects(&path, rejects)?;
+            write_rejects(list, rejects)?;
         }
         Ok(file.finish(self.provenance)?.digest.rows())
     }
@@ -263,6 +283,7 @@ fn provenance(config: &Config, plan: &Plan, model: &Esm2, columns: &[VectorColum
     let device = model.device();
     let device = device.split(':').next().unwrap_or(&device);
     Provenance::new("gpu-embed", plan.digests())
+        .with(PACKING, plan.packing())
         .with("model", model.digest())
         .with("columns", columns)
         .with("dtype", COMPUTE_DTYPE)

@@ -5,10 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::{Provenance, path_text};
-use plmkit_store::{Lock, StoreError, under_construction};
+use plmkit_store::{Lock, StoreError, hidden_name, under_construction};
 
 use crate::part::{Opened, Part};
 
+const MARK: &str = ".plmkit-run";
 const LOCK: &str = "lock";
 const PREFIX: &str = "part-";
 const SUFFIX: &str = ".parquet";
@@ -24,29 +25,34 @@ pub(crate) struct RunFolder {
 impl RunFolder {
     /// Claims the output, or says that another run is at work on it.
     pub(crate) fn claim(out: &Path) -> Result<Self, StoreError> {
-        let name = out.file_name().unwrap_or_default().to_string_lossy();
-        let path = out.with_file_name(format!(".{name}.plmkit-run"));
-        match fs::create_dir(&path) {
-            Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(StoreError::Create {
-                    path: out.to_owned(),
-                    source,
-                });
+        let path = out.with_file_name(hidden_name(out.file_name().unwrap_or_default(), MARK));
+        let cannot_create = |path: &Path, source| StoreError::Create {
+            path: path.to_owned(),
+            source,
+        };
+        loop {
+            match fs::create_dir(&path) {
+                Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(cannot_create(out, source));
+                }
+                _ => {}
             }
-            _ => {}
+            // A link would lead to files of others.
+            if path.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
+                return Err(cannot_create(&path, io::ErrorKind::NotADirectory.into()));
+            }
+            match Lock::acquire(&path.join(LOCK), out) {
+                // The run that had it ended in the meantime and took the folder along.
+                Err(StoreError::Create { source, .. })
+                    if source.kind() == io::ErrorKind::NotFound => {}
+                lock => {
+                    return Ok(Self {
+                        lock: Some(lock?),
+                        path,
+                    });
+                }
+            }
         }
-        // A link would lead to files of others.
-        if !path.symlink_metadata().is_ok_and(|found| found.is_dir()) {
-            return Err(StoreError::Create {
-                path,
-                source: io::ErrorKind::NotADirectory.into(),
-            });
-        }
-        let lock = Lock::acquire(&path.join(LOCK), out)?;
-        Ok(Self {
-            path,
-            lock: Some(lock),
-        })
     }
 
     /// Where the part whose first batch is `first` goes.
@@ -71,6 +77,13 @@ impl RunFolder {
             }
             let end = parts.last().map_or(0, |part| part.batches.end);
             match Part::open(&path, provenance) {
+                Ok(Opened::Same(part)) if part.ran_out_of_memory() => {
+                    tracing::warn!(
+                        "{}: has sequences that did not fit into memory; it is computed again",
+                        path_text(&path)
+                    );
+                    remove(&path)?;
+                }
                 Ok(Opened::Same(part))
                     if part.batches.start >= end && part.batches.end <= batches =>
                 {
@@ -116,12 +129,24 @@ impl RunFolder {
         Ok(names)
     }
 
-    /// Removes the folder: the output is complete.
-    pub(crate) fn clear(self) -> Result<(), StoreError> {
-        let names = self.names()?;
-        names
-            .iter()
-            .try_for_each(|name| remove(&self.path.join(name)))
+    /// Removes what belongs to the output `provenance`, which is complete. Parts of other work stay for the run that
+    /// goes on with it.
+    pub(crate) fn clear(self, provenance: &Provenance) -> Result<(), StoreError> {
+        let mut other = None;
+        for name in self.names()? {
+            let path = self.path.join(&name);
+            match Part::open(&path, provenance) {
+                Ok(Opened::Other(difference)) => other = Some(difference),
+                _ => remove(&path)?,
+            }
+        }
+        if let Some(difference) = other {
+            tracing::warn!(
+                "{}: left alone: an unfinished run of which {difference}",
+                path_text(&self.path)
+            );
+        }
+        Ok(())
     }
 }
 

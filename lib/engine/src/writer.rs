@@ -1,6 +1,5 @@
 //! The writer thread: results into row groups.
 
-use std::path::Path;
 use std::time::Instant;
 
 use crossbeam_channel::Receiver;
@@ -106,10 +105,12 @@ impl Writer<'_> {
 }
 
 /// Writes the records that have rows without vectors, each once, in the order of the input.
-pub(crate) fn write_rejects(path: &Path, mut rejects: Vec<Reject>) -> Result<(), StoreError> {
+pub(crate) fn write_rejects(
+    mut writer: RejectsWriter,
+    mut rejects: Vec<Reject>,
+) -> Result<(), StoreError> {
     rejects.sort_by_key(|reject| reject.ordinal);
     rejects.dedup_by_key(|reject| reject.ordinal);
-    let mut writer = RejectsWriter::create(path)?;
     for reject in &rejects {
         writer.push(reject)?;
     }

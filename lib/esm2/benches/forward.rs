@@ -53,7 +53,8 @@ fn main() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write_checkpoint(folder.path(), *shape);
     let start = Instant::now();
-    let model = Esm2::load(folder.path(), Device::Cpu).expect("the checkpoint just written");
+    let model = Esm2::load(folder.path(), Device::Cpu, &Stop::default())
+        .expect("the checkpoint just written");
     println!("{name}: loaded in {:.2} s", start.elapsed().as_secs_f64());
 
     let (tokens, cu_seqlens) = pack(&lengths);

@@ -14,6 +14,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use plmkit_contract::Stop;
 use tch::Device;
 
 use crate::weights::Weights;
@@ -30,15 +31,15 @@ pub(crate) struct Checkpoint {
 }
 
 /// Reads `folder` and puts the weights on `device`, in f32.
-pub(crate) fn load(folder: &Path, device: Device) -> Result<Checkpoint, EsmError> {
+pub(crate) fn load(folder: &Path, device: Device, stop: &Stop) -> Result<Checkpoint, EsmError> {
     // Weights first: where there are none, what lies in their place says more than an absent config.json.
     let files = folder::weight_files(folder)?;
     let config = read_config(&folder.join("config.json"))?;
     let stored = stored::Stored::of(folder, &files, &config)?;
     let frequencies = frequencies::of_layers(folder, &config, &stored)?;
     Ok(Checkpoint {
-        digest: digest::digest(&config, &stored, &frequencies),
-        weights: assemble::weights(&config, &stored, frequencies, device)?,
+        digest: digest::digest(&config, &stored, &frequencies, stop)?,
+        weights: assemble::weights(&config, &stored, frequencies, device, stop)?,
         config,
     })
 }

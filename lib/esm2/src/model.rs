@@ -21,7 +21,7 @@ use crate::{Config, Device, EsmError, Varlen};
 /// use plmkit_esm2::{Device, Esm2, Varlen};
 ///
 /// # let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../test-data/model-tiny"));
-/// let model = Esm2::load(folder, Device::Cpu)?;
+/// let model = Esm2::load(folder, Device::Cpu, &Stop::default())?;
 /// let tokens = [0, 20, 5, 2, 0, 6, 2]; // <cls> M A <eos> <cls> G <eos>
 /// let batch = Varlen::new(&tokens, &[0, 4, 7]).unwrap();
 /// let column = VectorColumn { pool: Pool::Mean, layer: 4 };
@@ -44,15 +44,15 @@ pub type Visit<'a> = dyn FnMut(usize, &Tensor) -> Result<(), EsmError> + 'a;
 
 impl Esm2 {
     /// Loads the Hugging Face checkpoint in `folder` (`config.json` and safetensors weights, one file or several)
-    /// to `device`.
-    pub fn load(folder: &Path, device: Device) -> Result<Self, EsmError> {
+    /// to `device`. `stop` is looked at between tensors.
+    pub fn load(folder: &Path, device: Device, stop: &Stop) -> Result<Self, EsmError> {
         let device = device.open()?;
         let _no_grad = tch::no_grad_guard();
         let Checkpoint {
             config,
             digest,
             weights,
-        } = checkpoint::load(folder, device)?;
+        } = checkpoint::load(folder, device, stop)?;
         Ok(Self {
             config,
             digest,

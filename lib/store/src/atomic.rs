@@ -1,16 +1,17 @@
 //! Files that appear complete or not at all.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::StoreError;
-use crate::lock::{Claim, claim, is_at};
+use crate::lock::{Claim, claim_new, is_at, remove_unheld};
 
 /// What the name of a file under construction ends with, or goes on with a number where there are no locks.
 const MARK: &str = ".plmkit-tmp";
@@ -57,10 +58,9 @@ impl AtomicFile {
         let target = target(path).map_err(failed)?;
         let name = target
             .file_name()
-            .ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?
-            .to_string_lossy();
-        let mut temporary = target.with_file_name(temporary_name(&name));
-        let file = match claim(&temporary).map_err(failed)? {
+            .ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?;
+        let mut temporary = target.with_file_name(hidden_name(name, MARK));
+        let file = match claim_new(&temporary).map_err(failed)? {
             Claim::Held(file) => file,
             Claim::Busy => {
                 return Err(StoreError::Busy {
@@ -76,7 +76,6 @@ impl AtomicFile {
             path: temporary,
             renamed: false,
         };
-        file.set_len(0).map_err(failed)?;
         Ok(Self {
             replaces: target.exists(),
             path: target,
@@ -220,16 +219,35 @@ fn target(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// The name of the file under construction for `name`, of at most 255 bytes.
-fn temporary_name(name: &str) -> String {
-    // Room for a dot, the mark and a suffix.
-    if name.len() <= NAME_BYTES - 48 {
-        return format!(".{name}{MARK}");
+/// The name of something hidden that belongs to the file `name`: `.name` and the mark, of at most 255 bytes with room
+/// for a suffix. Where `name` is too long for that, or not text, a hash stands for what is missing of it.
+///
+/// ```
+/// use std::ffi::OsStr;
+/// assert_eq!(plmkit_store::hidden_name(OsStr::new("a.json"), ".lock"), ".a.json.lock");
+/// ```
+pub fn hidden_name(name: &OsStr, mark: &str) -> String {
+    const SUFFIX: usize = 32;
+    const HASH: usize = 17;
+    let room = NAME_BYTES - 1 - mark.len() - SUFFIX;
+    if let Some(name) = name.to_str()
+        && name.len() <= room
+    {
+        return format!(".{name}{mark}");
     }
-    let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
-    let beginning = &name[..name.floor_char_boundary(NAME_BYTES - 80)];
-    format!(".{beginning}-{:016x}{MARK}", hasher.finish())
+    let hash = xxh3_64(name.as_encoded_bytes());
+    let text = name.to_string_lossy();
+    let beginning = &text[..text.floor_char_boundary(room - HASH)];
+    format!(".{beginning}-{hash:016x}{mark}")
+}
+
+/// Removes what a killed process left of the file at `path` under construction, unless a running one is at it.
+pub fn remove_unfinished(path: &Path) {
+    if let Ok(target) = target(path)
+        && let Some(name) = target.file_name()
+    {
+        remove_unheld(&target.with_file_name(hidden_name(name, MARK)));
+    }
 }
 
 /// What makes a name that no other writer uses, where locks cannot.
@@ -253,11 +271,16 @@ pub fn under_construction(temporary: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::PermissionsExt;
 
     use plmkit_contract::{Exit, Failure};
 
     use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).expect("metadata").permissions().mode()
+    }
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).expect("folder");
@@ -311,7 +334,6 @@ mod tests {
             .finish()
             .expect("finish");
         fs::write(&plain, "").expect("write");
-        let mode = |path| fs::metadata(path).expect("metadata").permissions().mode();
         assert_eq!(mode(&ours), mode(&plain));
     }
 
@@ -343,7 +365,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("temp folder");
         let path = folder.path().join("a");
         let file = AtomicFile::create(&path).expect("create");
-        let temporary = folder.path().join(temporary_name("a"));
+        let temporary = folder.path().join(".a.plmkit-tmp");
         fs::remove_file(&temporary).expect("remove");
         fs::write(&temporary, "half of another").expect("write");
         let error = file.finish().expect_err("the name is lost");
@@ -352,25 +374,30 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_is_taken_over() {
+    fn what_a_killed_process_left_is_replaced_with_its_mode() {
         let folder = tempfile::tempdir().expect("temp folder");
         let path = folder.path().join("a");
-        fs::write(folder.path().join(temporary_name("a")), "half of something").expect("write");
+        let left = folder.path().join(".a.plmkit-tmp");
+        fs::write(&left, "half of something").expect("write");
+        fs::set_permissions(&left, fs::Permissions::from_mode(0o600)).expect("mode");
         let mut file = AtomicFile::create(&path).expect("create");
         file.write_all(b"new").expect("write");
         file.finish().expect("finish");
         assert_eq!(fs::read_to_string(&path).expect("read"), "new");
         assert_eq!(names(folder.path()), ["a"]);
+        fs::write(folder.path().join("plain"), "").expect("write");
+        assert_eq!(mode(&path), mode(&folder.path().join("plain")));
     }
 
     #[test]
     fn long_names_stay_apart_and_fit() {
+        let of = |name: &[u8]| hidden_name(OsStr::from_bytes(name), MARK);
         let (one, other) = ("x".repeat(254) + "1", "x".repeat(254) + "2");
-        assert_ne!(temporary_name(&one), temporary_name(&other));
-        assert!(temporary_name(&one).len() + unique_suffix().len() <= NAME_BYTES);
-        assert!(under_construction(&temporary_name(&one)).is_some());
-        let umlauts = "ä".repeat(127);
-        assert!(temporary_name(&umlauts).len() <= NAME_BYTES);
+        assert_ne!(of(one.as_bytes()), of(other.as_bytes()));
+        assert!(of(one.as_bytes()).len() + unique_suffix().len() <= NAME_BYTES);
+        assert!(under_construction(&of(one.as_bytes())).is_some());
+        assert!(of("ä".repeat(127).as_bytes()).len() <= NAME_BYTES);
+        assert_ne!(of(b"a\xfe"), of(b"a\xff"), "bytes that are no text");
     }
 
     #[test]

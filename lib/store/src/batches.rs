@@ -11,7 +11,7 @@ use arrow::ipc::Block;
 use arrow::ipc::convert::try_fb_to_schema;
 use arrow::ipc::reader::FileDecoder;
 use arrow::ipc::writer::FileWriter;
-use plmkit_contract::{Kind, Provenance, RowDigest, batches_schema, key};
+use plmkit_contract::{Kind, PackingDigest, Provenance, RowDigest, Stop, batches_schema, key};
 
 use crate::blocks::{check_message, footer, ranges};
 use crate::guard::guard;
@@ -91,14 +91,16 @@ pub struct BatchesFile {
     blocks: Vec<(Block, Range<usize>)>,
     provenance: Provenance,
     digest: RowDigest,
+    packing: PackingDigest,
 }
 
 impl BatchesFile {
-    /// Maps the file, checks its structure and computes the digest of all its rows.
-    pub fn open(path: &Path) -> Result<Self, StoreError> {
+    /// Maps the file, checks its structure and computes the digest of all its rows. `stop` is looked at between
+    /// packs.
+    pub fn open(path: &Path, stop: &Stop) -> Result<Self, StoreError> {
         guard(path, || {
-            let file = Self::mapped(path)?;
-            file.verify()?;
+            let mut file = Self::mapped(path)?;
+            file.verify(stop)?;
             Ok(file)
         })
     }
@@ -156,6 +158,7 @@ impl BatchesFile {
             blocks,
             provenance,
             digest,
+            packing: PackingDigest::default(),
         })
     }
 
@@ -179,6 +182,11 @@ impl BatchesFile {
         self.digest
     }
 
+    /// Which rows are in which pack, and in which order.
+    pub fn packing(&self) -> &PackingDigest {
+        &self.packing
+    }
+
     /// Pack `index`, which is less than [`len`](Self::len).
     pub fn batch(&self, index: usize) -> Result<PackedBatch, StoreError> {
         guard(&self.path, || {
@@ -200,12 +208,18 @@ impl BatchesFile {
         PackedBatch::new(batch)
     }
 
-    fn verify(&self) -> Result<(), StoreError> {
+    fn verify(&mut self, stop: &Stop) -> Result<(), StoreError> {
         let mut found = RowDigest::default();
         for index in 0..self.len() {
+            if stop.requested() {
+                return Err(StoreError::Stopped);
+            }
+            let pack = self.batch(index)?;
             found
-                .update(self.batch(index)?.record_batch())
+                .update(pack.record_batch())
                 .map_err(|error| StoreError::malformed(&self.path, error))?;
+            self.packing
+                .update(pack.ordinals().values(), pack.starts().values());
         }
         if found == self.digest {
             Ok(())

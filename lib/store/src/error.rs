@@ -8,7 +8,7 @@ use arrow::error::ArrowError;
 use parquet::errors::ParquetError;
 use plmkit_contract::{Exit, Failure, MetadataError, RowDigest, io_text, one_line, path_text};
 
-/// Why a file could not be read or written. Each message starts with the path.
+/// Why a file could not be read or written. Each message but the last starts with the path.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// An input is not there or may not be opened.
@@ -91,6 +91,9 @@ pub enum StoreError {
         /// Why.
         source: ArrowError,
     },
+    /// A stop was requested.
+    #[error("stopped")]
+    Stopped,
 }
 
 impl Failure for StoreError {
@@ -101,7 +104,7 @@ impl Failure for StoreError {
             Self::Create { source, .. } if is_out_of_space(source) => Exit::Io,
             Self::Create { .. } | Self::Exists { .. } => Exit::CannotCreate,
             Self::Read { .. } | Self::Write { .. } => Exit::Io,
-            Self::Busy { .. } => Exit::Transient,
+            Self::Busy { .. } | Self::Stopped => Exit::Transient,
             Self::Malformed { .. } | Self::Metadata { .. } | Self::Digest { .. } => Exit::Data,
             Self::Encode { .. } => Exit::Internal,
         }

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use plmkit_contract::{Provenance, RowDigest};
+use plmkit_contract::{Provenance, RowDigest, Stop};
 
-use crate::{BatchesFile, EmbeddingsReader, StoreError};
+use crate::{BatchesFile, EmbeddingsReader, StoreError, remove_unfinished};
 
 /// What is at an output's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,18 +16,30 @@ pub enum Existing {
 }
 
 /// Looks for the result of `provenance` at `path`, a batches file. Anything else that is there is an error.
-pub fn existing_batches(path: &Path, provenance: &Provenance) -> Result<Existing, StoreError> {
+pub fn existing_batches(
+    path: &Path,
+    provenance: &Provenance,
+    stop: &Stop,
+) -> Result<Existing, StoreError> {
     existing(path, provenance, |path| {
-        let file = BatchesFile::open(path)?;
+        let file = BatchesFile::open(path, stop)?;
         Ok((file.provenance().clone(), file.digest()))
     })
 }
 
 /// Looks for the result of `provenance` at `path`, an embeddings file. Anything else that is there is an error.
-pub fn existing_embeddings(path: &Path, provenance: &Provenance) -> Result<Existing, StoreError> {
+pub fn existing_embeddings(
+    path: &Path,
+    provenance: &Provenance,
+    stop: &Stop,
+) -> Result<Existing, StoreError> {
     existing(path, provenance, |path| {
         let mut reader = EmbeddingsReader::open(path)?;
-        while reader.next_batch()?.is_some() {}
+        while reader.next_batch()?.is_some() {
+            if stop.requested() {
+                return Err(StoreError::Stopped);
+            }
+        }
         Ok((reader.provenance().clone(), reader.digest()))
     })
 }
@@ -47,7 +59,11 @@ fn existing(
     }
     let (found, digest) = verified(path).map_err(StoreError::of_existing)?;
     match found.difference(provenance) {
-        None => Ok(Existing::Complete(digest)),
+        None => {
+            // A run that was forced to write it again, and killed.
+            remove_unfinished(path);
+            Ok(Existing::Complete(digest))
+        }
         Some(difference) => Err(exists(difference)),
     }
 }

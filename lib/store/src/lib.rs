@@ -27,7 +27,7 @@ mod parquet;
 mod rejects;
 mod shard;
 
-pub use atomic::{AtomicFile, under_construction};
+pub use atomic::{AtomicFile, hidden_name, remove_unfinished, under_construction};
 pub use batches::{BatchesFile, BatchesWriter};
 pub use embeddings::{EmbeddingsReader, EmbeddingsWriter};
 pub use error::StoreError;

@@ -70,24 +70,69 @@ pub(crate) enum Claim {
 /// Opens the file at `path`, or makes one, and locks it.
 pub(crate) fn claim(path: &Path) -> io::Result<Claim> {
     loop {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            // A link that somebody laid at a predictable name must not lead to another file.
-            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
-            .open(path)?;
-        match file.try_lock() {
-            Ok(()) if is_at(&file, path)? => return Ok(Claim::Held(file)),
-            // Whoever held it removed or renamed it in the meantime.
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(Claim::Busy),
-            Err(TryLockError::Error(error)) if is_unsupported(&error) => {
-                return Ok(Claim::Unsupported);
-            }
-            Err(TryLockError::Error(error)) => return Err(error),
+        let file = read_write().create(true).truncate(false).open(path)?;
+        if let Some(claim) = lock(file, path)? {
+            return Ok(claim);
         }
+    }
+}
+
+/// Makes the file at `path` and locks it. One that nobody holds is replaced: a killed run's file has that run's mode
+/// and owner, too. Where there are no locks, nothing is left at `path`.
+pub(crate) fn claim_new(path: &Path) -> io::Result<Claim> {
+    loop {
+        match read_write().create_new(true).open(path) {
+            Ok(file) => match lock(file, path)? {
+                Some(Claim::Unsupported) => {
+                    fs::remove_file(path)?;
+                    return Ok(Claim::Unsupported);
+                }
+                Some(claim) => return Ok(claim),
+                None => continue,
+            },
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        match claim_existing(path)? {
+            Some(Claim::Held(_held)) => fs::remove_file(path)?,
+            Some(claim) => return Ok(claim),
+            None => {}
+        }
+    }
+}
+
+/// Removes the file at `path` unless somebody holds it. There is nobody to tell where that fails.
+pub(crate) fn remove_unheld(path: &Path) {
+    if let Ok(Some(Claim::Held(_held))) = claim_existing(path) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// `None` where there is no file any more.
+fn claim_existing(path: &Path) -> io::Result<Option<Claim>> {
+    match read_write().open(path) {
+        Ok(file) => lock(file, path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn read_write() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    // A link that somebody laid at a predictable name must not lead to another file.
+    let flags = OFlags::NOFOLLOW.bits().cast_signed();
+    options.read(true).write(true).custom_flags(flags);
+    options
+}
+
+/// Locks `file`; `None` where `path` is not its name any more, since whoever held it removed or renamed it.
+fn lock(file: File, path: &Path) -> io::Result<Option<Claim>> {
+    match file.try_lock() {
+        Ok(()) if is_at(&file, path)? => Ok(Some(Claim::Held(file))),
+        Ok(()) => Ok(None),
+        Err(TryLockError::WouldBlock) => Ok(Some(Claim::Busy)),
+        Err(TryLockError::Error(error)) if is_unsupported(&error) => Ok(Some(Claim::Unsupported)),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 

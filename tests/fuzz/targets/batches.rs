@@ -2,12 +2,13 @@
 #![no_main]
 
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
+use plmkit_contract::Stop;
 use plmkit_fuzz::{as_file, judged, let_readers_catch_panics, mutate_footed};
 use plmkit_store::BatchesFile;
 
 fuzz_target!(init: let_readers_catch_panics(), |bytes: &[u8]| {
     as_file(bytes, |path| {
-        let Some(file) = judged(BatchesFile::open(path)) else {
+        let Some(file) = judged(BatchesFile::open(path, &Stop::default())) else {
             return;
         };
         let mut rows = 0;

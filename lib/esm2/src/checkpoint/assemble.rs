@@ -1,5 +1,6 @@
 //! Stored tensors to the layout of the forward pass.
 
+use plmkit_contract::Stop;
 use tch::{Device, Tensor};
 
 use super::parameters::layer_name;
@@ -18,11 +19,13 @@ pub(super) fn weights(
     stored: &Stored,
     frequencies: Vec<Vec<f32>>,
     device: Device,
+    stop: &Stop,
 ) -> Result<Weights, EsmError> {
     let assembly = Assembly {
         config,
         stored,
         device,
+        stop,
     };
     let words = assembly.tensor("embeddings.word_embeddings.weight")?; // (33, hidden)
     Ok(Weights {
@@ -40,10 +43,14 @@ struct Assembly<'a> {
     config: &'a Config,
     stored: &'a Stored<'a>,
     device: Device,
+    stop: &'a Stop,
 }
 
 impl Assembly<'_> {
     fn tensor(&self, name: &str) -> Result<Tensor, EsmError> {
+        if self.stop.requested() {
+            return Err(EsmError::Stopped);
+        }
         self.stored.tensor(name, self.device)
     }
 

@@ -1,14 +1,20 @@
 //! The identity of a model.
 
 use blake3::Hasher;
+use plmkit_contract::Stop;
 
 use super::parameters::parameters;
 use super::stored::Stored;
-use crate::Config;
+use crate::{Config, EsmError};
 
 /// BLAKE3, 128 bits in hexadecimal, over the configuration, every encoder tensor as it is stored (name, type, shape,
 /// bytes, in the order of computation) and the rotary frequencies in use.
-pub(super) fn digest(config: &Config, stored: &Stored, frequencies: &[Vec<f32>]) -> String {
+pub(super) fn digest(
+    config: &Config,
+    stored: &Stored,
+    frequencies: &[Vec<f32>],
+    stop: &Stop,
+) -> Result<String, EsmError> {
     let mut hasher = Hasher::new();
     hasher.update(b"plmkit esm2 encoder\0");
     for size in [
@@ -22,6 +28,9 @@ pub(super) fn digest(config: &Config, stored: &Stored, frequencies: &[Vec<f32>])
     hasher.update(&config.layer_norm_eps.to_le_bytes());
     hasher.update(&[u8::from(config.token_dropout)]);
     for parameter in parameters(config) {
+        if stop.requested() {
+            return Err(EsmError::Stopped);
+        }
         if let Some(view) = stored.view(&parameter.name) {
             text(&mut hasher, &parameter.name);
             text(&mut hasher, &view.dtype().to_string());
@@ -35,7 +44,7 @@ pub(super) fn digest(config: &Config, stored: &Stored, frequencies: &[Vec<f32>])
     for frequency in frequencies.iter().flatten() {
         hasher.update(&frequency.to_le_bytes());
     }
-    hasher.finalize().to_hex()[..32].to_owned()
+    Ok(hasher.finalize().to_hex()[..32].to_owned())
 }
 
 fn number(hasher: &mut Hasher, value: usize) {

@@ -1,10 +1,11 @@
 //! One model in the forms in which checkpoints come.
 
 use half::{bf16, f16};
-use plmkit_esm2::Esm2;
+use plmkit_contract::Stop;
+use plmkit_esm2::{Device, Esm2, EsmError};
 use safetensors::Dtype;
 
-use crate::support::{Pack, Part, Tiny, load, model_tiny, protein};
+use crate::support::{Pack, Part, Tiny, load, model_tiny, protein, test_data};
 
 fn layers(model: &Esm2) -> Vec<Vec<f32>> {
     Pack::of([protein("P81746").tokens.as_slice()]).layers(model)
@@ -137,4 +138,12 @@ fn each_layer_has_its_own_frequencies() {
     let name = "esm.encoder.layer.0.attention.self.rotary_embeddings.inv_freq";
     tiny.parts.get_mut(name).unwrap().bytes.fill(0);
     assert_ne!(layers(&tiny.load().unwrap())[1], original[1]);
+}
+
+#[test]
+fn a_stop_ends_the_loading() {
+    let stop = Stop::default();
+    stop.request();
+    let error = Esm2::load(&test_data("model-tiny"), Device::Cpu, &stop).unwrap_err();
+    assert!(matches!(error, EsmError::Stopped), "{error}");
 }

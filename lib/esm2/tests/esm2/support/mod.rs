@@ -7,6 +7,7 @@ mod tiny;
 
 use std::path::PathBuf;
 
+use plmkit_contract::Stop;
 use plmkit_esm2::{Device, Esm2};
 
 pub use error::{cosine, relative_error};
@@ -26,5 +27,5 @@ pub fn test_data(name: &str) -> PathBuf {
 
 /// model-tiny: 4 layers of 64 channels, 4 heads, outlier channels, frequencies rounded to f16.
 pub fn model_tiny() -> Esm2 {
-    Esm2::load(&test_data("model-tiny"), Device::Cpu).unwrap()
+    Esm2::load(&test_data("model-tiny"), Device::Cpu, &Stop::default()).unwrap()
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use plmkit_contract::Stop;
 use plmkit_esm2::{Device, Esm2, EsmError};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use serde_json::{Value, json};
@@ -138,5 +139,5 @@ impl Tiny {
 
 /// Loads a folder to the CPU.
 pub fn load(folder: &Path) -> Result<Esm2, EsmError> {
-    Esm2::load(folder, Device::Cpu)
+    Esm2::load(folder, Device::Cpu, &Stop::default())
 }
