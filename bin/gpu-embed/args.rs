@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use plmkit_cli::{Common, Fault, NamedPath, Program, ProgressMode, interval, keep_apart};
-use plmkit_contract::{Pool, StoreDtype};
-use plmkit_engine::{Config, Injection, Layers, rejects_beside};
+use plmkit_contract::StoreDtype;
+use plmkit_engine::{Config, Injection, rejects_beside};
 use plmkit_esm2::Device;
+
+use crate::outputs::OutputArgs;
 
 /// Embed packed batches with ESM-2, without padding.
 ///
@@ -55,21 +57,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval, help_heading = "Output")]
     save_every: Duration,
 
-    /// How residue vectors are combined into one vector, each a column
-    ///
-    /// mean, max and std are over residues only, in single precision; bos is the vector of `<cls>`.
-    #[arg(
-        long,
-        value_name = "POOL",
-        value_delimiter = ',',
-        default_value = "mean",
-        help_heading = "Vectors"
-    )]
-    pool: Vec<PoolArg>,
-
-    /// Layers whose output is wanted: numbers from 0 (the token embedding), or last
-    #[arg(long, value_name = "LAYERS", value_parser = layers, default_value = "last", help_heading = "Vectors")]
-    layers: Layers,
+    #[command(flatten)]
+    outputs: OutputArgs,
 
     /// Type in which vectors are stored; f16 halves the file and keeps three significant digits
     #[arg(
@@ -157,8 +146,7 @@ impl TryFrom<Args> for Config {
             model: args.model,
             out: args.out,
             device: args.device,
-            pools: args.pool.into_iter().map(Pool::from).collect(),
-            layers: args.layers,
+            outputs: args.outputs.into(),
             store_dtype: match args.store_dtype {
                 StoreArg::F32 => StoreDtype::F32,
                 StoreArg::F16 => StoreDtype::F16,
@@ -205,25 +193,6 @@ fn keep_files_apart(args: &Args) -> Result<(), Fault> {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum PoolArg {
-    Mean,
-    Max,
-    Std,
-    Bos,
-}
-
-impl From<PoolArg> for Pool {
-    fn from(arg: PoolArg) -> Self {
-        match arg {
-            PoolArg::Mean => Self::Mean,
-            PoolArg::Max => Self::Max,
-            PoolArg::Std => Self::Std,
-            PoolArg::Bos => Self::Bos,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
 enum StoreArg {
     F32,
     F16,
@@ -265,18 +234,4 @@ fn injection(failures: Vec<Failure>) -> Injection {
         }
     }
     injection
-}
-
-fn layers(text: &str) -> Result<Layers, String> {
-    if text == "last" {
-        return Ok(Layers::Last);
-    }
-    text.split(',')
-        .map(|layer| {
-            layer.trim().parse().map_err(|_| {
-                format!("expected 'last' or layer numbers such as 6,33; found '{layer}'")
-            })
-        })
-        .collect::<Result<_, _>>()
-        .map(Layers::Listed)
 }

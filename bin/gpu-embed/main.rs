@@ -1,6 +1,7 @@
 //! `gpu-embed`: batches files to embeddings.
 
 mod args;
+mod outputs;
 mod run;
 
 use std::process::ExitCode;

@@ -1,35 +1,57 @@
-//! The vectors of a record batch in single precision.
+//! The values of a record batch in single precision.
 
 use std::borrow::Cow;
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Float16Type, Float32Type};
 
-/// One vector column.
+/// A column of vectors, or of lists of them.
 pub(crate) struct Vectors<'a> {
-    /// (rows, dim)
     values: Cow<'a, [f32]>,
-    dim: usize,
+    rows: Rows<'a>,
+}
+
+/// Which values belong to a row.
+enum Rows<'a> {
+    /// So many each.
+    Fixed(usize),
+    /// From one offset to the next, each counting so many values.
+    Listed(&'a [i32], usize),
 }
 
 impl<'a> Vectors<'a> {
-    /// A vector column of a verified embeddings file: `FixedSizeList` of f32 or f16.
+    /// A column of a verified embeddings file: values of f32 or f16 in lists.
     pub(crate) fn new(column: &'a dyn Array) -> Self {
-        let list = column.as_fixed_size_list();
-        let dim = list.value_length() as usize;
-        let values = match list.values().as_primitive_opt::<Float16Type>() {
-            Some(halves) => halves.values().iter().map(|half| half.to_f32()).collect(),
-            None => Cow::Borrowed(
-                list.values()
-                    .as_primitive::<Float32Type>()
-                    .values()
-                    .as_ref(),
-            ),
+        if let Some(vectors) = column.as_fixed_size_list_opt() {
+            return Self {
+                values: single(vectors.values()),
+                rows: Rows::Fixed(vectors.value_length() as usize),
+            };
+        }
+        let list = column.as_list::<i32>();
+        let (values, width) = match list.values().as_fixed_size_list_opt() {
+            Some(vectors) => (vectors.values(), vectors.value_length() as usize),
+            None => (list.values(), 1),
         };
-        Self { values, dim }
+        Self {
+            values: single(values),
+            rows: Rows::Listed(list.value_offsets(), width),
+        }
     }
 
     pub(crate) fn row(&self, row: usize) -> &[f32] {
-        &self.values[row * self.dim..(row + 1) * self.dim]
+        match self.rows {
+            Rows::Fixed(dim) => &self.values[row * dim..(row + 1) * dim],
+            Rows::Listed(offsets, width) => {
+                &self.values[offsets[row] as usize * width..offsets[row + 1] as usize * width]
+            }
+        }
+    }
+}
+
+fn single(values: &dyn Array) -> Cow<'_, [f32]> {
+    match values.as_primitive_opt::<Float16Type>() {
+        Some(halves) => halves.values().iter().map(|half| half.to_f32()).collect(),
+        None => Cow::Borrowed(values.as_primitive::<Float32Type>().values().as_ref()),
     }
 }

@@ -20,8 +20,8 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 use plmkit_contract::{
-    KEY_COLUMNS, Kind, Manifest, Pool, Provenance, RowDigest, ShardRow, StoreDtype, VectorColumn,
-    batches_schema, embeddings_schema, residue_digest,
+    Column, KEY_COLUMNS, Kind, Manifest, Pool, Provenance, RowDigest, ShardRow, StoreDtype,
+    VectorColumn, batches_schema, embeddings_schema, residue_digest,
 };
 use plmkit_sequence::tokenize;
 use plmkit_store::{BatchesWriter, EmbeddingsWriter, ShardWriter, read_shard};
@@ -113,7 +113,8 @@ fn pack(rows: &RecordBatch) -> Result<RecordBatch> {
 }
 
 fn embeddings(folder: &Path, shard: &RecordBatch) -> Result<()> {
-    let columns = [Pool::Mean, Pool::Bos].map(|pool| VectorColumn { pool, layer: 1 });
+    let columns =
+        [Pool::Mean, Pool::Bos].map(|pool| Column::Pooled(VectorColumn { pool, layer: 1 }));
     let schema = embeddings_schema(&columns[..1], 4, StoreDtype::F32);
     let values: Vec<f32> = (0..16_u8).map(|i| f32::from(i) / 7.0).collect();
     let DataType::FixedSizeList(item, dim) = schema.field(KEY_COLUMNS.len()).data_type() else {

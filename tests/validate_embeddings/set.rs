@@ -12,16 +12,18 @@ use arrow::array::{
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use parquet::arrow::ArrowWriter;
-use plmkit_contract::{Pool, Provenance, ShardRow, StoreDtype, VectorColumn, residue_digest};
+use plmkit_contract::{
+    Column, Pool, Provenance, ShardRow, StoreDtype, VectorColumn, residue_digest,
+};
 use plmkit_store::{EmbeddingsWriter, ShardWriter};
 use serde_json::Value;
 
 use crate::common::bin;
 
-pub(crate) const MEAN: VectorColumn = VectorColumn {
+pub(crate) const MEAN: Column = Column::Pooled(VectorColumn {
     pool: Pool::Mean,
     layer: 6,
-};
+});
 pub(crate) const DIM: usize = 8;
 
 /// One row of an embeddings file.

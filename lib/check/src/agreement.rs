@@ -1,6 +1,6 @@
 //! How close embeddings are to a reference.
 
-use plmkit_contract::VectorColumn;
+use plmkit_contract::Column;
 
 use crate::check::Check;
 use crate::cosines::Cosines;
@@ -44,7 +44,7 @@ impl Agreement {
     }
 
     /// Which columns of a file are compared with which of the reference.
-    pub(crate) fn pair(&mut self, columns: &[VectorColumn]) -> Result<Vec<Pair>, ReferenceError> {
+    pub(crate) fn pair(&mut self, columns: &[Column]) -> Result<Vec<Pair>, ReferenceError> {
         let found = self.reference.pair(columns)?;
         let mut pairs = Vec::new();
         for (file, reference) in found.into_iter().enumerate() {
@@ -60,7 +60,7 @@ impl Agreement {
         Ok(pairs)
     }
 
-    fn column(&mut self, name: VectorColumn) -> usize {
+    fn column(&mut self, name: Column) -> usize {
         if let Some(place) = self.columns.iter().position(|known| known.name() == name) {
             return place;
         }
@@ -154,17 +154,17 @@ impl Agreement {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::Pool;
+    use plmkit_contract::{Pool, VectorColumn};
 
     use super::*;
     use crate::offender::LISTED;
     use crate::vector::cosine;
     use crate::{Outcome, ReferenceBuilder};
 
-    const MEAN: VectorColumn = VectorColumn {
+    const MEAN: Column = Column::Pooled(VectorColumn {
         pool: Pool::Mean,
         layer: 6,
-    };
+    });
 
     fn row(ordinal: u64, id: &str) -> Row<'_> {
         Row {

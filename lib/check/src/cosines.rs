@@ -1,6 +1,6 @@
 //! How close one column is to a reference.
 
-use plmkit_contract::VectorColumn;
+use plmkit_contract::Column;
 use serde::Serialize;
 
 use crate::offender::{LISTED, Offender, Offenders};
@@ -46,7 +46,7 @@ pub struct Compared {
 /// The cosines of one column, as they come in.
 #[derive(Debug)]
 pub(crate) struct Cosines {
-    name: VectorColumn,
+    name: Column,
     values: Vec<f64>,
     undefined: u64,
     max_abs_difference: f32,
@@ -54,7 +54,7 @@ pub(crate) struct Cosines {
 }
 
 impl Cosines {
-    pub(crate) fn new(name: VectorColumn) -> Self {
+    pub(crate) fn new(name: Column) -> Self {
         Self {
             name,
             values: Vec::new(),
@@ -64,7 +64,7 @@ impl Cosines {
         }
     }
 
-    pub(crate) fn name(&self) -> VectorColumn {
+    pub(crate) fn name(&self) -> Column {
         self.name
     }
 

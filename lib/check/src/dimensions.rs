@@ -1,6 +1,6 @@
 //! Whether all files hold vectors of the same shape.
 
-use plmkit_contract::{StoreDtype, VectorColumn};
+use plmkit_contract::{Column, StoreDtype};
 
 use crate::check::Check;
 use crate::offender::{Offender, Offenders};
@@ -14,13 +14,7 @@ pub(crate) struct Dimensions {
 }
 
 impl Dimensions {
-    pub(crate) fn see(
-        &mut self,
-        file: &str,
-        columns: &[VectorColumn],
-        dim: usize,
-        dtype: StoreDtype,
-    ) {
+    pub(crate) fn see(&mut self, file: &str, columns: &[Column], dim: usize, dtype: StoreDtype) {
         self.files += 1;
         let names: Vec<String> = columns.iter().map(ToString::to_string).collect();
         let shape = format!("{} of {dim} {dtype} values", names.join(", "));
@@ -52,20 +46,20 @@ impl Dimensions {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::Pool;
+    use plmkit_contract::{Pool, VectorColumn};
 
     use super::*;
 
     #[test]
     fn columns_dimension_and_type_must_agree() {
-        let mean = VectorColumn {
+        let mean = Column::Pooled(VectorColumn {
             pool: Pool::Mean,
             layer: 6,
-        };
-        let max = VectorColumn {
+        });
+        let max = Column::Pooled(VectorColumn {
             pool: Pool::Max,
             layer: 6,
-        };
+        });
         let mut dimensions = Dimensions::default();
         dimensions.see("a", &[mean], 320, StoreDtype::F32);
         dimensions.see("b", &[mean], 320, StoreDtype::F32);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plmkit_contract::{Manifest, Provenance, Reason, Reject, RowDigest, StoreDtype, VectorColumn};
+use plmkit_contract::{Column, Manifest, Provenance, Reason, Reject, RowDigest, StoreDtype};
 
 use crate::agreement::{Agreement, Pair};
 use crate::check::Check;
@@ -100,7 +100,7 @@ impl Examination {
         &mut self,
         name: &str,
         provenance: &Provenance,
-        columns: &[VectorColumn],
+        columns: &[Column],
         dim: usize,
         dtype: StoreDtype,
     ) -> Result<(), ReferenceError> {
@@ -176,19 +176,19 @@ impl Examination {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::Pool;
+    use plmkit_contract::{Pool, VectorColumn};
 
     use super::*;
     use crate::{Outcome, ReferenceBuilder};
 
-    const MEAN: VectorColumn = VectorColumn {
+    const MEAN: Column = Column::Pooled(VectorColumn {
         pool: Pool::Mean,
         layer: 6,
-    };
-    const MAX: VectorColumn = VectorColumn {
+    });
+    const MAX: Column = Column::Pooled(VectorColumn {
         pool: Pool::Max,
         layer: 6,
-    };
+    });
 
     fn made() -> Provenance {
         Provenance::new("gpu-embed", Vec::new())

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use plmkit_check::{Examination, Outcome, Row, ShardRows};
-//! use plmkit_contract::{Pool, Provenance, StoreDtype, VectorColumn};
+//! use plmkit_contract::{Provenance, StoreDtype};
 //!
 //! let row = |ordinal, id| Row { ordinal, id, start: 0, length: 3, truncated: false, digest: [7; 16] };
 //! let mut shards = ShardRows::default();
@@ -14,7 +14,7 @@
 //! shards.push(&row(1, "P2"));
 //!
 //! let mut examination = Examination::new().with_shards(shards);
-//! let mean = VectorColumn { pool: Pool::Mean, layer: 6 };
+//! let mean = "mean_6".parse().unwrap();
 //! let provenance = Provenance::new("gpu-embed", vec![]);
 //! examination.file("embeddings.parquet", &provenance, &[mean], 2, StoreDtype::F32).unwrap();
 //! examination.row(&row(0, "P1"), &[&[0.6, 0.8]]);

@@ -1,18 +1,18 @@
 //! Vectors that somebody else computed.
 
-use plmkit_contract::VectorColumn;
+use plmkit_contract::Column;
 
 use crate::ReferenceError;
 
 /// A reference under construction.
 #[derive(Debug)]
 pub struct ReferenceBuilder {
-    columns: Vec<Column>,
+    columns: Vec<Vectors>,
     keys: Vec<(String, u32)>, // (id, start), in the order of rows
 }
 
 #[derive(Debug)]
-struct Column {
+struct Vectors {
     name: String,
     /// Values of one vector; known from the first row on.
     dim: Option<usize>,
@@ -26,7 +26,7 @@ impl ReferenceBuilder {
         let columns = columns.into_iter();
         Self {
             columns: columns
-                .map(|name| Column {
+                .map(|name| Vectors {
                     name,
                     dim: None,
                     values: Vec::new(),
@@ -89,7 +89,7 @@ impl ReferenceBuilder {
 /// Vectors by id and start: what embeddings are compared with. It is held in memory.
 #[derive(Debug)]
 pub struct Reference {
-    columns: Vec<Column>,
+    columns: Vec<Vectors>,
     keys: Vec<(String, u32)>,
     /// The rows, by key.
     order: Vec<usize>,
@@ -123,18 +123,17 @@ impl Reference {
     }
 
     /// For each of `columns` the reference column to compare it with: the one of the same name, or, where both
-    /// sides have a single vector column, that one.
-    pub(crate) fn pair(
-        &self,
-        columns: &[VectorColumn],
-    ) -> Result<Vec<Option<usize>>, ReferenceError> {
+    /// sides have a single column of one vector a row, that one.
+    pub(crate) fn pair(&self, columns: &[Column]) -> Result<Vec<Option<usize>>, ReferenceError> {
         let names: Vec<String> = columns.iter().map(ToString::to_string).collect();
         let mut pairs: Vec<Option<usize>> = names
             .iter()
             .map(|name| self.columns.iter().position(|column| column.name == *name))
             .collect();
-        if let ([pair], [_]) = (pairs.as_mut_slice(), self.columns.as_slice()) {
-            *pair = Some(0);
+        let pooled = |column: &Column| matches!(column, Column::Pooled(_));
+        let mut vectors = (0..columns.len()).filter(|&place| pooled(&columns[place]));
+        if let (Some(place), None, [_]) = (vectors.next(), vectors.next(), &*self.columns) {
+            pairs[place] = Some(0);
         }
         if pairs.iter().any(Option::is_some) {
             Ok(pairs)
@@ -154,7 +153,7 @@ impl Reference {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::Pool;
+    use plmkit_contract::{Pool, VectorColumn};
 
     use super::*;
 
@@ -201,14 +200,14 @@ mod tests {
 
     #[test]
     fn columns_pair_by_name_or_when_there_is_no_choice() {
-        let mean = VectorColumn {
+        let mean = Column::Pooled(VectorColumn {
             pool: Pool::Mean,
             layer: 6,
-        };
-        let max = VectorColumn {
+        });
+        let max = Column::Pooled(VectorColumn {
             pool: Pool::Max,
             layer: 6,
-        };
+        });
         let names = reference(&["max_6", "mean_6"]);
         assert_eq!(names.pair(&[mean, max]), Ok(vec![Some(1), Some(0)]));
         assert_eq!(

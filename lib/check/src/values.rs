@@ -1,6 +1,6 @@
 //! Whether values are finite, and how long vectors are.
 
-use plmkit_contract::{Pool, VectorColumn};
+use plmkit_contract::{Column as Name, Pool};
 use serde::Serialize;
 
 use crate::check::Check;
@@ -39,7 +39,7 @@ pub(crate) struct Values {
 
 #[derive(Debug)]
 struct Column {
-    name: VectorColumn,
+    name: Name,
     vectors: u64,
     nan: u64,
     infinite: u64,
@@ -52,7 +52,7 @@ struct Column {
 
 impl Values {
     /// The place of `column` for [`Values::see`].
-    pub(crate) fn column(&mut self, column: VectorColumn) -> usize {
+    pub(crate) fn column(&mut self, column: Name) -> usize {
         if let Some(place) = self.columns.iter().position(|known| known.name == column) {
             return place;
         }
@@ -90,7 +90,13 @@ impl Values {
         column.norm_max = column.norm_max.max(norm);
         if norm == 0.0 {
             column.zero += 1;
-            if column.name.pool != Pool::Std {
+            // Equal residues deviate by zero, and a protein may have no contacts.
+            let may_be = match column.name {
+                Name::Pooled(name) => name.pool == Pool::Std,
+                Name::Contacts => true,
+                Name::Residues(_) | Name::Logits => false,
+            };
+            if !may_be {
                 self.zero
                     .add(|| Offender::row(row, format!("{}: all values are zero", column.name)));
             }
@@ -140,6 +146,8 @@ impl Column {
 
 #[cfg(test)]
 mod tests {
+    use plmkit_contract::VectorColumn;
+
     use super::*;
     use crate::Outcome;
 
@@ -154,7 +162,7 @@ mod tests {
 
     fn judge(pool: Pool, vectors: &[[f32; 2]]) -> ([Check; 2], Vec<ColumnNorms>) {
         let mut values = Values::default();
-        let column = values.column(VectorColumn { pool, layer: 1 });
+        let column = values.column(Name::Pooled(VectorColumn { pool, layer: 1 }));
         for vector in vectors {
             values.see(&ROW, column, vector);
         }

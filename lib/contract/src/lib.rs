@@ -3,6 +3,7 @@
 //! Five programs exchange files; this crate is the one place that says what those files hold. It opens
 //! nothing: `plmkit-store` reads and writes, every other crate computes.
 
+mod column;
 mod digest;
 mod exit;
 mod guard;
@@ -17,6 +18,7 @@ mod shard_row;
 mod stop;
 mod vector;
 
+pub use column::{Column, VOCABULARY};
 pub use digest::{DigestError, RowDigest, content_digest, residue_digest};
 pub use exit::{Exit, Failure};
 pub use guard::{guarded, is_guarded};
@@ -29,7 +31,7 @@ pub use provenance::{CONTRACT_VERSION, MetadataError, PACKING, Provenance, key};
 pub use quote::{Quoted, io_text, one_line, path_text};
 pub use reject::{Reason, Reject};
 pub use schema::{
-    KEY_COLUMNS, batches_schema, embeddings_schema, fields_text, shard_schema, vector_columns,
+    KEY_COLUMNS, batches_schema, embedding_columns, embeddings_schema, fields_text, shard_schema,
 };
 pub use shard_row::ShardRow;
 pub use stop::Stop;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
-use crate::{StoreDtype, VectorColumn};
+use crate::{Column, StoreDtype, VOCABULARY};
 
 /// The columns that identify a row, in the order in which every batches and embeddings file begins.
 pub const KEY_COLUMNS: [&str; 6] = ["ordinal", "id", "start", "length", "truncated", "digest"];
@@ -46,30 +46,40 @@ pub fn batches_schema() -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// The columns of an embeddings file: the key, then one vector of `dim` values for each of `columns`.
-pub fn embeddings_schema(columns: &[VectorColumn], dim: usize, dtype: StoreDtype) -> SchemaRef {
+/// The columns of an embeddings file: the key, then `columns` of a model whose vectors have `dim` values.
+pub fn embeddings_schema(columns: &[Column], dim: usize, dtype: StoreDtype) -> SchemaRef {
     let mut fields = key_fields();
-    fields.extend(columns.iter().map(|column| {
-        let value = Arc::new(Field::new_list_field(dtype.arrow(), false));
-        let dim = i32::try_from(dim).unwrap_or(i32::MAX);
-        Field::new(
-            column.to_string(),
-            DataType::FixedSizeList(value, dim),
-            false,
-        )
-    }));
+    let columns = columns
+        .iter()
+        .map(|column| Field::new(column.to_string(), column_type(*column, dim, dtype), false));
+    fields.extend(columns);
     Arc::new(Schema::new(fields))
 }
 
-/// The vector columns of an embeddings file with their dimension and type, or what is wrong with its columns.
+fn column_type(column: Column, dim: usize, dtype: StoreDtype) -> DataType {
+    let item = |kind| Arc::new(Field::new_list_field(kind, false));
+    let vector = |values: usize| {
+        let values = i32::try_from(values).unwrap_or(i32::MAX);
+        DataType::FixedSizeList(item(dtype.arrow()), values)
+    };
+    match column {
+        Column::Pooled(_) => vector(dim),
+        Column::Residues(_) => DataType::List(item(vector(dim))),
+        Column::Logits => DataType::List(item(vector(VOCABULARY))),
+        Column::Contacts => DataType::List(item(dtype.arrow())),
+    }
+}
+
+/// The columns of an embeddings file after its key, with the dimension of the model's vectors and their type, or what
+/// is wrong with them. The first is a pooled one.
 ///
 /// ```
-/// use plmkit_contract::{Pool, StoreDtype, VectorColumn, embeddings_schema, vector_columns};
-/// let mean = VectorColumn { pool: Pool::Mean, layer: 6 };
-/// let schema = embeddings_schema(&[mean], 320, StoreDtype::F32);
-/// assert_eq!(vector_columns(&schema).unwrap(), (vec![mean], 320, StoreDtype::F32));
+/// use plmkit_contract::{Column, StoreDtype, embedding_columns, embeddings_schema};
+/// let columns = ["mean_6", "contacts"].map(|name| name.parse::<Column>().unwrap());
+/// let schema = embeddings_schema(&columns, 320, StoreDtype::F32);
+/// assert_eq!(embedding_columns(&schema).unwrap(), (columns.to_vec(), 320, StoreDtype::F32));
 /// ```
-pub fn vector_columns(schema: &Schema) -> Result<(Vec<VectorColumn>, usize, StoreDtype), String> {
+pub fn embedding_columns(schema: &Schema) -> Result<(Vec<Column>, usize, StoreDtype), String> {
     let fields = schema.fields();
     let first = fields
         .get(KEY_COLUMNS.len())
@@ -86,10 +96,13 @@ pub fn vector_columns(schema: &Schema) -> Result<(Vec<VectorColumn>, usize, Stor
         .iter()
         .map(|field| {
             let name = field.name();
-            name.parse()
-                .map_err(|()| format!("column '{name}' is not named <pool>_<layer>"))
+            name.parse().map_err(|()| {
+                format!(
+                    "column '{name}' is not named <pool>_<layer>, residues_<layer>, logits or contacts"
+                )
+            })
         })
-        .collect::<Result<Vec<VectorColumn>, String>>()?;
+        .collect::<Result<Vec<Column>, String>>()?;
     let dim = *dim as usize;
     let expected = embeddings_schema(&columns, dim, dtype);
     if fields_text(&expected) == fields_text(schema) {
@@ -156,24 +169,15 @@ fn type_text(data_type: &DataType) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Pool;
 
     /// The contract as it is checked in; a change to it must change the golden file, the contract version and
     /// the changelog.
     #[test]
     fn golden_schemas() {
-        let columns = [
-            VectorColumn {
-                pool: Pool::Mean,
-                layer: 33,
-            },
-            VectorColumn {
-                pool: Pool::Bos,
-                layer: 0,
-            },
-        ];
+        let columns = ["mean_33", "bos_0", "residues_33", "logits", "contacts"]
+            .map(|name| name.parse::<Column>().expect("a column"));
         let found = format!(
-            "[shard]\n{}\n[batches]\n{}\n[embeddings --pool mean --layers 33, --pool bos --layers 0]\n{}",
+            "[shard]\n{}\n[batches]\n{}\n[embeddings with a column of each kind]\n{}",
             fields_text(&shard_schema()),
             fields_text(&batches_schema()),
             fields_text(&embeddings_schema(&columns, 1280, StoreDtype::F32)),
@@ -184,7 +188,7 @@ mod tests {
     #[test]
     fn foreign_columns_are_named() {
         let schema = shard_schema();
-        let error = vector_columns(&schema).expect_err("a shard holds no vectors");
+        let error = embedding_columns(&schema).expect_err("a shard holds no vectors");
         assert!(error.contains("truncated"), "{error}");
     }
 }

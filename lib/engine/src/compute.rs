@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use half::f16;
-use plmkit_contract::{Reason, Stop, StoreDtype, VectorColumn};
+use plmkit_contract::{Column, Reason, Stop, StoreDtype};
 use plmkit_esm2::{Esm2, EsmError, Varlen};
 
 use crate::EngineError;
@@ -14,8 +14,8 @@ use crate::plan::Job;
 /// What became of a pack.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Embedded {
-    /// One (sequences that are not rejected, dim) row-major for each column.
-    pub(crate) vectors: Vec<Vec<f32>>,
+    /// For each column the values of the sequences that are not rejected, one after the other.
+    pub(crate) values: Vec<Vec<f32>>,
     /// The sequences that have no vectors, rising.
     pub(crate) rejected: Vec<(usize, Reason)>,
     /// How many times sequences were computed in two halves because memory ran out.
@@ -27,7 +27,7 @@ pub(crate) struct Embedded {
 /// Memory that runs out and values that are not finite cost the sequences that cannot be computed, and no other.
 pub(crate) struct Embedder<'a> {
     pub(crate) model: &'a Esm2,
-    pub(crate) columns: &'a [VectorColumn],
+    pub(crate) columns: &'a [Column],
     pub(crate) store_dtype: StoreDtype,
     pub(crate) stop: &'a Stop,
     pub(crate) injection: &'a Injection,
@@ -38,7 +38,7 @@ impl Embedder<'_> {
     /// The vectors of a pack; `None` once a stop was requested.
     pub(crate) fn embed(&mut self, job: &Job<'_>) -> Result<Option<Embedded>, EngineError> {
         let mut embedded = Embedded {
-            vectors: vec![Vec::new(); self.columns.len()],
+            values: vec![Vec::new(); self.columns.len()],
             ..Embedded::default()
         };
         match self.rows(job, 0..job.pack.sequences(), &mut embedded) {
@@ -61,9 +61,9 @@ impl Embedder<'_> {
             return self.halves(job, rows, embedded);
         }
         match self.forward(job, &rows) {
-            Ok(vectors) => {
+            Ok(values) => {
                 self.allowance.succeeded(tokens);
-                self.keep_finite(job, &rows, vectors, embedded);
+                self.keep_finite(job, &rows, values, embedded);
                 Ok(())
             }
             Err(EngineError::Model(error)) if error.is_out_of_memory() => {
@@ -104,44 +104,61 @@ impl Embedder<'_> {
         let cu_seqlens: Vec<i32> = offsets.iter().map(|offset| offset - first).collect();
         let batch = Varlen::new(tokens, &cu_seqlens)
             .map_err(|error| EngineError::batch(job.path, job.batch_in_file, error))?;
-        Ok(self.model.pooled(batch, self.columns, self.stop)?)
+        Ok(self.model.embed(batch, self.columns, self.stop)?)
     }
 
-    /// Takes over the vectors of the sequences all of whose values are finite, also as they will be stored.
+    /// Takes over the values of the sequences all of whose values are finite, also as they will be stored.
     fn keep_finite(
         &self,
         job: &Job<'_>,
         rows: &Range<usize>,
-        vectors: Vec<Vec<f32>>,
+        values: Vec<Vec<f32>>,
         embedded: &mut Embedded,
     ) {
-        let dim = self.model.config().hidden;
-        let is_finite = |row: usize| {
-            let ordinal = job.pack.ordinals().value(row);
-            let place = (row - rows.start) * dim;
-            !self.injection.not_finite.contains(&ordinal)
-                && vectors
-                    .iter()
-                    .all(|values| storable(&values[place..place + dim], self.store_dtype))
-        };
-        let finite: Vec<bool> = rows.clone().map(is_finite).collect();
+        let mut finite: Vec<bool> = rows
+            .clone()
+            .map(|row| {
+                let ordinal = job.pack.ordinals().value(row);
+                !self.injection.not_finite.contains(&ordinal)
+            })
+            .collect();
+        for (&column, values) in self.columns.iter().zip(&values) {
+            let rows = self.by_row(job, rows, column, values).zip(&mut finite);
+            rows.for_each(|(values, finite)| *finite &= storable(values, self.store_dtype));
+        }
         let all = !finite.contains(&false);
-        for (kept, values) in embedded.vectors.iter_mut().zip(vectors) {
+        for ((kept, &column), values) in embedded.values.iter_mut().zip(self.columns).zip(values) {
             if kept.is_empty() && all {
                 *kept = values;
                 continue;
             }
-            for (values, _) in values
-                .chunks_exact(dim)
-                .zip(&finite)
-                .filter(|&(_, &finite)| finite)
-            {
+            let rows = self.by_row(job, rows, column, &values).zip(&finite);
+            for (values, _) in rows.filter(|&(_, &finite)| finite) {
                 kept.extend_from_slice(values);
             }
         }
         let rejected = rows.clone().zip(&finite).filter(|&(_, &finite)| !finite);
         let rejected = rejected.map(|(row, _)| (row, Reason::NotFinite));
         embedded.rejected.extend(rejected);
+    }
+
+    /// The values of a column, cut into those of each of `rows`.
+    fn by_row<'v>(
+        &self,
+        job: &Job<'_>,
+        rows: &Range<usize>,
+        column: Column,
+        values: &'v [f32],
+    ) -> impl Iterator<Item = &'v [f32]> {
+        let dim = self.model.config().hidden;
+        let sizes = rows
+            .clone()
+            .map(move |row| column.values(job.pack.residues(row), dim));
+        sizes.scan(values, |left, size| {
+            let row;
+            (row, *left) = left.split_at(size);
+            Some(row)
+        })
     }
 }
 

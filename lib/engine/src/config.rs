@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plmkit_contract::{Pool, StoreDtype, VectorColumn};
+use plmkit_contract::{Column, Pool, StoreDtype, VectorColumn};
 use plmkit_esm2::{Device, EsmError};
 
 /// The whole of a run's options.
@@ -18,10 +18,8 @@ pub struct Config {
     pub out: PathBuf,
     /// Where to compute.
     pub device: Device,
-    /// How to combine residues; each gives a column for each layer.
-    pub pools: Vec<Pool>,
-    /// The layers whose output is wanted.
-    pub layers: Layers,
+    /// What to compute.
+    pub outputs: Outputs,
     /// The type in which vectors are stored.
     pub store_dtype: StoreDtype,
     /// Where the sequences that cannot be embedded are listed; by default beside the output, as `NAME.rejects.csv`.
@@ -38,6 +36,21 @@ pub struct Config {
     pub force: bool,
     /// Failures to produce, for tests.
     pub injection: Injection,
+}
+
+/// What is wanted of a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outputs {
+    /// How to combine residues; each gives a column for each layer.
+    pub pools: Vec<Pool>,
+    /// The layers whose output is wanted.
+    pub layers: Layers,
+    /// Whether the vector of each residue is wanted, for each of the layers.
+    pub residues: bool,
+    /// Whether the logits of each residue are wanted.
+    pub logits: bool,
+    /// Whether the contacts of residues are wanted.
+    pub contacts: bool,
 }
 
 /// Failures that are produced on purpose, so that what is done about them can be tested on any machine.
@@ -64,6 +77,8 @@ pub fn rejects_beside(out: &Path) -> PathBuf {
 pub enum Layers {
     /// The last one, after the final `LayerNorm`.
     Last,
+    /// Every one, from 0, the token embedding.
+    All,
     /// These, in this order.
     Listed(Vec<u32>),
 }
@@ -75,16 +90,23 @@ impl Config {
             .clone()
             .unwrap_or_else(|| rejects_beside(&self.out))
     }
+}
 
-    /// The vector columns that are asked of a model of `layers` layers, in file order, each once.
-    pub(crate) fn columns(&self, layers: usize) -> Result<Vec<VectorColumn>, EsmError> {
-        let last = [layers as u32];
-        let wanted = match &self.layers {
-            Layers::Last => &last[..],
-            Layers::Listed(listed) => listed,
+impl Outputs {
+    /// The columns that are asked of a model of `layers` layers, in file order, each once.
+    pub(crate) fn columns(&self, layers: usize) -> Result<Vec<Column>, EsmError> {
+        let wanted: Vec<u32> = match &self.layers {
+            Layers::Last => vec![layers as u32],
+            Layers::All => (0..=layers as u32).collect(),
+            Layers::Listed(listed) => listed.clone(),
         };
-        let mut columns = Vec::new();
-        for &layer in wanted {
+        let mut columns: Vec<Column> = Vec::new();
+        let mut add = |column| {
+            if !columns.contains(&column) {
+                columns.push(column);
+            }
+        };
+        for &layer in &wanted {
             if layer as usize > layers {
                 return Err(EsmError::NoSuchLayer {
                     layer: layer as usize,
@@ -92,11 +114,17 @@ impl Config {
                 });
             }
             for &pool in &self.pools {
-                let column = VectorColumn { pool, layer };
-                if !columns.contains(&column) {
-                    columns.push(column);
-                }
+                add(Column::Pooled(VectorColumn { pool, layer }));
             }
+        }
+        if self.residues {
+            wanted.into_iter().map(Column::Residues).for_each(&mut add);
+        }
+        if self.logits {
+            add(Column::Logits);
+        }
+        if self.contacts {
+            add(Column::Contacts);
         }
         Ok(columns)
     }

@@ -27,6 +27,6 @@ mod run;
 mod run_folder;
 mod writer;
 
-pub use config::{Config, Injection, Layers, rejects_beside};
+pub use config::{Config, Injection, Layers, Outputs, rejects_beside};
 pub use error::EngineError;
 pub use run::{Observer, Outcome, Summary, embed};

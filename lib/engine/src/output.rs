@@ -1,67 +1,85 @@
-//! Vectors as columns of an embeddings file.
+//! What was computed, as columns of an embeddings file.
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, FixedSizeListArray, Float16Array, Float32Array, RecordBatch};
+use arrow::array::{
+    ArrayRef, FixedSizeListArray, Float16Array, Float32Array, ListArray, RecordBatch,
+};
+use arrow::buffer::OffsetBuffer;
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::{DataType, Field, Float16Type, SchemaRef};
+use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
 use half::slice::HalfFloatSliceExt;
-use plmkit_contract::{KEY_COLUMNS, StoreDtype};
+use plmkit_contract::{Column, KEY_COLUMNS, StoreDtype};
 use plmkit_store::PackedBatch;
 
 use crate::compute::Embedded;
 
-/// The rows of `pack` with their vectors, without the sequences that have none.
+/// The rows of `pack` with `columns`, without the sequences that have none. `schema` is that of the file.
 pub(crate) fn rows(
     schema: &SchemaRef,
+    columns: &[Column],
     dtype: StoreDtype,
     pack: &PackedBatch,
     embedded: Embedded,
 ) -> Result<RecordBatch, ArrowError> {
+    let mut kept = vec![true; pack.sequences()];
+    for &(row, _) in &embedded.rejected {
+        kept[row] = false;
+    }
     let keys = if embedded.rejected.is_empty() {
         pack.record_batch().clone()
     } else {
-        let mut kept = vec![true; pack.sequences()];
-        for &(row, _) in &embedded.rejected {
-            kept[row] = false;
-        }
-        filter_record_batch(pack.record_batch(), &kept.into())?
+        filter_record_batch(pack.record_batch(), &kept.clone().into())?
     };
-    let mut columns: Vec<ArrayRef> = KEY_COLUMNS
+    let residues: Vec<usize> = (0..pack.sequences())
+        .filter(|&row| kept[row])
+        .map(|row| pack.residues(row))
+        .collect();
+    let mut arrays: Vec<ArrayRef> = KEY_COLUMNS
         .iter()
         .map(|name| Arc::clone(&keys[*name]))
         .collect();
-    for (values, field) in embedded
-        .vectors
-        .into_iter()
-        .zip(&schema.fields()[KEY_COLUMNS.len()..])
-    {
-        columns.push(Arc::new(column(field, dtype, values)?));
+    let fields = &schema.fields()[KEY_COLUMNS.len()..];
+    for ((&column, values), field) in columns.iter().zip(embedded.values).zip(fields) {
+        let lengths = residues.iter().map(|&residues| match column {
+            Column::Contacts => residues * residues,
+            _ => residues,
+        });
+        arrays.push(array(field.data_type(), dtype, lengths, values)?);
     }
-    RecordBatch::try_new(SchemaRef::clone(schema), columns)
+    RecordBatch::try_new(SchemaRef::clone(schema), arrays)
 }
 
-fn column(
-    field: &Field,
+/// `values` as an array of type `kind`, whose rows have so many items where it is one of lists.
+fn array(
+    kind: &DataType,
     dtype: StoreDtype,
+    lengths: impl Iterator<Item = usize>,
     values: Vec<f32>,
-) -> Result<FixedSizeListArray, ArrowError> {
-    let DataType::FixedSizeList(item, dim) = field.data_type() else {
-        return Err(ArrowError::SchemaError(format!(
-            "'{}' is no vector",
-            field.name()
-        )));
-    };
-    let values: ArrayRef = match dtype {
-        StoreDtype::F32 => Arc::new(Float32Array::from(values)),
-        StoreDtype::F16 => {
-            let mut narrow = vec![half::f16::ZERO; values.len()];
-            narrow.convert_from_f32_slice(&values);
-            Arc::new(
-                Float16Array::from_iter_values(narrow) as arrow::array::PrimitiveArray<Float16Type>
-            )
+) -> Result<ArrayRef, ArrowError> {
+    Ok(match kind {
+        DataType::List(item) => {
+            let items = array(item.data_type(), dtype, std::iter::empty(), values)?;
+            let offsets = OffsetBuffer::from_lengths(lengths);
+            Arc::new(ListArray::try_new(Arc::clone(item), offsets, items, None)?)
         }
-    };
-    FixedSizeListArray::try_new(Arc::clone(item), *dim, values, None)
+        DataType::FixedSizeList(item, dim) => {
+            let items = array(item.data_type(), dtype, std::iter::empty(), values)?;
+            Arc::new(FixedSizeListArray::try_new(
+                Arc::clone(item),
+                *dim,
+                items,
+                None,
+            )?)
+        }
+        _ => match dtype {
+            StoreDtype::F32 => Arc::new(Float32Array::from(values)),
+            StoreDtype::F16 => {
+                let mut narrow = vec![half::f16::ZERO; values.len()];
+                narrow.convert_from_f32_slice(&values);
+                Arc::new(Float16Array::from(narrow))
+            }
+        },
+    })
 }

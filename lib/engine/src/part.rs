@@ -7,10 +7,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use arrow::array::{AsArray, RecordBatch};
+use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{UInt32Type, UInt64Type};
-use plmkit_contract::{Provenance, Reason, StoreDtype, VectorColumn};
+use plmkit_contract::{Column, KEY_COLUMNS, Provenance, Reason, StoreDtype};
 use plmkit_store::{EmbeddingsReader, EmbeddingsWriter, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -154,7 +154,7 @@ fn malformed(path: &Path, what: &str) -> StoreError {
 pub(crate) struct Saver<'a> {
     folder: &'a RunFolder,
     provenance: &'a Provenance,
-    columns: &'a [VectorColumn],
+    columns: &'a [Column],
     dim: usize,
     store_dtype: StoreDtype,
     /// How long results may be unsaved.
@@ -176,7 +176,7 @@ impl<'a> Saver<'a> {
     pub(crate) fn new(
         folder: &'a RunFolder,
         provenance: &'a Provenance,
-        columns: &'a [VectorColumn],
+        columns: &'a [Column],
         dim: usize,
         config: &Config,
     ) -> Self {
@@ -207,8 +207,12 @@ impl<'a> Saver<'a> {
         part.batches.end = job.index + 1;
         part.rejected
             .extend(rejected.iter().map(|&row| Rejected::of(job, row)));
-        // Of the vectors: the keys are slices of a mapped file, each of which counts as the whole.
-        part.bytes += rows.num_rows() * self.columns.len() * self.dim * size_of::<f32>();
+        // Of the values: the keys are slices of a mapped file, each of which counts as the whole.
+        let values = &rows.columns()[KEY_COLUMNS.len()..];
+        part.bytes += values
+            .iter()
+            .map(Array::get_array_memory_size)
+            .sum::<usize>();
         let due = self.saved.elapsed() >= self.every || part.bytes >= PART_BYTES;
         self.open = Some(part);
         if due { self.publish() } else { Ok(()) }

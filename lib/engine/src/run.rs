@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use plmkit_contract::{PACKING, Provenance, Reason, Reject, Stop, VectorColumn};
-use plmkit_esm2::{Esm2, set_threads};
+use plmkit_contract::{Column, PACKING, Provenance, Reason, Reject, Stop};
+use plmkit_esm2::{Esm2, EsmError, set_threads};
 use plmkit_store::{
     EmbeddingsWriter, Existing, RejectsWriter, StoreError, existing_embeddings, read_rejects,
     remove_unfinished,
@@ -70,7 +70,7 @@ pub struct Summary {
     /// Tokens computed by this run, `<cls>` and `<eos>` included.
     pub tokens: u64,
     /// The columns written.
-    pub columns: Vec<VectorColumn>,
+    pub columns: Vec<Column>,
     /// Values in a vector.
     pub dim: usize,
     /// Time from the first pack to the published file; loading the model is not in it.
@@ -91,8 +91,8 @@ pub fn embed(
     let plan = Plan::open(&config.batches, stop)?;
     set_threads(config.threads);
     let model = Esm2::load(&config.model, config.device, stop)?;
-    let columns = config.columns(model.config().layers)?;
-    let provenance = provenance(config, &plan, &model, &columns);
+    let columns = config.outputs.columns(model.config().layers)?;
+    let provenance = provenance(config, &plan, &model, &columns)?;
     let rejects = config.rejects();
     if !config.force
         && let Existing::Complete(digest) = existing_embeddings(&config.out, &provenance, stop)?
@@ -150,7 +150,7 @@ struct Run<'a> {
     config: &'a Config,
     plan: &'a Plan,
     model: &'a Esm2,
-    columns: &'a [VectorColumn],
+    columns: &'a [Column],
     provenance: &'a Provenance,
     stop: &'a Stop,
 }
@@ -179,6 +179,7 @@ impl<'a> Run<'a> {
         };
         let mut writer = Writer {
             file,
+            columns: self.columns,
             store_dtype: config.store_dtype,
             saver: Saver::new(folder, self.provenance, self.columns, dim, config),
             journal: Journal::start(config.events.as_deref(), self.plan, &started)?,
@@ -278,15 +279,25 @@ impl<'a> Run<'a> {
 }
 
 /// What the output depends on. Threads, prefetch and the order of files' names are not in it.
-fn provenance(config: &Config, plan: &Plan, model: &Esm2, columns: &[VectorColumn]) -> Provenance {
-    let columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
+fn provenance(
+    config: &Config,
+    plan: &Plan,
+    model: &Esm2,
+    columns: &[Column],
+) -> Result<Provenance, EsmError> {
+    let names: Vec<String> = columns.iter().map(ToString::to_string).collect();
     let device = model.device();
     let device = device.split(':').next().unwrap_or(&device);
-    Provenance::new("gpu-embed", plan.digests())
+    let mut provenance = Provenance::new("gpu-embed", plan.digests())
         .with(PACKING, plan.packing())
         .with("model", model.digest())
-        .with("columns", columns)
+        .with("columns", names)
         .with("dtype", COMPUTE_DTYPE)
         .with("device", device)
-        .with("store_dtype", config.store_dtype.to_string())
+        .with("store_dtype", config.store_dtype.to_string());
+    // What is computed with more than the encoder depends on more than its digest.
+    for head in model.heads_of(columns) {
+        provenance = provenance.with(head.name(), model.head_digest(head)?);
+    }
+    Ok(provenance)
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crossbeam_channel::Receiver;
-use plmkit_contract::{Reason, Reject, StoreDtype};
+use plmkit_contract::{Column, Reason, Reject, StoreDtype};
 use plmkit_store::{EmbeddingsWriter, RejectsWriter, StoreError};
 
 use crate::EngineError;
@@ -29,6 +29,7 @@ pub(crate) enum Results {
 /// Puts results where they belong.
 pub(crate) struct Writer<'a> {
     pub(crate) file: EmbeddingsWriter,
+    pub(crate) columns: &'a [Column],
     pub(crate) store_dtype: StoreDtype,
     pub(crate) saver: Saver<'a>,
     pub(crate) journal: Journal,
@@ -70,7 +71,13 @@ impl Writer<'_> {
         let started = Instant::now();
         let rejected = embedded.rejected.clone();
         let oom_splits = embedded.oom_splits;
-        let rows = rows(self.file.schema(), self.store_dtype, &job.pack, embedded)?;
+        let rows = rows(
+            self.file.schema(),
+            self.columns,
+            self.store_dtype,
+            &job.pack,
+            embedded,
+        )?;
         self.saver.push(job, &rows, &rejected)?;
         self.file.write(&rows)?;
         self.reject(job, &rejected);

@@ -10,7 +10,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Instant;
 
-use plmkit_contract::{Pool, Stop, VectorColumn};
+use plmkit_contract::{Column, Pool, Stop, VectorColumn};
 use plmkit_esm2::{Device, Esm2, Varlen, set_threads};
 use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
 use serde_json::json;
@@ -59,14 +59,14 @@ fn main() {
 
     let (tokens, cu_seqlens) = pack(&lengths);
     let batch = Varlen::new(&tokens, &cu_seqlens).expect("whole sequences");
-    let column = VectorColumn {
+    let column = Column::Pooled(VectorColumn {
         pool: Pool::Mean,
         layer: shape.1 as u32,
-    };
+    });
     for _ in 0..3 {
         let start = Instant::now();
         let vectors = model
-            .pooled(batch, &[column], &Stop::default())
+            .embed(batch, &[column], &Stop::default())
             .expect("a forward pass");
         let seconds = start.elapsed().as_secs_f64();
         assert!(vectors[0].iter().all(|value| value.is_finite()));

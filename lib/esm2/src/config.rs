@@ -2,10 +2,11 @@
 
 use std::ops::RangeInclusive;
 
+use plmkit_contract::VOCABULARY;
 use serde_json::{Map, Value};
 
 use crate::rope::ROPE_BASE;
-use crate::vocabulary::{MASK, VOCABULARY};
+use crate::vocabulary::MASK;
 
 /// The sizes and constants of one ESM-2. Any size: 8M (6 layers of 320) to 15B (48 layers of 5,120) and others.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,6 +64,7 @@ impl Config {
         entries.must_be("hidden_act", "gelu", true)?;
         entries.must_be("rope_theta", ROPE_BASE, true)?;
         entries.must_be("emb_layer_norm_before", false, true)?;
+        entries.must_be("tie_word_embeddings", true, true)?;
         entries.must_be("is_folding_model", false, true)?;
         let config = Self {
             layers: entries.count("num_hidden_layers", 1..=1 << 10)?,

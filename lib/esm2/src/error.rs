@@ -3,7 +3,7 @@
 use plmkit_contract::{Exit, Failure};
 use tch::TchError;
 
-use crate::{CheckpointError, DeviceError};
+use crate::{CheckpointError, DeviceError, Head, Names};
 
 /// Why a model could not be loaded, or a batch not computed.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +21,14 @@ pub enum EsmError {
         layer: usize,
         /// The last layer of the model.
         layers: usize,
+    },
+    /// What an output needs is not in the checkpoint.
+    #[error("the checkpoint has no {head}; missing {missing}")]
+    NoHead {
+        /// The part of the model.
+        head: Head,
+        /// Its tensors that are not there.
+        missing: Names,
     },
     /// The device's memory is full. A smaller batch may fit.
     #[error("out of memory: {0}")]
@@ -46,6 +54,7 @@ impl Failure for EsmError {
             Self::Checkpoint(error) => error.exit(),
             Self::Device(error) => error.exit(),
             Self::NoSuchLayer { .. } => Exit::Usage,
+            Self::NoHead { .. } => Exit::Data,
             Self::OutOfMemory(_) | Self::Stopped => Exit::Transient,
             Self::Torch(_) => Exit::Internal,
         }

@@ -4,6 +4,7 @@ use tch::Tensor;
 
 use crate::EsmError;
 use crate::attention::Attention;
+use crate::heads::Contacts;
 use crate::layer_norm::LayerNorm;
 use crate::linear::Linear;
 use crate::packed::Packed;
@@ -29,7 +30,8 @@ pub(crate) struct Layer {
 }
 
 impl Layer {
-    /// Advances the residual stream `x`, `(total_tokens, hidden)`, by one layer, in place.
+    /// Advances the residual stream `x`, `(total_tokens, hidden)`, by one layer, in place, and adds the layer's
+    /// attention maps to `contacts`.
     pub(crate) fn forward(
         &self,
         x: &mut Tensor,
@@ -37,8 +39,9 @@ impl Layer {
         rotation: &Rotation,
         attention: &dyn Attention,
         batch: &Packed,
+        contacts: Option<&mut Contacts>,
     ) -> Result<(), EsmError> {
-        self.attend(x, heads, rotation, attention, batch)?;
+        self.attend(x, heads, rotation, attention, batch, contacts)?;
         self.feed_forward(x)
     }
 
@@ -49,6 +52,7 @@ impl Layer {
         rotation: &Rotation,
         attention: &dyn Attention,
         batch: &Packed,
+        contacts: Option<&mut Contacts>,
     ) -> Result<(), EsmError> {
         let (tokens, hidden) = x.size2()?;
         let heads = heads as i64;
@@ -56,6 +60,9 @@ impl Layer {
         let qkv = qkv.f_view([tokens, 3 * heads, hidden / heads])?;
         rotation.apply(&qkv.f_narrow(1, 0, 2 * heads)?)?;
         let qkv = qkv.f_view([tokens, 3, heads, hidden / heads])?;
+        if let Some(contacts) = contacts {
+            contacts.add(&qkv)?;
+        }
         let mixed = attention.forward(&qkv, batch)?; // (total_tokens, hidden)
         self.out.add_to(x, &mixed)
     }

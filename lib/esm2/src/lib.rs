@@ -1,7 +1,7 @@
 //! ESM-2: configuration, weights, model and attention on libtorch.
 //!
 //! [`Esm2::load`] reads a Hugging Face checkpoint folder, [`Varlen`] is a checked batch of sequences laid end to
-//! end with no padding, and [`Esm2::pooled`] turns one into vectors. What is computed is fair-esm's ESM-2 (Lin et
+//! end with no padding, and [`Esm2::embed`] turns one into vectors, logits and contacts. What is computed is fair-esm's ESM-2 (Lin et
 //! al. 2023, doi:10.1126/science.ade2574), layer by layer.
 
 #![allow(
@@ -18,10 +18,12 @@
 
 mod attention;
 mod checkpoint;
+mod collect;
 mod config;
 mod device;
 mod embedding;
 mod error;
+mod heads;
 mod layer;
 mod layer_norm;
 mod linear;
@@ -38,6 +40,7 @@ pub use checkpoint::{CheckpointError, Names};
 pub use config::{Config, ConfigError};
 pub use device::{Device, DeviceError, ParseDeviceError};
 pub use error::EsmError;
+pub use heads::Head;
 pub use model::{Esm2, Visit};
 pub use threads::set_threads;
 pub use varlen::{Varlen, VarlenError};

@@ -1,32 +1,35 @@
-//! The model: a batch in, hidden states and pooled vectors out.
+//! The model: a batch in; hidden states, vectors, logits and contacts out.
 
 use std::path::Path;
 
-use plmkit_contract::{Stop, VectorColumn};
+use plmkit_contract::{Column, Stop};
 use tch::Tensor;
 
 use crate::attention::{Attention, PerSequence};
 use crate::checkpoint::{self, Checkpoint};
+use crate::collect::residues;
+use crate::heads::Contacts;
 use crate::packed::Packed;
 use crate::pooling::pool;
 use crate::rope::Rotation;
 use crate::weights::Weights;
-use crate::{Config, Device, EsmError, Varlen};
+use crate::{Config, Device, EsmError, Head, Varlen};
 
 /// An ESM-2 on one device, in f32.
 ///
 /// ```
 /// # use std::path::Path;
-/// use plmkit_contract::{Pool, Stop, VectorColumn};
+/// use plmkit_contract::{Column, Stop};
 /// use plmkit_esm2::{Device, Esm2, Varlen};
 ///
 /// # let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../test-data/model-tiny"));
 /// let model = Esm2::load(folder, Device::Cpu, &Stop::default())?;
 /// let tokens = [0, 20, 5, 2, 0, 6, 2]; // <cls> M A <eos> <cls> G <eos>
 /// let batch = Varlen::new(&tokens, &[0, 4, 7]).unwrap();
-/// let column = VectorColumn { pool: Pool::Mean, layer: 4 };
-/// let vectors = model.pooled(batch, &[column], &Stop::default())?;
-/// assert_eq!(vectors[0].len(), 2 * model.config().hidden);
+/// let columns = ["mean_4", "contacts"].map(|name| name.parse::<Column>().unwrap());
+/// let values = model.embed(batch, &columns, &Stop::default())?;
+/// assert_eq!(values[0].len(), 2 * model.config().hidden);
+/// assert_eq!(values[1].len(), 2 * 2 + 1);
 /// # Ok::<(), plmkit_esm2::EsmError>(())
 /// ```
 #[derive(Debug)]
@@ -84,32 +87,78 @@ impl Esm2 {
         }
     }
 
-    /// The pooled vectors of every sequence: for each of `columns`, in that order, `(sequences, hidden)` f32, row by
-    /// row. Layers above the last one asked for are not computed. Once `stop` is requested, which is looked at
-    /// between layers, the error is [`EsmError::Stopped`].
-    pub fn pooled(
+    /// The heads that `columns` are computed with, each once.
+    pub fn heads_of(&self, columns: &[Column]) -> Vec<Head> {
+        let mut heads: Vec<Head> = columns
+            .iter()
+            .filter_map(|&column| Head::of(column))
+            .collect();
+        heads.dedup();
+        heads
+    }
+
+    /// BLAKE3, 128 bits in hexadecimal, of the stored weights of a head; [`EsmError::NoHead`] where there is none.
+    pub fn head_digest(&self, head: Head) -> Result<&str, EsmError> {
+        let digest = self.weights.heads.digest(head);
+        digest.map_err(|missing| EsmError::NoHead {
+            head,
+            missing: missing.clone(),
+        })
+    }
+
+    /// What `columns` hold of every sequence: for each column, in that order, the values of all sequences one after
+    /// the other, as many as [`Column::values`] says, in f32. Layers above the last one asked for are not computed.
+    /// Once `stop` is requested, which is looked at between layers, the error is [`EsmError::Stopped`].
+    pub fn embed(
         &self,
         batch: Varlen<'_>,
-        columns: &[VectorColumn],
+        columns: &[Column],
         stop: &Stop,
     ) -> Result<Vec<Vec<f32>>, EsmError> {
-        let depth = columns.iter().map(|column| column.layer as usize).max();
-        let mut vectors = vec![Vec::new(); columns.len()];
-        let mut pool_layer = |layer: usize, hidden: &Tensor| {
+        for head in self.heads_of(columns) {
+            self.head_digest(head)?;
+        }
+        let layers = self.config.layers;
+        let depth = |column: &Column| column.layer().map_or(layers, |layer| layer as usize);
+        let Some(depth) = columns.iter().map(depth).max() else {
+            return Ok(Vec::new());
+        };
+        let heads = &self.weights.heads;
+        let wanted = columns.contains(&Column::Contacts);
+        let mut contacts = match &heads.contact {
+            Ok(found) if wanted => Some(Contacts::new(&found.head, batch, self.device)?),
+            _ => None,
+        };
+        let mut values = vec![Vec::new(); columns.len()];
+        let mut collect = |layer: usize, hidden: &Tensor| {
             if stop.requested() {
                 return Err(EsmError::Stopped);
             }
-            for (column, vectors) in columns.iter().zip(&mut vectors) {
-                if column.layer as usize == layer {
-                    *vectors = pool(hidden, batch, column.pool)?;
+            for (&column, values) in columns.iter().zip(&mut values) {
+                let here = column.layer().map_or(layers, |layer| layer as usize) == layer;
+                match (column, &heads.language_model) {
+                    (Column::Pooled(column), _) if here => {
+                        *values = pool(hidden, batch, column.pool)?;
+                    }
+                    (Column::Residues(_), _) if here => *values = residues(hidden, batch)?,
+                    (Column::Logits, Ok(found)) if here => {
+                        *values = residues(&found.head.forward(hidden)?, batch)?;
+                    }
+                    _ => {}
                 }
             }
             Ok(())
         };
-        if let Some(depth) = depth {
-            self.hidden_states(batch, depth, &mut pool_layer)?;
+        self.forward(batch, depth, contacts.as_mut(), &mut collect)?;
+        if let (Some(contacts), Some(place)) = (
+            contacts,
+            columns
+                .iter()
+                .position(|&column| column == Column::Contacts),
+        ) {
+            values[place] = contacts.finish()?;
         }
-        Ok(vectors)
+        Ok(values)
     }
 
     /// Runs layers 1 to `depth` and shows `visit` the output of each, and of layer 0.
@@ -120,6 +169,16 @@ impl Esm2 {
         &self,
         batch: Varlen<'_>,
         depth: usize,
+        visit: &mut Visit,
+    ) -> Result<(), EsmError> {
+        self.forward(batch, depth, None, visit)
+    }
+
+    fn forward(
+        &self,
+        batch: Varlen<'_>,
+        depth: usize,
+        mut contacts: Option<&mut Contacts>,
         visit: &mut Visit,
     ) -> Result<(), EsmError> {
         let layers = self.config.layers;
@@ -145,6 +204,7 @@ impl Esm2 {
                 &rotation,
                 self.attention.as_ref(),
                 &batch,
+                contacts.as_deref_mut(),
             )?;
             if number < layers {
                 visit(number, &x)?;

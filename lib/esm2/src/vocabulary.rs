@@ -8,5 +8,3 @@ pub(crate) const EOS: u8 = 2;
 pub(crate) const UNK: u8 = 3;
 /// `<mask>`, the last id.
 pub(crate) const MASK: u8 = 32;
-/// How many tokens there are.
-pub(crate) const VOCABULARY: usize = 33;

@@ -1,10 +1,11 @@
 //! All parameters of a model, in the layout in which the forward pass reads them.
 
 use crate::embedding::Embedding;
+use crate::heads::Heads;
 use crate::layer::Layer;
 use crate::layer_norm::LayerNorm;
 
-/// What a checkpoint holds of the encoder, on a device.
+/// What a checkpoint holds, on a device.
 #[derive(Debug)]
 pub(crate) struct Weights {
     /// Tokens to vectors.
@@ -13,4 +14,6 @@ pub(crate) struct Weights {
     pub(crate) layers: Vec<Layer>,
     /// After the last layer.
     pub(crate) final_norm: LayerNorm,
+    /// What stands on top.
+    pub(crate) heads: Heads,
 }

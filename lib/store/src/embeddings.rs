@@ -8,7 +8,7 @@ use parquet::basic::Encoding;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use plmkit_contract::{
-    Kind, Provenance, RowDigest, StoreDtype, VectorColumn, embeddings_schema, vector_columns,
+    Column, Kind, Provenance, RowDigest, StoreDtype, embedding_columns, embeddings_schema,
 };
 
 use crate::parquet::{Reader, Writer, properties};
@@ -26,10 +26,10 @@ pub struct EmbeddingsWriter {
 }
 
 impl EmbeddingsWriter {
-    /// Starts a file that will be at `path`, with one vector of `dim` values for each of `columns`.
+    /// Starts a file that will be at `path`, with `columns` of a model whose vectors have `dim` values.
     pub fn create(
         path: &Path,
-        columns: &[VectorColumn],
+        columns: &[Column],
         dim: usize,
         dtype: StoreDtype,
     ) -> Result<Self, StoreError> {
@@ -60,7 +60,7 @@ impl EmbeddingsWriter {
     }
 }
 
-fn embedding_properties(columns: &[VectorColumn], dtype: StoreDtype) -> WriterProperties {
+fn embedding_properties(columns: &[Column], dtype: StoreDtype) -> WriterProperties {
     let values = match dtype {
         // Exponents beside exponents compress.
         StoreDtype::F32 => Encoding::BYTE_STREAM_SPLIT,
@@ -72,7 +72,15 @@ fn embedding_properties(columns: &[VectorColumn], dtype: StoreDtype) -> WriterPr
         .set_column_encoding(ColumnPath::from("id"), Encoding::DELTA_LENGTH_BYTE_ARRAY)
         .set_column_statistics_enabled(ColumnPath::from("digest"), EnabledStatistics::None);
     for column in columns {
-        let path = ColumnPath::new(vec![column.to_string(), "list".into(), "item".into()]);
+        let lists = match column {
+            Column::Pooled(_) | Column::Contacts => 1,
+            Column::Residues(_) | Column::Logits => 2,
+        };
+        let items = ["list", "item"]
+            .repeat(lists)
+            .into_iter()
+            .map(str::to_owned);
+        let path = ColumnPath::new([column.to_string()].into_iter().chain(items).collect());
         properties = properties
             .set_column_encoding(path.clone(), values)
             .set_column_statistics_enabled(path, EnabledStatistics::None);
@@ -86,7 +94,7 @@ fn embedding_properties(columns: &[VectorColumn], dtype: StoreDtype) -> WriterPr
 /// [`next_batch`](EmbeddingsReader::next_batch) has returned `Ok(None)`.
 pub struct EmbeddingsReader {
     reader: Reader,
-    columns: Vec<VectorColumn>,
+    columns: Vec<Column>,
     dim: usize,
     dtype: StoreDtype,
 }
@@ -95,10 +103,10 @@ impl EmbeddingsReader {
     /// Opens a file and checks its columns and its provenance.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let reader = Reader::open(path, Kind::Embeddings, ROWS_PER_BATCH, |schema| {
-            vector_columns(schema).map(|_columns| ())
+            embedding_columns(schema).map(|_columns| ())
         })?;
         let (columns, dim, dtype) =
-            vector_columns(reader.schema()).map_err(|what| StoreError::malformed(path, what))?;
+            embedding_columns(reader.schema()).map_err(|what| StoreError::malformed(path, what))?;
         Ok(Self {
             reader,
             columns,
@@ -112,13 +120,13 @@ impl EmbeddingsReader {
         self.reader.path()
     }
 
-    /// The columns, the vector columns among them.
+    /// All columns.
     pub fn schema(&self) -> &SchemaRef {
         self.reader.schema()
     }
 
-    /// The vector columns.
-    pub fn columns(&self) -> &[VectorColumn] {
+    /// The columns after the key.
+    pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
@@ -152,23 +160,18 @@ impl EmbeddingsReader {
 mod tests {
     use std::sync::Arc;
 
+    use super::*;
     use arrow::array::{
         ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, FixedSizeListArray, Float32Array,
         StringArray, UInt32Array, UInt64Array,
     };
     use arrow::datatypes::{DataType, Field, Float32Type};
-    use plmkit_contract::Pool;
-
-    use super::*;
 
     #[test]
     fn vectors_come_back() {
         let folder = tempfile::tempdir().expect("temp folder");
         let path = folder.path().join("e.parquet");
-        let columns = [VectorColumn {
-            pool: Pool::Mean,
-            layer: 6,
-        }];
+        let columns = ["mean_6".parse().expect("a column")];
         let mut writer =
             EmbeddingsWriter::create(&path, &columns, 4, StoreDtype::F32).expect("create");
         let values: Vec<f32> = (0..12u8).map(|i| f32::from(i) / 7.0).collect();

@@ -57,6 +57,12 @@ impl PackedBatch {
         self.batch.num_rows()
     }
 
+    /// Residues of sequence `row`: its tokens but `<cls>` and `<eos>`.
+    pub fn residues(&self, row: usize) -> usize {
+        let offsets = self.cu_seqlens();
+        (offsets[row + 1] - offsets[row] - 2) as usize
+    }
+
     /// The token ids of all sequences back to back, each `<cls> residues <eos>`. Shape: (`total_tokens`).
     pub fn tokens(&self) -> &[u8] {
         self.list().values().as_primitive::<UInt8Type>().values()

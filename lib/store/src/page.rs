@@ -113,10 +113,14 @@ impl PageHeader {
 
     /// Whether all claims are below `limits` and can be in the `left` bytes that follow the header.
     pub(crate) fn check(&self, limits: &PageLimits, left: u64) -> Result<(), String> {
+        let stored = self.stored as u64;
+        let expanded = stored.saturating_mul(limits.expansion as u64);
+        let bytes = expanded.max(limits.bytes as u64);
+        let values = (expanded / 2).max(limits.values as u64);
         let claims = [
-            ("bytes in the file", self.stored as u64, left),
-            ("bytes", self.bytes as u64, limits.bytes as u64),
-            ("values", self.data.values as u64, limits.values as u64),
+            ("bytes in the file", stored, left),
+            ("bytes", self.bytes as u64, bytes),
+            ("values", self.data.values as u64, values),
             (
                 "bytes of levels",
                 self.data.levels.unwrap_or(0) as u64,

@@ -12,13 +12,13 @@ use parquet::arrow::arrow_reader::{
     ParquetRecordBatchReaderBuilder,
 };
 use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::metadata::{KeyValue, ParquetMetaDataReader};
+use parquet::file::metadata::{KeyValue, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use plmkit_contract::{Kind, Provenance, RowDigest, fields_text};
 
 use crate::footer::read_footer;
 use crate::guard::guard;
-use crate::limits::ID_BYTES;
+use crate::limits::{DECODED_BYTES, ID_BYTES};
 use crate::open::open_input;
 use crate::paged::{Origin, PagedFile};
 use crate::{AtomicFile, FileSummary, StoreError};
@@ -134,7 +134,8 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Opens a file of `kind`; `check` says what is wrong with its columns.
+    /// Opens a file of `kind`, of which at most so many rows are decoded at once; `check` says what is wrong with its
+    /// columns.
     pub(crate) fn open(
         path: &Path,
         kind: Kind,
@@ -173,8 +174,12 @@ impl Reader {
                 format_args!("it claims {claim} rows; expected {}", expected.rows()),
             ));
         }
+        let groups = builder.metadata().row_groups().iter();
+        let bytes: i64 = groups.map(RowGroupMetaData::total_byte_size).sum();
+        let bytes_per_row = u64::try_from(bytes).unwrap_or(0) / expected.rows().max(1);
+        let rows = DECODED_BYTES / bytes_per_row.max(1);
         let reader = builder
-            .with_batch_size(rows_per_batch)
+            .with_batch_size(rows_per_batch.min(rows as usize).max(1))
             .build()
             .map_err(|error| StoreError::decoding_parquet(path, &error))?;
         Ok(Self {

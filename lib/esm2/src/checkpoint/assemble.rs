@@ -3,15 +3,17 @@
 use plmkit_contract::Stop;
 use tch::{Device, Tensor};
 
+use super::digest::head_digest;
 use super::parameters::layer_name;
 use super::stored::Stored;
 use crate::embedding::Embedding;
+use crate::heads::{ContactHead, Found, Heads, LanguageModelHead};
 use crate::layer::Layer;
 use crate::layer_norm::LayerNorm;
 use crate::linear::Linear;
 use crate::rope::pair_channels;
 use crate::weights::Weights;
-use crate::{Config, EsmError};
+use crate::{Config, EsmError, Head, Names};
 
 /// Copies the weights to `device`, in f32.
 pub(super) fn weights(
@@ -36,6 +38,26 @@ pub(super) fn weights(
             .map(|(layer, inv_freq)| assembly.layer(layer, inv_freq))
             .collect::<Result<_, _>>()?,
         final_norm: assembly.layer_norm("encoder.emb_layer_norm_after")?,
+        heads: Heads {
+            language_model: assembly.head(Head::LanguageModel, || {
+                Ok(LanguageModelHead {
+                    dense: assembly.linear("lm_head.dense")?,
+                    norm: assembly.layer_norm("lm_head.layer_norm")?,
+                    decoder: Linear {
+                        weight: words.shallow_clone(),
+                        bias: assembly.tensor("lm_head.bias")?,
+                    },
+                })
+            })?,
+            contact: assembly.head(Head::Contact, || {
+                Ok(ContactHead {
+                    weight: assembly
+                        .tensor("contact_head.regression.weight")?
+                        .f_flatten(0, -1)?,
+                    bias: assembly.tensor("contact_head.regression.bias")?,
+                })
+            })?,
+        },
     })
 }
 
@@ -52,6 +74,22 @@ impl Assembly<'_> {
             return Err(EsmError::Stopped);
         }
         self.stored.tensor(name, self.device)
+    }
+
+    /// What `build` makes of a head that is there whole, or what is missing of it.
+    fn head<T>(
+        &self,
+        head: Head,
+        build: impl FnOnce() -> Result<T, EsmError>,
+    ) -> Result<Result<Found<T>, Names>, EsmError> {
+        let missing = self.stored.missing(self.config, head);
+        if !missing.is_empty() {
+            return Ok(Err(Names(missing)));
+        }
+        Ok(Ok(Found {
+            head: build()?,
+            digest: head_digest(self.config, self.stored, head, self.stop)?,
+        }))
     }
 
     fn layer(&self, layer: usize, inv_freq: Vec<f32>) -> Result<Layer, EsmError> {

@@ -3,9 +3,9 @@
 use blake3::Hasher;
 use plmkit_contract::Stop;
 
-use super::parameters::parameters;
+use super::parameters::{Parameter, head_parameters, parameters};
 use super::stored::Stored;
-use crate::{Config, EsmError};
+use crate::{Config, EsmError, Head};
 
 /// BLAKE3, 128 bits in hexadecimal, over the configuration, every encoder tensor as it is stored (name, type, shape,
 /// bytes, in the order of computation) and the rotary frequencies in use.
@@ -27,24 +27,50 @@ pub(super) fn digest(
     }
     hasher.update(&config.layer_norm_eps.to_le_bytes());
     hasher.update(&[u8::from(config.token_dropout)]);
-    for parameter in parameters(config) {
+    tensors(&mut hasher, stored, parameters(config), stop)?;
+    for frequency in frequencies.iter().flatten() {
+        hasher.update(&frequency.to_le_bytes());
+    }
+    Ok(short(&hasher))
+}
+
+/// BLAKE3, 128 bits in hexadecimal, over the tensors of a head as they are stored.
+pub(super) fn head_digest(
+    config: &Config,
+    stored: &Stored,
+    head: Head,
+    stop: &Stop,
+) -> Result<String, EsmError> {
+    let mut hasher = Hasher::new();
+    tensors(&mut hasher, stored, head_parameters(config, head), stop)?;
+    Ok(short(&hasher))
+}
+
+fn tensors(
+    hasher: &mut Hasher,
+    stored: &Stored,
+    parameters: Vec<Parameter>,
+    stop: &Stop,
+) -> Result<(), EsmError> {
+    for parameter in parameters {
         if stop.requested() {
             return Err(EsmError::Stopped);
         }
         if let Some(view) = stored.view(&parameter.name) {
-            text(&mut hasher, &parameter.name);
-            text(&mut hasher, &view.dtype().to_string());
-            number(&mut hasher, view.shape().len());
+            text(hasher, &parameter.name);
+            text(hasher, &view.dtype().to_string());
+            number(hasher, view.shape().len());
             for &size in view.shape() {
-                number(&mut hasher, size);
+                number(hasher, size);
             }
             hasher.update(view.data());
         }
     }
-    for frequency in frequencies.iter().flatten() {
-        hasher.update(&frequency.to_le_bytes());
-    }
-    Ok(hasher.finalize().to_hex()[..32].to_owned())
+    Ok(())
+}
+
+fn short(hasher: &Hasher) -> String {
+    hasher.finalize().to_hex()[..32].to_owned()
 }
 
 fn number(hasher: &mut Hasher, value: usize) {

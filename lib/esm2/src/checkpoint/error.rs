@@ -109,7 +109,7 @@ pub enum CheckpointError {
 }
 
 /// Names of tensors, of which an error message shows the first few and the count.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Names(pub Vec<String>);
 
 impl fmt::Display for Names {

@@ -5,21 +5,23 @@ pub(super) const SHARED_INV_FREQ: &str =
     "encoder.layer.*.attention.self.rotary_embeddings.inv_freq";
 
 /// Parts of other models on top of the encoder: none of them touches its hidden states.
-const HEADS: [&str; 4] = ["lm_head.", "contact_head.", "pooler.", "classifier."];
+const OTHER_HEADS: [&str; 2] = ["pooler.", "classifier."];
 
-/// Tables that an ESM-2 stores and does not use: its positions are rotary.
-const UNUSED: [&str; 2] = [
+/// What an ESM-2 stores and does not use: its positions are rotary, and its decoder is the table of word embeddings.
+const UNUSED: [&str; 4] = [
     "embeddings.position_embeddings.weight",
     "embeddings.position_ids",
+    "lm_head.decoder.weight",
+    "lm_head.decoder.bias",
 ];
 
-/// The name of an encoder tensor, or none for a tensor that the encoder does not read.
+/// The name of a tensor, or none for one that is not read.
 ///
 /// Canonical is the name in `EsmModel`: the Hub's without its `esm.`, and with the `LayerNorm` parameters that some
 /// versions of transformers save as `gamma` and `beta` called `weight` and `bias`.
 pub(super) fn canonical(stored: &str) -> Option<String> {
     let name = stored.strip_prefix("esm.").unwrap_or(stored);
-    if UNUSED.contains(&name) || HEADS.iter().any(|head| name.starts_with(head)) {
+    if UNUSED.contains(&name) || OTHER_HEADS.iter().any(|head| name.starts_with(head)) {
         return None;
     }
     Some(if let Some(stem) = name.strip_suffix("LayerNorm.gamma") {
@@ -58,10 +60,10 @@ mod tests {
     }
 
     #[test]
-    fn heads_and_unused_tables_are_passed_over_and_nothing_else() {
+    fn other_heads_and_unused_tables_are_passed_over_and_nothing_else() {
         for stored in [
             "lm_head.decoder.weight",
-            "esm.contact_head.regression.weight",
+            "classifier.dense.weight",
             "esm.embeddings.position_ids",
             "esm.embeddings.position_embeddings.weight",
         ] {

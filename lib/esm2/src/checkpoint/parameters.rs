@@ -1,16 +1,17 @@
 //! The tensors of an ESM-2: canonical names and shapes.
 
-use crate::Config;
-use crate::vocabulary::VOCABULARY;
+use plmkit_contract::VOCABULARY;
 
-/// A tensor that the encoder cannot do without.
+use crate::{Config, Head};
+
+/// A tensor of the model.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Parameter {
     pub(super) name: String,
     pub(super) shape: Vec<usize>,
 }
 
-/// All of them, in the order in which they take part in the computation.
+/// Those that the encoder cannot do without, in the order in which they take part in the computation.
 pub(super) fn parameters(config: &Config) -> Vec<Parameter> {
     let (hidden, intermediate) = (config.hidden, config.intermediate);
     let mut all = vec![parameter(
@@ -40,6 +41,25 @@ pub(super) fn parameters(config: &Config) -> Vec<Parameter> {
     }
     pair("encoder.emb_layer_norm_after".to_owned(), &[hidden]);
     all
+}
+
+/// Those of a head, which a checkpoint may lack. The language-model head decodes with the word embeddings.
+pub(super) fn head_parameters(config: &Config, head: Head) -> Vec<Parameter> {
+    let hidden = config.hidden;
+    let named = |name: &str, shape: &[usize]| parameter(format!("{}.{name}", head.name()), shape);
+    match head {
+        Head::LanguageModel => vec![
+            named("dense.weight", &[hidden, hidden]),
+            named("dense.bias", &[hidden]),
+            named("layer_norm.weight", &[hidden]),
+            named("layer_norm.bias", &[hidden]),
+            named("bias", &[VOCABULARY]),
+        ],
+        Head::Contact => vec![
+            named("regression.weight", &[1, config.layers * config.heads]),
+            named("regression.bias", &[1]),
+        ],
+    }
 }
 
 /// The canonical name of a layer, counted from 0.

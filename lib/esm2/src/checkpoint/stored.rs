@@ -9,10 +9,10 @@ use tch::{Device, Kind, Tensor};
 use super::error::{CheckpointError, Names};
 use super::folder::WeightFile;
 use super::names::{SHARED_INV_FREQ, canonical};
-use super::parameters::{Parameter, inv_freq_name, parameters};
-use crate::{Config, EsmError};
+use super::parameters::{Parameter, head_parameters, inv_freq_name, parameters};
+use crate::{Config, EsmError, Head};
 
-/// Every tensor that the encoder reads: all are there, each of the right shape and of a type that is read.
+/// Every tensor that is read: those of the encoder are all there, each of the right shape and of a type that is read.
 pub(super) struct Stored<'a> {
     tensors: BTreeMap<String, Entry<'a>>,
 }
@@ -54,7 +54,7 @@ impl<'a> Stored<'a> {
         }
         let stored = Self { tensors };
         let required = parameters(config);
-        let optional = frequencies(config);
+        let optional = optional(config);
         stored.check_names(folder, &required, &optional)?;
         required
             .iter()
@@ -119,12 +119,21 @@ impl<'a> Stored<'a> {
         }
     }
 
+    /// The tensors that are missing of a head.
+    pub(super) fn missing(&self, config: &Config, head: Head) -> Vec<String> {
+        let parameters = head_parameters(config, head).into_iter();
+        let names = parameters.map(|parameter| parameter.name);
+        names
+            .filter(|name| !self.tensors.contains_key(name))
+            .collect()
+    }
+
     /// A tensor as it is stored.
     pub(super) fn view(&self, name: &str) -> Option<&TensorView<'a>> {
         self.tensors.get(name).map(|entry| &entry.view)
     }
 
-    /// A copy of a required tensor on `device`, widened to f32.
+    /// A copy of a tensor that is there on `device`, widened to f32.
     pub(super) fn tensor(&self, name: &str, device: Device) -> Result<Tensor, EsmError> {
         let view = &self.tensors[name].view;
         let shape: Vec<i64> = view.shape().iter().map(|&size| size as i64).collect();
@@ -146,13 +155,17 @@ fn kind(dtype: Dtype) -> Option<Kind> {
 }
 
 /// Tensors that a checkpoint may lack.
-fn frequencies(config: &Config) -> Vec<Parameter> {
-    (0..config.layers)
+fn optional(config: &Config) -> Vec<Parameter> {
+    let frequencies = (0..config.layers)
         .map(inv_freq_name)
         .chain([SHARED_INV_FREQ.to_owned()])
         .map(|name| Parameter {
             name,
             shape: vec![config.head_dim() / 2],
-        })
-        .collect()
+        });
+    let heads = [Head::LanguageModel, Head::Contact];
+    let heads = heads
+        .into_iter()
+        .flat_map(|head| head_parameters(config, head));
+    frequencies.chain(heads).collect()
 }

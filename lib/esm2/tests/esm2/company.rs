@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
-use plmkit_contract::{Pool, Stop, VectorColumn};
+use plmkit_contract::{Column, Pool, Stop};
 use plmkit_esm2::{Esm2, EsmError, set_threads};
 
 use crate::support::{Pack, Protein, model_tiny, proteins, relative_error};
@@ -70,22 +70,21 @@ fn columns_come_in_the_order_asked_for() {
             .iter()
             .map(|protein| protein.tokens.as_slice()),
     );
-    let columns =
-        ["std_1", "mean_4", "bos_4", "max_0"].map(|name| name.parse::<VectorColumn>().unwrap());
+    let columns = ["std_1", "mean_4", "bos_4", "max_0"].map(|name| name.parse::<Column>().unwrap());
     let together = model
-        .pooled(pack.batch(), &columns, &Stop::default())
+        .embed(pack.batch(), &columns, &Stop::default())
         .unwrap();
     for (column, values) in columns.iter().zip(&together) {
         assert_eq!(values.len(), 5 * model.config().hidden);
         let alone = model
-            .pooled(pack.batch(), &[*column], &Stop::default())
+            .embed(pack.batch(), &[*column], &Stop::default())
             .unwrap();
         assert_eq!(&alone[0], values, "{column}");
     }
     assert_eq!(together[1], pack.pooled(&model, Pool::Mean).concat());
     assert!(
         model
-            .pooled(pack.batch(), &[], &Stop::default())
+            .embed(pack.batch(), &[], &Stop::default())
             .unwrap()
             .is_empty()
     );
@@ -94,10 +93,10 @@ fn columns_come_in_the_order_asked_for() {
 #[test]
 fn a_layer_that_the_model_has_not_is_refused() {
     let model = model_tiny();
-    let column = "mean_5".parse::<VectorColumn>().unwrap();
+    let column = "mean_5".parse::<Column>().unwrap();
     let pack = Pack::of([[0, 5, 2].as_slice()]);
     let error = model
-        .pooled(pack.batch(), &[column], &Stop::default())
+        .embed(pack.batch(), &[column], &Stop::default())
         .unwrap_err();
     assert!(matches!(
         error,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use plmkit_contract::{Pool, Stop, VectorColumn};
+use plmkit_contract::{Column, Pool, Stop, VectorColumn};
 use plmkit_esm2::{Esm2, Varlen};
 
 /// A batch that owns its tokens.
@@ -48,9 +48,9 @@ impl Pack {
     pub fn pooled(&self, model: &Esm2, pool: Pool) -> Vec<Vec<f32>> {
         let layer = u32::try_from(model.config().layers).unwrap();
         let columns = model
-            .pooled(
+            .embed(
                 self.batch(),
-                &[VectorColumn { pool, layer }],
+                &[Column::Pooled(VectorColumn { pool, layer })],
                 &Stop::default(),
             )
             .unwrap();

@@ -1,0 +1,84 @@
+//! What to compute, on the command line.
+
+use clap::{Args, ValueEnum};
+use plmkit_contract::Pool;
+use plmkit_engine::{Layers, Outputs};
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Vectors")]
+pub(crate) struct OutputArgs {
+    /// How residue vectors are combined into one vector, each a column
+    ///
+    /// mean, max and std are over residues only, in single precision; bos is the vector of `<cls>`.
+    #[arg(
+        long,
+        value_name = "POOL",
+        value_delimiter = ',',
+        default_value = "mean"
+    )]
+    pool: Vec<PoolArg>,
+
+    /// Layers whose output is wanted: numbers from 0 (the token embedding), last or all
+    #[arg(long, value_name = "LAYERS", value_parser = layers, default_value = "last")]
+    layers: Layers,
+
+    /// The vector of each residue, too, for each layer: a column `residues_<layer>` of L x D values
+    #[arg(long)]
+    residues: bool,
+
+    /// The language-model head for each residue: a column `logits` of L x 33 values, before softmax, in the order
+    /// of the vocabulary
+    #[arg(long)]
+    logits: bool,
+
+    /// The probability of contact for each pair of residues: a column `contacts` of L x L values
+    #[arg(long)]
+    contacts: bool,
+}
+
+impl From<OutputArgs> for Outputs {
+    fn from(args: OutputArgs) -> Self {
+        Self {
+            pools: args.pool.into_iter().map(Pool::from).collect(),
+            layers: args.layers,
+            residues: args.residues,
+            logits: args.logits,
+            contacts: args.contacts,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PoolArg {
+    Mean,
+    Max,
+    Std,
+    Bos,
+}
+
+impl From<PoolArg> for Pool {
+    fn from(arg: PoolArg) -> Self {
+        match arg {
+            PoolArg::Mean => Self::Mean,
+            PoolArg::Max => Self::Max,
+            PoolArg::Std => Self::Std,
+            PoolArg::Bos => Self::Bos,
+        }
+    }
+}
+
+fn layers(text: &str) -> Result<Layers, String> {
+    match text {
+        "last" => return Ok(Layers::Last),
+        "all" => return Ok(Layers::All),
+        _ => {}
+    }
+    text.split(',')
+        .map(|layer| {
+            layer.trim().parse().map_err(|_| {
+                format!("expected 'last', 'all' or layer numbers such as 6,33; found '{layer}'")
+            })
+        })
+        .collect::<Result<_, _>>()
+        .map(Layers::Listed)
+}

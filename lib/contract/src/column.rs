@@ -1,0 +1,81 @@
+//! The columns of an embeddings file that hold what a model computed.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::VectorColumn;
+
+/// Tokens in ESM-2's vocabulary, in the order of its checkpoints: the values of a logits vector.
+pub const VOCABULARY: usize = 33;
+
+/// What a column holds of a row of `L` residues. `<cls>` and `<eos>` are in none of them but a pooled `bos`.
+///
+/// ```
+/// use plmkit_contract::Column;
+/// for name in ["mean_33", "residues_33", "logits", "contacts"] {
+///     assert_eq!(name.parse::<Column>().unwrap().to_string(), name);
+/// }
+/// assert!("residues_033".parse::<Column>().is_err());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Column {
+    /// One vector: `(dim)`.
+    Pooled(VectorColumn),
+    /// The output of this layer for each residue: `(L, dim)`.
+    Residues(u32),
+    /// The language-model head for each residue, before softmax: `(L, 33)`.
+    Logits,
+    /// The probability that two residues are in contact: `(L, L)`, symmetric, row by row.
+    Contacts,
+}
+
+impl Column {
+    /// The layer whose output it is; `None` where it takes the last one, or all.
+    pub fn layer(self) -> Option<u32> {
+        match self {
+            Self::Pooled(column) => Some(column.layer),
+            Self::Residues(layer) => Some(layer),
+            Self::Logits | Self::Contacts => None,
+        }
+    }
+
+    /// Values in a row of `residues`, for a model whose vectors have `dim`.
+    pub fn values(self, residues: usize, dim: usize) -> usize {
+        match self {
+            Self::Pooled(_) => dim,
+            Self::Residues(_) => residues * dim,
+            Self::Logits => residues * VOCABULARY,
+            Self::Contacts => residues * residues,
+        }
+    }
+}
+
+const RESIDUES: &str = "residues_";
+
+impl fmt::Display for Column {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pooled(column) => column.fmt(f),
+            Self::Residues(layer) => write!(f, "{RESIDUES}{layer}"),
+            Self::Logits => f.write_str("logits"),
+            Self::Contacts => f.write_str("contacts"),
+        }
+    }
+}
+
+impl FromStr for Column {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let column = match text {
+            "logits" => Self::Logits,
+            "contacts" => Self::Contacts,
+            _ => match text.strip_prefix(RESIDUES) {
+                Some(layer) => Self::Residues(layer.parse().map_err(|_| ())?),
+                None => Self::Pooled(text.parse()?),
+            },
+        };
+        // "+3" and "03" parse as numbers but are no name that was ever written.
+        (column.to_string() == text).then_some(column).ok_or(())
+    }
+}

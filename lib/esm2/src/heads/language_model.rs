@@ -1,0 +1,26 @@
+//! Residue vectors to logits: how likely each token of the vocabulary is in each place.
+
+use tch::Tensor;
+
+use crate::EsmError;
+use crate::layer_norm::LayerNorm;
+use crate::linear::Linear;
+
+/// The head that ESM-2 was trained with.
+#[derive(Debug)]
+pub(crate) struct LanguageModelHead {
+    /// `(hidden, hidden)`
+    pub(crate) dense: Linear,
+    pub(crate) norm: LayerNorm,
+    /// `(33, hidden)`: the word embeddings as they are stored, and a bias of its own.
+    pub(crate) decoder: Linear,
+}
+
+impl LanguageModelHead {
+    /// The output of the last layer after the final `LayerNorm`, `(tokens, hidden)`, to `(tokens, 33)`.
+    pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor, EsmError> {
+        let mut x = self.dense.forward(x)?;
+        let _ = x.f_gelu_("none")?;
+        self.decoder.forward(&self.norm.forward(&x)?)
+    }
+}
