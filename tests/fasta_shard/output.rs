@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -85,6 +86,12 @@ fn a_limit_on_file_sizes() {
     assert!(!case.out().exists(), "nothing is left behind");
 }
 
+fn send(signal: &str, run: &Child) {
+    let pid = run.id().to_string();
+    let status = Command::new("kill").args([signal, &pid]).status();
+    assert!(status.expect("kill").success());
+}
+
 /// Starts a run that waits for more of its standard input, stops it with `signal` and says how it ended.
 fn stopped_by(signal: &str) -> Option<i32> {
     let case = Case::new();
@@ -107,14 +114,7 @@ fn stopped_by(signal: &str) -> Option<i32> {
         );
         sleep(Duration::from_millis(10));
     }
-    let pid = run.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args([signal, &pid])
-            .status()
-            .expect("kill")
-            .success()
-    );
+    send(signal, &run);
     let status = run.wait().expect("wait");
     drop(stdin);
     assert!(!case.out().exists(), "nothing is left behind");
@@ -125,6 +125,52 @@ fn stopped_by(signal: &str) -> Option<i32> {
 fn a_signal_ends_a_run_that_waits_and_nothing_is_left() {
     assert_eq!(stopped_by("-INT"), Some(2));
     assert_eq!(stopped_by("-TERM"), Some(15));
+}
+
+#[test]
+fn a_signal_ends_a_run_that_waits_for_a_writer() {
+    let case = Case::new();
+    let fifo = case.path("a.fasta");
+    let made = Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.expect("mkfifo").success());
+    let mut run = Command::new(program())
+        .current_dir(case.path(""))
+        .args(["a.fasta", "--shards", "4", "--out-dir", "out"])
+        .spawn()
+        .expect("start");
+    let start = Instant::now();
+    let patience = Duration::from_secs(20);
+    // Handlers are installed before anything is made. What is opened after the shards is the input.
+    while fs::read_dir(case.out()).map_or(0, Iterator::count) < 6 {
+        assert!(start.elapsed() < patience, "it opens its outputs");
+        sleep(Duration::from_millis(10));
+    }
+    sleep(Duration::from_millis(100));
+    send("-TERM", &run);
+    let status = loop {
+        if let Some(status) = run.try_wait().expect("wait") {
+            break status;
+        }
+        if start.elapsed() > patience {
+            run.kill().expect("kill");
+        }
+        sleep(Duration::from_millis(10));
+    };
+    assert_eq!(status.signal(), Some(15));
+    assert!(!case.out().exists(), "nothing is left behind");
+}
+
+#[test]
+fn what_is_no_stream_is_no_input() {
+    let case = Case::new();
+    let _socket = UnixListener::bind(case.path("a.sock")).expect("bind");
+    let output = case.command("a.sock --shards 1").output().expect("run");
+    refused(
+        &output,
+        66,
+        "a.sock: cannot open: no such device or address",
+    );
+    assert!(!case.out().exists(), "nothing is left behind");
 }
 
 #[test]
