@@ -142,6 +142,23 @@ fn a_complete_set_is_left_alone() {
 }
 
 #[test]
+fn what_a_killed_run_left_beside_a_complete_set_goes() {
+    let case = case();
+    case.succeeds("a.fasta --shards 3");
+    let whole = case.files();
+    // As a run with --force leaves them that is killed before it has replaced anything.
+    case.write("out/.shard-00001.parquet.plmkit-tmp", "half a shard");
+    case.write("out/.manifest.json.plmkit-tmp-1-0", "half a manifest");
+    case.write("out/.notes.txt.plmkit-tmp", "another program's");
+    case.fails("a.fasta --shards 2", 73, "shards was 3 and is now 2");
+    let output = case.command("a.fasta --shards 3").output().expect("run");
+    done(&output);
+    assert!(stderr(&output).contains("already complete"));
+    fs::remove_file(case.path("out/.notes.txt.plmkit-tmp")).expect("left alone");
+    assert!(case.files() == whole);
+}
+
+#[test]
 fn other_work_is_replaced_only_by_force() {
     let case = case();
     case.write("other.fasta", proteins(50, 8));
