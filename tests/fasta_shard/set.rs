@@ -242,6 +242,32 @@ fn a_damaged_set_is_not_complete() {
 }
 
 #[test]
+fn a_manifest_of_others_is_told_from_a_damaged_one() {
+    let case = case();
+    case.succeeds("a.fasta --shards 2");
+    let manifest = case.out().join("manifest.json");
+    let whole = fs::read_to_string(&manifest).expect("read");
+    fs::write(
+        &manifest,
+        whole.replace("\"records\": 400", "\"records\": 401"),
+    )
+    .expect("write");
+    case.fails(
+        "a.fasta --shards 2",
+        65,
+        "manifest.json: damaged or altered: it does not match its seal; --force replaces it",
+    );
+    fs::write(&manifest, "{\"name\": \"a web app\"}").expect("write");
+    case.fails(
+        "a.fasta --shards 2",
+        73,
+        "manifest.json: exists and holds other work (not a manifest of fasta-shard)",
+    );
+    case.succeeds("a.fasta --shards 2 --force");
+    assert!(fs::read_to_string(&manifest).expect("read") == whole);
+}
+
+#[test]
 fn a_run_killed_while_it_named_its_files_is_done_again() {
     let case = case();
     case.succeeds("a.fasta --shards 3");

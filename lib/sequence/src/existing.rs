@@ -45,7 +45,7 @@ fn compare_set(
     provenance: &Provenance,
 ) -> Result<(), StoreError> {
     let path = folder.manifest();
-    let manifest = read_manifest(&path)?;
+    let manifest = read_manifest(&path).map_err(StoreError::of_existing)?;
     let earlier = Provenance {
         tool: manifest.tool,
         version: manifest.version,
