@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::case::{Case, done, program, proteins, refused};
+use crate::case::{Case, done, program, proteins, refused, stderr};
 
 #[test]
 fn folders_that_cannot_be_made() {
@@ -42,6 +42,28 @@ fn folders_that_were_made_are_removed_again() {
         .expect("run");
     refused(&output, 65, "record 1 'a'");
     assert!(!case.path("new").exists());
+}
+
+#[test]
+fn names_of_several_lines_are_said_on_one() {
+    let case = Case::new();
+    case.write("none\nat all.fasta", "");
+    case.write("a.fasta", ">a\nMK\n");
+    let said = || {
+        let mut command = Command::new(program());
+        command.current_dir(case.path(""));
+        command.args(["none\nat all.fasta", "a.fasta", "--shards", "1"]);
+        let output = command.args(["--out-dir", "o\nut"]).output().expect("run");
+        done(&output);
+        stderr(&output)
+    };
+    let made = said();
+    let warning = "fasta-shard: warning: none\\nat all.fasta: no records\n";
+    assert!(made.starts_with(warning), "{made}");
+    assert_eq!(made.lines().count(), 2, "{made}");
+    let again = said();
+    assert!(again.starts_with("fasta-shard: o\\nut: already complete"));
+    assert_eq!(again.lines().count(), 1, "{again}");
 }
 
 #[test]
