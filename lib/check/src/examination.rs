@@ -22,8 +22,8 @@ pub struct Examination {
     rejects: Option<Vec<u64>>,
     /// How many these are, by reason.
     rejected: BTreeMap<Reason, u64>,
-    /// Ordinals of records that are in a shard and could not be embedded.
-    not_embedded: Vec<u64>,
+    /// Rows that could not be embedded, or all rows of a record.
+    not_embedded: Vec<(u64, Option<u32>)>,
     manifest: Option<Manifest>,
     /// File and row digest of each shard.
     shards: Vec<(String, RowDigest)>,
@@ -50,14 +50,14 @@ impl Examination {
         self
     }
 
-    /// Checks that shards and these rejected records share out all records, and lets rows of records that could
-    /// not be embedded be missing. May be called more than once.
+    /// Checks that shards and these rejected records share out all records, and lets rows that could not be embedded
+    /// be missing. May be called more than once.
     #[must_use]
     pub fn with_rejects(mut self, rejects: &[Reject]) -> Self {
         let ordinals = self.rejects.get_or_insert_default();
         for reject in rejects {
             if Reason::EMBEDDING.contains(&reject.reason) {
-                self.not_embedded.push(reject.ordinal);
+                self.not_embedded.push((reject.ordinal, reject.start));
             } else {
                 ordinals.push(reject.ordinal);
                 *self.rejected.entry(reject.reason).or_default() += 1;
@@ -275,6 +275,7 @@ mod tests {
                 id: "P".to_owned(),
                 length: 3,
                 reason,
+                start: None,
             })
             .collect();
         let mut examination = Examination::new()

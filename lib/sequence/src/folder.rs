@@ -232,7 +232,7 @@ mod tests {
         let summaries = shards.iter().map(|shard| shard.summary.clone()).collect();
         FinishedSet {
             shards,
-            rejects: RejectsWriter::create(&folder.rejects()).expect("create"),
+            rejects: RejectsWriter::of_records(&folder.rejects()).expect("create"),
             manifest: Tally::default().into_manifest(provenance.clone(), Vec::new(), summaries),
         }
     }

@@ -43,7 +43,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         Ok(Self {
             config,
             encoders,
-            rejects: RejectsWriter::create(&folder.rejects())?,
+            rejects: RejectsWriter::of_records(&folder.rejects())?,
             ids: Ids::new(config.duplicates),
             assignment: Assignment::new(config.target),
             tally: Tally::default(),
