@@ -39,8 +39,8 @@ pub(crate) struct Args {
 
     /// manifest.json of the same shards
     ///
-    /// The shards must be all of the manifest and no other, and the rejects as many as it counts for each reason:
-    /// then a record that was lost at the end of the input shows as well.
+    /// The shards must be all of the manifest and no other, and rejects.csv the file that it knows by its digest: then
+    /// a record that was lost at the end of the input shows as well.
     #[arg(
         long,
         value_name = "FILE.json",

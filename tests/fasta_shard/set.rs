@@ -234,11 +234,37 @@ fn a_damaged_set_is_not_complete() {
     .expect("write");
     case.fails(
         "a.fasta --shards 2",
-        73,
-        "rejects.csv: exists and holds other work (expected 0 rows, found 1)",
+        65,
+        "rejects.csv: damaged or altered: it has digest xxh3-128:",
     );
     case.succeeds("a.fasta --shards 2 --force");
     assert!(fs::read(&shard).expect("read") == whole);
+}
+
+/// Lines stay lines of as many records for the same reasons: only the digest tells.
+#[test]
+fn a_changed_value_of_the_rejects_is_found() {
+    let case = Case::new();
+    case.write("a.fasta", ">a\nMK\n>bcd\nM\n>e\nMKV\n");
+    let args = "a.fasta --shards 1 --min-residues 2";
+    case.succeeds(args);
+    let path = case.out().join("rejects.csv");
+    let whole = case.rejects();
+    assert_eq!(whole, "ordinal,id,length,reason\n1,bcd,1,too_short\n");
+    for (value, other) in [
+        ("bcd", "bce"),
+        (",1,", ",0,"),
+        ("\n1,", "\n0,"),
+        ("t\n", "t\r\n"),
+    ] {
+        fs::write(&path, whole.replace(value, other)).expect("write");
+        let message = "as in manifest.json; --force replaces it";
+        case.fails(args, 65, message);
+    }
+    fs::write(&path, &whole).expect("write");
+    let output = case.command(args).output().expect("run");
+    done(&output);
+    assert!(stderr(&output).contains("already complete"));
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub struct Examination {
     manifest: Option<Manifest>,
     /// File and row digest of each shard.
     shards: Vec<(String, RowDigest)>,
+    /// Name and digest of each file that lists records.
+    rejects_files: Vec<(String, String)>,
     origin: Origin,
     dimensions: Dimensions,
     values: Values,
@@ -64,6 +66,11 @@ impl Examination {
             }
         }
         self
+    }
+
+    /// Takes in the digest of a file that lists rejected records, as `fasta-shard` writes it.
+    pub fn rejects_file(&mut self, name: &str, digest: String) {
+        self.rejects_files.push((name.to_owned(), digest));
     }
 
     /// Checks that shards and rejects are those of this manifest, and that they account for all its records.
@@ -137,7 +144,7 @@ impl Examination {
         let rejected = self.rejects.is_some().then_some(&self.rejected);
         let manifest = manifest.map_or_else(
             || Check::skipped("manifest", "no manifest was given"),
-            |manifest| manifest::check(manifest, &self.shards, rejected),
+            |manifest| manifest::check(manifest, &self.shards, rejected, &self.rejects_files),
         );
         let ordinals = match (&self.coverage, self.rejects) {
             (Some(coverage), Some(rejects)) => {

@@ -113,5 +113,5 @@ pub(crate) fn write_rejects(path: &Path, mut rejects: Vec<Reject>) -> Result<(),
     for reject in &rejects {
         writer.push(reject)?;
     }
-    writer.publish()
+    writer.finish()?.publish()
 }

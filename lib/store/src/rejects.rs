@@ -8,6 +8,7 @@ use std::path::Path;
 
 use plmkit_contract::{Quoted, Reject};
 
+use crate::digested::Digested;
 use crate::{AtomicFile, Lines, StoreError};
 
 const ROW_COLUMNS: [&str; 5] = ["ordinal", "id", "length", "reason", "start"];
@@ -15,7 +16,7 @@ const RECORD_COLUMNS: &[&str] = ROW_COLUMNS.split_at(4).0;
 
 /// `rejects.csv` under construction. It has its header line also where nothing follows.
 pub struct RejectsWriter {
-    writer: csv::Writer<AtomicFile>,
+    writer: csv::Writer<Digested<AtomicFile>>,
 }
 
 impl RejectsWriter {
@@ -32,7 +33,7 @@ impl RejectsWriter {
     fn create(path: &Path, columns: &[&str]) -> Result<Self, StoreError> {
         let mut writer = csv::WriterBuilder::new()
             .has_headers(false)
-            .from_writer(AtomicFile::create(path)?);
+            .from_writer(Digested::new(AtomicFile::create(path)?));
         writer
             .write_record(columns)
             .map_err(|error| failed(path, error.into()))?;
@@ -41,26 +42,64 @@ impl RejectsWriter {
 
     /// Adds a line. One that the file has no column for, or too many, is an error.
     pub fn push(&mut self, reject: &Reject) -> Result<(), StoreError> {
-        let path = self.writer.get_ref().path().to_owned();
+        let path = self.writer.get_ref().stream.path().to_owned();
         self.writer
             .serialize(reject)
             .map_err(|error| failed(&path, error.into()))
     }
 
-    /// Gives the file its name.
-    pub fn publish(self) -> Result<(), StoreError> {
-        let path = self.writer.get_ref().path().to_owned();
-        let file = self
+    /// Completes the file; it has no name yet.
+    pub fn finish(self) -> Result<FinishedRejects, StoreError> {
+        let path = self.writer.get_ref().stream.path().to_owned();
+        let Digested { stream, digest } = self
             .writer
             .into_inner()
             .map_err(|error| failed(&path, error.into_error()))?;
-        file.finish()
+        Ok(FinishedRejects {
+            file: stream,
+            digest: digest.to_string(),
+        })
     }
+}
+
+/// A rejects file that has all its lines and waits for its name.
+#[derive(Debug)]
+pub struct FinishedRejects {
+    file: AtomicFile,
+    digest: String,
+}
+
+impl FinishedRejects {
+    /// The [`ByteDigest`](plmkit_contract::ByteDigest) of the file.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Gives the file its name.
+    pub fn publish(self) -> Result<(), StoreError> {
+        self.file.finish()
+    }
+}
+
+/// A rejects file that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RejectsFile {
+    /// All its lines.
+    pub lines: Vec<Reject>,
+    /// Whether they are rows, each with its start, or whole records, without.
+    pub of_rows: bool,
+    /// The [`ByteDigest`](plmkit_contract::ByteDigest) of the file.
+    pub digest: String,
 }
 
 /// All lines of the rejects file at `path`, of records or of rows.
 pub fn read_rejects(path: &Path) -> Result<Vec<Reject>, StoreError> {
-    let mut reader = csv::Reader::from_reader(Lines::open(path)?);
+    read_rejects_file(path).map(|file| file.lines)
+}
+
+/// The rejects file at `path`: its lines, and what a manifest says of it.
+pub fn read_rejects_file(path: &Path) -> Result<RejectsFile, StoreError> {
+    let mut reader = csv::Reader::from_reader(Digested::new(Lines::open(path)?));
     let unreadable = |error: csv::Error| unreadable(path, error);
     let found = reader.headers().map_err(unreadable)?;
     let of_rows = *found == ROW_COLUMNS[..];
@@ -76,18 +115,22 @@ pub fn read_rejects(path: &Path) -> Result<Vec<Reject>, StoreError> {
     }
     let lines = reader.deserialize().collect::<Result<Vec<Reject>, _>>();
     let lines = lines.map_err(unreadable)?;
-    match lines.iter().find(|line| of_rows && line.start.is_none()) {
-        // It would speak of all rows of its record.
-        Some(line) => Err(StoreError::malformed(
+    // It would speak of all rows of its record.
+    if let Some(line) = lines.iter().find(|line| of_rows && line.start.is_none()) {
+        return Err(StoreError::malformed(
             path,
             format_args!(
                 "not a rejects file: ordinal {} {}: expected a start, found none",
                 line.ordinal,
                 Quoted(&line.id)
             ),
-        )),
-        None => Ok(lines),
+        ));
     }
+    Ok(RejectsFile {
+        lines,
+        of_rows,
+        digest: reader.into_inner().digest.to_string(),
+    })
 }
 
 fn unreadable(path: &Path, error: csv::Error) -> StoreError {
@@ -123,8 +166,11 @@ mod tests {
         for reject in rejects {
             writer.push(reject).expect("push");
         }
-        writer.publish().expect("publish");
-        assert_eq!(read_rejects(&path).expect("read"), rejects);
+        let finished = writer.finish().expect("finish");
+        let digest = finished.digest().to_owned();
+        finished.publish().expect("publish");
+        let file = read_rejects_file(&path).expect("read");
+        assert_eq!((file.lines.as_slice(), file.digest), (rejects, digest));
         std::fs::read_to_string(path).expect("read")
     }
 
