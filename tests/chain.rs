@@ -248,6 +248,19 @@ fn a_lost_end_is_noticed() {
     );
     assert!(stderr.contains("ordinals: "), "{stderr}");
 
+    let (line, rest) = rejects.split_once('\n').expect("a header line");
+    let changed = format!("{line}\n{}", rest.replacen('|', "!", 1));
+    assert_ne!(changed, rejects, "an id has a bar");
+    fs::write(shards.join("changed.csv"), changed).expect("write");
+    let changed = ["--rejects", "changed.csv", "--manifest", "manifest.json"];
+    let (code, stderr) = validate(&names, &changed);
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(
+        stderr.contains("first: changed.csv: not the rejects of the manifest: it has digest "),
+        "{stderr}"
+    );
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+
     fs::write(shards.join("package.json"), "{\"name\": \"a web app\"}").expect("write");
     let (code, stderr) = validate(&names, &["--manifest", "package.json"]);
     assert_eq!(code, Some(65), "{stderr}");

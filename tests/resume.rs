@@ -33,11 +33,11 @@ impl Case {
 
     /// Packs other records.
     fn pack(&self, fasta: &str) {
-        self.pack_into(fasta, 256);
+        self.pack_with(fasta, &[], 256);
     }
 
     /// Packs other records, or the same ones otherwise.
-    fn pack_into(&self, fasta: &str, max_batch_tokens: u32) {
+    fn pack_with(&self, fasta: &str, options: &[&str], max_batch_tokens: u32) {
         for old in ["shards", "b.arrow"] {
             let old = self.path(old);
             let _ = fs::remove_dir_all(&old).or_else(|_| fs::remove_file(&old));
@@ -47,7 +47,8 @@ impl Case {
             .arg(self.path("in.fasta"))
             .arg("--out-dir")
             .arg(self.path("shards"))
-            .args(["--shards", "1", "--max-residues", "100"]));
+            .args(["--shards", "1", "--max-residues", "100"])
+            .args(options));
         run(bin("pack-batches")
             .arg(self.path("shards/shard-00000.parquet"))
             .arg("--out")
@@ -249,7 +250,7 @@ fn other_packs_of_the_same_rows_are_other_work() {
     let fasta = fs::read_to_string(case.path("in.fasta")).expect("input");
     case.interrupt("e.parquet", SIGKILL);
     run(&mut case.embed("whole.parquet"));
-    case.pack_into(&fasta, 300);
+    case.pack_with(&fasta, &[], 300);
     let unfinished = case.embed("e.parquet").output().expect("run");
     assert_failed(
         &unfinished,
@@ -407,9 +408,9 @@ fn a_pack_that_does_not_fit_is_split_and_gives_the_same() {
 /// `(ordinal, reason)` of every line of a rejects file.
 fn rejects(path: &Path) -> Vec<(u64, String)> {
     let mut reader = csv::Reader::from_path(path).expect("rejects");
-    let rows = reader.deserialize::<(u64, String, u64, String)>();
+    let rows = reader.deserialize::<(u64, String, u64, String, u32)>();
     rows.map(|row| row.expect("row"))
-        .map(|(ordinal, _id, _length, reason)| (ordinal, reason))
+        .map(|(ordinal, _id, _length, reason, _start)| (ordinal, reason))
         .collect()
 }
 
@@ -469,6 +470,46 @@ fn a_sequence_without_finite_vectors_costs_no_other_its_own() {
         said.starts_with("validate-embeddings: 3 rows; passed: coverage"),
         "{said}"
     );
+}
+
+#[test]
+fn a_window_without_finite_vectors_costs_its_protein_no_other() {
+    let case = Case::new();
+    // Windows from 0, 80 and 160; the pyrrolysines are in the first and in the last.
+    let sequence = "MKVLAGTWYQ".repeat(20);
+    let sequence = format!("MO{}OM", &sequence[2..198]);
+    let options = ["--long", "window", "--overlap", "20"];
+    case.pack_with(&format!(">a\nMKVL\n>b\n{sequence}\n"), &options, 256);
+    let mut embed = bin("gpu-embed");
+    embed.arg(case.path("b.arrow")).arg("--model");
+    embed.arg(poisoned_model(case.folder.path()));
+    embed.arg("--out").arg(case.path("e.parquet"));
+    let output = embed.output().expect("run");
+    assert_eq!(output.status.code(), Some(1));
+    let listed = fs::read_to_string(case.path("e.rejects.csv")).expect("rejects");
+    assert_eq!(
+        listed,
+        "ordinal,id,length,reason,start\n1,b,200,not_finite,0\n1,b,200,not_finite,160\n"
+    );
+
+    let validate = |rejects: &str| {
+        fs::write(case.path("e.rejects.csv"), rejects).expect("write");
+        let mut validate = bin("validate-embeddings");
+        validate
+            .arg(case.path("e.parquet"))
+            .arg("--shards")
+            .arg(case.path("shards/shard-00000.parquet"))
+            .arg("--rejects")
+            .args([case.path("shards/rejects.csv"), case.path("e.rejects.csv")])
+            .arg("--manifest")
+            .arg(case.path("shards/manifest.json"))
+            .arg("--quiet");
+        validate.output().expect("run")
+    };
+    assert_eq!(validate(&listed).status.code(), Some(0));
+    let (first, _last) = listed.trim_end().rsplit_once('\n').expect("lines");
+    let message = "coverage: 2 rows, 4 expected: 1 rejected, 1 missing";
+    assert_failed(&validate(&format!("{first}\n")), 1, message);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The work, and what people are told of it.
 
 use plmkit_cli::{Exit, Fault, Stop};
+use plmkit_contract::path_text;
 use plmkit_sequence::{Config, Outcome, Target, make_shards};
 
 use crate::args::Args;
@@ -20,7 +21,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
             tracing::info!("{}", summary(&manifest));
         }
         Outcome::AlreadyComplete => {
-            let folder = config.folder.display();
+            let folder = path_text(&config.folder);
             tracing::info!(
                 "{folder}: already complete: the same input and options, every shard verified"
             );

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use plmkit_contract::Manifest;
+use plmkit_contract::{Manifest, path_text};
 
 /// One paragraph: how many records, what became of them, how the shards turned out.
 pub(crate) fn summary(manifest: &Manifest) -> String {
@@ -25,7 +25,7 @@ pub(crate) fn summary(manifest: &Manifest) -> String {
 pub(crate) fn warnings(manifest: &Manifest, limit: Option<u64>) -> Vec<String> {
     let mut warnings = Vec::new();
     for input in manifest.inputs.iter().filter(|input| input.records == 0) {
-        warnings.push(format!("{}: no records", input.name));
+        warnings.push(format!("{}: no records", path_text(input.name.as_ref())));
     }
     if manifest.accepted == 0 {
         warnings.push("every record was rejected: see rejects.csv".to_owned());

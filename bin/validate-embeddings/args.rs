@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// rejects.csv of the same shards, and those of gpu-embed if it wrote any
     ///
     /// Shards and rejects together must account for every input record. A row of the shards may be missing from the
-    /// embeddings if gpu-embed listed its record.
+    /// embeddings if gpu-embed listed it.
     #[arg(
         long,
         value_name = "FILE",
@@ -39,8 +39,8 @@ pub(crate) struct Args {
 
     /// manifest.json of the same shards
     ///
-    /// The shards must be all of the manifest and no other, and the rejects as many as it counts for each reason:
-    /// then a record that was lost at the end of the input shows as well.
+    /// The shards must be all of the manifest and no other, and rejects.csv the file that it knows by its digest: then
+    /// a record that was lost at the end of the input shows as well.
     #[arg(
         long,
         value_name = "FILE.json",

@@ -8,7 +8,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Float32Type, Schema, UInt32Type};
 use plmkit_check::{Reference, ReferenceBuilder};
 use plmkit_cli::{Exit, Fault};
-use plmkit_contract::{guarded, path_text};
+use plmkit_contract::{guarded, one_line, path_text};
 use plmkit_store::{EmbeddingsReader, ForeignParquet};
 
 /// Reads all vectors of the file: of its column `id`, of `start` if there is one, and of the columns that are
@@ -39,7 +39,11 @@ pub(crate) fn read_reference(path: &Path) -> Result<Reference, Fault> {
         None => file.next_batch(),
     };
     let mut reference = ReferenceBuilder::new(names.clone());
-    let broken = |what: String| Fault::new(Exit::Data, format!("{}: {what}", path_text(path)));
+    let broken = |what: String| {
+        // It may quote names of columns.
+        let what = one_line(&what, usize::MAX);
+        Fault::new(Exit::Data, format!("{}: {what}", path_text(path)))
+    };
     while let Some(batch) = next_batch()? {
         guarded(|| add(&mut reference, &names, &batch))
             .unwrap_or_else(Err)

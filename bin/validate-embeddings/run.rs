@@ -4,10 +4,8 @@ use std::path::Path;
 
 use plmkit_check::{Check, Examination, Outcome, ShardRows, Verdict};
 use plmkit_cli::{Exit, Fault, Stop, print};
-use plmkit_contract::{Manifest, path_text};
-use plmkit_store::{
-    EmbeddingsReader, StoreError, read_manifest, read_rejects, read_shard, write_json,
-};
+use plmkit_contract::path_text;
+use plmkit_store::{EmbeddingsReader, read_manifest, read_rejects_file, read_shard, write_json};
 use tracing::{error, info};
 
 use crate::args::{Args, Config};
@@ -28,10 +26,14 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
 
     let mut examination = Examination::new();
     for path in &config.rejects {
-        examination = examination.with_rejects(&read_rejects(path)?);
+        let file = read_rejects_file(path)?;
+        examination = examination.with_rejects(&file.lines);
+        if !file.of_rows {
+            examination.rejects_file(&path_text(path), file.digest);
+        }
     }
     if let Some(path) = &config.manifest {
-        examination = examination.with_manifest(manifest(path)?);
+        examination = examination.with_manifest(read_manifest(path)?);
     }
     if let Some(path) = &config.reference {
         examination = examination.with_reference(read_reference(path)?, config.min_cosine);
@@ -62,16 +64,6 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         Exit::Done
     } else {
         Exit::Negative
-    })
-}
-
-/// Reads a manifest: whatever else is there is bad data.
-fn manifest(path: &Path) -> Result<Manifest, Fault> {
-    read_manifest(path).map_err(|error| match error {
-        StoreError::Exists { path, difference } => {
-            Fault::new(Exit::Data, format!("{}: {difference}", path_text(&path)))
-        }
-        other => other.into(),
     })
 }
 

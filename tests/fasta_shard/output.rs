@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::case::{Case, done, program, proteins, refused};
+use crate::case::{Case, done, program, proteins, refused, stderr};
 
 #[test]
 fn folders_that_cannot_be_made() {
@@ -41,6 +42,28 @@ fn folders_that_were_made_are_removed_again() {
         .expect("run");
     refused(&output, 65, "record 1 'a'");
     assert!(!case.path("new").exists());
+}
+
+#[test]
+fn names_of_several_lines_are_said_on_one() {
+    let case = Case::new();
+    case.write("none\nat all.fasta", "");
+    case.write("a.fasta", ">a\nMK\n");
+    let said = || {
+        let mut command = Command::new(program());
+        command.current_dir(case.path(""));
+        command.args(["none\nat all.fasta", "a.fasta", "--shards", "1"]);
+        let output = command.args(["--out-dir", "o\nut"]).output().expect("run");
+        done(&output);
+        stderr(&output)
+    };
+    let made = said();
+    let warning = "fasta-shard: warning: none\\nat all.fasta: no records\n";
+    assert!(made.starts_with(warning), "{made}");
+    assert_eq!(made.lines().count(), 2, "{made}");
+    let again = said();
+    assert!(again.starts_with("fasta-shard: o\\nut: already complete"));
+    assert_eq!(again.lines().count(), 1, "{again}");
 }
 
 #[test]
@@ -85,6 +108,12 @@ fn a_limit_on_file_sizes() {
     assert!(!case.out().exists(), "nothing is left behind");
 }
 
+fn send(signal: &str, run: &Child) {
+    let pid = run.id().to_string();
+    let status = Command::new("kill").args([signal, &pid]).status();
+    assert!(status.expect("kill").success());
+}
+
 /// Starts a run that waits for more of its standard input, stops it with `signal` and says how it ended.
 fn stopped_by(signal: &str) -> Option<i32> {
     let case = Case::new();
@@ -107,14 +136,7 @@ fn stopped_by(signal: &str) -> Option<i32> {
         );
         sleep(Duration::from_millis(10));
     }
-    let pid = run.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args([signal, &pid])
-            .status()
-            .expect("kill")
-            .success()
-    );
+    send(signal, &run);
     let status = run.wait().expect("wait");
     drop(stdin);
     assert!(!case.out().exists(), "nothing is left behind");
@@ -125,6 +147,52 @@ fn stopped_by(signal: &str) -> Option<i32> {
 fn a_signal_ends_a_run_that_waits_and_nothing_is_left() {
     assert_eq!(stopped_by("-INT"), Some(2));
     assert_eq!(stopped_by("-TERM"), Some(15));
+}
+
+#[test]
+fn a_signal_ends_a_run_that_waits_for_a_writer() {
+    let case = Case::new();
+    let fifo = case.path("a.fasta");
+    let made = Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.expect("mkfifo").success());
+    let mut run = Command::new(program())
+        .current_dir(case.path(""))
+        .args(["a.fasta", "--shards", "4", "--out-dir", "out"])
+        .spawn()
+        .expect("start");
+    let start = Instant::now();
+    let patience = Duration::from_secs(20);
+    // Handlers are installed before anything is made. What is opened after the shards is the input.
+    while fs::read_dir(case.out()).map_or(0, Iterator::count) < 6 {
+        assert!(start.elapsed() < patience, "it opens its outputs");
+        sleep(Duration::from_millis(10));
+    }
+    sleep(Duration::from_millis(100));
+    send("-TERM", &run);
+    let status = loop {
+        if let Some(status) = run.try_wait().expect("wait") {
+            break status;
+        }
+        if start.elapsed() > patience {
+            run.kill().expect("kill");
+        }
+        sleep(Duration::from_millis(10));
+    };
+    assert_eq!(status.signal(), Some(15));
+    assert!(!case.out().exists(), "nothing is left behind");
+}
+
+#[test]
+fn what_is_no_stream_is_no_input() {
+    let case = Case::new();
+    let _socket = UnixListener::bind(case.path("a.sock")).expect("bind");
+    let output = case.command("a.sock --shards 1").output().expect("run");
+    refused(
+        &output,
+        66,
+        "a.sock: cannot open: no such device or address",
+    );
+    assert!(!case.out().exists(), "nothing is left behind");
 }
 
 #[test]

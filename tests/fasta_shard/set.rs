@@ -142,6 +142,23 @@ fn a_complete_set_is_left_alone() {
 }
 
 #[test]
+fn what_a_killed_run_left_beside_a_complete_set_goes() {
+    let case = case();
+    case.succeeds("a.fasta --shards 3");
+    let whole = case.files();
+    // As a run with --force leaves them that is killed before it has replaced anything.
+    case.write("out/.shard-00001.parquet.plmkit-tmp", "half a shard");
+    case.write("out/.manifest.json.plmkit-tmp-1-0", "half a manifest");
+    case.write("out/.notes.txt.plmkit-tmp", "another program's");
+    case.fails("a.fasta --shards 2", 73, "shards was 3 and is now 2");
+    let output = case.command("a.fasta --shards 3").output().expect("run");
+    done(&output);
+    assert!(stderr(&output).contains("already complete"));
+    fs::remove_file(case.path("out/.notes.txt.plmkit-tmp")).expect("left alone");
+    assert!(case.files() == whole);
+}
+
+#[test]
 fn other_work_is_replaced_only_by_force() {
     let case = case();
     case.write("other.fasta", proteins(50, 8));
@@ -217,11 +234,63 @@ fn a_damaged_set_is_not_complete() {
     .expect("write");
     case.fails(
         "a.fasta --shards 2",
-        73,
-        "rejects.csv: exists and holds other work (expected 0 rows, found 1)",
+        65,
+        "rejects.csv: damaged or altered: it has digest xxh3-128:",
     );
     case.succeeds("a.fasta --shards 2 --force");
     assert!(fs::read(&shard).expect("read") == whole);
+}
+
+/// Lines stay lines of as many records for the same reasons: only the digest tells.
+#[test]
+fn a_changed_value_of_the_rejects_is_found() {
+    let case = Case::new();
+    case.write("a.fasta", ">a\nMK\n>bcd\nM\n>e\nMKV\n");
+    let args = "a.fasta --shards 1 --min-residues 2";
+    case.succeeds(args);
+    let path = case.out().join("rejects.csv");
+    let whole = case.rejects();
+    assert_eq!(whole, "ordinal,id,length,reason\n1,bcd,1,too_short\n");
+    for (value, other) in [
+        ("bcd", "bce"),
+        (",1,", ",0,"),
+        ("\n1,", "\n0,"),
+        ("t\n", "t\r\n"),
+    ] {
+        fs::write(&path, whole.replace(value, other)).expect("write");
+        let message = "as in manifest.json; --force replaces it";
+        case.fails(args, 65, message);
+    }
+    fs::write(&path, &whole).expect("write");
+    let output = case.command(args).output().expect("run");
+    done(&output);
+    assert!(stderr(&output).contains("already complete"));
+}
+
+#[test]
+fn a_manifest_of_others_is_told_from_a_damaged_one() {
+    let case = case();
+    case.succeeds("a.fasta --shards 2");
+    let manifest = case.out().join("manifest.json");
+    let whole = fs::read_to_string(&manifest).expect("read");
+    fs::write(
+        &manifest,
+        whole.replace("\"records\": 400", "\"records\": 401"),
+    )
+    .expect("write");
+    case.fails(
+        "a.fasta --shards 2",
+        65,
+        "manifest.json: damaged or altered: it does not match its seal; --force replaces it",
+    );
+    fs::write(&manifest, "{\"name\": \"a web app\"}").expect("write");
+    case.fails(
+        "a.fasta --shards 2",
+        73,
+        "manifest.json: exists and holds other work (not a manifest of fasta-shard)",
+    );
+    case.succeeds("a.fasta --shards 2 --force");
+    assert!(fs::read_to_string(&manifest).expect("read") == whole);
 }
 
 #[test]

@@ -217,6 +217,7 @@ fn manifest(folder: &Path) -> Result<()> {
         "contract": "1", "tool": "fasta-shard", "version": "0.1.0", "options": {"shards": 1, "long": "window"},
         "inputs": [{"name": "a.fasta", "digest": "blake3-128:00", "bytes": 9, "records": 2}],
         "records": 2, "accepted": 1, "rejected": {"empty": 1, "too_short": 0, "too_long": 0, "invalid_residue": 0},
+        "rejects_digest": "xxh3-128:00",
         "rows": 1, "residues": 3, "tokens": 5, "changed": {"uppercased": 1},
         "lengths": {"min": 3, "max": 3, "mean": 3.0, "histogram": [{"from": 0, "count": 1}]},
         "shards": [{"file": "shard-00000.parquet", "rows": 1, "residues": 3, "tokens": 5, "digest": "xxh3-128:00/1"}],

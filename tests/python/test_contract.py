@@ -1,5 +1,6 @@
 """The promises of the file contract, checked by an implementation of its own."""
 
+import json
 import struct
 
 import blake3
@@ -57,6 +58,14 @@ def test_shards_hold_every_residue_of_the_fasta(chain):
             }
     assert shards == expected
     assert chain.rejects.read_text(encoding="utf-8") == "ordinal,id,length,reason\n"
+
+
+def test_the_manifest_vouches_for_itself_and_for_the_rejects(chain):
+    manifest = chain.rejects.with_name("manifest.json").read_text(encoding="utf-8")
+    entries, separator, seal = manifest.rpartition(',\n  "seal": "')
+    assert separator and seal == f'xxh3-128:{xxhash.xxh3_128_hexdigest(entries.encode())}"\n}}\n'
+    expected = "xxh3-128:" + xxhash.xxh3_128_hexdigest(chain.rejects.read_bytes())
+    assert json.loads(manifest)["rejects_digest"] == expected
 
 
 def test_offsets_of_a_record_batch_are_cu_seqlens(chain):

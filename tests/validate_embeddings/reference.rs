@@ -3,7 +3,9 @@
 use std::fs;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array, LargeStringArray, ListArray, StringArray};
+use arrow::array::{
+    ArrayRef, FixedSizeListArray, Int64Array, LargeStringArray, ListArray, StringArray,
+};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Float32Type};
 use plmkit_contract::StoreDtype;
@@ -132,6 +134,37 @@ fn embeddings_are_a_reference_for_each_other_window_by_window() {
         .arg(&reference)
         .args(["--min-cosine", "-1"]);
     set.report(&mut command, 0);
+}
+
+#[test]
+fn columns_with_names_of_several_lines_are_named_on_one() {
+    let set = Set::new();
+    let embeddings = set.embeddings("embeddings.parquet", &rows(), StoreDtype::F32);
+    let rows = &rows()[..1];
+    let (one, other) = (
+        vectors(rows, &DataType::Float32),
+        vectors(rows, &DataType::Float64),
+    );
+    let ids = ids(rows);
+    let holey = Arc::new(FixedSizeListArray::new_null(
+        Arc::new(Field::new_list_field(DataType::Float32, true)),
+        8,
+        1,
+    ));
+    for (second, message) in [
+        (other, "expected one of mean_6, found a\\nb, c\\nd"),
+        (
+            holey as ArrayRef,
+            "column 'c\\nd' has a value that is missing",
+        ),
+    ] {
+        let first = Arc::clone(&one);
+        let columns = [("id", Arc::clone(&ids)), ("a\nb", first), ("c\nd", second)];
+        let reference = set.reference(&columns);
+        let mut command = bin("validate-embeddings");
+        command.arg(&embeddings).arg("--reference").arg(reference);
+        assert_failed(&command.output().expect("run"), 65, message);
+    }
 }
 
 #[test]

@@ -141,13 +141,15 @@ impl Coverage {
         self.rows.iter().map(|row| row.ordinal)
     }
 
-    /// The checks `coverage` and `records`. Rows of the records `not_embedded`, sorted, may be missing.
-    pub(crate) fn finish(self, not_embedded: &[u64]) -> [Check; 2] {
+    /// The checks `coverage` and `records`. The rows `not_embedded`, sorted, may be missing; without a start, all rows
+    /// of the record.
+    pub(crate) fn finish(self, not_embedded: &[(u64, Option<u32>)]) -> [Check; 2] {
+        let listed = |ordinal, start| not_embedded.binary_search(&(ordinal, start)).is_ok();
         let expected = self.rows.len() as u64;
         let mut missing = Offenders::default();
         let mut rejected = 0;
         for row in self.rows.iter().filter(|row| !row.seen) {
-            if not_embedded.binary_search(&row.ordinal).is_ok() {
+            if listed(row.ordinal, Some(row.start)) || listed(row.ordinal, None) {
                 rejected += 1;
             } else {
                 missing.add(|| Offender::row(&row.row(&self.ids), "missing"));
@@ -211,6 +213,14 @@ mod tests {
     }
 
     fn judge(shards: &[Row], found: &[Row]) -> [Check; 2] {
+        judge_without(&[], shards, found)
+    }
+
+    fn judge_without(
+        not_embedded: &[(u64, Option<u32>)],
+        shards: &[Row],
+        found: &[Row],
+    ) -> [Check; 2] {
         let mut rows = ShardRows::default();
         for row in shards {
             rows.push(row);
@@ -219,7 +229,7 @@ mod tests {
         for row in found {
             coverage.see(row);
         }
-        coverage.finish(&[])
+        coverage.finish(not_embedded)
     }
 
     proptest! {
@@ -276,6 +286,29 @@ mod tests {
         assert_eq!(coverage.outcome, Outcome::Fail);
         assert_eq!(coverage.counts["doubled_in_shards"], 1);
         assert_eq!(coverage.counts["missing"], 0);
+    }
+
+    #[test]
+    fn a_row_that_is_not_embedded_excuses_itself_and_a_record_all_of_its_rows() {
+        let shards = [row(0, 0), row(1, 0), row(1, 766), row(2, 0)];
+        let missing = |not_embedded: &[(u64, Option<u32>)]| {
+            let [coverage, _] = judge_without(not_embedded, &shards, &[]);
+            let missing = coverage.offenders.iter().map(ToString::to_string);
+            let missing: Vec<String> = missing.collect();
+            assert_eq!(
+                coverage.counts["rejected"] + missing.len() as u64,
+                shards.len() as u64
+            );
+            missing
+        };
+        let whole = ["ordinal 0 'P': missing", "ordinal 2 'P': missing"];
+        assert_eq!(missing(&[(1, None)]), whole);
+        assert_eq!(missing(&[(1, None), (1, Some(766))]), whole);
+        assert_eq!(
+            missing(&[(1, Some(766)), (2, Some(0))]),
+            ["ordinal 0 'P': missing", "ordinal 1 'P': missing"]
+        );
+        assert_eq!(missing(&[(1, Some(765))]).len(), 4);
     }
 
     #[test]

@@ -22,11 +22,13 @@ pub struct Examination {
     rejects: Option<Vec<u64>>,
     /// How many these are, by reason.
     rejected: BTreeMap<Reason, u64>,
-    /// Ordinals of records that are in a shard and could not be embedded.
-    not_embedded: Vec<u64>,
+    /// Rows that could not be embedded, or all rows of a record.
+    not_embedded: Vec<(u64, Option<u32>)>,
     manifest: Option<Manifest>,
     /// File and row digest of each shard.
     shards: Vec<(String, RowDigest)>,
+    /// Name and digest of each file that lists records.
+    rejects_files: Vec<(String, String)>,
     origin: Origin,
     dimensions: Dimensions,
     values: Values,
@@ -50,20 +52,25 @@ impl Examination {
         self
     }
 
-    /// Checks that shards and these rejected records share out all records, and lets rows of records that could
-    /// not be embedded be missing. May be called more than once.
+    /// Checks that shards and these rejected records share out all records, and lets rows that could not be embedded
+    /// be missing. May be called more than once.
     #[must_use]
     pub fn with_rejects(mut self, rejects: &[Reject]) -> Self {
         let ordinals = self.rejects.get_or_insert_default();
         for reject in rejects {
             if Reason::EMBEDDING.contains(&reject.reason) {
-                self.not_embedded.push(reject.ordinal);
+                self.not_embedded.push((reject.ordinal, reject.start));
             } else {
                 ordinals.push(reject.ordinal);
                 *self.rejected.entry(reject.reason).or_default() += 1;
             }
         }
         self
+    }
+
+    /// Takes in the digest of a file that lists rejected records, as `fasta-shard` writes it.
+    pub fn rejects_file(&mut self, name: &str, digest: String) {
+        self.rejects_files.push((name.to_owned(), digest));
     }
 
     /// Checks that shards and rejects are those of this manifest, and that they account for all its records.
@@ -137,7 +144,7 @@ impl Examination {
         let rejected = self.rejects.is_some().then_some(&self.rejected);
         let manifest = manifest.map_or_else(
             || Check::skipped("manifest", "no manifest was given"),
-            |manifest| manifest::check(manifest, &self.shards, rejected),
+            |manifest| manifest::check(manifest, &self.shards, rejected, &self.rejects_files),
         );
         let ordinals = match (&self.coverage, self.rejects) {
             (Some(coverage), Some(rejects)) => {
@@ -275,6 +282,7 @@ mod tests {
                 id: "P".to_owned(),
                 length: 3,
                 reason,
+                start: None,
             })
             .collect();
         let mut examination = Examination::new()

@@ -7,12 +7,13 @@ use plmkit_contract::{Manifest, Quoted, Reason, RowDigest};
 use crate::check::Check;
 use crate::offender::{Offender, Offenders};
 
-/// The check `manifest`: of `shards`, each with the name of its file, and of `rejected`, the number of rejected
-/// records by reason, if rejects were given.
+/// The check `manifest`: of `shards`, each with the name of its file, of `rejected`, the number of rejected records by
+/// reason, if rejects were given, and of the digests of `rejects_files`, each with the name of the file.
 pub(crate) fn check(
     manifest: &Manifest,
     shards: &[(String, RowDigest)],
     rejected: Option<&BTreeMap<Reason, u64>>,
+    rejects_files: &[(String, String)],
 ) -> Check {
     let mut listed: BTreeMap<&str, Vec<&str>> = BTreeMap::new(); // file names, by digest
     for shard in &manifest.shards {
@@ -40,13 +41,27 @@ pub(crate) fn check(
             other_rejects.add(|| Offender::file(problem()));
         }
     }
+    let mut altered_rejects = Offenders::default();
+    for (file, digest) in rejects_files {
+        let expected = &manifest.rejects_digest;
+        if digest != expected {
+            let problem = || {
+                format!(
+                    "{file}: not the rejects of the manifest: it has digest {digest}, expected {expected}"
+                )
+            };
+            altered_rejects.add(|| Offender::file(problem()));
+        }
+    }
     let summary = format!(
-        "{} records in {} shards: {} shards not given, {} not listed, {} reasons with other counts of rejects",
+        "{} records in {} shards: {} shards not given, {} not listed, {} reasons with other counts of rejects, \
+         {} other files of rejects",
         manifest.records,
         manifest.shards.len(),
         not_given.count,
         unlisted.count,
-        other_rejects.count
+        other_rejects.count,
+        altered_rejects.count
     );
     Check::judged(
         "manifest",
@@ -59,6 +74,7 @@ pub(crate) fn check(
             ("not_given", not_given),
             ("unlisted", unlisted),
             ("other_rejects", other_rejects),
+            ("altered_rejects", altered_rejects),
         ],
     )
 }

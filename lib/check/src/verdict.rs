@@ -13,10 +13,10 @@ pub struct Verdict {
     ///
     /// | name | passes when | counts |
     /// |---|---|---|
-    /// | `coverage` | the embeddings hold each row of the shards exactly once and no other; rows of records that could not be embedded (`rejected`) may be absent | `expected`, `found`, `rejected`, `missing`, `extra`, `doubled`, `doubled_in_shards` |
+    /// | `coverage` | the embeddings hold each row of the shards exactly once and no other; rows that could not be embedded (`rejected`) may be absent | `expected`, `found`, `rejected`, `missing`, `extra`, `doubled`, `doubled_in_shards` |
     /// | `records` | id, length, truncation and residue digest are those of the shard row | `compared`, `id`, `length`, `truncated`, `digest` |
     /// | `ordinals` | shards and rejects together hold each ordinal from 0 to the last of the manifest, or to the largest, in one of them | `in_shards`, `in_rejects`, `absent`, `in_both`, `rejected_twice`, `beyond` |
-    /// | `manifest` | the shards are those of the manifest, and the rejects have its counts | `records`, `listed` (shards), `not_given`, `unlisted` (shards), `other_rejects` (reasons) |
+    /// | `manifest` | the shards are those of the manifest, and so is the file of rejected records, by its counts and its digest | `records`, `listed` (shards), `not_given`, `unlisted` (shards), `other_rejects` (reasons), `altered_rejects` (files) |
     /// | `origin` | all embeddings were made by the same work (program, options, model), all shards by the same work from the same inputs, and the batches between them are those of the shards | `embeddings`, `shards` (files), `different` (files), `other_batches` |
     /// | `dimensions` | all files have the same vector columns, dimension and type | `files`, `different` |
     /// | `finite` | no value is NaN or infinite | `vectors`, `not_finite` (vectors), `nan`, `infinite` (values) |

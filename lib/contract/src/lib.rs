@@ -3,6 +3,7 @@
 //! Five programs exchange files; this crate is the one place that says what those files hold. It opens
 //! nothing: `plmkit-store` reads and writes, every other crate computes.
 
+mod byte_digest;
 mod column;
 mod digest;
 mod exit;
@@ -18,6 +19,7 @@ mod shard_row;
 mod stop;
 mod vector;
 
+pub use byte_digest::ByteDigest;
 pub use column::{Column, VOCABULARY};
 pub use digest::{DigestError, RowDigest, content_digest, residue_digest};
 pub use exit::{Exit, Failure};

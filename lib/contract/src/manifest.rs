@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Reason;
+use crate::{ByteDigest, Reason};
 
 /// The whole of `manifest.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +26,8 @@ pub struct Manifest {
     pub accepted: u64,
     /// Records in `rejects.csv`, by reason; every reason is listed.
     pub rejected: BTreeMap<Reason, u64>,
+    /// The [`ByteDigest`] of `rejects.csv`.
+    pub rejects_digest: String,
     /// Rows over all shards: accepted records, or their windows.
     pub rows: u64,
     /// Residues over all rows; those in the overlap of two windows count twice.
@@ -83,8 +85,7 @@ impl Manifest {
 
 /// The seal of `entries` and what closes the text.
 fn end(entries: &str) -> String {
-    let seal = xxhash_rust::xxh3::xxh3_128(entries.as_bytes());
-    format!("xxh3-128:{seal:032x}\"\n}}\n")
+    format!("{}\"\n}}\n", ByteDigest::of(entries.as_bytes()))
 }
 
 /// Whether JSON without a seal is not a manifest that lost it.
@@ -163,6 +164,7 @@ mod tests {
             records: 3,
             accepted: 2,
             rejected: [(Reason::Empty, 1)].into(),
+            rejects_digest: ByteDigest::of(b"ordinal,id,length,reason\n0,a,0,empty\n").to_string(),
             rows: 2,
             residues: 20,
             tokens: 24,

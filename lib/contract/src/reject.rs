@@ -60,7 +60,7 @@ impl FromStr for Reason {
     }
 }
 
-/// One row of `rejects.csv`.
+/// One row of `rejects.csv`: a record that is in no shard, or a row of a shard that is not embedded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reject {
     /// 0-based position of the record in the whole input.
@@ -71,4 +71,8 @@ pub struct Reject {
     pub length: u64,
     /// Why it is here.
     pub reason: Reason,
+    /// Offset of the row in the protein, in residues; `None` where it is the whole record, as in the file of
+    /// `fasta-shard`, which has no such column.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<u32>,
 }

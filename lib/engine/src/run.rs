@@ -167,7 +167,7 @@ impl<'a> Run<'a> {
         let dim = self.model.config().hidden;
         let file = EmbeddingsWriter::create(&config.out, self.columns, dim, config.store_dtype)?;
         // Now, so that a path that cannot be written is noticed before anything is computed.
-        let rejects = RejectsWriter::create(&config.rejects())?;
+        let rejects = RejectsWriter::of_rows(&config.rejects())?;
         let saved: Vec<Range<u64>> = parts.iter().map(|part| part.batches.clone()).collect();
         let to_compute = self.plan.amount_without(&saved);
         let started = Started {

@@ -106,20 +106,20 @@ impl Writer<'_> {
             id: job.pack.ids().value(row).to_owned(),
             length: u64::from(job.pack.lengths().value(row)),
             reason,
+            start: Some(job.pack.starts().value(row)),
         });
         self.rejects.extend(rejects);
     }
 }
 
-/// Writes the records that have rows without vectors, each once, in the order of the input.
+/// Writes the rows without vectors in the order of the input.
 pub(crate) fn write_rejects(
     mut writer: RejectsWriter,
     mut rejects: Vec<Reject>,
 ) -> Result<(), StoreError> {
-    rejects.sort_by_key(|reject| reject.ordinal);
-    rejects.dedup_by_key(|reject| reject.ordinal);
+    rejects.sort_by_key(|reject| (reject.ordinal, reject.start));
     for reject in &rejects {
         writer.push(reject)?;
     }
-    writer.publish()
+    writer.finish()?.publish()
 }

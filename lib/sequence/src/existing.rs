@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::Provenance;
-use plmkit_store::{StoreError, read_manifest, read_rejects, read_shard};
+use plmkit_store::{StoreError, read_manifest, read_rejects_file, read_shard};
 
 use crate::folder::{Found, OutputFolder};
 
@@ -45,7 +45,7 @@ fn compare_set(
     provenance: &Provenance,
 ) -> Result<(), StoreError> {
     let path = folder.manifest();
-    let manifest = read_manifest(&path)?;
+    let manifest = read_manifest(&path).map_err(StoreError::of_existing)?;
     let earlier = Provenance {
         tool: manifest.tool,
         version: manifest.version,
@@ -70,13 +70,17 @@ fn compare_set(
         }
     }
     let path = folder.rejects();
-    let expected: u64 = manifest.rejected.values().sum();
-    let found = read_rejects(&path).map_err(listed)?.len();
-    if found as u64 == expected {
+    let found = read_rejects_file(&path).map_err(listed)?.digest;
+    let expected = manifest.rejects_digest;
+    if found == expected {
         Ok(())
     } else {
-        let difference = format!("expected {expected} rows, found {found}");
-        Err(exists(path, &difference))
+        Err(StoreError::Malformed {
+            path,
+            what: format!(
+                "damaged or altered: it has digest {found}, expected {expected} as in manifest.json; --force replaces it"
+            ),
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::Manifest;
-use plmkit_store::{Lock, RejectsWriter, StoreError, under_construction, write_manifest};
+use plmkit_store::{FinishedRejects, Lock, StoreError, under_construction, write_manifest};
 
 use crate::encoders::EncodedShard;
 use crate::shard_key::is_shard_name;
@@ -31,7 +31,7 @@ pub(crate) struct OutputFolder {
 /// A set of shards that is written; its files have no names yet.
 pub(crate) struct FinishedSet {
     pub(crate) shards: Vec<EncodedShard>,
-    pub(crate) rejects: RejectsWriter,
+    pub(crate) rejects: FinishedRejects,
     pub(crate) manifest: Manifest,
 }
 
@@ -205,7 +205,7 @@ impl Drop for OutputFolder {
 #[cfg(test)]
 mod tests {
     use plmkit_contract::{Provenance, ShardSummary};
-    use plmkit_store::ShardWriter;
+    use plmkit_store::{RejectsWriter, ShardWriter};
 
     use super::*;
     use crate::shard_key::ShardKey;
@@ -230,10 +230,13 @@ mod tests {
         };
         let shards: Vec<EncodedShard> = (0..count).map(shard).collect();
         let summaries = shards.iter().map(|shard| shard.summary.clone()).collect();
+        let rejects = RejectsWriter::of_records(&folder.rejects()).expect("create");
+        let rejects = rejects.finish().expect("finish");
+        let tally = Tally::default();
         FinishedSet {
+            manifest: tally.into_manifest(provenance, Vec::new(), &rejects, summaries),
             shards,
-            rejects: RejectsWriter::create(&folder.rejects()).expect("create"),
-            manifest: Tally::default().into_manifest(provenance.clone(), Vec::new(), summaries),
+            rejects,
         }
     }
 

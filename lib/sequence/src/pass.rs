@@ -43,7 +43,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         Ok(Self {
             config,
             encoders,
-            rejects: RejectsWriter::create(&folder.rejects())?,
+            rejects: RejectsWriter::of_records(&folder.rejects())?,
             ids: Ids::new(config.duplicates),
             assignment: Assignment::new(config.target),
             tally: Tally::default(),
@@ -141,9 +141,13 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         let provenance = self.config.provenance(digests);
         let shards = self.encoders.finish(&provenance)?;
         let summaries = shards.iter().map(|shard| shard.summary.clone()).collect();
+        let rejects = self.rejects.finish()?;
+        let manifest = self
+            .tally
+            .into_manifest(provenance, self.inputs, &rejects, summaries);
         Ok(FinishedSet {
-            manifest: self.tally.into_manifest(provenance, self.inputs, summaries),
-            rejects: self.rejects,
+            manifest,
+            rejects,
             shards,
         })
     }

@@ -21,19 +21,51 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    /// Starts to read. The thread that reads ends with the stream, or with the process where that never ends.
-    pub(crate) fn new(stream: impl Read + Send + 'static, stop: &Stop) -> io::Result<Self> {
+    /// Opens a stream and starts to read. The thread that does both ends with the stream, or with the process where
+    /// that never ends: opening a FIFO waits for a writer, as reading does.
+    pub(crate) fn open<R: Read>(
+        open: impl FnOnce() -> io::Result<R> + Send + 'static,
+        stop: &Stop,
+    ) -> io::Result<Self> {
         let (sender, chunks) = sync_channel(4);
-        thread::Builder::new().spawn(move || send_all(stream, &sender))?;
-        Ok(Self {
+        thread::Builder::new().spawn(move || send_all(open, &sender))?;
+        let mut pipe = Self {
             chunks,
             chunk: Cursor::default(),
             stop: stop.clone(),
-        })
+        };
+        // What comes first has no bytes and says that the stream is open.
+        pipe.next()?;
+        Ok(pipe)
+    }
+
+    /// Waits for the next chunk; false at the end.
+    fn next(&mut self) -> io::Result<bool> {
+        loop {
+            match self.chunks.recv_timeout(PATIENCE) {
+                Ok(chunk) => {
+                    self.chunk = Cursor::new(chunk?);
+                    return Ok(true);
+                }
+                Err(RecvTimeoutError::Timeout) if !self.stop.requested() => {}
+                Err(_) => return Ok(false),
+            }
+        }
     }
 }
 
-fn send_all(mut stream: impl Read, sender: &SyncSender<io::Result<Vec<u8>>>) {
+fn send_all<R: Read>(
+    open: impl FnOnce() -> io::Result<R>,
+    sender: &SyncSender<io::Result<Vec<u8>>>,
+) {
+    let mut stream = match open() {
+        Ok(stream) => stream,
+        // Who waited may be gone.
+        Err(error) => return drop(sender.send(Err(error))),
+    };
+    if sender.send(Ok(Vec::new())).is_err() {
+        return;
+    }
     loop {
         let mut chunk = vec![0; CHUNK];
         let read = match stream.read(&mut chunk) {
@@ -56,13 +88,8 @@ impl Read for Pipe {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let count = self.chunk.read(buffer)?;
-            if count > 0 {
+            if count > 0 || !self.next()? {
                 return Ok(count);
-            }
-            match self.chunks.recv_timeout(PATIENCE) {
-                Ok(chunk) => self.chunk = Cursor::new(chunk?),
-                Err(RecvTimeoutError::Timeout) if !self.stop.requested() => {}
-                Err(_) => return Ok(0),
             }
         }
     }
@@ -93,8 +120,9 @@ mod tests {
     #[test]
     fn all_bytes_arrive() {
         let bytes: Vec<u8> = (0..1_000_000u32).map(|i| (i % 251) as u8).collect();
+        let stream = Cursor::new(bytes.clone());
         let mut read = Vec::new();
-        let mut pipe = Pipe::new(Cursor::new(bytes.clone()), &Stop::default()).expect("thread");
+        let mut pipe = Pipe::open(|| Ok(stream), &Stop::default()).expect("open");
         pipe.read_to_end(&mut read).expect("memory");
         assert!(read == bytes);
     }
@@ -102,14 +130,11 @@ mod tests {
     #[test]
     fn a_stop_ends_the_wait_for_a_silent_writer() {
         let stop = Stop::default();
-        let mut pipe = Pipe::new(
-            Slow {
-                bytes: b"MKV",
-                fails: false,
-            },
-            &stop,
-        )
-        .expect("thread");
+        let slow = Slow {
+            bytes: b"MKV",
+            fails: false,
+        };
+        let mut pipe = Pipe::open(|| Ok(slow), &stop).expect("open");
         let mut bytes = [0; 3];
         pipe.read_exact(&mut bytes).expect("three bytes");
         stop.request();
@@ -118,19 +143,35 @@ mod tests {
 
     #[test]
     fn a_failure_comes_after_the_bytes_before_it() {
-        let mut pipe = Pipe::new(
-            Slow {
-                bytes: b"MKV",
-                fails: true,
-            },
-            &Stop::default(),
-        )
-        .expect("thread");
+        let slow = Slow {
+            bytes: b"MKV",
+            fails: true,
+        };
+        let mut pipe = Pipe::open(|| Ok(slow), &Stop::default()).expect("open");
         let mut bytes = Vec::new();
         let error = pipe.read_to_end(&mut bytes).expect_err("it failed");
         assert_eq!(
             (bytes.as_slice(), error.raw_os_error()),
             (&b"MKV"[..], Some(5))
         );
+    }
+    #[test]
+    fn a_stop_ends_the_wait_for_a_writer() {
+        let stop = Stop::default();
+        stop.request();
+        let never = || -> io::Result<io::Empty> {
+            loop {
+                thread::park();
+            }
+        };
+        let mut pipe = Pipe::open(never, &stop).expect("it does not fail");
+        assert_eq!(pipe.read(&mut [0]).expect("the end"), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_opened_is_an_error_at_once() {
+        let open = || Err::<io::Empty, _>(io::Error::from_raw_os_error(13));
+        let error = Pipe::open(open, &Stop::default()).err();
+        assert_eq!(error.and_then(|error| error.raw_os_error()), Some(13));
     }
 }

@@ -74,6 +74,7 @@ impl Policy {
                 id: record.id,
                 length: u64::from(length),
                 reason,
+                start: None,
             }));
         }
         let mut window = (length, 0);

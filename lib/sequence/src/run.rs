@@ -42,7 +42,13 @@ pub fn make_shards(config: &Config, stop: &Stop) -> Result<Outcome, ShardError> 
     let found = folder.found()?;
     if !config.force && !found.nothing() {
         match earlier(config, &folder, &found, stop)? {
-            Some(Earlier::Complete) => return Ok(Outcome::AlreadyComplete),
+            Some(Earlier::Complete) => {
+                if claimed.is_ok() {
+                    // The set is whole even where what a killed run left beside it cannot be removed.
+                    let _ = folder.sweep(&found);
+                }
+                return Ok(Outcome::AlreadyComplete);
+            }
             Some(Earlier::Unfinished) => {}
             None => return Ok(Outcome::Stopped),
         }

@@ -40,17 +40,18 @@ impl Source {
         };
         match input {
             Input::Stdin => {
-                let pipe = Pipe::new(io::stdin(), stop).map_err(failed)?;
+                let pipe = Pipe::open(|| Ok(io::stdin()), stop).map_err(failed)?;
                 Self::new(input, pipe, BUFFER)
             }
             Input::File(path) => {
-                let file = File::open(path).map_err(failed)?;
-                let metadata = file.metadata().map_err(failed)?;
+                let metadata = path.metadata().map_err(failed)?;
                 not_a_folder(&metadata).map_err(failed)?;
                 if metadata.is_file() {
-                    Self::new(input, file, BUFFER)
+                    Self::new(input, File::open(path).map_err(failed)?, BUFFER)
                 } else {
-                    Self::new(input, Pipe::new(file, stop).map_err(failed)?, BUFFER)
+                    let path = path.clone();
+                    let pipe = Pipe::open(move || File::open(path), stop).map_err(failed)?;
+                    Self::new(input, pipe, BUFFER)
                 }
             }
         }

@@ -6,6 +6,8 @@ use plmkit_contract::{
     CONTRACT_VERSION, InputSummary, Manifest, Provenance, Reason, Reject, ShardSummary,
 };
 
+use plmkit_store::FinishedRejects;
+
 use crate::lengths::Lengths;
 use crate::protein::Protein;
 
@@ -55,6 +57,7 @@ impl Tally {
         self,
         provenance: Provenance,
         inputs: Vec<InputSummary>,
+        rejects: &FinishedRejects,
         shards: Vec<ShardSummary>,
     ) -> Manifest {
         let changed = [
@@ -85,6 +88,7 @@ impl Tally {
                     )
                 })
                 .collect(),
+            rejects_digest: rejects.digest().to_owned(),
             rows: total(|shard| shard.rows),
             residues: total(|shard| shard.residues),
             tokens: total(|shard| shard.tokens),

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use arrow::error::ArrowError;
 use parquet::errors::ParquetError;
-use plmkit_contract::{Exit, Failure, MetadataError, RowDigest, io_text, one_line, path_text};
+use plmkit_contract::{
+    Exit, Failure, ManifestError, MetadataError, RowDigest, io_text, one_line, path_text,
+};
 
 /// Why a file could not be read or written. Each message but the last starts with the path.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +61,14 @@ pub enum StoreError {
         /// Which invariant broke.
         source: MetadataError,
     },
+    /// It is not the manifest of a set of shards.
+    #[error("{}: {}", path_text(.path), whole_line(.source))]
+    Manifest {
+        /// The input.
+        path: PathBuf,
+        /// Another program's file, or which part of it is not as it was written.
+        source: ManifestError,
+    },
     /// The values are not those that were written.
     #[error("{}: damaged: the rows have digest {found}, expected {expected}", path_text(.path))]
     Digest {
@@ -105,7 +115,10 @@ impl Failure for StoreError {
             Self::Create { .. } | Self::Exists { .. } => Exit::CannotCreate,
             Self::Read { .. } | Self::Write { .. } => Exit::Io,
             Self::Busy { .. } | Self::Stopped => Exit::Transient,
-            Self::Malformed { .. } | Self::Metadata { .. } | Self::Digest { .. } => Exit::Data,
+            Self::Malformed { .. }
+            | Self::Metadata { .. }
+            | Self::Manifest { .. }
+            | Self::Digest { .. } => Exit::Data,
             Self::Encode { .. } => Exit::Internal,
         }
     }
@@ -122,6 +135,17 @@ impl StoreError {
                 difference: source.to_string(),
             },
             Self::Metadata { path, source } => Self::Malformed {
+                path,
+                what: format!("{source}; --force replaces it"),
+            },
+            Self::Manifest {
+                path,
+                source: source @ ManifestError::Foreign,
+            } => Self::Exists {
+                path,
+                difference: source.to_string(),
+            },
+            Self::Manifest { path, source } => Self::Malformed {
                 path,
                 what: format!("{source}; --force replaces it"),
             },

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::path::Path;
 
-use plmkit_contract::{Manifest, ManifestError};
+use plmkit_contract::Manifest;
 use serde::Serialize;
 
 use crate::limits::JSON_BYTES;
@@ -33,7 +33,7 @@ pub fn write_manifest(path: &Path, manifest: &Manifest) -> Result<(), StoreError
     file.finish()
 }
 
-/// Reads a manifest and verifies it. Another program's file of the same name is [`StoreError::Exists`].
+/// Reads a manifest and verifies it.
 pub fn read_manifest(path: &Path) -> Result<Manifest, StoreError> {
     let mut text = Vec::new();
     open_input(path)?
@@ -49,11 +49,50 @@ pub fn read_manifest(path: &Path) -> Result<Manifest, StoreError> {
             format_args!("expected a manifest of at most {JSON_BYTES} bytes"),
         ));
     }
-    Manifest::from_json(&text).map_err(|error| match error {
-        ManifestError::Foreign => StoreError::Exists {
-            path: path.to_owned(),
-            difference: error.to_string(),
-        },
-        ManifestError::Seal | ManifestError::Json(_) => StoreError::malformed(path, error),
+    Manifest::from_json(&text).map_err(|source| StoreError::Manifest {
+        path: path.to_owned(),
+        source,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use plmkit_contract::{Exit, Failure};
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_manifest_is_bad_data_as_an_input_and_other_work_in_the_place_of_one() {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let path = folder.path().join("manifest.json");
+        let told = |text: &str| {
+            std::fs::write(&path, text).expect("write");
+            let told = |error: StoreError| {
+                let text = error.to_string();
+                let text = text.rsplit_once(".json: ").expect("the path").1.to_owned();
+                (error.exit(), text)
+            };
+            let read = || read_manifest(&path).expect_err("no manifest");
+            (told(read()), told(read().of_existing()))
+        };
+        let foreign = "not a manifest of fasta-shard";
+        assert_eq!(
+            told("{\"name\": \"a web app\"}"),
+            (
+                (Exit::Data, foreign.to_owned()),
+                (
+                    Exit::CannotCreate,
+                    format!("exists and holds other work ({foreign}); --force replaces it")
+                )
+            )
+        );
+        let damaged = "damaged or altered: it does not match its seal";
+        assert_eq!(
+            told("{\"tool\": \"fasta-shard\"}"),
+            (
+                (Exit::Data, damaged.to_owned()),
+                (Exit::Data, format!("{damaged}; --force replaces it"))
+            )
+        );
+    }
 }

@@ -8,6 +8,7 @@ mod atomic;
 mod batches;
 mod blocks;
 mod compact;
+mod digested;
 mod embeddings;
 mod error;
 mod existing;
@@ -38,7 +39,7 @@ pub use lines::Lines;
 pub use lock::Lock;
 pub use open::open_input;
 pub use packed_batch::PackedBatch;
-pub use rejects::{RejectsWriter, read_rejects};
+pub use rejects::{FinishedRejects, RejectsFile, RejectsWriter, read_rejects, read_rejects_file};
 pub use shard::{FinishedShard, ShardWriter, read_shard};
 
 pub use crate::parquet::Table;

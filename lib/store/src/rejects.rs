@@ -1,65 +1,136 @@
-//! `rejects.csv`: the records that are not embedded, and why. Quoted as RFC 4180 says, with LF line ends.
+//! `rejects.csv`: what is not embedded, and why. Quoted as RFC 4180 says, with LF line ends.
+//!
+//! `fasta-shard` lists records. `gpu-embed` lists rows of shards, of which a record may have several, and has one more
+//! column for that.
 
 use std::io::ErrorKind;
 use std::path::Path;
 
-use plmkit_contract::Reject;
+use plmkit_contract::{Quoted, Reject};
 
+use crate::digested::Digested;
 use crate::{AtomicFile, Lines, StoreError};
 
-const COLUMNS: [&str; 4] = ["ordinal", "id", "length", "reason"];
+const ROW_COLUMNS: [&str; 5] = ["ordinal", "id", "length", "reason", "start"];
+const RECORD_COLUMNS: &[&str] = ROW_COLUMNS.split_at(4).0;
 
 /// `rejects.csv` under construction. It has its header line also where nothing follows.
 pub struct RejectsWriter {
-    writer: csv::Writer<AtomicFile>,
+    writer: csv::Writer<Digested<AtomicFile>>,
 }
 
 impl RejectsWriter {
-    /// Starts a file that will be at `path`.
-    pub fn create(path: &Path) -> Result<Self, StoreError> {
+    /// Starts a file of whole records that will be at `path`.
+    pub fn of_records(path: &Path) -> Result<Self, StoreError> {
+        Self::create(path, RECORD_COLUMNS)
+    }
+
+    /// Starts a file of rows, each with its start, that will be at `path`.
+    pub fn of_rows(path: &Path) -> Result<Self, StoreError> {
+        Self::create(path, &ROW_COLUMNS)
+    }
+
+    fn create(path: &Path, columns: &[&str]) -> Result<Self, StoreError> {
         let mut writer = csv::WriterBuilder::new()
             .has_headers(false)
-            .from_writer(AtomicFile::create(path)?);
+            .from_writer(Digested::new(AtomicFile::create(path)?));
         writer
-            .write_record(COLUMNS)
+            .write_record(columns)
             .map_err(|error| failed(path, error.into()))?;
         Ok(Self { writer })
     }
 
-    /// Adds a record.
+    /// Adds a line. One that the file has no column for, or too many, is an error.
     pub fn push(&mut self, reject: &Reject) -> Result<(), StoreError> {
-        let path = self.writer.get_ref().path().to_owned();
+        let path = self.writer.get_ref().stream.path().to_owned();
         self.writer
             .serialize(reject)
             .map_err(|error| failed(&path, error.into()))
     }
 
-    /// Gives the file its name.
-    pub fn publish(self) -> Result<(), StoreError> {
-        let path = self.writer.get_ref().path().to_owned();
-        let file = self
+    /// Completes the file; it has no name yet.
+    pub fn finish(self) -> Result<FinishedRejects, StoreError> {
+        let path = self.writer.get_ref().stream.path().to_owned();
+        let Digested { stream, digest } = self
             .writer
             .into_inner()
             .map_err(|error| failed(&path, error.into_error()))?;
-        file.finish()
+        Ok(FinishedRejects {
+            file: stream,
+            digest: digest.to_string(),
+        })
     }
 }
 
-/// All rows of the rejects file at `path`.
+/// A rejects file that has all its lines and waits for its name.
+#[derive(Debug)]
+pub struct FinishedRejects {
+    file: AtomicFile,
+    digest: String,
+}
+
+impl FinishedRejects {
+    /// The [`ByteDigest`](plmkit_contract::ByteDigest) of the file.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Gives the file its name.
+    pub fn publish(self) -> Result<(), StoreError> {
+        self.file.finish()
+    }
+}
+
+/// A rejects file that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RejectsFile {
+    /// All its lines.
+    pub lines: Vec<Reject>,
+    /// Whether they are rows, each with its start, or whole records, without.
+    pub of_rows: bool,
+    /// The [`ByteDigest`](plmkit_contract::ByteDigest) of the file.
+    pub digest: String,
+}
+
+/// All lines of the rejects file at `path`, of records or of rows.
 pub fn read_rejects(path: &Path) -> Result<Vec<Reject>, StoreError> {
-    let mut reader = csv::Reader::from_reader(Lines::open(path)?);
+    read_rejects_file(path).map(|file| file.lines)
+}
+
+/// The rejects file at `path`: its lines, and what a manifest says of it.
+pub fn read_rejects_file(path: &Path) -> Result<RejectsFile, StoreError> {
+    let mut reader = csv::Reader::from_reader(Digested::new(Lines::open(path)?));
     let unreadable = |error: csv::Error| unreadable(path, error);
     let found = reader.headers().map_err(unreadable)?;
-    if *found != COLUMNS[..] {
+    let of_rows = *found == ROW_COLUMNS[..];
+    if !of_rows && *found != *RECORD_COLUMNS {
         let found = found.iter().collect::<Vec<_>>().join(",");
-        let expected = COLUMNS.join(",");
+        let expected = RECORD_COLUMNS.join(",");
         return Err(StoreError::malformed(
             path,
-            format_args!("not a rejects file: expected columns {expected}, found {found}"),
+            format_args!(
+                "not a rejects file: expected columns {expected} and perhaps start, found {found}"
+            ),
         ));
     }
-    let rows = reader.deserialize().collect::<Result<_, _>>();
-    rows.map_err(unreadable)
+    let lines = reader.deserialize().collect::<Result<Vec<Reject>, _>>();
+    let lines = lines.map_err(unreadable)?;
+    // It would speak of all rows of its record.
+    if let Some(line) = lines.iter().find(|line| of_rows && line.start.is_none()) {
+        return Err(StoreError::malformed(
+            path,
+            format_args!(
+                "not a rejects file: ordinal {} {}: expected a start, found none",
+                line.ordinal,
+                Quoted(&line.id)
+            ),
+        ));
+    }
+    Ok(RejectsFile {
+        lines,
+        of_rows,
+        digest: reader.into_inner().digest.to_string(),
+    })
 }
 
 fn unreadable(path: &Path, error: csv::Error) -> StoreError {
@@ -86,21 +157,29 @@ mod tests {
 
     use super::*;
 
-    fn written(rejects: &[Reject]) -> String {
+    type Create = fn(&Path) -> Result<RejectsWriter, StoreError>;
+
+    fn written(create: Create, rejects: &[Reject]) -> String {
         let folder = tempfile::tempdir().expect("temp folder");
         let path = folder.path().join("rejects.csv");
-        let mut writer = RejectsWriter::create(&path).expect("create");
+        let mut writer = create(&path).expect("create");
         for reject in rejects {
             writer.push(reject).expect("push");
         }
-        writer.publish().expect("publish");
-        assert_eq!(read_rejects(&path).expect("read"), rejects);
+        let finished = writer.finish().expect("finish");
+        let digest = finished.digest().to_owned();
+        finished.publish().expect("publish");
+        let file = read_rejects_file(&path).expect("read");
+        assert_eq!((file.lines.as_slice(), file.digest), (rejects, digest));
         std::fs::read_to_string(path).expect("read")
     }
 
     #[test]
     fn the_header_is_always_there() {
-        assert_eq!(written(&[]), "ordinal,id,length,reason\n");
+        let of_records = written(RejectsWriter::of_records, &[]);
+        assert_eq!(of_records, "ordinal,id,length,reason\n");
+        let of_rows = written(RejectsWriter::of_rows, &[]);
+        assert_eq!(of_rows, "ordinal,id,length,reason,start\n");
     }
 
     #[test]
@@ -110,10 +189,56 @@ mod tests {
             id: "a,\"b\"".into(),
             length: 0,
             reason: Reason::Empty,
+            start: None,
         };
         assert_eq!(
-            written(&[reject]),
+            written(RejectsWriter::of_records, &[reject]),
             "ordinal,id,length,reason\n3,\"a,\"\"b\"\"\",0,empty\n"
         );
+    }
+
+    fn row(start: Option<u32>) -> Reject {
+        Reject {
+            ordinal: 3,
+            id: "a".into(),
+            length: 2000,
+            reason: Reason::NotFinite,
+            start,
+        }
+    }
+
+    #[test]
+    fn rows_of_one_record_are_told_apart_by_their_start() {
+        assert_eq!(
+            written(RejectsWriter::of_rows, &[row(Some(0)), row(Some(766))]),
+            "ordinal,id,length,reason,start\n3,a,2000,not_finite,0\n3,a,2000,not_finite,766\n"
+        );
+    }
+
+    #[test]
+    fn records_and_rows_are_not_mixed() {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let path = folder.path().join("rejects.csv");
+        for (create, start) in [
+            (RejectsWriter::of_records as Create, Some(0)),
+            (RejectsWriter::of_rows, None),
+        ] {
+            let mut writer = create(&path).expect("create");
+            assert!(writer.push(&row(start)).is_err(), "{start:?}");
+        }
+        for (text, message) in [
+            (
+                "ordinal,id,length,reason,start\n3,a,2000,not_finite,\n",
+                "not a rejects file: ordinal 3 'a': expected a start, found none",
+            ),
+            (
+                "ordinal,id,length,reason,end\n",
+                "expected columns ordinal,id,length,reason and perhaps start, found ordinal,id,length,reason,end",
+            ),
+        ] {
+            std::fs::write(&path, text).expect("write");
+            let error = read_rejects(&path).expect_err(message).to_string();
+            assert!(error.ends_with(message), "{error}");
+        }
     }
 }
