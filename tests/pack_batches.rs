@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{UInt8Type, UInt32Type, UInt64Type};
 use arrow::ipc::reader::FileReader;
-use common::{SmallDisk, assert_failed, bin, run, visible};
+use common::{SmallDisk, assert_failed, bin, run, test_data, visible};
 use plmkit_contract::{Provenance, ShardRow, Stop, batches_schema, residue_digest};
 use plmkit_store::{BatchesFile, ShardWriter};
 use serde_json::Value;
@@ -254,6 +254,102 @@ fn padded(sequences: &[String], budget: usize) -> usize {
         .iter()
         .map(|batch| batch.len() * batch.iter().max().unwrap_or(&0))
         .sum()
+}
+
+/// The windows of one protein: the batch of each, its row there, its `start` and its tokens.
+type Windows = Vec<(usize, usize, u32, usize)>;
+
+/// The windows of each protein by its ordinal, in the order of the file.
+fn windows(batches: &[RecordBatch]) -> BTreeMap<u64, Windows> {
+    let mut proteins: BTreeMap<u64, Windows> = BTreeMap::new();
+    for (place, batch) in batches.iter().enumerate() {
+        let ordinals = batch["ordinal"].as_primitive::<UInt64Type>().values();
+        let starts = batch["start"].as_primitive::<UInt32Type>().values();
+        let tokens = batch["tokens"].as_list::<i32>().offsets().lengths();
+        for (row, tokens) in tokens.enumerate() {
+            let window = (place, row, starts[row], tokens);
+            proteins.entry(ordinals[row]).or_default().push(window);
+        }
+    }
+    proteins
+}
+
+/// A shard of the example proteins in windows of at most `max_residues`, written by the real program.
+fn windowed(folder: &Path, max_residues: &str, overlap: &str) -> PathBuf {
+    let shards = folder.join("shards");
+    run(bin("fasta-shard")
+        .arg(test_data("proteins.fasta"))
+        .arg("--out-dir")
+        .arg(&shards)
+        .args(["--shards", "1", "--long", "window"])
+        .args(["--max-residues", max_residues, "--overlap", overlap]));
+    shards.join("shard-00000.parquet")
+}
+
+#[test]
+fn the_windows_of_a_protein_share_a_batch_or_lie_in_consecutive_ones() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let shard = windowed(folder.path(), "100", "20");
+    for budget in [60, 250, 1000, 2000] {
+        let (out, report) = (
+            folder.path().join("out.arrow"),
+            folder.path().join("report.json"),
+        );
+        run(pack(&shard, &out, budget)
+            .args(["--force", "--report"])
+            .arg(&report));
+
+        let batches = record_batches(&out);
+        let proteins = windows(&batches);
+        assert_eq!(proteins.len(), 100);
+        let (mut together, mut apart) = (0, 0);
+        for windows in proteins.values() {
+            let fits = windows.iter().map(|window| window.3).sum::<usize>() <= budget as usize;
+            for (index, &(_, _, start, _)) in windows.iter().enumerate() {
+                assert_eq!(start, 80 * index as u32, "all windows, in order");
+            }
+            for pair in windows.windows(2) {
+                let [(batch, row, ..), next] = [pair[0], pair[1]];
+                if (next.0, next.1) == (batch, row + 1) {
+                    together += 1;
+                } else {
+                    assert!(!fits, "{pair:?} would fit into a batch of {budget}");
+                    assert_eq!((next.0, next.1), (batch + 1, 0));
+                    apart += 1;
+                }
+            }
+            assert!(fits || windows[0].1 == 0, "{windows:?}");
+        }
+        // A batch of 60 has no room for two windows, one of 2000 for those of most proteins.
+        assert_eq!(together > 0, budget > 60, "{budget}");
+        assert!(apart > 0, "{budget}");
+
+        let report: Value =
+            serde_json::from_slice(&fs::read(&report).expect("report")).expect("JSON");
+        let oversized = batches
+            .iter()
+            .filter(|batch| batch["tokens"].as_list::<i32>().values().len() > budget as usize);
+        assert_eq!(report["oversized_batches"], oversized.count());
+    }
+}
+
+#[test]
+fn windows_that_stay_together_leave_no_room_unused() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let shard = windowed(folder.path(), "1022", "256");
+    for budget in [4096, 16384] {
+        let (out, report) = (
+            folder.path().join("out.arrow"),
+            folder.path().join("report.json"),
+        );
+        run(pack(&shard, &out, budget)
+            .args(["--force", "--report"])
+            .arg(&report));
+        let report: Value =
+            serde_json::from_slice(&fs::read(&report).expect("report")).expect("JSON");
+        let least = report["min_utilization"].as_f64().expect("a number");
+        assert!(least > 0.99, "{budget}: {least}");
+    }
 }
 
 #[test]

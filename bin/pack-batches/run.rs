@@ -2,7 +2,7 @@
 
 use plmkit_cli::{Exit, Fault, Program, Stop};
 use plmkit_contract::{Provenance, ShardRow, path_text};
-use plmkit_pack::{PackingReport, Plan, plan};
+use plmkit_pack::{Groups, PackingReport, Plan, plan};
 use plmkit_store::{BatchesWriter, Existing, existing_batches, read_shard, write_json};
 use tracing::info;
 
@@ -17,7 +17,9 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let table = read_shard(&config.shard)?;
     let shard = Shard::new(&table);
     let lengths = shard.token_lengths();
-    let plan = plan(&lengths, config.max_batch_tokens);
+    // The windows of a protein are adjacent rows with its ordinal.
+    let groups = Groups::runs(shard.ordinals());
+    let plan = plan(&lengths, &groups, config.max_batch_tokens);
     let packing = PackingReport::new(&plan, &lengths);
     let provenance = Provenance::new(Args::NAME, vec![table.digest.to_string()])
         .with("max_batch_tokens", config.max_batch_tokens);

@@ -49,6 +49,14 @@ impl<'a> Shard<'a> {
             .collect()
     }
 
+    /// The record of each row.
+    pub(crate) fn ordinals(&self) -> impl Iterator<Item = u64> {
+        self.batches
+            .iter()
+            .flat_map(|batch| batch.ordinals)
+            .copied()
+    }
+
     /// One row.
     pub(crate) fn row(&self, row: u32) -> ShardRow<'a> {
         let row = row as usize;

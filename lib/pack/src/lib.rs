@@ -2,20 +2,23 @@
 //!
 //! A pack is a set of sequences that a variable-length kernel computes together, without padding; the only
 //! limit is a budget of tokens. Filling packs is the bin-packing problem, and [`plan`] solves it by best-fit
-//! decreasing. [`PackingReport`] says how full the packs are, and what a padded loader would have paid.
+//! decreasing. [`Groups`] are sequences that have to stay together, the windows of one protein.
+//! [`PackingReport`] says how full the packs are, and what a padded loader would have paid.
 //!
 //! ```
-//! use plmkit_pack::{PackingReport, plan};
+//! use plmkit_pack::{Groups, PackingReport, plan};
 //!
-//! let lengths = [60, 30, 50, 40, 20]; // tokens, <cls> and <eos> included
-//! let plan = plan(&lengths, 100);
+//! let lengths = [60, 40, 50, 40, 10]; // tokens, <cls> and <eos> included
+//! let groups = Groups::runs(["A", "B", "C", "C", "D"]); // C is two windows
+//! let plan = plan(&lengths, &groups, 100);
 //! let packs: Vec<&[u32]> = plan.packs().collect();
-//! assert_eq!(packs, [&[0, 3][..], &[2, 1, 4][..]]);
+//! assert_eq!(packs, [&[2, 3, 4][..], &[0, 1][..]]);
 //!
 //! let report = PackingReport::new(&plan, &lengths);
 //! assert_eq!(report.utilization, Some(1.0));
 //! ```
 
+mod groups;
 mod levels;
 mod open;
 mod order;
@@ -23,6 +26,7 @@ mod padded;
 mod plan;
 mod report;
 
+pub use groups::Groups;
 pub use padded::PaddedCost;
 pub use plan::{Plan, plan};
 pub use report::{PackingReport, Tail};

@@ -1,12 +1,16 @@
 //! Best-fit decreasing: which sequence goes into which pack.
 
+use std::iter;
+use std::ops::Range;
+
+use crate::Groups;
 use crate::open::OpenPacks;
 use crate::order::longest_first;
 
 /// Which sequences each pack holds.
 ///
-/// Packs are in the order of their creation, so the longest sequences come first and a run that is going to
-/// be short of memory is so at its beginning. In a pack, sequences are in the order in which they were put.
+/// Packs are in the order of their creation, so the longest groups come first and a run that is going to be
+/// short of memory is so at its beginning. In a pack, sequences are in the order in which they were put.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     capacity: u32,
@@ -15,49 +19,119 @@ pub struct Plan {
     indices: Vec<u32>,
 }
 
-/// Packs sequences of `lengths` tokens into packs of at most `capacity` tokens by best-fit decreasing, which
-/// needs at most 11/9 of the fewest packs possible, plus a constant (Johnson et al. 1974).
+/// Packs sequences of `lengths` tokens into packs of at most `capacity` tokens by best-fit decreasing.
 ///
-/// From the longest sequence to the shortest (equal lengths in the order given), each goes into the fullest
-/// pack that still has room for it; among equally full packs into the one that has been that full for longest;
-/// and if there is none, into a new one. A sequence longer than `capacity` gets a pack of its own.
+/// What is packed are groups; where each sequence is one of its own, it is the algorithm of the textbooks, which
+/// needs at most 11/9 of the fewest packs possible, plus a constant (Johnson et al. 1974). From the longest group
+/// to the shortest (equal lengths in the order given), each goes into the fullest pack that still has room for
+/// all of it; among equally full packs into the one that has been that full for longest; and if there is none,
+/// into a new one. Its sequences lie next to one another in their order.
 ///
-/// Time is linear in the number of sequences. Memory is 12 bytes for each sequence and for each pack, and 8
-/// for each token of capacity.
+/// A group longer than `capacity` begins a new pack, and its sequences fill as many as they need by next-fit, in
+/// their order. So its packs follow one another and each begins with sequences of the group; the room that is
+/// left in them is for shorter groups, and where there are none it stays empty. A sequence longer than `capacity`
+/// gets a pack of its own.
+///
+/// Time is linear in the number of sequences; only groups longer than `capacity` are sorted by comparison. Memory
+/// is 12 bytes for each sequence and for each pack, and 8 for each token of capacity.
 ///
 /// # Panics
-/// With `u32::MAX` sequences or more, which is 16 GiB of `lengths` alone.
-pub fn plan(lengths: &[u32], capacity: u32) -> Plan {
+/// Unless `groups` are those of as many sequences; with `u32::MAX` sequences or more, which is 16 GiB of
+/// `lengths` alone.
+pub fn plan(lengths: &[u32], groups: &Groups, capacity: u32) -> Plan {
     assert!(
         lengths.len() < u32::MAX as usize,
         "fewer than 2^32 - 1 sequences"
     );
-    let order = longest_first(lengths, capacity);
+    assert_eq!(
+        groups.sequences(),
+        lengths.len(),
+        "each sequence is in a group"
+    );
+    let members = |group: Range<u32>| &lengths[group.start as usize..group.end as usize];
+    let order = longest_first(
+        groups
+            .iter()
+            .map(|group| (group.start, total(members(group)))),
+        capacity,
+    );
 
     // No pack can have more room left than all sequences could fill, so a huge capacity costs nothing.
-    let total: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
-    let room_at_most = u64::from(capacity).min(total) as u32;
-    let mut open = OpenPacks::new(room_at_most);
-
-    let mut packs = 0_u32;
-    let mut pack_of = Vec::with_capacity(order.len()); // one for each element of `order`
-    for &index in &order {
-        let length = lengths[index as usize];
-        let (pack, room) = open.pop_best_fit(length).unwrap_or_else(|| {
-            packs += 1;
-            (packs - 1, room_at_most)
-        });
-        // A sequence longer than the capacity leaves no room to speak of: its pack never opens.
-        if let Some(left) = room.checked_sub(length) {
-            open.push(pack, left);
+    let room_at_most = u64::from(capacity).min(total(lengths)) as u32;
+    let mut packing = Packing::new(room_at_most, lengths.len());
+    for &first in &order {
+        let members = members(groups.beginning_at(first));
+        let tokens = total(members);
+        if tokens <= u64::from(room_at_most) {
+            packing.best_fit(members.len(), tokens as u32);
+        } else {
+            packing.next_fit(members);
         }
-        pack_of.push(pack);
     }
-    gather(capacity, packs, &order, &pack_of)
+    let order = order.iter().flat_map(|&first| groups.beginning_at(first));
+    gather(capacity, packing.packs, order, &packing.pack_of)
+}
+
+fn total(lengths: &[u32]) -> u64 {
+    lengths.iter().map(|&length| u64::from(length)).sum()
+}
+
+/// Packs while they are being filled.
+struct Packing {
+    capacity: u32,
+    packs: u32,
+    open: OpenPacks,
+    /// The pack of each sequence, in the order in which they are put.
+    pack_of: Vec<u32>,
+}
+
+impl Packing {
+    fn new(capacity: u32, sequences: usize) -> Self {
+        Self {
+            capacity,
+            packs: 0,
+            open: OpenPacks::new(capacity),
+            pack_of: Vec::with_capacity(sequences),
+        }
+    }
+
+    /// Puts a group of so many sequences, which fits into a pack, where it leaves the least room.
+    fn best_fit(&mut self, sequences: usize, tokens: u32) {
+        let (pack, room) = self.open.pop_best_fit(tokens).unwrap_or_else(|| {
+            self.packs += 1;
+            (self.packs - 1, self.capacity)
+        });
+        self.open.push(pack, room - tokens);
+        self.pack_of.extend(iter::repeat_n(pack, sequences));
+    }
+
+    /// Puts a group, which fits into no pack, into new ones, each filled as far as the next sequence allows.
+    fn next_fit(&mut self, lengths: &[u32]) {
+        let mut room = None; // in the last pack, once it is the group's
+        for &length in lengths {
+            let mut left = room.and_then(|room: u32| room.checked_sub(length));
+            if left.is_none() {
+                self.leave_open(room);
+                self.packs += 1;
+                // A sequence longer than the capacity leaves no room to speak of: its pack never opens.
+                left = self.capacity.checked_sub(length);
+            }
+            room = left;
+            self.pack_of.push(self.packs - 1);
+        }
+        self.leave_open(room);
+    }
+
+    /// Leaves the last pack to other groups, if it has `room`.
+    fn leave_open(&mut self, room: Option<u32>) {
+        if let Some(room) = room {
+            self.open.push(self.packs - 1, room);
+        }
+    }
 }
 
 /// Brings the sequences of each pack together, keeping their order.
-fn gather(capacity: u32, packs: u32, order: &[u32], pack_of: &[u32]) -> Plan {
+fn gather(capacity: u32, packs: u32, order: impl Iterator<Item = u32>, pack_of: &[u32]) -> Plan {
     let mut offsets = vec![0_u32; packs as usize + 1];
     for &pack in pack_of {
         offsets[pack as usize + 1] += 1;
@@ -66,8 +140,8 @@ fn gather(capacity: u32, packs: u32, order: &[u32], pack_of: &[u32]) -> Plan {
         offsets[pack + 1] += offsets[pack];
     }
     let mut next = offsets.clone();
-    let mut indices = vec![0; order.len()];
-    for (&index, &pack) in order.iter().zip(pack_of) {
+    let mut indices = vec![0; pack_of.len()];
+    for (index, &pack) in order.zip(pack_of) {
         let place = &mut next[pack as usize];
         indices[*place as usize] = index;
         *place += 1;
@@ -139,6 +213,63 @@ mod tests {
         packs
     }
 
+    /// The same for groups; the sequences of one that fits into no pack go into new packs, one after the other.
+    fn naive_groups(groups: &[Vec<u32>], capacity: u32) -> Vec<Vec<u32>> {
+        let total = |group: &[u32]| group.iter().map(|&length| u64::from(length)).sum::<u64>();
+        let firsts = groups.iter().scan(0, |next, group| {
+            *next += group.len() as u32;
+            Some(*next - group.len() as u32)
+        });
+        let mut order: Vec<(u32, &Vec<u32>)> = firsts.zip(groups).collect();
+        order.sort_by_key(|(_, group)| std::cmp::Reverse(total(group)));
+        let mut open: Vec<(usize, u64)> = Vec::new(); // (pack, room)
+        let mut packs: Vec<Vec<u32>> = Vec::new();
+        for (first, group) in order {
+            let mut rows = (first..).zip(group.iter().map(|&length| u64::from(length)));
+            if total(group) <= u64::from(capacity) {
+                let best = (0..open.len())
+                    .filter(|&place| open[place].1 >= total(group))
+                    .min_by_key(|&place| open[place].1);
+                let (pack, room) = if let Some(place) = best {
+                    open.remove(place)
+                } else {
+                    packs.push(Vec::new());
+                    (packs.len() - 1, u64::from(capacity))
+                };
+                packs[pack].extend(rows.map(|(row, _)| row));
+                open.push((pack, room - total(group)));
+                continue;
+            }
+            let mut rest = rows.next();
+            while let Some((row, mut tokens)) = rest {
+                let mut pack = vec![row];
+                rest = rows.next();
+                while let Some((row, length)) =
+                    rest.filter(|(_, length)| tokens + length <= u64::from(capacity))
+                {
+                    pack.push(row);
+                    tokens += length;
+                    rest = rows.next();
+                }
+                packs.push(pack);
+                if tokens <= u64::from(capacity) {
+                    open.push((packs.len() - 1, u64::from(capacity) - tokens));
+                }
+            }
+        }
+        packs
+    }
+
+    fn singles(lengths: &[u32], capacity: u32) -> Plan {
+        plan(lengths, &Groups::runs(0..lengths.len()), capacity)
+    }
+
+    fn grouped(groups: &[Vec<u32>], capacity: u32) -> Plan {
+        let keys = (0_usize..).zip(groups);
+        let keys = keys.flat_map(|(key, group)| iter::repeat_n(key, group.len()));
+        plan(&groups.concat(), &Groups::runs(keys), capacity)
+    }
+
     fn owned(plan: &Plan) -> Vec<Vec<u32>> {
         plan.packs().map(<[u32]>::to_vec).collect()
     }
@@ -147,15 +278,24 @@ mod tests {
         (prop::collection::vec(2_u32..120, 0..400), 1_u32..300)
     }
 
+    /// Proteins that are one sequence, and some that are windows.
+    fn proteins() -> impl Strategy<Value = (Vec<Vec<u32>>, u32)> {
+        let lengths = prop_oneof![
+            3 => prop::collection::vec(2_u32..120, 1),
+            1 => prop::collection::vec(2_u32..120, 2..12),
+        ];
+        (prop::collection::vec(lengths, 0..150), 1_u32..500)
+    }
+
     proptest! {
         #[test]
         fn equals_the_quadratic_algorithm((lengths, capacity) in sequences()) {
-            prop_assert_eq!(owned(&plan(&lengths, capacity)), naive(&lengths, capacity));
+            prop_assert_eq!(owned(&singles(&lengths, capacity)), naive(&lengths, capacity));
         }
 
         #[test]
         fn holds_every_sequence_once_and_no_pack_too_full((lengths, capacity) in sequences()) {
-            let plan = plan(&lengths, capacity);
+            let plan = singles(&lengths, capacity);
             let mut seen: Vec<u32> = plan.packs().flatten().copied().collect();
             seen.sort_unstable();
             prop_assert_eq!(seen, (0..lengths.len() as u32).collect::<Vec<_>>());
@@ -164,6 +304,53 @@ mod tests {
                 prop_assert!(!pack.is_empty());
                 prop_assert!(tokens <= capacity || pack.len() == 1);
             }
+        }
+
+        #[test]
+        fn equals_the_quadratic_algorithm_for_groups((groups, capacity) in proteins()) {
+            prop_assert_eq!(owned(&grouped(&groups, capacity)), naive_groups(&groups, capacity));
+        }
+
+        #[test]
+        fn keeps_a_group_together_and_in_order((groups, capacity) in proteins()) {
+            let plan = grouped(&groups, capacity);
+            let lengths = groups.concat();
+            let mut place_of = vec![None; lengths.len()]; // the pack of a sequence, and its place there
+            for (pack, sequences) in plan.packs().enumerate() {
+                let tokens: u32 = sequences.iter().map(|&index| lengths[index as usize]).sum();
+                prop_assert!(tokens <= capacity || sequences.len() == 1);
+                for (place, &index) in sequences.iter().enumerate() {
+                    let before = place_of[index as usize].replace((pack, place));
+                    prop_assert_eq!(before, None);
+                }
+            }
+            let mut places = place_of.into_iter().map(|place| place.expect("is in a pack"));
+            for group in &groups {
+                let fits = group.iter().sum::<u32>() <= capacity;
+                let places: Vec<(usize, usize)> = places.by_ref().take(group.len()).collect();
+                prop_assert!(fits || places[0].1 == 0);
+                for pair in places.windows(2) {
+                    let [(pack, place), next] = [pair[0], pair[1]];
+                    prop_assert!(next == (pack, place + 1) || (!fits && next == (pack + 1, 0)));
+                }
+            }
+        }
+
+        #[test]
+        fn needs_hardly_more_packs_than_scattered_windows_if_short_sequences_fill_them(
+            (groups, capacity) in (prop::collection::vec((1_usize..20, 2_u32..200), 1..40), 200_u32..2000),
+        ) {
+            // Windows of 200 tokens, the last shorter; and more short sequences than the packs have room for.
+            let windows = |(count, last)| [vec![200; count], vec![last]].concat();
+            let mut groups: Vec<Vec<u32>> = groups.into_iter().map(windows).collect();
+            let tokens: u32 = groups.iter().flatten().sum();
+            groups.extend((0..tokens + capacity).map(|place| vec![2 + place % 9]));
+            let lengths = groups.concat();
+            let scattered = singles(&lengths, capacity);
+            let together = grouped(&groups, capacity);
+            // One of at most 10 tokens began the last pack, since no other had room for it.
+            let least = capacity as usize - 9;
+            prop_assert!((together.len() - 1) * least <= scattered.len() * capacity as usize);
         }
 
         #[test]
@@ -178,7 +365,7 @@ mod tests {
                 pieces.extend([cut, capacity - cut]);
             }
             let optimum = lengths.len();
-            let packs = plan(&pieces, capacity).len();
+            let packs = singles(&pieces, capacity).len();
             prop_assert!(packs >= optimum);
             prop_assert!(9 * packs <= 11 * optimum + 36, "{} packs for {}", packs, optimum);
         }
@@ -186,24 +373,44 @@ mod tests {
 
     #[test]
     fn puts_a_sequence_longer_than_the_capacity_by_itself_and_first() {
-        let plan = plan(&[4, u32::MAX, 6, 11], 10);
+        let plan = singles(&[4, u32::MAX, 6, 11], 10);
         assert_eq!(owned(&plan), [vec![1], vec![3], vec![2, 0]]);
     }
 
     #[test]
     fn takes_a_capacity_beyond_all_tokens_without_paying_for_it() {
-        assert_eq!(owned(&plan(&[4, 9, 6], u32::MAX)), [[1, 2, 0]]);
+        assert_eq!(owned(&singles(&[4, 9, 6], u32::MAX)), [[1, 2, 0]]);
     }
 
     #[test]
     fn makes_no_pack_of_no_sequence() {
-        let plan = plan(&[], 10);
+        let plan = singles(&[], 10);
         assert!(plan.is_empty());
         assert_eq!((plan.len(), plan.sequences(), plan.capacity()), (0, 0, 10));
     }
 
     #[test]
     fn takes_empty_sequences_and_no_capacity() {
-        assert_eq!(owned(&plan(&[0, 1, 0], 0)), [vec![1], vec![0, 2]]);
+        assert_eq!(owned(&singles(&[0, 1, 0], 0)), [vec![1], vec![0, 2]]);
+    }
+
+    #[test]
+    fn a_group_beyond_the_capacity_fills_packs_of_its_own_and_leaves_their_rest_to_others() {
+        // The windows 1 to 5 need three packs. The last has room for 0 and for 6 with 7, the first for 8.
+        let groups = [vec![3], vec![4; 5], vec![2, 1], vec![2]];
+        let expected = [vec![1, 2, 8], vec![3, 4], vec![5, 0, 6, 7]];
+        assert_eq!(owned(&grouped(&groups, 10)), expected);
+    }
+
+    #[test]
+    fn a_window_longer_than_the_capacity_parts_its_group() {
+        let plan = grouped(&[vec![4, 11, 4, 4], vec![6]], 10);
+        assert_eq!(owned(&plan), [vec![0, 4], vec![1], vec![2, 3]]);
+    }
+
+    #[test]
+    #[should_panic(expected = "each sequence is in a group")]
+    fn refuses_groups_of_other_sequences() {
+        plan(&[1, 2], &Groups::runs(0..3), 10);
     }
 }

@@ -90,7 +90,8 @@ impl PackingReport {
 
         let tokens = filled.iter().map(|fill| fill.tokens).sum();
         let room: u64 = filled.iter().map(|fill| fill.room).sum();
-        let shortest_first = longest_first(lengths, plan.capacity());
+        let items = (0..).zip(lengths.iter().map(|&length| u64::from(length)));
+        let shortest_first = longest_first(items, plan.capacity());
         let shortest_first = shortest_first
             .iter()
             .rev()
@@ -155,10 +156,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::plan;
+    use crate::{Groups, plan};
 
     fn report(lengths: &[u32], capacity: u32) -> PackingReport {
-        PackingReport::new(&plan(lengths, capacity), lengths)
+        grouped(lengths, &Groups::runs(0..lengths.len()), capacity)
+    }
+
+    fn grouped(lengths: &[u32], groups: &Groups, capacity: u32) -> PackingReport {
+        PackingReport::new(&plan(lengths, groups, capacity), lengths)
     }
 
     #[test]
@@ -214,6 +219,16 @@ mod tests {
             (Some(1.0), Some(1.0))
         );
         assert_eq!((report.oversized_batches, report.tail), (2, None));
+    }
+
+    #[test]
+    fn a_group_beyond_the_capacity_is_no_oversized_batch() {
+        // Packs: [60], [60, 30], [90]; the first has the fewest tokens.
+        let report = grouped(&[90, 60, 60, 30], &Groups::runs("abbb".chars()), 100);
+        assert_eq!((report.batches, report.oversized_batches), (3, 0));
+        assert_eq!(report.utilization, Some(0.8));
+        assert_eq!(report.tail.map(|tail| tail.batch), Some(0));
+        assert_eq!(report.min_utilization, Some(0.9));
     }
 
     #[test]
