@@ -11,7 +11,7 @@ use clap::{Parser, ValueEnum};
 use plmkit_cli::{Common, Fault, NamedPath, Program, ProgressMode, interval, keep_apart};
 use plmkit_contract::StoreDtype;
 use plmkit_engine::{Config, Injection, rejects_beside};
-use plmkit_esm2::Device;
+use plmkit_esm2::{Device, Dtype};
 
 use crate::outputs::OutputArgs;
 
@@ -79,7 +79,10 @@ pub(crate) struct Args {
     )]
     device: Device,
 
-    /// Precision of the computation; auto takes the most exact that is fast on the device
+    /// Precision of the computation; auto takes the most exact that is fast on the device, which is f32 on a CPU
+    ///
+    /// In f16 and bf16 the linear maps of the layers and attention compute in that type, and all that is summed up or
+    /// normalised stays in f32. A sequence whose values overflow is computed again in f32.
     #[arg(
         long,
         value_enum,
@@ -139,14 +142,18 @@ impl TryFrom<Args> for Config {
 
     fn try_from(args: Args) -> Result<Self, Fault> {
         keep_files_apart(&args)?;
-        // Both are single precision on a CPU; the choice is made where a device offers more than one.
-        let (DtypeArg::Auto | DtypeArg::F32) = args.dtype;
         Ok(Self {
             batches: args.batches,
             model: args.model,
             out: args.out,
             device: args.device,
             outputs: args.outputs.into(),
+            dtype: match args.dtype {
+                DtypeArg::Auto => None,
+                DtypeArg::F32 => Some(Dtype::F32),
+                DtypeArg::F16 => Some(Dtype::F16),
+                DtypeArg::Bf16 => Some(Dtype::Bf16),
+            },
             store_dtype: match args.store_dtype {
                 StoreArg::F32 => StoreDtype::F32,
                 StoreArg::F16 => StoreDtype::F16,
@@ -202,6 +209,8 @@ enum StoreArg {
 enum DtypeArg {
     Auto,
     F32,
+    F16,
+    Bf16,
 }
 
 #[derive(Clone, Copy, Debug)]

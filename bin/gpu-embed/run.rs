@@ -48,8 +48,12 @@ fn line(summary: &Summary) -> String {
         0 => String::new(),
         saved => format!(" ({saved} saved by an earlier run)"),
     };
+    let in_f32 = match summary.in_f32 {
+        0 => String::new(),
+        again => format!(", {again} sequences again in f32"),
+    };
     format!(
-        "{} rows of {} x {} ({}) from {} batches{saved}, {} tokens in {seconds:.1} s, {:.0} tokens/s",
+        "{} rows of {} x {} ({}) from {} batches{saved}, {} tokens{in_f32} in {seconds:.1} s, {:.0} tokens/s",
         summary.rows,
         summary.columns.len(),
         summary.dim,

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use half::f16;
 use plmkit_contract::{Column, Reason, Stop, StoreDtype};
-use plmkit_esm2::{Esm2, EsmError, Varlen};
+use plmkit_esm2::{Dtype, Esm2, EsmError, Varlen};
 
 use crate::EngineError;
 use crate::allowance::Allowance;
@@ -20,6 +20,8 @@ pub(crate) struct Embedded {
     pub(crate) rejected: Vec<(usize, Reason)>,
     /// How many times sequences were computed in two halves because memory ran out.
     pub(crate) oom_splits: u64,
+    /// How many sequences were computed again in f32.
+    pub(crate) in_f32: u64,
 }
 
 /// Computes packs with a model.
@@ -60,11 +62,10 @@ impl Embedder<'_> {
         if rows.len() > 1 && !self.allowance.permits(tokens) {
             return self.halves(job, rows, embedded);
         }
-        match self.forward(job, &rows) {
+        match self.forward(job, &rows, self.model.dtype()) {
             Ok(values) => {
                 self.allowance.succeeded(tokens);
-                self.keep_finite(job, &rows, values, embedded);
-                Ok(())
+                self.keep_finite(job, &rows, values, embedded)
             }
             Err(EngineError::Model(error)) if error.is_out_of_memory() => {
                 if rows.len() == 1 {
@@ -90,7 +91,12 @@ impl Embedder<'_> {
         self.rows(job, middle..rows.end, embedded)
     }
 
-    fn forward(&self, job: &Job<'_>, rows: &Range<usize>) -> Result<Vec<Vec<f32>>, EngineError> {
+    fn forward(
+        &self,
+        job: &Job<'_>,
+        rows: &Range<usize>,
+        dtype: Dtype,
+    ) -> Result<Vec<Vec<f32>>, EngineError> {
         let offsets = &job.pack.cu_seqlens()[rows.start..=rows.end];
         let first = offsets[0];
         let tokens = &job.pack.tokens()[first as usize..offsets[rows.len()] as usize];
@@ -104,17 +110,71 @@ impl Embedder<'_> {
         let cu_seqlens: Vec<i32> = offsets.iter().map(|offset| offset - first).collect();
         let batch = Varlen::new(tokens, &cu_seqlens)
             .map_err(|error| EngineError::batch(job.path, job.batch_in_file, error))?;
-        Ok(self.model.embed(batch, self.columns, self.stop)?)
+        Ok(self.model.embed(batch, self.columns, dtype, self.stop)?)
     }
 
-    /// Takes over the values of the sequences all of whose values are finite, also as they will be stored.
+    /// Takes over the values of the sequences all of whose values are finite, also as they will be stored. Others are
+    /// computed again by themselves where f32 is more than the model's own type.
     fn keep_finite(
         &self,
         job: &Job<'_>,
         rows: &Range<usize>,
         values: Vec<Vec<f32>>,
         embedded: &mut Embedded,
-    ) {
+    ) -> Result<(), EngineError> {
+        let finite = self.finite(job, rows, &values);
+        if !finite.contains(&false) && embedded.values.iter().all(Vec::is_empty) {
+            embedded.values = values;
+            return Ok(());
+        }
+        let mut cut: Vec<_> = self
+            .columns
+            .iter()
+            .zip(&values)
+            .map(|(&column, values)| self.by_row(job, rows, column, values))
+            .collect();
+        for (row, finite) in rows.clone().zip(finite) {
+            let own = cut.iter_mut().filter_map(Iterator::next);
+            if finite {
+                keep(own, embedded);
+                continue;
+            }
+            // What the iterators skip must be taken from each.
+            own.for_each(drop);
+            match self.in_f32(job, row, embedded)? {
+                Ok(values) => keep(values.iter().map(Vec::as_slice), embedded),
+                Err(reason) => embedded.rejected.push((row, reason)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes a sequence again in f32, or says why it has no values.
+    fn in_f32(
+        &self,
+        job: &Job<'_>,
+        row: usize,
+        embedded: &mut Embedded,
+    ) -> Result<Result<Vec<Vec<f32>>, Reason>, EngineError> {
+        if self.model.dtype() == Dtype::F32 {
+            return Ok(Err(Reason::NotFinite));
+        }
+        let own = row..row + 1;
+        match self.forward(job, &own, Dtype::F32) {
+            Ok(values) if self.finite(job, &own, &values)[0] => {
+                embedded.in_f32 += 1;
+                Ok(Ok(values))
+            }
+            Ok(_) => Ok(Err(Reason::NotFinite)),
+            Err(EngineError::Model(error)) if error.is_out_of_memory() => {
+                Ok(Err(Reason::OutOfMemory))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether all values of each of `rows` are finite, also as they will be stored.
+    fn finite(&self, job: &Job<'_>, rows: &Range<usize>, values: &[Vec<f32>]) -> Vec<bool> {
         let mut finite: Vec<bool> = rows
             .clone()
             .map(|row| {
@@ -122,24 +182,11 @@ impl Embedder<'_> {
                 !self.injection.not_finite.contains(&ordinal)
             })
             .collect();
-        for (&column, values) in self.columns.iter().zip(&values) {
+        for (&column, values) in self.columns.iter().zip(values) {
             let rows = self.by_row(job, rows, column, values).zip(&mut finite);
             rows.for_each(|(values, finite)| *finite &= storable(values, self.store_dtype));
         }
-        let all = !finite.contains(&false);
-        for ((kept, &column), values) in embedded.values.iter_mut().zip(self.columns).zip(values) {
-            if kept.is_empty() && all {
-                *kept = values;
-                continue;
-            }
-            let rows = self.by_row(job, rows, column, &values).zip(&finite);
-            for (values, _) in rows.filter(|&(_, &finite)| finite) {
-                kept.extend_from_slice(values);
-            }
-        }
-        let rejected = rows.clone().zip(&finite).filter(|&(_, &finite)| !finite);
-        let rejected = rejected.map(|(row, _)| (row, Reason::NotFinite));
-        embedded.rejected.extend(rejected);
+        finite
     }
 
     /// The values of a column, cut into those of each of `rows`.
@@ -159,6 +206,13 @@ impl Embedder<'_> {
             (row, *left) = left.split_at(size);
             Some(row)
         })
+    }
+}
+
+/// Adds the values of a sequence, one slice for each column.
+fn keep<'v>(values: impl Iterator<Item = &'v [f32]>, embedded: &mut Embedded) {
+    for (kept, values) in embedded.values.iter_mut().zip(values) {
+        kept.extend_from_slice(values);
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use plmkit_contract::{Column, Pool, StoreDtype, VectorColumn};
-use plmkit_esm2::{Device, EsmError};
+use plmkit_esm2::{Device, Dtype, EsmError};
 
 /// The whole of a run's options.
 #[derive(Clone, Debug)]
@@ -20,6 +20,8 @@ pub struct Config {
     pub device: Device,
     /// What to compute.
     pub outputs: Outputs,
+    /// The type in which to compute; by default the most exact that is fast on the device.
+    pub dtype: Option<Dtype>,
     /// The type in which vectors are stored.
     pub store_dtype: StoreDtype,
     /// Where the sequences that cannot be embedded are listed; by default beside the output, as `NAME.rejects.csv`.

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use plmkit_esm2::Dtype;
 use plmkit_telemetry::event::{
     BatchDone, Event, EventWriter, Outcome, RunDone, RunStarted, milliseconds, run_id, utilization,
 };
@@ -50,6 +51,7 @@ pub(crate) struct Written<'a> {
 pub(crate) struct Started<'a> {
     pub(crate) model_digest: &'a str,
     pub(crate) device: &'a str,
+    pub(crate) dtype: Dtype,
     pub(crate) threads: usize,
     /// What is not in a part yet.
     pub(crate) to_compute: Amount,
@@ -77,7 +79,7 @@ impl Journal {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             model_digest: Some(started.model_digest.to_owned()),
             device: Some(started.device.to_owned()),
-            dtype: Some(crate::run::COMPUTE_DTYPE.to_owned()),
+            dtype: Some(started.dtype.to_string()),
             threads: Some(started.threads as u64),
             batches_total: Some(started.to_compute.batches),
             sequences_total: Some(started.to_compute.sequences),

@@ -22,9 +22,6 @@ use crate::run_folder::{RunFolder, remove};
 use crate::writer::{Writer, write_rejects};
 use crate::{Config, EngineError};
 
-/// The type in which the model computes.
-pub(crate) const COMPUTE_DTYPE: &str = "f32";
-
 /// Someone who watches a run.
 pub trait Observer {
     /// The run starts; it has this many tokens before it.
@@ -67,6 +64,8 @@ pub struct Summary {
     pub batches: u64,
     /// Of these, the ones that an earlier, interrupted run had saved.
     pub saved_batches: u64,
+    /// Sequences that this run computed again in f32, since their values were not finite in the type of the model.
+    pub in_f32: u64,
     /// Tokens computed by this run, `<cls>` and `<eos>` included.
     pub tokens: u64,
     /// The columns written.
@@ -90,7 +89,12 @@ pub fn embed(
     };
     let plan = Plan::open(&config.batches, stop)?;
     set_threads(config.threads);
-    let model = Esm2::load(&config.model, config.device, stop)?;
+    let model = Esm2::load(
+        &config.model,
+        config.device,
+        config.dtype.unwrap_or_default(),
+        stop,
+    )?;
     let columns = config.outputs.columns(model.config().layers)?;
     let provenance = provenance(config, &plan, &model, &columns)?;
     let rejects = config.rejects();
@@ -173,6 +177,7 @@ impl<'a> Run<'a> {
         let started = Started {
             model_digest: self.model.digest(),
             device: &self.model.device(),
+            dtype: self.model.dtype(),
             threads: config.threads.get(),
             batches_saved: self.plan.total.batches - to_compute.batches,
             to_compute,
@@ -185,6 +190,7 @@ impl<'a> Run<'a> {
             journal: Journal::start(config.events.as_deref(), self.plan, &started)?,
             batches: 0,
             saved_batches: 0,
+            in_f32: 0,
             rejects: Vec::new(),
         };
         observer.started(self.plan.total.tokens);
@@ -218,7 +224,8 @@ impl<'a> Run<'a> {
         saved_before: u64,
         computed: Result<(), EngineError>,
     ) -> Result<Outcome, EngineError> {
-        let (batches, saved_batches) = (writer.batches, writer.saved_batches);
+        let (batches, saved_batches, in_f32) =
+            (writer.batches, writer.saved_batches, writer.in_f32);
         let rejected = writer.rejects.len() as u64;
         let mut journal = writer.journal;
         // Those of an earlier run, too: the event speaks of the whole output.
@@ -251,6 +258,7 @@ impl<'a> Run<'a> {
             rejected,
             batches,
             saved_batches,
+            in_f32,
             tokens,
             columns: self.columns.to_vec(),
             dim: self.model.config().hidden,
@@ -292,7 +300,7 @@ fn provenance(
         .with(PACKING, plan.packing())
         .with("model", model.digest())
         .with("columns", names)
-        .with("dtype", COMPUTE_DTYPE)
+        .with("dtype", model.dtype().to_string())
         .with("device", device)
         .with("store_dtype", config.store_dtype.to_string());
     // What is computed with more than the encoder depends on more than its digest.

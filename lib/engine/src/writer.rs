@@ -37,6 +37,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) batches: u64,
     /// Of these, the ones of an earlier run.
     pub(crate) saved_batches: u64,
+    /// Sequences that were computed again in f32.
+    pub(crate) in_f32: u64,
     pub(crate) rejects: Vec<Reject>,
 }
 
@@ -71,6 +73,7 @@ impl Writer<'_> {
         let started = Instant::now();
         let rejected = embedded.rejected.clone();
         let oom_splits = embedded.oom_splits;
+        self.in_f32 += embedded.in_f32;
         let rows = rows(
             self.file.schema(),
             self.columns,

@@ -53,8 +53,13 @@ fn main() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write_checkpoint(folder.path(), *shape);
     let start = Instant::now();
-    let model = Esm2::load(folder.path(), Device::Cpu, &Stop::default())
-        .expect("the checkpoint just written");
+    let model = Esm2::load(
+        folder.path(),
+        Device::Cpu,
+        plmkit_esm2::Dtype::F32,
+        &Stop::default(),
+    )
+    .expect("the checkpoint just written");
     println!("{name}: loaded in {:.2} s", start.elapsed().as_secs_f64());
 
     let (tokens, cu_seqlens) = pack(&lengths);
@@ -66,7 +71,7 @@ fn main() {
     for _ in 0..3 {
         let start = Instant::now();
         let vectors = model
-            .embed(batch, &[column], &Stop::default())
+            .embed(batch, &[column], plmkit_esm2::Dtype::F32, &Stop::default())
             .expect("a forward pass");
         let seconds = start.elapsed().as_secs_f64();
         assert!(vectors[0].iter().all(|value| value.is_finite()));

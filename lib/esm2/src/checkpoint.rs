@@ -18,7 +18,7 @@ use plmkit_contract::Stop;
 use tch::Device;
 
 use crate::weights::Weights;
-use crate::{Config, EsmError};
+use crate::{Config, Dtype, EsmError};
 
 pub use error::{CheckpointError, Names};
 
@@ -30,8 +30,13 @@ pub(crate) struct Checkpoint {
     pub(crate) weights: Weights,
 }
 
-/// Reads `folder` and puts the weights on `device`, in f32.
-pub(crate) fn load(folder: &Path, device: Device, stop: &Stop) -> Result<Checkpoint, EsmError> {
+/// Reads `folder` and puts the weights on `device`, those of the layers in `dtype`.
+pub(crate) fn load(
+    folder: &Path,
+    device: Device,
+    dtype: Dtype,
+    stop: &Stop,
+) -> Result<Checkpoint, EsmError> {
     // Weights first: where there are none, what lies in their place says more than an absent config.json.
     let files = folder::weight_files(folder)?;
     let config = read_config(&folder.join("config.json"))?;
@@ -39,7 +44,7 @@ pub(crate) fn load(folder: &Path, device: Device, stop: &Stop) -> Result<Checkpo
     let frequencies = frequencies::of_layers(folder, &config, &stored)?;
     Ok(Checkpoint {
         digest: digest::digest(&config, &stored, &frequencies, stop)?,
-        weights: assemble::weights(&config, &stored, frequencies, device, stop)?,
+        weights: assemble::weights(&config, &stored, frequencies, device, dtype, stop)?,
         config,
     })
 }

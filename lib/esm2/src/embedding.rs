@@ -37,7 +37,7 @@ impl Embedding {
         })
     }
 
-    /// Layer 0 of the model: `(total_tokens, hidden)` f32.
+    /// Layer 0 of the model: `(rows, hidden)` f32.
     pub(crate) fn forward(&self, batch: &Packed) -> Result<Tensor, EsmError> {
         let x = self.table.f_index_select(0, &batch.tokens)?; // (total_tokens, hidden)
         if self.token_dropout {
@@ -62,7 +62,7 @@ impl Embedding {
 
 #[cfg(test)]
 mod tests {
-    use tch::Device;
+    use tch::{Device, Kind};
 
     use super::*;
     use crate::Varlen;
@@ -72,9 +72,11 @@ mod tests {
     }
 
     fn embed(tokens: &[u8], cu_seqlens: &[i32], token_dropout: bool) -> Vec<f32> {
-        let batch = Packed::new(Varlen::new(tokens, cu_seqlens).unwrap(), Device::Cpu).unwrap();
+        let varlen = Varlen::new(tokens, cu_seqlens).unwrap();
+        let batch = Packed::new(varlen, Kind::Float, Device::Cpu).unwrap();
         let embedding = Embedding::new(&words(), token_dropout).unwrap();
-        Vec::try_from(embedding.forward(&batch).unwrap().view([-1])).unwrap()
+        let own = batch.own(&embedding.forward(&batch).unwrap()).unwrap();
+        Vec::try_from(own.view([-1])).unwrap()
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One transformer layer, with the normalisation in front of each half (pre-LN).
 
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 use crate::EsmError;
 use crate::attention::Attention;
@@ -30,8 +30,8 @@ pub(crate) struct Layer {
 }
 
 impl Layer {
-    /// Advances the residual stream `x`, `(total_tokens, hidden)`, by one layer, in place, and adds the layer's
-    /// attention maps to `contacts`.
+    /// Advances the residual stream `x`, `(total_tokens, hidden)` f32, by one layer, in place, and adds the layer's
+    /// attention maps to `contacts`. GEMMs and attention are of the batch's kind.
     pub(crate) fn forward(
         &self,
         x: &mut Tensor,
@@ -42,7 +42,7 @@ impl Layer {
         contacts: Option<&mut Contacts>,
     ) -> Result<(), EsmError> {
         self.attend(x, heads, rotation, attention, batch, contacts)?;
-        self.feed_forward(x)
+        self.feed_forward(x, batch.kind)
     }
 
     fn attend(
@@ -56,21 +56,24 @@ impl Layer {
     ) -> Result<(), EsmError> {
         let (tokens, hidden) = x.size2()?;
         let heads = heads as i64;
-        let qkv = self.qkv.forward(&self.attention_norm.forward(x)?)?; // (total_tokens, 3·hidden)
+        let qkv = self
+            .qkv
+            .forward(&self.attention_norm.forward(x)?, batch.kind)?; // (total_tokens, 3·hidden)
+        let qkv = qkv.f_to_kind(Kind::Float)?;
         let qkv = qkv.f_view([tokens, 3 * heads, hidden / heads])?;
         rotation.apply(&qkv.f_narrow(1, 0, 2 * heads)?)?;
         let qkv = qkv.f_view([tokens, 3, heads, hidden / heads])?;
         if let Some(contacts) = contacts {
             contacts.add(&qkv)?;
         }
-        let mixed = attention.forward(&qkv, batch)?; // (total_tokens, hidden)
-        self.out.add_to(x, &mixed)
+        let mixed = attention.forward(&qkv.f_to_kind(batch.kind)?, batch)?; // (total_tokens, hidden)
+        self.out.add_to(x, &mixed, batch.kind)
     }
 
-    fn feed_forward(&self, x: &mut Tensor) -> Result<(), EsmError> {
-        let mut wide = self.up.forward(&self.ffn_norm.forward(x)?)?; // (total_tokens, intermediate)
+    fn feed_forward(&self, x: &mut Tensor, kind: Kind) -> Result<(), EsmError> {
+        let mut wide = self.up.forward(&self.ffn_norm.forward(x)?, kind)?; // (total_tokens, intermediate)
         // The exact GELU, by erf: the tanh form differs by up to 5e-4.
         let _ = wide.f_gelu_("none")?;
-        self.down.add_to(x, &wide)
+        self.down.add_to(x, &wide, kind)
     }
 }

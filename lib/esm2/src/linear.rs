@@ -1,6 +1,6 @@
 //! The affine map `x·Wᵀ + b`.
 
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 use crate::EsmError;
 
@@ -14,24 +14,36 @@ pub(crate) struct Linear {
 }
 
 impl Linear {
-    /// `x·Wᵀ + b`: `(tokens, in)` to `(tokens, out)`.
-    pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor, EsmError> {
-        Ok(x.f_linear(&self.weight, Some(&self.bias))?)
+    /// `x·Wᵀ + b`: `(tokens, in)` to `(tokens, out)`, computed in `kind`.
+    pub(crate) fn forward(&self, x: &Tensor, kind: Kind) -> Result<Tensor, EsmError> {
+        let Self { weight, bias } = self.to_kind(kind)?;
+        Ok(x.f_to_kind(kind)?.f_linear(&weight, Some(&bias))?)
     }
 
-    /// `sum += x·Wᵀ + b` in place: the GEMM adds to the residual stream as it stores, and no `(tokens, out)` is
-    /// made in between.
-    pub(crate) fn add_to(&self, sum: &mut Tensor, x: &Tensor) -> Result<(), EsmError> {
-        let _ = sum.f_addmm_(x, &self.weight.f_tr()?)?;
-        let _ = sum.f_add_(&self.bias)?;
+    /// `sum += x·Wᵀ + b` in place, `sum` being f32 and the product of `kind`. In f32 the GEMM adds to the residual
+    /// stream as it stores, and no `(tokens, out)` is made in between.
+    pub(crate) fn add_to(&self, sum: &mut Tensor, x: &Tensor, kind: Kind) -> Result<(), EsmError> {
+        if kind == Kind::Float {
+            let Self { weight, bias } = self.to_kind(kind)?;
+            let _ = sum.f_addmm_(&x.f_to_kind(kind)?, &weight.f_tr()?)?;
+            let _ = sum.f_add_(&bias)?;
+        } else {
+            let _ = sum.f_add_(&self.forward(x, kind)?)?;
+        }
         Ok(())
+    }
+
+    /// The same map with parameters of `kind`; in any other than their own they are copied.
+    pub(crate) fn to_kind(&self, kind: Kind) -> Result<Self, EsmError> {
+        Ok(Self {
+            weight: self.weight.f_to_kind(kind)?,
+            bias: self.bias.f_to_kind(kind)?,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tch::{Kind, Tensor};
-
     use super::*;
 
     #[test]
@@ -42,10 +54,10 @@ mod tests {
         };
         let x = Tensor::from_slice(&[1f32, -1.0]).view([1, 2]);
         let expected = Tensor::from_slice(&[-0.5f32, -1.0, -1.5]).view([1, 3]);
-        assert_eq!(linear.forward(&x).unwrap(), expected);
+        assert_eq!(linear.forward(&x, Kind::Float).unwrap(), expected);
 
         let mut sum = Tensor::ones([1, 3], (Kind::Float, x.device()));
-        linear.add_to(&mut sum, &x).unwrap();
+        linear.add_to(&mut sum, &x, Kind::Float).unwrap();
         assert_eq!(sum, expected + 1.0);
     }
 }

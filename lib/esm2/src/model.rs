@@ -13,21 +13,21 @@ use crate::packed::Packed;
 use crate::pooling::pool;
 use crate::rope::Rotation;
 use crate::weights::Weights;
-use crate::{Config, Device, EsmError, Head, Varlen};
+use crate::{Config, Device, Dtype, EsmError, Head, Varlen};
 
-/// An ESM-2 on one device, in f32.
+/// An ESM-2 on one device.
 ///
 /// ```
 /// # use std::path::Path;
 /// use plmkit_contract::{Column, Stop};
-/// use plmkit_esm2::{Device, Esm2, Varlen};
+/// use plmkit_esm2::{Device, Dtype, Esm2, Varlen};
 ///
 /// # let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../test-data/model-tiny"));
-/// let model = Esm2::load(folder, Device::Cpu, &Stop::default())?;
+/// let model = Esm2::load(folder, Device::Cpu, Dtype::F32, &Stop::default())?;
 /// let tokens = [0, 20, 5, 2, 0, 6, 2]; // <cls> M A <eos> <cls> G <eos>
 /// let batch = Varlen::new(&tokens, &[0, 4, 7]).unwrap();
 /// let columns = ["mean_4", "contacts"].map(|name| name.parse::<Column>().unwrap());
-/// let values = model.embed(batch, &columns, &Stop::default())?;
+/// let values = model.embed(batch, &columns, model.dtype(), &Stop::default())?;
 /// assert_eq!(values[0].len(), 2 * model.config().hidden);
 /// assert_eq!(values[1].len(), 2 * 2 + 1);
 /// # Ok::<(), plmkit_esm2::EsmError>(())
@@ -39,6 +39,7 @@ pub struct Esm2 {
     weights: Weights,
     attention: Box<dyn Attention>,
     device: tch::Device,
+    dtype: Dtype,
 }
 
 /// Receives layers as they appear: the layer's number and its output, `(total_tokens, hidden)` f32 on the device.
@@ -47,21 +48,27 @@ pub type Visit<'a> = dyn FnMut(usize, &Tensor) -> Result<(), EsmError> + 'a;
 
 impl Esm2 {
     /// Loads the Hugging Face checkpoint in `folder` (`config.json` and safetensors weights, one file or several)
-    /// to `device`. `stop` is looked at between tensors.
-    pub fn load(folder: &Path, device: Device, stop: &Stop) -> Result<Self, EsmError> {
+    /// to `device`, to compute in `dtype`. `stop` is looked at between tensors.
+    pub fn load(
+        folder: &Path,
+        device: Device,
+        dtype: Dtype,
+        stop: &Stop,
+    ) -> Result<Self, EsmError> {
         let device = device.open()?;
         let _no_grad = tch::no_grad_guard();
         let Checkpoint {
             config,
             digest,
             weights,
-        } = checkpoint::load(folder, device, stop)?;
+        } = checkpoint::load(folder, device, dtype, stop)?;
         Ok(Self {
             config,
             digest,
             weights,
             attention: Box::new(PerSequence),
             device,
+            dtype,
         })
     }
 
@@ -87,6 +94,11 @@ impl Esm2 {
         }
     }
 
+    /// The type in which the model computes best: that of its weights in memory.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
     /// The heads that `columns` are computed with, each once.
     pub fn heads_of(&self, columns: &[Column]) -> Vec<Head> {
         let mut heads: Vec<Head> = columns
@@ -108,11 +120,13 @@ impl Esm2 {
 
     /// What `columns` hold of every sequence: for each column, in that order, the values of all sequences one after
     /// the other, as many as [`Column::values`] says, in f32. Layers above the last one asked for are not computed.
+    /// Where `dtype` is not the model's, weights are converted layer by layer, which is slow.
     /// Once `stop` is requested, which is looked at between layers, the error is [`EsmError::Stopped`].
     pub fn embed(
         &self,
         batch: Varlen<'_>,
         columns: &[Column],
+        dtype: Dtype,
         stop: &Stop,
     ) -> Result<Vec<Vec<f32>>, EsmError> {
         for head in self.heads_of(columns) {
@@ -149,7 +163,7 @@ impl Esm2 {
             }
             Ok(())
         };
-        self.forward(batch, depth, contacts.as_mut(), &mut collect)?;
+        self.forward(batch, depth, dtype, contacts.as_mut(), &mut collect)?;
         if let (Some(contacts), Some(place)) = (
             contacts,
             columns
@@ -171,13 +185,14 @@ impl Esm2 {
         depth: usize,
         visit: &mut Visit,
     ) -> Result<(), EsmError> {
-        self.forward(batch, depth, None, visit)
+        self.forward(batch, depth, self.dtype, None, visit)
     }
 
     fn forward(
         &self,
         batch: Varlen<'_>,
         depth: usize,
+        dtype: Dtype,
         mut contacts: Option<&mut Contacts>,
         visit: &mut Visit,
     ) -> Result<(), EsmError> {
@@ -189,9 +204,9 @@ impl Esm2 {
             });
         }
         let _no_grad = tch::no_grad_guard();
-        let batch = Packed::new(batch, self.device)?;
-        let mut x = self.weights.embedding.forward(&batch)?; // (total_tokens, hidden)
-        visit(0, &x)?;
+        let batch = Packed::new(batch, dtype.kind(), self.device)?;
+        let mut x = self.weights.embedding.forward(&batch)?; // (rows, hidden)
+        visit(0, &batch.own(&x)?)?;
         let mut rotation = Rotation::new(&batch.positions, &self.weights.layers[0].inv_freq)?;
         for (layer, number) in self.weights.layers[..depth].iter().zip(1..) {
             // Every layer has the same frequencies in the published checkpoints, but each stores its own.
@@ -207,9 +222,9 @@ impl Esm2 {
                 contacts.as_deref_mut(),
             )?;
             if number < layers {
-                visit(number, &x)?;
+                visit(number, &batch.own(&x)?)?;
             } else {
-                visit(number, &self.weights.final_norm.forward(&x)?)?;
+                visit(number, &self.weights.final_norm.forward(&batch.own(&x)?)?)?;
             }
         }
         Ok(())

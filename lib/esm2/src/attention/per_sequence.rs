@@ -13,7 +13,8 @@ pub(crate) struct PerSequence;
 impl Attention for PerSequence {
     fn forward(&self, qkv: &Tensor, batch: &Packed) -> Result<Tensor, EsmError> {
         let (tokens, _, heads, head_dim) = qkv.size4()?;
-        let mixed = Tensor::f_empty([tokens, heads, head_dim], (qkv.f_kind()?, qkv.device()))?;
+        // Rows that belong to no sequence stay zero.
+        let mixed = Tensor::f_zeros([tokens, heads, head_dim], (qkv.f_kind()?, qkv.device()))?;
         for span in batch.varlen.spans() {
             let (start, length) = (span.start as i64, span.len() as i64);
             let own = qkv.f_narrow(0, start, length)?.f_permute([1, 2, 0, 3])?; // (3, heads, length, head_dim)
@@ -62,8 +63,12 @@ mod tests {
                 tokens[bounds[0] as usize] = 0;
                 tokens[bounds[1] as usize - 1] = 2;
             }
-            let batch =
-                Packed::new(Varlen::new(&tokens, &cu_seqlens).unwrap(), Device::Cpu).unwrap();
+            let batch = Packed::new(
+                Varlen::new(&tokens, &cu_seqlens).unwrap(),
+                Kind::Float,
+                Device::Cpu,
+            )
+            .unwrap();
             tch::manual_seed(head_dim);
             let qkv = Tensor::randn([378, 3, 2, head_dim], (Kind::Float, Device::Cpu));
             let found = PerSequence.forward(&qkv, &batch).unwrap();

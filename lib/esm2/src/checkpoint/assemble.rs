@@ -1,7 +1,7 @@
 //! Stored tensors to the layout of the forward pass.
 
 use plmkit_contract::Stop;
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use super::digest::head_digest;
 use super::parameters::layer_name;
@@ -13,20 +13,22 @@ use crate::layer_norm::LayerNorm;
 use crate::linear::Linear;
 use crate::rope::pair_channels;
 use crate::weights::Weights;
-use crate::{Config, EsmError, Head, Names};
+use crate::{Config, Dtype, EsmError, Head, Names};
 
-/// Copies the weights to `device`, in f32.
+/// Copies the weights to `device`: the linear maps of the layers in `dtype`, all else in f32.
 pub(super) fn weights(
     config: &Config,
     stored: &Stored,
     frequencies: Vec<Vec<f32>>,
     device: Device,
+    dtype: Dtype,
     stop: &Stop,
 ) -> Result<Weights, EsmError> {
     let assembly = Assembly {
         config,
         stored,
         device,
+        kind: dtype.kind(),
         stop,
     };
     let words = assembly.tensor("embeddings.word_embeddings.weight")?; // (33, hidden)
@@ -65,6 +67,8 @@ struct Assembly<'a> {
     config: &'a Config,
     stored: &'a Stored<'a>,
     device: Device,
+    /// Of the linear maps in the layers.
+    kind: Kind,
     stop: &'a Stop,
 }
 
@@ -96,12 +100,14 @@ impl Assembly<'_> {
         let layer = layer_name(layer);
         Ok(Layer {
             attention_norm: self.layer_norm(&format!("{layer}.attention.LayerNorm"))?,
-            qkv: self.qkv(&format!("{layer}.attention.self"))?,
+            qkv: self
+                .qkv(&format!("{layer}.attention.self"))?
+                .to_kind(self.kind)?,
             inv_freq,
-            out: self.linear(&format!("{layer}.attention.output.dense"))?,
+            out: self.narrow(&format!("{layer}.attention.output.dense"))?,
             ffn_norm: self.layer_norm(&format!("{layer}.LayerNorm"))?,
-            up: self.linear(&format!("{layer}.intermediate.dense"))?,
-            down: self.linear(&format!("{layer}.output.dense"))?,
+            up: self.narrow(&format!("{layer}.intermediate.dense"))?,
+            down: self.narrow(&format!("{layer}.output.dense"))?,
         })
     }
 
@@ -124,6 +130,11 @@ impl Assembly<'_> {
             weight: stack("weight")?, // (3·hidden, hidden)
             bias: stack("bias")?,     // (3·hidden)
         })
+    }
+
+    /// A linear map of a layer, in the type of the computation.
+    fn narrow(&self, module: &str) -> Result<Linear, EsmError> {
+        self.linear(module)?.to_kind(self.kind)
     }
 
     fn linear(&self, module: &str) -> Result<Linear, EsmError> {

@@ -1,6 +1,6 @@
 //! Residue vectors to logits: how likely each token of the vocabulary is in each place.
 
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 use crate::EsmError;
 use crate::layer_norm::LayerNorm;
@@ -19,8 +19,8 @@ pub(crate) struct LanguageModelHead {
 impl LanguageModelHead {
     /// The output of the last layer after the final `LayerNorm`, `(tokens, hidden)`, to `(tokens, 33)`.
     pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor, EsmError> {
-        let mut x = self.dense.forward(x)?;
+        let mut x = self.dense.forward(x, Kind::Float)?;
         let _ = x.f_gelu_("none")?;
-        self.decoder.forward(&self.norm.forward(&x)?)
+        self.decoder.forward(&self.norm.forward(&x)?, Kind::Float)
     }
 }

@@ -144,6 +144,12 @@ fn each_layer_has_its_own_frequencies() {
 fn a_stop_ends_the_loading() {
     let stop = Stop::default();
     stop.request();
-    let error = Esm2::load(&test_data("model-tiny"), Device::Cpu, &stop).unwrap_err();
+    let error = Esm2::load(
+        &test_data("model-tiny"),
+        Device::Cpu,
+        plmkit_esm2::Dtype::F32,
+        &stop,
+    )
+    .unwrap_err();
     assert!(matches!(error, EsmError::Stopped), "{error}");
 }

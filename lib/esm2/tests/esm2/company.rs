@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 use plmkit_contract::{Column, Pool, Stop};
-use plmkit_esm2::{Esm2, EsmError, set_threads};
+use plmkit_esm2::{Dtype, Esm2, EsmError, set_threads};
 
 use crate::support::{Pack, Protein, model_tiny, proteins, relative_error};
 
@@ -72,19 +72,19 @@ fn columns_come_in_the_order_asked_for() {
     );
     let columns = ["std_1", "mean_4", "bos_4", "max_0"].map(|name| name.parse::<Column>().unwrap());
     let together = model
-        .embed(pack.batch(), &columns, &Stop::default())
+        .embed(pack.batch(), &columns, Dtype::F32, &Stop::default())
         .unwrap();
     for (column, values) in columns.iter().zip(&together) {
         assert_eq!(values.len(), 5 * model.config().hidden);
         let alone = model
-            .embed(pack.batch(), &[*column], &Stop::default())
+            .embed(pack.batch(), &[*column], Dtype::F32, &Stop::default())
             .unwrap();
         assert_eq!(&alone[0], values, "{column}");
     }
     assert_eq!(together[1], pack.pooled(&model, Pool::Mean).concat());
     assert!(
         model
-            .embed(pack.batch(), &[], &Stop::default())
+            .embed(pack.batch(), &[], Dtype::F32, &Stop::default())
             .unwrap()
             .is_empty()
     );
@@ -96,7 +96,7 @@ fn a_layer_that_the_model_has_not_is_refused() {
     let column = "mean_5".parse::<Column>().unwrap();
     let pack = Pack::of([[0, 5, 2].as_slice()]);
     let error = model
-        .embed(pack.batch(), &[column], &Stop::default())
+        .embed(pack.batch(), &[column], Dtype::F32, &Stop::default())
         .unwrap_err();
     assert!(matches!(
         error,

@@ -8,7 +8,7 @@ mod tiny;
 use std::path::PathBuf;
 
 use plmkit_contract::Stop;
-use plmkit_esm2::{Device, Esm2};
+use plmkit_esm2::{Device, Dtype, Esm2};
 
 pub use error::{cosine, relative_error};
 pub use pack::Pack;
@@ -27,5 +27,11 @@ pub fn test_data(name: &str) -> PathBuf {
 
 /// model-tiny: 4 layers of 64 channels, 4 heads, outlier channels, frequencies rounded to f16.
 pub fn model_tiny() -> Esm2 {
-    Esm2::load(&test_data("model-tiny"), Device::Cpu, &Stop::default()).unwrap()
+    Esm2::load(
+        &test_data("model-tiny"),
+        Device::Cpu,
+        Dtype::F32,
+        &Stop::default(),
+    )
+    .unwrap()
 }

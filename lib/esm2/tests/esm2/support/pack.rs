@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use plmkit_contract::{Column, Pool, Stop, VectorColumn};
-use plmkit_esm2::{Esm2, Varlen};
+use plmkit_esm2::{Dtype, Esm2, Varlen};
 
 /// A batch that owns its tokens.
 pub struct Pack {
@@ -51,6 +51,7 @@ impl Pack {
             .embed(
                 self.batch(),
                 &[Column::Pooled(VectorColumn { pool, layer })],
+                Dtype::F32,
                 &Stop::default(),
             )
             .unwrap();

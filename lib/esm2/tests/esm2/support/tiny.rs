@@ -139,5 +139,10 @@ impl Tiny {
 
 /// Loads a folder to the CPU.
 pub fn load(folder: &Path) -> Result<Esm2, EsmError> {
-    Esm2::load(folder, Device::Cpu, &Stop::default())
+    Esm2::load(
+        folder,
+        Device::Cpu,
+        plmkit_esm2::Dtype::F32,
+        &Stop::default(),
+    )
 }
