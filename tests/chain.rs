@@ -249,7 +249,7 @@ fn a_lost_end_is_noticed() {
     assert!(stderr.contains("ordinals: "), "{stderr}");
 
     let (line, rest) = rejects.split_once('\n').expect("a header line");
-    let changed = format!("{line}\n{}", rest.replacen("|", "!", 1));
+    let changed = format!("{line}\n{}", rest.replacen('|', "!", 1));
     assert_ne!(changed, rejects, "an id has a bar");
     fs::write(shards.join("changed.csv"), changed).expect("write");
     let changed = ["--rejects", "changed.csv", "--manifest", "manifest.json"];

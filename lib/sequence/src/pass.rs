@@ -146,9 +146,9 @@ impl<'a, 'scope> Pass<'a, 'scope> {
             .tally
             .into_manifest(provenance, self.inputs, &rejects, summaries);
         Ok(FinishedSet {
-            manifest,
-            rejects,
             shards,
+            rejects,
+            manifest,
         })
     }
 }

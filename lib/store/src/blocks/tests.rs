@@ -40,6 +40,11 @@ fn no_bytes_make_a_footer_of_nothing() {
         "it claims a footer of 2147483647 bytes"
     );
 }
+/// A size as Arrow IPC has it.
+fn size(bytes: usize) -> i64 {
+    i64::try_from(bytes).expect("a small size")
+}
+
 /// What a starts column has as well: two buffers of one content.
 const LENGTHS: [u32; 2] = [7, 9];
 
@@ -103,7 +108,7 @@ impl Described {
             compression.finish()
         });
         let mut batch = RecordBatchBuilder::new(&mut builder);
-        batch.add_length(LENGTHS.len() as i64);
+        batch.add_length(size(LENGTHS.len()));
         batch.add_nodes(nodes);
         batch.add_buffers(buffers);
         if let Some(compression) = compression {
@@ -114,7 +119,7 @@ impl Described {
         message.add_version(MetadataVersion::V5);
         message.add_header_type(MessageHeader::RecordBatch);
         message.add_header(batch);
-        message.add_bodyLength(self.body.len() as i64);
+        message.add_bodyLength(size(self.body.len()));
         let message = message.finish();
         builder.finish(message, None);
 
@@ -135,8 +140,8 @@ fn with_batch(file: &[u8], change: impl FnOnce(&mut Described)) -> Vec<u8> {
     let metadata = batch.metadata();
     let moved = Block::new(
         block.offset(),
-        metadata.len() as i32,
-        batch.body.len() as i64,
+        metadata.len().try_into().expect("a short message"),
+        size(batch.body.len()),
     );
     let mut end = file[data..].to_vec();
     let at = end
@@ -173,7 +178,7 @@ fn a_body_that_claims_to_grow_is_not_unpacked() {
         batch.compressed = true;
         batch.body.clear();
         for buffer in &mut batch.buffers {
-            let offset = batch.body.len() as i64;
+            let offset = size(batch.body.len());
             // A compressed buffer begins with the number of bytes that it grows to.
             batch.body.extend((1_i64 << 40).to_le_bytes());
             batch.body.extend([0x28, 0xb5, 0x2f, 0xfd, 0, 0, 0, 0]);
