@@ -506,3 +506,75 @@ fn a_command_line_that_makes_no_sense_is_refused() {
     }
     assert_eq!(visible(folder.path()), ["shard.parquet"]);
 }
+
+/// What `fasta-shard` accepts at most is not too large for any reader after it; one byte more is refused in one line.
+#[test]
+fn the_largest_header_and_the_largest_sequence_pass_and_no_larger_ones() {
+    const HEADER: usize = 1 << 20;
+    const SEQUENCE: usize = 1 << 24;
+    let folder = tempfile::tempdir().expect("temp folder");
+    let fasta = folder.path().join("in.fasta");
+    let shards = |id: &str, description: &str, sequence: &str| {
+        let text = format!(">{id}\nMK\n>b {description}\nMKV\n>c\n{sequence}\n");
+        fs::write(&fasta, text).expect("write");
+        let mut command = bin("fasta-shard");
+        command.arg(&fasta).args(["--shards", "1"]);
+        command.args(["--max-residues", &SEQUENCE.to_string(), "--out-dir"]);
+        command.arg(folder.path().join("shards"));
+        command
+    };
+    // The line has a '>' and a line end, too.
+    let id = "x".repeat(HEADER - 2);
+    let description = "y".repeat(HEADER - 4);
+    let residues: String = RESIDUES.chars().cycle().take(SEQUENCE).collect();
+    let lines = residues.as_bytes().chunks(60).collect::<Vec<_>>();
+    let wrapped = String::from_utf8(lines.join(&b'\n')).expect("ASCII");
+
+    for (id, description, sequence, message) in [
+        (
+            format!("{id}x"),
+            &description,
+            "MK",
+            "record 1: the header line is too long",
+        ),
+        (
+            id.clone(),
+            &format!("{description}y"),
+            "MK",
+            "record 2: the header line is too long",
+        ),
+        (
+            id.clone(),
+            &description,
+            &format!("{wrapped}M"),
+            "record 3 'c': the sequence is too long",
+        ),
+    ] {
+        let output = shards(&id, description, sequence).output().expect("run");
+        assert_failed(&output, 65, message);
+        assert!(!folder.path().join("shards").exists());
+    }
+
+    run(&mut shards(&id, &description, &wrapped));
+    let shard = folder.path().join("shards/shard-00000.parquet");
+    let out = folder.path().join("b.arrow");
+    run(&mut pack(&shard, &out, 16384));
+    let file = BatchesFile::open(&out).expect("open");
+    let packs = (0..file.len()).map(|index| file.batch(index).expect("a pack"));
+    let mut found: Vec<(u64, String, usize)> = packs
+        .flat_map(|pack| {
+            let row = |row: usize| {
+                let cu_seqlens = &pack.cu_seqlens()[row..=row + 1];
+                (
+                    pack.ordinals().value(row),
+                    pack.ids().value(row).to_owned(),
+                    (cu_seqlens[1] - cu_seqlens[0]) as usize,
+                )
+            };
+            (0..pack.sequences()).map(row).collect::<Vec<_>>()
+        })
+        .collect();
+    found.sort();
+    let (b, c) = ("b".to_owned(), "c".to_owned());
+    assert!(found == [(0, id, 4), (1, b, 5), (2, c, SEQUENCE + 2)]);
+}

@@ -89,30 +89,4 @@ fn one_line(error: &impl ToString) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blocks_follow_one_another() {
-        let blocks = |offsets: [i64; 2]| {
-            let blocks = offsets.map(|offset| Block::new(offset, 16, 100));
-            ranges(&blocks, 500).map(|places| places.len())
-        };
-        assert_eq!(blocks([8, 124]), Ok(2));
-        for offsets in [[8, 8], [8, 60], [8, 130], [124, 8], [-1, 115], [300, 416]] {
-            assert!(blocks(offsets).is_err(), "{offsets:?}");
-        }
-        assert!(ranges(&[Block::new(0, 7, 100)], 500).is_err());
-        assert!(ranges(&[Block::new(8, 16, i64::MAX)], 500).is_err());
-    }
-
-    #[test]
-    fn no_bytes_make_a_footer_of_nothing() {
-        assert_eq!(footer(b"").unwrap_err(), "it has 0 bytes");
-        let claim = [&[0xff, 0xff, 0xff, 0x7f][..], b"ARROW1"].concat();
-        assert_eq!(
-            footer(&claim).unwrap_err(),
-            "it claims a footer of 2147483647 bytes"
-        );
-    }
-}
+mod tests;
