@@ -41,12 +41,15 @@ def arguments():
     parser.add_argument("--dtypes", type=some_of(dtypes), default=dtypes, help=f"some of {','.join(dtypes)}")
     groups = outputs.GROUPS
     parser.add_argument("--outputs", type=some_of(groups), default=groups, help=f"some of {','.join(groups)}")
-    parser.add_argument("--programs", type=Path, default=ROOT / "target/release", help="folder of the programs")
+    programs = ROOT / "target/release"
+    parser.add_argument("--programs", type=Path, default=programs, help="folder of fasta-shard and pack-batches")
+    parser.add_argument("--gpu-embed", type=Path, help="the program to compare [default: PROGRAMS/gpu-embed]")
     parser.add_argument("--folder", type=Path, default=ROOT / "target/parity", help="for checkpoints and references")
     parser.add_argument("--work", type=Path, help="for what the programs write [default: FOLDER/work]")
     parser.add_argument("--report", type=Path, help="[default: FOLDER/report.json]")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
+    options.gpu_embed = options.gpu_embed or options.programs / "gpu-embed"
     options.work = options.work or options.folder / "work"
     options.report = options.report or options.folder / "report.json"
     return options

@@ -9,7 +9,7 @@ channel by its own size first: the root mean square of the truth in that channel
 """
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 
@@ -32,7 +32,8 @@ class Figures:
     cosine: float  # the lowest of any row
 
     def worst(self, other):
-        return Figures(*map(max, list(asdict(self).values())[:-1], list(asdict(other).values())[:-1]), min(self.cosine, other.cosine))
+        *errors, cosine = zip(astuple(self), astuple(other), strict=True)
+        return Figures(*map(max, errors), min(cosine))
 
 
 def scales(truths):
@@ -77,8 +78,8 @@ def worst_of(by_protein):
     return worst
 
 
-def limits(dtype, name, plain):
-    """Figure -> how large it may be, given the plain implementation's worst figures for the same output."""
+def limits(dtype, plain):
+    """Figure -> how large it may be, given the plain implementation's worst figures for the same output and type."""
     floor = ROUNDING if dtype == "f32" else 0.0
     return {figure: max(floor, FACTOR * getattr(plain, figure)) for figure in RELATIVE}
 

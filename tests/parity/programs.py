@@ -24,8 +24,9 @@ def run(program, *arguments):
 class Embedder:
     """gpu-embed on some proteins, packed together as a user's would be."""
 
-    def __init__(self, programs, folder, threads):
-        self.programs, self.folder, self.threads = programs, folder, threads
+    def __init__(self, options, folder):
+        self.programs, self.gpu_embed, self.threads = options.programs, options.gpu_embed, options.threads
+        self.folder = folder
 
     def embed(self, chosen, checkpoint, layers, dtype, groups):
         """Yields each protein's accession and its outputs."""
@@ -40,7 +41,7 @@ class Embedder:
         embed = [batches, "--model", checkpoint, "--out", out, "--device", "cpu", "--threads", self.threads, "--force"]
         embed += ["--dtype", dtype, "--layers", ",".join(map(str, range(layers + 1))), "--pool", ",".join(outputs.POOLS)]
         embed += [f"--{group}" for group in groups if group != "pooled"]
-        run(self.programs / "gpu-embed", *embed)
+        run(self.gpu_embed, *embed)
         yield from read(out)
         out.unlink()  # up to 1 GB
 

@@ -9,7 +9,7 @@ import esm
 import torch
 import transformers
 from esm.model.esm2 import ESM2
-from safetensors.torch import load_file
+from safetensors import safe_open
 from transformers.models.esm import modeling_esm
 
 import outputs
@@ -65,23 +65,28 @@ class HuggingFace:
 
 
 class FairEsm:
-    """fair-esm's ESM2 with the same weights."""
+    """fair-esm's ESM2 with the same weights, cast whole to a type.
+
+    As released: `inv_freq` is cast too, so that in a half type the angles of a long protein have lost their last bits.
+    """
 
     name = "fair-esm"
 
     def __init__(self, folder, dtype):
         config = transformers.EsmConfig.from_pretrained(folder)
         state = {}
-        for name, tensor in load_file(folder / "model.safetensors").items():
-            for hub, fair_esm in FAIR_ESM_NAMES:
-                name = name.replace(hub, fair_esm)
-            if name != "esm.embeddings.position_embeddings.weight":
-                state[name] = tensor
+        with safe_open(folder / "model.safetensors", "pt") as file:
+            for hub_name in file.keys():  # noqa: SIM118
+                name = hub_name
+                for hub, fair_esm in FAIR_ESM_NAMES:
+                    name = name.replace(hub, fair_esm)
+                if name != "esm.embeddings.position_embeddings.weight":
+                    state[name] = file.get_tensor(hub_name).to(DTYPES[dtype])
         state["lm_head.weight"] = state["embed_tokens.weight"]
         with torch.device("meta"):
             self.model = ESM2(config.num_hidden_layers, config.hidden_size, config.num_attention_heads)
         self.model.load_state_dict(state, strict=True, assign=True)
-        self.model = self.model.to(DTYPES[dtype]).eval()
+        self.model.eval()
 
     @torch.no_grad()
     def run(self, protein):
@@ -103,7 +108,21 @@ class Truth(FairEsm):
         super().__init__(folder, "f64")
 
     def run(self, protein):
-        with replaced(esm.multihead_attention, "utils_softmax", lambda x, dim, onnx_trace=False: x.softmax(dim)):
+        def softmax(x, dim, onnx_trace=False):
+            return x.softmax(dim)
+
+        def contacts(self, tokens, attentions):
+            """One head at a time: all at once would take 8 GB at 1000 residues."""
+            heads = attentions[0, :, :, 1:-1, 1:-1].flatten(0, 1)  # (layers·heads, L, L), without <cls> and <eos>
+            logits = self.regression.bias
+            for weight, head in zip(self.regression.weight[0], heads, strict=True):
+                logits = logits + weight * esm.modules.apc(esm.modules.symmetrize(head))
+            return logits.sigmoid()[None]
+
+        with (
+            replaced(esm.multihead_attention, "utils_softmax", softmax),
+            replaced(esm.modules.ContactPredictionHead, "forward", contacts),
+        ):
             return super().run(protein)
 
 

@@ -123,10 +123,10 @@ class Suite:
         with self.timed(f"plmkit {dtype}"):
             by_protein["plmkit"], apart = self.embed(dtype, chosen, contacts["fair-esm"])
         worst = {name: compare.worst_of(figures) for name, figures in by_protein.items()}
-        limits = {name: compare.limits(dtype, name, plain) for name, plain in worst["transformers"].items()}
+        limits = {name: compare.limits(dtype, plain) for name, plain in worst["transformers"].items()}
         if dtype == "f32":
             for name, plain in worst["fair-esm"].items():
-                other = compare.limits(dtype, name, plain)
+                other = compare.limits(dtype, plain)
                 limits[name] = {figure: max(limit, other[figure]) for figure, limit in limits[name].items()}
         return Result(
             configuration=self.configuration.short_name,
@@ -142,7 +142,7 @@ class Suite:
 
     def embed(self, dtype, chosen, fair_esm_contacts):
         """Accession -> output -> figures of gpu-embed; accession -> largest difference of contacts from fair-esm's."""
-        embedder = Embedder(self.options.programs, self.options.work / self.configuration.name, self.options.threads)
+        embedder = Embedder(self.options, self.options.work / self.configuration.name)
         known = {protein.accession: protein for protein in chosen}
         figures, apart = {}, {}
         found = embedder.embed(chosen, self.checkpoint, self.configuration.layers, dtype, self.options.outputs)
