@@ -25,8 +25,8 @@ class Configuration:
 
 CONFIGURATIONS = [
     Configuration("esm2_t6_8M_UR50D", 320, 20, published_layers=6, layers=6, proteins=64, longest=1023),
-    Configuration("esm2_t12_35M_UR50D", 480, 20, published_layers=12, layers=4, proteins=64, longest=1023),
-    Configuration("esm2_t30_150M_UR50D", 640, 20, published_layers=30, layers=4, proteins=64, longest=1023),
+    Configuration("esm2_t12_35M_UR50D", 480, 20, published_layers=12, layers=4, proteins=48, longest=1023),
+    Configuration("esm2_t30_150M_UR50D", 640, 20, published_layers=30, layers=4, proteins=48, longest=1023),
     Configuration("esm2_t33_650M_UR50D", 1280, 20, published_layers=33, layers=3, proteins=24, longest=1023),
     Configuration("esm2_t36_3B_UR50D", 2560, 40, published_layers=36, layers=2, proteins=10, longest=1023),
     Configuration("esm2_t48_15B_UR50D", 5120, 40, published_layers=48, layers=2, proteins=6, longest=300),
