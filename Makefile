@@ -9,7 +9,7 @@ CARGO_FUZZ := cargo-fuzz@0.13.2
 FUZZ_SECONDS ?= 60
 
 help: ## List the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 setup: ## Fetch libtorch into .libtorch (0.6 GB, once)
 	@lib/esm2/libtorch/setup.sh
@@ -26,6 +26,12 @@ test: build .venv/readers/complete ## Run the tests, and open every file with py
 
 torture: build ## Kill the programs, fill their disks, damage their files and starve them of memory (minutes)
 	cargo test --release --locked --test torture -- --ignored --nocapture --test-threads 2
+
+parity: build .venv/reference/complete ## Compare with transformers, fair-esm and float64, all six ESM-2 (minutes, 5 GB of Python packages)
+	PYTHONDONTWRITEBYTECODE=1 .venv/reference/bin/python tests/parity
+
+parity-mutants: build .venv/reference/complete ## Build gpu-embed with known defects and see that the comparison finds each
+	PYTHONDONTWRITEBYTECODE=1 .venv/reference/bin/python tests/parity/mutants.py
 
 fuzz: setup .cargo-tools/$(CARGO_FUZZ) ## Run each fuzz target for FUZZ_SECONDS (needs a nightly compiler)
 	cargo run --release --locked --example fuzz-seeds tests/fuzz/corpus
@@ -65,4 +71,4 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 	python3 -m pip --python .venv/$*/bin/python install --quiet -r $<
 	touch $@
 
-.PHONY: help setup build demo test torture fuzz lint advisories install goldens
+.PHONY: help setup build demo test torture parity parity-mutants fuzz lint advisories install goldens

@@ -1,0 +1,67 @@
+"""Runs fasta-shard, pack-batches and gpu-embed, and reads what they wrote."""
+
+import subprocess
+
+import numpy as np
+import pyarrow.parquet as pq
+
+import outputs
+import proteins
+
+TOKENS_OF_A_BATCH = 4096
+
+
+class ProgramFailed(Exception):
+    """A program did not end with 0; the message is what it said."""
+
+
+def run(program, *arguments):
+    done = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ProgramFailed(f"{program.name} ended with {done.returncode}: {done.stderr.strip()}")
+
+
+class Embedder:
+    """gpu-embed on some proteins, packed together as a user's would be."""
+
+    def __init__(self, options, folder):
+        self.programs, self.gpu_embed, self.threads = options.programs, options.gpu_embed, options.threads
+        self.folder = folder
+
+    def embed(self, chosen, checkpoint, layers, dtype, groups):
+        """Yields each protein's accession and its outputs."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        fasta, shards = self.folder / "proteins.fasta", self.folder / f"shards-{dtype}"
+        batches, out = self.folder / f"{dtype}.arrow", self.folder / f"{dtype}.parquet"
+        proteins.write_fasta(chosen, fasta)
+        fasta_shard = [fasta, "--out-dir", shards, "--shards", 1, "--max-residues", 2000, "--force"]
+        run(self.programs / "fasta-shard", *fasta_shard)
+        pack = [shards / "shard-00000.parquet", "--out", batches, "--max-batch-tokens", TOKENS_OF_A_BATCH, "--force"]
+        run(self.programs / "pack-batches", *pack)
+        embed = [batches, "--model", checkpoint, "--out", out, "--device", "cpu", "--threads", self.threads, "--force"]
+        embed += ["--dtype", dtype, "--layers", ",".join(map(str, range(layers + 1))), "--pool", ",".join(outputs.POOLS)]
+        embed += [f"--{group}" for group in groups if group != "pooled"]
+        run(self.gpu_embed, *embed)
+        yield from read(out)
+        out.unlink()  # up to 1 GB
+
+
+def read(path):
+    """Yields id and outputs of each row of an embeddings file."""
+    for batch in pq.ParquetFile(path).iter_batches(batch_size=1):
+        (name,) = batch.column("id").to_pylist()
+        named = {}
+        for field, column in zip(batch.schema, batch.columns, strict=True):
+            kind = field.name.split("_")[0]
+            if kind in outputs.POOLS:
+                named[field.name] = values(column)[None]
+            elif kind in ("residues", "logits"):
+                vectors = column.flatten()
+                named[field.name] = values(vectors).reshape(len(vectors), -1)
+            elif kind == "contacts":
+                named[field.name] = values(column)[None]
+        yield name, named
+
+
+def values(column):
+    return np.asarray(column.flatten(), np.float64)
