@@ -559,7 +559,7 @@ fn the_largest_header_and_the_largest_sequence_pass_and_no_larger_ones() {
     let shard = folder.path().join("shards/shard-00000.parquet");
     let out = folder.path().join("b.arrow");
     run(&mut pack(&shard, &out, 16384));
-    let file = BatchesFile::open(&out).expect("open");
+    let file = BatchesFile::open(&out, &Stop::default()).expect("open");
     let packs = (0..file.len()).map(|index| file.batch(index).expect("a pack"));
     let mut found: Vec<(u64, String, usize)> = packs
         .flat_map(|pack| {
