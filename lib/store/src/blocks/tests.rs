@@ -12,7 +12,7 @@ use arrow::ipc::{
     MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder,
 };
 use flatbuffers::FlatBufferBuilder;
-use plmkit_contract::{Exit, Failure, Provenance, batches_schema};
+use plmkit_contract::{Exit, Failure, Provenance, Stop, batches_schema};
 
 use super::*;
 use crate::{BatchesFile, BatchesWriter, StoreError};
@@ -156,7 +156,7 @@ fn with_batch(file: &[u8], change: impl FnOnce(&mut Described)) -> Vec<u8> {
 
 fn opened(path: &Path, file: &[u8]) -> Result<BatchesFile, StoreError> {
     std::fs::write(path, file).expect("write");
-    BatchesFile::open(path)
+    BatchesFile::open(path, &Stop::default())
 }
 
 fn refused(path: &Path, file: &[u8], message: &str) {
