@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use plmkit_contract::path_text;
 use tch::Device;
 
 use super::names::SHARED_INV_FREQ;
@@ -37,7 +38,7 @@ pub(super) fn of_layers(
         tracing::warn!(
             "{}: no inv_freq for {absent} of {} layers: computed them; the published ESM-2 have theirs rounded to f16, \
              which shifts the vectors of long sequences",
-            folder.display(),
+            path_text(folder),
             config.layers,
         );
     }

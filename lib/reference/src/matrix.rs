@@ -1,0 +1,82 @@
+//! Rows of numbers.
+
+use num_traits::Float;
+
+/// The numbers in which a reference computes.
+pub trait Real: Float + std::ops::AddAssign {
+    /// A stored value.
+    fn of(value: f32) -> Self;
+    /// A constant.
+    fn constant(value: f64) -> Self;
+    /// The value in double precision.
+    fn double(self) -> f64;
+}
+
+impl Real for f32 {
+    fn of(value: f32) -> Self {
+        value
+    }
+
+    fn constant(value: f64) -> Self {
+        value as Self
+    }
+
+    fn double(self) -> f64 {
+        self.into()
+    }
+}
+
+impl Real for f64 {
+    fn of(value: f32) -> Self {
+        value.into()
+    }
+
+    fn constant(value: f64) -> Self {
+        value
+    }
+
+    fn double(self) -> f64 {
+        self
+    }
+}
+
+/// `(rows, channels)`, row by row.
+pub type Matrix<T> = Vec<Vec<T>>;
+
+/// `x·Wᵀ + b` of a `(rows, in)` matrix: `weight` is `(out, in)`, `bias` `(out)`.
+pub(crate) fn linear<T: Real>(x: &Matrix<T>, weight: &[f32], bias: &[f32]) -> Matrix<T> {
+    let width = weight.len() / bias.len();
+    let weight: Matrix<T> = weight.chunks_exact(width).map(reals).collect();
+    let row = |x: &Vec<T>| {
+        let sums = weight.iter().zip(bias);
+        sums.map(|(weight, &bias)| dot(weight, x) + T::of(bias))
+            .collect()
+    };
+    x.iter().map(row).collect()
+}
+
+pub(crate) fn reals<T: Real>(values: &[f32]) -> Vec<T> {
+    values.iter().map(|&value| T::of(value)).collect()
+}
+
+pub(crate) fn dot<T: Real>(a: &[T], b: &[T]) -> T {
+    sum(a.iter().zip(b).map(|(&a, &b)| a * b))
+}
+
+pub(crate) fn sum<T: Real>(values: impl Iterator<Item = T>) -> T {
+    values.fold(T::zero(), |sum, value| sum + value)
+}
+
+pub(crate) fn add<T: Real>(x: &mut Matrix<T>, other: &Matrix<T>) {
+    for (x, other) in x.iter_mut().flatten().zip(other.iter().flatten()) {
+        *x += *other;
+    }
+}
+
+/// All values in single precision.
+pub fn flat<T: Real>(x: &Matrix<T>) -> Vec<f32> {
+    x.iter()
+        .flatten()
+        .map(|value| value.double() as f32)
+        .collect()
+}
