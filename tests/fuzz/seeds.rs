@@ -20,11 +20,11 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 use plmkit_contract::{
-    Column, KEY_COLUMNS, Kind, Manifest, Pool, Provenance, RowDigest, ShardRow, StoreDtype,
-    VectorColumn, batches_schema, embeddings_schema, residue_digest,
+    Column, KEY_COLUMNS, Kind, Manifest, Pool, Provenance, Reason, Reject, RowDigest, ShardRow,
+    StoreDtype, VectorColumn, batches_schema, embeddings_schema, residue_digest,
 };
 use plmkit_sequence::tokenize;
-use plmkit_store::{BatchesWriter, EmbeddingsWriter, ShardWriter, read_shard};
+use plmkit_store::{BatchesWriter, EmbeddingsWriter, RejectsWriter, ShardWriter, read_shard};
 use serde_json::{Map, Value, json};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -49,6 +49,7 @@ fn main() -> Result<()> {
     embeddings(&seeds("reference")?, &shard)?;
     fasta(&seeds("fasta")?)?;
     manifest(&seeds("manifest")?)?;
+    rejects(&seeds("rejects")?)?;
     model(&seeds("config")?, &seeds("checkpoint")?)?;
     logs(&seeds("events")?, &seeds("gpu_csv")?)
 }
@@ -225,6 +226,29 @@ fn manifest(folder: &Path) -> Result<()> {
     fs::write(folder.join("entries.json"), manifest.to_string())?;
     let manifest: Manifest = serde_json::from_value(manifest)?;
     fs::write(folder.join("manifest.json"), manifest.to_json())?;
+    Ok(())
+}
+
+fn rejects(folder: &Path) -> Result<()> {
+    let of_records = RejectsWriter::of_records(&folder.join("records.csv"))?;
+    let of_rows = RejectsWriter::of_rows(&folder.join("rows.csv"))?;
+    for (mut writer, reasons, starts) in [
+        (of_records, &Reason::SHARDING[..], [None, None]),
+        (of_rows, &Reason::EMBEDDING[..], [Some(0), Some(766)]),
+    ] {
+        for (ordinal, &reason) in (0..).zip(reasons) {
+            for start in starts {
+                writer.push(&Reject {
+                    ordinal,
+                    id: "sp|P1,\"one\"\n".into(),
+                    length: 1300,
+                    reason,
+                    start,
+                })?;
+            }
+        }
+        writer.finish()?.publish()?;
+    }
     Ok(())
 }
 
