@@ -1,6 +1,8 @@
 //! What can go wrong between a model folder and a vector.
 
-use plmkit_contract::{Exit, Failure};
+use std::path::PathBuf;
+
+use plmkit_contract::{Exit, Failure, path_text};
 use tch::TchError;
 
 use crate::{CheckpointError, DeviceError, Head, Names};
@@ -23,8 +25,10 @@ pub enum EsmError {
         layers: usize,
     },
     /// What an output needs is not in the checkpoint.
-    #[error("the checkpoint has no {head}; missing {missing}")]
+    #[error("{}: has no {head}; missing {missing}", path_text(.folder))]
     NoHead {
+        /// The checkpoint.
+        folder: PathBuf,
         /// The part of the model.
         head: Head,
         /// Its tensors that are not there.

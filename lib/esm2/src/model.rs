@@ -1,6 +1,6 @@
 //! The model: a batch in; hidden states, vectors, logits and contacts out.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use plmkit_contract::{Column, Stop};
 use tch::Tensor;
@@ -34,6 +34,7 @@ use crate::{Config, Device, Dtype, EsmError, Head, Varlen};
 /// ```
 #[derive(Debug)]
 pub struct Esm2 {
+    folder: PathBuf,
     config: Config,
     digest: String,
     weights: Weights,
@@ -63,6 +64,7 @@ impl Esm2 {
             weights,
         } = checkpoint::load(folder, device, dtype, stop)?;
         Ok(Self {
+            folder: folder.to_owned(),
             config,
             digest,
             weights,
@@ -113,6 +115,7 @@ impl Esm2 {
     pub fn head_digest(&self, head: Head) -> Result<&str, EsmError> {
         let digest = self.weights.heads.digest(head);
         digest.map_err(|missing| EsmError::NoHead {
+            folder: self.folder.clone(),
             head,
             missing: missing.clone(),
         })

@@ -1,0 +1,251 @@
+//! What `gpu-embed` can compute, and in which types: the real binary on real proteins and the tiny model.
+#![cfg(feature = "torch")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::{Float16Type, Float32Type, UInt64Type};
+use common::{assert_failed, bin, run, test_data};
+use plmkit_store::EmbeddingsReader;
+use safetensors::SafeTensors;
+use safetensors::tensor::{TensorView, serialize};
+
+const HIDDEN: usize = 64;
+
+/// The first proteins of the test data, in batches.
+struct Case {
+    folder: tempfile::TempDir,
+}
+
+impl Case {
+    fn new() -> Self {
+        let case = Self {
+            folder: tempfile::tempdir().expect("temp folder"),
+        };
+        let text = fs::read_to_string(test_data("proteins.fasta")).expect("test data");
+        let some: String = text.split_inclusive('>').take(21).collect();
+        fs::write(case.path("in.fasta"), some.trim_end_matches('>')).expect("write");
+        run(bin("fasta-shard")
+            .arg(case.path("in.fasta"))
+            .arg("--out-dir")
+            .arg(case.path("shards"))
+            .args(["--shards", "1", "--max-residues", "300"]));
+        run(bin("pack-batches")
+            .arg(case.path("shards/shard-00000.parquet"))
+            .arg("--out")
+            .arg(case.path("b.arrow"))
+            .args(["--max-batch-tokens", "1000"]));
+        case
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn embed(&self, model: &Path, out: &str, options: &[&str]) -> Command {
+        let mut command = bin("gpu-embed");
+        command
+            .arg(self.path("b.arrow"))
+            .arg("--model")
+            .arg(model)
+            .arg("--out")
+            .arg(self.path(out))
+            .args(["--device", "cpu", "--progress", "none"])
+            .args(options);
+        command
+    }
+
+    /// The rows of an output, and its vectors `mean_4` by ordinal.
+    fn means(&self, out: &str) -> BTreeMap<u64, Vec<f32>> {
+        let mut means = BTreeMap::new();
+        for batch in rows(&self.path(out)) {
+            let ordinals = batch["ordinal"].as_primitive::<UInt64Type>();
+            let vectors = batch["mean_4"].as_fixed_size_list();
+            for (row, &ordinal) in ordinals.values().iter().enumerate() {
+                means.insert(ordinal, floats(&vectors.value(row)));
+            }
+        }
+        means
+    }
+}
+
+fn rows(path: &Path) -> Vec<RecordBatch> {
+    let mut reader = EmbeddingsReader::open(path).expect("open");
+    std::iter::from_fn(|| reader.next_batch().expect("verified")).collect()
+}
+
+fn floats(values: &dyn Array) -> Vec<f32> {
+    match values.as_primitive_opt::<Float16Type>() {
+        Some(halves) => halves.values().iter().map(|half| half.to_f32()).collect(),
+        None => values.as_primitive::<Float32Type>().values().to_vec(),
+    }
+}
+
+/// The lowest cosine between vectors of the same record.
+fn lowest_cosine(a: &BTreeMap<u64, Vec<f32>>, b: &BTreeMap<u64, Vec<f32>>) -> f64 {
+    assert!(a.len() == 20 && a.keys().eq(b.keys()));
+    let dot = |a: &[f32], b: &[f32]| -> f64 {
+        let products = a.iter().zip(b);
+        products.map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
+    };
+    let cosine = |(a, b): (&Vec<f32>, &Vec<f32>)| dot(a, b) / (dot(a, a) * dot(b, b)).sqrt();
+    a.values().zip(b.values()).map(cosine).fold(1.0, f64::min)
+}
+
+/// model-tiny with tensors left out or multiplied: `change` says by what.
+fn changed_model(folder: &Path, change: impl Fn(&str) -> Option<f32>) -> PathBuf {
+    let bytes = fs::read(test_data("model-tiny/model.safetensors")).expect("weights");
+    let tensors = SafeTensors::deserialize(&bytes).expect("safetensors");
+    let tensors: Vec<_> = tensors
+        .iter()
+        .filter_map(|(name, view)| Some((name, view, change(name)?)))
+        .map(|(name, view, factor)| {
+            let values = view.data().chunks_exact(4);
+            let values = values.map(|bytes| f32::from_le_bytes(bytes.try_into().expect("4 bytes")));
+            let bytes: Vec<u8> = values
+                .flat_map(|value| (value * factor).to_le_bytes())
+                .collect();
+            (name, view.dtype(), view.shape().to_vec(), bytes)
+        })
+        .collect();
+    let views = tensors.iter().map(|(name, dtype, shape, bytes)| {
+        (
+            name,
+            TensorView::new(*dtype, shape.clone(), bytes).expect("a tensor"),
+        )
+    });
+    let model = folder.join("model");
+    fs::create_dir(&model).expect("folder");
+    fs::write(
+        model.join("model.safetensors"),
+        serialize(views, None).expect("bytes"),
+    )
+    .expect("write");
+    fs::copy(
+        test_data("model-tiny/config.json"),
+        model.join("config.json"),
+    )
+    .expect("copy");
+    model
+}
+
+#[test]
+fn every_kind_of_output_fits_the_others() {
+    let case = Case::new();
+    for (dtype, close) in [("f32", 2e-5), ("f16", 2e-3)] {
+        let out = format!("{dtype}.parquet");
+        let options = [
+            "--residues",
+            "--logits",
+            "--contacts",
+            "--layers",
+            "all",
+            "--store-dtype",
+            dtype,
+        ];
+        run(&mut case.embed(&test_data("model-tiny"), &out, &options));
+        for batch in rows(&case.path(&out)) {
+            assert_eq!(batch.num_columns(), 6 + 5 + 5 + 2);
+            for row in 0..batch.num_rows() {
+                for layer in 0..5 {
+                    let residues = batch[format!("residues_{layer}").as_str()]
+                        .as_list::<i32>()
+                        .value(row);
+                    let vectors = floats(residues.as_fixed_size_list().values());
+                    let mean = floats(
+                        &batch[format!("mean_{layer}").as_str()]
+                            .as_fixed_size_list()
+                            .value(row),
+                    );
+                    let scale = mean.iter().fold(0f32, |most, value| most.max(value.abs()));
+                    for (channel, mean) in mean.into_iter().enumerate() {
+                        let own = vectors.iter().skip(channel).step_by(HIDDEN);
+                        let sum: f64 = own.map(|&value| f64::from(value)).sum();
+                        let expected = sum / residues.len() as f64;
+                        assert!((f64::from(mean) - expected).abs() <= close * f64::from(scale));
+                    }
+                }
+                let residues = batch["residues_4"].as_list::<i32>().value_length(row) as usize;
+                let logits = batch["logits"].as_list::<i32>().value(row);
+                assert_eq!(
+                    (logits.len(), logits.as_fixed_size_list().value_length()),
+                    (residues, 33)
+                );
+                let contacts = floats(&batch["contacts"].as_list::<i32>().value(row));
+                assert_eq!(contacts.len(), residues * residues);
+                for i in 0..residues {
+                    for j in 0..i {
+                        let (here, there) =
+                            (contacts[i * residues + j], contacts[j * residues + i]);
+                        assert!((0.0..=1.0).contains(&here) && (here - there).abs() < 1e-6);
+                    }
+                }
+            }
+        }
+        run(bin("validate-embeddings")
+            .arg(case.path(&out))
+            .arg("--shards")
+            .arg(case.path("shards/shard-00000.parquet")));
+    }
+}
+
+#[test]
+fn a_head_that_is_not_there_is_missed_by_name() {
+    let case = Case::new();
+    let model = changed_model(case.folder.path(), |name| {
+        (!name.contains("_head.")).then_some(1.0)
+    });
+    run(&mut case.embed(&model, "pooled.parquet", &[]));
+    let output = case.embed(&model, "logits.parquet", &["--logits"]).output();
+    let what = "model: has no language-model head; missing 5 ('lm_head.dense.weight', ";
+    assert_failed(&output.expect("run"), 65, what);
+    let output = case
+        .embed(&model, "contacts.parquet", &["--contacts"])
+        .output();
+    let what = "model: has no contact head; missing 2 ('contact_head.regression.weight', ";
+    assert_failed(&output.expect("run"), 65, what);
+}
+
+#[test]
+fn narrow_types_are_close_and_are_other_work() {
+    let case = Case::new();
+    let model = test_data("model-tiny");
+    run(&mut case.embed(&model, "f32.parquet", &[]));
+    let expected = case.means("f32.parquet");
+    for (dtype, least) in [("bf16", 0.9995), ("f16", 0.99999)] {
+        let out = format!("{dtype}.parquet");
+        run(&mut case.embed(&model, &out, &["--dtype", dtype]));
+        let cosine = lowest_cosine(&case.means(&out), &expected);
+        println!("{dtype}: lowest cosine 1 - {:.1e}", 1.0 - cosine);
+        assert!(cosine >= least && cosine < 1.0, "{dtype}: {cosine}");
+        let output = case.embed(&model, &out, &["--dtype", "f32"]).output();
+        assert_failed(&output.expect("run"), 73, "dtype was");
+    }
+}
+
+#[test]
+fn what_overflows_in_f16_is_computed_again_in_f32() {
+    let case = Case::new();
+    // The same function but for rounding, with values in between that f16 does not reach.
+    let model = changed_model(case.folder.path(), |name| {
+        Some(if name.contains("layer.1.attention.self.value") {
+            1e5
+        } else if name.contains("layer.1.attention.output.dense.weight") {
+            1e-5
+        } else {
+            1.0
+        })
+    });
+    run(&mut case.embed(&model, "f32.parquet", &[]));
+    let said = run(&mut case.embed(&model, "f16.parquet", &["--dtype", "f16"]));
+    assert!(said.contains("20 sequences again in f32"), "{said}");
+    let cosine = lowest_cosine(&case.means("f16.parquet"), &case.means("f32.parquet"));
+    assert!(cosine > 0.999, "{cosine}");
+    let said = run(&mut case.embed(&model, "bf16.parquet", &["--dtype", "bf16"]));
+    assert!(!said.contains("again"), "{said}");
+}
