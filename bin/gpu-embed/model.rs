@@ -1,0 +1,50 @@
+//! The model that the command line names.
+
+use std::path::PathBuf;
+
+use plmkit_cli::{Progress, Stop};
+use plmkit_hub::{Download, HubError, Observer, Settings, resolve};
+
+use crate::args::Args;
+
+/// The folder or weight file of the model, fetched if it has to be and may be.
+pub(crate) fn locate(args: &Args, stop: &Stop) -> Result<PathBuf, HubError> {
+    let mut screen = Screen {
+        args,
+        progress: None,
+    };
+    let download = args.download.then_some(Download {
+        stop,
+        observer: &mut screen,
+    });
+    resolve(&args.model, &Settings::from_env(), download)
+}
+
+/// Shows how far a download is.
+struct Screen<'a> {
+    args: &'a Args,
+    progress: Option<Progress>,
+}
+
+impl Observer for Screen<'_> {
+    fn started(&mut self, file: &str, bytes: u64) {
+        tracing::info!(
+            "{}: fetching {file}, {bytes} bytes",
+            self.args.model.display()
+        );
+        let (mode, quiet) = (self.args.progress, self.args.common.quiet);
+        self.progress = Some(Progress::start(mode, quiet, "bytes", bytes));
+    }
+
+    fn advanced(&mut self, bytes: u64) {
+        if let Some(progress) = &mut self.progress {
+            progress.advance(bytes);
+        }
+    }
+
+    fn ended(&mut self) {
+        if let Some(progress) = self.progress.take() {
+            progress.finish();
+        }
+    }
+}
