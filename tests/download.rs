@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use common::{assert_failed, bin, run, test_data};
+use common::{bin, run, test_data};
 use serde_json::json;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
@@ -220,14 +220,20 @@ impl Case {
         command
     }
 
+    /// Fails with this code and this last line, and leaves nothing that looks whole.
     fn fails(&self, command: &mut Command, code: i32, what: &str) {
-        assert_failed(&command.output().expect("run"), code, what);
-        assert!(!self.path("e.parquet").exists());
-        let model = self.cached();
+        let output = command.output().expect("run");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        let mut lines: Vec<&str> = stderr.lines().collect();
+        let last = lines.pop().unwrap_or_default();
+        assert!(last.contains(what), "expected '{what}' in: {stderr}");
         assert!(
-            !model.join("refs/main").exists(),
-            "a broken download looks whole"
+            lines.iter().all(|line| line.contains(": fetching ")),
+            "{stderr}"
         );
+        assert!(!self.path("e.parquet").exists());
+        assert!(!self.cached().join("refs/main").exists());
     }
 }
 

@@ -47,10 +47,11 @@ pub struct Esm2 {
 pub type Visit<'a> = dyn FnMut(usize, &Tensor) -> Result<(), EsmError> + 'a;
 
 impl Esm2 {
-    /// Loads the Hugging Face checkpoint in `folder` (`config.json` and safetensors weights, one file or several)
-    /// to `device`, to compute in `dtype`. `stop` is looked at between tensors.
+    /// Loads the Hugging Face checkpoint in the folder `model` (`config.json`, and weights as safetensors or as PyTorch
+    /// saves them, one file or several), or in the weight file `model` with its `config.json` beside it, to `device`,
+    /// to compute in `dtype`. `stop` is looked at between tensors.
     pub fn load(
-        folder: &Path,
+        model: &Path,
         device: Device,
         dtype: Dtype,
         stop: &Stop,
@@ -61,7 +62,7 @@ impl Esm2 {
             config,
             digest,
             weights,
-        } = checkpoint::load(folder, device, dtype, stop)?;
+        } = checkpoint::load(model, device, dtype, stop)?;
         Ok(Self {
             config,
             digest,
