@@ -2,7 +2,8 @@
 
 Everything is in it that a state dictionary of PyTorch may have and a safetensors file may not: the decoder of the
 language model is the word embedding, the projections of an attention are parts of one storage, a matrix is stored
-transposed, there are integers, and `_metadata` as `torch.nn.Module.state_dict` leaves it.
+transposed, there are integers, and `_metadata` as `torch.nn.Module.state_dict` leaves it. And smallest.bin, the parameters of
+an ESM-2 of one layer and two channels.
 """
 
 import json
@@ -39,3 +40,28 @@ for file, part in zip(FILES, parts):
     torch.save(part, TARGET / file)
 index = {"metadata": {"total_size": sum(tensor.nbytes for tensor in tensors.values())}, "weight_map": weight_map}
 (TARGET / "pytorch_model.bin.index.json").write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
+
+SIZES = {
+    "embeddings.word_embeddings.weight": (33, 2),
+    "encoder.layer.0.attention.LayerNorm.weight": (2,),
+    "encoder.layer.0.attention.LayerNorm.bias": (2,),
+    "encoder.layer.0.attention.self.query.weight": (2, 2),
+    "encoder.layer.0.attention.self.query.bias": (2,),
+    "encoder.layer.0.attention.self.key.weight": (2, 2),
+    "encoder.layer.0.attention.self.key.bias": (2,),
+    "encoder.layer.0.attention.self.value.weight": (2, 2),
+    "encoder.layer.0.attention.self.value.bias": (2,),
+    "encoder.layer.0.attention.output.dense.weight": (2, 2),
+    "encoder.layer.0.attention.output.dense.bias": (2,),
+    "encoder.layer.0.LayerNorm.weight": (2,),
+    "encoder.layer.0.LayerNorm.bias": (2,),
+    "encoder.layer.0.intermediate.dense.weight": (1, 2),
+    "encoder.layer.0.intermediate.dense.bias": (1,),
+    "encoder.layer.0.output.dense.weight": (2, 1),
+    "encoder.layer.0.output.dense.bias": (2,),
+    "encoder.layer.0.attention.self.rotary_embeddings.inv_freq": (1,),
+    "encoder.emb_layer_norm_after.weight": (2,),
+    "encoder.emb_layer_norm_after.bias": (2,),
+}
+smallest = OrderedDict((name, torch.nn.Parameter(torch.ones(shape))) for name, shape in SIZES.items())
+torch.save(smallest, TARGET.with_name("smallest.bin"))

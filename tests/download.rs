@@ -276,6 +276,33 @@ fn a_model_is_fetched_once_and_then_found_without_a_network() {
     }
 }
 
+/// As PyTorch saves it, in several files: the index says which.
+#[test]
+fn a_model_in_several_files() {
+    let folder = test_data("model-tiny-bin");
+    let files = [
+        "config.json",
+        "pytorch_model-00001-of-00002.bin",
+        "pytorch_model-00002-of-00002.bin",
+        "pytorch_model.bin.index.json",
+    ];
+    let content = files.map(|name| (name, fs::read(folder.join(name)).expect("read")));
+    let unwanted = [("tf_model.h5", Vec::new()), ("vocab.txt", Vec::new())];
+    let (case, hub) = (Case::new(), Hub::start([&content[..], &unwanted].concat()));
+    hub.fault(Faults {
+        cut: Some(100_000),
+        ..Faults::default()
+    });
+    let mut command = case.download("some/model", "e.parquet", &hub);
+    case.fails(&mut command, 75, "-00001-of-00002.bin: cannot fetch: ");
+    hub.fault(Faults::default());
+    run(&mut command);
+    let snapshot = case.cached().join("snapshots").join(COMMIT);
+    assert_eq!(common::all(&snapshot), files);
+    run(&mut case.embed(folder.to_str().expect("path"), "folder.parquet"));
+    same_bytes(&case.path("e.parquet"), &case.path("folder.parquet"));
+}
+
 #[test]
 fn a_model_that_is_not_there_is_not_fetched_unasked() {
     let (case, hub) = (Case::new(), Hub::of_tiny());

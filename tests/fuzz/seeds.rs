@@ -50,6 +50,8 @@ fn main() -> Result<()> {
     fasta(&seeds("fasta")?)?;
     manifest(&seeds("manifest")?)?;
     model(&seeds("config")?, &seeds("checkpoint")?)?;
+    let smallest = concat!(env!("CARGO_MANIFEST_DIR"), "/test-data/smallest.bin");
+    fs::copy(smallest, seeds("torch_file")?.join("smallest.bin"))?;
     logs(&seeds("events")?, &seeds("gpu_csv")?)
 }
 

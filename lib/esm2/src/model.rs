@@ -50,12 +50,7 @@ impl Esm2 {
     /// Loads the Hugging Face checkpoint in the folder `model` (`config.json`, and weights as safetensors or as PyTorch
     /// saves them, one file or several), or in the weight file `model` with its `config.json` beside it, to `device`,
     /// to compute in `dtype`. `stop` is looked at between tensors.
-    pub fn load(
-        model: &Path,
-        device: Device,
-        dtype: Dtype,
-        stop: &Stop,
-    ) -> Result<Self, EsmError> {
+    pub fn load(model: &Path, device: Device, dtype: Dtype, stop: &Stop) -> Result<Self, EsmError> {
         let device = device.open()?;
         let _no_grad = tch::no_grad_guard();
         let Checkpoint {

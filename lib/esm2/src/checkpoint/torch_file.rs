@@ -118,3 +118,44 @@ fn width(dtype: Dtype) -> usize {
         _ => 1,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Parameters of one layer, as `torch.save` writes them.
+    const SMALLEST: &[u8] = include_bytes!("../../../../test-data/smallest.bin");
+
+    #[test]
+    fn every_tensor_has_its_name_and_its_values() {
+        let tensors = tensors(SMALLEST).unwrap();
+        assert_eq!(tensors.len(), 20);
+        for (name, tensor) in tensors {
+            assert_eq!(tensor.dtype(), Dtype::F32, "{name}");
+            let ones = 1_f32.to_le_bytes().repeat(tensor.shape().iter().product());
+            assert_eq!(&tensor.bytes()[..], &ones[..], "{name}");
+        }
+    }
+
+    /// None of these panics, and a file that has lost its end is no archive.
+    #[test]
+    fn damage_anywhere() {
+        for length in 0..SMALLEST.len() {
+            assert!(tensors(&SMALLEST[..length]).is_err(), "{length}");
+        }
+        let mut bytes = SMALLEST.to_vec();
+        for at in 0..bytes.len() {
+            for flip in [1, 0x80, 0xff] {
+                bytes[at] ^= flip;
+                if let Ok(tensors) = tensors(&bytes) {
+                    assert!(
+                        tensors
+                            .iter()
+                            .all(|(_, tensor)| tensor.bytes().len() <= 264)
+                    );
+                }
+                bytes[at] ^= flip;
+            }
+        }
+    }
+}

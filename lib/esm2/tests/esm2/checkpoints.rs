@@ -8,7 +8,7 @@ use plmkit_contract::Stop;
 use plmkit_esm2::{Device, Esm2, EsmError};
 use safetensors::Dtype;
 
-use crate::support::torch_file::torch_file;
+use crate::support::torch_file::{large_archive, torch_file, torch_file_as};
 use crate::support::{Pack, Part, Tiny, load, model_tiny, protein, test_data};
 
 fn layers(model: &Esm2) -> Vec<Vec<f32>> {
@@ -92,9 +92,14 @@ fn a_file_of_pytorch_is_the_same_as_one_of_safetensors() {
     let tiny = Tiny::new();
     for tiny in [tiny.narrowed(), tiny] {
         let expected = tiny.load().unwrap();
-        let model = load(tiny.write_bin(&torch_file(&tiny.parts)).path()).unwrap();
-        assert_eq!(model.digest(), expected.digest());
-        assert_eq!(layers(&model), layers(&expected));
+        for bytes in [
+            torch_file(&tiny.parts),
+            torch_file_as(&tiny.parts, large_archive),
+        ] {
+            let model = load(tiny.write_bin(&bytes).path()).unwrap();
+            assert_eq!(model.digest(), expected.digest());
+            assert_eq!(layers(&model), layers(&expected));
+        }
     }
 }
 

@@ -8,6 +8,14 @@ use super::tiny::Part;
 
 /// A weight file of PyTorch.
 pub fn torch_file(parts: &BTreeMap<String, Part>) -> Vec<u8> {
+    torch_file_as(parts, archive)
+}
+
+/// The same in an archive of some form.
+pub fn torch_file_as(
+    parts: &BTreeMap<String, Part>,
+    archive: impl Fn(&[(&str, &[u8])]) -> Vec<u8>,
+) -> Vec<u8> {
     let keys: Vec<String> = (0..parts.len()).map(|key| format!("data/{key}")).collect();
     let entries = parts.iter().enumerate().map(|(key, (name, part))| {
         let class = storage_class(part.dtype);
@@ -29,34 +37,67 @@ pub fn torch_file(parts: &BTreeMap<String, Part>) -> Vec<u8> {
 
 /// A zip archive of these records, stored as they are in a folder.
 pub fn archive(records: &[(&str, &[u8])]) -> Vec<u8> {
+    written(records, false)
+}
+
+/// The same in the form that archives beyond 4 GiB have: what does not fit into 32 bits is elsewhere.
+pub fn large_archive(records: &[(&str, &[u8])]) -> Vec<u8> {
+    written(records, true)
+}
+
+fn written(records: &[(&str, &[u8])], is_large: bool) -> Vec<u8> {
+    let small = |value: usize| {
+        if is_large {
+            [0xff; 4]
+        } else {
+            (value as u32).to_le_bytes()
+        }
+    };
+    let wide = |values: [usize; 3]| values.map(|value| (value as u64).to_le_bytes()).concat();
     let (mut archive, mut directory) = (Vec::new(), Vec::new());
     for (name, record) in records {
         let name = format!("archive/{name}");
-        let size = (record.len() as u32).to_le_bytes();
-        // Version, flags, method, time, date, checksum; sizes; lengths of the name and of what follows it.
+        let (size, start) = (record.len(), archive.len());
+        let extra = match is_large {
+            true => [
+                &[9, 0, 2, 0, 0, 0, 1, 0, 24, 0][..],
+                &wide([size, size, start]),
+            ]
+            .concat(),
+            false => Vec::new(),
+        };
+        // Version, flags, method, time, date, checksum; sizes; the length of the name.
         let header = [
             &[0; 14][..],
-            &size,
-            &size,
+            &small(size),
+            &small(size),
             &(name.len() as u16).to_le_bytes(),
-            &[0; 2],
         ]
         .concat();
-        let start = (archive.len() as u32).to_le_bytes();
-        directory.extend([b"PK\x01\x02\0\0", &header[..], &[0; 10], &start].concat());
-        directory.extend(name.bytes());
-        archive.extend([b"PK\x03\x04", &header[..], name.as_bytes(), record].concat());
+        let extra_length = (extra.len() as u16).to_le_bytes();
+        directory.extend([b"PK\x01\x02\0\0", &header[..], &extra_length, &[0; 10]].concat());
+        directory.extend([&small(start)[..], name.as_bytes(), &extra].concat());
+        archive.extend([b"PK\x03\x04", &header[..], &[0; 2], name.as_bytes(), record].concat());
     }
-    let place = [directory.len() as u32, archive.len() as u32].map(u32::to_le_bytes);
-    let counts = [records.len() as u16; 2].map(u16::to_le_bytes);
-    let end = [
-        b"PK\x05\x06\0\0\0\0",
-        &counts.concat()[..],
-        &place.concat(),
-        &[0; 2],
-    ]
-    .concat();
-    [archive, directory, end].concat()
+    let (size, start) = (directory.len(), archive.len());
+    archive.extend(directory);
+    if is_large {
+        let end = archive.len() as u64;
+        archive.extend([b"PK\x06\x06", &[0; 36][..], &wide([size, start, 0])[..16]].concat());
+        archive.extend(
+            [
+                b"PK\x06\x07",
+                &[0; 4][..],
+                &end.to_le_bytes(),
+                &[1, 0, 0, 0],
+            ]
+            .concat(),
+        );
+    }
+    let counts = [records.len() as u16; 2].map(u16::to_le_bytes).concat();
+    let place = [small(size), small(start)].concat();
+    archive.extend([b"PK\x05\x06\0\0\0\0", &counts[..], &place, &[0; 2]].concat());
+    archive
 }
 
 /// A pickle that is this value.
