@@ -336,6 +336,10 @@ fn a_server_that_does_not_have_it() {
     let mut revision = case.download("some/model@v2", "e.parquet", &hub);
     case.fails(&mut revision, 66, "no such model, revision or file (404)");
 
+    assert!(!case.path("hf").exists(), "a mistyped name leaves nothing");
+
+    assert!(!case.path("hf").exists(), "a mistyped name leaves nothing");
+
     let nothing = Hub::start(vec![
         ("config.json", b"{}".to_vec()),
         ("model.onnx", vec![]),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use plmkit_cli::{Progress, Stop};
+use plmkit_contract::path_text;
 use plmkit_hub::{Download, HubError, Observer, Settings, resolve};
 
 use crate::args::Args;
@@ -17,7 +18,10 @@ pub(crate) fn locate(args: &Args, stop: &Stop) -> Result<PathBuf, HubError> {
         stop,
         observer: &mut screen,
     });
-    resolve(&args.model, &Settings::from_env(), download)
+    let located = resolve(&args.model, &Settings::from_env(), download);
+    // A download that failed has not ended its bar.
+    screen.ended();
+    located
 }
 
 /// Shows how far a download is.
@@ -28,10 +32,8 @@ struct Screen<'a> {
 
 impl Observer for Screen<'_> {
     fn started(&mut self, file: &str, bytes: u64) {
-        tracing::info!(
-            "{}: fetching {file}, {bytes} bytes",
-            self.args.model.display()
-        );
+        let model = path_text(&self.args.model);
+        tracing::info!("{model}: fetching {file}, {bytes} bytes");
         let (mode, quiet) = (self.args.progress, self.args.common.quiet);
         self.progress = Some(Progress::start(mode, quiet, "bytes", bytes));
     }

@@ -45,10 +45,11 @@ impl Job {
     /// Fetches what the snapshot lacks and gives its folder.
     pub(crate) fn run(&self, tell: &Tell) -> Result<PathBuf, HubError> {
         let place = Place::of(&self.id, &self.cache);
+        let api = self.api(&place)?;
+        // Before anything is written: a name that is mistyped leaves nothing behind.
+        let (commit, listed) = self.look(&api, &place)?;
         let _lock = place.claim(&self.cache)?;
         place.clear()?;
-        let api = self.api(&place)?;
-        let (commit, listed) = self.look(&api, &place)?;
         let fetch = Fetch {
             // By its commit: a branch that moves meanwhile would make a model of two.
             repo: api.repo(self.repo(&commit)),
