@@ -49,8 +49,9 @@ advisories: .cargo-tools/$(CARGO_DENY) ## Look the dependencies up in the RustSe
 	.cargo-tools/bin/cargo-deny --locked check advisories
 
 install: build ## Install into PREFIX, /usr/local by default
-	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/plmkit"
+	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/plmkit" "$(DESTDIR)$(PREFIX)/share/plmkit"
 	install $(addprefix target/release/,$(TOOLS)) "$(DESTDIR)$(PREFIX)/bin"
+	install lib/esm2/convert-fair-esm.py "$(DESTDIR)$(PREFIX)/share/plmkit"
 ifndef LIBTORCH
 	cd .libtorch && cp -R --parents $(LIBRARIES) *.dist-info "$(abspath $(DESTDIR)$(PREFIX))/lib/plmkit"
 endif
@@ -58,6 +59,7 @@ endif
 goldens: .venv/reference/complete ## Make the files of test-data again (fetches 5 GB of Python packages)
 	python3 test-data/make_proteins.py
 	.venv/reference/bin/python test-data/make_model_tiny.py
+	.venv/reference/bin/python test-data/make_model_bin.py
 	.venv/reference/bin/python test-data/make_goldens.py
 
 .cargo-tools/%:

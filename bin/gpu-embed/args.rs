@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::thread::available_parallelism;
 use std::time::Duration;
@@ -27,9 +27,20 @@ pub(crate) struct Args {
     #[arg(required = true, value_name = "BATCHES.arrow")]
     batches: Vec<PathBuf>,
 
-    /// Folder of a checkpoint: config.json and model.safetensors, as in a Hugging Face snapshot
-    #[arg(long, value_name = "DIR")]
-    model: PathBuf,
+    /// Model: a folder, a weight file, or an id of the Hugging Face Hub
+    ///
+    /// A folder holds config.json and the weights, as in a snapshot of the Hub; beside a weight file lies its
+    /// config.json. An id, ORGANISATION/NAME or ORGANISATION/NAME@REVISION, is looked up in the Hub's local cache, where
+    /// HF_HUB_CACHE or HF_HOME say that it is.
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: PathBuf,
+
+    /// Fetch a model of the Hub that its local cache does not have
+    ///
+    /// From HF_ENDPOINT where it is set, with the token in HF_TOKEN where there is one, and never with HF_HUB_OFFLINE.
+    /// Nothing else makes this program use the network.
+    #[arg(long)]
+    pub(crate) download: bool,
 
     /// Embeddings file to write
     ///
@@ -175,11 +186,7 @@ impl TryFrom<Args> for Config {
 
 /// Outputs must not destroy the batches, the model or one another.
 fn keep_files_apart(args: &Args) -> Result<(), Fault> {
-    let weights: Vec<PathBuf> = fs::read_dir(&args.model)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .collect();
+    let weights = files_of(&args.model);
     let batches = args
         .batches
         .iter()
@@ -197,6 +204,16 @@ fn keep_files_apart(args: &Args) -> Result<(), Fault> {
     ];
     let outputs: Vec<NamedPath> = always.into_iter().chain(events).collect();
     keep_apart(&inputs, &outputs)
+}
+
+/// The files of a model: those in its folder, or a weight file and the config.json beside it.
+fn files_of(model: &Path) -> Vec<PathBuf> {
+    match fs::read_dir(model) {
+        Ok(entries) => entries
+            .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+            .collect(),
+        Err(_) => vec![model.to_owned(), model.with_file_name("config.json")],
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -1,6 +1,7 @@
 //! `gpu-embed`: batches files to embeddings.
 
 mod args;
+mod model;
 mod outputs;
 mod run;
 

@@ -3,10 +3,22 @@
 use plmkit_cli::{Exit, Fault, Progress, ProgressMode, Stop};
 use plmkit_contract::path_text;
 use plmkit_engine::{Config, Observer, Outcome, Summary, embed};
+use plmkit_hub::HubError;
 
 use crate::args::Args;
+use crate::model::locate;
 
-pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
+pub(crate) fn run(mut args: Args, stop: &Stop) -> Result<Exit, Fault> {
+    args.model = match locate(&args, stop) {
+        Ok(model) => model,
+        Err(HubError::Stopped) => {
+            tracing::warn!(
+                "stopped: what was fetched is kept, and the same command goes on from there"
+            );
+            return Ok(Exit::Done);
+        }
+        Err(error) => return Err(error.into()),
+    };
     let mut screen = Screen {
         mode: args.progress,
         quiet: args.common.quiet,

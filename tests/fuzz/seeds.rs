@@ -51,6 +51,8 @@ fn main() -> Result<()> {
     manifest(&seeds("manifest")?)?;
     rejects(&seeds("rejects")?)?;
     model(&seeds("config")?, &seeds("checkpoint")?)?;
+    let smallest = concat!(env!("CARGO_MANIFEST_DIR"), "/test-data/smallest.bin");
+    fs::copy(smallest, seeds("torch_file")?.join("smallest.bin"))?;
     logs(&seeds("events")?, &seeds("gpu_csv")?)
 }
 

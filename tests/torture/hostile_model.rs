@@ -86,3 +86,43 @@ fn model() {
         LIBTORCH + 1024,
     );
 }
+
+/// A file of PyTorch that is made to claim, in its directory or in its pickle.
+#[test]
+#[ignore = "slow: make torture"]
+fn pytorch_model() {
+    let files = Files::new();
+    let model = files.path("model");
+    fs::create_dir(&model).expect("folder");
+    fs::copy(
+        test_data("model-tiny/config.json"),
+        model.join("config.json"),
+    )
+    .expect("copy");
+    let path = model.join("pytorch_model.bin");
+    let whole = fs::read(test_data("smallest.bin")).expect("read");
+    // In place: what comes after the pickle stays where the directory says that it is.
+    let claim = whole.windows(3).position(|window| window == b"KBt");
+    let mut storage = whole.clone();
+    storage[claim.expect("a storage of 66 values") + 1] = 0xff;
+    let mut directory = whole.clone();
+    let end = directory.len() - 10;
+    directory[end..end + 8].fill(0xfe);
+    for (name, bytes) in [
+        ("a storage of more values than its record", storage),
+        ("a directory of 4 GiB", directory),
+        ("a PyTorch file that is nothing", Vec::new()),
+    ] {
+        fs::write(&path, bytes).expect("write");
+        refuses(name, &embed(&files, &model), LIBTORCH + 1024);
+    }
+    let hole = fs::File::options().write(true).open(&path);
+    hole.and_then(|file| file.set_len(4 << 30)).expect("hole");
+    // Mapped as a whole, and read at its end.
+    let mapped = LIBTORCH + 1024 + (4 << 10);
+    refuses(
+        "a PyTorch file of 4 GiB of zeros",
+        &embed(&files, &model),
+        mapped,
+    );
+}

@@ -12,7 +12,7 @@ use plmkit_esm2::{Device, Dtype, EsmError};
 pub struct Config {
     /// The batches files, in order.
     pub batches: Vec<PathBuf>,
-    /// The checkpoint folder.
+    /// The checkpoint: its folder, or its weight file.
     pub model: PathBuf,
     /// The embeddings file to write.
     pub out: PathBuf,

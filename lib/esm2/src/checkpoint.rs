@@ -1,4 +1,4 @@
-//! Hugging Face checkpoint folders: the only place of the crate that opens files.
+//! Hugging Face checkpoints: the only place of the crate that opens files.
 
 mod assemble;
 mod digest;
@@ -9,6 +9,8 @@ mod mapped;
 mod names;
 mod parameters;
 mod stored;
+mod tensor;
+mod torch_file;
 
 use std::fs::File;
 use std::io::Read;
@@ -21,6 +23,7 @@ use crate::weights::Weights;
 use crate::{Config, Dtype, EsmError};
 
 pub use error::{CheckpointError, Names};
+pub use torch_file::TorchFileError;
 
 /// What a checkpoint folder holds.
 pub(crate) struct Checkpoint {
@@ -30,15 +33,16 @@ pub(crate) struct Checkpoint {
     pub(crate) weights: Weights,
 }
 
-/// Reads `folder` and puts the weights on `device`, those of the layers in `dtype`.
+/// Reads the folder or weight file `model` and puts the weights on `device`, those of the layers in `dtype`.
 pub(crate) fn load(
-    folder: &Path,
+    model: &Path,
     device: Device,
     dtype: Dtype,
     stop: &Stop,
 ) -> Result<Checkpoint, EsmError> {
     // Weights first: where there are none, what lies in their place says more than an absent config.json.
-    let files = folder::weight_files(folder)?;
+    let files = folder::weight_files(model)?;
+    let folder = folder::of(model);
     let config = read_config(&folder.join("config.json"))?;
     let stored = stored::Stored::of(folder, &files, &config)?;
     let frequencies = frequencies::of_layers(folder, &config, &stored)?;

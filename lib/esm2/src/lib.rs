@@ -1,6 +1,6 @@
 //! ESM-2: configuration, weights, model and attention on libtorch.
 //!
-//! [`Esm2::load`] reads a Hugging Face checkpoint folder, [`Varlen`] is a checked batch of sequences laid end to
+//! [`Esm2::load`] reads a Hugging Face checkpoint, [`Varlen`] is a checked batch of sequences laid end to
 //! end with no padding, and [`Esm2::embed`] turns one into vectors, logits and contacts. What is computed is fair-esm's ESM-2 (Lin et
 //! al. 2023, doi:10.1126/science.ade2574), layer by layer.
 
@@ -37,7 +37,7 @@ mod varlen;
 mod vocabulary;
 mod weights;
 
-pub use checkpoint::{CheckpointError, Names};
+pub use checkpoint::{CheckpointError, Names, TorchFileError};
 pub use config::{Config, ConfigError};
 pub use device::{Device, DeviceError, ParseDeviceError};
 pub use dtype::Dtype;

@@ -48,21 +48,17 @@ pub struct Esm2 {
 pub type Visit<'a> = dyn FnMut(usize, &Tensor) -> Result<(), EsmError> + 'a;
 
 impl Esm2 {
-    /// Loads the Hugging Face checkpoint in `folder` (`config.json` and safetensors weights, one file or several)
-    /// to `device`, to compute in `dtype`. `stop` is looked at between tensors.
-    pub fn load(
-        folder: &Path,
-        device: Device,
-        dtype: Dtype,
-        stop: &Stop,
-    ) -> Result<Self, EsmError> {
+    /// Loads the Hugging Face checkpoint in the folder `model` (`config.json`, and weights as safetensors or as PyTorch
+    /// saves them, one file or several), or in the weight file `model` with its `config.json` beside it, to `device`,
+    /// to compute in `dtype`. `stop` is looked at between tensors.
+    pub fn load(model: &Path, device: Device, dtype: Dtype, stop: &Stop) -> Result<Self, EsmError> {
         let device = device.open()?;
         let _no_grad = tch::no_grad_guard();
         let Checkpoint {
             config,
             digest,
             weights,
-        } = checkpoint::load(folder, device, dtype, stop)?;
+        } = checkpoint::load(model, device, dtype, stop)?;
         Ok(Self {
             folder: folder.to_owned(),
             config,

@@ -63,7 +63,7 @@ fn tensors(
             for &size in view.shape() {
                 number(hasher, size);
             }
-            hasher.update(view.data());
+            hasher.update(&view.bytes());
         }
     }
     Ok(())

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use plmkit_contract::{Exit, Failure, Quoted, io_text, one_line, path_text};
 use safetensors::{Dtype, SafeTensorError};
 
+use super::torch_file::TorchFileError;
 use crate::ConfigError;
 
 /// What is wrong with a model folder, and where.
@@ -21,12 +22,18 @@ pub enum CheckpointError {
         source: io::Error,
     },
     /// The folder has no weights that can be read.
-    #[error("{path}: expected model.safetensors or model.safetensors.index.json, found {found}", path = path_text(folder))]
+    #[error("{path}: expected model.safetensors, pytorch_model.bin or an index of either, found {found}", path = path_text(folder))]
     NoWeights {
         /// The folder.
         folder: PathBuf,
         /// What it has instead, and what to do about it.
         found: String,
+    },
+    /// The path is that of a file, and not of one that weights are in.
+    #[error("{path}: expected a folder, or a file with a name in .safetensors or .bin", path = path_text(path))]
+    NotWeights {
+        /// The path.
+        path: PathBuf,
     },
     /// A JSON file is larger than any checkpoint's.
     #[error("{path}: expected at most {limit} bytes of JSON, found more", path = path_text(path))]
@@ -46,7 +53,7 @@ pub enum CheckpointError {
     },
     /// The index of a checkpoint in several files is malformed.
     #[error(
-        "{path}: not an index of safetensors files: {what}",
+        "{path}: not an index of weight files: {what}",
         path = path_text(path), what = one_line(what, usize::MAX)
     )]
     Index {
@@ -65,6 +72,14 @@ pub enum CheckpointError {
         path: PathBuf,
         /// What is wrong.
         source: SafeTensorError,
+    },
+    /// A weight file of PyTorch is not one that can be read.
+    #[error("{path}: {source}", path = path_text(path))]
+    TorchFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: TorchFileError,
     },
     /// The tensors are not those of the model that `config.json` describes.
     #[error("{path}: not the tensors of this ESM-2: missing {missing}, unexpected {unexpected}", path = path_text(folder))]
@@ -130,7 +145,7 @@ impl fmt::Display for Names {
 impl Failure for CheckpointError {
     fn exit(&self) -> Exit {
         match self {
-            Self::Open { .. } | Self::NoWeights { .. } => Exit::NoInput,
+            Self::Open { .. } | Self::NoWeights { .. } | Self::NotWeights { .. } => Exit::NoInput,
             _ => Exit::Data,
         }
     }

@@ -1,4 +1,4 @@
-//! Which files of a model folder hold the weights.
+//! Which files hold the weights of a model.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,19 +6,59 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use memmap2::Mmap;
+use plmkit_contract::Quoted;
+use safetensors::SafeTensors;
 use serde_json::Value;
 
-use super::{CheckpointError, mapped, read_json};
+use super::tensor::StoredTensor;
+use super::{CheckpointError, mapped, read_json, torch_file};
+
+/// Files that weights lie in, or an index of those, as the Hub names them. The first that is there is read.
+const WEIGHTS: [&str; 4] = [
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+];
 
 /// A weight file in memory.
 pub(super) struct WeightFile {
     pub(super) path: PathBuf,
-    pub(super) bytes: Mmap,
+    bytes: Mmap,
 }
 
-/// Maps the one file, or the several, in which the weights lie.
-pub(super) fn weight_files(folder: &Path) -> Result<Vec<WeightFile>, CheckpointError> {
-    paths(folder)?
+impl WeightFile {
+    /// The tensors of the file, by the names that they have in it. What it says of their places and sizes has been
+    /// checked against its own.
+    pub(super) fn tensors(&self) -> Result<Vec<(String, StoredTensor<'_>)>, CheckpointError> {
+        let path = || self.path.clone();
+        if has_extension(&self.path, "safetensors") {
+            let file = SafeTensors::deserialize(&self.bytes).map_err(|source| {
+                let path = path();
+                CheckpointError::Damaged { path, source }
+            })?;
+            let tensors = file.tensors().into_iter();
+            Ok(tensors.map(|(name, view)| (name, view.into())).collect())
+        } else {
+            torch_file::tensors(&self.bytes).map_err(|source| {
+                let path = path();
+                CheckpointError::TorchFile { path, source }
+            })
+        }
+    }
+}
+
+/// The folder of a model that is named by its folder or by a weight file.
+pub(super) fn of(model: &Path) -> &Path {
+    match model.parent() {
+        Some(folder) if !model.is_dir() => folder,
+        _ => model,
+    }
+}
+
+/// Maps the one file, or the several, in which the weights of a folder or of a weight file lie.
+pub(super) fn weight_files(model: &Path) -> Result<Vec<WeightFile>, CheckpointError> {
+    paths(model)?
         .into_iter()
         .map(|path| match mapped::map(&path) {
             Ok(bytes) => Ok(WeightFile { path, bytes }),
@@ -27,26 +67,44 @@ pub(super) fn weight_files(folder: &Path) -> Result<Vec<WeightFile>, CheckpointE
         .collect()
 }
 
-fn paths(folder: &Path) -> Result<Vec<PathBuf>, CheckpointError> {
-    let single = folder.join("model.safetensors");
-    let index = folder.join("model.safetensors.index.json");
+fn paths(model: &Path) -> Result<Vec<PathBuf>, CheckpointError> {
     let open = |source| CheckpointError::Open {
-        path: folder.to_owned(),
+        path: model.to_owned(),
         source,
     };
-    if !fs::metadata(folder).map_err(open)?.is_dir() {
-        return Err(open(io::ErrorKind::NotADirectory.into()));
-    }
-    if single.exists() {
-        Ok(vec![single])
-    } else if index.exists() {
-        indexed(folder, &index)
+    let path = if fs::metadata(model).map_err(open)?.is_dir() {
+        let there = |name: &&str| model.join(name).exists();
+        match WEIGHTS.into_iter().find(there) {
+            Some(name) => model.join(name),
+            None => {
+                return Err(CheckpointError::NoWeights {
+                    folder: model.to_owned(),
+                    found: instead(model).map_err(open)?,
+                });
+            }
+        }
     } else {
-        Err(CheckpointError::NoWeights {
-            folder: folder.to_owned(),
-            found: instead(folder).map_err(open)?,
-        })
+        model.to_owned()
+    };
+    if path.to_string_lossy().ends_with(".index.json") {
+        indexed(of(&path), &path)
+    } else if is_weights(&path) {
+        Ok(vec![path])
+    } else {
+        Err(CheckpointError::NotWeights { path })
     }
+}
+
+/// Whether a file can have weights in it, by its name. What is in the last two is as a rule fair-esm's, which is said
+/// when they are read.
+fn is_weights(path: &Path) -> bool {
+    ["safetensors", "bin", "pt", "pth"]
+        .iter()
+        .any(|extension| has_extension(path, extension))
+}
+
+fn has_extension(path: &Path, extension: &str) -> bool {
+    path.extension().is_some_and(|found| found == extension)
 }
 
 /// The files that an index names, each once.
@@ -65,7 +123,7 @@ fn indexed(folder: &Path, index: &Path) -> Result<Vec<PathBuf>, CheckpointError>
         .values()
         .map(|file| {
             file.as_str()
-                .filter(|file| is_plain(file))
+                .filter(|file| is_plain(file) && is_weights(Path::new(file)))
                 .ok_or_else(|| wrong(format!("expected a file name, found {file}")))
         })
         .collect::<Result<_, _>>()?;
@@ -83,24 +141,13 @@ fn instead(folder: &Path) -> io::Result<String> {
     let names: BTreeSet<String> = fs::read_dir(folder)?
         .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
         .collect::<io::Result<_>>()?;
-    let first = |stem: &str, extension: &str| {
-        names.iter().find(|name| {
-            name.starts_with(stem)
-                && Path::new(name)
-                    .extension()
-                    .is_some_and(|found| found == extension)
-        })
-    };
-    Ok(if let Some(name) = first("pytorch_model", "bin") {
-        format!(
-            "{name}, which is not read: save the model again with transformers' save_pretrained, which writes safetensors"
-        )
-    } else if let Some(name) = first("", "pt") {
-        format!(
-            "{name:?}, a fair-esm checkpoint, which is not read: take the Hugging Face one of the same name"
-        )
-    } else {
-        "neither".to_owned()
+    let checkpoint = |name: &&String| has_extension(Path::new(name), "pt");
+    Ok(match names.iter().find(checkpoint) {
+        Some(name) => format!(
+            "{}, a fair-esm checkpoint: convert-fair-esm.py makes a folder of it that is read",
+            Quoted(name)
+        ),
+        None => "none of them".to_owned(),
     })
 }
 
@@ -120,10 +167,34 @@ mod tests {
     fn a_folder_in_another_format_is_told_what_to_do() {
         let folder = tempfile::tempdir().unwrap();
         let found = || paths(folder.path()).unwrap_err().to_string();
-        assert!(found().ends_with("found neither"));
+        assert!(found().ends_with("found none of them"));
         fs::write(folder.path().join("esm2_t6_8M_UR50D.pt"), b"").unwrap();
-        assert!(found().contains("\"esm2_t6_8M_UR50D.pt\", a fair-esm checkpoint"));
-        fs::write(folder.path().join("pytorch_model-00001-of-00002.bin"), b"").unwrap();
-        assert!(found().contains("pytorch_model-00001-of-00002.bin, which is not read: save"));
+        assert!(
+            found().contains("'esm2_t6_8M_UR50D.pt', a fair-esm checkpoint: convert-fair-esm.py")
+        );
+    }
+
+    #[test]
+    fn the_first_of_the_known_names_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [
+            "pytorch_model.bin.index.json",
+            "pytorch_model.bin",
+            "model.safetensors.index.json",
+            "model.safetensors",
+        ] {
+            let path = folder.path().join(name);
+            fs::write(&path, r#"{"weight_map": {"a": "part.bin"}}"#).unwrap();
+            let expected = if name.ends_with(".json") {
+                folder.path().join("part.bin")
+            } else {
+                path.clone()
+            };
+            assert_eq!(paths(folder.path()).unwrap(), [expected.as_path()]);
+            // By its own name, too.
+            assert_eq!(paths(&path).unwrap(), [expected]);
+            assert_eq!(of(&path), folder.path());
+        }
+        assert_eq!(of(folder.path()), folder.path());
     }
 }

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use safetensors::Dtype;
 use tch::{Device, Kind, Tensor};
 
 use super::error::{CheckpointError, Names};
 use super::folder::WeightFile;
 use super::names::{SHARED_INV_FREQ, canonical};
 use super::parameters::{Parameter, head_parameters, inv_freq_name, parameters};
+use super::tensor::StoredTensor;
 use crate::{Config, EsmError, Head};
 
 /// Every tensor that is read: those of the encoder are all there, each of the right shape and of a type that is read.
@@ -19,7 +20,7 @@ pub(super) struct Stored<'a> {
 
 struct Entry<'a> {
     path: &'a Path,
-    view: TensorView<'a>,
+    view: StoredTensor<'a>,
 }
 
 impl<'a> Stored<'a> {
@@ -32,14 +33,7 @@ impl<'a> Stored<'a> {
         let mut tensors = BTreeMap::new();
         for file in files {
             let path = file.path.as_path();
-            let damaged = |source| CheckpointError::Damaged {
-                path: path.to_owned(),
-                source,
-            };
-            for (name, view) in SafeTensors::deserialize(&file.bytes)
-                .map_err(damaged)?
-                .tensors()
-            {
+            for (name, view) in file.tensors()? {
                 let Some(tensor) = canonical(&name) else {
                     continue;
                 };
@@ -129,7 +123,7 @@ impl<'a> Stored<'a> {
     }
 
     /// A tensor as it is stored.
-    pub(super) fn view(&self, name: &str) -> Option<&TensorView<'a>> {
+    pub(super) fn view(&self, name: &str) -> Option<&StoredTensor<'a>> {
         self.tensors.get(name).map(|entry| &entry.view)
     }
 
@@ -139,7 +133,7 @@ impl<'a> Stored<'a> {
         let shape: Vec<i64> = view.shape().iter().map(|&size| size as i64).collect();
         let kind = kind(view.dtype()).expect("types were checked");
         // That the bytes are as many as shape and type say was checked with the header.
-        let tensor = Tensor::f_from_data_size(view.data(), &shape, kind)?;
+        let tensor = Tensor::f_from_data_size(&view.bytes(), &shape, kind)?;
         Ok(tensor.f_to_device(device)?.f_to_kind(Kind::Float)?)
     }
 }

@@ -1,10 +1,14 @@
 //! One model in the forms in which checkpoints come.
 
+use std::fs;
+use std::path::Path;
+
 use half::{bf16, f16};
 use plmkit_contract::Stop;
 use plmkit_esm2::{Device, Esm2, EsmError};
 use safetensors::Dtype;
 
+use crate::support::torch_file::{large_archive, torch_file, torch_file_as};
 use crate::support::{Pack, Part, Tiny, load, model_tiny, protein, test_data};
 
 fn layers(model: &Esm2) -> Vec<Vec<f32>> {
@@ -80,6 +84,56 @@ fn half_precision_weights_are_widened_without_loss() {
         |value| bf16::from_f32(value).to_le_bytes(),
         |value| bf16::from_f32(value).to_f32(),
     );
+}
+
+/// The same values in a file of PyTorch are the same model.
+#[test]
+fn a_file_of_pytorch_is_the_same_as_one_of_safetensors() {
+    let tiny = Tiny::new();
+    for tiny in [tiny.narrowed(), tiny] {
+        let expected = tiny.load().unwrap();
+        for bytes in [
+            torch_file(&tiny.parts),
+            torch_file_as(&tiny.parts, large_archive),
+        ] {
+            let model = load(tiny.write_bin(&bytes).path()).unwrap();
+            assert_eq!(model.digest(), expected.digest());
+            assert_eq!(layers(&model), layers(&expected));
+        }
+    }
+}
+
+/// Two files of `torch.save` with an index: shared storages, a transposed matrix, integers and `_metadata`.
+#[test]
+fn what_pytorch_itself_writes() {
+    let model = load(&test_data("model-tiny-bin")).unwrap();
+    let expected = Tiny::new().narrowed().load().unwrap();
+    assert_eq!(model.digest(), expected.digest());
+    assert_eq!(layers(&model), layers(&expected));
+}
+
+#[test]
+fn a_model_is_named_by_its_weights_as_well() {
+    let digest = |path: &Path| load(path).unwrap().digest().to_owned();
+    let (tiny, sharded) = (test_data("model-tiny"), test_data("model-tiny-bin"));
+    assert_eq!(digest(&tiny.join("model.safetensors")), digest(&tiny));
+    assert_eq!(
+        digest(&sharded.join("pytorch_model.bin.index.json")),
+        digest(&sharded)
+    );
+    let folder = Tiny::new().write_bin(&torch_file(&Tiny::new().parts));
+    assert_eq!(
+        digest(&folder.path().join("pytorch_model.bin")),
+        digest(&tiny)
+    );
+}
+
+#[test]
+fn safetensors_come_first() {
+    let tiny = Tiny::new();
+    let folder = tiny.write();
+    fs::write(folder.path().join("pytorch_model.bin"), b"anything").unwrap();
+    assert_eq!(load(folder.path()).unwrap().digest(), model_tiny().digest());
 }
 
 /// The digest stands for the vectors: it changes with whatever they depend on, and with nothing else.

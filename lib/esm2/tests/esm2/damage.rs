@@ -7,6 +7,7 @@ use plmkit_contract::{Exit, Failure};
 use plmkit_esm2::EsmError;
 use safetensors::Dtype;
 
+use crate::support::torch_file::{archive, dictionary, pickle, storage, tensor, text, torch_file};
 use crate::support::{Tiny, load};
 
 /// That loading fails with this exit code, in one line that begins with the folder and says `text`.
@@ -30,7 +31,7 @@ fn files_that_are_not_there() {
     refused(
         &folder.path().join("config.json"),
         Exit::NoInput,
-        "not a directory",
+        "expected a folder, or a file with a name in .safetensors or .bin",
     );
 
     fs::remove_file(folder.path().join("config.json")).unwrap();
@@ -44,14 +45,14 @@ fn files_that_are_not_there() {
     refused(
         folder.path(),
         Exit::NoInput,
-        "expected model.safetensors or model.safetensors.index.json, found neither",
+        "expected model.safetensors, pytorch_model.bin or an index of either, found none of them",
     );
 
-    fs::write(folder.path().join("pytorch_model.bin"), b"").unwrap();
+    fs::write(folder.path().join("esm2_t6_8M_UR50D.pt"), b"").unwrap();
     refused(
         folder.path(),
         Exit::NoInput,
-        "found pytorch_model.bin, which is not read: save the model again",
+        "'esm2_t6_8M_UR50D.pt', a fair-esm checkpoint: convert-fair-esm.py",
     );
 
     let sharded = Tiny::new().write_sharded();
@@ -209,4 +210,187 @@ fn an_index_that_is_none() {
         fs::write(&index, text).unwrap();
         refused(folder.path(), Exit::Data, what);
     }
+}
+
+/// A file of PyTorch with this pickle and one record of four bytes.
+fn refused_pickle(pickle: &[u8], what: &str) {
+    let records = [("data.pkl", pickle), ("data/0", &[0; 4])];
+    refused_bin(&archive(&records), what);
+}
+
+fn refused_bin(bytes: &[u8], what: &str) {
+    refused(Tiny::new().write_bin(bytes).path(), Exit::Data, what);
+}
+
+#[test]
+fn a_file_of_pytorch_cut_off_anywhere() {
+    let whole = torch_file(&Tiny::new().parts);
+    for length in [0, 1, 21, 22, 1000, whole.len() / 2, whole.len() - 1] {
+        refused_bin(
+            &whole[..length],
+            "pytorch_model.bin: damaged or not a PyTorch file",
+        );
+    }
+    // The format before the archives was a pickle of its own.
+    refused_bin(
+        b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.",
+        "save the model again",
+    );
+}
+
+#[test]
+fn tensors_of_another_model_are_listed_for_a_file_of_pytorch_as_well() {
+    let fewer = Tiny::new().renamed(|name| (!name.contains("layer.1.")).then(|| name.to_owned()));
+    refused_bin(
+        &torch_file(&fewer.parts),
+        "not the tensors of this ESM-2: missing 16 ('encoder.layer.1.attention.LayerNorm.weight', ",
+    );
+    let mut tiny = Tiny::new();
+    let name = "esm.encoder.layer.2.intermediate.dense.weight";
+    tiny.parts.get_mut(name).unwrap().shape = vec![64, 256];
+    refused_bin(
+        &torch_file(&tiny.parts),
+        "pytorch_model.bin: tensor 'encoder.layer.2.intermediate.dense.weight': expected shape [256, 64]",
+    );
+    let part = tiny.parts.get_mut(name).unwrap();
+    (part.dtype, part.shape) = (Dtype::F64, vec![128, 64]);
+    tiny.parts.get_mut(name).unwrap().shape = vec![256, 32];
+    refused_bin(
+        &torch_file(&tiny.parts),
+        "expected shape [256, 64], found [256, 32]",
+    );
+}
+
+/// A pickle is a program: none of it is run but what a dictionary of tensors is made of.
+#[test]
+fn objects_of_other_classes() {
+    for (class, what) in [
+        (
+            "cposix\nsystem\n",
+            "an object of class 'posix.system', which is not read: save",
+        ),
+        (
+            "cbuiltins\neval\n",
+            "an object of class 'builtins.eval', which is not read: save",
+        ),
+        (
+            "cargparse\nNamespace\n",
+            "a fair-esm checkpoint, which is not read: convert-fair-esm.py",
+        ),
+    ] {
+        let value = [class.as_bytes(), &text("true"), b"\x85R"].concat();
+        refused_pickle(&pickle(&value), what);
+        let stacked = class.trim_start_matches('c').trim_end();
+        let (module, name) = stacked.split_once('\n').unwrap();
+        let value = [text(module), text(name), b"\x93".to_vec()].concat();
+        refused_pickle(&pickle(&value), what);
+    }
+    let number = [text("a"), b"K\x01".to_vec()].concat();
+    refused_pickle(
+        &pickle(&dictionary(&number)),
+        "entry 'a': expected a tensor",
+    );
+    refused_pickle(&pickle(b"]"), "expected a dictionary of tensors");
+    let one = tensor(&storage("FloatStorage", 0, 1), 0, &[1], &[1]);
+    let twice = [text("a"), one.clone(), text("a"), one].concat();
+    refused_pickle(&pickle(&dictionary(&twice)), "entry 'a' is there twice");
+}
+
+/// What a pickle claims is compared with what is there before anything is done with it.
+#[test]
+fn claims_of_a_pickle() {
+    let claimed = |storage: &[u8], offset: usize, shape: &[usize], strides: &[usize]| {
+        let entry = [text("a"), tensor(storage, offset, shape, strides)].concat();
+        pickle(&dictionary(&entry))
+    };
+    let one = storage("FloatStorage", 0, 1);
+    for (shape, strides) in [
+        (&[2][..], &[1][..]),
+        (&[1 << 40], &[0]),
+        (&[1 << 40, 1 << 40], &[0, 0]),
+        (&[2, 2], &[usize::MAX >> 1, usize::MAX >> 1]),
+    ] {
+        let what = "tensor 'a': expected to lie in its storage of 1 values";
+        refused_pickle(&claimed(&one, 0, shape, strides), what);
+    }
+    refused_pickle(
+        &claimed(&one, 1, &[1], &[1]),
+        "expected to lie in its storage",
+    );
+    let (huge, absent) = (
+        storage("FloatStorage", 0, 1 << 62),
+        storage("FloatStorage", 7, 1),
+    );
+    refused_pickle(
+        &claimed(&huge, 0, &[1], &[1]),
+        "record 'data/0': expected 4611686018427387904",
+    );
+    refused_pickle(&claimed(&absent, 0, &[1], &[1]), "no record 'data/7'");
+    refused_pickle(&claimed(&one, usize::MAX, &[0], &[1]), "from byte ");
+    refused_pickle(&claimed(&one, 0, &[1; 9], &[1; 9]), "from byte ");
+    // Nothing of nothing is a tensor, only not one of this model.
+    refused_pickle(
+        &claimed(&one, 1 << 62, &[0, 1 << 40], &[1, 1]),
+        "unexpected 1 ('a')",
+    );
+}
+
+#[test]
+fn pickles_that_would_take_the_stack_or_the_memory() {
+    let nested = [b")".to_vec(), vec![0x85; 1 << 20]].concat();
+    refused_pickle(&pickle(&nested), "from byte ");
+    refused_pickle(&pickle(&vec![b'}'; 1 << 20]), "from byte ");
+    refused_pickle(&pickle(&vec![b'('; 1 << 20]), "from byte ");
+    let remembered = [b"}".to_vec(), vec![0x94; 1 << 20]].concat();
+    refused_pickle(&pickle(&remembered), "from byte ");
+    refused_pickle(
+        &vec![b'}'; 5 << 20],
+        "expected a pickle of at most 4194304 bytes",
+    );
+    refused_pickle(b"\x80\x02X\xff\xff\xff\xff", "from byte 2 on");
+    refused_pickle(b"\x80\x02j\xff\xff\xff\xff", "from byte 2 on");
+}
+
+#[test]
+fn archives_that_claim_more_than_they_hold() {
+    let records = [("data.pkl", &pickle(b"}")[..]), ("data/0", &[0; 4])];
+    let good = archive(&records);
+    let directory = good.len() - 22 - 2 * 46 - "archive/data.pklarchive/data/0".len();
+    let changed = |at: usize, bytes: &[u8], what: &str| {
+        let mut bad = good.clone();
+        bad[at..at + bytes.len()].copy_from_slice(bytes);
+        refused_bin(&bad, what);
+    };
+    changed(
+        directory + 10,
+        &[8],
+        "'archive/data.pkl' is compressed or encrypted",
+    );
+    changed(
+        directory + 8,
+        &[1],
+        "'archive/data.pkl' is compressed or encrypted",
+    );
+    changed(
+        directory + 24,
+        &[0xff; 4],
+        "'archive/data.pkl' is compressed or encrypted",
+    );
+    changed(
+        directory + 20,
+        &[0xfe; 8],
+        "'archive/data.pkl' reaches beyond the file",
+    );
+    changed(
+        directory + 42,
+        &[0xfe; 4],
+        "'archive/data.pkl' reaches beyond the file",
+    );
+    changed(directory, b"XX", "no zip archive in it");
+    changed(good.len() - 10, &[0xff; 8], "no zip archive in it");
+    changed(good.len() - 6, &[0; 4], "no zip archive in it");
+    refused_bin(&archive(&records[1..]), "no record data.pkl");
+    let big = [("byteorder", &b"big"[..]), records[0]];
+    refused_bin(&archive(&big), "byte order: expected little");
+    refused_bin(&archive(&[records[0], records[0]]), "no zip archive in it");
 }

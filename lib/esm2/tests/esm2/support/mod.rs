@@ -4,6 +4,7 @@ mod error;
 mod pack;
 mod proteins;
 mod tiny;
+pub mod torch_file;
 
 use std::path::PathBuf;
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use half::f16;
 use plmkit_contract::Stop;
 use plmkit_esm2::{Device, Esm2, EsmError};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
@@ -92,9 +93,31 @@ impl Tiny {
 
     /// Writes a folder with these bytes for weights.
     pub fn write_with(&self, weights: &[u8]) -> TempDir {
+        self.write_file("model.safetensors", weights)
+    }
+
+    /// Writes a folder with these bytes for a weight file of PyTorch.
+    pub fn write_bin(&self, weights: &[u8]) -> TempDir {
+        self.write_file("pytorch_model.bin", weights)
+    }
+
+    fn write_file(&self, name: &str, weights: &[u8]) -> TempDir {
         let folder = self.write_config();
-        fs::write(folder.path().join("model.safetensors"), weights).unwrap();
+        fs::write(folder.path().join(name), weights).unwrap();
         folder
+    }
+
+    /// The same with every value rounded to f16.
+    pub fn narrowed(&self) -> Self {
+        let mut narrow = self.clone();
+        for part in narrow.parts.values_mut() {
+            let values = part.values().into_iter();
+            part.bytes = values
+                .flat_map(|value| f16::from_f32(value).to_le_bytes())
+                .collect();
+            part.dtype = Dtype::F16;
+        }
+        narrow
     }
 
     /// Writes a folder with two weight files and an index.

@@ -1,0 +1,52 @@
+//! The model that the command line names.
+
+use std::path::PathBuf;
+
+use plmkit_cli::{Progress, Stop};
+use plmkit_contract::path_text;
+use plmkit_hub::{Download, HubError, Observer, Settings, resolve};
+
+use crate::args::Args;
+
+/// The folder or weight file of the model, fetched if it has to be and may be.
+pub(crate) fn locate(args: &Args, stop: &Stop) -> Result<PathBuf, HubError> {
+    let mut screen = Screen {
+        args,
+        progress: None,
+    };
+    let download = args.download.then_some(Download {
+        stop,
+        observer: &mut screen,
+    });
+    let located = resolve(&args.model, &Settings::from_env(), download);
+    // A download that failed has not ended its bar.
+    screen.ended();
+    located
+}
+
+/// Shows how far a download is.
+struct Screen<'a> {
+    args: &'a Args,
+    progress: Option<Progress>,
+}
+
+impl Observer for Screen<'_> {
+    fn started(&mut self, file: &str, bytes: u64) {
+        let model = path_text(&self.args.model);
+        tracing::info!("{model}: fetching {file}, {bytes} bytes");
+        let (mode, quiet) = (self.args.progress, self.args.common.quiet);
+        self.progress = Some(Progress::start(mode, quiet, "bytes", bytes));
+    }
+
+    fn advanced(&mut self, bytes: u64) {
+        if let Some(progress) = &mut self.progress {
+            progress.advance(bytes);
+        }
+    }
+
+    fn ended(&mut self) {
+        if let Some(progress) = self.progress.take() {
+            progress.finish();
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The files of a model.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Component, Path};
+
+use serde_json::Value;
+
+/// The description of a model.
+pub(crate) const CONFIG: &str = "config.json";
+
+/// Files that a model's weights lie in, or an index of those files, in the order in which a loader prefers them.
+pub(crate) const WEIGHTS: [&str; 4] = [
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+];
+
+/// Whether the weights lie in the files that this one names.
+pub(crate) fn is_index(name: &str) -> bool {
+    name.ends_with(".index.json")
+}
+
+/// What a folder lacks of a model that a loader could use, or nothing.
+pub(crate) fn missing(folder: &Path) -> Option<String> {
+    let lacks = |name: &str| !folder.join(name).exists();
+    if lacks(CONFIG) {
+        return Some(CONFIG.to_owned());
+    }
+    let Some(weights) = WEIGHTS.into_iter().find(|name| !lacks(name)) else {
+        return Some(WEIGHTS.join(" or "));
+    };
+    if !is_index(weights) {
+        return None;
+    }
+    match indexed(&folder.join(weights)) {
+        Ok(files) => files.into_iter().find(|file| lacks(file)),
+        // A damaged index is for the loader to report: it is there.
+        Err(_) => None,
+    }
+}
+
+/// The names of the files that an index names, each once.
+///
+/// # Errors
+/// The index cannot be read, has more than 16 MiB, or names what is no file of its own folder.
+pub(crate) fn indexed(index: &Path) -> io::Result<BTreeSet<String>> {
+    const LIMIT: u64 = 16 << 20;
+    let mut json = Vec::new();
+    File::open(index)?.take(LIMIT).read_to_end(&mut json)?;
+    let json: Value = serde_json::from_slice(&json)?;
+    let files = json["weight_map"].as_object().map(|map| {
+        let plain = |file: &Value| {
+            file.as_str()
+                .filter(|file| is_plain(file))
+                .map(str::to_owned)
+        };
+        map.values()
+            .map(plain)
+            .collect::<Option<BTreeSet<String>>>()
+    });
+    files
+        .flatten()
+        .filter(|files| !files.is_empty())
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not an index of weight files"))
+}
+
+/// Whether a name stays in its folder and needs no escapes in a URL.
+fn is_plain(name: &str) -> bool {
+    let mut components = Path::new(name).components();
+    matches!(components.next(), Some(Component::Normal(_)))
+        && components.next().is_none()
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_has_everything_or_says_what_it_lacks() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        let missing = || missing(folder.path());
+        assert_eq!(missing().as_deref(), Some("config.json"));
+        write("config.json", "{}");
+        assert!(missing().unwrap().starts_with("model.safetensors or "));
+        write(
+            "model.safetensors.index.json",
+            r#"{"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}}"#,
+        );
+        write("1.safetensors", "");
+        assert_eq!(missing().as_deref(), Some("2.safetensors"));
+        // A loader takes safetensors where there are any, so these would not be used.
+        write("pytorch_model.bin", "");
+        assert_eq!(missing().as_deref(), Some("2.safetensors"));
+        write("2.safetensors", "");
+        assert_eq!(missing(), None);
+    }
+
+    #[test]
+    fn an_index_names_files_of_its_own_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("index.json");
+        for text in [
+            "",
+            "{}",
+            r#"{"weight_map": {}}"#,
+            r#"{"weight_map": {"a": 1}}"#,
+            r#"{"weight_map": {"a": "../b"}}"#,
+            r#"{"weight_map": {"a": "b?c"}}"#,
+        ] {
+            fs::write(&path, text).unwrap();
+            assert!(indexed(&path).is_err(), "{text}");
+        }
+    }
+}

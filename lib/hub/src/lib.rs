@@ -1,0 +1,60 @@
+//! Names of models: paths, and ids of the Hugging Face Hub with its local cache.
+//!
+//! [`resolve`] turns what a user calls a model into the folder or file that it is. What is in the Hub's cache is found
+//! as the `huggingface_hub` library of Python finds it, and what is fetched is laid down so that it finds it too. This
+//! is the only crate that opens a network connection, and only where a [`Download`] is asked for.
+
+mod cache;
+mod commit;
+mod download;
+mod error;
+mod files;
+mod id;
+mod job;
+mod settings;
+
+use std::path::{Path, PathBuf};
+
+pub use download::{Download, Observer};
+pub use error::HubError;
+pub use id::ModelId;
+pub use settings::Settings;
+
+/// The folder or file that `model` names.
+///
+/// A path that exists is itself. Other text of the form `organisation/name` or `organisation/name@revision` is looked
+/// up in the Hub's cache, and with a `download` what the cache lacks is fetched into it. Any other text is a path,
+/// whatever is there.
+///
+/// # Errors
+/// [`HubError::NotCached`] for a model that is not in the cache as a whole, when nothing may be fetched; otherwise
+/// what went wrong with fetching.
+///
+/// ```
+/// use plmkit_hub::{Settings, resolve};
+/// let cache = tempfile::tempdir()?;
+/// let settings = Settings { cache: Some(cache.path().to_owned()), ..Settings::default() };
+/// assert_eq!(resolve(cache.path(), &settings, None)?, cache.path());
+/// let error = resolve("organisation/name".as_ref(), &settings, None).unwrap_err();
+/// assert!(error.to_string().contains("--download fetches it"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn resolve(
+    model: &Path,
+    settings: &Settings,
+    download: Option<Download>,
+) -> Result<PathBuf, HubError> {
+    let id = match model.to_str().and_then(ModelId::parse) {
+        Some(id) if !model.exists() => id,
+        _ => return Ok(model.to_owned()),
+    };
+    let missing = match cache::find(&id, settings)? {
+        Ok(folder) => return Ok(folder),
+        Err(missing) => missing,
+    };
+    match download {
+        None => Err(HubError::NotCached { id, missing }),
+        Some(_) if settings.offline => Err(HubError::Offline { id, missing }),
+        Some(download) => download.run(&id, settings),
+    }
+}

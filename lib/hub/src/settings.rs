@@ -1,0 +1,93 @@
+//! What the environment says about the Hub.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Where the cache is and how the Hub is reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// The folder of the Hub's cache, unless nothing says where it is.
+    pub cache: Option<PathBuf>,
+    /// The server, where it is not the Hub itself.
+    pub endpoint: Option<String>,
+    /// What identifies the user to the server.
+    pub token: Option<String>,
+    /// Whether nothing may be fetched.
+    pub offline: bool,
+}
+
+impl Settings {
+    /// The settings that the Hub's own library for Python would take from the environment: `HF_HUB_CACHE`, `HF_HOME`,
+    /// `XDG_CACHE_HOME`, `HF_ENDPOINT`, `HF_TOKEN` and `HF_HUB_OFFLINE`. A token is sent only where `HF_TOKEN` holds
+    /// one: the file of a login is not read.
+    pub fn from_env() -> Self {
+        Self::from_variables(|name| env::var_os(name), env::home_dir())
+    }
+
+    fn from_variables(variable: impl Fn(&str) -> Option<OsString>, home: Option<PathBuf>) -> Self {
+        let variable = |name| variable(name).filter(|value| !value.is_empty());
+        let text = |name| variable(name).and_then(|value| value.into_string().ok());
+        let folder = |name| variable(name).map(PathBuf::from);
+        let hub_in = |folder: PathBuf| folder.join("huggingface/hub");
+        Self {
+            cache: folder("HF_HUB_CACHE")
+                .or_else(|| folder("HF_HOME").map(|home| home.join("hub")))
+                .or_else(|| folder("XDG_CACHE_HOME").map(hub_in))
+                .or_else(|| home.map(|home| hub_in(home.join(".cache")))),
+            endpoint: text("HF_ENDPOINT").map(|url| url.trim_end_matches('/').to_owned()),
+            token: text("HF_TOKEN").map(|token| token.trim().to_owned()),
+            offline: text("HF_HUB_OFFLINE").is_some_and(|value| is_true(&value)),
+        }
+    }
+}
+
+/// As the Hub's own library reads a switch.
+fn is_true(value: &str) -> bool {
+    ["1", "on", "yes", "true"].contains(&value.to_ascii_lowercase().as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(variables: &[(&str, &str)]) -> Settings {
+        let value = |name: &str| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| OsString::from(value))
+        };
+        Settings::from_variables(value, Some("/home/me".into()))
+    }
+
+    #[test]
+    fn the_nearest_variable_says_where_the_cache_is() {
+        let cache = |variables: &[(&str, &str)]| settings(variables).cache.unwrap();
+        let all = [
+            ("XDG_CACHE_HOME", "/xdg"),
+            ("HF_HOME", "/hf"),
+            ("HF_HUB_CACHE", "/hub"),
+        ];
+        for (variables, expected) in [
+            (&all[..0], "/home/me/.cache/huggingface/hub"),
+            (&all[..1], "/xdg/huggingface/hub"),
+            (&all[..2], "/hf/hub"),
+            (&all[..3], "/hub"),
+            (&[("HF_HOME", "")], "/home/me/.cache/huggingface/hub"),
+        ] {
+            assert_eq!(cache(variables), PathBuf::from(expected));
+        }
+    }
+
+    #[test]
+    fn the_server_and_the_switch() {
+        let set = settings(&[
+            ("HF_ENDPOINT", "http://mirror/"),
+            ("HF_TOKEN", "secret\n"),
+            ("HF_HUB_OFFLINE", "Yes"),
+        ]);
+        assert_eq!(set.endpoint.as_deref(), Some("http://mirror"));
+        assert_eq!(set.token.as_deref(), Some("secret"));
+        assert!(set.offline);
+        assert!(!settings(&[("HF_HUB_OFFLINE", "0")]).offline);
+    }
+}

@@ -1,0 +1,459 @@
+//! `gpu-embed --download`, against a Hub of our own on this machine.
+#![cfg(feature = "torch")]
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use common::{bin, run, test_data};
+use serde_json::json;
+
+const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+
+/// What a server does besides answering.
+#[derive(Default)]
+struct Faults {
+    /// It hangs up after so many bytes of each weight file.
+    cut: Option<usize>,
+    /// It sends each file from its beginning, whatever part was asked for.
+    no_ranges: bool,
+    /// It changes a byte of each weight file.
+    flip: bool,
+    /// The name that it gives to each content.
+    etag: Option<&'static str>,
+    /// It answers everything with this status.
+    status: Option<u16>,
+}
+
+/// A Hub with one model, `some/model`.
+struct Hub {
+    endpoint: String,
+    requests: Arc<AtomicUsize>,
+    faults: Arc<Mutex<Faults>>,
+}
+
+impl Hub {
+    fn start(files: Vec<(&'static str, Vec<u8>)>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
+        let hub = Self {
+            endpoint: format!("http://{}", listener.local_addr().expect("address")),
+            requests: Arc::default(),
+            faults: Arc::default(),
+        };
+        let (requests, faults) = (Arc::clone(&hub.requests), Arc::clone(&hub.faults));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                requests.fetch_add(1, Ordering::Relaxed);
+                // A client that goes away is no failure of a server.
+                let _ = answer(
+                    &stream.expect("accept"),
+                    &files,
+                    &faults.lock().expect("lock"),
+                );
+            }
+        });
+        hub
+    }
+
+    fn of_tiny() -> Self {
+        let file = |name| fs::read(test_data("model-tiny").join(name)).expect("read");
+        Self::start(vec![
+            ("README.md", b"# model".to_vec()),
+            ("config.json", file("config.json")),
+            ("model.safetensors", file("model.safetensors")),
+        ])
+    }
+
+    fn fault(&self, faults: Faults) {
+        *self.faults.lock().expect("lock") = faults;
+    }
+
+    fn requests(&self) -> usize {
+        self.requests.load(Ordering::Relaxed)
+    }
+}
+
+fn answer(
+    mut stream: &TcpStream,
+    files: &[(&str, Vec<u8>)],
+    faults: &Faults,
+) -> std::io::Result<()> {
+    let mut lines = BufReader::new(stream).lines();
+    let request = lines.next().unwrap_or_else(|| Ok(String::new()))?;
+    let mut start = 0;
+    for line in lines {
+        let line = line?.to_lowercase();
+        if line.is_empty() {
+            break;
+        }
+        if let Some(range) = line.strip_prefix("range: bytes=") {
+            let first = range.split('-').next().unwrap_or_default();
+            start = first.parse().expect("range");
+        }
+    }
+    let path = request.split(' ').nth(1).unwrap_or_default();
+    if let Some(status) = faults.status {
+        return write!(
+            stream,
+            "HTTP/1.1 {status} No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        );
+    }
+    if path == "/api/models/some/model/revision/main" {
+        let siblings: Vec<_> = files
+            .iter()
+            .map(|(name, _)| json!({"rfilename": name}))
+            .collect();
+        let body = json!({"sha": COMMIT, "siblings": siblings}).to_string();
+        let length = body.len();
+        return write!(
+            stream,
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        );
+    }
+    let name = path.strip_prefix(&format!("/some/model/resolve/{COMMIT}/"));
+    let Some((name, bytes)) = files.iter().find(|(file, _)| Some(*file) == name) else {
+        return write!(
+            stream,
+            "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        );
+    };
+    let is_weights = !name.ends_with(".json");
+    let mut body = bytes.clone();
+    if faults.flip && is_weights {
+        let last = body.len() - 1;
+        body[last] ^= 1;
+    }
+    let (total, sent_from) = (body.len(), if faults.no_ranges { 0 } else { start });
+    let body = &body[sent_from.min(total)..];
+    // As on the Hub: the SHA-256 of a large file, and something shorter for a small one.
+    let etag = faults
+        .etag
+        .map_or_else(|| etag(bytes, is_weights), str::to_owned);
+    write!(
+        stream,
+        "HTTP/1.1 206 Partial Content\r\ncontent-length: {}\r\ncontent-range: bytes {sent_from}-{}/{total}\r\n\
+         etag: \"{etag}\"\r\nx-repo-commit: {COMMIT}\r\nconnection: close\r\n\r\n",
+        body.len(),
+        total - 1,
+    )?;
+    let sent = faults.cut.filter(|_| is_weights).unwrap_or(body.len());
+    stream.write_all(&body[..sent.min(body.len())])
+}
+
+fn etag(bytes: &[u8], is_large: bool) -> String {
+    use sha2::{Digest, Sha256};
+    let hash = Sha256::digest(bytes);
+    let text: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    text[..if is_large { 64 } else { 40 }].to_owned()
+}
+
+/// Batches, and a home for the Hub's cache.
+struct Case {
+    folder: tempfile::TempDir,
+    batches: PathBuf,
+}
+
+impl Case {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let fasta = folder.path().join("two.fasta");
+        fs::write(&fasta, ">a\nMKTAYIAK\n>b\nGG\n").expect("write");
+        let shards = folder.path().join("shards");
+        run(bin("fasta-shard")
+            .arg(&fasta)
+            .arg("--out-dir")
+            .arg(&shards)
+            .args(["--shards", "1"]));
+        let batches = folder.path().join("b.arrow");
+        run(bin("pack-batches")
+            .arg(shards.join("shard-00000.parquet"))
+            .arg("--out")
+            .arg(&batches));
+        Self { folder, batches }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The folder of the model in the cache.
+    fn cached(&self) -> PathBuf {
+        self.path("hf/hub/models--some--model")
+    }
+
+    fn embed(&self, model: &str, out: &str) -> Command {
+        let mut command = bin("gpu-embed");
+        command
+            .arg(&self.batches)
+            .args([
+                "--model",
+                model,
+                "--device",
+                "cpu",
+                "--progress",
+                "none",
+                "--out",
+            ])
+            .arg(self.path(out))
+            .env("HF_HOME", self.path("hf"));
+        for variable in ["HF_HUB_CACHE", "HF_ENDPOINT", "HF_TOKEN", "HF_HUB_OFFLINE"] {
+            command.env_remove(variable);
+        }
+        for variable in ["all_proxy", "http_proxy", "https_proxy"] {
+            command
+                .env_remove(variable)
+                .env_remove(variable.to_uppercase());
+        }
+        command
+    }
+
+    fn download(&self, model: &str, out: &str, hub: &Hub) -> Command {
+        let mut command = self.embed(model, out);
+        command.arg("--download").env("HF_ENDPOINT", &hub.endpoint);
+        command
+    }
+
+    /// Fails with this code and this last line, and leaves nothing that looks whole.
+    fn fails(&self, command: &mut Command, code: i32, what: &str) {
+        let output = command.output().expect("run");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        let mut lines: Vec<&str> = stderr.lines().collect();
+        let last = lines.pop().unwrap_or_default();
+        assert!(last.contains(what), "expected '{what}' in: {stderr}");
+        assert!(
+            lines.iter().all(|line| line.contains(": fetching ")),
+            "{stderr}"
+        );
+        assert!(!self.path("e.parquet").exists());
+        assert!(!self.cached().join("refs/main").exists());
+    }
+}
+
+fn same_bytes(one: &Path, other: &Path) {
+    assert!(fs::read(one).expect("read") == fs::read(other).expect("read"));
+}
+
+#[test]
+fn a_model_is_fetched_once_and_then_found_without_a_network() {
+    let (case, hub) = (Case::new(), Hub::of_tiny());
+    let said = run(&mut case.download("some/model", "e.parquet", &hub));
+    assert!(
+        said.contains("some/model: fetching model.safetensors, 1097272 bytes"),
+        "{said}"
+    );
+    let folder = test_data("model-tiny");
+    run(&mut case.embed(folder.to_str().expect("path"), "folder.parquet"));
+    same_bytes(&case.path("e.parquet"), &case.path("folder.parquet"));
+
+    // The layout is that of the Hub's own library, with nothing of ours left in it.
+    let snapshot = case.cached().join("snapshots").join(COMMIT);
+    assert_eq!(common::all(&snapshot), ["config.json", "model.safetensors"]);
+    let link = fs::read_link(snapshot.join("config.json")).expect("link");
+    assert!(link.starts_with("../../blobs"), "{}", link.display());
+    assert_eq!(common::all(&case.cached()), ["blobs", "refs", "snapshots"]);
+    assert_eq!(
+        fs::read_to_string(case.cached().join("refs/main")).expect("ref"),
+        COMMIT
+    );
+
+    let requests = hub.requests();
+    run(&mut case.download("some/model", "again.parquet", &hub));
+    assert_eq!(hub.requests(), requests, "what is there is not asked for");
+    for model in ["some/model".to_owned(), format!("some/model@{COMMIT}")] {
+        run(case
+            .embed(&model, "offline.parquet")
+            .env("HF_HUB_OFFLINE", "1")
+            .arg("--force"));
+        same_bytes(&case.path("e.parquet"), &case.path("offline.parquet"));
+    }
+}
+
+/// As PyTorch saves it, in several files: the index says which.
+#[test]
+fn a_model_in_several_files() {
+    let folder = test_data("model-tiny-bin");
+    let files = [
+        "config.json",
+        "pytorch_model-00001-of-00002.bin",
+        "pytorch_model-00002-of-00002.bin",
+        "pytorch_model.bin.index.json",
+    ];
+    let content = files.map(|name| (name, fs::read(folder.join(name)).expect("read")));
+    let unwanted = [("tf_model.h5", Vec::new()), ("vocab.txt", Vec::new())];
+    let (case, hub) = (Case::new(), Hub::start([&content[..], &unwanted].concat()));
+    hub.fault(Faults {
+        cut: Some(100_000),
+        ..Faults::default()
+    });
+    let mut command = case.download("some/model", "e.parquet", &hub);
+    case.fails(&mut command, 75, "-00001-of-00002.bin: cannot fetch: ");
+    hub.fault(Faults::default());
+    run(&mut command);
+    let snapshot = case.cached().join("snapshots").join(COMMIT);
+    assert_eq!(common::all(&snapshot), files);
+    run(&mut case.embed(folder.to_str().expect("path"), "folder.parquet"));
+    same_bytes(&case.path("e.parquet"), &case.path("folder.parquet"));
+}
+
+#[test]
+fn a_model_that_is_not_there_is_not_fetched_unasked() {
+    let (case, hub) = (Case::new(), Hub::of_tiny());
+    let mut unasked = case.embed("some/model", "e.parquet");
+    unasked.env("HF_ENDPOINT", &hub.endpoint);
+    case.fails(
+        &mut unasked,
+        66,
+        "some/model: no such file or folder, and not in the Hub's cache",
+    );
+    case.fails(&mut unasked, 66, "--download fetches it");
+    let mut offline = case.download("some/model", "e.parquet", &hub);
+    case.fails(
+        offline.env("HF_HUB_OFFLINE", "1"),
+        66,
+        "HF_HUB_OFFLINE is set",
+    );
+    assert_eq!(hub.requests(), 0);
+    assert!(!case.path("hf").exists(), "nothing is written either");
+}
+
+#[test]
+fn a_server_that_does_not_have_it() {
+    let (case, hub) = (Case::new(), Hub::of_tiny());
+    let mut absent = case.download("some/other", "e.parquet", &hub);
+    case.fails(
+        &mut absent,
+        66,
+        "/some/other: no such model, revision or file (404)",
+    );
+    let mut revision = case.download("some/model@v2", "e.parquet", &hub);
+    case.fails(&mut revision, 66, "no such model, revision or file (404)");
+
+    assert!(!case.path("hf").exists(), "a mistyped name leaves nothing");
+
+    assert!(!case.path("hf").exists(), "a mistyped name leaves nothing");
+
+    let nothing = Hub::start(vec![
+        ("config.json", b"{}".to_vec()),
+        ("model.onnx", vec![]),
+    ]);
+    let mut command = case.download("some/model", "e.parquet", &nothing);
+    case.fails(
+        &mut command,
+        66,
+        "/some/model: expected model.safetensors or",
+    );
+}
+
+#[test]
+fn a_server_that_dies_on_the_way() {
+    let (case, hub) = (Case::new(), Hub::of_tiny());
+    hub.fault(Faults {
+        cut: Some(400_000),
+        ..Faults::default()
+    });
+    let mut command = case.download("some/model", "e.parquet", &hub);
+    case.fails(&mut command, 75, "model.safetensors: cannot fetch: ");
+    // Neither does the next one take what is there for a model.
+    let mut offline = case.embed("some/model", "e.parquet");
+    case.fails(&mut offline, 66, "not in the Hub's cache");
+
+    hub.fault(Faults::default());
+    run(&mut case.download("some/model", "e.parquet", &hub));
+    let weights = case
+        .cached()
+        .join("snapshots")
+        .join(COMMIT)
+        .join("model.safetensors");
+    same_bytes(&weights, &test_data("model-tiny/model.safetensors"));
+}
+
+#[test]
+fn a_server_that_ignores_ranges() {
+    let (case, hub) = (Case::new(), Hub::of_tiny());
+    hub.fault(Faults {
+        cut: Some(400_000),
+        ..Faults::default()
+    });
+    let mut command = case.download("some/model", "e.parquet", &hub);
+    case.fails(&mut command, 75, "cannot fetch: ");
+    hub.fault(Faults {
+        no_ranges: true,
+        ..Faults::default()
+    });
+    case.fails(&mut command, 75, "expected 1097272 bytes, found 1497272");
+    run(&mut command);
+}
+
+#[test]
+fn a_server_that_sends_something_else() {
+    let (case, hub) = (Case::new(), Hub::of_tiny());
+    let mut command = case.download("some/model", "e.parquet", &hub);
+    hub.fault(Faults {
+        flip: true,
+        ..Faults::default()
+    });
+    case.fails(&mut command, 75, "expected SHA-256 ");
+    hub.fault(Faults {
+        etag: Some("../../../escaped"),
+        ..Faults::default()
+    });
+    case.fails(
+        &mut command,
+        65,
+        "not an answer of a Hub: ETag '../../../escaped'",
+    );
+    hub.fault(Faults {
+        status: Some(503),
+        ..Faults::default()
+    });
+    case.fails(&mut command, 75, "the server answers with status 503");
+    hub.fault(Faults {
+        status: Some(401),
+        ..Faults::default()
+    });
+    case.fails(&mut command, 66, "a private one needs HF_TOKEN");
+    hub.fault(Faults::default());
+    run(&mut command);
+}
+
+#[test]
+fn a_server_that_is_not_there() {
+    let case = Case::new();
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let mut command = case.embed("some/model", "e.parquet");
+    command
+        .arg("--download")
+        .env("HF_ENDPOINT", format!("http://{}", port.expect("port")));
+    case.fails(&mut command, 75, "cannot fetch: connection refused");
+    command.env("HF_ENDPOINT", "ftp://elsewhere");
+    case.fails(&mut command, 2, "HF_ENDPOINT: expected an address");
+}
+
+#[test]
+fn a_stop_ends_a_download() {
+    let case = Case::new();
+    // It accepts and never says a word.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("listen");
+    let mut command = case.embed("some/model", "e.parquet");
+    let endpoint = format!("http://{}", silent.local_addr().expect("address"));
+    let mut child = command
+        .arg("--download")
+        .env("HF_ENDPOINT", endpoint)
+        .spawn()
+        .expect("start");
+    let (_connection, _) = silent.accept().expect("accept");
+    run(Command::new("kill").args(["-TERM", &child.id().to_string()]));
+    let status = child.wait().expect("wait");
+    assert_eq!(
+        std::os::unix::process::ExitStatusExt::signal(&status),
+        Some(15)
+    );
+}
