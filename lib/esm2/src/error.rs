@@ -25,10 +25,10 @@ pub enum EsmError {
         layers: usize,
     },
     /// What an output needs is not in the checkpoint.
-    #[error("{}: has no {head}; missing {missing}", path_text(.folder))]
+    #[error("{}: has no {head}; missing {missing}", path_text(.model))]
     NoHead {
         /// The checkpoint.
-        folder: PathBuf,
+        model: PathBuf,
         /// The part of the model.
         head: Head,
         /// Its tensors that are not there.

@@ -34,7 +34,8 @@ use crate::{Config, Device, Dtype, EsmError, Head, Varlen};
 /// ```
 #[derive(Debug)]
 pub struct Esm2 {
-    folder: PathBuf,
+    /// Where it was loaded from, for messages.
+    source: PathBuf,
     config: Config,
     digest: String,
     weights: Weights,
@@ -60,7 +61,7 @@ impl Esm2 {
             weights,
         } = checkpoint::load(model, device, dtype, stop)?;
         Ok(Self {
-            folder: folder.to_owned(),
+            source: model.to_owned(),
             config,
             digest,
             weights,
@@ -111,7 +112,7 @@ impl Esm2 {
     pub fn head_digest(&self, head: Head) -> Result<&str, EsmError> {
         let digest = self.weights.heads.digest(head);
         digest.map_err(|missing| EsmError::NoHead {
-            folder: self.folder.clone(),
+            model: self.source.clone(),
             head,
             missing: missing.clone(),
         })
