@@ -11,7 +11,7 @@ use crate::job::{Event, Job};
 use crate::{HubError, ModelId, Settings};
 
 /// How long a server may send nothing: as long as a request of the Hub's own library may take to be retried.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How often a request to stop is looked for.
 const LOOK: Duration = Duration::from_millis(100);

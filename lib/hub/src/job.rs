@@ -1,5 +1,6 @@
 //! Fetching a model: what is asked for, checked and laid down.
 
+use std::fmt::Write as _;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::fs::symlink;
@@ -323,7 +324,10 @@ impl Fetch<'_> {
             (self.tell)(Event::Alive);
         }
         let hash = hasher.finalize();
-        Ok(hash.iter().map(|byte| format!("{byte:02x}")).collect())
+        Ok(hash.iter().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        }))
     }
 }
 

@@ -176,7 +176,7 @@ impl<'a> Machine<'a> {
         self.try_step(instruction).ok_or_else(|| wrong_at(at))
     }
 
-    /// The class that GLOBAL or STACK_GLOBAL names; no class for any other instruction.
+    /// The class that `GLOBAL` or `STACK_GLOBAL` names; no class for any other instruction.
     #[allow(clippy::option_option, reason = "the outer one is damage")]
     fn class(&mut self, instruction: u8) -> Option<Option<(Rc<str>, Rc<str>)>> {
         Some(match instruction {
@@ -209,14 +209,14 @@ impl<'a> Machine<'a> {
             0x94 => return self.remember(self.memo.len()),
             // APPEND, APPENDS: lists are of no interest.
             b'a' => return self.pop().map(drop),
-            b'e' => return self.from_mark().map(drop),
+            b'e' => return self.since_mark().map(drop),
             // SETITEM, SETITEMS
             b's' => {
                 let items = self.last(2)?;
                 return self.set(items);
             }
             b'u' => {
-                let items = self.from_mark()?;
+                let items = self.since_mark()?;
                 return self.set(items);
             }
             // BUILD: attributes are of no interest.
@@ -255,7 +255,7 @@ impl<'a> Machine<'a> {
             }
             // EMPTY_TUPLE, TUPLE, TUPLE1, TUPLE2, TUPLE3
             b')' => tuple(Vec::new())?,
-            b't' => tuple(self.from_mark()?)?,
+            b't' => tuple(self.since_mark()?)?,
             0x85..=0x87 => tuple(self.last(usize::from(instruction - 0x84))?)?,
             // EMPTY_DICT
             b'}' => self.dictionary(),
@@ -329,7 +329,7 @@ impl<'a> Machine<'a> {
     }
 
     /// The values since the last mark.
-    fn from_mark(&mut self) -> Option<Vec<Value>> {
+    fn since_mark(&mut self) -> Option<Vec<Value>> {
         let mark = self.marks.pop()?;
         (mark <= self.stack.len()).then(|| self.stack.split_off(mark))
     }
