@@ -40,11 +40,12 @@ pub(crate) fn load(
     dtype: Dtype,
     stop: &Stop,
 ) -> Result<Checkpoint, EsmError> {
-    // Weights first: where there are none, what lies in their place says more than an absent config.json.
+    // Weights first: where there are none, or fair-esm's, that says more than an absent config.json.
     let files = folder::weight_files(model)?;
     let folder = folder::of(model);
+    let stored = stored::Stored::of(folder, &files)?;
     let config = read_config(&folder.join("config.json"))?;
-    let stored = stored::Stored::of(folder, &files, &config)?;
+    stored.check(folder, &config)?;
     let frequencies = frequencies::of_layers(folder, &config, &stored)?;
     Ok(Checkpoint {
         digest: digest::digest(&config, &stored, &frequencies, stop)?,

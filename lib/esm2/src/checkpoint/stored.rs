@@ -13,7 +13,8 @@ use super::parameters::{Parameter, head_parameters, inv_freq_name, parameters};
 use super::tensor::StoredTensor;
 use crate::{Config, EsmError, Head};
 
-/// Every tensor that is read: those of the encoder are all there, each of the right shape and of a type that is read.
+/// Every tensor that is read. Once they are checked, those of the encoder are all there, each of the right shape and of
+/// a type that is read.
 pub(super) struct Stored<'a> {
     tensors: BTreeMap<String, Entry<'a>>,
 }
@@ -25,11 +26,7 @@ struct Entry<'a> {
 
 impl<'a> Stored<'a> {
     /// Finds the tensors in `files`. The headers are checked against the sizes of the files before anything else is.
-    pub(super) fn of(
-        folder: &Path,
-        files: &'a [WeightFile],
-        config: &Config,
-    ) -> Result<Self, CheckpointError> {
+    pub(super) fn of(folder: &Path, files: &'a [WeightFile]) -> Result<Self, CheckpointError> {
         let mut tensors = BTreeMap::new();
         for file in files {
             let path = file.path.as_path();
@@ -46,15 +43,18 @@ impl<'a> Stored<'a> {
                 }
             }
         }
-        let stored = Self { tensors };
+        Ok(Self { tensors })
+    }
+
+    /// Compares them with those that the model has.
+    pub(super) fn check(&self, folder: &Path, config: &Config) -> Result<(), CheckpointError> {
         let required = parameters(config);
         let optional = optional(config);
-        stored.check_names(folder, &required, &optional)?;
+        self.check_names(folder, &required, &optional)?;
         required
             .iter()
             .chain(&optional)
-            .try_for_each(|parameter| stored.check(parameter))?;
-        Ok(stored)
+            .try_for_each(|parameter| self.check_form(parameter))
     }
 
     fn check_names(
@@ -90,7 +90,7 @@ impl<'a> Stored<'a> {
         }
     }
 
-    fn check(&self, Parameter { name, shape }: &Parameter) -> Result<(), CheckpointError> {
+    fn check_form(&self, Parameter { name, shape }: &Parameter) -> Result<(), CheckpointError> {
         let Some(Entry { path, view }) = self.tensors.get(name) else {
             return Ok(());
         };

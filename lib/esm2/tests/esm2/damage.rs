@@ -296,6 +296,19 @@ fn objects_of_other_classes() {
     refused_pickle(&pickle(&dictionary(&twice)), "entry 'a' is there twice");
 }
 
+#[test]
+fn a_checkpoint_of_fair_esm_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("esm2_t6_8M_UR50D.pt");
+    let records = [("data.pkl", &pickle(b"cargparse\nNamespace\n")[..])];
+    fs::write(&path, archive(&records)).unwrap();
+    refused(
+        &path,
+        Exit::Data,
+        "a fair-esm checkpoint, which is not read: convert-fair-esm.py",
+    );
+}
+
 /// What a pickle claims is compared with what is there before anything is done with it.
 #[test]
 fn claims_of_a_pickle() {
