@@ -31,13 +31,14 @@ pub(crate) struct Args {
     ///
     /// A folder holds config.json and the weights, as in a snapshot of the Hub; beside a weight file lies its
     /// config.json. An id, ORGANISATION/NAME or ORGANISATION/NAME@REVISION, is looked up in the Hub's local cache, where
-    /// HF_HUB_CACHE or HF_HOME say that it is.
+    /// `HF_HUB_CACHE` or `HF_HOME` say that it is.
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: PathBuf,
 
     /// Fetch a model of the Hub that its local cache does not have
     ///
-    /// From HF_ENDPOINT where it is set, with the token in HF_TOKEN where there is one, and never with HF_HUB_OFFLINE.
+    /// From `HF_ENDPOINT` where it is set, with the token in `HF_TOKEN` where there is one, and never with
+    /// `HF_HUB_OFFLINE`.
     /// Nothing else makes this program use the network.
     #[arg(long)]
     pub(crate) download: bool,

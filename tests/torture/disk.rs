@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 use crate::common::{SmallDisk, assert_failed, bin, run};
 use crate::inputs::{pack, write_fasta, write_shard};
-use crate::tree::{Tree, assert_same, assert_subset, is_hidden, tree};
+use crate::tree::{Tree, assert_same, assert_subset, is_saved, tree};
 
 /// What a tmpfs gives and takes at once, in bytes.
 const PAGE: usize = 4096;
@@ -123,7 +123,7 @@ impl Writer<'_> {
     fn recover(&self, folder: &Path, expected: &Tree, when: &str) {
         let _ = fs::remove_file(folder.join(BALLAST));
         let mut left = tree(folder);
-        left.retain(|path, _| !is_saved_part(path));
+        left.retain(|path, _| !is_saved(path));
         assert_subset(&left, expected, when);
         run(&mut (self.command)(folder));
         assert_same(&tree(folder), expected, &format!("{when}, run again"));
@@ -149,17 +149,6 @@ impl Writer<'_> {
             .find(|file| Path::new(path).ends_with(file))
             .cloned()
     }
-}
-
-/// Whether a file is a finished part of the output that an unfinished `gpu-embed` keeps for its rerun.
-fn is_saved_part(path: &Path) -> bool {
-    let folder = path.parent().unwrap_or(path).as_os_str();
-    let in_run_folder = folder.as_encoded_bytes().ends_with(b".plmkit-run");
-    in_run_folder
-        && path
-            .extension()
-            .is_some_and(|extension| extension == "parquet")
-        && !is_hidden(path)
 }
 
 /// Fills `disk` but for `free` pages.

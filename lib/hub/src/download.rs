@@ -112,6 +112,8 @@ fn endpoint(settings: &Settings) -> Result<Option<String>, HubError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
 
     #[derive(Default)]
@@ -119,11 +121,11 @@ mod tests {
 
     impl Observer for Seen {
         fn started(&mut self, file: &str, bytes: u64) {
-            self.0 += &format!("{file} {bytes}:");
+            let _ = write!(self.0, "{file} {bytes}:");
         }
 
         fn advanced(&mut self, bytes: u64) {
-            self.0 += &format!(" {bytes}");
+            let _ = write!(self.0, " {bytes}");
         }
 
         fn ended(&mut self) {

@@ -185,7 +185,7 @@ mod tests {
         ] {
             let path = folder.path().join(name);
             fs::write(&path, r#"{"weight_map": {"a": "part.bin"}}"#).unwrap();
-            let expected = if name.ends_with(".json") {
+            let expected = if name.contains("index") {
                 folder.path().join("part.bin")
             } else {
                 path.clone()

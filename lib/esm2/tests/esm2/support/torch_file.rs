@@ -58,13 +58,14 @@ fn written(records: &[(&str, &[u8])], is_large: bool) -> Vec<u8> {
     for (name, record) in records {
         let name = format!("archive/{name}");
         let (size, start) = (record.len(), archive.len());
-        let extra = match is_large {
-            true => [
+        let extra = if is_large {
+            [
                 &[9, 0, 2, 0, 0, 0, 1, 0, 24, 0][..],
                 &wide([size, size, start]),
             ]
-            .concat(),
-            false => Vec::new(),
+            .concat()
+        } else {
+            Vec::new()
         };
         // Version, flags, method, time, date, checksum; sizes; the length of the name.
         let header = [
