@@ -1,0 +1,40 @@
+//! The types in which a model computes.
+
+use std::fmt;
+
+use tch::Kind;
+
+/// The type of the weights and of what GEMMs and attention read.
+///
+/// The residual stream, `LayerNorm`, rotary angles, softmax sums, pooling, the final `LayerNorm` and the heads are in
+/// f32 whatever it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dtype {
+    /// IEEE 754 single precision.
+    #[default]
+    F32,
+    /// IEEE 754 half precision: 11 significant bits, up to 65504.
+    F16,
+    /// bfloat16: 8 significant bits, the range of f32.
+    Bf16,
+}
+
+impl Dtype {
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Self::F32 => Kind::Float,
+            Self::F16 => Kind::Half,
+            Self::Bf16 => Kind::BFloat16,
+        }
+    }
+}
+
+impl fmt::Display for Dtype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+        })
+    }
+}
