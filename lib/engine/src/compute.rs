@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use half::f16;
-use plmkit_contract::{Column, Reason, Stop, StoreDtype};
+use plmkit_contract::{Column, EmbeddingLayout, Reason, Stop, StoreDtype};
 use plmkit_esm2::{Dtype, Esm2, EsmError, Varlen};
 
 use crate::EngineError;
@@ -29,8 +29,7 @@ pub(crate) struct Embedded {
 /// Memory that runs out and values that are not finite cost the sequences that cannot be computed, and no other.
 pub(crate) struct Embedder<'a> {
     pub(crate) model: &'a Esm2,
-    pub(crate) columns: &'a [Column],
-    pub(crate) store_dtype: StoreDtype,
+    pub(crate) layout: &'a EmbeddingLayout,
     pub(crate) stop: &'a Stop,
     pub(crate) injection: &'a Injection,
     pub(crate) allowance: Allowance,
@@ -40,7 +39,7 @@ impl Embedder<'_> {
     /// The vectors of a pack; `None` once a stop was requested.
     pub(crate) fn embed(&mut self, job: &Job<'_>) -> Result<Option<Embedded>, EngineError> {
         let mut embedded = Embedded {
-            values: vec![Vec::new(); self.columns.len()],
+            values: vec![Vec::new(); self.layout.columns.len()],
             ..Embedded::default()
         };
         match self.rows(job, 0..job.pack.sequences(), &mut embedded) {
@@ -110,7 +109,9 @@ impl Embedder<'_> {
         let cu_seqlens: Vec<i32> = offsets.iter().map(|offset| offset - first).collect();
         let batch = Varlen::new(tokens, &cu_seqlens)
             .map_err(|error| EngineError::batch(job.path, job.batch_in_file, error))?;
-        Ok(self.model.embed(batch, self.columns, dtype, self.stop)?)
+        Ok(self
+            .model
+            .embed(batch, &self.layout.columns, dtype, self.stop)?)
     }
 
     /// Takes over the values of the sequences all of whose values are finite, also as they will be stored. Others are
@@ -128,6 +129,7 @@ impl Embedder<'_> {
             return Ok(());
         }
         let mut cut: Vec<_> = self
+            .layout
             .columns
             .iter()
             .zip(&values)
@@ -182,9 +184,9 @@ impl Embedder<'_> {
                 !self.injection.not_finite.contains(&ordinal)
             })
             .collect();
-        for (&column, values) in self.columns.iter().zip(values) {
+        for (&column, values) in self.layout.columns.iter().zip(values) {
             let rows = self.by_row(job, rows, column, values).zip(&mut finite);
-            rows.for_each(|(values, finite)| *finite &= storable(values, self.store_dtype));
+            rows.for_each(|(values, finite)| *finite &= storable(values, self.layout.dtype));
         }
         finite
     }

@@ -10,16 +10,15 @@ use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
 use half::slice::HalfFloatSliceExt;
-use plmkit_contract::{Column, KEY_COLUMNS, StoreDtype};
+use plmkit_contract::{Column, EmbeddingLayout, KEY_COLUMNS, StoreDtype};
 use plmkit_store::PackedBatch;
 
 use crate::compute::Embedded;
 
-/// The rows of `pack` with `columns`, without the sequences that have none. `schema` is that of the file.
+/// The rows of `pack` that have vectors. `schema` is that of `layout`.
 pub(crate) fn rows(
     schema: &SchemaRef,
-    columns: &[Column],
-    dtype: StoreDtype,
+    layout: &EmbeddingLayout,
     pack: &PackedBatch,
     embedded: Embedded,
 ) -> Result<RecordBatch, ArrowError> {
@@ -40,13 +39,13 @@ pub(crate) fn rows(
         .iter()
         .map(|name| Arc::clone(&keys[*name]))
         .collect();
-    let fields = &schema.fields()[KEY_COLUMNS.len()..];
-    for ((&column, values), field) in columns.iter().zip(embedded.values).zip(fields) {
+    let fields = &schema.fields()[layout.keys()..];
+    for ((&column, values), field) in layout.columns.iter().zip(embedded.values).zip(fields) {
         let lengths = residues.iter().map(|&residues| match column {
             Column::Contacts => residues * residues,
             _ => residues,
         });
-        arrays.push(array(field.data_type(), dtype, lengths, values)?);
+        arrays.push(array(field.data_type(), layout.dtype, lengths, values)?);
     }
     RecordBatch::try_new(SchemaRef::clone(schema), arrays)
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{UInt32Type, UInt64Type};
-use plmkit_contract::{Column, KEY_COLUMNS, Provenance, Reason, StoreDtype};
+use plmkit_contract::{EmbeddingLayout, Provenance, Reason};
 use plmkit_store::{EmbeddingsReader, EmbeddingsWriter, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -154,9 +154,7 @@ fn malformed(path: &Path, what: &str) -> StoreError {
 pub(crate) struct Saver<'a> {
     folder: &'a RunFolder,
     provenance: &'a Provenance,
-    columns: &'a [Column],
-    dim: usize,
-    store_dtype: StoreDtype,
+    layout: &'a EmbeddingLayout,
     /// How long results may be unsaved.
     every: Duration,
     saved: Instant,
@@ -172,20 +170,17 @@ struct OpenPart {
 }
 
 impl<'a> Saver<'a> {
-    /// Saves what belongs to the output `provenance`, whose vectors are those of `columns` with `dim` values each.
+    /// Saves what belongs to the output `provenance`, which has the columns of `layout`.
     pub(crate) fn new(
         folder: &'a RunFolder,
         provenance: &'a Provenance,
-        columns: &'a [Column],
-        dim: usize,
+        layout: &'a EmbeddingLayout,
         config: &Config,
     ) -> Self {
         Self {
             folder,
             provenance,
-            columns,
-            dim,
-            store_dtype: config.store_dtype,
+            layout,
             every: config.save_every,
             saved: Instant::now(),
             open: None,
@@ -208,7 +203,7 @@ impl<'a> Saver<'a> {
         part.rejected
             .extend(rejected.iter().map(|&row| Rejected::of(job, row)));
         // Of the values: the keys are slices of a mapped file, each of which counts as the whole.
-        let values = &rows.columns()[KEY_COLUMNS.len()..];
+        let values = &rows.columns()[self.layout.keys()..];
         part.bytes += values
             .iter()
             .map(Array::get_array_memory_size)
@@ -221,7 +216,7 @@ impl<'a> Saver<'a> {
     fn begin(&self, first: u64) -> Result<OpenPart, StoreError> {
         let path = self.folder.part(first);
         Ok(OpenPart {
-            writer: EmbeddingsWriter::create(&path, self.columns, self.dim, self.store_dtype)?,
+            writer: EmbeddingsWriter::create(&path, self.layout)?,
             batches: first..first,
             rejected: Vec::new(),
             bytes: 0,

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use plmkit_contract::{Column, PACKING, Provenance, Reason, Reject, Stop};
+use plmkit_contract::{Column, EmbeddingLayout, PACKING, Provenance, Reason, Reject, Stop};
 use plmkit_esm2::{Esm2, EsmError, set_threads};
 use plmkit_store::{
     EmbeddingsWriter, Existing, RejectsWriter, StoreError, existing_embeddings, read_rejects,
@@ -95,8 +95,13 @@ pub fn embed(
         config.dtype.unwrap_or_default(),
         stop,
     )?;
-    let columns = config.outputs.columns(model.config().layers)?;
-    let provenance = provenance(config, &plan, &model, &columns)?;
+    let layout = EmbeddingLayout {
+        columns: config.outputs.columns(model.config().layers)?,
+        dim: model.config().hidden,
+        dtype: config.store_dtype,
+        stitched: false,
+    };
+    let provenance = provenance(config, &plan, &model, &layout.columns)?;
     let rejects = config.rejects();
     if !config.force
         && let Existing::Complete(digest) = existing_embeddings(&config.out, &provenance, stop)?
@@ -123,7 +128,7 @@ pub fn embed(
         config,
         plan: &plan,
         model: &model,
-        columns: &columns,
+        layout: &layout,
         provenance: &provenance,
         stop,
     };
@@ -154,7 +159,7 @@ struct Run<'a> {
     config: &'a Config,
     plan: &'a Plan,
     model: &'a Esm2,
-    columns: &'a [Column],
+    layout: &'a EmbeddingLayout,
     provenance: &'a Provenance,
     stop: &'a Stop,
 }
@@ -168,8 +173,7 @@ impl<'a> Run<'a> {
         observer: &mut dyn Observer,
     ) -> Result<Outcome, EngineError> {
         let config = self.config;
-        let dim = self.model.config().hidden;
-        let file = EmbeddingsWriter::create(&config.out, self.columns, dim, config.store_dtype)?;
+        let file = EmbeddingsWriter::create(&config.out, self.layout)?;
         // Now, so that a path that cannot be written is noticed before anything is computed.
         let rejects = RejectsWriter::of_rows(&config.rejects())?;
         let saved: Vec<Range<u64>> = parts.iter().map(|part| part.batches.clone()).collect();
@@ -184,9 +188,8 @@ impl<'a> Run<'a> {
         };
         let mut writer = Writer {
             file,
-            columns: self.columns,
-            store_dtype: config.store_dtype,
-            saver: Saver::new(folder, self.provenance, self.columns, dim, config),
+            layout: self.layout,
+            saver: Saver::new(folder, self.provenance, self.layout, config),
             journal: Journal::start(config.events.as_deref(), self.plan, &started)?,
             batches: 0,
             saved_batches: 0,
@@ -208,8 +211,7 @@ impl<'a> Run<'a> {
     fn embedder(&self) -> Embedder<'a> {
         Embedder {
             model: self.model,
-            columns: self.columns,
-            store_dtype: self.config.store_dtype,
+            layout: self.layout,
             stop: self.stop,
             injection: &self.config.injection,
             allowance: Allowance::default(),
@@ -260,8 +262,8 @@ impl<'a> Run<'a> {
             saved_batches,
             in_f32,
             tokens,
-            columns: self.columns.to_vec(),
-            dim: self.model.config().hidden,
+            columns: self.layout.columns.clone(),
+            dim: self.layout.dim,
             elapsed: journal.elapsed(),
         }))
     }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crossbeam_channel::Receiver;
-use plmkit_contract::{Column, Reason, Reject, StoreDtype};
+use plmkit_contract::{EmbeddingLayout, Reason, Reject};
 use plmkit_store::{EmbeddingsWriter, RejectsWriter, StoreError};
 
 use crate::EngineError;
@@ -29,8 +29,7 @@ pub(crate) enum Results {
 /// Puts results where they belong.
 pub(crate) struct Writer<'a> {
     pub(crate) file: EmbeddingsWriter,
-    pub(crate) columns: &'a [Column],
-    pub(crate) store_dtype: StoreDtype,
+    pub(crate) layout: &'a EmbeddingLayout,
     pub(crate) saver: Saver<'a>,
     pub(crate) journal: Journal,
     /// The batches that are in the file.
@@ -74,13 +73,7 @@ impl Writer<'_> {
         let rejected = embedded.rejected.clone();
         let oom_splits = embedded.oom_splits;
         self.in_f32 += embedded.in_f32;
-        let rows = rows(
-            self.file.schema(),
-            self.columns,
-            self.store_dtype,
-            &job.pack,
-            embedded,
-        )?;
+        let rows = rows(self.file.schema(), self.layout, &job.pack, embedded)?;
         self.saver.push(job, &rows, &rejected)?;
         self.file.write(&rows)?;
         self.reject(job, &rejected);
