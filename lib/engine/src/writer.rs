@@ -7,9 +7,9 @@ use plmkit_contract::{EmbeddingLayout, Reason, Reject};
 use plmkit_store::{EmbeddingsWriter, RejectsWriter, StoreError};
 
 use crate::EngineError;
-use crate::compute::Embedded;
 use crate::journal::{Journal, Timing, Written};
 use crate::output::rows;
+use crate::pack::Embedded;
 use crate::part::{SavedRows, Saver};
 use crate::plan::Job;
 
@@ -97,12 +97,15 @@ impl Writer<'_> {
     }
 
     fn reject(&mut self, job: &Job<'_>, rejected: &[(usize, Reason)]) {
-        let rejects = rejected.iter().map(|&(row, reason)| Reject {
-            ordinal: job.pack.ordinals().value(row),
-            id: job.pack.ids().value(row).to_owned(),
-            length: u64::from(job.pack.lengths().value(row)),
-            reason,
-            start: Some(job.pack.starts().value(row)),
+        let rejects = rejected.iter().map(|&(row, reason)| {
+            let (ordinal, start) = job.key(row);
+            Reject {
+                ordinal,
+                id: job.pack.ids().value(row).to_owned(),
+                length: u64::from(job.pack.lengths().value(row)),
+                reason,
+                start: Some(start),
+            }
         });
         self.rejects.extend(rejects);
     }
