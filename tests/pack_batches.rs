@@ -287,6 +287,21 @@ fn windowed(folder: &Path, max_residues: &str, overlap: &str) -> PathBuf {
 }
 
 #[test]
+fn batches_say_whether_their_shard_was_cut_into_windows() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let plain = folder.path().join("plain.parquet");
+    write_shard(&plain, &sequences(5));
+    // No protein is longer than a window; the rest of the set may have some that are.
+    let short = windowed(folder.path(), "5000", "20");
+    for (shard, expected) in [(&plain, None), (&short, Some(&Value::Bool(true)))] {
+        let out = folder.path().join("out.arrow");
+        run(pack(shard, &out, 1000).arg("--force"));
+        let file = BatchesFile::open(&out, &Stop::default()).expect("open");
+        assert_eq!(file.provenance().options.get("windows"), expected);
+    }
+}
+
+#[test]
 fn the_windows_of_a_protein_share_a_batch_or_lie_in_consecutive_ones() {
     let folder = tempfile::tempdir().expect("temp folder");
     let shard = windowed(folder.path(), "100", "20");

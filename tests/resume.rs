@@ -16,12 +16,14 @@ use common::{all, assert_failed, bin, run, test_data};
 /// A set of many small packs, so that a run can be interrupted between any two.
 struct Case {
     folder: tempfile::TempDir,
+    model: PathBuf,
 }
 
 impl Case {
     fn new() -> Self {
         let case = Self {
             folder: tempfile::tempdir().expect("temp folder"),
+            model: test_data("model-tiny"),
         };
         let proteins = fs::read_to_string(test_data("proteins.fasta")).expect("test data");
         let copies: String = (0..3)
@@ -73,7 +75,7 @@ impl Case {
             .arg(self.path(out))
             .args(["--device", "cpu", "--progress", "none"])
             .args(["--threads", "1", "--save-every", every, "--model"])
-            .arg(test_data("model-tiny"));
+            .arg(&self.model);
         command
     }
 
@@ -484,6 +486,7 @@ fn a_window_without_finite_vectors_costs_its_protein_no_other() {
     embed.arg(case.path("b.arrow")).arg("--model");
     embed.arg(poisoned_model(case.folder.path()));
     embed.arg("--out").arg(case.path("e.parquet"));
+    embed.args(["--windows", "separate"]);
     let output = embed.output().expect("run");
     assert_eq!(output.status.code(), Some(1));
     let listed = fs::read_to_string(case.path("e.rejects.csv")).expect("rejects");
@@ -542,6 +545,65 @@ fn what_could_not_be_embedded_survives_an_interruption() {
     assert_eq!(output.status.code(), Some(1));
     assert!(fs::read(case.path("e.parquet")).expect("output") == expected);
     assert_eq!(rejects(&case.path("e.rejects.csv")), listed);
+}
+
+/// Proteins in windows, two of which fit into a pack: most have windows in several packs.
+fn in_windows() -> Case {
+    let case = Case::new();
+    let fasta = fs::read_to_string(test_data("proteins.fasta")).expect("test data");
+    let lines = fasta.lines().filter(|line| !line.starts_with('>'));
+    let residues: String = lines.collect();
+    // The pyrrolysine is in one of the windows only, from residue 720 to 819.
+    let long = format!("{}O{}", &residues[..760], &residues[761..1500]);
+    let options = ["--long", "window", "--overlap", "20"];
+    case.pack_with(
+        &format!(">long\n{}\n{fasta}>poisoned\n{long}\n", &residues[..1500]),
+        &options,
+        256,
+    );
+    case
+}
+
+#[test]
+fn proteins_in_windows_of_several_packs_survive_interruptions() {
+    let case = in_windows();
+    let expected = case.undisturbed();
+    for signal in [SIGKILL, SIGTERM, SIGKILL] {
+        case.interrupt("e.parquet", signal);
+        assert!(!case.path("e.parquet").exists());
+    }
+    let said = run(&mut case.embed("e.parquet"));
+    assert!(said.contains(" saved by an earlier run)"), "{said}");
+    case.assert_complete("e.parquet", &expected);
+    run(bin("validate-embeddings")
+        .arg(case.path("e.parquet"))
+        .arg("--shards")
+        .arg(case.path("shards/shard-00000.parquet")));
+}
+
+#[test]
+fn a_protein_lost_for_one_window_is_lost_once_also_after_interruptions() {
+    let mut case = in_windows();
+    case.model = poisoned_model(case.folder.path());
+    let output = case.embed("undisturbed.parquet").output().expect("run");
+    assert_eq!(output.status.code(), Some(1));
+    let expected = fs::read(case.path("undisturbed.parquet")).expect("output");
+    let listed = fs::read_to_string(case.path("undisturbed.rejects.csv")).expect("rejects");
+    let header = "ordinal,id,length,reason,start\n";
+    assert_eq!(listed, format!("{header}101,poisoned,1500,not_finite,0\n"));
+    for _ in 0..3 {
+        case.interrupt("e.parquet", SIGKILL);
+    }
+    for again in [false, true] {
+        let output = case.embed("e.parquet").output().expect("run");
+        assert_eq!(output.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("1 sequences could not be embedded"), "{said}");
+        assert_eq!(said.contains("already complete"), again);
+    }
+    assert!(fs::read(case.path("e.parquet")).expect("output") == expected);
+    let found = fs::read_to_string(case.path("e.rejects.csv")).expect("rejects");
+    assert_eq!(found, listed);
 }
 
 #[test]

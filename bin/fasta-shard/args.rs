@@ -125,7 +125,7 @@ pub(crate) struct Args {
 enum Long {
     /// Its first --max-residues residues are embedded; the row says so
     Truncate,
-    /// It is embedded in overlapping windows of --max-residues, one row each, all in one shard
+    /// It is embedded in overlapping windows of --max-residues, all in one shard, which gpu-embed puts together again
     Window,
     /// It stays whole, in shards of their own (shard-long-00000.parquet, …) that can be packed with their own budget
     SplitOff,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use plmkit_cli::{Common, Fault, NamedPath, Program, ProgressMode, interval, keep_apart};
 use plmkit_contract::StoreDtype;
-use plmkit_engine::{Config, Injection, rejects_beside};
+use plmkit_engine::{Config, Injection, Windows, rejects_beside};
 use plmkit_esm2::{Device, Dtype};
 
 use crate::outputs::OutputArgs;
@@ -18,8 +18,8 @@ use crate::outputs::OutputArgs;
 /// Embed packed batches with ESM-2, without padding.
 ///
 /// Reads batches files of pack-batches, runs the model over each pack as one variable-length batch, and writes one
-/// Parquet file with a row for each sequence or window: its key and one vector for each pooling and layer. The same
-/// protein gets the same vector whatever it was packed with.
+/// Parquet file with a row for each protein: its key and one vector for each pooling and layer. The same protein gets the
+/// same vector whatever it was packed with. Proteins in windows are put together; see --windows.
 #[derive(Parser, Debug)]
 #[command(name = "gpu-embed", version)]
 pub(crate) struct Args {
@@ -71,6 +71,21 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     outputs: OutputArgs,
+
+    /// What becomes of the windows that fasta-shard --long window cut long proteins into
+    ///
+    /// `stitch` gives a protein one row, at the place of its last window, and each row the number of its windows,
+    /// `n_windows`. The vector of a residue is the mean over the windows that hold it, weighted by the distance to the
+    /// nearer end of the window; poolings are over all residues of the protein, and bos is the mean over windows,
+    /// weighted by their residues. `separate` gives each window its own row.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WAY",
+        default_value = "stitch",
+        help_heading = "Vectors"
+    )]
+    windows: WindowsArg,
 
     /// Type in which vectors are stored; f16 halves the file and keeps three significant digits
     #[arg(
@@ -160,6 +175,10 @@ impl TryFrom<Args> for Config {
             out: args.out,
             device: args.device,
             outputs: args.outputs.into(),
+            windows: match args.windows {
+                WindowsArg::Stitch => Windows::Stitch,
+                WindowsArg::Separate => Windows::Separate,
+            },
             dtype: match args.dtype {
                 DtypeArg::Auto => None,
                 DtypeArg::F32 => Some(Dtype::F32),
@@ -215,6 +234,12 @@ fn files_of(model: &Path) -> Vec<PathBuf> {
             .collect(),
         Err(_) => vec![model.to_owned(), model.with_file_name("config.json")],
     }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum WindowsArg {
+    Stitch,
+    Separate,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

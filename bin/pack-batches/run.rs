@@ -1,9 +1,10 @@
 //! From a shard to a batches file.
 
 use plmkit_cli::{Exit, Fault, Program, Stop};
-use plmkit_contract::{Provenance, ShardRow, path_text};
+use plmkit_contract::{Provenance, ShardRow, WINDOWS, path_text};
 use plmkit_pack::{Groups, PackingReport, Plan, plan};
 use plmkit_store::{BatchesWriter, Existing, existing_batches, read_shard, write_json};
+use serde_json::Value;
 use tracing::info;
 
 use crate::args::{Args, Config};
@@ -21,8 +22,12 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let groups = Groups::runs(shard.ordinals());
     let plan = plan(&lengths, &groups, config.max_batch_tokens);
     let packing = PackingReport::new(&plan, &lengths);
-    let provenance = Provenance::new(Args::NAME, vec![table.digest.to_string()])
+    let mut provenance = Provenance::new(Args::NAME, vec![table.digest.to_string()])
         .with("max_batch_tokens", config.max_batch_tokens);
+    // Also of a shard in which no protein is long: files of one set are embedded alike.
+    if table.provenance.options.get("long").and_then(Value::as_str) == Some("window") {
+        provenance = provenance.with(WINDOWS, true);
+    }
 
     let done =
         !config.force && existing_batches(&config.out, &provenance, stop)? != Existing::Absent;

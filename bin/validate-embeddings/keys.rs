@@ -3,6 +3,7 @@
 use arrow::array::{AsArray, BooleanArray, FixedSizeBinaryArray, RecordBatch, StringArray};
 use arrow::datatypes::{UInt32Type, UInt64Type};
 use plmkit_check::Row;
+use plmkit_contract::N_WINDOWS;
 
 /// The columns that shards and embeddings share.
 pub(crate) struct Keys<'a> {
@@ -12,6 +13,8 @@ pub(crate) struct Keys<'a> {
     lengths: &'a [u32],
     truncated: &'a BooleanArray,
     digests: &'a FixedSizeBinaryArray,
+    /// Only embeddings of whole proteins have it.
+    n_windows: Option<&'a [u32]>,
 }
 
 impl<'a> Keys<'a> {
@@ -24,6 +27,9 @@ impl<'a> Keys<'a> {
             lengths: batch["length"].as_primitive::<UInt32Type>().values(),
             truncated: batch["truncated"].as_boolean(),
             digests: batch["digest"].as_fixed_size_binary(),
+            n_windows: batch
+                .column_by_name(N_WINDOWS)
+                .map(|windows| windows.as_primitive::<UInt32Type>().values().as_ref()),
         }
     }
 
@@ -38,6 +44,7 @@ impl<'a> Keys<'a> {
                 length: self.lengths[row],
                 truncated: self.truncated.value(row),
                 digest,
+                n_windows: self.n_windows.map_or(1, |windows| windows[row]),
             }
         })
     }

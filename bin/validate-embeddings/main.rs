@@ -4,6 +4,7 @@ mod args;
 mod batches;
 mod keys;
 mod mqc;
+mod proteins;
 mod reference;
 mod report;
 mod run;

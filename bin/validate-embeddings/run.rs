@@ -12,6 +12,7 @@ use crate::args::{Args, Config};
 use crate::batches::batches_digest;
 use crate::keys::Keys;
 use crate::mqc::table;
+use crate::proteins::add_proteins;
 use crate::reference::read_reference;
 use crate::report::{Input, Report};
 use crate::vectors::Vectors;
@@ -20,8 +21,9 @@ use crate::vectors::Vectors;
 pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let config = Config::try_from(args)?;
     // What is missing or foreign should show before hours of reading.
+    let mut stitched = false;
     for path in &config.embeddings {
-        EmbeddingsReader::open(path)?;
+        stitched |= EmbeddingsReader::open(path)?.layout().stitched;
     }
 
     let mut examination = Examination::new();
@@ -43,7 +45,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         let mut rows = ShardRows::default();
         for path in &config.shards {
             go_on(stop)?;
-            shards.push(add_shard(&mut examination, &mut rows, path)?);
+            shards.push(add_shard(&mut examination, &mut rows, path, stitched)?);
         }
         examination = examination.with_shards(rows);
     }
@@ -67,18 +69,24 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     })
 }
 
-/// Adds the rows of a shard to those that are expected, and its origin to what is examined.
+/// Adds the rows of a shard to those that are expected, and its origin to what is examined. Of `stitched` embeddings,
+/// the rows of whole proteins are expected.
 fn add_shard(
     examination: &mut Examination,
     rows: &mut ShardRows,
     path: &Path,
+    stitched: bool,
 ) -> Result<Input, Fault> {
     let table = read_shard(path)?;
     let batches = batches_digest(path, &table)?;
     examination.shard(&path_text(path), &table.provenance, table.digest, batches);
-    for batch in &table.batches {
-        for row in Keys::new(batch).rows() {
-            rows.push(&row);
+    if stitched {
+        add_proteins(rows, &table);
+    } else {
+        for batch in &table.batches {
+            for row in Keys::new(batch).rows() {
+                rows.push(&row);
+            }
         }
     }
     Ok(Input::new(path, table.digest))
@@ -92,15 +100,9 @@ fn examine(
     stop: &Stop,
 ) -> Result<Input, Fault> {
     let mut reader = EmbeddingsReader::open(path)?;
-    let columns = reader.columns().to_vec();
+    let layout = reader.layout().clone();
     examination
-        .file(
-            &path_text(path),
-            reader.provenance(),
-            &columns,
-            reader.dim(),
-            reader.dtype(),
-        )
+        .file(&path_text(path), reader.provenance(), &layout)
         .map_err(|error| {
             // Only a reference can be wrong here.
             let reference = config.reference.as_deref().unwrap_or(path);
@@ -108,7 +110,8 @@ fn examine(
         })?;
     while let Some(batch) = reader.next_batch()? {
         go_on(stop)?;
-        let vectors: Vec<Vectors> = columns
+        let vectors: Vec<Vectors> = layout
+            .columns
             .iter()
             .map(|column| Vectors::new(&batch[column.to_string().as_str()]))
             .collect();

@@ -20,8 +20,8 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 use plmkit_contract::{
-    Column, KEY_COLUMNS, Kind, Manifest, Pool, Provenance, Reason, Reject, RowDigest, ShardRow,
-    StoreDtype, VectorColumn, batches_schema, embeddings_schema, residue_digest,
+    Column, EmbeddingLayout, KEY_COLUMNS, Kind, Manifest, Pool, Provenance, Reason, Reject,
+    RowDigest, ShardRow, StoreDtype, VectorColumn, batches_schema, residue_digest,
 };
 use plmkit_sequence::tokenize;
 use plmkit_store::{BatchesWriter, EmbeddingsWriter, RejectsWriter, ShardWriter, read_shard};
@@ -118,7 +118,13 @@ fn pack(rows: &RecordBatch) -> Result<RecordBatch> {
 fn embeddings(folder: &Path, shard: &RecordBatch) -> Result<()> {
     let columns =
         [Pool::Mean, Pool::Bos].map(|pool| Column::Pooled(VectorColumn { pool, layer: 1 }));
-    let schema = embeddings_schema(&columns[..1], 4, StoreDtype::F32);
+    let layout = EmbeddingLayout {
+        columns: columns[..1].to_vec(),
+        dim: 4,
+        dtype: StoreDtype::F32,
+        stitched: false,
+    };
+    let schema = layout.schema();
     let values: Vec<f32> = (0..16_u8).map(|i| f32::from(i) / 7.0).collect();
     let DataType::FixedSizeList(item, dim) = schema.field(KEY_COLUMNS.len()).data_type() else {
         return Err("not a vector".into());
@@ -132,13 +138,18 @@ fn embeddings(folder: &Path, shard: &RecordBatch) -> Result<()> {
     let rows = RecordBatch::try_new(SchemaRef::clone(&schema), with_keys(shard, vectors))?;
     parquet_files(folder, Kind::Embeddings, &rows)?;
     let path = folder.join("embeddings.parquet");
-    let mut writer = EmbeddingsWriter::create(&path, &columns[..1], 4, StoreDtype::F32)?;
+    let mut writer = EmbeddingsWriter::create(&path, &layout)?;
     writer.write(&rows)?;
     writer.finish(&Provenance::new("gpu-embed", Vec::new()))?;
-    // Half precision and two columns, without rows.
+    // Half precision, numbers of windows and two columns, without rows.
     let path = folder.join("halves.parquet");
-    EmbeddingsWriter::create(&path, &columns, 4, StoreDtype::F16)?
-        .finish(&Provenance::new("gpu-embed", Vec::new()))?;
+    let halves = EmbeddingLayout {
+        columns: columns.to_vec(),
+        dtype: StoreDtype::F16,
+        stitched: true,
+        ..layout
+    };
+    EmbeddingsWriter::create(&path, &halves)?.finish(&Provenance::new("gpu-embed", Vec::new()))?;
     Ok(())
 }
 

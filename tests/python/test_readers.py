@@ -76,9 +76,22 @@ def test_shards(chain):
 def test_embeddings(chain):
     table = pq.read_table(chain.embeddings)
     vector = pa.list_(pa.field("item", pa.float32(), nullable=False), 64)
-    assert columns(table.schema) == KEY | {"mean_4": vector, "bos_4": vector}
+    windows = {"n_windows": pa.uint32()}
+    assert columns(table.schema) == KEY | windows | {"mean_4": vector, "bos_4": vector}
     assert not any(field.nullable for field in table.schema)
     for _reader, found in read_parquet([chain.embeddings]):
+        same(found, rows(table))
+    shards = pa.concat_tables(pq.read_table(path) for path in chain.shards)
+    assert sum(table["n_windows"].to_pylist()) == shards.num_rows > table.num_rows
+
+
+def test_embeddings_of_separate_windows(chain, tmp_path):
+    out = tmp_path / "separate.parquet"
+    run("gpu-embed", *chain.batches, "--model", MODEL, "--device", "cpu", "--windows", "separate", "--out", out)
+    table = pq.read_table(out)
+    vector = pa.list_(pa.field("item", pa.float32(), nullable=False), 64)
+    assert columns(table.schema) == KEY | {"mean_4": vector}
+    for _reader, found in read_parquet([out]):
         same(found, rows(table))
 
 

@@ -202,7 +202,7 @@ fn embeddings(dtype: &str) {
             columns: batches,
             about: format!(
                 "{:?} {:?} {}",
-                reader.columns(),
+                reader.layout(),
                 reader.provenance(),
                 reader.digest()
             ),

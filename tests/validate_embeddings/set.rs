@@ -13,7 +13,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use plmkit_contract::{
-    Column, Pool, Provenance, ShardRow, StoreDtype, VectorColumn, residue_digest,
+    Column, EmbeddingLayout, Pool, Provenance, ShardRow, StoreDtype, VectorColumn, residue_digest,
 };
 use plmkit_store::{EmbeddingsWriter, ShardWriter};
 use serde_json::Value;
@@ -115,7 +115,13 @@ impl Set {
     pub(crate) fn embeddings(&self, name: &str, rows: &[Row], dtype: StoreDtype) -> PathBuf {
         let path = self.path(name);
         let dim = rows.first().map_or(DIM, |row| row.vector.len());
-        let mut writer = EmbeddingsWriter::create(&path, &[MEAN], dim, dtype).expect("create");
+        let layout = EmbeddingLayout {
+            columns: vec![MEAN],
+            dim,
+            dtype,
+            stitched: false,
+        };
+        let mut writer = EmbeddingsWriter::create(&path, &layout).expect("create");
         if !rows.is_empty() {
             let digests = rows.iter().flat_map(|row| row.digest).collect::<Vec<u8>>();
             let truncated: Vec<bool> = rows.iter().map(|row| row.truncated).collect();

@@ -174,6 +174,7 @@ mod tests {
             length: 9,
             truncated: false,
             digest: [0; 16],
+            n_windows: 1,
         }
     }
 

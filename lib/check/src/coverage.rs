@@ -6,7 +6,8 @@ use crate::check::Check;
 use crate::offender::{Offender, Offenders};
 use crate::row::Row;
 
-/// What the embeddings should hold: the key columns of every shard row.
+/// What the embeddings should hold: the key columns of every shard row, or of every protein, where they hold whole
+/// ones.
 ///
 /// 48 bytes for each row and the bytes of its id: about 6 GB for a hundred million rows.
 #[derive(Debug, Default)]
@@ -21,16 +22,39 @@ struct Expected {
     ordinal: u64,
     id_offset: u64,
     id_bytes: u32,
-    start: u32,
+    /// The offset of the row in its protein. Of one put together from windows, their number: it begins at 0.
+    start_or_windows: u32,
     length: u32,
     digest: [u8; 16],
+    stitched: bool,
     truncated: bool,
     seen: bool,
 }
 
+const _: () = assert!(
+    size_of::<Expected>() == 48,
+    "what a hundred million rows need is documented"
+);
+
 impl Expected {
     fn key(&self) -> (u64, u32) {
-        (self.ordinal, self.start)
+        (self.ordinal, self.start())
+    }
+
+    fn start(&self) -> u32 {
+        if self.stitched {
+            0
+        } else {
+            self.start_or_windows
+        }
+    }
+
+    fn n_windows(&self) -> u32 {
+        if self.stitched {
+            self.start_or_windows
+        } else {
+            1
+        }
     }
 
     fn row<'a>(&self, ids: &'a str) -> Row<'a> {
@@ -38,24 +62,27 @@ impl Expected {
         Row {
             ordinal: self.ordinal,
             id: &ids[offset..offset + self.id_bytes as usize],
-            start: self.start,
+            start: self.start(),
             length: self.length,
             truncated: self.truncated,
             digest: self.digest,
+            n_windows: self.n_windows(),
         }
     }
 }
 
 impl ShardRows {
-    /// Adds one row. Order does not matter.
+    /// Adds one row. Order does not matter. One of several windows begins its protein: it is taken to start at 0.
     pub fn push(&mut self, row: &Row) {
+        let stitched = row.n_windows > 1;
         self.rows.push(Expected {
             ordinal: row.ordinal,
             id_offset: self.ids.len() as u64,
             id_bytes: row.id.len() as u32,
-            start: row.start,
+            start_or_windows: if stitched { row.n_windows } else { row.start },
             length: row.length,
             digest: row.digest,
+            stitched,
             truncated: row.truncated,
             seen: false,
         });
@@ -74,8 +101,8 @@ pub(crate) struct Coverage {
     doubled: Offenders,
     found: u64,
     compared: u64,
-    /// By the field that differs: id, length, truncated, digest.
-    differing: [Offenders; 4],
+    /// By the field that differs: id, length, truncated, digest, `n_windows`.
+    differing: [Offenders; 5],
 }
 
 impl Coverage {
@@ -99,7 +126,7 @@ impl Coverage {
             doubled: Offenders::default(),
             found: 0,
             compared: 0,
-            differing: <[Offenders; 4]>::default(),
+            differing: <[Offenders; 5]>::default(),
         }
     }
 
@@ -116,7 +143,7 @@ impl Coverage {
         }
         self.compared += 1;
         let expected = expected.row(&self.ids);
-        let [id, length, truncated, digest] = &mut self.differing;
+        let [id, length, truncated, digest, n_windows] = &mut self.differing;
         if row.id != expected.id {
             let expected = Quoted(expected.id);
             id.add(|| Offender::row(row, format!("expected id {expected}")));
@@ -134,6 +161,11 @@ impl Coverage {
         if row.digest != expected.digest {
             digest.add(|| Offender::row(row, "made from other residues: the digest differs"));
         }
+        if row.n_windows != expected.n_windows {
+            let (expected, found) = (expected.n_windows, row.n_windows);
+            let problem = || format!("expected to be made from {expected} windows, found {found}");
+            n_windows.add(|| Offender::row(row, problem()));
+        }
     }
 
     /// The ordinals of the shards, rising, one for each row.
@@ -149,7 +181,7 @@ impl Coverage {
         let mut missing = Offenders::default();
         let mut rejected = 0;
         for row in self.rows.iter().filter(|row| !row.seen) {
-            if listed(row.ordinal, Some(row.start)) || listed(row.ordinal, None) {
+            if listed(row.ordinal, Some(row.start())) || listed(row.ordinal, None) {
                 rejected += 1;
             } else {
                 missing.add(|| Offender::row(&row.row(&self.ids), "missing"));
@@ -174,10 +206,11 @@ impl Coverage {
                 ("doubled_in_shards", self.doubled_in_shards),
             ],
         );
-        let [id, length, truncated, digest] = self.differing;
+        let [id, length, truncated, digest, n_windows] = self.differing;
         let summary = format!(
-            "{} rows compared: {} other ids, {} other lengths, {} other truncations, {} other residues",
-            self.compared, id.count, length.count, truncated.count, digest.count
+            "{} rows compared: {} other ids, {} other lengths, {} other truncations, {} other residues, \
+             {} other numbers of windows",
+            self.compared, id.count, length.count, truncated.count, digest.count, n_windows.count
         );
         let records = Check::judged(
             "records",
@@ -188,6 +221,7 @@ impl Coverage {
                 ("length", length),
                 ("truncated", truncated),
                 ("digest", digest),
+                ("n_windows", n_windows),
             ],
         );
         [coverage, records]
@@ -209,6 +243,7 @@ mod tests {
             length: 900,
             truncated: false,
             digest: [1; 16],
+            n_windows: 1,
         }
     }
 
@@ -277,6 +312,34 @@ mod tests {
                 "ordinal 1 'P': expected truncated = false, found true",
                 "ordinal 2 'P': made from other residues: the digest differs",
             ]
+        );
+    }
+
+    #[test]
+    fn a_protein_of_windows_is_one_row_with_their_number() {
+        let of = |n_windows| Row {
+            n_windows,
+            ..row(0, 0)
+        };
+        let shards = [of(3), row(1, 0)];
+        let [coverage, records] = judge(&shards, &shards);
+        assert_eq!(
+            (coverage.outcome, records.outcome),
+            (Outcome::Pass, Outcome::Pass)
+        );
+        let [coverage, records] = judge(&shards, &[of(2), row(1, 0), row(0, 400)]);
+        assert_eq!(
+            (coverage.counts["extra"], records.counts["n_windows"]),
+            (1, 1)
+        );
+        assert_eq!(
+            records.offenders[0].to_string(),
+            "ordinal 0 'P': expected to be made from 3 windows, found 2"
+        );
+        let [coverage, _] = judge_without(&[(0, Some(0))], &shards, &[row(1, 0)]);
+        assert_eq!(
+            (coverage.outcome, coverage.counts["rejected"]),
+            (Outcome::Pass, 1)
         );
     }
 

@@ -1,6 +1,6 @@
 //! Whether all files hold vectors of the same shape.
 
-use plmkit_contract::{Column, StoreDtype};
+use plmkit_contract::EmbeddingLayout;
 
 use crate::check::Check;
 use crate::offender::{Offender, Offenders};
@@ -14,10 +14,9 @@ pub(crate) struct Dimensions {
 }
 
 impl Dimensions {
-    pub(crate) fn see(&mut self, file: &str, columns: &[Column], dim: usize, dtype: StoreDtype) {
+    pub(crate) fn see(&mut self, file: &str, layout: &EmbeddingLayout) {
         self.files += 1;
-        let names: Vec<String> = columns.iter().map(ToString::to_string).collect();
-        let shape = format!("{} of {dim} {dtype} values", names.join(", "));
+        let shape = shape(layout);
         match &self.first {
             None => self.first = Some((file.to_owned(), shape)),
             Some((_, expected)) if *expected == shape => {}
@@ -44,33 +43,55 @@ impl Dimensions {
     }
 }
 
+/// The columns after the key in words.
+fn shape(layout: &EmbeddingLayout) -> String {
+    let names: Vec<String> = layout.columns.iter().map(ToString::to_string).collect();
+    let windows = if layout.stitched {
+        ", stitched from windows"
+    } else {
+        ""
+    };
+    let (names, dim, dtype) = (names.join(", "), layout.dim, layout.dtype);
+    format!("{names} of {dim} {dtype} values{windows}")
+}
+
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{Pool, VectorColumn};
+    use plmkit_contract::{Column, StoreDtype};
 
     use super::*;
 
     #[test]
     fn columns_dimension_and_type_must_agree() {
-        let mean = Column::Pooled(VectorColumn {
-            pool: Pool::Mean,
-            layer: 6,
-        });
-        let max = Column::Pooled(VectorColumn {
-            pool: Pool::Max,
-            layer: 6,
-        });
+        let columns = |names: &[&str]| -> Vec<Column> {
+            let columns = names.iter().map(|name| name.parse());
+            columns.collect::<Result<_, _>>().expect("columns")
+        };
+        let first = EmbeddingLayout {
+            columns: columns(&["mean_6"]),
+            dim: 320,
+            dtype: StoreDtype::F32,
+            stitched: false,
+        };
+        let mut others = vec![first.clone(); 5];
+        others[1].dim = 640;
+        others[2].dtype = StoreDtype::F16;
+        others[3].columns = columns(&["mean_6", "max_6"]);
+        others[4].stitched = true;
         let mut dimensions = Dimensions::default();
-        dimensions.see("a", &[mean], 320, StoreDtype::F32);
-        dimensions.see("b", &[mean], 320, StoreDtype::F32);
-        dimensions.see("c", &[mean], 640, StoreDtype::F32);
-        dimensions.see("d", &[mean], 320, StoreDtype::F16);
-        dimensions.see("e", &[mean, max], 320, StoreDtype::F32);
+        dimensions.see("a", &first);
+        for (file, layout) in ["b", "c", "d", "e", "f"].into_iter().zip(&others) {
+            dimensions.see(file, layout);
+        }
         let check = dimensions.finish();
-        assert_eq!((check.counts["files"], check.counts["different"]), (5, 3));
+        assert_eq!((check.counts["files"], check.counts["different"]), (6, 4));
         assert_eq!(
             check.offenders[0].to_string(),
             "c: expected mean_6 of 320 f32 values as in a, found mean_6 of 640 f32 values"
+        );
+        assert_eq!(
+            check.offenders[3].to_string(),
+            "f: expected mean_6 of 320 f32 values as in a, found mean_6 of 320 f32 values, stitched from windows"
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plmkit_contract::{Column, Manifest, Provenance, Reason, Reject, RowDigest, StoreDtype};
+use plmkit_contract::{EmbeddingLayout, Manifest, Provenance, Reason, Reject, RowDigest};
 
 use crate::agreement::{Agreement, Pair};
 use crate::check::Check;
@@ -99,7 +99,7 @@ impl Examination {
         self.origin.shard(name, provenance, batches);
     }
 
-    /// Begins an embeddings file with these vector columns of `dim` values each.
+    /// Begins an embeddings file with these columns.
     ///
     /// # Errors
     /// If there is a reference and it has none of these columns.
@@ -107,18 +107,17 @@ impl Examination {
         &mut self,
         name: &str,
         provenance: &Provenance,
-        columns: &[Column],
-        dim: usize,
-        dtype: StoreDtype,
+        layout: &EmbeddingLayout,
     ) -> Result<(), ReferenceError> {
         self.origin.embeddings(name, provenance);
-        self.dimensions.see(name, columns, dim, dtype);
-        self.places = columns
+        self.dimensions.see(name, layout);
+        self.places = layout
+            .columns
             .iter()
             .map(|&column| self.values.column(column))
             .collect();
         if let Some(agreement) = &mut self.agreement {
-            self.pairs = agreement.pair(columns)?;
+            self.pairs = agreement.pair(&layout.columns)?;
         }
         Ok(())
     }
@@ -183,7 +182,7 @@ impl Examination {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{Pool, VectorColumn};
+    use plmkit_contract::{Column, Pool, StoreDtype, VectorColumn};
 
     use super::*;
     use crate::{Outcome, ReferenceBuilder};
@@ -197,6 +196,15 @@ mod tests {
         layer: 6,
     });
 
+    fn layout(columns: &[Column], dim: usize) -> EmbeddingLayout {
+        EmbeddingLayout {
+            columns: columns.to_vec(),
+            dim,
+            dtype: StoreDtype::F32,
+            stitched: false,
+        }
+    }
+
     fn made() -> Provenance {
         Provenance::new("gpu-embed", Vec::new())
     }
@@ -209,6 +217,7 @@ mod tests {
             length: 9,
             truncated: false,
             digest: [0; 16],
+            n_windows: 1,
         }
     }
 
@@ -216,7 +225,7 @@ mod tests {
     fn what_was_not_given_is_skipped_and_does_not_fail() {
         let mut examination = Examination::new();
         examination
-            .file("a", &made(), &[MEAN], 1, StoreDtype::F32)
+            .file("a", &made(), &layout(&[MEAN], 1))
             .expect("no reference");
         examination.row(&row(0), &[&[1.0]]);
         let verdict = examination.finish();
@@ -251,11 +260,11 @@ mod tests {
         let along: &[f32] = &[3.0, 0.0];
         let across: &[f32] = &[0.0, 0.0];
         examination
-            .file("a", &made(), &[MEAN, MAX], 2, StoreDtype::F32)
+            .file("a", &made(), &layout(&[MEAN, MAX], 2))
             .expect("max_6");
         examination.row(&row(0), &[across, along]);
         examination
-            .file("b", &made(), &[MAX, MEAN], 2, StoreDtype::F32)
+            .file("b", &made(), &layout(&[MAX, MEAN], 2))
             .expect("max_6");
         examination.row(&row(1), &[along, across]);
         let verdict = examination.finish();
@@ -289,7 +298,7 @@ mod tests {
             .with_shards(shards)
             .with_rejects(&rejects);
         examination
-            .file("a", &made(), &[MEAN], 1, StoreDtype::F32)
+            .file("a", &made(), &layout(&[MEAN], 1))
             .expect("no reference");
         examination.row(&row(1), &[&[1.0]]);
         examination.finish().passed()

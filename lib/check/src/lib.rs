@@ -6,17 +6,17 @@
 //!
 //! ```
 //! use plmkit_check::{Examination, Outcome, Row, ShardRows};
-//! use plmkit_contract::{Provenance, StoreDtype};
+//! use plmkit_contract::{EmbeddingLayout, Provenance, StoreDtype};
 //!
-//! let row = |ordinal, id| Row { ordinal, id, start: 0, length: 3, truncated: false, digest: [7; 16] };
+//! let row = |ordinal, id| Row { ordinal, id, start: 0, length: 3, truncated: false, digest: [7; 16], n_windows: 1 };
 //! let mut shards = ShardRows::default();
 //! shards.push(&row(0, "P1"));
 //! shards.push(&row(1, "P2"));
 //!
 //! let mut examination = Examination::new().with_shards(shards);
-//! let mean = "mean_6".parse().unwrap();
-//! let provenance = Provenance::new("gpu-embed", vec![]);
-//! examination.file("embeddings.parquet", &provenance, &[mean], 2, StoreDtype::F32).unwrap();
+//! let columns = vec!["mean_6".parse().unwrap()];
+//! let layout = EmbeddingLayout { columns, dim: 2, dtype: StoreDtype::F32, stitched: false };
+//! examination.file("embeddings.parquet", &Provenance::new("gpu-embed", vec![]), &layout).unwrap();
 //! examination.row(&row(0, "P1"), &[&[0.6, 0.8]]);
 //!
 //! let verdict = examination.finish();

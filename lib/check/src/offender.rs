@@ -112,6 +112,7 @@ mod tests {
             length: 1,
             truncated: false,
             digest: [0; 16],
+            n_windows: 1,
         };
         let text = Offender::row(&row, "missing").to_string();
         let shown = format!("a\\tb{}…", "é".repeat(77));

@@ -1,6 +1,7 @@
 //! What identifies a row of a shard or of an embeddings file.
 
-/// The key columns of one row, as [`KEY_COLUMNS`](plmkit_contract::KEY_COLUMNS) names them.
+/// The key columns of one row, as [`KEY_COLUMNS`](plmkit_contract::KEY_COLUMNS) names them, and
+/// [`N_WINDOWS`](plmkit_contract::N_WINDOWS).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row<'a> {
     /// 0-based position of the record in the whole input; with `start` the key.
@@ -15,6 +16,8 @@ pub struct Row<'a> {
     pub truncated: bool,
     /// Digest of the row's residues.
     pub digest: [u8; 16],
+    /// The windows that the row was put together from: 1 where it is one itself, or has none.
+    pub n_windows: u32,
 }
 
 impl Row<'_> {

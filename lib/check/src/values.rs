@@ -158,6 +158,7 @@ mod tests {
         length: 1,
         truncated: false,
         digest: [0; 16],
+        n_windows: 1,
     };
 
     fn judge(pool: Pool, vectors: &[[f32; 2]]) -> ([Check; 2], Vec<ColumnNorms>) {

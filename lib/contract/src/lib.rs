@@ -3,12 +3,14 @@
 //! Five programs exchange files; this crate is the one place that says what those files hold. It opens
 //! nothing: `plmkit-store` reads and writes, every other crate computes.
 
+mod alphabet;
 mod byte_digest;
 mod column;
 mod digest;
 mod exit;
 mod guard;
 mod kind;
+mod layout;
 mod manifest;
 mod packing;
 mod provenance;
@@ -16,25 +18,27 @@ mod quote;
 mod reject;
 mod schema;
 mod shard_row;
+mod span;
 mod stop;
 mod vector;
 
+pub use alphabet::{FIRST_RESIDUE_TOKEN, RESIDUES, residue_of};
 pub use byte_digest::ByteDigest;
 pub use column::{Column, VOCABULARY};
 pub use digest::{DigestError, RowDigest, content_digest, residue_digest};
 pub use exit::{Exit, Failure};
 pub use guard::{guarded, is_guarded};
 pub use kind::Kind;
+pub use layout::{EmbeddingLayout, N_WINDOWS};
 pub use manifest::{
     InputSummary, LengthBin, LengthSummary, Manifest, ManifestError, ShardSummary, length_bin_edges,
 };
 pub use packing::PackingDigest;
-pub use provenance::{CONTRACT_VERSION, MetadataError, PACKING, Provenance, key};
+pub use provenance::{CONTRACT_VERSION, MetadataError, PACKING, Provenance, WINDOWS, key};
 pub use quote::{Quoted, io_text, one_line, path_text};
 pub use reject::{Reason, Reject};
-pub use schema::{
-    KEY_COLUMNS, batches_schema, embedding_columns, embeddings_schema, fields_text, shard_schema,
-};
+pub use schema::{KEY_COLUMNS, batches_schema, fields_text, shard_schema};
 pub use shard_row::ShardRow;
+pub use span::Span;
 pub use stop::Stop;
 pub use vector::{Pool, StoreDtype, VectorColumn};

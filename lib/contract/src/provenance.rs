@@ -14,6 +14,10 @@ pub const CONTRACT_VERSION: &str = "1";
 /// is in them: a file of other packs is other work, and may belong to the same set of files.
 pub const PACKING: &str = "packing";
 
+/// The option that files made from windows have, and no others: `true` in a batches file, and what became of the
+/// windows in an embeddings file, "stitch" or "separate".
+pub const WINDOWS: &str = "windows";
+
 /// The metadata keys of every data file.
 pub mod key {
     /// What the names of all entries begin with.

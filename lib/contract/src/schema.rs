@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
-use crate::{Column, StoreDtype, VOCABULARY};
-
 /// The columns that identify a row, in the order in which every batches and embeddings file begins.
 pub const KEY_COLUMNS: [&str; 6] = ["ordinal", "id", "start", "length", "truncated", "digest"];
 
@@ -46,77 +44,7 @@ pub fn batches_schema() -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// The columns of an embeddings file: the key, then `columns` of a model whose vectors have `dim` values.
-pub fn embeddings_schema(columns: &[Column], dim: usize, dtype: StoreDtype) -> SchemaRef {
-    let mut fields = key_fields();
-    let columns = columns
-        .iter()
-        .map(|column| Field::new(column.to_string(), column_type(*column, dim, dtype), false));
-    fields.extend(columns);
-    Arc::new(Schema::new(fields))
-}
-
-fn column_type(column: Column, dim: usize, dtype: StoreDtype) -> DataType {
-    let item = |kind| Arc::new(Field::new_list_field(kind, false));
-    let vector = |values: usize| {
-        let values = i32::try_from(values).unwrap_or(i32::MAX);
-        DataType::FixedSizeList(item(dtype.arrow()), values)
-    };
-    match column {
-        Column::Pooled(_) => vector(dim),
-        Column::Residues(_) => DataType::List(item(vector(dim))),
-        Column::Logits => DataType::List(item(vector(VOCABULARY))),
-        Column::Contacts => DataType::List(item(dtype.arrow())),
-    }
-}
-
-/// The columns of an embeddings file after its key, with the dimension of the model's vectors and their type, or what
-/// is wrong with them. The first is a pooled one.
-///
-/// ```
-/// use plmkit_contract::{Column, StoreDtype, embedding_columns, embeddings_schema};
-/// let columns = ["mean_6", "contacts"].map(|name| name.parse::<Column>().unwrap());
-/// let schema = embeddings_schema(&columns, 320, StoreDtype::F32);
-/// assert_eq!(embedding_columns(&schema).unwrap(), (columns.to_vec(), 320, StoreDtype::F32));
-/// ```
-pub fn embedding_columns(schema: &Schema) -> Result<(Vec<Column>, usize, StoreDtype), String> {
-    let fields = schema.fields();
-    let first = fields
-        .get(KEY_COLUMNS.len())
-        .ok_or_else(|| "expected at least one vector column, found none".to_owned())?;
-    let DataType::FixedSizeList(value, dim) = first.data_type() else {
-        return Err(format!("column '{}' is no vector", first.name()));
-    };
-    let dtype = match value.data_type() {
-        DataType::Float32 => StoreDtype::F32,
-        DataType::Float16 => StoreDtype::F16,
-        other => return Err(format!("column '{}' holds {other} values", first.name())),
-    };
-    let columns = fields[KEY_COLUMNS.len()..]
-        .iter()
-        .map(|field| {
-            let name = field.name();
-            name.parse().map_err(|()| {
-                format!(
-                    "column '{name}' is not named <pool>_<layer>, residues_<layer>, logits or contacts"
-                )
-            })
-        })
-        .collect::<Result<Vec<Column>, String>>()?;
-    let dim = *dim as usize;
-    let expected = embeddings_schema(&columns, dim, dtype);
-    if fields_text(&expected) == fields_text(schema) {
-        Ok((columns, dim, dtype))
-    } else {
-        Err(format!(
-            "expected columns {}, found {}",
-            one_line(&expected),
-            one_line(schema)
-        ))
-    }
-}
-
-fn key_fields() -> Vec<Field> {
+pub(crate) fn key_fields() -> Vec<Field> {
     vec![
         Field::new("ordinal", DataType::UInt64, false),
         Field::new("id", DataType::Utf8, false),
@@ -142,7 +70,8 @@ pub fn fields_text(schema: &Schema) -> String {
     text
 }
 
-fn one_line(schema: &Schema) -> String {
+/// A schema as text in one line.
+pub(crate) fn one_line(schema: &Schema) -> String {
     fields_text(schema).trim_end().replace('\n', ", ")
 }
 
@@ -169,6 +98,7 @@ fn type_text(data_type: &DataType) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Column, EmbeddingLayout, StoreDtype};
 
     /// The contract as it is checked in; a change to it must change the golden file, the contract version and
     /// the changelog.
@@ -176,19 +106,25 @@ mod tests {
     fn golden_schemas() {
         let columns = ["mean_33", "bos_0", "residues_33", "logits", "contacts"]
             .map(|name| name.parse::<Column>().expect("a column"));
+        let embeddings = EmbeddingLayout {
+            columns: columns.to_vec(),
+            dim: 1280,
+            dtype: StoreDtype::F32,
+            stitched: false,
+        };
+        let stitched = EmbeddingLayout {
+            columns: columns[..1].to_vec(),
+            stitched: true,
+            ..embeddings.clone()
+        };
         let found = format!(
-            "[shard]\n{}\n[batches]\n{}\n[embeddings with a column of each kind]\n{}",
+            "[shard]\n{}\n[batches]\n{}\n[embeddings with a column of each kind]\n{}\n\
+             [embeddings of proteins put together from windows]\n{}",
             fields_text(&shard_schema()),
             fields_text(&batches_schema()),
-            fields_text(&embeddings_schema(&columns, 1280, StoreDtype::F32)),
+            fields_text(&embeddings.schema()),
+            fields_text(&stitched.schema()),
         );
         assert_eq!(found, include_str!("../golden/schemas.txt"));
-    }
-
-    #[test]
-    fn foreign_columns_are_named() {
-        let schema = shard_schema();
-        let error = embedding_columns(&schema).expect_err("a shard holds no vectors");
-        assert!(error.contains("truncated"), "{error}");
     }
 }

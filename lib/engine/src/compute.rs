@@ -1,4 +1,4 @@
-//! A pack to vectors, whatever happens to it.
+//! Sequences to vectors, whatever happens to them.
 
 use std::ops::Range;
 
@@ -9,14 +9,14 @@ use plmkit_esm2::{Dtype, Esm2, EsmError, Varlen};
 use crate::EngineError;
 use crate::allowance::Allowance;
 use crate::config::Injection;
-use crate::plan::Job;
+use crate::selection::Selection;
 
-/// What became of a pack.
+/// What became of some sequences.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Embedded {
+pub(crate) struct Computed {
     /// For each column the values of the sequences that are not rejected, one after the other.
     pub(crate) values: Vec<Vec<f32>>,
-    /// The sequences that have no vectors, rising.
+    /// The sequences that have no values, rising.
     pub(crate) rejected: Vec<(usize, Reason)>,
     /// How many times sequences were computed in two halves because memory ran out.
     pub(crate) oom_splits: u64,
@@ -24,57 +24,54 @@ pub(crate) struct Embedded {
     pub(crate) in_f32: u64,
 }
 
-/// Computes packs with a model.
+/// Computes sequences with a model.
 ///
 /// Memory that runs out and values that are not finite cost the sequences that cannot be computed, and no other.
 pub(crate) struct Embedder<'a> {
     pub(crate) model: &'a Esm2,
-    pub(crate) columns: &'a [Column],
-    pub(crate) store_dtype: StoreDtype,
     pub(crate) stop: &'a Stop,
     pub(crate) injection: &'a Injection,
     pub(crate) allowance: Allowance,
 }
 
 impl Embedder<'_> {
-    /// The vectors of a pack; `None` once a stop was requested.
-    pub(crate) fn embed(&mut self, job: &Job<'_>) -> Result<Option<Embedded>, EngineError> {
-        let mut embedded = Embedded {
-            values: vec![Vec::new(); self.columns.len()],
-            ..Embedded::default()
+    /// The values of some sequences of a pack. Once a stop was requested, the error is [`EsmError::Stopped`].
+    pub(crate) fn embed(&mut self, selection: &Selection<'_>) -> Result<Computed, EngineError> {
+        let mut computed = Computed {
+            values: vec![Vec::new(); selection.columns.len()],
+            ..Computed::default()
         };
-        match self.rows(job, 0..job.pack.sequences(), &mut embedded) {
-            Ok(()) => Ok(Some(embedded)),
-            Err(EngineError::Model(EsmError::Stopped)) => Ok(None),
-            Err(error) => Err(error),
+        if selection.len() > 0 {
+            self.sequences(selection, 0..selection.len(), &mut computed)?;
         }
+        Ok(computed)
     }
 
-    /// Computes some sequences of a pack, in halves where they do not fit into memory together.
-    fn rows(
+    /// Computes some of the sequences, in halves where they do not fit into memory together.
+    fn sequences(
         &mut self,
-        job: &Job<'_>,
-        rows: Range<usize>,
-        embedded: &mut Embedded,
+        selection: &Selection<'_>,
+        sequences: Range<usize>,
+        computed: &mut Computed,
     ) -> Result<(), EngineError> {
-        let offsets = &job.pack.cu_seqlens()[rows.start..=rows.end];
-        let tokens = (offsets[rows.len()] - offsets[0]) as usize;
-        if rows.len() > 1 && !self.allowance.permits(tokens) {
-            return self.halves(job, rows, embedded);
+        let tokens = selection.tokens(&sequences).len();
+        if sequences.len() > 1 && !self.allowance.permits(tokens) {
+            return self.halves(selection, sequences, computed);
         }
-        match self.forward(job, &rows, self.model.dtype()) {
+        match self.forward(selection, &sequences, self.model.dtype()) {
             Ok(values) => {
                 self.allowance.succeeded(tokens);
-                self.keep_finite(job, &rows, values, embedded)
+                self.keep_finite(selection, &sequences, values, computed)
             }
             Err(EngineError::Model(error)) if error.is_out_of_memory() => {
-                if rows.len() == 1 {
-                    embedded.rejected.push((rows.start, Reason::OutOfMemory));
+                if sequences.len() == 1 {
+                    let reject = (sequences.start, Reason::OutOfMemory);
+                    computed.rejected.push(reject);
                     return Ok(());
                 }
                 self.allowance.failed(tokens);
-                embedded.oom_splits += 1;
-                self.halves(job, rows, embedded)
+                computed.oom_splits += 1;
+                self.halves(selection, sequences, computed)
             }
             Err(error) => Err(error),
         }
@@ -82,24 +79,22 @@ impl Embedder<'_> {
 
     fn halves(
         &mut self,
-        job: &Job<'_>,
-        rows: Range<usize>,
-        embedded: &mut Embedded,
+        selection: &Selection<'_>,
+        sequences: Range<usize>,
+        computed: &mut Computed,
     ) -> Result<(), EngineError> {
-        let middle = middle(job.pack.cu_seqlens(), &rows);
-        self.rows(job, rows.start..middle, embedded)?;
-        self.rows(job, middle..rows.end, embedded)
+        let middle = sequences.start + middle(selection.offsets(&sequences));
+        self.sequences(selection, sequences.start..middle, computed)?;
+        self.sequences(selection, middle..sequences.end, computed)
     }
 
     fn forward(
         &self,
-        job: &Job<'_>,
-        rows: &Range<usize>,
+        selection: &Selection<'_>,
+        sequences: &Range<usize>,
         dtype: Dtype,
     ) -> Result<Vec<Vec<f32>>, EngineError> {
-        let offsets = &job.pack.cu_seqlens()[rows.start..=rows.end];
-        let first = offsets[0];
-        let tokens = &job.pack.tokens()[first as usize..offsets[rows.len()] as usize];
+        let (offsets, tokens) = (selection.offsets(sequences), selection.tokens(sequences));
         if self
             .injection
             .out_of_memory_above
@@ -107,43 +102,45 @@ impl Embedder<'_> {
         {
             return Err(EsmError::OutOfMemory("injected".to_owned()).into());
         }
-        let cu_seqlens: Vec<i32> = offsets.iter().map(|offset| offset - first).collect();
+        let cu_seqlens: Vec<i32> = offsets.iter().map(|offset| offset - offsets[0]).collect();
+        let job = selection.job();
         let batch = Varlen::new(tokens, &cu_seqlens)
             .map_err(|error| EngineError::batch(job.path, job.batch_in_file, error))?;
-        Ok(self.model.embed(batch, self.columns, dtype, self.stop)?)
+        let columns = selection.columns;
+        Ok(self.model.embed(batch, columns, dtype, self.stop)?)
     }
 
-    /// Takes over the values of the sequences all of whose values are finite, also as they will be stored. Others are
-    /// computed again by themselves where f32 is more than the model's own type.
+    /// Takes over the values of the sequences all of whose values are finite. Others are computed again by themselves
+    /// where f32 is more than the model's own type.
     fn keep_finite(
         &self,
-        job: &Job<'_>,
-        rows: &Range<usize>,
+        selection: &Selection<'_>,
+        sequences: &Range<usize>,
         values: Vec<Vec<f32>>,
-        embedded: &mut Embedded,
+        computed: &mut Computed,
     ) -> Result<(), EngineError> {
-        let finite = self.finite(job, rows, &values);
-        if !finite.contains(&false) && embedded.values.iter().all(Vec::is_empty) {
-            embedded.values = values;
+        let finite = self.finite(selection, sequences, &values);
+        if !finite.contains(&false) && computed.values.iter().all(Vec::is_empty) {
+            computed.values = values;
             return Ok(());
         }
-        let mut cut: Vec<_> = self
+        let mut cut: Vec<_> = selection
             .columns
             .iter()
             .zip(&values)
-            .map(|(&column, values)| self.by_row(job, rows, column, values))
+            .map(|(&column, values)| self.by_sequence(selection, sequences, column, values))
             .collect();
-        for (row, finite) in rows.clone().zip(finite) {
+        for (sequence, finite) in sequences.clone().zip(finite) {
             let own = cut.iter_mut().filter_map(Iterator::next);
             if finite {
-                keep(own, embedded);
+                keep(own, computed);
                 continue;
             }
             // What the iterators skip must be taken from each.
             own.for_each(drop);
-            match self.in_f32(job, row, embedded)? {
-                Ok(values) => keep(values.iter().map(Vec::as_slice), embedded),
-                Err(reason) => embedded.rejected.push((row, reason)),
+            match self.in_f32(selection, sequence, computed)? {
+                Ok(values) => keep(values.iter().map(Vec::as_slice), computed),
+                Err(reason) => computed.rejected.push((sequence, reason)),
             }
         }
         Ok(())
@@ -152,17 +149,17 @@ impl Embedder<'_> {
     /// Computes a sequence again in f32, or says why it has no values.
     fn in_f32(
         &self,
-        job: &Job<'_>,
-        row: usize,
-        embedded: &mut Embedded,
+        selection: &Selection<'_>,
+        sequence: usize,
+        computed: &mut Computed,
     ) -> Result<Result<Vec<Vec<f32>>, Reason>, EngineError> {
         if self.model.dtype() == Dtype::F32 {
             return Ok(Err(Reason::NotFinite));
         }
-        let own = row..row + 1;
-        match self.forward(job, &own, Dtype::F32) {
-            Ok(values) if self.finite(job, &own, &values)[0] => {
-                embedded.in_f32 += 1;
+        let own = sequence..sequence + 1;
+        match self.forward(selection, &own, Dtype::F32) {
+            Ok(values) if self.finite(selection, &own, &values)[0] => {
+                computed.in_f32 += 1;
                 Ok(Ok(values))
             }
             Ok(_) => Ok(Err(Reason::NotFinite)),
@@ -173,63 +170,71 @@ impl Embedder<'_> {
         }
     }
 
-    /// Whether all values of each of `rows` are finite, also as they will be stored.
-    fn finite(&self, job: &Job<'_>, rows: &Range<usize>, values: &[Vec<f32>]) -> Vec<bool> {
-        let mut finite: Vec<bool> = rows
+    /// Whether all values of each of `sequences` are finite, also in the type in which they have to be.
+    fn finite(
+        &self,
+        selection: &Selection<'_>,
+        sequences: &Range<usize>,
+        values: &[Vec<f32>],
+    ) -> Vec<bool> {
+        let mut finite: Vec<bool> = sequences
             .clone()
-            .map(|row| {
-                let ordinal = job.pack.ordinals().value(row);
+            .map(|sequence| {
+                let ordinal = selection.ordinal(sequence);
                 !self.injection.not_finite.contains(&ordinal)
             })
             .collect();
-        for (&column, values) in self.columns.iter().zip(values) {
-            let rows = self.by_row(job, rows, column, values).zip(&mut finite);
-            rows.for_each(|(values, finite)| *finite &= storable(values, self.store_dtype));
+        for (&column, values) in selection.columns.iter().zip(values) {
+            let own = self.by_sequence(selection, sequences, column, values);
+            own.zip(&mut finite)
+                .for_each(|(values, finite)| *finite &= storable(values, selection.dtype));
         }
         finite
     }
 
-    /// The values of a column, cut into those of each of `rows`.
-    fn by_row<'v>(
+    /// The values of a column, cut into those of each of `sequences`.
+    fn by_sequence<'v>(
         &self,
-        job: &Job<'_>,
-        rows: &Range<usize>,
+        selection: &Selection<'_>,
+        sequences: &Range<usize>,
         column: Column,
         values: &'v [f32],
     ) -> impl Iterator<Item = &'v [f32]> {
         let dim = self.model.config().hidden;
-        let sizes = rows
+        let sizes = sequences
             .clone()
-            .map(move |row| column.values(job.pack.residues(row), dim));
+            .map(move |sequence| column.values(selection.residues(sequence), dim));
         sizes.scan(values, |left, size| {
-            let row;
-            (row, *left) = left.split_at(size);
-            Some(row)
+            let own;
+            (own, *left) = left.split_at(size);
+            Some(own)
         })
     }
 }
 
 /// Adds the values of a sequence, one slice for each column.
-fn keep<'v>(values: impl Iterator<Item = &'v [f32]>, embedded: &mut Embedded) {
-    for (kept, values) in embedded.values.iter_mut().zip(values) {
+fn keep<'v>(values: impl Iterator<Item = &'v [f32]>, computed: &mut Computed) {
+    for (kept, values) in computed.values.iter_mut().zip(values) {
         kept.extend_from_slice(values);
     }
 }
 
 /// Whether every value is finite in the type in which it is stored.
-fn storable(values: &[f32], dtype: StoreDtype) -> bool {
+pub(crate) fn storable(values: &[f32], dtype: StoreDtype) -> bool {
     match dtype {
         StoreDtype::F32 => values.iter().all(|value| value.is_finite()),
         StoreDtype::F16 => values.iter().all(|&value| f16::from_f32(value).is_finite()),
     }
 }
 
-/// Where to cut two or more sequences so that both sides have some, and nearly the same number of tokens.
-fn middle(cu_seqlens: &[i32], rows: &Range<usize>) -> usize {
-    let (start, end) = (cu_seqlens[rows.start], cu_seqlens[rows.end]);
+/// Where to cut two or more sequences, given their offsets, so that both sides have some, and nearly the same number of
+/// tokens.
+fn middle(offsets: &[i32]) -> usize {
+    let sequences = offsets.len() - 1;
+    let (start, end) = (offsets[0], offsets[sequences]);
     let half = start + (end - start) / 2;
-    let cut = cu_seqlens.partition_point(|&offset| offset < half);
-    cut.clamp(rows.start + 1, rows.end - 1)
+    let cut = offsets.partition_point(|&offset| offset < half);
+    cut.clamp(1, sequences - 1)
 }
 
 #[cfg(test)]
@@ -238,12 +243,11 @@ mod tests {
 
     #[test]
     fn both_halves_have_sequences() {
-        let cu_seqlens = [0, 10, 20, 30, 40];
-        assert_eq!(middle(&cu_seqlens, &(0..4)), 2);
-        assert_eq!(middle(&cu_seqlens, &(2..4)), 3);
-        assert_eq!(middle(&[0, 100, 101], &(0..2)), 1);
-        assert_eq!(middle(&[0, 1, 101], &(0..2)), 1);
-        assert_eq!(middle(&[0, 1, 2, 3, 100], &(0..4)), 3);
+        assert_eq!(middle(&[0, 10, 20, 30, 40]), 2);
+        assert_eq!(middle(&[20, 30, 40]), 1);
+        assert_eq!(middle(&[0, 100, 101]), 1);
+        assert_eq!(middle(&[0, 1, 101]), 1);
+        assert_eq!(middle(&[0, 1, 2, 3, 100]), 3);
     }
 
     #[test]

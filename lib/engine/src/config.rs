@@ -1,5 +1,6 @@
 //! What a run is asked to do.
 
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub struct Config {
     pub device: Device,
     /// What to compute.
     pub outputs: Outputs,
+    /// What becomes of the windows of a protein.
+    pub windows: Windows,
     /// The type in which to compute; by default the most exact that is fast on the device.
     pub dtype: Option<Dtype>,
     /// The type in which vectors are stored.
@@ -53,6 +56,24 @@ pub struct Outputs {
     pub logits: bool,
     /// Whether the contacts of residues are wanted.
     pub contacts: bool,
+}
+
+/// What becomes of the windows that a long protein was cut into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Windows {
+    /// One row for the protein, put together from them.
+    Stitch,
+    /// A row for each.
+    Separate,
+}
+
+impl fmt::Display for Windows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stitch => "stitch",
+            Self::Separate => "separate",
+        })
+    }
 }
 
 /// Failures that are produced on purpose, so that what is done about them can be tested on any machine.

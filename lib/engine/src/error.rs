@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use arrow::error::ArrowError;
-use plmkit_contract::{Exit, Failure, io_text, path_text};
+use plmkit_contract::{Exit, Failure, Quoted, io_text, path_text};
 use plmkit_esm2::{EsmError, VarlenError};
 use plmkit_store::StoreError;
 use plmkit_telemetry::TelemetryError;
@@ -45,12 +45,56 @@ pub enum EngineError {
         /// Offset of the window in the protein, in residues.
         start: u32,
     },
+    /// The windows of a protein cannot be put together.
+    #[error(
+        "{}: record batch {batch}: ordinal {ordinal} {}: {what}; pack-batches --force packs them anew",
+        path_text(.path), Quoted(.id)
+    )]
+    Windows {
+        /// The batches file.
+        path: PathBuf,
+        /// The record batch.
+        batch: usize,
+        /// The protein's 0-based position in the whole input.
+        ordinal: u64,
+        /// Its id.
+        id: String,
+        /// What was expected and what was found.
+        what: String,
+    },
+    /// Some batches were made from windows and some were not.
+    #[error(
+        "{}: expected batches {} as in {}, found batches {}",
+        path_text(.path), of_windows(!.windows), path_text(.first), of_windows(*.windows)
+    )]
+    Mixed {
+        /// The file that differs from the first.
+        path: PathBuf,
+        /// The first file.
+        first: PathBuf,
+        /// Whether those of `path` were made from windows.
+        windows: bool,
+    },
+    /// Contacts of proteins in windows.
+    #[error(
+        "--contacts: pairs of residues that no window holds have none; take --windows separate, or shards without \
+         --long window"
+    )]
+    Contacts,
     /// Vectors could not be laid out as columns.
     #[error("cannot lay out vectors: {0}")]
     Layout(#[from] ArrowError),
     /// A thread could not be started.
     #[error("cannot start a thread: {}", io_text(.0))]
     Thread(#[from] std::io::Error),
+}
+
+fn of_windows(windows: bool) -> &'static str {
+    if windows {
+        "of --long window"
+    } else {
+        "without windows"
+    }
 }
 
 impl Failure for EngineError {
@@ -60,7 +104,8 @@ impl Failure for EngineError {
             Self::Model(error) => error.exit(),
             Self::Events(error) => error.exit(),
             Self::Batch { source, .. } => source.exit(),
-            Self::Doubled { .. } => Exit::Data,
+            Self::Doubled { .. } | Self::Windows { .. } | Self::Mixed { .. } => Exit::Data,
+            Self::Contacts => Exit::Usage,
             Self::Layout(_) => Exit::Internal,
             Self::Thread(_) => Exit::Transient,
         }

@@ -12,6 +12,9 @@
 //! The writer saves every result twice: in the output, which appears when it is complete, and in parts, each of
 //! which is complete when it appears. A run that finds parts passes their rows on in place of computing them. The
 //! output sees the same rows in the same order either way, so its bytes are those of an uninterrupted run.
+//!
+//! The windows of a protein become one row, at the place of the last one, while they are computed. A part ends only
+//! where no protein is unfinished, so that what lies between the packs of a protein never has to be saved.
 
 mod allowance;
 mod compute;
@@ -19,14 +22,17 @@ mod config;
 mod error;
 mod journal;
 mod output;
+mod pack;
 mod part;
 mod pipeline;
 mod plan;
 mod reader;
 mod run;
 mod run_folder;
+mod selection;
+mod stitch;
 mod writer;
 
-pub use config::{Config, Injection, Layers, Outputs, rejects_beside};
+pub use config::{Config, Injection, Layers, Outputs, Windows, rejects_beside};
 pub use error::EngineError;
 pub use run::{Observer, Outcome, Summary, embed};

@@ -3,52 +3,82 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, FixedSizeListArray, Float16Array, Float32Array, ListArray, RecordBatch,
+    ArrayRef, AsArray, FixedSizeBinaryArray, FixedSizeListArray, Float16Array, Float32Array,
+    ListArray, RecordBatch, UInt32Array,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
 use half::slice::HalfFloatSliceExt;
-use plmkit_contract::{Column, KEY_COLUMNS, StoreDtype};
+use plmkit_contract::{Column, EmbeddingLayout, KEY_COLUMNS, StoreDtype};
 use plmkit_store::PackedBatch;
 
-use crate::compute::Embedded;
+use crate::pack::{Embedded, OutputRow};
 
-/// The rows of `pack` with `columns`, without the sequences that have none. `schema` is that of the file.
+/// The rows of `pack` that have vectors. `schema` is that of `layout`.
 pub(crate) fn rows(
     schema: &SchemaRef,
-    columns: &[Column],
-    dtype: StoreDtype,
+    layout: &EmbeddingLayout,
     pack: &PackedBatch,
     embedded: Embedded,
 ) -> Result<RecordBatch, ArrowError> {
-    let mut kept = vec![true; pack.sequences()];
-    for &(row, _) in &embedded.rejected {
-        kept[row] = false;
-    }
-    let keys = if embedded.rejected.is_empty() {
-        pack.record_batch().clone()
-    } else {
-        filter_record_batch(pack.record_batch(), &kept.clone().into())?
-    };
-    let residues: Vec<usize> = (0..pack.sequences())
-        .filter(|&row| kept[row])
-        .map(|row| pack.residues(row))
-        .collect();
-    let mut arrays: Vec<ArrayRef> = KEY_COLUMNS
-        .iter()
-        .map(|name| Arc::clone(&keys[*name]))
-        .collect();
-    let fields = &schema.fields()[KEY_COLUMNS.len()..];
-    for ((&column, values), field) in columns.iter().zip(embedded.values).zip(fields) {
-        let lengths = residues.iter().map(|&residues| match column {
-            Column::Contacts => residues * residues,
-            _ => residues,
+    let mut arrays = keys(layout, pack, &embedded.rows)?;
+    let fields = &schema.fields()[layout.keys()..];
+    for ((&column, values), field) in layout.columns.iter().zip(embedded.values).zip(fields) {
+        let lengths = embedded.rows.iter().map(|row| match column {
+            Column::Contacts => row.residues * row.residues,
+            _ => row.residues,
         });
-        arrays.push(array(field.data_type(), dtype, lengths, values)?);
+        arrays.push(array(field.data_type(), layout.dtype, lengths, values)?);
     }
     RecordBatch::try_new(SchemaRef::clone(schema), arrays)
+}
+
+/// The columns before those that a model computed.
+fn keys(
+    layout: &EmbeddingLayout,
+    pack: &PackedBatch,
+    rows: &[OutputRow],
+) -> Result<Vec<ArrayRef>, ArrowError> {
+    let kept = if rows.len() == pack.sequences() {
+        pack.record_batch().clone()
+    } else {
+        let mut kept = vec![false; pack.sequences()];
+        for row in rows {
+            kept[row.row] = true;
+        }
+        filter_record_batch(pack.record_batch(), &kept.into())?
+    };
+    let whole = rows.iter().any(|row| row.stitched.is_some());
+    let mut keys: Vec<ArrayRef> = Vec::with_capacity(layout.keys());
+    for name in KEY_COLUMNS {
+        let column = &kept[name];
+        keys.push(match name {
+            // Rows that are not windows start at 0, too.
+            "start" if whole => Arc::new(UInt32Array::from(vec![0; rows.len()])),
+            "digest" if whole => Arc::new(digests(column.as_fixed_size_binary(), rows)?),
+            _ => Arc::clone(column),
+        });
+    }
+    if layout.stitched {
+        let windows = rows.iter().map(|row| &row.stitched);
+        let windows = windows.map(|stitched| stitched.as_ref().map_or(1, |whole| whole.n_windows));
+        keys.push(Arc::new(UInt32Array::from_iter_values(windows)));
+    }
+    Ok(keys)
+}
+
+/// The digests of the rows: of those put together, that of the whole protein.
+fn digests(
+    of_pack: &FixedSizeBinaryArray,
+    rows: &[OutputRow],
+) -> Result<FixedSizeBinaryArray, ArrowError> {
+    let digests = of_pack.iter().flatten().zip(rows);
+    FixedSizeBinaryArray::try_from_iter(digests.map(|(digest, row)| match &row.stitched {
+        Some(whole) => &whole.digest[..],
+        None => digest,
+    }))
 }
 
 /// `values` as an array of type `kind`, whose rows have so many items where it is one of lists.

@@ -1,4 +1,5 @@
-//! A part: the results of some consecutive batches, in an embeddings file of their own.
+//! A part: the results of some consecutive batches, in an embeddings file of their own. It holds whole proteins: it begins
+//! and ends where none has windows on both sides.
 //!
 //! Its provenance is that of the output and two options more: the batches, and the sequences that got no vectors.
 
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{UInt32Type, UInt64Type};
-use plmkit_contract::{Column, KEY_COLUMNS, Provenance, Reason, StoreDtype};
+use plmkit_contract::{EmbeddingLayout, Provenance, Reason};
 use plmkit_store::{EmbeddingsReader, EmbeddingsWriter, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -33,11 +34,12 @@ pub(crate) struct Rejected {
 }
 
 impl Rejected {
-    /// Sequence `row` of a pack.
+    /// The row of the output that row `row` of a pack would have given.
     pub(crate) fn of(job: &Job<'_>, (row, reason): (usize, Reason)) -> Self {
+        let (ordinal, start) = job.key(row);
         Self {
-            ordinal: job.pack.ordinals().value(row),
-            start: job.pack.starts().value(row),
+            ordinal,
+            start,
             reason,
         }
     }
@@ -121,11 +123,10 @@ impl Part {
 
     /// The rows of `job`, which begin at row `next` of `all`.
     fn saved(&self, job: &Job<'_>, all: &RecordBatch, next: &mut usize) -> Option<SavedRows> {
-        let (ordinals, starts) = (job.pack.ordinals(), job.pack.starts());
         let mut rejected = Vec::new();
         let mut kept = Vec::new();
-        for row in 0..job.pack.sequences() {
-            let key = (ordinals.value(row), starts.value(row));
+        for row in job.output_rows() {
+            let key = job.key(row);
             match self.rejected.get(&key) {
                 Some(&reason) => rejected.push((row, reason)),
                 None => kept.push(key),
@@ -154,13 +155,20 @@ fn malformed(path: &Path, what: &str) -> StoreError {
 pub(crate) struct Saver<'a> {
     folder: &'a RunFolder,
     provenance: &'a Provenance,
-    columns: &'a [Column],
-    dim: usize,
-    store_dtype: StoreDtype,
+    layout: &'a EmbeddingLayout,
     /// How long results may be unsaved.
     every: Duration,
     saved: Instant,
     open: Option<OpenPart>,
+    /// The results since a protein was begun that is not finished: a part ends where none is.
+    held: Vec<Held>,
+}
+
+/// The results of a batch.
+struct Held {
+    batch: u64,
+    rows: RecordBatch,
+    rejected: Vec<Rejected>,
 }
 
 /// A part under construction.
@@ -172,23 +180,21 @@ struct OpenPart {
 }
 
 impl<'a> Saver<'a> {
-    /// Saves what belongs to the output `provenance`, whose vectors are those of `columns` with `dim` values each.
+    /// Saves what belongs to the output `provenance`, which has the columns of `layout`.
     pub(crate) fn new(
         folder: &'a RunFolder,
         provenance: &'a Provenance,
-        columns: &'a [Column],
-        dim: usize,
+        layout: &'a EmbeddingLayout,
         config: &Config,
     ) -> Self {
         Self {
             folder,
             provenance,
-            columns,
-            dim,
-            store_dtype: config.store_dtype,
+            layout,
             every: config.save_every,
             saved: Instant::now(),
             open: None,
+            held: Vec::new(),
         }
     }
 
@@ -199,29 +205,52 @@ impl<'a> Saver<'a> {
         rows: &RecordBatch,
         rejected: &[(usize, Reason)],
     ) -> Result<(), StoreError> {
+        self.held.push(Held {
+            batch: job.index,
+            rows: rows.clone(),
+            rejected: rejected.iter().map(|&row| Rejected::of(job, row)).collect(),
+        });
+        if !job.ends_whole {
+            return Ok(());
+        }
+        for held in std::mem::take(&mut self.held) {
+            self.save(held)?;
+        }
+        let bytes = self.open.as_ref().map_or(0, |part| part.bytes);
+        if self.saved.elapsed() >= self.every || bytes >= PART_BYTES {
+            self.publish()?;
+        }
+        Ok(())
+    }
+
+    /// Batches whose results are in no part while a protein is unfinished.
+    pub(crate) fn held(&self) -> u64 {
+        self.held.len() as u64
+    }
+
+    /// Adds the results of a batch to the part that is under construction.
+    fn save(&mut self, held: Held) -> Result<(), StoreError> {
         let mut part = match self.open.take() {
             Some(part) => part,
-            None => self.begin(job.index)?,
+            None => self.begin(held.batch)?,
         };
-        part.writer.write(rows)?;
-        part.batches.end = job.index + 1;
-        part.rejected
-            .extend(rejected.iter().map(|&row| Rejected::of(job, row)));
+        part.writer.write(&held.rows)?;
+        part.batches.end = held.batch + 1;
+        part.rejected.extend(held.rejected);
         // Of the values: the keys are slices of a mapped file, each of which counts as the whole.
-        let values = &rows.columns()[KEY_COLUMNS.len()..];
+        let values = &held.rows.columns()[self.layout.keys()..];
         part.bytes += values
             .iter()
             .map(Array::get_array_memory_size)
             .sum::<usize>();
-        let due = self.saved.elapsed() >= self.every || part.bytes >= PART_BYTES;
         self.open = Some(part);
-        if due { self.publish() } else { Ok(()) }
+        Ok(())
     }
 
     fn begin(&self, first: u64) -> Result<OpenPart, StoreError> {
         let path = self.folder.part(first);
         Ok(OpenPart {
-            writer: EmbeddingsWriter::create(&path, self.columns, self.dim, self.store_dtype)?,
+            writer: EmbeddingsWriter::create(&path, self.layout)?,
             batches: first..first,
             rejected: Vec::new(),
             bytes: 0,

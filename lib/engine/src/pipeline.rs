@@ -6,8 +6,8 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::EngineError;
-use crate::compute::Embedder;
 use crate::journal::Timing;
+use crate::pack::PackEmbedder;
 use crate::part::Part;
 use crate::plan::Plan;
 use crate::reader::{Item, Received, read, receive};
@@ -21,7 +21,7 @@ const RESULTS_AHEAD: usize = 2;
 pub(crate) struct Pipeline<'a, 'w> {
     pub(crate) plan: &'a Plan,
     pub(crate) prefetch: usize,
-    pub(crate) embedder: Embedder<'a>,
+    pub(crate) embedder: PackEmbedder<'a>,
     pub(crate) writer: &'w mut Writer<'a>,
 }
 
@@ -57,12 +57,12 @@ impl Pipeline<'_, '_> {
 
 /// Computes pack after pack until there are no more, a stop is asked for, or the writer has gone.
 fn compute<'a>(
-    mut embedder: Embedder<'_>,
+    mut embedder: PackEmbedder<'_>,
     packs: &Receiver<Result<Item<'a>, EngineError>>,
     results: &Sender<Finished<'a>>,
     observer: &mut dyn Observer,
 ) -> Result<(), EngineError> {
-    while !embedder.stop.requested()
+    while !embedder.stop_requested()
         && let Some(Received {
             item: Item { job, saved },
             wait,

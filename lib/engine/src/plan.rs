@@ -3,10 +3,12 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::Stop;
+use plmkit_contract::{Stop, WINDOWS};
 use plmkit_store::{BatchesFile, PackedBatch};
 
 use crate::EngineError;
+use crate::config::Windows;
+use crate::stitch::{Disorder, Order};
 
 /// How much there is to compute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +33,12 @@ pub(crate) struct Plan {
     files: Vec<Input>,
     /// Over all packs.
     pub(crate) total: Amount,
+    /// The rows of the output, embedded or rejected.
+    pub(crate) rows: u64,
+    /// What becomes of windows; `None` where the batches were not made from windows.
+    pub(crate) windows: Option<Windows>,
+    /// The packs at whose end a protein is unfinished, rising.
+    unfinished: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -58,27 +66,75 @@ pub(crate) struct Job<'a> {
     pub(crate) token_budget: Option<u64>,
     /// The pack.
     pub(crate) pack: PackedBatch,
+    /// Whether the windows of a protein give one row together.
+    stitched: bool,
+    /// Whether no protein is unfinished at its end.
+    pub(crate) ends_whole: bool,
+}
+
+impl Job<'_> {
+    /// Whether a row of the pack is put together with others.
+    pub(crate) fn is_window(&self, row: usize) -> bool {
+        self.stitched && self.pack.span(row).is_window()
+    }
+
+    /// The rows of the pack that give a row of the output, or would if they had values.
+    pub(crate) fn output_rows(&self) -> impl Iterator<Item = usize> {
+        (0..self.pack.sequences()).filter(|&row| gives_row(&self.pack, row, self.stitched))
+    }
+
+    /// The key of the row of the output that a row of the pack gives: ordinal and start.
+    pub(crate) fn key(&self, row: usize) -> (u64, u32) {
+        let start = if self.stitched {
+            0
+        } else {
+            self.pack.starts().value(row)
+        };
+        (self.pack.ordinals().value(row), start)
+    }
+}
+
+/// Whether a row of a pack gives one of the output: of windows put together, the last.
+fn gives_row(pack: &PackedBatch, row: usize, stitched: bool) -> bool {
+    let span = pack.span(row);
+    !stitched || !span.is_window() || span.is_last()
 }
 
 impl Plan {
-    /// Opens and verifies every file. No row is in two of them.
-    pub(crate) fn open(paths: &[PathBuf], stop: &Stop) -> Result<Self, EngineError> {
+    /// Opens and verifies every file. No row is in two of them, and if `windows` are to be stitched, they come in an
+    /// order in which that is possible.
+    pub(crate) fn open(
+        paths: &[PathBuf],
+        windows: Windows,
+        stop: &Stop,
+    ) -> Result<Self, EngineError> {
         let mut plan = Self {
             files: Vec::with_capacity(paths.len()),
             total: Amount::default(),
+            rows: 0,
+            windows: None,
+            unfinished: Vec::new(),
         };
         let mut keys = Vec::new();
         for path in paths {
             let file = BatchesFile::open(path, stop)?;
+            plan.agree(path, &file, windows)?;
+            let mut order = Order::default();
             let mut sizes = Vec::with_capacity(file.len());
             for batch in 0..file.len() {
                 let pack = file.batch(batch)?;
                 let size = (pack.sequences(), pack.tokens().len());
+                plan.see(&mut order, &pack)
+                    .map_err(|disorder| out_of_order(path, batch, disorder))?;
                 plan.total.add(size);
                 sizes.push(size);
                 let (ordinals, starts) = (pack.ordinals().values(), pack.starts().values());
                 keys.extend(ordinals.iter().copied().zip(starts.iter().copied()));
             }
+            let last = file.len().saturating_sub(1);
+            order
+                .end()
+                .map_err(|disorder| out_of_order(path, last, disorder))?;
             plan.files.push(Input {
                 path: path.clone(),
                 tail: tail(&sizes, token_budget(&file)),
@@ -91,6 +147,56 @@ impl Plan {
             Some(pair) => Err(plan.doubled(pair[0])),
             None => Ok(plan),
         }
+    }
+
+    /// Takes over whether the batches of a file were made from windows, as those of the first were or were not.
+    fn agree(
+        &mut self,
+        path: &Path,
+        file: &BatchesFile,
+        windows: Windows,
+    ) -> Result<(), EngineError> {
+        let has = file.provenance().options.contains_key(WINDOWS);
+        let found = has.then_some(windows);
+        match self.files.first() {
+            Some(first) if self.windows != found => Err(EngineError::Mixed {
+                path: path.to_owned(),
+                first: first.path.clone(),
+                windows: has,
+            }),
+            _ => {
+                self.windows = found;
+                Ok(())
+            }
+        }
+    }
+
+    /// Counts the rows that the next pack gives, and follows its windows.
+    fn see(&mut self, order: &mut Order, pack: &PackedBatch) -> Result<(), Disorder> {
+        let stitched = self.stitched();
+        if stitched {
+            order.see(pack)?;
+            if order.unfinished() {
+                self.unfinished.push(self.total.batches);
+            }
+        }
+        let rows = (0..pack.sequences()).filter(|&row| gives_row(pack, row, stitched));
+        self.rows += rows.count() as u64;
+        Ok(())
+    }
+
+    /// Whether the windows of a protein give one row together.
+    pub(crate) fn stitched(&self) -> bool {
+        self.windows == Some(Windows::Stitch)
+    }
+
+    /// Whether no protein has windows in these packs and in others.
+    pub(crate) fn is_whole(&self, packs: &Range<u64>) -> bool {
+        let cut_before = |pack: u64| {
+            let before = pack.checked_sub(1);
+            before.is_some_and(|before| self.unfinished.binary_search(&before).is_ok())
+        };
+        !cut_before(packs.start) && !cut_before(packs.end)
     }
 
     /// The error of a row that comes twice.
@@ -162,8 +268,20 @@ impl Plan {
                 tail: input.tail == Some(batch),
                 token_budget: token_budget(&input.file),
                 pack: input.file.batch(batch)?,
+                stitched: self.stitched(),
+                ends_whole: self.unfinished.binary_search(&index).is_err(),
             })
         })
+    }
+}
+
+fn out_of_order(path: &Path, batch: usize, disorder: Disorder) -> EngineError {
+    EngineError::Windows {
+        path: path.to_owned(),
+        batch,
+        ordinal: disorder.ordinal,
+        id: disorder.id,
+        what: disorder.what,
     }
 }
 

@@ -4,7 +4,9 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use plmkit_contract::{Column, PACKING, Provenance, Reason, Reject, Stop};
+use plmkit_contract::{
+    Column, EmbeddingLayout, PACKING, Provenance, Reason, Reject, Stop, WINDOWS,
+};
 use plmkit_esm2::{Esm2, EsmError, set_threads};
 use plmkit_store::{
     EmbeddingsWriter, Existing, RejectsWriter, StoreError, existing_embeddings, read_rejects,
@@ -15,6 +17,7 @@ use plmkit_telemetry::event::Outcome as Ended;
 use crate::allowance::Allowance;
 use crate::compute::Embedder;
 use crate::journal::{Journal, Started, Totals};
+use crate::pack::PackEmbedder;
 use crate::part::{Part, Saver};
 use crate::pipeline::Pipeline;
 use crate::plan::Plan;
@@ -56,9 +59,9 @@ pub enum Outcome {
 /// What a run did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// Rows in the output: sequences, or their windows.
+    /// Rows in the output: proteins, or their windows.
     pub rows: u64,
-    /// Sequences (or windows) that could not be embedded.
+    /// Proteins, or windows, that could not be embedded.
     pub rejected: u64,
     /// Batches in the output.
     pub batches: u64,
@@ -87,7 +90,10 @@ pub fn embed(
         Err(busy @ StoreError::Busy { .. }) => return Err(busy.into()),
         claimed => claimed,
     };
-    let plan = Plan::open(&config.batches, stop)?;
+    let plan = Plan::open(&config.batches, config.windows, stop)?;
+    if plan.stitched() && config.outputs.contacts {
+        return Err(EngineError::Contacts);
+    }
     set_threads(config.threads);
     let model = Esm2::load(
         &config.model,
@@ -95,8 +101,13 @@ pub fn embed(
         config.dtype.unwrap_or_default(),
         stop,
     )?;
-    let columns = config.outputs.columns(model.config().layers)?;
-    let provenance = provenance(config, &plan, &model, &columns)?;
+    let layout = EmbeddingLayout {
+        columns: config.outputs.columns(model.config().layers)?,
+        dim: model.config().hidden,
+        dtype: config.store_dtype,
+        stitched: plan.stitched(),
+    };
+    let provenance = provenance(config, &plan, &model, &layout.columns)?;
     let rejects = config.rejects();
     if !config.force
         && let Existing::Complete(digest) = existing_embeddings(&config.out, &provenance, stop)?
@@ -105,7 +116,7 @@ pub fn embed(
             folder.clear(&provenance)?;
         }
         remove_unfinished(&rejects);
-        let rejected = plan.total.sequences.saturating_sub(digest.rows());
+        let rejected = plan.rows.saturating_sub(digest.rows());
         if rejected > 0 {
             expect_rejects(&rejects)?;
         }
@@ -118,12 +129,12 @@ pub fn embed(
     if !config.force && rejects.exists() {
         read_rejects(&rejects).map_err(StoreError::of_existing)?;
     }
-    let parts = folder.parts(&provenance, plan.total.batches, config.force)?;
+    let parts = folder.parts(&provenance, &plan, config.force)?;
     let run = Run {
         config,
         plan: &plan,
         model: &model,
-        columns: &columns,
+        layout: &layout,
         provenance: &provenance,
         stop,
     };
@@ -154,7 +165,7 @@ struct Run<'a> {
     config: &'a Config,
     plan: &'a Plan,
     model: &'a Esm2,
-    columns: &'a [Column],
+    layout: &'a EmbeddingLayout,
     provenance: &'a Provenance,
     stop: &'a Stop,
 }
@@ -168,8 +179,7 @@ impl<'a> Run<'a> {
         observer: &mut dyn Observer,
     ) -> Result<Outcome, EngineError> {
         let config = self.config;
-        let dim = self.model.config().hidden;
-        let file = EmbeddingsWriter::create(&config.out, self.columns, dim, config.store_dtype)?;
+        let file = EmbeddingsWriter::create(&config.out, self.layout)?;
         // Now, so that a path that cannot be written is noticed before anything is computed.
         let rejects = RejectsWriter::of_rows(&config.rejects())?;
         let saved: Vec<Range<u64>> = parts.iter().map(|part| part.batches.clone()).collect();
@@ -184,9 +194,8 @@ impl<'a> Run<'a> {
         };
         let mut writer = Writer {
             file,
-            columns: self.columns,
-            store_dtype: config.store_dtype,
-            saver: Saver::new(folder, self.provenance, self.columns, dim, config),
+            layout: self.layout,
+            saver: Saver::new(folder, self.provenance, self.layout, config),
             journal: Journal::start(config.events.as_deref(), self.plan, &started)?,
             batches: 0,
             saved_batches: 0,
@@ -205,15 +214,14 @@ impl<'a> Run<'a> {
         self.end(writer, rejects, started.batches_saved, computed)
     }
 
-    fn embedder(&self) -> Embedder<'a> {
-        Embedder {
+    fn embedder(&self) -> PackEmbedder<'a> {
+        let embedder = Embedder {
             model: self.model,
-            columns: self.columns,
-            store_dtype: self.config.store_dtype,
             stop: self.stop,
             injection: &self.config.injection,
             allowance: Allowance::default(),
-        }
+        };
+        PackEmbedder::new(embedder, self.layout)
     }
 
     /// Publishes what is complete and says how it ended. `saved_before` batches were in parts when the run began.
@@ -234,7 +242,7 @@ impl<'a> Run<'a> {
             Ok(()) if batches < self.plan.total.batches => {
                 journal.end(Ended::Stopped);
                 return Ok(Outcome::Stopped {
-                    saved: batches.max(saved_before),
+                    saved: (batches - writer.saver.held()).max(saved_before),
                     batches: self.plan.total.batches,
                 });
             }
@@ -260,8 +268,8 @@ impl<'a> Run<'a> {
             saved_batches,
             in_f32,
             tokens,
-            columns: self.columns.to_vec(),
-            dim: self.model.config().hidden,
+            columns: self.layout.columns.clone(),
+            dim: self.layout.dim,
             elapsed: journal.elapsed(),
         }))
     }
@@ -303,6 +311,9 @@ fn provenance(
         .with("dtype", model.dtype().to_string())
         .with("device", device)
         .with("store_dtype", config.store_dtype.to_string());
+    if let Some(windows) = plan.windows {
+        provenance = provenance.with(WINDOWS, windows.to_string());
+    }
     // What is computed with more than the encoder depends on more than its digest.
     for head in model.heads_of(columns) {
         provenance = provenance.with(head.name(), model.head_digest(head)?);

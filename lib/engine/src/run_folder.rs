@@ -8,6 +8,7 @@ use plmkit_contract::{Provenance, path_text};
 use plmkit_store::{Lock, StoreError, hidden_name, under_construction};
 
 use crate::part::{Opened, Part};
+use crate::plan::Plan;
 
 const MARK: &str = ".plmkit-run";
 const LOCK: &str = "lock";
@@ -65,7 +66,7 @@ impl RunFolder {
     pub(crate) fn parts(
         &self,
         provenance: &Provenance,
-        batches: u64,
+        plan: &Plan,
         force: bool,
     ) -> Result<Vec<Part>, StoreError> {
         let mut parts: Vec<Part> = Vec::new();
@@ -85,7 +86,9 @@ impl RunFolder {
                     remove(&path)?;
                 }
                 Ok(Opened::Same(part))
-                    if part.batches.start >= end && part.batches.end <= batches =>
+                    if part.batches.start >= end
+                        && part.batches.end <= plan.total.batches
+                        && plan.is_whole(&part.batches) =>
                 {
                     parts.push(part);
                 }
@@ -97,7 +100,7 @@ impl RunFolder {
                 }
                 Ok(Opened::Same(_)) => {
                     tracing::warn!(
-                        "{}: overlaps another part; it is computed again",
+                        "{}: overlaps another part, or cuts a protein; it is computed again",
                         path_text(&path)
                     );
                     remove(&path)?;

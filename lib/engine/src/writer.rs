@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use crossbeam_channel::Receiver;
-use plmkit_contract::{Column, Reason, Reject, StoreDtype};
+use plmkit_contract::{EmbeddingLayout, Reason, Reject};
 use plmkit_store::{EmbeddingsWriter, RejectsWriter, StoreError};
 
 use crate::EngineError;
-use crate::compute::Embedded;
 use crate::journal::{Journal, Timing, Written};
 use crate::output::rows;
+use crate::pack::Embedded;
 use crate::part::{SavedRows, Saver};
 use crate::plan::Job;
 
@@ -29,8 +29,7 @@ pub(crate) enum Results {
 /// Puts results where they belong.
 pub(crate) struct Writer<'a> {
     pub(crate) file: EmbeddingsWriter,
-    pub(crate) columns: &'a [Column],
-    pub(crate) store_dtype: StoreDtype,
+    pub(crate) layout: &'a EmbeddingLayout,
     pub(crate) saver: Saver<'a>,
     pub(crate) journal: Journal,
     /// The batches that are in the file.
@@ -74,13 +73,7 @@ impl Writer<'_> {
         let rejected = embedded.rejected.clone();
         let oom_splits = embedded.oom_splits;
         self.in_f32 += embedded.in_f32;
-        let rows = rows(
-            self.file.schema(),
-            self.columns,
-            self.store_dtype,
-            &job.pack,
-            embedded,
-        )?;
+        let rows = rows(self.file.schema(), self.layout, &job.pack, embedded)?;
         self.saver.push(job, &rows, &rejected)?;
         self.file.write(&rows)?;
         self.reject(job, &rejected);
@@ -104,12 +97,15 @@ impl Writer<'_> {
     }
 
     fn reject(&mut self, job: &Job<'_>, rejected: &[(usize, Reason)]) {
-        let rejects = rejected.iter().map(|&(row, reason)| Reject {
-            ordinal: job.pack.ordinals().value(row),
-            id: job.pack.ids().value(row).to_owned(),
-            length: u64::from(job.pack.lengths().value(row)),
-            reason,
-            start: Some(job.pack.starts().value(row)),
+        let rejects = rejected.iter().map(|&(row, reason)| {
+            let (ordinal, start) = job.key(row);
+            Reject {
+                ordinal,
+                id: job.pack.ids().value(row).to_owned(),
+                length: u64::from(job.pack.lengths().value(row)),
+                reason,
+                start: Some(start),
+            }
         });
         self.rejects.extend(rejects);
     }

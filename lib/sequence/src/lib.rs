@@ -39,7 +39,7 @@ pub use input::Input;
 pub use plmkit_contract::Quoted;
 pub use prepare::{LongPolicy, Policy, Prepared};
 pub use protein::Protein;
-pub use residue::{InvalidPolicy, InvalidResidue, RESIDUES, ResidueChanges, normalise};
+pub use residue::{InvalidPolicy, InvalidResidue, ResidueChanges, normalise};
 pub use run::{Outcome, make_shards};
 pub use source::{Source, SourceError};
 pub use token::{CLS, EOS, SPECIAL_TOKENS, UnknownResidue, tokenize};

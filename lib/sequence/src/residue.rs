@@ -1,5 +1,7 @@
 //! Which characters are residues, and what becomes of the others.
 
+use plmkit_contract::RESIDUES;
+
 /// What to do with a character that is no residue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidPolicy {
@@ -30,9 +32,6 @@ pub struct InvalidResidue {
     /// The character.
     pub found: u8,
 }
-
-/// The residues of ESM-2's vocabulary: the twenty, the ambiguous `X`, `B` and `Z`, selenocysteine and pyrrolysine.
-pub const RESIDUES: &[u8; 25] = b"LAGVSERTIDPKQNFYMHWCXBUZO";
 
 /// The residue that each byte stands for, in upper case; 0 where it stands for none.
 const RESIDUE_OF: [u8; 256] = {

@@ -2,7 +2,7 @@
 //!
 //! The ids are those of fair-esm's `Alphabet.from_architecture("ESM-1b")`.
 
-use crate::residue::RESIDUES;
+use plmkit_contract::{FIRST_RESIDUE_TOKEN, RESIDUES};
 
 /// The token that begins every sequence.
 pub const CLS: u8 = 0;
@@ -11,9 +11,6 @@ pub const EOS: u8 = 2;
 /// Tokens of a row beyond its residues.
 pub const SPECIAL_TOKENS: u32 = 2;
 
-/// The id of the first residue; [`RESIDUES`] are in the order of the alphabet.
-const FIRST: u8 = 4;
-
 /// Stands for "no token" in the table.
 const NONE: u8 = u8::MAX;
 
@@ -21,7 +18,7 @@ const TOKEN_OF: [u8; 256] = {
     let mut table = [NONE; 256];
     let mut i = 0;
     while i < RESIDUES.len() {
-        table[RESIDUES[i] as usize] = FIRST + i as u8;
+        table[RESIDUES[i] as usize] = FIRST_RESIDUE_TOKEN + i as u8;
         i += 1;
     }
     table
@@ -63,6 +60,7 @@ pub fn tokenize(residues: &[u8], tokens: &mut Vec<u8>) -> Result<(), UnknownResi
 
 #[cfg(test)]
 mod tests {
+    use plmkit_contract::residue_of;
     use proptest::prelude::*;
 
     use super::*;
@@ -99,8 +97,8 @@ mod tests {
             prop_assert_eq!(tokens[1], CLS);
             prop_assert_eq!(tokens[tokens.len() - 1], EOS);
             let inner = &tokens[2..tokens.len() - 1];
-            let told: Vec<u8> = inner.iter().map(|&token| RESIDUES[usize::from(token - FIRST)]).collect();
-            prop_assert_eq!(told, residues);
+            let told: Option<Vec<u8>> = inner.iter().map(|&token| residue_of(token)).collect();
+            prop_assert_eq!(told, Some(residues));
         }
     }
 }

@@ -7,9 +7,7 @@ use arrow::datatypes::SchemaRef;
 use parquet::basic::Encoding;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
-use plmkit_contract::{
-    Column, Kind, Provenance, RowDigest, StoreDtype, embedding_columns, embeddings_schema,
-};
+use plmkit_contract::{Column, EmbeddingLayout, Kind, Provenance, RowDigest, StoreDtype};
 
 use crate::parquet::{Reader, Writer, properties};
 use crate::{FileSummary, StoreError};
@@ -26,19 +24,13 @@ pub struct EmbeddingsWriter {
 }
 
 impl EmbeddingsWriter {
-    /// Starts a file that will be at `path`, with `columns` of a model whose vectors have `dim` values.
-    pub fn create(
-        path: &Path,
-        columns: &[Column],
-        dim: usize,
-        dtype: StoreDtype,
-    ) -> Result<Self, StoreError> {
-        let schema = embeddings_schema(columns, dim, dtype);
+    /// Starts a file that will be at `path`, with the columns of `layout`.
+    pub fn create(path: &Path, layout: &EmbeddingLayout) -> Result<Self, StoreError> {
         let writer = Writer::create(
             path,
             Kind::Embeddings,
-            schema,
-            embedding_properties(columns, dtype),
+            layout.schema(),
+            properties_of(layout),
             ROW_GROUP_BYTES,
         )?;
         Ok(Self { writer })
@@ -60,8 +52,8 @@ impl EmbeddingsWriter {
     }
 }
 
-fn embedding_properties(columns: &[Column], dtype: StoreDtype) -> WriterProperties {
-    let values = match dtype {
+fn properties_of(layout: &EmbeddingLayout) -> WriterProperties {
+    let values = match layout.dtype {
         // Exponents beside exponents compress.
         StoreDtype::F32 => Encoding::BYTE_STREAM_SPLIT,
         // Splitting half precision is newer in the format, and DuckDB does not read it.
@@ -71,7 +63,7 @@ fn embedding_properties(columns: &[Column], dtype: StoreDtype) -> WriterProperti
         .set_column_encoding(ColumnPath::from("ordinal"), Encoding::DELTA_BINARY_PACKED)
         .set_column_encoding(ColumnPath::from("id"), Encoding::DELTA_LENGTH_BYTE_ARRAY)
         .set_column_statistics_enabled(ColumnPath::from("digest"), EnabledStatistics::None);
-    for column in columns {
+    for column in &layout.columns {
         let lists = match column {
             Column::Pooled(_) | Column::Contacts => 1,
             Column::Residues(_) | Column::Logits => 2,
@@ -94,25 +86,18 @@ fn embedding_properties(columns: &[Column], dtype: StoreDtype) -> WriterProperti
 /// [`next_batch`](EmbeddingsReader::next_batch) has returned `Ok(None)`.
 pub struct EmbeddingsReader {
     reader: Reader,
-    columns: Vec<Column>,
-    dim: usize,
-    dtype: StoreDtype,
+    layout: EmbeddingLayout,
 }
 
 impl EmbeddingsReader {
     /// Opens a file and checks its columns and its provenance.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let reader = Reader::open(path, Kind::Embeddings, ROWS_PER_BATCH, |schema| {
-            embedding_columns(schema).map(|_columns| ())
+            EmbeddingLayout::of(schema).map(|_layout| ())
         })?;
-        let (columns, dim, dtype) =
-            embedding_columns(reader.schema()).map_err(|what| StoreError::malformed(path, what))?;
-        Ok(Self {
-            reader,
-            columns,
-            dim,
-            dtype,
-        })
+        let layout = EmbeddingLayout::of(reader.schema())
+            .map_err(|what| StoreError::malformed(path, what))?;
+        Ok(Self { reader, layout })
     }
 
     /// The path it reads.
@@ -125,19 +110,9 @@ impl EmbeddingsReader {
         self.reader.schema()
     }
 
-    /// The columns after the key.
-    pub fn columns(&self) -> &[Column] {
-        &self.columns
-    }
-
-    /// Values in a vector.
-    pub fn dim(&self) -> usize {
-        self.dim
-    }
-
-    /// The type of a value.
-    pub fn dtype(&self) -> StoreDtype {
-        self.dtype
+    /// What these columns are.
+    pub fn layout(&self) -> &EmbeddingLayout {
+        &self.layout
     }
 
     /// Where the vectors come from.
@@ -171,9 +146,13 @@ mod tests {
     fn vectors_come_back() {
         let folder = tempfile::tempdir().expect("temp folder");
         let path = folder.path().join("e.parquet");
-        let columns = ["mean_6".parse().expect("a column")];
-        let mut writer =
-            EmbeddingsWriter::create(&path, &columns, 4, StoreDtype::F32).expect("create");
+        let layout = EmbeddingLayout {
+            columns: vec!["mean_6".parse().expect("a column")],
+            dim: 4,
+            dtype: StoreDtype::F32,
+            stitched: true,
+        };
+        let mut writer = EmbeddingsWriter::create(&path, &layout).expect("create");
         let values: Vec<f32> = (0..12u8).map(|i| f32::from(i) / 7.0).collect();
         let vectors = FixedSizeListArray::new(
             Arc::new(Field::new_list_field(DataType::Float32, false)),
@@ -188,6 +167,7 @@ mod tests {
             Arc::new(UInt32Array::from(vec![9; 3])),
             Arc::new(BooleanArray::from(vec![false; 3])),
             Arc::new(FixedSizeBinaryArray::new(16, vec![7u8; 48].into(), None)),
+            Arc::new(UInt32Array::from(vec![1, 2, 1])),
             Arc::new(vectors),
         ];
         let batch = RecordBatch::try_new(SchemaRef::clone(writer.schema()), arrays).expect("batch");
@@ -197,7 +177,7 @@ mod tests {
         assert_eq!(writer.finish(&provenance).expect("finish").digest.rows(), 6);
 
         let mut reader = EmbeddingsReader::open(&path).expect("open");
-        assert_eq!((reader.columns(), reader.dim()), (&columns[..], 4));
+        assert_eq!(reader.layout(), &layout);
         let read = reader.next_batch().expect("read").expect("rows");
         let list = read["mean_6"].as_fixed_size_list();
         assert_eq!(

@@ -5,6 +5,7 @@ use arrow::array::{
     StringArray,
 };
 use arrow::datatypes::{UInt8Type, UInt32Type, UInt64Type};
+use plmkit_contract::Span;
 
 use crate::parquet::check_ids;
 
@@ -61,6 +62,22 @@ impl PackedBatch {
     pub fn residues(&self, row: usize) -> usize {
         let offsets = self.cu_seqlens();
         (offsets[row + 1] - offsets[row] - 2) as usize
+    }
+
+    /// Where sequence `row` lies in its protein.
+    pub fn span(&self, row: usize) -> Span {
+        Span {
+            start: self.starts().value(row),
+            residues: self.residues(row),
+            length: self.lengths().value(row),
+            truncated: self.truncated().value(row),
+        }
+    }
+
+    /// The token ids of sequence `row` without `<cls>` and `<eos>`. Shape: (residues).
+    pub fn residue_tokens(&self, row: usize) -> &[u8] {
+        let first = self.cu_seqlens()[row] as usize + 1;
+        &self.tokens()[first..first + self.residues(row)]
     }
 
     /// The token ids of all sequences back to back, each `<cls> residues <eos>`. Shape: (`total_tokens`).

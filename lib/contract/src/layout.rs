@@ -1,0 +1,151 @@
+//! The columns of an embeddings file.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+
+use crate::schema::{key_fields, one_line};
+use crate::{Column, KEY_COLUMNS, StoreDtype, VOCABULARY, fields_text};
+
+/// The column of an embeddings file that counts the windows of each row's protein. It follows the key.
+pub const N_WINDOWS: &str = "n_windows";
+
+/// What the columns of an embeddings file are: the key, `n_windows` u32 where proteins were put together from windows,
+/// and what a model computed.
+///
+/// ```
+/// use plmkit_contract::{EmbeddingLayout, StoreDtype};
+/// let layout = EmbeddingLayout {
+///     columns: ["mean_6", "contacts"].map(|name| name.parse().unwrap()).to_vec(),
+///     dim: 320,
+///     dtype: StoreDtype::F32,
+///     stitched: false,
+/// };
+/// assert_eq!(EmbeddingLayout::of(&layout.schema()).unwrap(), layout);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EmbeddingLayout {
+    /// What a model computed, in file order.
+    pub columns: Vec<Column>,
+    /// Values in a vector of the model.
+    pub dim: usize,
+    /// The type of a value.
+    pub dtype: StoreDtype,
+    /// Whether a row is a whole protein, whatever windows it was computed in: there is a column [`N_WINDOWS`].
+    pub stitched: bool,
+}
+
+impl EmbeddingLayout {
+    /// The layout that a schema has, or what is wrong with it.
+    pub fn of(schema: &Schema) -> Result<Self, String> {
+        let fields = schema.fields();
+        let stitched = fields
+            .get(KEY_COLUMNS.len())
+            .is_some_and(|field| field.name() == N_WINDOWS);
+        let computed = fields.get(keys(stitched)..).unwrap_or_default();
+        let first = computed
+            .first()
+            .ok_or_else(|| "expected at least one vector column, found none".to_owned())?;
+        let DataType::FixedSizeList(value, dim) = first.data_type() else {
+            return Err(format!("column '{}' is no vector", first.name()));
+        };
+        let dtype = match value.data_type() {
+            DataType::Float32 => StoreDtype::F32,
+            DataType::Float16 => StoreDtype::F16,
+            other => return Err(format!("column '{}' holds {other} values", first.name())),
+        };
+        let columns = computed
+            .iter()
+            .map(|field| {
+                let name = field.name();
+                name.parse().map_err(|()| {
+                    format!(
+                        "column '{name}' is not named <pool>_<layer>, residues_<layer>, logits or contacts"
+                    )
+                })
+            })
+            .collect::<Result<Vec<Column>, String>>()?;
+        let layout = Self {
+            columns,
+            dim: *dim as usize,
+            dtype,
+            stitched,
+        };
+        let expected = layout.schema();
+        if fields_text(&expected) == fields_text(schema) {
+            Ok(layout)
+        } else {
+            Err(format!(
+                "expected columns {}, found {}",
+                one_line(&expected),
+                one_line(schema)
+            ))
+        }
+    }
+
+    /// All columns with their types.
+    pub fn schema(&self) -> SchemaRef {
+        let mut fields = key_fields();
+        if self.stitched {
+            fields.push(Field::new(N_WINDOWS, DataType::UInt32, false));
+        }
+        let computed = self
+            .columns
+            .iter()
+            .map(|&column| Field::new(column.to_string(), self.column_type(column), false));
+        fields.extend(computed);
+        Arc::new(Schema::new(fields))
+    }
+
+    /// The number of columns before those that a model computed.
+    pub fn keys(&self) -> usize {
+        keys(self.stitched)
+    }
+
+    fn column_type(&self, column: Column) -> DataType {
+        let item = |kind| Arc::new(Field::new_list_field(kind, false));
+        let vector = |values: usize| {
+            let values = i32::try_from(values).unwrap_or(i32::MAX);
+            DataType::FixedSizeList(item(self.dtype.arrow()), values)
+        };
+        match column {
+            Column::Pooled(_) => vector(self.dim),
+            Column::Residues(_) => DataType::List(item(vector(self.dim))),
+            Column::Logits => DataType::List(item(vector(VOCABULARY))),
+            Column::Contacts => DataType::List(item(self.dtype.arrow())),
+        }
+    }
+}
+
+fn keys(stitched: bool) -> usize {
+    KEY_COLUMNS.len() + usize::from(stitched)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shard_schema;
+
+    #[test]
+    fn foreign_columns_are_named() {
+        let error = EmbeddingLayout::of(&shard_schema()).expect_err("a shard holds no vectors");
+        assert!(error.contains("truncated"), "{error}");
+    }
+
+    #[test]
+    fn the_number_of_windows_stands_right_after_the_key() {
+        let mut layout = EmbeddingLayout {
+            columns: vec!["mean_6".parse().expect("a column")],
+            dim: 4,
+            dtype: StoreDtype::F16,
+            stitched: true,
+        };
+        let schema = layout.schema();
+        assert_eq!(schema.field(KEY_COLUMNS.len()).name(), N_WINDOWS);
+        assert_eq!(layout.keys(), KEY_COLUMNS.len() + 1);
+        assert_eq!(EmbeddingLayout::of(&schema).as_ref(), Ok(&layout));
+        layout.columns.clear();
+        let error = EmbeddingLayout::of(&layout.schema()).expect_err("no vectors");
+        assert!(error.contains("at least one vector column"), "{error}");
+    }
+}

@@ -1,0 +1,47 @@
+//! Where a row lies in its protein.
+
+use std::ops::Range;
+
+/// Where the residues of a row of a shard or of a batches file lie in their protein.
+///
+/// A row is a *window* where it does not begin its protein, or does not end it and what is missing is in other rows.
+///
+/// ```
+/// use plmkit_contract::Span;
+/// let whole = Span { start: 0, residues: 90, length: 90, truncated: false };
+/// assert!(!whole.is_window());
+/// assert!(!Span { length: 200, truncated: true, ..whole }.is_window());
+/// let first = Span { length: 200, ..whole };
+/// let last = Span { start: 110, ..first };
+/// assert!(first.is_window() && !first.is_last());
+/// assert!(last.is_window() && last.is_last());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// 0-based offset of the first residue in the protein.
+    pub start: u32,
+    /// Residues of the row.
+    pub residues: usize,
+    /// Residues of the whole protein.
+    pub length: u32,
+    /// Whether residues of the protein are in no row at all.
+    pub truncated: bool,
+}
+
+impl Span {
+    /// Whether other rows hold residues of the protein.
+    pub fn is_window(self) -> bool {
+        self.start > 0 || (self.residues < self.length as usize && !self.truncated)
+    }
+
+    /// Whether it holds the last residue of the protein.
+    pub fn is_last(self) -> bool {
+        self.range().end == u64::from(self.length)
+    }
+
+    /// The positions of its residues in the protein.
+    pub fn range(self) -> Range<u64> {
+        let start = u64::from(self.start);
+        start..start + self.residues as u64
+    }
+}

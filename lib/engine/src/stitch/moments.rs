@@ -1,0 +1,149 @@
+//! Poolings of vectors that come one by one.
+
+use plmkit_contract::Pool;
+
+/// Mean, largest value and standard deviation of vectors, channel by channel.
+///
+/// The deviation is Welford's (Technometrics 4, 1962), which does not take large numbers from one another: channels of
+/// ESM-2 reach hundreds and deviate by little.
+#[derive(Debug)]
+pub(crate) struct Moments {
+    count: u64,
+    /// `(dim)`.
+    mean: Vec<f64>,
+    /// Sums of squared deviations from the mean: `(dim)`.
+    squares: Vec<f64>,
+    /// `(dim)`.
+    max: Vec<f32>,
+}
+
+impl Moments {
+    /// Of no vectors yet, of `dim` values each.
+    pub(crate) fn new(dim: usize) -> Self {
+        Self {
+            count: 0,
+            mean: vec![0.0; dim],
+            squares: vec![0.0; dim],
+            max: vec![f32::NEG_INFINITY; dim],
+        }
+    }
+
+    /// Adds a vector: `(dim)`.
+    pub(crate) fn add(&mut self, vector: &[f32]) {
+        self.count += 1;
+        let share = 1.0 / self.count as f64;
+        for (((&value, mean), squares), max) in vector
+            .iter()
+            .zip(&mut self.mean)
+            .zip(&mut self.squares)
+            .zip(&mut self.max)
+        {
+            *max = max.max(value);
+            let value = f64::from(value);
+            let deviation = value - *mean;
+            *mean += deviation * share;
+            *squares += deviation * (value - *mean);
+        }
+    }
+
+    /// A pooling of the vectors, of which there is at least one: `(dim)`. [`Pool::Bos`] is none, and not among them.
+    pub(crate) fn pooled(&self, pool: Pool) -> Option<Vec<f32>> {
+        match pool {
+            Pool::Mean => Some(narrow(&self.mean)),
+            Pool::Max => Some(self.max.clone()),
+            // Divided by n, as where a protein is computed at full length.
+            Pool::Std => {
+                let variances = self.squares.iter().map(|sum| sum / self.count as f64);
+                Some(variances.map(|variance| variance.sqrt() as f32).collect())
+            }
+            Pool::Bos => None,
+        }
+    }
+}
+
+/// The weighted mean of vectors.
+#[derive(Debug)]
+pub(crate) struct WeightedMean {
+    /// `(dim)`.
+    sums: Vec<f64>,
+    weight: f64,
+}
+
+impl WeightedMean {
+    /// Of no vectors yet, of `dim` values each.
+    pub(crate) fn new(dim: usize) -> Self {
+        Self {
+            sums: vec![0.0; dim],
+            weight: 0.0,
+        }
+    }
+
+    /// Adds a vector: `(dim)`.
+    pub(crate) fn add(&mut self, vector: &[f32], weight: f64) {
+        self.weight += weight;
+        for (sum, &value) in self.sums.iter_mut().zip(vector) {
+            *sum += weight * f64::from(value);
+        }
+    }
+
+    /// The mean of the vectors, of which there is at least one: `(dim)`.
+    pub(crate) fn mean(&self) -> Vec<f32> {
+        let means = self.sums.iter().map(|sum| sum / self.weight);
+        means.map(|mean| mean as f32).collect()
+    }
+}
+
+fn narrow(values: &[f64]) -> Vec<f32> {
+    values.iter().map(|&value| value as f32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pooled(values: &[f32], pool: Pool) -> f32 {
+        let mut moments = Moments::new(1);
+        for &value in values {
+            moments.add(&[value]);
+        }
+        moments.pooled(pool).expect("over residues")[0]
+    }
+
+    proptest! {
+        #[test]
+        fn are_those_of_two_passes(values in prop::collection::vec(-1e4_f32..1e4, 1..200)) {
+            let count = values.len() as f64;
+            let mean = values.iter().copied().map(f64::from).sum::<f64>() / count;
+            let squares = values.iter().map(|&value| (f64::from(value) - mean).powi(2));
+            let deviation = (squares.sum::<f64>() / count).sqrt();
+            prop_assert!((f64::from(pooled(&values, Pool::Mean)) - mean).abs() < 1e-2);
+            prop_assert!((f64::from(pooled(&values, Pool::Std)) - deviation).abs() < 1e-2);
+            let max = values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            prop_assert_eq!(pooled(&values, Pool::Max).to_bits(), max.to_bits());
+        }
+
+        #[test]
+        fn equal_vectors_do_not_deviate(value in -1e30_f32..1e30, count in 1_usize..300) {
+            let values = vec![value; count];
+            prop_assert!((pooled(&values, Pool::Mean) - value).abs() <= 0.0);
+            prop_assert!(pooled(&values, Pool::Std) <= 0.0);
+        }
+    }
+
+    #[test]
+    fn small_deviations_of_large_values_keep_their_digits() {
+        let values: Vec<f32> = (0..40_000u16).map(|i| 1000.0 + f32::from(i % 2)).collect();
+        assert!((pooled(&values, Pool::Mean) - 1000.5).abs() < 1e-4);
+        assert!((pooled(&values, Pool::Std) - 0.5).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_longer_window_weighs_more() {
+        let mut mean = WeightedMean::new(2);
+        mean.add(&[1.0, 10.0], 300.0);
+        mean.add(&[5.0, -10.0], 100.0);
+        assert_eq!(mean.mean(), [2.0, 5.0]);
+    }
+}
