@@ -96,14 +96,13 @@ def main():
         return 2
     code, offenders, error = compare(arguments)
     good = code == 0
-    lines = [("(the program as it is)", "passes" if good else f"FAILS: {error or offenders[0]}")]
-    for patch in sorted((HERE / "mutants").glob("*.patch")):
+    patches = sorted((HERE / "mutants").glob("*.patch"))
+    width = max(len(patch.stem) for patch in patches)
+    print(f"{'unchanged':{width}}  {'passes' if good else f'FAILS: {error or offenders[0]}'}", flush=True)
+    for patch in patches:
         caught, text = verdict(patch, arguments)
         good &= caught
-        lines.append((patch.stem, text))
-    width = max(len(name) for name, _ in lines)
-    for name, text in lines:
-        print(f"{name:{width}}  {text}")
+        print(f"{patch.stem:{width}}  {text}", flush=True)
     return 0 if good else 1
 
 
