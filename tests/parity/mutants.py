@@ -1,7 +1,7 @@
 """Proves that the comparison would notice: builds gpu-embed with one defect at a time and expects it to fail.
 
-Each mutants/*.patch says in its first line what is wrong, then what to change in lib/esm2. A patch that no longer applies,
-a mutant that is not built or does not run, and above all one that passes, are failures. So is the program as it is, if
+Each mutants/*.patch says in its first line what is wrong, then what to change in lib/esm2. A patch that no longer
+applies, a mutant that is not built or does not run, and above all one that passes, are failures. So is the program as it is, if
 it does not pass. Works on a copy of the tree, in target/parity/mutants.
 """
 
