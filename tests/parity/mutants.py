@@ -1,8 +1,8 @@
 """Proves that the comparison would notice: builds gpu-embed with one defect at a time and expects it to fail.
 
 Each mutants/*.patch says in its first line what is wrong, then what to change in lib/esm2. A patch that no longer
-applies, a mutant that is not built or does not run, and above all one that passes, are failures. So is the program as it is, if
-it does not pass. Works on a copy of the tree, in target/parity/mutants.
+applies, a mutant that is not built or does not run, and above all one that passes, are failures. So is the program as
+it is, if it does not pass. Works on a copy of the tree, in target/parity/mutants.
 """
 
 import filecmp
@@ -49,7 +49,7 @@ def copy_dependencies():
 
 
 def build():
-    environment = os.environ | {"CARGO_TARGET_DIR": str(BUILD)}
+    environment = os.environ | {"CARGO_TARGET_DIR": str(BUILD), "CARGO_PROFILE_RELEASE_DEBUG": "false"}
     environment.setdefault("LIBTORCH", str(ROOT / ".libtorch/torch"))
     command = ["cargo", "build", "--release", "--locked", "--quiet", "--bin", "gpu-embed"]
     return subprocess.run(command, cwd=TREE, env=environment, check=False).returncode == 0
