@@ -52,7 +52,10 @@ def build():
     environment = os.environ | {"CARGO_TARGET_DIR": str(BUILD), "CARGO_PROFILE_RELEASE_DEBUG": "false"}
     environment.setdefault("LIBTORCH", str(ROOT / ".libtorch/torch"))
     command = ["cargo", "build", "--release", "--locked", "--quiet", "--bin", "gpu-embed"]
-    return subprocess.run(command, cwd=TREE, env=environment, check=False).returncode == 0
+    done = subprocess.run(command, cwd=TREE, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        print(done.stderr, file=sys.stderr)
+    return done.returncode == 0
 
 
 def compare(arguments):
