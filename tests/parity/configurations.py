@@ -1,4 +1,4 @@
-"""The six published ESM-2, cut to a few layers each: width, heads and head width are what an implementation can get wrong."""
+"""The six published ESM-2, in full width and cut to a few layers: it is shapes that an implementation can get wrong."""
 
 from dataclasses import dataclass
 

@@ -1,8 +1,8 @@
 """Proves that the comparison would notice: builds gpu-embed with one defect at a time and expects it to fail.
 
-Each mutants/*.patch says in its first line what is wrong, then what to change in lib/esm2. A patch that no longer applies,
-a mutant that is not built or does not run, and above all one that passes, are failures. So is the program as it is, if
-it does not pass. Works on a copy of the tree, in target/parity/mutants.
+Each mutants/*.patch says in its first line what is wrong, then what to change in lib/esm2. A patch that no longer
+applies, a mutant that is not built or does not run, and above all one that passes, are failures. So is the program as
+it is, if it does not pass. Works on a copy of the tree, in target/parity/mutants.
 """
 
 import filecmp
@@ -49,10 +49,13 @@ def copy_dependencies():
 
 
 def build():
-    environment = os.environ | {"CARGO_TARGET_DIR": str(BUILD)}
+    environment = os.environ | {"CARGO_TARGET_DIR": str(BUILD), "CARGO_PROFILE_RELEASE_DEBUG": "false"}
     environment.setdefault("LIBTORCH", str(ROOT / ".libtorch/torch"))
     command = ["cargo", "build", "--release", "--locked", "--quiet", "--bin", "gpu-embed"]
-    return subprocess.run(command, cwd=TREE, env=environment, check=False).returncode == 0
+    done = subprocess.run(command, cwd=TREE, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        print(done.stderr, file=sys.stderr)
+    return done.returncode == 0
 
 
 def compare(arguments):
@@ -96,14 +99,13 @@ def main():
         return 2
     code, offenders, error = compare(arguments)
     good = code == 0
-    lines = [("(the program as it is)", "passes" if good else f"FAILS: {error or offenders[0]}")]
-    for patch in sorted((HERE / "mutants").glob("*.patch")):
+    patches = sorted((HERE / "mutants").glob("*.patch"))
+    width = max(len(patch.stem) for patch in patches)
+    print(f"{'unchanged':{width}}  {'passes' if good else f'FAILS: {error or offenders[0]}'}", flush=True)
+    for patch in patches:
         caught, text = verdict(patch, arguments)
         good &= caught
-        lines.append((patch.stem, text))
-    width = max(len(name) for name, _ in lines)
-    for name, text in lines:
-        print(f"{name:{width}}  {text}")
+        print(f"{patch.stem:{width}}  {text}", flush=True)
     return 0 if good else 1
 
 

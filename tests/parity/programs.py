@@ -39,7 +39,8 @@ class Embedder:
         pack = [shards / "shard-00000.parquet", "--out", batches, "--max-batch-tokens", TOKENS_OF_A_BATCH, "--force"]
         run(self.programs / "pack-batches", *pack)
         embed = [batches, "--model", checkpoint, "--out", out, "--device", "cpu", "--threads", self.threads, "--force"]
-        embed += ["--dtype", dtype, "--layers", ",".join(map(str, range(layers + 1))), "--pool", ",".join(outputs.POOLS)]
+        numbers = ",".join(map(str, range(layers + 1)))
+        embed += ["--dtype", dtype, "--layers", numbers, "--pool", ",".join(outputs.POOLS)]
         embed += [f"--{group}" for group in groups if group != "pooled"]
         run(self.gpu_embed, *embed)
         yield from read(out)

@@ -55,7 +55,7 @@ def offenders(results, most=20):
     found = [offender for result in results for offender in result.offenders]
     lines = [
         f"{offender.configuration} {offender.dtype} {offender.output} of {offender.protein}: {offender.figure} is "
-        f"{offender.found:.9g}; expected {'at least' if offender.figure == 'cosine' else 'at most'} {offender.limit:.9g}"
+        f"{offender.found:.9g}; expected at {'least' if offender.figure == 'cosine' else 'most'} {offender.limit:.9g}"
         for offender in sorted(found, key=excess, reverse=True)
     ]
     if len(lines) > most:
