@@ -7,6 +7,8 @@ LIBRARIES := torch/lib/libtorch_cpu.so torch/lib/libc10.so torch/lib/libgomp.so.
 CARGO_DENY := cargo-deny@0.20.2
 CARGO_FUZZ := cargo-fuzz@0.13.2
 FUZZ_SECONDS ?= 60
+# Options of the comparison: --configurations 8M,650M, --dtypes f32, …
+PARITY ?=
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -28,7 +30,7 @@ torture: build ## Kill the programs, fill their disks, damage their files and st
 	cargo test --release --locked --test torture -- --ignored --nocapture --test-threads 2
 
 parity: build .venv/reference/complete ## Compare with transformers, fair-esm and float64, all six ESM-2 (minutes, 5 GB of Python packages)
-	PYTHONDONTWRITEBYTECODE=1 .venv/reference/bin/python tests/parity
+	PYTHONDONTWRITEBYTECODE=1 .venv/reference/bin/python tests/parity $(PARITY)
 
 parity-mutants: build .venv/reference/complete ## Build gpu-embed with known defects and see that the comparison finds each
 	PYTHONDONTWRITEBYTECODE=1 .venv/reference/bin/python tests/parity/mutants.py
