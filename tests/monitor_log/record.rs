@@ -110,7 +110,7 @@ fn a_second_recording_is_appended_and_a_torn_line_cut_off() {
 #[test]
 fn intervals_have_units() {
     let case = Case::new();
-    for interval in ["1", "0s", "-1s", "1h", "fast"] {
+    for interval in ["1", "0s", "-1s", "25h", "fast"] {
         let output = case.run(&format!(
             "record --out gpu.csv --interval={interval} -- true"
         ));
