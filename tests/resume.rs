@@ -345,6 +345,10 @@ fn what_was_computed_is_saved_when_the_output_cannot_be_published() {
 #[test]
 fn what_did_not_fit_into_memory_is_tried_again() {
     let case = Case::new();
+    // Enough for a run in which most sequences fail at once to be interrupted.
+    let some = fs::read_to_string(case.path("in.fasta")).expect("input");
+    let many = (0..10).map(|copy| some.replace('>', &format!(">{copy}-")));
+    case.pack(&many.collect::<String>());
     let expected = case.undisturbed();
     let mut child = case.underway_with("e.parquet", &["--inject", "out-of-memory-above=90"]);
     child.kill().expect("kill");
