@@ -12,7 +12,6 @@ mod stored;
 mod tensor;
 mod torch_file;
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -66,7 +65,7 @@ fn read_config(path: &Path) -> Result<Config, CheckpointError> {
 fn read_json(path: &Path) -> Result<Vec<u8>, CheckpointError> {
     const LIMIT: u64 = 16 << 20;
     let mut json = Vec::new();
-    File::open(path)
+    mapped::open(path)
         .and_then(|file| file.take(LIMIT + 1).read_to_end(&mut json))
         .map_err(|source| CheckpointError::Open {
             path: path.to_owned(),

@@ -51,6 +51,7 @@ impl WeightFile {
 /// The folder of a model that is named by its folder or by a weight file.
 pub(super) fn of(model: &Path) -> &Path {
     match model.parent() {
+        Some(folder) if folder.as_os_str().is_empty() && !model.is_dir() => Path::new("."),
         Some(folder) if !model.is_dir() => folder,
         _ => model,
     }

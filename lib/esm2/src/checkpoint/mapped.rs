@@ -6,13 +6,22 @@ use std::path::Path;
 
 use memmap2::Mmap;
 
+/// Opens a regular file. Anything else is refused before it is opened: a pipe would be waited for.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let found = path.metadata()?;
+    if found.is_dir() {
+        Err(io::ErrorKind::IsADirectory.into())
+    } else if found.is_file() {
+        File::open(path)
+    } else {
+        Err(io::Error::other("not a regular file"))
+    }
+}
+
 /// Maps a file read-only.
 #[allow(unsafe_code)]
 pub(super) fn map(path: &Path) -> io::Result<Mmap> {
-    let file = File::open(path)?;
-    if file.metadata()?.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
-    }
+    let file = open(path)?;
     // SAFETY: the bytes are only ever read, as bytes: they are checked, hashed and copied out, and no value of
     // another type is ever borrowed from them. A file that another process changes meanwhile can give wrong bytes,
     // and one that it cuts off ends this process with SIGBUS; both need a write to a checkpoint that is being loaded,
@@ -36,6 +45,8 @@ mod tests {
     fn a_folder_or_an_absent_file_is_an_error_and_an_empty_file_is_not() {
         let folder = tempfile::tempdir().unwrap();
         assert!(map(folder.path()).is_err());
+        let device = map(Path::new("/dev/null")).unwrap_err();
+        assert_eq!(device.to_string(), "not a regular file");
         assert_eq!(
             map(&folder.path().join("absent")).unwrap_err().kind(),
             io::ErrorKind::NotFound
