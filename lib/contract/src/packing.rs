@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use xxhash_rust::xxh3::Xxh3Default;
+use crate::ByteDigest;
 
 /// Which rows are in which pack, and in which order: XXH3-128 over the keys of all rows, pack after pack.
 ///
@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 /// assert_ne!(together.to_string(), apart.to_string());
 /// ```
 #[derive(Clone, Default)]
-pub struct PackingDigest(Xxh3Default);
+pub struct PackingDigest(ByteDigest);
 
 impl PackingDigest {
     /// Adds a pack: the ordinals of its rows, and the offsets of their windows, as many.
@@ -30,7 +30,7 @@ impl PackingDigest {
 
 impl fmt::Display for PackingDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "xxh3-128:{:032x}", self.0.digest128())
+        self.0.fmt(f)
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use arrow::datatypes::Schema;
 use serde_json::Value;
 
-use crate::{Kind, Quoted, RowDigest, fields_text};
+use crate::{ByteDigest, Kind, Quoted, RowDigest, fields_text};
 
 /// The version of the file contract. A reader refuses a file of another version.
 pub const CONTRACT_VERSION: &str = "1";
@@ -230,17 +230,17 @@ fn parse<T: serde::de::DeserializeOwned>(
 }
 
 fn seal_of<'a>(schema: &Schema, entry: impl Fn(&'static str) -> &'a str) -> String {
-    let mut hasher = xxhash_rust::xxh3::Xxh3Default::new();
+    let mut digest = ByteDigest::default();
     let fields = fields_text(schema);
     for text in key::SEALED
         .iter()
         .flat_map(|&key| [key, entry(key)])
         .chain([fields.as_str()])
     {
-        hasher.update(&(text.len() as u64).to_le_bytes());
-        hasher.update(text.as_bytes());
+        digest.update(&(text.len() as u64).to_le_bytes());
+        digest.update(text.as_bytes());
     }
-    format!("xxh3-128:{:032x}", hasher.digest128())
+    digest.to_string()
 }
 
 #[cfg(test)]
