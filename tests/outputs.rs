@@ -10,7 +10,7 @@ use std::process::Command;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Float16Type, Float32Type, UInt64Type};
-use common::{assert_failed, bin, run, test_data};
+use common::{assert_failed, bin, model_of, run, test_data};
 use plmkit_store::EmbeddingsReader;
 use safetensors::SafeTensors;
 use safetensors::tensor::{TensorView, serialize};
@@ -119,19 +119,7 @@ fn changed_model(folder: &Path, change: impl Fn(&str) -> Option<f32>) -> PathBuf
             TensorView::new(*dtype, shape.clone(), bytes).expect("a tensor"),
         )
     });
-    let model = folder.join("model");
-    fs::create_dir(&model).expect("folder");
-    fs::write(
-        model.join("model.safetensors"),
-        serialize(views, None).expect("bytes"),
-    )
-    .expect("write");
-    fs::copy(
-        test_data("model-tiny/config.json"),
-        model.join("config.json"),
-    )
-    .expect("copy");
-    model
+    model_of(folder, "model", &serialize(views, None).expect("bytes"))
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{all, assert_failed, bin, run, test_data};
+use common::{all, assert_failed, bin, model_of, run, test_data};
 
 /// A set of many small packs, so that a run can be interrupted between any two.
 struct Case {
@@ -431,15 +431,7 @@ fn poisoned_model(folder: &Path) -> PathBuf {
     let embedding = embedding.as_u64().expect("offset") as usize;
     let value = 8 + header + embedding + (PYRROLYSINE * HIDDEN + 5) * 4;
     bytes[value..value + 4].copy_from_slice(&f32::NAN.to_le_bytes());
-    let model = folder.join("poisoned");
-    fs::create_dir(&model).expect("folder");
-    fs::write(model.join("model.safetensors"), bytes).expect("write");
-    fs::copy(
-        test_data("model-tiny/config.json"),
-        model.join("config.json"),
-    )
-    .expect("copy");
-    model
+    model_of(folder, "poisoned", &bytes)
 }
 
 #[test]

@@ -17,6 +17,19 @@ pub(crate) fn test_data(name: &str) -> PathBuf {
         .join(name)
 }
 
+/// A folder `name` in `folder` with the configuration of the tiny model and these weights.
+pub(crate) fn model_of(folder: &Path, name: &str, weights: &[u8]) -> PathBuf {
+    let model = folder.join(name);
+    fs::create_dir(&model).expect("folder");
+    fs::write(model.join("model.safetensors"), weights).expect("write");
+    fs::copy(
+        test_data("model-tiny/config.json"),
+        model.join("config.json"),
+    )
+    .expect("copy");
+    model
+}
+
 /// Runs a program that must succeed and returns what it says on standard error.
 pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output().expect("the program starts");

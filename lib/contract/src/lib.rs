@@ -15,6 +15,7 @@ mod manifest;
 mod packing;
 mod provenance;
 mod quote;
+mod regular;
 mod reject;
 mod schema;
 mod shard_row;
@@ -36,6 +37,7 @@ pub use manifest::{
 pub use packing::PackingDigest;
 pub use provenance::{CONTRACT_VERSION, MetadataError, PACKING, Provenance, WINDOWS, key};
 pub use quote::{Quoted, io_text, one_line, path_text};
+pub use regular::check_regular;
 pub use reject::{Reason, Reject};
 pub use schema::{KEY_COLUMNS, batches_schema, fields_text, shard_schema};
 pub use shard_row::ShardRow;

@@ -5,17 +5,12 @@ use std::io;
 use std::path::Path;
 
 use memmap2::Mmap;
+use plmkit_contract::check_regular;
 
-/// Opens a regular file. Anything else is refused before it is opened: a pipe would be waited for.
+/// Opens a regular file.
 pub(super) fn open(path: &Path) -> io::Result<File> {
-    let found = path.metadata()?;
-    if found.is_dir() {
-        Err(io::ErrorKind::IsADirectory.into())
-    } else if found.is_file() {
-        File::open(path)
-    } else {
-        Err(io::Error::other("not a regular file"))
-    }
+    check_regular(&path.metadata()?)?;
+    File::open(path)
 }
 
 /// Maps a file read-only.
