@@ -45,6 +45,7 @@ lint: setup .cargo-tools/$(CARGO_DENY) ## Check formatting, lints, documentation
 	cargo clippy --release --locked --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --release --locked --workspace --no-deps
 	.cargo-tools/bin/cargo-deny --locked check --hide-inclusion-graph bans licenses sources
+	printf '%s\n' tests/parity/mutants/*.patch | xargs -n 1 git apply --check -C1
 
 # Not in lint: a database that changes daily would fail builds that did not, and it has to be fetched from GitHub.
 advisories: .cargo-tools/$(CARGO_DENY) ## Look the dependencies up in the RustSec database

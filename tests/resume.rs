@@ -126,10 +126,7 @@ impl Case {
     fn interrupt(&self, out: &str, signal: i32) -> String {
         let mut child = self.underway(out);
         let sent = Instant::now();
-        Command::new("kill")
-            .args([format!("-{signal}"), child.id().to_string()])
-            .status()
-            .expect("kill");
+        send(&child, signal);
         let mut said = String::new();
         let stderr = child.stderr.as_mut().expect("piped");
         stderr.read_to_string(&mut said).expect("UTF-8");
@@ -150,10 +147,17 @@ impl Case {
     }
 }
 
+fn send(child: &Child, signal: i32) {
+    let arguments = [format!("-{signal}"), child.id().to_string()];
+    let sent = Command::new("kill").args(arguments).status();
+    assert!(sent.expect("kill").success());
+}
+
 const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;
 const SIGUSR1: i32 = 10;
 const SIGTERM: i32 = 15;
+const SIGSTOP: i32 = 19;
 
 #[test]
 fn a_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been() {
@@ -387,6 +391,8 @@ fn names_that_are_long_or_no_text_work() {
 fn one_run_at_a_time_writes_an_output() {
     let case = Case::new();
     let mut first = case.underway("e.parquet");
+    // It is to be at work until it is asked no more.
+    send(&first, SIGSTOP);
     let asked = Instant::now();
     let second = case.embed("e.parquet").output().expect("run");
     assert_failed(&second, 75, "e.parquet: another process is writing it");
@@ -507,8 +513,15 @@ fn a_window_without_finite_vectors_costs_its_protein_no_other() {
     };
     assert_eq!(validate(&listed).status.code(), Some(0));
     let (first, _last) = listed.trim_end().rsplit_once('\n').expect("lines");
-    let message = "coverage: 2 rows, 4 expected: 1 rejected, 1 missing";
-    assert_failed(&validate(&format!("{first}\n")), 1, message);
+    let output = validate(&format!("{first}\n"));
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    let coverage = "coverage: 2 rows, 4 expected: 1 rejected, 1 missing";
+    let origin = "e.rejects.csv: not the list of any of the embeddings, or altered";
+    assert!(said.contains(coverage) && said.contains(origin), "{said}");
+    // What excuses nothing does not belong to the embeddings, either.
+    let invented = validate(&format!("{listed}7,z,200,not_finite,0\n"));
+    assert_failed(&invented, 1, origin);
 }
 
 #[test]
@@ -617,6 +630,66 @@ fn files_of_others_are_left_alone() {
     assert_failed(&output, 65, "f.rejects.csv: not a rejects file");
     let kept = fs::read_to_string(case.path("f.rejects.csv")).expect("kept");
     assert_eq!(kept, "precious");
+
+    for of_others in ["shards/rejects.csv", "shards", "/dev/null"] {
+        let mut embed = case.embed("g.parquet");
+        embed.arg("--rejects").arg(case.path(of_others));
+        let name = of_others
+            .rsplit_once('/')
+            .map_or(of_others, |(_, name)| name);
+        assert_failed(&embed.output().expect("run"), 73, name);
+    }
+    let shards = fs::read_to_string(case.path("shards/rejects.csv")).expect("kept");
+    assert_eq!(shards, "ordinal,id,length,reason\n");
+    assert_eq!(
+        all(&case.path(""))
+            .iter()
+            .find(|name| name.contains("plmkit-tmp")),
+        None
+    );
+}
+
+#[test]
+fn a_list_of_rejects_belongs_to_one_output() {
+    let case = Case::new();
+    let embed = |out: &str, ordinal: &str| {
+        let mut embed = case.embed(out);
+        embed.args(["--inject", &format!("not-finite={ordinal}")]);
+        embed.arg("--rejects").arg(case.path("rejects.csv"));
+        embed.output().expect("run")
+    };
+    assert_eq!(embed("e.parquet", "7").status.code(), Some(1));
+    let list = fs::read(case.path("rejects.csv")).expect("list");
+    let message =
+        "rejects.csv: exists and holds other work (a list of rejects that is not of this run)";
+    assert_failed(&embed("f.parquet", "8"), 73, message);
+    assert!(fs::read(case.path("rejects.csv")).expect("list") == list);
+
+    // A run that was killed after its list had its name and before its output had.
+    let expected = fs::read(case.path("e.parquet")).expect("output");
+    fs::remove_file(case.path("e.parquet")).expect("remove");
+    fs::create_dir(case.path(".e.parquet.plmkit-run")).expect("folder");
+    let digest = plmkit_contract::ByteDigest::of(&list).to_string();
+    fs::write(case.path(".e.parquet.plmkit-run/rejects"), digest).expect("write");
+    assert_eq!(embed("e.parquet", "7").status.code(), Some(1));
+    assert!(fs::read(case.path("rejects.csv")).expect("list") == list);
+    assert!(fs::read(case.path("e.parquet")).expect("output") == expected);
+    assert!(!case.path(".e.parquet.plmkit-run").exists());
+}
+
+#[test]
+fn an_empty_list_that_is_asked_for_is_always_there() {
+    let case = Case::new();
+    run(&mut case.embed("e.parquet"));
+    assert!(!case.path("e.rejects.csv").exists());
+    for _ in 0..2 {
+        run(case
+            .embed("e.parquet")
+            .arg("--rejects")
+            .arg(case.path("r.csv")));
+        let list = fs::read_to_string(case.path("r.csv")).expect("list");
+        assert_eq!(list, "ordinal,id,length,reason,start\n");
+    }
 }
 
 #[test]
@@ -626,7 +699,7 @@ fn a_list_that_is_gone_is_not_vouched_for() {
     let embed = || case.embed("e.parquet").args(inject).output().expect("run");
     assert_eq!(embed().status.code(), Some(1));
     fs::write(case.path("e.rejects.csv"), "ordinal,id,length,reason\n").expect("write");
-    assert_failed(&embed(), 65, "expected the sequences that the output lacks");
+    assert_failed(&embed(), 65, "e.rejects.csv: not the list of what ");
     fs::remove_file(case.path("e.rejects.csv")).expect("remove");
     assert_failed(&embed(), 66, "e.rejects.csv: cannot open");
 }

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// rejects.csv of the same shards, and those of gpu-embed if it wrote any
     ///
     /// Shards and rejects together must account for every input record. A row of the shards may be missing from the
-    /// embeddings if gpu-embed listed it.
+    /// embeddings if gpu-embed listed it, in the file that it wrote together with them.
     #[arg(
         long,
         value_name = "FILE",

@@ -5,7 +5,7 @@ use std::path::Path;
 use plmkit_check::{Check, Examination, Outcome, ShardRows, Verdict};
 use plmkit_cli::{Exit, Fault, Stop, print};
 use plmkit_contract::path_text;
-use plmkit_store::{EmbeddingsReader, read_manifest, read_rejects_file, read_shard, write_json};
+use plmkit_store::{EmbeddingsReader, read_manifest, read_rejects, read_shard, write_json};
 use tracing::{error, info};
 
 use crate::args::{Args, Config};
@@ -28,11 +28,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
 
     let mut examination = Examination::new();
     for path in &config.rejects {
-        let file = read_rejects_file(path)?;
-        examination = examination.with_rejects(&file.lines);
-        if !file.of_rows {
-            examination.rejects_file(&path_text(path), file.digest);
-        }
+        examination.rejects(&path_text(path), read_rejects(path)?);
     }
     if let Some(path) = &config.manifest {
         examination = examination.with_manifest(read_manifest(path)?);

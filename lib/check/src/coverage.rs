@@ -1,6 +1,6 @@
 //! Whether embeddings hold what the shards hold.
 
-use plmkit_contract::Quoted;
+use plmkit_contract::{Quoted, Reject};
 
 use crate::check::Check;
 use crate::offender::{Offender, Offenders};
@@ -173,18 +173,24 @@ impl Coverage {
         self.rows.iter().map(|row| row.ordinal)
     }
 
-    /// The checks `coverage` and `records`. The rows `not_embedded`, sorted, may be missing; without a start, all rows
-    /// of the record.
-    pub(crate) fn finish(self, not_embedded: &[(u64, Option<u32>)]) -> [Check; 2] {
-        let listed = |ordinal, start| not_embedded.binary_search(&(ordinal, start)).is_ok();
+    /// The checks `coverage` and `records`. The rows `not_embedded` may be missing.
+    pub(crate) fn finish(self, mut not_embedded: Vec<Reject>) -> [Check; 2] {
+        let key = |line: &Reject| (line.ordinal, line.start.unwrap_or(0));
+        not_embedded.sort_unstable_by_key(key);
         let expected = self.rows.len() as u64;
         let mut missing = Offenders::default();
         let mut rejected = 0;
-        for row in self.rows.iter().filter(|row| !row.seen) {
-            if listed(row.ordinal, Some(row.start())) || listed(row.ordinal, None) {
-                rejected += 1;
-            } else {
-                missing.add(|| Offender::row(&row.row(&self.ids), "missing"));
+        for expected in self.rows.iter().filter(|row| !row.seen) {
+            let row = expected.row(&self.ids);
+            match not_embedded.binary_search_by_key(&row.key(), key) {
+                Ok(place) if is_of(&not_embedded[place], &row) => rejected += 1,
+                Ok(place) => {
+                    let line = &not_embedded[place];
+                    let (id, length) = (Quoted(&line.id), line.length);
+                    let problem = || format!("missing: it is listed as {id} of length {length}");
+                    missing.add(|| Offender::row(&row, problem()));
+                }
+                Err(_) => missing.add(|| Offender::row(&row, "missing")),
             }
         }
         let summary = format!(
@@ -228,12 +234,18 @@ impl Coverage {
     }
 }
 
+/// Whether a line is about this row.
+fn is_of(line: &Reject, row: &Row) -> bool {
+    line.id == row.id && line.length == u64::from(row.length)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
     use crate::Outcome;
+    use plmkit_contract::Reason;
 
     fn row(ordinal: u64, start: u32) -> Row<'static> {
         Row {
@@ -248,14 +260,10 @@ mod tests {
     }
 
     fn judge(shards: &[Row], found: &[Row]) -> [Check; 2] {
-        judge_without(&[], shards, found)
+        judge_without(Vec::new(), shards, found)
     }
 
-    fn judge_without(
-        not_embedded: &[(u64, Option<u32>)],
-        shards: &[Row],
-        found: &[Row],
-    ) -> [Check; 2] {
+    fn judge_without(not_embedded: Vec<Reject>, shards: &[Row], found: &[Row]) -> [Check; 2] {
         let mut rows = ShardRows::default();
         for row in shards {
             rows.push(row);
@@ -336,7 +344,7 @@ mod tests {
             records.offenders[0].to_string(),
             "ordinal 0 'P': expected to be made from 3 windows, found 2"
         );
-        let [coverage, _] = judge_without(&[(0, Some(0))], &shards, &[row(1, 0)]);
+        let [coverage, _] = judge_without(vec![listed(0, 0)], &shards, &[row(1, 0)]);
         assert_eq!(
             (coverage.outcome, coverage.counts["rejected"]),
             (Outcome::Pass, 1)
@@ -351,11 +359,22 @@ mod tests {
         assert_eq!(coverage.counts["missing"], 0);
     }
 
+    fn listed(ordinal: u64, start: u32) -> Reject {
+        let row = row(ordinal, start);
+        Reject {
+            ordinal,
+            id: row.id.to_owned(),
+            length: row.length.into(),
+            reason: Reason::NotFinite,
+            start: Some(start),
+        }
+    }
+
     #[test]
-    fn a_row_that_is_not_embedded_excuses_itself_and_a_record_all_of_its_rows() {
+    fn a_row_that_is_listed_may_be_missing_and_no_other() {
         let shards = [row(0, 0), row(1, 0), row(1, 766), row(2, 0)];
-        let missing = |not_embedded: &[(u64, Option<u32>)]| {
-            let [coverage, _] = judge_without(not_embedded, &shards, &[]);
+        let missing = |not_embedded: &[Reject]| {
+            let [coverage, _] = judge_without(not_embedded.to_vec(), &shards, &[]);
             let missing = coverage.offenders.iter().map(ToString::to_string);
             let missing: Vec<String> = missing.collect();
             assert_eq!(
@@ -364,14 +383,30 @@ mod tests {
             );
             missing
         };
-        let whole = ["ordinal 0 'P': missing", "ordinal 2 'P': missing"];
-        assert_eq!(missing(&[(1, None)]), whole);
-        assert_eq!(missing(&[(1, None), (1, Some(766))]), whole);
         assert_eq!(
-            missing(&[(1, Some(766)), (2, Some(0))]),
+            missing(&[listed(2, 0), listed(1, 766)]),
             ["ordinal 0 'P': missing", "ordinal 1 'P': missing"]
         );
-        assert_eq!(missing(&[(1, Some(765))]).len(), 4);
+        assert_eq!(missing(&[listed(1, 765)]).len(), 4);
+        let others = [listed(0, 0), listed(1, 0), listed(1, 766), listed(2, 0)].map(|mut line| {
+            match line.ordinal {
+                0 => line.id.push('Q'),
+                2 => line.length += 1,
+                _ => {}
+            }
+            line
+        });
+        let length = shards[0].length;
+        assert_eq!(
+            missing(&others),
+            [
+                format!("ordinal 0 'P': missing: it is listed as 'PQ' of length {length}"),
+                format!(
+                    "ordinal 2 'P': missing: it is listed as 'P' of length {}",
+                    length + 1
+                ),
+            ]
+        );
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use plmkit_contract::{EmbeddingLayout, Manifest, Provenance, Reason, Reject, RowDigest};
+use plmkit_contract::{
+    EmbeddingLayout, Manifest, Provenance, Reason, Reject, RejectsList, RowDigest,
+};
 
 use crate::agreement::{Agreement, Pair};
 use crate::check::Check;
@@ -22,8 +24,8 @@ pub struct Examination {
     rejects: Option<Vec<u64>>,
     /// How many these are, by reason.
     rejected: BTreeMap<Reason, u64>,
-    /// Rows that could not be embedded, or all rows of a record.
-    not_embedded: Vec<(u64, Option<u32>)>,
+    /// Rows that could not be embedded.
+    not_embedded: Vec<Reject>,
     manifest: Option<Manifest>,
     /// File and row digest of each shard.
     shards: Vec<(String, RowDigest)>,
@@ -52,25 +54,20 @@ impl Examination {
         self
     }
 
-    /// Checks that shards and these rejected records share out all records, and lets rows that could not be embedded
-    /// be missing. May be called more than once.
-    #[must_use]
-    pub fn with_rejects(mut self, rejects: &[Reject]) -> Self {
+    /// Checks that shards and these rejected records share out all records; or lets these rows, which could not be
+    /// embedded, be missing, and checks that an embeddings file knows their list. May be called more than once.
+    pub fn rejects(&mut self, name: &str, list: RejectsList) {
         let ordinals = self.rejects.get_or_insert_default();
-        for reject in rejects {
-            if Reason::EMBEDDING.contains(&reject.reason) {
-                self.not_embedded.push((reject.ordinal, reject.start));
-            } else {
-                ordinals.push(reject.ordinal);
-                *self.rejected.entry(reject.reason).or_default() += 1;
-            }
+        if list.of_rows {
+            self.origin.rejects(name, list.digest);
+            self.not_embedded.extend(list.lines);
+            return;
         }
-        self
-    }
-
-    /// Takes in the digest of a file that lists rejected records, as `fasta-shard` writes it.
-    pub fn rejects_file(&mut self, name: &str, digest: String) {
-        self.rejects_files.push((name.to_owned(), digest));
+        self.rejects_files.push((name.to_owned(), list.digest));
+        for reject in &list.lines {
+            ordinals.push(reject.ordinal);
+            *self.rejected.entry(reject.reason).or_default() += 1;
+        }
     }
 
     /// Checks that shards and rejects are those of this manifest, and that they account for all its records.
@@ -154,9 +151,8 @@ impl Examination {
         };
         let skipped =
             ["coverage", "records"].map(|name| Check::skipped(name, "no shards were given"));
-        let mut not_embedded = self.not_embedded;
-        not_embedded.sort_unstable();
-        let coverage = self.coverage.map(|coverage| coverage.finish(&not_embedded));
+        let not_embedded = self.not_embedded;
+        let coverage = self.coverage.map(|coverage| coverage.finish(not_embedded));
         let [coverage, records] = coverage.unwrap_or(skipped);
         let ([finite, zero], norms) = self.values.finish();
         let (reference, agreement) = self.agreement.map_or_else(
@@ -284,21 +280,26 @@ mod tests {
         let mut shards = ShardRows::default();
         shards.push(&row(1));
         shards.push(&row(2));
-        let rejects: Vec<Reject> = rejects
-            .iter()
-            .map(|&(ordinal, reason)| Reject {
+        let mut examination = Examination::new().with_shards(shards);
+        for of_rows in [false, true] {
+            let lines = rejects.iter().map(|&(ordinal, reason)| Reject {
                 ordinal,
                 id: "P".to_owned(),
-                length: 3,
+                length: 9,
                 reason,
-                start: None,
-            })
-            .collect();
-        let mut examination = Examination::new()
-            .with_shards(shards)
-            .with_rejects(&rejects);
+                start: of_rows.then_some(0),
+            });
+            let of_kind = |line: &Reject| of_rows == Reason::EMBEDDING.contains(&line.reason);
+            let list = RejectsList {
+                lines: lines.filter(of_kind).collect(),
+                of_rows,
+                digest: "the list".to_owned(),
+            };
+            examination.rejects("rejects.csv", list);
+        }
+        let made = made().with_rejects("the list".to_owned());
         examination
-            .file("a", &made(), &layout(&[MEAN], 1))
+            .file("a", &made, &layout(&[MEAN], 1))
             .expect("no reference");
         examination.row(&row(1), &[&[1.0]]);
         examination.finish().passed()

@@ -16,6 +16,10 @@ pub(crate) struct Origin {
     batches: BTreeSet<String>,
     /// Batches that the embeddings were made from, each with the file that says so.
     embedded: Vec<(String, String)>,
+    /// The lists of what is not in the embeddings, as these know them.
+    expected_rejects: BTreeSet<String>,
+    /// Those that were given: name and digest.
+    rejects: Vec<(String, String)>,
     different: Offenders,
 }
 
@@ -53,6 +57,7 @@ impl Origin {
         if let Some(problem) = self.embeddings.add(file, provenance) {
             self.different.add(|| Offender::file(problem));
         }
+        self.expected_rejects.extend(provenance.rejects.clone());
         let batches = provenance.inputs.iter().cloned();
         self.embedded
             .extend(batches.map(|batches| (file.to_owned(), batches)));
@@ -70,6 +75,11 @@ impl Origin {
         }
     }
 
+    /// Sees a list of rows that are not in the embeddings.
+    pub(crate) fn rejects(&mut self, file: &str, digest: String) {
+        self.rejects.push((file.to_owned(), digest));
+    }
+
     /// The check `origin`.
     pub(crate) fn finish(self) -> Check {
         let mut other_batches = Offenders::default();
@@ -81,9 +91,20 @@ impl Origin {
             };
             other_batches.add(|| Offender::file(problem()));
         }
+        let mut other_rejects = Offenders::default();
+        let known = |digest: &String| self.expected_rejects.contains(digest);
+        for (file, _) in self.rejects.iter().filter(|(_, digest)| !known(digest)) {
+            let problem = || format!("{file}: not the list of any of the embeddings, or altered");
+            other_rejects.add(|| Offender::file(problem()));
+        }
         let summary = format!(
-            "{} embeddings files, {} shards: {} of other work than the first, {} batches of other shards",
-            self.embeddings.files, self.shards.files, self.different.count, other_batches.count
+            "{} embeddings files, {} shards: {} of other work than the first, {} batches of other shards, \
+             {} rejects of other embeddings",
+            self.embeddings.files,
+            self.shards.files,
+            self.different.count,
+            other_batches.count,
+            other_rejects.count
         );
         Check::judged(
             "origin",
@@ -95,6 +116,7 @@ impl Origin {
             [
                 ("different", self.different),
                 ("other_batches", other_batches),
+                ("other_rejects", other_rejects),
             ],
         )
     }
@@ -171,5 +193,23 @@ mod tests {
             let check = origin.finish();
             assert_eq!(check.outcome, outcome, "{input} {shards}");
         }
+    }
+
+    #[test]
+    fn a_list_of_rejects_is_known_by_an_embeddings_file() {
+        let mut origin = Origin::default();
+        for list in ["x", "y"] {
+            origin.embeddings(list, &embeddings("m", list).with_rejects(list.to_owned()));
+        }
+        for list in ["x", "z"] {
+            origin.rejects(list, list.to_owned());
+        }
+        let check = origin.finish();
+        assert_eq!(check.counts["other_rejects"], 1);
+        let lines: Vec<String> = check.offenders.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            lines,
+            ["z: not the list of any of the embeddings, or altered"]
+        );
     }
 }

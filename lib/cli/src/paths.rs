@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf, absolute};
 
+use plmkit_contract::path_text;
+
 use crate::Fault;
 
 /// A file of a command line: what a message calls it, its option as a rule, and its path.
@@ -12,7 +14,8 @@ pub type NamedPath<'a> = (&'a str, &'a Path);
 /// Symbolic links that are followed: as many as Linux does.
 const LINKS: usize = 40;
 
-/// A usage fault if writing an output would destroy an input or another output.
+/// A usage fault if writing an output would destroy an input or another output, or if its name is one that plmkit gives
+/// to what is unfinished, which a later run removes.
 ///
 /// Two paths are the same file if they lead to the same inode, or, where nothing is there yet, to the same name in
 /// the same folder; symbolic links are followed. Nothing is opened.
@@ -30,6 +33,12 @@ const LINKS: usize = 40;
 /// ```
 pub fn keep_apart(inputs: &[NamedPath], outputs: &[NamedPath]) -> Result<(), Fault> {
     let identified = |&(name, path): &_| (name, Identity::of(path));
+    if let Some((output, path)) = outputs.iter().find(|(_, path)| is_of_unfinished(path)) {
+        let path = path_text(path);
+        return Err(Fault::usage(format!(
+            "{output} {path}: expected a name that plmkit does not give to unfinished files"
+        )));
+    }
     let mut known: Vec<(&str, Identity)> = inputs.iter().map(identified).collect();
     for (output, identity) in outputs.iter().map(identified) {
         if let Some((other, _)) = known.iter().find(|(_, known)| *known == identity) {
@@ -40,6 +49,14 @@ pub fn keep_apart(inputs: &[NamedPath], outputs: &[NamedPath]) -> Result<(), Fau
         known.push((output, identity));
     }
     Ok(())
+}
+
+/// Whether a path is that of a temporary file, or in a folder of parts: `.NAME.plmkit-…`.
+fn is_of_unfinished(path: &Path) -> bool {
+    path.iter().any(|name| {
+        let name = name.to_string_lossy();
+        name.starts_with('.') && name.contains(".plmkit-")
+    })
 }
 
 /// What makes two paths the same file.
@@ -118,5 +135,8 @@ mod tests {
             "inputs may be the same"
         );
         assert!(!refused(&["in"], &["sub/in", "loop", "no/folder/in"]));
+        assert!(refused(&[], &[".e.parquet.plmkit-tmp"]));
+        assert!(refused(&[], &[".e.parquet.plmkit-run/lock"]));
+        assert!(!refused(&[], &[".e.parquet", "e.plmkit-tmp"]));
     }
 }

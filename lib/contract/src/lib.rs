@@ -38,7 +38,7 @@ pub use packing::PackingDigest;
 pub use provenance::{CONTRACT_VERSION, MetadataError, PACKING, Provenance, WINDOWS, key};
 pub use quote::{Quoted, io_text, one_line, path_text};
 pub use regular::check_regular;
-pub use reject::{Reason, Reject};
+pub use reject::{Reason, Reject, RejectsList};
 pub use schema::{KEY_COLUMNS, batches_schema, fields_text, shard_schema};
 pub use shard_row::ShardRow;
 pub use span::Span;

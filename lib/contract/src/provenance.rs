@@ -34,12 +34,16 @@ pub mod key {
     pub const INPUTS: &str = "plmkit.inputs";
     /// JSON object: the options that the content depends on.
     pub const OPTIONS: &str = "plmkit.options";
+    /// The [digest](crate::ByteDigest) of the file that lists what is not in this one. Not every file has it.
+    pub const REJECTS: &str = "plmkit.rejects";
     /// The [row digest](crate::RowDigest).
     pub const ROWS: &str = "plmkit.rows";
     /// XXH3-128 of all other entries and of the columns' names and types.
     pub const SEAL: &str = "plmkit.seal";
     /// All of the above but the seal, sorted.
-    pub(crate) const SEALED: [&str; 7] = [CONTRACT, INPUTS, KIND, OPTIONS, ROWS, TOOL, VERSION];
+    pub(crate) const SEALED: [&str; 8] = [
+        CONTRACT, INPUTS, KIND, OPTIONS, REJECTS, ROWS, TOOL, VERSION,
+    ];
 }
 
 /// Where a file comes from. No path, host name or time: the same work gives the same bytes.
@@ -53,6 +57,9 @@ pub struct Provenance {
     pub inputs: Vec<String>,
     /// The options that the content depends on, the defaults included.
     pub options: BTreeMap<String, Value>,
+    /// Digest of the file that lists what could not be made, where there may be such a thing. It is found out and not
+    /// asked for: files that differ in nothing else are of the same work.
+    pub rejects: Option<String>,
 }
 
 /// What is wrong with a file's metadata.
@@ -110,6 +117,7 @@ impl Provenance {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             inputs,
             options: BTreeMap::new(),
+            rejects: None,
         }
     }
 
@@ -117,6 +125,13 @@ impl Provenance {
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.options.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// The same with the digest of the file that lists what could not be made.
+    #[must_use]
+    pub fn with_rejects(mut self, digest: String) -> Self {
+        self.rejects = Some(digest);
         self
     }
 
@@ -133,9 +148,10 @@ impl Provenance {
             (key::ROWS, rows.to_string()),
         ]
         .into_iter()
+        .chain(self.rejects.clone().map(|digest| (key::REJECTS, digest)))
         .map(|(key, value)| (key.to_owned(), value))
         .collect();
-        let seal = seal_of(schema, |key| entries.get(key).map_or("", String::as_str));
+        let seal = seal_of(schema, &entries);
         entries.insert(key::SEAL.to_owned(), seal);
         entries
     }
@@ -167,8 +183,7 @@ impl Provenance {
                 found: contract.to_owned(),
             });
         }
-        let sealed = |key| metadata.get(key).map_or("", String::as_str);
-        if entry(key::SEAL)? != seal_of(schema, sealed) {
+        if entry(key::SEAL)? != seal_of(schema, metadata) {
             return Err(MetadataError::Seal);
         }
         let provenance = Self {
@@ -176,6 +191,7 @@ impl Provenance {
             version: entry(key::VERSION)?.to_owned(),
             inputs: parse(key::INPUTS, entry(key::INPUTS)?)?,
             options: parse(key::OPTIONS, entry(key::OPTIONS)?)?,
+            rejects: metadata.get(key::REJECTS).cloned(),
         };
         let rows = entry(key::ROWS)?
             .parse()
@@ -229,14 +245,13 @@ fn parse<T: serde::de::DeserializeOwned>(
     serde_json::from_str(text).map_err(|_| MetadataError::Entry { key })
 }
 
-fn seal_of<'a>(schema: &Schema, entry: impl Fn(&'static str) -> &'a str) -> String {
+fn seal_of(schema: &Schema, metadata: &BTreeMap<String, String>) -> String {
     let mut digest = ByteDigest::default();
     let fields = fields_text(schema);
-    for text in key::SEALED
+    let entries = key::SEALED
         .iter()
-        .flat_map(|&key| [key, entry(key)])
-        .chain([fields.as_str()])
-    {
+        .filter_map(|&key| Some([key, metadata.get(key)?.as_str()]));
+    for text in entries.flatten().chain([fields.as_str()]) {
         digest.update(&(text.len() as u64).to_le_bytes());
         digest.update(text.as_bytes());
     }
@@ -251,6 +266,7 @@ mod tests {
     fn sealed() -> BTreeMap<String, String> {
         Provenance::new("fasta-shard", vec!["blake3-128:00".into()])
             .with("max_residues", 1022)
+            .with_rejects("xxh3-128:00".into())
             .seal(Kind::Shard, &shard_schema(), RowDigest::default())
     }
 
@@ -260,6 +276,7 @@ mod tests {
             Provenance::open(&sealed(), Kind::Shard, &shard_schema()).expect("just sealed");
         assert_eq!(read.tool, "fasta-shard");
         assert_eq!(read.options["max_residues"], 1022);
+        assert_eq!(read.rejects.as_deref(), Some("xxh3-128:00"));
         assert_eq!(rows, RowDigest::default());
     }
 

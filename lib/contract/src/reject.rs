@@ -76,3 +76,15 @@ pub struct Reject {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<u32>,
 }
+
+/// A whole `rejects.csv`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RejectsList {
+    /// All its lines.
+    pub lines: Vec<Reject>,
+    /// Whether they are rows of shards, each with its start, as `gpu-embed` lists them, or whole records, without, as
+    /// `fasta-shard` does.
+    pub of_rows: bool,
+    /// The [`ByteDigest`](crate::ByteDigest) of the file.
+    pub digest: String,
+}

@@ -27,6 +27,7 @@ mod part;
 mod pipeline;
 mod plan;
 mod reader;
+mod rejects;
 mod run;
 mod run_folder;
 mod selection;

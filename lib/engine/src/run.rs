@@ -1,17 +1,11 @@
 //! One run, from opened files to a published one.
 
 use std::ops::Range;
-use std::path::Path;
 use std::time::Duration;
 
-use plmkit_contract::{
-    Column, EmbeddingLayout, PACKING, Provenance, Reason, Reject, Stop, WINDOWS,
-};
+use plmkit_contract::{Column, EmbeddingLayout, PACKING, Provenance, Reject, Stop, WINDOWS};
 use plmkit_esm2::{Esm2, EsmError, set_threads};
-use plmkit_store::{
-    EmbeddingsWriter, Existing, RejectsWriter, StoreError, existing_embeddings, read_rejects,
-    remove_unfinished,
-};
+use plmkit_store::{EmbeddingsWriter, Existing, StoreError, existing_embeddings};
 use plmkit_telemetry::event::Outcome as Ended;
 
 use crate::allowance::Allowance;
@@ -21,8 +15,9 @@ use crate::pack::PackEmbedder;
 use crate::part::{Part, Saver};
 use crate::pipeline::Pipeline;
 use crate::plan::Plan;
-use crate::run_folder::{RunFolder, remove};
-use crate::writer::{Writer, write_rejects};
+use crate::rejects::{self, Rejects};
+use crate::run_folder::RunFolder;
+use crate::writer::Writer;
 use crate::{Config, EngineError};
 
 /// Someone who watches a run.
@@ -108,27 +103,21 @@ pub fn embed(
         stitched: plan.stitched(),
     };
     let provenance = provenance(config, &plan, &model, &layout.columns)?;
-    let rejects = config.rejects();
     if !config.force
-        && let Existing::Complete(digest) = existing_embeddings(&config.out, &provenance, stop)?
+        && let Existing::Complete { digest, rejects } =
+            existing_embeddings(&config.out, &provenance, stop)?
     {
         if let Ok(folder) = claimed {
             folder.clear(&provenance)?;
         }
-        remove_unfinished(&rejects);
         let rejected = plan.rows.saturating_sub(digest.rows());
-        if rejected > 0 {
-            expect_rejects(&rejects)?;
-        }
+        rejects::verify(config, rejects.as_deref(), rejected)?;
         return Ok(Outcome::AlreadyComplete {
             rows: digest.rows(),
             rejected,
         });
     }
     let folder = claimed?;
-    if !config.force && rejects.exists() {
-        read_rejects(&rejects).map_err(StoreError::of_existing)?;
-    }
     let parts = folder.parts(&provenance, &plan, config.force)?;
     let run = Run {
         config,
@@ -143,21 +132,6 @@ pub fn embed(
         folder.clear(&provenance)?;
     }
     Ok(outcome)
-}
-
-/// The sequences that a complete output lacks must be listed.
-fn expect_rejects(path: &Path) -> Result<(), StoreError> {
-    let listed = read_rejects(path).map_err(StoreError::of_existing)?;
-    let of_a_run = |reject: &Reject| Reason::EMBEDDING.contains(&reject.reason);
-    if listed.iter().any(of_a_run) {
-        Ok(())
-    } else {
-        Err(StoreError::Malformed {
-            path: path.to_owned(),
-            what: "expected the sequences that the output lacks, found none; --force computes them again"
-                .to_owned(),
-        })
-    }
 }
 
 /// What a run works with.
@@ -180,8 +154,7 @@ impl<'a> Run<'a> {
     ) -> Result<Outcome, EngineError> {
         let config = self.config;
         let file = EmbeddingsWriter::create(&config.out, self.layout)?;
-        // Now, so that a path that cannot be written is noticed before anything is computed.
-        let rejects = RejectsWriter::of_rows(&config.rejects())?;
+        let rejects = Rejects::begin(config, folder)?;
         let saved: Vec<Range<u64>> = parts.iter().map(|part| part.batches.clone()).collect();
         let to_compute = self.plan.amount_without(&saved);
         let started = Started {
@@ -228,7 +201,7 @@ impl<'a> Run<'a> {
     fn end(
         &self,
         mut writer: Writer<'_>,
-        rejects: RejectsWriter,
+        rejects: Rejects<'_>,
         saved_before: u64,
         computed: Result<(), EngineError>,
     ) -> Result<Outcome, EngineError> {
@@ -278,19 +251,12 @@ impl<'a> Run<'a> {
     fn publish(
         &self,
         file: EmbeddingsWriter,
-        list: RejectsWriter,
+        list: Rejects<'_>,
         rejects: Vec<Reject>,
     ) -> Result<u64, EngineError> {
-        if rejects.is_empty() && self.config.rejects.is_none() {
-            // One of an earlier output would speak of this one.
-            let path = self.config.rejects();
-            if read_rejects(&path).is_ok() {
-                remove(&path)?;
-            }
-        } else {
-            write_rejects(list, rejects)?;
-        }
-        Ok(file.finish(self.provenance)?.digest.rows())
+        let provenance = self.provenance.clone();
+        let provenance = provenance.with_rejects(list.publish(rejects)?);
+        Ok(file.finish(&provenance)?.digest.rows())
     }
 }
 

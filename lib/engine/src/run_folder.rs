@@ -1,11 +1,13 @@
 //! The folder beside an output in which a run keeps what it has finished, until the output is complete.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::{Provenance, path_text};
-use plmkit_store::{Lock, StoreError, hidden_name, under_construction};
+use plmkit_store::{
+    AtomicFile, Lock, StoreError, hidden_name, remove_unfinished, under_construction,
+};
 
 use crate::part::{Opened, Part};
 use crate::plan::Plan;
@@ -14,6 +16,8 @@ const MARK: &str = ".plmkit-run";
 const LOCK: &str = "lock";
 const PREFIX: &str = "part-";
 const SUFFIX: &str = ".parquet";
+/// Holds the digest of the list of rejects that is about to get its name.
+const REJECTS: &str = "rejects";
 
 /// The folder `.NAME.plmkit-run` of an output `NAME`, and the only claim on it.
 #[derive(Debug)]
@@ -132,9 +136,26 @@ impl RunFolder {
         Ok(names)
     }
 
+    /// Keeps the digest of the list of rejects, before the list has its name.
+    pub(crate) fn announce(&self, rejects: &str) -> Result<(), StoreError> {
+        let path = self.path.join(REJECTS);
+        let mut file = AtomicFile::create(&path)?;
+        let written = file.write_all(rejects.as_bytes());
+        written.map_err(|source| StoreError::Write { path, source })?;
+        file.finish()
+    }
+
+    /// The digest that a killed run kept.
+    pub(crate) fn announced(&self) -> Option<String> {
+        fs::read_to_string(self.path.join(REJECTS)).ok()
+    }
+
     /// Removes what belongs to the output `provenance`, which is complete. Parts of other work stay for the run that
     /// goes on with it.
     pub(crate) fn clear(self, provenance: &Provenance) -> Result<(), StoreError> {
+        let rejects = self.path.join(REJECTS);
+        remove(&rejects)?;
+        remove_unfinished(&rejects);
         let mut other = None;
         for name in self.names()? {
             let path = self.path.join(&name);

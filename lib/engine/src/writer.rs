@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crossbeam_channel::Receiver;
 use plmkit_contract::{EmbeddingLayout, Reason, Reject};
-use plmkit_store::{EmbeddingsWriter, RejectsWriter, StoreError};
+use plmkit_store::EmbeddingsWriter;
 
 use crate::EngineError;
 use crate::journal::{Journal, Timing, Written};
@@ -109,16 +109,4 @@ impl Writer<'_> {
         });
         self.rejects.extend(rejects);
     }
-}
-
-/// Writes the rows without vectors in the order of the input.
-pub(crate) fn write_rejects(
-    mut writer: RejectsWriter,
-    mut rejects: Vec<Reject>,
-) -> Result<(), StoreError> {
-    rejects.sort_by_key(|reject| (reject.ordinal, reject.start));
-    for reject in &rejects {
-        writer.push(reject)?;
-    }
-    writer.finish()?.publish()
 }

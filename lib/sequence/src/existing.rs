@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::Provenance;
-use plmkit_store::{StoreError, read_manifest, read_rejects_file, read_shard};
+use plmkit_store::{StoreError, read_manifest, read_rejects, read_shard};
 
 use crate::folder::{Found, OutputFolder};
 
@@ -55,6 +55,7 @@ fn compare_set(
             .map(|input| input.digest)
             .collect(),
         options: manifest.options,
+        rejects: Some(manifest.rejects_digest),
     };
     same(&path, &earlier, provenance)?;
     for name in &found.shards {
@@ -70,8 +71,8 @@ fn compare_set(
         }
     }
     let path = folder.rejects();
-    let found = read_rejects_file(&path).map_err(listed)?.digest;
-    let expected = manifest.rejects_digest;
+    let found = read_rejects(&path).map_err(listed)?.digest;
+    let expected = earlier.rejects.unwrap_or_default();
     if found == expected {
         Ok(())
     } else {

@@ -60,7 +60,15 @@ impl AtomicFile {
             .file_name()
             .ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?;
         let mut temporary = target.with_file_name(hidden_name(name, MARK));
-        let file = match claim_new(&temporary).map_err(failed)? {
+        let claimed = claim_new(&temporary).map_err(|source| StoreError::Create {
+            // Something of others may be at the name of the temporary.
+            path: match temporary.symlink_metadata() {
+                Ok(_) => temporary.clone(),
+                Err(_) => path.to_owned(),
+            },
+            source,
+        });
+        let file = match claimed? {
             Claim::Held(file) => file,
             Claim::Busy => {
                 return Err(StoreError::Busy {

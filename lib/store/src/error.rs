@@ -130,6 +130,10 @@ impl StoreError {
     #[must_use]
     pub fn of_existing(self) -> Self {
         match self {
+            // A folder or a device is in the way, or a file of which not even that can be known.
+            Self::Open { path, source } if source.kind() != io::ErrorKind::NotFound => {
+                Self::Create { path, source }
+            }
             Self::Metadata { path, source } if source.is_of_another_kind() => Self::Exists {
                 path,
                 difference: source.to_string(),

@@ -7,12 +7,17 @@ use plmkit_contract::{Provenance, RowDigest, Stop};
 use crate::{BatchesFile, EmbeddingsReader, StoreError, remove_unfinished};
 
 /// What is at an output's path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// Nothing.
     Absent,
     /// The finished result of the same work, verified.
-    Complete(RowDigest),
+    Complete {
+        /// The digest of its rows.
+        digest: RowDigest,
+        /// That of the file which lists what is not in it.
+        rejects: Option<String>,
+    },
 }
 
 /// Looks for the result of `provenance` at `path`, a batches file. Anything else that is there is an error.
@@ -62,7 +67,10 @@ fn existing(
         None => {
             // A run that was forced to write it again, and killed.
             remove_unfinished(path);
-            Ok(Existing::Complete(digest))
+            Ok(Existing::Complete {
+                digest,
+                rejects: found.rejects,
+            })
         }
         Some(difference) => Err(exists(difference)),
     }

@@ -39,7 +39,7 @@ pub use lines::Lines;
 pub use lock::Lock;
 pub use open::open_input;
 pub use packed_batch::PackedBatch;
-pub use rejects::{FinishedRejects, RejectsFile, RejectsWriter, read_rejects, read_rejects_file};
+pub use rejects::{FinishedRejects, RejectsWriter, read_rejects};
 pub use shard::{FinishedShard, ShardWriter, read_shard};
 
 pub use crate::parquet::Table;

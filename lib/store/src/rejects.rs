@@ -6,7 +6,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use plmkit_contract::{Quoted, Reject};
+use plmkit_contract::{Quoted, Reason, Reject, RejectsList};
 
 use crate::digested::Digested;
 use crate::{AtomicFile, Lines, StoreError};
@@ -81,24 +81,8 @@ impl FinishedRejects {
     }
 }
 
-/// A rejects file that was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RejectsFile {
-    /// All its lines.
-    pub lines: Vec<Reject>,
-    /// Whether they are rows, each with its start, or whole records, without.
-    pub of_rows: bool,
-    /// The [`ByteDigest`](plmkit_contract::ByteDigest) of the file.
-    pub digest: String,
-}
-
-/// All lines of the rejects file at `path`, of records or of rows.
-pub fn read_rejects(path: &Path) -> Result<Vec<Reject>, StoreError> {
-    read_rejects_file(path).map(|file| file.lines)
-}
-
-/// The rejects file at `path`: its lines, and what a manifest says of it.
-pub fn read_rejects_file(path: &Path) -> Result<RejectsFile, StoreError> {
+/// All of the rejects file at `path`, of records or of rows.
+pub fn read_rejects(path: &Path) -> Result<RejectsList, StoreError> {
     let mut reader = csv::Reader::from_reader(Digested::new(Lines::open(path)?));
     let unreadable = |error: csv::Error| unreadable(path, error);
     let found = reader.headers().map_err(unreadable)?;
@@ -115,22 +99,42 @@ pub fn read_rejects_file(path: &Path) -> Result<RejectsFile, StoreError> {
     }
     let lines = reader.deserialize().collect::<Result<Vec<Reject>, _>>();
     let lines = lines.map_err(unreadable)?;
-    // It would speak of all rows of its record.
-    if let Some(line) = lines.iter().find(|line| of_rows && line.start.is_none()) {
-        return Err(StoreError::malformed(
-            path,
-            format_args!(
-                "not a rejects file: ordinal {} {}: expected a start, found none",
-                line.ordinal,
-                Quoted(&line.id)
-            ),
-        ));
+    for line in &lines {
+        check(line, of_rows).map_err(|what| {
+            let (ordinal, id) = (line.ordinal, Quoted(&line.id));
+            StoreError::malformed(
+                path,
+                format_args!("not a rejects file: ordinal {ordinal} {id}: {what}"),
+            )
+        })?;
     }
-    Ok(RejectsFile {
+    Ok(RejectsList {
         lines,
         of_rows,
         digest: reader.into_inner().digest.to_string(),
     })
+}
+
+/// Whether a line is one of a file of its columns.
+fn check(line: &Reject, of_rows: bool) -> Result<(), String> {
+    // It would speak of all rows of its record.
+    if of_rows && line.start.is_none() {
+        return Err("expected a start, found none".to_owned());
+    }
+    let reasons = if of_rows {
+        Reason::EMBEDDING.as_slice()
+    } else {
+        Reason::SHARDING.as_slice()
+    };
+    if reasons.contains(&line.reason) {
+        return Ok(());
+    }
+    let found = line.reason;
+    let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+    Err(format!(
+        "expected reason {}, found {found}",
+        reasons.join(" or ")
+    ))
 }
 
 fn unreadable(path: &Path, error: csv::Error) -> StoreError {
@@ -169,7 +173,7 @@ mod tests {
         let finished = writer.finish().expect("finish");
         let digest = finished.digest().to_owned();
         finished.publish().expect("publish");
-        let file = read_rejects_file(&path).expect("read");
+        let file = read_rejects(&path).expect("read");
         assert_eq!((file.lines.as_slice(), file.digest), (rejects, digest));
         std::fs::read_to_string(path).expect("read")
     }
@@ -230,6 +234,14 @@ mod tests {
             (
                 "ordinal,id,length,reason,start\n3,a,2000,not_finite,\n",
                 "not a rejects file: ordinal 3 'a': expected a start, found none",
+            ),
+            (
+                "ordinal,id,length,reason,start\n3,a,2000,empty,0\n",
+                "ordinal 3 'a': expected reason out_of_memory or not_finite, found empty",
+            ),
+            (
+                "ordinal,id,length,reason\n3,a,2000,not_finite\n",
+                "expected reason empty or too_short or too_long or invalid_residue, found not_finite",
             ),
             (
                 "ordinal,id,length,reason,end\n",

@@ -1,0 +1,92 @@
+//! The list of what an output lacks.
+//!
+//! The output knows it by its digest, so neither can be taken for another's.
+
+use plmkit_contract::{Reject, path_text};
+use plmkit_store::{RejectsWriter, StoreError, read_rejects, remove_unfinished};
+
+use crate::Config;
+use crate::run_folder::{RunFolder, remove};
+
+/// The list of a run, under construction.
+pub(crate) struct Rejects<'a> {
+    config: &'a Config,
+    folder: &'a RunFolder,
+    writer: RejectsWriter,
+}
+
+impl<'a> Rejects<'a> {
+    /// Begins the list, before anything is computed, so that a path that cannot be written is noticed in time. A list
+    /// that is there stays until this one is published; with `force` or if a killed run of this output gave it its
+    /// name.
+    pub(crate) fn begin(config: &'a Config, folder: &'a RunFolder) -> Result<Self, StoreError> {
+        let path = config.rejects();
+        if !config.force && path.exists() {
+            let found = read_rejects(&path).map_err(StoreError::of_existing)?.digest;
+            if folder.announced() != Some(found) {
+                return Err(StoreError::Exists {
+                    path,
+                    difference: "a list of rejects that is not of this run".to_owned(),
+                });
+            }
+        }
+        Ok(Self {
+            config,
+            folder,
+            writer: RejectsWriter::of_rows(&path)?,
+        })
+    }
+
+    /// Publishes the list, in the order of the input, if there is anything in it or it was asked for. Returns its
+    /// digest.
+    pub(crate) fn publish(mut self, mut rejects: Vec<Reject>) -> Result<String, StoreError> {
+        rejects.sort_by_key(|reject| (reject.ordinal, reject.start));
+        for reject in &rejects {
+            self.writer.push(reject)?;
+        }
+        let list = self.writer.finish()?;
+        let digest = list.digest().to_owned();
+        if !rejects.is_empty() || self.config.rejects.is_some() {
+            // A run that is killed before its output has its name finds its own list again.
+            self.folder.announce(&digest)?;
+            list.publish()?;
+        } else {
+            drop(list);
+            // One of an earlier output would speak of this one.
+            let path = self.config.rejects();
+            if read_rejects(&path).is_ok() {
+                remove(&path)?;
+            }
+        }
+        Ok(digest)
+    }
+}
+
+/// Checks that the list of the complete output of `config` is there, if any of its rows are `rejected` or it is asked
+/// for, and has the digest that the output knows. An empty one is written where it is asked for and is not there.
+pub(crate) fn verify(
+    config: &Config,
+    digest: Option<&str>,
+    rejected: u64,
+) -> Result<(), StoreError> {
+    let path = config.rejects();
+    remove_unfinished(&path);
+    if rejected == 0 {
+        if config.rejects.is_none() {
+            return Ok(());
+        }
+        if !path.exists() {
+            return RejectsWriter::of_rows(&path)?.finish()?.publish();
+        }
+    }
+    let found = read_rejects(&path).map_err(StoreError::of_existing)?;
+    if Some(found.digest.as_str()) == digest {
+        Ok(())
+    } else {
+        let out = path_text(&config.out);
+        Err(StoreError::Malformed {
+            path,
+            what: format!("not the list of what {out} lacks, or altered; --force makes both again"),
+        })
+    }
+}
