@@ -29,8 +29,11 @@ test: build .venv/readers/complete ## Run the tests, and open every file with py
 torture: build ## Kill the programs, fill their disks, damage their files and starve them of memory (minutes)
 	cargo test --release --locked --test torture -- --ignored --nocapture --test-threads 2
 
+parity: export PYTHONDONTWRITEBYTECODE = 1
 parity: build .venv/reference/complete ## Compare with transformers, fair-esm and float64, all six ESM-2 (minutes, 5 GB of Python packages)
-	PYTHONDONTWRITEBYTECODE=1 .venv/reference/bin/python tests/parity $(PARITY)
+	.venv/reference/bin/python tests/parity $(PARITY)
+	.venv/reference/bin/python tests/parity/company.py $(COMPANY)
+	.venv/reference/bin/python tests/parity/converter.py
 
 parity-mutants: build .venv/reference/complete ## Build gpu-embed with known defects and see that the comparison finds each
 	PYTHONDONTWRITEBYTECODE=1 .venv/reference/bin/python tests/parity/mutants.py

@@ -8,7 +8,9 @@ import pyarrow.parquet as pq
 import outputs
 import proteins
 
-TOKENS_OF_A_BATCH = 4096
+# All proteins of a configuration in one pack. Where positions ran on from one to the next, the angles of f32 would be
+# exact up to 8,192 and show nothing.
+TOKENS_OF_A_BATCH = 32768
 
 
 class ProgramFailed(Exception):
@@ -24,9 +26,9 @@ def run(program, *arguments):
 class Embedder:
     """gpu-embed on some proteins, packed together as a user's would be."""
 
-    def __init__(self, options, folder):
+    def __init__(self, options, folder, budget=TOKENS_OF_A_BATCH):
         self.programs, self.gpu_embed, self.threads = options.programs, options.gpu_embed, options.threads
-        self.folder = folder
+        self.folder, self.budget = folder, budget
 
     def embed(self, chosen, checkpoint, layers, dtype, groups):
         """Yields each protein's accession and its outputs."""
@@ -36,7 +38,7 @@ class Embedder:
         proteins.write_fasta(chosen, fasta)
         fasta_shard = [fasta, "--out-dir", shards, "--shards", 1, "--max-residues", 2000, "--force"]
         run(self.programs / "fasta-shard", *fasta_shard)
-        pack = [shards / "shard-00000.parquet", "--out", batches, "--max-batch-tokens", TOKENS_OF_A_BATCH, "--force"]
+        pack = [shards / "shard-00000.parquet", "--out", batches, "--max-batch-tokens", self.budget, "--force"]
         run(self.programs / "pack-batches", *pack)
         embed = [batches, "--model", checkpoint, "--out", out, "--device", "cpu", "--threads", self.threads, "--force"]
         numbers = ",".join(map(str, range(layers + 1)))

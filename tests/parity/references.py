@@ -33,6 +33,15 @@ FAIR_ESM_NAMES = [
 ]
 
 
+def fair_esm_name(hub_name):
+    """fair-esm's name of a tensor of the Hub; `None` for the table of positions, which nothing uses."""
+    if hub_name == "esm.embeddings.position_embeddings.weight":
+        return None
+    for hub, fair_esm in FAIR_ESM_NAMES:
+        hub_name = hub_name.replace(hub, fair_esm)
+    return hub_name
+
+
 def tokens_of(protein):
     return torch.tensor([[ALPHABET.cls_idx, *map(ALPHABET.get_idx, protein.sequence), ALPHABET.eos_idx]])
 
@@ -77,10 +86,7 @@ class FairEsm:
         state = {}
         with safe_open(folder / "model.safetensors", "pt") as file:
             for hub_name in file.keys():  # noqa: SIM118
-                name = hub_name
-                for hub, fair_esm in FAIR_ESM_NAMES:
-                    name = name.replace(hub, fair_esm)
-                if name != "esm.embeddings.position_embeddings.weight":
+                if (name := fair_esm_name(hub_name)) is not None:
                     state[name] = file.get_tensor(hub_name).to(DTYPES[dtype])
         state["lm_head.weight"] = state["embed_tokens.weight"]
         with torch.device("meta"):
