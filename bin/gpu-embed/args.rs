@@ -11,7 +11,7 @@ use clap::{Parser, ValueEnum};
 use plmkit_cli::{Common, Fault, NamedPath, Program, ProgressMode, interval, keep_apart};
 use plmkit_contract::StoreDtype;
 use plmkit_engine::{Config, Injection, Windows, rejects_beside};
-use plmkit_esm2::{Device, Dtype};
+use plmkit_esm2::{Device, Dtype, Kernels};
 
 use crate::outputs::OutputArgs;
 
@@ -148,6 +148,10 @@ pub(crate) struct Args {
     )]
     pub(crate) progress: ProgressMode,
 
+    /// What computes the layers on a CPU, for comparisons: auto, portable, avx2, avx512, avx512_bf16 or libtorch
+    #[arg(long, value_name = "KERNELS", default_value = "auto", hide = true)]
+    kernels: Kernels,
+
     /// Produce failures on purpose, for tests: `out-of-memory-above=TOKENS`, `not-finite=ORDINAL`
     #[arg(long, value_name = "FAILURE", value_delimiter = ',', hide = true)]
     inject: Vec<Failure>,
@@ -199,6 +203,7 @@ impl TryFrom<Args> for Config {
                 .unwrap_or(NonZeroUsize::MIN),
             prefetch: args.prefetch.into(),
             force: args.force,
+            kernels: args.kernels,
             injection: injection(args.inject),
         })
     }

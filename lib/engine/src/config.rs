@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use plmkit_contract::{Column, Pool, StoreDtype, VectorColumn};
-use plmkit_esm2::{Device, Dtype, EsmError};
+use plmkit_esm2::{Device, Dtype, EsmError, Kernels};
 
 /// The whole of a run's options.
 #[derive(Clone, Debug)]
@@ -25,6 +25,8 @@ pub struct Config {
     pub windows: Windows,
     /// The type in which to compute; by default the most exact that is fast on the device.
     pub dtype: Option<Dtype>,
+    /// What computes the layers on a CPU.
+    pub kernels: Kernels,
     /// The type in which vectors are stored.
     pub store_dtype: StoreDtype,
     /// Where the sequences that cannot be embedded are listed; by default beside the output, as `NAME.rejects.csv`.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use plmkit_contract::{Column, EmbeddingLayout, PACKING, Provenance, Reject, Stop, WINDOWS};
-use plmkit_esm2::{Esm2, EsmError, set_threads};
+use plmkit_esm2::{Esm2, EsmError, Setup, set_threads};
 use plmkit_store::{EmbeddingsWriter, Existing, StoreError, existing_embeddings};
 use plmkit_telemetry::event::Outcome as Ended;
 
@@ -92,8 +92,11 @@ pub fn embed(
     set_threads(config.threads);
     let model = Esm2::load(
         &config.model,
-        config.device,
-        config.dtype.unwrap_or_default(),
+        Setup {
+            device: config.device,
+            dtype: config.dtype.unwrap_or_default(),
+            kernels: config.kernels,
+        },
         stop,
     )?;
     let layout = EmbeddingLayout {

@@ -1,7 +1,7 @@
 //! Tokens per second of the forward pass, on weights drawn at random in the shape of a published model.
 //!
-//! `cargo bench -p plmkit-esm2 --bench forward -- 150M 2 64 300 1024 …`: the model, threads, and the tokens of each
-//! sequence; without lengths, a mix like that of `UniProt`.
+//! `cargo bench -p plmkit-esm2 --bench forward -- 150M 2 auto 64 300 1024 …`: the model, threads, kernels, and the tokens
+//! of each sequence; without lengths, a mix like that of `UniProt`.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use plmkit_contract::{Column, Pool, Stop, VectorColumn};
-use plmkit_esm2::{Device, Esm2, Varlen, set_threads};
+use plmkit_esm2::{Esm2, Kernels, Setup, Varlen, set_threads};
 use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
 use serde_json::json;
 
@@ -37,7 +37,10 @@ fn main() {
     let threads = arguments
         .get(1)
         .map_or(2, |threads| threads.parse().expect("threads"));
-    let lengths: Vec<usize> = match arguments.get(2..) {
+    let kernels = arguments.get(2).map_or(Kernels::Best, |kernels| {
+        kernels.parse().expect("the name of kernels")
+    });
+    let lengths: Vec<usize> = match arguments.get(3..) {
         Some([]) | None => LENGTHS.to_vec(),
         Some(lengths) => lengths
             .iter()
@@ -55,8 +58,10 @@ fn main() {
     let start = Instant::now();
     let model = Esm2::load(
         folder.path(),
-        Device::Cpu,
-        plmkit_esm2::Dtype::F32,
+        Setup {
+            kernels,
+            ..Setup::default()
+        },
         &Stop::default(),
     )
     .expect("the checkpoint just written");

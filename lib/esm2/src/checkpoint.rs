@@ -19,7 +19,7 @@ use plmkit_contract::Stop;
 use tch::Device;
 
 use crate::weights::Weights;
-use crate::{Config, Dtype, EsmError};
+use crate::{Config, EsmError, Setup};
 
 pub use error::{CheckpointError, Names};
 pub use torch_file::TorchFileError;
@@ -32,11 +32,11 @@ pub(crate) struct Checkpoint {
     pub(crate) weights: Weights,
 }
 
-/// Reads the folder or weight file `model` and puts the weights on `device`, those of the layers in `dtype`.
+/// Reads the folder or weight file `model` and puts the weights on `device`, those of the layers as `setup` says.
 pub(crate) fn load(
     model: &Path,
     device: Device,
-    dtype: Dtype,
+    setup: Setup,
     stop: &Stop,
 ) -> Result<Checkpoint, EsmError> {
     // Weights first: where there are none, or fair-esm's, that says more than an absent config.json.
@@ -48,7 +48,7 @@ pub(crate) fn load(
     let frequencies = frequencies::of_layers(folder, &config, &stored)?;
     Ok(Checkpoint {
         digest: digest::digest(&config, &stored, &frequencies, stop)?,
-        weights: assemble::weights(&config, &stored, frequencies, device, dtype, stop)?,
+        weights: assemble::weights(&config, &stored, frequencies, device, setup, stop)?,
         config,
     })
 }

@@ -65,6 +65,12 @@ impl Failure for EsmError {
     }
 }
 
+impl From<plmkit_cpu::OutOfMemory> for EsmError {
+    fn from(error: plmkit_cpu::OutOfMemory) -> Self {
+        Self::OutOfMemory(error.to_string())
+    }
+}
+
 impl From<TchError> for EsmError {
     fn from(error: TchError) -> Self {
         let text = match error {

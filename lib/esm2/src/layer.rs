@@ -4,7 +4,7 @@ use tch::{Kind, Tensor};
 
 use crate::EsmError;
 use crate::attention::Attention;
-use crate::heads::Contacts;
+use crate::body::Watch;
 use crate::layer_norm::LayerNorm;
 use crate::linear::Linear;
 use crate::packed::Packed;
@@ -30,8 +30,8 @@ pub(crate) struct Layer {
 }
 
 impl Layer {
-    /// Advances the residual stream `x`, `(total_tokens, hidden)` f32, by one layer, in place, and adds the layer's
-    /// attention maps to `contacts`. GEMMs and attention are of the batch's kind.
+    /// Advances the residual stream `x`, `(total_tokens, hidden)` f32, by one layer, in place, and shows the layer's
+    /// queries and keys to `watch`. GEMMs and attention are of the batch's kind.
     pub(crate) fn forward(
         &self,
         x: &mut Tensor,
@@ -39,9 +39,9 @@ impl Layer {
         rotation: &Rotation,
         attention: &dyn Attention,
         batch: &Packed,
-        contacts: Option<&mut Contacts>,
+        watch: &mut dyn Watch,
     ) -> Result<(), EsmError> {
-        self.attend(x, heads, rotation, attention, batch, contacts)?;
+        self.attend(x, heads, rotation, attention, batch, watch)?;
         self.feed_forward(x, batch.kind)
     }
 
@@ -52,7 +52,7 @@ impl Layer {
         rotation: &Rotation,
         attention: &dyn Attention,
         batch: &Packed,
-        contacts: Option<&mut Contacts>,
+        watch: &mut dyn Watch,
     ) -> Result<(), EsmError> {
         let (tokens, hidden) = x.size2()?;
         let heads = heads as i64;
@@ -63,9 +63,7 @@ impl Layer {
         let qkv = qkv.f_view([tokens, 3 * heads, hidden / heads])?;
         rotation.apply(&qkv.f_narrow(1, 0, 2 * heads)?)?;
         let qkv = qkv.f_view([tokens, 3, heads, hidden / heads])?;
-        if let Some(contacts) = contacts {
-            contacts.add(&qkv)?;
-        }
+        watch.attention(&|| Ok(qkv.shallow_clone()))?;
         let mixed = attention.forward(&qkv.f_to_kind(batch.kind)?, batch)?; // (total_tokens, hidden)
         self.out.add_to(x, &mixed, batch.kind)
     }

@@ -17,6 +17,7 @@
 )]
 
 mod attention;
+mod body;
 mod checkpoint;
 mod collect;
 mod config;
@@ -32,6 +33,7 @@ mod model;
 mod packed;
 mod pooling;
 mod rope;
+mod setup;
 mod threads;
 mod varlen;
 mod vocabulary;
@@ -44,5 +46,7 @@ pub use dtype::Dtype;
 pub use error::EsmError;
 pub use heads::Head;
 pub use model::{Esm2, Visit};
+pub use plmkit_cpu::Isa;
+pub use setup::{Kernels, ParseKernelsError, Setup};
 pub use threads::set_threads;
 pub use varlen::{Varlen, VarlenError};

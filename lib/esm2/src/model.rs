@@ -5,25 +5,24 @@ use std::path::{Path, PathBuf};
 use plmkit_contract::{Column, Stop};
 use tch::Tensor;
 
-use crate::attention::{Attention, PerSequence};
+use crate::body::Watch;
 use crate::checkpoint::{self, Checkpoint};
 use crate::collect::residues;
 use crate::heads::Contacts;
 use crate::packed::Packed;
 use crate::pooling::pool;
-use crate::rope::Rotation;
 use crate::weights::Weights;
-use crate::{Config, Device, Dtype, EsmError, Head, Varlen};
+use crate::{Config, Dtype, EsmError, Head, Setup, Varlen};
 
 /// An ESM-2 on one device.
 ///
 /// ```
 /// # use std::path::Path;
 /// use plmkit_contract::{Column, Stop};
-/// use plmkit_esm2::{Device, Dtype, Esm2, Varlen};
+/// use plmkit_esm2::{Esm2, Setup, Varlen};
 ///
 /// # let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../test-data/model-tiny"));
-/// let model = Esm2::load(folder, Device::Cpu, Dtype::F32, &Stop::default())?;
+/// let model = Esm2::load(folder, Setup::default(), &Stop::default())?;
 /// let tokens = [0, 20, 5, 2, 0, 6, 2]; // <cls> M A <eos> <cls> G <eos>
 /// let batch = Varlen::new(&tokens, &[0, 4, 7]).unwrap();
 /// let columns = ["mean_4", "contacts"].map(|name| name.parse::<Column>().unwrap());
@@ -39,7 +38,6 @@ pub struct Esm2 {
     config: Config,
     digest: String,
     weights: Weights,
-    attention: Box<dyn Attention>,
     device: tch::Device,
     dtype: Dtype,
 }
@@ -48,26 +46,29 @@ pub struct Esm2 {
 /// The tensor is overwritten by the next layer: what is to outlast the call must be copied.
 pub type Visit<'a> = dyn FnMut(usize, &Tensor) -> Result<(), EsmError> + 'a;
 
+/// The same for one who may not want the layer.
+type Offer<'a> =
+    dyn FnMut(usize, &dyn Fn() -> Result<Tensor, EsmError>) -> Result<(), EsmError> + 'a;
+
 impl Esm2 {
     /// Loads the Hugging Face checkpoint in the folder `model` (`config.json`, and weights as safetensors or as PyTorch
-    /// saves them, one file or several), or in the weight file `model` with its `config.json` beside it, to `device`,
-    /// to compute in `dtype`. `stop` is looked at between tensors.
-    pub fn load(model: &Path, device: Device, dtype: Dtype, stop: &Stop) -> Result<Self, EsmError> {
-        let device = device.open()?;
+    /// saves them, one file or several), or in the weight file `model` with its `config.json` beside it. `stop` is looked
+    /// at between tensors.
+    pub fn load(model: &Path, setup: Setup, stop: &Stop) -> Result<Self, EsmError> {
+        let device = setup.device.open()?;
         let _no_grad = tch::no_grad_guard();
         let Checkpoint {
             config,
             digest,
             weights,
-        } = checkpoint::load(model, device, dtype, stop)?;
+        } = checkpoint::load(model, device, setup, stop)?;
         Ok(Self {
             source: model.to_owned(),
             config,
             digest,
             weights,
-            attention: Box::new(PerSequence),
             device,
-            dtype,
+            dtype: setup.dtype,
         })
     }
 
@@ -144,12 +145,18 @@ impl Esm2 {
             _ => None,
         };
         let mut values = vec![Vec::new(); columns.len()];
-        let mut collect = |layer: usize, hidden: &Tensor| {
+        let mut collect = |layer: usize, hidden: &dyn Fn() -> Result<Tensor, EsmError>| {
             if stop.requested() {
                 return Err(EsmError::Stopped);
             }
+            let here =
+                |column: &Column| column.layer().map_or(layers, |layer| layer as usize) == layer;
+            if !columns.iter().any(here) {
+                return Ok(());
+            }
+            let hidden = &hidden()?;
             for (&column, values) in columns.iter().zip(&mut values) {
-                let here = column.layer().map_or(layers, |layer| layer as usize) == layer;
+                let here = here(&column);
                 match (column, &heads.language_model) {
                     (Column::Pooled(column), _) if here => {
                         *values = pool(hidden, batch, column.pool)?;
@@ -185,7 +192,9 @@ impl Esm2 {
         depth: usize,
         visit: &mut Visit,
     ) -> Result<(), EsmError> {
-        self.forward(batch, depth, self.dtype, None, visit)
+        self.forward(batch, depth, self.dtype, None, &mut |layer, hidden| {
+            visit(layer, &hidden()?)
+        })
     }
 
     fn forward(
@@ -193,8 +202,8 @@ impl Esm2 {
         batch: Varlen<'_>,
         depth: usize,
         dtype: Dtype,
-        mut contacts: Option<&mut Contacts>,
-        visit: &mut Visit,
+        contacts: Option<&mut Contacts>,
+        offer: &mut Offer,
     ) -> Result<(), EsmError> {
         let layers = self.config.layers;
         if depth > layers {
@@ -205,28 +214,49 @@ impl Esm2 {
         }
         let _no_grad = tch::no_grad_guard();
         let batch = Packed::new(batch, dtype.kind(), self.device)?;
-        let mut x = self.weights.embedding.forward(&batch)?; // (rows, hidden)
-        visit(0, &batch.own(&x)?)?;
-        let mut rotation = Rotation::new(&batch.positions, &self.weights.layers[0].inv_freq)?;
-        for (layer, number) in self.weights.layers[..depth].iter().zip(1..) {
-            // Every layer has the same frequencies in the published checkpoints, but each stores its own.
-            if !rotation.is_of(&layer.inv_freq) {
-                rotation = Rotation::new(&batch.positions, &layer.inv_freq)?;
-            }
-            layer.forward(
-                &mut x,
-                self.config.heads,
-                &rotation,
-                self.attention.as_ref(),
-                &batch,
-                contacts.as_deref_mut(),
-            )?;
-            if number < layers {
-                visit(number, &batch.own(&x)?)?;
+        let x = self.weights.embedding.forward(&batch)?; // (rows, hidden)
+        let mut watcher = Watcher {
+            model: self,
+            batch: &batch,
+            contacts,
+            offer,
+        };
+        self.weights.body.forward(x, &batch, depth, &mut watcher)
+    }
+}
+
+/// Shows hidden states to a visitor, and adds up attention maps.
+struct Watcher<'a, 'c, 'v> {
+    model: &'a Esm2,
+    batch: &'a Packed<'a>,
+    contacts: Option<&'a mut Contacts<'c>>,
+    offer: &'a mut Offer<'v>,
+}
+
+impl Watch for Watcher<'_, '_, '_> {
+    fn hidden(
+        &mut self,
+        layer: usize,
+        x: &dyn Fn() -> Result<Tensor, EsmError>,
+    ) -> Result<(), EsmError> {
+        let Esm2 {
+            config, weights, ..
+        } = self.model;
+        let last = layer == config.layers;
+        (self.offer)(layer, &|| {
+            let own = self.batch.own(&x()?)?;
+            if last {
+                weights.final_norm.forward(&own)
             } else {
-                visit(number, &self.weights.final_norm.forward(&batch.own(&x)?)?)?;
+                Ok(own)
             }
+        })
+    }
+
+    fn attention(&mut self, qkv: &dyn Fn() -> Result<Tensor, EsmError>) -> Result<(), EsmError> {
+        match &mut self.contacts {
+            Some(contacts) => contacts.add(&qkv()?),
+            None => Ok(()),
         }
-        Ok(())
     }
 }

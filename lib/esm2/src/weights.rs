@@ -1,8 +1,8 @@
 //! All parameters of a model, in the layout in which the forward pass reads them.
 
+use crate::body::Body;
 use crate::embedding::Embedding;
 use crate::heads::Heads;
-use crate::layer::Layer;
 use crate::layer_norm::LayerNorm;
 
 /// What a checkpoint holds, on a device.
@@ -10,8 +10,8 @@ use crate::layer_norm::LayerNorm;
 pub(crate) struct Weights {
     /// Tokens to vectors.
     pub(crate) embedding: Embedding,
-    /// The transformer layers, first to last.
-    pub(crate) layers: Vec<Layer>,
+    /// The transformer layers.
+    pub(crate) body: Box<dyn Body>,
     /// After the last layer.
     pub(crate) final_norm: LayerNorm,
     /// What stands on top.

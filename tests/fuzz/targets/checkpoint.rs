@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use plmkit_contract::Stop;
-use plmkit_esm2::{Device, Dtype, Esm2};
+use plmkit_esm2::{Esm2, Setup};
 use plmkit_fuzz::judged;
 use tempfile::TempDir;
 
@@ -24,7 +24,7 @@ static FOLDER: LazyLock<TempDir> = LazyLock::new(|| {
 fuzz_target!(|bytes: &[u8]| {
     let folder = FOLDER.path();
     fs::write(folder.join("model.safetensors"), bytes).expect("memory");
-    if let Some(model) = judged(Esm2::load(folder, Device::Cpu, Dtype::F32, &Stop::default())) {
+    if let Some(model) = judged(Esm2::load(folder, Setup::default(), &Stop::default())) {
         assert_eq!((model.config().layers, model.config().hidden), (1, 2));
     }
 });

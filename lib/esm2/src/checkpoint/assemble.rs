@@ -6,6 +6,7 @@ use tch::{Device, Kind, Tensor};
 use super::digest::head_digest;
 use super::parameters::layer_name;
 use super::stored::Stored;
+use crate::body::{Body, OnCpu, OnLibtorch, packed};
 use crate::embedding::Embedding;
 use crate::heads::{ContactHead, Found, Heads, LanguageModelHead};
 use crate::layer::Layer;
@@ -13,32 +14,28 @@ use crate::layer_norm::LayerNorm;
 use crate::linear::Linear;
 use crate::rope::pair_channels;
 use crate::weights::Weights;
-use crate::{Config, Dtype, EsmError, Head, Names};
+use crate::{Config, Dtype, EsmError, Head, Isa, Kernels, Names, Setup};
 
-/// Copies the weights to `device`: the linear maps of the layers in `dtype`, all else in f32.
+/// Copies the weights to `device`: the linear maps of the layers in the type of the setup, all else in f32.
 pub(super) fn weights(
     config: &Config,
     stored: &Stored,
     frequencies: Vec<Vec<f32>>,
     device: Device,
-    dtype: Dtype,
+    setup: Setup,
     stop: &Stop,
 ) -> Result<Weights, EsmError> {
     let assembly = Assembly {
         config,
         stored,
         device,
-        kind: dtype.kind(),
+        kind: setup.dtype.kind(),
         stop,
     };
     let words = assembly.tensor("embeddings.word_embeddings.weight")?; // (33, hidden)
     Ok(Weights {
         embedding: Embedding::new(&words, config.token_dropout)?,
-        layers: frequencies
-            .into_iter()
-            .enumerate()
-            .map(|(layer, inv_freq)| assembly.layer(layer, inv_freq))
-            .collect::<Result<_, _>>()?,
+        body: assembly.body(frequencies, setup)?,
         final_norm: assembly.layer_norm("encoder.emb_layer_norm_after")?,
         heads: Heads {
             language_model: assembly.head(Head::LanguageModel, || {
@@ -94,6 +91,28 @@ impl Assembly<'_> {
             head: build()?,
             digest: head_digest(self.config, self.stored, head, self.stop)?,
         }))
+    }
+
+    fn body(&self, frequencies: Vec<Vec<f32>>, setup: Setup) -> Result<Box<dyn Body>, EsmError> {
+        let heads = self.config.heads;
+        let layers = frequencies.into_iter().enumerate();
+        let mut layers = layers.map(|(layer, inv_freq)| self.layer(layer, inv_freq));
+        let isa = match setup.kernels {
+            Kernels::Best => Some(Isa::best()),
+            Kernels::Own(isa) => Some(isa),
+            Kernels::Libtorch => None,
+        };
+        Ok(match isa {
+            // One after the other: the tensors of a layer go when it is packed.
+            Some(isa) if self.device == Device::Cpu && setup.dtype == Dtype::F32 => {
+                let layers = layers.map(|layer| packed(isa, &layer?));
+                Box::new(OnCpu::new(isa, layers.collect::<Result<_, _>>()?, heads))
+            }
+            _ => Box::new(OnLibtorch::new(
+                layers.by_ref().collect::<Result<_, _>>()?,
+                heads,
+            )),
+        })
     }
 
     fn layer(&self, layer: usize, inv_freq: Vec<f32>) -> Result<Layer, EsmError> {

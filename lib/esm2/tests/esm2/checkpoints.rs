@@ -200,8 +200,7 @@ fn a_stop_ends_the_loading() {
     stop.request();
     let error = Esm2::load(
         &test_data("model-tiny"),
-        Device::Cpu,
-        plmkit_esm2::Dtype::F32,
+        plmkit_esm2::Setup::default(),
         &stop,
     )
     .unwrap_err();

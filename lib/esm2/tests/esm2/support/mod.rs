@@ -30,8 +30,7 @@ pub fn test_data(name: &str) -> PathBuf {
 pub fn model_tiny() -> Esm2 {
     Esm2::load(
         &test_data("model-tiny"),
-        Device::Cpu,
-        Dtype::F32,
+        plmkit_esm2::Setup::default(),
         &Stop::default(),
     )
     .unwrap()

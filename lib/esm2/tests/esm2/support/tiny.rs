@@ -162,10 +162,5 @@ impl Tiny {
 
 /// Loads a folder to the CPU.
 pub fn load(folder: &Path) -> Result<Esm2, EsmError> {
-    Esm2::load(
-        folder,
-        Device::Cpu,
-        plmkit_esm2::Dtype::F32,
-        &Stop::default(),
-    )
+    Esm2::load(folder, plmkit_esm2::Setup::default(), &Stop::default())
 }

@@ -1,0 +1,35 @@
+//! One generic function, compiled for each instruction set.
+
+/// Calls a generic function with the [`Simd`](crate::simd::Simd) of an instruction set, compiled for it.
+///
+/// `dispatch!(isa, function(a: A, b: B))` stands for `function::<S>(a, b)`; `function` is `#[inline(always)]`.
+macro_rules! dispatch {
+    ($isa:expr, $function:ident($($name:ident: $kind:ty),* $(,)?)) => {{
+        let isa: $crate::Isa = $isa;
+        debug_assert!(isa.is_available());
+        #[cfg(target_arch = "x86_64")]
+        {
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+            #[allow(clippy::too_many_arguments)]
+            unsafe fn avx512($($name: $kind),*) {
+                unsafe { $function::<$crate::simd::Avx512>($($name),*) }
+            }
+            #[target_feature(enable = "avx2,fma")]
+            #[allow(clippy::too_many_arguments)]
+            unsafe fn avx2($($name: $kind),*) {
+                unsafe { $function::<$crate::simd::Avx2>($($name),*) }
+            }
+            match isa {
+                $crate::Isa::Portable => unsafe {
+                    $function::<$crate::simd::Portable>($($name),*)
+                },
+                $crate::Isa::Avx2 => unsafe { avx2($($name),*) },
+                $crate::Isa::Avx512 | $crate::Isa::Avx512Bf16 => unsafe { avx512($($name),*) },
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        unsafe { $function::<$crate::simd::Portable>($($name),*) }
+    }};
+}
+
+pub(crate) use dispatch;

@@ -1,0 +1,374 @@
+//! A transformer encoder with rotary positions and the normalisation in front of each half (pre-LN).
+
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use crate::aligned::{Aligned, OutOfMemory};
+use crate::attention::{Head, Scratch, attention};
+use crate::shared::Shared;
+use crate::team::{Breaks, Gate, Pieces};
+use crate::{Isa, LayerNorm, Rotations, Rows, RowsMut, Then, Weights};
+
+/// The parameters of a layer.
+#[derive(Debug)]
+pub struct Layer {
+    /// In front of attention.
+    pub attention_norm: LayerNorm,
+    /// Queries, keys and values in one: `(3·hidden, hidden)`; channels of queries and keys that are rotated together stand
+    /// side by side.
+    pub qkv: Weights,
+    /// Rotary frequencies, `(head_dim/2)`.
+    pub inv_freq: Vec<f32>,
+    /// After attention: `(hidden, hidden)`.
+    pub out: Weights,
+    /// In front of the feed-forward network.
+    pub ffn_norm: LayerNorm,
+    /// Into the feed-forward network: `(intermediate, hidden)`.
+    pub up: Weights,
+    /// Out of it: `(hidden, intermediate)`.
+    pub down: Weights,
+}
+
+/// A stack of layers and the memory in which they compute.
+#[derive(Debug)]
+pub struct Encoder {
+    isa: Isa,
+    layers: Vec<Layer>,
+    heads: usize,
+    arena: Mutex<Arena>,
+}
+
+/// Someone who is shown what is computed, and can end it by an error.
+pub trait Watch {
+    /// Why no more is wanted.
+    type Error: From<OutOfMemory>;
+
+    /// The output of layer `layer`, `(tokens, hidden)`; of layer 0, the input.
+    fn hidden(&mut self, layer: usize, x: &[f32]) -> Result<(), Self::Error>;
+
+    /// Queries, keys and values of the next layer, the first two rotated: `(tokens, 3·hidden)`.
+    fn attention(&mut self, qkv: &[f32]) -> Result<(), Self::Error>;
+}
+
+/// Memory that is used again from batch to batch.
+#[derive(Debug, Default)]
+struct Arena {
+    rotations: Rotations,
+    positions: Vec<u32>,
+    /// `(tokens, 3·hidden)`
+    qkv: Aligned,
+    /// `(tokens, hidden)`
+    mixed: Aligned,
+    /// One for each thread.
+    desks: Vec<Desk>,
+}
+
+/// Memory of a thread.
+#[derive(Debug, Default)]
+struct Desk {
+    /// `(rows of a block, hidden)`
+    normed: Aligned,
+    /// `(rows of a block, intermediate)`
+    wide: Aligned,
+    scratch: Scratch,
+}
+
+/// Rows that go through the dense layers together: what they need between them stays in the cache.
+const BLOCK: usize = 192;
+/// Blocks and heads are cut smaller where there are fewer pieces for each thread than that.
+const PIECES: usize = 4;
+/// Fewer rows than that, and packing the keys of a long sequence again costs more than it brings.
+const QUERIES: usize = 96;
+
+impl Encoder {
+    /// Of these layers, each with as many `heads`.
+    pub fn new(isa: Isa, layers: Vec<Layer>, heads: usize) -> Self {
+        Self {
+            isa,
+            layers,
+            heads,
+            arena: Mutex::default(),
+        }
+    }
+
+    /// Takes `x`, `(tokens, hidden)`, in place through the first `depth` layers. Each of `sequences` is a range of rows that
+    /// attends to itself; together, one after the other, they are all rows.
+    ///
+    /// # Errors
+    /// The watcher's, or that memory ran out.
+    pub fn forward<W: Watch>(
+        &self,
+        x: &mut [f32],
+        sequences: &[Range<usize>],
+        depth: usize,
+        threads: NonZeroUsize,
+        watch: &mut W,
+    ) -> Result<(), W::Error> {
+        let Some(last) = sequences.last() else {
+            return Ok(());
+        };
+        let (tokens, threads) = (last.end, threads.get());
+        let hidden = x.len() / tokens;
+        let layers = &self.layers[..depth];
+        let mut arena = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
+        let rows = block(tokens, threads);
+        arena.prepare(layers, sequences, hidden, rows, threads)?;
+        let Arena {
+            rotations,
+            positions,
+            qkv,
+            mixed,
+            desks,
+        } = &mut *arena;
+        let work = Work {
+            encoder: self,
+            layers,
+            hidden,
+            x: Shared::new(x, hidden),
+            qkv: Shared::new(&mut qkv[..tokens * 3 * hidden], 3 * hidden),
+            mixed: Shared::new(&mut mixed[..tokens * hidden], hidden),
+            positions,
+            rotations: all_rotations(rotations, layers, positions),
+            blocks: (0..tokens)
+                .step_by(rows)
+                .map(|row| row..tokens.min(row + rows))
+                .collect(),
+            attentions: attentions(sequences, self.heads, threads),
+            phases: (0..2 * depth + 1).map(|_| Pieces::default()).collect(),
+            gate: Gate::new(threads - 1),
+        };
+        let (own, others) = desks.split_at_mut(1);
+        std::thread::scope(|scope| {
+            for desk in &mut others[..threads - 1] {
+                scope.spawn(|| work.follow(desk));
+            }
+            work.lead(&mut own[0], watch)
+        })
+    }
+}
+
+/// The rotations of each layer that has other frequencies than the one before it.
+fn all_rotations<'a>(
+    first: &'a Rotations,
+    layers: &[Layer],
+    positions: &[u32],
+) -> Vec<std::borrow::Cow<'a, Rotations>> {
+    use std::borrow::Cow;
+    let count = positions.iter().max().map_or(0, |&last| last as usize + 1);
+    let mut all: Vec<Cow<'a, Rotations>> = Vec::with_capacity(layers.len());
+    for layer in layers {
+        let same = match all.last() {
+            Some(before) if before.cover(&layer.inv_freq, count) => before.clone(),
+            None if first.cover(&layer.inv_freq, count) => Cow::Borrowed(first),
+            _ => Cow::Owned(Rotations::new(&layer.inv_freq, count)),
+        };
+        all.push(same);
+    }
+    all
+}
+
+/// Rows of a block.
+fn block(tokens: usize, threads: usize) -> usize {
+    let rows = tokens / (threads * PIECES);
+    (rows / 12 * 12).clamp(12, BLOCK)
+}
+
+/// Some queries of a head of a sequence.
+#[derive(Debug, PartialEq, Eq)]
+struct Piece {
+    sequence: Range<usize>,
+    head: usize,
+    /// Counted from the first row of the sequence.
+    queries: Range<usize>,
+}
+
+impl Piece {
+    fn cost(&self) -> usize {
+        self.sequence.len() * self.queries.len()
+    }
+}
+
+/// All attention of a layer in pieces, the most expensive first.
+fn attentions(sequences: &[Range<usize>], heads: usize, threads: usize) -> Vec<Piece> {
+    let total: usize = sequences
+        .iter()
+        .map(|sequence| sequence.len().pow(2) * heads)
+        .sum();
+    let most = total / (threads * PIECES);
+    let mut pieces = Vec::new();
+    for sequence in sequences {
+        let queries = (most / sequence.len()).max(QUERIES).min(sequence.len());
+        for head in 0..heads {
+            let firsts = (0..sequence.len()).step_by(queries);
+            pieces.extend(firsts.map(|first| Piece {
+                sequence: sequence.clone(),
+                head,
+                queries: first..sequence.len().min(first + queries),
+            }));
+        }
+    }
+    pieces.sort_by_key(|piece| std::cmp::Reverse(piece.cost()));
+    pieces
+}
+
+impl Arena {
+    fn prepare(
+        &mut self,
+        layers: &[Layer],
+        sequences: &[Range<usize>],
+        hidden: usize,
+        rows: usize,
+        threads: usize,
+    ) -> Result<(), OutOfMemory> {
+        let tokens = sequences.last().map_or(0, |last| last.end);
+        self.positions.clear();
+        for sequence in sequences {
+            self.positions.extend(0..sequence.len() as u32);
+        }
+        let longest = sequences.iter().map(Range::len).max().unwrap_or(0);
+        if let Some(layer) = layers.first()
+            && !self.rotations.cover(&layer.inv_freq, longest)
+        {
+            self.rotations = Rotations::new(&layer.inv_freq, longest);
+        }
+        self.qkv.grow(tokens * 3 * hidden)?;
+        self.mixed.grow(tokens * hidden)?;
+        if self.desks.len() < threads {
+            self.desks.resize_with(threads, Desk::default);
+        }
+        let wide = layers
+            .iter()
+            .map(|layer| layer.up.outputs())
+            .max()
+            .unwrap_or(0);
+        for desk in &mut self.desks[..threads] {
+            desk.normed.grow(rows * hidden)?;
+            desk.wide.grow(rows * wide)?;
+            if let Some(layer) = layers.first() {
+                desk.scratch.grow(longest, 2 * layer.inv_freq.len())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the threads of a batch share.
+struct Work<'a> {
+    encoder: &'a Encoder,
+    layers: &'a [Layer],
+    hidden: usize,
+    x: Shared<'a>,
+    qkv: Shared<'a>,
+    mixed: Shared<'a>,
+    positions: &'a [u32],
+    rotations: Vec<std::borrow::Cow<'a, Rotations>>,
+    blocks: Vec<Range<usize>>,
+    attentions: Vec<Piece>,
+    /// Dense layers and attention in turns.
+    phases: Vec<Pieces>,
+    gate: Gate,
+}
+
+impl Work<'_> {
+    fn lead<W: Watch>(&self, desk: &mut Desk, watch: &mut W) -> Result<(), W::Error> {
+        let _breaks = Breaks(&self.gate);
+        let depth = self.layers.len();
+        for layer in 0..=depth {
+            self.dense(layer, desk);
+            self.gate.lead(|| -> Result<(), W::Error> {
+                // SAFETY: all others wait.
+                let (x, qkv) = unsafe { (self.x.values(), self.qkv.values()) };
+                watch.hidden(layer, x)?;
+                if layer < depth {
+                    watch.attention(qkv)?;
+                }
+                Ok(())
+            })?;
+            if layer < depth {
+                self.attend(layer, desk);
+                self.gate.lead(|| Ok::<(), W::Error>(()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn follow(&self, desk: &mut Desk) {
+        let _breaks = Breaks(&self.gate);
+        for layer in 0..=self.layers.len() {
+            self.dense(layer, desk);
+            if !self.gate.pass() || layer == self.layers.len() {
+                return;
+            }
+            self.attend(layer, desk);
+            self.gate.pass();
+        }
+    }
+
+    /// What lies between two attentions: the second half of the layer before, and what this one's attention needs.
+    fn dense(&self, layer: usize, desk: &mut Desk) {
+        let (isa, hidden) = (self.encoder.isa, self.hidden);
+        while let Some(piece) = self.phases[2 * layer].next(self.blocks.len()) {
+            let rows = self.blocks[piece].clone();
+            // SAFETY: each block is handed out once, and attention, which reads other rows, has its own phase.
+            let (mut x, qkv, mixed) = unsafe {
+                (
+                    self.x.rows_mut(rows.clone()),
+                    self.qkv.rows_mut(rows.clone()),
+                    self.mixed.rows(rows.clone()),
+                )
+            };
+            let normed = &mut desk.normed[..rows.len() * hidden];
+            if let Some(before) = layer.checked_sub(1) {
+                let Layer {
+                    out,
+                    ffn_norm,
+                    up,
+                    down,
+                    ..
+                } = &self.layers[before];
+                out.apply(mixed, &mut x, Then::Add);
+                ffn_norm.apply(isa, x.as_rows(), &mut RowsMut::new(normed, hidden));
+                let wide = &mut desk.wide[..rows.len() * up.outputs()];
+                let into = &mut RowsMut::new(wide, up.outputs());
+                up.apply(Rows::new(normed, hidden), into, Then::Gelu);
+                down.apply(into.as_rows(), &mut x, Then::Add);
+            }
+            if let Some(next) = self.layers.get(layer) {
+                let mut qkv = qkv;
+                next.attention_norm
+                    .apply(isa, x.as_rows(), &mut RowsMut::new(normed, hidden));
+                next.qkv
+                    .apply(Rows::new(normed, hidden), &mut qkv, Then::Store);
+                self.rotations[layer].apply(isa, &mut qkv, &self.positions[rows]);
+            }
+        }
+    }
+
+    fn attend(&self, layer: usize, desk: &mut Desk) {
+        let head_dim = self.hidden / self.encoder.heads;
+        while let Some(piece) = self.phases[2 * layer + 1].next(self.attentions.len()) {
+            let Piece {
+                sequence,
+                head,
+                queries,
+            } = &self.attentions[piece];
+            let rows = sequence.start + queries.start..sequence.start + queries.end;
+            // SAFETY: nobody writes queries, keys and values now, and each piece has its own rows and channels of the mix.
+            let (qkv, mut mixed) =
+                unsafe { (self.qkv.rows(sequence.clone()), self.mixed.rows_mut(rows)) };
+            let head = Head {
+                number: *head,
+                dim: head_dim,
+            };
+            attention(
+                self.encoder.isa,
+                qkv,
+                head,
+                queries.clone(),
+                &mut mixed,
+                &mut desk.scratch,
+            );
+        }
+    }
+}

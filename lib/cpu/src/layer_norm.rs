@@ -1,0 +1,105 @@
+//! Layer normalisation (Ba et al. 2016, arXiv:1607.06450).
+
+use crate::dispatch::dispatch;
+use crate::simd::{Scalar, Simd};
+use crate::{Isa, Rows, RowsMut};
+
+/// Brings each row to mean 0 and variance 1, then scales and shifts its channels.
+#[derive(Clone, Debug)]
+pub struct LayerNorm {
+    /// `(width)`
+    pub weight: Vec<f32>,
+    /// `(width)`
+    pub bias: Vec<f32>,
+    /// Added to the variance.
+    pub eps: f32,
+}
+
+impl LayerNorm {
+    /// Each row of `x` to the same row of `out`, both `(rows, width)`.
+    pub fn apply(&self, isa: Isa, x: Rows<'_>, out: &mut RowsMut<'_>) {
+        let width = self.weight.len();
+        assert_eq!(
+            (x.width(), out.width(), self.bias.len(), out.rows()),
+            (width, width, width, x.rows()),
+            "the shapes fit"
+        );
+        let norm = self;
+        dispatch!(isa, apply(norm: &LayerNorm, x: Rows<'_>, out: &mut RowsMut<'_>));
+    }
+}
+
+#[inline(always)]
+unsafe fn apply<S: Simd>(norm: &LayerNorm, x: Rows<'_>, out: &mut RowsMut<'_>) {
+    let width = norm.weight.len();
+    let whole = width / S::LANES * S::LANES;
+    for row in 0..x.rows() {
+        unsafe {
+            let (from, to) = (x.at(row), out.at(row));
+            let sum = sum::<S>(from, 0..whole) + sum::<Scalar>(from, whole..width);
+            let mean = sum / width as f32;
+            let squares =
+                squares::<S>(from, mean, 0..whole) + squares::<Scalar>(from, mean, whole..width);
+            let scale = 1.0 / (squares / width as f32 + norm.eps).sqrt();
+            normalise::<S>(norm, from, to, mean, scale, 0..whole);
+            normalise::<Scalar>(norm, from, to, mean, scale, whole..width);
+        }
+    }
+}
+
+/// Several sums at once: additions need not wait for each other.
+const CHAINS: usize = 4;
+
+#[inline(always)]
+unsafe fn reduce<S: Simd>(range: std::ops::Range<usize>, add: impl Fn(S::V, usize) -> S::V) -> f32 {
+    unsafe {
+        let mut sums = [S::splat(0.0); CHAINS];
+        let mut at = range.start;
+        while at + CHAINS * S::LANES <= range.end {
+            for (i, sum) in sums.iter_mut().enumerate() {
+                *sum = add(*sum, at + i * S::LANES);
+            }
+            at += CHAINS * S::LANES;
+        }
+        while at < range.end {
+            sums[0] = add(sums[0], at);
+            at += S::LANES;
+        }
+        S::sum(S::add(S::add(sums[0], sums[1]), S::add(sums[2], sums[3])))
+    }
+}
+
+#[inline(always)]
+unsafe fn sum<S: Simd>(from: *const f32, range: std::ops::Range<usize>) -> f32 {
+    unsafe { reduce::<S>(range, |sum, at| S::add(sum, S::load(from.add(at)))) }
+}
+
+#[inline(always)]
+unsafe fn squares<S: Simd>(from: *const f32, mean: f32, range: std::ops::Range<usize>) -> f32 {
+    unsafe {
+        reduce::<S>(range, |sum, at| {
+            let apart = S::sub(S::load(from.add(at)), S::splat(mean));
+            S::mul_add(apart, apart, sum)
+        })
+    }
+}
+
+#[inline(always)]
+unsafe fn normalise<S: Simd>(
+    norm: &LayerNorm,
+    from: *const f32,
+    to: *mut f32,
+    mean: f32,
+    scale: f32,
+    range: std::ops::Range<usize>,
+) {
+    unsafe {
+        for at in range.step_by(S::LANES) {
+            let apart = S::sub(S::load(from.add(at)), S::splat(mean));
+            let weight = S::load(norm.weight.as_ptr().add(at));
+            let bias = S::load(norm.bias.as_ptr().add(at));
+            let v = S::mul_add(S::mul(apart, S::splat(scale)), weight, bias);
+            S::store(to.add(at), v);
+        }
+    }
+}

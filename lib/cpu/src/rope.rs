@@ -1,0 +1,88 @@
+//! Rotary position embedding (Su et al. 2021, arXiv:2104.09864).
+//!
+//! The two channels that are rotated together stand side by side.
+
+use crate::dispatch::dispatch;
+use crate::simd::{Pair, Simd};
+use crate::{Isa, RowsMut};
+
+/// The rotations of positions from 0 on.
+#[derive(Clone, Debug, Default)]
+pub struct Rotations {
+    /// `(head_dim/2)`
+    inv_freq: Vec<f32>,
+    /// `(positions, 2, head_dim)`: for each pair of channels the cosine twice, then minus the sine and the sine.
+    turns: Vec<f32>,
+}
+
+impl Rotations {
+    /// Of `positions` positions, with these frequencies, `(head_dim/2)`. Angles are products in f32, as fair-esm and
+    /// transformers round them.
+    pub fn new(inv_freq: &[f32], positions: usize) -> Self {
+        let mut turns = Vec::with_capacity(positions * 4 * inv_freq.len());
+        for position in 0..positions {
+            let angles = inv_freq.iter().map(|frequency| position as f32 * frequency);
+            turns.extend(angles.clone().flat_map(|angle| [angle.cos(); 2]));
+            turns.extend(angles.flat_map(|angle| [-angle.sin(), angle.sin()]));
+        }
+        Self {
+            inv_freq: inv_freq.to_vec(),
+            turns,
+        }
+    }
+
+    /// Whether they are those of `inv_freq`, and `positions` of them at least.
+    pub fn cover(&self, inv_freq: &[f32], positions: usize) -> bool {
+        self.inv_freq == inv_freq && self.turns.len() >= positions * 4 * inv_freq.len()
+    }
+
+    /// Rotates queries and keys in place: `rows` are `(rows, 3·heads·head_dim)`, queries, keys and values, and row `i`
+    /// is at `positions[i]`.
+    pub fn apply(&self, isa: Isa, rows: &mut RowsMut<'_>, positions: &[u32]) {
+        let head_dim = 2 * self.inv_freq.len();
+        assert_eq!(rows.rows(), positions.len(), "each row has a position");
+        assert!(rows.width().is_multiple_of(3 * head_dim), "heads are whole");
+        let last = positions.iter().max().map_or(0, |&last| last as usize + 1);
+        assert!(
+            self.cover(&self.inv_freq, last),
+            "there are so many positions"
+        );
+        let turns = self;
+        dispatch!(isa, apply(turns: &Rotations, rows: &mut RowsMut<'_>, positions: &[u32]));
+    }
+}
+
+#[inline(always)]
+unsafe fn apply<S: Simd>(turns: &Rotations, rows: &mut RowsMut<'_>, positions: &[u32]) {
+    let head_dim = 2 * turns.inv_freq.len();
+    let whole = head_dim / S::LANES * S::LANES;
+    let heads = rows.width() / 3 * 2 / head_dim;
+    for (row, &position) in positions.iter().enumerate() {
+        unsafe {
+            let cosines = turns.turns.as_ptr().add(position as usize * 2 * head_dim);
+            let sines = cosines.add(head_dim);
+            for head in 0..heads {
+                let channels = rows.at(row).add(head * head_dim);
+                rotate::<S>(channels, cosines, sines, 0..whole);
+                rotate::<Pair>(channels, cosines, sines, whole..head_dim);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn rotate<S: Simd>(
+    channels: *mut f32,
+    cosines: *const f32,
+    sines: *const f32,
+    range: std::ops::Range<usize>,
+) {
+    unsafe {
+        for at in range.step_by(S::LANES) {
+            let v = S::load(channels.add(at));
+            let crossed = S::mul(S::swap_pairs(v), S::load(sines.add(at)));
+            let v = S::mul_add(v, S::load(cosines.add(at)), crossed);
+            S::store(channels.add(at), v);
+        }
+    }
+}

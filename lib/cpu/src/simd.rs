@@ -1,0 +1,49 @@
+//! Vectors of f32, one implementation for each instruction set.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod portable;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx2::Avx2;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx512::Avx512;
+pub(crate) use portable::{Pair, Portable, Scalar};
+
+/// Operations on vectors of [`LANES`](Self::LANES) values.
+///
+/// # Safety
+/// The CPU must have the instructions of the implementation, and the caller must be compiled for them: all methods are
+/// inlined into a function with the right `target_feature`. Pointers must be valid for as many values.
+pub(crate) trait Simd: Copy {
+    /// A vector.
+    type V: Copy;
+    /// The values in it.
+    const LANES: usize;
+
+    unsafe fn splat(value: f32) -> Self::V;
+    unsafe fn load(from: *const f32) -> Self::V;
+    unsafe fn store(to: *mut f32, v: Self::V);
+    unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
+    /// `a·b + c`, rounded once where the instruction set can.
+    unsafe fn mul_add(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// The larger; `b` where one is no number.
+    unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn abs(v: Self::V) -> Self::V;
+    /// `magnitude` with the sign of `sign`.
+    unsafe fn copy_sign(magnitude: Self::V, sign: Self::V) -> Self::V;
+    /// `a > b ? yes : no`, value by value.
+    unsafe fn select_greater(a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V;
+    /// To the nearest integer.
+    unsafe fn round(v: Self::V) -> Self::V;
+    /// `v·2^n`, `n` being integers from -126 to 127.
+    unsafe fn scale(v: Self::V, n: Self::V) -> Self::V;
+    /// The second of each pair first. Of fewer than two values, nothing is known.
+    unsafe fn swap_pairs(v: Self::V) -> Self::V;
+    unsafe fn sum(v: Self::V) -> f32;
+    unsafe fn largest(v: Self::V) -> f32;
+}

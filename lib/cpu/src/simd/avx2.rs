@@ -1,0 +1,107 @@
+//! AVX2 with FMA: 8 lanes.
+
+use std::arch::x86_64::*;
+
+use super::Simd;
+
+#[derive(Clone, Copy)]
+pub(crate) struct Avx2;
+
+impl Simd for Avx2 {
+    type V = __m256;
+    const LANES: usize = 8;
+
+    #[inline(always)]
+    unsafe fn splat(value: f32) -> __m256 {
+        unsafe { _mm256_set1_ps(value) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> __m256 {
+        unsafe { _mm256_loadu_ps(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(to: *mut f32, v: __m256) {
+        unsafe { _mm256_storeu_ps(to, v) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: __m256, b: __m256) -> __m256 {
+        unsafe { _mm256_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn sub(a: __m256, b: __m256) -> __m256 {
+        unsafe { _mm256_sub_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn mul(a: __m256, b: __m256) -> __m256 {
+        unsafe { _mm256_mul_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn mul_add(a: __m256, b: __m256, c: __m256) -> __m256 {
+        unsafe { _mm256_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    unsafe fn max(a: __m256, b: __m256) -> __m256 {
+        unsafe { _mm256_max_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn abs(v: __m256) -> __m256 {
+        unsafe { _mm256_andnot_ps(_mm256_set1_ps(-0.0), v) }
+    }
+
+    #[inline(always)]
+    unsafe fn copy_sign(magnitude: __m256, sign: __m256) -> __m256 {
+        unsafe {
+            let mask = _mm256_set1_ps(-0.0);
+            _mm256_or_ps(_mm256_and_ps(mask, sign), _mm256_andnot_ps(mask, magnitude))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn select_greater(a: __m256, b: __m256, yes: __m256, no: __m256) -> __m256 {
+        unsafe { _mm256_blendv_ps(no, yes, _mm256_cmp_ps::<_CMP_GT_OQ>(a, b)) }
+    }
+
+    #[inline(always)]
+    unsafe fn round(v: __m256) -> __m256 {
+        unsafe { _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(v) }
+    }
+
+    #[inline(always)]
+    unsafe fn scale(v: __m256, n: __m256) -> __m256 {
+        unsafe {
+            let exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+            _mm256_mul_ps(v, _mm256_castsi256_ps(_mm256_slli_epi32::<23>(exponent)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn swap_pairs(v: __m256) -> __m256 {
+        unsafe { _mm256_permute_ps::<0b10_11_00_01>(v) }
+    }
+
+    #[inline(always)]
+    unsafe fn sum(v: __m256) -> f32 {
+        unsafe {
+            let four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn largest(v: __m256) -> f32 {
+        unsafe {
+            let four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+            let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)))
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Plain Rust: as many lanes as wanted, and what the compiler makes of them.
+
+use super::Simd;
+
+/// Several values at once.
+#[derive(Clone, Copy)]
+pub(crate) struct Lanes<const N: usize>;
+
+/// For any CPU.
+pub(crate) type Portable = Lanes<8>;
+/// For what is left over at the end of a row.
+pub(crate) type Scalar = Lanes<1>;
+/// For what is left over of pairs.
+pub(crate) type Pair = Lanes<2>;
+
+#[inline(always)]
+fn each<const N: usize>(function: impl FnMut(usize) -> f32) -> [f32; N] {
+    std::array::from_fn(function)
+}
+
+impl<const N: usize> Simd for Lanes<N> {
+    type V = [f32; N];
+    const LANES: usize = N;
+
+    #[inline(always)]
+    unsafe fn splat(value: f32) -> [f32; N] {
+        [value; N]
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> [f32; N] {
+        unsafe { from.cast::<[f32; N]>().read_unaligned() }
+    }
+
+    #[inline(always)]
+    unsafe fn store(to: *mut f32, v: [f32; N]) {
+        unsafe { to.cast::<[f32; N]>().write_unaligned(v) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: [f32; N], b: [f32; N]) -> [f32; N] {
+        each(|i| a[i] + b[i])
+    }
+
+    #[inline(always)]
+    unsafe fn sub(a: [f32; N], b: [f32; N]) -> [f32; N] {
+        each(|i| a[i] - b[i])
+    }
+
+    #[inline(always)]
+    unsafe fn mul(a: [f32; N], b: [f32; N]) -> [f32; N] {
+        each(|i| a[i] * b[i])
+    }
+
+    #[inline(always)]
+    unsafe fn mul_add(a: [f32; N], b: [f32; N], c: [f32; N]) -> [f32; N] {
+        // Not `f32::mul_add`, which calls a function where there is no such instruction.
+        each(|i| a[i] * b[i] + c[i])
+    }
+
+    #[inline(always)]
+    unsafe fn max(a: [f32; N], b: [f32; N]) -> [f32; N] {
+        each(|i| if a[i] > b[i] { a[i] } else { b[i] })
+    }
+
+    #[inline(always)]
+    unsafe fn abs(v: [f32; N]) -> [f32; N] {
+        each(|i| v[i].abs())
+    }
+
+    #[inline(always)]
+    unsafe fn copy_sign(magnitude: [f32; N], sign: [f32; N]) -> [f32; N] {
+        each(|i| magnitude[i].copysign(sign[i]))
+    }
+
+    #[inline(always)]
+    unsafe fn select_greater(a: [f32; N], b: [f32; N], yes: [f32; N], no: [f32; N]) -> [f32; N] {
+        each(|i| if a[i] > b[i] { yes[i] } else { no[i] })
+    }
+
+    #[inline(always)]
+    unsafe fn round(v: [f32; N]) -> [f32; N] {
+        // Adding and taking off 1.5·2^23 rounds what is below 2^22, and needs no function.
+        const SHIFT: f32 = 12_582_912.0;
+        each(|i| (v[i] + SHIFT) - SHIFT)
+    }
+
+    #[inline(always)]
+    unsafe fn scale(v: [f32; N], n: [f32; N]) -> [f32; N] {
+        each(|i| v[i] * f32::from_bits(((n[i] as i32 + 127) as u32) << 23))
+    }
+
+    #[inline(always)]
+    unsafe fn swap_pairs(v: [f32; N]) -> [f32; N] {
+        each(|i| v[(i ^ 1).min(N - 1)])
+    }
+
+    #[inline(always)]
+    unsafe fn sum(v: [f32; N]) -> f32 {
+        v.iter().sum()
+    }
+
+    #[inline(always)]
+    unsafe fn largest(v: [f32; N]) -> f32 {
+        v.into_iter().fold(f32::NEG_INFINITY, f32::max)
+    }
+}

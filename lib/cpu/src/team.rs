@@ -1,0 +1,153 @@
+//! Threads that work on the same matrices, phase by phase.
+
+use std::panic::panic_any;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Where threads meet between phases: all others wait while the leader does something alone.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    others: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: usize,
+    /// How many times the gate was opened.
+    opened: u64,
+    /// Whether those who come through go on.
+    go_on: bool,
+    /// Whether a thread panicked: it will not come.
+    broken: bool,
+}
+
+impl Gate {
+    /// For a leader and `others`.
+    pub(crate) fn new(others: usize) -> Self {
+        Self {
+            others,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_while(&self, waits: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
+        let state = self
+            .changed
+            .wait_while(self.lock(), |state| !state.broken && waits(state));
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        if state.broken {
+            drop(state);
+            panic_any("another thread of the team panicked");
+        }
+        state
+    }
+
+    /// Waits for the leader to open the gate; whether to go on.
+    pub(crate) fn pass(&self) -> bool {
+        let opened = {
+            let mut state = self.lock();
+            state.waiting += 1;
+            state.opened
+        };
+        self.changed.notify_all();
+        self.wait_while(|state| state.opened == opened).go_on
+    }
+
+    /// Waits for all others, does something while they wait, and lets them go on, or sends them home after an error.
+    pub(crate) fn lead<E>(&self, alone: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        drop(self.wait_while(|state| state.waiting < self.others));
+        let done = alone();
+        let mut state = self.lock();
+        state.waiting = 0;
+        state.opened += 1;
+        state.go_on = done.is_ok();
+        drop(state);
+        self.changed.notify_all();
+        done
+    }
+}
+
+/// Breaks the gate if its thread panics, so that nobody waits for it.
+pub(crate) struct Breaks<'a>(pub(crate) &'a Gate);
+
+impl Drop for Breaks<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lock().broken = true;
+            self.0.changed.notify_all();
+        }
+    }
+}
+
+/// Pieces of work, handed out one by one to whoever is free.
+#[derive(Debug, Default)]
+pub(crate) struct Pieces(AtomicUsize);
+
+impl Pieces {
+    /// The number of the next of `count` pieces.
+    pub(crate) fn next(&self, count: usize) -> Option<usize> {
+        let next = self.0.fetch_add(1, Ordering::Relaxed);
+        (next < count).then_some(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_passes_before_the_leader_opens() {
+        let gate = Gate::new(3);
+        let (before, after) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for round in 0..100 {
+                        before.fetch_add(1, Ordering::SeqCst);
+                        assert_eq!(gate.pass(), round < 99);
+                        after.fetch_add(1, Ordering::SeqCst);
+                    }
+                });
+            }
+            for round in 1..=100 {
+                let result = gate.lead(|| {
+                    assert_eq!(before.load(Ordering::SeqCst), 3 * round);
+                    if round < 100 { Ok(()) } else { Err(()) }
+                });
+                assert_eq!(result.is_ok(), round < 100);
+            }
+        });
+        assert_eq!(after.load(Ordering::SeqCst), 300);
+    }
+
+    #[test]
+    #[should_panic(expected = "a scoped thread panicked")]
+    fn a_panic_keeps_nobody_waiting() {
+        let gate = Gate::new(1);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _breaks = Breaks(&gate);
+                panic!("on purpose");
+            });
+            let led = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                gate.lead(|| Ok::<(), ()>(()))
+            }));
+            assert!(led.is_err());
+        });
+    }
+
+    #[test]
+    fn each_piece_is_handed_out_once() {
+        let pieces = Pieces::default();
+        let all: Vec<usize> = std::iter::from_fn(|| pieces.next(4)).collect();
+        assert_eq!(all, [0, 1, 2, 3]);
+        assert_eq!(pieces.next(4), None);
+    }
+}

@@ -1,0 +1,38 @@
+//! The inner product of all matrix products: a few rows by a few vectors of columns.
+
+use crate::simd::Simd;
+
+/// Adds `A·B` to `sums`: `A` is `(ROWS, depth)` with rows `a_stride` apart, `B` is `(depth, VECTORS·LANES)` with rows
+/// `b_stride` apart. Products of a sum are added one after the other, in the order of `depth`. `ROWS` is at most 12,
+/// `VECTORS` 1 or 2.
+#[inline(always)]
+pub(crate) unsafe fn tile<S: Simd, const ROWS: usize, const VECTORS: usize>(
+    sums: &mut [[S::V; VECTORS]; ROWS],
+    depth: usize,
+    a: *const f32,
+    a_stride: usize,
+    b: *const f32,
+    b_stride: usize,
+) {
+    // Written out row by row: a loop over that many is unrolled too late for the sums to get registers.
+    macro_rules! each_row {
+        ($($row:literal)*) => {
+            unsafe {
+                let mut all = *sums;
+                for k in 0..depth {
+                    let b = b.add(k * b_stride);
+                    let (left, right) = (S::load(b), S::load(b.add((VECTORS - 1) * S::LANES)));
+                    $(if $row < ROWS {
+                        let value = S::splat(*a.add($row * a_stride + k));
+                        all[$row][0] = S::mul_add(value, left, all[$row][0]);
+                        if VECTORS == 2 {
+                            all[$row][1] = S::mul_add(value, right, all[$row][1]);
+                        }
+                    })*
+                }
+                *sums = all;
+            }
+        };
+    }
+    each_row!(0 1 2 3 4 5 6 7 8 9 10 11);
+}

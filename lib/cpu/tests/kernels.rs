@@ -1,0 +1,303 @@
+//! Each kernel of each instruction set that this CPU has, beside the same written out in f64.
+
+use plmkit_cpu::{
+    Head, Isa, LayerNorm, Rotations, Rows, RowsMut, Scratch, Then, Weights, attention,
+};
+
+/// Numbers between -1 and 1 that are the same in every run.
+fn numbers(seed: u64, count: usize) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    std::iter::repeat_with(next).take(count).collect()
+}
+
+/// The largest difference, relative to the largest expected value.
+fn error(found: &[f32], expected: &[f64]) -> f64 {
+    assert_eq!(found.len(), expected.len());
+    let largest = expected
+        .iter()
+        .fold(f64::MIN_POSITIVE, |most, value| most.max(value.abs()));
+    let differences = found.iter().zip(expected).map(|(&found, expected)| {
+        let difference = (f64::from(found) - expected).abs();
+        if difference.is_nan() {
+            f64::INFINITY
+        } else {
+            difference
+        }
+    });
+    differences.fold(0.0, f64::max) / largest
+}
+
+fn gelu(x: f64) -> f64 {
+    x / 2.0 * libm::erfc(-x / std::f64::consts::SQRT_2)
+}
+
+#[test]
+fn dense_layers_of_any_shape() {
+    for isa in Isa::available() {
+        for (rows, inputs, outputs) in [
+            (1, 1, 1),
+            (5, 24, 33),
+            (12, 64, 64),
+            (31, 40, 70),
+            (200, 128, 96),
+        ] {
+            let x = numbers(1, rows * inputs);
+            let weight = numbers(2, outputs * inputs);
+            let bias = numbers(3, outputs);
+            let there = numbers(4, rows * outputs);
+            let weights = Weights::pack(isa, &weight, &bias).expect("memory");
+            for then in [Then::Store, Then::Gelu, Then::Add] {
+                let mut out = there.clone();
+                weights.apply(
+                    Rows::new(&x, inputs),
+                    &mut RowsMut::new(&mut out, outputs),
+                    then,
+                );
+                let expected: Vec<f64> = (0..rows * outputs)
+                    .map(|at| {
+                        let (row, output) = (at / outputs, at % outputs);
+                        let products = (0..inputs).map(|k| {
+                            f64::from(x[row * inputs + k]) * f64::from(weight[output * inputs + k])
+                        });
+                        let sum = products.sum::<f64>() + f64::from(bias[output]);
+                        match then {
+                            Then::Store => sum,
+                            Then::Gelu => gelu(sum),
+                            Then::Add => sum + f64::from(there[at]),
+                        }
+                    })
+                    .collect();
+                let error = error(&out, &expected);
+                assert!(
+                    error < 1e-6,
+                    "{isa} {rows}x{inputs}x{outputs} {then:?}: {error:e}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn gelu_is_exact_to_rounding_wherever_it_is_taken() {
+    let xs: Vec<f32> = (-12_000..=12_000)
+        .map(|i| i as f32 / 1000.0)
+        .chain([-1e30, -100.0, 100.0, 1e-30])
+        .collect();
+    for isa in Isa::available() {
+        let weights = Weights::pack(isa, &[1.0], &[0.0]).expect("memory");
+        let mut out = vec![0.0; xs.len()];
+        weights.apply(
+            Rows::new(&xs, 1),
+            &mut RowsMut::new(&mut out, 1),
+            Then::Gelu,
+        );
+        for (&x, &found) in xs.iter().zip(&out) {
+            let expected = gelu(f64::from(x));
+            // What 1 + erf loses where erf is near -1.
+            let allowed = 2e-7 * f64::from(x.abs()).min(8.0).max(expected.abs());
+            assert!(
+                (f64::from(found) - expected).abs() <= allowed,
+                "{isa} {x}: {found:e}, expected {expected:e}"
+            );
+        }
+    }
+}
+
+#[test]
+fn layer_norm_of_any_width() {
+    for isa in Isa::available() {
+        for width in [1, 3, 24, 64, 320, 333] {
+            let mut x = numbers(5, 7 * width);
+            // An outlier channel, as real checkpoints have them.
+            x.iter_mut()
+                .step_by(width)
+                .for_each(|value| *value = *value * 10.0 + 1000.0);
+            let norm = LayerNorm {
+                weight: numbers(6, width),
+                bias: numbers(7, width),
+                eps: 1e-5,
+            };
+            let mut out = vec![0.0; x.len()];
+            norm.apply(
+                isa,
+                Rows::new(&x, width),
+                &mut RowsMut::new(&mut out, width),
+            );
+            let expected: Vec<f64> = x
+                .chunks(width)
+                .flat_map(|row| {
+                    let count = width as f64;
+                    let mean = row.iter().copied().map(f64::from).sum::<f64>() / count;
+                    let squares = row.iter().map(|&value| (f64::from(value) - mean).powi(2));
+                    let scale = (squares.sum::<f64>() / count + 1e-5).sqrt().recip();
+                    let norm = &norm;
+                    row.iter().enumerate().map(move |(i, &value)| {
+                        (f64::from(value) - mean) * scale * f64::from(norm.weight[i])
+                            + f64::from(norm.bias[i])
+                    })
+                })
+                .collect();
+            let error = error(&out, &expected);
+            assert!(error < 5e-7, "{isa} {width}: {error:e}");
+        }
+    }
+}
+
+#[test]
+fn rotations_turn_pairs_of_queries_and_keys_by_their_position() {
+    for isa in Isa::available() {
+        for head_dim in [2, 6, 16, 24, 32, 64] {
+            let (heads, positions) = (3, [0, 1, 5, 700]);
+            let inv_freq: Vec<f32> = (0..head_dim / 2).map(|i| 1.0 / (1.0 + i as f32)).collect();
+            let rotations = Rotations::new(&inv_freq, 701);
+            let width = 3 * heads * head_dim;
+            let x = numbers(8, positions.len() * width);
+            let mut found = x.clone();
+            rotations.apply(isa, &mut RowsMut::new(&mut found, width), &positions);
+            let mut expected: Vec<f64> = x.iter().copied().map(f64::from).collect();
+            for (row, position) in expected.chunks_mut(width).zip(positions) {
+                for pair in 0..heads * head_dim {
+                    let angle = f64::from(position as f32 * inv_freq[pair % (head_dim / 2)]);
+                    let (a, b) = (row[2 * pair], row[2 * pair + 1]);
+                    row[2 * pair] = a * angle.cos() - b * angle.sin();
+                    row[2 * pair + 1] = b * angle.cos() + a * angle.sin();
+                }
+            }
+            let error = error(&found, &expected);
+            assert!(error < 3e-7, "{isa} {head_dim}: {error:e}");
+        }
+    }
+}
+
+/// Softmax attention written out: `(queries, dim)`.
+fn written_out(qkv: &[f32], width: usize, head: Head) -> Vec<f64> {
+    let (hidden, first) = (width / 3, head.number * head.dim);
+    let rows: Vec<&[f32]> = qkv.chunks(width).collect();
+    let part = |row: usize, part: usize, k: usize| f64::from(rows[row][part * hidden + first + k]);
+    let mut mixed = Vec::new();
+    for query in 0..rows.len() {
+        let scores: Vec<f64> = (0..rows.len())
+            .map(|key| {
+                let products = (0..head.dim).map(|k| part(query, 0, k) * part(key, 1, k));
+                products.sum::<f64>() / (head.dim as f64).sqrt()
+            })
+            .collect();
+        let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        mixed.extend((0..head.dim).map(|k| {
+            let values = weights
+                .iter()
+                .enumerate()
+                .map(|(key, weight)| weight * part(key, 2, k));
+            values.sum::<f64>() / sum
+        }));
+    }
+    mixed
+}
+
+fn attended(
+    isa: Isa,
+    qkv: &[f32],
+    width: usize,
+    head: Head,
+    queries: std::ops::Range<usize>,
+    scratch: &mut Scratch,
+) -> Vec<f32> {
+    let hidden = width / 3;
+    scratch.grow(qkv.len() / width, head.dim).expect("memory");
+    let mut out = vec![f32::NAN; queries.len() * hidden];
+    let into = &mut RowsMut::new(&mut out, hidden);
+    attention(isa, Rows::new(qkv, width), head, queries, into, scratch);
+    let first = head.number * head.dim;
+    out.chunks(hidden)
+        .flat_map(|row| row[first..first + head.dim].to_vec())
+        .collect()
+}
+
+#[test]
+fn attention_for_every_head_size_and_length() {
+    for isa in Isa::available() {
+        // Memory that was used before must not show.
+        let mut scratch = Scratch::default();
+        for dim in [16, 24, 32, 64, 128, 6] {
+            for length in [300, 1, 3, 12, 31, 64, 257, 600] {
+                let (heads, width) = (2, 6 * dim);
+                let mut qkv = numbers(9 + length as u64, length * width);
+                // Some heads look at very few residues.
+                qkv.iter_mut().for_each(|value| *value *= 3.0);
+                for number in 0..heads {
+                    let head = Head { number, dim };
+                    let found = attended(isa, &qkv, width, head, 0..length, &mut scratch);
+                    let error = error(&found, &written_out(&qkv, width, head));
+                    assert!(error < 5e-6, "{isa} {length} of {dim}: {error:e}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_query_has_the_same_bits_whatever_it_is_computed_with() {
+    let (dim, length) = (32, 300);
+    let width = 3 * dim;
+    let qkv = numbers(11, length * width);
+    let head = Head { number: 0, dim };
+    for isa in Isa::available() {
+        let mut scratch = Scratch::default();
+        let all = attended(isa, &qkv, width, head, 0..length, &mut scratch);
+        for queries in [0..1, 7..20, 100..300] {
+            let some = attended(isa, &qkv, width, head, queries.clone(), &mut scratch);
+            assert!(
+                some == all[queries.start * dim..queries.end * dim],
+                "{isa} {queries:?}"
+            );
+        }
+        let weights =
+            Weights::pack(isa, &numbers(12, width * dim), &numbers(13, dim)).expect("memory");
+        let mut dense = vec![0.0; length * dim];
+        weights.apply(
+            Rows::new(&qkv, width),
+            &mut RowsMut::new(&mut dense, dim),
+            Then::Gelu,
+        );
+        for rows in [0..1, 7..20, 100..300] {
+            let mut some = vec![0.0; rows.len() * dim];
+            let x = &qkv[rows.start * width..rows.end * width];
+            weights.apply(
+                Rows::new(x, width),
+                &mut RowsMut::new(&mut some, dim),
+                Then::Gelu,
+            );
+            assert!(
+                some == dense[rows.start * dim..rows.end * dim],
+                "{isa} {rows:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_no_number_spoils_the_whole_sequence() {
+    let (dim, length) = (32, 300);
+    let width = 3 * dim;
+    for isa in Isa::available() {
+        for part in 0..3 {
+            let mut qkv = numbers(14, length * width);
+            qkv[200 * width + part * dim + 5] = f32::NAN;
+            let head = Head { number: 0, dim };
+            let found = attended(isa, &qkv, width, head, 0..length, &mut Scratch::default());
+            let spoilt = found
+                .chunks(dim)
+                .filter(|row| row.iter().any(|value| value.is_nan()))
+                .count();
+            assert_eq!(spoilt, if part == 0 { 1 } else { length }, "{isa} {part}");
+        }
+    }
+}

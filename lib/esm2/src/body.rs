@@ -1,0 +1,39 @@
+//! The layers of a model, and the ways to compute them.
+
+mod cpu;
+mod libtorch;
+
+use std::fmt;
+
+use tch::Tensor;
+
+use crate::EsmError;
+use crate::packed::Packed;
+
+pub(crate) use cpu::{OnCpu, packed};
+pub(crate) use libtorch::OnLibtorch;
+
+/// The layers between the embedding and the final `LayerNorm`.
+pub(crate) trait Body: fmt::Debug + Send {
+    /// Takes `x`, `(rows, hidden)` f32, through the first `depth` layers.
+    fn forward(
+        &self,
+        x: Tensor,
+        batch: &Packed,
+        depth: usize,
+        watch: &mut dyn Watch,
+    ) -> Result<(), EsmError>;
+}
+
+/// Someone who is shown what is computed.
+pub(crate) trait Watch {
+    /// The output of a layer, `(rows, hidden)` f32; of layer 0, the embedding. It is copied only where it is asked for.
+    fn hidden(
+        &mut self,
+        layer: usize,
+        x: &dyn Fn() -> Result<Tensor, EsmError>,
+    ) -> Result<(), EsmError>;
+
+    /// Queries, keys and values of the next layer, the first two rotated: `(rows, 3, heads, head_dim)` f32.
+    fn attention(&mut self, qkv: &dyn Fn() -> Result<Tensor, EsmError>) -> Result<(), EsmError>;
+}
