@@ -3,7 +3,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use plmkit_cpu::{Head, Isa, Rows, RowsMut, Scratch, Then, Weights, attention};
+use plmkit_cpu::{
+    Converted, Head, Isa, Multiply, Rows, RowsMut, Scratch, Then, Weights, attention,
+};
 
 fn main() {
     for isa in Isa::available() {
@@ -20,8 +22,20 @@ fn main() {
             let weight: Vec<f32> = (0..outputs * inputs)
                 .map(|i| (i % 13) as f32 / 13.0 - 0.5)
                 .collect();
-            let weights = Weights::pack(isa, &weight, &vec![0.1; outputs]).expect("memory");
+            let weights = Weights::pack(
+                isa,
+                if isa.has_bf16() {
+                    Multiply::Bf16
+                } else {
+                    Multiply::F32
+                },
+                &weight,
+                &vec![0.1; outputs],
+            )
+            .expect("memory");
             let mut out = vec![0.0; rows * outputs];
+            let mut converted = Converted::default();
+            converted.grow(&weights).expect("memory");
             let mut best = f64::MAX;
             for _ in 0..8 {
                 let start = Instant::now();
@@ -29,6 +43,7 @@ fn main() {
                     Rows::new(&x, inputs),
                     &mut RowsMut::new(&mut out, outputs),
                     Then::Store,
+                    Some(&mut converted),
                 );
                 black_box(&out);
                 best = best.min(start.elapsed().as_secs_f64());

@@ -1,20 +1,46 @@
 //! Memory that begins with a cache line.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// Values of a cache line.
-const LINE: usize = 16;
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Line([f32; LINE]);
+struct Line([u8; LINE]);
+
+/// Numbers: any bits are a value, and those of zero are all 0.
+pub trait Number: Copy + number::Sealed {}
+
+mod number {
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for u16 {}
+    impl Sealed for i8 {}
+}
+
+impl Number for f32 {}
+impl Number for u16 {}
+impl Number for i8 {}
 
 /// Values in memory whose first byte begins a cache line.
-#[derive(Clone, Default)]
-pub struct Aligned {
+#[derive(Clone)]
+pub struct Aligned<T = f32> {
     lines: Vec<Line>,
     len: usize,
+    values: PhantomData<T>,
+}
+
+impl<T> Default for Aligned<T> {
+    fn default() -> Self {
+        Self {
+            lines: Vec::new(),
+            len: 0,
+            values: PhantomData,
+        }
+    }
 }
 
 /// There is not so much memory.
@@ -32,7 +58,7 @@ impl fmt::Display for OutOfMemory {
 
 impl std::error::Error for OutOfMemory {}
 
-impl Aligned {
+impl<T: Number> Aligned<T> {
     /// Zeros.
     pub fn zeros(len: usize) -> Result<Self, OutOfMemory> {
         let mut all = Self::default();
@@ -43,37 +69,37 @@ impl Aligned {
     /// Makes room for `len` values at least; those that are there stay, new ones are zero.
     pub fn grow(&mut self, len: usize) -> Result<(), OutOfMemory> {
         if len > self.len {
-            let lines = len.div_ceil(LINE);
+            let lines = (len * size_of::<T>()).div_ceil(LINE);
             let more = lines - self.lines.len();
             self.lines
                 .try_reserve_exact(more)
                 .map_err(|_| OutOfMemory {
                     bytes: lines * size_of::<Line>(),
                 })?;
-            self.lines.resize(lines, Line([0.0; LINE]));
+            self.lines.resize(lines, Line([0; LINE]));
             self.len = len;
         }
         Ok(())
     }
 }
 
-impl Deref for Aligned {
-    type Target = [f32];
+impl<T: Number> Deref for Aligned<T> {
+    type Target = [T];
 
-    fn deref(&self) -> &[f32] {
-        // SAFETY: lines are arrays of f32 end to end, and there are enough of them.
+    fn deref(&self) -> &[T] {
+        // SAFETY: lines are bytes end to end, enough of them, aligned for any number, and any bytes are one.
         unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.len) }
     }
 }
 
-impl DerefMut for Aligned {
-    fn deref_mut(&mut self) -> &mut [f32] {
+impl<T: Number> DerefMut for Aligned<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as above, and the borrow is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
     }
 }
 
-impl fmt::Debug for Aligned {
+impl<T> fmt::Debug for Aligned<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Aligned({} values)", self.len)
     }

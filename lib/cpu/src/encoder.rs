@@ -8,7 +8,7 @@ use crate::aligned::{Aligned, OutOfMemory};
 use crate::attention::{Head, Scratch, attention};
 use crate::shared::Shared;
 use crate::team::{Breaks, Gate, Pieces};
-use crate::{Isa, LayerNorm, Rotations, Rows, RowsMut, Then, Weights};
+use crate::{Converted, Isa, LayerNorm, Rotations, Rows, RowsMut, Then, Weights};
 
 /// The parameters of a layer.
 #[derive(Debug)]
@@ -71,6 +71,7 @@ struct Desk {
     normed: Aligned,
     /// `(rows of a block, intermediate)`
     wide: Aligned,
+    converted: Converted,
     scratch: Scratch,
 }
 
@@ -93,7 +94,8 @@ impl Encoder {
     }
 
     /// Takes `x`, `(tokens, hidden)`, in place through the first `depth` layers. Each of `sequences` is a range of rows that
-    /// attends to itself; together, one after the other, they are all rows.
+    /// attends to itself; together, one after the other, they are all rows. With `in_f32` all is multiplied in f32
+    /// whatever the type of the weights.
     ///
     /// # Errors
     /// The watcher's, or that memory ran out.
@@ -102,6 +104,7 @@ impl Encoder {
         x: &mut [f32],
         sequences: &[Range<usize>],
         depth: usize,
+        in_f32: bool,
         threads: NonZeroUsize,
         watch: &mut W,
     ) -> Result<(), W::Error> {
@@ -125,6 +128,7 @@ impl Encoder {
             encoder: self,
             layers,
             hidden,
+            in_f32,
             x: Shared::new(x, hidden),
             qkv: Shared::new(&mut qkv[..tokens * 3 * hidden], 3 * hidden),
             mixed: Shared::new(&mut mixed[..tokens * hidden], hidden),
@@ -245,6 +249,11 @@ impl Arena {
         for desk in &mut self.desks[..threads] {
             desk.normed.grow(rows * hidden)?;
             desk.wide.grow(rows * wide)?;
+            for layer in layers {
+                for weights in [&layer.qkv, &layer.out, &layer.up, &layer.down] {
+                    desk.converted.grow(weights)?;
+                }
+            }
             if let Some(layer) = layers.first() {
                 desk.scratch.grow(longest, 2 * layer.inv_freq.len())?;
             }
@@ -258,6 +267,7 @@ struct Work<'a> {
     encoder: &'a Encoder,
     layers: &'a [Layer],
     hidden: usize,
+    in_f32: bool,
     x: Shared<'a>,
     qkv: Shared<'a>,
     mixed: Shared<'a>,
@@ -318,7 +328,14 @@ impl Work<'_> {
                     self.mixed.rows(rows.clone()),
                 )
             };
-            let normed = &mut desk.normed[..rows.len() * hidden];
+            let Desk {
+                normed,
+                wide,
+                converted,
+                ..
+            } = desk;
+            let mut converted = (!self.in_f32).then_some(converted);
+            let normed = &mut normed[..rows.len() * hidden];
             if let Some(before) = layer.checked_sub(1) {
                 let Layer {
                     out,
@@ -327,19 +344,28 @@ impl Work<'_> {
                     down,
                     ..
                 } = &self.layers[before];
-                out.apply(mixed, &mut x, Then::Add);
+                out.apply(mixed, &mut x, Then::Add, converted.as_deref_mut());
                 ffn_norm.apply(isa, x.as_rows(), &mut RowsMut::new(normed, hidden));
-                let wide = &mut desk.wide[..rows.len() * up.outputs()];
+                let wide = &mut wide[..rows.len() * up.outputs()];
                 let into = &mut RowsMut::new(wide, up.outputs());
-                up.apply(Rows::new(normed, hidden), into, Then::Gelu);
-                down.apply(into.as_rows(), &mut x, Then::Add);
+                up.apply(
+                    Rows::new(normed, hidden),
+                    into,
+                    Then::Gelu,
+                    converted.as_deref_mut(),
+                );
+                down.apply(into.as_rows(), &mut x, Then::Add, converted.as_deref_mut());
             }
             if let Some(next) = self.layers.get(layer) {
                 let mut qkv = qkv;
                 next.attention_norm
                     .apply(isa, x.as_rows(), &mut RowsMut::new(normed, hidden));
-                next.qkv
-                    .apply(Rows::new(normed, hidden), &mut qkv, Then::Store);
+                next.qkv.apply(
+                    Rows::new(normed, hidden),
+                    &mut qkv,
+                    Then::Store,
+                    converted.as_deref_mut(),
+                );
                 self.rotations[layer].apply(isa, &mut qkv, &self.positions[rows]);
             }
         }

@@ -1,5 +1,7 @@
 //! Layer normalisation (Ba et al. 2016, arXiv:1607.06450).
 
+use std::ops::Range;
+
 use crate::dispatch::dispatch;
 use crate::simd::{Scalar, Simd};
 use crate::{Isa, Rows, RowsMut};
@@ -50,38 +52,36 @@ unsafe fn apply<S: Simd>(norm: &LayerNorm, x: Rows<'_>, out: &mut RowsMut<'_>) {
 /// Several sums at once: additions need not wait for each other.
 const CHAINS: usize = 4;
 
+/// The sum of the values.
 #[inline(always)]
-unsafe fn reduce<S: Simd>(range: std::ops::Range<usize>, add: impl Fn(S::V, usize) -> S::V) -> f32 {
+unsafe fn sum<S: Simd>(from: *const f32, range: Range<usize>) -> f32 {
     unsafe {
         let mut sums = [S::splat(0.0); CHAINS];
-        let mut at = range.start;
-        while at + CHAINS * S::LANES <= range.end {
-            for (i, sum) in sums.iter_mut().enumerate() {
-                *sum = add(*sum, at + i * S::LANES);
-            }
-            at += CHAINS * S::LANES;
+        for (turn, at) in range.step_by(S::LANES).enumerate() {
+            let sum = &mut sums[turn % CHAINS];
+            *sum = S::add(*sum, S::load(from.add(at)));
         }
-        while at < range.end {
-            sums[0] = add(sums[0], at);
-            at += S::LANES;
-        }
-        S::sum(S::add(S::add(sums[0], sums[1]), S::add(sums[2], sums[3])))
+        total::<S>(sums)
     }
 }
 
+/// The sum of the squares of what is left when `mean` is taken off.
 #[inline(always)]
-unsafe fn sum<S: Simd>(from: *const f32, range: std::ops::Range<usize>) -> f32 {
-    unsafe { reduce::<S>(range, |sum, at| S::add(sum, S::load(from.add(at)))) }
-}
-
-#[inline(always)]
-unsafe fn squares<S: Simd>(from: *const f32, mean: f32, range: std::ops::Range<usize>) -> f32 {
+unsafe fn squares<S: Simd>(from: *const f32, mean: f32, range: Range<usize>) -> f32 {
     unsafe {
-        reduce::<S>(range, |sum, at| {
+        let mut sums = [S::splat(0.0); CHAINS];
+        for (turn, at) in range.step_by(S::LANES).enumerate() {
             let apart = S::sub(S::load(from.add(at)), S::splat(mean));
-            S::mul_add(apart, apart, sum)
-        })
+            let sum = &mut sums[turn % CHAINS];
+            *sum = S::mul_add(apart, apart, *sum);
+        }
+        total::<S>(sums)
     }
+}
+
+#[inline(always)]
+unsafe fn total<S: Simd>(sums: [S::V; CHAINS]) -> f32 {
+    unsafe { S::sum(S::add(S::add(sums[0], sums[1]), S::add(sums[2], sums[3]))) }
 }
 
 #[inline(always)]
@@ -91,7 +91,7 @@ unsafe fn normalise<S: Simd>(
     to: *mut f32,
     mean: f32,
     scale: f32,
-    range: std::ops::Range<usize>,
+    range: Range<usize>,
 ) {
     unsafe {
         for at in range.step_by(S::LANES) {

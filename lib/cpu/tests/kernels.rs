@@ -1,7 +1,8 @@
 //! Each kernel of each instruction set that this CPU has, beside the same written out in f64.
 
 use plmkit_cpu::{
-    Head, Isa, LayerNorm, Rotations, Rows, RowsMut, Scratch, Then, Weights, attention,
+    Converted, Head, Isa, LayerNorm, Multiply, Rotations, Rows, RowsMut, Scratch, Then, Weights,
+    attention,
 };
 
 /// Numbers between -1 and 1 that are the same in every run.
@@ -51,13 +52,14 @@ fn dense_layers_of_any_shape() {
             let weight = numbers(2, outputs * inputs);
             let bias = numbers(3, outputs);
             let there = numbers(4, rows * outputs);
-            let weights = Weights::pack(isa, &weight, &bias).expect("memory");
+            let weights = Weights::pack(isa, Multiply::F32, &weight, &bias).expect("memory");
             for then in [Then::Store, Then::Gelu, Then::Add] {
                 let mut out = there.clone();
                 weights.apply(
                     Rows::new(&x, inputs),
                     &mut RowsMut::new(&mut out, outputs),
                     then,
+                    None,
                 );
                 let expected: Vec<f64> = (0..rows * outputs)
                     .map(|at| {
@@ -90,12 +92,13 @@ fn gelu_is_exact_to_rounding_wherever_it_is_taken() {
         .chain([-1e30, -100.0, 100.0, 1e-30])
         .collect();
     for isa in Isa::available() {
-        let weights = Weights::pack(isa, &[1.0], &[0.0]).expect("memory");
+        let weights = Weights::pack(isa, Multiply::F32, &[1.0], &[0.0]).expect("memory");
         let mut out = vec![0.0; xs.len()];
         weights.apply(
             Rows::new(&xs, 1),
             &mut RowsMut::new(&mut out, 1),
             Then::Gelu,
+            None,
         );
         for (&x, &found) in xs.iter().zip(&out) {
             let expected = gelu(f64::from(x));
@@ -259,13 +262,19 @@ fn a_query_has_the_same_bits_whatever_it_is_computed_with() {
                 "{isa} {queries:?}"
             );
         }
-        let weights =
-            Weights::pack(isa, &numbers(12, width * dim), &numbers(13, dim)).expect("memory");
+        let weights = Weights::pack(
+            isa,
+            Multiply::F32,
+            &numbers(12, width * dim),
+            &numbers(13, dim),
+        )
+        .expect("memory");
         let mut dense = vec![0.0; length * dim];
         weights.apply(
             Rows::new(&qkv, width),
             &mut RowsMut::new(&mut dense, dim),
             Then::Gelu,
+            None,
         );
         for rows in [0..1, 7..20, 100..300] {
             let mut some = vec![0.0; rows.len() * dim];
@@ -274,6 +283,7 @@ fn a_query_has_the_same_bits_whatever_it_is_computed_with() {
                 Rows::new(x, width),
                 &mut RowsMut::new(&mut some, dim),
                 Then::Gelu,
+                None,
             );
             assert!(
                 some == dense[rows.start * dim..rows.end * dim],
@@ -298,6 +308,52 @@ fn what_is_no_number_spoils_the_whole_sequence() {
                 .filter(|row| row.iter().any(|value| value.is_nan()))
                 .count();
             assert_eq!(spoilt, if part == 0 { 1 } else { length }, "{isa} {part}");
+        }
+    }
+}
+
+#[test]
+fn products_of_bfloat16_are_exact_and_their_sums_in_f32() {
+    let isa = Isa::Avx512Bf16;
+    if !isa.is_available() {
+        eprintln!("skipped: this CPU multiplies no bfloat16");
+        return;
+    }
+    let round = |value: &f32| f64::from(half::bf16::from_f32(*value));
+    for (rows, inputs, outputs) in [(1, 1, 1), (5, 24, 33), (31, 40, 70), (400, 640, 96)] {
+        let (x, weight, bias) = (
+            numbers(1, rows * inputs),
+            numbers(2, outputs * inputs),
+            numbers(3, outputs),
+        );
+        let weights = Weights::pack(isa, Multiply::Bf16, &weight, &bias).expect("memory");
+        let mut converted = Converted::default();
+        converted.grow(&weights).expect("memory");
+        for in_f32 in [false, true] {
+            let mut out = vec![0.0; rows * outputs];
+            let into = &mut RowsMut::new(&mut out, outputs);
+            let converted = (!in_f32).then_some(&mut converted);
+            weights.apply(Rows::new(&x, inputs), into, Then::Store, converted);
+            let input = |value: &f32| {
+                if in_f32 {
+                    f64::from(*value)
+                } else {
+                    round(value)
+                }
+            };
+            let expected: Vec<f64> = (0..rows * outputs)
+                .map(|at| {
+                    let row = &x[at / outputs * inputs..][..inputs];
+                    let weight = &weight[at % outputs * inputs..][..inputs];
+                    let products = row.iter().zip(weight).map(|(x, w)| input(x) * round(w));
+                    products.sum::<f64>() + f64::from(bias[at % outputs])
+                })
+                .collect();
+            let error = error(&out, &expected);
+            assert!(
+                error < 1e-6,
+                "{rows}x{inputs}x{outputs} {in_f32}: {error:e}"
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Tokens per second of the forward pass, on weights drawn at random in the shape of a published model.
 //!
-//! `cargo bench -p plmkit-esm2 --bench forward -- 150M 2 auto 64 300 1024 …`: the model, threads, kernels, and the tokens
-//! of each sequence; without lengths, a mix like that of `UniProt`.
+//! `cargo bench -p plmkit-esm2 --bench forward -- 150M 2 auto f32 64 300 1024 …`: the model, threads, kernels, type, and the
+//! tokens of each sequence; without lengths, a mix like that of `UniProt`.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -11,8 +11,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use plmkit_contract::{Column, Pool, Stop, VectorColumn};
-use plmkit_esm2::{Esm2, Kernels, Setup, Varlen, set_threads};
-use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
+use plmkit_esm2::{Dtype, Esm2, Kernels, Setup, Varlen, set_threads};
+use safetensors::tensor::{Dtype as Stored, TensorView, serialize_to_file};
 use serde_json::json;
 
 /// Name, layers, channels, heads.
@@ -40,7 +40,13 @@ fn main() {
     let kernels = arguments.get(2).map_or(Kernels::Best, |kernels| {
         kernels.parse().expect("the name of kernels")
     });
-    let lengths: Vec<usize> = match arguments.get(3..) {
+    let dtype = match arguments.get(3).map_or("f32", String::as_str) {
+        "f32" => Dtype::F32,
+        "bf16" => Dtype::Bf16,
+        "f16" => Dtype::F16,
+        other => panic!("expected f32, bf16 or f16, found {other}"),
+    };
+    let lengths: Vec<usize> = match arguments.get(4..) {
         Some([]) | None => LENGTHS.to_vec(),
         Some(lengths) => lengths
             .iter()
@@ -60,6 +66,7 @@ fn main() {
         folder.path(),
         Setup {
             kernels,
+            dtype,
             ..Setup::default()
         },
         &Stop::default(),
@@ -76,7 +83,7 @@ fn main() {
     for _ in 0..3 {
         let start = Instant::now();
         let vectors = model
-            .embed(batch, &[column], plmkit_esm2::Dtype::F32, &Stop::default())
+            .embed(batch, &[column], dtype, &Stop::default())
             .expect("a forward pass");
         let seconds = start.elapsed().as_secs_f64();
         assert!(vectors[0].iter().all(|value| value.is_finite()));
@@ -155,7 +162,7 @@ fn write_checkpoint(folder: &Path, (_, layers, hidden, heads): (&str, usize, usi
     );
     let views = tensors.iter().map(|(name, (shape, bytes))| {
         let view =
-            TensorView::new(Dtype::F32, shape.clone(), bytes).expect("as many bytes as values");
+            TensorView::new(Stored::F32, shape.clone(), bytes).expect("as many bytes as values");
         (name, view)
     });
     serialize_to_file(views, None, &folder.join("model.safetensors"))

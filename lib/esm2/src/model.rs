@@ -56,6 +56,14 @@ impl Esm2 {
     /// at between tensors.
     pub fn load(model: &Path, setup: Setup, stop: &Stop) -> Result<Self, EsmError> {
         let device = setup.device.open()?;
+        let dtype = setup.dtype_on(device);
+        if dtype != setup.dtype {
+            tracing::warn!(
+                "this CPU has no instructions for {}: weights are widened, and the run is in {dtype}, as fast and as large as with --dtype {dtype}",
+                setup.dtype
+            );
+        }
+        let setup = Setup { dtype, ..setup };
         let _no_grad = tch::no_grad_guard();
         let Checkpoint {
             config,
@@ -68,7 +76,7 @@ impl Esm2 {
             digest,
             weights,
             device,
-            dtype: setup.dtype,
+            dtype,
         })
     }
 

@@ -18,6 +18,27 @@ pub struct Setup {
     pub kernels: Kernels,
 }
 
+impl Setup {
+    /// The instruction set of plmkit's own kernels, where they compute on `device`.
+    pub(crate) fn isa(&self, device: tch::Device) -> Option<Isa> {
+        match self.kernels {
+            _ if device != tch::Device::Cpu => None,
+            Kernels::Best => Some(Isa::best()),
+            Kernels::Own(isa) => Some(isa),
+            Kernels::Libtorch => None,
+        }
+    }
+
+    /// The type in which `device` does compute: plmkit's own kernels multiply f32, and bfloat16 where the CPU does.
+    pub(crate) fn dtype_on(&self, device: tch::Device) -> Dtype {
+        match (self.isa(device), self.dtype) {
+            (Some(_), Dtype::F16) => Dtype::F32,
+            (Some(isa), Dtype::Bf16) if !isa.has_bf16() => Dtype::F32,
+            (_, dtype) => dtype,
+        }
+    }
+}
+
 /// What computes the layers on a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kernels {

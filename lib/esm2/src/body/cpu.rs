@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use plmkit_cpu::{Encoder, Isa, Layer, LayerNorm, Weights};
+use plmkit_cpu::{Encoder, Isa, Layer, LayerNorm, Multiply, Weights};
 use tch::{Device, Kind, Tensor};
 
 use super::{Body, Watch};
@@ -28,10 +28,14 @@ impl OnCpu {
 }
 
 /// A layer as the kernels of `isa` read it.
-pub(crate) fn packed(isa: Isa, layer: &layer::Layer) -> Result<Layer, EsmError> {
+pub(crate) fn packed(
+    isa: Isa,
+    multiply: Multiply,
+    layer: &layer::Layer,
+) -> Result<Layer, EsmError> {
     let weights = |linear: &linear::Linear| {
         let (weight, bias) = (values(&linear.weight)?, values(&linear.bias)?);
-        Ok::<_, EsmError>(Weights::pack(isa, &weight, &bias)?)
+        Ok::<_, EsmError>(Weights::pack(isa, multiply, &weight, &bias)?)
     };
     let norm = |norm: &layer_norm::LayerNorm| {
         Ok::<_, EsmError>(LayerNorm {
@@ -73,8 +77,9 @@ impl Body for OnCpu {
             watch,
         };
         let mut x = values(&batch.own(&x)?)?;
+        let in_f32 = batch.kind == Kind::Float;
         self.encoder
-            .forward(&mut x, &sequences, depth, threads(), &mut watcher)
+            .forward(&mut x, &sequences, depth, in_f32, threads(), &mut watcher)
     }
 }
 

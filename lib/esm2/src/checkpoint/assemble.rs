@@ -1,6 +1,7 @@
 //! Stored tensors to the layout of the forward pass.
 
 use plmkit_contract::Stop;
+use plmkit_cpu::Multiply;
 use tch::{Device, Kind, Tensor};
 
 use super::digest::head_digest;
@@ -14,7 +15,7 @@ use crate::layer_norm::LayerNorm;
 use crate::linear::Linear;
 use crate::rope::pair_channels;
 use crate::weights::Weights;
-use crate::{Config, Dtype, EsmError, Head, Isa, Kernels, Names, Setup};
+use crate::{Config, Dtype, EsmError, Head, Names, Setup};
 
 /// Copies the weights to `device`: the linear maps of the layers in the type of the setup, all else in f32.
 pub(super) fn weights(
@@ -97,18 +98,17 @@ impl Assembly<'_> {
         let heads = self.config.heads;
         let layers = frequencies.into_iter().enumerate();
         let mut layers = layers.map(|(layer, inv_freq)| self.layer(layer, inv_freq));
-        let isa = match setup.kernels {
-            Kernels::Best => Some(Isa::best()),
-            Kernels::Own(isa) => Some(isa),
-            Kernels::Libtorch => None,
-        };
-        Ok(match isa {
+        Ok(match setup.isa(self.device) {
             // One after the other: the tensors of a layer go when it is packed.
-            Some(isa) if self.device == Device::Cpu && setup.dtype == Dtype::F32 => {
-                let layers = layers.map(|layer| packed(isa, &layer?));
+            Some(isa) => {
+                let multiply = match setup.dtype {
+                    Dtype::Bf16 => Multiply::Bf16,
+                    Dtype::F32 | Dtype::F16 => Multiply::F32,
+                };
+                let layers = layers.map(|layer| packed(isa, multiply, &layer?));
                 Box::new(OnCpu::new(isa, layers.collect::<Result<_, _>>()?, heads))
             }
-            _ => Box::new(OnLibtorch::new(
+            None => Box::new(OnLibtorch::new(
                 layers.by_ref().collect::<Result<_, _>>()?,
                 heads,
             )),

@@ -1,0 +1,241 @@
+//! Products in bfloat16 with sums in f32, by AVX512-BF16.
+
+use super::{Then, Weights};
+use crate::aligned::{Aligned, OutOfMemory};
+use crate::{Rows, RowsMut};
+
+/// Rows of a tile.
+#[cfg(target_arch = "x86_64")]
+const ROWS: usize = 12;
+
+/// Inputs of a row, filled up to whole vectors of 32.
+fn padded(inputs: usize) -> usize {
+    inputs.next_multiple_of(32)
+}
+
+/// The room that converted rows of `inputs` values need.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn values(inputs: usize) -> usize {
+    super::product::most_rows(inputs, size_of::<u16>(), ROWS) * padded(inputs)
+}
+
+/// `weight`, `(outputs, inputs)`, in panels of `(inputs/2, columns, 2)`.
+pub(super) fn pack(
+    weight: &[f32],
+    inputs: usize,
+    columns: usize,
+) -> Result<Aligned<u16>, OutOfMemory> {
+    let (outputs, depth) = (weight.len() / inputs, padded(inputs));
+    let mut panels = Aligned::zeros(outputs.next_multiple_of(columns) * depth)?;
+    let packed = panels.chunks_exact_mut(columns * depth);
+    for (panel, rows) in packed.zip(weight.chunks(columns * inputs)) {
+        for (column, row) in rows.chunks_exact(inputs).enumerate() {
+            for (k, &value) in row.iter().enumerate() {
+                let bits = half::bf16::from_f32(value).to_bits();
+                panel[(k / 2 * columns + column) * 2 + k % 2] = bits;
+            }
+        }
+    }
+    Ok(panels)
+}
+
+/// See [`Weights::apply`]. With nowhere to convert inputs to, weights are widened and products are in f32.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn apply(
+    panels: &[u16],
+    weights: &Weights,
+    x: Rows<'_>,
+    out: &mut RowsMut<'_>,
+    then: Then,
+    converted: Option<&mut [u16]>,
+) {
+    use super::{Add, Gelu, Store};
+    let room = converted.as_ref().map(|room| room.len());
+    assert!(
+        room.is_none_or(|room| room >= values(weights.inputs)),
+        "there is room"
+    );
+    // SAFETY: weights are packed in bfloat16 only where the CPU multiplies it, and the shapes were compared.
+    unsafe {
+        match then {
+            Then::Store => x86::apply::<Store>(panels, weights, x, out, converted),
+            Then::Gelu => x86::apply::<Gelu>(panels, weights, x, out, converted),
+            Then::Add => x86::apply::<Add>(panels, weights, x, out, converted),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+    use std::ops::Range;
+
+    use super::super::VECTORS;
+    use super::super::product::{Finish, Multiplier, products};
+    use super::{ROWS, padded};
+    use crate::linear::Weights;
+    use crate::simd::Avx512;
+    use crate::{Rows, RowsMut};
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
+    pub(super) unsafe fn apply<F: Finish>(
+        panels: &[u16],
+        weights: &Weights,
+        x: Rows<'_>,
+        out: &mut RowsMut<'_>,
+        converted: Option<&mut [u16]>,
+    ) {
+        let (panels, depth) = (panels.as_ptr(), padded(weights.inputs));
+        unsafe {
+            if let Some(converted) = converted {
+                let panels = Panels {
+                    panels,
+                    converted: converted.as_mut_ptr(),
+                    depth,
+                };
+                products::<Avx512, F, _, ROWS>(panels, weights, x, out);
+            } else {
+                let panels = Widened {
+                    panels,
+                    depth,
+                    first: std::ptr::null(),
+                    stride: 0,
+                    inputs: weights.inputs,
+                };
+                products::<Avx512, F, _, ROWS>(panels, weights, x, out);
+            }
+        }
+    }
+
+    /// Panels and the rows that they are multiplied with.
+    struct Panels {
+        panels: *const u16,
+        /// `(rows, depth)`
+        converted: *mut u16,
+        /// Inputs, filled up.
+        depth: usize,
+    }
+
+    impl Multiplier<Avx512, ROWS> for Panels {
+        const BYTES: usize = size_of::<u16>();
+
+        #[inline(always)]
+        unsafe fn take(&mut self, x: Rows<'_>, range: Range<usize>) {
+            unsafe {
+                for (i, row) in range.enumerate() {
+                    convert(
+                        x.at(row),
+                        x.width(),
+                        self.converted.add(i * self.depth),
+                        self.depth,
+                    );
+                }
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn tile(&self, row: usize, rows: usize, panel: usize) -> [[__m512; VECTORS]; ROWS] {
+            let columns = VECTORS * 16;
+            unsafe {
+                let a = self.converted.add(row * self.depth);
+                let b = self.panels.add(panel * columns * self.depth);
+                // Rows that are not there give sums that nobody looks at; memory is there for a whole tile.
+                let _ = rows;
+                tile(a, self.depth, b)
+            }
+        }
+    }
+
+    /// Panels whose values are widened as they are multiplied with rows of f32.
+    struct Widened {
+        panels: *const u16,
+        depth: usize,
+        first: *const f32,
+        stride: usize,
+        inputs: usize,
+    }
+
+    impl Multiplier<Avx512, ROWS> for Widened {
+        const BYTES: usize = size_of::<f32>();
+
+        #[inline(always)]
+        unsafe fn take(&mut self, x: Rows<'_>, range: Range<usize>) {
+            self.first = x.at(range.start);
+            self.stride = x.stride();
+        }
+
+        /// One row after the other: what needs it is rare.
+        #[inline(always)]
+        unsafe fn tile(&self, row: usize, rows: usize, panel: usize) -> [[__m512; VECTORS]; ROWS] {
+            unsafe {
+                let b = self.panels.add(panel * VECTORS * 16 * self.depth);
+                let mut sums = [[_mm512_setzero_ps(); VECTORS]; ROWS];
+                for (i, sums) in sums.iter_mut().enumerate().take(rows) {
+                    let a = self.first.add((row + i) * self.stride);
+                    for k in 0..self.inputs {
+                        let value = _mm512_set1_ps(*a.add(k));
+                        for (v, sum) in sums.iter_mut().enumerate() {
+                            let pairs = _mm512_loadu_si512(b.add(k / 2 * 64 + v * 32).cast());
+                            let bits = if k % 2 == 0 {
+                                _mm512_slli_epi32::<16>(pairs)
+                            } else {
+                                _mm512_and_si512(
+                                    pairs,
+                                    _mm512_set1_epi32(0xFFFF_0000_u32.cast_signed()),
+                                )
+                            };
+                            *sum = _mm512_fmadd_ps(value, _mm512_castsi512_ps(bits), *sum);
+                        }
+                    }
+                }
+                sums
+            }
+        }
+    }
+
+    /// Rounds a row to bfloat16 and fills it up with zeros.
+    #[inline(always)]
+    unsafe fn convert(from: *const f32, width: usize, to: *mut u16, depth: usize) {
+        unsafe {
+            let whole = width / 32 * 32;
+            for at in (0..whole).step_by(32) {
+                let (low, high) = (
+                    _mm512_loadu_ps(from.add(at)),
+                    _mm512_loadu_ps(from.add(at + 16)),
+                );
+                let pairs: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(high, low));
+                _mm512_storeu_si512(to.add(at).cast(), pairs);
+            }
+            for at in whole..depth {
+                let value = if at < width { *from.add(at) } else { 0.0 };
+                *to.add(at) = half::bf16::from_f32(value).to_bits();
+            }
+        }
+    }
+
+    /// The products of `(ROWS, depth)` with `(depth/2, 32, 2)`.
+    #[inline(always)]
+    unsafe fn tile(a: *const u16, depth: usize, b: *const u16) -> [[__m512; VECTORS]; ROWS] {
+        // Written out row by row, as in the tile of f32.
+        macro_rules! each_row {
+            ($($row:literal)*) => {
+                unsafe {
+                    let mut sums = [[_mm512_setzero_ps(); VECTORS]; ROWS];
+                    for pair in 0..depth / 2 {
+                        let b = b.add(pair * 64);
+                        let left: __m512bh = std::mem::transmute(_mm512_loadu_si512(b.cast()));
+                        let right: __m512bh = std::mem::transmute(_mm512_loadu_si512(b.add(32).cast()));
+                        $(
+                            let value = a.add($row * depth + 2 * pair).cast::<i32>().read_unaligned();
+                            let value: __m512bh = std::mem::transmute(_mm512_set1_epi32(value));
+                            sums[$row][0] = _mm512_dpbf16_ps(sums[$row][0], value, left);
+                            sums[$row][1] = _mm512_dpbf16_ps(sums[$row][1], value, right);
+                        )*
+                    }
+                    sums
+                }
+            };
+        }
+        each_row!(0 1 2 3 4 5 6 7 8 9 10 11)
+    }
+}

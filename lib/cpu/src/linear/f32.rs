@@ -1,0 +1,76 @@
+//! Products in f32: inputs are multiplied where they lie.
+
+use std::ops::Range;
+
+use super::VECTORS;
+use super::product::Multiplier;
+use crate::Rows;
+use crate::aligned::{Aligned, OutOfMemory};
+use crate::simd::Simd;
+use crate::tile::tile;
+
+/// `weight`, `(outputs, inputs)`, in panels of `(inputs, columns)`.
+pub(super) fn pack(weight: &[f32], inputs: usize, columns: usize) -> Result<Aligned, OutOfMemory> {
+    let outputs = weight.len() / inputs;
+    let mut panels = Aligned::zeros(outputs.next_multiple_of(columns) * inputs)?;
+    let packed = panels.chunks_exact_mut(columns * inputs);
+    for (panel, rows) in packed.zip(weight.chunks(columns * inputs)) {
+        for (column, row) in rows.chunks_exact(inputs).enumerate() {
+            for (k, &value) in row.iter().enumerate() {
+                panel[k * columns + column] = value;
+            }
+        }
+    }
+    Ok(panels)
+}
+
+/// Panels and the rows that they are multiplied with.
+pub(super) struct Panels<'a> {
+    panels: &'a [f32],
+    first: *const f32,
+    stride: usize,
+    inputs: usize,
+}
+
+impl<'a> Panels<'a> {
+    pub(super) fn new(panels: &'a [f32]) -> Self {
+        Self {
+            panels,
+            first: std::ptr::null(),
+            stride: 0,
+            inputs: 0,
+        }
+    }
+}
+
+impl<S: Simd, const ROWS: usize> Multiplier<S, ROWS> for Panels<'_> {
+    const BYTES: usize = size_of::<f32>();
+
+    #[inline(always)]
+    unsafe fn take(&mut self, x: Rows<'_>, range: Range<usize>) {
+        self.first = x.at(range.start);
+        (self.stride, self.inputs) = (x.stride(), x.width());
+    }
+
+    #[inline(always)]
+    unsafe fn tile(&self, row: usize, rows: usize, panel: usize) -> [[S::V; VECTORS]; ROWS] {
+        let columns = VECTORS * S::LANES;
+        unsafe {
+            let a = self.first.add(row * self.stride);
+            let b = self.panels.as_ptr().add(panel * columns * self.inputs);
+            let mut sums = [[S::splat(0.0); VECTORS]; ROWS];
+            if rows == ROWS {
+                tile::<S, ROWS, VECTORS>(&mut sums, self.inputs, a, self.stride, b, columns);
+            } else {
+                // One by one, in the same order.
+                for (i, sums) in sums.iter_mut().enumerate().take(rows) {
+                    let mut one = [*sums];
+                    let a = a.add(i * self.stride);
+                    tile::<S, 1, VECTORS>(&mut one, self.inputs, a, 0, b, columns);
+                    *sums = one[0];
+                }
+            }
+            sums
+        }
+    }
+}

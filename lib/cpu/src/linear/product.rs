@@ -1,0 +1,113 @@
+//! The order of tiles in a product, and what is done with their sums.
+
+use std::ops::Range;
+
+use super::{VECTORS, Weights};
+use crate::activation;
+use crate::simd::Simd;
+use crate::{Rows, RowsMut};
+
+/// What multiplies input rows by a panel of weights.
+pub(super) trait Multiplier<S: Simd, const ROWS: usize> {
+    /// The bytes that an input value takes while it is multiplied.
+    const BYTES: usize;
+
+    /// Takes up the rows `range` of `x`.
+    unsafe fn take(&mut self, x: Rows<'_>, range: Range<usize>);
+
+    /// The products of a panel with up to `ROWS` rows from `row`, counted from the first that was taken up; `rows` of them
+    /// are there.
+    unsafe fn tile(&self, row: usize, rows: usize, panel: usize) -> [[S::V; VECTORS]; ROWS];
+}
+
+/// Bytes of input rows that stay in a core's cache while all of the weights pass by.
+pub(super) const INPUT_BYTES: usize = 448 << 10;
+
+/// The most rows that are taken up at once.
+pub(super) fn most_rows(inputs: usize, bytes: usize, tile: usize) -> usize {
+    (INPUT_BYTES / bytes / inputs / tile).max(1) * tile
+}
+
+/// All products of the rows of `x` with the weights, finished by `F`.
+#[inline(always)]
+pub(super) unsafe fn products<S, F, M, const ROWS: usize>(
+    mut multiplier: M,
+    weights: &Weights,
+    x: Rows<'_>,
+    out: &mut RowsMut<'_>,
+) where
+    S: Simd,
+    F: Finish,
+    M: Multiplier<S, ROWS>,
+{
+    let columns = VECTORS * S::LANES;
+    let rows = x.rows();
+    let most = most_rows(weights.inputs, M::BYTES, ROWS);
+    // As equal as possible: each pass over the weights costs the same.
+    let at_once = rows
+        .div_ceil(rows.div_ceil(most).max(1))
+        .next_multiple_of(ROWS);
+    let mut edge = [0f32; 64];
+    for first in (0..rows).step_by(at_once) {
+        let last = rows.min(first + at_once);
+        unsafe {
+            multiplier.take(x, first..last);
+            for (panel, column) in (0..weights.outputs).step_by(columns).enumerate() {
+                let bias = weights.bias.as_ptr().add(column);
+                let (left, right) = (S::load(bias), S::load(bias.add(S::LANES)));
+                for row in (first..last).step_by(ROWS) {
+                    let there = ROWS.min(last - row);
+                    let sums = multiplier.tile(row - first, there, panel);
+                    for (i, sums) in sums.iter().enumerate().take(there) {
+                        let to = out.at(row + i).add(column);
+                        let (left, right) = (S::add(sums[0], left), S::add(sums[1], right));
+                        if column + columns <= weights.outputs {
+                            S::store(to, F::finish::<S>(to, left));
+                            let to = to.add(S::LANES);
+                            S::store(to, F::finish::<S>(to, right));
+                        } else {
+                            let width = weights.outputs - column;
+                            let (edge, beside) =
+                                (edge.as_mut_ptr(), edge.as_mut_ptr().add(S::LANES));
+                            std::ptr::copy_nonoverlapping(to, edge, width);
+                            S::store(edge, F::finish::<S>(edge, left));
+                            S::store(beside, F::finish::<S>(beside, right));
+                            std::ptr::copy_nonoverlapping(edge, to, width);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// [`Then`](super::Then) as a type. A closure would not be inlined, and then not be compiled for the instruction set.
+pub(super) trait Finish {
+    /// What is stored where `there` points.
+    unsafe fn finish<S: Simd>(there: *const f32, value: S::V) -> S::V;
+}
+
+pub(super) struct Store;
+pub(super) struct Gelu;
+pub(super) struct Add;
+
+impl Finish for Store {
+    #[inline(always)]
+    unsafe fn finish<S: Simd>(_there: *const f32, value: S::V) -> S::V {
+        value
+    }
+}
+
+impl Finish for Gelu {
+    #[inline(always)]
+    unsafe fn finish<S: Simd>(_there: *const f32, value: S::V) -> S::V {
+        unsafe { activation::gelu::<S>(value) }
+    }
+}
+
+impl Finish for Add {
+    #[inline(always)]
+    unsafe fn finish<S: Simd>(there: *const f32, value: S::V) -> S::V {
+        unsafe { S::add(S::load(there), value) }
+    }
+}
