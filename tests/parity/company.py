@@ -69,7 +69,7 @@ def main():
     parser.add_argument("--programs", type=Path, default=ROOT / "target/release")
     parser.add_argument("--folder", type=Path, default=ROOT / "target/parity")
     options = parser.parse_args()
-    options.gpu_embed = options.programs / "gpu-embed"
+    options.gpu_embed, options.kernels = options.programs / "gpu-embed", "auto"
     configuration = CONFIGURATIONS[names.index(options.configuration)]
     far = False
     print(f"{'type':6}{'proteins':>9}  {'against alone':26}{'values that differ':>24}  largest relative difference")

@@ -28,6 +28,7 @@ class Embedder:
 
     def __init__(self, options, folder, budget=TOKENS_OF_A_BATCH):
         self.programs, self.gpu_embed, self.threads = options.programs, options.gpu_embed, options.threads
+        self.kernels = options.kernels
         self.folder, self.budget = folder, budget
 
     def embed(self, chosen, checkpoint, layers, dtype, groups):
@@ -42,7 +43,7 @@ class Embedder:
         run(self.programs / "pack-batches", *pack)
         embed = [batches, "--model", checkpoint, "--out", out, "--device", "cpu", "--threads", self.threads, "--force"]
         numbers = ",".join(map(str, range(layers + 1)))
-        embed += ["--dtype", dtype, "--layers", numbers, "--pool", ",".join(outputs.POOLS)]
+        embed += ["--kernels", self.kernels, "--dtype", dtype, "--layers", numbers, "--pool", ",".join(outputs.POOLS)]
         embed += [f"--{group}" for group in groups if group != "pooled"]
         run(self.gpu_embed, *embed)
         yield from read(out)

@@ -2,8 +2,12 @@
 
 use crate::simd::Simd;
 
+/// Products that are summed up before the sum joins the others. A sum of 1,280 products one after the other has three times
+/// the rounding error.
+const DEPTH: usize = 128;
+
 /// Adds `A·B` to `sums`: `A` is `(ROWS, depth)` with rows `a_stride` apart, `B` is `(depth, VECTORS·LANES)` with rows
-/// `b_stride` apart. Products of a sum are added one after the other, in the order of `depth`. `ROWS` is at most 12,
+/// `b_stride` apart. Products of a sum are added in an order that depends on nothing but `depth`. `ROWS` is at most 12,
 /// `VECTORS` 1 or 2.
 #[inline(always)]
 pub(crate) unsafe fn tile<S: Simd, const ROWS: usize, const VECTORS: usize>(
@@ -18,8 +22,9 @@ pub(crate) unsafe fn tile<S: Simd, const ROWS: usize, const VECTORS: usize>(
     macro_rules! each_row {
         ($($row:literal)*) => {
             unsafe {
-                let mut all = *sums;
-                for k in 0..depth {
+              for first in (0..depth).step_by(DEPTH) {
+                let mut all = [[S::splat(0.0); VECTORS]; ROWS];
+                for k in first..depth.min(first + DEPTH) {
                     let b = b.add(k * b_stride);
                     let (left, right) = (S::load(b), S::load(b.add((VECTORS - 1) * S::LANES)));
                     $(if $row < ROWS {
@@ -30,7 +35,12 @@ pub(crate) unsafe fn tile<S: Simd, const ROWS: usize, const VECTORS: usize>(
                         }
                     })*
                 }
-                *sums = all;
+                for (sums, all) in sums.iter_mut().zip(&all) {
+                    for (sum, &part) in sums.iter_mut().zip(all) {
+                        *sum = S::add(*sum, part);
+                    }
+                }
+              }
             }
         };
     }
