@@ -9,6 +9,8 @@ CARGO_FUZZ := cargo-fuzz@0.13.2
 FUZZ_SECONDS ?= 60
 # Options of the comparison: --configurations 8M,650M, --dtypes f32, …
 PARITY ?=
+# Options of the benchmark: --quick, --models 150M, --baseline FILE, …
+BENCH ?=
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -24,7 +26,7 @@ demo: build ## Run the whole chain on 100 proteins and a tiny model
 
 test: build .venv/readers/complete ## Run the tests, and open every file with pyarrow, polars and DuckDB
 	cargo test --release --locked --workspace
-	PYTHONDONTWRITEBYTECODE=1 .venv/readers/bin/python -m pytest -q -p no:cacheprovider tests/python
+	PYTHONDONTWRITEBYTECODE=1 .venv/readers/bin/python -m pytest -q -p no:cacheprovider tests/python tests/bench
 
 torture: build ## Kill the programs, fill their disks, damage their files and starve them of memory (minutes)
 	cargo test --release --locked --test torture -- --ignored --nocapture --test-threads 2
@@ -37,6 +39,10 @@ parity: build .venv/reference/complete ## Compare with transformers, fair-esm an
 
 parity-mutants: build .venv/reference/complete ## Build gpu-embed with known defects and see that the comparison finds each
 	PYTHONDONTWRITEBYTECODE=1 .venv/reference/bin/python tests/parity/mutants.py
+
+bench: export PYTHONDONTWRITEBYTECODE = 1
+bench: build .venv/reference/complete .venv/esm-cpp/complete ## Measure the programs beside transformers, fair-esm and esm-cpp (an hour or two, 5 GB of Python packages)
+	.venv/reference/bin/python tests/bench $(BENCH)
 
 fuzz: setup .cargo-tools/$(CARGO_FUZZ) ## Run each fuzz target for FUZZ_SECONDS (needs a nightly compiler)
 	cargo run --release --locked --example fuzz-seeds tests/fuzz/corpus
@@ -79,4 +85,4 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 	python3 -m pip --python .venv/$*/bin/python install --quiet -r $<
 	touch $@
 
-.PHONY: help setup build demo test torture parity parity-mutants fuzz lint advisories install goldens
+.PHONY: help setup build demo test torture parity parity-mutants bench fuzz lint advisories install goldens
