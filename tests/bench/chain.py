@@ -117,7 +117,7 @@ class Files:
     # Many short sequences and the vectors of a tiny model, five layers and four poolings: 1,280 values in a row, as the
     # mean of 650M has, and soon computed. On one thread, because there is too little in it for two.
     RESIDUES = 10
-    COLUMNS = ["--layers", "all", "--pool", "mean,max,std,bos"]
+    COLUMNS = "--layers", "all", "--pool", "mean,max,std,bos"
 
     def __init__(self, model, options):
         work = options.folder / "work"

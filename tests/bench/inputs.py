@@ -16,7 +16,7 @@ def natural(count):
     """`count` proteins, evenly spaced quantiles of length, cut at LONGEST; some come again where there are fewer."""
     ranked = sorted(proteins.read(), key=lambda protein: (len(protein), protein.accession))
     quantiles = (ranked[int((i + 0.5) * len(ranked) / count)] for i in range(count))
-    return [proteins.Protein(f"{protein.accession}.{i}", protein.sequence[:LONGEST]) for i, protein in enumerate(quantiles)]
+    return [proteins.Protein(f"{one.accession}.{i}", one.sequence[:LONGEST]) for i, one in enumerate(quantiles)]
 
 
 def every():

@@ -14,7 +14,7 @@ class Result:
     """Of one program on one input, in seconds a repeat.
 
     Cases of plmkit: `embed` (gpu-embed between loading the model and closing its output), `command` (all of gpu-embed)
-    and `chain` (four programs); `shard`, `pack` and `validate`. Peers and the floor have `embed`, the clock has `clock`.
+    and `chain` (four programs); `shard`, `pack` and `validate`. Peers and the floor have `embed`, the clock `clock`.
     """
 
     case: str

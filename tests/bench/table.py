@@ -5,14 +5,15 @@ from itertools import groupby
 import figures
 from results import FLOOR
 
-TITLES = ["program", "type", "case", "tokens/s", "best", "±", "seconds", "of floor", "× hugging-face", "batch"]
+TITLES = ["program", "type", "case", "tokens/s", "best", "±", "seconds", "of floor", "x hugging-face", "batch"]
 TITLES += ["cosine"]
+WORDS = TITLES[:3]
 LEGEND = """\
-tokens/s: residues, <cls> and <eos>, never padding; the mean of all repeats and the best. seconds: of a repeat, least to most.
-embed: without loading the model, and of peers without tokenising; command: all of gpu-embed; chain: four programs.
-gemm-floor: what the matrix products alone would allow, with torch's GEMM. Ratios are of the best, to the same model and
-input: of floor to that of the same type, × hugging-face to its f32. batch: tokens of a peer's batches with padding, as its
-calibration chose; 0 is one sequence at a time. cosine: the lowest of any mean vector with plmkit's."""
+tokens/s: residues, <cls> and <eos>, never padding; the mean of all repeats and the best. seconds: of a repeat, least to
+most. embed: without loading the model, and of peers without tokenising; command: all of gpu-embed; chain: all four
+programs. gemm-floor: what the matrix products alone would allow, with torch's GEMM. Ratios are of the best on the same
+model and input: of floor to that of the same type, x hugging-face to its f32. batch: tokens of a peer's batches with
+padding, as its calibration chose; 0 is one sequence at a time. cosine: the lowest of any mean vector with plmkit's."""
 
 
 def text(document):
@@ -52,9 +53,9 @@ def ratio(result, group, program, dtype):
 def aligned(rows):
     """Text to the left, numbers to the right; columns that are empty but for their title are left out."""
     columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
-    padded = [
-        [cell.ljust(width) if i < 3 else cell.rjust(width) for cell in column]
-        for i, column in enumerate(columns)
-        for width in [max(map(len, column))]
-    ]
+    padded = [[justified(cell, max(map(len, column)), column[0]) for cell in column] for column in columns]
     return ["  ".join(cells).rstrip() for cells in zip(*padded, strict=True)]
+
+
+def justified(cell, width, title):
+    return cell.ljust(width) if title in WORDS else cell.rjust(width)

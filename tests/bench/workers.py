@@ -4,6 +4,7 @@ So the programs of a comparison can take turns, and whatever else the machine do
 it and what it answers are JSON objects, one a line; see peers/serve.py.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -90,6 +91,7 @@ class Worker:
         self.result.seconds.append(done["seconds"])
 
     def close(self):
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # of one that has failed
+            self.process.stdin.close()
         self.process.wait()
         self.process.stdout.close()

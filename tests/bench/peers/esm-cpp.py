@@ -8,6 +8,7 @@ from pathlib import Path
 
 import esm_cpp
 import numpy as np
+
 from serve import Batched, around_the_median, serve
 
 ALPHA = 0.5  # of SmoothQuant, its default

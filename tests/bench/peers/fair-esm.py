@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+import torch
+
 import padded
 import references
-import torch
 from serve import Batched, serve
 
 

@@ -6,9 +6,10 @@ used again and again.
 
 import time
 
-import quantized
 import torch
 import transformers
+
+import quantized
 from serve import serve
 
 ROWS = (512, 1024, 2048, 4096)

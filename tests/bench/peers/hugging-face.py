@@ -1,9 +1,10 @@
 """transformers' EsmModel with its fastest attention (`sdpa`), in f32, in bf16 or with dynamic int8."""
 
-import padded
-import quantized
 import torch
 import transformers
+
+import padded
+import quantized
 from serve import Batched, serve
 
 

@@ -1,7 +1,8 @@
 """Padded batches for torch, and the mean over residues."""
 
-import references
 import torch
+
+import references
 
 PADDING = references.ALPHABET.padding_idx
 

@@ -20,8 +20,8 @@ HOPELESS = 1.1
 class Batched:
     """Proteins sorted by length, in batches of the size that is fastest here.
 
-    A subclass has `build`, which makes a batch of proteins, and `embed`, which computes one and returns the mean vectors
-    of its proteins. `budgets` are the batch sizes to try, in tokens with padding; 0 is one protein at a time.
+    A subclass has `build`, which makes a batch of proteins, and `embed`, which computes one and returns the mean
+    vectors of its proteins. `budgets` are the batch sizes to try, in tokens with padding; 0 is one protein at a time.
     """
 
     budgets = (0, 512, 1024, 2048, 4096, 8192)
