@@ -14,6 +14,7 @@ from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+import agreement
 import baseline
 import chain
 import machine
@@ -70,7 +71,7 @@ def arguments():
     choice("--models", list(PLANS), DEFAULT_MODELS, f" [default: {','.join(DEFAULT_MODELS)}]")
     choice("--inputs", list(INPUTS), None, " [default: natural and, but for 650M, fragments]")
     choice("--peers", PEERS, PEERS, ", or none")
-    choice("--dtypes", DTYPES, DTYPES)
+    choice("--dtypes", DTYPES, DTYPES, ", and f32 always: its vectors are the measure of all others")
     parser.add_argument("--tokens", type=int, help="about so many in a repeat [default: by model]")
     parser.add_argument("--repeats", type=int, help="[default: by model]")
     parser.add_argument("--quick", action="store_true", help="a fifth of the tokens, two repeats")
@@ -80,7 +81,9 @@ def arguments():
     parser.add_argument("--folder", type=Path, default=ROOT / "target/bench", help="for models and what programs write")
     parser.add_argument("--programs", type=Path, default=ROOT / "target/release", help="folder of the programs")
     parser.add_argument("--environments", type=Path, default=ROOT / ".venv", help="folder of the peers' Pythons")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.dtypes = [dtype for dtype in DTYPES if dtype in ("f32", *options.dtypes)]
+    return options
 
 
 def subjects(options):
@@ -134,6 +137,6 @@ def main():
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except (baseline.Incomparable, chain.ProgramFailed, rounds.Disagreement, workers.PeerFailed) as failure:
+    except (baseline.Incomparable, chain.ProgramFailed, agreement.Disagreement, workers.PeerFailed) as failure:
         print(f"bench: {failure}", file=sys.stderr)
         sys.exit(2)

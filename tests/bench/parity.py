@@ -1,4 +1,4 @@
-"""What tests/parity has that is used here, too: `from parity import proteins`."""
+"""What tests/parity has that needs nothing but the standard library: `from parity import proteins`."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,6 @@ from pathlib import Path
 FOLDER = Path(__file__).parents[1] / "parity"
 sys.path.append(str(FOLDER))
 
-import configurations
 import proteins
 
-__all__ = ["FOLDER", "configurations", "proteins"]
+__all__ = ["FOLDER", "proteins"]

@@ -5,20 +5,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
+import agreement
 import chain
 import machine
 import models
 import workers
 from inputs import INPUTS
-
-# Lowest cosine of a mean vector with gpu-embed's, by type: below it, a peer computes something else.
-COSINES = {"f32": 0.9999, "bf16": 0.999, "int8": 0.98}
-
-
-class Disagreement(Exception):
-    """Programs of a comparison have computed different things."""
 
 
 def say(text):
@@ -60,7 +52,10 @@ def embed(subject, repeats, options, document):
                     contestants.append(start())
             except chain.Refused as refusal:
                 document.skip(f"{name}: {refusal}")
-        agree(contestants)
+        ours, *others = contestants
+        for other in others:
+            if other.vectors:  # the floor has none
+                other.results[0].cosine = agreement.compare(ours.vectors, other.results[0], other.vectors)
         say(f"{subject.model} {subject.input}: {repeats} rounds of {len(contestants)}")
         take_turns(contestants, repeats, document)
     finally:
@@ -87,20 +82,3 @@ def take_turns(contestants, repeats, document):
     for contestant in contestants:
         document.results += contestant.results
         document.versions |= contestant.versions
-
-
-def agree(contestants):
-    """Compares all mean vectors with those of the first: a peer that computes something else is no peer."""
-    ours, *others = contestants
-    for other in others:
-        if other.vectors:
-            result = other.results[0]
-            result.cosine = min(cosine(ours.vectors[name], vector) for name, vector in other.vectors.items())
-            least = min(COSINES[result.dtype], COSINES[ours.results[0].dtype])
-            if not (other.vectors.keys() == ours.vectors.keys() and result.cosine >= least):
-                name = f"{result.program} {result.dtype}"
-                raise Disagreement(f"{name}: lowest cosine {result.cosine:.6f}; expected at least {least}")
-
-
-def cosine(one, other):
-    return float(np.dot(one, other) / np.linalg.norm(one) / np.linalg.norm(other))

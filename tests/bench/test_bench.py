@@ -1,10 +1,12 @@
 """What `make bench` computes of its measurements; needs nothing but the standard library."""
 
 import copy
+import math
 from xml.etree import ElementTree
 
 import pytest
 
+import agreement
 import baseline
 import figures
 import inputs
@@ -107,6 +109,21 @@ def test_runs_with_other_threads_are_not_compared(compared):
     now.machine = MACHINE | {"threads": 4}
     with pytest.raises(baseline.Incomparable, match="2 threads before, 4 now"):
         compared(now)
+
+
+def vectors(angle):
+    return {"P1": [1.0, 0.0], "P2": [math.cos(angle), math.sin(angle)]}
+
+
+def test_a_peer_has_the_same_vectors():
+    peer = Result("embed", "fair-esm", 1000, "f32")
+    assert agreement.compare(vectors(1.0), peer, vectors(1.001)) == pytest.approx(math.cos(0.001))
+
+
+@pytest.mark.parametrize("other", [vectors(1.1), vectors(math.nan), {"P1": [1.0, 0.0]}, {}])
+def test_a_peer_with_other_vectors_is_none(other):
+    with pytest.raises(agreement.Disagreement, match="fair-esm f32"):
+        agreement.compare(vectors(1.0), Result("embed", "fair-esm", 1000, "f32"), other)
 
 
 def test_the_table_has_every_result_and_says_what_was_skipped():
