@@ -103,8 +103,8 @@ def first_line(*command):
 
 
 def shown(options):
-    """The options as JSON has them."""
-    return {name: str(value) if isinstance(value, Path) else value for name, value in vars(options).items()}
+    """What results depend on: all options but paths."""
+    return {name: value for name, value in vars(options).items() if not isinstance(value, Path)}
 
 
 def new_document(options):
@@ -122,7 +122,7 @@ def main():
     earlier = options.baseline and Document.read(options.baseline)
     document = new_document(options)
     if "files" in options.cases:
-        rounds.files(ROOT / "test-data/model-tiny", QUICK_REPEATS if options.quick else FILE_REPEATS, options, document)
+        rounds.files(ROOT / "test-data/model-tiny", FILE_REPEATS, options, document)
         document.write(options.output)
     if "embed" in options.cases:
         for model, name, tokens, repeats in subjects(options):

@@ -10,8 +10,10 @@ import agreement
 import baseline
 import figures
 import inputs
+import machine
 import picture
 import table
+import workers
 from results import Document, Result
 
 MACHINE = {"cpu": "A <CPU> & more", "flags": ["avx2", "fma"], "threads": 2, "cores": 4}
@@ -142,6 +144,20 @@ def test_the_picture_is_well_formed(tmp_path):
     assert (len(bars), len(lines)) == (6, 4)  # there is no floor in bf16
     assert {bar.get("class") for bar in bars} == {"plmkit", "peer"}
     assert max(float(bar.get("width")) for bar in bars) <= picture.PLOT
+
+
+@pytest.mark.parametrize(
+    ("flags", "runs"),
+    [
+        ({"avx2", "fma"}, ["hugging-face f32", "hugging-face int8", "fair-esm f32"]),
+        ({"avx512f"}, ["hugging-face f32", "hugging-face int8", "fair-esm f32", "esm-cpp f32", "esm-cpp int8"]),
+    ],
+)
+def test_a_cpu_runs_what_it_has_instructions_for(monkeypatch, flags, runs):
+    monkeypatch.setattr(machine, "flags", lambda: flags)
+    found = [(peer, dtype) for peer in workers.PEERS for dtype in peer.dtypes]
+    assert [f"{peer.name} {dtype}" for peer, dtype in found if not peer.lacks(dtype)] == runs
+    assert workers.PEERS[0].lacks("bf16") == "this CPU has no amx_bf16 or avx512_bf16"
 
 
 def test_inputs_are_as_large_as_wanted_and_named_apart():
