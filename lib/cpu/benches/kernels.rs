@@ -75,6 +75,11 @@ fn main() {
                 for number in 0..heads {
                     attention(
                         isa,
+                        if isa.has_bf16() {
+                            Multiply::Bf16
+                        } else {
+                            Multiply::F32
+                        },
                         Rows::new(&qkv, 3 * heads * dim),
                         Head { number, dim },
                         0..length,

@@ -4,6 +4,10 @@
 //! Gimelshein 2018, arXiv:1805.02867): the largest score so far, the sum of exponentials and the weighted values are carried
 //! from block to block and scaled down when a larger score comes.
 
+#[cfg(target_arch = "x86_64")]
+mod bf16;
+mod f32;
+
 use std::f32::consts::LOG2_E;
 use std::ops::Range;
 
@@ -11,8 +15,7 @@ use crate::aligned::{Aligned, OutOfMemory};
 use crate::dispatch::dispatch;
 use crate::exp::exp2;
 use crate::simd::Simd;
-use crate::tile::tile;
-use crate::{Isa, Rows, RowsMut};
+use crate::{Isa, Multiply, Rows, RowsMut};
 
 /// Keys of a block.
 const KEYS: usize = 256;
@@ -51,8 +54,11 @@ pub struct Head {
 
 /// The mix of values that each query of `queries` sees: `qkv` is `(length, 3·heads·dim)`, the queries, keys and values
 /// of one sequence; `out`, `(queries, heads·dim)`, gets the channels of this head. `scratch` has grown for the sequence.
+///
+/// Multiplied in bfloat16, scores and weights are rounded to it and sums are f32; `dim` is even then.
 pub fn attention(
     isa: Isa,
+    multiply: Multiply,
     qkv: Rows<'_>,
     head: Head,
     queries: Range<usize>,
@@ -70,33 +76,70 @@ pub fn attention(
         "there is such a head"
     );
     assert!(queries.end <= qkv.rows(), "the queries are of the sequence");
-    dispatch!(
-        isa,
-        attend(
-            qkv: Rows<'_>,
-            head: Head,
-            queries: Range<usize>,
-            out: &mut RowsMut<'_>,
-            scratch: &mut Scratch,
-        )
-    );
+    let task = Task { qkv, head, queries };
+    match multiply {
+        Multiply::F32 => {
+            dispatch!(isa, in_f32(task: Task<'_>, out: &mut RowsMut<'_>, scratch: &mut Scratch));
+        }
+        Multiply::Bf16 => {
+            assert!(
+                isa.has_bf16() && isa.is_available(),
+                "{isa} multiplies no bfloat16"
+            );
+            assert!(head.dim.is_multiple_of(2), "channels come in pairs");
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the CPU has the instructions, and the shapes were compared.
+            unsafe {
+                bf16::attend(task, out, scratch);
+            }
+        }
+    }
+}
+
+/// What is to be computed.
+struct Task<'a> {
+    qkv: Rows<'a>,
+    head: Head,
+    queries: Range<usize>,
 }
 
 #[inline(always)]
-unsafe fn attend<S: Simd>(
-    qkv: Rows<'_>,
-    head: Head,
-    queries: Range<usize>,
-    out: &mut RowsMut<'_>,
-    scratch: &mut Scratch,
-) {
+unsafe fn in_f32<S: Simd>(task: Task<'_>, out: &mut RowsMut<'_>, scratch: &mut Scratch) {
     unsafe {
-        pack::<S>(qkv, head, scratch);
         match S::LANES {
-            16 => blocks::<S, 12>(qkv, head, queries, out, scratch),
-            _ => blocks::<S, 6>(qkv, head, queries, out, scratch),
+            16 => blocks::<S, f32::Products, 12>(task, out, scratch),
+            _ => blocks::<S, f32::Products, 6>(task, out, scratch),
         }
     }
+}
+
+/// How scores and mixes are multiplied. Memory is that of f32, of which another type may use less.
+trait Products<S: Simd, const ROWS: usize> {
+    /// Copies the keys to panels of two vectors of keys, and the values to rows of whole vectors.
+    unsafe fn pack(qkv: Rows<'_>, head: Head, keys: *mut f32, values: *mut f32);
+
+    /// Makes of queries, `(ROWS, dim)` f32, what [`score`](Self::score) reads, in place.
+    unsafe fn queries(queries: *mut f32, dim: usize);
+
+    /// Scores of the queries with `count` keys from `key` on: `(ROWS, KEYS)`, whole panels.
+    unsafe fn score(
+        scores: *mut f32,
+        queries: *const f32,
+        dim: usize,
+        keys: *const f32,
+        key: usize,
+        count: usize,
+    );
+
+    /// Adds the values of `count` keys from `key` on to `mixed`, `(ROWS, wide)`, by their weights, `(ROWS, KEYS)`.
+    unsafe fn mix(
+        mixed: *mut f32,
+        weights: *mut f32,
+        count: usize,
+        values: *const f32,
+        key: usize,
+        wide: usize,
+    );
 }
 
 /// Channels of a head, filled up to whole vectors.
@@ -104,49 +147,20 @@ fn padded<S: Simd>(head: Head) -> usize {
     head.dim.next_multiple_of(S::LANES)
 }
 
-/// Copies the keys to panels of two vectors of keys, `(dim, 2·LANES)` each, and the values to rows of whole vectors.
 #[inline(always)]
-unsafe fn pack<S: Simd>(qkv: Rows<'_>, head: Head, scratch: &mut Scratch) {
-    let (length, dim, columns) = (qkv.rows(), head.dim, 2 * S::LANES);
-    let (hidden, wide) = (qkv.width() / 3, padded::<S>(head));
-    let (keys, values) = (scratch.keys.as_mut_ptr(), scratch.values.as_mut_ptr());
-    unsafe {
-        for row in 0..length {
-            let key = qkv.at(row).add(hidden + head.number * dim);
-            let panel = keys.add(row / columns * columns * dim + row % columns);
-            for k in 0..dim {
-                *panel.add(k * columns) = *key.add(k);
-            }
-            let value = key.add(hidden);
-            std::ptr::copy_nonoverlapping(value, values.add(row * wide), dim);
-            for k in dim..wide {
-                *values.add(row * wide + k) = 0.0;
-            }
-        }
-        // What another sequence left there: it gives scores, which are not used, and must not be slow.
-        for row in length..length.next_multiple_of(columns) {
-            let panel = keys.add(row / columns * columns * dim + row % columns);
-            for k in 0..dim {
-                *panel.add(k * columns) = 0.0;
-            }
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn blocks<S: Simd, const ROWS: usize>(
-    qkv: Rows<'_>,
-    head: Head,
-    queries: Range<usize>,
+unsafe fn blocks<S: Simd, P: Products<S, ROWS>, const ROWS: usize>(
+    task: Task<'_>,
     out: &mut RowsMut<'_>,
     scratch: &mut Scratch,
 ) {
+    let Task { qkv, head, queries } = task;
     let (length, dim, wide) = (qkv.rows(), head.dim, padded::<S>(head));
-    let (keys, values) = (scratch.keys.as_ptr(), scratch.values.as_ptr());
+    let (keys, values) = (scratch.keys.as_mut_ptr(), scratch.values.as_mut_ptr());
     let scores = scratch.block.as_mut_ptr();
     // Scores are powers of 2, which are quicker to take.
     let scale = LOG2_E / (dim as f32).sqrt();
     unsafe {
+        P::pack(qkv, head, keys, values);
         let scaled = scores.add(MOST_ROWS * KEYS); // (ROWS, dim)
         let mixed = scaled.add(MOST_ROWS * dim); // (ROWS, wide)
         for first in queries.clone().step_by(ROWS) {
@@ -158,33 +172,23 @@ unsafe fn blocks<S: Simd, const ROWS: usize>(
                     *scaled.add(row * dim + k) = *query.add(k) * scale;
                 }
             }
+            P::queries(scaled, dim);
             let mut largest = [NONE; ROWS];
             let mut sums = [0f32; ROWS];
             std::ptr::write_bytes(mixed, 0, ROWS * wide);
             for key in (0..length).step_by(KEYS) {
                 let count = KEYS.min(length - key);
-                score::<S, ROWS>(scores, scaled, dim, keys.add(key * dim), count);
+                P::score(scores, scaled, dim, keys, key, count);
                 for row in 0..ROWS {
                     let scores = scores.add(row * KEYS);
-                    let mixed = mixed.add(row * wide);
-                    soften::<S>(
-                        scores,
-                        count,
-                        &mut largest[row],
-                        &mut sums[row],
-                        mixed,
-                        wide,
-                    );
+                    // Lower than any, so that they weigh nothing.
+                    for past in count..count.next_multiple_of(2 * S::LANES) {
+                        *scores.add(past) = NONE;
+                    }
+                    let (largest, sum) = (&mut largest[row], &mut sums[row]);
+                    soften::<S>(scores, count, largest, sum, mixed.add(row * wide), wide);
                 }
-                let values = values.add(key * wide);
-                let mut channel = 0;
-                while channel + 2 * S::LANES <= wide {
-                    mix::<S, ROWS, 2>(mixed, scores, count, values, wide, channel);
-                    channel += 2 * S::LANES;
-                }
-                if channel < wide {
-                    mix::<S, ROWS, 1>(mixed, scores, count, values, wide, channel);
-                }
+                P::mix(mixed, scores, count, values, key, wide);
             }
             for row in 0..rows {
                 let to = out.at(first - queries.start + row).add(head.number * dim);
@@ -196,33 +200,25 @@ unsafe fn blocks<S: Simd, const ROWS: usize>(
     }
 }
 
-/// Scores of a block: `(ROWS, KEYS)`; those past the last key are lower than any.
-#[inline(always)]
-unsafe fn score<S: Simd, const ROWS: usize>(
-    scores: *mut f32,
-    scaled: *const f32,
-    dim: usize,
-    keys: *const f32,
-    count: usize,
-) {
-    let columns = 2 * S::LANES;
-    unsafe {
-        for key in (0..count).step_by(columns) {
-            let mut sums = [[S::splat(0.0); 2]; ROWS];
-            tile::<S, ROWS, 2>(&mut sums, dim, scaled, dim, keys.add(key * dim), columns);
-            for (row, [left, right]) in sums.into_iter().enumerate() {
-                let to = scores.add(row * KEYS + key);
-                S::store(to, left);
-                S::store(to.add(S::LANES), right);
+/// Adds what `tile` computes to some vectors of `mixed`, `(ROWS, wide)`.
+macro_rules! add_to {
+    ($S:ty, $mixed:expr, $wide:expr, $rows:ident, $vectors:literal, |$sums:ident| $tile:expr) => {{
+        let mut $sums = [[<$S>::splat(0.0); $vectors]; $rows];
+        for (row, sums) in $sums.iter_mut().enumerate() {
+            for (v, sum) in sums.iter_mut().enumerate() {
+                *sum = <$S>::load($mixed.add(row * $wide + v * <$S>::LANES));
             }
         }
-        for row in 0..ROWS {
-            for key in count..count.next_multiple_of(columns) {
-                *scores.add(row * KEYS + key) = NONE;
+        $tile;
+        for (row, sums) in $sums.into_iter().enumerate() {
+            for (v, sum) in sums.into_iter().enumerate() {
+                <$S>::store($mixed.add(row * $wide + v * <$S>::LANES), sum);
             }
         }
-    }
+    }};
 }
+
+use add_to;
 
 /// The scores of a row to weights, relative to the largest so far; what was summed up is brought to the same measure.
 #[inline(always)]
@@ -261,32 +257,5 @@ unsafe fn soften<S: Simd>(
             }
         }
         *sum += S::sum(S::add(sums[0], sums[1]));
-    }
-}
-
-/// Adds the weighted values of a block to some channels of `mixed`.
-#[inline(always)]
-unsafe fn mix<S: Simd, const ROWS: usize, const VECTORS: usize>(
-    mixed: *mut f32,
-    weights: *const f32,
-    count: usize,
-    values: *const f32,
-    wide: usize,
-    channel: usize,
-) {
-    unsafe {
-        let at = |row: usize, v: usize| mixed.add(row * wide + channel + v * S::LANES);
-        let mut sums = [[S::splat(0.0); VECTORS]; ROWS];
-        for (row, sums) in sums.iter_mut().enumerate() {
-            for (v, sum) in sums.iter_mut().enumerate() {
-                *sum = S::load(at(row, v));
-            }
-        }
-        tile::<S, ROWS, VECTORS>(&mut sums, count, weights, KEYS, values.add(channel), wide);
-        for (row, sums) in sums.into_iter().enumerate() {
-            for (v, sum) in sums.into_iter().enumerate() {
-                S::store(at(row, v), sum);
-            }
-        }
     }
 }

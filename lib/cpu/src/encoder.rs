@@ -8,7 +8,7 @@ use crate::aligned::{Aligned, OutOfMemory};
 use crate::attention::{Head, Scratch, attention};
 use crate::shared::Shared;
 use crate::team::{Breaks, Gate, Pieces};
-use crate::{Converted, Isa, LayerNorm, Rotations, Rows, RowsMut, Then, Weights};
+use crate::{Converted, Isa, LayerNorm, Multiply, Rotations, Rows, RowsMut, Then, Weights};
 
 /// The parameters of a layer.
 #[derive(Debug)]
@@ -373,6 +373,11 @@ impl Work<'_> {
 
     fn attend(&self, layer: usize, desk: &mut Desk) {
         let head_dim = self.hidden / self.encoder.heads;
+        let multiply = match self.layers[layer].qkv.multiply() {
+            // Channels are multiplied in pairs.
+            Multiply::Bf16 if !self.in_f32 && head_dim.is_multiple_of(2) => Multiply::Bf16,
+            _ => Multiply::F32,
+        };
         while let Some(piece) = self.phases[2 * layer + 1].next(self.attentions.len()) {
             let Piece {
                 sequence,
@@ -389,6 +394,7 @@ impl Work<'_> {
             };
             attention(
                 self.encoder.isa,
+                multiply,
                 qkv,
                 head,
                 queries.clone(),

@@ -103,6 +103,14 @@ impl Weights {
         })
     }
 
+    /// The type in which they are multiplied.
+    pub fn multiply(&self) -> Multiply {
+        match self.panels {
+            Panels::F32(_) => Multiply::F32,
+            Panels::Bf16(_) => Multiply::Bf16,
+        }
+    }
+
     /// Values of an input row.
     pub fn inputs(&self) -> usize {
         self.inputs

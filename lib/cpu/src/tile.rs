@@ -1,5 +1,8 @@
 //! The inner product of all matrix products: a few rows by a few vectors of columns.
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod bf16;
+
 use crate::simd::Simd;
 
 /// Products that are summed up before the sum joins the others. A sum of 1,280 products one after the other has three times

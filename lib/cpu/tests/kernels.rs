@@ -207,6 +207,7 @@ fn written_out(qkv: &[f32], width: usize, head: Head) -> Vec<f64> {
 
 fn attended(
     isa: Isa,
+    multiply: Multiply,
     qkv: &[f32],
     width: usize,
     head: Head,
@@ -217,7 +218,15 @@ fn attended(
     scratch.grow(qkv.len() / width, head.dim).expect("memory");
     let mut out = vec![f32::NAN; queries.len() * hidden];
     let into = &mut RowsMut::new(&mut out, hidden);
-    attention(isa, Rows::new(qkv, width), head, queries, into, scratch);
+    attention(
+        isa,
+        multiply,
+        Rows::new(qkv, width),
+        head,
+        queries,
+        into,
+        scratch,
+    );
     let first = head.number * head.dim;
     out.chunks(hidden)
         .flat_map(|row| row[first..first + head.dim].to_vec())
@@ -237,7 +246,15 @@ fn attention_for_every_head_size_and_length() {
                 qkv.iter_mut().for_each(|value| *value *= 3.0);
                 for number in 0..heads {
                     let head = Head { number, dim };
-                    let found = attended(isa, &qkv, width, head, 0..length, &mut scratch);
+                    let found = attended(
+                        isa,
+                        Multiply::F32,
+                        &qkv,
+                        width,
+                        head,
+                        0..length,
+                        &mut scratch,
+                    );
                     let error = error(&found, &written_out(&qkv, width, head));
                     assert!(error < 5e-6, "{isa} {length} of {dim}: {error:e}");
                 }
@@ -254,9 +271,25 @@ fn a_query_has_the_same_bits_whatever_it_is_computed_with() {
     let head = Head { number: 0, dim };
     for isa in Isa::available() {
         let mut scratch = Scratch::default();
-        let all = attended(isa, &qkv, width, head, 0..length, &mut scratch);
+        let all = attended(
+            isa,
+            Multiply::F32,
+            &qkv,
+            width,
+            head,
+            0..length,
+            &mut scratch,
+        );
         for queries in [0..1, 7..20, 100..300] {
-            let some = attended(isa, &qkv, width, head, queries.clone(), &mut scratch);
+            let some = attended(
+                isa,
+                Multiply::F32,
+                &qkv,
+                width,
+                head,
+                queries.clone(),
+                &mut scratch,
+            );
             assert!(
                 some == all[queries.start * dim..queries.end * dim],
                 "{isa} {queries:?}"
@@ -302,7 +335,15 @@ fn what_is_no_number_spoils_the_whole_sequence() {
             let mut qkv = numbers(14, length * width);
             qkv[200 * width + part * dim + 5] = f32::NAN;
             let head = Head { number: 0, dim };
-            let found = attended(isa, &qkv, width, head, 0..length, &mut Scratch::default());
+            let found = attended(
+                isa,
+                Multiply::F32,
+                &qkv,
+                width,
+                head,
+                0..length,
+                &mut Scratch::default(),
+            );
             let spoilt = found
                 .chunks(dim)
                 .filter(|row| row.iter().any(|value| value.is_nan()))
@@ -356,4 +397,46 @@ fn products_of_bfloat16_are_exact_and_their_sums_in_f32() {
             );
         }
     }
+}
+
+#[test]
+fn attention_in_bfloat16_loses_what_rounding_to_it_loses() {
+    let isa = Isa::Avx512Bf16;
+    if !isa.is_available() {
+        eprintln!("skipped: this CPU multiplies no bfloat16");
+        return;
+    }
+    let mut scratch = Scratch::default();
+    for dim in [16, 24, 32, 64, 128, 6] {
+        for length in [300, 1, 3, 12, 31, 64, 257, 600] {
+            let width = 6 * dim;
+            let mut qkv = numbers(9 + length as u64, length * width);
+            qkv.iter_mut()
+                .for_each(|value| *value = half::bf16::from_f32(2.0 * *value).to_f32());
+            for number in 0..2 {
+                let head = Head { number, dim };
+                let found = attended(
+                    isa,
+                    Multiply::Bf16,
+                    &qkv,
+                    width,
+                    head,
+                    0..length,
+                    &mut scratch,
+                );
+                let error = error(&found, &written_out(&qkv, width, head));
+                // Scaled queries and weights have 8 bits.
+                assert!(error < 1e-2, "{length} of {dim}: {error:e}");
+            }
+        }
+    }
+    let mut qkv = numbers(14, 300 * 96);
+    qkv[200 * 96 + 37] = f32::NAN;
+    let head = Head { number: 0, dim: 32 };
+    let found = attended(isa, Multiply::Bf16, &qkv, 96, head, 0..300, &mut scratch);
+    assert!(
+        found
+            .chunks(32)
+            .all(|row| row.iter().any(|value| value.is_nan()))
+    );
 }

@@ -75,6 +75,7 @@ mod x86 {
     use super::{ROWS, padded};
     use crate::linear::Weights;
     use crate::simd::Avx512;
+    use crate::tile::bf16::{round, tile};
     use crate::{Rows, RowsMut};
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
@@ -134,14 +135,15 @@ mod x86 {
         }
 
         #[inline(always)]
-        unsafe fn tile(&self, row: usize, rows: usize, panel: usize) -> [[__m512; VECTORS]; ROWS] {
+        unsafe fn tile(&self, row: usize, _rows: usize, panel: usize) -> [[__m512; VECTORS]; ROWS] {
+            // Rows that are not there give sums that nobody looks at; there is memory for a whole tile.
             let columns = VECTORS * 16;
             unsafe {
                 let a = self.converted.add(row * self.depth);
                 let b = self.panels.add(panel * columns * self.depth);
-                // Rows that are not there give sums that nobody looks at; memory is there for a whole tile.
-                let _ = rows;
-                tile(a, self.depth, b)
+                let mut sums = [[_mm512_setzero_ps(); VECTORS]; ROWS];
+                tile::<ROWS, VECTORS>(&mut sums, self.depth / 2, a, self.depth, b, 2 * columns);
+                sums
             }
         }
     }
@@ -208,34 +210,8 @@ mod x86 {
             }
             for at in whole..depth {
                 let value = if at < width { *from.add(at) } else { 0.0 };
-                *to.add(at) = half::bf16::from_f32(value).to_bits();
+                *to.add(at) = round(value);
             }
         }
-    }
-
-    /// The products of `(ROWS, depth)` with `(depth/2, 32, 2)`.
-    #[inline(always)]
-    unsafe fn tile(a: *const u16, depth: usize, b: *const u16) -> [[__m512; VECTORS]; ROWS] {
-        // Written out row by row, as in the tile of f32.
-        macro_rules! each_row {
-            ($($row:literal)*) => {
-                unsafe {
-                    let mut sums = [[_mm512_setzero_ps(); VECTORS]; ROWS];
-                    for pair in 0..depth / 2 {
-                        let b = b.add(pair * 64);
-                        let left: __m512bh = std::mem::transmute(_mm512_loadu_si512(b.cast()));
-                        let right: __m512bh = std::mem::transmute(_mm512_loadu_si512(b.add(32).cast()));
-                        $(
-                            let value = a.add($row * depth + 2 * pair).cast::<i32>().read_unaligned();
-                            let value: __m512bh = std::mem::transmute(_mm512_set1_epi32(value));
-                            sums[$row][0] = _mm512_dpbf16_ps(sums[$row][0], value, left);
-                            sums[$row][1] = _mm512_dpbf16_ps(sums[$row][1], value, right);
-                        )*
-                    }
-                    sums
-                }
-            };
-        }
-        each_row!(0 1 2 3 4 5 6 7 8 9 10 11)
     }
 }
