@@ -170,7 +170,10 @@ fn every_kind_of_output_fits_the_others() {
                     for j in 0..i {
                         let (here, there) =
                             (contacts[i * residues + j], contacts[j * residues + i]);
-                        assert!((0.0..=1.0).contains(&here) && (here - there).abs() < 1e-6);
+                        assert!(
+                            (0.0..=1.0).contains(&here) && here.to_bits() == there.to_bits(),
+                            "{here} {there}"
+                        );
                     }
                 }
             }
@@ -205,14 +208,36 @@ fn narrow_types_are_close_and_are_other_work() {
     let model = test_data("model-tiny");
     run(&mut case.embed(&model, "f32.parquet", &[]));
     let expected = case.means("f32.parquet");
-    for (dtype, least) in [("bf16", 0.9995), ("f16", 0.99999)] {
-        let out = format!("{dtype}.parquet");
-        run(&mut case.embed(&model, &out, &["--dtype", dtype]));
+    let own = plmkit_esm2::Isa::best().has_bf16();
+    let kernels = [("bf16", 0.9995, "libtorch"), ("f16", 0.99999, "libtorch")];
+    for (dtype, least, kernels) in kernels
+        .into_iter()
+        .chain(own.then_some(("bf16", 0.9995, "auto")))
+    {
+        let out = format!("{dtype}-{kernels}.parquet");
+        run(&mut case.embed(&model, &out, &["--dtype", dtype, "--kernels", kernels]));
         let cosine = lowest_cosine(&case.means(&out), &expected);
-        println!("{dtype}: lowest cosine 1 - {:.1e}", 1.0 - cosine);
+        println!("{dtype}, {kernels}: lowest cosine 1 - {:.1e}", 1.0 - cosine);
         assert!(cosine >= least && cosine < 1.0, "{dtype}: {cosine}");
         let output = case.embed(&model, &out, &["--dtype", "f32"]).output();
         assert_failed(&output.expect("run"), 73, "dtype was");
+    }
+}
+
+#[test]
+fn a_type_that_the_cpu_does_not_multiply_is_widened_and_said() {
+    let case = Case::new();
+    let model = test_data("model-tiny");
+    run(&mut case.embed(&model, "f32.parquet", &[]));
+    for (dtype, kernels) in [("f16", "auto"), ("f16", "portable"), ("bf16", "portable")] {
+        let out = format!("{dtype}-{kernels}.parquet");
+        let options = ["--dtype", dtype, "--kernels", kernels];
+        let said = run(&mut case.embed(&model, &out, &options));
+        let what = format!("this CPU has no instructions for {dtype}: weights are widened");
+        assert!(said.contains(&what), "{said}");
+        // The same work as in f32, by its provenance, too.
+        let said = run(&mut case.embed(&model, &out, &["--dtype", "f32"]));
+        assert!(said.contains("already complete"), "{said}");
     }
 }
 
@@ -230,7 +255,8 @@ fn what_overflows_in_f16_is_computed_again_in_f32() {
         })
     });
     run(&mut case.embed(&model, "f32.parquet", &[]));
-    let said = run(&mut case.embed(&model, "f16.parquet", &["--dtype", "f16"]));
+    let f16 = ["--dtype", "f16", "--kernels", "libtorch"];
+    let said = run(&mut case.embed(&model, "f16.parquet", &f16));
     assert!(said.contains("20 sequences again in f32"), "{said}");
     let cosine = lowest_cosine(&case.means("f16.parquet"), &case.means("f32.parquet"));
     assert!(cosine > 0.999, "{cosine}");

@@ -148,7 +148,7 @@ pub(crate) struct Args {
     )]
     pub(crate) progress: ProgressMode,
 
-    /// What computes the layers on a CPU, for comparisons: auto, portable, avx2, avx512, avx512_bf16 or libtorch
+    /// What computes the layers on a CPU, for comparisons: `auto`, `portable`, `avx2`, `avx512`, `avx512_bf16`, `libtorch`
     #[arg(long, value_name = "KERNELS", default_value = "auto", hide = true)]
     kernels: Kernels,
 

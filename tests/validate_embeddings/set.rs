@@ -13,7 +13,8 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use plmkit_contract::{
-    Column, EmbeddingLayout, Pool, Provenance, ShardRow, StoreDtype, VectorColumn, residue_digest,
+    ByteDigest, Column, EmbeddingLayout, Pool, Provenance, ShardRow, StoreDtype, VectorColumn,
+    residue_digest,
 };
 use plmkit_store::{EmbeddingsWriter, ShardWriter};
 use serde_json::Value;
@@ -147,9 +148,11 @@ impl Set {
                 .write(&batch.expect("the columns of the schema"))
                 .expect("write");
         }
-        writer
-            .finish(&Provenance::new("gpu-embed", vec![]))
-            .expect("finish");
+        let mut provenance = Provenance::new("gpu-embed", vec![]);
+        if let Ok(list) = fs::read(self.path("embeddings.rejects.csv")) {
+            provenance = provenance.with_rejects(ByteDigest::of(&list).to_string());
+        }
+        writer.finish(&provenance).expect("finish");
         path
     }
 

@@ -15,7 +15,7 @@ pub(crate) unsafe fn gelu<S: Simd>(x: S::V) -> S::V {
 
 /// The error function, to two units in the last place: a polynomial in `x²` near 0; elsewhere `1 - e^p(|x|)`.
 ///
-/// Coefficients by N. Juffa, "Implementation of erff() with a maximum error of less than 1 ulp", 2018.
+/// Coefficients by N. Juffa, "Implementation of `erff()` with a maximum error of less than 1 ulp", 2018.
 #[inline(always)]
 unsafe fn erf<S: Simd>(x: S::V) -> S::V {
     const NEAR: [f32; 6] = [

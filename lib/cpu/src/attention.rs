@@ -190,10 +190,10 @@ unsafe fn blocks<S: Simd, P: Products<S, ROWS>, const ROWS: usize>(
                 }
                 P::mix(mixed, scores, count, values, key, wide);
             }
-            for row in 0..rows {
+            for (row, sum) in sums.iter().enumerate().take(rows) {
                 let to = out.at(first - queries.start + row).add(head.number * dim);
                 for k in 0..dim {
-                    *to.add(k) = *mixed.add(row * wide + k) / sums[row];
+                    *to.add(k) = *mixed.add(row * wide + k) / sum;
                 }
             }
         }

@@ -139,7 +139,7 @@ impl Encoder {
                 .map(|row| row..tokens.min(row + rows))
                 .collect(),
             attentions: attentions(sequences, self.heads, threads),
-            phases: (0..2 * depth + 1).map(|_| Pieces::default()).collect(),
+            phases: (0..=2 * depth).map(|_| Pieces::default()).collect(),
             gate: Gate::new(threads - 1),
         };
         let (own, others) = desks.split_at_mut(1);
@@ -360,12 +360,8 @@ impl Work<'_> {
                 let mut qkv = qkv;
                 next.attention_norm
                     .apply(isa, x.as_rows(), &mut RowsMut::new(normed, hidden));
-                next.qkv.apply(
-                    Rows::new(normed, hidden),
-                    &mut qkv,
-                    Then::Store,
-                    converted.as_deref_mut(),
-                );
+                next.qkv
+                    .apply(Rows::new(normed, hidden), &mut qkv, Then::Store, converted);
                 self.rotations[layer].apply(isa, &mut qkv, &self.positions[rows]);
             }
         }

@@ -1,6 +1,6 @@
 //! What a transformer computes on a CPU: matrix products, attention and what lies between, for each instruction set.
 //!
-//! Every kernel is one generic function over [`Simd`](simd::Simd), compiled for AVX-512, for AVX2 and for any CPU, and
+//! Every kernel is one generic function over a trait of vector operations, compiled for AVX-512, for AVX2 and for any CPU, and
 //! chosen at run time. What comes out for a row depends on that row (in attention, on its sequence) and on nothing that lies
 //! beside it, to the bit.
 

@@ -186,9 +186,9 @@ macro_rules! finished {
             // As many rows as the registers hold.
             unsafe {
                 if S::LANES == 16 {
-                    products::<S, $finish, _, 12>(f32::Panels::new(panels), weights, x, out);
+                    products::<S, $finish, _, 12>(f32::InF32::new(panels), weights, x, out);
                 } else {
-                    products::<S, $finish, _, 6>(f32::Panels::new(panels), weights, x, out);
+                    products::<S, $finish, _, 6>(f32::InF32::new(panels), weights, x, out);
                 }
             }
         }

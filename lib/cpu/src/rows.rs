@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
     first: *const f32,
-    rows: usize,
+    count: usize,
     width: usize,
     stride: usize,
     lifetime: PhantomData<&'a [f32]>,
@@ -16,7 +16,7 @@ pub struct Rows<'a> {
 #[derive(Debug)]
 pub struct RowsMut<'a> {
     first: *mut f32,
-    rows: usize,
+    count: usize,
     width: usize,
     stride: usize,
     lifetime: PhantomData<&'a mut [f32]>,
@@ -38,7 +38,7 @@ impl<'a> Rows<'a> {
     pub fn new(values: &'a [f32], width: usize) -> Self {
         Self {
             first: values.as_ptr(),
-            rows: rows_of(values.len(), width),
+            count: rows_of(values.len(), width),
             width,
             stride: width,
             lifetime: PhantomData,
@@ -50,7 +50,7 @@ impl<'a> Rows<'a> {
     pub(crate) unsafe fn from_raw(first: *const f32, rows: usize, width: usize) -> Self {
         Self {
             first,
-            rows,
+            count: rows,
             width,
             stride: width,
             lifetime: PhantomData,
@@ -59,7 +59,7 @@ impl<'a> Rows<'a> {
 
     /// The number of rows.
     pub fn rows(&self) -> usize {
-        self.rows
+        self.count
     }
 
     /// Values of a row.
@@ -73,7 +73,7 @@ impl<'a> Rows<'a> {
 
     /// The first value of a row.
     pub(crate) fn at(&self, row: usize) -> *const f32 {
-        debug_assert!(row < self.rows);
+        debug_assert!(row < self.count);
         // SAFETY: the row is one of the matrix.
         unsafe { self.first.add(row * self.stride) }
     }
@@ -84,7 +84,7 @@ impl<'a> RowsMut<'a> {
     pub fn new(values: &'a mut [f32], width: usize) -> Self {
         Self {
             first: values.as_mut_ptr(),
-            rows: rows_of(values.len(), width),
+            count: rows_of(values.len(), width),
             width,
             stride: width,
             lifetime: PhantomData,
@@ -96,7 +96,7 @@ impl<'a> RowsMut<'a> {
     pub(crate) unsafe fn from_raw(first: *mut f32, rows: usize, width: usize) -> Self {
         Self {
             first,
-            rows,
+            count: rows,
             width,
             stride: width,
             lifetime: PhantomData,
@@ -107,7 +107,7 @@ impl<'a> RowsMut<'a> {
     pub fn as_rows(&self) -> Rows<'_> {
         Rows {
             first: self.first,
-            rows: self.rows,
+            count: self.count,
             width: self.width,
             stride: self.stride,
             lifetime: PhantomData,
@@ -116,7 +116,7 @@ impl<'a> RowsMut<'a> {
 
     /// The number of rows.
     pub fn rows(&self) -> usize {
-        self.rows
+        self.count
     }
 
     /// Values of a row.
@@ -126,7 +126,7 @@ impl<'a> RowsMut<'a> {
 
     /// The first value of a row.
     pub(crate) fn at(&mut self, row: usize) -> *mut f32 {
-        debug_assert!(row < self.rows);
+        debug_assert!(row < self.count);
         // SAFETY: the row is one of the matrix.
         unsafe { self.first.add(row * self.stride) }
     }

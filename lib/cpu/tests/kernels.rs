@@ -243,7 +243,9 @@ fn attention_for_every_head_size_and_length() {
                 let (heads, width) = (2, 6 * dim);
                 let mut qkv = numbers(9 + length as u64, length * width);
                 // Some heads look at very few residues.
-                qkv.iter_mut().for_each(|value| *value *= 3.0);
+                for value in &mut qkv {
+                    *value *= 3.0;
+                }
                 for number in 0..heads {
                     let head = Head { number, dim };
                     let found = attended(
@@ -411,8 +413,9 @@ fn attention_in_bfloat16_loses_what_rounding_to_it_loses() {
         for length in [300, 1, 3, 12, 31, 64, 257, 600] {
             let width = 6 * dim;
             let mut qkv = numbers(9 + length as u64, length * width);
-            qkv.iter_mut()
-                .for_each(|value| *value = half::bf16::from_f32(2.0 * *value).to_f32());
+            for value in &mut qkv {
+                *value = half::bf16::from_f32(2.0 * *value).to_f32();
+            }
             for number in 0..2 {
                 let head = Head { number, dim };
                 let found = attended(

@@ -89,7 +89,7 @@ mod x86 {
         let (panels, depth) = (panels.as_ptr(), padded(weights.inputs));
         unsafe {
             if let Some(converted) = converted {
-                let panels = Panels {
+                let panels = Rounded {
                     panels,
                     converted: converted.as_mut_ptr(),
                     depth,
@@ -109,7 +109,7 @@ mod x86 {
     }
 
     /// Panels and the rows that they are multiplied with.
-    struct Panels {
+    struct Rounded {
         panels: *const u16,
         /// `(rows, depth)`
         converted: *mut u16,
@@ -117,7 +117,7 @@ mod x86 {
         depth: usize,
     }
 
-    impl Multiplier<Avx512, ROWS> for Panels {
+    impl Multiplier<Avx512, ROWS> for Rounded {
         const BYTES: usize = size_of::<u16>();
 
         #[inline(always)]

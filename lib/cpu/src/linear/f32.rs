@@ -25,14 +25,14 @@ pub(super) fn pack(weight: &[f32], inputs: usize, columns: usize) -> Result<Alig
 }
 
 /// Panels and the rows that they are multiplied with.
-pub(super) struct Panels<'a> {
+pub(super) struct InF32<'a> {
     panels: &'a [f32],
     first: *const f32,
     stride: usize,
     inputs: usize,
 }
 
-impl<'a> Panels<'a> {
+impl<'a> InF32<'a> {
     pub(super) fn new(panels: &'a [f32]) -> Self {
         Self {
             panels,
@@ -43,7 +43,7 @@ impl<'a> Panels<'a> {
     }
 }
 
-impl<S: Simd, const ROWS: usize> Multiplier<S, ROWS> for Panels<'_> {
+impl<S: Simd, const ROWS: usize> Multiplier<S, ROWS> for InF32<'_> {
     const BYTES: usize = size_of::<f32>();
 
     #[inline(always)]

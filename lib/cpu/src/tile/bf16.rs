@@ -24,8 +24,8 @@ pub(crate) unsafe fn tile<const ROWS: usize, const VECTORS: usize>(
                     let right = b.add((VECTORS - 1) * 32);
                     let right: __m512bh = std::mem::transmute(_mm512_loadu_si512(right.cast()));
                     $(if $row < ROWS {
-                        let value = a.add($row * a_stride + 2 * pair).cast::<i32>();
-                        let value = _mm512_set1_epi32(value.read_unaligned());
+                        let value = a.add($row * a_stride + 2 * pair).cast::<[u16; 2]>();
+                        let value = _mm512_set1_epi32(std::mem::transmute::<[u16; 2], i32>(*value));
                         let value: __m512bh = std::mem::transmute(value);
                         all[$row][0] = _mm512_dpbf16_ps(all[$row][0], value, left);
                         if VECTORS == 2 {

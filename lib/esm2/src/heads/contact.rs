@@ -133,7 +133,11 @@ impl Sums {
         let scaled = rows.f_mul(&head.weight.f_unsqueeze(1)?.f_neg()?.f_div(&sums)?)?;
         let mut logits = maps.f_add(&maps.f_tr()?)?;
         let _ = logits.f_addmm_(&rows.f_tr()?, &scaled)?;
-        Ok(logits.f_add(&head.bias)?.f_sigmoid()?)
+        let probabilities = logits.f_add(&head.bias)?.f_sigmoid()?;
+        // Symmetric to the bit: products and libtorch's sigmoid round otherwise here and there.
+        Ok(probabilities
+            .f_add(&probabilities.f_tr()?)?
+            .f_mul_scalar(0.5)?)
     }
 }
 

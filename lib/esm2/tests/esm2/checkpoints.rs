@@ -5,7 +5,7 @@ use std::path::Path;
 
 use half::{bf16, f16};
 use plmkit_contract::Stop;
-use plmkit_esm2::{Device, Esm2, EsmError};
+use plmkit_esm2::{Esm2, EsmError};
 use safetensors::Dtype;
 
 use crate::support::torch_file::{large_archive, torch_file, torch_file_as};

@@ -9,7 +9,7 @@ pub mod torch_file;
 use std::path::PathBuf;
 
 use plmkit_contract::Stop;
-use plmkit_esm2::{Device, Dtype, Esm2};
+use plmkit_esm2::Esm2;
 
 pub use error::{cosine, relative_error};
 pub use pack::Pack;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use half::f16;
 use plmkit_contract::Stop;
-use plmkit_esm2::{Device, Esm2, EsmError};
+use plmkit_esm2::{Esm2, EsmError};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use serde_json::{Value, json};
 use tempfile::TempDir;
