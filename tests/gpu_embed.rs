@@ -352,3 +352,27 @@ fn an_empty_shard_gives_an_empty_output() {
         .arg("--shards")
         .arg(shards.join("shard-00001.parquet")));
 }
+
+#[test]
+fn a_task_of_slurm_uses_the_cpus_that_it_was_given() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let batches = batches(folder.path(), 4096);
+    let threads = |cpus: &str| {
+        let events = folder.path().join(format!("{cpus}.jsonl"));
+        let out = folder.path().join(format!("{cpus}.parquet"));
+        let mut embed = embed(&batches, &out);
+        embed
+            .env("SLURM_CPUS_PER_TASK", cpus)
+            .arg("--events")
+            .arg(&events);
+        run(&mut embed);
+        let first = fs::read_to_string(events).expect("events");
+        let first = first.lines().next().expect("a run").to_owned();
+        let event: serde_json::Value = serde_json::from_str(&first).expect("JSON");
+        event["threads"].as_u64().expect("a number")
+    };
+    let available = std::thread::available_parallelism().expect("CPUs").get() as u64;
+    assert_eq!(threads("1"), 1);
+    assert_eq!(threads("1000000"), available);
+    assert_eq!(threads("none"), available);
+}

@@ -263,3 +263,24 @@ fn what_overflows_in_f16_is_computed_again_in_f32() {
     let said = run(&mut case.embed(&model, "bf16.parquet", &["--dtype", "bf16"]));
     assert!(!said.contains("again"), "{said}");
 }
+
+#[test]
+fn every_output_is_the_same_at_any_thread_count() {
+    let case = Case::new();
+    let model = test_data("model-tiny");
+    let bytes = ["1", "2", "5"].map(|threads| {
+        let out = format!("{threads}.parquet");
+        let options = [
+            "--residues",
+            "--logits",
+            "--contacts",
+            "--layers",
+            "all",
+            "--threads",
+            threads,
+        ];
+        run(&mut case.embed(&model, &out, &options));
+        fs::read(case.path(&out)).expect("output")
+    });
+    assert!(bytes[0] == bytes[1] && bytes[0] == bytes[2]);
+}

@@ -678,6 +678,54 @@ fn a_list_of_rejects_belongs_to_one_output() {
 }
 
 #[test]
+fn a_list_of_others_does_not_stay_beside_an_output() {
+    let case = Case::new();
+    run(&mut case.embed("e.parquet"));
+    for invented in [
+        "ordinal,id,length,reason,start\n3,x,9,not_finite,0\n",
+        "garbage\n",
+    ] {
+        fs::write(case.path("e.rejects.csv"), invented).expect("write");
+        let again = case.embed("e.parquet").output().expect("run");
+        assert_failed(&again, 65, "e.rejects.csv: not ");
+        run(case.embed("e.parquet").arg("--force"));
+        let list = fs::read_to_string(case.path("e.rejects.csv")).expect("list");
+        assert_eq!(list, "ordinal,id,length,reason,start\n");
+        run(&mut case.embed("e.parquet"));
+    }
+}
+
+#[test]
+fn a_run_knows_each_list_that_it_began_to_publish() {
+    let case = Case::new();
+    let inject = ["--inject", "not-finite=7"];
+    let embed = || case.embed("e.parquet").args(inject).output().expect("run");
+    let list = "ordinal,id,length,reason,start\n3,x,9,not_finite,0\n";
+    fs::write(case.path("e.rejects.csv"), list).expect("write");
+    assert_failed(&embed(), 73, "e.rejects.csv: exists and holds other work");
+    // Killed twice before its output had its name, the second time before the second list had.
+    let digests =
+        [list, "another"].map(|text| plmkit_contract::ByteDigest::of(text.as_bytes()).to_string());
+    fs::create_dir_all(case.path(".e.parquet.plmkit-run")).expect("folder");
+    fs::write(
+        case.path(".e.parquet.plmkit-run/rejects"),
+        digests.join("\n"),
+    )
+    .expect("write");
+    assert_eq!(embed().status.code(), Some(1));
+    assert_eq!(rejects(&case.path("e.rejects.csv")).len(), 1);
+}
+
+#[test]
+fn a_link_to_something_unfinished_is_no_output() {
+    let case = Case::new();
+    std::os::unix::fs::symlink(".e.parquet.plmkit-tmp", case.path("link.csv")).expect("link");
+    let mut embed = case.embed("e.parquet");
+    embed.arg("--rejects").arg(case.path("link.csv"));
+    assert_failed(&embed.output().expect("run"), 2, "--rejects ");
+}
+
+#[test]
 fn an_empty_list_that_is_asked_for_is_always_there() {
     let case = Case::new();
     run(&mut case.embed("e.parquet"));

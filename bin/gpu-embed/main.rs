@@ -4,6 +4,7 @@ mod args;
 mod model;
 mod outputs;
 mod run;
+mod threads;
 
 use std::process::ExitCode;
 

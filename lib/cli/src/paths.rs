@@ -33,7 +33,8 @@ const LINKS: usize = 40;
 /// ```
 pub fn keep_apart(inputs: &[NamedPath], outputs: &[NamedPath]) -> Result<(), Fault> {
     let identified = |&(name, path): &_| (name, Identity::of(path));
-    if let Some((output, path)) = outputs.iter().find(|(_, path)| is_of_unfinished(path)) {
+    let unfinished = |path: &Path| is_of_unfinished(path) || is_of_unfinished(&resolved(path));
+    if let Some((output, path)) = outputs.iter().find(|(_, path)| unfinished(path)) {
         let path = path_text(path);
         return Err(Fault::usage(format!(
             "{output} {path}: expected a name that plmkit does not give to unfinished files"

@@ -35,7 +35,7 @@ pub use manifest::{
     InputSummary, LengthBin, LengthSummary, Manifest, ManifestError, ShardSummary, length_bin_edges,
 };
 pub use packing::PackingDigest;
-pub use provenance::{CONTRACT_VERSION, MetadataError, PACKING, Provenance, WINDOWS, key};
+pub use provenance::{CONTRACT_VERSION, KERNELS, MetadataError, PACKING, Provenance, WINDOWS, key};
 pub use quote::{Quoted, io_text, one_line, path_text};
 pub use regular::check_regular;
 pub use reject::{Reason, Reject, RejectsList};

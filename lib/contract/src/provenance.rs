@@ -14,6 +14,10 @@ pub const CONTRACT_VERSION: &str = "1";
 /// is in them: a file of other packs is other work, and may belong to the same set of files.
 pub const PACKING: &str = "packing";
 
+/// The option of an embeddings file that says what computed it. It decides the last bits and not what is in the file: one
+/// made by others is the same work.
+pub const KERNELS: &str = "kernels";
+
 /// The option that files made from windows have, and no others: `true` in a batches file, and what became of the
 /// windows in an embeddings file, "stitch" or "separate".
 pub const WINDOWS: &str = "windows";
@@ -228,8 +232,10 @@ impl Provenance {
             return Some(("the program", here, there));
         }
         let mut names = self.options.keys().chain(other.options.keys());
-        let name = names
-            .find(|&name| name != PACKING && self.options.get(name) != other.options.get(name))?;
+        let name = names.find(|&name| {
+            ![PACKING, KERNELS].contains(&name.as_str())
+                && self.options.get(name) != other.options.get(name)
+        })?;
         let [here, there] = [self, other].map(|work| {
             let value = work.options.get(name);
             value.map_or("unset".into(), Value::to_string)

@@ -21,8 +21,8 @@ use crate::{Isa, Multiply, Rows, RowsMut};
 const KEYS: usize = 256;
 /// The most rows of a tile.
 const MOST_ROWS: usize = 12;
-/// Lower than any score, and no infinity: a difference of two is 0.
-const NONE: f32 = -1e30;
+/// Lower than any score. Where all are, their weights are no numbers.
+const NONE: f32 = f32::NEG_INFINITY;
 
 /// Memory for the keys and values of a sequence, and for a block of scores. Used again and again it grows no more.
 #[derive(Debug, Default)]
@@ -35,12 +35,25 @@ pub struct Scratch {
 impl Scratch {
     /// Makes room for a sequence of `length` tokens in a head of `dim` channels.
     pub fn grow(&mut self, length: usize, dim: usize) -> Result<(), OutOfMemory> {
-        // Enough for every instruction set.
-        let (length, wide) = (length.next_multiple_of(32), dim.next_multiple_of(16));
-        self.keys.grow(length * dim)?;
-        self.values.grow(length * wide)?;
-        self.block.grow(MOST_ROWS * (KEYS + dim + wide))
+        let [keys, values, block] = room(length, dim);
+        self.keys.grow(keys)?;
+        self.values.grow(values)?;
+        self.block.grow(block)
     }
+
+    fn holds(&self, length: usize, dim: usize) -> bool {
+        let found = [&self.keys, &self.values, &self.block].map(|memory| memory.len());
+        found
+            .iter()
+            .zip(room(length, dim))
+            .all(|(&found, needed)| found >= needed)
+    }
+}
+
+/// The values of keys, values and a block, enough for every instruction set.
+fn room(length: usize, dim: usize) -> [usize; 3] {
+    let (length, wide) = (length.next_multiple_of(32), dim.next_multiple_of(16));
+    [length * dim, length * wide, MOST_ROWS * (KEYS + dim + wide)]
 }
 
 /// A head of a layer.
@@ -76,6 +89,7 @@ pub fn attention(
         "there is such a head"
     );
     assert!(queries.end <= qkv.rows(), "the queries are of the sequence");
+    assert!(scratch.holds(qkv.rows(), head.dim), "the scratch has grown");
     let task = Task { qkv, head, queries };
     match multiply {
         Multiply::F32 => {

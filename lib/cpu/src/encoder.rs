@@ -54,7 +54,8 @@ pub trait Watch {
 /// Memory that is used again from batch to batch.
 #[derive(Debug, Default)]
 struct Arena {
-    rotations: Rotations,
+    /// One for each set of frequencies: published checkpoints have one.
+    rotations: Vec<Rotations>,
     positions: Vec<u32>,
     /// `(tokens, 3·hidden)`
     qkv: Aligned,
@@ -133,43 +134,31 @@ impl Encoder {
             qkv: Shared::new(&mut qkv[..tokens * 3 * hidden], 3 * hidden),
             mixed: Shared::new(&mut mixed[..tokens * hidden], hidden),
             positions,
-            rotations: all_rotations(rotations, layers, positions),
+            rotations,
             blocks: (0..tokens)
                 .step_by(rows)
                 .map(|row| row..tokens.min(row + rows))
                 .collect(),
             attentions: attentions(sequences, self.heads, threads),
             phases: (0..=2 * depth).map(|_| Pieces::default()).collect(),
-            gate: Gate::new(threads - 1),
+            gate: Gate::default(),
         };
         let (own, others) = desks.split_at_mut(1);
         std::thread::scope(|scope| {
+            // Before anyone waits at the gate.
+            let _breaks = Breaks(&work.gate);
+            let mut started = 0;
             for desk in &mut others[..threads - 1] {
-                scope.spawn(|| work.follow(desk));
+                // Where no more threads can be had, those that are there do the work.
+                let thread = std::thread::Builder::new().name("kernels".to_owned());
+                let Ok(_) = thread.spawn_scoped(scope, || work.follow(desk)) else {
+                    break;
+                };
+                started += 1;
             }
-            work.lead(&mut own[0], watch)
+            work.lead(started, &mut own[0], watch)
         })
     }
-}
-
-/// The rotations of each layer that has other frequencies than the one before it.
-fn all_rotations<'a>(
-    first: &'a Rotations,
-    layers: &[Layer],
-    positions: &[u32],
-) -> Vec<std::borrow::Cow<'a, Rotations>> {
-    use std::borrow::Cow;
-    let count = positions.iter().max().map_or(0, |&last| last as usize + 1);
-    let mut all: Vec<Cow<'a, Rotations>> = Vec::with_capacity(layers.len());
-    for layer in layers {
-        let same = match all.last() {
-            Some(before) if before.cover(&layer.inv_freq, count) => before.clone(),
-            None if first.cover(&layer.inv_freq, count) => Cow::Borrowed(first),
-            _ => Cow::Owned(Rotations::new(&layer.inv_freq, count)),
-        };
-        all.push(same);
-    }
-    all
 }
 
 /// Rows of a block.
@@ -231,10 +220,18 @@ impl Arena {
             self.positions.extend(0..sequence.len() as u32);
         }
         let longest = sequences.iter().map(Range::len).max().unwrap_or(0);
-        if let Some(layer) = layers.first()
-            && !self.rotations.cover(&layer.inv_freq, longest)
-        {
-            self.rotations = Rotations::new(&layer.inv_freq, longest);
+        for layer in layers {
+            let known = self
+                .rotations
+                .iter_mut()
+                .find(|known| known.are_of(&layer.inv_freq));
+            match known {
+                Some(known) if known.positions() >= longest => {}
+                Some(known) => *known = Rotations::new(&layer.inv_freq, longest),
+                None => self
+                    .rotations
+                    .push(Rotations::new(&layer.inv_freq, longest)),
+            }
         }
         self.qkv.grow(tokens * 3 * hidden)?;
         self.mixed.grow(tokens * hidden)?;
@@ -272,7 +269,7 @@ struct Work<'a> {
     qkv: Shared<'a>,
     mixed: Shared<'a>,
     positions: &'a [u32],
-    rotations: Vec<std::borrow::Cow<'a, Rotations>>,
+    rotations: &'a [Rotations],
     blocks: Vec<Range<usize>>,
     attentions: Vec<Piece>,
     /// Dense layers and attention in turns.
@@ -281,12 +278,16 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn lead<W: Watch>(&self, desk: &mut Desk, watch: &mut W) -> Result<(), W::Error> {
-        let _breaks = Breaks(&self.gate);
+    fn lead<W: Watch>(
+        &self,
+        others: usize,
+        desk: &mut Desk,
+        watch: &mut W,
+    ) -> Result<(), W::Error> {
         let depth = self.layers.len();
         for layer in 0..=depth {
             self.dense(layer, desk);
-            self.gate.lead(|| -> Result<(), W::Error> {
+            self.gate.lead(others, || -> Result<(), W::Error> {
                 // SAFETY: all others wait.
                 let (x, qkv) = unsafe { (self.x.values(), self.qkv.values()) };
                 watch.hidden(layer, x)?;
@@ -297,7 +298,7 @@ impl Work<'_> {
             })?;
             if layer < depth {
                 self.attend(layer, desk);
-                self.gate.lead(|| Ok::<(), W::Error>(()))?;
+                self.gate.lead(others, || Ok::<(), W::Error>(()))?;
             }
         }
         Ok(())
@@ -362,7 +363,12 @@ impl Work<'_> {
                     .apply(isa, x.as_rows(), &mut RowsMut::new(normed, hidden));
                 next.qkv
                     .apply(Rows::new(normed, hidden), &mut qkv, Then::Store, converted);
-                self.rotations[layer].apply(isa, &mut qkv, &self.positions[rows]);
+                let rotations = self
+                    .rotations
+                    .iter()
+                    .find(|known| known.are_of(&next.inv_freq));
+                let rotations = rotations.expect("they were prepared for every layer");
+                rotations.apply(isa, &mut qkv, &self.positions[rows]);
             }
         }
     }

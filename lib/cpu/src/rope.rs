@@ -31,9 +31,20 @@ impl Rotations {
         }
     }
 
-    /// Whether they are those of `inv_freq`, and `positions` of them at least.
-    pub fn cover(&self, inv_freq: &[f32], positions: usize) -> bool {
-        self.inv_freq == inv_freq && self.turns.len() >= positions * 4 * inv_freq.len()
+    /// Whether they are those of these frequencies, bit by bit: one that is no number is still the same.
+    pub fn are_of(&self, inv_freq: &[f32]) -> bool {
+        let bits = |values: &[f32]| {
+            values
+                .iter()
+                .map(|value| value.to_bits())
+                .collect::<Vec<_>>()
+        };
+        bits(&self.inv_freq) == bits(inv_freq)
+    }
+
+    /// How many positions there are.
+    pub fn positions(&self) -> usize {
+        self.turns.len() / (4 * self.inv_freq.len()).max(1)
     }
 
     /// Rotates queries and keys in place: `rows` are `(rows, 3·heads·head_dim)`, queries, keys and values, and row `i`
@@ -43,10 +54,7 @@ impl Rotations {
         assert_eq!(rows.rows(), positions.len(), "each row has a position");
         assert!(rows.width().is_multiple_of(3 * head_dim), "heads are whole");
         let last = positions.iter().max().map_or(0, |&last| last as usize + 1);
-        assert!(
-            self.cover(&self.inv_freq, last),
-            "there are so many positions"
-        );
+        assert!(last <= self.positions(), "there are so many positions");
         let turns = self;
         dispatch!(isa, apply(turns: &Rotations, rows: &mut RowsMut<'_>, positions: &[u32]));
     }

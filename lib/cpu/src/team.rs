@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Where threads meet between phases: all others wait while the leader does something alone.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Gate {
-    others: usize,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -24,15 +23,6 @@ struct State {
 }
 
 impl Gate {
-    /// For a leader and `others`.
-    pub(crate) fn new(others: usize) -> Self {
-        Self {
-            others,
-            state: Mutex::default(),
-            changed: Condvar::new(),
-        }
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -60,9 +50,13 @@ impl Gate {
         self.wait_while(|state| state.opened == opened).go_on
     }
 
-    /// Waits for all others, does something while they wait, and lets them go on, or sends them home after an error.
-    pub(crate) fn lead<E>(&self, alone: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
-        drop(self.wait_while(|state| state.waiting < self.others));
+    /// Waits for all `others`, does something while they wait, and lets them go on, or sends them home after an error.
+    pub(crate) fn lead<E>(
+        &self,
+        others: usize,
+        alone: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        drop(self.wait_while(|state| state.waiting < others));
         let done = alone();
         let mut state = self.lock();
         state.waiting = 0;
@@ -104,7 +98,7 @@ mod tests {
 
     #[test]
     fn nobody_passes_before_the_leader_opens() {
-        let gate = Gate::new(3);
+        let gate = Gate::default();
         let (before, after) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..3 {
@@ -117,7 +111,7 @@ mod tests {
                 });
             }
             for round in 1..=100 {
-                let result = gate.lead(|| {
+                let result = gate.lead(3, || {
                     assert_eq!(before.load(Ordering::SeqCst), 3 * round);
                     if round < 100 { Ok(()) } else { Err(()) }
                 });
@@ -130,14 +124,14 @@ mod tests {
     #[test]
     #[should_panic(expected = "a scoped thread panicked")]
     fn a_panic_keeps_nobody_waiting() {
-        let gate = Gate::new(1);
+        let gate = Gate::default();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let _breaks = Breaks(&gate);
                 panic!("on purpose");
             });
             let led = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                gate.lead(|| Ok::<(), ()>(()))
+                gate.lead(1, || Ok::<(), ()>(()))
             }));
             assert!(led.is_err());
         });

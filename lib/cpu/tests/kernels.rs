@@ -329,6 +329,39 @@ fn a_query_has_the_same_bits_whatever_it_is_computed_with() {
 }
 
 #[test]
+fn scores_of_any_size_have_their_softmax() {
+    let (dim, length) = (16, 40);
+    let width = 3 * dim;
+    let head = Head { number: 0, dim };
+    for isa in Isa::available() {
+        let mut scratch = Scratch::default();
+        for size in [1e16, 1e25] {
+            // Every score is -1e32 or so, or does not fit into f32.
+            let mut qkv = numbers(15, length * width);
+            for row in qkv.chunks_mut(width) {
+                row[..dim].fill(-size);
+                row[dim..2 * dim].fill(size);
+            }
+            let found = attended(
+                isa,
+                Multiply::F32,
+                &qkv,
+                width,
+                head,
+                0..length,
+                &mut scratch,
+            );
+            if size == 1e16 {
+                let error = error(&found, &written_out(&qkv, width, head));
+                assert!(error < 1e-5, "{isa}: {error:e}");
+            } else {
+                assert!(found.iter().all(|value| value.is_nan()), "{isa}");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_is_no_number_spoils_the_whole_sequence() {
     let (dim, length) = (32, 300);
     let width = 3 * dim;

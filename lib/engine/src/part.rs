@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{UInt32Type, UInt64Type};
-use plmkit_contract::{EmbeddingLayout, Provenance, Reason};
+use plmkit_contract::{EmbeddingLayout, KERNELS, Provenance, Reason};
 use plmkit_store::{EmbeddingsReader, EmbeddingsWriter, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -82,6 +82,13 @@ impl Part {
         };
         if start >= end {
             return Err(malformed(path, "a part of no batches"));
+        }
+        let kernels = |work: &Provenance| work.options.get(KERNELS).cloned().unwrap_or_default();
+        let [there, here] = [&found, provenance].map(kernels);
+        if there != here {
+            // The output is to be the one that an uninterrupted run would make, to the byte.
+            let what = format!("computed by the kernels {there}, and this run's are {here}");
+            return Err(malformed(path, &what));
         }
         Ok(match found.difference(provenance) {
             Some(difference) => Opened::Other(difference),

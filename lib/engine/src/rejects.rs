@@ -6,7 +6,7 @@ use plmkit_contract::{Reject, path_text};
 use plmkit_store::{RejectsWriter, StoreError, read_rejects, remove_unfinished};
 
 use crate::Config;
-use crate::run_folder::{RunFolder, remove};
+use crate::run_folder::RunFolder;
 
 /// The list of a run, under construction.
 pub(crate) struct Rejects<'a> {
@@ -17,13 +17,15 @@ pub(crate) struct Rejects<'a> {
 
 impl<'a> Rejects<'a> {
     /// Begins the list, before anything is computed, so that a path that cannot be written is noticed in time. A list
-    /// that is there stays until this one is published; with `force` or if a killed run of this output gave it its
-    /// name.
+    /// that is there may be replaced if a killed run of this output gave it its name, or with `force`; until then it
+    /// stays.
     pub(crate) fn begin(config: &'a Config, folder: &'a RunFolder) -> Result<Self, StoreError> {
         let path = config.rejects();
+        // Nobody else gives a list this name from now on.
+        let writer = RejectsWriter::of_rows(&path)?;
         if !config.force && path.exists() {
             let found = read_rejects(&path).map_err(StoreError::of_existing)?.digest;
-            if folder.announced() != Some(found) {
+            if !folder.announced().contains(&found) {
                 return Err(StoreError::Exists {
                     path,
                     difference: "a list of rejects that is not of this run".to_owned(),
@@ -33,12 +35,12 @@ impl<'a> Rejects<'a> {
         Ok(Self {
             config,
             folder,
-            writer: RejectsWriter::of_rows(&path)?,
+            writer,
         })
     }
 
-    /// Publishes the list, in the order of the input, if there is anything in it or it was asked for. Returns its
-    /// digest.
+    /// Publishes the list, in the order of the input, if there is anything in it, it was asked for or there is an earlier
+    /// one, which would speak of this output. Returns its digest.
     pub(crate) fn publish(mut self, mut rejects: Vec<Reject>) -> Result<String, StoreError> {
         rejects.sort_by_key(|reject| (reject.ordinal, reject.start));
         for reject in &rejects {
@@ -46,24 +48,18 @@ impl<'a> Rejects<'a> {
         }
         let list = self.writer.finish()?;
         let digest = list.digest().to_owned();
-        if !rejects.is_empty() || self.config.rejects.is_some() {
+        let asked_for = self.config.rejects.is_some();
+        if !rejects.is_empty() || asked_for || self.config.rejects().exists() {
             // A run that is killed before its output has its name finds its own list again.
             self.folder.announce(&digest)?;
             list.publish()?;
-        } else {
-            drop(list);
-            // One of an earlier output would speak of this one.
-            let path = self.config.rejects();
-            if read_rejects(&path).is_ok() {
-                remove(&path)?;
-            }
         }
         Ok(digest)
     }
 }
 
-/// Checks that the list of the complete output of `config` is there, if any of its rows are `rejected` or it is asked
-/// for, and has the digest that the output knows. An empty one is written where it is asked for and is not there.
+/// Checks that the list of the complete output of `config` is there if any of its rows are `rejected`, and that one that is
+/// there has the digest that the output knows. An empty one is written where it is asked for and is not there.
 pub(crate) fn verify(
     config: &Config,
     digest: Option<&str>,
@@ -71,13 +67,11 @@ pub(crate) fn verify(
 ) -> Result<(), StoreError> {
     let path = config.rejects();
     remove_unfinished(&path);
-    if rejected == 0 {
-        if config.rejects.is_none() {
-            return Ok(());
-        }
-        if !path.exists() {
-            return RejectsWriter::of_rows(&path)?.finish()?.publish();
-        }
+    if rejected == 0 && !path.exists() {
+        return match config.rejects {
+            Some(_) => RejectsWriter::of_rows(&path)?.finish()?.publish(),
+            None => Ok(()),
+        };
     }
     let found = read_rejects(&path).map_err(StoreError::of_existing)?;
     if Some(found.digest.as_str()) == digest {

@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use plmkit_contract::{Column, EmbeddingLayout, PACKING, Provenance, Reject, Stop, WINDOWS};
+use plmkit_contract::{
+    Column, EmbeddingLayout, KERNELS, PACKING, Provenance, Reject, Stop, WINDOWS,
+};
 use plmkit_esm2::{Esm2, EsmError, Setup, set_threads};
 use plmkit_store::{EmbeddingsWriter, Existing, StoreError, existing_embeddings};
 use plmkit_telemetry::event::Outcome as Ended;
@@ -279,6 +281,7 @@ fn provenance(
         .with("columns", names)
         .with("dtype", model.dtype().to_string())
         .with("device", device)
+        .with(KERNELS, model.kernels())
         .with("store_dtype", config.store_dtype.to_string());
     if let Some(windows) = plan.windows {
         provenance = provenance.with(WINDOWS, windows.to_string());

@@ -16,7 +16,7 @@ const MARK: &str = ".plmkit-run";
 const LOCK: &str = "lock";
 const PREFIX: &str = "part-";
 const SUFFIX: &str = ".parquet";
-/// Holds the digest of the list of rejects that is about to get its name.
+/// Holds the digest of each list of rejects that was about to get its name, a line each.
 const REJECTS: &str = "rejects";
 
 /// The folder `.NAME.plmkit-run` of an output `NAME`, and the only claim on it.
@@ -139,15 +139,19 @@ impl RunFolder {
     /// Keeps the digest of the list of rejects, before the list has its name.
     pub(crate) fn announce(&self, rejects: &str) -> Result<(), StoreError> {
         let path = self.path.join(REJECTS);
+        // One before may have it now.
+        let mut all = self.announced();
+        all.push(rejects.to_owned());
         let mut file = AtomicFile::create(&path)?;
-        let written = file.write_all(rejects.as_bytes());
+        let written = file.write_all(all.join("\n").as_bytes());
         written.map_err(|source| StoreError::Write { path, source })?;
         file.finish()
     }
 
-    /// The digest that a killed run kept.
-    pub(crate) fn announced(&self) -> Option<String> {
-        fs::read_to_string(self.path.join(REJECTS)).ok()
+    /// The digests that killed runs kept.
+    pub(crate) fn announced(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.path.join(REJECTS)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
     }
 
     /// Removes what belongs to the output `provenance`, which is complete. Parts of other work stay for the run that

@@ -4,6 +4,7 @@ mod cpu;
 mod libtorch;
 
 use std::fmt;
+use std::num::NonZeroUsize;
 
 use tch::Tensor;
 
@@ -15,6 +16,9 @@ pub(crate) use libtorch::OnLibtorch;
 
 /// The layers between the embedding and the final `LayerNorm`.
 pub(crate) trait Body: fmt::Debug + Send {
+    /// The threads that libtorch may use for what comes before and after the layers.
+    fn libtorch_threads(&self) -> NonZeroUsize;
+
     /// Takes `x`, `(rows, hidden)` f32, through the first `depth` layers.
     fn forward(
         &self,

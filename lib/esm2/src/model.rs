@@ -1,5 +1,6 @@
 //! The model: a batch in; hidden states, vectors, logits and contacts out.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::{Column, Stop};
@@ -11,6 +12,7 @@ use crate::collect::residues;
 use crate::heads::Contacts;
 use crate::packed::Packed;
 use crate::pooling::pool;
+use crate::threads::set_libtorch_threads;
 use crate::weights::Weights;
 use crate::{Config, Dtype, EsmError, Head, Setup, Varlen};
 
@@ -40,6 +42,7 @@ pub struct Esm2 {
     weights: Weights,
     device: tch::Device,
     dtype: Dtype,
+    kernels: String,
 }
 
 /// Receives layers as they appear: the layer's number and its output, `(total_tokens, hidden)` f32 on the device.
@@ -56,6 +59,8 @@ impl Esm2 {
     /// at between tensors.
     pub fn load(model: &Path, setup: Setup, stop: &Stop) -> Result<Self, EsmError> {
         let device = setup.device.open()?;
+        // Loading is copying; a pool of threads would stay.
+        set_libtorch_threads(NonZeroUsize::MIN);
         let dtype = setup.dtype_on(device);
         if dtype != setup.dtype {
             tracing::warn!(
@@ -77,6 +82,9 @@ impl Esm2 {
             weights,
             device,
             dtype,
+            kernels: setup
+                .isa(device)
+                .map_or_else(|| "libtorch".to_owned(), |isa| isa.to_string()),
         })
     }
 
@@ -100,6 +108,11 @@ impl Esm2 {
             tch::Device::Cuda(index) => format!("cuda:{index}"),
             other => format!("{other:?}").to_lowercase(),
         }
+    }
+
+    /// What computes the layers: an instruction set of plmkit's own kernels, or `libtorch`.
+    pub fn kernels(&self) -> &str {
+        &self.kernels
     }
 
     /// The type in which the model computes best: that of its weights in memory.
@@ -146,6 +159,7 @@ impl Esm2 {
         let Some(depth) = columns.iter().map(depth).max() else {
             return Ok(Vec::new());
         };
+        set_libtorch_threads(self.weights.body.libtorch_threads());
         let heads = &self.weights.heads;
         let wanted = columns.contains(&Column::Contacts);
         let mut contacts = match &heads.contact {
@@ -200,6 +214,7 @@ impl Esm2 {
         depth: usize,
         visit: &mut Visit,
     ) -> Result<(), EsmError> {
+        set_libtorch_threads(self.weights.body.libtorch_threads());
         self.forward(batch, depth, self.dtype, None, &mut |layer, hidden| {
             visit(layer, &hidden()?)
         })

@@ -1,21 +1,26 @@
 //! How many CPU threads compute.
 
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+static THREADS: AtomicUsize = AtomicUsize::new(1);
 
 /// Sets the threads that compute a batch.
-///
-/// libtorch has a second pool, for operations that run beside each other; nothing here uses it and it stays
-/// unstarted.
 pub fn set_threads(threads: NonZeroUsize) {
-    tch::set_num_threads(i32::try_from(threads.get()).unwrap_or(i32::MAX));
+    THREADS.store(threads.get(), Ordering::Relaxed);
 }
 
 /// The threads that compute a batch.
 pub(crate) fn threads() -> NonZeroUsize {
-    let threads = usize::try_from(tch::get_num_threads()).ok();
-    threads
-        .and_then(NonZeroUsize::new)
-        .unwrap_or(NonZeroUsize::MIN)
+    NonZeroUsize::new(THREADS.load(Ordering::Relaxed)).unwrap_or(NonZeroUsize::MIN)
+}
+
+/// Lets libtorch use so many. It starts them at once, whether it needs them or not, and ends the process where it cannot.
+pub(crate) fn set_libtorch_threads(threads: NonZeroUsize) {
+    let threads = i32::try_from(threads.get()).unwrap_or(i32::MAX);
+    if tch::get_num_threads() != threads {
+        tch::set_num_threads(threads);
+    }
 }
 
 #[cfg(test)]
@@ -24,9 +29,9 @@ mod tests {
 
     #[test]
     fn libtorch_reports_what_was_set() {
-        set_threads(NonZeroUsize::new(2).unwrap());
+        set_libtorch_threads(NonZeroUsize::new(2).unwrap());
         assert_eq!(tch::get_num_threads(), 2);
-        set_threads(NonZeroUsize::MIN);
+        set_libtorch_threads(NonZeroUsize::MIN);
         assert_eq!(tch::get_num_threads(), 1);
     }
 }

@@ -1,5 +1,6 @@
 //! Layers of plmkit's own kernels.
 
+use std::num::NonZeroUsize;
 use std::ops::Range;
 
 use plmkit_cpu::{Encoder, Isa, Layer, LayerNorm, Multiply, Weights};
@@ -62,6 +63,11 @@ fn values(tensor: &Tensor) -> Result<Vec<f32>, EsmError> {
 }
 
 impl Body for OnCpu {
+    /// With more, contacts and logits would have other last bits.
+    fn libtorch_threads(&self) -> NonZeroUsize {
+        NonZeroUsize::MIN
+    }
+
     fn forward(
         &self,
         x: Tensor,

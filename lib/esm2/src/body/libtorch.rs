@@ -1,5 +1,7 @@
 //! Layers of libtorch's operations, on any device that it has.
 
+use std::num::NonZeroUsize;
+
 use tch::Tensor;
 
 use super::{Body, Watch};
@@ -8,6 +10,7 @@ use crate::attention::{Attention, PerSequence};
 use crate::layer::Layer;
 use crate::packed::Packed;
 use crate::rope::Rotation;
+use crate::threads::threads;
 
 /// Parameters as tensors.
 #[derive(Debug)]
@@ -28,6 +31,10 @@ impl OnLibtorch {
 }
 
 impl Body for OnLibtorch {
+    fn libtorch_threads(&self) -> NonZeroUsize {
+        threads()
+    }
+
     fn forward(
         &self,
         mut x: Tensor,
