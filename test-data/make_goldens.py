@@ -5,6 +5,7 @@ float64, and four well-known mistakes are made on purpose to prove that the stor
 """
 
 import contextlib
+import sys
 from pathlib import Path
 
 import esm
@@ -14,27 +15,15 @@ from esm.model.esm2 import ESM2
 from safetensors.torch import load_file, save_file
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent / "tests/parity"))
+
+from references import fair_esm_name
+
 MODEL = HERE / "model-tiny"
 # 7, 37 (2 X), 96, 140 (B and Z) and 172 (5 X) residues.
 PROTEINS = ["B0M3A0", "P81746", "X1R1X0", "P02135", "K7Z353"]
 AGREEMENT = 2e-5  # largest error of either reference in float32, relative as in `errors`
 VISIBLE = 1e-4  # smallest change, in the same measure, that a mistake must make
-
-FAIR_ESM_NAMES = [
-    ("esm.embeddings.word_embeddings.", "embed_tokens."),
-    ("esm.encoder.layer.", "layers."),
-    ("esm.encoder.emb_layer_norm_after.", "emb_layer_norm_after."),
-    ("esm.contact_head.", "contact_head."),
-    (".attention.self.query.", ".self_attn.q_proj."),
-    (".attention.self.key.", ".self_attn.k_proj."),
-    (".attention.self.value.", ".self_attn.v_proj."),
-    (".attention.self.rotary_embeddings.", ".self_attn.rot_emb."),
-    (".attention.output.dense.", ".self_attn.out_proj."),
-    (".attention.LayerNorm.", ".self_attn_layer_norm."),
-    (".intermediate.dense.", ".fc1."),
-    (".output.dense.", ".fc2."),
-    (".LayerNorm.", ".final_layer_norm."),
-]
 
 
 def read_proteins():
@@ -66,10 +55,8 @@ def load_transformers(tensors):
 def load_fair_esm(tensors, config):
     state = {"lm_head.weight": tensors["esm.embeddings.word_embeddings.weight"]}
     for name, tensor in tensors.items():
-        for ours, theirs in FAIR_ESM_NAMES:
-            name = name.replace(ours, theirs)
-        if name != "esm.embeddings.position_embeddings.weight":
-            state[name] = tensor
+        if (theirs := fair_esm_name(name)) is not None:
+            state[theirs] = tensor
     model = ESM2(config.num_hidden_layers, config.hidden_size, config.num_attention_heads)
     model.load_state_dict(state, strict=True)
     return model.eval()

@@ -111,11 +111,6 @@ impl Weights {
         }
     }
 
-    /// Values of an input row.
-    pub fn inputs(&self) -> usize {
-        self.inputs
-    }
-
     /// Values of an output row.
     pub fn outputs(&self) -> usize {
         self.outputs

@@ -33,13 +33,8 @@ impl Rotations {
 
     /// Whether they are those of these frequencies, bit by bit: one that is no number is still the same.
     pub fn are_of(&self, inv_freq: &[f32]) -> bool {
-        let bits = |values: &[f32]| {
-            values
-                .iter()
-                .map(|value| value.to_bits())
-                .collect::<Vec<_>>()
-        };
-        bits(&self.inv_freq) == bits(inv_freq)
+        let own = self.inv_freq.iter().map(|value| value.to_bits());
+        own.eq(inv_freq.iter().map(|value| value.to_bits()))
     }
 
     /// How many positions there are.

@@ -2,13 +2,12 @@
 
 use std::marker::PhantomData;
 
-/// `(rows, width)` values, rows `stride` values apart.
+/// `(rows, width)` values, row by row.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
     first: *const f32,
     count: usize,
     width: usize,
-    stride: usize,
     lifetime: PhantomData<&'a [f32]>,
 }
 
@@ -18,11 +17,10 @@ pub struct RowsMut<'a> {
     first: *mut f32,
     count: usize,
     width: usize,
-    stride: usize,
     lifetime: PhantomData<&'a mut [f32]>,
 }
 
-// SAFETY: they are slices of f32, borrowed, with gaps that are not touched.
+// SAFETY: they are slices of f32, borrowed.
 unsafe impl Send for Rows<'_> {}
 unsafe impl Sync for Rows<'_> {}
 unsafe impl Send for RowsMut<'_> {}
@@ -36,13 +34,8 @@ fn rows_of(len: usize, width: usize) -> usize {
 impl<'a> Rows<'a> {
     /// All of `values`, row by row.
     pub fn new(values: &'a [f32], width: usize) -> Self {
-        Self {
-            first: values.as_ptr(),
-            count: rows_of(values.len(), width),
-            width,
-            stride: width,
-            lifetime: PhantomData,
-        }
+        // SAFETY: they are borrowed, and as many.
+        unsafe { Self::from_raw(values.as_ptr(), rows_of(values.len(), width), width) }
     }
 
     /// # Safety
@@ -52,7 +45,6 @@ impl<'a> Rows<'a> {
             first,
             count: rows,
             width,
-            stride: width,
             lifetime: PhantomData,
         }
     }
@@ -67,28 +59,19 @@ impl<'a> Rows<'a> {
         self.width
     }
 
-    pub(crate) fn stride(&self) -> usize {
-        self.stride
-    }
-
     /// The first value of a row.
     pub(crate) fn at(&self, row: usize) -> *const f32 {
         debug_assert!(row < self.count);
         // SAFETY: the row is one of the matrix.
-        unsafe { self.first.add(row * self.stride) }
+        unsafe { self.first.add(row * self.width) }
     }
 }
 
 impl<'a> RowsMut<'a> {
     /// All of `values`, row by row.
     pub fn new(values: &'a mut [f32], width: usize) -> Self {
-        Self {
-            first: values.as_mut_ptr(),
-            count: rows_of(values.len(), width),
-            width,
-            stride: width,
-            lifetime: PhantomData,
-        }
+        // SAFETY: they are borrowed for this alone, and as many.
+        unsafe { Self::from_raw(values.as_mut_ptr(), rows_of(values.len(), width), width) }
     }
 
     /// # Safety
@@ -98,20 +81,14 @@ impl<'a> RowsMut<'a> {
             first,
             count: rows,
             width,
-            stride: width,
             lifetime: PhantomData,
         }
     }
 
     /// The same rows, to be read.
     pub fn as_rows(&self) -> Rows<'_> {
-        Rows {
-            first: self.first,
-            count: self.count,
-            width: self.width,
-            stride: self.stride,
-            lifetime: PhantomData,
-        }
+        // SAFETY: they are borrowed as long as these.
+        unsafe { Rows::from_raw(self.first, self.count, self.width) }
     }
 
     /// The number of rows.
@@ -128,6 +105,6 @@ impl<'a> RowsMut<'a> {
     pub(crate) fn at(&mut self, row: usize) -> *mut f32 {
         debug_assert!(row < self.count);
         // SAFETY: the row is one of the matrix.
-        unsafe { self.first.add(row * self.stride) }
+        unsafe { self.first.add(row * self.width) }
     }
 }

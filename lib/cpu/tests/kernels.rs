@@ -38,6 +38,19 @@ fn gelu(x: f64) -> f64 {
     x / 2.0 * libm::erfc(-x / std::f64::consts::SQRT_2)
 }
 
+/// `x·Wᵀ + b` written out: `(rows, outputs)`.
+fn products(x: &[f32], weight: &[f32], bias: &[f32]) -> Vec<f64> {
+    let inputs = weight.len() / bias.len();
+    let outputs = || weight.chunks(inputs).zip(bias);
+    let sum = |row: &[f32], weight: &[f32]| -> f64 {
+        let pairs = row.iter().zip(weight);
+        pairs.map(|(&x, &w)| f64::from(x) * f64::from(w)).sum()
+    };
+    x.chunks(inputs)
+        .flat_map(|row| outputs().map(move |(weight, &bias)| sum(row, weight) + f64::from(bias)))
+        .collect()
+}
+
 #[test]
 fn dense_layers_of_any_shape() {
     for isa in Isa::available() {
@@ -61,18 +74,14 @@ fn dense_layers_of_any_shape() {
                     then,
                     None,
                 );
-                let expected: Vec<f64> = (0..rows * outputs)
-                    .map(|at| {
-                        let (row, output) = (at / outputs, at % outputs);
-                        let products = (0..inputs).map(|k| {
-                            f64::from(x[row * inputs + k]) * f64::from(weight[output * inputs + k])
-                        });
-                        let sum = products.sum::<f64>() + f64::from(bias[output]);
-                        match then {
-                            Then::Store => sum,
-                            Then::Gelu => gelu(sum),
-                            Then::Add => sum + f64::from(there[at]),
-                        }
+                let sums = products(&x, &weight, &bias);
+                let expected: Vec<f64> = sums
+                    .into_iter()
+                    .zip(&there)
+                    .map(|(sum, &there)| match then {
+                        Then::Store => sum,
+                        Then::Gelu => gelu(sum),
+                        Then::Add => sum + f64::from(there),
                     })
                     .collect();
                 let error = error(&out, &expected);
@@ -395,7 +404,12 @@ fn products_of_bfloat16_are_exact_and_their_sums_in_f32() {
         eprintln!("skipped: this CPU multiplies no bfloat16");
         return;
     }
-    let round = |value: &f32| f64::from(half::bf16::from_f32(*value));
+    let rounded = |values: &[f32]| -> Vec<f32> {
+        let rounded = values
+            .iter()
+            .map(|&value| half::bf16::from_f32(value).to_f32());
+        rounded.collect()
+    };
     for (rows, inputs, outputs) in [(1, 1, 1), (5, 24, 33), (31, 40, 70), (400, 640, 96)] {
         let (x, weight, bias) = (
             numbers(1, rows * inputs),
@@ -410,21 +424,8 @@ fn products_of_bfloat16_are_exact_and_their_sums_in_f32() {
             let into = &mut RowsMut::new(&mut out, outputs);
             let converted = (!in_f32).then_some(&mut converted);
             weights.apply(Rows::new(&x, inputs), into, Then::Store, converted);
-            let input = |value: &f32| {
-                if in_f32 {
-                    f64::from(*value)
-                } else {
-                    round(value)
-                }
-            };
-            let expected: Vec<f64> = (0..rows * outputs)
-                .map(|at| {
-                    let row = &x[at / outputs * inputs..][..inputs];
-                    let weight = &weight[at % outputs * inputs..][..inputs];
-                    let products = row.iter().zip(weight).map(|(x, w)| input(x) * round(w));
-                    products.sum::<f64>() + f64::from(bias[at % outputs])
-                })
-                .collect();
+            let inputs_as = if in_f32 { x.clone() } else { rounded(&x) };
+            let expected = products(&inputs_as, &rounded(&weight), &bias);
             let error = error(&out, &expected);
             assert!(
                 error < 2e-6,

@@ -159,7 +159,6 @@ impl Esm2 {
         let Some(depth) = columns.iter().map(depth).max() else {
             return Ok(Vec::new());
         };
-        set_libtorch_threads(self.weights.body.libtorch_threads());
         let heads = &self.weights.heads;
         let wanted = columns.contains(&Column::Contacts);
         let mut contacts = match &heads.contact {
@@ -214,7 +213,6 @@ impl Esm2 {
         depth: usize,
         visit: &mut Visit,
     ) -> Result<(), EsmError> {
-        set_libtorch_threads(self.weights.body.libtorch_threads());
         self.forward(batch, depth, self.dtype, None, &mut |layer, hidden| {
             visit(layer, &hidden()?)
         })
@@ -235,6 +233,7 @@ impl Esm2 {
                 layers,
             });
         }
+        set_libtorch_threads(self.weights.body.libtorch_threads());
         let _no_grad = tch::no_grad_guard();
         let batch = Packed::new(batch, dtype.kind(), self.device)?;
         let x = self.weights.embedding.forward(&batch)?; // (rows, hidden)

@@ -1,6 +1,5 @@
 //! Where and how a model computes.
 
-use std::fmt;
 use std::str::FromStr;
 
 use plmkit_cpu::Isa;
@@ -64,16 +63,6 @@ impl FromStr for Kernels {
             "auto" => Ok(Self::Best),
             "libtorch" => Ok(Self::Libtorch),
             isa => isa.parse().map(Self::Own).map_err(|()| ParseKernelsError),
-        }
-    }
-}
-
-impl fmt::Display for Kernels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Best => f.write_str("auto"),
-            Self::Own(isa) => isa.fmt(f),
-            Self::Libtorch => f.write_str("libtorch"),
         }
     }
 }

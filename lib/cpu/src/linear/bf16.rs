@@ -100,7 +100,6 @@ mod x86 {
                     panels,
                     depth,
                     first: std::ptr::null(),
-                    stride: 0,
                     inputs: weights.inputs,
                 };
                 products::<Avx512, F, _, ROWS>(panels, weights, x, out);
@@ -153,7 +152,6 @@ mod x86 {
         panels: *const u16,
         depth: usize,
         first: *const f32,
-        stride: usize,
         inputs: usize,
     }
 
@@ -163,7 +161,6 @@ mod x86 {
         #[inline(always)]
         unsafe fn take(&mut self, x: Rows<'_>, range: Range<usize>) {
             self.first = x.at(range.start);
-            self.stride = x.stride();
         }
 
         /// One row after the other: what needs it is rare.
@@ -173,7 +170,7 @@ mod x86 {
                 let b = self.panels.add(panel * VECTORS * 16 * self.depth);
                 let mut sums = [[_mm512_setzero_ps(); VECTORS]; ROWS];
                 for (i, sums) in sums.iter_mut().enumerate().take(rows) {
-                    let a = self.first.add((row + i) * self.stride);
+                    let a = self.first.add((row + i) * self.inputs);
                     for k in 0..self.inputs {
                         let value = _mm512_set1_ps(*a.add(k));
                         for (v, sum) in sums.iter_mut().enumerate() {

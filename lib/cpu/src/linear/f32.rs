@@ -28,7 +28,6 @@ pub(super) fn pack(weight: &[f32], inputs: usize, columns: usize) -> Result<Alig
 pub(super) struct InF32<'a> {
     panels: &'a [f32],
     first: *const f32,
-    stride: usize,
     inputs: usize,
 }
 
@@ -37,7 +36,6 @@ impl<'a> InF32<'a> {
         Self {
             panels,
             first: std::ptr::null(),
-            stride: 0,
             inputs: 0,
         }
     }
@@ -49,23 +47,23 @@ impl<S: Simd, const ROWS: usize> Multiplier<S, ROWS> for InF32<'_> {
     #[inline(always)]
     unsafe fn take(&mut self, x: Rows<'_>, range: Range<usize>) {
         self.first = x.at(range.start);
-        (self.stride, self.inputs) = (x.stride(), x.width());
+        self.inputs = x.width();
     }
 
     #[inline(always)]
     unsafe fn tile(&self, row: usize, rows: usize, panel: usize) -> [[S::V; VECTORS]; ROWS] {
         let columns = VECTORS * S::LANES;
         unsafe {
-            let a = self.first.add(row * self.stride);
+            let a = self.first.add(row * self.inputs);
             let b = self.panels.as_ptr().add(panel * columns * self.inputs);
             let mut sums = [[S::splat(0.0); VECTORS]; ROWS];
             if rows == ROWS {
-                tile::<S, ROWS, VECTORS>(&mut sums, self.inputs, a, self.stride, b, columns);
+                tile::<S, ROWS, VECTORS>(&mut sums, self.inputs, a, self.inputs, b, columns);
             } else {
                 // One by one, in the same order.
                 for (i, sums) in sums.iter_mut().enumerate().take(rows) {
                     let mut one = [*sums];
-                    let a = a.add(i * self.stride);
+                    let a = a.add(i * self.inputs);
                     tile::<S, 1, VECTORS>(&mut one, self.inputs, a, 0, b, columns);
                     *sums = one[0];
                 }
