@@ -1,14 +1,17 @@
 //! What the fuzz targets share: bytes as a file, the verdict on an error, and a mutation that keeps footers in place.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::{panic, process};
 
 use libfuzzer_sys::fuzzer_mutate;
-use plmkit_contract::{Exit, Failure, is_guarded};
+use plmkit_contract::{Exit, Failure, Stop, is_guarded};
+use plmkit_esm2::{Esm2, Setup};
 use rustix::fs::{MemfdFlags, memfd_create};
+use tempfile::TempDir;
 
 /// A panic that a reader turns into an error is no finding; libFuzzer's own hook would abort there.
 pub fn let_readers_catch_panics() {
@@ -41,6 +44,26 @@ pub fn judged<T>(result: Result<T, impl Failure + std::error::Error>) -> Option<
             assert!(!message.contains(char::is_control), "{message:?}");
         })
         .ok()
+}
+
+/// The smallest ESM-2, without weights.
+static FOLDER: LazyLock<TempDir> = LazyLock::new(|| {
+    let folder = tempfile::tempdir_in("/dev/shm").expect("a folder in memory");
+    let config =
+        br#"{"model_type": "esm", "position_embedding_type": "rotary", "token_dropout": true,
+        "vocab_size": 33, "num_hidden_layers": 1, "hidden_size": 2, "num_attention_heads": 1,
+        "intermediate_size": 1, "layer_norm_eps": 1e-5}"#;
+    fs::write(folder.path().join("config.json"), config).expect("memory");
+    folder
+});
+
+/// Loads the smallest ESM-2 with `bytes` for its weight file `name`.
+pub fn load_with(name: &str, bytes: &[u8]) {
+    let folder = FOLDER.path();
+    fs::write(folder.join(name), bytes).expect("memory");
+    if let Some(model) = judged(Esm2::load(folder, Setup::default(), &Stop::default())) {
+        assert_eq!((model.config().layers, model.config().hidden), (1, 2));
+    }
 }
 
 /// Mutates a file that ends in a footer, the footer's length (u32, little-endian) and `magic`, as Parquet and Arrow
