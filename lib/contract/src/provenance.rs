@@ -40,13 +40,15 @@ pub mod key {
     pub const OPTIONS: &str = "plmkit.options";
     /// The [digest](crate::ByteDigest) of the file that lists what is not in this one. Not every file has it.
     pub const REJECTS: &str = "plmkit.rejects";
+    /// JSON object: how near a sample of the rows came to the same in f32. Files of narrower integers have it.
+    pub const PARITY: &str = "plmkit.parity";
     /// The [row digest](crate::RowDigest).
     pub const ROWS: &str = "plmkit.rows";
     /// XXH3-128 of all other entries and of the columns' names and types.
     pub const SEAL: &str = "plmkit.seal";
     /// All of the above but the seal, sorted.
-    pub(crate) const SEALED: [&str; 8] = [
-        CONTRACT, INPUTS, KIND, OPTIONS, REJECTS, ROWS, TOOL, VERSION,
+    pub(crate) const SEALED: [&str; 9] = [
+        CONTRACT, INPUTS, KIND, OPTIONS, PARITY, REJECTS, ROWS, TOOL, VERSION,
     ];
 }
 
@@ -64,6 +66,8 @@ pub struct Provenance {
     /// Digest of the file that lists what could not be made, where there may be such a thing. It is found out and not
     /// asked for: files that differ in nothing else are of the same work.
     pub rejects: Option<String>,
+    /// How near a sample came to the same in f32, where that was measured. It is found out like the rejects.
+    pub parity: Option<Value>,
 }
 
 /// What is wrong with a file's metadata.
@@ -122,6 +126,7 @@ impl Provenance {
             inputs,
             options: BTreeMap::new(),
             rejects: None,
+            parity: None,
         }
     }
 
@@ -139,6 +144,13 @@ impl Provenance {
         self
     }
 
+    /// The same with what a sample showed.
+    #[must_use]
+    pub fn with_parity(mut self, parity: Option<Value>) -> Self {
+        self.parity = parity;
+        self
+    }
+
     /// All metadata entries of a finished file with the columns `schema` and the rows `rows`.
     pub fn seal(&self, kind: Kind, schema: &Schema, rows: RowDigest) -> BTreeMap<String, String> {
         let options = Value::from_iter(self.options.clone());
@@ -153,6 +165,11 @@ impl Provenance {
         ]
         .into_iter()
         .chain(self.rejects.clone().map(|digest| (key::REJECTS, digest)))
+        .chain(
+            self.parity
+                .as_ref()
+                .map(|parity| (key::PARITY, parity.to_string())),
+        )
         .map(|(key, value)| (key.to_owned(), value))
         .collect();
         let seal = seal_of(schema, &entries);
@@ -196,6 +213,10 @@ impl Provenance {
             inputs: parse(key::INPUTS, entry(key::INPUTS)?)?,
             options: parse(key::OPTIONS, entry(key::OPTIONS)?)?,
             rejects: metadata.get(key::REJECTS).cloned(),
+            parity: match metadata.get(key::PARITY) {
+                Some(text) => Some(parse(key::PARITY, text)?),
+                None => None,
+            },
         };
         let rows = entry(key::ROWS)?
             .parse()
@@ -273,6 +294,7 @@ mod tests {
         Provenance::new("fasta-shard", vec!["blake3-128:00".into()])
             .with("max_residues", 1022)
             .with_rejects("xxh3-128:00".into())
+            .with_parity(Some(serde_json::json!({ "mean": 0.9999 })))
             .seal(Kind::Shard, &shard_schema(), RowDigest::default())
     }
 
@@ -283,6 +305,7 @@ mod tests {
         assert_eq!(read.tool, "fasta-shard");
         assert_eq!(read.options["max_residues"], 1022);
         assert_eq!(read.rejects.as_deref(), Some("xxh3-128:00"));
+        assert_eq!(read.parity.expect("it was given")["mean"], 0.9999);
         assert_eq!(rows, RowDigest::default());
     }
 

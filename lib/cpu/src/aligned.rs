@@ -18,12 +18,16 @@ mod number {
     pub trait Sealed {}
     impl Sealed for f32 {}
     impl Sealed for u16 {}
+    impl Sealed for u8 {}
     impl Sealed for i8 {}
+    impl Sealed for i32 {}
 }
 
 impl Number for f32 {}
 impl Number for u16 {}
+impl Number for u8 {}
 impl Number for i8 {}
+impl Number for i32 {}
 
 /// Values in memory whose first byte begins a cache line.
 #[derive(Clone)]

@@ -107,6 +107,7 @@ pub fn attention(
                 bf16::attend(task, out, scratch);
             }
         }
+        Multiply::Int8 => panic!("scores and weights are no integers"),
     }
 }
 

@@ -24,7 +24,7 @@ macro_rules! dispatch {
                     $function::<$crate::simd::Portable>($($name),*)
                 },
                 $crate::Isa::Avx2 => unsafe { avx2($($name),*) },
-                $crate::Isa::Avx512 | $crate::Isa::Avx512Bf16 => unsafe { avx512($($name),*) },
+                $crate::Isa::Avx512 | $crate::Isa::Avx512Vnni | $crate::Isa::Avx512Bf16 => unsafe { avx512($($name),*) },
             }
         }
         #[cfg(not(target_arch = "x86_64"))]

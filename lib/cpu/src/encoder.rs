@@ -375,10 +375,16 @@ impl Work<'_> {
 
     fn attend(&self, layer: usize, desk: &mut Desk) {
         let head_dim = self.hidden / self.encoder.heads;
-        let multiply = match self.layers[layer].qkv.multiply() {
-            // Channels are multiplied in pairs.
-            Multiply::Bf16 if !self.in_f32 && head_dim.is_multiple_of(2) => Multiply::Bf16,
-            _ => Multiply::F32,
+        let narrow = match self.layers[layer].qkv.multiply() {
+            Multiply::F32 => false,
+            Multiply::Bf16 => !self.in_f32,
+            Multiply::Int8 => self.encoder.isa.has_bf16(),
+        };
+        // Channels are multiplied in pairs.
+        let multiply = if narrow && head_dim.is_multiple_of(2) {
+            Multiply::Bf16
+        } else {
+            Multiply::F32
         };
         while let Some(piece) = self.phases[2 * layer + 1].next(self.attentions.len()) {
             let Piece {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::Multiply;
+
 /// An instruction set that kernels are written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Isa {
@@ -12,13 +14,21 @@ pub enum Isa {
     Avx2,
     /// x86-64 with AVX-512 F, BW, DQ and VL, 16 lanes.
     Avx512,
-    /// The same with AVX512-BF16: dot products of bfloat16.
+    /// The same with AVX512-VNNI: dot products of 8-bit integers.
+    Avx512Vnni,
+    /// The same with AVX512-BF16, too: dot products of bfloat16.
     Avx512Bf16,
 }
 
 impl Isa {
     /// All, the best last.
-    pub const ALL: [Self; 4] = [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16];
+    pub const ALL: [Self; 5] = [
+        Self::Portable,
+        Self::Avx2,
+        Self::Avx512,
+        Self::Avx512Vnni,
+        Self::Avx512Bf16,
+    ];
 
     /// The best that this CPU has.
     pub fn best() -> Self {
@@ -43,8 +53,11 @@ impl Isa {
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
             }
+            Self::Avx512Vnni => {
+                Self::Avx512.is_available() && is_x86_feature_detected!("avx512vnni")
+            }
             Self::Avx512Bf16 => {
-                Self::Avx512.is_available() && is_x86_feature_detected!("avx512bf16")
+                Self::Avx512Vnni.is_available() && is_x86_feature_detected!("avx512bf16")
             }
         }
     }
@@ -53,6 +66,21 @@ impl Isa {
     #[cfg(not(target_arch = "x86_64"))]
     pub fn is_available(self) -> bool {
         self == Self::Portable
+    }
+
+    /// The least instruction set whose kernels do the same for weights of that type, to the bit.
+    #[must_use]
+    pub fn for_weights(self, multiply: Multiply) -> Self {
+        match multiply {
+            Multiply::F32 => self.min(Self::Avx512),
+            // Integers are the same with VNNI and without; attention beside them is in bfloat16 where that can be.
+            Multiply::Bf16 | Multiply::Int8 => self,
+        }
+    }
+
+    /// Whether it multiplies 8-bit integers without widening them.
+    pub fn has_vnni(self) -> bool {
+        self >= Self::Avx512Vnni
     }
 
     /// Whether it multiplies bfloat16.
@@ -67,6 +95,7 @@ impl fmt::Display for Isa {
             Self::Portable => "portable",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
+            Self::Avx512Vnni => "avx512_vnni",
             Self::Avx512Bf16 => "avx512_bf16",
         })
     }

@@ -20,6 +20,7 @@ mod activation;
 mod aligned;
 mod attention;
 mod dispatch;
+mod dot;
 mod encoder;
 mod exp;
 mod isa;

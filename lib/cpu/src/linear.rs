@@ -2,6 +2,7 @@
 
 mod bf16;
 mod f32;
+mod int8;
 mod product;
 
 use crate::aligned::{Aligned, OutOfMemory};
@@ -32,6 +33,7 @@ enum Panels {
     F32(Aligned),
     /// `(in/2, columns, 2)` each, bfloat16.
     Bf16(Aligned<u16>),
+    Int8(int8::Panels),
 }
 
 /// The type in which weights and inputs are multiplied; sums are f32.
@@ -41,6 +43,8 @@ pub enum Multiply {
     F32,
     /// bfloat16, to which inputs are rounded.
     Bf16,
+    /// 8-bit integers, to which inputs are scaled and rounded. Groups of 128 along the sum have scales of their own.
+    Int8,
 }
 
 /// What is done with `x·Wᵀ + b` as it leaves the registers.
@@ -58,6 +62,7 @@ pub enum Then {
 #[derive(Debug, Default)]
 pub struct Converted {
     bf16: Aligned<u16>,
+    int8: int8::Converted,
 }
 
 impl Converted {
@@ -66,6 +71,7 @@ impl Converted {
         match weights.panels {
             Panels::F32(_) => Ok(()),
             Panels::Bf16(_) => self.bf16.grow(bf16::values(weights.inputs)),
+            Panels::Int8(_) => self.int8.grow(weights.inputs),
         }
     }
 }
@@ -98,6 +104,7 @@ impl Weights {
                     assert!(isa.has_bf16(), "{isa} multiplies no bfloat16");
                     Panels::Bf16(bf16::pack(weight, inputs, columns)?)
                 }
+                Multiply::Int8 => Panels::Int8(int8::Panels::pack(isa, weight, inputs)?),
             },
             bias: padded_bias,
         })
@@ -108,6 +115,7 @@ impl Weights {
         match self.panels {
             Panels::F32(_) => Multiply::F32,
             Panels::Bf16(_) => Multiply::Bf16,
+            Panels::Int8(_) => Multiply::Int8,
         }
     }
 
@@ -117,12 +125,12 @@ impl Weights {
     }
 
     /// `then` of `x·Wᵀ + b` for each row of `x`, `(rows, inputs)`, to `out`, `(rows, outputs)`. `converted` has grown for
-    /// these weights, or is not there: then inputs are multiplied in f32 whatever the type of the weights.
+    /// these weights, or is not there: then inputs are multiplied in f32, by weights of f32 or bfloat16.
     ///
     /// The result of a row depends on that row alone, to the bit.
     ///
     /// # Panics
-    /// If the shapes do not fit.
+    /// If the shapes do not fit, or nothing is there to convert inputs to 8-bit integers.
     pub fn apply(
         &self,
         x: Rows<'_>,
@@ -155,6 +163,10 @@ impl Weights {
                 let converted = converted.map(|converted| &mut converted.bf16[..]);
                 bf16::apply(panels, self, x, out, then, converted);
             }
+            Panels::Int8(panels) => {
+                let converted = converted.expect("there is memory for integers");
+                int8::apply(panels, self, x, out, then, &mut converted.int8);
+            }
         }
     }
 }
@@ -164,7 +176,7 @@ fn columns(isa: Isa) -> usize {
     VECTORS
         * match isa {
             Isa::Portable | Isa::Avx2 => 8,
-            Isa::Avx512 | Isa::Avx512Bf16 => 16,
+            Isa::Avx512 | Isa::Avx512Vnni | Isa::Avx512Bf16 => 16,
         }
 }
 

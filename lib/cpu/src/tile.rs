@@ -2,6 +2,7 @@
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod bf16;
+pub(crate) mod int8;
 
 use crate::simd::Simd;
 

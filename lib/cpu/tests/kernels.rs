@@ -477,3 +477,127 @@ fn attention_in_bfloat16_loses_what_rounding_to_it_loses() {
             .all(|row| row.iter().any(|value| value.is_nan()))
     );
 }
+
+/// Values in groups of 128, rounded to as many steps as 8-bit integers have.
+fn in_steps(values: &[f32], inputs: usize) -> Vec<f32> {
+    let groups = values.chunks(inputs).flat_map(|row| row.chunks(128));
+    groups
+        .flat_map(|group| {
+            let largest = group.iter().fold(0f32, |most, value| most.max(value.abs()));
+            let step = f64::from(largest) / 127.0;
+            group.iter().map(move |&value| {
+                let steps = (value * (127.0 / largest)).round_ties_even();
+                if largest > 0.0 {
+                    (f64::from(steps) * step) as f32
+                } else {
+                    0.0
+                }
+            })
+        })
+        .collect()
+}
+
+fn in_int8(isa: Isa, x: &[f32], weight: &[f32], bias: &[f32]) -> Vec<f32> {
+    let inputs = weight.len() / bias.len();
+    let weights = Weights::pack(isa, Multiply::Int8, weight, bias).expect("memory");
+    let mut converted = Converted::default();
+    converted.grow(&weights).expect("memory");
+    let mut out = vec![f32::NAN; x.len() / inputs * bias.len()];
+    let into = &mut RowsMut::new(&mut out, bias.len());
+    weights.apply(
+        Rows::new(x, inputs),
+        into,
+        Then::Store,
+        Some(&mut converted),
+    );
+    out
+}
+
+#[test]
+fn products_of_8_bit_integers_are_exact() {
+    for isa in Isa::available() {
+        for (rows, inputs, outputs) in [
+            (1, 1, 1),
+            (5, 24, 33),
+            (31, 40, 70),
+            (13, 129, 64),
+            (400, 320, 96),
+            (20, 1280, 40),
+        ] {
+            let mut x = numbers(1, rows * inputs);
+            // A group of zeros, and an outlier that costs another group its digits.
+            x[..inputs.min(128)].fill(0.0);
+            x[rows * inputs - 1] = 1000.0;
+            let weight = numbers(2, outputs * inputs);
+            let bias = numbers(3, outputs);
+            let found = in_int8(isa, &x, &weight, &bias);
+            let rounded = products(&in_steps(&x, inputs), &in_steps(&weight, inputs), &bias);
+            let error = error(&found, &rounded);
+            assert!(error < 1e-6, "{isa} {rows}x{inputs}x{outputs}: {error:e}");
+        }
+    }
+}
+
+#[test]
+fn rounding_to_8_bits_costs_two_digits_of_three() {
+    let (rows, inputs, outputs) = (50, 640, 64);
+    let (x, weight, bias) = (
+        numbers(1, rows * inputs),
+        numbers(2, outputs * inputs),
+        numbers(3, outputs),
+    );
+    for isa in Isa::available() {
+        let found = in_int8(isa, &x, &weight, &bias);
+        let error = error(&found, &products(&x, &weight, &bias));
+        assert!((1e-5..1e-2).contains(&error), "{isa}: {error:e}");
+    }
+}
+
+#[test]
+fn integers_have_the_same_bits_whatever_multiplies_them_and_beside_what() {
+    let (rows, inputs, outputs) = (300, 200, 48);
+    let (x, weight, bias) = (
+        numbers(1, rows * inputs),
+        numbers(2, outputs * inputs),
+        numbers(3, outputs),
+    );
+    let mut by_lanes: Vec<(bool, Vec<f32>)> = Vec::new();
+    for isa in Isa::available() {
+        let all = in_int8(isa, &x, &weight, &bias);
+        for own in [0..1, 7..20, 100..300] {
+            let some = in_int8(
+                isa,
+                &x[own.start * inputs..own.end * inputs],
+                &weight,
+                &bias,
+            );
+            assert!(
+                some == all[own.start * outputs..own.end * outputs],
+                "{isa} {own:?}"
+            );
+        }
+        // Without fused multiplication, sums of groups round otherwise.
+        let fused = isa != Isa::Portable;
+        match by_lanes.iter().find(|(known, _)| *known == fused) {
+            Some((_, known)) => assert!(*known == all, "{isa}"),
+            None => by_lanes.push((fused, all)),
+        }
+    }
+}
+
+#[test]
+fn what_is_no_number_spoils_its_row_of_integers_or_its_column() {
+    let (rows, inputs, outputs) = (20, 200, 40);
+    for isa in Isa::available() {
+        for spoilt in [f32::NAN, f32::INFINITY] {
+            let (mut x, mut weight) = (numbers(1, rows * inputs), numbers(2, outputs * inputs));
+            x[7 * inputs + 150] = spoilt;
+            weight[33 * inputs + 3] = spoilt;
+            let found = in_int8(isa, &x, &weight, &vec![0.0; outputs]);
+            for (i, value) in found.iter().enumerate() {
+                let expected = i / outputs == 7 || i % outputs == 33;
+                assert_eq!(value.is_nan(), expected, "{isa} {i}: {value}");
+            }
+        }
+    }
+}

@@ -153,7 +153,8 @@ impl Embedder<'_> {
         sequence: usize,
         computed: &mut Computed,
     ) -> Result<Result<Vec<Vec<f32>>, Reason>, EngineError> {
-        if self.model.dtype() == Dtype::F32 {
+        // Integers are as wide as f32.
+        if matches!(self.model.dtype(), Dtype::F32 | Dtype::Int8) {
             return Ok(Err(Reason::NotFinite));
         }
         let own = sequence..sequence + 1;

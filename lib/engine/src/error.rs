@@ -8,6 +8,8 @@ use plmkit_esm2::{EsmError, VarlenError};
 use plmkit_store::StoreError;
 use plmkit_telemetry::TelemetryError;
 
+use crate::parity::Parity;
+
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
@@ -81,6 +83,17 @@ pub enum EngineError {
          --long window"
     )]
     Contacts,
+    /// In int8 the vectors of the run's own sequences are too far from those in f32.
+    #[error(
+        "{}: --dtype int8 is refused: {parity}; --dtype bf16 or f32 loses less",
+        path_text(.model)
+    )]
+    Parity {
+        /// The checkpoint.
+        model: PathBuf,
+        /// What was measured.
+        parity: Parity,
+    },
     /// Vectors could not be laid out as columns.
     #[error("cannot lay out vectors: {0}")]
     Layout(#[from] ArrowError),
@@ -104,7 +117,10 @@ impl Failure for EngineError {
             Self::Model(error) => error.exit(),
             Self::Events(error) => error.exit(),
             Self::Batch { source, .. } => source.exit(),
-            Self::Doubled { .. } | Self::Windows { .. } | Self::Mixed { .. } => Exit::Data,
+            Self::Doubled { .. }
+            | Self::Windows { .. }
+            | Self::Mixed { .. }
+            | Self::Parity { .. } => Exit::Data,
             Self::Contacts => Exit::Usage,
             Self::Layout(_) => Exit::Internal,
             Self::Thread(_) => Exit::Transient,

@@ -23,6 +23,7 @@ mod error;
 mod journal;
 mod output;
 mod pack;
+mod parity;
 mod part;
 mod pipeline;
 mod plan;
@@ -36,4 +37,5 @@ mod writer;
 
 pub use config::{Config, Injection, Layers, Outputs, Windows, rejects_beside};
 pub use error::EngineError;
+pub use parity::Parity;
 pub use run::{Observer, Outcome, Summary, embed};

@@ -256,11 +256,20 @@ impl Plan {
 
     /// Every pack, in order.
     pub(crate) fn jobs(&self) -> impl Iterator<Item = Result<Job<'_>, EngineError>> {
+        self.jobs_where(|_| true)
+    }
+
+    /// The packs whose positions are `wanted`, in order. Others are not read.
+    pub(crate) fn jobs_where(
+        &self,
+        wanted: impl Fn(u64) -> bool,
+    ) -> impl Iterator<Item = Result<Job<'_>, EngineError>> {
         let packs = self
             .files
             .iter()
             .flat_map(|input| (0..input.file.len()).map(move |batch| (input, batch)));
-        (0..).zip(packs).map(|(index, (input, batch))| {
+        let packs = (0..).zip(packs).filter(move |&(index, _)| wanted(index));
+        packs.map(|(index, (input, batch))| {
             Ok(Job {
                 index,
                 path: &input.path,

@@ -14,6 +14,7 @@ use crate::allowance::Allowance;
 use crate::compute::Embedder;
 use crate::journal::{Journal, Started, Totals};
 use crate::pack::PackEmbedder;
+use crate::parity::{self, Parity};
 use crate::part::{Part, Saver};
 use crate::pipeline::Pipeline;
 use crate::plan::Plan;
@@ -124,12 +125,14 @@ pub fn embed(
     }
     let folder = claimed?;
     let parts = folder.parts(&provenance, &plan, config.force)?;
+    let parity = parity::measure(config, &plan, &model, &layout.columns, stop)?;
     let run = Run {
         config,
         plan: &plan,
         model: &model,
         layout: &layout,
         provenance: &provenance,
+        parity: parity.as_ref(),
         stop,
     };
     let outcome = run.embed(&folder, parts, observer)?;
@@ -146,6 +149,7 @@ struct Run<'a> {
     model: &'a Esm2,
     layout: &'a EmbeddingLayout,
     provenance: &'a Provenance,
+    parity: Option<&'a Parity>,
     stop: &'a Stop,
 }
 
@@ -260,7 +264,9 @@ impl<'a> Run<'a> {
         rejects: Vec<Reject>,
     ) -> Result<u64, EngineError> {
         let provenance = self.provenance.clone();
-        let provenance = provenance.with_rejects(list.publish(rejects)?);
+        let provenance = provenance
+            .with_rejects(list.publish(rejects)?)
+            .with_parity(self.parity.map(Parity::to_json));
         Ok(file.finish(&provenance)?.digest.rows())
     }
 }

@@ -17,12 +17,16 @@ pub enum Dtype {
     F16,
     /// bfloat16: 8 significant bits, the range of f32.
     Bf16,
+    /// 8-bit integers for the linear maps of the layers, weights and inputs, with scales for groups of 128 along the sum;
+    /// attention is in bfloat16 where the CPU computes that, and in f32 elsewhere.
+    Int8,
 }
 
 impl Dtype {
     pub(crate) fn kind(self) -> Kind {
         match self {
-            Self::F32 => Kind::Float,
+            // What surrounds the integers is f32.
+            Self::F32 | Self::Int8 => Kind::Float,
             Self::F16 => Kind::Half,
             Self::Bf16 => Kind::BFloat16,
         }
@@ -35,6 +39,7 @@ impl fmt::Display for Dtype {
             Self::F32 => "f32",
             Self::F16 => "f16",
             Self::Bf16 => "bf16",
+            Self::Int8 => "int8",
         })
     }
 }

@@ -34,6 +34,11 @@ pub enum EsmError {
         /// Its tensors that are not there.
         missing: Names,
     },
+    /// Integers, and nothing that multiplies them.
+    #[error(
+        "int8: computed by plmkit's own kernels on a CPU alone; expected --device cpu, or another --dtype"
+    )]
+    NoInt8,
     /// The device's memory is full. A smaller batch may fit.
     #[error("out of memory: {0}")]
     OutOfMemory(String),
@@ -57,7 +62,7 @@ impl Failure for EsmError {
         match self {
             Self::Checkpoint(error) => error.exit(),
             Self::Device(error) => error.exit(),
-            Self::NoSuchLayer { .. } => Exit::Usage,
+            Self::NoSuchLayer { .. } | Self::NoInt8 => Exit::Usage,
             Self::NoHead { .. } => Exit::Data,
             Self::OutOfMemory(_) | Self::Stopped => Exit::Transient,
             Self::Torch(_) => Exit::Internal,

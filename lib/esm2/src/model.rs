@@ -59,6 +59,9 @@ impl Esm2 {
     /// at between tensors.
     pub fn load(model: &Path, setup: Setup, stop: &Stop) -> Result<Self, EsmError> {
         let device = setup.device.open()?;
+        if setup.dtype == Dtype::Int8 && setup.isa(device).is_none() {
+            return Err(EsmError::NoInt8);
+        }
         // Loading is copying; a pool of threads would stay.
         set_libtorch_threads(NonZeroUsize::MIN);
         let dtype = setup.dtype_on(device);
@@ -82,9 +85,7 @@ impl Esm2 {
             weights,
             device,
             dtype,
-            kernels: setup
-                .isa(device)
-                .map_or_else(|| "libtorch".to_owned(), |isa| isa.to_string()),
+            kernels: setup.kernels_on(device),
         })
     }
 
@@ -142,7 +143,7 @@ impl Esm2 {
 
     /// What `columns` hold of every sequence: for each column, in that order, the values of all sequences one after
     /// the other, as many as [`Column::values`] says, in f32. Layers above the last one asked for are not computed.
-    /// Where `dtype` is not the model's, weights are converted layer by layer, which is slow.
+    /// Where `dtype` is not the model's, weights are converted layer by layer, which is slow; integers are taken as they are.
     /// Once `stop` is requested, which is looked at between layers, the error is [`EsmError::Stopped`].
     pub fn embed(
         &self,

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use plmkit_cpu::Isa;
+use plmkit_cpu::{Isa, Multiply};
 
 use crate::{Device, Dtype};
 
@@ -25,6 +25,23 @@ impl Setup {
             Kernels::Best => Some(Isa::best()),
             Kernels::Own(isa) => Some(isa),
             Kernels::Libtorch => None,
+        }
+    }
+
+    /// The type in which plmkit's own kernels multiply.
+    pub(crate) fn multiply(&self) -> Multiply {
+        match self.dtype {
+            Dtype::F32 | Dtype::F16 => Multiply::F32,
+            Dtype::Bf16 => Multiply::Bf16,
+            Dtype::Int8 => Multiply::Int8,
+        }
+    }
+
+    /// The name of what computes on `device`.
+    pub(crate) fn kernels_on(&self, device: tch::Device) -> String {
+        match self.isa(device) {
+            Some(isa) => isa.for_weights(self.multiply()).to_string(),
+            None => "libtorch".to_owned(),
         }
     }
 
@@ -52,7 +69,7 @@ pub enum Kernels {
 
 /// Not a name of kernels.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected auto, portable, avx2, avx512, avx512_bf16 or libtorch")]
+#[error("expected auto, portable, avx2, avx512, avx512_vnni, avx512_bf16 or libtorch")]
 pub struct ParseKernelsError;
 
 impl FromStr for Kernels {

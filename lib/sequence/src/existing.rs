@@ -56,6 +56,7 @@ fn compare_set(
             .collect(),
         options: manifest.options,
         rejects: Some(manifest.rejects_digest),
+        parity: None,
     };
     same(&path, &earlier, provenance)?;
     for name in &found.shards {

@@ -15,14 +15,16 @@ use crate::{EsmError, layer, layer_norm, linear};
 #[derive(Debug)]
 pub(crate) struct OnCpu {
     encoder: Encoder,
+    multiply: Multiply,
     heads: usize,
 }
 
 impl OnCpu {
     /// Layers that were [`packed`].
-    pub(crate) fn new(isa: Isa, layers: Vec<Layer>, heads: usize) -> Self {
+    pub(crate) fn new(isa: Isa, multiply: Multiply, layers: Vec<Layer>, heads: usize) -> Self {
         Self {
             encoder: Encoder::new(isa, layers, heads),
+            multiply,
             heads,
         }
     }
@@ -83,7 +85,8 @@ impl Body for OnCpu {
             watch,
         };
         let mut x = values(&batch.own(&x)?)?;
-        let in_f32 = batch.kind == Kind::Float;
+        // Integers cannot be had in another type.
+        let in_f32 = batch.kind == Kind::Float && self.multiply != Multiply::Int8;
         self.encoder
             .forward(&mut x, &sequences, depth, in_f32, threads(), &mut watcher)
     }

@@ -1,7 +1,6 @@
 //! Stored tensors to the layout of the forward pass.
 
 use plmkit_contract::Stop;
-use plmkit_cpu::Multiply;
 use tch::{Device, Kind, Tensor};
 
 use super::digest::head_digest;
@@ -15,7 +14,7 @@ use crate::layer_norm::LayerNorm;
 use crate::linear::Linear;
 use crate::rope::pair_channels;
 use crate::weights::Weights;
-use crate::{Config, Dtype, EsmError, Head, Names, Setup};
+use crate::{Config, EsmError, Head, Names, Setup};
 
 /// Copies the weights to `device`: the linear maps of the layers in the type of the setup, all else in f32.
 pub(super) fn weights(
@@ -101,12 +100,10 @@ impl Assembly<'_> {
         Ok(match setup.isa(self.device) {
             // One after the other: the tensors of a layer go when it is packed.
             Some(isa) => {
-                let multiply = match setup.dtype {
-                    Dtype::Bf16 => Multiply::Bf16,
-                    Dtype::F32 | Dtype::F16 => Multiply::F32,
-                };
+                let multiply = setup.multiply();
                 let layers = layers.map(|layer| packed(isa, multiply, &layer?));
-                Box::new(OnCpu::new(isa, layers.collect::<Result<_, _>>()?, heads))
+                let layers = layers.collect::<Result<_, _>>()?;
+                Box::new(OnCpu::new(isa, multiply, layers, heads))
             }
             None => Box::new(OnLibtorch::new(
                 layers.by_ref().collect::<Result<_, _>>()?,

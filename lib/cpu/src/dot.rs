@@ -1,0 +1,51 @@
+//! Dot products of 8-bit integers with sums in i32: one implementation for each instruction set, and all give the same sums.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod vnni;
+
+use crate::simd::Simd;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx2::Avx2Pairs;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx512::Avx512Pairs;
+pub(crate) use portable::PortablePairs;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use vnni::Vnni;
+
+/// Operations on vectors of sums, one for each of [`Simd::LANES`] columns of weights.
+///
+/// # Safety
+/// As for [`Simd`].
+pub(crate) trait Dot {
+    /// Vectors of f32 with as many lanes.
+    type F: Simd;
+    /// A vector of sums.
+    type Sums: Copy;
+    /// Some inputs, the same in every lane.
+    type Inputs: Copy;
+    /// As many weights of each column.
+    type Weights: Copy;
+
+    /// The products that join a sum at once.
+    const TOGETHER: usize;
+    /// Bytes of an input in memory.
+    const BYTES: usize;
+    /// What an input in memory is larger by.
+    const SHIFT: i32;
+
+    unsafe fn load(from: *const i32) -> Self::Sums;
+    /// The next inputs of a row.
+    unsafe fn inputs(from: *const u8) -> Self::Inputs;
+    /// The weights that they are multiplied by: `(LANES, TOGETHER)`.
+    unsafe fn weights(from: *const i8) -> Self::Weights;
+    unsafe fn add(sums: Self::Sums, inputs: Self::Inputs, weights: Self::Weights) -> Self::Sums;
+    unsafe fn to_f32(sums: Self::Sums) -> <Self::F as Simd>::V;
+    /// Makes inputs of whole numbers from -127 to 127; of others, any.
+    unsafe fn store(to: *mut u8, values: <Self::F as Simd>::V);
+}

@@ -1,0 +1,56 @@
+//! AVX2: products of pairs, widened to 16 bits. Its products of bytes saturate.
+
+use std::arch::x86_64::*;
+
+use super::Dot;
+use crate::simd::Avx2;
+
+pub(crate) struct Avx2Pairs;
+
+impl Dot for Avx2Pairs {
+    type F = Avx2;
+    type Sums = __m256i;
+    type Inputs = __m256i;
+    type Weights = __m256i;
+
+    const TOGETHER: usize = 2;
+    const BYTES: usize = 2;
+    const SHIFT: i32 = 0;
+
+    #[inline(always)]
+    unsafe fn load(from: *const i32) -> __m256i {
+        unsafe { _mm256_loadu_si256(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn inputs(from: *const u8) -> __m256i {
+        unsafe { _mm256_set1_epi32(from.cast::<i32>().read_unaligned()) }
+    }
+
+    #[inline(always)]
+    unsafe fn weights(from: *const i8) -> __m256i {
+        unsafe { _mm256_cvtepi8_epi16(_mm_loadu_si128(from.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(sums: __m256i, inputs: __m256i, weights: __m256i) -> __m256i {
+        unsafe { _mm256_add_epi32(sums, _mm256_madd_epi16(inputs, weights)) }
+    }
+
+    #[inline(always)]
+    unsafe fn to_f32(sums: __m256i) -> __m256 {
+        unsafe { _mm256_cvtepi32_ps(sums) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(to: *mut u8, values: __m256) {
+        unsafe {
+            let wide = _mm256_cvtps_epi32(values);
+            let (low, high) = (
+                _mm256_castsi256_si128(wide),
+                _mm256_extracti128_si256::<1>(wide),
+            );
+            _mm_storeu_si128(to.cast(), _mm_packs_epi32(low, high));
+        }
+    }
+}

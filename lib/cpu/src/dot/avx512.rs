@@ -1,0 +1,52 @@
+//! AVX-512 without VNNI: products of pairs, widened to 16 bits.
+
+use std::arch::x86_64::*;
+
+use super::Dot;
+use crate::simd::Avx512;
+
+pub(crate) struct Avx512Pairs;
+
+impl Dot for Avx512Pairs {
+    type F = Avx512;
+    type Sums = __m512i;
+    type Inputs = __m512i;
+    type Weights = __m512i;
+
+    const TOGETHER: usize = 2;
+    const BYTES: usize = 2;
+    const SHIFT: i32 = 0;
+
+    #[inline(always)]
+    unsafe fn load(from: *const i32) -> __m512i {
+        unsafe { _mm512_loadu_si512(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn inputs(from: *const u8) -> __m512i {
+        unsafe { _mm512_set1_epi32(from.cast::<i32>().read_unaligned()) }
+    }
+
+    #[inline(always)]
+    unsafe fn weights(from: *const i8) -> __m512i {
+        unsafe { _mm512_cvtepi8_epi16(_mm256_loadu_si256(from.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(sums: __m512i, inputs: __m512i, weights: __m512i) -> __m512i {
+        unsafe { _mm512_add_epi32(sums, _mm512_madd_epi16(inputs, weights)) }
+    }
+
+    #[inline(always)]
+    unsafe fn to_f32(sums: __m512i) -> __m512 {
+        unsafe { _mm512_cvtepi32_ps(sums) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(to: *mut u8, values: __m512) {
+        unsafe {
+            let narrow = _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(values));
+            _mm256_storeu_si256(to.cast(), narrow);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! AVX512-VNNI: products of four unsigned with four signed bytes.
+
+use std::arch::x86_64::*;
+
+use super::Dot;
+use crate::simd::Avx512;
+
+pub(crate) struct Vnni;
+
+impl Dot for Vnni {
+    type F = Avx512;
+    type Sums = __m512i;
+    type Inputs = __m512i;
+    type Weights = __m512i;
+
+    const TOGETHER: usize = 4;
+    const BYTES: usize = 1;
+    const SHIFT: i32 = 128;
+
+    #[inline(always)]
+    unsafe fn load(from: *const i32) -> __m512i {
+        unsafe { _mm512_loadu_si512(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn inputs(from: *const u8) -> __m512i {
+        unsafe { _mm512_set1_epi32(from.cast::<i32>().read_unaligned()) }
+    }
+
+    #[inline(always)]
+    unsafe fn weights(from: *const i8) -> __m512i {
+        unsafe { _mm512_loadu_si512(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(sums: __m512i, inputs: __m512i, weights: __m512i) -> __m512i {
+        unsafe { _mm512_dpbusd_epi32(sums, inputs, weights) }
+    }
+
+    #[inline(always)]
+    unsafe fn to_f32(sums: __m512i) -> __m512 {
+        unsafe { _mm512_cvtepi32_ps(sums) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(to: *mut u8, values: __m512) {
+        unsafe {
+            let shifted = _mm512_add_epi32(_mm512_cvtps_epi32(values), _mm512_set1_epi32(128));
+            _mm_storeu_si128(to.cast(), _mm512_cvtepi32_epi8(shifted));
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Products in 8-bit integers: weights and inputs in groups of [`GROUP`] along the sum, each with a scale of its own.
+//!
+//! The scale of a group is its largest magnitude over 127 (for weights, that of a column), so that an outlier costs only its own
+//! group digits. Sums of a group are exact; they are scaled and summed up in f32.
+
+use std::ops::Range;
+
+use super::product::{Finish, Multiplier, most_rows, products};
+use super::{Add, Gelu, Store, Then, VECTORS, Weights, columns};
+use crate::aligned::{Aligned, OutOfMemory};
+use crate::dot::{Dot, PortablePairs};
+use crate::simd::Simd;
+use crate::tile::int8::tile;
+use crate::{Isa, Rows, RowsMut};
+
+/// Products that share two scales.
+const GROUP: usize = 128;
+/// The largest magnitude of an 8-bit integer here: -128 is not used.
+const LARGEST: f32 = 127.0;
+/// What a group is at least in magnitude; it is all zeros otherwise.
+const LEAST: f32 = 1e-30;
+
+/// Weights of a dense layer, panel by panel.
+#[derive(Debug)]
+pub(super) struct Panels {
+    /// `(in/TOGETHER, columns, TOGETHER)` each.
+    weights: Aligned<i8>,
+    /// `(groups, columns)` each.
+    scales: Aligned,
+    /// What the sum of a group begins with, since inputs are shifted: `(groups, columns)` each.
+    first: Aligned<i32>,
+}
+
+/// Memory for rows of inputs.
+#[derive(Debug, Default)]
+pub(super) struct Converted {
+    /// `(rows, inputs)`, of as many bytes as the instruction set wants.
+    inputs: Aligned<u8>,
+    /// `(rows, groups)`
+    scales: Aligned,
+}
+
+/// The most bytes of an input, of all instruction sets.
+const BYTES: usize = 2;
+/// The most rows of a tile, of all instruction sets.
+const ROWS: usize = 12;
+
+impl Converted {
+    /// Makes room for rows of `inputs` values.
+    pub(super) fn grow(&mut self, inputs: usize) -> Result<(), OutOfMemory> {
+        let rows = most_rows(inputs, 1, ROWS);
+        self.inputs.grow(rows * padded(inputs) * BYTES)?;
+        self.scales.grow(rows * inputs.div_ceil(GROUP))
+    }
+}
+
+/// Inputs of a row, filled up to whole vectors of any instruction set.
+fn padded(inputs: usize) -> usize {
+    inputs.next_multiple_of(16)
+}
+
+/// The products that `isa` adds to a sum at once, and what it shifts inputs by.
+fn form(isa: Isa) -> (usize, i32) {
+    if isa.has_vnni() { (4, 128) } else { (2, 0) }
+}
+
+impl Panels {
+    /// Of `weight`, `(outputs, inputs)`.
+    pub(super) fn pack(isa: Isa, weight: &[f32], inputs: usize) -> Result<Self, OutOfMemory> {
+        let (columns, (together, shift)) = (columns(isa), form(isa));
+        let outputs = (weight.len() / inputs).next_multiple_of(columns);
+        let (depth, groups) = (padded(inputs), inputs.div_ceil(GROUP));
+        let mut all = Self {
+            weights: Aligned::zeros(outputs * depth)?,
+            scales: Aligned::zeros(outputs * groups)?,
+            first: Aligned::zeros(outputs * groups)?,
+        };
+        let panels = all.weights.chunks_exact_mut(columns * depth);
+        let scales = all.scales.chunks_exact_mut(columns * groups);
+        let first = all.first.chunks_exact_mut(columns * groups);
+        for (((panel, scales), first), rows) in panels
+            .zip(scales)
+            .zip(first)
+            .zip(weight.chunks(columns * inputs))
+        {
+            for (column, row) in rows.chunks_exact(inputs).enumerate() {
+                for (group, weights) in row.chunks(GROUP).enumerate() {
+                    let (inverse, scale) = scale(largest(weights));
+                    let mut sum = 0;
+                    for (k, &weight) in weights.iter().enumerate() {
+                        // What is no number becomes 0, and its scale is none.
+                        let integer = (weight * inverse).round_ties_even() as i8;
+                        let k = group * GROUP + k;
+                        panel[(k / together * columns + column) * together + k % together] =
+                            integer;
+                        sum += i32::from(integer);
+                    }
+                    scales[group * columns + column] = scale;
+                    first[group * columns + column] = -shift * sum;
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// The largest magnitude; NaN if one is no number.
+fn largest(values: &[f32]) -> f32 {
+    let larger = |most: f32, value: &f32| {
+        if value.abs() <= most {
+            most
+        } else {
+            value.abs()
+        }
+    };
+    // A later number is larger than none; the difference of a value with itself is zero or none.
+    let spoilt: f32 = values.iter().map(|value| value - value).sum();
+    values.iter().fold(0.0, larger) + spoilt
+}
+
+/// What values of at most that magnitude are multiplied with to become integers, and integers to become values.
+fn scale(largest: f32) -> (f32, f32) {
+    if largest < LEAST {
+        (0.0, 0.0)
+    } else {
+        (LARGEST / largest, largest / LARGEST)
+    }
+}
+
+/// See [`Weights::apply`].
+pub(super) fn apply(
+    panels: &Panels,
+    weights: &Weights,
+    x: Rows<'_>,
+    out: &mut RowsMut<'_>,
+    then: Then,
+    converted: &mut Converted,
+) {
+    let inputs = weights.inputs;
+    let rows = most_rows(inputs, 1, ROWS);
+    assert!(
+        converted.inputs.len() >= rows * padded(inputs) * BYTES
+            && converted.scales.len() >= rows * inputs.div_ceil(GROUP),
+        "there is room"
+    );
+    let job = Job {
+        panels,
+        weights,
+        x,
+        converted,
+    };
+    // SAFETY: weights are packed for an instruction set that the CPU has, and the shapes were compared.
+    unsafe {
+        match then {
+            Then::Store => dispatched::<Store>(job, out),
+            Then::Gelu => dispatched::<Gelu>(job, out),
+            Then::Add => dispatched::<Add>(job, out),
+        }
+    }
+}
+
+/// A product in 8-bit integers.
+struct Job<'a> {
+    panels: &'a Panels,
+    weights: &'a Weights,
+    x: Rows<'a>,
+    converted: &'a mut Converted,
+}
+
+#[cfg(target_arch = "x86_64")]
+unsafe fn dispatched<F: Finish>(job: Job<'_>, out: &mut RowsMut<'_>) {
+    use crate::dot::{Avx2Pairs, Avx512Pairs, Vnni};
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
+    unsafe fn vnni<F: Finish>(job: Job<'_>, out: &mut RowsMut<'_>) {
+        unsafe { multiply::<Vnni, F, 12>(job, out) }
+    }
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+    unsafe fn avx512<F: Finish>(job: Job<'_>, out: &mut RowsMut<'_>) {
+        unsafe { multiply::<Avx512Pairs, F, 12>(job, out) }
+    }
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn avx2<F: Finish>(job: Job<'_>, out: &mut RowsMut<'_>) {
+        unsafe { multiply::<Avx2Pairs, F, 6>(job, out) }
+    }
+    unsafe {
+        match job.weights.isa {
+            Isa::Portable => multiply::<PortablePairs, F, 6>(job, out),
+            Isa::Avx2 => avx2::<F>(job, out),
+            Isa::Avx512 => avx512::<F>(job, out),
+            Isa::Avx512Vnni | Isa::Avx512Bf16 => vnni::<F>(job, out),
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn dispatched<F: Finish>(job: Job<'_>, out: &mut RowsMut<'_>) {
+    unsafe { multiply::<PortablePairs, F, 6>(job, out) }
+}
+
+#[inline(always)]
+unsafe fn multiply<D: Dot, F: Finish, const ROWS: usize>(job: Job<'_>, out: &mut RowsMut<'_>) {
+    let Job {
+        panels,
+        weights,
+        x,
+        converted,
+    } = job;
+    debug_assert_eq!((D::TOGETHER, D::SHIFT), form(weights.isa));
+    let integers = Integers::<D> {
+        panels,
+        converted: converted.inputs.as_mut_ptr(),
+        scales: converted.scales.as_mut_ptr(),
+        inputs: weights.inputs,
+        dot: std::marker::PhantomData,
+    };
+    unsafe { products::<D::F, F, _, ROWS>(integers, weights, x, out) }
+}
+
+/// Panels and the rows that they are multiplied with.
+struct Integers<'a, D: Dot> {
+    panels: &'a Panels,
+    /// `(rows, padded inputs)`
+    converted: *mut u8,
+    /// `(rows, groups)`
+    scales: *mut f32,
+    inputs: usize,
+    dot: std::marker::PhantomData<D>,
+}
+
+impl<D: Dot> Integers<'_, D> {
+    /// Bytes of a converted row.
+    fn stride(&self) -> usize {
+        padded(self.inputs) * D::BYTES
+    }
+
+    fn groups(&self) -> usize {
+        self.inputs.div_ceil(GROUP)
+    }
+}
+
+impl<D: Dot, const ROWS: usize> Multiplier<D::F, ROWS> for Integers<'_, D> {
+    const BYTES: usize = D::BYTES;
+
+    #[inline(always)]
+    unsafe fn take(&mut self, x: Rows<'_>, range: Range<usize>) {
+        for (i, row) in range.enumerate() {
+            unsafe {
+                let (from, to) = (x.at(row), self.converted.add(i * self.stride()));
+                let scales = self.scales.add(i * self.groups());
+                for (group, first) in (0..self.inputs).step_by(GROUP).enumerate() {
+                    let count = GROUP.min(self.inputs - first);
+                    *scales.add(group) =
+                        convert::<D>(from.add(first), count, to.add(first * D::BYTES));
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn tile(
+        &self,
+        row: usize,
+        _rows: usize,
+        panel: usize,
+    ) -> [[<D::F as Simd>::V; VECTORS]; ROWS] {
+        // Rows that are not there give sums that nobody looks at; there is memory for a whole tile.
+        let (lanes, columns) = (D::F::LANES, VECTORS * D::F::LANES);
+        let (groups, depth) = (self.groups(), padded(self.inputs));
+        unsafe {
+            let a = self.converted.add(row * self.stride());
+            let input_scales = self.scales.add(row * groups);
+            let b = self.panels.weights.as_ptr().add(panel * columns * depth);
+            let scales = self.panels.scales.as_ptr().add(panel * columns * groups);
+            let first = self.panels.first.as_ptr().add(panel * columns * groups);
+            let mut sums = [[D::F::splat(0.0); VECTORS]; ROWS];
+            for group in 0..groups {
+                let begin = group * GROUP;
+                let steps = GROUP.min(self.inputs - begin).div_ceil(D::TOGETHER);
+                let integers = tile::<D, ROWS, VECTORS>(
+                    first.add(group * columns),
+                    steps,
+                    a.add(begin * D::BYTES),
+                    self.stride(),
+                    b.add(begin * columns),
+                );
+                let scales = scales.add(group * columns);
+                for (i, (sums, integers)) in sums.iter_mut().zip(integers).enumerate() {
+                    let own = D::F::splat(*input_scales.add(i * groups + group));
+                    for (v, (sum, integer)) in sums.iter_mut().zip(integers).enumerate() {
+                        let scale = D::F::mul(own, D::F::load(scales.add(v * lanes)));
+                        *sum = D::F::mul_add(D::to_f32(integer), scale, *sum);
+                    }
+                }
+            }
+            sums
+        }
+    }
+}
+
+/// Makes integers of a group of a row; returns its scale.
+#[inline(always)]
+unsafe fn convert<D: Dot>(from: *const f32, count: usize, to: *mut u8) -> f32 {
+    let lanes = D::F::LANES;
+    unsafe {
+        let mut most = D::F::splat(0.0);
+        let mut spoilt = D::F::splat(0.0);
+        for at in (0..count).step_by(lanes) {
+            let values = part::<D::F>(from.add(at), count - at);
+            most = D::F::max(most, D::F::abs(values));
+            // Zero, or NaN where a value is not finite.
+            spoilt = D::F::add(spoilt, D::F::sub(values, values));
+        }
+        let (inverse, scale) = scale(D::F::largest(most) + D::F::sum(spoilt));
+        for at in (0..count).step_by(lanes) {
+            let values = part::<D::F>(from.add(at), count - at);
+            let integers = D::F::round(D::F::mul(values, D::F::splat(inverse)));
+            D::store(to.add(at * D::BYTES), integers);
+        }
+        scale
+    }
+}
+
+/// A vector of values, zero after the first `count`.
+#[inline(always)]
+unsafe fn part<S: Simd>(from: *const f32, count: usize) -> S::V {
+    unsafe {
+        if count >= S::LANES {
+            S::load(from)
+        } else {
+            let mut values = [0f32; 16];
+            std::ptr::copy_nonoverlapping(from, values.as_mut_ptr(), count);
+            S::load(values.as_ptr())
+        }
+    }
+}
