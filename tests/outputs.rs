@@ -97,18 +97,19 @@ fn lowest_cosine(a: &BTreeMap<u64, Vec<f32>>, b: &BTreeMap<u64, Vec<f32>>) -> f6
     a.values().zip(b.values()).map(cosine).fold(1.0, f64::min)
 }
 
-/// model-tiny with tensors left out or multiplied: `change` says by what.
-fn changed_model(folder: &Path, change: impl Fn(&str) -> Option<f32>) -> PathBuf {
+/// model-tiny with tensors left out or values multiplied: `change` says by what, given the tensor and the value's place.
+fn changed_model(folder: &Path, change: impl Fn(&str, usize) -> Option<f32>) -> PathBuf {
     let bytes = fs::read(test_data("model-tiny/model.safetensors")).expect("weights");
     let tensors = SafeTensors::deserialize(&bytes).expect("safetensors");
     let tensors: Vec<_> = tensors
         .iter()
-        .filter_map(|(name, view)| Some((name, view, change(name)?)))
-        .map(|(name, view, factor)| {
+        .filter(|(name, _)| change(name, 0).is_some())
+        .map(|(name, view)| {
             let values = view.data().chunks_exact(4);
             let values = values.map(|bytes| f32::from_le_bytes(bytes.try_into().expect("4 bytes")));
             let bytes: Vec<u8> = values
-                .flat_map(|value| (value * factor).to_le_bytes())
+                .enumerate()
+                .flat_map(|(i, value)| (value * change(name, i).unwrap_or(1.0)).to_le_bytes())
                 .collect();
             (name, view.dtype(), view.shape().to_vec(), bytes)
         })
@@ -188,7 +189,7 @@ fn every_kind_of_output_fits_the_others() {
 #[test]
 fn a_head_that_is_not_there_is_missed_by_name() {
     let case = Case::new();
-    let model = changed_model(case.folder.path(), |name| {
+    let model = changed_model(case.folder.path(), |name, _| {
         (!name.contains("_head.")).then_some(1.0)
     });
     run(&mut case.embed(&model, "pooled.parquet", &[]));
@@ -209,7 +210,12 @@ fn narrow_types_are_close_and_are_other_work() {
     run(&mut case.embed(&model, "f32.parquet", &[]));
     let expected = case.means("f32.parquet");
     let own = plmkit_esm2::Isa::best().has_bf16();
-    let kernels = [("bf16", 0.9995, "libtorch"), ("f16", 0.99999, "libtorch")];
+    let kernels = [
+        ("bf16", 0.9995, "libtorch"),
+        ("f16", 0.99999, "libtorch"),
+        ("int8", 0.9995, "auto"),
+        ("int8", 0.9995, "portable"),
+    ];
     for (dtype, least, kernels) in kernels
         .into_iter()
         .chain(own.then_some(("bf16", 0.9995, "auto")))
@@ -245,7 +251,7 @@ fn a_type_that_the_cpu_does_not_multiply_is_widened_and_said() {
 fn what_overflows_in_f16_is_computed_again_in_f32() {
     let case = Case::new();
     // The same function but for rounding, with values in between that f16 does not reach.
-    let model = changed_model(case.folder.path(), |name| {
+    let model = changed_model(case.folder.path(), |name, _| {
         Some(if name.contains("layer.1.attention.self.value") {
             1e5
         } else if name.contains("layer.1.attention.output.dense.weight") {
@@ -262,6 +268,63 @@ fn what_overflows_in_f16_is_computed_again_in_f32() {
     assert!(cosine > 0.999, "{cosine}");
     let said = run(&mut case.embed(&model, "bf16.parquet", &["--dtype", "bf16"]));
     assert!(!said.contains("again"), "{said}");
+}
+
+#[test]
+fn int8_is_measured_on_the_sequences_of_the_run() {
+    let case = Case::new();
+    let model = test_data("model-tiny");
+    let said = run(&mut case.embed(&model, "int8.parquet", &["--dtype", "int8"]));
+    let cosine = "int8: the lowest cosine to f32 over 14 sequences of the run";
+    assert!(said.contains(cosine), "{said}");
+    let reader = EmbeddingsReader::open(&case.path("int8.parquet")).expect("open");
+    let parity = reader.provenance().parity.clone().expect("it is recorded");
+    assert_eq!(parity["sequences"], 14);
+    assert_eq!(parity["mean_cosine_floor"], 0.999);
+    assert_eq!(parity["residue_cosine_floor"], 0.98);
+    for name in ["mean_cosine", "residue_cosine"] {
+        let cosine = parity[name].as_f64().expect("a number");
+        assert!((0.98..1.0).contains(&cosine), "{name}: {cosine}");
+    }
+    let embedded = ["int8.parquet", "--shards", "shards/shard-00000.parquet"];
+    run(bin("validate-embeddings")
+        .current_dir(case.folder.path())
+        .args(embedded));
+}
+
+#[test]
+fn int8_is_refused_where_it_loses_too_much() {
+    let case = Case::new();
+    // The same function, but for rounding, with one channel in front of each feed-forward network that leaves no digits to
+    // the others.
+    let model = changed_model(case.folder.path(), |name, i| {
+        let norm = name.contains("layer.") && !name.contains("attention");
+        let outlier = if norm && name.contains(".LayerNorm.") && i == 0 {
+            1e4
+        } else if name.ends_with("intermediate.dense.weight") && i % HIDDEN == 0 {
+            1e-4
+        } else {
+            1.0
+        };
+        Some(outlier)
+    });
+    run(&mut case.embed(&model, "f32.parquet", &[]));
+    run(&mut case.embed(&test_data("model-tiny"), "unchanged.parquet", &[]));
+    let cosine = lowest_cosine(&case.means("f32.parquet"), &case.means("unchanged.parquet"));
+    assert!(cosine > 0.999_999, "the same function: {cosine}");
+    let output = case
+        .embed(&model, "int8.parquet", &["--dtype", "int8"])
+        .output();
+    let what = "model: --dtype int8 is refused: the lowest cosine to f32 over 14 sequences";
+    assert_failed(&output.expect("run"), 65, what);
+    assert!(!case.path("int8.parquet").exists());
+    let with_libtorch = ["--dtype", "int8", "--kernels", "libtorch"];
+    let output = case.embed(&model, "int8.parquet", &with_libtorch).output();
+    assert_failed(
+        &output.expect("run"),
+        2,
+        "int8: computed by plmkit's own kernels",
+    );
 }
 
 #[test]

@@ -113,7 +113,7 @@ pub(crate) struct Args {
     /// bf16, 1.7 times as fast as f32; for other CPUs, and for f16, weights are widened and the run is in f32.
     ///
     /// In int8 the linear maps multiply 8-bit integers, on CPUs. How near that comes to f32 is measured first, on a sample of
-    /// the sequences: below a cosine of 0.999 of a mean vector or 0.99 of a residue vector the run is refused.
+    /// the sequences: below a cosine of 0.999 of a mean vector or 0.98 of a residue vector the run is refused.
     #[arg(
         long,
         value_enum,

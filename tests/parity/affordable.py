@@ -17,8 +17,8 @@ def budget(dtype):
 
 
 def choose(proteins, configuration, dtype):
-    """All in f32; in a half type, evenly spaced ones as far as the budget goes, and at least the shortest."""
-    if dtype == "f32":
+    """All in f32 and int8; in a half type, evenly spaced ones as far as the budget goes, and at least the shortest."""
+    if dtype in ("f32", "int8"):
         return proteins
     for step in range(1, len(proteins) + 1):
         chosen = proteins[::step]

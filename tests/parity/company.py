@@ -21,8 +21,8 @@ from configurations import CONFIGURATIONS
 from programs import Embedder, ProgramFailed
 
 ROOT = Path(__file__).parents[2]
-# Largest |difference| / |vector| of a protein's or a residue's vector. In f32, not one bit.
-LIMITS = {"f32": 0.0, "bf16": 2e-2, "f16": 2e-3}
+# Largest |difference| / |vector| of a protein's or a residue's vector. In f32 and int8, not one bit.
+LIMITS = {"f32": 0.0, "bf16": 2e-2, "f16": 2e-3, "int8": 0.0}
 # Name, token budget (below the shortest protein: each is alone), threads, and whether the file is shuffled.
 ALONE = ("alone", 1, 1, False)
 COMPANIES = [

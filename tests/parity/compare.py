@@ -16,8 +16,8 @@ import numpy as np
 # Relative errors in float32 that need no excuse; the plain implementations stay below 2e-6.
 ROUNDING = 1e-5
 # How much larger than the plain implementation's an error may be.
-FACTOR = 2.0
-POOLED_COSINE = {"f32": 0.9999999, "bf16": 0.9995}
+FACTOR = {"f32": 2.0, "bf16": 2.0, "f16": 2.0, "int8": 1.0}
+POOLED_COSINE = {"f32": 0.9999999, "bf16": 0.9995, "int8": 0.9995}
 # In float32, between gpu-embed's contact probabilities and fair-esm's.
 CONTACTS = 1e-5
 RELATIVE = ["l2", "channel_l2", "vector_l2"]
@@ -80,8 +80,9 @@ def worst_of(by_protein):
 
 def limits(dtype, plain):
     """Figure -> how large it may be, given the plain implementation's worst figures for the same output and type."""
-    floor = ROUNDING if dtype == "f32" else 0.0
-    return {figure: max(floor, FACTOR * getattr(plain, figure)) for figure in RELATIVE}
+    # Around its integers, int8 is f32.
+    floor = ROUNDING if dtype in ("f32", "int8") else 0.0
+    return {figure: max(floor, FACTOR[dtype] * getattr(plain, figure)) for figure in RELATIVE}
 
 
 def lowest_cosine(dtype, name):

@@ -14,7 +14,8 @@ from transformers.models.esm import modeling_esm
 
 import outputs
 
-DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}
+# In int8 all but the layers' linear maps is f32.
+DTYPES = {"int8": torch.float32, "f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}
 ALPHABET = esm.data.Alphabet.from_architecture("ESM-1b")
 FAIR_ESM_NAMES = [
     ("esm.embeddings.word_embeddings.", "embed_tokens."),
@@ -46,6 +47,11 @@ def tokens_of(protein):
     return torch.tensor([[ALPHABET.cls_idx, *map(ALPHABET.get_idx, protein.sequence), ALPHABET.eos_idx]])
 
 
+def dynamic_int8(layers):
+    """The same with the linear maps as torch's dynamic quantisation has them: weights and inputs in int8."""
+    return torch.ao.quantization.quantize_dynamic(layers, {torch.nn.Linear}, dtype=torch.qint8)
+
+
 class HuggingFace:
     """transformers' EsmForMaskedLM, cast whole to a type, but for `inv_freq`, which stays in float32."""
 
@@ -63,6 +69,8 @@ class HuggingFace:
         assert torch.equal(inv_freq, inv_freq.half().float()), "transformers computed inv_freq again"
         self.model = model.to(DTYPES[dtype]).eval()
         self.model.esm.rotary_embeddings.inv_freq = inv_freq
+        if dtype == "int8":
+            self.model.esm.encoder = dynamic_int8(self.model.esm.encoder)
 
     @torch.no_grad()
     def run(self, protein):
@@ -93,6 +101,8 @@ class FairEsm:
             self.model = ESM2(config.num_hidden_layers, config.hidden_size, config.num_attention_heads)
         self.model.load_state_dict(state, strict=True, assign=True)
         self.model.eval()
+        if dtype == "int8":
+            self.model.layers = dynamic_int8(self.model.layers)
 
     @torch.no_grad()
     def run(self, protein):

@@ -13,8 +13,9 @@ use crate::{Config, EngineError};
 
 /// The lowest cosine that the mean vector of a sequence may have.
 const MEAN: f64 = 0.999;
-/// The lowest cosine that the vector of a residue may have.
-const RESIDUE: f64 = 0.99;
+/// The lowest cosine that the vector of a residue may have. One in thousands attends to two others alike, and rounding
+/// decides between them.
+const RESIDUE: f64 = 0.98;
 
 /// Tokens of a sample: more, and a short run would spend its time here.
 const TOKENS: usize = 4096;
@@ -229,7 +230,7 @@ mod tests {
         assert!((parity.residue_cosine - 1.0 / 1.01f64.sqrt()).abs() < 1e-9);
         assert!((parity.mean_cosine - 1.0).abs() < 1e-15);
         assert!(parity.suffices());
-        parity.compare(&[1.0, 0.0], &[1.0, 0.1], 2);
+        parity.compare(&[1.0, 0.0], &[1.0, 0.2], 2);
         assert!(!parity.suffices(), "{parity}");
     }
 
