@@ -11,6 +11,8 @@ FUZZ_SECONDS ?= 60
 PARITY ?=
 # Options of the benchmark: --quick, --models 150M, --baseline FILE, …
 BENCH ?=
+# Which parts to measure, and options of criterion: attention, linear/avx2, --save-baseline NAME, …
+PARTS ?=
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -43,6 +45,9 @@ parity-mutants: build .venv/reference/complete ## Build gpu-embed with known def
 bench: export PYTHONDONTWRITEBYTECODE = 1
 bench: build .venv/reference/complete .venv/esm-cpp/complete ## Measure the programs beside transformers, fair-esm and esm-cpp (an hour or two, 5 GB of Python packages)
 	.venv/reference/bin/python tests/bench $(BENCH)
+
+bench-parts: ## Measure the packer, the tokenizer, the digests, the readers and the CPU kernels alone (minutes)
+	cargo bench --locked $(addprefix --package plmkit-,contract cpu pack sequence store) -- $(PARTS)
 
 fuzz: setup .cargo-tools/$(CARGO_FUZZ) ## Run each fuzz target for FUZZ_SECONDS (needs a nightly compiler)
 	cargo run --release --locked --example fuzz-seeds tests/fuzz/corpus
@@ -85,4 +90,4 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 	python3 -m pip --python .venv/$*/bin/python install --quiet -r $<
 	touch $@
 
-.PHONY: help setup build demo test torture parity parity-mutants bench fuzz lint advisories install goldens
+.PHONY: help setup build demo test torture parity parity-mutants bench bench-parts fuzz lint advisories install goldens

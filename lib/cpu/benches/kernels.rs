@@ -1,100 +1,134 @@
-//! GFLOP/s of the kernels on one core.
+//! The kernels on one core, for each instruction set and type that this CPU multiplies.
+//!
+//! An element of the throughput is a multiplication or an addition, so that Gelem/s are GFLOP/s; for layer normalisation it
+//! is a value.
 
-use std::hint::black_box;
-use std::time::Instant;
+use std::time::Duration;
 
+use criterion::{
+    BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
+};
 use plmkit_cpu::{
-    Converted, Head, Isa, Multiply, Rows, RowsMut, Scratch, Then, Weights, attention,
+    Converted, Head, Isa, LayerNorm, Multiply, Rows, RowsMut, Scratch, Then, Weights, attention,
 };
 
-fn main() {
-    for isa in Isa::available() {
-        for (rows, inputs, outputs) in [
-            (1024, 640, 1920),
-            (1024, 640, 640),
-            (1024, 640, 2560),
-            (1024, 2560, 640),
-            (192, 1280, 5120),
-        ] {
-            let x: Vec<f32> = (0..rows * inputs)
-                .map(|i| (i % 17) as f32 / 17.0 - 0.5)
-                .collect();
-            let weight: Vec<f32> = (0..outputs * inputs)
-                .map(|i| (i % 13) as f32 / 13.0 - 0.5)
-                .collect();
-            let weights = Weights::pack(
-                isa,
-                if isa.has_bf16() {
-                    Multiply::Bf16
-                } else {
-                    Multiply::F32
-                },
-                &weight,
-                &vec![0.1; outputs],
-            )
-            .expect("memory");
-            let mut out = vec![0.0; rows * outputs];
-            let mut converted = Converted::default();
-            converted.grow(&weights).expect("memory");
-            let mut best = f64::MAX;
-            for _ in 0..8 {
-                let start = Instant::now();
-                weights.apply(
-                    Rows::new(&x, inputs),
-                    &mut RowsMut::new(&mut out, outputs),
-                    Then::Store,
-                    Some(&mut converted),
-                );
-                black_box(&out);
-                best = best.min(start.elapsed().as_secs_f64());
+/// Rows that the encoder takes through a dense layer together.
+const ROWS: usize = 192;
+/// Name and channels of models with 20 heads.
+const MODELS: [(&str, usize); 2] = [("150M", 640), ("650M", 1280)];
+const HEADS: usize = 20;
+
+/// Each instruction set with each of `types` that it has kernels of its own for.
+fn multiplications(types: &[Multiply]) -> impl Iterator<Item = (Isa, Multiply)> {
+    let all = Isa::available().flat_map(|isa| types.iter().map(move |&multiply| (isa, multiply)));
+    all.filter(|&(isa, multiply)| {
+        isa.for_weights(multiply) == isa && (multiply != Multiply::Bf16 || isa.has_bf16())
+    })
+}
+
+/// Numbers evenly spread over (-1, 1), the same on every machine (Fibonacci hashing).
+fn values(count: usize) -> Vec<f32> {
+    let spread = (1..=count as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40);
+    spread
+        .map(|spread| spread as f32 / (1 << 23) as f32 - 1.0)
+        .collect()
+}
+
+fn linear(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("linear");
+    // The slowest take too long for samples of growing size.
+    group.sampling_mode(SamplingMode::Flat);
+    for (isa, multiply) in multiplications(&[Multiply::F32, Multiply::Bf16, Multiply::Int8]) {
+        for (model, hidden) in MODELS {
+            for (layer, inputs, outputs, then) in [
+                ("qkv", hidden, 3 * hidden, Then::Store),
+                ("out", hidden, hidden, Then::Add),
+                ("up", hidden, 4 * hidden, Then::Gelu),
+                ("down", 4 * hidden, hidden, Then::Add),
+            ] {
+                let (weight, bias) = (values(outputs * inputs), values(outputs));
+                let weights = Weights::pack(isa, multiply, &weight, &bias).expect("memory");
+                let mut converted = Converted::default();
+                converted.grow(&weights).expect("memory");
+                let x = values(ROWS * inputs);
+                let mut out = vec![0.0; ROWS * outputs];
+                group.throughput(Throughput::Elements(2 * (ROWS * inputs * outputs) as u64));
+                let id =
+                    BenchmarkId::new(format!("{isa}/{multiply:?}"), format!("{model} {layer}"));
+                group.bench_function(id, |bencher| {
+                    bencher.iter(|| {
+                        let out = &mut RowsMut::new(&mut out, outputs);
+                        weights.apply(Rows::new(&x, inputs), out, then, Some(&mut converted));
+                    });
+                });
             }
-            let flop = 2.0 * (rows * inputs * outputs) as f64;
-            println!(
-                "{isa:12} linear {rows}x{inputs}x{outputs}: {:.1} GFLOP/s",
-                flop / best / 1e9
-            );
-        }
-        for (length, dim) in [
-            (52, 32),
-            (100, 32),
-            (300, 32),
-            (1000, 32),
-            (1000, 64),
-            (1000, 16),
-        ] {
-            let heads = 20;
-            let qkv: Vec<f32> = (0..length * 3 * heads * dim)
-                .map(|i| ((i * 7919) % 101) as f32 / 50.0 - 1.0)
-                .collect();
-            let mut out = vec![0.0; length * heads * dim];
-            let mut scratch = Scratch::default();
-            scratch.grow(length, dim).expect("memory");
-            let mut best = f64::MAX;
-            for _ in 0..20 {
-                let start = Instant::now();
-                for number in 0..heads {
-                    attention(
-                        isa,
-                        if isa.has_bf16() {
-                            Multiply::Bf16
-                        } else {
-                            Multiply::F32
-                        },
-                        Rows::new(&qkv, 3 * heads * dim),
-                        Head { number, dim },
-                        0..length,
-                        &mut RowsMut::new(&mut out, heads * dim),
-                        &mut scratch,
-                    );
-                }
-                black_box(&out);
-                best = best.min(start.elapsed().as_secs_f64());
-            }
-            let flop = 4.0 * (length * length * heads * dim) as f64;
-            println!(
-                "{isa:12} attention {length} of {dim}: {:.1} GFLOP/s",
-                flop / best / 1e9
-            );
         }
     }
 }
+
+/// All heads of a layer; parameters are tokens x channels of a head.
+fn heads(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("attention");
+    group.sampling_mode(SamplingMode::Flat);
+    for (isa, multiply) in multiplications(&[Multiply::F32, Multiply::Bf16]) {
+        for length in [52, 100, 300, 1000] {
+            for dim in [16, 32, 64] {
+                let hidden = HEADS * dim;
+                let qkv = values(length * 3 * hidden);
+                let mut out = vec![0.0; length * hidden];
+                let mut scratch = Scratch::default();
+                scratch.grow(length, dim).expect("memory");
+                group.throughput(Throughput::Elements(4 * (length * length * hidden) as u64));
+                let id = BenchmarkId::new(format!("{isa}/{multiply:?}"), format!("{length}x{dim}"));
+                group.bench_function(id, |bencher| {
+                    bencher.iter(|| {
+                        for number in 0..HEADS {
+                            attention(
+                                isa,
+                                multiply,
+                                Rows::new(&qkv, 3 * hidden),
+                                Head { number, dim },
+                                0..length,
+                                &mut RowsMut::new(&mut out, hidden),
+                                &mut scratch,
+                            );
+                        }
+                    });
+                });
+            }
+        }
+    }
+}
+
+fn layer_norm(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("layer_norm");
+    for (isa, _) in multiplications(&[Multiply::F32]) {
+        for (model, hidden) in MODELS {
+            let norm = LayerNorm {
+                weight: values(hidden),
+                bias: values(hidden),
+                eps: 1e-5,
+            };
+            let x = values(ROWS * hidden);
+            let mut out = vec![0.0; ROWS * hidden];
+            group.throughput(Throughput::Elements((ROWS * hidden) as u64));
+            group.bench_function(BenchmarkId::new(isa.to_string(), model), |bencher| {
+                bencher.iter(|| {
+                    let out = &mut RowsMut::new(&mut out, hidden);
+                    norm.apply(isa, Rows::new(&x, hidden), out);
+                });
+            });
+        }
+    }
+}
+
+criterion_group! {
+    name = benches;
+    // A hundred of them: little time for each.
+    config = Criterion::default()
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_millis(400));
+    targets = linear, heads, layer_norm
+}
+criterion_main!(benches);

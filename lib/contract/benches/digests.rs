@@ -1,0 +1,30 @@
+//! The digests of sequences and of text. That of rows is measured beside the readers of files, in `lib/store`.
+
+use std::time::Duration;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use plmkit_contract::{ByteDigest, RESIDUES, residue_digest};
+
+fn digests(criterion: &mut Criterion) {
+    let bytes: Vec<u8> = RESIDUES.iter().copied().cycle().take(1 << 20).collect();
+    let mut group = criterion.benchmark_group("digests");
+    for residues in [100, 300, 1000] {
+        group.throughput(Throughput::Bytes(residues as u64));
+        group.bench_function(BenchmarkId::new("residues", residues), |bencher| {
+            bencher.iter(|| residue_digest(&bytes[..residues]));
+        });
+    }
+    group.throughput(Throughput::Bytes(bytes.len() as u64));
+    group.bench_function(BenchmarkId::new("text", "1 MiB"), |bencher| {
+        bencher.iter(|| ByteDigest::of(&bytes).to_string());
+    });
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .warm_up_time(Duration::from_secs(1))
+        .measurement_time(Duration::from_secs(2));
+    targets = digests
+}
+criterion_main!(benches);

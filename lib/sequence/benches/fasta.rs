@@ -1,0 +1,52 @@
+//! Bytes of FASTA, without compression, read each second.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use plmkit_contract::Stop;
+use plmkit_sequence::{FastaReader, Input, Limits};
+
+const PROTEINS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../test-data/proteins.fasta"
+);
+
+fn fasta(criterion: &mut Criterion) {
+    // The file is longer than the 32 KiB that gzip looks back, so that its copies compress no better than itself.
+    let text = fs::read(PROTEINS)
+        .expect("the example proteins")
+        .repeat(100);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (plain, gzip) = (folder.path().join("a.fasta"), folder.path().join("a.gz"));
+    fs::write(&plain, &text).expect("space for a file");
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(&text).expect("memory");
+    fs::write(&gzip, encoder.finish().expect("memory")).expect("space for a file");
+
+    let mut group = criterion.benchmark_group("fasta");
+    group.sampling_mode(SamplingMode::Flat);
+    group.throughput(Throughput::Bytes(text.len() as u64));
+    for (name, path) in [("plain", &plain), ("gzip", &gzip)] {
+        group.bench_function(name, |bencher| bencher.iter(|| read(path)));
+    }
+}
+
+/// Reads all records; how many there are.
+fn read(path: &Path) -> u64 {
+    let input = Input::File(path.to_owned());
+    let mut reader =
+        FastaReader::open(&input, Limits::default(), &Stop::default()).expect("a file");
+    while reader.read().expect("FASTA").is_some() {}
+    reader.finish().expect("FASTA").records
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default().sample_size(20);
+    targets = fasta
+}
+criterion_main!(benches);

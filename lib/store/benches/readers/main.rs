@@ -1,0 +1,115 @@
+//! What reading a file costs, and how much of it is verification: `decode` is the plain reader of the format, `digest`
+//! the row digest of what that gave, and `read` the reader of this crate, which does both and holds the file to its
+//! limits. Bytes are those of the values in memory.
+
+mod files;
+
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use arrow::ipc::reader::FileReader;
+use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use plmkit_contract::{RowDigest, Stop};
+use plmkit_store::{BatchesFile, EmbeddingsReader, read_shard};
+
+fn readers(criterion: &mut Criterion) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let proteins = files::proteins();
+
+    let path = folder.path().join("shard.parquet");
+    files::write_shard(&path, &proteins);
+    compare(criterion, "shard", &path, decode_parquet, |path| {
+        read_shard(path).expect("a shard").digest.rows()
+    });
+
+    let path = folder.path().join("batches.arrow");
+    files::write_batches(&path, &proteins);
+    compare(criterion, "batches", &path, decode_ipc, |path| {
+        let file = BatchesFile::open(path, &Stop::default()).expect("batches");
+        file.digest().rows()
+    });
+
+    let path = folder.path().join("embeddings.parquet");
+    files::write_embeddings(&path, &proteins);
+    compare(criterion, "embeddings", &path, decode_parquet, |path| {
+        let mut reader = EmbeddingsReader::open(path).expect("embeddings");
+        while reader.next_batch().expect("rows").is_some() {}
+        reader.digest().rows()
+    });
+}
+
+fn compare(
+    criterion: &mut Criterion,
+    kind: &str,
+    path: &Path,
+    decode: fn(&Path) -> Vec<RecordBatch>,
+    read: fn(&Path) -> u64,
+) {
+    let batches = decode(path);
+    let bytes: usize = batches.iter().map(size).sum();
+    let mut group = criterion.benchmark_group(kind);
+    group.sampling_mode(SamplingMode::Flat);
+    group.throughput(Throughput::Bytes(bytes as u64));
+    group.bench_function("decode", |bencher| bencher.iter(|| decode(path)));
+    group.bench_function("digest", |bencher| bencher.iter(|| digest(&batches)));
+    group.bench_function("read", |bencher| bencher.iter(|| read(path)));
+}
+
+/// Bytes of the values in a batch.
+fn size(batch: &RecordBatch) -> usize {
+    let columns = batch.columns().iter();
+    let sizes = columns.map(|column| column.to_data().get_slice_memory_size());
+    sizes
+        .map(|size| size.expect("a type of the contract"))
+        .sum()
+}
+
+fn digest(batches: &[RecordBatch]) -> RowDigest {
+    let mut digest = RowDigest::default();
+    for batch in batches {
+        digest.update(batch).expect("a type of the contract");
+    }
+    digest
+}
+
+fn decode_parquet(path: &Path) -> Vec<RecordBatch> {
+    let file = File::open(path).expect("a file");
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file).expect("a Parquet file");
+    let reader = builder.with_batch_size(1024).build().expect("a reader");
+    reader.map(|batch| batch.expect("a batch")).collect()
+}
+
+fn decode_ipc(path: &Path) -> Vec<RecordBatch> {
+    let file = File::open(path).expect("a file");
+    let reader = FileReader::try_new(file, None).expect("an Arrow IPC file");
+    reader.map(|batch| batch.expect("a batch")).collect()
+}
+
+/// Packs of a file that is open: nothing is copied.
+fn packs(criterion: &mut Criterion) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("batches.arrow");
+    files::write_batches(&path, &files::proteins());
+    let file = BatchesFile::open(&path, &Stop::default()).expect("batches");
+    let mut group = criterion.benchmark_group("batches");
+    group.throughput(Throughput::Elements(file.len() as u64));
+    group.bench_function("packs", |bencher| {
+        bencher.iter(|| {
+            let packs = (0..file.len()).map(|index| file.batch(index).expect("a pack"));
+            packs.map(|pack| pack.tokens().len()).sum::<usize>()
+        });
+    });
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_secs(1))
+        .measurement_time(Duration::from_secs(3));
+    targets = readers, packs
+}
+criterion_main!(benches);
