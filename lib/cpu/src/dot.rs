@@ -1,4 +1,4 @@
-//! Dot products of 8-bit integers with sums in i32: one implementation for each instruction set, and all give the same sums.
+//! Dot products of 8-bit integers with sums of 32 bits: one implementation for each instruction set, and all give the same sums.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -14,7 +14,7 @@ use crate::simd::Simd;
 pub(crate) use avx2::Avx2Pairs;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx512::Avx512Pairs;
-pub(crate) use portable::PortablePairs;
+pub(crate) use portable::PortableDot;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use vnni::Vnni;
 

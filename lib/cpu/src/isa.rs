@@ -78,11 +78,6 @@ impl Isa {
         }
     }
 
-    /// Whether it multiplies 8-bit integers without widening them.
-    pub fn has_vnni(self) -> bool {
-        self >= Self::Avx512Vnni
-    }
-
     /// Whether it multiplies bfloat16.
     pub fn has_bf16(self) -> bool {
         self == Self::Avx512Bf16

@@ -8,8 +8,8 @@ use std::ops::Range;
 use super::product::{Finish, Multiplier, most_rows, products};
 use super::{Add, Gelu, Store, Then, VECTORS, Weights, columns};
 use crate::aligned::{Aligned, OutOfMemory};
-use crate::dot::{Dot, PortablePairs};
-use crate::simd::Simd;
+use crate::dot::{Dot, PortableDot};
+use crate::simd::{Scalar, Simd};
 use crate::tile::int8::tile;
 use crate::{Isa, Rows, RowsMut};
 
@@ -41,7 +41,7 @@ pub(super) struct Converted {
 }
 
 /// The most bytes of an input, of all instruction sets.
-const BYTES: usize = 2;
+const BYTES: usize = size_of::<f32>();
 /// The most rows of a tile, of all instruction sets.
 const ROWS: usize = 12;
 
@@ -61,7 +61,11 @@ fn padded(inputs: usize) -> usize {
 
 /// The products that `isa` adds to a sum at once, and what it shifts inputs by.
 fn form(isa: Isa) -> (usize, i32) {
-    if isa.has_vnni() { (4, 128) } else { (2, 0) }
+    match isa {
+        Isa::Portable => (1, 0),
+        Isa::Avx2 | Isa::Avx512 => (2, 0),
+        Isa::Avx512Vnni | Isa::Avx512Bf16 => (4, 128),
+    }
 }
 
 impl Panels {
@@ -89,7 +93,7 @@ impl Panels {
                     let mut sum = 0;
                     for (k, &weight) in weights.iter().enumerate() {
                         // What is no number becomes 0, and its scale is none.
-                        let integer = (weight * inverse).round_ties_even() as i8;
+                        let integer = round(weight * inverse) as i8;
                         let k = group * GROUP + k;
                         panel[(k / together * columns + column) * together + k % together] =
                             integer;
@@ -104,18 +108,14 @@ impl Panels {
     }
 }
 
-/// The largest magnitude; NaN if one is no number.
+/// The largest magnitude; NaN if one is not finite.
 fn largest(values: &[f32]) -> f32 {
-    let larger = |most: f32, value: &f32| {
-        if value.abs() <= most {
-            most
-        } else {
-            value.abs()
-        }
-    };
-    // A later number is larger than none; the difference of a value with itself is zero or none.
-    let spoilt: f32 = values.iter().map(|value| value - value).sum();
-    values.iter().fold(0.0, larger) + spoilt
+    let larger = |most: f32, value: &f32| most.max(value.abs());
+    if values.iter().all(|value| value.is_finite()) {
+        values.iter().fold(0.0, larger)
+    } else {
+        f32::NAN
+    }
 }
 
 /// What values of at most that magnitude are multiplied with to become integers, and integers to become values.
@@ -125,6 +125,13 @@ fn scale(largest: f32) -> (f32, f32) {
     } else {
         (LARGEST / largest, largest / LARGEST)
     }
+}
+
+/// To the nearest integer, by no function.
+fn round(value: f32) -> f32 {
+    // SAFETY: it is plain Rust.
+    let [rounded] = unsafe { Scalar::round([value]) };
+    rounded
 }
 
 /// See [`Weights::apply`].
@@ -185,7 +192,7 @@ unsafe fn dispatched<F: Finish>(job: Job<'_>, out: &mut RowsMut<'_>) {
     }
     unsafe {
         match job.weights.isa {
-            Isa::Portable => multiply::<PortablePairs, F, 6>(job, out),
+            Isa::Portable => multiply::<PortableDot, F, 6>(job, out),
             Isa::Avx2 => avx2::<F>(job, out),
             Isa::Avx512 => avx512::<F>(job, out),
             Isa::Avx512Vnni | Isa::Avx512Bf16 => vnni::<F>(job, out),
@@ -195,7 +202,7 @@ unsafe fn dispatched<F: Finish>(job: Job<'_>, out: &mut RowsMut<'_>) {
 
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn dispatched<F: Finish>(job: Job<'_>, out: &mut RowsMut<'_>) {
-    unsafe { multiply::<PortablePairs, F, 6>(job, out) }
+    unsafe { multiply::<PortableDot, F, 6>(job, out) }
 }
 
 #[inline(always)]

@@ -23,9 +23,12 @@ pub(super) trait Multiplier<S: Simd, const ROWS: usize> {
 /// Bytes of input rows that stay in a core's cache while all of the weights pass by.
 pub(super) const INPUT_BYTES: usize = 448 << 10;
 
+/// Rows that are taken up at once even if they are too long for that: each pass over the weights costs memory bandwidth.
+const LEAST_ROWS: usize = 36;
+
 /// The most rows that are taken up at once.
 pub(super) fn most_rows(inputs: usize, bytes: usize, tile: usize) -> usize {
-    (INPUT_BYTES / bytes / inputs / tile).max(1) * tile
+    (INPUT_BYTES / bytes / inputs).max(LEAST_ROWS) / tile * tile
 }
 
 /// All products of the rows of `x` with the weights, finished by `F`.
