@@ -26,6 +26,12 @@ pub(crate) trait Simd: Copy {
     unsafe fn splat(value: f32) -> Self::V;
     unsafe fn load(from: *const f32) -> Self::V;
     unsafe fn store(to: *mut f32, v: Self::V);
+    /// The first `count` values, if there are so many; beyond, zeros.
+    unsafe fn load_some(from: *const f32, count: usize) -> Self::V;
+    /// Stores the first `count` values, if there are so many.
+    unsafe fn store_some(to: *mut f32, count: usize, v: Self::V);
+    /// Four columns of a matrix of `LANES` rows, `stride` apart.
+    unsafe fn columns(from: *const f32, stride: usize) -> [Self::V; 4];
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
@@ -46,4 +52,17 @@ pub(crate) trait Simd: Copy {
     unsafe fn swap_pairs(v: Self::V) -> Self::V;
     unsafe fn sum(v: Self::V) -> f32;
     unsafe fn largest(v: Self::V) -> f32;
+}
+
+/// Asks for a line of memory that will be read soon. It may lie anywhere.
+#[inline(always)]
+pub(crate) fn prefetch(line: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every such CPU has the instruction, which reads nothing.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(line.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
 }

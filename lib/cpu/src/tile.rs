@@ -8,7 +8,7 @@ use crate::simd::Simd;
 
 /// Products that are summed up before the sum joins the others. A sum of 1,280 products one after the other has three times
 /// the rounding error.
-const DEPTH: usize = 128;
+pub(crate) const DEPTH: usize = 128;
 
 /// Adds `A·B` to `sums`: `A` is `(ROWS, depth)` with rows `a_stride` apart, `B` is `(depth, VECTORS·LANES)` with rows
 /// `b_stride` apart. Products of a sum are added in an order that depends on nothing but `depth`. `ROWS` is at most 12,
@@ -22,13 +22,36 @@ pub(crate) unsafe fn tile<S: Simd, const ROWS: usize, const VECTORS: usize>(
     b: *const f32,
     b_stride: usize,
 ) {
+    for first in (0..depth).step_by(DEPTH) {
+        unsafe {
+            let mut all = [[S::splat(0.0); VECTORS]; ROWS];
+            let (count, b) = (DEPTH.min(depth - first), b.add(first * b_stride));
+            part::<S, ROWS, VECTORS>(&mut all, count, a.add(first), a_stride, b, b_stride);
+            for (sums, all) in sums.iter_mut().zip(&all) {
+                for (sum, &part) in sums.iter_mut().zip(all) {
+                    *sum = S::add(*sum, part);
+                }
+            }
+        }
+    }
+}
+
+/// The same in one part: each product is added to its sum, one after the other.
+#[inline(always)]
+pub(crate) unsafe fn part<S: Simd, const ROWS: usize, const VECTORS: usize>(
+    sums: &mut [[S::V; VECTORS]; ROWS],
+    depth: usize,
+    a: *const f32,
+    a_stride: usize,
+    b: *const f32,
+    b_stride: usize,
+) {
     // Written out row by row: a loop over that many is unrolled too late for the sums to get registers.
     macro_rules! each_row {
         ($($row:literal)*) => {
             unsafe {
-              for first in (0..depth).step_by(DEPTH) {
-                let mut all = [[S::splat(0.0); VECTORS]; ROWS];
-                for k in first..depth.min(first + DEPTH) {
+                let mut all = *sums;
+                for k in 0..depth {
                     let b = b.add(k * b_stride);
                     let (left, right) = (S::load(b), S::load(b.add((VECTORS - 1) * S::LANES)));
                     $(if $row < ROWS {
@@ -39,12 +62,7 @@ pub(crate) unsafe fn tile<S: Simd, const ROWS: usize, const VECTORS: usize>(
                         }
                     })*
                 }
-                for (sums, all) in sums.iter_mut().zip(&all) {
-                    for (sum, &part) in sums.iter_mut().zip(all) {
-                        *sum = S::add(*sum, part);
-                    }
-                }
-              }
+                *sums = all;
             }
         };
     }

@@ -1,93 +1,49 @@
 //! Scores and mixes in f32.
 
-use super::{Head, KEYS, add_to, padded};
 use crate::Rows;
 use crate::simd::Simd;
-use crate::tile::tile;
+use crate::tile::part;
 
-/// Panels of keys are `(dim, 2·LANES)`, rows of values `(wide)`.
+/// A word is a value.
 pub(super) struct Products;
 
-impl<S: Simd, const ROWS: usize> super::Products<S, ROWS> for Products {
+impl<S: Simd> super::Products<S> for Products {
+    const VALUES: usize = 1;
+
     #[inline(always)]
-    unsafe fn pack(qkv: Rows<'_>, head: Head, keys: *mut f32, values: *mut f32) {
-        let (length, dim, columns) = (qkv.rows(), head.dim, 2 * S::LANES);
-        let (hidden, wide) = (qkv.width() / 3, padded::<S>(head));
+    unsafe fn convert(to: *mut f32, from: *const f32, count: usize, factor: f32) {
         unsafe {
-            for row in 0..length {
-                let key = qkv.at(row).add(hidden + head.number * dim);
-                let panel = keys.add(row / columns * columns * dim + row % columns);
-                for k in 0..dim {
-                    *panel.add(k * columns) = *key.add(k);
-                }
-                let value = key.add(hidden);
-                std::ptr::copy_nonoverlapping(value, values.add(row * wide), dim);
-                for k in dim..wide {
-                    *values.add(row * wide + k) = 0.0;
-                }
-            }
-            // What another sequence left there gives scores, which are not used, and must not be slow.
-            for row in length..length.next_multiple_of(columns) {
-                let panel = keys.add(row / columns * columns * dim + row % columns);
-                for k in 0..dim {
-                    *panel.add(k * columns) = 0.0;
-                }
+            for k in (0..count).step_by(S::LANES) {
+                let values = S::load_some(from.add(k), count - k);
+                S::store(to.add(k), S::mul(values, S::splat(factor)));
             }
         }
     }
 
     #[inline(always)]
-    unsafe fn queries(_queries: *mut f32, _dim: usize) {}
-
-    #[inline(always)]
-    unsafe fn score(
-        scores: *mut f32,
-        queries: *const f32,
-        dim: usize,
-        keys: *const f32,
-        key: usize,
-        count: usize,
-    ) {
-        let columns = 2 * S::LANES;
-        unsafe {
-            for first in (0..count).step_by(columns) {
-                let mut sums = [[S::splat(0.0); 2]; ROWS];
-                let panel = keys.add((key + first) * dim);
-                tile::<S, ROWS, 2>(&mut sums, dim, queries, dim, panel, columns);
-                for (row, [left, right]) in sums.into_iter().enumerate() {
-                    let to = scores.add(row * KEYS + first);
-                    S::store(to, left);
-                    S::store(to.add(S::LANES), right);
-                }
+    unsafe fn stack(to: *mut f32, rows: Rows<'_>, channel: usize, dim: usize, wide: usize) {
+        for row in 0..rows.rows() {
+            unsafe {
+                let value = rows.at(row).add(channel);
+                <Self as super::Products<S>>::convert(to.add(row * wide), value, dim, 1.0);
             }
         }
     }
 
     #[inline(always)]
-    unsafe fn mix(
-        mixed: *mut f32,
-        weights: *mut f32,
-        count: usize,
-        values: *const f32,
-        key: usize,
-        wide: usize,
+    unsafe fn weigh(row: *mut f32, key: usize, weights: S::V) {
+        unsafe { S::store(row.add(key), weights) }
+    }
+
+    #[inline(always)]
+    unsafe fn tile<const ROWS: usize, const VECTORS: usize>(
+        sums: &mut [[S::V; VECTORS]; ROWS],
+        words: usize,
+        a: *const f32,
+        a_stride: usize,
+        b: *const f32,
+        b_stride: usize,
     ) {
-        unsafe {
-            let values = values.add(key * wide);
-            let mut channel = 0;
-            while channel + 2 * S::LANES <= wide {
-                let (mixed, values) = (mixed.add(channel), values.add(channel));
-                add_to!(S, mixed, wide, ROWS, 2, |sums| {
-                    tile::<S, ROWS, 2>(&mut sums, count, weights, KEYS, values, wide);
-                });
-                channel += 2 * S::LANES;
-            }
-            if channel < wide {
-                let (mixed, values) = (mixed.add(channel), values.add(channel));
-                add_to!(S, mixed, wide, ROWS, 1, |sums| {
-                    tile::<S, ROWS, 1>(&mut sums, count, weights, KEYS, values, wide);
-                });
-            }
-        }
+        unsafe { part::<S, ROWS, VECTORS>(sums, words, a, a_stride, b, b_stride) }
     }
 }

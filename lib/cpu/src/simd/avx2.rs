@@ -7,6 +7,13 @@ use super::Simd;
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2;
 
+/// A mask of the first `count` lanes, of fewer than 8.
+#[inline(always)]
+unsafe fn first(count: usize) -> __m256i {
+    const LANES: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
+    unsafe { _mm256_loadu_si256(LANES.as_ptr().add(8 - count).cast()) }
+}
+
 impl Simd for Avx2 {
     type V = __m256;
     const LANES: usize = 8;
@@ -24,6 +31,44 @@ impl Simd for Avx2 {
     #[inline(always)]
     unsafe fn store(to: *mut f32, v: __m256) {
         unsafe { _mm256_storeu_ps(to, v) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_some(from: *const f32, count: usize) -> __m256 {
+        if count >= 8 {
+            unsafe { _mm256_loadu_ps(from) }
+        } else {
+            unsafe { _mm256_maskload_ps(from, first(count)) }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_some(to: *mut f32, count: usize, v: __m256) {
+        if count >= 8 {
+            unsafe { _mm256_storeu_ps(to, v) }
+        } else {
+            unsafe { _mm256_maskstore_ps(to, first(count), v) }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn columns(from: *const f32, stride: usize) -> [__m256; 4] {
+        unsafe {
+            let mut rows = [_mm256_setzero_ps(); 4];
+            for (i, rows) in rows.iter_mut().enumerate() {
+                let (low, high) = (from.add(i * stride), from.add((i + 4) * stride));
+                *rows = _mm256_loadu2_m128(high, low);
+            }
+            let [a, b, c, d] = rows;
+            let (ab, cd) = (_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d));
+            let (ab_high, cd_high) = (_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d));
+            [
+                _mm256_shuffle_ps::<0b01_00_01_00>(ab, cd),
+                _mm256_shuffle_ps::<0b11_10_11_10>(ab, cd),
+                _mm256_shuffle_ps::<0b01_00_01_00>(ab_high, cd_high),
+                _mm256_shuffle_ps::<0b11_10_11_10>(ab_high, cd_high),
+            ]
+        }
     }
 
     #[inline(always)]

@@ -7,6 +7,12 @@ use super::Simd;
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512;
 
+/// A mask of the first `count` lanes, of fewer than 16.
+#[inline(always)]
+fn first(count: usize) -> __mmask16 {
+    (1 << count) - 1
+}
+
 impl Simd for Avx512 {
     type V = __m512;
     const LANES: usize = 16;
@@ -24,6 +30,46 @@ impl Simd for Avx512 {
     #[inline(always)]
     unsafe fn store(to: *mut f32, v: __m512) {
         unsafe { _mm512_storeu_ps(to, v) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_some(from: *const f32, count: usize) -> __m512 {
+        if count >= 16 {
+            unsafe { _mm512_loadu_ps(from) }
+        } else {
+            unsafe { _mm512_maskz_loadu_ps(first(count), from) }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_some(to: *mut f32, count: usize, v: __m512) {
+        if count >= 16 {
+            unsafe { _mm512_storeu_ps(to, v) }
+        } else {
+            unsafe { _mm512_mask_storeu_ps(to, first(count), v) }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn columns(from: *const f32, stride: usize) -> [__m512; 4] {
+        unsafe {
+            let mut rows = [_mm512_setzero_ps(); 4];
+            for (i, rows) in rows.iter_mut().enumerate() {
+                let (low, high) = (from.add(i * stride), from.add((i + 8) * stride));
+                let low = _mm256_loadu2_m128(low.add(4 * stride), low);
+                let high = _mm256_loadu2_m128(high.add(4 * stride), high);
+                *rows = _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high);
+            }
+            let [a, b, c, d] = rows;
+            let (ab, cd) = (_mm512_unpacklo_ps(a, b), _mm512_unpacklo_ps(c, d));
+            let (ab_high, cd_high) = (_mm512_unpackhi_ps(a, b), _mm512_unpackhi_ps(c, d));
+            [
+                _mm512_shuffle_ps::<0b01_00_01_00>(ab, cd),
+                _mm512_shuffle_ps::<0b11_10_11_10>(ab, cd),
+                _mm512_shuffle_ps::<0b01_00_01_00>(ab_high, cd_high),
+                _mm512_shuffle_ps::<0b11_10_11_10>(ab_high, cd_high),
+            ]
+        }
     }
 
     #[inline(always)]

@@ -38,6 +38,27 @@ impl<const N: usize> Simd for Lanes<N> {
     }
 
     #[inline(always)]
+    unsafe fn load_some(from: *const f32, count: usize) -> [f32; N] {
+        each(|i| {
+            if i < count {
+                unsafe { *from.add(i) }
+            } else {
+                0.0
+            }
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn store_some(to: *mut f32, count: usize, v: [f32; N]) {
+        unsafe { std::ptr::copy_nonoverlapping(v.as_ptr(), to, count.min(N)) }
+    }
+
+    #[inline(always)]
+    unsafe fn columns(from: *const f32, stride: usize) -> [[f32; N]; 4] {
+        std::array::from_fn(|column| each(|row| unsafe { *from.add(row * stride + column) }))
+    }
+
+    #[inline(always)]
     unsafe fn add(a: [f32; N], b: [f32; N]) -> [f32; N] {
         each(|i| a[i] + b[i])
     }
