@@ -20,8 +20,8 @@ use crate::{Isa, Multiply, Rows, RowsMut};
 
 /// Keys of a block: as many as are mixed one after the other.
 const KEYS: usize = DEPTH;
-/// The most rows of a tile.
-const MOST_ROWS: usize = 12;
+/// The most rows of a tile. More have no more speed: with two vectors each, 6 keep the multipliers busy.
+const MOST_ROWS: usize = 6;
 /// The most values of a vector.
 const MOST_LANES: usize = 16;
 /// Lower than any score. Where all are, their weights are no numbers.
@@ -152,11 +152,6 @@ trait Products<S: Simd> {
     );
 }
 
-/// Rows of a tile: as many as have registers for their sums.
-const fn rows_at_once<S: Simd>() -> usize {
-    if S::LANES == 16 { MOST_ROWS } else { 6 }
-}
-
 #[inline(always)]
 unsafe fn attend<S: Simd, P: Products<S>>(
     task: Task<'_>,
@@ -167,21 +162,21 @@ unsafe fn attend<S: Simd, P: Products<S>>(
     let Range { start, end } = queries;
     let packed = unsafe { Packed::new::<S, P>(qkv, head, scratch) };
     // As equal as possible: a tile of few rows takes nearly as long as one of many.
-    let tiles = (end - start).div_ceil(rows_at_once::<S>());
+    let tiles = (end - start).div_ceil(MOST_ROWS);
     let edge = |tile: usize| start + (end - start) * tile / tiles;
     for tile in 0..tiles {
         let (first, rows) = (edge(tile), edge(tile + 1) - edge(tile));
         macro_rules! with_rows {
             ($($rows:literal)*) => {
                 match rows {
-                    $($rows if $rows <= rows_at_once::<S>() => unsafe {
+                    $($rows => unsafe {
                         packed.mix::<S, P, $rows>(first, out, first - start);
                     })*
                     _ => unreachable!("a tile has no more rows"),
                 }
             };
         }
-        with_rows!(1 2 3 4 5 6 7 8 9 10 11 12);
+        with_rows!(1 2 3 4 5 6);
     }
 }
 
