@@ -15,11 +15,10 @@ use crate::aligned::{Aligned, OutOfMemory};
 use crate::dispatch::dispatch;
 use crate::exp::exp2;
 use crate::simd::{Simd, prefetch};
-use crate::tile::DEPTH;
 use crate::{Isa, Multiply, Rows, RowsMut};
 
-/// Keys of a block: as many as are mixed one after the other.
-const KEYS: usize = DEPTH;
+/// The most keys of a block.
+const MOST_KEYS: usize = 512;
 /// The most rows of a tile. More have no more speed: with two vectors each, 6 keep the multipliers busy.
 const MOST_ROWS: usize = 6;
 /// The most values of a vector.
@@ -56,7 +55,7 @@ impl Scratch {
 /// The values of keys, values and a block, enough for every instruction set.
 fn room(length: usize, dim: usize) -> [usize; 3] {
     let (length, wide) = (length.next_multiple_of(32), dim.next_multiple_of(16));
-    let block = MOST_ROWS * (KEYS + wide) + MOST_LANES * wide;
+    let block = MOST_ROWS * (MOST_KEYS + wide) + MOST_LANES * wide;
     [length * wide, length * wide, block]
 }
 
@@ -131,6 +130,8 @@ unsafe fn in_f32<S: Simd>(task: Task<'_>, out: &mut RowsMut<'_>, scratch: &mut S
 trait Products<S: Simd> {
     /// The values of a word.
     const VALUES: usize;
+    /// The keys of a block, whose values are added one after the other.
+    const KEYS: usize;
 
     /// Writes `count` values times `factor` to words, which are filled up with zeros to whole vectors.
     unsafe fn convert(to: *mut f32, from: *const f32, count: usize, factor: f32);
@@ -224,7 +225,7 @@ impl<'a> Packed<'a> {
         let channel = hidden + head.number * dim;
         let columns = 2 * S::LANES;
         unsafe {
-            let queries = scores.add(MOST_ROWS * KEYS);
+            let queries = scores.add(MOST_ROWS * MOST_KEYS);
             let some = queries; // (LANES, wide)
             for first in (0..length).step_by(S::LANES) {
                 let there = S::LANES.min(length - first);
@@ -281,8 +282,8 @@ impl<'a> Packed<'a> {
             std::ptr::write_bytes(mixed, 0, ROWS * wide);
             let mut largest = [NONE; ROWS];
             let mut sums = [S::splat(0.0); ROWS];
-            for key in (0..length).step_by(KEYS) {
-                let count = KEYS.min(length - key);
+            for key in (0..length).step_by(P::KEYS) {
+                let count = P::KEYS.min(length - key);
                 let most = self.score::<S, P, ROWS>(key, count);
                 let mut down = [0.0; MOST_LANES];
                 for row in 0..ROWS {
@@ -293,7 +294,7 @@ impl<'a> Packed<'a> {
                 let down_to = down.as_mut_ptr();
                 S::store(down_to, exp2::<S>(S::load(down_to)));
                 for row in 0..ROWS {
-                    let scores = self.scores.add(row * KEYS);
+                    let scores = self.scores.add(row * P::KEYS);
                     let sum = soften::<S, P>(scores, count, largest[row]);
                     sums[row] = S::mul_add(sums[row], S::splat(down[row]), sum);
                 }
@@ -351,7 +352,7 @@ impl<'a> Packed<'a> {
                 for (v, &sum) in sums.iter().enumerate() {
                     let sum = S::add(sum, S::load(floor.add(v * S::LANES)));
                     most[row] = S::max(most[row], sum);
-                    S::store(scores.add(row * KEYS + v * S::LANES), sum);
+                    S::store(scores.add(row * P::KEYS + v * S::LANES), sum);
                 }
             }
         }
@@ -390,7 +391,7 @@ impl<'a> Packed<'a> {
         let words = count.div_ceil(P::VALUES);
         unsafe {
             let mut sums = [[S::splat(0.0); VECTORS]; ROWS];
-            P::tile(&mut sums, words, self.scores, KEYS, values, self.wide);
+            P::tile(&mut sums, words, self.scores, P::KEYS, values, self.wide);
             for (row, sums) in sums.iter().enumerate() {
                 for (v, &sum) in sums.iter().enumerate() {
                     let to = mixed.add(row * self.wide + v * S::LANES);

@@ -2,13 +2,14 @@
 
 use crate::Rows;
 use crate::simd::Simd;
-use crate::tile::part;
+use crate::tile::{DEPTH, part};
 
 /// A word is a value.
 pub(super) struct Products;
 
 impl<S: Simd> super::Products<S> for Products {
     const VALUES: usize = 1;
+    const KEYS: usize = DEPTH;
 
     #[inline(always)]
     unsafe fn convert(to: *mut f32, from: *const f32, count: usize, factor: f32) {
