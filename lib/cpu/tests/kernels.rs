@@ -247,8 +247,8 @@ fn attention_for_every_head_size_and_length() {
     for isa in Isa::available() {
         // Memory that was used before must not show.
         let mut scratch = Scratch::default();
-        for dim in [16, 24, 32, 64, 128, 6] {
-            for length in [300, 1, 3, 12, 31, 64, 257, 600] {
+        for dim in [16, 24, 32, 64, 128, 6, 7, 1] {
+            for length in [300, 1, 3, 12, 31, 64, 129, 257, 600] {
                 let (heads, width) = (2, 6 * dim);
                 let mut qkv = numbers(9 + length as u64, length * width);
                 // Some heads look at very few residues.
@@ -282,29 +282,17 @@ fn a_query_has_the_same_bits_whatever_it_is_computed_with() {
     let head = Head { number: 0, dim };
     for isa in Isa::available() {
         let mut scratch = Scratch::default();
-        let all = attended(
-            isa,
-            Multiply::F32,
-            &qkv,
-            width,
-            head,
-            0..length,
-            &mut scratch,
-        );
-        for queries in [0..1, 7..20, 100..300] {
-            let some = attended(
-                isa,
-                Multiply::F32,
-                &qkv,
-                width,
-                head,
-                queries.clone(),
-                &mut scratch,
-            );
-            assert!(
-                some == all[queries.start * dim..queries.end * dim],
-                "{isa} {queries:?}"
-            );
+        for multiply in [Multiply::F32, Multiply::Bf16] {
+            if multiply == Multiply::Bf16 && !isa.has_bf16() {
+                continue;
+            }
+            let all = attended(isa, multiply, &qkv, width, head, 0..length, &mut scratch);
+            for queries in [0..1, 7..20, 90..113, 100..300] {
+                let expected = &all[queries.start * dim..queries.end * dim];
+                let shown = format!("{isa} {multiply:?} {queries:?}");
+                let some = attended(isa, multiply, &qkv, width, head, queries, &mut scratch);
+                assert!(some == expected, "{shown}");
+            }
         }
         let weights = Weights::pack(
             isa,
@@ -444,7 +432,7 @@ fn attention_in_bfloat16_loses_what_rounding_to_it_loses() {
     }
     let mut scratch = Scratch::default();
     for dim in [16, 24, 32, 64, 128, 6] {
-        for length in [300, 1, 3, 12, 31, 64, 257, 600] {
+        for length in [300, 1, 3, 12, 31, 64, 257, 513, 600] {
             let width = 6 * dim;
             let mut qkv = numbers(9 + length as u64, length * width);
             for value in &mut qkv {

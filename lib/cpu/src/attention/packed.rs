@@ -1,0 +1,250 @@
+//! The keys and values of a head as its tiles read them, and what is computed with them.
+
+use std::f32::consts::LOG2_E;
+
+use super::{Head, MOST_KEYS, MOST_LANES, MOST_ROWS, Products, Scratch};
+use crate::exp::exp2;
+use crate::simd::{Simd, prefetch};
+use crate::{Rows, RowsMut};
+
+/// Lower than any score. Where all are, their weights are no numbers.
+const NONE: f32 = f32::NEG_INFINITY;
+
+/// A sequence whose keys and values are packed, and room for some of its queries.
+pub(super) struct Packed<'a> {
+    qkv: Rows<'a>,
+    head: Head,
+    /// Of a query or key, filled up to whole fours.
+    words: usize,
+    /// Channels, filled up to whole vectors.
+    wide: usize,
+    /// Panels of `(words, 2·LANES)`.
+    keys: *const f32,
+    /// `(length/VALUES, wide)`
+    values: *const f32,
+    /// `(ROWS, wide)`
+    queries: *mut f32,
+    /// `(ROWS, KEYS)`
+    scores: *mut f32,
+}
+
+/// What is added to the scores of a panel: from a place as many values before the middle as there are keys.
+static FLOOR: [f32; 4 * MOST_LANES] = {
+    let mut floor = [0.0; 4 * MOST_LANES];
+    let mut past = 2 * MOST_LANES;
+    while past < floor.len() {
+        floor[past] = NONE;
+        past += 1;
+    }
+    floor
+};
+
+impl<'a> Packed<'a> {
+    /// Packs keys and values. `scratch` has grown for them.
+    #[inline(always)]
+    pub(super) unsafe fn new<S: Simd, P: Products<S>>(
+        qkv: Rows<'a>,
+        head: Head,
+        scratch: &mut Scratch,
+    ) -> Self {
+        let (length, hidden, dim) = (qkv.rows(), qkv.width() / 3, head.dim);
+        let words = dim.div_ceil(P::VALUES).next_multiple_of(4);
+        let wide = dim.next_multiple_of(S::LANES);
+        let (keys, values) = (scratch.keys.as_mut_ptr(), scratch.values.as_mut_ptr());
+        let scores = scratch.block.as_mut_ptr();
+        let channel = hidden + head.number * dim;
+        let columns = 2 * S::LANES;
+        unsafe {
+            let queries = scores.add(MOST_ROWS * MOST_KEYS);
+            let some = queries; // (LANES, wide)
+            for first in (0..length).step_by(S::LANES) {
+                let there = S::LANES.min(length - first);
+                for row in 0..there {
+                    let key = qkv.at(first + row).add(channel);
+                    P::convert(some.add(row * wide), key, dim, 1.0);
+                }
+                // Past the end, keys whose scores are 0.
+                std::ptr::write_bytes(some.add(there * wide), 0, (S::LANES - there) * wide);
+                let panel = keys.add(first / columns * columns * words + first % columns);
+                for word in (0..words).step_by(4) {
+                    for (i, column) in S::columns(some.add(word), wide).into_iter().enumerate() {
+                        S::store(panel.add((word + i) * columns), column);
+                    }
+                }
+            }
+            P::stack(values, qkv, channel + hidden, dim, wide);
+            Self {
+                qkv,
+                head,
+                words,
+                wide,
+                keys,
+                values,
+                queries,
+                scores,
+            }
+        }
+    }
+
+    /// The mixes of `ROWS` queries from `first` on, to rows of `out` from `to` on.
+    #[inline(always)]
+    pub(super) unsafe fn mix<S: Simd, P: Products<S>, const ROWS: usize>(
+        &self,
+        first: usize,
+        out: &mut RowsMut<'_>,
+        to: usize,
+    ) {
+        let Head { number, dim } = self.head;
+        let (length, wide) = (self.qkv.rows(), self.wide);
+        // Scores are powers of 2, which are quicker to take.
+        let scale = LOG2_E / (dim as f32).sqrt();
+        unsafe {
+            for row in 0..ROWS {
+                let query = self.qkv.at(first + row).add(number * dim);
+                P::convert(self.queries.add(row * wide), query, dim, scale);
+                // The next head lies beside this one, and is in no cache.
+                for part in 0..3 {
+                    for k in (0..dim).step_by(16) {
+                        prefetch(query.wrapping_add(part * self.qkv.width() / 3 + dim + k));
+                    }
+                }
+            }
+            let mixed = self.queries.add(MOST_LANES * wide); // (ROWS, wide)
+            std::ptr::write_bytes(mixed, 0, ROWS * wide);
+            let mut largest = [NONE; ROWS];
+            let mut sums = [S::splat(0.0); ROWS];
+            for key in (0..length).step_by(P::KEYS) {
+                let count = P::KEYS.min(length - key);
+                let most = self.score::<S, P, ROWS>(key, count);
+                // A vector has as many values as a tile has rows, or more.
+                let mut down = [0.0; MOST_LANES];
+                for row in 0..ROWS {
+                    let before = largest[row];
+                    largest[row] = S::largest(S::max(S::splat(before), most[row]));
+                    down[row] = before - largest[row];
+                }
+                let down_to = down.as_mut_ptr();
+                S::store(down_to, exp2::<S>(S::load(down_to)));
+                for row in 0..ROWS {
+                    let scores = self.scores.add(row * P::KEYS);
+                    let sum = soften::<S, P>(scores, count, largest[row]);
+                    sums[row] = S::mul_add(sums[row], S::splat(down[row]), sum);
+                }
+                self.add::<S, P, ROWS>(mixed, &down, key, count);
+            }
+            for (row, &sum) in sums.iter().enumerate() {
+                let share = S::splat(1.0 / S::sum(sum));
+                let (to, mixed) = (out.at(to + row).add(number * dim), mixed.add(row * wide));
+                for k in (0..dim).step_by(S::LANES) {
+                    S::store_some(to.add(k), dim - k, S::mul(S::load(mixed.add(k)), share));
+                }
+            }
+        }
+    }
+
+    /// Scores of the queries with `count` keys from `key` on, and the largest of every `LANES`-th.
+    #[inline(always)]
+    unsafe fn score<S: Simd, P: Products<S>, const ROWS: usize>(
+        &self,
+        key: usize,
+        count: usize,
+    ) -> [S::V; ROWS] {
+        let columns = 2 * S::LANES;
+        let mut most = [unsafe { S::splat(NONE) }; ROWS];
+        for first in (0..count).step_by(columns) {
+            unsafe {
+                let panel = self.keys.add((key + first) * self.words);
+                let scores = self.scores.add(first);
+                let there = count - first;
+                if there > S::LANES {
+                    self.score_panel::<S, P, ROWS, 2>(scores, &mut most, panel, there.min(columns));
+                } else {
+                    self.score_panel::<S, P, ROWS, 1>(scores, &mut most, panel, there);
+                }
+            }
+        }
+        most
+    }
+
+    /// Scores with the first `VECTORS` vectors of a panel, of whose keys `count` are there.
+    #[inline(always)]
+    unsafe fn score_panel<S: Simd, P: Products<S>, const ROWS: usize, const VECTORS: usize>(
+        &self,
+        scores: *mut f32,
+        most: &mut [S::V; ROWS],
+        panel: *const f32,
+        count: usize,
+    ) {
+        unsafe {
+            let floor = FLOOR.as_ptr().add(2 * MOST_LANES - count);
+            let mut sums = [[S::splat(0.0); VECTORS]; ROWS];
+            let (queries, words) = (self.queries, self.words);
+            P::tile(&mut sums, words, queries, self.wide, panel, 2 * S::LANES);
+            for (row, sums) in sums.iter().enumerate() {
+                for (v, &sum) in sums.iter().enumerate() {
+                    let sum = S::add(sum, S::load(floor.add(v * S::LANES)));
+                    most[row] = S::max(most[row], sum);
+                    S::store(scores.add(row * P::KEYS + v * S::LANES), sum);
+                }
+            }
+        }
+    }
+
+    /// Adds the values of `count` keys from `key` on to what was mixed before, times `down`.
+    #[inline(always)]
+    unsafe fn add<S: Simd, P: Products<S>, const ROWS: usize>(
+        &self,
+        mixed: *mut f32,
+        down: &[f32; MOST_LANES],
+        key: usize,
+        count: usize,
+    ) {
+        unsafe {
+            let values = self.values.add(key / P::VALUES * self.wide);
+            for channel in (0..self.wide).step_by(2 * S::LANES) {
+                let (mixed, values) = (mixed.add(channel), values.add(channel));
+                if channel + S::LANES < self.wide {
+                    self.add_channels::<S, P, ROWS, 2>(mixed, down, values, count);
+                } else {
+                    self.add_channels::<S, P, ROWS, 1>(mixed, down, values, count);
+                }
+            }
+        }
+    }
+
+    /// The same for `VECTORS` vectors of channels.
+    #[inline(always)]
+    unsafe fn add_channels<S: Simd, P: Products<S>, const ROWS: usize, const VECTORS: usize>(
+        &self,
+        mixed: *mut f32,
+        down: &[f32; MOST_LANES],
+        values: *const f32,
+        count: usize,
+    ) {
+        let words = count.div_ceil(P::VALUES);
+        unsafe {
+            let mut sums = [[S::splat(0.0); VECTORS]; ROWS];
+            P::tile(&mut sums, words, self.scores, P::KEYS, values, self.wide);
+            for (row, sums) in sums.iter().enumerate() {
+                for (v, &sum) in sums.iter().enumerate() {
+                    let to = mixed.add(row * self.wide + v * S::LANES);
+                    S::store(to, S::mul_add(S::load(to), S::splat(down[row]), sum));
+                }
+            }
+        }
+    }
+}
+
+/// The scores of a row to weights, relative to the largest, and their sum in parts.
+#[inline(always)]
+unsafe fn soften<S: Simd, P: Products<S>>(scores: *mut f32, count: usize, largest: f32) -> S::V {
+    unsafe {
+        let mut sum = S::splat(0.0);
+        for key in (0..count).step_by(S::LANES) {
+            let weights = exp2::<S>(S::sub(S::load(scores.add(key)), S::splat(largest)));
+            P::weigh(scores, key, weights);
+            sum = S::add(sum, weights);
+        }
+        sum
+    }
+}
