@@ -78,10 +78,14 @@ struct Desk {
 
 /// Rows that go through the dense layers together: what they need between them stays in the cache.
 const BLOCK: usize = 192;
+/// Rows that a kernel multiplies together, or twice as many as it does.
+const TILE: usize = 12;
 /// Blocks and heads are cut smaller where there are fewer pieces for each thread than that.
 const PIECES: usize = 4;
 /// Fewer rows than that, and packing the keys of a long sequence again costs more than it brings.
 const QUERIES: usize = 96;
+/// Heads of a short sequence in a piece: each fetches the rows of the next, which lie beside its own.
+const HEADS: usize = 5;
 
 impl Encoder {
     /// Of these layers, each with as many `heads`.
@@ -116,7 +120,8 @@ impl Encoder {
         let hidden = x.len() / tokens;
         let layers = &self.layers[..depth];
         let mut arena = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
-        let rows = block(tokens, threads);
+        let blocks = blocks(tokens, threads);
+        let rows = blocks.iter().map(Range::len).max().unwrap_or(0);
         arena.prepare(layers, sequences, hidden, rows, threads)?;
         let Arena {
             rotations,
@@ -135,10 +140,7 @@ impl Encoder {
             mixed: Shared::new(&mut mixed[..tokens * hidden], hidden),
             positions,
             rotations,
-            blocks: (0..tokens)
-                .step_by(rows)
-                .map(|row| row..tokens.min(row + rows))
-                .collect(),
+            blocks,
             attentions: attentions(sequences, self.heads, threads),
             phases: (0..=2 * depth).map(|_| Pieces::default()).collect(),
             gate: Gate::default(),
@@ -161,24 +163,29 @@ impl Encoder {
     }
 }
 
-/// Rows of a block.
-fn block(tokens: usize, threads: usize) -> usize {
-    let rows = tokens / (threads * PIECES);
-    (rows / 12 * 12).clamp(12, BLOCK)
+/// Rows in blocks, as many for each thread and as equal as whole tiles can be.
+fn blocks(tokens: usize, threads: usize) -> Vec<Range<usize>> {
+    let tiles = tokens.div_ceil(TILE);
+    let needed = tiles.div_ceil(BLOCK / TILE).max(threads * PIECES);
+    let count = needed.next_multiple_of(threads).min(tiles);
+    let edge = |block: usize| (tiles * block / count * TILE).min(tokens);
+    (0..count)
+        .map(|block| edge(block)..edge(block + 1))
+        .collect()
 }
 
-/// Some queries of a head of a sequence.
+/// Some queries of some heads of a sequence.
 #[derive(Debug, PartialEq, Eq)]
 struct Piece {
     sequence: Range<usize>,
-    head: usize,
+    heads: Range<usize>,
     /// Counted from the first row of the sequence.
     queries: Range<usize>,
 }
 
 impl Piece {
     fn cost(&self) -> usize {
-        self.sequence.len() * self.queries.len()
+        self.sequence.len() * self.queries.len() * self.heads.len()
     }
 }
 
@@ -191,14 +198,17 @@ fn attentions(sequences: &[Range<usize>], heads: usize, threads: usize) -> Vec<P
     let most = total / (threads * PIECES);
     let mut pieces = Vec::new();
     for sequence in sequences {
-        let queries = (most / sequence.len()).max(QUERIES).min(sequence.len());
-        for head in 0..heads {
-            let firsts = (0..sequence.len()).step_by(queries);
-            pieces.extend(firsts.map(|first| Piece {
-                sequence: sequence.clone(),
-                head,
-                queries: first..sequence.len().min(first + queries),
-            }));
+        let length = sequence.len();
+        let queries = (most / length).max(QUERIES).min(length);
+        let together = (most / length.pow(2)).clamp(1, HEADS);
+        for head in (0..heads).step_by(together) {
+            for first in (0..length).step_by(queries) {
+                pieces.push(Piece {
+                    sequence: sequence.clone(),
+                    heads: head..heads.min(head + together),
+                    queries: first..length.min(first + queries),
+                });
+            }
         }
     }
     pieces.sort_by_key(|piece| std::cmp::Reverse(piece.cost()));
@@ -389,26 +399,69 @@ impl Work<'_> {
         while let Some(piece) = self.phases[2 * layer + 1].next(self.attentions.len()) {
             let Piece {
                 sequence,
-                head,
+                heads,
                 queries,
             } = &self.attentions[piece];
             let rows = sequence.start + queries.start..sequence.start + queries.end;
             // SAFETY: nobody writes queries, keys and values now, and each piece has its own rows and channels of the mix.
             let (qkv, mut mixed) =
                 unsafe { (self.qkv.rows(sequence.clone()), self.mixed.rows_mut(rows)) };
-            let head = Head {
-                number: *head,
-                dim: head_dim,
-            };
-            attention(
-                self.encoder.isa,
-                multiply,
-                qkv,
-                head,
-                queries.clone(),
-                &mut mixed,
-                &mut desk.scratch,
-            );
+            for number in heads.clone() {
+                let head = Head {
+                    number,
+                    dim: head_dim,
+                };
+                attention(
+                    self.encoder.isa,
+                    multiply,
+                    qkv,
+                    head,
+                    queries.clone(),
+                    &mut mixed,
+                    &mut desk.scratch,
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_all_rows_and_as_equal_as_tiles_are() {
+        for tokens in [1, 11, 12, 13, 500, 3455, 4096, 32_768] {
+            for threads in [1, 2, 3, 16, 128] {
+                let blocks = blocks(tokens, threads);
+                assert_eq!((blocks[0].start, blocks[blocks.len() - 1].end), (0, tokens));
+                assert!(blocks.windows(2).all(|pair| pair[0].end == pair[1].start));
+                let sizes = || blocks.iter().map(Range::len);
+                let (least, most) = (sizes().min().unwrap(), sizes().max().unwrap());
+                assert!(least > 0 && most <= BLOCK && most - least < 2 * TILE);
+                let fills = tokens.div_ceil(TILE) >= threads * PIECES;
+                assert!(!fills || blocks.len().is_multiple_of(threads));
+            }
+        }
+    }
+
+    #[test]
+    fn attention_is_shared_out_to_the_last_query_of_each_head() {
+        let sequences = [0..52, 52..104, 104..1104];
+        for threads in [1, 2, 64] {
+            let pieces = attentions(&sequences, 7, threads);
+            for sequence in &sequences {
+                for head in 0..7 {
+                    let own = pieces
+                        .iter()
+                        .filter(|piece| piece.sequence == *sequence && piece.heads.contains(&head));
+                    assert_eq!(
+                        own.map(|piece| piece.queries.len()).sum::<usize>(),
+                        sequence.len()
+                    );
+                }
+            }
+            assert!(pieces.is_sorted_by_key(|piece| std::cmp::Reverse(piece.cost())));
         }
     }
 }
