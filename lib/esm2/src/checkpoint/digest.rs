@@ -56,7 +56,7 @@ fn tensors(
         if stop.requested() {
             return Err(EsmError::Stopped);
         }
-        if let Some(view) = stored.view(&parameter.name) {
+        stored.read(&parameter.name, |view| {
             text(hasher, &parameter.name);
             text(hasher, &view.dtype().to_string());
             number(hasher, view.shape().len());
@@ -64,7 +64,7 @@ fn tensors(
                 number(hasher, size);
             }
             hasher.update(&view.bytes());
-        }
+        });
     }
     Ok(())
 }

@@ -46,6 +46,11 @@ impl WeightFile {
             })
         }
     }
+
+    /// Lets go of the memory that holds what was read so far.
+    pub(super) fn forget(&self) {
+        mapped::forget(&self.bytes);
+    }
 }
 
 /// The folder of a model that is named by its folder or by a weight file.

@@ -26,7 +26,7 @@ pub(super) fn of_layers(
             let own = inv_freq_name(layer);
             let name = [own.as_str(), SHARED_INV_FREQ]
                 .into_iter()
-                .find(|name| stored.view(name).is_some());
+                .find(|name| stored.has(name));
             if let Some(name) = name {
                 return Ok(Vec::try_from(stored.tensor(name, Device::Cpu)?)?);
             }

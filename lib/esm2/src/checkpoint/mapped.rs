@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use memmap2::Mmap;
+use memmap2::{Mmap, UncheckedAdvice};
 use plmkit_contract::check_regular;
 
 /// Opens a regular file.
@@ -24,16 +24,29 @@ pub(super) fn map(path: &Path) -> io::Result<Mmap> {
     unsafe { Mmap::map(&file) }
 }
 
+/// Lets go of the memory that shows what was read; it is read from the file again where it is needed again.
+///
+/// Pages of a file are the system's to take back at any time, and yet they count as this process's memory.
+#[allow(unsafe_code)]
+pub(super) fn forget(map: &Mmap) {
+    // SAFETY: what shows a file, and was never written, is the same after it was read again; see `map` for files that
+    // change. Where the system refuses, nothing has happened.
+    let _ = unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_map_shows_the_bytes_of_the_file() {
+    fn a_map_shows_the_bytes_of_the_file_again_and_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bytes");
         std::fs::write(&path, b"weights").unwrap();
-        assert_eq!(&map(&path).unwrap()[..], b"weights");
+        let map = map(&path).unwrap();
+        assert_eq!(&map[..], b"weights");
+        forget(&map);
+        assert_eq!(&map[..], b"weights");
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(super) struct Stored<'a> {
 }
 
 struct Entry<'a> {
-    path: &'a Path,
+    file: &'a WeightFile,
     view: StoredTensor<'a>,
 }
 
@@ -29,13 +29,12 @@ impl<'a> Stored<'a> {
     pub(super) fn of(folder: &Path, files: &'a [WeightFile]) -> Result<Self, CheckpointError> {
         let mut tensors = BTreeMap::new();
         for file in files {
-            let path = file.path.as_path();
             for (name, view) in file.tensors()? {
                 let Some(tensor) = canonical(&name) else {
                     continue;
                 };
                 if tensors
-                    .insert(tensor.clone(), Entry { path, view })
+                    .insert(tensor.clone(), Entry { file, view })
                     .is_some()
                 {
                     let folder = folder.to_owned();
@@ -91,10 +90,10 @@ impl<'a> Stored<'a> {
     }
 
     fn check_form(&self, Parameter { name, shape }: &Parameter) -> Result<(), CheckpointError> {
-        let Some(Entry { path, view }) = self.tensors.get(name) else {
+        let Some(Entry { file, view }) = self.tensors.get(name) else {
             return Ok(());
         };
-        let (path, tensor) = (path.to_path_buf(), name.clone());
+        let (path, tensor) = (file.path.clone(), name.clone());
         if view.shape() != shape {
             return Err(CheckpointError::Shape {
                 path,
@@ -122,18 +121,33 @@ impl<'a> Stored<'a> {
             .collect()
     }
 
-    /// A tensor as it is stored.
-    pub(super) fn view(&self, name: &str) -> Option<&StoredTensor<'a>> {
-        self.tensors.get(name).map(|entry| &entry.view)
+    /// Whether a tensor is there.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.tensors.contains_key(name)
+    }
+
+    /// What `read` makes of a tensor as it is stored, if it is there.
+    pub(super) fn read<T>(
+        &self,
+        name: &str,
+        read: impl FnOnce(&StoredTensor<'a>) -> T,
+    ) -> Option<T> {
+        let Entry { file, view } = self.tensors.get(name)?;
+        let result = read(view);
+        // A whole model is in memory once, and not once more in its file.
+        file.forget();
+        Some(result)
     }
 
     /// A copy of a tensor that is there on `device`, widened to f32.
     pub(super) fn tensor(&self, name: &str, device: Device) -> Result<Tensor, EsmError> {
-        let view = &self.tensors[name].view;
-        let shape: Vec<i64> = view.shape().iter().map(|&size| size as i64).collect();
-        let kind = kind(view.dtype()).expect("types were checked");
-        // That the bytes are as many as shape and type say was checked with the header.
-        let tensor = Tensor::f_from_data_size(&view.bytes(), &shape, kind)?;
+        let copy = |view: &StoredTensor| {
+            let shape: Vec<i64> = view.shape().iter().map(|&size| size as i64).collect();
+            let kind = kind(view.dtype()).expect("types were checked");
+            // That the bytes are as many as shape and type say was checked with the header.
+            Tensor::f_from_data_size(&view.bytes(), &shape, kind)
+        };
+        let tensor = self.read(name, copy).expect("it is there")?;
         Ok(tensor.f_to_device(device)?.f_to_kind(Kind::Float)?)
     }
 }
