@@ -275,7 +275,7 @@ fn int8_is_measured_on_the_sequences_of_the_run() {
     let case = Case::new();
     let model = test_data("model-tiny");
     let said = run(&mut case.embed(&model, "int8.parquet", &["--dtype", "int8"]));
-    let cosine = "int8: the lowest cosine to f32 over 14 sequences of the run";
+    let cosine = "int8: over 14 sequences of the run, ";
     assert!(said.contains(cosine), "{said}");
     let reader = EmbeddingsReader::open(&case.path("int8.parquet")).expect("open");
     let parity = reader.provenance().parity.clone().expect("it is recorded");
@@ -315,7 +315,7 @@ fn int8_is_refused_where_it_loses_too_much() {
     let output = case
         .embed(&model, "int8.parquet", &["--dtype", "int8"])
         .output();
-    let what = "model: --dtype int8 is refused: the lowest cosine to f32 over 14 sequences";
+    let what = "model: --dtype int8 is refused: over 14 sequences of the run, ";
     assert_failed(&output.expect("run"), 65, what);
     assert!(!case.path("int8.parquet").exists());
     let with_libtorch = ["--dtype", "int8", "--kernels", "libtorch"];
@@ -323,7 +323,7 @@ fn int8_is_refused_where_it_loses_too_much() {
     assert_failed(
         &output.expect("run"),
         2,
-        "int8: computed by plmkit's own kernels",
+        "--dtype int8: needs plmkit's own kernels",
     );
 }
 

@@ -85,7 +85,7 @@ pub enum EngineError {
     Contacts,
     /// In int8 the vectors of the run's own sequences are too far from those in f32.
     #[error(
-        "{}: --dtype int8 is refused: {parity}; --dtype bf16 or f32 loses less",
+        "{}: --dtype int8 is refused: {parity}; try --dtype bf16 or f32",
         path_text(.model)
     )]
     Parity {

@@ -1,10 +1,9 @@
-//! How near int8 comes to f32 on some of the run's own sequences, found out before the run begins.
+//! How near int8 comes to f32 on some of the run's own sequences, found out before anything is computed.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use plmkit_contract::{Column, Stop};
-use plmkit_esm2::{Dtype, Esm2, Setup, Varlen};
+use plmkit_esm2::{Dtype, Esm2, EsmError, Setup, Varlen};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -19,21 +18,21 @@ const RESIDUE: f64 = 0.98;
 
 /// Tokens of a sample: more, and a short run would spend its time here.
 const TOKENS: usize = 4096;
-/// Tokens of a sequence of the sample: more, and few sequences would be all of it.
-const LONGEST: usize = TOKENS / 8;
+/// Tokens of a sequence of the sample; a longer one is cut.
+const LONGEST: usize = 512;
 /// Packs that a sample is from.
 const PACKS: u64 = 16;
 /// Sequences of a pack that may be in it.
 const PLACES: usize = 4;
 
-/// How near vectors in int8 are to those in f32.
+/// How near vectors of the last layer in int8 are to those in f32.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Parity {
-    /// Sequences of the sample.
+    /// Sequences that were compared.
     pub sequences: usize,
     /// Their tokens.
     pub tokens: usize,
-    /// The lowest cosine of a mean vector, of all layers asked for.
+    /// The lowest cosine of a mean vector.
     pub mean_cosine: f64,
     /// The least that it had to be.
     pub mean_cosine_floor: f64,
@@ -43,78 +42,70 @@ pub struct Parity {
     pub residue_cosine_floor: f64,
 }
 
-impl Parity {
-    /// For the metadata of a file.
-    pub(crate) fn to_json(&self) -> Value {
-        serde_json::to_value(self).unwrap_or_default()
-    }
-
-    fn suffices(&self) -> bool {
-        self.mean_cosine >= self.mean_cosine_floor
-            && self.residue_cosine >= self.residue_cosine_floor
+impl Default for Parity {
+    fn default() -> Self {
+        Self {
+            sequences: 0,
+            tokens: 0,
+            mean_cosine: 1.0,
+            mean_cosine_floor: MEAN,
+            residue_cosine: 1.0,
+            residue_cosine_floor: RESIDUE,
+        }
     }
 }
 
 impl fmt::Display for Parity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            sequences, tokens, ..
+        } = self;
+        // Rounded down: a figure below its floor is not to read like the floor.
+        let [mean, residue] =
+            [self.mean_cosine, self.residue_cosine].map(|cosine| (cosine * 1e6).floor() / 1e6);
+        let (mean_floor, residue_floor) = (self.mean_cosine_floor, self.residue_cosine_floor);
         write!(
             f,
-            "the lowest cosine to f32 over {} sequences of the run, {} tokens, is {:.6} for a mean vector (expected at least \
-             {}) and {:.6} for a residue vector (expected at least {})",
-            self.sequences,
-            self.tokens,
-            self.mean_cosine,
-            self.mean_cosine_floor,
-            self.residue_cosine,
-            self.residue_cosine_floor,
+            "over {sequences} sequences of the run, {tokens} tokens, the lowest cosine to f32 is {mean:.6} for a mean \
+             vector (expected at least {mean_floor}) and {residue:.6} for a residue vector (expected at least \
+             {residue_floor})"
         )
     }
 }
 
-/// Compares `model` with its checkpoint in f32, if it is in int8.
+/// Compares `model` with its checkpoint in f32, if it is in int8 and there is anything to embed.
 pub(crate) fn measure(
     config: &Config,
     plan: &Plan,
     model: &Esm2,
-    columns: &[Column],
     stop: &Stop,
 ) -> Result<Option<Parity>, EngineError> {
     if model.dtype() != Dtype::Int8 {
         return Ok(None);
     }
+    let sample = Sample::of(plan)?;
+    if sample.is_empty() {
+        return Ok(None);
+    }
+    tracing::debug!(
+        "int8: comparing with f32 on a sample of {} tokens",
+        sample.tokens.len()
+    );
+    let found = sample.residues(model, stop)?;
     let setup = Setup {
         device: config.device,
         dtype: Dtype::F32,
         kernels: config.kernels,
     };
-    let exact = Esm2::load(&config.model, setup, stop)?;
-    let last = model.config().layers as u32;
-    let layers: BTreeSet<u32> = columns
-        .iter()
-        .map(|column| column.layer().unwrap_or(last))
-        .collect();
-    let layers: Vec<Column> = layers.into_iter().map(Column::Residues).collect();
+    let expected = sample.residues(&Esm2::load(&config.model, setup, stop)?, stop)?;
     let dim = model.config().hidden;
-    let mut parity = Parity {
-        sequences: 0,
-        tokens: 0,
-        mean_cosine: 1.0,
-        mean_cosine_floor: MEAN,
-        residue_cosine: 1.0,
-        residue_cosine_floor: RESIDUE,
-    };
-    for tokens in sample(plan)? {
-        let ends = [0, tokens.len() as i32];
-        let embed = |model: &Esm2| {
-            let batch = Varlen::new(&tokens, &ends).expect("the batches were verified");
-            model.embed(batch, &layers, model.dtype(), stop)
-        };
-        let (expected, found) = (embed(&exact)?, embed(model)?);
-        for (expected, found) in expected.iter().zip(&found) {
-            parity.compare(expected, found, dim);
-        }
-        parity.sequences += 1;
-        parity.tokens += tokens.len();
+    let mut parity = Parity::default();
+    let (mut expected, mut found) = (&expected[..], &found[..]);
+    for residues in sample.lengths() {
+        let (here, there);
+        (here, expected) = expected.split_at(residues * dim);
+        (there, found) = found.split_at(residues * dim);
+        parity.compare(here, there, dim);
     }
     if parity.suffices() {
         tracing::info!("int8: {parity}");
@@ -126,12 +117,24 @@ pub(crate) fn measure(
 }
 
 impl Parity {
+    /// For the metadata of a file.
+    pub(crate) fn to_json(&self) -> Value {
+        serde_json::to_value(self).expect("names and finite numbers")
+    }
+
+    fn suffices(&self) -> bool {
+        self.mean_cosine >= self.mean_cosine_floor
+            && self.residue_cosine >= self.residue_cosine_floor
+    }
+
     /// Takes in the residue vectors of a sequence, `(residues, dim)`.
     fn compare(&mut self, expected: &[f32], found: &[f32], dim: usize) {
         // What f32 cannot compute is no measure for others.
         if !expected.iter().all(|value| value.is_finite()) {
             return;
         }
+        self.sequences += 1;
+        self.tokens += expected.len() / dim + 2;
         let cosines = expected.chunks(dim).zip(found.chunks(dim));
         let cosines = cosines.map(|(expected, found)| cosine(&wide(expected), &wide(found)));
         self.residue_cosine = cosines.fold(self.residue_cosine, f64::min);
@@ -165,66 +168,92 @@ fn cosine(a: &[f64], b: &[f64]) -> f64 {
     if cosine.is_nan() { -1.0 } else { cosine }
 }
 
-/// The token ids of some sequences from all over the run: the same for the same batches.
-fn sample(plan: &Plan) -> Result<Vec<Vec<u8>>, EngineError> {
-    let all = plan.total.batches;
-    let packs = PACKS.min(all);
-    let mut offered: Vec<Vec<Vec<u8>>> = Vec::new();
-    let mut shortest: Option<Vec<u8>> = None;
-    let wanted: Vec<u64> = (0..packs).map(|i| i * all / packs).collect();
-    for job in plan.jobs_where(|index| wanted.contains(&index)) {
-        let pack = job?.pack;
-        let (tokens, offsets) = (pack.tokens(), pack.cu_seqlens());
-        let places = PLACES.min(pack.sequences());
-        let rows = (0..places).map(|place| place * pack.sequences() / places);
-        let sequence =
-            |row: usize| tokens[offsets[row] as usize..offsets[row + 1] as usize].to_vec();
-        let sequences: Vec<Vec<u8>> = rows.map(sequence).collect();
-        shortest = sequences
-            .iter()
-            .chain(&shortest)
-            .min_by_key(|sequence| sequence.len())
-            .cloned();
-        offered.push(sequences);
+/// Some sequences from all over a run: the same for the same batches.
+#[derive(Debug, Default, PartialEq)]
+struct Sample {
+    /// Token ids, sequence after sequence.
+    tokens: Vec<u8>,
+    /// Where each begins and the last one ends, as in a batch.
+    cu_seqlens: Vec<i32>,
+}
+
+impl Sample {
+    fn of(plan: &Plan) -> Result<Self, EngineError> {
+        let all = plan.total.batches;
+        let packs = PACKS.min(all);
+        let wanted: Vec<u64> = (0..packs).map(|i| i * all / packs).collect();
+        let mut offered = Vec::new();
+        for job in plan.jobs_where(|index| wanted.contains(&index)) {
+            let job = job?;
+            let (tokens, offsets) = (job.pack.tokens(), job.pack.cu_seqlens());
+            Varlen::new(tokens, offsets)
+                .map_err(|error| EngineError::batch(job.path, job.batch_in_file, error))?;
+            let sequences = job.pack.sequences();
+            let places = PLACES.min(sequences);
+            let rows = (0..places).map(|place| place * sequences / places);
+            let cut = |row: usize| cut(&tokens[offsets[row] as usize..offsets[row + 1] as usize]);
+            offered.push(rows.map(cut).collect());
+        }
+        Ok(Self::among(&offered))
     }
-    // From each pack another place first: packs hold their longest sequences at one end.
-    let mut sample: Vec<Vec<u8>> = Vec::new();
-    let mut taken = 0;
-    for round in 0..PLACES {
-        for (pack, sequences) in offered.iter_mut().enumerate() {
-            let Some(sequence) = sequences.get_mut((pack + round) % PLACES) else {
-                continue;
-            };
-            if sequence.len() <= LONGEST.min(TOKENS - taken) {
-                taken += sequence.len();
-                sample.push(std::mem::take(sequence));
+
+    /// From each pack another place first, since packs hold their longest sequences at one end.
+    fn among(offered: &[Vec<Vec<u8>>]) -> Self {
+        let mut sample = Self {
+            tokens: Vec::new(),
+            cu_seqlens: vec![0],
+        };
+        for round in 0..PLACES {
+            for (pack, sequences) in offered.iter().enumerate() {
+                let Some(sequence) = sequences.get((pack + round) % PLACES) else {
+                    continue;
+                };
+                if sample.tokens.len() + sequence.len() <= TOKENS {
+                    sample.tokens.extend(sequence);
+                    sample.cu_seqlens.push(sample.tokens.len() as i32);
+                }
             }
         }
+        sample
     }
-    if sample.is_empty() {
-        sample.extend(shortest);
+
+    fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
     }
-    Ok(sample)
+
+    /// The residues of each sequence.
+    fn lengths(&self) -> impl Iterator<Item = usize> {
+        self.cu_seqlens
+            .windows(2)
+            .map(|ends| (ends[1] - ends[0] - 2) as usize)
+    }
+
+    /// The last layer of each residue: `(residues of all sequences, dim)`.
+    fn residues(&self, model: &Esm2, stop: &Stop) -> Result<Vec<f32>, EsmError> {
+        let batch = Varlen::new(&self.tokens, &self.cu_seqlens).expect("each sequence was checked");
+        let last = Column::Residues(model.config().layers as u32);
+        let mut columns = model.embed(batch, &[last], model.dtype(), stop)?;
+        Ok(columns.swap_remove(0))
+    }
+}
+
+/// The first tokens of a sequence, with the `<eos>` at its end.
+fn cut(sequence: &[u8]) -> Vec<u8> {
+    let mut tokens = sequence.to_vec();
+    if let (true, Some(&eos)) = (tokens.len() > LONGEST, tokens.last()) {
+        tokens.truncate(LONGEST - 1);
+        tokens.push(eos);
+    }
+    tokens
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn unmeasured() -> Parity {
-        Parity {
-            sequences: 0,
-            tokens: 0,
-            mean_cosine: 1.0,
-            mean_cosine_floor: MEAN,
-            residue_cosine: 1.0,
-            residue_cosine_floor: RESIDUE,
-        }
-    }
-
     #[test]
     fn the_worst_residue_and_the_mean_are_taken_apart() {
-        let mut parity = unmeasured();
+        let mut parity = Parity::default();
         // Two residues whose errors cancel in the mean.
         parity.compare(&[1.0, 0.0, 1.0, 0.0], &[1.0, 0.1, 1.0, -0.1], 2);
         assert!((parity.residue_cosine - 1.0 / 1.01f64.sqrt()).abs() < 1e-9);
@@ -236,9 +265,9 @@ mod tests {
 
     #[test]
     fn vectors_that_are_no_numbers_have_no_cosine() {
-        let mut parity = unmeasured();
+        let mut parity = Parity::default();
         parity.compare(&[f32::NAN, 0.0], &[1.0, 0.1], 2);
-        assert!(parity.suffices(), "nothing to compare with");
+        assert_eq!(parity, Parity::default(), "nothing to compare with");
         parity.compare(&[1.0, 0.0], &[f32::NAN, 0.1], 2);
         assert!((parity.residue_cosine + 1.0).abs() < 1e-15);
         assert!(!parity.suffices());
@@ -246,8 +275,40 @@ mod tests {
 
     #[test]
     fn vectors_of_zeros_are_equal() {
-        let mut parity = unmeasured();
+        let mut parity = Parity::default();
         parity.compare(&[0.0, 0.0], &[0.0, 0.0], 2);
         assert!(parity.suffices());
+    }
+
+    #[test]
+    fn a_cosine_below_its_floor_does_not_read_like_the_floor() {
+        let parity = Parity {
+            mean_cosine: 0.998_999_99,
+            ..Parity::default()
+        };
+        assert!(!parity.suffices());
+        assert!(
+            parity.to_string().contains("is 0.998999 for a mean"),
+            "{parity}"
+        );
+    }
+
+    #[test]
+    fn a_sample_has_something_of_every_pack_and_is_not_too_long() {
+        let sequence = |length: usize| cut(&[vec![0], vec![5; length], vec![2]].concat());
+        let lengths =
+            |offered: &[Vec<Vec<u8>>]| Sample::among(offered).lengths().collect::<Vec<_>>();
+        assert!(Sample::among(&[]).is_empty());
+        assert_eq!(lengths(&[vec![sequence(10)]]), [10]);
+        assert_eq!(lengths(&[vec![sequence(30_000)]]), [LONGEST - 2]);
+        let pack = |first: usize| (first..first + PLACES).map(sequence).collect();
+        assert_eq!(
+            lengths(&[pack(10), pack(20)]),
+            [10, 21, 11, 22, 12, 23, 13, 20]
+        );
+        let long = vec![vec![sequence(1022); PLACES]; 16];
+        assert_eq!(lengths(&long), [LONGEST - 2; TOKENS / LONGEST]);
+        let cut = sequence(1022);
+        assert_eq!((cut.len(), cut[0], cut[LONGEST - 1]), (LONGEST, 0, 2));
     }
 }

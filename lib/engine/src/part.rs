@@ -83,6 +83,9 @@ impl Part {
         if start >= end {
             return Err(malformed(path, "a part of no batches"));
         }
+        if let Some(difference) = found.difference(provenance) {
+            return Ok(Opened::Other(difference));
+        }
         let kernels = |work: &Provenance| work.options.get(KERNELS).cloned().unwrap_or_default();
         let [there, here] = [&found, provenance].map(kernels);
         if there != here {
@@ -90,17 +93,14 @@ impl Part {
             let what = format!("computed by the kernels {there}, and this run's are {here}");
             return Err(malformed(path, &what));
         }
-        Ok(match found.difference(provenance) {
-            Some(difference) => Opened::Other(difference),
-            None => Opened::Same(Self {
-                path: path.to_owned(),
-                batches: start..end,
-                rejected: rejected
-                    .into_iter()
-                    .map(|row| ((row.ordinal, row.start), row.reason))
-                    .collect(),
-            }),
-        })
+        Ok(Opened::Same(Self {
+            path: path.to_owned(),
+            batches: start..end,
+            rejected: rejected
+                .into_iter()
+                .map(|row| ((row.ordinal, row.start), row.reason))
+                .collect(),
+        }))
     }
 
     /// Whether memory ran out for one of its sequences: there may be more of it now.

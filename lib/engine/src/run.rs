@@ -1,6 +1,7 @@
 //! One run, from opened files to a published one.
 
 use std::ops::Range;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use plmkit_contract::{
@@ -19,7 +20,7 @@ use crate::part::{Part, Saver};
 use crate::pipeline::Pipeline;
 use crate::plan::Plan;
 use crate::rejects::{self, Rejects};
-use crate::run_folder::RunFolder;
+use crate::run_folder::{RunFolder, remove};
 use crate::writer::Writer;
 use crate::{Config, EngineError};
 
@@ -124,18 +125,16 @@ pub fn embed(
         });
     }
     let folder = claimed?;
-    let parts = folder.parts(&provenance, &plan, config.force)?;
-    let parity = parity::measure(config, &plan, &model, &layout.columns, stop)?;
+    let (parts, replaced) = folder.parts(&provenance, &plan, config.force)?;
     let run = Run {
         config,
         plan: &plan,
         model: &model,
         layout: &layout,
         provenance: &provenance,
-        parity: parity.as_ref(),
         stop,
     };
-    let outcome = run.embed(&folder, parts, observer)?;
+    let outcome = run.embed(&folder, parts, &replaced, observer)?;
     if let Outcome::Done(_) = outcome {
         folder.clear(&provenance)?;
     }
@@ -149,21 +148,23 @@ struct Run<'a> {
     model: &'a Esm2,
     layout: &'a EmbeddingLayout,
     provenance: &'a Provenance,
-    parity: Option<&'a Parity>,
     stop: &'a Stop,
 }
 
 impl<'a> Run<'a> {
-    /// Computes what is in no part, and publishes the output.
+    /// Computes what is in no part, and publishes the output. What is `replaced` goes when nothing stands in the way.
     fn embed(
         &self,
         folder: &'a RunFolder,
         parts: Vec<Part>,
+        replaced: &[PathBuf],
         observer: &mut dyn Observer,
     ) -> Result<Outcome, EngineError> {
         let config = self.config;
         let file = EmbeddingsWriter::create(&config.out, self.layout)?;
         let rejects = Rejects::begin(config, folder)?;
+        let parity = parity::measure(config, self.plan, self.model, self.stop)?;
+        replaced.iter().try_for_each(|path| remove(path))?;
         let saved: Vec<Range<u64>> = parts.iter().map(|part| part.batches.clone()).collect();
         let to_compute = self.plan.amount_without(&saved);
         let started = Started {
@@ -193,7 +194,8 @@ impl<'a> Run<'a> {
         };
         let computed = pipeline.run(parts, observer);
         observer.ended();
-        self.end(writer, rejects, started.batches_saved, computed)
+        let publication = (rejects, parity);
+        self.end(writer, publication, started.batches_saved, computed)
     }
 
     fn embedder(&self) -> PackEmbedder<'a> {
@@ -210,7 +212,7 @@ impl<'a> Run<'a> {
     fn end(
         &self,
         mut writer: Writer<'_>,
-        rejects: Rejects<'_>,
+        publication: (Rejects<'_>, Option<Parity>),
         saved_before: u64,
         computed: Result<(), EngineError>,
     ) -> Result<Outcome, EngineError> {
@@ -228,7 +230,7 @@ impl<'a> Run<'a> {
                     batches: self.plan.total.batches,
                 });
             }
-            Ok(()) => self.publish(writer.file, rejects, writer.rejects),
+            Ok(()) => self.publish(writer.file, publication, writer.rejects),
             Err(error) => {
                 drop(writer.file);
                 Err(error)
@@ -260,13 +262,13 @@ impl<'a> Run<'a> {
     fn publish(
         &self,
         file: EmbeddingsWriter,
-        list: Rejects<'_>,
+        (list, parity): (Rejects<'_>, Option<Parity>),
         rejects: Vec<Reject>,
     ) -> Result<u64, EngineError> {
         let provenance = self.provenance.clone();
         let provenance = provenance
             .with_rejects(list.publish(rejects)?)
-            .with_parity(self.parity.map(Parity::to_json));
+            .with_parity(parity.as_ref().map(Parity::to_json));
         Ok(file.finish(&provenance)?.digest.rows())
     }
 }

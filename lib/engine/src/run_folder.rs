@@ -65,15 +65,16 @@ impl RunFolder {
         self.path.join(format!("{PREFIX}{first:08}{SUFFIX}"))
     }
 
-    /// The parts that an earlier run of the same work left, rising and apart. Those of other work are an error, or
-    /// are removed with `force`; what is damaged is removed.
+    /// The parts that an earlier run of the same work left, rising and apart. Those of other work are an error or,
+    /// with `force`, the second result: what this run replaces. What is damaged is removed.
     pub(crate) fn parts(
         &self,
         provenance: &Provenance,
         plan: &Plan,
         force: bool,
-    ) -> Result<Vec<Part>, StoreError> {
+    ) -> Result<(Vec<Part>, Vec<PathBuf>), StoreError> {
         let mut parts: Vec<Part> = Vec::new();
+        let mut replaced = Vec::new();
         for name in self.names()? {
             let path = self.path.join(&name);
             if under_construction(&name).is_some() {
@@ -109,14 +110,14 @@ impl RunFolder {
                     );
                     remove(&path)?;
                 }
-                Ok(Opened::Other(_)) => remove(&path)?,
+                Ok(Opened::Other(_)) => replaced.push(path),
                 Err(error) => {
                     tracing::warn!("{error}; it is computed again");
                     remove(&path)?;
                 }
             }
         }
-        Ok(parts)
+        Ok((parts, replaced))
     }
 
     /// The names of parts in the folder, finished or not, sorted. Files of others are not looked at.

@@ -36,7 +36,7 @@ pub enum EsmError {
     },
     /// Integers, and nothing that multiplies them.
     #[error(
-        "int8: computed by plmkit's own kernels on a CPU alone; expected --device cpu, or another --dtype"
+        "--dtype int8: needs plmkit's own kernels, which compute on CPUs; expected --device cpu without other --kernels"
     )]
     NoInt8,
     /// The device's memory is full. A smaller batch may fit.
