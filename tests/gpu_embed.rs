@@ -345,12 +345,14 @@ fn an_empty_shard_gives_an_empty_output() {
         .arg("--out")
         .arg(&packed));
     let out = folder.path().join("e.parquet");
-    let summary = run(&mut embed(&packed, &out));
-    assert!(summary.contains("0 rows"), "{summary}");
-    run(bin("validate-embeddings")
-        .arg(&out)
-        .arg("--shards")
-        .arg(shards.join("shard-00001.parquet")));
+    for dtype in ["f32", "int8"] {
+        let summary = run(embed(&packed, &out).args(["--dtype", dtype, "--force"]));
+        assert!(summary.contains("0 rows"), "{summary}");
+        run(bin("validate-embeddings")
+            .arg(&out)
+            .arg("--shards")
+            .arg(shards.join("shard-00001.parquet")));
+    }
 }
 
 #[test]

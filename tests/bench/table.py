@@ -10,10 +10,11 @@ TITLES += ["cosine"]
 WORDS = TITLES[:3]
 LEGEND = """\
 tokens/s: residues, <cls> and <eos>, never padding; the mean of all repeats and the best. seconds: of a repeat, least to
-most. embed: without loading the model, and of peers without tokenising; command: all of gpu-embed; chain: all four
-programs. gemm-floor: what the matrix products alone would allow, with torch's GEMM. Ratios are of the best on the same
-model and input: of floor to that of the same type, x hugging-face to its f32. batch: tokens of a peer's batches with
-padding, as its calibration chose; 0 is one sequence at a time. cosine: the lowest of any mean vector with plmkit's."""
+most. embed: without loading the model, int8 without its sample, and peers without tokenising; command: all of gpu-embed;
+chain: all four programs. gemm-floor: what the matrix products alone would allow, with torch's GEMM. Ratios are of the
+best on the same model and input: of floor to that of the same type, x hugging-face to its f32. batch: tokens of a peer's
+batches with padding, as its calibration chose; 0 is one sequence at a time. cosine: the lowest of any mean vector with
+plmkit's."""
 
 
 def text(document):

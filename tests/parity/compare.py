@@ -80,7 +80,7 @@ def worst_of(by_protein):
 
 def limits(dtype, plain):
     """Figure -> how large it may be, given the plain implementation's worst figures for the same output and type."""
-    # Around its integers, int8 is f32.
+    # The embedding of int8 is f32, and its residual stream.
     floor = ROUNDING if dtype in ("f32", "int8") else 0.0
     return {figure: max(floor, FACTOR[dtype] * getattr(plain, figure)) for figure in RELATIVE}
 

@@ -40,7 +40,7 @@ pub mod key {
     pub const OPTIONS: &str = "plmkit.options";
     /// The [digest](crate::ByteDigest) of the file that lists what is not in this one. Not every file has it.
     pub const REJECTS: &str = "plmkit.rejects";
-    /// JSON object: how near a sample of the rows came to the same in f32. Files of narrower integers have it.
+    /// JSON object: how near a sample of the rows came to the same in f32. Files that were computed in int8 have it.
     pub const PARITY: &str = "plmkit.parity";
     /// The [row digest](crate::RowDigest).
     pub const ROWS: &str = "plmkit.rows";

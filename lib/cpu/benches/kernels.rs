@@ -49,7 +49,7 @@ fn linear(criterion: &mut Criterion) {
                 let (weight, bias) = (values(outputs * inputs), values(outputs));
                 let weights = Weights::pack(isa, multiply, &weight, &bias).expect("memory");
                 let mut converted = Converted::default();
-                converted.grow(&weights).expect("memory");
+                converted.grow(&weights, ROWS).expect("memory");
                 let x = values(ROWS * inputs);
                 let mut out = vec![0.0; ROWS * outputs];
                 group.throughput(Throughput::Elements(2 * (ROWS * inputs * outputs) as u64));

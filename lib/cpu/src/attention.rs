@@ -70,7 +70,8 @@ pub struct Head {
 /// The mix of values that each query of `queries` sees: `qkv` is `(length, 3·heads·dim)`, the queries, keys and values
 /// of one sequence; `out`, `(queries, heads·dim)`, gets the channels of this head. `scratch` has grown for the sequence.
 ///
-/// Multiplied in bfloat16, scores and weights are rounded to it and sums are f32; `dim` is even then.
+/// Multiplied in bfloat16, scaled queries, keys, values and weights are rounded to it and sums are f32; `dim` is even
+/// then. As 8-bit integers they would be too coarse: it panics.
 pub fn attention(
     isa: Isa,
     multiply: Multiply,

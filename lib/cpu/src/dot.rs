@@ -36,8 +36,8 @@ pub(crate) trait Dot {
     const TOGETHER: usize;
     /// Bytes of an input in memory.
     const BYTES: usize;
-    /// What an input in memory is larger by.
-    const SHIFT: i32;
+    /// What stands for zero: inputs in memory are larger by it.
+    const ZERO_POINT: i32;
 
     unsafe fn load(from: *const i32) -> Self::Sums;
     /// The next inputs of a row.

@@ -99,8 +99,8 @@ impl Encoder {
     }
 
     /// Takes `x`, `(tokens, hidden)`, in place through the first `depth` layers. Each of `sequences` is a range of rows that
-    /// attends to itself; together, one after the other, they are all rows. With `in_f32` all is multiplied in f32
-    /// whatever the type of the weights.
+    /// attends to itself; together, one after the other, they are all rows. With `in_f32` weights of bfloat16
+    /// are widened and all is multiplied in f32; 8-bit integers cannot be.
     ///
     /// # Errors
     /// The watcher's, or that memory ran out.
@@ -258,7 +258,7 @@ impl Arena {
             desk.wide.grow(rows * wide)?;
             for layer in layers {
                 for weights in [&layer.qkv, &layer.out, &layer.up, &layer.down] {
-                    desk.converted.grow(weights)?;
+                    desk.converted.grow(weights, rows)?;
                 }
             }
             if let Some(layer) = layers.first() {
@@ -452,13 +452,17 @@ mod tests {
             let pieces = attentions(&sequences, 7, threads);
             for sequence in &sequences {
                 for head in 0..7 {
-                    let own = pieces
+                    let mut own: Vec<Range<usize>> = pieces
                         .iter()
-                        .filter(|piece| piece.sequence == *sequence && piece.heads.contains(&head));
-                    assert_eq!(
-                        own.map(|piece| piece.queries.len()).sum::<usize>(),
-                        sequence.len()
-                    );
+                        .filter(|piece| piece.sequence == *sequence && piece.heads.contains(&head))
+                        .map(|piece| piece.queries.clone())
+                        .collect();
+                    own.sort_by_key(|queries| queries.start);
+                    let end = own.into_iter().fold(0, |end, queries| {
+                        assert_eq!(queries.start, end);
+                        queries.end
+                    });
+                    assert_eq!(end, sequence.len());
                 }
             }
             assert!(pieces.is_sorted_by_key(|piece| std::cmp::Reverse(piece.cost())));

@@ -68,13 +68,14 @@ impl Isa {
         self == Self::Portable
     }
 
-    /// The least instruction set whose kernels do the same for weights of that type, to the bit.
+    /// The least instruction set whose kernels compute the same for weights of that type, to the bit.
     #[must_use]
     pub fn for_weights(self, multiply: Multiply) -> Self {
         match multiply {
-            Multiply::F32 => self.min(Self::Avx512),
-            // Integers are the same with VNNI and without; attention beside them is in bfloat16 where that can be.
-            Multiply::Bf16 | Multiply::Int8 => self,
+            // Sums of integers are the same with VNNI and without; attention beside them is in bfloat16 where that can be.
+            Multiply::Int8 if self.has_bf16() => self,
+            Multiply::F32 | Multiply::Int8 => self.min(Self::Avx512),
+            Multiply::Bf16 => self,
         }
     }
 

@@ -62,16 +62,16 @@ pub enum Then {
 #[derive(Debug, Default)]
 pub struct Converted {
     bf16: Aligned<u16>,
-    int8: int8::Converted,
+    int8: int8::Quantized,
 }
 
 impl Converted {
-    /// Makes room for what `weights` need.
-    pub fn grow(&mut self, weights: &Weights) -> Result<(), OutOfMemory> {
+    /// Makes room for `rows` of what `weights` are multiplied with.
+    pub fn grow(&mut self, weights: &Weights, rows: usize) -> Result<(), OutOfMemory> {
         match weights.panels {
             Panels::F32(_) => Ok(()),
-            Panels::Bf16(_) => self.bf16.grow(bf16::values(weights.inputs)),
-            Panels::Int8(_) => self.int8.grow(weights.inputs),
+            Panels::Bf16(_) => self.bf16.grow(bf16::values(weights.inputs, rows)),
+            Panels::Int8(_) => self.int8.grow(weights, rows),
         }
     }
 }
@@ -125,7 +125,7 @@ impl Weights {
     }
 
     /// `then` of `x·Wᵀ + b` for each row of `x`, `(rows, inputs)`, to `out`, `(rows, outputs)`. `converted` has grown for
-    /// these weights, or is not there: then inputs are multiplied in f32, by weights of f32 or bfloat16.
+    /// these weights and as many rows, or is not there: then inputs are multiplied in f32, by weights of f32 or bfloat16.
     ///
     /// The result of a row depends on that row alone, to the bit.
     ///

@@ -118,7 +118,7 @@ pub(crate) fn measure(
 
 impl Parity {
     /// For the metadata of a file.
-    pub(crate) fn to_json(&self) -> Value {
+    pub(crate) fn to_json(self) -> Value {
         serde_json::to_value(self).expect("names and finite numbers")
     }
 
@@ -208,9 +208,10 @@ impl Sample {
                 let Some(sequence) = sequences.get((pack + round) % PLACES) else {
                     continue;
                 };
-                if sample.tokens.len() + sequence.len() <= TOKENS {
+                let end = sample.tokens.len() + sequence.len();
+                if end <= TOKENS {
                     sample.tokens.extend(sequence);
-                    sample.cu_seqlens.push(sample.tokens.len() as i32);
+                    sample.cu_seqlens.push(end.try_into().expect("few"));
                 }
             }
         }

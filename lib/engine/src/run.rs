@@ -268,7 +268,7 @@ impl<'a> Run<'a> {
         let provenance = self.provenance.clone();
         let provenance = provenance
             .with_rejects(list.publish(rejects)?)
-            .with_parity(parity.as_ref().map(Parity::to_json));
+            .with_parity(parity.map(Parity::to_json));
         Ok(file.finish(&provenance)?.digest.rows())
     }
 }

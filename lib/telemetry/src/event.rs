@@ -50,7 +50,7 @@ pub struct RunStarted {
     /// The GPU's UUID as the driver writes it (`GPU-…`): joins the run with the samples of that GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_uuid: Option<String>,
-    /// The number type of the computation: `f32`, `f16`, `bf16`.
+    /// The number type of the computation: `f32`, `f16`, `bf16`, `int8`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dtype: Option<String>,
     /// CPU threads.

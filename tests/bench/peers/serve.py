@@ -12,7 +12,7 @@ from importlib.metadata import version
 
 from proteins import Protein
 
-CALIBRATION_TOKENS, CALIBRATION_REPEATS = 3000, 3
+CALIBRATION_TOKENS, CALIBRATION_REPEATS = 3000, 2
 # How much slower than the best a batch size is before larger ones are not tried any more.
 HOPELESS = 1.1
 
@@ -24,7 +24,7 @@ class Batched:
     vectors of its proteins. `budgets` are the batch sizes to try, in tokens with padding; 0 is one protein at a time.
     """
 
-    budgets = (0, 256, 512, 1024, 2048, 4096, 8192)
+    budgets = (0, 512, 1024, 2048, 4096, 8192)
 
     def __init__(self, job):
         self.proteins = sorted((Protein(*pair) for pair in job["proteins"]), key=len)

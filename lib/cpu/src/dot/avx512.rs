@@ -15,7 +15,7 @@ impl Dot for Avx512Pairs {
 
     const TOGETHER: usize = 2;
     const BYTES: usize = 2;
-    const SHIFT: i32 = 0;
+    const ZERO_POINT: i32 = 0;
 
     #[inline(always)]
     unsafe fn load(from: *const i32) -> __m512i {

@@ -15,7 +15,7 @@ impl Dot for PortableDot {
 
     const TOGETHER: usize = 1;
     const BYTES: usize = size_of::<f32>();
-    const SHIFT: i32 = 0;
+    const ZERO_POINT: i32 = 0;
 
     #[inline(always)]
     unsafe fn load(from: *const i32) -> [f32; LANES] {

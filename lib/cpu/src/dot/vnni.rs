@@ -15,7 +15,7 @@ impl Dot for Vnni {
 
     const TOGETHER: usize = 4;
     const BYTES: usize = 1;
-    const SHIFT: i32 = 128;
+    const ZERO_POINT: i32 = 128;
 
     #[inline(always)]
     unsafe fn load(from: *const i32) -> __m512i {

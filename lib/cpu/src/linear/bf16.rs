@@ -13,10 +13,10 @@ fn padded(inputs: usize) -> usize {
     inputs.next_multiple_of(32)
 }
 
-/// The room that converted rows of `inputs` values need.
+/// The room that `rows` of `inputs` values need.
 #[cfg(target_arch = "x86_64")]
-pub(super) fn values(inputs: usize) -> usize {
-    super::product::most_rows(inputs, size_of::<u16>(), ROWS) * padded(inputs)
+pub(super) fn values(inputs: usize, rows: usize) -> usize {
+    super::product::room_for(rows, inputs, size_of::<u16>(), ROWS) * padded(inputs)
 }
 
 /// `weight`, `(outputs, inputs)`, in panels of `(inputs/2, columns, 2)`.
@@ -52,7 +52,7 @@ pub(super) fn apply(
     use super::{Add, Gelu, Store};
     let room = converted.as_ref().map(|room| room.len());
     assert!(
-        room.is_none_or(|room| room >= values(weights.inputs)),
+        room.is_none_or(|room| room >= values(weights.inputs, x.rows())),
         "there is room"
     );
     // SAFETY: weights are packed in bfloat16 only where the CPU multiplies it, and the shapes were compared.

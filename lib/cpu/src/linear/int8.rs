@@ -5,9 +5,11 @@
 
 use std::ops::Range;
 
-use super::product::{Finish, Multiplier, most_rows, products};
+use super::product::{Finish, Multiplier, products, room_for};
 use super::{Add, Gelu, Store, Then, VECTORS, Weights, columns};
 use crate::aligned::{Aligned, OutOfMemory};
+#[cfg(target_arch = "x86_64")]
+use crate::dot::{Avx2Pairs, Avx512Pairs, Vnni};
 use crate::dot::{Dot, PortableDot};
 use crate::simd::{Scalar, Simd};
 use crate::tile::int8::tile;
@@ -27,31 +29,36 @@ pub(super) struct Panels {
     weights: Aligned<i8>,
     /// `(groups, columns)` each.
     scales: Aligned,
-    /// What the sum of a group begins with, since inputs are shifted: `(groups, columns)` each.
-    first: Aligned<i32>,
+    /// What the sum of a group begins with, since inputs have a zero point: `(groups, columns)` each.
+    compensation: Aligned<i32>,
 }
 
 /// Memory for rows of inputs.
 #[derive(Debug, Default)]
-pub(super) struct Converted {
-    /// `(rows, inputs)`, of as many bytes as the instruction set wants.
+pub(super) struct Quantized {
+    /// `(rows, inputs)`, in the form of the instruction set.
     inputs: Aligned<u8>,
     /// `(rows, groups)`
     scales: Aligned,
 }
 
-/// The most bytes of an input, of all instruction sets.
-const BYTES: usize = size_of::<f32>();
-/// The most rows of a tile, of all instruction sets.
-const ROWS: usize = 12;
-
-impl Converted {
-    /// Makes room for rows of `inputs` values.
-    pub(super) fn grow(&mut self, inputs: usize) -> Result<(), OutOfMemory> {
-        let rows = most_rows(inputs, 1, ROWS);
-        self.inputs.grow(rows * padded(inputs) * BYTES)?;
-        self.scales.grow(rows * inputs.div_ceil(GROUP))
+impl Quantized {
+    /// Makes room for `rows` of what `weights` are multiplied with.
+    pub(super) fn grow(&mut self, weights: &Weights, rows: usize) -> Result<(), OutOfMemory> {
+        let [inputs, scales] = room(weights, rows);
+        self.inputs.grow(inputs)?;
+        self.scales.grow(scales)
     }
+}
+
+/// The bytes of inputs and the scales of that many rows.
+fn room(weights: &Weights, rows: usize) -> [usize; 2] {
+    let (inputs, form) = (weights.inputs, Form::of(weights.isa));
+    let rows = room_for(rows, inputs, form.bytes, form.rows);
+    [
+        rows * padded(inputs) * form.bytes,
+        rows * inputs.div_ceil(GROUP),
+    ]
 }
 
 /// Inputs of a row, filled up to whole vectors of any instruction set.
@@ -59,32 +66,63 @@ fn padded(inputs: usize) -> usize {
     inputs.next_multiple_of(16)
 }
 
-/// The products that `isa` adds to a sum at once, and what it shifts inputs by.
-fn form(isa: Isa) -> (usize, i32) {
-    match isa {
-        Isa::Portable => (1, 0),
-        Isa::Avx2 | Isa::Avx512 => (2, 0),
-        Isa::Avx512Vnni | Isa::Avx512Bf16 => (4, 128),
+/// How an instruction set wants what it multiplies: see [`Dot`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Form {
+    together: usize,
+    bytes: usize,
+    zero_point: i32,
+    /// Of a tile.
+    rows: usize,
+}
+
+impl Form {
+    fn of(isa: Isa) -> Self {
+        match isa {
+            Isa::Portable => Self::by::<PortableDot>(6),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => Self::by::<Avx2Pairs>(6),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => Self::by::<Avx512Pairs>(12),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Vnni | Isa::Avx512Bf16 => Self::by::<Vnni>(12),
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => unreachable!("no other CPU has it"),
+        }
+    }
+
+    const fn by<D: Dot>(rows: usize) -> Self {
+        Self {
+            together: D::TOGETHER,
+            bytes: D::BYTES,
+            zero_point: D::ZERO_POINT,
+            rows,
+        }
     }
 }
 
 impl Panels {
     /// Of `weight`, `(outputs, inputs)`.
     pub(super) fn pack(isa: Isa, weight: &[f32], inputs: usize) -> Result<Self, OutOfMemory> {
-        let (columns, (together, shift)) = (columns(isa), form(isa));
+        let Form {
+            together,
+            zero_point,
+            ..
+        } = Form::of(isa);
+        let columns = columns(isa);
         let outputs = (weight.len() / inputs).next_multiple_of(columns);
         let (depth, groups) = (padded(inputs), inputs.div_ceil(GROUP));
         let mut all = Self {
             weights: Aligned::zeros(outputs * depth)?,
             scales: Aligned::zeros(outputs * groups)?,
-            first: Aligned::zeros(outputs * groups)?,
+            compensation: Aligned::zeros(outputs * groups)?,
         };
         let panels = all.weights.chunks_exact_mut(columns * depth);
         let scales = all.scales.chunks_exact_mut(columns * groups);
-        let first = all.first.chunks_exact_mut(columns * groups);
-        for (((panel, scales), first), rows) in panels
+        let compensation = all.compensation.chunks_exact_mut(columns * groups);
+        for (((panel, scales), compensation), rows) in panels
             .zip(scales)
-            .zip(first)
+            .zip(compensation)
             .zip(weight.chunks(columns * inputs))
         {
             for (column, row) in rows.chunks_exact(inputs).enumerate() {
@@ -100,7 +138,7 @@ impl Panels {
                         sum += i32::from(integer);
                     }
                     scales[group * columns + column] = scale;
-                    first[group * columns + column] = -shift * sum;
+                    compensation[group * columns + column] = -zero_point * sum;
                 }
             }
         }
@@ -141,20 +179,18 @@ pub(super) fn apply(
     x: Rows<'_>,
     out: &mut RowsMut<'_>,
     then: Then,
-    converted: &mut Converted,
+    quantized: &mut Quantized,
 ) {
-    let inputs = weights.inputs;
-    let rows = most_rows(inputs, 1, ROWS);
+    let [inputs, scales] = room(weights, x.rows());
     assert!(
-        converted.inputs.len() >= rows * padded(inputs) * BYTES
-            && converted.scales.len() >= rows * inputs.div_ceil(GROUP),
+        quantized.inputs.len() >= inputs && quantized.scales.len() >= scales,
         "there is room"
     );
     let job = Job {
         panels,
         weights,
         x,
-        converted,
+        quantized,
     };
     // SAFETY: weights are packed for an instruction set that the CPU has, and the shapes were compared.
     unsafe {
@@ -171,13 +207,11 @@ struct Job<'a> {
     panels: &'a Panels,
     weights: &'a Weights,
     x: Rows<'a>,
-    converted: &'a mut Converted,
+    quantized: &'a mut Quantized,
 }
 
 #[cfg(target_arch = "x86_64")]
 unsafe fn dispatched<F: Finish>(job: Job<'_>, out: &mut RowsMut<'_>) {
-    use crate::dot::{Avx2Pairs, Avx512Pairs, Vnni};
-
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
     unsafe fn vnni<F: Finish>(job: Job<'_>, out: &mut RowsMut<'_>) {
         unsafe { multiply::<Vnni, F, 12>(job, out) }
@@ -211,13 +245,13 @@ unsafe fn multiply<D: Dot, F: Finish, const ROWS: usize>(job: Job<'_>, out: &mut
         panels,
         weights,
         x,
-        converted,
+        quantized,
     } = job;
-    debug_assert_eq!((D::TOGETHER, D::SHIFT), form(weights.isa));
+    debug_assert_eq!(Form::by::<D>(ROWS), Form::of(weights.isa));
     let integers = Integers::<D> {
         panels,
-        converted: converted.inputs.as_mut_ptr(),
-        scales: converted.scales.as_mut_ptr(),
+        quantized: quantized.inputs.as_mut_ptr(),
+        scales: quantized.scales.as_mut_ptr(),
         inputs: weights.inputs,
         dot: std::marker::PhantomData,
     };
@@ -228,7 +262,7 @@ unsafe fn multiply<D: Dot, F: Finish, const ROWS: usize>(job: Job<'_>, out: &mut
 struct Integers<'a, D: Dot> {
     panels: &'a Panels,
     /// `(rows, padded inputs)`
-    converted: *mut u8,
+    quantized: *mut u8,
     /// `(rows, groups)`
     scales: *mut f32,
     inputs: usize,
@@ -236,7 +270,7 @@ struct Integers<'a, D: Dot> {
 }
 
 impl<D: Dot> Integers<'_, D> {
-    /// Bytes of a converted row.
+    /// Bytes of a row.
     fn stride(&self) -> usize {
         padded(self.inputs) * D::BYTES
     }
@@ -253,12 +287,12 @@ impl<D: Dot, const ROWS: usize> Multiplier<D::F, ROWS> for Integers<'_, D> {
     unsafe fn take(&mut self, x: Rows<'_>, range: Range<usize>) {
         for (i, row) in range.enumerate() {
             unsafe {
-                let (from, to) = (x.at(row), self.converted.add(i * self.stride()));
+                let (from, to) = (x.at(row), self.quantized.add(i * self.stride()));
                 let scales = self.scales.add(i * self.groups());
                 for (group, first) in (0..self.inputs).step_by(GROUP).enumerate() {
                     let count = GROUP.min(self.inputs - first);
                     *scales.add(group) =
-                        convert::<D>(from.add(first), count, to.add(first * D::BYTES));
+                        quantize::<D>(from.add(first), count, to.add(first * D::BYTES));
                 }
             }
         }
@@ -275,17 +309,21 @@ impl<D: Dot, const ROWS: usize> Multiplier<D::F, ROWS> for Integers<'_, D> {
         let (lanes, columns) = (D::F::LANES, VECTORS * D::F::LANES);
         let (groups, depth) = (self.groups(), padded(self.inputs));
         unsafe {
-            let a = self.converted.add(row * self.stride());
+            let a = self.quantized.add(row * self.stride());
             let input_scales = self.scales.add(row * groups);
             let b = self.panels.weights.as_ptr().add(panel * columns * depth);
             let scales = self.panels.scales.as_ptr().add(panel * columns * groups);
-            let first = self.panels.first.as_ptr().add(panel * columns * groups);
+            let compensation = self
+                .panels
+                .compensation
+                .as_ptr()
+                .add(panel * columns * groups);
             let mut sums = [[D::F::splat(0.0); VECTORS]; ROWS];
             for group in 0..groups {
                 let begin = group * GROUP;
                 let steps = GROUP.min(self.inputs - begin).div_ceil(D::TOGETHER);
                 let integers = tile::<D, ROWS, VECTORS>(
-                    first.add(group * columns),
+                    compensation.add(group * columns),
                     steps,
                     a.add(begin * D::BYTES),
                     self.stride(),
@@ -307,37 +345,23 @@ impl<D: Dot, const ROWS: usize> Multiplier<D::F, ROWS> for Integers<'_, D> {
 
 /// Makes integers of a group of a row; returns its scale.
 #[inline(always)]
-unsafe fn convert<D: Dot>(from: *const f32, count: usize, to: *mut u8) -> f32 {
+unsafe fn quantize<D: Dot>(from: *const f32, count: usize, to: *mut u8) -> f32 {
     let lanes = D::F::LANES;
     unsafe {
         let mut most = D::F::splat(0.0);
         let mut spoilt = D::F::splat(0.0);
         for at in (0..count).step_by(lanes) {
-            let values = part::<D::F>(from.add(at), count - at);
+            let values = D::F::load_some(from.add(at), count - at);
             most = D::F::max(most, D::F::abs(values));
             // Zero, or NaN where a value is not finite.
             spoilt = D::F::add(spoilt, D::F::sub(values, values));
         }
         let (inverse, scale) = scale(D::F::largest(most) + D::F::sum(spoilt));
         for at in (0..count).step_by(lanes) {
-            let values = part::<D::F>(from.add(at), count - at);
+            let values = D::F::load_some(from.add(at), count - at);
             let integers = D::F::round(D::F::mul(values, D::F::splat(inverse)));
             D::store(to.add(at * D::BYTES), integers);
         }
         scale
-    }
-}
-
-/// A vector of values, zero after the first `count`.
-#[inline(always)]
-unsafe fn part<S: Simd>(from: *const f32, count: usize) -> S::V {
-    unsafe {
-        if count >= S::LANES {
-            S::load(from)
-        } else {
-            let mut values = [0f32; 16];
-            std::ptr::copy_nonoverlapping(from, values.as_mut_ptr(), count);
-            S::load(values.as_ptr())
-        }
     }
 }

@@ -21,14 +21,19 @@ pub(super) trait Multiplier<S: Simd, const ROWS: usize> {
 }
 
 /// Bytes of input rows that stay in a core's cache while all of the weights pass by.
-pub(super) const INPUT_BYTES: usize = 448 << 10;
+const INPUT_BYTES: usize = 448 << 10;
 
 /// Rows that are taken up at once even if they are too long for that: each pass over the weights costs memory bandwidth.
 const LEAST_ROWS: usize = 36;
 
 /// The most rows that are taken up at once.
-pub(super) fn most_rows(inputs: usize, bytes: usize, tile: usize) -> usize {
+fn most_rows(inputs: usize, bytes: usize, tile: usize) -> usize {
     (INPUT_BYTES / bytes / inputs).max(LEAST_ROWS) / tile * tile
+}
+
+/// The room for rows that are taken up at once, of `rows` or fewer: whole tiles.
+pub(super) fn room_for(rows: usize, inputs: usize, bytes: usize, tile: usize) -> usize {
+    most_rows(inputs, bytes, tile).min(rows.next_multiple_of(tile))
 }
 
 /// All products of the rows of `x` with the weights, finished by `F`.

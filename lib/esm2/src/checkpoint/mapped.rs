@@ -39,14 +39,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_map_shows_the_bytes_of_the_file_again_and_again() {
+    fn a_map_shows_the_bytes_of_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bytes");
         std::fs::write(&path, b"weights").unwrap();
+        assert_eq!(&map(&path).unwrap()[..], b"weights");
+    }
+
+    /// KiB of a mapped file that are in this process's memory.
+    #[cfg(target_os = "linux")]
+    fn resident(path: &Path) -> u64 {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut lines = maps.lines();
+        lines
+            .find(|line| line.ends_with(path.to_str().unwrap()))
+            .expect("it is mapped");
+        let resident = lines.find_map(|line| line.strip_prefix("Rss:")).unwrap();
+        resident.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_was_read_does_not_stay_in_memory_and_can_be_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap().join("bytes");
+        std::fs::write(&path, vec![7; 1 << 20]).unwrap();
         let map = map(&path).unwrap();
-        assert_eq!(&map[..], b"weights");
+        let sum = || map.iter().map(|&byte| u64::from(byte)).sum::<u64>();
+        assert_eq!(sum(), 7 << 20);
+        assert_eq!(resident(&path), 1 << 10);
         forget(&map);
-        assert_eq!(&map[..], b"weights");
+        assert_eq!(resident(&path), 0);
+        assert_eq!(sum(), 7 << 20);
     }
 
     #[test]
