@@ -13,6 +13,7 @@ from safetensors import safe_open
 from transformers.models.esm import modeling_esm
 
 import outputs
+from quantization import dynamic_int8
 
 # In int8 all but the layers' linear maps is f32.
 DTYPES = {"int8": torch.float32, "f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}
@@ -45,11 +46,6 @@ def fair_esm_name(hub_name):
 
 def tokens_of(protein):
     return torch.tensor([[ALPHABET.cls_idx, *map(ALPHABET.get_idx, protein.sequence), ALPHABET.eos_idx]])
-
-
-def dynamic_int8(layers):
-    """The same with the linear maps as torch's dynamic quantisation has them: weights and inputs in int8."""
-    return torch.ao.quantization.quantize_dynamic(layers, {torch.nn.Linear}, dtype=torch.qint8)
 
 
 class HuggingFace:

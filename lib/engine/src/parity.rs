@@ -73,6 +73,33 @@ impl fmt::Display for Parity {
     }
 }
 
+impl Parity {
+    /// For the metadata of a file.
+    pub(crate) fn to_json(self) -> Value {
+        serde_json::to_value(self).expect("names and finite numbers")
+    }
+
+    fn suffices(&self) -> bool {
+        self.mean_cosine >= self.mean_cosine_floor
+            && self.residue_cosine >= self.residue_cosine_floor
+    }
+
+    /// Takes in the residue vectors of a sequence, `(residues, dim)`.
+    fn compare(&mut self, expected: &[f32], found: &[f32], dim: usize) {
+        // What f32 cannot compute is no measure for others.
+        if !expected.iter().all(|value| value.is_finite()) {
+            return;
+        }
+        self.sequences += 1;
+        self.tokens += expected.len() / dim + 2;
+        let cosines = expected.chunks(dim).zip(found.chunks(dim));
+        let cosines = cosines.map(|(expected, found)| cosine(&wide(expected), &wide(found)));
+        self.residue_cosine = cosines.fold(self.residue_cosine, f64::min);
+        let mean = cosine(&sum(expected, dim), &sum(found, dim));
+        self.mean_cosine = self.mean_cosine.min(mean);
+    }
+}
+
 /// Compares `model` with its checkpoint in f32, if it is in int8 and there is anything to embed.
 pub(crate) fn measure(
     config: &Config,
@@ -113,33 +140,6 @@ pub(crate) fn measure(
     } else {
         let model = config.model.clone();
         Err(EngineError::Parity { model, parity })
-    }
-}
-
-impl Parity {
-    /// For the metadata of a file.
-    pub(crate) fn to_json(self) -> Value {
-        serde_json::to_value(self).expect("names and finite numbers")
-    }
-
-    fn suffices(&self) -> bool {
-        self.mean_cosine >= self.mean_cosine_floor
-            && self.residue_cosine >= self.residue_cosine_floor
-    }
-
-    /// Takes in the residue vectors of a sequence, `(residues, dim)`.
-    fn compare(&mut self, expected: &[f32], found: &[f32], dim: usize) {
-        // What f32 cannot compute is no measure for others.
-        if !expected.iter().all(|value| value.is_finite()) {
-            return;
-        }
-        self.sequences += 1;
-        self.tokens += expected.len() / dim + 2;
-        let cosines = expected.chunks(dim).zip(found.chunks(dim));
-        let cosines = cosines.map(|(expected, found)| cosine(&wide(expected), &wide(found)));
-        self.residue_cosine = cosines.fold(self.residue_cosine, f64::min);
-        let mean = cosine(&sum(expected, dim), &sum(found, dim));
-        self.mean_cosine = self.mean_cosine.min(mean);
     }
 }
 

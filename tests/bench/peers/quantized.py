@@ -4,6 +4,7 @@ import time
 import warnings
 
 import torch
+from quantization import dynamic_int8
 
 ENGINES = ["x86", "onednn"]
 ROWS, WIDTH, REPEATS = 1024, 640, 10
@@ -12,18 +13,14 @@ ROWS, WIDTH, REPEATS = 1024, 640, 10
 def dynamic(model):
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     torch.backends.quantized.engine = min(ENGINES, key=seconds)
-    return quantize(model)
-
-
-def quantize(model):
-    return torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
+    return dynamic_int8(model)
 
 
 @torch.inference_mode()
 def seconds(engine):
     """The least that a linear map took."""
     torch.backends.quantized.engine = engine
-    linear, rows = quantize(torch.nn.Sequential(torch.nn.Linear(WIDTH, 4 * WIDTH))), torch.randn(ROWS, WIDTH)
+    linear, rows = dynamic_int8(torch.nn.Sequential(torch.nn.Linear(WIDTH, 4 * WIDTH))), torch.randn(ROWS, WIDTH)
     taken = []
     for _ in range(REPEATS):
         start = time.perf_counter()
