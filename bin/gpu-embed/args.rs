@@ -1,5 +1,7 @@
 //! The command line.
 
+use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -9,7 +11,7 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use plmkit_cli::{Common, Fault, NamedPath, Program, ProgressMode, interval, keep_apart};
 use plmkit_contract::StoreDtype;
-use plmkit_engine::{Config, Injection, Windows, rejects_beside};
+use plmkit_engine::{Config, Injection, Windows, Workers, rejects_beside};
 use plmkit_esm2::{Device, Dtype, Kernels};
 
 use crate::outputs::OutputArgs;
@@ -129,6 +131,18 @@ pub(crate) struct Args {
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 
+    /// Compute in N processes, each with the model in memory and its share of the threads
+    ///
+    /// The output is the one of a run in one process. A worker that dies is replaced and its batch computed again; a batch
+    /// with which three workers died is given up, and its sequences are listed as rejected.
+    #[arg(long, value_name = "N", help_heading = "Computation")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+
+    /// Be a worker of the run at the other end of standard input
+    #[arg(long, hide = true)]
+    pub(crate) worker: bool,
+
     /// Packs that are read ahead of the computation
     #[arg(
         long,
@@ -158,7 +172,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "KERNELS", default_value = "auto", hide = true)]
     kernels: Kernels,
 
-    /// Produce failures on purpose, for tests: `out-of-memory-above=TOKENS`, `not-finite=ORDINAL`
+    /// Produce failures on purpose, for tests: `out-of-memory-above=TOKENS`, `not-finite=ORDINAL`, `abort=ORDINAL`
     #[arg(long, value_name = "FAILURE", value_delimiter = ',', hide = true)]
     inject: Vec<Failure>,
 
@@ -207,12 +221,31 @@ impl TryFrom<Args> for Config {
                 .threads
                 .and_then(|threads| NonZeroUsize::new(threads.into()))
                 .unwrap_or_else(default_threads),
+            workers: match args
+                .workers
+                .and_then(|count| NonZeroUsize::new(count.into()))
+            {
+                Some(count) if !args.worker => Some(Workers {
+                    count,
+                    arguments: worker_arguments(),
+                }),
+                _ => None,
+            },
             prefetch: args.prefetch.into(),
             force: args.force,
             kernels: args.kernels,
             injection: injection(args.inject),
         })
     }
+}
+
+/// This command line, as a worker's.
+fn worker_arguments() -> Vec<OsString> {
+    let own = env::args_os().skip(1);
+    [OsString::from("--worker")]
+        .into_iter()
+        .chain(own)
+        .collect()
 }
 
 /// Outputs must not destroy the batches, the model or one another.
@@ -272,6 +305,7 @@ enum DtypeArg {
 enum Failure {
     OutOfMemoryAbove(usize),
     NotFinite(u64),
+    Abort(u64),
 }
 
 impl FromStr for Failure {
@@ -283,9 +317,12 @@ impl FromStr for Failure {
                 tokens.parse().ok().map(Self::OutOfMemoryAbove)
             }
             Some(("not-finite", ordinal)) => ordinal.parse().ok().map(Self::NotFinite),
+            Some(("abort", ordinal)) => ordinal.parse().ok().map(Self::Abort),
             _ => None,
         };
-        parsed.ok_or_else(|| "expected out-of-memory-above=TOKENS or not-finite=ORDINAL".to_owned())
+        parsed.ok_or_else(|| {
+            "expected out-of-memory-above=TOKENS, not-finite=ORDINAL or abort=ORDINAL".to_owned()
+        })
     }
 }
 
@@ -295,6 +332,7 @@ fn injection(failures: Vec<Failure>) -> Injection {
         match failure {
             Failure::OutOfMemoryAbove(tokens) => injection.out_of_memory_above = Some(tokens),
             Failure::NotFinite(ordinal) => injection.not_finite.push(ordinal),
+            Failure::Abort(ordinal) => injection.abort.push(ordinal),
         }
     }
     injection

@@ -2,7 +2,7 @@
 
 use plmkit_cli::{Exit, Fault, Progress, ProgressMode, Stop};
 use plmkit_contract::path_text;
-use plmkit_engine::{Config, Observer, Outcome, Summary, embed};
+use plmkit_engine::{Config, Observer, Outcome, Summary, embed, serve};
 use plmkit_hub::HubError;
 
 use crate::args::Args;
@@ -19,6 +19,10 @@ pub(crate) fn run(mut args: Args, stop: &Stop) -> Result<Exit, Fault> {
         }
         Err(error) => return Err(error.into()),
     };
+    if args.worker {
+        serve(&Config::try_from(args)?)?;
+        return Ok(Exit::Done);
+    }
     let mut screen = Screen {
         mode: args.progress,
         quiet: args.common.quiet,

@@ -1,6 +1,9 @@
 //! What the tests of whole programs share.
 #![allow(dead_code)] // each test file uses its part
 
+#[cfg(feature = "torch")]
+pub(crate) mod case;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

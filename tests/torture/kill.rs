@@ -180,6 +180,17 @@ fn pack_batches() {
 #[test]
 #[ignore = "minutes: make torture"]
 fn gpu_embed() {
+    kill_gpu_embed("gpu-embed", &[], (100, 30));
+}
+
+#[test]
+#[ignore = "minutes: make torture"]
+fn gpu_embed_with_workers() {
+    kill_gpu_embed("gpu-embed --workers 3", &["--workers", "3"], (40, 10));
+}
+
+/// Its output after kills is the one of a run in one process.
+fn kill_gpu_embed(name: &str, options: &[&str], (once, twice): (usize, usize)) {
     let input = tempfile::tempdir().expect("temp folder");
     let batches = input.path().join("batches.arrow");
     run(bin("pack-batches")
@@ -189,16 +200,16 @@ fn gpu_embed() {
         .args(["--max-batch-tokens", "256"]));
     let command = |folder: &Path| {
         let mut command = embed(&batches, folder);
-        command.args(["--save-every", "10ms"]);
+        command.args(["--save-every", "10ms"]).args(options);
         command
     };
     let undisturbed = tempfile::tempdir().expect("temp folder");
-    run(&mut command(undisturbed.path()));
+    run(&mut embed(&batches, undisturbed.path()));
     let expected = tree(undisturbed.path());
     Victim {
-        name: "gpu-embed",
+        name,
         command: &command,
         check: &|folder| assert_same(&tree(folder), &expected, "gpu-embed after a kill"),
     }
-    .kill(100, 30);
+    .kill(once, twice);
 }

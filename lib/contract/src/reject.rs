@@ -21,6 +21,8 @@ pub enum Reason {
     OutOfMemory,
     /// A value of its embedding is infinite or not a number, or too large for the type in which it is stored.
     NotFinite,
+    /// The processes that were to compute it, one after the other, did not survive it.
+    WorkerLost,
 }
 
 impl Reason {
@@ -32,7 +34,7 @@ impl Reason {
         Self::InvalidResidue,
     ];
     /// Why a record of a shard gets no embedding.
-    pub const EMBEDDING: [Self; 2] = [Self::OutOfMemory, Self::NotFinite];
+    pub const EMBEDDING: [Self; 3] = [Self::OutOfMemory, Self::NotFinite, Self::WorkerLost];
 }
 
 impl fmt::Display for Reason {
@@ -44,6 +46,7 @@ impl fmt::Display for Reason {
             Self::InvalidResidue => "invalid_residue",
             Self::OutOfMemory => "out_of_memory",
             Self::NotFinite => "not_finite",
+            Self::WorkerLost => "worker_lost",
         })
     }
 }

@@ -95,6 +95,14 @@ impl Embedder<'_> {
         dtype: Dtype,
     ) -> Result<Vec<Vec<f32>>, EngineError> {
         let (offsets, tokens) = (selection.offsets(sequences), selection.tokens(sequences));
+        let abort = &self.injection.abort;
+        if !abort.is_empty()
+            && sequences
+                .clone()
+                .any(|row| abort.contains(&selection.ordinal(row)))
+        {
+            std::process::abort();
+        }
         if self
             .injection
             .out_of_memory_above
@@ -105,7 +113,7 @@ impl Embedder<'_> {
         let cu_seqlens: Vec<i32> = offsets.iter().map(|offset| offset - offsets[0]).collect();
         let job = selection.job();
         let batch = Varlen::new(tokens, &cu_seqlens)
-            .map_err(|error| EngineError::batch(job.path, job.batch_in_file, error))?;
+            .map_err(|error| EngineError::batch(&job.path, job.batch_in_file, error))?;
         let columns = selection.columns;
         Ok(self.model.embed(batch, columns, dtype, self.stop)?)
     }

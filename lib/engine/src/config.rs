@@ -1,12 +1,13 @@
 //! What a run is asked to do.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use plmkit_contract::{Column, Pool, StoreDtype, VectorColumn};
-use plmkit_esm2::{Device, Dtype, EsmError, Kernels};
+use plmkit_esm2::{Device, Dtype, EsmError, Kernels, Setup};
 
 /// The whole of a run's options.
 #[derive(Clone, Debug)]
@@ -35,14 +36,26 @@ pub struct Config {
     pub save_every: Duration,
     /// Where run events go, if anywhere.
     pub events: Option<PathBuf>,
-    /// CPU threads of the computation.
+    /// CPU threads of the computation, of all workers together.
     pub threads: NonZeroUsize,
+    /// The worker processes that compute; `None` for this process itself.
+    pub workers: Option<Workers>,
     /// Packs that are read ahead.
     pub prefetch: usize,
     /// Whether an output of other work may be replaced.
     pub force: bool,
     /// Failures to produce, for tests.
     pub injection: Injection,
+}
+
+/// Worker processes: each loads the model, and one that is lost is replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workers {
+    /// How many.
+    pub count: NonZeroUsize,
+    /// The command line, without the program's name, with which this program ends up in [`serve`](crate::serve) with
+    /// the same configuration.
+    pub arguments: Vec<OsString>,
 }
 
 /// What is wanted of a model.
@@ -85,6 +98,8 @@ pub struct Injection {
     pub out_of_memory_above: Option<usize>,
     /// The vectors of the records with these ordinals are not finite.
     pub not_finite: Vec<u64>,
+    /// The process that computes one of the records with these ordinals is aborted.
+    pub abort: Vec<u64>,
 }
 
 /// Where the rejects of the output `out` go: `NAME.rejects.csv` for `NAME.parquet`, and for any other `NAME`.
@@ -109,6 +124,15 @@ pub enum Layers {
 }
 
 impl Config {
+    /// Where and how the model computes.
+    pub(crate) fn setup(&self) -> Setup {
+        Setup {
+            device: self.device,
+            dtype: self.dtype.unwrap_or_default(),
+            kernels: self.kernels,
+        }
+    }
+
     /// Where the sequences that cannot be embedded are listed.
     pub fn rejects(&self) -> PathBuf {
         self.rejects

@@ -94,6 +94,17 @@ pub enum EngineError {
         /// What was measured.
         parity: Parity,
     },
+    /// A worker gave up, or no worker is left.
+    #[error("{message}")]
+    Worker {
+        /// The exit code of a run in one process that ends like that.
+        exit: Exit,
+        /// What is wrong.
+        message: String,
+    },
+    /// A run and its worker do not understand each other, or one of them has gone.
+    #[error("the connection between a run and its worker broke: {}", io_text(.0))]
+    Connection(std::io::Error),
     /// Vectors could not be laid out as columns.
     #[error("cannot lay out vectors: {0}")]
     Layout(#[from] ArrowError),
@@ -121,9 +132,10 @@ impl Failure for EngineError {
             | Self::Windows { .. }
             | Self::Mixed { .. }
             | Self::Parity { .. } => Exit::Data,
+            Self::Worker { exit, .. } => *exit,
             Self::Contacts => Exit::Usage,
             Self::Layout(_) => Exit::Internal,
-            Self::Thread(_) => Exit::Transient,
+            Self::Connection(_) | Self::Thread(_) => Exit::Transient,
         }
     }
 }

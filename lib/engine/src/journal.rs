@@ -35,6 +35,8 @@ pub(crate) struct Timing {
     pub(crate) wait: Duration,
     pub(crate) compute: Duration,
     pub(crate) queue_depth: u64,
+    /// The worker that computed it.
+    pub(crate) worker: Option<u64>,
 }
 
 /// How a batch came into the output.
@@ -53,6 +55,7 @@ pub(crate) struct Started<'a> {
     pub(crate) device: &'a str,
     pub(crate) dtype: Dtype,
     pub(crate) threads: usize,
+    pub(crate) workers: Option<u64>,
     /// What is not in a part yet.
     pub(crate) to_compute: Amount,
     /// Batches that an earlier run has saved.
@@ -81,6 +84,7 @@ impl Journal {
             device: Some(started.device.to_owned()),
             dtype: Some(started.dtype.to_string()),
             threads: Some(started.threads as u64),
+            workers: started.workers,
             batches_total: Some(started.to_compute.batches),
             sequences_total: Some(started.to_compute.sequences),
             tokens_total: Some(started.to_compute.tokens),
@@ -92,7 +96,7 @@ impl Journal {
     }
 
     /// A batch is in the output.
-    pub(crate) fn batch(&mut self, job: &Job<'_>, written: &Written<'_>) {
+    pub(crate) fn batch(&mut self, job: &Job, written: &Written<'_>) {
         let timing = written.timing;
         let (sequences, tokens) = (job.pack.sequences() as u64, job.pack.tokens().len() as u64);
         // <cls> and <eos> are no residues.
@@ -110,6 +114,7 @@ impl Journal {
             compute_ms: Some(milliseconds(timing.compute)),
             write_ms: Some(milliseconds(written.write)),
             queue_depth: Some(timing.queue_depth),
+            worker: timing.worker,
             sequences,
             tokens,
             residues,

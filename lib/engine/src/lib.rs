@@ -9,6 +9,8 @@
 //!                    └────────────────── parts of an interrupted run ◀────────────┘
 //! ```
 //!
+//! The computation is a model in this process, or [worker processes](Workers) with one each.
+//!
 //! The writer saves every result twice: in the output, which appears when it is complete, and in parts, each of
 //! which is complete when it appears. A run that finds parts passes their rows on in place of computing them. The
 //! output sees the same rows in the same order either way, so its bytes are those of an uninterrupted run.
@@ -17,9 +19,12 @@
 //! where no protein is unfinished, so that what lies between the packs of a protein never has to be saved.
 
 mod allowance;
+mod backend;
 mod compute;
 mod config;
 mod error;
+mod facts;
+mod in_process;
 mod journal;
 mod output;
 mod pack;
@@ -33,9 +38,11 @@ mod run;
 mod run_folder;
 mod selection;
 mod stitch;
+mod workers;
 mod writer;
 
-pub use config::{Config, Injection, Layers, Outputs, Windows, rejects_beside};
+pub use config::{Config, Injection, Layers, Outputs, Windows, Workers, rejects_beside};
 pub use error::EngineError;
 pub use parity::Parity;
 pub use run::{Observer, Outcome, Summary, embed};
+pub use workers::serve;

@@ -11,13 +11,42 @@ use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
 use half::slice::HalfFloatSliceExt;
-use plmkit_contract::{Column, EmbeddingLayout, KEY_COLUMNS, StoreDtype};
+use plmkit_contract::{Column, EmbeddingLayout, KEY_COLUMNS, Reason, StoreDtype};
 use plmkit_store::PackedBatch;
 
 use crate::pack::{Embedded, OutputRow};
 
+/// What became of a pack, its rows laid out as columns.
+#[derive(Debug)]
+pub(crate) struct Laid {
+    pub(crate) rows: RecordBatch,
+    /// The rows of the pack that would give a row of the output and have no values, rising.
+    pub(crate) rejected: Vec<(usize, Reason)>,
+    /// How many times sequences were computed in two halves because memory ran out.
+    pub(crate) oom_splits: u64,
+    /// How many sequences were computed again in f32.
+    pub(crate) in_f32: u64,
+}
+
+impl Laid {
+    /// `schema` is that of `layout`.
+    pub(crate) fn new(
+        schema: &SchemaRef,
+        layout: &EmbeddingLayout,
+        pack: &PackedBatch,
+        mut embedded: Embedded,
+    ) -> Result<Self, ArrowError> {
+        Ok(Self {
+            rejected: std::mem::take(&mut embedded.rejected),
+            oom_splits: embedded.oom_splits,
+            in_f32: embedded.in_f32,
+            rows: rows(schema, layout, pack, embedded)?,
+        })
+    }
+}
+
 /// The rows of `pack` that have vectors. `schema` is that of `layout`.
-pub(crate) fn rows(
+fn rows(
     schema: &SchemaRef,
     layout: &EmbeddingLayout,
     pack: &PackedBatch,

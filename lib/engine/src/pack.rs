@@ -60,14 +60,9 @@ impl<'a> PackEmbedder<'a> {
         }
     }
 
-    /// Whether no more packs are wanted.
-    pub(crate) fn stop_requested(&self) -> bool {
-        self.embedder.stop.requested()
-    }
-
     /// The rows that a pack gives; `None` once a stop was requested. The packs of an unfinished protein come one after
     /// the other.
-    pub(crate) fn embed(&mut self, job: &Job<'_>) -> Result<Option<Embedded>, EngineError> {
+    pub(crate) fn embed(&mut self, job: &Job) -> Result<Option<Embedded>, EngineError> {
         match self.rows(job) {
             Ok(embedded) => Ok(Some(embedded)),
             Err(EngineError::Model(EsmError::Stopped)) => Ok(None),
@@ -75,7 +70,7 @@ impl<'a> PackEmbedder<'a> {
         }
     }
 
-    fn rows(&mut self, job: &Job<'_>) -> Result<Embedded, EngineError> {
+    fn rows(&mut self, job: &Job) -> Result<Embedded, EngineError> {
         let (windows, ordinary): (Vec<usize>, Vec<usize>) =
             (0..job.pack.sequences()).partition(|&row| job.is_window(row));
         let (columns, dtype) = (&self.layout.columns, self.layout.dtype);
@@ -97,7 +92,7 @@ impl<'a> PackEmbedder<'a> {
     /// Computes windows of one protein; if the last one is among them, this is the protein with its row.
     fn stitch(
         &mut self,
-        job: &Job<'_>,
+        job: &Job,
         rows: &[usize],
         embedded: &mut Embedded,
     ) -> Result<Option<(usize, Whole)>, EngineError> {
@@ -152,7 +147,7 @@ impl<'a> PackEmbedder<'a> {
 
 impl Embedded {
     /// Of the rows `ordinary`, each of which gives one.
-    fn new(job: &Job<'_>, ordinary: &[usize], computed: Computed) -> Self {
+    fn new(job: &Job, ordinary: &[usize], computed: Computed) -> Self {
         let rejected = computed.rejected.iter();
         let rejected: Vec<(usize, Reason)> = rejected
             .map(|&(sequence, reason)| (ordinary[sequence], reason))

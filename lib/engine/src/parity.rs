@@ -4,9 +4,11 @@ use std::fmt;
 
 use plmkit_contract::{Column, Stop};
 use plmkit_esm2::{Dtype, Esm2, EsmError, Setup, Varlen};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::backend::Backend;
+use crate::facts::Facts;
 use crate::plan::Plan;
 use crate::{Config, EngineError};
 
@@ -26,7 +28,7 @@ const PACKS: u64 = 16;
 const PLACES: usize = 4;
 
 /// How near vectors of the last layer in int8 are to those in f32.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parity {
     /// Sequences that were compared.
     pub sequences: usize,
@@ -100,14 +102,14 @@ impl Parity {
     }
 }
 
-/// Compares `model` with its checkpoint in f32, if it is in int8 and there is anything to embed.
-pub(crate) fn measure(
+/// Has `backend` compared with the checkpoint in f32, if it computes in int8 and there is anything to embed.
+pub(crate) fn gate(
     config: &Config,
     plan: &Plan,
-    model: &Esm2,
-    stop: &Stop,
+    facts: &Facts,
+    backend: &mut Backend<'_>,
 ) -> Result<Option<Parity>, EngineError> {
-    if model.dtype() != Dtype::Int8 {
+    if facts.dtype != Dtype::Int8 {
         return Ok(None);
     }
     let sample = Sample::of(plan)?;
@@ -118,22 +120,7 @@ pub(crate) fn measure(
         "int8: comparing with f32 on a sample of {} tokens",
         sample.tokens.len()
     );
-    let found = sample.residues(model, stop)?;
-    let setup = Setup {
-        device: config.device,
-        dtype: Dtype::F32,
-        kernels: config.kernels,
-    };
-    let expected = sample.residues(&Esm2::load(&config.model, setup, stop)?, stop)?;
-    let dim = model.config().hidden;
-    let mut parity = Parity::default();
-    let (mut expected, mut found) = (&expected[..], &found[..]);
-    for residues in sample.lengths() {
-        let (here, there);
-        (here, expected) = expected.split_at(residues * dim);
-        (there, found) = found.split_at(residues * dim);
-        parity.compare(here, there, dim);
-    }
+    let parity = backend.measure(sample)?;
     if parity.suffices() {
         tracing::info!("int8: {parity}");
         Ok(Some(parity))
@@ -169,8 +156,8 @@ fn cosine(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// Some sequences from all over a run: the same for the same batches.
-#[derive(Debug, Default, PartialEq)]
-struct Sample {
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Sample {
     /// Token ids, sequence after sequence.
     tokens: Vec<u8>,
     /// Where each begins and the last one ends, as in a batch.
@@ -187,7 +174,7 @@ impl Sample {
             let job = job?;
             let (tokens, offsets) = (job.pack.tokens(), job.pack.cu_seqlens());
             Varlen::new(tokens, offsets)
-                .map_err(|error| EngineError::batch(job.path, job.batch_in_file, error))?;
+                .map_err(|error| EngineError::batch(&job.path, job.batch_in_file, error))?;
             let sequences = job.pack.sequences();
             let places = PLACES.min(sequences);
             let rows = (0..places).map(|place| place * sequences / places);
@@ -216,6 +203,31 @@ impl Sample {
             }
         }
         sample
+    }
+
+    /// How near `model` comes on it to the same checkpoint in f32.
+    pub(crate) fn measure(
+        &self,
+        config: &Config,
+        model: &Esm2,
+        stop: &Stop,
+    ) -> Result<Parity, EngineError> {
+        let found = self.residues(model, stop)?;
+        let setup = Setup {
+            dtype: Dtype::F32,
+            ..config.setup()
+        };
+        let expected = self.residues(&Esm2::load(&config.model, setup, stop)?, stop)?;
+        let dim = model.config().hidden;
+        let mut parity = Parity::default();
+        let (mut expected, mut found) = (&expected[..], &found[..]);
+        for residues in self.lengths() {
+            let (here, there);
+            (here, expected) = expected.split_at(residues * dim);
+            (there, found) = found.split_at(residues * dim);
+            parity.compare(here, there, dim);
+        }
+        Ok(parity)
     }
 
     fn is_empty(&self) -> bool {

@@ -35,7 +35,7 @@ pub(crate) struct Rejected {
 
 impl Rejected {
     /// The row of the output that row `row` of a pack would have given.
-    pub(crate) fn of(job: &Job<'_>, (row, reason): (usize, Reason)) -> Self {
+    pub(crate) fn of(job: &Job, (row, reason): (usize, Reason)) -> Self {
         let (ordinal, start) = job.key(row);
         Self {
             ordinal,
@@ -103,14 +103,14 @@ impl Part {
         }))
     }
 
-    /// Whether memory ran out for one of its sequences: there may be more of it now.
-    pub(crate) fn ran_out_of_memory(&self) -> bool {
+    /// Whether memory ran out or workers were lost for one of its sequences: the next run may fare better.
+    pub(crate) fn deserves_another_try(&self) -> bool {
         let mut reasons = self.rejected.values();
-        reasons.any(|&reason| reason == Reason::OutOfMemory)
+        reasons.any(|reason| matches!(reason, Reason::OutOfMemory | Reason::WorkerLost))
     }
 
     /// Reads and verifies the results of `jobs`, which are the part's batches.
-    pub(crate) fn read(&self, jobs: &[Job<'_>]) -> Result<Vec<SavedRows>, StoreError> {
+    pub(crate) fn read(&self, jobs: &[Job]) -> Result<Vec<SavedRows>, StoreError> {
         let mut reader = EmbeddingsReader::open(&self.path)?;
         let mut batches = Vec::new();
         while let Some(batch) = reader.next_batch()? {
@@ -129,7 +129,7 @@ impl Part {
     }
 
     /// The rows of `job`, which begin at row `next` of `all`.
-    fn saved(&self, job: &Job<'_>, all: &RecordBatch, next: &mut usize) -> Option<SavedRows> {
+    fn saved(&self, job: &Job, all: &RecordBatch, next: &mut usize) -> Option<SavedRows> {
         let mut rejected = Vec::new();
         let mut kept = Vec::new();
         for row in job.output_rows() {
@@ -208,7 +208,7 @@ impl<'a> Saver<'a> {
     /// Adds the results of a batch, the one after the last unless [`publish`](Self::publish) came between.
     pub(crate) fn push(
         &mut self,
-        job: &Job<'_>,
+        job: &Job,
         rows: &RecordBatch,
         rejected: &[(usize, Reason)],
     ) -> Result<(), StoreError> {

@@ -1,18 +1,16 @@
 //! Reader, computation and writer side by side.
 
 use std::thread;
-use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::bounded;
 
 use crate::EngineError;
-use crate::journal::Timing;
-use crate::pack::PackEmbedder;
+use crate::backend::Backend;
 use crate::part::Part;
 use crate::plan::Plan;
-use crate::reader::{Item, Received, read, receive};
+use crate::reader::read;
 use crate::run::Observer;
-use crate::writer::{Finished, Results, Writer};
+use crate::writer::Writer;
 
 /// Results that may wait for the writer: enough for it to close a row group while the next pack is computed.
 const RESULTS_AHEAD: usize = 2;
@@ -21,7 +19,7 @@ const RESULTS_AHEAD: usize = 2;
 pub(crate) struct Pipeline<'a, 'w> {
     pub(crate) plan: &'a Plan,
     pub(crate) prefetch: usize,
-    pub(crate) embedder: PackEmbedder<'a>,
+    pub(crate) backend: &'w mut Backend<'a>,
     pub(crate) writer: &'w mut Writer<'a>,
 }
 
@@ -35,6 +33,7 @@ impl Pipeline<'_, '_> {
         let (packs_in, packs) = bounded(self.prefetch);
         let (results, results_out) = bounded(RESULTS_AHEAD);
         let (plan, writer) = (self.plan, self.writer);
+        let layout = writer.layout;
         thread::scope(|scope| {
             thread::Builder::new()
                 .name("reader".into())
@@ -44,7 +43,7 @@ impl Pipeline<'_, '_> {
                 .spawn_scoped(scope, move || {
                     writer.write(&results_out, plan.total.batches)
                 })?;
-            let computed = compute(self.embedder, &packs, &results, observer);
+            let computed = self.backend.run(layout, &packs, &results, observer);
             // The other threads end when their queues do.
             drop((packs, results));
             let written = writer
@@ -53,42 +52,4 @@ impl Pipeline<'_, '_> {
             written.and(computed)
         })
     }
-}
-
-/// Computes pack after pack until there are no more, a stop is asked for, or the writer has gone.
-fn compute<'a>(
-    mut embedder: PackEmbedder<'_>,
-    packs: &Receiver<Result<Item<'a>, EngineError>>,
-    results: &Sender<Finished<'a>>,
-    observer: &mut dyn Observer,
-) -> Result<(), EngineError> {
-    while !embedder.stop_requested()
-        && let Some(Received {
-            item: Item { job, saved },
-            wait,
-            queue_depth,
-        }) = receive(packs)?
-    {
-        let started = Instant::now();
-        let result = if let Some(saved) = saved {
-            Results::Saved(saved)
-        } else {
-            let Some(computed) = embedder.embed(&job)? else {
-                break;
-            };
-            let timing = Timing {
-                wait,
-                compute: started.elapsed(),
-                queue_depth,
-            };
-            Results::Computed(computed, timing)
-        };
-        let tokens = job.pack.tokens().len() as u64;
-        if results.send(Finished { job, result }).is_err() {
-            // The writer ended early and says why.
-            break;
-        }
-        observer.advanced(tokens);
-    }
-    Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use plmkit_contract::{Stop, WINDOWS};
 use plmkit_store::{BatchesFile, PackedBatch};
@@ -43,7 +44,7 @@ pub(crate) struct Plan {
 
 #[derive(Debug)]
 struct Input {
-    path: PathBuf,
+    path: Arc<Path>,
     file: BatchesFile,
     /// Sequences and tokens of each pack.
     sizes: Vec<(usize, usize)>,
@@ -53,11 +54,11 @@ struct Input {
 
 /// One pack and where it comes from.
 #[derive(Debug)]
-pub(crate) struct Job<'a> {
+pub(crate) struct Job {
     /// Position among all packs of the run.
     pub(crate) index: u64,
     /// The batches file.
-    pub(crate) path: &'a Path,
+    pub(crate) path: Arc<Path>,
     /// Position in that file.
     pub(crate) batch_in_file: usize,
     /// Whether it holds what was left over when the other packs of its file were filled.
@@ -67,12 +68,12 @@ pub(crate) struct Job<'a> {
     /// The pack.
     pub(crate) pack: PackedBatch,
     /// Whether the windows of a protein give one row together.
-    stitched: bool,
+    pub(crate) stitched: bool,
     /// Whether no protein is unfinished at its end.
     pub(crate) ends_whole: bool,
 }
 
-impl Job<'_> {
+impl Job {
     /// Whether a row of the pack is put together with others.
     pub(crate) fn is_window(&self, row: usize) -> bool {
         self.stitched && self.pack.span(row).is_window()
@@ -136,7 +137,7 @@ impl Plan {
                 .end()
                 .map_err(|disorder| out_of_order(path, last, disorder))?;
             plan.files.push(Input {
-                path: path.clone(),
+                path: Arc::from(path.as_path()),
                 tail: tail(&sizes, token_budget(&file)),
                 sizes,
                 file,
@@ -161,7 +162,7 @@ impl Plan {
         match self.files.first() {
             Some(first) if self.windows != found => Err(EngineError::Mixed {
                 path: path.to_owned(),
-                first: first.path.clone(),
+                first: first.path.to_path_buf(),
                 windows: has,
             }),
             _ => {
@@ -206,8 +207,8 @@ impl Plan {
             keys.into_iter().any(|key| key == (&ordinal, &start))
         };
         let mut holders = self.jobs().flatten().filter(|job| holds(&job.pack));
-        let first = holders.next().map(|job| job.path.to_owned());
-        let again = holders.next().map(|job| job.path.to_owned());
+        let first = holders.next().map(|job| job.path.to_path_buf());
+        let again = holders.next().map(|job| job.path.to_path_buf());
         let path = again.or_else(|| first.clone()).unwrap_or_default();
         EngineError::Doubled {
             first: first.unwrap_or_default(),
@@ -255,7 +256,7 @@ impl Plan {
     }
 
     /// Every pack, in order.
-    pub(crate) fn jobs(&self) -> impl Iterator<Item = Result<Job<'_>, EngineError>> {
+    pub(crate) fn jobs(&self) -> impl Iterator<Item = Result<Job, EngineError>> {
         self.jobs_where(|_| true)
     }
 
@@ -263,7 +264,7 @@ impl Plan {
     pub(crate) fn jobs_where(
         &self,
         wanted: impl Fn(u64) -> bool,
-    ) -> impl Iterator<Item = Result<Job<'_>, EngineError>> {
+    ) -> impl Iterator<Item = Result<Job, EngineError>> {
         let packs = self
             .files
             .iter()
@@ -272,7 +273,7 @@ impl Plan {
         packs.map(|(index, (input, batch))| {
             Ok(Job {
                 index,
-                path: &input.path,
+                path: Arc::clone(&input.path),
                 batch_in_file: batch,
                 tail: input.tail == Some(batch),
                 token_budget: token_budget(&input.file),

@@ -10,27 +10,23 @@ use crate::plan::{Job, Plan};
 use crate::run_folder::remove;
 
 /// A pack, and what an earlier run computed of it.
-pub(crate) struct Item<'a> {
-    pub(crate) job: Job<'a>,
+pub(crate) struct Item {
+    pub(crate) job: Job,
     pub(crate) saved: Option<SavedRows>,
 }
 
 /// Sends every pack of `plan` until the other side hangs up or a pack is unreadable. `parts` rise and are apart.
-pub(crate) fn read<'a>(
-    plan: &'a Plan,
-    parts: Vec<Part>,
-    queue: &Sender<Result<Item<'a>, EngineError>>,
-) {
+pub(crate) fn read(plan: &Plan, parts: Vec<Part>, queue: &Sender<Result<Item, EngineError>>) {
     if let Err(error) = send_all(plan, parts, queue) {
         // Nobody is left to hear of it where the other side has hung up.
         let _ = queue.send(Err(error));
     }
 }
 
-fn send_all<'a>(
-    plan: &'a Plan,
+fn send_all(
+    plan: &Plan,
     parts: Vec<Part>,
-    queue: &Sender<Result<Item<'a>, EngineError>>,
+    queue: &Sender<Result<Item, EngineError>>,
 ) -> Result<(), EngineError> {
     let mut jobs = plan.jobs();
     let mut parts = parts.into_iter().peekable();
@@ -64,16 +60,16 @@ fn send_all<'a>(
 }
 
 /// An item with how long it took to come, and how many more lay ready when it came.
-pub(crate) struct Received<'a> {
-    pub(crate) item: Item<'a>,
+pub(crate) struct Received {
+    pub(crate) item: Item,
     pub(crate) wait: Duration,
     pub(crate) queue_depth: u64,
 }
 
 /// The next item, or `None` after the last.
-pub(crate) fn receive<'a>(
-    queue: &Receiver<Result<Item<'a>, EngineError>>,
-) -> Result<Option<Received<'a>>, EngineError> {
+pub(crate) fn receive(
+    queue: &Receiver<Result<Item, EngineError>>,
+) -> Result<Option<Received>, EngineError> {
     let asked = Instant::now();
     let Ok(item) = queue.recv() else {
         return Ok(None);

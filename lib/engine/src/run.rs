@@ -7,14 +7,12 @@ use std::time::Duration;
 use plmkit_contract::{
     Column, EmbeddingLayout, KERNELS, PACKING, Provenance, Reject, Stop, WINDOWS,
 };
-use plmkit_esm2::{Esm2, EsmError, Setup, set_threads};
 use plmkit_store::{EmbeddingsWriter, Existing, StoreError, existing_embeddings};
 use plmkit_telemetry::event::Outcome as Ended;
 
-use crate::allowance::Allowance;
-use crate::compute::Embedder;
+use crate::backend::Backend;
+use crate::facts::Facts;
 use crate::journal::{Journal, Started, Totals};
-use crate::pack::PackEmbedder;
 use crate::parity::{self, Parity};
 use crate::part::{Part, Saver};
 use crate::pipeline::Pipeline;
@@ -93,23 +91,9 @@ pub fn embed(
     if plan.stitched() && config.outputs.contacts {
         return Err(EngineError::Contacts);
     }
-    set_threads(config.threads);
-    let model = Esm2::load(
-        &config.model,
-        Setup {
-            device: config.device,
-            dtype: config.dtype.unwrap_or_default(),
-            kernels: config.kernels,
-        },
-        stop,
-    )?;
-    let layout = EmbeddingLayout {
-        columns: config.outputs.columns(model.config().layers)?,
-        dim: model.config().hidden,
-        dtype: config.store_dtype,
-        stitched: plan.stitched(),
-    };
-    let provenance = provenance(config, &plan, &model, &layout.columns)?;
+    let (backend, facts) = Backend::start(config, plan.stitched(), stop)?;
+    let layout = facts.layout(config, plan.stitched())?;
+    let provenance = provenance(config, &plan, &facts, &layout.columns);
     if !config.force
         && let Existing::Complete { digest, rejects } =
             existing_embeddings(&config.out, &provenance, stop)?
@@ -129,12 +113,11 @@ pub fn embed(
     let run = Run {
         config,
         plan: &plan,
-        model: &model,
+        facts: &facts,
         layout: &layout,
         provenance: &provenance,
-        stop,
     };
-    let outcome = run.embed(&folder, parts, &replaced, observer)?;
+    let outcome = run.embed(&folder, backend, (parts, &replaced), observer)?;
     if let Outcome::Done(_) = outcome {
         folder.clear(&provenance)?;
     }
@@ -145,10 +128,9 @@ pub fn embed(
 struct Run<'a> {
     config: &'a Config,
     plan: &'a Plan,
-    model: &'a Esm2,
+    facts: &'a Facts,
     layout: &'a EmbeddingLayout,
     provenance: &'a Provenance,
-    stop: &'a Stop,
 }
 
 impl<'a> Run<'a> {
@@ -156,22 +138,26 @@ impl<'a> Run<'a> {
     fn embed(
         &self,
         folder: &'a RunFolder,
-        parts: Vec<Part>,
-        replaced: &[PathBuf],
+        mut backend: Backend<'a>,
+        (parts, replaced): (Vec<Part>, &[PathBuf]),
         observer: &mut dyn Observer,
     ) -> Result<Outcome, EngineError> {
         let config = self.config;
         let file = EmbeddingsWriter::create(&config.out, self.layout)?;
         let rejects = Rejects::begin(config, folder)?;
-        let parity = parity::measure(config, self.plan, self.model, self.stop)?;
+        let parity = parity::gate(config, self.plan, self.facts, &mut backend)?;
         replaced.iter().try_for_each(|path| remove(path))?;
         let saved: Vec<Range<u64>> = parts.iter().map(|part| part.batches.clone()).collect();
         let to_compute = self.plan.amount_without(&saved);
         let started = Started {
-            model_digest: self.model.digest(),
-            device: &self.model.device(),
-            dtype: self.model.dtype(),
+            model_digest: &self.facts.digest,
+            device: &self.facts.device,
+            dtype: self.facts.dtype,
             threads: config.threads.get(),
+            workers: config
+                .workers
+                .as_ref()
+                .map(|workers| workers.count.get() as u64),
             batches_saved: self.plan.total.batches - to_compute.batches,
             to_compute,
         };
@@ -189,23 +175,13 @@ impl<'a> Run<'a> {
         let pipeline = Pipeline {
             plan: self.plan,
             prefetch: config.prefetch,
-            embedder: self.embedder(),
+            backend: &mut backend,
             writer: &mut writer,
         };
         let computed = pipeline.run(parts, observer);
         observer.ended();
         let publication = (rejects, parity);
         self.end(writer, publication, started.batches_saved, computed)
-    }
-
-    fn embedder(&self) -> PackEmbedder<'a> {
-        let embedder = Embedder {
-            model: self.model,
-            stop: self.stop,
-            injection: &self.config.injection,
-            allowance: Allowance::default(),
-        };
-        PackEmbedder::new(embedder, self.layout)
     }
 
     /// Publishes what is complete and says how it ended. `saved_before` batches were in parts when the run began.
@@ -274,29 +250,22 @@ impl<'a> Run<'a> {
 }
 
 /// What the output depends on. Threads, prefetch and the order of files' names are not in it.
-fn provenance(
-    config: &Config,
-    plan: &Plan,
-    model: &Esm2,
-    columns: &[Column],
-) -> Result<Provenance, EsmError> {
+fn provenance(config: &Config, plan: &Plan, facts: &Facts, columns: &[Column]) -> Provenance {
     let names: Vec<String> = columns.iter().map(ToString::to_string).collect();
-    let device = model.device();
-    let device = device.split(':').next().unwrap_or(&device);
     let mut provenance = Provenance::new("gpu-embed", plan.digests())
         .with(PACKING, plan.packing())
-        .with("model", model.digest())
+        .with("model", facts.digest.as_str())
         .with("columns", names)
-        .with("dtype", model.dtype().to_string())
-        .with("device", device)
-        .with(KERNELS, model.kernels())
+        .with("dtype", facts.dtype.to_string())
+        .with("device", facts.device.as_str())
+        .with(KERNELS, facts.kernels.as_str())
         .with("store_dtype", config.store_dtype.to_string());
     if let Some(windows) = plan.windows {
         provenance = provenance.with(WINDOWS, windows.to_string());
     }
     // What is computed with more than the encoder depends on more than its digest.
-    for head in model.heads_of(columns) {
-        provenance = provenance.with(head.name(), model.head_digest(head)?);
+    for (head, digest) in &facts.heads {
+        provenance = provenance.with(head, digest.as_str());
     }
-    Ok(provenance)
+    provenance
 }

@@ -83,9 +83,9 @@ impl RunFolder {
             }
             let end = parts.last().map_or(0, |part| part.batches.end);
             match Part::open(&path, provenance) {
-                Ok(Opened::Same(part)) if part.ran_out_of_memory() => {
+                Ok(Opened::Same(part)) if part.deserves_another_try() => {
                     tracing::warn!(
-                        "{}: has sequences that did not fit into memory; it is computed again",
+                        "{}: has sequences for which memory ran out or workers were lost; it is computed again",
                         path_text(&path)
                     );
                     remove(&path)?;

@@ -11,7 +11,7 @@ use crate::plan::Job;
 /// the pack.
 #[derive(Debug)]
 pub(crate) struct Selection<'a> {
-    job: &'a Job<'a>,
+    job: &'a Job,
     /// The rows of the pack, rising.
     rows: &'a [usize],
     /// The pack's own where the rows are neighbours: then nothing is copied.
@@ -26,7 +26,7 @@ pub(crate) struct Selection<'a> {
 impl<'a> Selection<'a> {
     /// The sequences in `rows` of the pack of `job`, rising.
     pub(crate) fn new(
-        job: &'a Job<'a>,
+        job: &'a Job,
         rows: &'a [usize],
         columns: &'a [Column],
         dtype: StoreDtype,
@@ -51,7 +51,7 @@ impl<'a> Selection<'a> {
     }
 
     /// The pack.
-    pub(crate) fn job(&self) -> &'a Job<'a> {
+    pub(crate) fn job(&self) -> &'a Job {
         self.job
     }
 

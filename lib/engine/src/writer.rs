@@ -8,20 +8,22 @@ use plmkit_store::EmbeddingsWriter;
 
 use crate::EngineError;
 use crate::journal::{Journal, Timing, Written};
-use crate::output::rows;
+use crate::output::Laid;
 use crate::pack::Embedded;
 use crate::part::{SavedRows, Saver};
 use crate::plan::Job;
 
 /// A pack and its results.
-pub(crate) struct Finished<'a> {
-    pub(crate) job: Job<'a>,
+pub(crate) struct Finished {
+    pub(crate) job: Job,
     pub(crate) result: Results,
 }
 
 pub(crate) enum Results {
     /// Of this run.
     Computed(Embedded, Timing),
+    /// Of this run, by a worker.
+    Laid(Laid, Timing),
     /// Of an earlier one.
     Saved(SavedRows),
 }
@@ -47,12 +49,19 @@ impl Writer<'_> {
     /// What was computed is saved if the file cannot be completed: `batches` is the number of all.
     pub(crate) fn write(
         &mut self,
-        queue: &Receiver<Finished<'_>>,
+        queue: &Receiver<Finished>,
         batches: u64,
     ) -> Result<(), EngineError> {
         while let Ok(Finished { job, result }) = queue.recv() {
             match result {
-                Results::Computed(embedded, timing) => self.computed(&job, embedded, &timing)?,
+                Results::Computed(embedded, timing) => {
+                    let started = Instant::now();
+                    let laid = Laid::new(self.file.schema(), self.layout, &job.pack, embedded)?;
+                    self.computed(&job, &laid, &timing, started)?;
+                }
+                Results::Laid(laid, timing) => {
+                    self.computed(&job, &laid, &timing, Instant::now())?;
+                }
                 Results::Saved(saved) => self.saved(&job, &saved)?,
             }
             self.batches += 1;
@@ -65,29 +74,26 @@ impl Writer<'_> {
 
     fn computed(
         &mut self,
-        job: &Job<'_>,
-        embedded: Embedded,
+        job: &Job,
+        laid: &Laid,
         timing: &Timing,
+        started: Instant,
     ) -> Result<(), EngineError> {
-        let started = Instant::now();
-        let rejected = embedded.rejected.clone();
-        let oom_splits = embedded.oom_splits;
-        self.in_f32 += embedded.in_f32;
-        let rows = rows(self.file.schema(), self.layout, &job.pack, embedded)?;
-        self.saver.push(job, &rows, &rejected)?;
-        self.file.write(&rows)?;
-        self.reject(job, &rejected);
+        self.in_f32 += laid.in_f32;
+        self.saver.push(job, &laid.rows, &laid.rejected)?;
+        self.file.write(&laid.rows)?;
+        self.reject(job, &laid.rejected);
         let written = Written {
             timing,
             write: started.elapsed(),
-            oom_splits,
-            rejected: rejected.len() as u64,
+            oom_splits: laid.oom_splits,
+            rejected: laid.rejected.len() as u64,
         };
         self.journal.batch(job, &written);
         Ok(())
     }
 
-    fn saved(&mut self, job: &Job<'_>, saved: &SavedRows) -> Result<(), EngineError> {
+    fn saved(&mut self, job: &Job, saved: &SavedRows) -> Result<(), EngineError> {
         // A part holds consecutive batches.
         self.saver.publish()?;
         self.file.write(&saved.rows)?;
@@ -96,7 +102,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn reject(&mut self, job: &Job<'_>, rejected: &[(usize, Reason)]) {
+    fn reject(&mut self, job: &Job, rejected: &[(usize, Reason)]) {
         let rejects = rejected.iter().map(|&(row, reason)| {
             let (ordinal, start) = job.key(row);
             Reject {

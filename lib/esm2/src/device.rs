@@ -5,6 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use plmkit_contract::{Exit, Failure};
+use serde::{Deserialize, Serialize};
 
 /// A device as it is asked for on a command line: `auto`, `cpu`, `cuda`, `cuda:N` or `all`.
 ///
@@ -14,7 +15,7 @@ use plmkit_contract::{Exit, Failure};
 /// assert_eq!("cuda:1".parse(), Ok(Device::Cuda(1)));
 /// assert!("gpu".parse::<Device>().is_err());
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Device {
     /// The best one that can be used.
     #[default]

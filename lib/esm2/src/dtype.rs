@@ -2,13 +2,14 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use tch::Kind;
 
 /// The type of the weights and of what GEMMs and attention read.
 ///
 /// The residual stream, `LayerNorm`, rotary angles, softmax sums, pooling, the final `LayerNorm` and the heads are in
 /// f32 whatever it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Dtype {
     /// IEEE 754 single precision.
     #[default]

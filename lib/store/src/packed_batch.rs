@@ -19,8 +19,9 @@ pub struct PackedBatch {
 
 impl PackedBatch {
     /// Checks what the type system of Arrow does not: offsets that start at 0 and cover all tokens, and two
-    /// special tokens in each row. `batch` has the columns of [`batches_schema`](plmkit_contract::batches_schema).
-    pub(crate) fn new(batch: RecordBatch) -> Result<Self, String> {
+    /// special tokens in each row. `batch` has the columns of [`batches_schema`](plmkit_contract::batches_schema). The error
+    /// says what is wrong.
+    pub fn new(batch: RecordBatch) -> Result<Self, String> {
         if let Some(column) = batch
             .columns()
             .iter()

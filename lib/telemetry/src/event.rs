@@ -56,6 +56,9 @@ pub struct RunStarted {
     /// CPU threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<u64>,
+    /// The processes that compute, where the run itself does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<u64>,
     /// Batches that this run will compute.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batches_total: Option<u64>,
@@ -104,6 +107,9 @@ pub struct BatchDone {
     /// Batches that lay ready in the queue when this one was taken, itself not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_depth: Option<u64>,
+    /// The worker that computed it, counted from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<u64>,
     /// Sequences (rows) in the batch.
     pub sequences: u64,
     /// Tokens in the batch, `<cls>` and `<eos>` included.

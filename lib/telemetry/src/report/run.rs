@@ -29,6 +29,8 @@ pub struct RunSummary {
     pub dtype: Option<String>,
     /// CPU threads.
     pub threads: Option<u64>,
+    /// The processes that computed, where the run itself did not.
+    pub workers: Option<u64>,
     /// When it started.
     pub started: Option<Timestamp>,
     /// How it ended; `None` where it was killed or is still running.
@@ -170,6 +172,7 @@ impl RunCount {
             gpu_uuid: started.gpu_uuid,
             dtype: started.dtype,
             threads: started.threads,
+            workers: started.workers,
             started: started.time,
             outcome: self.done.map(|done| done.outcome),
             elapsed_s,
@@ -182,7 +185,9 @@ impl RunCount {
             oom_splits: self.oom_splits,
             rejected,
             throughput,
-            stages: self.stages.finish(elapsed_s),
+            stages: self
+                .stages
+                .finish(elapsed_s, started.workers.unwrap_or(1).max(1)),
             queue: self.queue.finish(),
             packing: self.packing.finish(),
             notes,

@@ -31,7 +31,7 @@ pub struct Stage {
     pub mean_ms: f64,
     /// The longest.
     pub max_ms: f64,
-    /// Share of the run's elapsed time.
+    /// Share of the run's elapsed time; of what workers do, the mean of theirs.
     pub share: Option<f64>,
 }
 
@@ -59,24 +59,25 @@ impl StagesCount {
         }
     }
 
-    pub(super) fn finish(&self, elapsed_s: Option<f64>) -> Stages {
-        let stage = |mean: &Mean| {
+    /// Of a run that took `elapsed_s`, with so many `workers`: what they do at the same time is a share of the time of all.
+    pub(super) fn finish(&self, elapsed_s: Option<f64>, workers: u64) -> Stages {
+        let stage = |mean: &Mean, workers: u64| {
             Some(Stage {
                 total_ms: mean.sum,
                 mean_ms: mean.mean()?,
                 max_ms: mean.max?,
                 // Of a killed run the writing may reach beyond the last time that is known.
                 share: elapsed_s
-                    .and_then(|elapsed_s| share(mean.sum, elapsed_s * 1000.0))
+                    .and_then(|elapsed_s| share(mean.sum, elapsed_s * 1000.0 * workers as f64))
                     .map(|share| share.min(1.0)),
             })
         };
         let mut stages = Stages {
-            wait: stage(&self.wait),
-            h2d: stage(&self.h2d),
-            compute: stage(&self.compute),
-            d2h: stage(&self.d2h),
-            write: stage(&self.write),
+            wait: stage(&self.wait, workers),
+            h2d: stage(&self.h2d, workers),
+            compute: stage(&self.compute, workers),
+            d2h: stage(&self.d2h, workers),
+            write: stage(&self.write, 1),
             advice: None,
         };
         stages.advice = stages.advise();
@@ -127,7 +128,7 @@ mod tests {
             };
             count.add(&batch);
         }
-        let stages = count.finish(Some(1.0));
+        let stages = count.finish(Some(1.0), 1);
         let compute = stages.compute.unwrap();
         assert_eq!(
             (compute.total_ms, compute.mean_ms, compute.max_ms),
@@ -141,6 +142,21 @@ mod tests {
     }
 
     #[test]
+    fn what_several_workers_do_at_once_is_a_share_of_the_time_of_all() {
+        let mut count = StagesCount::default();
+        for _ in 0..4 {
+            count.add(&BatchDone {
+                compute_ms: Some(400.0),
+                write_ms: Some(50.0),
+                ..BatchDone::default()
+            });
+        }
+        let stages = count.finish(Some(1.0), 2);
+        let shares = [stages.compute, stages.write].map(|stage| stage.unwrap().share);
+        assert_eq!(shares, [Some(0.8), Some(0.2)]);
+    }
+
+    #[test]
     fn without_elapsed_time_there_are_no_shares_and_no_advice() {
         let mut count = StagesCount::default();
         count.add(&BatchDone {
@@ -148,7 +164,7 @@ mod tests {
             ..BatchDone::default()
         });
         for elapsed_s in [None, Some(0.0)] {
-            let stages = count.finish(elapsed_s);
+            let stages = count.finish(elapsed_s, 1);
             assert_eq!((stages.compute.unwrap().share, stages.advice), (None, None));
         }
     }

@@ -1,0 +1,63 @@
+//! Where packs are computed: in this process or in others.
+
+use crossbeam_channel::{Receiver, Sender};
+use plmkit_contract::{EmbeddingLayout, Stop};
+use plmkit_esm2::set_threads;
+
+use crate::facts::Facts;
+use crate::in_process::InProcess;
+use crate::parity::{Parity, Sample};
+use crate::reader::Item;
+use crate::run::Observer;
+use crate::workers::Pool;
+use crate::writer::Finished;
+use crate::{Config, EngineError};
+
+/// What computes the packs of a run.
+pub(crate) enum Backend<'a> {
+    /// A model in this process.
+    InProcess(Box<InProcess<'a>>),
+    /// Models in worker processes.
+    Workers(Box<Pool<'a>>),
+}
+
+impl<'a> Backend<'a> {
+    /// Loads the model. `stitched`: the windows of a protein give one row together.
+    pub(crate) fn start(
+        config: &'a Config,
+        stitched: bool,
+        stop: &'a Stop,
+    ) -> Result<(Self, Facts), EngineError> {
+        if let Some(workers) = &config.workers {
+            let (pool, facts) = Pool::start(config, workers, stitched, stop)?;
+            return Ok((Self::Workers(Box::new(pool)), facts));
+        }
+        set_threads(config.threads);
+        let here = InProcess::load(config, stop)?;
+        let facts = Facts::of(&here.model, &config.outputs)?;
+        Ok((Self::InProcess(Box::new(here)), facts))
+    }
+
+    /// How near the model, which is in int8, comes to f32.
+    pub(crate) fn measure(&mut self, sample: Sample) -> Result<Parity, EngineError> {
+        match self {
+            Self::InProcess(here) => sample.measure(here.config, &here.model, here.stop),
+            Self::Workers(pool) => pool.measure(sample),
+        }
+    }
+
+    /// Computes pack after pack until there are no more, a stop is asked for, or nobody takes the results, which come in the
+    /// order of the packs.
+    pub(crate) fn run(
+        &mut self,
+        layout: &EmbeddingLayout,
+        packs: &Receiver<Result<Item, EngineError>>,
+        results: &Sender<Finished>,
+        observer: &mut dyn Observer,
+    ) -> Result<(), EngineError> {
+        match self {
+            Self::InProcess(here) => here.run(layout, packs, results, observer),
+            Self::Workers(pool) => pool.run(layout, packs, results, observer),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What a run has to know of a model, wherever it is loaded.
+
+use std::collections::BTreeMap;
+
+use plmkit_contract::EmbeddingLayout;
+use plmkit_esm2::{Dtype, Esm2, EsmError};
+use serde::{Deserialize, Serialize};
+
+use crate::{Config, Outputs};
+
+/// A loaded model, without the model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Facts {
+    /// Layers of the encoder.
+    pub(crate) layers: usize,
+    /// Values in a vector.
+    pub(crate) dim: usize,
+    /// What [`Esm2::digest`] says.
+    pub(crate) digest: String,
+    /// The digests of the heads that the run's outputs are computed with, by name.
+    pub(crate) heads: BTreeMap<String, String>,
+    /// Where it computes, without a number: `cpu`, `cuda`.
+    pub(crate) device: String,
+    /// In what it computes.
+    pub(crate) dtype: Dtype,
+    /// What computes the layers.
+    pub(crate) kernels: String,
+}
+
+impl Facts {
+    /// Those of `model`, of which `outputs` are wanted, or why it cannot compute them.
+    pub(crate) fn of(model: &Esm2, outputs: &Outputs) -> Result<Self, EsmError> {
+        let layers = model.config().layers;
+        let heads = model.heads_of(&outputs.columns(layers)?);
+        let digest = |head: plmkit_esm2::Head| {
+            Ok((head.name().to_owned(), model.head_digest(head)?.to_owned()))
+        };
+        let device = model.device();
+        Ok(Self {
+            layers,
+            dim: model.config().hidden,
+            digest: model.digest().to_owned(),
+            heads: heads
+                .into_iter()
+                .map(digest)
+                .collect::<Result<_, EsmError>>()?,
+            device: device.split(':').next().unwrap_or(&device).to_owned(),
+            dtype: model.dtype(),
+            kernels: model.kernels().to_owned(),
+        })
+    }
+
+    /// The columns of the output that `config` asks for.
+    pub(crate) fn layout(
+        &self,
+        config: &Config,
+        stitched: bool,
+    ) -> Result<EmbeddingLayout, EsmError> {
+        Ok(EmbeddingLayout {
+            columns: config.outputs.columns(self.layers)?,
+            dim: self.dim,
+            dtype: config.store_dtype,
+            stitched,
+        })
+    }
+}

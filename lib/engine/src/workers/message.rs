@@ -1,0 +1,265 @@
+//! What a run and its workers say to each other: frames of a JSON head and, where there are rows, one record batch as an
+//! Arrow IPC stream.
+//!
+//! ```text
+//! u32 bytes of the head, u64 bytes of the body (little-endian) │ head │ body
+//! ```
+//!
+//! Both ends are the same program, so that the form needs no version.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use arrow::buffer::Buffer;
+use arrow::error::ArrowError;
+use arrow::ipc::reader::StreamDecoder;
+use arrow::ipc::writer::StreamWriter;
+use plmkit_contract::{Exit, Reason};
+use plmkit_esm2::Device;
+use plmkit_store::PackedBatch;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::facts::Facts;
+use crate::journal::Timing;
+use crate::output::Laid;
+use crate::parity::{Parity, Sample};
+use crate::plan::Job;
+
+/// What a run asks of a worker. The first is [`Load`](Request::Load).
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Request {
+    /// Load the model, and answer [`Answer::Ready`].
+    Load(Load),
+    /// Compare int8 with f32, and answer [`Answer::Parity`].
+    Measure(Sample),
+    /// Compute the pack in the body, and answer [`Answer::Pack`].
+    Pack(Place),
+}
+
+/// How a worker loads the model; the rest is on its command line.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Load {
+    pub(crate) device: Device,
+    /// CPU threads.
+    pub(crate) threads: usize,
+    /// Whether the windows of a protein give one row together.
+    pub(crate) stitched: bool,
+    /// Whether it says what people should know of the model: one of all workers does.
+    pub(crate) speaks: bool,
+}
+
+/// Where a pack comes from, and what becomes of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Place {
+    /// Position among all packs of the run.
+    index: u64,
+    /// The batches file, for messages.
+    path: String,
+    batch_in_file: usize,
+    stitched: bool,
+}
+
+/// What a worker answers, in the order in which it was asked.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    /// The model is loaded.
+    Ready(Facts),
+    /// How near int8 came to f32.
+    Parity(Parity),
+    /// A pack is computed; its rows are in the body.
+    Pack(Results),
+    /// The worker ends. Nothing follows.
+    Failed {
+        /// The exit code that a run in one process would have had.
+        exit: u8,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+/// What became of a pack, but for its rows.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Results {
+    /// Position among all packs of the run.
+    pub(crate) index: u64,
+    rejected: Vec<(usize, Reason)>,
+    oom_splits: u64,
+    in_f32: u64,
+    wait: Duration,
+    compute: Duration,
+    queue_depth: u64,
+}
+
+impl Place {
+    pub(crate) fn of(job: &Job) -> Self {
+        Self {
+            index: job.index,
+            path: job.path.to_string_lossy().into_owned(),
+            batch_in_file: job.batch_in_file,
+            stitched: job.stitched,
+        }
+    }
+
+    /// The job whose pack has these rows.
+    pub(crate) fn job(self, rows: RecordBatch) -> Result<Job, String> {
+        Ok(Job {
+            index: self.index,
+            path: Arc::from(Path::new(&self.path)),
+            batch_in_file: self.batch_in_file,
+            tail: false,
+            token_budget: None,
+            pack: PackedBatch::new(rows)?,
+            stitched: self.stitched,
+            ends_whole: true,
+        })
+    }
+}
+
+impl Results {
+    pub(crate) fn of(job: &Job, laid: &Laid, timing: &Timing) -> Self {
+        Self {
+            index: job.index,
+            rejected: laid.rejected.clone(),
+            oom_splits: laid.oom_splits,
+            in_f32: laid.in_f32,
+            wait: timing.wait,
+            compute: timing.compute,
+            queue_depth: timing.queue_depth,
+        }
+    }
+
+    /// The same with its rows, from `worker`.
+    pub(crate) fn laid(self, rows: RecordBatch, worker: usize) -> (Laid, Timing) {
+        let laid = Laid {
+            rows,
+            rejected: self.rejected,
+            oom_splits: self.oom_splits,
+            in_f32: self.in_f32,
+        };
+        let timing = Timing {
+            wait: self.wait,
+            compute: self.compute,
+            queue_depth: self.queue_depth,
+            worker: Some(worker as u64),
+        };
+        (laid, timing)
+    }
+}
+
+impl Answer {
+    /// That the worker ends for `exit`.
+    pub(crate) fn failed(exit: Exit, message: String) -> Self {
+        Self::Failed {
+            exit: exit.code(),
+            message,
+        }
+    }
+}
+
+/// The bytes of a frame.
+pub(crate) fn frame(head: &impl Serialize, body: Option<&RecordBatch>) -> io::Result<Vec<u8>> {
+    let head = serde_json::to_vec(head)?;
+    let mut frame = Vec::from((head.len() as u32).to_le_bytes());
+    frame.extend(0u64.to_le_bytes());
+    frame.extend(head);
+    let start = frame.len();
+    if let Some(rows) = body {
+        let mut writer = StreamWriter::try_new(&mut frame, &rows.schema()).map_err(invalid)?;
+        writer.write(rows).map_err(invalid)?;
+        writer.finish().map_err(invalid)?;
+    }
+    let bytes = (frame.len() - start) as u64;
+    frame[4..12].copy_from_slice(&bytes.to_le_bytes());
+    Ok(frame)
+}
+
+/// Writes a frame.
+pub(crate) fn send(
+    to: &mut impl Write,
+    head: &impl Serialize,
+    body: Option<&RecordBatch>,
+) -> io::Result<()> {
+    to.write_all(&frame(head, body)?)
+}
+
+/// Reads a frame; `None` where the other end has gone after the last one.
+pub(crate) fn receive<T: DeserializeOwned>(
+    from: &mut impl Read,
+) -> io::Result<Option<(T, Option<RecordBatch>)>> {
+    let (mut first, mut sizes) = (Vec::new(), [0; 12]);
+    match from.take(1).read_to_end(&mut first)? {
+        0 => return Ok(None),
+        _ => from.read_exact(&mut sizes[1..])?,
+    }
+    sizes[0] = first[0];
+    let (head, body) = sizes.split_at(4);
+    let head = u32::from_le_bytes(head.try_into().expect("4 bytes"));
+    let body = u64::from_le_bytes(body.try_into().expect("8 bytes"));
+    let head: T = serde_json::from_slice(&bytes(from, head.into())?)?;
+    if body == 0 {
+        return Ok(Some((head, None)));
+    }
+    let mut body = Buffer::from_vec(bytes(from, body)?);
+    let rows = StreamDecoder::new().decode(&mut body).map_err(invalid)?;
+    Ok(Some((head, rows)))
+}
+
+fn bytes(from: &mut impl Read, count: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if from.take(count).read_to_end(&mut bytes)? as u64 == count {
+        Ok(bytes)
+    } else {
+        Err(ErrorKind::UnexpectedEof.into())
+    }
+}
+
+fn invalid(error: ArrowError) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Float32Array, UInt64Array};
+
+    use super::*;
+
+    fn rows() -> RecordBatch {
+        let ordinals: arrow::array::ArrayRef = Arc::new(UInt64Array::from(vec![7, 8, 9]));
+        let values: arrow::array::ArrayRef = Arc::new(Float32Array::from(vec![1.5, -0.0, 3.0]));
+        RecordBatch::try_from_iter([("ordinal", ordinals), ("value", values)]).expect("columns")
+    }
+
+    #[test]
+    fn what_is_sent_is_received_with_its_rows_and_then_the_end() {
+        let mut line = Vec::new();
+        send(&mut line, &"a head", Some(&rows())).unwrap();
+        send(&mut line, &"no rows", None).unwrap();
+        let mut from = line.as_slice();
+        let (head, body) = receive::<String>(&mut from).unwrap().expect("a frame");
+        assert_eq!((head.as_str(), body), ("a head", Some(rows())));
+        let (head, body) = receive::<String>(&mut from).unwrap().expect("a frame");
+        assert_eq!((head.as_str(), body), ("no rows", None));
+        assert!(receive::<String>(&mut from).unwrap().is_none());
+    }
+
+    #[test]
+    fn rows_that_are_part_of_others_are_sent_alone() {
+        let frame = frame(&0, Some(&rows().slice(1, 1))).unwrap();
+        let (_, body) = receive::<u8>(&mut frame.as_slice())
+            .unwrap()
+            .expect("a frame");
+        assert_eq!(body, Some(rows().slice(1, 1)));
+    }
+
+    #[test]
+    fn a_frame_that_is_cut_anywhere_is_an_error() {
+        let frame = frame(&"a head", Some(&rows())).unwrap();
+        for end in 1..frame.len() {
+            assert!(receive::<String>(&mut &frame[..end]).is_err(), "{end}");
+        }
+    }
+}

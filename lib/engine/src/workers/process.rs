@@ -1,0 +1,139 @@
+//! A worker process, seen from the run that started it.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+use std::thread::{self, JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use crossbeam_channel::{Sender, unbounded};
+
+use super::message::{Answer, Request, frame, receive};
+
+/// This program, also after its file was replaced.
+const PROGRAM: &str = "/proc/self/exe";
+/// How long a worker that hung up may take to end.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Something that a worker said.
+pub(crate) struct Event {
+    /// Which worker, and which of the processes that it was.
+    pub(crate) from: Name,
+    /// `None` where it has hung up.
+    pub(crate) said: Option<(Answer, Option<RecordBatch>)>,
+}
+
+/// The process of a worker: `worker` is the same for one that takes the place of another, `start` is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Name {
+    pub(crate) worker: usize,
+    pub(crate) start: u64,
+}
+
+/// A running worker. It is killed on drop.
+pub(crate) struct Process {
+    pub(crate) name: Name,
+    child: Child,
+    /// Frames for it; taken out on drop.
+    requests: Option<Sender<Vec<u8>>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Process {
+    /// Starts this program with `arguments`. Everything that it says goes to `events`.
+    ///
+    /// To be called by a thread that lives as long as the worker is to: the worker is killed when that thread ends.
+    pub(crate) fn start(
+        name: Name,
+        arguments: &[OsString],
+        events: Sender<Event>,
+    ) -> io::Result<Self> {
+        let (here, there) = UnixStream::pair()?;
+        // What a library prints must not end up between the run's own results.
+        let stderr = io::stderr().as_fd().try_clone_to_owned()?;
+        let child = Command::new(PROGRAM)
+            .arg0("gpu-embed")
+            .args(arguments)
+            .stdin(OwnedFd::from(there))
+            .stdout(stderr)
+            .spawn()?;
+        let mut process = Self {
+            name,
+            child,
+            requests: None,
+            threads: Vec::new(),
+        };
+        let (requests, frames) = unbounded::<Vec<u8>>();
+        process.requests = Some(requests);
+        let mut line = here.try_clone()?;
+        process.thread("worker-in", move || {
+            // A worker that has gone says so at the other end.
+            while let Ok(frame) = frames.recv()
+                && io::Write::write_all(&mut line, &frame).is_ok()
+            {}
+        })?;
+        let mut line = here;
+        process.thread("worker-out", move || {
+            loop {
+                // What cannot be read was cut by the end of the worker.
+                let said = receive(&mut line).unwrap_or(None);
+                let ended = said.is_none();
+                if events.send(Event { from: name, said }).is_err() || ended {
+                    break;
+                }
+            }
+        })?;
+        Ok(process)
+    }
+
+    fn thread(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let thread = thread::Builder::new().name(name.into()).spawn(run)?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Asks for something. Whether it arrives is told by the answer.
+    pub(crate) fn ask(&self, request: &Request, body: Option<&RecordBatch>) -> io::Result<()> {
+        let frame = frame(request, body)?;
+        if let Some(requests) = &self.requests {
+            let _ = requests.send(frame);
+        }
+        Ok(())
+    }
+
+    /// How a worker that has hung up ended, in words.
+    pub(crate) fn ending(mut self) -> String {
+        let deadline = Instant::now() + FAREWELL;
+        while Instant::now() < deadline {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return in_words(status);
+            }
+            sleep(Duration::from_millis(5));
+        }
+        "it hung up and did not end".to_owned()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.requests = None;
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn in_words(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(9), _) => "killed by signal 9, as the kernel does when memory runs out".to_owned(),
+        (Some(signal), _) => format!("killed by signal {signal}"),
+        (_, Some(code)) => format!("it ended with exit code {code}"),
+        _ => status.to_string(),
+    }
+}

@@ -1,0 +1,182 @@
+//! A run of `gpu-embed` that tests interrupt.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::{all, bin, run, test_data};
+
+/// A set of many small packs, so that a run can be interrupted between any two.
+pub(crate) struct Case {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) model: PathBuf,
+}
+
+impl Case {
+    pub(crate) fn new() -> Self {
+        let case = Self {
+            folder: tempfile::tempdir().expect("temp folder"),
+            model: test_data("model-tiny"),
+        };
+        let proteins = fs::read_to_string(test_data("proteins.fasta")).expect("test data");
+        let copies: String = (0..3)
+            .map(|copy| proteins.replace('>', &format!(">{copy}-")))
+            .collect();
+        case.pack(&copies);
+        case
+    }
+
+    /// Packs other records.
+    pub(crate) fn pack(&self, fasta: &str) {
+        self.pack_with(fasta, &[], 256);
+    }
+
+    /// Packs other records, or the same ones otherwise.
+    pub(crate) fn pack_with(&self, fasta: &str, options: &[&str], max_batch_tokens: u32) {
+        for old in ["shards", "b.arrow"] {
+            let old = self.path(old);
+            let _ = fs::remove_dir_all(&old).or_else(|_| fs::remove_file(&old));
+        }
+        fs::write(self.path("in.fasta"), fasta).expect("write");
+        run(bin("fasta-shard")
+            .arg(self.path("in.fasta"))
+            .arg("--out-dir")
+            .arg(self.path("shards"))
+            .args(["--shards", "1", "--max-residues", "100"])
+            .args(options));
+        run(bin("pack-batches")
+            .arg(self.path("shards/shard-00000.parquet"))
+            .arg("--out")
+            .arg(self.path("b.arrow"))
+            .args(["--max-batch-tokens", &max_batch_tokens.to_string()]));
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A run that saves every batch at once.
+    pub(crate) fn embed(&self, out: &str) -> Command {
+        self.embed_saving(out, "10ms")
+    }
+
+    pub(crate) fn embed_saving(&self, out: &str, every: &str) -> Command {
+        let mut command = bin("gpu-embed");
+        command
+            .arg(self.path("b.arrow"))
+            .arg("--out")
+            .arg(self.path(out))
+            .args(["--device", "cpu", "--progress", "none"])
+            .args(["--threads", "1", "--save-every", every, "--model"])
+            .arg(&self.model);
+        command
+    }
+
+    /// The bytes of an uninterrupted run's output.
+    pub(crate) fn undisturbed(&self) -> Vec<u8> {
+        run(&mut self.embed("undisturbed.parquet"));
+        fs::read(self.path("undisturbed.parquet")).expect("output")
+    }
+
+    /// The parts that wait for the next run.
+    pub(crate) fn parts(&self, out: &str) -> Vec<PathBuf> {
+        let folder = self.path(&format!(".{out}.plmkit-run"));
+        if !folder.exists() {
+            return Vec::new();
+        }
+        let names = all(&folder).into_iter();
+        names
+            .filter(|name| name.starts_with("part-"))
+            .map(|name| folder.join(name))
+            .collect()
+    }
+
+    /// Starts a run and waits until it has saved more parts than there were.
+    pub(crate) fn underway(&self, out: &str) -> Child {
+        self.underway_with(out, &[])
+    }
+
+    pub(crate) fn underway_with(&self, out: &str, options: &[&str]) -> Child {
+        let before = self.parts(out).len();
+        let mut child = self
+            .embed(out)
+            .args(options)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("spawn");
+        let deadline = Instant::now() + Duration::from_mins(2);
+        while self.parts(out).len() < before + 3 {
+            assert!(Instant::now() < deadline, "the run saves nothing");
+            if let Some(status) = child.try_wait().expect("wait") {
+                panic!("the run ended before it could be interrupted: {status}");
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        child
+    }
+
+    /// Interrupts a run by a signal and returns what it said.
+    pub(crate) fn interrupt(&self, out: &str, signal: i32) -> String {
+        let mut child = self.underway(out);
+        let sent = Instant::now();
+        send(&child, signal);
+        let mut said = String::new();
+        let stderr = child.stderr.as_mut().expect("piped");
+        stderr.read_to_string(&mut said).expect("UTF-8");
+        assert_eq!(child.wait().expect("wait").signal(), Some(signal));
+        assert!(sent.elapsed() < Duration::from_secs(10));
+        said
+    }
+
+    pub(crate) fn assert_complete(&self, out: &str, expected: &[u8]) {
+        assert!(fs::read(self.path(out)).expect("output") == expected);
+        let names = all(self.folder.path());
+        let others = ["b.arrow", "in.fasta", "shards", "undisturbed.parquet"];
+        let left: Vec<&String> = names
+            .iter()
+            .filter(|name| !others.contains(&name.as_str()) && *name != out)
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+pub(crate) fn send(child: &Child, signal: i32) {
+    let arguments = [format!("-{signal}"), child.id().to_string()];
+    let sent = Command::new("kill").args(arguments).status();
+    assert!(sent.expect("kill").success());
+}
+
+pub(crate) const SIGINT: i32 = 2;
+pub(crate) const SIGKILL: i32 = 9;
+pub(crate) const SIGUSR1: i32 = 10;
+pub(crate) const SIGTERM: i32 = 15;
+pub(crate) const SIGSTOP: i32 = 19;
+
+/// `(ordinal, reason)` of every line of a rejects file.
+pub(crate) fn rejects(path: &Path) -> Vec<(u64, String)> {
+    let mut reader = csv::Reader::from_path(path).expect("rejects");
+    let rows = reader.deserialize::<(u64, String, u64, String, u32)>();
+    rows.map(|row| row.expect("row"))
+        .map(|(ordinal, _id, _length, reason, _start)| (ordinal, reason))
+        .collect()
+}
+
+/// Proteins in windows, two of which fit into a pack: most have windows in several packs.
+pub(crate) fn in_windows() -> Case {
+    let case = Case::new();
+    let fasta = fs::read_to_string(test_data("proteins.fasta")).expect("test data");
+    let lines = fasta.lines().filter(|line| !line.starts_with('>'));
+    let residues: String = lines.collect();
+    // The pyrrolysine is in one of the windows only, from residue 720 to 819.
+    let long = format!("{}O{}", &residues[..760], &residues[761..1500]);
+    let options = ["--long", "window", "--overlap", "20"];
+    case.pack_with(
+        &format!(">long\n{}\n{fasta}>poisoned\n{long}\n", &residues[..1500]),
+        &options,
+        256,
+    );
+    case
+}
