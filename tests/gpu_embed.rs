@@ -6,6 +6,12 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+
+use arrow::array::{AsArray, ListArray, RecordBatch, UInt8Array};
+use arrow::datatypes::UInt8Type;
+use plmkit_contract::{Stop, batches_schema};
+use plmkit_store::{BatchesFile, BatchesWriter};
 
 use common::{assert_failed, bin, run, test_data, visible};
 
@@ -377,4 +383,50 @@ fn a_task_of_slurm_uses_the_cpus_that_it_was_given() {
     assert_eq!(threads("1"), 1);
     assert_eq!(threads("1000000"), available);
     assert_eq!(threads("none"), available);
+}
+
+/// The packs of a batches file, with a token that no vocabulary has in the first.
+fn with_a_strange_token(batches: &Path) -> PathBuf {
+    let file = BatchesFile::open(batches, &Stop::default()).expect("batches");
+    let out = batches.with_file_name("strange.arrow");
+    let mut writer = BatchesWriter::create(&out, file.provenance().clone()).expect("create");
+    for pack in 0..file.len() {
+        let rows = file.batch(pack).expect("pack").record_batch().clone();
+        let list: &ListArray = rows["tokens"].as_list();
+        let (field, offsets, values, _) = list.clone().into_parts();
+        let mut tokens = values.as_primitive::<UInt8Type>().values().to_vec();
+        if pack == 0 {
+            tokens[5] = 200;
+        }
+        let list = ListArray::new(field, offsets, Arc::new(UInt8Array::from(tokens)), None);
+        let mut columns = rows.columns().to_vec();
+        *columns.last_mut().expect("columns") = Arc::new(list);
+        let rows = RecordBatch::try_new(batches_schema(), columns).expect("rows");
+        writer.write(&rows).expect("write");
+    }
+    writer.finish().expect("finish");
+    out
+}
+
+#[test]
+fn a_token_that_is_no_token_is_an_error_of_its_file_however_it_is_computed() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let batches = with_a_strange_token(&batches(folder.path(), 1500));
+    for options in [
+        "--dtype f32",
+        "--dtype int8",
+        "--workers 2",
+        "--workers 2 --dtype int8",
+    ] {
+        let out = folder.path().join("e.parquet");
+        let mut embed = embed(&batches, &out);
+        let output = embed.args(options.split(' ')).output().expect("run");
+        assert_failed(
+            &output,
+            65,
+            "strange.arrow: record batch 0: sequence 0 of the batch has token 200 at 5",
+        );
+        let names = visible(folder.path());
+        assert_eq!(names, ["packed-1500.arrow", "shards", "strange.arrow"]);
+    }
 }
