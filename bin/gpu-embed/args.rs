@@ -9,9 +9,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use plmkit_cli::{Common, Fault, NamedPath, Program, ProgressMode, interval, keep_apart};
+use plmkit_cli::{Common, Exit, Fault, NamedPath, Program, ProgressMode, interval, keep_apart};
 use plmkit_contract::StoreDtype;
-use plmkit_engine::{Config, Injection, Windows, Workers, rejects_beside};
+use plmkit_engine::{Config, Injection, Windows, rejects_beside};
 use plmkit_esm2::{Device, Dtype, Kernels};
 
 use crate::outputs::OutputArgs;
@@ -24,9 +24,10 @@ use crate::threads::default_threads;
 /// same vector whatever it was packed with. Proteins in windows are put together; see --windows.
 #[derive(Parser, Debug)]
 #[command(name = "gpu-embed", version)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each flag")]
 pub(crate) struct Args {
     /// Batches files, as pack-batches writes them
-    #[arg(required = true, value_name = "BATCHES.arrow")]
+    #[arg(required_unless_present = "probe", value_name = "BATCHES.arrow")]
     batches: Vec<PathBuf>,
 
     /// Model: a folder, a weight file, or an id of the Hugging Face Hub
@@ -50,7 +51,8 @@ pub(crate) struct Args {
     /// It appears when it is complete. One that is there already is verified and kept if it is the result of the same
     /// work, and refused otherwise; see --force.
     #[arg(long, value_name = "FILE.parquet", help_heading = "Output")]
-    out: PathBuf,
+    #[arg(required_unless_present = "probe")]
+    out: Option<PathBuf>,
 
     /// List of the sequences that could not be embedded, with the reasons [default: beside the output, as
     /// NAME.rejects.csv, if there are any]
@@ -139,6 +141,13 @@ pub(crate) struct Args {
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
 
+    /// Find out how many tokens fit into the memory of the GPU at once, for this model, precision and these outputs, and print
+    /// four fifths of that: what to give pack-batches as --max-batch-tokens
+    ///
+    /// It computes larger and larger batches until memory runs out, and nothing else.
+    #[arg(long, conflicts_with_all = ["batches", "out", "workers"], help_heading = "Computation")]
+    pub(crate) probe: bool,
+
     /// Be a worker of the run at the other end of standard input
     #[arg(long, hide = true)]
     pub(crate) worker: bool,
@@ -193,10 +202,14 @@ impl TryFrom<Args> for Config {
 
     fn try_from(args: Args) -> Result<Self, Fault> {
         keep_files_apart(&args)?;
+        if args.workers.is_some() && args.device == Device::All {
+            let what = "--workers: with --device all there is one for each GPU";
+            return Err(Fault::new(Exit::Usage, what.to_owned()));
+        }
         Ok(Self {
             batches: args.batches,
             model: args.model,
-            out: args.out,
+            out: args.out.unwrap_or_default(),
             device: args.device,
             outputs: args.outputs.into(),
             windows: match args.windows {
@@ -221,16 +234,10 @@ impl TryFrom<Args> for Config {
                 .threads
                 .and_then(|threads| NonZeroUsize::new(threads.into()))
                 .unwrap_or_else(default_threads),
-            workers: match args
+            workers: args
                 .workers
-                .and_then(|count| NonZeroUsize::new(count.into()))
-            {
-                Some(count) if !args.worker => Some(Workers {
-                    count,
-                    arguments: worker_arguments(),
-                }),
-                _ => None,
-            },
+                .and_then(|count| NonZeroUsize::new(count.into())),
+            worker_arguments: worker_arguments(),
             prefetch: args.prefetch.into(),
             force: args.force,
             kernels: args.kernels,
@@ -260,13 +267,12 @@ fn keep_files_apart(args: &Args) -> Result<(), Fault> {
         .map(|path| ("a file of the model", path.as_path()));
     let inputs: Vec<NamedPath> = batches.chain(weights).collect();
     let rejects = args.rejects.clone();
-    let rejects = rejects.unwrap_or_else(|| rejects_beside(&args.out));
+    let out = args.out.clone().unwrap_or_default();
+    let rejects = rejects.unwrap_or_else(|| rejects_beside(&out));
     let events = args.events.iter().map(|path| ("--events", path.as_path()));
-    let always = [
-        ("--out", args.out.as_path()),
-        ("--rejects", rejects.as_path()),
-    ];
-    let outputs: Vec<NamedPath> = always.into_iter().chain(events).collect();
+    let embeddings = [("--out", out.as_path()), ("--rejects", rejects.as_path())];
+    let embeddings = embeddings.into_iter().filter(|_| !args.probe);
+    let outputs: Vec<NamedPath> = embeddings.chain(events).collect();
     keep_apart(&inputs, &outputs)
 }
 

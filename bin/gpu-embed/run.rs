@@ -1,8 +1,8 @@
 //! The run, with what people see of it.
 
-use plmkit_cli::{Exit, Fault, Progress, ProgressMode, Stop};
+use plmkit_cli::{Exit, Fault, Progress, ProgressMode, Stop, print};
 use plmkit_contract::path_text;
-use plmkit_engine::{Config, Observer, Outcome, Summary, embed, serve};
+use plmkit_engine::{Config, Observer, Outcome, Probe, Summary, embed, probe, serve};
 use plmkit_hub::HubError;
 
 use crate::args::Args;
@@ -28,7 +28,11 @@ pub(crate) fn run(mut args: Args, stop: &Stop) -> Result<Exit, Fault> {
         quiet: args.common.quiet,
         progress: None,
     };
+    let wants_probe = args.probe;
     let config = Config::try_from(args)?;
+    if wants_probe {
+        return print_probe(&probe(&config, stop)?);
+    }
     let out = path_text(&config.out);
     let rejected = match embed(&config, stop, &mut screen)? {
         Outcome::Done(summary) => {
@@ -55,6 +59,19 @@ pub(crate) fn run(mut args: Args, stop: &Stop) -> Result<Exit, Fault> {
         path_text(&rejects)
     );
     Ok(Exit::Negative)
+}
+
+/// The number alone on standard output, so that a shell can pass it on.
+fn print_probe(probe: &Probe) -> Result<Exit, Fault> {
+    let Probe { device, dtype, .. } = probe;
+    tracing::info!(
+        "{device}, {dtype}: {} tokens fit at once ({} tries, {} without enough memory); four fifths are {}",
+        probe.largest,
+        probe.tries,
+        probe.out_of_memory,
+        probe.recommended
+    );
+    print(format!("{}\n", probe.recommended)).map(|()| Exit::Done)
 }
 
 fn line(summary: &Summary) -> String {

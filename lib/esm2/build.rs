@@ -1,8 +1,27 @@
-//! Lets the tests and benchmarks of this crate find libtorch where they were linked against it.
+//! Compiles `shim/`, and lets the tests and benchmarks of this crate find libtorch where they were linked against it.
+
+use std::env;
+use std::path::Path;
 
 fn main() {
     println!("cargo::rerun-if-env-changed=LIBTORCH");
-    if let Ok(libtorch) = std::env::var("LIBTORCH") {
-        println!("cargo::rustc-link-arg=-Wl,-rpath,{libtorch}/lib");
-    }
+    println!("cargo::rerun-if-changed=shim");
+    let Ok(libtorch) = env::var("LIBTORCH") else {
+        println!(
+            "cargo::error=LIBTORCH is not set; expected the folder of libtorch, which make setup fetches"
+        );
+        return;
+    };
+    println!("cargo::rustc-link-arg=-Wl,-rpath,{libtorch}/lib");
+    let include = Path::new(&libtorch).join("include");
+    cc::Build::new()
+        .cpp(true)
+        .std("c++17")
+        .file("shim/shim.cpp")
+        // As a system's: its warnings are not ours.
+        .flag("-isystem")
+        .flag(include)
+        .warnings(true)
+        .extra_warnings(true)
+        .compile("plmkit_shim");
 }

@@ -2,7 +2,7 @@
 
 use crossbeam_channel::{Receiver, Sender};
 use plmkit_contract::{EmbeddingLayout, Stop};
-use plmkit_esm2::set_threads;
+use plmkit_esm2::{Device, EsmError, OwnGpu, set_threads};
 
 use crate::facts::Facts;
 use crate::in_process::InProcess;
@@ -28,14 +28,33 @@ impl<'a> Backend<'a> {
         stitched: bool,
         stop: &'a Stop,
     ) -> Result<(Self, Facts), EngineError> {
-        if let Some(workers) = &config.workers {
-            let (pool, facts) = Pool::start(config, workers, stitched, stop)?;
+        let devices = match (config.device, config.workers) {
+            (Device::All, _) => Device::each_gpu().map_err(EsmError::from)?,
+            (device, Some(count)) => vec![
+                OwnGpu {
+                    device,
+                    visible: None
+                };
+                count.get()
+            ],
+            (_, None) => Vec::new(),
+        };
+        if !devices.is_empty() {
+            let (pool, facts) = Pool::start(config, devices, stitched, stop)?;
             return Ok((Self::Workers(Box::new(pool)), facts));
         }
         set_threads(config.threads);
         let here = InProcess::load(config, stop)?;
         let facts = Facts::of(&here.model, &config.outputs)?;
         Ok((Self::InProcess(Box::new(here)), facts))
+    }
+
+    /// The processes that compute, where this one does not.
+    pub(crate) fn workers(&self) -> Option<u64> {
+        match self {
+            Self::InProcess(_) => None,
+            Self::Workers(pool) => Some(pool.count() as u64),
+        }
     }
 
     /// How near the model, which is in int8, comes to f32.

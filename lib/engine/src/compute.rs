@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use half::f16;
 use plmkit_contract::{Column, Reason, Stop, StoreDtype};
-use plmkit_esm2::{Dtype, Esm2, EsmError, Varlen};
+use plmkit_esm2::{Dtype, Esm2, Varlen};
 
 use crate::EngineError;
 use crate::allowance::Allowance;
@@ -70,6 +70,7 @@ impl Embedder<'_> {
                     return Ok(());
                 }
                 self.allowance.failed(tokens);
+                self.model.release()?;
                 computed.oom_splits += 1;
                 self.halves(selection, sequences, computed)
             }
@@ -103,13 +104,7 @@ impl Embedder<'_> {
         {
             std::process::abort();
         }
-        if self
-            .injection
-            .out_of_memory_above
-            .is_some_and(|most| tokens.len() > most)
-        {
-            return Err(EsmError::OutOfMemory("injected".to_owned()).into());
-        }
+        self.injection.memory_for(tokens.len())?;
         let cu_seqlens: Vec<i32> = offsets.iter().map(|offset| offset - offsets[0]).collect();
         let job = selection.job();
         let batch = Varlen::new(tokens, &cu_seqlens)

@@ -38,24 +38,17 @@ pub struct Config {
     pub events: Option<PathBuf>,
     /// CPU threads of the computation, of all workers together.
     pub threads: NonZeroUsize,
-    /// The worker processes that compute; `None` for this process itself.
-    pub workers: Option<Workers>,
+    /// The worker processes that compute; `None` for this process itself, and with [`Device::All`] for one a GPU.
+    pub workers: Option<NonZeroUsize>,
+    /// The command line, without the program's name, with which this program ends up in [`serve`](crate::serve) with
+    /// the same configuration.
+    pub worker_arguments: Vec<OsString>,
     /// Packs that are read ahead.
     pub prefetch: usize,
     /// Whether an output of other work may be replaced.
     pub force: bool,
     /// Failures to produce, for tests.
     pub injection: Injection,
-}
-
-/// Worker processes: each loads the model, and one that is lost is replaced.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Workers {
-    /// How many.
-    pub count: NonZeroUsize,
-    /// The command line, without the program's name, with which this program ends up in [`serve`](crate::serve) with
-    /// the same configuration.
-    pub arguments: Vec<OsString>,
 }
 
 /// What is wanted of a model.
@@ -102,6 +95,16 @@ pub struct Injection {
     pub abort: Vec<u64>,
 }
 
+impl Injection {
+    /// That there is memory for so many tokens at once.
+    pub(crate) fn memory_for(&self, tokens: usize) -> Result<(), EsmError> {
+        match self.out_of_memory_above {
+            Some(most) if tokens > most => Err(EsmError::OutOfMemory("injected".to_owned())),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Where the rejects of the output `out` go: `NAME.rejects.csv` for `NAME.parquet`, and for any other `NAME`.
 pub fn rejects_beside(out: &Path) -> PathBuf {
     let mut name = match out.extension() {
@@ -128,7 +131,7 @@ impl Config {
     pub(crate) fn setup(&self) -> Setup {
         Setup {
             device: self.device,
-            dtype: self.dtype.unwrap_or_default(),
+            dtype: self.dtype,
             kernels: self.kernels,
         }
     }

@@ -32,6 +32,7 @@ mod parity;
 mod part;
 mod pipeline;
 mod plan;
+mod probe;
 mod reader;
 mod rejects;
 mod run;
@@ -41,8 +42,9 @@ mod stitch;
 mod workers;
 mod writer;
 
-pub use config::{Config, Injection, Layers, Outputs, Windows, Workers, rejects_beside};
+pub use config::{Config, Injection, Layers, Outputs, Windows, rejects_beside};
 pub use error::EngineError;
 pub use parity::Parity;
+pub use probe::{Probe, probe};
 pub use run::{Observer, Outcome, Summary, embed};
 pub use workers::serve;

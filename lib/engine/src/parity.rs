@@ -214,7 +214,7 @@ impl Sample {
     ) -> Result<Parity, EngineError> {
         let found = self.residues(model, stop)?;
         let setup = Setup {
-            dtype: Dtype::F32,
+            dtype: Some(Dtype::F32),
             ..config.setup()
         };
         let expected = self.residues(&Esm2::load(&config.model, setup, stop)?, stop)?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use plmkit_contract::{
     Column, EmbeddingLayout, KERNELS, PACKING, Provenance, Reject, Stop, WINDOWS,
 };
+use plmkit_esm2::EsmError;
 use plmkit_store::{EmbeddingsWriter, Existing, StoreError, existing_embeddings};
 use plmkit_telemetry::event::Outcome as Ended;
 
@@ -87,6 +88,8 @@ pub fn embed(
         Err(busy @ StoreError::Busy { .. }) => return Err(busy.into()),
         claimed => claimed,
     };
+    // What takes no time to see comes before what may take minutes.
+    config.device.check().map_err(EsmError::from)?;
     let plan = Plan::open(&config.batches, config.windows, stop)?;
     if plan.stitched() && config.outputs.contacts {
         return Err(EngineError::Contacts);
@@ -154,10 +157,7 @@ impl<'a> Run<'a> {
             device: &self.facts.device,
             dtype: self.facts.dtype,
             threads: config.threads.get(),
-            workers: config
-                .workers
-                .as_ref()
-                .map(|workers| workers.count.get() as u64),
+            workers: backend.workers(),
             batches_saved: self.plan.total.batches - to_compute.batches,
             to_compute,
         };

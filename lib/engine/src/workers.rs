@@ -20,9 +20,8 @@ use std::time::Duration;
 use arrow::array::RecordBatch;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use plmkit_contract::{Exit, Stop};
-use plmkit_esm2::EsmError;
+use plmkit_esm2::{EsmError, OwnGpu};
 
-use crate::config::Workers;
 use crate::facts::Facts;
 use crate::parity::{Parity, Sample};
 use crate::{Config, EngineError};
@@ -40,7 +39,6 @@ const LOSSES: u32 = 4 * TRIES;
 /// The workers of a run.
 pub(crate) struct Pool<'a> {
     config: &'a Config,
-    workers: &'a Workers,
     stop: &'a Stop,
     slots: Vec<Slot>,
     /// What all workers say, and where they say it.
@@ -56,6 +54,8 @@ pub(crate) struct Pool<'a> {
 
 /// The place of a worker.
 struct Slot {
+    /// What `CUDA_VISIBLE_DEVICES` is for it, where that is not what it is here.
+    visible: Option<String>,
     load: Load,
     /// `None` where none can be started any more.
     process: Option<Process>,
@@ -79,18 +79,19 @@ enum Told {
 }
 
 impl<'a> Pool<'a> {
-    /// Starts all workers and waits for the first to be ready.
+    /// Starts a worker for each of `devices` and waits for the first to be ready.
     pub(crate) fn start(
         config: &'a Config,
-        workers: &'a Workers,
+        devices: Vec<OwnGpu>,
         stitched: bool,
         stop: &'a Stop,
     ) -> Result<(Self, Facts), EngineError> {
         let (mouth, events) = unbounded();
-        let count = workers.count.get();
-        let slots = (0..count).map(|worker| Slot {
+        let count = devices.len();
+        let slots = devices.into_iter().enumerate().map(|(worker, own)| Slot {
+            visible: own.visible,
             load: Load {
-                device: config.device,
+                device: own.device,
                 threads: share(config.threads.get(), worker, count),
                 stitched,
                 speaks: worker == 0,
@@ -101,7 +102,6 @@ impl<'a> Pool<'a> {
         });
         let mut pool = Self {
             config,
-            workers,
             stop,
             slots: slots.collect(),
             events,
@@ -120,6 +120,11 @@ impl<'a> Pool<'a> {
                 return Ok((pool, facts));
             }
         }
+    }
+
+    /// How many workers there are to be.
+    pub(crate) fn count(&self) -> usize {
+        self.slots.len()
     }
 
     /// How near the model, which is in int8, comes to f32.
@@ -156,8 +161,10 @@ impl<'a> Pool<'a> {
             start: self.starts,
         };
         self.starts += 1;
-        let process = Process::start(name, &self.workers.arguments, self.mouth.clone())?;
         let slot = &mut self.slots[worker];
+        let arguments = &self.config.worker_arguments;
+        let visible = slot.visible.as_deref();
+        let process = Process::start(name, arguments, visible, self.mouth.clone())?;
         let load = Request::Load(slot.load);
         process.ask(&load, None).map_err(EngineError::Connection)?;
         // Those that take its place need not say it again.

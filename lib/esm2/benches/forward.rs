@@ -66,7 +66,7 @@ fn main() {
         folder.path(),
         Setup {
             kernels,
-            dtype,
+            dtype: Some(dtype),
             ..Setup::default()
         },
         &Stop::default(),

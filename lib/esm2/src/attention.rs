@@ -1,5 +1,6 @@
 //! Attention over sequences that lie end to end.
 
+mod one_kernel;
 mod per_sequence;
 
 use std::fmt;
@@ -8,12 +9,22 @@ use tch::Tensor;
 
 use crate::EsmError;
 use crate::packed::Packed;
+use crate::setup::Method;
 
-pub(crate) use per_sequence::PerSequence;
+use one_kernel::OneKernel;
+use per_sequence::PerSequence;
 
 /// Softmax attention in which a token sees the tokens of its own sequence, all of them, and no others.
 pub(crate) trait Attention: fmt::Debug + Send {
     /// Queries, keys and values, `(total_tokens, 3, heads, head_dim)` with the first two rotated, to the
     /// `(total_tokens, heads·head_dim)` mix of values.
     fn forward(&self, qkv: &Tensor, batch: &Packed) -> Result<Tensor, EsmError>;
+}
+
+/// libtorch's way without padding on a device.
+pub(crate) fn attention_on(method: Method) -> Box<dyn Attention> {
+    match method.capability {
+        Some(capability) => Box::new(OneKernel { capability }),
+        None => Box::new(PerSequence),
+    }
 }

@@ -16,10 +16,11 @@ use std::io::Read;
 use std::path::Path;
 
 use plmkit_contract::Stop;
-use tch::Device;
 
+use crate::setup::Method;
+use crate::shim::cuda_memory;
 use crate::weights::Weights;
-use crate::{Config, EsmError, Setup};
+use crate::{Config, Device, DeviceError, EsmError};
 
 pub use error::{CheckpointError, Names};
 pub use torch_file::TorchFileError;
@@ -32,25 +33,40 @@ pub(crate) struct Checkpoint {
     pub(crate) weights: Weights,
 }
 
-/// Reads the folder or weight file `model` and puts the weights on `device`, those of the layers as `setup` says.
-pub(crate) fn load(
-    model: &Path,
-    device: Device,
-    setup: Setup,
-    stop: &Stop,
-) -> Result<Checkpoint, EsmError> {
+/// Reads the folder or weight file `model` and puts the weights on a device, those of the layers as `method` says.
+pub(crate) fn load(model: &Path, method: Method, stop: &Stop) -> Result<Checkpoint, EsmError> {
     // Weights first: where there are none, or fair-esm's, that says more than an absent config.json.
     let files = folder::weight_files(model)?;
     let folder = folder::of(model);
     let stored = stored::Stored::of(folder, &files)?;
     let config = read_config(&folder.join("config.json"))?;
     stored.check(folder, &config)?;
+    check_memory(&config, method)?;
     let frequencies = frequencies::of_layers(folder, &config, &stored)?;
     Ok(Checkpoint {
         digest: digest::digest(&config, &stored, &frequencies, stop)?,
-        weights: assemble::weights(&config, &stored, frequencies, device, setup, stop)?,
+        weights: assemble::weights(&config, &stored, frequencies, method, stop)?,
         config,
     })
+}
+
+/// That the weights are smaller than the memory of the device. Whether they fit beside what else is there is seen later.
+fn check_memory(config: &Config, method: Method) -> Result<(), EsmError> {
+    let tch::Device::Cuda(index) = method.device else {
+        return Ok(());
+    };
+    let total = cuda_memory(index)?;
+    let values = config.layers * config.hidden * (4 * config.hidden + 2 * config.intermediate);
+    let needed = values * method.dtype.kind().elt_size_in_bytes();
+    if needed < total {
+        return Ok(());
+    }
+    Err(DeviceError::TooSmall {
+        device: Device::Cuda(index),
+        total,
+        needed,
+    }
+    .into())
 }
 
 fn read_config(path: &Path) -> Result<Config, CheckpointError> {

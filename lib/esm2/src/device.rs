@@ -1,11 +1,16 @@
 //! Where the model runs.
 
+mod driver;
+mod library;
+
+use std::env;
 use std::fmt;
-use std::path::Path;
 use std::str::FromStr;
 
 use plmkit_contract::{Exit, Failure};
 use serde::{Deserialize, Serialize};
+
+use driver::{DriverError, Gpu, gpus};
 
 /// A device as it is asked for on a command line: `auto`, `cpu`, `cuda`, `cuda:N` or `all`.
 ///
@@ -37,30 +42,200 @@ pub struct ParseDeviceError;
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     /// The machine has no GPU driver.
+    #[error("device '{device}' needs an NVIDIA driver, and this machine has none ({found})")]
+    NoDriver {
+        /// What was asked for.
+        device: Device,
+        /// The loader's words.
+        found: String,
+    },
+    /// The driver does not work.
+    #[error("device '{device}': the NVIDIA driver does not work: {found}")]
+    Driver {
+        /// What was asked for.
+        device: Device,
+        /// The driver's words.
+        found: String,
+    },
+    /// There is no GPU of that number.
+    #[error("device '{device}' does not exist; found {}", listed(.found))]
+    NoSuchGpu {
+        /// What was asked for.
+        device: Device,
+        /// The names of those that this process may use.
+        found: Vec<String>,
+    },
+    /// libtorch has no code for the GPU.
     #[error(
-        "device '{0}' needs an NVIDIA driver, and this machine has none ({DRIVER} does not exist)"
+        "device '{device}', {name}, has compute capability {}.{}; expected at least {}.{}",
+        .capability.0, .capability.1, LEAST_CAPABILITY.0, LEAST_CAPABILITY.1
     )]
-    NoDriver(Device),
-    /// The machine has a GPU driver that this build makes no use of.
-    #[error("device '{0}' needs a build with a CUDA engine, and this one computes on the CPU only")]
-    NoEngine(Device),
+    TooOld {
+        /// What was asked for.
+        device: Device,
+        /// The GPU.
+        name: String,
+        /// Its compute capability, major and minor.
+        capability: (i32, i32),
+    },
+    /// The model is larger than the memory of the GPU.
+    #[error(
+        "device '{device}' has {} MiB of memory; expected more than {} MiB, the size of the model",
+        .total >> 20, .needed >> 20
+    )]
+    TooSmall {
+        /// What was asked for.
+        device: Device,
+        /// All memory of the device, in bytes.
+        total: usize,
+        /// The weights, in bytes.
+        needed: usize,
+    },
+    /// libtorch's part for GPUs cannot be loaded.
+    #[error("device '{device}', {name}, needs libtorch for CUDA, which cannot be loaded: {found}")]
+    NoLibrary {
+        /// What was asked for.
+        device: Device,
+        /// The GPU.
+        name: String,
+        /// The loader's words.
+        found: String,
+    },
 }
 
-/// Where the NVIDIA kernel driver says that it is loaded.
-const DRIVER: &str = "/proc/driver/nvidia/version";
+/// The least compute capability that CUDA 13, with which libtorch is built, compiles for: Turing's.
+const LEAST_CAPABILITY: (i32, i32) = (7, 5);
+
+/// A device that can be used.
+#[derive(Clone, Debug)]
+pub(crate) struct Opened {
+    /// For libtorch.
+    pub(crate) device: tch::Device,
+    /// Its compute capability, where it is a GPU.
+    pub(crate) capability: Option<(i32, i32)>,
+}
+
+impl Opened {
+    const CPU: Self = Self {
+        device: tch::Device::Cpu,
+        capability: None,
+    };
+}
 
 impl Device {
-    /// The libtorch device, once it is known to be usable.
-    pub(crate) fn open(self) -> Result<tch::Device, DeviceError> {
-        self.open_with(Path::new(DRIVER).exists())
+    /// The libtorch device, once it is known to be usable. `auto` is the first GPU where one is, and the CPU elsewhere: if
+    /// there is a GPU that cannot be used, a warning says why.
+    pub(crate) fn open(self) -> Result<Opened, DeviceError> {
+        match self {
+            Self::Cpu => Ok(Opened::CPU),
+            Self::Auto => Ok(Self::Cuda(0).open().unwrap_or_else(|error| {
+                match &error {
+                    DeviceError::NoDriver { .. } => {}
+                    DeviceError::NoSuchGpu { found, .. } if found.is_empty() => {}
+                    _ => tracing::warn!("{error}; the run is on the CPU"),
+                }
+                Opened::CPU
+            })),
+            // One process computes on one.
+            Self::Cuda(_) | Self::All => {
+                let index = if let Self::Cuda(index) = self {
+                    index
+                } else {
+                    0
+                };
+                let gpu = self.among(gpus(), index)?;
+                library::load().map_err(|found| DeviceError::NoLibrary {
+                    device: self,
+                    name: gpu.name,
+                    found,
+                })?;
+                Ok(Opened {
+                    device: tch::Device::Cuda(index),
+                    capability: Some(gpu.capability),
+                })
+            }
+        }
     }
 
-    fn open_with(self, driver: bool) -> Result<tch::Device, DeviceError> {
+    /// That it can be used, as far as can be told without using it.
+    pub fn check(self) -> Result<(), DeviceError> {
         match self {
-            Self::Auto | Self::Cpu => Ok(tch::Device::Cpu),
-            Self::Cuda(_) | Self::All if driver => Err(DeviceError::NoEngine(self)),
-            Self::Cuda(_) | Self::All => Err(DeviceError::NoDriver(self)),
+            Self::Auto | Self::Cpu => Ok(()),
+            Self::Cuda(_) | Self::All => self.open().map(drop),
         }
+    }
+
+    /// The GPUs that this process may use, each for a process of its own.
+    pub fn each_gpu() -> Result<Vec<OwnGpu>, DeviceError> {
+        let found = gpus();
+        let count = found.as_ref().map_or(0, Vec::len);
+        Self::All.among(found, 0)?;
+        let visible = env::var(CUDA_VISIBLE_DEVICES).unwrap_or_default();
+        Ok(one_each(&visible, count))
+    }
+
+    /// The GPU `index` of those that the driver tells of.
+    fn among(self, found: Result<Vec<Gpu>, DriverError>, index: usize) -> Result<Gpu, DeviceError> {
+        let device = self;
+        let mut gpus = found.map_err(|error| match error {
+            DriverError::Missing(found) => DeviceError::NoDriver { device, found },
+            DriverError::Failed(found) => DeviceError::Driver { device, found },
+        })?;
+        if index >= gpus.len() {
+            let found = gpus.into_iter().map(|gpu| gpu.name).collect();
+            return Err(DeviceError::NoSuchGpu { device, found });
+        }
+        let Gpu { name, capability } = gpus.swap_remove(index);
+        if capability < LEAST_CAPABILITY {
+            return Err(DeviceError::TooOld {
+                device,
+                name,
+                capability,
+            });
+        }
+        Ok(Gpu { name, capability })
+    }
+}
+
+/// The variable that says which GPUs CUDA shows to a process.
+pub const CUDA_VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
+
+/// A GPU, or an instance of one, as a process of its own gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnGpu {
+    /// What the process is to compute on.
+    pub device: Device,
+    /// What [`CUDA_VISIBLE_DEVICES`] is to be for it; `None` for what it is here.
+    pub visible: Option<String>,
+}
+
+/// `count` GPUs, which is what CUDA shows of those in `visible`. Of instances of GPUs (MIG) it shows a process only the first:
+/// each process has to be given another.
+fn one_each(visible: &str, count: usize) -> Vec<OwnGpu> {
+    let named: Vec<&str> = visible.split(',').map(str::trim).collect();
+    if named[0].starts_with("MIG-") {
+        let instances = named.into_iter().filter(|name| name.starts_with("MIG-"));
+        return instances
+            .map(|name| OwnGpu {
+                device: Device::Cuda(0),
+                visible: Some(name.to_owned()),
+            })
+            .collect();
+    }
+    (0..count)
+        .map(|index| OwnGpu {
+            device: Device::Cuda(index),
+            visible: None,
+        })
+        .collect()
+}
+
+/// Names, or that there are none.
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => "no GPU".to_owned(),
+        [one] => format!("one GPU: {one}"),
+        several => format!("{} GPUs: {}", several.len(), several.join(", ")),
     }
 }
 
@@ -128,20 +303,74 @@ mod tests {
         }
     }
 
+    fn h100() -> Gpu {
+        Gpu {
+            name: "NVIDIA H100".to_owned(),
+            capability: (9, 0),
+        }
+    }
+
     #[test]
-    fn only_the_cpu_opens_and_the_error_says_what_is_missing() {
-        assert_eq!(Device::Auto.open_with(true), Ok(tch::Device::Cpu));
-        assert_eq!(Device::Cpu.open_with(false), Ok(tch::Device::Cpu));
-        let error = Device::Cuda(1).open_with(false).unwrap_err();
-        assert_eq!(error.exit(), Exit::Unavailable);
-        assert!(
-            error
-                .to_string()
-                .contains("'cuda:1' needs an NVIDIA driver")
-        );
-        assert_eq!(
-            Device::All.open_with(true),
-            Err(DeviceError::NoEngine(Device::All))
-        );
+    fn what_is_missing_is_named() {
+        let old = Gpu {
+            name: "Tesla P40".to_owned(),
+            capability: (6, 1),
+        };
+        let missing = DriverError::Missing("libcuda.so.1: not there".to_owned());
+        let failed = DriverError::Failed("cuInit: out of date (803)".to_owned());
+        for (found, index, expected) in [
+            (
+                Err(missing),
+                0,
+                "device 'cuda:0' needs an NVIDIA driver, and this machine has none (libcuda.so.1: not there)",
+            ),
+            (
+                Err(failed),
+                0,
+                "device 'cuda:0': the NVIDIA driver does not work: cuInit: out of date (803)",
+            ),
+            (
+                Ok(vec![]),
+                0,
+                "device 'cuda:0' does not exist; found no GPU",
+            ),
+            (
+                Ok(vec![h100()]),
+                1,
+                "device 'cuda:1' does not exist; found one GPU: NVIDIA H100",
+            ),
+            (
+                Ok(vec![h100(), old]),
+                1,
+                "device 'cuda:1', Tesla P40, has compute capability 6.1; expected at least 7.5",
+            ),
+        ] {
+            let error = Device::Cuda(index).among(found, index).unwrap_err();
+            assert_eq!(error.to_string(), expected);
+            assert_eq!(error.exit(), Exit::Unavailable);
+        }
+        assert_eq!(Device::Cuda(0).among(Ok(vec![h100()]), 0), Ok(h100()));
+    }
+
+    #[test]
+    fn each_process_sees_its_gpu_and_keeps_what_the_scheduler_gave() {
+        let gpu = |index| OwnGpu {
+            device: Device::Cuda(index),
+            visible: None,
+        };
+        assert_eq!(one_each("", 2), [gpu(0), gpu(1)]);
+        assert_eq!(one_each("2,5", 2), [gpu(0), gpu(1)]);
+        assert_eq!(one_each("GPU-8a,GPU-9b", 2), [gpu(0), gpu(1)]);
+        let instance = |name: &str| OwnGpu {
+            device: Device::Cuda(0),
+            visible: Some(name.to_owned()),
+        };
+        let both = [instance("MIG-1"), instance("MIG-2")];
+        assert_eq!(one_each("MIG-1, MIG-2", 1), both);
+    }
+
+    #[test]
+    fn the_cpu_always_opens() {
+        assert_eq!(Device::Cpu.open().unwrap().device, tch::Device::Cpu);
     }
 }

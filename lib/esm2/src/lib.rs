@@ -34,6 +34,7 @@ mod packed;
 mod pooling;
 mod rope;
 mod setup;
+mod shim;
 mod threads;
 mod varlen;
 mod vocabulary;
@@ -41,7 +42,7 @@ mod weights;
 
 pub use checkpoint::{CheckpointError, Names, TorchFileError};
 pub use config::{Config, ConfigError};
-pub use device::{Device, DeviceError, ParseDeviceError};
+pub use device::{CUDA_VISIBLE_DEVICES, Device, DeviceError, OwnGpu, ParseDeviceError};
 pub use dtype::Dtype;
 pub use error::EsmError;
 pub use heads::Head;

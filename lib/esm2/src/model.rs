@@ -12,6 +12,7 @@ use crate::collect::residues;
 use crate::heads::Contacts;
 use crate::packed::Packed;
 use crate::pooling::pool;
+use crate::shim::cuda_release;
 use crate::threads::set_libtorch_threads;
 use crate::weights::Weights;
 use crate::{Config, Dtype, EsmError, Head, Setup, Varlen};
@@ -58,34 +59,33 @@ impl Esm2 {
     /// saves them, one file or several), or in the weight file `model` with its `config.json` beside it. `stop` is looked
     /// at between tensors.
     pub fn load(model: &Path, setup: Setup, stop: &Stop) -> Result<Self, EsmError> {
-        let device = setup.device.open()?;
-        if setup.dtype == Dtype::Int8 && setup.isa(device).is_none() {
+        let method = setup.on(&setup.device.open()?);
+        if method.dtype == Dtype::Int8 && method.own.is_none() {
             return Err(EsmError::NoInt8);
         }
         // Loading is copying; a pool of threads would stay.
         set_libtorch_threads(NonZeroUsize::MIN);
-        let dtype = setup.dtype_on(device);
-        if dtype != setup.dtype {
+        let dtype = method.dtype;
+        if let Some(asked) = setup.dtype.filter(|&asked| asked != dtype) {
+            let kind = method.capability.map_or("CPU", |_| "GPU");
             tracing::warn!(
-                "this CPU has no instructions for {}: weights are widened, and the run is in {dtype}, as fast and as large as with --dtype {dtype}",
-                setup.dtype
+                "this {kind} has no instructions for {asked}: weights are widened, and the run is in {dtype}, as fast and as large as with --dtype {dtype}"
             );
         }
-        let setup = Setup { dtype, ..setup };
         let _no_grad = tch::no_grad_guard();
         let Checkpoint {
             config,
             digest,
             weights,
-        } = checkpoint::load(model, device, setup, stop)?;
+        } = checkpoint::load(model, method, stop)?;
         Ok(Self {
             source: model.to_owned(),
             config,
             digest,
             weights,
-            device,
+            device: method.device,
             dtype,
-            kernels: setup.kernels_on(device),
+            kernels: method.kernels(),
         })
     }
 
@@ -139,6 +139,15 @@ impl Esm2 {
             head,
             missing: missing.clone(),
         })
+    }
+
+    /// Gives memory that is kept for later batches back to the device, so that the next one does not find it in pieces of the
+    /// wrong size.
+    pub fn release(&self) -> Result<(), EsmError> {
+        match self.device {
+            tch::Device::Cuda(_) => cuda_release(),
+            _ => Ok(()),
+        }
     }
 
     /// What `columns` hold of every sequence: for each column, in that order, the values of all sequences one after

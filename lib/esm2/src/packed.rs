@@ -18,6 +18,10 @@ pub(crate) struct Packed<'a> {
     pub(crate) tokens: Tensor,
     /// The position of each token in its own sequence, `<cls>` being 0: `(rows)` f32, exact below 2^24.
     pub(crate) positions: Tensor,
+    /// Where each sequence begins and the last one ends, `(sequences + 1)` i32.
+    pub(crate) offsets: Tensor,
+    /// The tokens of the longest sequence.
+    pub(crate) longest: i64,
     /// The type in which GEMMs and attention compute.
     pub(crate) kind: Kind,
 }
@@ -39,6 +43,12 @@ impl<'a> Packed<'a> {
                 .f_to_kind(Kind::Int64)?
                 .f_to_device(device)?,
             positions: Tensor::f_from_slice(&positions)?.f_to_device(device)?,
+            offsets: Tensor::f_from_slice(varlen.cu_seqlens())?.f_to_device(device)?,
+            longest: varlen
+                .spans()
+                .map(|span| span.len() as i64)
+                .max()
+                .unwrap_or(0),
             kind,
         })
     }

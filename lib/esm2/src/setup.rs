@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use plmkit_cpu::{Isa, Multiply};
 
+use crate::device::Opened;
 use crate::{Device, Dtype};
 
 /// Where and how a model computes.
@@ -11,23 +12,44 @@ use crate::{Device, Dtype};
 pub struct Setup {
     /// On what.
     pub device: Device,
-    /// In what.
-    pub dtype: Dtype,
+    /// In what; `None` for the most exact that is fast on the device.
+    pub dtype: Option<Dtype>,
     /// By what, on a CPU.
     pub kernels: Kernels,
 }
 
 impl Setup {
-    /// The instruction set of plmkit's own kernels, where they compute on `device`.
-    pub(crate) fn isa(&self, device: tch::Device) -> Option<Isa> {
-        match self.kernels {
-            _ if device != tch::Device::Cpu => None,
+    /// How a model computes on a device that was opened for it.
+    pub(crate) fn on(&self, opened: &Opened) -> Method {
+        let own = match self.kernels {
+            _ if opened.device != tch::Device::Cpu => None,
             Kernels::Best => Some(Isa::best()),
             Kernels::Own(isa) => Some(isa),
             Kernels::Libtorch => None,
+        };
+        Method {
+            device: opened.device,
+            capability: opened.capability,
+            own,
+            dtype: dtype(self.dtype, own, opened.capability),
         }
     }
+}
 
+/// How a model does compute: a [`Setup`], once it is known what the device can.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Method {
+    /// On what.
+    pub(crate) device: tch::Device,
+    /// Its compute capability, where it is a GPU.
+    pub(crate) capability: Option<(i32, i32)>,
+    /// By plmkit's own kernels of this instruction set, or by libtorch.
+    pub(crate) own: Option<Isa>,
+    /// In what.
+    pub(crate) dtype: Dtype,
+}
+
+impl Method {
     /// The type in which plmkit's own kernels multiply.
     pub(crate) fn multiply(&self) -> Multiply {
         match self.dtype {
@@ -37,21 +59,24 @@ impl Setup {
         }
     }
 
-    /// The name of what computes on `device`.
-    pub(crate) fn kernels_on(&self, device: tch::Device) -> String {
-        match self.isa(device) {
+    /// The name of what computes.
+    pub(crate) fn kernels(&self) -> String {
+        match self.own {
             Some(isa) => isa.for_weights(self.multiply()).to_string(),
             None => "libtorch".to_owned(),
         }
     }
+}
 
-    /// The type in which `device` does compute: plmkit's own kernels multiply f32, and bfloat16 where the CPU does.
-    pub(crate) fn dtype_on(&self, device: tch::Device) -> Dtype {
-        match (self.isa(device), self.dtype) {
-            (Some(_), Dtype::F16) => Dtype::F32,
-            (Some(isa), Dtype::Bf16) if !isa.has_bf16() => Dtype::F32,
-            (_, dtype) => dtype,
-        }
+/// The type in which a device does compute what is asked for in `asked`: on a CPU plmkit's `own` kernels multiply f32, and
+/// bfloat16 where the CPU does; a GPU has f16, and from compute capability 8.0 bfloat16.
+fn dtype(asked: Option<Dtype>, own: Option<Isa>, capability: Option<(i32, i32)>) -> Dtype {
+    match (asked, own, capability) {
+        (None, _, Some(_)) => Dtype::F16,
+        (None, _, None) | (Some(Dtype::F16), Some(_), _) => Dtype::F32,
+        (Some(Dtype::Bf16), Some(isa), _) if !isa.has_bf16() => Dtype::F32,
+        (Some(Dtype::Bf16), _, Some(capability)) if capability < (8, 0) => Dtype::F32,
+        (Some(dtype), ..) => dtype,
     }
 }
 
@@ -80,6 +105,35 @@ impl FromStr for Kernels {
             "auto" => Ok(Self::Best),
             "libtorch" => Ok(Self::Libtorch),
             isa => isa.parse().map(Self::Own).map_err(|()| ParseKernelsError),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_type_is_one_that_the_device_has() {
+        let (turing, hopper) = (Some((7, 5)), Some((9, 0)));
+        for (asked, own, capability, expected) in [
+            (None, Some(Isa::Avx2), None, Dtype::F32),
+            (None, None, None, Dtype::F32),
+            (None, None, turing, Dtype::F16),
+            (Some(Dtype::F32), None, hopper, Dtype::F32),
+            (Some(Dtype::F16), Some(Isa::Avx512Bf16), None, Dtype::F32),
+            (Some(Dtype::F16), None, None, Dtype::F16),
+            (Some(Dtype::Bf16), Some(Isa::Avx512), None, Dtype::F32),
+            (Some(Dtype::Bf16), Some(Isa::Avx512Bf16), None, Dtype::Bf16),
+            (Some(Dtype::Bf16), None, turing, Dtype::F32),
+            (Some(Dtype::Bf16), None, hopper, Dtype::Bf16),
+            (Some(Dtype::Int8), Some(Isa::Portable), None, Dtype::Int8),
+        ] {
+            assert_eq!(
+                dtype(asked, own, capability),
+                expected,
+                "{asked:?} {own:?} {capability:?}"
+            );
         }
     }
 }

@@ -25,6 +25,8 @@ pub enum Event {
     Batch(BatchDone),
     /// A run ends, well or badly. A killed run has no such line.
     Done(RunDone),
+    /// It was found out how much fits into a device's memory. Belongs to no run.
+    Probe(Probed),
 }
 
 /// The first event of a run: what will be done, with what.
@@ -154,6 +156,28 @@ pub struct RunDone {
     pub elapsed_s: f64,
     /// How it ended.
     pub outcome: Outcome,
+}
+
+/// How many tokens a device computes at once.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Probed {
+    /// When.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<Timestamp>,
+    /// Digest of the model.
+    pub model_digest: String,
+    /// Where: `cuda:0`.
+    pub device: String,
+    /// The number type of the computation.
+    pub dtype: String,
+    /// The most tokens that were computed at once.
+    pub largest_tokens: u64,
+    /// What batches should hold at most.
+    pub recommended_tokens: u64,
+    /// Computations that were tried.
+    pub tries: u64,
+    /// Those of them for which memory ran out.
+    pub out_of_memory: u64,
 }
 
 /// How a run ended.

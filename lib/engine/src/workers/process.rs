@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use crossbeam_channel::{Sender, unbounded};
+use plmkit_esm2::CUDA_VISIBLE_DEVICES;
 
 use super::message::{Answer, Request, frame, receive};
 
@@ -44,12 +45,14 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts this program with `arguments`. Everything that it says goes to `events`.
+    /// Starts this program with `arguments`, and with `visible` as the GPUs that CUDA shows to it. Everything that it says goes
+    /// to `events`.
     ///
     /// To be called by a thread that lives as long as the worker is to: the worker is killed when that thread ends.
     pub(crate) fn start(
         name: Name,
         arguments: &[OsString],
+        visible: Option<&str>,
         events: Sender<Event>,
     ) -> io::Result<Self> {
         let (here, there) = UnixStream::pair()?;
@@ -60,6 +63,7 @@ impl Process {
             .args(arguments)
             .stdin(OwnedFd::from(there))
             .stdout(stderr)
+            .envs(visible.map(|visible| (CUDA_VISIBLE_DEVICES, visible)))
             .spawn()?;
         let mut process = Self {
             name,

@@ -6,7 +6,7 @@ use tch::Tensor;
 
 use super::{Body, Watch};
 use crate::EsmError;
-use crate::attention::{Attention, PerSequence};
+use crate::attention::Attention;
 use crate::layer::Layer;
 use crate::packed::Packed;
 use crate::rope::Rotation;
@@ -21,11 +21,11 @@ pub(crate) struct OnLibtorch {
 }
 
 impl OnLibtorch {
-    pub(crate) fn new(layers: Vec<Layer>, heads: usize) -> Self {
+    pub(crate) fn new(layers: Vec<Layer>, heads: usize, attention: Box<dyn Attention>) -> Self {
         Self {
             layers,
             heads,
-            attention: Box::new(PerSequence),
+            attention,
         }
     }
 }

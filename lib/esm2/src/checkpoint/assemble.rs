@@ -6,6 +6,7 @@ use tch::{Device, Kind, Tensor};
 use super::digest::head_digest;
 use super::parameters::layer_name;
 use super::stored::Stored;
+use crate::attention::attention_on;
 use crate::body::{Body, OnCpu, OnLibtorch, packed};
 use crate::embedding::Embedding;
 use crate::heads::{ContactHead, Found, Heads, LanguageModelHead};
@@ -13,29 +14,29 @@ use crate::layer::Layer;
 use crate::layer_norm::LayerNorm;
 use crate::linear::Linear;
 use crate::rope::pair_channels;
+use crate::setup::Method;
 use crate::weights::Weights;
-use crate::{Config, EsmError, Head, Names, Setup};
+use crate::{Config, EsmError, Head, Names};
 
-/// Copies the weights to `device`: the linear maps of the layers in the type of the setup, all else in f32.
+/// Copies the weights to the device: the linear maps of the layers in the type of the method, all else in f32.
 pub(super) fn weights(
     config: &Config,
     stored: &Stored,
     frequencies: Vec<Vec<f32>>,
-    device: Device,
-    setup: Setup,
+    method: Method,
     stop: &Stop,
 ) -> Result<Weights, EsmError> {
     let assembly = Assembly {
         config,
         stored,
-        device,
-        kind: setup.dtype.kind(),
+        device: method.device,
+        kind: method.dtype.kind(),
         stop,
     };
     let words = assembly.tensor("embeddings.word_embeddings.weight")?; // (33, hidden)
     Ok(Weights {
         embedding: Embedding::new(&words, config.token_dropout)?,
-        body: assembly.body(frequencies, setup)?,
+        body: assembly.body(frequencies, method)?,
         final_norm: assembly.layer_norm("encoder.emb_layer_norm_after")?,
         heads: Heads {
             language_model: assembly.head(Head::LanguageModel, || {
@@ -93,14 +94,14 @@ impl Assembly<'_> {
         }))
     }
 
-    fn body(&self, frequencies: Vec<Vec<f32>>, setup: Setup) -> Result<Box<dyn Body>, EsmError> {
+    fn body(&self, frequencies: Vec<Vec<f32>>, method: Method) -> Result<Box<dyn Body>, EsmError> {
         let heads = self.config.heads;
         let layers = frequencies.into_iter().enumerate();
         let mut layers = layers.map(|(layer, inv_freq)| self.layer(layer, inv_freq));
-        Ok(match setup.isa(self.device) {
+        Ok(match method.own {
             // One after the other: the tensors of a layer go when it is packed.
             Some(isa) => {
-                let multiply = setup.multiply();
+                let multiply = method.multiply();
                 let layers = layers.map(|layer| packed(isa, multiply, &layer?));
                 let layers = layers.collect::<Result<_, _>>()?;
                 Box::new(OnCpu::new(isa, multiply, layers, heads))
@@ -108,6 +109,7 @@ impl Assembly<'_> {
             None => Box::new(OnLibtorch::new(
                 layers.by_ref().collect::<Result<_, _>>()?,
                 heads,
+                attention_on(method),
             )),
         })
     }

@@ -134,6 +134,9 @@ fn parse(line: &[u8]) -> Result<Option<Event>, String> {
             check_duration("elapsed_s", done.elapsed_s)?;
             Event::Done(done)
         }
+        "probe" => {
+            Event::Probe(serde_json::from_slice(line).map_err(|error| not_an_event(&error))?)
+        }
         _ => return Ok(None),
     };
     Ok(Some(event))

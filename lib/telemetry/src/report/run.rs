@@ -110,6 +110,7 @@ impl RunCount {
             Event::Run(started) => started.time,
             Event::Batch(batch) => batch.time,
             Event::Done(done) => done.time,
+            Event::Probe(probed) => probed.time,
         };
         if let Some(time) = time {
             let (first, last) = self.seen.unwrap_or((time, time));
@@ -119,6 +120,8 @@ impl RunCount {
             Event::Run(started) => self.started = Some(started),
             Event::Batch(batch) => self.add_batch(&batch),
             Event::Done(done) => self.done = Some(done),
+            // Of no run.
+            Event::Probe(_) => {}
         }
     }
 

@@ -44,6 +44,7 @@ impl Runs {
             Event::Run(started) => &started.run,
             Event::Batch(batch) => &batch.run,
             Event::Done(done) => &done.run,
+            Event::Probe(_) => return,
         };
         let position = self.positions.get(run).copied().unwrap_or_else(|| {
             self.positions.insert(run.clone(), self.counts.len());

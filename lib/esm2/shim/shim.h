@@ -1,0 +1,40 @@
+// What libtorch has and its C interface for Rust does not: attention over sequences of different lengths, and the memory
+// of a device. Nothing here needs CUDA to be compiled: the operations are found when libtorch_cuda is loaded.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace at {
+class Tensor;
+}
+
+extern "C" {
+
+// What an operation ended with, if not well.
+struct plmkit_failure {
+    // Whether memory ran out: the same work in smaller pieces may succeed.
+    bool out_of_memory;
+    // One line, ended by 0.
+    char what[1024];
+};
+
+// Softmax attention in which a token sees the tokens of its own sequence and no others. query, key, value:
+// (tokens, heads, head_dim), f16 or bf16, of compute capability 8.0 and later; offsets: (sequences + 1) i32 on the same
+// device; longest: the tokens of the longest sequence. *mixed becomes a new tensor of the shape of query. Returns whether it went
+// well; failure says what did not.
+bool plmkit_flash_attention(const at::Tensor *query, const at::Tensor *key, const at::Tensor *value,
+                            const at::Tensor *offsets, std::int64_t longest, at::Tensor **mixed,
+                            plmkit_failure *failure) noexcept;
+
+// The same in f32 too, and on older devices.
+bool plmkit_efficient_attention(const at::Tensor *query, const at::Tensor *key, const at::Tensor *value,
+                                const at::Tensor *offsets, std::int64_t longest, at::Tensor **mixed,
+                                plmkit_failure *failure) noexcept;
+
+// Bytes that CUDA device `index` has, whoever uses them.
+bool plmkit_cuda_memory(int index, std::size_t *total, plmkit_failure *failure) noexcept;
+
+// Gives what libtorch keeps for later back to the device.
+bool plmkit_cuda_release(plmkit_failure *failure) noexcept;
+}

@@ -1,0 +1,125 @@
+//! What the NVIDIA driver says of the GPUs that this process may use, without libtorch.
+#![allow(unsafe_code)] // calls into a library that is found at run time
+
+use std::ffi::{CStr, c_char, c_int, c_uint};
+
+use libloading::{Library, Symbol};
+
+/// The driver's library, as every driver installs it.
+const LIBRARY: &str = "libcuda.so.1";
+
+/// Attributes of `cuDeviceGetAttribute`.
+const COMPUTE_CAPABILITY_MAJOR: c_int = 75;
+const COMPUTE_CAPABILITY_MINOR: c_int = 76;
+/// The status of `cuInit` where a driver is there and no device.
+const NO_DEVICE: c_int = 100;
+
+/// A GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Gpu {
+    /// As the driver calls it: `NVIDIA H100 80GB HBM3`.
+    pub(crate) name: String,
+    /// Its compute capability, major and minor: `(9, 0)`.
+    pub(crate) capability: (c_int, c_int),
+}
+
+/// Why the driver says nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum DriverError {
+    /// There is none: the loader's words.
+    Missing(String),
+    /// It does not work: its own words.
+    Failed(String),
+}
+
+/// The GPUs that are visible to this process, in the order in which CUDA counts them; `CUDA_VISIBLE_DEVICES` is heeded.
+pub(crate) fn gpus() -> Result<Vec<Gpu>, DriverError> {
+    // SAFETY: the driver's library has no initialisers that this program could break, and stays loaded: libtorch will use it.
+    let library = unsafe { Library::new(LIBRARY) };
+    let library = library.map_err(|error| DriverError::Missing(error.to_string()))?;
+    let driver = Driver { library: &library };
+    let found = driver.gpus();
+    std::mem::forget(library);
+    found
+}
+
+struct Driver<'a> {
+    library: &'a Library,
+}
+
+impl Driver<'_> {
+    fn gpus(&self) -> Result<Vec<Gpu>, DriverError> {
+        // SAFETY (all calls): signatures are those of cuda.h, which the driver keeps from version to version; what is
+        // written to is there.
+        let init: Symbol<unsafe extern "C" fn(c_uint) -> c_int> = self.function(b"cuInit\0")?;
+        match unsafe { init(0) } {
+            NO_DEVICE => return Ok(Vec::new()),
+            status => self.check("cuInit", status)?,
+        }
+        let get_count: Symbol<unsafe extern "C" fn(*mut c_int) -> c_int> =
+            self.function(b"cuDeviceGetCount\0")?;
+        let mut count = 0;
+        self.check("cuDeviceGetCount", unsafe { get_count(&raw mut count) })?;
+        (0..count).map(|index| self.gpu(index)).collect()
+    }
+
+    fn gpu(&self, index: c_int) -> Result<Gpu, DriverError> {
+        let get: Symbol<unsafe extern "C" fn(*mut c_int, c_int) -> c_int> =
+            self.function(b"cuDeviceGet\0")?;
+        let mut device = 0;
+        self.check("cuDeviceGet", unsafe { get(&raw mut device, index) })?;
+        let get_name: Symbol<unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int> =
+            self.function(b"cuDeviceGetName\0")?;
+        let mut name = [0; 256];
+        let status = unsafe { get_name(name.as_mut_ptr(), 255, device) };
+        self.check("cuDeviceGetName", status)?;
+        // SAFETY: the last of 256 bytes was not written to and is 0.
+        let name = unsafe { CStr::from_ptr(name.as_ptr()) };
+        Ok(Gpu {
+            name: name.to_string_lossy().into_owned(),
+            capability: (
+                self.attribute(device, COMPUTE_CAPABILITY_MAJOR)?,
+                self.attribute(device, COMPUTE_CAPABILITY_MINOR)?,
+            ),
+        })
+    }
+
+    fn attribute(&self, device: c_int, attribute: c_int) -> Result<c_int, DriverError> {
+        let get: Symbol<unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int> =
+            self.function(b"cuDeviceGetAttribute\0")?;
+        let mut value = 0;
+        let status = unsafe { get(&raw mut value, attribute, device) };
+        self.check("cuDeviceGetAttribute", status)?;
+        Ok(value)
+    }
+
+    fn function<T>(&self, name: &[u8]) -> Result<Symbol<'_, T>, DriverError> {
+        // SAFETY: the types are those of the driver's header.
+        let found = unsafe { self.library.get(name) };
+        found.map_err(|error| DriverError::Failed(error.to_string()))
+    }
+
+    fn check(&self, function: &str, status: c_int) -> Result<(), DriverError> {
+        if status == 0 {
+            return Ok(());
+        }
+        let what = self.words(status).unwrap_or_else(|| "unknown".to_owned());
+        Err(DriverError::Failed(format!(
+            "{function}: {what} ({status})"
+        )))
+    }
+
+    /// What a status means.
+    fn words(&self, status: c_int) -> Option<String> {
+        let get: Symbol<unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int> =
+            self.function(b"cuGetErrorString\0").ok()?;
+        let mut words = std::ptr::null();
+        let known = unsafe { get(status, &raw mut words) } == 0 && !words.is_null();
+        // SAFETY: a text of the driver's own, which lasts as long as the driver.
+        known.then(|| {
+            unsafe { CStr::from_ptr(words) }
+                .to_string_lossy()
+                .into_owned()
+        })
+    }
+}
