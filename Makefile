@@ -53,6 +53,10 @@ fuzz: setup .cargo-tools/$(CARGO_FUZZ) ## Run each fuzz target for FUZZ_SECONDS 
 	cargo run --release --locked --example fuzz-seeds tests/fuzz/corpus
 	@PATH="$(abspath .cargo-tools/bin):$$PATH" tests/fuzz/run.sh $(FUZZ_SECONDS)
 
+kernels: .cuda/complete ## Compile the CUDA kernels for every architecture, without a GPU (90 MB of NVRTC)
+	LD_LIBRARY_PATH="$(abspath .cuda/nvidia/cu13/lib)$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH}" \
+		cargo test --release --locked -p plmkit-gpu -- --ignored --nocapture
+
 lint: setup .cargo-tools/$(CARGO_DENY) ## Check formatting, lints, documentation, licences and the build without libtorch
 	cargo fmt --all --check
 	cargo clippy --release --locked --workspace --all-targets -- -D warnings
@@ -79,6 +83,10 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 	.venv/reference/bin/python test-data/make_model_bin.py
 	.venv/reference/bin/python test-data/make_goldens.py
 
+.cuda/complete: lib/gpu/cuda/wheels.sha256
+	@lib/gpu/cuda/setup.sh
+	@touch $@
+
 .cargo-tools/%:
 	cargo install --locked --quiet --root .cargo-tools $*
 	touch $@
@@ -90,4 +98,4 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 	python3 -m pip --python .venv/$*/bin/python install --quiet -r $<
 	touch $@
 
-.PHONY: help setup build demo test torture parity parity-mutants bench bench-parts fuzz lint advisories install goldens
+.PHONY: help setup build demo test torture parity parity-mutants bench bench-parts fuzz kernels lint advisories install goldens

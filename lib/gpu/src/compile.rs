@@ -1,0 +1,161 @@
+//! From the sources to code for a device.
+
+use std::ffi::{CStr, CString};
+use std::fmt;
+
+use crate::nvrtc::{Form, Program, supported};
+use crate::source::SOURCE;
+use crate::{Element, GpuError};
+
+/// The architecture of a device, its compute capability: 9.0 is `sm_90`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Architecture {
+    /// The generation.
+    pub major: u32,
+    /// The member of it.
+    pub minor: u32,
+}
+
+impl Architecture {
+    fn number(self) -> u32 {
+        self.major.saturating_mul(10).saturating_add(self.minor)
+    }
+}
+
+impl fmt::Display for Architecture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sm_{}{}", self.major, self.minor)
+    }
+}
+
+/// The kernels, compiled.
+#[derive(Clone, Debug)]
+pub struct Image {
+    code: Vec<u8>,
+    log: String,
+    element: Element,
+}
+
+impl Image {
+    /// Machine code (an ELF file), or PTX, which ends with a zero byte.
+    pub fn code(&self) -> &[u8] {
+        &self.code
+    }
+
+    /// What `ptxas` says of each kernel: its registers, its shared memory, what it spills. Empty for PTX.
+    pub fn log(&self) -> &str {
+        &self.log
+    }
+
+    /// The type that it was compiled for.
+    pub fn element(&self) -> Element {
+        self.element
+    }
+}
+
+/// Compiles all kernels, which takes about a second. No GPU and no driver are needed, only NVRTC, and it no header.
+///
+/// For an architecture that this NVRTC does not know yet the result is PTX for the newest older one that it does know,
+/// and the driver makes machine code of that as it loads it.
+///
+/// # Errors
+/// [`GpuError::NoLibrary`] and [`GpuError::NoSymbol`] where NVRTC is missing or too old, [`GpuError::Unsupported`]
+/// where the device is, [`GpuError::Compile`] with the compiler's log, [`GpuError::Nvrtc`] for anything else.
+pub fn compile(architecture: Architecture, element: Element) -> Result<Image, GpuError> {
+    compile_source(SOURCE, architecture, element)
+}
+
+fn compile_source(
+    source: &CStr,
+    architecture: Architecture,
+    element: Element,
+) -> Result<Image, GpuError> {
+    let (target, form) = target(architecture, &supported()?)?;
+    let program = Program::new(source)?;
+    let options = [
+        &*target,
+        element.definition(),
+        c"--std=c++17",
+        c"--ptxas-options=-v",
+        // Conversions of the types that are not this ELEMENT are not used.
+        c"--diag-suppress=177",
+    ];
+    let compiled = program.compile(&options)?;
+    let log = program.log()?;
+    if !compiled {
+        return Err(GpuError::Compile { architecture, log });
+    }
+    Ok(Image {
+        code: program.code(form)?,
+        log,
+        element,
+    })
+}
+
+/// The option that names what to compile for, and what comes of it. `supported` is in rising order.
+fn target(architecture: Architecture, supported: &[u32]) -> Result<(CString, Form), GpuError> {
+    let number = architecture.number();
+    let newest = supported
+        .iter()
+        .rev()
+        .find(|&&known| known <= number)
+        .ok_or(GpuError::Unsupported { architecture })?;
+    let (kind, form) = if *newest == number {
+        ("sm", Form::Cubin)
+    } else {
+        ("compute", Form::Ptx)
+    };
+    let option = format!("--gpu-architecture={kind}_{newest}");
+    Ok((CString::new(option).unwrap_or_default(), form))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUPPORTED: [u32; 5] = [75, 80, 86, 90, 120];
+
+    fn target_of(major: u32, minor: u32) -> String {
+        let (option, form) = target(Architecture { major, minor }, &SUPPORTED).unwrap();
+        assert_eq!(
+            matches!(form, Form::Ptx),
+            option.to_str().unwrap().contains("compute")
+        );
+        option.into_string().unwrap()
+    }
+
+    #[test]
+    fn a_known_architecture_gets_machine_code() {
+        assert_eq!(target_of(9, 0), "--gpu-architecture=sm_90");
+        assert_eq!(target_of(12, 0), "--gpu-architecture=sm_120");
+    }
+
+    #[test]
+    fn an_unknown_one_gets_ptx_of_the_newest_before_it() {
+        assert_eq!(target_of(8, 9), "--gpu-architecture=compute_86");
+        assert_eq!(target_of(13, 0), "--gpu-architecture=compute_120");
+    }
+
+    #[test]
+    fn one_older_than_all_is_refused() {
+        let error = target(Architecture { major: 7, minor: 0 }, &SUPPORTED).unwrap_err();
+        assert!(error.to_string().contains("up to sm_70"), "{error}");
+    }
+
+    #[test]
+    #[ignore = "needs NVRTC: make kernels"]
+    fn what_does_not_compile_is_an_error_with_the_log() {
+        let architecture = Architecture { major: 9, minor: 0 };
+        let source = c"#line 1 \"wrong.cu\"\n__global__ void wrong() { unknown(); }";
+        let error = compile_source(source, architecture, Element::F16).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.starts_with("the kernels do not compile for sm_90: "),
+            "{text}"
+        );
+        assert!(
+            text.contains("wrong.cu(1)") && text.contains("\"unknown\""),
+            "{text}"
+        );
+    }
+}

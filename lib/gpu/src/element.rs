@@ -1,0 +1,36 @@
+//! The type of what the matrix products read and write.
+
+use std::ffi::CStr;
+
+/// The type of the values between two matrix products. Kernels compute in f32 and round to it where they store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Element {
+    /// 32-bit floating point.
+    F32,
+    /// IEEE half precision.
+    F16,
+    /// bfloat16.
+    Bf16,
+}
+
+impl Element {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::F32, Self::F16, Self::Bf16];
+
+    /// Bytes of a value.
+    pub const fn size(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::Bf16 => 2,
+        }
+    }
+
+    /// How the sources are told.
+    pub(crate) const fn definition(self) -> &'static CStr {
+        match self {
+            Self::F32 => c"-DELEMENT=float",
+            Self::F16 => c"-DELEMENT=f16",
+            Self::Bf16 => c"-DELEMENT=bf16",
+        }
+    }
+}

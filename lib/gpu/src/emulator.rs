@@ -1,0 +1,301 @@
+//! Kernels run on a CPU, for tests: the same source, compiled as C++ with a header that stands in for CUDA, and
+//! launched by the same description.
+
+use std::ffi::c_void;
+use std::mem::size_of_val;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use half::{bf16, f16};
+use libloading::Library;
+
+use crate::Element;
+use crate::launch::Launch;
+use crate::source::SOURCE;
+
+/// The orders in which the threads of a block get their turns: rising, falling and mixed up. A result depends on none.
+pub(crate) const ORDERS: [Order; 3] = [Order(1), Order(u32::MAX), Order(77)];
+
+/// What a thread's number is multiplied by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Order(u32);
+
+/// The kernels for one type of element.
+pub(crate) struct Emulator(Library);
+
+/// Compiles them, once for each type.
+pub(crate) fn emulator(element: Element) -> &'static Emulator {
+    static ALL: [OnceLock<Emulator>; 3] = [const { OnceLock::new() }; 3];
+    ALL[element as usize].get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("kernels.cpp");
+        let header = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/emulator/cuda.h");
+        let text = format!(
+            "#include \"{}\"\n{}",
+            header.display(),
+            SOURCE.to_str().unwrap()
+        );
+        std::fs::write(&source, text).unwrap();
+        let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+        let library = folder.path().join("kernels.so");
+        let output = cc::Build::new()
+            .cpp(true)
+            .cargo_metadata(false)
+            .opt_level(1)
+            .host(&target)
+            .target(&target)
+            .out_dir(folder.path())
+            .get_compiler()
+            .to_command()
+            // Bytes of one type are read as another, as a GPU does; and no product is merged with a sum on some CPUs
+            // only.
+            .args([
+                "-std=c++17",
+                "-shared",
+                "-fPIC",
+                "-fno-strict-aliasing",
+                "-ffp-contract=off",
+            ])
+            // What one compiler warns of is no failure of a test.
+            .arg("-w")
+            .arg(element.definition().to_str().unwrap())
+            .arg(&source)
+            .arg("-o")
+            .arg(&library)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        // SAFETY: just compiled, and nothing runs as it is loaded.
+        Emulator(unsafe { Library::new(&library).unwrap() })
+    })
+}
+
+impl Emulator {
+    /// Runs a launch to its end.
+    pub(crate) fn run(&self, mut launch: Launch, order: Order) {
+        type Emulate = unsafe extern "C" fn(u32, u32, u32, u32, *mut *mut c_void) -> bool;
+        let name = format!("emulate_{}", launch.kernel.name().to_str().unwrap());
+        // SAFETY: the source declares it so, for every kernel; pointers are of buffers that the test has made.
+        let done = unsafe {
+            let emulate = self.0.get::<Emulate>(name.as_bytes()).unwrap();
+            emulate(
+                launch.grid.0,
+                launch.grid.1,
+                launch.threads,
+                order.0,
+                launch.addresses().as_mut_ptr(),
+            )
+        };
+        assert!(done, "{name}: threads of a block wait for each other");
+    }
+}
+
+/// Bytes between two margins, where nobody may write and what is read is NaN.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    /// Words are aligned to 16 bytes.
+    words: Box<[u128]>,
+    first: usize,
+    len: usize,
+}
+
+const MARGIN: usize = 256;
+
+impl Buffer {
+    /// So many bytes of 0xff, which is NaN in every type.
+    pub(crate) fn empty(len: usize) -> Self {
+        Self::shifted(len, 0)
+    }
+
+    fn shifted(len: usize, shift: usize) -> Self {
+        let words = (MARGIN + shift + len + MARGIN).div_ceil(16);
+        Self {
+            words: vec![u128::MAX; words].into(),
+            first: MARGIN + shift,
+            len,
+        }
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
+        Self::of(bytes, 0)
+    }
+
+    /// A copy of values, `shift` bytes behind a multiple of 16.
+    pub(crate) fn of<T: Copy>(values: &[T], shift: usize) -> Self {
+        let buffer = Self::shifted(size_of_val(values), shift);
+        // SAFETY: the buffer has as many bytes as the values.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                values.as_ptr().cast::<u8>(),
+                buffer.pointer(),
+                buffer.len,
+            );
+        }
+        buffer
+    }
+
+    /// The same of values rounded to a type.
+    pub(crate) fn elements(element: Element, values: &[f64], shift: usize) -> Self {
+        match element {
+            Element::F32 => Self::of(&values.iter().map(|&x| x as f32).collect::<Vec<_>>(), shift),
+            Element::F16 => Self::of(
+                &values.iter().map(|&x| f16::from_f64(x)).collect::<Vec<_>>(),
+                shift,
+            ),
+            Element::Bf16 => Self::of(
+                &values
+                    .iter()
+                    .map(|&x| bf16::from_f64(x))
+                    .collect::<Vec<_>>(),
+                shift,
+            ),
+        }
+    }
+
+    pub(crate) fn pointer<T>(&self) -> *mut T {
+        self.words
+            .as_ptr()
+            .cast_mut()
+            .cast::<u8>()
+            .wrapping_add(self.first)
+            .cast()
+    }
+
+    /// What it holds now; that its margins are as they were.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let all: Vec<u8> = self
+            .words
+            .iter()
+            .flat_map(|word| word.to_ne_bytes())
+            .collect();
+        let (before, rest) = all.split_at(self.first);
+        let (held, behind) = rest.split_at(self.len);
+        assert!(
+            before.iter().chain(behind).all(|&byte| byte == 0xff),
+            "written beside a buffer"
+        );
+        held.to_vec()
+    }
+
+    pub(crate) fn values(&self) -> Vec<f32> {
+        self.bytes()
+            .as_chunks()
+            .0
+            .iter()
+            .map(|bytes| f32::from_ne_bytes(*bytes))
+            .collect()
+    }
+
+    pub(crate) fn elements_of(&self, element: Element) -> Vec<f64> {
+        let halves = || {
+            self.bytes()
+                .as_chunks()
+                .0
+                .iter()
+                .map(|bytes| u16::from_ne_bytes(*bytes))
+                .collect::<Vec<_>>()
+        };
+        match element {
+            Element::F32 => self.values().into_iter().map(f64::from).collect(),
+            Element::F16 => halves()
+                .into_iter()
+                .map(|bits| f16::from_bits(bits).to_f64())
+                .collect(),
+            Element::Bf16 => halves()
+                .into_iter()
+                .map(|bits| bf16::from_bits(bits).to_f64())
+                .collect(),
+        }
+    }
+}
+
+/// That a value is the expected one, rounded to its type after an error of at most `slack` in f32.
+#[track_caller]
+pub(crate) fn assert_close(element: Element, found: f64, expected: f64, slack: f64) {
+    let (half_a_digit, least) = match element {
+        Element::F32 => (f64::powi(2.0, -24), 0.0),
+        Element::F16 => (f64::powi(2.0, -11), f64::powi(2.0, -25)),
+        Element::Bf16 => (f64::powi(2.0, -8), 0.0),
+    };
+    let allowed = slack + half_a_digit * (expected.abs() + slack) + least;
+    assert!(
+        (found - expected).abs() <= allowed,
+        "{element:?}: expected {expected} within {allowed}, found {found}"
+    );
+}
+
+/// Numbers that look random (splitmix64), the same in every run.
+pub(crate) struct Draw(u64);
+
+impl Draw {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn between(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * (self.next() >> 11) as f64 / f64::powi(2.0, 53)
+    }
+
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+}
+
+/// The emulator's own conversions are those of the field.
+#[test]
+fn half_types_are_rounded_as_by_the_crate_half() {
+    let emulator = emulator(Element::F16);
+    // SAFETY: the header declares them so.
+    let (to_f16, to_bf16, from_f16) = unsafe {
+        (
+            emulator
+                .0
+                .get::<extern "C" fn(f32) -> u16>(b"emulator_f16_of_f32")
+                .unwrap(),
+            emulator
+                .0
+                .get::<extern "C" fn(f32) -> u16>(b"emulator_bf16_of_f32")
+                .unwrap(),
+            emulator
+                .0
+                .get::<extern "C" fn(u16) -> f32>(b"emulator_f32_of_f16")
+                .unwrap(),
+        )
+    };
+    for bits in 0..=u16::MAX {
+        let (expected, found) = (f16::from_bits(bits), from_f16(bits));
+        assert!(
+            expected.to_f32().to_bits() == found.to_bits() || expected.is_nan() && found.is_nan()
+        );
+        // Each value, the next one, and the middle between them and its neighbours, where a tie is decided.
+        let next = f16::from_bits(bits.wrapping_add(1)).to_f32();
+        let middle = f32::midpoint(found, next);
+        for value in [found, middle, middle.next_up(), middle.next_down()] {
+            let expected = f16::from_f32(value);
+            assert!(
+                expected.to_bits() == to_f16(value)
+                    || value.is_nan() && f16::from_bits(to_f16(value)).is_nan()
+            );
+        }
+        for below in [0, 1, 0x7fff, 0x8000, 0x8001, 0xffff] {
+            let value = f32::from_bits(u32::from(bits) << 16 | below);
+            let expected = bf16::from_f32(value);
+            assert!(
+                expected.to_bits() == to_bf16(value)
+                    || value.is_nan() && bf16::from_bits(to_bf16(value)).is_nan()
+            );
+        }
+    }
+}

@@ -1,0 +1,109 @@
+// The residual stream takes up what a block of the layer computed, and is normalised for the next.
+//
+// x: (tokens, hidden) f32, the stream; y: (tokens, hidden) ELEMENT, added to it, or null; weight, bias: (hidden) f32;
+// out: (tokens, hidden) ELEMENT. A row is held in the registers of 1, 2, 4, ... 32 warps, 20 values to a thread: it is
+// read once, and its variance is that of the deviations from its mean. The difference of two large sums would lose what
+// small channels have beside outliers near 1000.
+
+// Of 4 values: 640 to a warp, which is the width of 150M. Those of the larger ones, 1280, 2560 and 5120, fill 2, 4 and 8.
+static const unsigned PACKETS = 5;
+
+// The sum over a row: over each warp, then over its warps in their order.
+static __device__ __forceinline__ float row_sum(float value, float *of_warps, unsigned first_warp, unsigned warps) {
+    value = warp_sum(value);
+    if (warps == 1) {
+        return value;
+    }
+    if (threadIdx.x % 32 == 0) {
+        of_warps[threadIdx.x / 32] = value;
+    }
+    __syncthreads();
+    float sum = 0.0f;
+    for (unsigned warp = 0; warp < warps; ++warp) {
+        sum += of_warps[first_warp + warp];
+    }
+    return sum;
+}
+
+template <bool WHOLE>
+static __device__ __forceinline__ void normalise(float *x, const ELEMENT *y, const float *weight, const float *bias,
+                                                 ELEMENT *out, unsigned tokens, unsigned hidden, unsigned warps,
+                                                 float eps) {
+    // One for each of the two sums: a warp may be at the second while others still read the first.
+    __shared__ float of_warps[2][32];
+    const unsigned threads = 32 * warps; // of a row
+    const unsigned row = threadIdx.x / threads;
+    const unsigned token = blockIdx.x * (blockDim.x / threads) + row;
+    // Where the last block has more rows than there are tokens, these take part in its barriers with no value at all.
+    const unsigned width = token < tokens ? hidden : 0;
+    const unsigned long long offset = static_cast<unsigned long long>(token) * hidden;
+
+    float held[PACKETS][4];
+    float sum = 0.0f;
+#pragma unroll
+    for (unsigned k = 0; k < PACKETS; ++k) {
+        const unsigned channel = (k * threads + threadIdx.x % threads) * 4;
+        const unsigned present = present_of(4, channel, width);
+#pragma unroll
+        for (unsigned i = 0; i < 4; ++i) {
+            held[k][i] = 0.0f;
+        }
+        if (present > 0) {
+            load<4, WHOLE>(held[k], x + offset + channel, present);
+            if (y) {
+                float added[4];
+                load<4, WHOLE>(added, y + offset + channel, present);
+#pragma unroll
+                for (unsigned i = 0; i < 4; ++i) {
+                    held[k][i] += added[i];
+                }
+                store<4, WHOLE>(held[k], x + offset + channel, present);
+            }
+        }
+        sum += (held[k][0] + held[k][1]) + (held[k][2] + held[k][3]);
+    }
+    const float mean = row_sum(sum, of_warps[0], row * warps, warps) / static_cast<float>(hidden);
+
+    float squares = 0.0f;
+#pragma unroll
+    for (unsigned k = 0; k < PACKETS; ++k) {
+        const unsigned channel = (k * threads + threadIdx.x % threads) * 4;
+        const unsigned present = present_of(4, channel, width);
+#pragma unroll
+        for (unsigned i = 0; i < 4; ++i) {
+            held[k][i] = i < present ? held[k][i] - mean : 0.0f;
+        }
+        squares += (held[k][0] * held[k][0] + held[k][1] * held[k][1]) +
+                   (held[k][2] * held[k][2] + held[k][3] * held[k][3]);
+    }
+    const float variance = row_sum(squares, of_warps[1], row * warps, warps) / static_cast<float>(hidden);
+    const float scale = 1.0f / sqrtf(variance + eps);
+
+#pragma unroll
+    for (unsigned k = 0; k < PACKETS; ++k) {
+        const unsigned channel = (k * threads + threadIdx.x % threads) * 4;
+        const unsigned present = present_of(4, channel, width);
+        if (present > 0) {
+            float weights[4];
+            float biases[4];
+            load<4, WHOLE>(weights, weight + channel, present);
+            load<4, WHOLE>(biases, bias + channel, present);
+#pragma unroll
+            for (unsigned i = 0; i < 4; ++i) {
+                held[k][i] = held[k][i] * scale * weights[i] + biases[i];
+            }
+            store<4, WHOLE>(held[k], out + offset + channel, present);
+        }
+    }
+}
+
+#define ADD_LAYER_NORM(name, whole)                                                                                    \
+    extern "C" __global__ void __launch_bounds__(1024)                                                                 \
+        name(float *x, const ELEMENT *y, const float *weight, const float *bias, ELEMENT *out, unsigned tokens,        \
+             unsigned hidden, unsigned warps, float eps) {                                                             \
+        normalise<whole>(x, y, weight, bias, out, tokens, hidden, warps, eps);                                         \
+    }                                                                                                                  \
+    EMULATED(name)
+
+ADD_LAYER_NORM(add_layer_norm_packets, true)
+ADD_LAYER_NORM(add_layer_norm_values, false)

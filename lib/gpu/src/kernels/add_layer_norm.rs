@@ -1,0 +1,376 @@
+//! The residual stream and its normalisation.
+
+use std::ffi::c_void;
+
+use crate::check::{at_most, count, extent, is_multiple, pointer, positive};
+use crate::launch::{Launch, THREADS};
+use crate::source::Kernel;
+use crate::{Element, GpuError};
+
+/// Channels that a warp holds in its registers.
+const OF_A_WARP: usize = 640;
+
+/// Warps that a block has at most.
+const WARPS: usize = 32;
+
+/// `x += y`, then `LayerNorm` of `x` (Ba et al. 2016, arXiv:1607.06450), with the variance divided by the number of
+/// channels and taken from deviations: residual channels near 1000 leave the others their digits.
+#[derive(Clone, Copy, Debug)]
+pub struct AddLayerNorm {
+    /// `(tokens, hidden)` f32, the residual stream. Written if there is a `y`.
+    pub x: *mut f32,
+    /// `(tokens, hidden)` elements to add, if there are any.
+    pub y: Option<*const c_void>,
+    /// `(hidden)` f32, multiplied with what has been normalised.
+    pub weight: *const f32,
+    /// `(hidden)` f32, added to that.
+    pub bias: *const f32,
+    /// `(tokens, hidden)` elements: `x`, normalised. May be `y`.
+    pub out: *mut c_void,
+    /// How many tokens.
+    pub tokens: usize,
+    /// Channels of a token, at most 20,480.
+    pub hidden: usize,
+    /// Added to the variance.
+    pub eps: f32,
+}
+
+impl AddLayerNorm {
+    pub(crate) fn launch(&self, element: Element) -> Result<Option<Launch>, GpuError> {
+        if self.tokens == 0 {
+            return Ok(None);
+        }
+        let tokens = count("tokens", self.tokens)?;
+        let hidden = positive("channels", self.hidden)?;
+        at_most("channels", self.hidden, WARPS * OF_A_WARP)?;
+        extent("bytes of the residual stream", tokens, hidden, 4)?;
+        let y = self.y.unwrap_or(std::ptr::null());
+        pointer("x", self.x, 4)?;
+        if self.y.is_some() {
+            pointer("y", y, element.size())?;
+        }
+        pointer("weight", self.weight, 4)?;
+        pointer("bias", self.bias, 4)?;
+        pointer("out", self.out, element.size())?;
+
+        let whole = self.hidden.is_multiple_of(4)
+            && is_multiple(self.x, 16)
+            && is_multiple(self.weight, 16)
+            && is_multiple(self.bias, 16)
+            && is_multiple(y, 4 * element.size())
+            && is_multiple(self.out, 4 * element.size());
+        let kernel = if whole {
+            Kernel::AddLayerNormPackets
+        } else {
+            Kernel::AddLayerNormValues
+        };
+        let warps = self.hidden.div_ceil(OF_A_WARP).next_power_of_two() as u32;
+        let threads = THREADS.max(32 * warps);
+        let rows = threads / (32 * warps);
+        Ok(Some(
+            Launch::new(kernel, (tokens.div_ceil(rows), 1), threads)
+                .pointer(self.x)
+                .pointer(y)
+                .pointer(self.weight)
+                .pointer(self.bias)
+                .pointer(self.out)
+                .count(tokens)
+                .count(hidden)
+                .count(warps)
+                .float(self.eps),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::emulator::{Buffer, Draw, ORDERS, assert_close, emulator};
+
+    struct Case {
+        x: Vec<f32>,
+        y: Option<Vec<f64>>,
+        weight: Vec<f32>,
+        bias: Vec<f32>,
+        hidden: usize,
+        shift: usize,
+    }
+
+    const EPS: f32 = 1e-5;
+
+    /// The stream and what was normalised, bytes of each.
+    fn run(element: Element, case: &Case) -> (Vec<f32>, Vec<f64>) {
+        let results = ORDERS.map(|order| {
+            let x = Buffer::of(&case.x, 4 * case.shift);
+            let y = case.y.as_ref().map(|y| Buffer::elements(element, y, 0));
+            let weight = Buffer::of(&case.weight, 0);
+            let bias = Buffer::of(&case.bias, 0);
+            let out = Buffer::empty(case.x.len() * element.size());
+            let work = AddLayerNorm {
+                x: x.pointer(),
+                y: y.as_ref().map(|y| y.pointer::<c_void>().cast_const()),
+                weight: weight.pointer(),
+                bias: bias.pointer(),
+                out: out.pointer(),
+                tokens: case.x.len() / case.hidden,
+                hidden: case.hidden,
+                eps: EPS,
+            };
+            let launch = work.launch(element).unwrap().unwrap();
+            let packets = case.hidden.is_multiple_of(4) && case.shift == 0;
+            assert_eq!(launch.kernel == Kernel::AddLayerNormPackets, packets);
+            emulator(element).run(launch, order);
+            (x.bytes(), out.bytes())
+        });
+        assert!(results.iter().all(|result| *result == results[0]));
+        let [(x, out), ..] = results;
+        (
+            Buffer::from_bytes(&x).values(),
+            Buffer::from_bytes(&out).elements_of(element),
+        )
+    }
+
+    /// One channel near 1000, one near -300 and all others small, as in real checkpoints.
+    fn case(element: Element, tokens: usize, hidden: usize, shift: usize) -> Case {
+        let mut draw = Draw::new(hidden as u64);
+        let mut x: Vec<f32> = (0..tokens * hidden)
+            .map(|_| draw.between(-0.5, 0.5) as f32)
+            .collect();
+        for row in x.chunks_exact_mut(hidden) {
+            row[hidden / 3] += 1_000.0;
+            row[hidden - 1] -= 300.0;
+        }
+        let y: Vec<f64> = (0..tokens * hidden)
+            .map(|_| draw.between(-2.0, 2.0))
+            .collect();
+        Case {
+            x,
+            y: Some(Buffer::elements(element, &y, 0).elements_of(element)),
+            weight: (0..hidden).map(|_| draw.between(0.2, 2.0) as f32).collect(),
+            bias: (0..hidden)
+                .map(|_| draw.between(-1.0, 1.0) as f32)
+                .collect(),
+            hidden,
+            shift,
+        }
+    }
+
+    fn check(element: Element, case: &Case) {
+        let (x, out) = run(element, case);
+        for (row, stream) in x.chunks_exact(case.hidden).enumerate() {
+            let at = row * case.hidden;
+            for (channel, &value) in stream.iter().enumerate() {
+                let added = case.y.as_ref().map_or(0.0, |y| y[at + channel] as f32);
+                assert_eq!(value.to_bits(), (case.x[at + channel] + added).to_bits());
+            }
+            let n = case.hidden as f64;
+            let mean = stream.iter().map(|&x| f64::from(x)).sum::<f64>() / n;
+            let variance = stream
+                .iter()
+                .map(|&x| (f64::from(x) - mean).powi(2))
+                .sum::<f64>()
+                / n;
+            for (channel, &value) in stream.iter().enumerate() {
+                let (weight, bias) = (
+                    f64::from(case.weight[channel]),
+                    f64::from(case.bias[channel]),
+                );
+                let normalised = (f64::from(value) - mean) / (variance + f64::from(EPS)).sqrt();
+                // The mean's own rounding shows in every channel.
+                let slack = 4e-7 * (normalised * weight).abs()
+                    + 3e-7 * mean.abs() / variance.sqrt() * weight
+                    + 1e-7;
+                assert_close(
+                    element,
+                    out[at + channel],
+                    normalised * weight + bias,
+                    slack,
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_width_of_esm2_in_every_type() {
+        for element in Element::ALL {
+            for hidden in [64, 320, 480, 640, 1_280, 2_560, 5_120] {
+                check(element, &case(element, 3, hidden, 0));
+            }
+        }
+    }
+
+    #[test]
+    fn one_token_and_more_rows_than_a_block() {
+        for element in Element::ALL {
+            check(element, &case(element, 1, 320, 0));
+            check(element, &case(element, 17, 64, 0));
+            check(element, &case(element, 9, 1_280, 0));
+        }
+    }
+
+    #[test]
+    fn odd_widths_and_addresses() {
+        for element in Element::ALL {
+            for hidden in [1, 3, 63, 641, 1_283] {
+                let mut case = case(element, 2, hidden.max(4), 0);
+                case.hidden = hidden;
+                case.x.truncate(2 * hidden);
+                case.y = case.y.map(|y| y[..2 * hidden].to_vec());
+                case.weight.truncate(hidden);
+                case.bias.truncate(hidden);
+                check(element, &case);
+            }
+            check(element, &case(element, 3, 320, 1));
+            check(element, &case(element, 2, 20_480, 0));
+        }
+    }
+
+    #[test]
+    fn alignment_does_not_change_a_bit() {
+        for hidden in [320, 1_280, 5_120] {
+            let aligned = run(Element::F32, &case(Element::F32, 2, hidden, 0));
+            let shifted = run(Element::F32, &case(Element::F32, 2, hidden, 1));
+            assert_eq!(aligned, shifted);
+        }
+    }
+
+    #[test]
+    fn a_row_has_the_same_bits_in_any_company() {
+        let many = case(Element::F16, 11, 320, 0);
+        let (_, all) = run(Element::F16, &many);
+        let mut one = case(Element::F16, 1, 320, 0);
+        one.x = many.x[7 * 320..8 * 320].to_vec();
+        one.y = many.y.as_ref().map(|y| y[7 * 320..8 * 320].to_vec());
+        one.weight.clone_from(&many.weight);
+        one.bias.clone_from(&many.bias);
+        let (_, alone) = run(Element::F16, &one);
+        assert_eq!(alone, all[7 * 320..8 * 320]);
+    }
+
+    #[test]
+    fn without_y_the_stream_is_only_read() {
+        for element in Element::ALL {
+            let mut case = case(element, 5, 480, 0);
+            case.y = None;
+            check(element, &case);
+        }
+    }
+
+    #[test]
+    fn what_is_normalised_may_lie_where_it_was_added_from() {
+        let element = Element::Bf16;
+        let case = case(element, 9, 320, 0);
+        let (_, apart) = run(element, &case);
+        let x = Buffer::of(&case.x, 0);
+        let y = Buffer::elements(element, case.y.as_ref().unwrap(), 0);
+        let (weight, bias) = (Buffer::of(&case.weight, 0), Buffer::of(&case.bias, 0));
+        let work = AddLayerNorm {
+            x: x.pointer(),
+            y: Some(y.pointer::<c_void>().cast_const()),
+            weight: weight.pointer(),
+            bias: bias.pointer(),
+            out: y.pointer(),
+            tokens: 9,
+            hidden: 320,
+            eps: EPS,
+        };
+        emulator(element).run(work.launch(element).unwrap().unwrap(), ORDERS[0]);
+        assert_eq!(y.elements_of(element), apart);
+    }
+
+    #[test]
+    fn what_is_not_finite_stays_in_its_row() {
+        for (wrong, shown) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf")] {
+            let mut case = case(Element::F16, 3, 320, 0);
+            case.x[320 + 17] = wrong;
+            let (x, out) = run(Element::F16, &case);
+            assert_eq!(x[320 + 17].to_string(), shown);
+            assert!(out[320..640].iter().all(|value| value.is_nan()));
+            assert!(
+                out[..320]
+                    .iter()
+                    .chain(&out[640..])
+                    .all(|value| value.is_finite())
+            );
+        }
+    }
+
+    #[test]
+    fn sizes_and_pointers_are_checked() {
+        let some = std::ptr::without_provenance_mut::<f32>(0x1000);
+        let work = AddLayerNorm {
+            x: some,
+            y: Some(some.cast()),
+            weight: some,
+            bias: some,
+            out: some.cast(),
+            tokens: 10,
+            hidden: 640,
+            eps: EPS,
+        };
+        assert!(work.launch(Element::F16).unwrap().is_some());
+        let none = AddLayerNorm {
+            tokens: 0,
+            x: std::ptr::null_mut(),
+            ..work
+        };
+        assert!(none.launch(Element::F16).unwrap().is_none());
+        for (wrong, message) in [
+            (
+                AddLayerNorm {
+                    tokens: 1 << 33,
+                    ..work
+                },
+                "tokens: expected at most 2147483647, found 8589934592",
+            ),
+            (
+                AddLayerNorm { hidden: 0, ..work },
+                "channels: expected at least 1, found 0",
+            ),
+            (
+                AddLayerNorm {
+                    hidden: 20_481,
+                    ..work
+                },
+                "channels: expected at most 20480, found 20481",
+            ),
+            (
+                AddLayerNorm {
+                    x: std::ptr::null_mut(),
+                    ..work
+                },
+                "x is a null pointer",
+            ),
+            (
+                AddLayerNorm {
+                    y: Some(std::ptr::null()),
+                    ..work
+                },
+                "y is a null pointer",
+            ),
+            (
+                AddLayerNorm {
+                    weight: std::ptr::null(),
+                    ..work
+                },
+                "weight is a null pointer",
+            ),
+            (
+                AddLayerNorm {
+                    bias: std::ptr::null(),
+                    ..work
+                },
+                "bias is a null pointer",
+            ),
+            (
+                AddLayerNorm {
+                    out: std::ptr::null_mut(),
+                    ..work
+                },
+                "out is a null pointer",
+            ),
+        ] {
+            assert_eq!(wrong.launch(Element::F16).unwrap_err().to_string(), message);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What stands between the two dense layers of a feed-forward block.
+
+use std::ffi::c_void;
+
+use crate::check::{at_most, count, extent, is_multiple, pointer, positive};
+use crate::launch::{Launch, THREADS};
+use crate::source::Kernel;
+use crate::{Element, GpuError};
+
+/// Rows that a block takes. Its threads keep their bias in registers from one to the next.
+const ROWS: u32 = 4;
+
+/// The most blocks along y.
+const ACROSS: usize = 65_535;
+
+/// `x = gelu(x + bias)` in place, the exact GELU of the error function (Hendrycks and Gimpel 2016, arXiv:1606.08415).
+#[derive(Clone, Copy, Debug)]
+pub struct BiasGelu {
+    /// `(tokens, width)` elements.
+    pub x: *mut c_void,
+    /// `(width)` elements.
+    pub bias: *const c_void,
+    /// How many tokens.
+    pub tokens: usize,
+    /// Channels of a token.
+    pub width: usize,
+}
+
+impl BiasGelu {
+    pub(crate) fn launch(&self, element: Element) -> Result<Option<Launch>, GpuError> {
+        if self.tokens == 0 {
+            return Ok(None);
+        }
+        let tokens = count("tokens", self.tokens)?;
+        let width = positive("channels", self.width)?;
+        extent("bytes of activations", tokens, width, element.size())?;
+        pointer("x", self.x, element.size())?;
+        pointer("bias", self.bias, element.size())?;
+
+        let packet = 16 / element.size();
+        let whole = self.width.is_multiple_of(packet)
+            && is_multiple(self.x, 16)
+            && is_multiple(self.bias, 16);
+        let (kernel, pieces) = if whole {
+            (Kernel::BiasGeluPackets, width / packet as u32)
+        } else {
+            (Kernel::BiasGeluValues, width)
+        };
+        // As many columns in each block as in the others, in whole warps.
+        let across = pieces.div_ceil(THREADS);
+        at_most("blocks of channels", across as usize, ACROSS)?;
+        let threads = pieces.div_ceil(across).next_multiple_of(32);
+        Ok(Some(
+            Launch::new(kernel, (tokens.div_ceil(ROWS), across), threads)
+                .pointer(self.x)
+                .pointer(self.bias)
+                .count(tokens)
+                .count(width)
+                .count(ROWS),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::emulator::{Buffer, Draw, ORDERS, assert_close, emulator};
+
+    /// What comes of values that are of the type already.
+    fn run(element: Element, x: &[f64], bias: &[f64], shift: usize) -> Vec<f64> {
+        let results = ORDERS.map(|order| {
+            let x = Buffer::elements(element, x, shift);
+            let held = Buffer::elements(element, bias, 0);
+            let work = BiasGelu {
+                x: x.pointer(),
+                bias: held.pointer::<c_void>().cast_const(),
+                tokens: x.bytes().len() / element.size() / bias.len(),
+                width: bias.len(),
+            };
+            let launch = work.launch(element).unwrap().unwrap();
+            let packets = bias.len().is_multiple_of(16 / element.size()) && shift == 0;
+            assert_eq!(launch.kernel == Kernel::BiasGeluPackets, packets);
+            emulator(element).run(launch, order);
+            x.bytes()
+        });
+        assert!(results.iter().all(|result| *result == results[0]));
+        Buffer::from_bytes(&results[0]).elements_of(element)
+    }
+
+    fn check(element: Element, tokens: usize, width: usize, shift: usize) {
+        let mut draw = Draw::new(width as u64);
+        let mut values = |n: usize, size: f64| {
+            let values: Vec<f64> = (0..n).map(|_| draw.between(-size, size)).collect();
+            Buffer::elements(element, &values, 0).elements_of(element)
+        };
+        let (mut x, bias) = (values(tokens * width, 6.0), values(width, 2.0));
+        x[0] = 1_000.0;
+        let found = run(element, &x, &bias, shift);
+        for (at, (&x, found)) in x.iter().zip(found).enumerate() {
+            let x = x + bias[at % width];
+            let expected = 0.5 * x * (1.0 + libm::erf(x * std::f64::consts::FRAC_1_SQRT_2));
+            // 1 + erf has the digits of 1.
+            assert_close(element, found, expected, 3e-7 * x.abs() + 1e-7);
+        }
+    }
+
+    #[test]
+    fn every_width_of_esm2_in_every_type() {
+        for element in Element::ALL {
+            for width in [256, 1_280, 1_920, 2_560, 5_120, 10_240] {
+                check(element, 2, width, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn odd_widths_addresses_and_numbers_of_tokens() {
+        for element in Element::ALL {
+            for (tokens, width) in [(1, 1), (5, 7), (3, 259), (13, 64)] {
+                check(element, tokens, width, 0);
+            }
+            check(element, 3, 64, element.size());
+        }
+    }
+
+    #[test]
+    fn what_is_not_finite_passes_through() {
+        for element in Element::ALL {
+            let x = [f64::NAN, f64::INFINITY, 1.0, -60_000.0, 0.0, 1.0, 1.0, 1.0];
+            let found = run(element, &x, &[0.0; 8], 0);
+            assert!(found[0].is_nan());
+            assert_eq!(found[1], f64::INFINITY);
+            assert!((found[2] - 0.841_345).abs() < 4e-3);
+            assert_eq!((found[3], found[4]), (0.0, 0.0));
+        }
+    }
+
+    #[test]
+    fn sizes_and_pointers_are_checked() {
+        let some = std::ptr::without_provenance_mut(0x1000);
+        let work = BiasGelu {
+            x: some,
+            bias: some,
+            tokens: 10,
+            width: 2_560,
+        };
+        assert!(work.launch(Element::F16).unwrap().is_some());
+        let none = BiasGelu {
+            tokens: 0,
+            x: std::ptr::null_mut(),
+            ..work
+        };
+        assert!(none.launch(Element::F16).unwrap().is_none());
+        for (wrong, message) in [
+            (
+                BiasGelu {
+                    tokens: 1 << 33,
+                    ..work
+                },
+                "tokens: expected at most 2147483647, found 8589934592",
+            ),
+            (
+                BiasGelu { width: 0, ..work },
+                "channels: expected at least 1, found 0",
+            ),
+            (
+                BiasGelu {
+                    width: 1 << 30,
+                    ..work
+                },
+                "blocks of channels: expected at most 65535, found 524288",
+            ),
+            (
+                BiasGelu {
+                    x: std::ptr::null_mut(),
+                    ..work
+                },
+                "x is a null pointer",
+            ),
+            (
+                BiasGelu {
+                    bias: std::ptr::null(),
+                    ..work
+                },
+                "bias is a null pointer",
+            ),
+            (
+                BiasGelu {
+                    x: std::ptr::without_provenance_mut(0x1001),
+                    ..work
+                },
+                "x: expected an address that is a multiple of 2, found 0x1001",
+            ),
+        ] {
+            assert_eq!(wrong.launch(Element::F16).unwrap_err().to_string(), message);
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! Token ids to vectors.
+
+use std::ffi::c_void;
+
+use crate::check::{count, extent, is_multiple, pointer, positive};
+use crate::launch::{Launch, THREADS, tokens_per_block};
+use crate::source::Kernel;
+use crate::{Element, GpuError};
+
+/// The residual stream to begin with: the table's row of each token, times the scale of its sequence.
+#[derive(Clone, Copy, Debug)]
+pub struct Embed {
+    /// `(tokens)` ids. One that is no row of the table becomes NaN, in every channel.
+    pub ids: *const u8,
+    /// `(rows, hidden)` of `table_element`.
+    pub table: *const c_void,
+    /// f32, or the type that the kernels are for.
+    pub table_element: Element,
+    /// Rows of the table.
+    pub rows: usize,
+    /// `(sequences + 1)` offsets of sequences among the tokens. Not read without `scales`.
+    pub cu_seqlens: *const i32,
+    /// `(sequences)`: what each is multiplied by, if it is (fair-esm's token dropout: 0.88 divided by the share of
+    /// tokens that are not masked).
+    pub scales: Option<*const f32>,
+    /// The id whose vectors are 0, if one is: `<mask>`, with token dropout.
+    pub masked: Option<u8>,
+    /// `(tokens, hidden)`, written.
+    pub out: *mut f32,
+    /// How many tokens.
+    pub tokens: usize,
+    /// How many sequences.
+    pub sequences: usize,
+    /// Channels of a token.
+    pub hidden: usize,
+}
+
+impl Embed {
+    pub(crate) fn launch(&self, element: Element) -> Result<Option<Launch>, GpuError> {
+        if self.tokens == 0 {
+            return Ok(None);
+        }
+        let tokens = count("tokens", self.tokens)?;
+        let hidden = positive("channels", self.hidden)?;
+        let rows = positive("rows of the table", self.rows)?;
+        let sequences = positive("sequences", self.sequences)?;
+        extent("bytes of the residual stream", tokens, hidden, 4)?;
+        // The kernel counts the table's values in 32 bits.
+        count("values of the table", self.rows.saturating_mul(self.hidden))?;
+        let size = self.table_element.size();
+        pointer("ids", self.ids, 1)?;
+        pointer("table", self.table, size)?;
+        if let Some(scales) = self.scales {
+            pointer("scales", scales, 4)?;
+            pointer("cu_seqlens", self.cu_seqlens, 4)?;
+        }
+        pointer("out", self.out, 4)?;
+
+        let whole = self.hidden.is_multiple_of(4)
+            && is_multiple(self.table, 4 * size)
+            && is_multiple(self.out, 16);
+        let kernel = match (self.table_element, whole) {
+            (Element::F32, true) => Kernel::EmbedF32Packets,
+            (Element::F32, false) => Kernel::EmbedF32Values,
+            (of_table, true) if of_table == element => Kernel::EmbedPackets,
+            (of_table, false) if of_table == element => Kernel::EmbedValues,
+            _ => {
+                return Err(GpuError::Shape {
+                    quantity: "bits of the table's values",
+                    expected: "f32, or the type that the kernels are for",
+                    found: 8 * size,
+                });
+            }
+        };
+        let per_block = tokens_per_block(hidden.div_ceil(4));
+        Ok(Some(
+            Launch::new(kernel, (tokens.div_ceil(per_block), 1), THREADS)
+                .pointer(self.ids)
+                .pointer(self.table)
+                .pointer(self.cu_seqlens)
+                .pointer(self.scales.unwrap_or(std::ptr::null()))
+                .pointer(self.out)
+                .count(tokens)
+                .count(hidden)
+                .count(rows)
+                .count(sequences)
+                .integer(self.masked.map_or(-1, i32::from))
+                .count(per_block),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::emulator::{Buffer, Draw, ORDERS, emulator};
+
+    const ROWS: usize = 33;
+    const MASK: u8 = 32;
+
+    #[derive(Clone)]
+    struct Case {
+        element: Element,
+        table_element: Element,
+        ids: Vec<u8>,
+        cu_seqlens: Vec<i32>,
+        scales: Option<Vec<f32>>,
+        masked: Option<u8>,
+        hidden: usize,
+        shift: usize,
+    }
+
+    fn case(element: Element, lengths: &[usize], hidden: usize) -> Case {
+        let mut draw = Draw::new(11);
+        let mut cu_seqlens = vec![0];
+        for length in lengths {
+            cu_seqlens.push(cu_seqlens[cu_seqlens.len() - 1] + *length as i32);
+        }
+        Case {
+            element,
+            table_element: element,
+            ids: (0..lengths.iter().sum())
+                .map(|_| draw.below(ROWS) as u8)
+                .collect(),
+            cu_seqlens,
+            scales: Some(
+                (0..lengths.len())
+                    .map(|_| draw.between(0.88, 3.0) as f32)
+                    .collect(),
+            ),
+            masked: Some(MASK),
+            hidden,
+            shift: 0,
+        }
+    }
+
+    fn run(case: &Case) -> (Vec<f64>, Vec<f32>) {
+        let mut draw = Draw::new(5);
+        let mut table: Vec<f64> = (0..ROWS * case.hidden)
+            .map(|_| draw.between(-4.0, 4.0))
+            .collect();
+        table[0] = 1_000.0;
+        let results = ORDERS.map(|order| {
+            let ids = Buffer::of(&case.ids, 0);
+            let held = Buffer::elements(
+                case.table_element,
+                &table,
+                case.shift * case.table_element.size(),
+            );
+            let cu_seqlens = Buffer::of(&case.cu_seqlens, 0);
+            let scales = case.scales.as_ref().map(|scales| Buffer::of(scales, 0));
+            let out = Buffer::empty(case.ids.len() * case.hidden * 4);
+            let work = Embed {
+                ids: ids.pointer(),
+                table: held.pointer(),
+                table_element: case.table_element,
+                rows: ROWS,
+                cu_seqlens: cu_seqlens.pointer(),
+                scales: scales
+                    .as_ref()
+                    .map(|scales| scales.pointer::<f32>().cast_const()),
+                masked: case.masked,
+                out: out.pointer(),
+                tokens: case.ids.len(),
+                sequences: case.cu_seqlens.len() - 1,
+                hidden: case.hidden,
+            };
+            emulator(case.element).run(work.launch(case.element).unwrap().unwrap(), order);
+            (held.bytes(), out.bytes())
+        });
+        assert!(results.iter().all(|result| *result == results[0]));
+        let [(table, out), ..] = results;
+        (
+            Buffer::from_bytes(&table).elements_of(case.table_element),
+            Buffer::from_bytes(&out).values(),
+        )
+    }
+
+    fn check(case: &Case) {
+        let (table, out) = run(case);
+        for (token, &id) in case.ids.iter().enumerate() {
+            let sequence = case
+                .cu_seqlens
+                .iter()
+                .rposition(|&start| start as usize <= token)
+                .unwrap();
+            let scale = case.scales.as_ref().map_or(1.0, |scales| scales[sequence]);
+            for channel in 0..case.hidden {
+                let row = table[usize::from(id) * case.hidden + channel] as f32;
+                let expected = if Some(id) == case.masked {
+                    0.0
+                } else {
+                    row * scale
+                };
+                assert_eq!(
+                    out[token * case.hidden + channel].to_bits(),
+                    expected.to_bits()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_type_of_table_and_width() {
+        for element in Element::ALL {
+            for hidden in [64, 320, 5_120] {
+                let mut case = case(element, &[4, 1, 9], hidden);
+                check(&case);
+                case.table_element = Element::F32;
+                check(&case);
+            }
+        }
+    }
+
+    #[test]
+    fn many_sequences_and_empty_ones() {
+        let mut lengths = vec![3; 500];
+        lengths[0] = 1;
+        lengths[17] = 0;
+        lengths[18] = 0;
+        lengths[499] = 200;
+        check(&case(Element::F16, &lengths, 4));
+    }
+
+    #[test]
+    fn odd_widths_and_addresses() {
+        for element in Element::ALL {
+            check(&case(element, &[1], 1));
+            check(&case(element, &[5, 2], 67));
+            let mut shifted = case(element, &[5, 2], 64);
+            shifted.shift = 1;
+            check(&shifted);
+        }
+    }
+
+    #[test]
+    fn without_token_dropout_rows_are_taken_as_they_are() {
+        let mut case = case(Element::Bf16, &[40, 41], 320);
+        case.scales = None;
+        case.masked = None;
+        assert!(case.ids.contains(&MASK));
+        check(&case);
+    }
+
+    #[test]
+    fn an_id_that_is_no_row_is_not_a_number() {
+        let mut case = case(Element::F16, &[3], 64);
+        case.ids = vec![0, 33, 255];
+        let (_, out) = run(&case);
+        assert!(out[..64].iter().all(|value| value.is_finite()));
+        assert!(out[64..].iter().all(|value| value.is_nan()));
+    }
+
+    #[test]
+    fn sizes_and_pointers_are_checked() {
+        let some = std::ptr::without_provenance_mut::<f32>(0x1000);
+        let work = Embed {
+            ids: some.cast(),
+            table: some.cast(),
+            table_element: Element::F32,
+            rows: ROWS,
+            cu_seqlens: some.cast(),
+            scales: Some(some),
+            masked: Some(MASK),
+            out: some,
+            tokens: 10,
+            sequences: 1,
+            hidden: 320,
+        };
+        assert!(work.launch(Element::F16).unwrap().is_some());
+        let none = Embed {
+            tokens: 0,
+            ids: std::ptr::null(),
+            ..work
+        };
+        assert!(none.launch(Element::F16).unwrap().is_none());
+        let unscaled = Embed {
+            scales: None,
+            cu_seqlens: std::ptr::null(),
+            ..work
+        };
+        assert!(unscaled.launch(Element::F16).unwrap().is_some());
+        for (wrong, message) in [
+            (
+                Embed {
+                    tokens: 1 << 33,
+                    ..work
+                },
+                "tokens: expected at most 2147483647, found 8589934592",
+            ),
+            (
+                Embed { hidden: 0, ..work },
+                "channels: expected at least 1, found 0",
+            ),
+            (
+                Embed {
+                    sequences: 0,
+                    ..work
+                },
+                "sequences: expected at least 1, found 0",
+            ),
+            (
+                Embed {
+                    rows: 1 << 30,
+                    ..work
+                },
+                "values of the table: expected at most 2147483647, found 343597383680",
+            ),
+            (
+                Embed {
+                    ids: std::ptr::null(),
+                    ..work
+                },
+                "ids is a null pointer",
+            ),
+            (
+                Embed {
+                    table: std::ptr::null(),
+                    ..work
+                },
+                "table is a null pointer",
+            ),
+            (
+                Embed {
+                    cu_seqlens: std::ptr::null(),
+                    ..work
+                },
+                "cu_seqlens is a null pointer",
+            ),
+            (
+                Embed {
+                    scales: Some(std::ptr::null()),
+                    ..work
+                },
+                "scales is a null pointer",
+            ),
+            (
+                Embed {
+                    out: std::ptr::null_mut(),
+                    ..work
+                },
+                "out is a null pointer",
+            ),
+            (
+                Embed {
+                    table_element: Element::Bf16,
+                    ..work
+                },
+                "bits of the table's values: expected f32, or the type that the kernels are for, found 16",
+            ),
+        ] {
+            assert_eq!(wrong.launch(Element::F16).unwrap_err().to_string(), message);
+        }
+    }
+}

@@ -1,0 +1,478 @@
+//! One vector for each sequence from the vectors of its tokens.
+
+use crate::check::{at_most, count, extent, is_multiple, pointer, positive};
+use crate::launch::{Launch, THREADS};
+use crate::source::Kernel;
+use crate::{Element, GpuError};
+
+/// Residues of a sequence that one block reduces; the same number is in the source.
+const CHUNK: usize = 128;
+
+/// Channels of a block.
+const CHANNELS: u32 = 128;
+
+/// The most blocks along y.
+const ACROSS: u32 = 65_535;
+
+/// What is taken of the residues of a sequence: its tokens without the first and the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pooling {
+    /// Their mean.
+    Mean,
+    /// The largest of each channel; NaN where there is one.
+    Max,
+    /// Their standard deviation, divided by n, from the deviations from the mean: 0 for one residue.
+    Std,
+    /// The vector of the first token.
+    Bos,
+}
+
+/// Vectors of sequences from vectors of tokens, in f32. A sequence without residues becomes NaN, but for
+/// [`Pooling::Bos`].
+///
+/// Sums are taken in chunks of 128 residues, counted from the first of the sequence, and along one fixed tree, so
+/// that a sequence has the same bits in any batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Pool {
+    /// What to take.
+    pub by: Pooling,
+    /// `(tokens, width)`
+    pub hidden: *const f32,
+    /// `(sequences + 1)` offsets of sequences among the tokens.
+    pub cu_seqlens: *const i32,
+    /// `(sequences, width)`, written.
+    pub out: *mut f32,
+    /// [`Pool::workspace`] values, which nobody else uses until the stream has passed this work. [`Pooling::Bos`]
+    /// needs none.
+    pub workspace: *mut f32,
+    /// How many tokens.
+    pub tokens: usize,
+    /// How many sequences.
+    pub sequences: usize,
+    /// Channels of a token.
+    pub width: usize,
+}
+
+impl Pool {
+    /// The values that a workspace has: one row for each chunk that the sequences can have.
+    ///
+    /// # Errors
+    /// [`GpuError::TooLarge`] where no memory can hold them.
+    pub fn workspace(tokens: usize, sequences: usize, width: usize) -> Result<usize, GpuError> {
+        let rows = parts(tokens, sequences)?;
+        let width = count("channels", width)?;
+        extent("bytes of the workspace", rows, width, 4)?;
+        Ok(rows as usize * width as usize)
+    }
+
+    pub(crate) fn launches(&self) -> Result<Vec<Launch>, GpuError> {
+        if self.tokens == 0 || self.sequences == 0 {
+            return Ok(Vec::new());
+        }
+        let tokens = count("tokens", self.tokens)?;
+        let sequences = count("sequences", self.sequences)?;
+        let width = positive("channels", self.width)?;
+        let across = width.div_ceil(CHANNELS);
+        at_most("blocks of channels", across as usize, ACROSS as usize)?;
+        let size = Element::F32.size();
+        extent("bytes of vectors", tokens.max(sequences), width, size)?;
+        pointer("hidden", self.hidden, size)?;
+        pointer("cu_seqlens", self.cu_seqlens, size)?;
+        pointer("out", self.out, size)?;
+        if self.by != Pooling::Bos {
+            Self::workspace(self.tokens, self.sequences, self.width)?;
+            pointer("workspace", self.workspace, size)?;
+        }
+        let whole = self.width.is_multiple_of(4)
+            && is_multiple(self.hidden, 16)
+            && is_multiple(self.out, 16)
+            && is_multiple(self.workspace, 16);
+
+        let parts = parts(self.tokens, self.sequences)?;
+        let chunks = |packets, values| {
+            Launch::new(
+                if whole { packets } else { values },
+                (parts, across),
+                THREADS,
+            )
+            .pointer(self.hidden)
+            .pointer(self.cu_seqlens)
+            .pointer(self.workspace)
+            .pointer(self.out)
+            .count(sequences)
+            .count(width)
+        };
+        let join = |packets, values| {
+            Launch::new(
+                if whole { packets } else { values },
+                (sequences, across),
+                THREADS,
+            )
+            .pointer(self.cu_seqlens)
+            .pointer(self.workspace)
+            .pointer(self.out)
+            .count(width)
+        };
+        let mean = || {
+            vec![
+                chunks(Kernel::PoolChunksMeanPackets, Kernel::PoolChunksMeanValues),
+                join(
+                    Kernel::PoolSequencesMeanPackets,
+                    Kernel::PoolSequencesMeanValues,
+                ),
+            ]
+        };
+        Ok(match self.by {
+            Pooling::Mean => mean(),
+            Pooling::Max => vec![
+                chunks(Kernel::PoolChunksMaxPackets, Kernel::PoolChunksMaxValues),
+                join(
+                    Kernel::PoolSequencesMaxPackets,
+                    Kernel::PoolSequencesMaxValues,
+                ),
+            ],
+            Pooling::Std => {
+                let mut launches = mean();
+                launches.push(chunks(
+                    Kernel::PoolChunksStdPackets,
+                    Kernel::PoolChunksStdValues,
+                ));
+                launches.push(join(
+                    Kernel::PoolSequencesStdPackets,
+                    Kernel::PoolSequencesStdValues,
+                ));
+                launches
+            }
+            Pooling::Bos => vec![
+                Launch::new(Kernel::PoolBos, (sequences, 1), THREADS)
+                    .pointer(self.hidden)
+                    .pointer(self.cu_seqlens)
+                    .pointer(self.out)
+                    .count(width),
+            ],
+        })
+    }
+}
+
+/// Rows of the workspace. Sequence i has those from `cu_seqlens[i] / CHUNK + i` on, and no more chunks than lie
+/// before those of the next one, since a / c + ceil(l / c) is at most (a + l) / c + 1.
+fn parts(tokens: usize, sequences: usize) -> Result<u32, GpuError> {
+    count("chunks", (tokens / CHUNK).saturating_add(sequences))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::emulator::{Buffer, Draw, ORDERS, emulator};
+
+    const ALL: [Pooling; 4] = [Pooling::Mean, Pooling::Max, Pooling::Std, Pooling::Bos];
+
+    struct Case {
+        hidden: Vec<f32>,
+        cu_seqlens: Vec<i32>,
+        width: usize,
+        shift: usize,
+    }
+
+    impl Case {
+        /// The vectors of residues, by `value`; first and last tokens have some that would show in every pooling.
+        fn new(residues: &[usize], width: usize, mut value: impl FnMut(usize) -> f32) -> Self {
+            let mut cu_seqlens = vec![0];
+            let mut hidden = Vec::new();
+            for &residues in residues {
+                hidden.extend(vec![9e4; width]);
+                hidden.extend((0..residues * width).map(|at| value(at % width)));
+                hidden.extend(vec![-9e4; width]);
+                cu_seqlens.push((hidden.len() / width) as i32);
+            }
+            Self {
+                hidden,
+                cu_seqlens,
+                width,
+                shift: 0,
+            }
+        }
+
+        /// A third of the channels near 1000, a third all negative.
+        fn drawn(residues: &[usize], width: usize) -> Self {
+            let mut draw = Draw::new(3);
+            Self::new(residues, width, |channel| {
+                draw.between(-1.0, 1.0) as f32 + [0.0, 1_000.0, -2.0][channel % 3]
+            })
+        }
+
+        fn run(&self, by: Pooling) -> Vec<f32> {
+            let (tokens, sequences) = (self.hidden.len() / self.width, self.cu_seqlens.len() - 1);
+            let results = ORDERS.map(|order| {
+                let hidden = Buffer::of(&self.hidden, 4 * self.shift);
+                let cu_seqlens = Buffer::of(&self.cu_seqlens, 0);
+                let out = Buffer::empty(4 * sequences * self.width);
+                let workspace =
+                    Buffer::empty(4 * Pool::workspace(tokens, sequences, self.width).unwrap());
+                let work = Pool {
+                    by,
+                    hidden: hidden.pointer(),
+                    cu_seqlens: cu_seqlens.pointer(),
+                    out: out.pointer(),
+                    workspace: workspace.pointer(),
+                    tokens,
+                    sequences,
+                    width: self.width,
+                };
+                for launch in work.launches().unwrap() {
+                    emulator(Element::F32).run(launch, order);
+                }
+                workspace.bytes(); // nothing was written beside it
+                out.bytes()
+            });
+            assert!(results.iter().all(|result| *result == results[0]));
+            Buffer::from_bytes(&results[0]).values()
+        }
+
+        fn check(&self) {
+            for by in ALL {
+                let found = self.run(by);
+                for (sequence, bounds) in self.cu_seqlens.windows(2).enumerate() {
+                    let (start, end) = (bounds[0] as usize, bounds[1] as usize);
+                    for channel in 0..self.width {
+                        let at =
+                            |token: usize| f64::from(self.hidden[token * self.width + channel]);
+                        let residues = || (start + 1..end - 1).map(at);
+                        let n = (end - start - 2) as f64;
+                        let mean = residues().sum::<f64>() / n;
+                        let (expected, slack) = match by {
+                            Pooling::Mean => {
+                                (mean, 3e-7 * residues().map(f64::abs).sum::<f64>() / n)
+                            }
+                            Pooling::Max => (residues().fold(f64::NEG_INFINITY, f64::max), 0.0),
+                            Pooling::Std => {
+                                let variance =
+                                    residues().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
+                                (
+                                    variance.sqrt(),
+                                    1e-6 * variance.sqrt() + 1.5e-7 * mean.abs(),
+                                )
+                            }
+                            Pooling::Bos => (at(start), 0.0),
+                        };
+                        let found = f64::from(found[sequence * self.width + channel]);
+                        assert!(
+                            (found - expected).abs() <= slack || found.is_nan() && n == 0.0,
+                            "{by:?} of {n} residues, channel {channel}: expected {expected}, found {found}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn residues_only_of_short_and_long_sequences() {
+        Case::drawn(&[1, 2, 7, 8, 9, 127, 128, 129, 300, 1, 1_030], 12).check();
+    }
+
+    #[test]
+    fn every_width_of_esm2() {
+        for width in [64, 320, 480, 640, 1_280, 5_120] {
+            Case::drawn(&[5, 130], width).check();
+        }
+    }
+
+    #[test]
+    fn odd_widths_and_addresses() {
+        for width in [1, 3, 129] {
+            Case::drawn(&[1, 40, 200], width).check();
+        }
+        let mut case = Case::drawn(&[1, 40, 200], 64);
+        let aligned = ALL.map(|by| case.run(by));
+        case.shift = 1;
+        case.check();
+        assert_eq!(aligned, ALL.map(|by| case.run(by)));
+    }
+
+    #[test]
+    fn many_short_sequences() {
+        Case::drawn(&[1; 700], 4).check();
+        Case::drawn(&[63; 40], 4).check();
+    }
+
+    #[test]
+    fn one_long_protein() {
+        Case::drawn(&[34_350], 4).check();
+    }
+
+    #[test]
+    fn a_sequence_has_the_same_bits_in_any_company() {
+        let lengths = [50, 1, 300, 127, 1_000];
+        let together = Case::drawn(&lengths, 68);
+        let all = ALL.map(|by| together.run(by));
+        for (sequence, bounds) in together.cu_seqlens.windows(2).enumerate() {
+            let alone = Case {
+                hidden: together.hidden[bounds[0] as usize * 68..bounds[1] as usize * 68].to_vec(),
+                cu_seqlens: vec![0, bounds[1] - bounds[0]],
+                width: 68,
+                shift: 0,
+            };
+            for (by, all) in ALL.into_iter().zip(&all) {
+                assert_eq!(alone.run(by), all[sequence * 68..][..68], "{by:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_deviation_of_one_residue_is_0() {
+        let case = Case::new(&[1, 1, 1], 4, |channel| [1_000.1, -3.7, 1e-9, 0.0][channel]);
+        assert_eq!(case.run(Pooling::Std), [0.0; 12]);
+    }
+
+    #[test]
+    fn the_mean_of_many_large_values_keeps_their_digits() {
+        let case = Case::new(&[40_000], 1, |_| 1_000.1);
+        assert!((case.run(Pooling::Mean)[0] - 1_000.1).abs() < 2e-4);
+        assert!(case.run(Pooling::Std)[0] < 2e-4);
+    }
+
+    #[test]
+    fn the_largest_of_negative_numbers_is_negative() {
+        assert_eq!(
+            Case::new(&[3, 200], 4, |_| -5.0).run(Pooling::Max),
+            [-5.0; 8]
+        );
+        let least = Case::new(&[3], 4, |_| f32::NEG_INFINITY);
+        assert_eq!(least.run(Pooling::Max), [f32::NEG_INFINITY; 4]);
+    }
+
+    #[test]
+    fn what_is_not_finite_shows_in_its_sequence_and_channel_alone() {
+        for wrong in [f32::NAN, f32::INFINITY] {
+            // The first and the last residue, and one of another chunk.
+            for residue in [0, 131, 199] {
+                let mut case = Case::drawn(&[20, 200, 30], 8);
+                case.hidden[(22 + 1 + residue) * 8 + 3] = wrong;
+                for by in [Pooling::Mean, Pooling::Max, Pooling::Std] {
+                    for (at, value) in case.run(by).into_iter().enumerate() {
+                        let shown = by == Pooling::Std || wrong.is_nan();
+                        if at != 8 + 3 {
+                            assert!(value.is_finite(), "{by:?} {at} {value}");
+                        } else if shown {
+                            assert!(value.is_nan(), "{by:?} {value}");
+                        } else {
+                            assert_eq!(value, f32::INFINITY, "{by:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn without_residues_there_is_only_a_first_token() {
+        let case = Case::new(&[0, 5, 0], 4, |_| 1.0);
+        for by in [Pooling::Mean, Pooling::Max, Pooling::Std] {
+            let found = case.run(by);
+            assert!(
+                found[..4]
+                    .iter()
+                    .chain(&found[8..])
+                    .all(|value| value.is_nan()),
+                "{by:?}"
+            );
+            assert!(found[4..8].iter().all(|value| value.is_finite()));
+        }
+        assert_eq!(case.run(Pooling::Bos), [9e4; 12]);
+    }
+
+    #[test]
+    fn sizes_and_pointers_are_checked() {
+        let some = std::ptr::without_provenance_mut::<f32>(0x1000);
+        let work = Pool {
+            by: Pooling::Mean,
+            hidden: some,
+            cu_seqlens: some.cast(),
+            out: some,
+            workspace: some,
+            tokens: 1_000,
+            sequences: 3,
+            width: 320,
+        };
+        assert_eq!(work.launches().unwrap().len(), 2);
+        assert_eq!(Pool::workspace(1_000, 3, 320).unwrap(), 10 * 320);
+        for none in [
+            Pool {
+                tokens: 0,
+                hidden: std::ptr::null(),
+                ..work
+            },
+            Pool {
+                sequences: 0,
+                out: std::ptr::null_mut(),
+                ..work
+            },
+        ] {
+            assert!(none.launches().unwrap().is_empty());
+        }
+        let bos = Pool {
+            by: Pooling::Bos,
+            workspace: std::ptr::null_mut(),
+            ..work
+        };
+        assert_eq!(bos.launches().unwrap().len(), 1);
+        for (wrong, message) in [
+            (
+                Pool {
+                    tokens: 1 << 33,
+                    ..work
+                },
+                "tokens: expected at most 2147483647, found 8589934592",
+            ),
+            (
+                Pool {
+                    sequences: 1 << 33,
+                    ..work
+                },
+                "sequences: expected at most 2147483647, found 8589934592",
+            ),
+            (
+                Pool { width: 0, ..work },
+                "channels: expected at least 1, found 0",
+            ),
+            (
+                Pool {
+                    width: 1 << 30,
+                    ..work
+                },
+                "blocks of channels: expected at most 65535, found 8388608",
+            ),
+            (
+                Pool {
+                    hidden: std::ptr::null(),
+                    ..work
+                },
+                "hidden is a null pointer",
+            ),
+            (
+                Pool {
+                    cu_seqlens: std::ptr::null(),
+                    ..work
+                },
+                "cu_seqlens is a null pointer",
+            ),
+            (
+                Pool {
+                    out: std::ptr::null_mut(),
+                    ..work
+                },
+                "out is a null pointer",
+            ),
+            (
+                Pool {
+                    workspace: std::ptr::null_mut(),
+                    ..work
+                },
+                "workspace is a null pointer",
+            ),
+        ] {
+            assert_eq!(wrong.launches().unwrap_err().to_string(), message);
+        }
+    }
+}

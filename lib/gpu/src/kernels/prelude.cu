@@ -1,0 +1,139 @@
+// What all kernels share: element types, packets of values, sums over a warp.
+//
+// NVRTC compiles this text with no header at all, since an installed program has none: the two half types are their
+// bits, and conversions are single PTX instructions. ELEMENT, the type of what the GEMMs read and write, is float,
+// f16 or bf16 and given on the command line. Arithmetic is in float throughout; a value is rounded to ELEMENT where
+// it is stored.
+
+struct f16 {
+    unsigned short bits;
+};
+
+struct bf16 {
+    unsigned short bits;
+};
+
+static __device__ __forceinline__ float widen(float value) {
+    return value;
+}
+
+static __device__ __forceinline__ float widen(bf16 value) {
+    return __uint_as_float(static_cast<unsigned>(value.bits) << 16);
+}
+
+static __device__ __forceinline__ void narrow(float value, float &to) {
+    to = value;
+}
+
+#ifdef __CUDACC__
+static __device__ __forceinline__ float widen(f16 value) {
+    float wide;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(value.bits));
+    return wide;
+}
+
+static __device__ __forceinline__ void narrow(float value, f16 &to) {
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(value));
+}
+
+static __device__ __forceinline__ void narrow(float value, bf16 &to) {
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(value));
+}
+
+// For the CPU, where a test runs each kernel.
+#define EMULATED(kernel)
+#else
+static inline float widen(f16 value) {
+    return emulator::f32_of_f16(value.bits);
+}
+
+static inline void narrow(float value, f16 &to) {
+    to.bits = emulator::f16_of_f32(value);
+}
+
+static inline void narrow(float value, bf16 &to) {
+    to.bits = emulator::bf16_of_f32(value);
+}
+#endif
+
+template <unsigned BYTES> struct Word;
+template <> struct Word<8> {
+    typedef uint2 type;
+};
+template <> struct Word<16> {
+    typedef uint4 type;
+};
+
+// N values that are one access of 8 or 16 bytes.
+template <typename T, unsigned N> union Packet {
+    typename Word<N * sizeof(T)>::type word;
+    T values[N];
+};
+
+// N values side by side. WHOLE: all are there, and the address is a multiple of their size, so that they are one
+// access. Otherwise they are taken one by one, and those from `present` on are 0. Who holds which value is the same
+// in both, and with it the order of every sum.
+template <unsigned N, bool WHOLE, typename T>
+static __device__ __forceinline__ void load(float (&values)[N], const T *from, unsigned present) {
+    if constexpr (WHOLE) {
+        Packet<T, N> packet;
+        packet.word = *reinterpret_cast<const typename Word<N * sizeof(T)>::type *>(from);
+#pragma unroll
+        for (unsigned i = 0; i < N; ++i) {
+            values[i] = widen(packet.values[i]);
+        }
+    } else {
+#pragma unroll
+        for (unsigned i = 0; i < N; ++i) {
+            values[i] = i < present ? widen(from[i]) : 0.0f;
+        }
+    }
+}
+
+template <unsigned N, bool WHOLE, typename T>
+static __device__ __forceinline__ void store(const float (&values)[N], T *to, unsigned present) {
+    if constexpr (WHOLE) {
+        Packet<T, N> packet;
+#pragma unroll
+        for (unsigned i = 0; i < N; ++i) {
+            narrow(values[i], packet.values[i]);
+        }
+        *reinterpret_cast<typename Word<N * sizeof(T)>::type *>(to) = packet.word;
+    } else {
+#pragma unroll
+        for (unsigned i = 0; i < N; ++i) {
+            if (i < present) {
+                narrow(values[i], to[i]);
+            }
+        }
+    }
+}
+
+// How many of N values from `first` on lie before `end`.
+static __device__ __forceinline__ unsigned present_of(unsigned n, unsigned first, unsigned end) {
+    return first >= end ? 0 : (end - first < n ? end - first : n);
+}
+
+// The sum over the 32 lanes, the same bits in each: at every step two lanes add the same two values.
+static __device__ __forceinline__ float warp_sum(float value) {
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+        value += __shfl_xor_sync(0xffffffffu, value, distance);
+    }
+    return value;
+}
+
+// The sequence of a token: the last one that begins at or before it. `starts`: (sequences + 1) offsets, from 0 upwards.
+static __device__ __forceinline__ unsigned sequence_of(unsigned token, const int *starts, unsigned sequences) {
+    unsigned low = 0;
+    unsigned high = sequences;
+    while (high - low > 1) {
+        const unsigned middle = low + (high - low) / 2;
+        if (static_cast<unsigned>(starts[middle]) <= token) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}

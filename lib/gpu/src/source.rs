@@ -1,0 +1,67 @@
+//! The text of the kernels.
+
+use std::ffi::CStr;
+
+macro_rules! files {
+    ($($name:literal)*) => {
+        concat!($("#line 1 \"", $name, "\"\n", include_str!(concat!("kernels/", $name)),)* "\0")
+    };
+}
+
+const TEXT: &str =
+    files!("prelude.cu" "rope.cu" "add_layer_norm.cu" "bias_gelu.cu" "embed.cu" "pool.cu");
+
+/// All kernels, one program: they are compiled together, once for each type of element.
+pub(crate) const SOURCE: &CStr = match CStr::from_bytes_with_nul(TEXT.as_bytes()) {
+    Ok(source) => source,
+    Err(_) => panic!("a zero byte in a source of the kernels"),
+};
+
+macro_rules! kernels {
+    ($($variant:ident $name:literal)*) => {
+        /// A kernel of the program.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Kernel {
+            $($variant,)*
+        }
+
+        impl Kernel {
+            /// All of them, each at its own number.
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// What the source calls it.
+            pub(crate) const fn name(self) -> &'static CStr {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+// Those of packets take 8 or 16 bytes at once; those of values any width at any address.
+kernels! {
+    RopePackets c"rope_packets"
+    RopeValues c"rope_values"
+    AddLayerNormPackets c"add_layer_norm_packets"
+    AddLayerNormValues c"add_layer_norm_values"
+    BiasGeluPackets c"bias_gelu_packets"
+    BiasGeluValues c"bias_gelu_values"
+    EmbedPackets c"embed_packets"
+    EmbedValues c"embed_values"
+    EmbedF32Packets c"embed_f32_packets"
+    EmbedF32Values c"embed_f32_values"
+    PoolChunksMeanPackets c"pool_chunks_mean_packets"
+    PoolChunksMeanValues c"pool_chunks_mean_values"
+    PoolChunksMaxPackets c"pool_chunks_max_packets"
+    PoolChunksMaxValues c"pool_chunks_max_values"
+    PoolChunksStdPackets c"pool_chunks_std_packets"
+    PoolChunksStdValues c"pool_chunks_std_values"
+    PoolSequencesMeanPackets c"pool_sequences_mean_packets"
+    PoolSequencesMeanValues c"pool_sequences_mean_values"
+    PoolSequencesMaxPackets c"pool_sequences_max_packets"
+    PoolSequencesMaxValues c"pool_sequences_max_values"
+    PoolSequencesStdPackets c"pool_sequences_std_packets"
+    PoolSequencesStdValues c"pool_sequences_std_values"
+    PoolBos c"pool_bos"
+}

@@ -1,0 +1,109 @@
+//! The real compiler, without a GPU: `make kernels` fetches it and runs these.
+
+use plmkit_gpu::{Architecture, Element, GpuError, Kernels, compile};
+
+/// Ampere, Ada, Hopper and Blackwell, in data centres and not.
+const ARCHITECTURES: [(u32, u32); 6] = [(8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)];
+
+#[test]
+#[ignore = "needs NVRTC: make kernels"]
+fn every_kernel_compiles_to_machine_code() {
+    for (major, minor) in ARCHITECTURES {
+        let architecture = Architecture { major, minor };
+        for element in Element::ALL {
+            let image = compile(architecture, element).unwrap();
+            assert_eq!(&image.code()[..4], b"\x7fELF", "{architecture} {element:?}");
+            let used = resources(image.log());
+            assert_eq!(
+                used.len(),
+                23,
+                "{architecture} {element:?}:\n{}",
+                image.log()
+            );
+            for (kernel, registers, spilled) in used {
+                println!(
+                    "{architecture}\t{element:?}\t{kernel}\t{registers} registers\t{spilled} bytes spilled"
+                );
+                assert_eq!(spilled, 0, "{architecture} {element:?} {kernel}");
+                // 65,536 for a block, which has 1,024 threads at most.
+                assert!(
+                    registers <= 64,
+                    "{architecture} {element:?} {kernel}: {registers} registers"
+                );
+            }
+        }
+    }
+}
+
+/// Registers of a thread and bytes that it spills, of each kernel that `ptxas` has told of.
+fn resources(log: &str) -> Vec<(&str, u32, u32)> {
+    let number_before = |line: &str, words: &str| -> Option<u32> {
+        let (before, _) = line.split_once(words)?;
+        before
+            .rsplit([' ', ','])
+            .find(|word| !word.is_empty())?
+            .parse()
+            .ok()
+    };
+    let mut kernel = "";
+    let mut spilled = 0;
+    let mut all = Vec::new();
+    for line in log.lines() {
+        if let Some((_, rest)) = line.split_once("Compiling entry function '") {
+            kernel = rest.split('\'').next().unwrap();
+        } else if let Some(bytes) = number_before(line, " bytes spill stores") {
+            spilled = bytes;
+        } else if let Some(registers) = number_before(line, " registers") {
+            all.push((kernel, registers, spilled));
+        }
+    }
+    all
+}
+
+#[test]
+#[ignore = "needs NVRTC: make kernels"]
+fn a_device_that_the_compiler_does_not_know_gets_text_for_the_driver() {
+    let unknown = Architecture {
+        major: 99,
+        minor: 0,
+    };
+    let image = compile(unknown, Element::F16).unwrap();
+    let text = std::str::from_utf8(image.code()).unwrap();
+    assert!(text.ends_with('\0'));
+    assert!(text.contains(".visible .entry rope_packets"));
+    assert!(text.contains(".target sm_1"), "{}", &text[..300]);
+}
+
+#[test]
+#[ignore = "needs NVRTC: make kernels"]
+fn a_device_older_than_all_is_refused() {
+    let old = Architecture { major: 3, minor: 5 };
+    assert!(matches!(
+        compile(old, Element::F32),
+        Err(GpuError::Unsupported { .. })
+    ));
+}
+
+/// There is no such device anywhere; and where there is no driver, there is none at all.
+#[test]
+fn a_device_that_is_not_there_is_an_error() {
+    let error = Kernels::load(usize::MAX, Element::F16).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            GpuError::NoLibrary { library: "libcuda" }
+                | GpuError::NoSymbol { .. }
+                | GpuError::Driver { .. }
+        ),
+        "{error}"
+    );
+    assert!(!error.is_out_of_memory());
+}
+
+#[test]
+fn without_a_compiler_there_is_an_error() {
+    match compile(Architecture { major: 9, minor: 0 }, Element::F16) {
+        Ok(image) => assert!(!image.code().is_empty()),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
