@@ -54,6 +54,7 @@ fuzz: setup .cargo-tools/$(CARGO_FUZZ) ## Run each fuzz target for FUZZ_SECONDS 
 	@PATH="$(abspath .cargo-tools/bin):$$PATH" tests/fuzz/run.sh $(FUZZ_SECONDS)
 
 kernels: .cuda/complete ## Compile the CUDA kernels for every architecture, without a GPU (90 MB of NVRTC)
+	cargo test --release --locked -p plmkit-gpu --test folder -- --ignored
 	LD_LIBRARY_PATH="$(abspath .cuda/nvidia/cu13/lib)$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH}" \
 		cargo test --release --locked -p plmkit-gpu -- --ignored --nocapture
 

@@ -253,6 +253,26 @@ impl Draw {
     }
 }
 
+/// Half a warp that waits for the other half would hang on a GPU.
+#[test]
+#[should_panic(expected = "emulate_add_layer_norm_packets: threads of a block wait for each other")]
+fn a_block_that_would_hang_is_seen() {
+    let held = Buffer::of(&[1f32; 64], 0);
+    let work = crate::AddLayerNorm {
+        x: held.pointer(),
+        y: None,
+        weight: held.pointer(),
+        bias: held.pointer(),
+        out: held.pointer(),
+        tokens: 1,
+        hidden: 64,
+        eps: 1.0,
+    };
+    let mut launch = work.launch(Element::F32).unwrap().unwrap();
+    launch.threads = 48;
+    emulator(Element::F32).run(launch, ORDERS[0]);
+}
+
 /// The emulator's own conversions are those of the field.
 #[test]
 fn half_types_are_rounded_as_by_the_crate_half() {

@@ -214,12 +214,4 @@ mod tests {
             }
         ));
     }
-
-    #[test]
-    #[ignore = "needs NVRTC: make kernels"]
-    fn it_is_found_in_a_folder() {
-        load_nvrtc_from(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cuda/nvidia/cu13/lib"))
-            .unwrap();
-        assert!(supported().unwrap().contains(&90));
-    }
 }

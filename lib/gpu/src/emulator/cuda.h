@@ -135,15 +135,42 @@ static bool release(size_t first, size_t end, State state) {
     return true;
 }
 
-// Runs one block. `stride` is odd, so that i * stride visits each of a power of two of threads once; others are
-// skipped.
+// The i-th of `count` to get its turn: in rising order for a stride of 1, in falling order for one of -1 and mixed up
+// for another odd one, which visits each of a power of two once. Those from `count` on are nobody.
+static unsigned turn_of(unsigned i, unsigned stride, unsigned slots) {
+    return (i * stride + (stride == 1 ? 0 : slots - 1)) % slots;
+}
+
+static unsigned slots_of(unsigned count) {
+    unsigned slots = 1;
+    while (slots < count) {
+        slots *= 2;
+    }
+    return slots;
+}
+
+// Runs the threads [first, end) of a warp until each waits for the block, or is done, or for others that do not come.
+static void run_warp(unsigned first, unsigned end, unsigned stride) {
+    for (;;) {
+        bool ran = false;
+        for (unsigned i = 0; i < 32; ++i) {
+            const unsigned thread = first + turn_of(i, stride, 32);
+            if (thread < end && running.fibers[thread].state == READY) {
+                running.current = &running.fibers[thread];
+                swapcontext(&running.scheduler, &running.current->context);
+                ran = true;
+            }
+        }
+        if (!ran && !(first + 32 == end && release(first, end, AT_WARP))) {
+            return;
+        }
+    }
+}
+
+// Runs one block. A warp goes on as far as it can before the next has its turn: what it does too early, others see.
 static bool run_block(unsigned threads, unsigned stride) {
     if (running.fibers.size() < threads) {
         running.fibers.resize(threads);
-    }
-    unsigned slots = 1;
-    while (slots < threads) {
-        slots *= 2;
     }
     for (unsigned i = 0; i < threads; ++i) {
         Fiber &fiber = running.fibers[i];
@@ -158,27 +185,17 @@ static bool run_block(unsigned threads, unsigned stride) {
         fiber.state = READY;
         makecontext(&fiber.context, start, 0);
     }
-    for (;;) {
-        bool ran = false;
+    const unsigned warps = (threads + 31) / 32;
+    const unsigned slots = slots_of(warps);
+    do {
         for (unsigned i = 0; i < slots; ++i) {
-            const unsigned thread = (i * stride + (stride > 1 ? slots - 1 : 0)) % slots;
-            if (thread < threads && running.fibers[thread].state == READY) {
-                running.current = &running.fibers[thread];
-                swapcontext(&running.scheduler, &running.current->context);
-                ran = true;
+            const unsigned first = turn_of(i, stride, slots) * 32;
+            if (first < threads) {
+                run_warp(first, first + 32 < threads ? first + 32 : threads, stride);
             }
         }
-        if (ran) {
-            continue;
-        }
-        bool released = release(0, threads, AT_BLOCK);
-        for (unsigned warp = 0; warp < threads; warp += 32) {
-            released |= warp + 32 <= threads && release(warp, warp + 32, AT_WARP);
-        }
-        if (!released) {
-            return release(0, threads, DONE);
-        }
-    }
+    } while (release(0, threads, AT_BLOCK));
+    return release(0, threads, DONE);
 }
 
 static bool run(dim3 grid, unsigned threads, unsigned stride, void (*body)(void **), void **arguments) {
