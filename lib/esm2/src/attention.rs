@@ -11,8 +11,9 @@ use crate::EsmError;
 use crate::packed::Packed;
 use crate::setup::Method;
 
-use one_kernel::OneKernel;
 use per_sequence::PerSequence;
+
+pub(crate) use one_kernel::OneKernel;
 
 /// Softmax attention in which a token sees the tokens of its own sequence, all of them, and no others.
 pub(crate) trait Attention: fmt::Debug + Send {

@@ -1,21 +1,28 @@
 //! The layers of a model, and the ways to compute them.
 
 mod cpu;
+mod fused;
 mod libtorch;
 
 use std::fmt;
 use std::num::NonZeroUsize;
 
+use plmkit_contract::Pool;
 use tch::Tensor;
 
-use crate::EsmError;
 use crate::packed::Packed;
+use crate::pooling::pool;
+use crate::{EsmError, Varlen};
 
 pub(crate) use cpu::{OnCpu, packed};
+pub(crate) use fused::OnGpu;
 pub(crate) use libtorch::OnLibtorch;
 
 /// The layers between the embedding and the final `LayerNorm`.
 pub(crate) trait Body: fmt::Debug + Send {
+    /// The name of what computes.
+    fn kernels(&self) -> String;
+
     /// The threads that libtorch may use for what comes before and after the layers.
     fn libtorch_threads(&self) -> NonZeroUsize;
 
@@ -27,6 +34,11 @@ pub(crate) trait Body: fmt::Debug + Send {
         depth: usize,
         watch: &mut dyn Watch,
     ) -> Result<(), EsmError>;
+
+    /// Pools hidden states, `(total_tokens, hidden)` f32, over the residues of each sequence: `(sequences, hidden)`, row by row.
+    fn pool(&self, hidden: &Tensor, batch: Varlen<'_>, by: Pool) -> Result<Vec<f32>, EsmError> {
+        pool(hidden, batch, by)
+    }
 }
 
 /// Someone who is shown what is computed.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use plmkit_contract::{Exit, Failure, path_text};
+use plmkit_gpu::GpuError;
 use tch::TchError;
 
 use crate::{CheckpointError, DeviceError, Head, Names};
@@ -45,6 +46,9 @@ pub enum EsmError {
     /// A stop was requested.
     #[error("stopped")]
     Stopped,
+    /// A kernel of plmkit's own could not be compiled or launched.
+    #[error("GPU: {0}")]
+    Gpu(GpuError),
     /// libtorch refused an operation.
     #[error("libtorch: {0}")]
     Torch(String),
@@ -65,7 +69,17 @@ impl Failure for EsmError {
             Self::NoSuchLayer { .. } | Self::NoInt8 => Exit::Usage,
             Self::NoHead { .. } => Exit::Data,
             Self::OutOfMemory(_) | Self::Stopped => Exit::Transient,
-            Self::Torch(_) => Exit::Internal,
+            Self::Gpu(_) | Self::Torch(_) => Exit::Internal,
+        }
+    }
+}
+
+impl From<GpuError> for EsmError {
+    fn from(error: GpuError) -> Self {
+        if error.is_out_of_memory() {
+            Self::OutOfMemory(error.to_string())
+        } else {
+            Self::Gpu(error)
         }
     }
 }

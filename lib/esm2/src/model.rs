@@ -11,7 +11,6 @@ use crate::checkpoint::{self, Checkpoint};
 use crate::collect::residues;
 use crate::heads::Contacts;
 use crate::packed::Packed;
-use crate::pooling::pool;
 use crate::shim::cuda_release;
 use crate::threads::set_libtorch_threads;
 use crate::weights::Weights;
@@ -82,10 +81,10 @@ impl Esm2 {
             source: model.to_owned(),
             config,
             digest,
-            weights,
             device: method.device,
             dtype,
-            kernels: method.kernels(),
+            kernels: weights.body.kernels(),
+            weights,
         })
     }
 
@@ -190,7 +189,7 @@ impl Esm2 {
                 let here = here(&column);
                 match (column, &heads.language_model) {
                     (Column::Pooled(column), _) if here => {
-                        *values = pool(hidden, batch, column.pool)?;
+                        *values = self.weights.body.pool(hidden, batch, column.pool)?;
                     }
                     (Column::Residues(_), _) if here => *values = residues(hidden, batch)?,
                     (Column::Logits, Ok(found)) if here => {

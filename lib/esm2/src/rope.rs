@@ -30,6 +30,13 @@ fn trailing(rows: &Tensor) -> Result<i64, EsmError> {
     Ok(if rows.dim() == 1 { 1 } else { rows.size2()?.1 })
 }
 
+/// `cos + i·sin` of each position times each frequency: `(positions, head_dim/2)` complex.
+pub(crate) fn turns(positions: &Tensor, inv_freq: &[f32]) -> Result<Tensor, EsmError> {
+    let frequencies = Tensor::f_from_slice(inv_freq)?.f_to_device(positions.device())?;
+    let angles = positions.f_outer(&frequencies)?;
+    Ok(Tensor::f_polar(&angles.f_ones_like()?, &angles)?)
+}
+
 /// The rotations of a batch.
 #[derive(Debug)]
 pub(crate) struct Rotation {
@@ -43,12 +50,9 @@ impl Rotation {
     /// From `(total_tokens)` positions and `(head_dim/2)` frequencies, both f32, as is their product: angles are
     /// rounded as fair-esm and transformers round them.
     pub(crate) fn new(positions: &Tensor, inv_freq: &[f32]) -> Result<Self, EsmError> {
-        let frequencies = Tensor::f_from_slice(inv_freq)?.f_to_device(positions.device())?;
-        let angles = positions.f_outer(&frequencies)?; // (total_tokens, head_dim/2)
-        let turns = Tensor::f_polar(&angles.f_ones_like()?, &angles)?;
         Ok(Self {
             inv_freq: inv_freq.to_vec(),
-            turns: turns.f_unsqueeze(1)?,
+            turns: turns(positions, inv_freq)?.f_unsqueeze(1)?,
         })
     }
 

@@ -31,6 +31,7 @@ impl Setup {
             device: opened.device,
             capability: opened.capability,
             own,
+            fused: self.kernels != Kernels::Libtorch,
             dtype: dtype(self.dtype, own, opened.capability),
         }
     }
@@ -45,6 +46,8 @@ pub(crate) struct Method {
     pub(crate) capability: Option<(i32, i32)>,
     /// By plmkit's own kernels of this instruction set, or by libtorch.
     pub(crate) own: Option<Isa>,
+    /// On a GPU, by plmkit's own kernels between matrix products and attention, or by libtorch alone.
+    pub(crate) fused: bool,
     /// In what.
     pub(crate) dtype: Dtype,
 }
@@ -56,14 +59,6 @@ impl Method {
             Dtype::F32 | Dtype::F16 => Multiply::F32,
             Dtype::Bf16 => Multiply::Bf16,
             Dtype::Int8 => Multiply::Int8,
-        }
-    }
-
-    /// The name of what computes.
-    pub(crate) fn kernels(&self) -> String {
-        match self.own {
-            Some(isa) => isa.for_weights(self.multiply()).to_string(),
-            None => "libtorch".to_owned(),
         }
     }
 }

@@ -14,6 +14,8 @@ use crate::{EsmError, layer, layer_norm, linear};
 /// Parameters as the kernels read them.
 #[derive(Debug)]
 pub(crate) struct OnCpu {
+    /// Their name.
+    kernels: String,
     encoder: Encoder,
     multiply: Multiply,
     heads: usize,
@@ -23,6 +25,7 @@ impl OnCpu {
     /// Layers that were [`packed`].
     pub(crate) fn new(isa: Isa, multiply: Multiply, layers: Vec<Layer>, heads: usize) -> Self {
         Self {
+            kernels: isa.for_weights(multiply).to_string(),
             encoder: Encoder::new(isa, layers, heads),
             multiply,
             heads,
@@ -65,6 +68,10 @@ fn values(tensor: &Tensor) -> Result<Vec<f32>, EsmError> {
 }
 
 impl Body for OnCpu {
+    fn kernels(&self) -> String {
+        self.kernels.clone()
+    }
+
     /// With more, contacts and logits would have other last bits.
     fn libtorch_threads(&self) -> NonZeroUsize {
         NonZeroUsize::MIN

@@ -31,6 +31,10 @@ impl OnLibtorch {
 }
 
 impl Body for OnLibtorch {
+    fn kernels(&self) -> String {
+        "libtorch".to_owned()
+    }
+
     fn libtorch_threads(&self) -> NonZeroUsize {
         threads()
     }

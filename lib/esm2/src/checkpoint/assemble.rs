@@ -1,13 +1,14 @@
 //! Stored tensors to the layout of the forward pass.
 
 use plmkit_contract::Stop;
+use plmkit_gpu::Kernels;
 use tch::{Device, Kind, Tensor};
 
 use super::digest::head_digest;
 use super::parameters::layer_name;
 use super::stored::Stored;
-use crate::attention::attention_on;
-use crate::body::{Body, OnCpu, OnLibtorch, packed};
+use crate::attention::{OneKernel, attention_on};
+use crate::body::{Body, OnCpu, OnGpu, OnLibtorch, packed};
 use crate::embedding::Embedding;
 use crate::heads::{ContactHead, Found, Heads, LanguageModelHead};
 use crate::layer::Layer;
@@ -97,21 +98,41 @@ impl Assembly<'_> {
     fn body(&self, frequencies: Vec<Vec<f32>>, method: Method) -> Result<Box<dyn Body>, EsmError> {
         let heads = self.config.heads;
         let layers = frequencies.into_iter().enumerate();
-        let mut layers = layers.map(|(layer, inv_freq)| self.layer(layer, inv_freq));
-        Ok(match method.own {
+        let layers = layers.map(|(layer, inv_freq)| self.layer(layer, inv_freq));
+        if let Some(isa) = method.own {
+            let multiply = method.multiply();
             // One after the other: the tensors of a layer go when it is packed.
-            Some(isa) => {
-                let multiply = method.multiply();
-                let layers = layers.map(|layer| packed(isa, multiply, &layer?));
-                let layers = layers.collect::<Result<_, _>>()?;
-                Box::new(OnCpu::new(isa, multiply, layers, heads))
+            let layers = layers.map(|layer| packed(isa, multiply, &layer?));
+            let layers = layers.collect::<Result<_, _>>()?;
+            return Ok(Box::new(OnCpu::new(isa, multiply, layers, heads)));
+        }
+        let layers = layers.collect::<Result<_, _>>()?;
+        Ok(match (method.capability, self.kernels(method)) {
+            (Some(capability), Some(kernels)) => {
+                let attention = OneKernel { capability };
+                Box::new(OnGpu::new(layers, heads, attention, kernels))
             }
-            None => Box::new(OnLibtorch::new(
-                layers.by_ref().collect::<Result<_, _>>()?,
-                heads,
-                attention_on(method),
-            )),
+            _ => Box::new(OnLibtorch::new(layers, heads, attention_on(method))),
         })
+    }
+
+    /// plmkit's own kernels for the GPU of a method, if they are wanted and can be had.
+    fn kernels(&self, method: Method) -> Option<(usize, Kernels)> {
+        let tch::Device::Cuda(index) = method.device else {
+            return None;
+        };
+        if !method.fused {
+            return None;
+        }
+        match OnGpu::compile(index, self.kind) {
+            Ok(kernels) => Some((index, kernels)),
+            Err(error) => {
+                tracing::warn!(
+                    "{error}; libtorch computes what plmkit's kernels would, more slowly"
+                );
+                None
+            }
+        }
     }
 
     fn layer(&self, layer: usize, inv_freq: Vec<f32>) -> Result<Layer, EsmError> {

@@ -1,0 +1,267 @@
+//! Layers on a GPU: libtorch's matrix products and attention, and kernels of plmkit's own for everything in between.
+
+use std::num::NonZeroUsize;
+use std::ptr;
+use std::sync::OnceLock;
+
+use plmkit_contract::Pool;
+use plmkit_gpu::{AddLayerNorm, BiasGelu, Element, GpuError, Kernels, Pooling, Rope};
+use tch::{Device, Kind, Tensor};
+
+use super::{Body, Watch};
+use crate::attention::{Attention, OneKernel};
+use crate::layer::Layer;
+use crate::layer_norm::LayerNorm;
+use crate::packed::Packed;
+use crate::rope::turns;
+use crate::threads::threads;
+use crate::{EsmError, Varlen};
+
+/// The stream on which libtorch computes unless it is told otherwise, which nobody does here: CUDA's own.
+const STREAM: *mut std::ffi::c_void = ptr::null_mut();
+
+/// Parameters as tensors on a GPU, and the kernels.
+#[derive(Debug)]
+pub(crate) struct OnGpu {
+    layers: Vec<Layer>,
+    heads: usize,
+    attention: OneKernel,
+    /// The number of the GPU.
+    index: usize,
+    /// For the type of the model.
+    kernels: Kernels,
+    /// For sequences that are computed again in f32.
+    in_f32: OnceLock<Result<Kernels, GpuError>>,
+}
+
+impl OnGpu {
+    /// The kernels for GPU `index` and `kind`, compiled.
+    pub(crate) fn compile(index: usize, kind: Kind) -> Result<Kernels, GpuError> {
+        Kernels::load(index, element(kind))
+    }
+
+    /// On GPU `index`, for which `kernels` are.
+    pub(crate) fn new(
+        layers: Vec<Layer>,
+        heads: usize,
+        attention: OneKernel,
+        (index, kernels): (usize, Kernels),
+    ) -> Self {
+        Self {
+            layers,
+            heads,
+            attention,
+            index,
+            kernels,
+            in_f32: OnceLock::new(),
+        }
+    }
+
+    /// The kernels for values of `kind`: the model's, or f32.
+    fn kernels_for(&self, kind: Kind) -> Result<&Kernels, EsmError> {
+        if self.kernels.element() == element(kind) {
+            return Ok(&self.kernels);
+        }
+        let loaded = self
+            .in_f32
+            .get_or_init(|| Kernels::load(self.index, Element::F32));
+        loaded.as_ref().map_err(|error| error.clone().into())
+    }
+}
+
+impl Body for OnGpu {
+    fn kernels(&self) -> String {
+        "cuda".to_owned()
+    }
+
+    fn libtorch_threads(&self) -> NonZeroUsize {
+        threads()
+    }
+
+    fn forward(
+        &self,
+        x: Tensor,
+        batch: &Packed,
+        depth: usize,
+        watch: &mut dyn Watch,
+    ) -> Result<(), EsmError> {
+        let mut pass = Pass {
+            kernels: self.kernels_for(batch.kind)?,
+            heads: self.heads as i64,
+            batch,
+            positions: batch.positions.f_to_kind(Kind::Int)?,
+            x: x.f_contiguous()?,
+        };
+        watch.hidden(0, &|| Ok(pass.x.shallow_clone()))?;
+        let mut table = Table::default();
+        let mut normalised = match self.layers[..depth].first() {
+            Some(layer) => pass.normalise(None, &layer.attention_norm)?,
+            None => return Ok(()),
+        };
+        for (number, layer) in self.layers[..depth].iter().enumerate() {
+            let qkv = layer.qkv.forward(&normalised, batch.kind)?; // (rows, 3·hidden)
+            let qkv = pass.rotate(&qkv, table.of(layer, batch)?)?; // (rows, 3, heads, head_dim)
+            watch.attention(&|| Ok(qkv.f_to_kind(Kind::Float)?))?;
+            let mixed = self.attention.forward(&qkv, batch)?; // (rows, hidden)
+            let attended = layer.out.forward(&mixed, batch.kind)?;
+            normalised = pass.normalise(Some(&attended), &layer.ffn_norm)?;
+            let wide = pass.widen(&normalised, layer)?; // (rows, intermediate)
+            let fed = layer.down.forward(&wide, batch.kind)?;
+            // The sum is taken with the normalisation for the layer after it, if there is one.
+            match self.layers[..depth].get(number + 1) {
+                Some(next) => normalised = pass.normalise(Some(&fed), &next.attention_norm)?,
+                None => {
+                    let _ = pass.x.f_add_(&fed)?;
+                }
+            }
+            watch.hidden(number + 1, &|| Ok(pass.x.shallow_clone()))?;
+        }
+        Ok(())
+    }
+
+    fn pool(&self, hidden: &Tensor, batch: Varlen<'_>, by: Pool) -> Result<Vec<f32>, EsmError> {
+        let (tokens, width) = hidden.size2()?;
+        let hidden = hidden.f_contiguous()?;
+        let offsets = Tensor::f_from_slice(batch.cu_seqlens())?.f_to_device(hidden.device())?;
+        let [tokens, width] = [tokens as usize, width as usize];
+        let room = plmkit_gpu::Pool::workspace(tokens, batch.sequences(), width)?;
+        let floats = (Kind::Float, hidden.device());
+        let workspace = Tensor::f_empty([room as i64], floats)?;
+        let out = Tensor::f_empty([batch.sequences() as i64, width as i64], floats)?;
+        let work = plmkit_gpu::Pool {
+            by: match by {
+                Pool::Mean => Pooling::Mean,
+                Pool::Max => Pooling::Max,
+                Pool::Std => Pooling::Std,
+                Pool::Bos => Pooling::Bos,
+            },
+            hidden: hidden.data_ptr().cast(),
+            cu_seqlens: offsets.data_ptr().cast(),
+            out: out.data_ptr().cast(),
+            workspace: workspace.data_ptr().cast(),
+            tokens,
+            sequences: batch.sequences(),
+            width,
+        };
+        // SAFETY: contiguous tensors of these shapes on one device; libtorch gives memory that is let go of here to nobody but what
+        // follows on the same stream. The offsets are those of a checked batch.
+        #[allow(unsafe_code)]
+        unsafe {
+            self.kernels.pool(STREAM, &work)?;
+        }
+        Ok(Vec::try_from(
+            out.f_to_device(Device::Cpu)?.f_flatten(0, -1)?,
+        )?)
+    }
+}
+
+/// A batch on its way through the layers.
+struct Pass<'a> {
+    kernels: &'a Kernels,
+    heads: i64,
+    batch: &'a Packed<'a>,
+    /// `(rows)` i32
+    positions: Tensor,
+    /// The residual stream, `(rows, hidden)` f32.
+    x: Tensor,
+}
+
+impl Pass<'_> {
+    /// Adds `y`, `(rows, hidden)`, to the residual stream, if there is any, and normalises it: `(rows, hidden)` of the batch's kind.
+    fn normalise(&mut self, y: Option<&Tensor>, norm: &LayerNorm) -> Result<Tensor, EsmError> {
+        let (rows, hidden) = self.x.size2()?;
+        let out = Tensor::f_empty([rows, hidden], (self.batch.kind, self.x.device()))?;
+        let y = y.map(Tensor::f_contiguous).transpose()?;
+        let work = AddLayerNorm {
+            x: self.x.data_ptr().cast(),
+            y: y.as_ref().map(|y| y.data_ptr().cast_const()),
+            weight: norm.weight.data_ptr().cast(),
+            bias: norm.bias.data_ptr().cast(),
+            out: out.data_ptr(),
+            tokens: rows as usize,
+            hidden: hidden as usize,
+            eps: norm.eps as f32,
+        };
+        // SAFETY: contiguous tensors of these shapes on one device, that libtorch gives to nobody but what follows on the stream.
+        #[allow(unsafe_code)]
+        unsafe {
+            self.kernels.add_layer_norm(STREAM, &work)?;
+        }
+        Ok(out)
+    }
+
+    /// Rotates queries and keys in `(rows, 3·hidden)` in place: `(rows, 3, heads, head_dim)`.
+    fn rotate(&self, qkv: &Tensor, turns: &Tensor) -> Result<Tensor, EsmError> {
+        let (rows, channels) = qkv.size2()?;
+        let head_dim = channels / 3 / self.heads;
+        let qkv = qkv.f_contiguous()?;
+        let work = Rope {
+            qkv: qkv.data_ptr(),
+            positions: self.positions.data_ptr().cast(),
+            turns: turns.data_ptr().cast(),
+            tokens: rows as usize,
+            heads: self.heads as usize,
+            head_dim: head_dim as usize,
+        };
+        // SAFETY: as above; the table has a row for each position of the longest sequence.
+        #[allow(unsafe_code)]
+        unsafe {
+            self.kernels.rope(STREAM, &work)?;
+        }
+        Ok(qkv.f_view([rows, 3, self.heads, head_dim])?)
+    }
+
+    /// Into the feed-forward network, up to its GELU: `(rows, intermediate)`.
+    fn widen(&self, normalised: &Tensor, layer: &Layer) -> Result<Tensor, EsmError> {
+        let up = layer.up.to_kind(self.batch.kind)?;
+        let wide = normalised.f_matmul(&up.weight.f_tr()?)?.f_contiguous()?;
+        let (rows, width) = wide.size2()?;
+        let work = BiasGelu {
+            x: wide.data_ptr(),
+            bias: up.bias.data_ptr(),
+            tokens: rows as usize,
+            width: width as usize,
+        };
+        // SAFETY: as above.
+        #[allow(unsafe_code)]
+        unsafe {
+            self.kernels.bias_gelu(STREAM, &work)?;
+        }
+        Ok(wide)
+    }
+}
+
+/// Cosines and sines of a batch, made anew where a layer has frequencies of its own.
+#[derive(Default)]
+struct Table {
+    inv_freq: Vec<f32>,
+    turns: Option<Tensor>,
+}
+
+impl Table {
+    /// `(longest sequence, head_dim/2, 2)` f32
+    fn of(&mut self, layer: &Layer, batch: &Packed) -> Result<&Tensor, EsmError> {
+        if self.inv_freq != layer.inv_freq {
+            self.turns = None;
+            self.inv_freq.clone_from(&layer.inv_freq);
+        }
+        let made = if let Some(made) = self.turns.take() {
+            made
+        } else {
+            let device = batch.positions.device();
+            let positions = Tensor::f_arange(batch.longest, (Kind::Float, device))?;
+            turns(&positions, &layer.inv_freq)?
+                .f_view_as_real()?
+                .f_contiguous()?
+        };
+        Ok(self.turns.insert(made))
+    }
+}
+
+fn element(kind: Kind) -> Element {
+    match kind {
+        Kind::Half => Element::F16,
+        Kind::BFloat16 => Element::Bf16,
+        _ => Element::F32,
+    }
+}
