@@ -2,8 +2,8 @@
 
 use plmkit_gpu::{Architecture, Element, GpuError, Kernels, compile};
 
-/// Ampere, Ada, Hopper and Blackwell, in data centres and not.
-const ARCHITECTURES: [(u32, u32); 6] = [(8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)];
+/// Turing, Ampere, Ada, Hopper and Blackwell, in data centres and not.
+const ARCHITECTURES: [(u32, u32); 7] = [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)];
 
 #[test]
 #[ignore = "needs NVRTC: make kernels"]

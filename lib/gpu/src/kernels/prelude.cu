@@ -1,7 +1,7 @@
 // What all kernels share: element types, packets of values, sums over a warp.
 //
 // NVRTC compiles this text with no header at all, since an installed program has none: the two half types are their
-// bits, and conversions are single PTX instructions. ELEMENT, the type of what the GEMMs read and write, is float,
+// bits, and conversions are PTX instructions. ELEMENT, the type of what the GEMMs read and write, is float,
 // f16 or bf16 and given on the command line. Arithmetic is in float throughout; a value is rounded to ELEMENT where
 // it is stored.
 
@@ -37,7 +37,14 @@ static __device__ __forceinline__ void narrow(float value, f16 &to) {
 }
 
 static __device__ __forceinline__ void narrow(float value, bf16 &to) {
+#if __CUDA_ARCH__ >= 800
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(value));
+#else
+    // Turing has no such instruction: to the nearest, ties to even, NaN as the instruction has it.
+    const unsigned bits = __float_as_uint(value);
+    const unsigned rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+    to.bits = static_cast<unsigned short>(value != value ? 0x7fffu : rounded);
+#endif
 }
 
 // For the CPU, where a test runs each kernel.
