@@ -43,7 +43,7 @@ while read -r sum wheel; do
     IFS=- read -r name version _ <<<"$wheel"
     if ! [[ -f $wheels/$wheel ]]; then
         say "fetching $name $version"
-        # /tmp may be small, so pip's temporary files go beside the result.
+        # pip's temporary files go beside the result: where they would go otherwise may be small.
         TMPDIR=$wheels python3 -m pip download -qq --disable-pip-version-check --no-deps --only-binary=:all: \
             --platform manylinux2010_x86_64 --dest "$wheels" "$name==$version" ||
             fail 69 "pip could not fetch $name $version: is the network or the package index out of reach?"

@@ -20,6 +20,14 @@ pub(crate) const ORDERS: [Order; 3] = [Order(1), Order(u32::MAX), Order(77)];
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order(u32);
 
+/// What the kernels round with, for a test of that alone.
+const CONVERSIONS: &str = "
+    extern \"C\" unsigned short emulator_f16_of_f32(float value) { f16 to; narrow(value, to); return to.bits; }
+    extern \"C\" unsigned short emulator_bf16_of_f32(float value) { bf16 to; narrow(value, to); return to.bits; }
+    extern \"C\" float emulator_f32_of_f16(unsigned short bits) { return widen(f16{bits}); }
+    extern \"C\" float emulator_f32_of_bf16(unsigned short bits) { return widen(bf16{bits}); }
+";
+
 /// The kernels for one type of element.
 pub(crate) struct Emulator(Library);
 
@@ -31,7 +39,7 @@ pub(crate) fn emulator(element: Element) -> &'static Emulator {
         let source = folder.path().join("kernels.cpp");
         let header = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/emulator/cuda.h");
         let text = format!(
-            "#include \"{}\"\n{}",
+            "#include \"{}\"\n{}\n{CONVERSIONS}",
             header.display(),
             SOURCE.to_str().unwrap()
         );
@@ -273,12 +281,12 @@ fn a_block_that_would_hang_is_seen() {
     emulator(Element::F32).run(launch, ORDERS[0]);
 }
 
-/// The emulator's own conversions are those of the field.
+/// f16 is the emulator's own; bf16 is what Turing runs. Both are to be what newer GPUs have an instruction for.
 #[test]
 fn half_types_are_rounded_as_by_the_crate_half() {
     let emulator = emulator(Element::F16);
     // SAFETY: the header declares them so.
-    let (to_f16, to_bf16, from_f16) = unsafe {
+    let (to_f16, to_bf16, from_f16, from_bf16) = unsafe {
         (
             emulator
                 .0
@@ -291,6 +299,10 @@ fn half_types_are_rounded_as_by_the_crate_half() {
             emulator
                 .0
                 .get::<extern "C" fn(u16) -> f32>(b"emulator_f32_of_f16")
+                .unwrap(),
+            emulator
+                .0
+                .get::<extern "C" fn(u16) -> f32>(b"emulator_f32_of_bf16")
                 .unwrap(),
         )
     };
@@ -309,6 +321,7 @@ fn half_types_are_rounded_as_by_the_crate_half() {
                     || value.is_nan() && f16::from_bits(to_f16(value)).is_nan()
             );
         }
+        assert_eq!(from_bf16(bits).to_bits(), u32::from(bits) << 16);
         for below in [0, 1, 0x7fff, 0x8000, 0x8001, 0xffff] {
             let value = f32::from_bits(u32::from(bits) << 16 | below);
             let expected = bf16::from_f32(value);

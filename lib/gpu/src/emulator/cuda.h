@@ -78,14 +78,6 @@ static inline uint16_t f16_of_f32(float value) {
     return sign | static_cast<uint16_t>((exponent + 14) * 1024 + places);
 }
 
-static inline uint16_t bf16_of_f32(float value) {
-    const uint32_t bits = bits_of_f32(value);
-    if (isnan(value)) {
-        return 0x7fff;
-    }
-    return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 enum State { READY, AT_WARP, AT_BLOCK, DONE };
 
 struct Fiber {
@@ -255,18 +247,11 @@ static inline float __uint_as_float(unsigned bits) {
     return emulator::f32_of_bits(bits);
 }
 
+static inline unsigned __float_as_uint(float value) {
+    return emulator::bits_of_f32(value);
+}
+
 #define EMULATED(kernel)                                                                                               \
     extern "C" bool emulate_##kernel(unsigned x, unsigned y, unsigned threads, unsigned stride, void **arguments) {    \
         return emulator::run({x, y, 1}, threads, stride, emulator::Call<kernel>::with, arguments);                     \
     }
-
-// Conversions, for a test of the stand-ins themselves.
-extern "C" uint16_t emulator_f16_of_f32(float value) {
-    return emulator::f16_of_f32(value);
-}
-extern "C" uint16_t emulator_bf16_of_f32(float value) {
-    return emulator::bf16_of_f32(value);
-}
-extern "C" float emulator_f32_of_f16(uint16_t bits) {
-    return emulator::f32_of_f16(bits);
-}

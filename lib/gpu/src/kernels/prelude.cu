@@ -25,17 +25,6 @@ static __device__ __forceinline__ void narrow(float value, float &to) {
     to = value;
 }
 
-#ifdef __CUDACC__
-static __device__ __forceinline__ float widen(f16 value) {
-    float wide;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(value.bits));
-    return wide;
-}
-
-static __device__ __forceinline__ void narrow(float value, f16 &to) {
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(value));
-}
-
 static __device__ __forceinline__ void narrow(float value, bf16 &to) {
 #if __CUDA_ARCH__ >= 800
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(value));
@@ -47,6 +36,17 @@ static __device__ __forceinline__ void narrow(float value, bf16 &to) {
 #endif
 }
 
+#ifdef __CUDACC__
+static __device__ __forceinline__ float widen(f16 value) {
+    float wide;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(value.bits));
+    return wide;
+}
+
+static __device__ __forceinline__ void narrow(float value, f16 &to) {
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(value));
+}
+
 // For the CPU, where a test runs each kernel.
 #define EMULATED(kernel)
 #else
@@ -56,10 +56,6 @@ static inline float widen(f16 value) {
 
 static inline void narrow(float value, f16 &to) {
     to.bits = emulator::f16_of_f32(value);
-}
-
-static inline void narrow(float value, bf16 &to) {
-    to.bits = emulator::bf16_of_f32(value);
 }
 #endif
 
