@@ -5,7 +5,7 @@
 // read once, and its variance is that of the deviations from its mean. The difference of two large sums would lose what
 // small channels have beside outliers near 1000.
 
-// Of 4 values: 640 to a warp, which is the width of 150M. Those of the larger ones, 1280, 2560 and 5120, fill 2, 4 and 8.
+// Of 4 values: 640 to a warp, which is the width of 150M. 1280, 2560 and 5120, the larger ones, fill 2, 4 and 8 warps.
 static const unsigned PACKETS = 5;
 
 // The sum over a row: over each warp, then over its warps in their order.
