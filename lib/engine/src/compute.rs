@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use half::f16;
 use plmkit_contract::{Column, Reason, Stop, StoreDtype};
-use plmkit_esm2::{Dtype, Esm2, Varlen};
+use plmkit_esm2::{Dtype, Esm2, Pending, Varlen};
 
 use crate::EngineError;
 use crate::allowance::Allowance;
@@ -35,14 +35,36 @@ pub(crate) struct Embedder<'a> {
 }
 
 impl Embedder<'_> {
-    /// The values of some sequences of a pack. Once a stop was requested, the error is [`EsmError::Stopped`].
-    pub(crate) fn embed(&mut self, selection: &Selection<'_>) -> Result<Computed, EngineError> {
+    /// Asks for the values of some sequences, if they can be computed together: a device computes them while the program goes on.
+    /// What goes wrong is found again by [`embed`](Self::embed), which knows what to do about it.
+    pub(crate) fn begin(&self, selection: &Selection<'_>) -> Option<Pending> {
+        let all = 0..selection.len();
+        if all.is_empty() || !self.allowance.permits(selection.tokens(&all).len()) {
+            return None;
+        }
+        self.ask(selection, &all, self.model.dtype()).ok()
+    }
+
+    /// The values of some sequences of a pack, those that were begun or new ones. Once a stop was requested, the error is
+    /// [`EsmError::Stopped`].
+    pub(crate) fn embed(
+        &mut self,
+        selection: &Selection<'_>,
+        begun: Option<Vec<Vec<f32>>>,
+    ) -> Result<Computed, EngineError> {
         let mut computed = Computed {
             values: vec![Vec::new(); selection.columns.len()],
             ..Computed::default()
         };
-        if selection.len() > 0 {
-            self.sequences(selection, 0..selection.len(), &mut computed)?;
+        let all = 0..selection.len();
+        if all.is_empty() {
+            return Ok(computed);
+        }
+        if let Some(values) = begun {
+            self.allowance.succeeded(selection.tokens(&all).len());
+            self.keep_finite(selection, &all, values, &mut computed)?;
+        } else {
+            self.sequences(selection, all, &mut computed)?;
         }
         Ok(computed)
     }
@@ -95,6 +117,15 @@ impl Embedder<'_> {
         sequences: &Range<usize>,
         dtype: Dtype,
     ) -> Result<Vec<Vec<f32>>, EngineError> {
+        Ok(self.ask(selection, sequences, dtype)?.finish()?.columns)
+    }
+
+    fn ask(
+        &self,
+        selection: &Selection<'_>,
+        sequences: &Range<usize>,
+        dtype: Dtype,
+    ) -> Result<Pending, EngineError> {
         let (offsets, tokens) = (selection.offsets(sequences), selection.tokens(sequences));
         let abort = &self.injection.abort;
         if !abort.is_empty()
@@ -110,7 +141,7 @@ impl Embedder<'_> {
         let batch = Varlen::new(tokens, &cu_seqlens)
             .map_err(|error| EngineError::batch(&job.path, job.batch_in_file, error))?;
         let columns = selection.columns;
-        Ok(self.model.embed(batch, columns, dtype, self.stop)?)
+        Ok(self.model.begin(batch, columns, dtype, self.stop)?)
     }
 
     /// Takes over the values of the sequences all of whose values are finite. Others are computed again by themselves

@@ -4,13 +4,13 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender};
 use plmkit_contract::{EmbeddingLayout, Stop};
-use plmkit_esm2::Esm2;
+use plmkit_esm2::{Esm2, Pending};
 
 use crate::allowance::Allowance;
 use crate::compute::Embedder;
 use crate::journal::Timing;
 use crate::pack::PackEmbedder;
-use crate::reader::{Item, Received, receive};
+use crate::reader::{Item, Received, receive, receive_ready};
 use crate::run::Observer;
 use crate::writer::{Finished, Results};
 use crate::{Config, EngineError};
@@ -48,35 +48,90 @@ impl<'a> InProcess<'a> {
             allowance: Allowance::default(),
         };
         let mut embedder = PackEmbedder::new(embedder, layout);
-        while !self.stop.requested()
-            && let Some(Received {
-                item: Item { job, saved },
-                wait,
-                queue_depth,
-            }) = receive(packs)?
-        {
-            let started = Instant::now();
-            let result = if let Some(saved) = saved {
-                Results::Saved(saved)
-            } else {
-                let Some(computed) = embedder.embed(&job)? else {
-                    break;
-                };
-                let timing = Timing {
-                    wait,
-                    compute: started.elapsed(),
-                    queue_depth,
-                    worker: None,
-                };
-                Results::Computed(computed, timing)
+        // What a GPU computes while the next pack is asked for.
+        let mut on_device: Option<Underway> = None;
+        while !self.stop.requested() {
+            let received = match on_device {
+                None => receive(packs)?,
+                Some(_) => receive_ready(packs)?,
             };
-            let tokens = job.pack.tokens().len() as u64;
-            if results.send(Finished { job, result }).is_err() {
-                // The writer ended early and says why.
+            if received.is_none() && on_device.is_none() {
                 break;
             }
-            observer.advanced(tokens);
+            let next = received.map(|received| Underway::begin(&embedder, received));
+            let (waits, computed) = match next {
+                Some(next) if next.is_on_device() => (Some(next), None),
+                next => (None, next),
+            };
+            // In the order of packs.
+            for underway in on_device.take().into_iter().chain(computed) {
+                let Some(finished) = underway.finish(&mut embedder)? else {
+                    return Ok(());
+                };
+                let tokens = finished.job.pack.tokens().len() as u64;
+                if results.send(finished).is_err() {
+                    // The writer ended early and says why.
+                    return Ok(());
+                }
+                observer.advanced(tokens);
+            }
+            on_device = waits;
         }
         Ok(())
+    }
+}
+
+/// A pack that was asked for.
+struct Underway {
+    received: Received,
+    started: Instant,
+    pending: Option<Pending>,
+}
+
+impl Underway {
+    fn begin(embedder: &PackEmbedder<'_>, received: Received) -> Self {
+        let Item { job, saved } = &received.item;
+        let started = Instant::now();
+        Self {
+            pending: match saved {
+                None => embedder.begin(job),
+                Some(_) => None,
+            },
+            started,
+            received,
+        }
+    }
+
+    /// Whether a device is at work on it, so that there is something else to do.
+    fn is_on_device(&self) -> bool {
+        let pending = self.pending.as_ref();
+        pending.is_some_and(|pending| !pending.is_computed())
+    }
+
+    /// Waits for it, and computes what was not begun; `None` once a stop was requested.
+    fn finish(self, embedder: &mut PackEmbedder<'_>) -> Result<Option<Finished>, EngineError> {
+        let Received {
+            item: Item { job, saved },
+            wait,
+            queue_depth,
+        } = self.received;
+        if let Some(saved) = saved {
+            let result = Results::Saved(saved);
+            return Ok(Some(Finished { job, result }));
+        }
+        // What went wrong goes wrong again, and is dealt with there.
+        let begun = self.pending.and_then(|pending| pending.finish().ok());
+        let (begun, took) = begun.map_or((None, None), |begun| (Some(begun.columns), begun.took));
+        let Some(computed) = embedder.embed(&job, begun)? else {
+            return Ok(None);
+        };
+        let timing = Timing {
+            wait,
+            compute: took.unwrap_or_else(|| self.started.elapsed()),
+            queue_depth,
+            worker: None,
+        };
+        let result = Results::Computed(computed, timing);
+        Ok(Some(Finished { job, result }))
     }
 }

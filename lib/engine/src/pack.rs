@@ -1,7 +1,7 @@
 //! A pack to rows of the output.
 
 use plmkit_contract::{EmbeddingLayout, Reason, StoreDtype};
-use plmkit_esm2::EsmError;
+use plmkit_esm2::{EsmError, Pending};
 
 use crate::EngineError;
 use crate::compute::{Computed, Embedder, storable};
@@ -60,22 +60,34 @@ impl<'a> PackEmbedder<'a> {
         }
     }
 
-    /// The rows that a pack gives; `None` once a stop was requested. The packs of an unfinished protein come one after
-    /// the other.
-    pub(crate) fn embed(&mut self, job: &Job) -> Result<Option<Embedded>, EngineError> {
-        match self.rows(job) {
+    /// Asks for what a pack needs, but for its windows, so that a device computes it while the program goes on.
+    pub(crate) fn begin(&self, job: &Job) -> Option<Pending> {
+        let (_, ordinary) = by_kind(job);
+        let layout = self.layout;
+        let selection = Selection::new(job, &ordinary, &layout.columns, layout.dtype);
+        self.embedder.begin(&selection)
+    }
+
+    /// The rows that a pack gives, of which some may have been [begun](Self::begin); `None` once a stop was requested. The packs
+    /// of an unfinished protein come one after the other.
+    pub(crate) fn embed(
+        &mut self,
+        job: &Job,
+        begun: Option<Vec<Vec<f32>>>,
+    ) -> Result<Option<Embedded>, EngineError> {
+        match self.rows(job, begun) {
             Ok(embedded) => Ok(Some(embedded)),
             Err(EngineError::Model(EsmError::Stopped)) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn rows(&mut self, job: &Job) -> Result<Embedded, EngineError> {
-        let (windows, ordinary): (Vec<usize>, Vec<usize>) =
-            (0..job.pack.sequences()).partition(|&row| job.is_window(row));
+    fn rows(&mut self, job: &Job, begun: Option<Vec<Vec<f32>>>) -> Result<Embedded, EngineError> {
+        let (windows, ordinary) = by_kind(job);
         let (columns, dtype) = (&self.layout.columns, self.layout.dtype);
         let selection = Selection::new(job, &ordinary, columns, dtype);
-        let mut embedded = Embedded::new(job, &ordinary, self.embedder.embed(&selection)?);
+        let computed = self.embedder.embed(&selection, begun)?;
+        let mut embedded = Embedded::new(job, &ordinary, computed);
         let mut wholes = Vec::new();
         let ordinals = job.pack.ordinals();
         // One protein after the other: the values of all residues of a pack may not fit into memory at once.
@@ -105,7 +117,7 @@ impl<'a> PackEmbedder<'a> {
         } else {
             // Blending is in f32, whatever the type in which its results are stored.
             let selection = Selection::new(job, rows, &columns, StoreDtype::F32);
-            self.embedder.embed(&selection)?
+            self.embedder.embed(&selection, None)?
         };
         embedded.oom_splits += computed.oom_splits;
         embedded.in_f32 += computed.in_f32;
@@ -143,6 +155,11 @@ impl<'a> PackEmbedder<'a> {
             Err(Reason::NotFinite)
         }
     }
+}
+
+/// The rows of a pack that are put together with others, and those that are not.
+fn by_kind(job: &Job) -> (Vec<usize>, Vec<usize>) {
+    (0..job.pack.sequences()).partition(|&row| job.is_window(row))
 }
 
 impl Embedded {

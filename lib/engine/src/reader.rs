@@ -71,7 +71,22 @@ pub(crate) fn receive(
     queue: &Receiver<Result<Item, EngineError>>,
 ) -> Result<Option<Received>, EngineError> {
     let asked = Instant::now();
-    let Ok(item) = queue.recv() else {
+    received(queue.recv().ok(), asked, queue)
+}
+
+/// The next item if it lies ready.
+pub(crate) fn receive_ready(
+    queue: &Receiver<Result<Item, EngineError>>,
+) -> Result<Option<Received>, EngineError> {
+    received(queue.try_recv().ok(), Instant::now(), queue)
+}
+
+fn received(
+    item: Option<Result<Item, EngineError>>,
+    asked: Instant,
+    queue: &Receiver<Result<Item, EngineError>>,
+) -> Result<Option<Received>, EngineError> {
+    let Some(item) = item else {
         return Ok(None);
     };
     Ok(Some(Received {

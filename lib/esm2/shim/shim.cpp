@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -10,6 +11,8 @@
 #include <ATen/ops/_efficient_attention_forward.h>
 #include <ATen/ops/_flash_attention_forward.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
 namespace {
@@ -74,6 +77,30 @@ bool plmkit_cuda_memory(int index, std::size_t *total, plmkit_failure *failure) 
         *total = allocator->getMemoryInfo(device).second;
     });
 }
+
+void *plmkit_cuda_mark(int index, plmkit_failure *failure) noexcept {
+    std::unique_ptr<c10::Event> event;
+    const bool marked = guarded(failure, [&] {
+        const c10::impl::VirtualGuardImpl cuda(c10::DeviceType::CUDA);
+        const c10::Device device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index));
+        event = std::make_unique<c10::Event>(c10::DeviceType::CUDA, c10::EventFlag::BACKEND_DEFAULT);
+        event->record(cuda.getStream(device));
+    });
+    return marked ? event.release() : nullptr;
+}
+
+bool plmkit_cuda_wait(const void *mark, plmkit_failure *failure) noexcept {
+    return guarded(failure, [&] { static_cast<const c10::Event *>(mark)->synchronize(); });
+}
+
+bool plmkit_cuda_between(const void *first, const void *second, double *milliseconds,
+                         plmkit_failure *failure) noexcept {
+    return guarded(failure, [&] {
+        *milliseconds = static_cast<const c10::Event *>(first)->elapsedTime(*static_cast<const c10::Event *>(second));
+    });
+}
+
+void plmkit_cuda_forget(void *mark) noexcept { delete static_cast<c10::Event *>(mark); }
 
 bool plmkit_cuda_release(plmkit_failure *failure) noexcept {
     return guarded(failure, [&] { at::getDeviceAllocator(at::DeviceType::CUDA)->emptyCache(); });

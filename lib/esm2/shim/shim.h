@@ -35,6 +35,19 @@ bool plmkit_efficient_attention(const at::Tensor *query, const at::Tensor *key, 
 // Bytes that CUDA device `index` has, whoever uses them.
 bool plmkit_cuda_memory(int index, std::size_t *total, plmkit_failure *failure) noexcept;
 
+// A point in the work of CUDA device `index`: after all that libtorch has put on its stream there. NULL if that did not go well.
+void *plmkit_cuda_mark(int index, plmkit_failure *failure) noexcept;
+
+// Waits until the device has come to a point.
+bool plmkit_cuda_wait(const void *mark, plmkit_failure *failure) noexcept;
+
+// Milliseconds from one point to another, both of which the device has passed.
+bool plmkit_cuda_between(const void *first, const void *second, double *milliseconds,
+                         plmkit_failure *failure) noexcept;
+
+// Ends what plmkit_cuda_mark began.
+void plmkit_cuda_forget(void *mark) noexcept;
+
 // Gives what libtorch keeps for later back to the device.
 bool plmkit_cuda_release(plmkit_failure *failure) noexcept;
 }

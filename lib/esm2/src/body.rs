@@ -35,8 +35,8 @@ pub(crate) trait Body: fmt::Debug + Send {
         watch: &mut dyn Watch,
     ) -> Result<(), EsmError>;
 
-    /// Pools hidden states, `(total_tokens, hidden)` f32, over the residues of each sequence: `(sequences, hidden)`, row by row.
-    fn pool(&self, hidden: &Tensor, batch: Varlen<'_>, by: Pool) -> Result<Vec<f32>, EsmError> {
+    /// Pools hidden states, `(total_tokens, hidden)` f32, over the residues of each sequence: `(sequences, hidden)`.
+    fn pool(&self, hidden: &Tensor, batch: Varlen<'_>, by: Pool) -> Result<Tensor, EsmError> {
         pool(hidden, batch, by)
     }
 }

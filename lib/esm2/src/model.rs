@@ -13,6 +13,7 @@ use crate::heads::Contacts;
 use crate::packed::Packed;
 use crate::shim::cuda_release;
 use crate::threads::set_libtorch_threads;
+use crate::transfer::{Pending, Values, mark};
 use crate::weights::Weights;
 use crate::{Config, Dtype, EsmError, Head, Setup, Varlen};
 
@@ -160,21 +161,34 @@ impl Esm2 {
         dtype: Dtype,
         stop: &Stop,
     ) -> Result<Vec<Vec<f32>>, EsmError> {
+        Ok(self.begin(batch, columns, dtype, stop)?.finish()?.columns)
+    }
+
+    /// Asks for what [`embed`](Self::embed) computes. A GPU computes it while the program goes on: the next batch can be asked for before
+    /// this one is taken.
+    pub fn begin(
+        &self,
+        batch: Varlen<'_>,
+        columns: &[Column],
+        dtype: Dtype,
+        stop: &Stop,
+    ) -> Result<Pending, EsmError> {
         for head in self.heads_of(columns) {
             self.head_digest(head)?;
         }
         let layers = self.config.layers;
         let depth = |column: &Column| column.layer().map_or(layers, |layer| layer as usize);
         let Some(depth) = columns.iter().map(depth).max() else {
-            return Ok(Vec::new());
+            return Ok(Pending::new(Vec::new(), None));
         };
+        let begin = mark(self.device)?;
         let heads = &self.weights.heads;
         let wanted = columns.contains(&Column::Contacts);
         let mut contacts = match &heads.contact {
             Ok(found) if wanted => Some(Contacts::new(&found.head, batch, self.device)?),
             _ => None,
         };
-        let mut values = vec![Vec::new(); columns.len()];
+        let mut values: Vec<Values> = columns.iter().map(|_| Values::Here(Vec::new())).collect();
         let mut collect = |layer: usize, hidden: &dyn Fn() -> Result<Tensor, EsmError>| {
             if stop.requested() {
                 return Err(EsmError::Stopped);
@@ -189,7 +203,8 @@ impl Esm2 {
                 let here = here(&column);
                 match (column, &heads.language_model) {
                     (Column::Pooled(column), _) if here => {
-                        *values = self.weights.body.pool(hidden, batch, column.pool)?;
+                        let pooled = self.weights.body.pool(hidden, batch, column.pool)?;
+                        *values = Values::of(&pooled)?;
                     }
                     (Column::Residues(_), _) if here => *values = residues(hidden, batch)?,
                     (Column::Logits, Ok(found)) if here => {
@@ -207,9 +222,9 @@ impl Esm2 {
                 .iter()
                 .position(|&column| column == Column::Contacts),
         ) {
-            values[place] = contacts.finish()?;
+            values[place] = Values::Here(contacts.finish()?);
         }
-        Ok(values)
+        Ok(Pending::new(values, begin.zip(mark(self.device)?)))
     }
 
     /// Runs layers 1 to `depth` and shows `visit` the output of each, and of layer 0.

@@ -2,6 +2,7 @@
 
 use tch::{Device, Kind, Tensor};
 
+use crate::transfer::upload;
 use crate::vocabulary::CLS;
 use crate::{EsmError, Varlen};
 
@@ -39,11 +40,9 @@ impl<'a> Packed<'a> {
         positions.resize(rows, 0.0);
         Ok(Self {
             varlen,
-            tokens: Tensor::f_from_slice(&tokens)?
-                .f_to_kind(Kind::Int64)?
-                .f_to_device(device)?,
-            positions: Tensor::f_from_slice(&positions)?.f_to_device(device)?,
-            offsets: Tensor::f_from_slice(varlen.cu_seqlens())?.f_to_device(device)?,
+            tokens: upload(&Tensor::f_from_slice(&tokens)?, device)?.f_to_kind(Kind::Int64)?,
+            positions: upload(&Tensor::f_from_slice(&positions)?, device)?,
+            offsets: upload(&Tensor::f_from_slice(varlen.cu_seqlens())?, device)?,
             longest: varlen
                 .spans()
                 .map(|span| span.len() as i64)

@@ -1,13 +1,12 @@
 //! One vector for each sequence from the vectors of its tokens.
 
 use plmkit_contract::Pool;
-use tch::{Device, Kind, TchError, Tensor};
+use tch::{Kind, TchError, Tensor};
 
 use crate::{EsmError, Varlen};
 
-/// Pools hidden states, `(total_tokens, hidden)`, over the residues of each sequence in f32: `(sequences, hidden)`,
-/// row by row, in host memory.
-pub(crate) fn pool(hidden: &Tensor, batch: Varlen<'_>, pool: Pool) -> Result<Vec<f32>, EsmError> {
+/// Pools hidden states, `(total_tokens, hidden)`, over the residues of each sequence in f32: `(sequences, hidden)`.
+pub(crate) fn pool(hidden: &Tensor, batch: Varlen<'_>, pool: Pool) -> Result<Tensor, EsmError> {
     let rows = batch
         .spans()
         .map(|span| {
@@ -27,12 +26,13 @@ pub(crate) fn pool(hidden: &Tensor, batch: Varlen<'_>, pool: Pool) -> Result<Vec
             }
         })
         .collect::<Result<Vec<Tensor>, TchError>>()?; // (hidden) each
-    let rows = Tensor::f_cat(&rows, 0)?.f_to_device(Device::Cpu)?; // (sequences·hidden)
-    Ok(Vec::try_from(rows)?)
+    Ok(Tensor::f_stack(&rows, 0)?)
 }
 
 #[cfg(test)]
 mod tests {
+    use tch::Device;
+
     use super::*;
 
     /// `<cls>` and `<eos>` have vectors that would show in every pooling they entered.
@@ -49,7 +49,9 @@ mod tests {
     fn pooled(by: Pool) -> Vec<f32> {
         let hidden = Tensor::from_slice(&HIDDEN).view([7, 2]);
         let batch = Varlen::new(&[0, 20, 5, 2, 0, 6, 2], &[0, 4, 7]).unwrap();
-        pool(&hidden, batch, by).unwrap()
+        let pooled = pool(&hidden, batch, by).unwrap();
+        assert_eq!(pooled.size2().unwrap(), (2, 2));
+        Vec::try_from(pooled.flatten(0, -1)).unwrap()
     }
 
     #[test]
@@ -77,9 +79,10 @@ mod tests {
         let cu_seqlens = [0, residues as i32 + 2];
         let batch = Varlen::new(&tokens, &cu_seqlens).unwrap();
         let hidden = Tensor::full([residues as i64 + 2, 1], 1000.1, (Kind::Float, Device::Cpu));
-        let mean = pool(&hidden, batch, Pool::Mean).unwrap()[0];
+        let pooled = |by| pool(&hidden, batch, by).unwrap().double_value(&[0, 0]);
+        let mean = pooled(Pool::Mean);
         assert!((mean - 1000.1).abs() < 1e-3, "{mean}");
-        let deviation = pool(&hidden, batch, Pool::Std).unwrap()[0];
+        let deviation = pooled(Pool::Std);
         assert!(deviation < 1e-3, "{deviation}");
     }
 }

@@ -3,6 +3,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
+use std::time::Duration;
 
 use tch::Tensor;
 
@@ -46,6 +47,15 @@ unsafe extern "C" {
         failure: *mut Failure,
     ) -> bool;
     fn plmkit_cuda_memory(index: c_int, total: *mut usize, failure: *mut Failure) -> bool;
+    fn plmkit_cuda_mark(index: c_int, failure: *mut Failure) -> *mut c_void;
+    fn plmkit_cuda_wait(mark: *const c_void, failure: *mut Failure) -> bool;
+    fn plmkit_cuda_between(
+        first: *const c_void,
+        second: *const c_void,
+        milliseconds: *mut f64,
+        failure: *mut Failure,
+    ) -> bool;
+    fn plmkit_cuda_forget(mark: *mut c_void);
     fn plmkit_cuda_release(failure: *mut Failure) -> bool;
 }
 
@@ -92,6 +102,47 @@ pub(crate) fn cuda_memory(index: usize) -> Result<usize, EsmError> {
     // SAFETY: it writes a number and a failure, both of which are there.
     call(|failure| unsafe { plmkit_cuda_memory(index, &raw mut total, failure) })?;
     Ok(total)
+}
+
+/// A point in the work of a CUDA device.
+#[derive(Debug)]
+pub(crate) struct Mark(*mut c_void);
+
+impl Mark {
+    /// After all that libtorch has asked of device `index`.
+    pub(crate) fn set(index: usize) -> Result<Self, EsmError> {
+        let index = c_int::try_from(index).unwrap_or(c_int::MAX);
+        let mut mark = ptr::null_mut();
+        call(|failure| {
+            // SAFETY: it writes a failure, which is there.
+            mark = unsafe { plmkit_cuda_mark(index, failure) };
+            !mark.is_null()
+        })?;
+        Ok(Self(mark))
+    }
+
+    /// Waits until the device has come to it.
+    pub(crate) fn wait(&self) -> Result<(), EsmError> {
+        // SAFETY: the mark is alive as long as `self`.
+        call(|failure| unsafe { plmkit_cuda_wait(self.0, failure) })
+    }
+
+    /// The time that the device took from `self` to `later`, both of which it has passed.
+    pub(crate) fn until(&self, later: &Self) -> Result<Duration, EsmError> {
+        let mut milliseconds = 0.0;
+        // SAFETY: both marks are alive, and the number is there.
+        call(|failure| unsafe {
+            plmkit_cuda_between(self.0, later.0, &raw mut milliseconds, failure)
+        })?;
+        Ok(Duration::try_from_secs_f64(milliseconds / 1e3).unwrap_or_default())
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        // SAFETY: nobody has the mark any more.
+        unsafe { plmkit_cuda_forget(self.0) }
+    }
 }
 
 /// Gives what libtorch keeps for later back to the device.
@@ -146,6 +197,7 @@ mod tests {
         if !tch::Cuda::is_available() {
             assert!(cuda_memory(0).is_err());
             assert!(cuda_release().is_err());
+            assert!(Mark::set(0).is_err());
         }
     }
 }

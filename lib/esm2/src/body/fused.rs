@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use plmkit_contract::Pool;
 use plmkit_gpu::{AddLayerNorm, BiasGelu, Element, GpuError, Kernels, Pooling, Rope};
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
 use super::{Body, Watch};
 use crate::attention::{Attention, OneKernel};
@@ -15,6 +15,7 @@ use crate::layer_norm::LayerNorm;
 use crate::packed::Packed;
 use crate::rope::turns;
 use crate::threads::threads;
+use crate::transfer::upload;
 use crate::{EsmError, Varlen};
 
 /// The stream on which libtorch computes unless it is told otherwise, which nobody does here: CUDA's own.
@@ -119,10 +120,10 @@ impl Body for OnGpu {
         Ok(())
     }
 
-    fn pool(&self, hidden: &Tensor, batch: Varlen<'_>, by: Pool) -> Result<Vec<f32>, EsmError> {
+    fn pool(&self, hidden: &Tensor, batch: Varlen<'_>, by: Pool) -> Result<Tensor, EsmError> {
         let (tokens, width) = hidden.size2()?;
         let hidden = hidden.f_contiguous()?;
-        let offsets = Tensor::f_from_slice(batch.cu_seqlens())?.f_to_device(hidden.device())?;
+        let offsets = upload(&Tensor::f_from_slice(batch.cu_seqlens())?, hidden.device())?;
         let [tokens, width] = [tokens as usize, width as usize];
         let room = plmkit_gpu::Pool::workspace(tokens, batch.sequences(), width)?;
         let floats = (Kind::Float, hidden.device());
@@ -149,9 +150,7 @@ impl Body for OnGpu {
         unsafe {
             self.kernels.pool(STREAM, &work)?;
         }
-        Ok(Vec::try_from(
-            out.f_to_device(Device::Cpu)?.f_flatten(0, -1)?,
-        )?)
+        Ok(out)
     }
 }
 
