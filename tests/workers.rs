@@ -279,10 +279,65 @@ fn where_every_pack_kills_its_worker_the_run_fails() {
     let output = embed.output().expect("run");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(75), "{said}");
-    assert!(said.contains("and nothing was computed"), "{said}");
+    assert!(
+        said.contains("batches were given up one after the other, and none was computed"),
+        "{said}"
+    );
     assert!(!case.path("e.parquet").exists());
     let expected = case.undisturbed();
     run(&mut case.embed("e.parquet"));
+    case.assert_complete("e.parquet", &expected);
+}
+
+#[test]
+fn a_worker_that_panics_ends_and_is_replaced() {
+    let case = Case::new();
+    let expected = case.undisturbed();
+    let mut embed = case.embed("e.parquet");
+    embed.args(["--workers", "2", "--inject", "panic=42"]);
+    let output = embed.output().expect("run");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let lost = said.matches("is lost: it ended with exit code 70").count();
+    assert_eq!(lost, 3, "{said}");
+    let listed = rejects(&case.path("e.rejects.csv"));
+    assert_eq!(listed.len(), company(&case.path("b.arrow"), 42).len());
+    run(case.embed("e.parquet").args(["--workers", "2", "--force"]));
+    assert!(fs::read(case.path("e.parquet")).expect("output") == expected);
+}
+
+#[test]
+fn all_workers_killed_at_once_cost_time_and_nothing_else() {
+    let case = Case::new();
+    let expected = case.undisturbed();
+    let mut child = case.underway_with("e.parquet", &["--workers", "13"]);
+    workers(&child, 13).into_iter().for_each(kill);
+    let said = said(&mut child);
+    assert!(child.wait().expect("wait").success(), "{said}");
+    case.assert_complete("e.parquet", &expected);
+}
+
+#[test]
+fn a_worker_that_cannot_be_replaced_is_missed_and_no_more() {
+    let mut case = Case::new();
+    // Enough for three processes to fail before the other worker is through.
+    let some = fs::read_to_string(case.path("in.fasta")).expect("input");
+    let many = (0..20).map(|copy| some.replace('>', &format!(">{copy}-")));
+    case.pack(&many.collect::<String>());
+    let expected = case.undisturbed();
+    let (model, away) = (case.path("model"), case.path("shards/away"));
+    fs::create_dir(&model).expect("folder");
+    for name in ["config.json", "model.safetensors"] {
+        fs::copy(case.model.join(name), model.join(name)).expect("copy");
+    }
+    case.model = model;
+    let mut child = case.underway_with("e.parquet", &["--workers", "2"]);
+    let both = workers(&child, 2);
+    fs::rename(&case.model, away).expect("rename");
+    kill(both[1]);
+    let said = said(&mut child);
+    assert!(child.wait().expect("wait").success(), "{said}");
+    assert!(said.contains("the run goes on without it"), "{said}");
     case.assert_complete("e.parquet", &expected);
 }
 

@@ -181,7 +181,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "KERNELS", default_value = "auto", hide = true)]
     kernels: Kernels,
 
-    /// Produce failures on purpose, for tests: `out-of-memory-above=TOKENS`, `not-finite=ORDINAL`, `abort=ORDINAL`
+    /// Produce failures on purpose, for tests: `out-of-memory-above=TOKENS`, `not-finite=ORDINAL`, `abort=ORDINAL`, `panic=ORDINAL`
     #[arg(long, value_name = "FAILURE", value_delimiter = ',', hide = true)]
     inject: Vec<Failure>,
 
@@ -312,6 +312,7 @@ enum Failure {
     OutOfMemoryAbove(usize),
     NotFinite(u64),
     Abort(u64),
+    Panic(u64),
 }
 
 impl FromStr for Failure {
@@ -324,10 +325,11 @@ impl FromStr for Failure {
             }
             Some(("not-finite", ordinal)) => ordinal.parse().ok().map(Self::NotFinite),
             Some(("abort", ordinal)) => ordinal.parse().ok().map(Self::Abort),
+            Some(("panic", ordinal)) => ordinal.parse().ok().map(Self::Panic),
             _ => None,
         };
         parsed.ok_or_else(|| {
-            "expected out-of-memory-above=TOKENS, not-finite=ORDINAL or abort=ORDINAL".to_owned()
+            "expected out-of-memory-above=TOKENS, not-finite=ORDINAL, abort=ORDINAL or panic=ORDINAL".to_owned()
         })
     }
 }
@@ -339,6 +341,7 @@ fn injection(failures: Vec<Failure>) -> Injection {
             Failure::OutOfMemoryAbove(tokens) => injection.out_of_memory_above = Some(tokens),
             Failure::NotFinite(ordinal) => injection.not_finite.push(ordinal),
             Failure::Abort(ordinal) => injection.abort.push(ordinal),
+            Failure::Panic(ordinal) => injection.panic.push(ordinal),
         }
     }
     injection

@@ -127,14 +127,8 @@ impl Embedder<'_> {
         dtype: Dtype,
     ) -> Result<Pending, EngineError> {
         let (offsets, tokens) = (selection.offsets(sequences), selection.tokens(sequences));
-        let abort = &self.injection.abort;
-        if !abort.is_empty()
-            && sequences
-                .clone()
-                .any(|row| abort.contains(&selection.ordinal(row)))
-        {
-            std::process::abort();
-        }
+        let ordinals = sequences.clone().map(|row| selection.ordinal(row));
+        self.injection.strike(ordinals);
         self.injection.memory_for(tokens.len())?;
         let cu_seqlens: Vec<i32> = offsets.iter().map(|offset| offset - offsets[0]).collect();
         let job = selection.job();

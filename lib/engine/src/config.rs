@@ -93,9 +93,24 @@ pub struct Injection {
     pub not_finite: Vec<u64>,
     /// The process that computes one of the records with these ordinals is aborted.
     pub abort: Vec<u64>,
+    /// The computation of one of the records with these ordinals panics.
+    pub panic: Vec<u64>,
 }
 
 impl Injection {
+    /// What is to happen in the computation of these records.
+    pub(crate) fn strike(&self, mut ordinals: impl Iterator<Item = u64>) {
+        if self.abort.is_empty() && self.panic.is_empty() {
+            return;
+        }
+        if let Some(ordinal) =
+            ordinals.find(|ordinal| self.abort.contains(ordinal) || self.panic.contains(ordinal))
+        {
+            assert!(!self.panic.contains(&ordinal), "injected");
+            std::process::abort();
+        }
+    }
+
     /// That there is memory for so many tokens at once.
     pub(crate) fn memory_for(&self, tokens: usize) -> Result<(), EsmError> {
         match self.out_of_memory_above {

@@ -108,6 +108,9 @@ pub enum EngineError {
         /// What is wrong.
         message: String,
     },
+    /// A worker process could not be started.
+    #[error("cannot start a worker: {}", io_text(.0))]
+    Start(std::io::Error),
     /// A run and its worker do not understand each other, or one of them has gone.
     #[error("the connection between a run and its worker broke: {}", io_text(.0))]
     Connection(std::io::Error),
@@ -141,7 +144,7 @@ impl Failure for EngineError {
             Self::Worker { exit, .. } => *exit,
             Self::Contacts | Self::ProbeOfCpu => Exit::Usage,
             Self::Layout(_) => Exit::Internal,
-            Self::Connection(_) | Self::Thread(_) => Exit::Transient,
+            Self::Start(_) | Self::Connection(_) | Self::Thread(_) => Exit::Transient,
         }
     }
 }

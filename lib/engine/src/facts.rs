@@ -19,7 +19,7 @@ pub(crate) struct Facts {
     pub(crate) digest: String,
     /// The digests of the heads that the run's outputs are computed with, by name.
     pub(crate) heads: BTreeMap<String, String>,
-    /// Where it computes, without a number: `cpu`, `cuda`.
+    /// Where it computes: `cpu`, `cuda:0`.
     pub(crate) device: String,
     /// In what it computes.
     pub(crate) dtype: Dtype,
@@ -35,7 +35,6 @@ impl Facts {
         let digest = |head: plmkit_esm2::Head| {
             Ok((head.name().to_owned(), model.head_digest(head)?.to_owned()))
         };
-        let device = model.device();
         Ok(Self {
             layers,
             dim: model.config().hidden,
@@ -44,10 +43,24 @@ impl Facts {
                 .into_iter()
                 .map(digest)
                 .collect::<Result<_, EsmError>>()?,
-            device: device.split(':').next().unwrap_or(&device).to_owned(),
+            device: model.device(),
             dtype: model.dtype(),
             kernels: model.kernels().to_owned(),
         })
+    }
+
+    /// The kind of device, without its number: `cpu`, `cuda`.
+    pub(crate) fn device_kind(&self) -> &str {
+        self.device.split(':').next().unwrap_or(&self.device)
+    }
+
+    /// Whether another model is the same one in the same type, on the same device or another of the kind.
+    pub(crate) fn agrees_with(&self, other: &Self) -> bool {
+        let there = Self {
+            device: self.device.clone(),
+            ..other.clone()
+        };
+        *self == there && self.device_kind() == other.device_kind()
     }
 
     /// The columns of the output that `config` asks for.

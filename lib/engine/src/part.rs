@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{UInt32Type, UInt64Type};
 use plmkit_contract::{EmbeddingLayout, KERNELS, Provenance, Reason};
@@ -178,6 +178,13 @@ struct Held {
     rejected: Vec<Rejected>,
 }
 
+/// Of the values themselves: what an array of a mapped file or of a message holds on to is the whole of that.
+fn bytes(values: &ArrayRef) -> usize {
+    let data = values.to_data();
+    data.get_slice_memory_size()
+        .unwrap_or_else(|_| values.get_array_memory_size())
+}
+
 /// A part under construction.
 struct OpenPart {
     writer: EmbeddingsWriter,
@@ -244,12 +251,8 @@ impl<'a> Saver<'a> {
         part.writer.write(&held.rows)?;
         part.batches.end = held.batch + 1;
         part.rejected.extend(held.rejected);
-        // Of the values: the keys are slices of a mapped file, each of which counts as the whole.
         let values = &held.rows.columns()[self.layout.keys()..];
-        part.bytes += values
-            .iter()
-            .map(Array::get_array_memory_size)
-            .sum::<usize>();
+        part.bytes += values.iter().map(bytes).sum::<usize>();
         self.open = Some(part);
         Ok(())
     }
@@ -277,5 +280,28 @@ impl<'a> Saver<'a> {
         part.writer.finish(&provenance)?;
         self.saved = Instant::now();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{FixedSizeListArray, Float32Array};
+    use arrow::buffer::Buffer;
+    use arrow::datatypes::{DataType, Field};
+
+    use super::*;
+
+    #[test]
+    fn only_the_values_themselves_count() {
+        let message = Buffer::from_vec(vec![0f32; 1 << 20]);
+        let slice = message.slice_with_length(4096, 4 * 8 * 100);
+        let values = Float32Array::new(slice.into(), None);
+        let field = Arc::new(Field::new_list_field(DataType::Float32, false));
+        let vectors: ArrayRef = Arc::new(FixedSizeListArray::new(field, 8, Arc::new(values), None));
+        assert!(vectors.get_array_memory_size() > 1 << 20);
+        assert_eq!(bytes(&vectors), 4 * 8 * 100);
+        assert_eq!(bytes(&vectors.slice(10, 20)), 4 * 8 * 20);
     }
 }

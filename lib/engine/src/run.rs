@@ -154,7 +154,10 @@ impl<'a> Run<'a> {
         let to_compute = self.plan.amount_without(&saved);
         let started = Started {
             model_digest: &self.facts.digest,
-            device: &self.facts.device,
+            device: match backend.workers() {
+                Some(_) => self.facts.device_kind(),
+                None => &self.facts.device,
+            },
             dtype: self.facts.dtype,
             threads: config.threads.get(),
             workers: backend.workers(),
@@ -257,7 +260,7 @@ fn provenance(config: &Config, plan: &Plan, facts: &Facts, columns: &[Column]) -
         .with("model", facts.digest.as_str())
         .with("columns", names)
         .with("dtype", facts.dtype.to_string())
-        .with("device", facts.device.as_str())
+        .with("device", facts.device_kind())
         .with(KERNELS, facts.kernels.as_str())
         .with("store_dtype", config.store_dtype.to_string());
     if let Some(windows) = plan.windows {

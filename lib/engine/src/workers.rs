@@ -33,8 +33,8 @@ pub use serve::serve;
 
 /// How often the wish to stop is looked at while nothing happens.
 const POLL: Duration = Duration::from_millis(100);
-/// Workers that may be lost one after the other without anything being computed in between: with more, it is not the packs.
-const LOSSES: u32 = 4 * TRIES;
+/// Packs that may be given up one after the other without any being computed in between: with more, it is hardly the packs.
+const GIVEN_UP: usize = 10;
 
 /// The workers of a run.
 pub(crate) struct Pool<'a> {
@@ -48,8 +48,8 @@ pub(crate) struct Pool<'a> {
     facts: Option<Facts>,
     /// Processes that were started.
     starts: u64,
-    /// Workers that were lost since something was computed.
-    losses: u32,
+    /// Packs that were given up since one was computed.
+    given_up: usize,
 }
 
 /// The place of a worker.
@@ -61,7 +61,7 @@ struct Slot {
     process: Option<Process>,
     ready: bool,
     /// Processes that were lost one after the other before they were ready.
-    failed: u32,
+    failed: usize,
 }
 
 /// What comes of an event.
@@ -108,7 +108,7 @@ impl<'a> Pool<'a> {
             mouth,
             facts: None,
             starts: 0,
-            losses: 0,
+            given_up: 0,
         };
         for worker in 0..count {
             pool.begin(worker)?;
@@ -164,7 +164,8 @@ impl<'a> Pool<'a> {
         let slot = &mut self.slots[worker];
         let arguments = &self.config.worker_arguments;
         let visible = slot.visible.as_deref();
-        let process = Process::start(name, arguments, visible, self.mouth.clone())?;
+        let process = Process::start(name, arguments, visible, self.mouth.clone());
+        let process = process.map_err(EngineError::Start)?;
         let load = Request::Load(slot.load);
         process.ask(&load, None).map_err(EngineError::Connection)?;
         // Those that take its place need not say it again.
@@ -201,7 +202,7 @@ impl<'a> Pool<'a> {
                 slot.ready = true;
                 slot.failed = 0;
                 match &self.facts {
-                    Some(first) if *first != facts => Err(EngineError::Worker {
+                    Some(first) if !first.agrees_with(&facts) => Err(EngineError::Worker {
                         exit: Exit::Data,
                         message: format!(
                             "{}: changed while workers loaded it",
@@ -216,8 +217,12 @@ impl<'a> Pool<'a> {
             }
             Some((Answer::Parity(parity), _)) => Ok(Told::Parity(parity)),
             Some((Answer::Pack(results), Some(rows))) => {
-                self.losses = 0;
+                self.given_up = 0;
                 Ok(Told::Pack(worker, results, rows))
+            }
+            // One that takes a place finds what the others had found when they began, or it is no help.
+            Some((Answer::Failed { message, .. }, _)) if !slot.ready && self.facts.is_some() => {
+                self.lost(worker, Exit::Transient, &message)
             }
             Some((Answer::Failed { exit, message }, _)) => {
                 match Exit::TABLE.iter().find(|(known, _)| known.code() == exit) {
@@ -246,24 +251,46 @@ impl<'a> Pool<'a> {
             slot.failed += 1;
         }
         slot.ready = false;
-        self.losses += 1;
         let message = format!("worker {worker} is lost: {why}");
-        if slot.failed >= TRIES {
-            if self.slots.iter().all(|slot| slot.process.is_none()) {
-                return Err(EngineError::Worker { exit, message });
-            }
-            tracing::warn!("{message}; the run goes on without it");
-        } else if self.losses >= LOSSES {
-            let message = format!(
-                "{message}; so were {} before it, and nothing was computed",
-                LOSSES - 1
-            );
+        let replaced = slot.failed < TRIES && self.begin(worker).is_ok();
+        if replaced {
+            tracing::warn!("{message}; another takes its place");
+        } else if self.slots.iter().all(|slot| slot.process.is_none()) {
             return Err(EngineError::Worker { exit, message });
         } else {
-            tracing::warn!("{message}; another takes its place");
-            self.begin(worker)?;
+            tracing::warn!("{message}; the run goes on without it");
         }
         Ok(Told::Lost(worker))
+    }
+
+    /// So many packs more were given up.
+    fn give_up(&mut self, packs: usize) -> Result<(), EngineError> {
+        self.given_up += packs;
+        // What takes all workers at once may cost each of them its pack.
+        let most = GIVEN_UP.max(self.slots.len());
+        if self.given_up <= most {
+            return Ok(());
+        }
+        Err(EngineError::Worker {
+            exit: Exit::Transient,
+            message: format!(
+                "{} batches were given up one after the other, and none was computed; fewer workers or smaller batches need less memory",
+                self.given_up
+            ),
+        })
+    }
+}
+
+impl Drop for Pool<'_> {
+    fn drop(&mut self) {
+        // All at once, and then each is waited for.
+        for process in self
+            .slots
+            .iter_mut()
+            .filter_map(|slot| slot.process.as_mut())
+        {
+            process.kill();
+        }
     }
 }
 

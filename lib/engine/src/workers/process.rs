@@ -109,6 +109,11 @@ impl Process {
         Ok(())
     }
 
+    /// Ends it, without waiting for that.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+    }
+
     /// How a worker that has hung up ended, in words.
     pub(crate) fn ending(mut self) -> String {
         let deadline = Instant::now() + FAREWELL;
@@ -124,7 +129,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        self.kill();
         let _ = self.child.wait();
         self.requests = None;
         for thread in self.threads.drain(..) {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 /// How often workers may be lost over a unit of work before it is given up.
-pub(crate) const TRIES: u32 = 3;
+pub(crate) const TRIES: usize = 3;
 /// Units that a worker has in hand: the next one lies ready when one is through.
 pub(crate) const IN_HAND: usize = 2;
 
@@ -22,10 +22,15 @@ pub(crate) struct Schedule<U, R> {
 struct Entry<U, R> {
     unit: U,
     state: State<R>,
-    /// Workers that were lost with this unit in hand.
-    lost: u32,
-    /// The last of them.
-    lost_by: Option<usize>,
+    /// The workers that were lost with this unit in hand, in that order.
+    lost_by: Vec<usize>,
+}
+
+impl<U, R> Entry<U, R> {
+    /// Whether it may be the reason that a worker was lost.
+    fn is_suspect(&self) -> bool {
+        !self.lost_by.is_empty()
+    }
 }
 
 #[derive(Debug, PartialEq)]
@@ -69,25 +74,26 @@ impl<U, R> Schedule<U, R> {
         self.units.push_back(Entry {
             unit,
             state,
-            lost: 0,
-            lost_by: None,
+            lost_by: Vec::new(),
         });
     }
 
-    /// A unit for `worker`, if there is one that it may have, with its number. `alone`: there is no other worker.
+    /// A unit for `worker`, one of those that are there, if there is one that it may have, with its number.
     ///
     /// A unit with which a worker was lost is computed with no other in hand, so that it is known whose fault the next loss
-    /// is, and by another worker if there is one.
-    pub(crate) fn hand_out(&mut self, worker: usize, alone: bool) -> Option<(u64, &U)> {
+    /// is, and by one that was not lost with it, if there is one.
+    pub(crate) fn hand_out(&mut self, worker: usize, there: &[usize]) -> Option<(u64, &U)> {
         let held = |entry: &&Entry<U, R>| matches!(entry.state, State::With(by) if by == worker);
         let in_hand = self.units.iter().filter(held).count();
-        if in_hand >= IN_HAND || self.units.iter().filter(held).any(|entry| entry.lost > 0) {
+        if in_hand >= IN_HAND || self.units.iter().filter(held).any(Entry::is_suspect) {
             return None;
         }
         let may = |entry: &Entry<U, R>| {
-            matches!(entry.state, State::Waiting) && (alone || entry.lost_by != Some(worker))
+            matches!(entry.state, State::Waiting)
+                && (!entry.lost_by.contains(&worker)
+                    || there.iter().all(|other| entry.lost_by.contains(other)))
         };
-        let suspect = |entry: &Entry<U, R>| entry.lost > 0 && may(entry);
+        let suspect = |entry: &Entry<U, R>| entry.is_suspect() && may(entry);
         let place = match self.units.iter().position(suspect) {
             Some(_) if in_hand > 0 => return None,
             Some(place) => place,
@@ -112,15 +118,14 @@ impl<U, R> Schedule<U, R> {
 
     /// A worker is lost: what it had in hand waits again. Returns these units by number, with how often workers were lost
     /// with each.
-    pub(crate) fn lost(&mut self, worker: usize) -> Vec<(u64, u32)> {
+    pub(crate) fn lost(&mut self, worker: usize) -> Vec<(u64, usize)> {
         let numbered = (self.first..).zip(&mut self.units);
         let held =
             numbered.filter(|(_, entry)| matches!(entry.state, State::With(by) if by == worker));
         held.map(|(number, entry)| {
             entry.state = State::Waiting;
-            entry.lost += 1;
-            entry.lost_by = Some(worker);
-            (number, entry.lost)
+            entry.lost_by.push(worker);
+            (number, entry.lost_by.len())
         })
         .collect()
     }
@@ -153,7 +158,7 @@ mod tests {
     }
 
     fn hand_out(schedule: &mut Schedule<char, u32>, worker: usize) -> Option<char> {
-        schedule.hand_out(worker, false).map(|(_, &unit)| unit)
+        schedule.hand_out(worker, &[0, 1]).map(|(_, &unit)| unit)
     }
 
     #[test]
@@ -182,7 +187,7 @@ mod tests {
         assert_eq!(left, [('a', 10), ('b', 20), ('s', 30)]);
         assert!(schedule.is_empty());
         schedule.add('c');
-        assert_eq!(schedule.hand_out(0, false), Some((3, &'c')));
+        assert_eq!(schedule.hand_out(0, &[0]), Some((3, &'c')));
         assert_eq!((schedule.unit(3), schedule.unit(2)), (Some(&'c'), None));
     }
 
@@ -192,7 +197,7 @@ mod tests {
         schedule.add('a');
         schedule.add_done('b', 1);
         assert!(!schedule.has_room());
-        schedule.hand_out(0, true);
+        schedule.hand_out(0, &[0]);
         schedule.done(0, 1);
         schedule.leave();
         assert!(schedule.has_room());
@@ -215,17 +220,17 @@ mod tests {
         schedule.done(0, 1);
         assert_eq!(hand_out(&mut schedule, 1), Some('b'));
         assert_eq!(schedule.lost(1), [(1, 2)]);
-        assert_eq!(hand_out(&mut schedule, 0), None, "b needs empty hands");
-        assert_eq!(hand_out(&mut schedule, 1), Some('d'), "b is for another");
-        schedule.done(2, 1);
-        assert_eq!(hand_out(&mut schedule, 0), Some('b'));
-        assert_eq!(schedule.lost(0), [(1, 3)]);
-        schedule.done(3, 1);
+        let third = [0, 1, 2];
         assert_eq!(
-            schedule.hand_out(0, true),
-            Some((1, &'b')),
-            "there is no other"
+            schedule.hand_out(1, &third),
+            Some((3, &'d')),
+            "b is for a third"
         );
+        assert_eq!(schedule.hand_out(2, &third), Some((1, &'b')));
+        assert_eq!(schedule.lost(2), [(1, 3)]);
+        assert_eq!(hand_out(&mut schedule, 0), None, "b needs empty hands");
+        schedule.done(2, 1);
+        assert_eq!(hand_out(&mut schedule, 0), Some('b'), "no one is left");
     }
 
     #[test]

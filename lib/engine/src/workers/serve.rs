@@ -103,18 +103,27 @@ fn packs(
                     next = if ended { None } else { next_item(line) };
                 }
             })?;
+        // However this ends: the reader may wait for packs that nobody computes any more.
+        let hang_up = HangUp(line);
         let writer = thread::Builder::new()
             .name("writer".into())
             .spawn_scoped(scope, move || answer(layout, line, &results_out))?;
         let computed = model.run(layout, &packs, &results, &mut Unseen);
-        // The reader may wait for packs that nobody computes any more.
-        let _ = line.shutdown(Shutdown::Read);
-        drop((packs, results));
+        drop((packs, results, hang_up));
         let answered = writer
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         answered.and(computed)
     })
+}
+
+/// Ends the reading of a line on drop.
+struct HangUp<'a>(&'a UnixStream);
+
+impl Drop for HangUp<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.shutdown(Shutdown::Read);
+    }
 }
 
 fn next_item(line: &UnixStream) -> Option<Result<Item, EngineError>> {

@@ -63,7 +63,7 @@ impl Pool<'_> {
                 },
                 recv(events) -> event => match self.hear(event.expect("the pool has a sender"))? {
                     Told::Pack(worker, answered, rows) => work.computed(worker, answered, rows),
-                    Told::Lost(worker) => work.lost(worker, layout),
+                    Told::Lost(worker) => self.give_up(work.lost(worker, layout))?,
                     _ => {}
                 },
                 default(POLL) => {}
@@ -84,15 +84,14 @@ impl Pool<'_> {
 
     /// Gives everyone who is free something to do.
     fn hand_out(&self, work: &mut Work) -> Result<(), EngineError> {
-        let alone = self
+        let there: Vec<usize> = self
             .slots
             .iter()
-            .filter(|slot| slot.process.is_some())
-            .count()
-            == 1;
+            .filter_map(|slot| Some(slot.process.as_ref()?.name.worker))
+            .collect();
         let ready = self.slots.iter().filter(|slot| slot.ready);
         for process in ready.filter_map(|slot| slot.process.as_ref()) {
-            while let Some((number, unit)) = work.schedule.hand_out(process.name.worker, alone) {
+            while let Some((number, unit)) = work.schedule.hand_out(process.name.worker, &there) {
                 for job in unit {
                     let request = Request::Pack(Place::of(job));
                     process
@@ -150,8 +149,9 @@ impl Work {
         }
     }
 
-    /// A worker is lost. What it had in hand is computed again, or given up.
-    fn lost(&mut self, worker: usize, layout: &EmbeddingLayout) {
+    /// A worker is lost. What it had in hand is computed again, or given up; returns how many packs were.
+    fn lost(&mut self, worker: usize, layout: &EmbeddingLayout) -> usize {
+        let mut given_up = 0;
         for (number, lost) in self.schedule.lost(worker) {
             self.results.remove(&number);
             let Some(unit) = self.schedule.unit(number).filter(|_| lost >= TRIES) else {
@@ -164,9 +164,11 @@ impl Work {
                     job.batch_in_file
                 );
             }
-            let results = unit.iter().map(|job| given_up(job, layout)).collect();
+            given_up += unit.len();
+            let results = unit.iter().map(|job| without_rows(job, layout)).collect();
             self.schedule.done(number, results);
         }
+        given_up
     }
 
     /// The next unit that leaves, if it is through.
@@ -180,7 +182,7 @@ impl Work {
 }
 
 /// The results of a pack that no worker survived.
-fn given_up(job: &Job, layout: &EmbeddingLayout) -> Results {
+fn without_rows(job: &Job, layout: &EmbeddingLayout) -> Results {
     let laid = Laid {
         rows: RecordBatch::new_empty(layout.schema()),
         rejected: job
