@@ -237,7 +237,7 @@ mod tests {
             ),
             (
                 "ordinal,id,length,reason,start\n3,a,2000,empty,0\n",
-                "ordinal 3 'a': expected reason out_of_memory or not_finite, found empty",
+                "ordinal 3 'a': expected reason out_of_memory or not_finite or worker_lost, found empty",
             ),
             (
                 "ordinal,id,length,reason\n3,a,2000,not_finite\n",
