@@ -9,7 +9,7 @@
 //!                    └────────────────── parts of an interrupted run ◀────────────┘
 //! ```
 //!
-//! The computation is a model in this process, or [worker processes](Workers) with one each.
+//! The computation is a model in this process, or [worker processes](Config::workers) with one each.
 //!
 //! The writer saves every result twice: in the output, which appears when it is complete, and in parts, each of
 //! which is complete when it appears. A run that finds parts passes their rows on in place of computing them. The
