@@ -4,15 +4,24 @@
 mod common;
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Output};
+use std::process::{Child, Command, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use common::case::{Case, SIGKILL, SIGTERM, in_windows, rejects};
 use common::{all, assert_failed, bin, run};
 use serde_json::Value;
+
+/// A run that lasts long enough for something to happen to it.
+fn longer() -> Case {
+    let case = Case::new();
+    let some = fs::read_to_string(case.path("in.fasta")).expect("input");
+    let many = (0..20).map(|copy| some.replace('>', &format!(">{copy}-")));
+    case.pack(&many.collect::<String>());
+    case
+}
 
 /// The processes that a process has started, as long as it lives.
 fn children(of: &Child) -> Vec<u32> {
@@ -52,9 +61,12 @@ fn assert_gone(processes: &[u32]) {
 }
 
 fn kill(process: u32) {
-    let status = std::process::Command::new("kill")
-        .args(["-9", &process.to_string()])
-        .status();
+    signal(process, "-KILL");
+}
+
+fn signal(process: u32, signal: &str) {
+    let process = process.to_string();
+    let status = Command::new("kill").args([signal, &process]).status();
     assert!(status.expect("kill").success());
 }
 
@@ -308,7 +320,7 @@ fn a_worker_that_panics_ends_and_is_replaced() {
 
 #[test]
 fn all_workers_killed_at_once_cost_time_and_nothing_else() {
-    let case = Case::new();
+    let case = longer();
     let expected = case.undisturbed();
     let mut child = case.underway_with("e.parquet", &["--workers", "13"]);
     workers(&child, 13).into_iter().for_each(kill);
@@ -319,11 +331,7 @@ fn all_workers_killed_at_once_cost_time_and_nothing_else() {
 
 #[test]
 fn a_worker_that_cannot_be_replaced_is_missed_and_no_more() {
-    let mut case = Case::new();
-    // Enough for three processes to fail before the other worker is through.
-    let some = fs::read_to_string(case.path("in.fasta")).expect("input");
-    let many = (0..20).map(|copy| some.replace('>', &format!(">{copy}-")));
-    case.pack(&many.collect::<String>());
+    let mut case = longer();
     let expected = case.undisturbed();
     let (model, away) = (case.path("model"), case.path("shards/away"));
     fs::create_dir(&model).expect("folder");
@@ -333,11 +341,19 @@ fn a_worker_that_cannot_be_replaced_is_missed_and_no_more() {
     case.model = model;
     let mut child = case.underway_with("e.parquet", &["--workers", "2"]);
     let both = workers(&child, 2);
+    // It is to be at work until the other is given up.
+    signal(both[0], "-STOP");
     fs::rename(&case.model, away).expect("rename");
     kill(both[1]);
-    let said = said(&mut child);
-    assert!(child.wait().expect("wait").success(), "{said}");
-    assert!(said.contains("the run goes on without it"), "{said}");
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let missed = lines.any(|line| {
+        let line = line.expect("UTF-8");
+        line.contains("the run goes on without it")
+    });
+    signal(both[0], "-CONT");
+    assert!(missed);
+    lines.for_each(drop);
+    assert!(child.wait().expect("wait").success());
     case.assert_complete("e.parquet", &expected);
 }
 

@@ -24,6 +24,9 @@ pub(crate) struct Computed {
     pub(crate) in_f32: u64,
 }
 
+/// What came of a computation that was begun: for each column the values of all its sequences.
+pub(crate) type Begun = Result<Vec<Vec<f32>>, EngineError>;
+
 /// Computes sequences with a model.
 ///
 /// Memory that runs out and values that are not finite cost the sequences that cannot be computed, and no other.
@@ -36,13 +39,13 @@ pub(crate) struct Embedder<'a> {
 
 impl Embedder<'_> {
     /// Asks for the values of some sequences, if they can be computed together: a device computes them while the program goes on.
-    /// What goes wrong is found again by [`embed`](Self::embed), which knows what to do about it.
-    pub(crate) fn begin(&self, selection: &Selection<'_>) -> Option<Pending> {
+    /// [`embed`](Self::embed) takes what comes of it, and knows what to do where that is an error.
+    pub(crate) fn begin(&self, selection: &Selection<'_>) -> Option<Result<Pending, EngineError>> {
         let all = 0..selection.len();
         if all.is_empty() || !self.allowance.permits(selection.tokens(&all).len()) {
             return None;
         }
-        self.ask(selection, &all, self.model.dtype()).ok()
+        Some(self.ask(selection, &all, self.model.dtype()))
     }
 
     /// The values of some sequences of a pack, those that were begun or new ones. Once a stop was requested, the error is
@@ -50,21 +53,14 @@ impl Embedder<'_> {
     pub(crate) fn embed(
         &mut self,
         selection: &Selection<'_>,
-        begun: Option<Vec<Vec<f32>>>,
+        begun: Option<Begun>,
     ) -> Result<Computed, EngineError> {
         let mut computed = Computed {
             values: vec![Vec::new(); selection.columns.len()],
             ..Computed::default()
         };
-        let all = 0..selection.len();
-        if all.is_empty() {
-            return Ok(computed);
-        }
-        if let Some(values) = begun {
-            self.allowance.succeeded(selection.tokens(&all).len());
-            self.keep_finite(selection, &all, values, &mut computed)?;
-        } else {
-            self.sequences(selection, all, &mut computed)?;
+        if selection.len() > 0 {
+            self.sequences(selection, 0..selection.len(), begun, &mut computed)?;
         }
         Ok(computed)
     }
@@ -74,13 +70,16 @@ impl Embedder<'_> {
         &mut self,
         selection: &Selection<'_>,
         sequences: Range<usize>,
+        begun: Option<Begun>,
         computed: &mut Computed,
     ) -> Result<(), EngineError> {
         let tokens = selection.tokens(&sequences).len();
-        if sequences.len() > 1 && !self.allowance.permits(tokens) {
+        if begun.is_none() && sequences.len() > 1 && !self.allowance.permits(tokens) {
             return self.halves(selection, sequences, computed);
         }
-        match self.forward(selection, &sequences, self.model.dtype()) {
+        let outcome =
+            begun.unwrap_or_else(|| self.forward(selection, &sequences, self.model.dtype()));
+        match outcome {
             Ok(values) => {
                 self.allowance.succeeded(tokens);
                 self.keep_finite(selection, &sequences, values, computed)
@@ -107,8 +106,8 @@ impl Embedder<'_> {
         computed: &mut Computed,
     ) -> Result<(), EngineError> {
         let middle = sequences.start + middle(selection.offsets(&sequences));
-        self.sequences(selection, sequences.start..middle, computed)?;
-        self.sequences(selection, middle..sequences.end, computed)
+        self.sequences(selection, sequences.start..middle, None, computed)?;
+        self.sequences(selection, middle..sequences.end, None, computed)
     }
 
     fn forward(

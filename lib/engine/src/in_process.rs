@@ -85,7 +85,7 @@ impl<'a> InProcess<'a> {
 struct Underway {
     received: Received,
     started: Instant,
-    pending: Option<Pending>,
+    pending: Option<Result<Pending, EngineError>>,
 }
 
 impl Underway {
@@ -104,8 +104,7 @@ impl Underway {
 
     /// Whether a device is at work on it, so that there is something else to do.
     fn is_on_device(&self) -> bool {
-        let pending = self.pending.as_ref();
-        pending.is_some_and(|pending| !pending.is_computed())
+        matches!(&self.pending, Some(Ok(pending)) if !pending.is_computed())
     }
 
     /// Waits for it, and computes what was not begun; `None` once a stop was requested.
@@ -119,9 +118,12 @@ impl Underway {
             let result = Results::Saved(saved);
             return Ok(Some(Finished { job, result }));
         }
-        // What went wrong goes wrong again, and is dealt with there.
-        let begun = self.pending.and_then(|pending| pending.finish().ok());
-        let (begun, took) = begun.map_or((None, None), |begun| (Some(begun.columns), begun.took));
+        let begun = self.pending.map(|pending| Ok(pending?.finish()?));
+        let took = match &begun {
+            Some(Ok(begun)) => begun.took,
+            _ => None,
+        };
+        let begun = begun.map(|begun| begun.map(|begun| begun.columns));
         let Some(computed) = embedder.embed(&job, begun)? else {
             return Ok(None);
         };

@@ -4,7 +4,7 @@ use plmkit_contract::{EmbeddingLayout, Reason, StoreDtype};
 use plmkit_esm2::{EsmError, Pending};
 
 use crate::EngineError;
-use crate::compute::{Computed, Embedder, storable};
+use crate::compute::{Begun, Computed, Embedder, storable};
 use crate::plan::Job;
 use crate::selection::Selection;
 use crate::stitch::{Stitcher, Whole};
@@ -61,7 +61,7 @@ impl<'a> PackEmbedder<'a> {
     }
 
     /// Asks for what a pack needs, but for its windows, so that a device computes it while the program goes on.
-    pub(crate) fn begin(&self, job: &Job) -> Option<Pending> {
+    pub(crate) fn begin(&self, job: &Job) -> Option<Result<Pending, EngineError>> {
         let (_, ordinary) = by_kind(job);
         let layout = self.layout;
         let selection = Selection::new(job, &ordinary, &layout.columns, layout.dtype);
@@ -73,7 +73,7 @@ impl<'a> PackEmbedder<'a> {
     pub(crate) fn embed(
         &mut self,
         job: &Job,
-        begun: Option<Vec<Vec<f32>>>,
+        begun: Option<Begun>,
     ) -> Result<Option<Embedded>, EngineError> {
         match self.rows(job, begun) {
             Ok(embedded) => Ok(Some(embedded)),
@@ -82,7 +82,7 @@ impl<'a> PackEmbedder<'a> {
         }
     }
 
-    fn rows(&mut self, job: &Job, begun: Option<Vec<Vec<f32>>>) -> Result<Embedded, EngineError> {
+    fn rows(&mut self, job: &Job, begun: Option<Begun>) -> Result<Embedded, EngineError> {
         let (windows, ordinary) = by_kind(job);
         let (columns, dtype) = (&self.layout.columns, self.layout.dtype);
         let selection = Selection::new(job, &ordinary, columns, dtype);

@@ -13,7 +13,7 @@ use crate::run::Observer;
 use crate::writer::Writer;
 
 /// Results that may wait for the writer: enough for it to close a row group while the next pack is computed.
-const RESULTS_AHEAD: usize = 2;
+pub(crate) const RESULTS_AHEAD: usize = 2;
 
 /// What the three stages of a run work with.
 pub(crate) struct Pipeline<'a, 'w> {

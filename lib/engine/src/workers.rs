@@ -15,7 +15,7 @@ mod schedule;
 mod serve;
 mod work;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
@@ -33,6 +33,8 @@ pub use serve::serve;
 
 /// How often the wish to stop is looked at while nothing happens.
 const POLL: Duration = Duration::from_millis(100);
+/// How long no worker must have been lost before what others were lost with is tried again.
+const CALM: Duration = Duration::from_secs(1);
 /// Packs that may be given up one after the other without any being computed in between: with more, it is hardly the packs.
 const GIVEN_UP: usize = 10;
 
@@ -48,6 +50,8 @@ pub(crate) struct Pool<'a> {
     facts: Option<Facts>,
     /// Processes that were started.
     starts: u64,
+    /// When a worker was lost last.
+    lost_at: Option<Instant>,
     /// Packs that were given up since one was computed.
     given_up: usize,
 }
@@ -108,6 +112,7 @@ impl<'a> Pool<'a> {
             mouth,
             facts: None,
             starts: 0,
+            lost_at: None,
             given_up: 0,
         };
         for worker in 0..count {
@@ -247,6 +252,7 @@ impl<'a> Pool<'a> {
     fn lost(&mut self, worker: usize, exit: Exit, why: &str) -> Result<Told, EngineError> {
         let slot = &mut self.slots[worker];
         slot.process = None;
+        self.lost_at = Some(Instant::now());
         if !slot.ready {
             slot.failed += 1;
         }

@@ -47,26 +47,23 @@ template <typename Work> bool guarded(plmkit_failure *failure, Work work) noexce
 
 } // namespace
 
-bool plmkit_flash_attention(const at::Tensor *query, const at::Tensor *key, const at::Tensor *value,
-                            const at::Tensor *offsets, std::int64_t longest, at::Tensor **mixed,
-                            plmkit_failure *failure) noexcept {
+bool plmkit_varlen_attention(bool flash, const at::Tensor *query, const at::Tensor *key, const at::Tensor *value,
+                             const at::Tensor *offsets, std::int64_t longest, at::Tensor **mixed,
+                             plmkit_failure *failure) noexcept {
     return guarded(failure, [&] {
-        auto found = at::_flash_attention_forward(*query, *key, *value, *offsets, *offsets, longest, longest,
-                                                  /*dropout_p=*/0.0, /*is_causal=*/false,
-                                                  /*return_debug_mask=*/false);
-        *mixed = new at::Tensor(std::move(std::get<0>(found)));
-    });
-}
-
-bool plmkit_efficient_attention(const at::Tensor *query, const at::Tensor *key, const at::Tensor *value,
-                                const at::Tensor *offsets, std::int64_t longest, at::Tensor **mixed,
-                                plmkit_failure *failure) noexcept {
-    return guarded(failure, [&] {
-        // Sequences of different lengths are one batch of all tokens: (1, tokens, heads, head_dim).
-        auto found = at::_efficient_attention_forward(query->unsqueeze(0), key->unsqueeze(0), value->unsqueeze(0),
-                                                      /*bias=*/std::nullopt, *offsets, *offsets, longest, longest,
-                                                      /*dropout_p=*/0.0, /*custom_mask_type=*/0);
-        *mixed = new at::Tensor(std::get<0>(found).squeeze(0));
+        at::Tensor found;
+        if (flash) {
+            found = std::get<0>(at::_flash_attention_forward(*query, *key, *value, *offsets, *offsets, longest, longest,
+                                                             /*dropout_p=*/0.0, /*is_causal=*/false,
+                                                             /*return_debug_mask=*/false));
+        } else {
+            // Sequences of different lengths are one batch of all tokens: (1, tokens, heads, head_dim).
+            auto of_batch = at::_efficient_attention_forward(
+                query->unsqueeze(0), key->unsqueeze(0), value->unsqueeze(0), /*bias=*/std::nullopt, *offsets, *offsets,
+                longest, longest, /*dropout_p=*/0.0, /*custom_mask_type=*/0);
+            found = std::get<0>(of_batch).squeeze(0);
+        }
+        *mixed = new at::Tensor(std::move(found));
     });
 }
 

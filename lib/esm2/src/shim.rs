@@ -16,28 +16,9 @@ struct Failure {
     what: [c_char; 1024],
 }
 
-/// `plmkit_flash_attention` and `plmkit_efficient_attention`
-type AttentionFn = unsafe extern "C" fn(
-    query: *const c_void,
-    key: *const c_void,
-    value: *const c_void,
-    offsets: *const c_void,
-    longest: i64,
-    mixed: *mut *mut c_void,
-    failure: *mut Failure,
-) -> bool;
-
 unsafe extern "C" {
-    fn plmkit_flash_attention(
-        query: *const c_void,
-        key: *const c_void,
-        value: *const c_void,
-        offsets: *const c_void,
-        longest: i64,
-        mixed: *mut *mut c_void,
-        failure: *mut Failure,
-    ) -> bool;
-    fn plmkit_efficient_attention(
+    fn plmkit_varlen_attention(
+        flash: bool,
         query: *const c_void,
         key: *const c_void,
         value: *const c_void,
@@ -78,17 +59,23 @@ impl VarlenKernel {
         offsets: &Tensor,
         longest: i64,
     ) -> Result<Tensor, EsmError> {
-        let kernel: AttentionFn = match self {
-            Self::Flash => plmkit_flash_attention,
-            Self::MemoryEfficient => plmkit_efficient_attention,
-        };
+        let flash = self == Self::Flash;
         let mut mixed = ptr::null_mut();
         let [query, key, value, offsets] =
             [query, key, value, offsets].map(|tensor| tensor.as_ptr().cast::<c_void>());
         // SAFETY: the tensors live through the call, which reads them and nothing else of this process; it writes one pointer
         // and a failure, both of which are there.
         call(|failure| unsafe {
-            kernel(query, key, value, offsets, longest, &raw mut mixed, failure)
+            plmkit_varlen_attention(
+                flash,
+                query,
+                key,
+                value,
+                offsets,
+                longest,
+                &raw mut mixed,
+                failure,
+            )
         })?;
         // SAFETY: where the call went well it made a tensor that is ours.
         Ok(unsafe { Tensor::from_ptr(mixed.cast()) })

@@ -8,6 +8,7 @@ use cudarc::driver::sys::{
 };
 
 use crate::launch::Launch;
+use crate::library::require;
 use crate::source::Kernel;
 use crate::{Architecture, GpuError, Image};
 
@@ -29,22 +30,14 @@ const SYMBOLS: [&str; 13] = [
     "cuModuleUnload",
 ];
 
-/// That every function used here can be called: cudarc panics where one cannot.
+/// That every function used here can be called.
 fn present() -> Result<(), GpuError> {
     // SAFETY: the driver sets up nothing but its own tables as it is loaded.
-    if !unsafe { sys::is_culib_present() } {
-        return Err(GpuError::NoLibrary { library: LIBRARY });
-    }
-    for symbol in SYMBOLS {
+    let is_there = unsafe { sys::is_culib_present() };
+    require(LIBRARY, is_there, &SYMBOLS, |symbol| {
         // SAFETY: the library is there, and the symbol is looked for and not called.
-        if unsafe { sys::culib().get::<unsafe extern "C" fn()>(symbol.as_bytes()) }.is_err() {
-            return Err(GpuError::NoSymbol {
-                library: LIBRARY,
-                symbol,
-            });
-        }
-    }
-    Ok(())
+        unsafe { sys::culib().get::<unsafe extern "C" fn()>(symbol.as_bytes()) }.is_ok()
+    })
 }
 
 fn check(call: &'static str, result: CUresult) -> Result<(), GpuError> {

@@ -44,6 +44,7 @@ mod emulator;
 mod error;
 mod kernels;
 mod launch;
+mod library;
 mod nvrtc;
 mod source;
 

@@ -8,6 +8,7 @@ use cudarc::nvrtc::sys::{self, nvrtcProgram, nvrtcResult};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
 use crate::GpuError;
+use crate::library::require;
 
 const LIBRARY: &str = "libnvrtc";
 
@@ -43,22 +44,14 @@ pub fn load_nvrtc_from(folder: &Path) -> Result<(), GpuError> {
     Ok(())
 }
 
-/// That every function used here can be called: cudarc panics where one cannot.
+/// That every function used here can be called.
 fn present() -> Result<(), GpuError> {
-    // SAFETY: as above.
-    if !unsafe { sys::is_culib_present() } {
-        return Err(GpuError::NoLibrary { library: LIBRARY });
-    }
-    for symbol in SYMBOLS {
+    // SAFETY: NVRTC sets up nothing but its own tables as it is loaded.
+    let is_there = unsafe { sys::is_culib_present() };
+    require(LIBRARY, is_there, &SYMBOLS, |symbol| {
         // SAFETY: the library is there, and the symbol is looked for and not called.
-        if unsafe { sys::culib().get::<unsafe extern "C" fn()>(symbol.as_bytes()) }.is_err() {
-            return Err(GpuError::NoSymbol {
-                library: LIBRARY,
-                symbol,
-            });
-        }
-    }
-    Ok(())
+        unsafe { sys::culib().get::<unsafe extern "C" fn()>(symbol.as_bytes()) }.is_ok()
+    })
 }
 
 fn check(call: &'static str, result: nvrtcResult) -> Result<(), GpuError> {

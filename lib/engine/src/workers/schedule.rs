@@ -81,8 +81,14 @@ impl<U, R> Schedule<U, R> {
     /// A unit for `worker`, one of those that are there, if there is one that it may have, with its number.
     ///
     /// A unit with which a worker was lost is computed with no other in hand, so that it is known whose fault the next loss
-    /// is, and by one that was not lost with it, if there is one.
-    pub(crate) fn hand_out(&mut self, worker: usize, there: &[usize]) -> Option<(u64, &U)> {
+    /// is, by one that was not lost with it, if there is one, and only while it is `calm`: what takes several workers at once is not
+    /// to count several times.
+    pub(crate) fn hand_out(
+        &mut self,
+        worker: usize,
+        there: &[usize],
+        calm: bool,
+    ) -> Option<(u64, &U)> {
         let held = |entry: &&Entry<U, R>| matches!(entry.state, State::With(by) if by == worker);
         let in_hand = self.units.iter().filter(held).count();
         if in_hand >= IN_HAND || self.units.iter().filter(held).any(Entry::is_suspect) {
@@ -93,11 +99,12 @@ impl<U, R> Schedule<U, R> {
                 && (!entry.lost_by.contains(&worker)
                     || there.iter().all(|other| entry.lost_by.contains(other)))
         };
-        let suspect = |entry: &Entry<U, R>| entry.is_suspect() && may(entry);
+        let suspect = |entry: &Entry<U, R>| calm && entry.is_suspect() && may(entry);
+        let other = |entry: &Entry<U, R>| !entry.is_suspect() && may(entry);
         let place = match self.units.iter().position(suspect) {
             Some(_) if in_hand > 0 => return None,
             Some(place) => place,
-            None => self.units.iter().position(may)?,
+            None => self.units.iter().position(other)?,
         };
         let entry = &mut self.units[place];
         entry.state = State::With(worker);
@@ -158,7 +165,9 @@ mod tests {
     }
 
     fn hand_out(schedule: &mut Schedule<char, u32>, worker: usize) -> Option<char> {
-        schedule.hand_out(worker, &[0, 1]).map(|(_, &unit)| unit)
+        schedule
+            .hand_out(worker, &[0, 1], true)
+            .map(|(_, &unit)| unit)
     }
 
     #[test]
@@ -187,7 +196,7 @@ mod tests {
         assert_eq!(left, [('a', 10), ('b', 20), ('s', 30)]);
         assert!(schedule.is_empty());
         schedule.add('c');
-        assert_eq!(schedule.hand_out(0, &[0]), Some((3, &'c')));
+        assert_eq!(schedule.hand_out(0, &[0], true), Some((3, &'c')));
         assert_eq!((schedule.unit(3), schedule.unit(2)), (Some(&'c'), None));
     }
 
@@ -197,7 +206,7 @@ mod tests {
         schedule.add('a');
         schedule.add_done('b', 1);
         assert!(!schedule.has_room());
-        schedule.hand_out(0, &[0]);
+        schedule.hand_out(0, &[0], true);
         schedule.done(0, 1);
         schedule.leave();
         assert!(schedule.has_room());
@@ -222,15 +231,26 @@ mod tests {
         assert_eq!(schedule.lost(1), [(1, 2)]);
         let third = [0, 1, 2];
         assert_eq!(
-            schedule.hand_out(1, &third),
+            schedule.hand_out(1, &third, true),
             Some((3, &'d')),
             "b is for a third"
         );
-        assert_eq!(schedule.hand_out(2, &third), Some((1, &'b')));
+        assert_eq!(schedule.hand_out(2, &third, true), Some((1, &'b')));
         assert_eq!(schedule.lost(2), [(1, 3)]);
         assert_eq!(hand_out(&mut schedule, 0), None, "b needs empty hands");
         schedule.done(2, 1);
         assert_eq!(hand_out(&mut schedule, 0), Some('b'), "no one is left");
+    }
+
+    #[test]
+    fn what_was_lost_waits_until_it_is_calm() {
+        let mut schedule = schedule(&['a', 'b']);
+        hand_out(&mut schedule, 0);
+        schedule.lost(0);
+        assert_eq!(schedule.hand_out(1, &[0, 1], false), Some((1, &'b')));
+        assert_eq!(schedule.hand_out(1, &[0, 1], false), None);
+        schedule.done(1, 1);
+        assert_eq!(schedule.hand_out(1, &[0, 1], true), Some((0, &'a')));
     }
 
     #[test]

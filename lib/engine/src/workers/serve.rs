@@ -18,13 +18,11 @@ use super::message::{Answer, Load, Place, Request, Results, receive, send};
 use crate::facts::Facts;
 use crate::in_process::InProcess;
 use crate::output::Laid;
+use crate::pipeline::RESULTS_AHEAD;
 use crate::reader::Item;
 use crate::run::Observer;
 use crate::writer::{self, Finished};
 use crate::{Config, EngineError};
-
-/// Results that may wait to be sent.
-const RESULTS_AHEAD: usize = 2;
 
 /// Computes for the run at the other end of standard input, a socket, until it hangs up. What goes wrong is told to that
 /// run; the error is that nobody can be told.

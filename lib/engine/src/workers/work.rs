@@ -9,7 +9,7 @@ use plmkit_contract::{EmbeddingLayout, Reason, path_text};
 
 use super::message::{Place, Request, Results as Answered};
 use super::schedule::{IN_HAND, Schedule, TRIES};
-use super::{POLL, Pool, Told};
+use super::{CALM, POLL, Pool, Told};
 use crate::EngineError;
 use crate::journal::Timing;
 use crate::output::Laid;
@@ -89,9 +89,12 @@ impl Pool<'_> {
             .iter()
             .filter_map(|slot| Some(slot.process.as_ref()?.name.worker))
             .collect();
+        let calm = self.lost_at.is_none_or(|lost| lost.elapsed() >= CALM);
         let ready = self.slots.iter().filter(|slot| slot.ready);
         for process in ready.filter_map(|slot| slot.process.as_ref()) {
-            while let Some((number, unit)) = work.schedule.hand_out(process.name.worker, &there) {
+            while let Some((number, unit)) =
+                work.schedule.hand_out(process.name.worker, &there, calm)
+            {
                 for job in unit {
                     let request = Request::Pack(Place::of(job));
                     process
