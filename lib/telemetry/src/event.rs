@@ -49,9 +49,18 @@ pub struct RunStarted {
     /// Where it computes: `cpu`, `cuda:0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// The GPU's UUID as the driver writes it (`GPU-…`): joins the run with the samples of that GPU.
+    /// UUIDs of the GPUs as the driver writes them (`GPU-…`): they join the run with the samples of those GPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub gpu_uuid: Option<String>,
+    pub gpu_uuids: Option<Vec<String>>,
+    /// The process, as the host of the run sees it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Floating-point operations of the matrix products for a token, attention left out; a multiplication and an addition are two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flops_per_token: Option<f64>,
+    /// Floating-point operations of attention for a pair of tokens of one sequence, over all layers and heads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flops_per_pair: Option<f64>,
     /// The number type of the computation: `f32`, `f16`, `bf16`, `int8`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dtype: Option<String>,
@@ -118,6 +127,9 @@ pub struct BatchDone {
     pub tokens: u64,
     /// Residues in the batch.
     pub residues: u64,
+    /// Pairs of tokens of one sequence: the sum of the squares of their lengths in tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pairs: Option<u64>,
     /// Tokens that the batch might have held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_budget: Option<u64>,

@@ -138,6 +138,7 @@ fn process(info: &ProcessInfo) -> GpuProcess {
     GpuProcess {
         pid: info.pid,
         mem_used_mib,
+        gpu_util: None,
     }
 }
 

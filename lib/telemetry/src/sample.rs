@@ -42,12 +42,40 @@ pub struct GpuSample {
     pub throttle: Option<Throttle>,
     /// Processes that compute on the GPU.
     pub processes: Option<Processes>,
+    /// Those of them that are not the recorded command's: known where a command is recorded.
+    pub foreign_processes: Option<u32>,
+    /// Clock of the device memory.
+    pub mem_clock_mhz: Option<u32>,
+    /// Energy that the GPU has used since the driver was loaded.
+    pub energy_j: Option<f64>,
+    /// Read by the GPU over PCIe.
+    pub pcie_rx_mib_s: Option<f64>,
+    /// Written by the GPU over PCIe.
+    pub pcie_tx_mib_s: Option<f64>,
+    /// Memory errors that were corrected, since the driver was loaded.
+    pub ecc_corrected: Option<u64>,
+    /// Memory errors that were not, since the driver was loaded.
+    pub ecc_uncorrected: Option<u64>,
+    /// Share of the time, over all streaming multiprocessors, in which one had work.
+    pub sm_active: Option<f64>,
+    /// Share of the time in which the tensor cores computed.
+    pub tensor_active: Option<f64>,
+    /// Share of the time in which data went to or from device memory.
+    pub dram_active: Option<f64>,
     /// Share of all CPUs' time that was not idle.
     pub host_cpu_util: Option<f64>,
     /// Memory that no new program could have.
     pub host_mem_used_mib: Option<u64>,
     /// Memory.
     pub host_mem_total_mib: Option<u64>,
+    /// Read from all disks.
+    pub host_disk_read_mib_s: Option<f64>,
+    /// Written to all disks.
+    pub host_disk_write_mib_s: Option<f64>,
+    /// What is left for this user on the file system of the log.
+    pub host_disk_free_mib: Option<u64>,
+    /// Seconds since the recording began, by a monotonic clock.
+    pub elapsed_s: Option<f64>,
 }
 
 impl GpuSample {
@@ -68,9 +96,23 @@ impl GpuSample {
             sm_clock_mhz: None,
             throttle: None,
             processes: None,
+            foreign_processes: None,
+            mem_clock_mhz: None,
+            energy_j: None,
+            pcie_rx_mib_s: None,
+            pcie_tx_mib_s: None,
+            ecc_corrected: None,
+            ecc_uncorrected: None,
+            sm_active: None,
+            tensor_active: None,
+            dram_active: None,
             host_cpu_util: None,
             host_mem_used_mib: None,
             host_mem_total_mib: None,
+            host_disk_read_mib_s: None,
+            host_disk_write_mib_s: None,
+            host_disk_free_mib: None,
+            elapsed_s: None,
         }
     }
 }
@@ -110,7 +152,7 @@ impl From<String> for Throttle {
     }
 }
 
-/// Processes that compute on a GPU: `4711:5120;4712:`, or `none`.
+/// Processes that compute on a GPU, as `PID:MIB:PERCENT`: `4711:5120:97;4712::`, or `none`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Processes(pub Vec<GpuProcess>);
@@ -122,12 +164,17 @@ pub struct GpuProcess {
     pub pid: u32,
     /// Device memory that it holds.
     pub mem_used_mib: Option<u64>,
+    /// Share of the time in which its kernels ran.
+    pub gpu_util: Option<u32>,
 }
 
 impl fmt::Display for GpuProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.pid)?;
-        self.mem_used_mib.map_or(Ok(()), |mib| write!(f, "{mib}"))
+        self.mem_used_mib.map_or(Ok(()), |mib| write!(f, "{mib}"))?;
+        f.write_str(":")?;
+        self.gpu_util
+            .map_or(Ok(()), |percent| write!(f, "{percent}"))
     }
 }
 
@@ -135,19 +182,24 @@ impl FromStr for GpuProcess {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parsed = text.split_once(':').and_then(|(pid, mib)| {
-            let mem_used_mib = if mib.is_empty() {
-                None
-            } else {
-                Some(mib.parse().ok()?)
+        let parsed = || {
+            let mut fields = text.split(':');
+            let process = Self {
+                pid: fields.next()?.parse().ok()?,
+                mem_used_mib: optional(fields.next()?).ok()?,
+                gpu_util: optional(fields.next()?).ok()?,
             };
-            Some(Self {
-                pid: pid.parse().ok()?,
-                mem_used_mib,
-            })
-        });
-        parsed.ok_or_else(|| format!("expected PID:MIB, found '{}'", text.escape_debug()))
+            fields.next().is_none().then_some(process)
+        };
+        parsed().ok_or_else(|| format!("expected PID:MIB:PERCENT, found '{}'", text.escape_debug()))
     }
+}
+
+fn optional<T: FromStr>(text: &str) -> Result<Option<T>, T::Err> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some)
 }
 
 impl fmt::Display for Processes {
@@ -196,13 +248,20 @@ mod tests {
 
     #[test]
     fn lists_are_read_back_as_they_were_written() {
-        let process = |pid, mem_used_mib| GpuProcess { pid, mem_used_mib };
+        let process = |pid, mem_used_mib, gpu_util| GpuProcess {
+            pid,
+            mem_used_mib,
+            gpu_util,
+        };
         for (list, text) in [
             (Processes(vec![]), "none"),
-            (Processes(vec![process(1, Some(0))]), "1:0"),
+            (Processes(vec![process(1, Some(0), Some(0))]), "1:0:0"),
             (
-                Processes(vec![process(4711, Some(5120)), process(4712, None)]),
-                "4711:5120;4712:",
+                Processes(vec![
+                    process(4711, Some(5120), Some(97)),
+                    process(4712, None, None),
+                ]),
+                "4711:5120:97;4712::",
             ),
         ] {
             assert_eq!(list.to_string(), text);

@@ -152,6 +152,9 @@ fn check(sample: &GpuSample) -> Result<(), String> {
     for (column, value) in [
         ("gpu_util", sample.gpu_util.map(f64::from)),
         ("mem_util", sample.mem_util.map(f64::from)),
+        ("sm_active", sample.sm_active),
+        ("tensor_active", sample.tensor_active),
+        ("dram_active", sample.dram_active),
         ("host_cpu_util", sample.host_cpu_util),
     ] {
         if let Some(value) = value.filter(|value| !(0.0..=100.0).contains(value)) {
@@ -160,12 +163,22 @@ fn check(sample: &GpuSample) -> Result<(), String> {
             ));
         }
     }
-    for (column, value) in [
-        ("power_w", sample.power_w),
-        ("power_limit_w", sample.power_limit_w),
+    for (column, unit, value) in [
+        ("power_w", "watts", sample.power_w),
+        ("power_limit_w", "watts", sample.power_limit_w),
+        ("energy_j", "joules", sample.energy_j),
+        ("pcie_rx_mib_s", "MiB/s", sample.pcie_rx_mib_s),
+        ("pcie_tx_mib_s", "MiB/s", sample.pcie_tx_mib_s),
+        ("host_disk_read_mib_s", "MiB/s", sample.host_disk_read_mib_s),
+        (
+            "host_disk_write_mib_s",
+            "MiB/s",
+            sample.host_disk_write_mib_s,
+        ),
+        ("elapsed_s", "seconds", sample.elapsed_s),
     ] {
         if let Some(value) = value.filter(|value| !(value.is_finite() && *value >= 0.0)) {
-            return Err(format!("column '{column}': expected watts, found {value}"));
+            return Err(format!("column '{column}': expected {unit}, found {value}"));
         }
     }
     Ok(())
@@ -193,7 +206,8 @@ mod tests {
     fn a_full_row_and_a_host_row_are_read() {
         let rows = samples(&format!(
             "{HEADER}2026-01-31T12:00:00.000Z,0,GPU-1,\"Tesla, big\",97,40,100,200,61,250.5,300,1980,\
-             sw_power_cap,7:50,12.5,1000,2000\n2026-01-31T12:00:00.000Z,,,,,,,,,,,,,,12.5,1000,2000\n"
+             sw_power_cap,7:50:,0,2600,1234.5,10,20,0,0,80.5,60.5,30,12.5,1000,2000,1.5,2.5,900,3\n\
+             2026-01-31T12:00:00.000Z,,,,,,,,,,,,,,,,,,,,,,,,12.5,1000,2000,,,,\n"
         ))
         .unwrap();
         assert_eq!(rows[0].name.as_deref(), Some("Tesla, big"));
@@ -205,6 +219,7 @@ mod tests {
         let process = GpuProcess {
             pid: 7,
             mem_used_mib: Some(50),
+            gpu_util: None,
         };
         assert_eq!(rows[0].processes, Some(Processes(vec![process])));
         let mut host = GpuSample::at("2026-01-31T12:00:00Z".parse().unwrap());
@@ -237,7 +252,10 @@ mod tests {
             first_error(&log(&format!("{time},101,,"))).contains("expected 0 to 100, found 101")
         );
         assert!(first_error(&log(&format!("{time},1,NaN,"))).contains("expected watts, found NaN"));
-        assert!(first_error(&log(&format!("{time},1,,x"))).contains("expected PID:MIB, found 'x'"));
+        assert!(
+            first_error(&log(&format!("{time},1,,x")))
+                .contains("expected PID:MIB:PERCENT, found 'x'")
+        );
         let short = first_error(&log(time));
         assert!(
             short.contains("line 3: wrong number of columns; expected 4, found 1"),

@@ -71,6 +71,9 @@ mod tests {
         let mut sample = GpuSample::at("2026-01-31T12:00:00Z".parse().unwrap());
         sample.host_cpu_util = Some(12.5);
         let text = String::from_utf8(rows(&[sample])).unwrap();
-        assert_eq!(text, "2026-01-31T12:00:00.000Z,,,,,,,,,,,,,,12.5,,\n");
+        assert_eq!(
+            text,
+            "2026-01-31T12:00:00.000Z,,,,,,,,,,,,,,,,,,,,,,,,12.5,,,,,,\n"
+        );
     }
 }

@@ -23,8 +23,8 @@ pub struct RunSummary {
     pub model_digest: Option<String>,
     /// Where it computed.
     pub device: Option<String>,
-    /// The GPU, by UUID.
-    pub gpu_uuid: Option<String>,
+    /// The GPUs, by UUID.
+    pub gpu_uuids: Option<Vec<String>>,
     /// The number type of the computation.
     pub dtype: Option<String>,
     /// CPU threads.
@@ -172,7 +172,7 @@ impl RunCount {
             version: named(started.version),
             model_digest: started.model_digest,
             device: started.device,
-            gpu_uuid: started.gpu_uuid,
+            gpu_uuids: started.gpu_uuids,
             dtype: started.dtype,
             threads: started.threads,
             workers: started.workers,

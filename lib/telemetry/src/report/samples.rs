@@ -121,9 +121,12 @@ fn works_on(events: &RunsSummary, uuid: Option<&str>) -> bool {
             .iter()
             .filter(|run| run.device.as_deref() != Some("cpu"))
     };
-    let named = on_gpus().any(|run| run.gpu_uuid.is_some());
+    let named = on_gpus().any(|run| run.gpu_uuids.is_some());
     if named {
-        uuid.is_some() && on_gpus().any(|run| run.gpu_uuid.as_deref() == uuid)
+        uuid.is_some_and(|uuid| {
+            let theirs = on_gpus().filter_map(|run| run.gpu_uuids.as_ref());
+            theirs.flatten().any(|theirs| theirs == uuid)
+        })
     } else {
         events.runs.is_empty() || on_gpus().next().is_some()
     }
@@ -160,7 +163,7 @@ mod tests {
         runs.add(Event::Run(RunStarted {
             run: "r".to_owned(),
             device: Some(device.to_owned()),
-            gpu_uuid: gpu_uuid.map(str::to_owned),
+            gpu_uuids: gpu_uuid.map(|uuid| vec![uuid.to_owned()]),
             time: time(first),
             ..RunStarted::default()
         }));
