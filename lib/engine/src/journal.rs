@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use plmkit_esm2::Dtype;
+use plmkit_esm2::{DeviceTimes, Dtype};
 use plmkit_telemetry::event::{
-    BatchDone, Event, EventWriter, Outcome, RunDone, RunStarted, milliseconds, run_id, utilization,
+    BatchDone, Event, EventWriter, KernelTimes, Outcome, RunDone, RunStarted, milliseconds, run_id,
+    utilization,
 };
 use plmkit_telemetry::{TelemetryError, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use crate::plan::{Amount, Job, Plan};
 
@@ -30,10 +32,12 @@ pub(crate) struct Totals {
 }
 
 /// How long the stages of one batch took.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Timing {
     pub(crate) wait: Duration,
     pub(crate) compute: Duration,
+    /// What a device with a clock of its own says.
+    pub(crate) device: Option<DeviceTimes>,
     pub(crate) queue_depth: u64,
     /// The worker that computed it.
     pub(crate) worker: Option<u64>,
@@ -111,7 +115,18 @@ impl Journal {
             time: Some(Timestamp::now()),
             elapsed_s: Some(self.elapsed().as_secs_f64()),
             wait_ms: Some(milliseconds(timing.wait)),
+            h2d_ms: timing.device.map(|times| milliseconds(times.h2d)),
             compute_ms: Some(milliseconds(timing.compute)),
+            d2h_ms: timing.device.map(|times| milliseconds(times.d2h)),
+            kernels: timing.device.and_then(|times| {
+                let kernels = times.kernels?;
+                Some(KernelTimes {
+                    gemm_ms: milliseconds(kernels.gemm),
+                    attention_ms: milliseconds(kernels.attention),
+                    between_ms: milliseconds(kernels.between),
+                    pooling_ms: milliseconds(kernels.pooling),
+                })
+            }),
             write_ms: Some(milliseconds(written.write)),
             queue_depth: Some(timing.queue_depth),
             worker: timing.worker,
@@ -125,7 +140,6 @@ impl Journal {
             tail: job.tail,
             oom_splits: written.oom_splits,
             rejected: written.rejected,
-            ..BatchDone::default()
         }));
     }
 

@@ -112,6 +112,9 @@ pub struct BatchDone {
     /// Copy from device to host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub d2h_ms: Option<f64>,
+    /// What `compute_ms` went into, where that was to be known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernels: Option<KernelTimes>,
     /// Encoding and writing of the results.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_ms: Option<f64>,
@@ -145,6 +148,19 @@ pub struct BatchDone {
     /// Sequences (rows) of the batch that could not be embedded.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rejected: u64,
+}
+
+/// How long a device computed, by what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KernelTimes {
+    /// Matrix products.
+    pub gemm_ms: f64,
+    /// Attention.
+    pub attention_ms: f64,
+    /// What lies between those, embedding and the final `LayerNorm` included.
+    pub between_ms: f64,
+    /// Pooling, and what else is taken of hidden states.
+    pub pooling_ms: f64,
 }
 
 /// The last event of a run.
