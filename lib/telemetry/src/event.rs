@@ -57,10 +57,10 @@ pub struct RunStarted {
     pub pid: Option<u32>,
     /// Floating-point operations of the matrix products for a token, attention left out; a multiplication and an addition are two.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub flops_per_token: Option<f64>,
+    pub flops_per_token: Option<u64>,
     /// Floating-point operations of attention for a pair of tokens of one sequence, over all layers and heads.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub flops_per_pair: Option<f64>,
+    pub flops_per_pair: Option<u64>,
     /// The number type of the computation: `f32`, `f16`, `bf16`, `int8`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dtype: Option<String>,

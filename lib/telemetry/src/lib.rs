@@ -10,6 +10,7 @@ mod host;
 mod log;
 mod nvml;
 mod pressure;
+mod pulse;
 mod recorder;
 pub mod report;
 mod sample;
@@ -17,6 +18,7 @@ mod sampler;
 mod time;
 
 pub use error::TelemetryError;
+pub use pulse::{Pulse, Said};
 pub use recorder::{Recorder, Recording};
 pub use sample::{GpuProcess, GpuSample, Processes, Throttle};
 pub use sampler::{Sampler, Sources};
