@@ -3,10 +3,14 @@
 pub mod command;
 mod error;
 pub mod event;
+mod family;
 pub mod gpu_csv;
+pub mod gpu_parquet;
 mod host;
 mod log;
 mod nvml;
+mod pressure;
+mod pulse;
 mod recorder;
 pub mod report;
 mod sample;
@@ -14,7 +18,8 @@ mod sampler;
 mod time;
 
 pub use error::TelemetryError;
-pub use recorder::Recorder;
+pub use pulse::{Pulse, Said};
+pub use recorder::{Recorder, Recording};
 pub use sample::{GpuProcess, GpuSample, Processes, Throttle};
-pub use sampler::Sampler;
+pub use sampler::{Sampler, Sources};
 pub use time::Timestamp;
