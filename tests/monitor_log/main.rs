@@ -6,5 +6,7 @@ mod common;
 mod gpu;
 mod record;
 mod report;
+mod report_join;
+mod report_page;
 mod top;
 mod wrap;
