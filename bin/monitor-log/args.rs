@@ -107,7 +107,7 @@ pub(crate) struct TopArgs {
 #[derive(Debug, clap::Args)]
 #[command(group(ArgGroup::new("input").required(true).multiple(true).args(["gpu", "events"])))]
 pub(crate) struct ReportArgs {
-    /// GPU sample log, written by monitor-log record
+    /// GPU samples, written by monitor-log record: the log, or the Parquet file that it was made into
     ///
     /// With --events, the samples that fall into a run count, by the time of day; if none does, all do. A clock that was
     /// set in the meantime is seen by the seconds that both logs count beside it.

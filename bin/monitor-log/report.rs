@@ -5,8 +5,8 @@ use std::path::Path;
 
 use plmkit_cli::{Exit, Fault, NamedPath, keep_apart};
 use plmkit_store::{AtomicFile, StoreError, write_json};
-use plmkit_telemetry::event::EventReader;
-use plmkit_telemetry::gpu_csv::GpuCsvReader;
+use plmkit_telemetry::event::for_each_event;
+use plmkit_telemetry::gpu_parquet::GpuSamples;
 use plmkit_telemetry::report::{Report, Runs, Samples, Tier, html, multiqc, sentences};
 use tracing::{info, warn};
 
@@ -47,19 +47,15 @@ fn check(args: &ReportArgs) -> Result<(), Fault> {
 /// Events first: they say which samples belong to a run.
 fn read(args: &ReportArgs) -> Result<Report, Fault> {
     let mut runs = Runs::default();
-    let mut events_torn = None;
-    if let Some(path) = &args.events {
-        let mut reader = EventReader::open(path)?;
-        for event in reader.by_ref() {
-            runs.add(event?);
-        }
-        events_torn = Some(reader.torn());
-    }
+    let path = args.events.as_deref();
+    let events_torn = path
+        .map(|path| for_each_event(path, |event| runs.add(event)))
+        .transpose()?;
     let mut samples = Samples::during(&runs);
     let events = events_torn.map(|torn| runs.finish(torn));
     let mut samples_torn = None;
     if let Some(path) = &args.gpu {
-        let mut reader = GpuCsvReader::open(path)?;
+        let mut reader = GpuSamples::open(path)?;
         for sample in reader.by_ref() {
             samples.add(&sample?);
         }

@@ -1,7 +1,7 @@
 """Measures `monitor-log report` on a long event log: python3 tests/bench/long_log.py [--events N] [--keep FOLDER].
 
 The log is one run of gpu-embed, with all fields that it writes; beside it lie samples of two GPUs, one a second. Both follow
-from the number of events alone. Needs nothing but the standard library; 10 million events are a log of 3.4 GB.
+from the number of events alone. Needs nothing but the standard library; 10 million events are a log of 3.6 GB.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).parents[2]
+PROGRAMS = pathlib.Path(os.environ.get("PLMKIT_PROGRAMS", pathlib.Path(__file__).resolve().parents[2] / "target/release"))
 RUN = "2026-01-31T12:00:00.000Z-4711"
 START = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.timezone.utc)
 TOKEN_BUDGET = 16384
@@ -37,7 +37,7 @@ def write_events(path, events):
         sequences = draw.randint(20, 90)
         tokens = draw.randint(15500, TOKEN_BUDGET)
         utilization = tokens / TOKEN_BUDGET
-        patterns.append((tokens, draw.choice([0.004, 0.007, 0.31, 2.25, 60.5]), (
+        patterns.append((tokens, draw.choice([0.004, 0.007, 0.31, 1.25, 1.9]), (
             f'"h2d_ms":{draw.randint(100, 900) / 1000},"compute_ms":{draw.randint(17000, 19999) / 1000},'
             f'"d2h_ms":{draw.randint(10, 99) / 1000},"write_ms":{draw.randint(1000, 2999) / 1000},'
             f'"queue_depth":{draw.randint(0, 8)},"sequences":{sequences},"tokens":{tokens},'
@@ -48,7 +48,7 @@ def write_events(path, events):
         log.write(
             f'{{"type":"run","run":"{RUN}","time":"{timestamp(0)}","tool":"gpu-embed","version":"0.1.0",'
             f'"model_digest":"00112233445566778899aabbccddeeff","device":"cuda:0","gpu_uuids":["GPU-0"],"pid":4711,'
-            f'"flops_per_token":1302331392,"flops_per_pair":168960,"dtype":"bf16","threads":8,'
+            f'"flops_per_token":297000000,"flops_per_pair":76800,"dtype":"bf16","threads":8,'
             f'"batches_total":{events},"token_budget":{TOKEN_BUDGET}}}\n'
         )
         total = 0
@@ -85,7 +85,7 @@ def write_samples(path, seconds):
 
 def measure(folder, report, commands):
     """Wall time in seconds and peak memory in MiB of `monitor-log report`."""
-    command = [ROOT / "target/release/monitor-log", "report", "--quiet", *commands, "--out", report]
+    command = [PROGRAMS / "monitor-log", "report", "--quiet", *commands, "--out", report]
     begin = time.perf_counter()
     subprocess.run(command, check=True, cwd=folder)
     seconds = time.perf_counter() - begin
@@ -99,7 +99,7 @@ def main():
     parser.add_argument("--keep", type=pathlib.Path, help="folder for the logs, which stay and are used again")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = args.keep or pathlib.Path(temporary)
+        folder = (args.keep or pathlib.Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         events, samples, sums = folder / "events.jsonl", folder / "gpu.csv", folder / "sums.json"
         if not sums.exists():

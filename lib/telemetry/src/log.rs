@@ -8,4 +8,4 @@ mod append;
 mod lines;
 
 pub(crate) use append::{AppendLog, LogKind};
-pub(crate) use lines::{CompleteLines, LineRead};
+pub(crate) use lines::{CompleteLines, LineRead, MAX_LINE};

@@ -62,6 +62,11 @@ impl<R: BufRead> EventReader<R> {
         self.lines.torn()
     }
 
+    /// The number of the line read last, from 1.
+    pub(super) fn line_number(&self) -> u64 {
+        self.lines.number()
+    }
+
     fn advance(&mut self) -> Result<Option<Event>, TelemetryError> {
         while self
             .lines

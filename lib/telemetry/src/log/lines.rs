@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, Read};
 
 /// No line of a log is longer: what is, is no log.
-const MAX_LINE: u64 = 1 << 20;
+pub(crate) const MAX_LINE: u64 = 1 << 20;
 
 /// The lines of a log that end with a newline.
 pub(crate) struct CompleteLines<R> {

@@ -14,12 +14,15 @@ pub(super) struct Count {
     pub(super) samples: u64,
     pub(super) gpus: Vec<(GpuKey, GpuCount)>,
     pub(super) host: HostCount,
+    /// The first and the last place of a sample, in seconds of all recordings.
+    pub(super) span_s: Option<(f64, f64)>,
 }
 
 impl Count {
-    /// Takes in a sample; the position of its GPU, if it is of one.
-    pub(super) fn add(&mut self, sample: &GpuSample) -> Option<usize> {
+    /// Takes in a sample that lies `at_s`; the position of its GPU, if it is of one.
+    pub(super) fn add(&mut self, sample: &GpuSample, at_s: f64) -> Option<usize> {
         self.samples += 1;
+        self.span(at_s, at_s);
         self.host.add(sample);
         if sample.index.is_none() && sample.uuid.is_none() {
             return None;
@@ -39,6 +42,9 @@ impl Count {
     pub(super) fn merge(&mut self, other: &Self) {
         self.samples += other.samples;
         self.host.merge(&other.host);
+        if let Some((from_s, to_s)) = other.span_s {
+            self.span(from_s, to_s);
+        }
         for (key, gpu) in &other.gpus {
             let known = self.position(key);
             let position = known.unwrap_or_else(|| self.gpu(key.clone()));
@@ -61,6 +67,11 @@ impl Count {
         let gpus = self.gpus.iter();
         gpus.map(|(_, gpu)| gpu)
             .find(|gpu| gpu.uuid.as_deref() == Some(uuid))
+    }
+
+    fn span(&mut self, from_s: f64, to_s: f64) {
+        let (first_s, last_s) = self.span_s.unwrap_or((from_s, to_s));
+        self.span_s = Some((first_s.min(from_s), last_s.max(to_s)));
     }
 
     /// Makes room for a GPU.

@@ -1,7 +1,6 @@
 //! Which samples belong to a run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
 use super::clock::near;
 use super::count::Count;
@@ -12,21 +11,12 @@ use super::windows::Window;
 /// recording, stretch of its clock.
 pub(super) type Cell = (usize, usize, usize);
 
-/// What belongs to a run.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Joined {
-    pub(super) cells: BTreeSet<Cell>,
-    /// When it was at work, in seconds of all recordings, where that is known.
-    pub(super) spans_s: Vec<Range<f64>>,
-}
-
 /// A cell that a window holds.
 struct Candidate {
     cell: Cell,
     samples: u64,
     /// Those of them that are of the run's GPUs.
     own: u64,
-    elapsed_s: Option<f64>,
     /// How far into the recording the session would have begun, if both saw the same clock.
     into_ms: Option<i64>,
 }
@@ -41,10 +31,10 @@ pub(super) fn join(
     uuids: &[String],
     cells: &BTreeMap<Cell, Count>,
     recordings: &Recordings,
-) -> Joined {
+) -> BTreeSet<Cell> {
     let within = |window: &Window| {
         let inside = cells.range((window.intervals.start, 0, 0)..(window.intervals.end, 0, 0));
-        let (session, began_ms, elapsed_s) = (window.session, window.began_ms, window.elapsed_s);
+        let (session, began_ms) = (window.session, window.began_ms);
         inside.map(move |(&cell, count)| {
             let (_, recording, stretch) = cell;
             let stretch = recordings.get(recording).clock.stretches()[stretch];
@@ -52,7 +42,6 @@ pub(super) fn join(
                 cell,
                 samples: count.samples,
                 own: count.samples_of(uuids),
-                elapsed_s,
                 into_ms: began_ms
                     .zip(stretch.began_ms)
                     .map(|(run, recording)| run - recording),
@@ -68,21 +57,15 @@ pub(super) fn join(
     for (group, candidate) in candidates {
         groups.entry(group).or_default().push(candidate);
     }
-    let mut joined = Joined::default();
-    for ((_, recording), candidates) in groups {
+    let right = groups.into_values().flat_map(|candidates| {
         let best = best(&candidates);
-        let agrees = |into_ms: i64| best.is_some_and(|best| near(into_ms, best));
+        let agrees = move |into_ms: i64| best.is_some_and(|best| near(into_ms, best));
         let right = candidates
-            .iter()
-            .filter(|candidate| candidate.into_ms.is_none_or(agrees));
-        joined.cells.extend(right.map(|candidate| candidate.cell));
-        let elapsed_s = candidates.first().and_then(|candidate| candidate.elapsed_s);
-        if let Some((into_ms, elapsed_s)) = best.zip(elapsed_s) {
-            let from_s = recordings.get(recording).begins_s + into_ms as f64 / 1000.0;
-            joined.spans_s.push(from_s..from_s + elapsed_s);
-        }
-    }
-    joined
+            .into_iter()
+            .filter(move |candidate| candidate.into_ms.is_none_or(agrees));
+        right.map(|candidate| candidate.cell)
+    });
+    right.collect()
 }
 
 /// When the session began in the recording, as most samples have it; the first of equals.

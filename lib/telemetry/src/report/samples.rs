@@ -10,7 +10,7 @@ use super::count::Count;
 use super::gpus::GpuSummary;
 use super::health::HealthCount;
 use super::host::HostSummary;
-use super::join::{Cell, Joined, join};
+use super::join::{Cell, join};
 use super::recordings::Recordings;
 use super::run_gpu::RunGpu;
 use super::runs::{Runs, RunsSummary};
@@ -58,8 +58,8 @@ pub enum Window {
 /// What is drawn of the samples, over the seconds of all recordings, one after the other.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct SamplesPictures {
-    /// Utilisation of each GPU, 0 to 1, in the order of the GPUs.
-    pub(super) utilization: Vec<Bins>,
+    /// Utilisation of each GPU, 0 to 1, by the driver's number of it.
+    pub(super) utilization: Vec<(Option<u32>, Bins)>,
     /// When runs were at work.
     pub(super) spans_s: Vec<Range<f64>>,
 }
@@ -88,7 +88,7 @@ impl Samples {
     /// Takes in a sample.
     pub fn add(&mut self, sample: &GpuSample) {
         let place = self.recordings.place(sample);
-        if let Some(gpu) = self.all.add(sample) {
+        if let Some(gpu) = self.all.add(sample, place.at_s) {
             if gpu == self.health.len() {
                 self.health.push(HealthCount::default());
                 self.lines
@@ -101,7 +101,7 @@ impl Samples {
         }
         if let Some(interval) = self.windows.interval(sample.timestamp.unix_ms()) {
             let cell = (interval, place.recording, place.stretch);
-            self.cells.entry(cell).or_default().add(sample);
+            self.cells.entry(cell).or_default().add(sample, place.at_s);
         }
     }
 
@@ -118,29 +118,30 @@ impl Samples {
                 &self.recordings,
             )
         });
-        let joined: Vec<Joined> = joined.collect();
+        let joined: Vec<BTreeSet<Cell>> = joined.collect();
         let during = |cells: &BTreeSet<Cell>| {
             let mut count = Count::default();
             cells.iter().for_each(|cell| count.merge(&self.cells[cell]));
             count
         };
         let by_run = runs.iter().enumerate().map(|(position, run)| {
-            let cells = joined.get(position).map(|joined| &joined.cells);
+            let cells = joined.get(position);
             gpus_of(run, &self.all, &cells.map(during).unwrap_or_default())
         });
         let by_run = by_run.collect();
         // A sample in two runs at once counts once.
-        let inside = during(
-            &joined
-                .iter()
-                .flat_map(|joined| joined.cells.clone())
-                .collect(),
-        );
+        let inside = during(&joined.iter().flatten().copied().collect());
         let (window, count) = if inside.samples == 0 {
             (Window::Recording, self.all.clone())
         } else {
             (Window::Runs, inside)
         };
+        let spans_s = joined
+            .iter()
+            .flat_map(|cells| spans_s(cells, &self.cells))
+            .collect();
+        let indices = self.all.gpus.iter().map(|(_, gpu)| gpu.index);
+        let utilization = indices.zip(self.lines).collect();
         let host = count.host.finish();
         let gpus = count.gpus.into_iter().map(|(key, gpu)| {
             let in_run = events.is_none_or(|events| works_on(events, gpu.uuid.as_deref()));
@@ -155,14 +156,23 @@ impl Samples {
             host,
             by_run,
             pictures: SamplesPictures {
-                utilization: self.lines,
-                spans_s: joined
-                    .into_iter()
-                    .flat_map(|joined| joined.spans_s)
-                    .collect(),
+                utilization,
+                spans_s,
             },
         }
     }
+}
+
+/// When a run was at work, in seconds of all recordings: a span for each recording.
+fn spans_s(of: &BTreeSet<Cell>, cells: &BTreeMap<Cell, Count>) -> Vec<Range<f64>> {
+    let mut spans: BTreeMap<usize, Range<f64>> = BTreeMap::new();
+    for cell in of {
+        if let Some((from_s, to_s)) = cells[cell].span_s {
+            let span = spans.entry(cell.1).or_insert(from_s..to_s);
+            *span = span.start.min(from_s)..span.end.max(to_s);
+        }
+    }
+    spans.into_values().collect()
 }
 
 #[cfg(test)]

@@ -20,8 +20,6 @@ pub(super) struct Windows {
 pub(super) struct Window {
     /// The session of the run.
     pub(super) session: usize,
-    /// How long that took in all.
-    pub(super) elapsed_s: Option<f64>,
     /// When the session would have begun by this stretch's clock, in ms since 1970.
     pub(super) began_ms: Option<i64>,
     /// The intervals in it.
@@ -47,7 +45,6 @@ impl Windows {
                 let stretches = session.clock().longest();
                 stretches.map(move |stretch| Window {
                     session: position,
-                    elapsed_s: session.elapsed_s(),
                     began_ms: stretch.began_ms,
                     intervals: place(stretch.first_ms)..place(stretch.last_ms.saturating_add(1)),
                 })

@@ -8,18 +8,17 @@ use crate::report::{RunSummary, SamplesSummary};
 /// Utilisation of the GPUs over the recording, with the runs shaded.
 pub(super) fn gpus(samples: &SamplesSummary) -> Option<Figure> {
     let pictures = &samples.pictures;
-    let end_s = pictures.utilization.iter().map(end).fold(0.0, f64::max);
-    let unit = TimeUnit::of(end_s);
-    let scale = unit.seconds();
-    let indices = samples.gpus.iter().map(|gpu| gpu.index);
-    let lines = pictures
+    let known = pictures
         .utilization
         .iter()
-        .zip(indices)
-        .map(|(bins, index)| Line {
-            name: index.map_or_else(|| "GPU ?".to_owned(), |index| format!("GPU {index}")),
-            pieces: pieces(bins, scale, |bin| bin.sum / bin.count as f64 * 100.0),
-        });
+        .filter(|(_, bins)| !bins.bins().is_empty());
+    let end_s = known.clone().map(|(_, bins)| end(bins)).fold(0.0, f64::max);
+    let unit = TimeUnit::of(end_s);
+    let scale = unit.seconds();
+    let lines = known.map(|(index, bins)| Line {
+        name: index.map_or_else(|| "GPU ?".to_owned(), |index| format!("GPU {index}")),
+        pieces: pieces(bins, scale, |bin| bin.sum / bin.count as f64 * 100.0),
+    });
     let shaded = pictures
         .spans_s
         .iter()
