@@ -3,8 +3,10 @@
 pub mod command;
 mod error;
 pub mod event;
+pub mod export;
 pub mod gpu_csv;
 mod host;
+pub mod live;
 mod log;
 mod nvml;
 mod recorder;

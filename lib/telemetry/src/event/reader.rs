@@ -112,7 +112,7 @@ impl<R: BufRead> Iterator for EventReader<R> {
 }
 
 /// The event of a line; `None` for a type that is not known here.
-fn parse(line: &[u8]) -> Result<Option<Event>, String> {
+pub(crate) fn parse(line: &[u8]) -> Result<Option<Event>, String> {
     #[derive(Deserialize)]
     struct Head<'a> {
         #[serde(rename = "type", borrow)]
