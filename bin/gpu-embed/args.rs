@@ -181,6 +181,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "KERNELS", default_value = "auto", hide = true)]
     kernels: Kernels,
 
+    /// Say in the run events what a GPU's time goes into
+    #[arg(long, hide = true, requires = "events")]
+    profile: bool,
+
     /// Produce failures on purpose, for tests: `out-of-memory-above=TOKENS`, `not-finite=ORDINAL`, `abort=ORDINAL`, `panic=ORDINAL`
     #[arg(long, value_name = "FAILURE", value_delimiter = ',', hide = true)]
     inject: Vec<Failure>,
@@ -241,6 +245,7 @@ impl TryFrom<Args> for Config {
             prefetch: args.prefetch.into(),
             force: args.force,
             kernels: args.kernels,
+            profile: args.profile,
             injection: injection(args.inject),
         })
     }

@@ -55,21 +55,49 @@ pub(crate) enum Command {
 pub(crate) struct RecordArgs {
     /// Log to append to, a line at a time; made if there is none
     ///
-    /// It is a log and not an atomic file: it can be followed, and after kill -9 it holds what was seen.
-    #[arg(long, value_name = "FILE.csv", help_heading = "Output")]
+    /// It is a log and not an atomic file: it can be followed, and after kill -9 it holds what was seen. With a name that ends in
+    /// .parquet the log is at FILE.parquet.csv, and becomes the Parquet file at the end; what a killed recording left there is
+    /// gone on with.
+    #[arg(long, value_name = "FILE.csv|FILE.parquet", help_heading = "Output")]
     pub(crate) out: PathBuf,
 
     /// Time between samples: 500ms, 1s, 2m
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, help_heading = "Sampling")]
     pub(crate) interval: Duration,
 
+    /// Warn when this share of a GPU's memory is in use
+    #[arg(long, value_name = "PERCENT", default_value = "95", value_parser = percent, help_heading = "Sampling")]
+    pub(crate) memory_warning: f64,
+
+    #[command(flatten)]
+    pub(crate) driver: DriverArgs,
+
     /// Command to run, with its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
+/// Where the driver is.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DriverArgs {
+    /// NVML, the driver's management library, where it is not found by itself
+    #[arg(long, value_name = "libnvidia-ml.so.1", help_heading = "Sampling")]
+    pub(crate) nvml: Option<PathBuf>,
+}
+
+/// Reads a share: more than 0, at most 100.
+fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.parse().ok();
+    percent
+        .filter(|percent| *percent > 0.0 && *percent <= 100.0)
+        .ok_or_else(|| "expected a percentage, more than 0 and at most 100".to_owned())
+}
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct TopArgs {
+    #[command(flatten)]
+    pub(crate) driver: DriverArgs,
+
     /// Show one moment and end
     #[arg(long, help_heading = "Output")]
     pub(crate) once: bool,
@@ -89,6 +117,9 @@ pub(crate) struct TopArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExportArgs {
+    #[command(flatten)]
+    pub(crate) driver: DriverArgs,
+
     /// Address and port to serve HTTP on; 0 is any free port, and stderr says which
     ///
     /// There is no password and no encryption: an address that others reach shows them everything that is exported.

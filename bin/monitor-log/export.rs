@@ -50,7 +50,7 @@ pub(crate) fn export(args: &ExportArgs, end: &mut Option<End>) -> Result<Exit, F
 }
 
 fn watch(args: &ExportArgs) -> Watch {
-    Watch::open(&args.events, args.keep).forgetting(args.keep)
+    Watch::open(&args.driver, &args.events, args.keep).forgetting(args.keep)
 }
 
 /// Hands the families of each interval to `put`, in a thread of its own, until a signal asks for the end.

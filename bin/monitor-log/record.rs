@@ -5,12 +5,14 @@ use std::env;
 use std::fs;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 use plmkit_cli::{Exit, Fault};
-use plmkit_telemetry::Recorder;
 use plmkit_telemetry::command::{Forwarder, wait_for_end};
 use plmkit_telemetry::gpu_csv::GpuCsvWriter;
+use plmkit_telemetry::gpu_parquet::to_parquet;
+use plmkit_telemetry::{Recorder, Recording, Sources};
 
 use crate::args::RecordArgs;
 
@@ -33,14 +35,15 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
         return Err(Fault::usage("expected a command after --, found none"));
     }
     // A log that cannot be opened is a mistake on the command line: better said before a long run than after it.
-    let was_there = args.out.exists();
-    let log = GpuCsvWriter::append(&args.out)?;
+    let place = Place::of(&args.out)?;
+    let was_there = place.log.exists();
+    let log = GpuCsvWriter::append(&place.log)?;
     let internal =
         |error: io::Error| Fault::new(Exit::Internal, format!("cannot handle signals: {error}"));
     let Some((program, arguments)) = args.command.split_first() else {
-        let recorder = start(log, args);
+        let recorder = start(log, args, None);
         *end = Some(End::Signal(wait_for_end().map_err(internal)?));
-        recorder.into_iter().for_each(Recorder::finish);
+        finish(recorder, &place);
         return Ok(Exit::Done);
     };
 
@@ -51,7 +54,7 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
         .map_err(|error| {
             if !was_there {
                 // Nothing was recorded: an empty log would only look like a record.
-                let _ = fs::remove_file(&args.out);
+                let _ = fs::remove_file(&place.log);
             }
             *end = Some(End::Code(if error.kind() == io::ErrorKind::NotFound {
                 NOT_FOUND
@@ -67,18 +70,80 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
                 ),
             )
         })?;
-    let recorder = start(log, args);
+    let recorder = start(log, args, Some(child.id()));
     let status = forwarder.wait(child).map_err(internal)?;
-    recorder.into_iter().for_each(Recorder::finish);
+    finish(recorder, &place);
     *end = Some(end_of(status));
     Ok(Exit::Done)
 }
 
+/// Where the samples go.
+struct Place {
+    log: PathBuf,
+    /// What is made of the log at the end.
+    parquet: Option<PathBuf>,
+}
+
+impl Place {
+    fn of(out: &Path) -> Result<Self, Fault> {
+        if out
+            .extension()
+            .is_none_or(|extension| extension != "parquet")
+        {
+            return Ok(Self {
+                log: out.to_owned(),
+                parquet: None,
+            });
+        }
+        // A log is appended to; a Parquet file cannot be, and another's samples are not overwritten.
+        if out.exists() {
+            return Err(Fault::new(
+                Exit::CannotCreate,
+                format!(
+                    "{}: exists, and nothing can be added to a Parquet file: choose another path or remove it",
+                    path_text(out)
+                ),
+            ));
+        }
+        let mut log = out.as_os_str().to_owned();
+        log.push(".csv");
+        Ok(Self {
+            log: log.into(),
+            parquet: Some(out.to_owned()),
+        })
+    }
+}
+
 /// A command goes on without a record where there can be none.
-fn start(log: GpuCsvWriter, args: &RecordArgs) -> Option<Recorder> {
-    Recorder::start(log, args.interval)
+fn start(log: GpuCsvWriter, args: &RecordArgs, command: Option<u32>) -> Option<Recorder> {
+    let folder = args.out.parent().filter(|folder| *folder != Path::new(""));
+    let recording = Recording {
+        interval: args.interval,
+        sources: Sources {
+            nvml: args.driver.nvml.clone(),
+            disk: Some(folder.unwrap_or(Path::new(".")).to_owned()),
+            command,
+        },
+        memory_warning: args.memory_warning,
+    };
+    Recorder::start(log, recording)
         .inspect_err(|error| tracing::warn!("cannot start recording: {}", io_text(error)))
         .ok()
+}
+
+/// Whatever becomes of the record, the command has ended as it has ended.
+fn finish(recorder: Option<Recorder>, place: &Place) {
+    let Some(recorder) = recorder else { return };
+    recorder.finish();
+    let Some(parquet) = &place.parquet else {
+        return;
+    };
+    match to_parquet(&place.log, parquet) {
+        Ok(()) => {
+            let _ = fs::remove_file(&place.log);
+        }
+        Err(error) => tracing::warn!("{error}; the samples are in {}", path_text(&place.log)),
+    }
 }
 
 fn end_of(status: ExitStatus) -> End {

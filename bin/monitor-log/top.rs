@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use plmkit_cli::{Exit, Fault, print};
-use plmkit_telemetry::{GpuSample, Sampler};
+use plmkit_telemetry::{GpuSample, Sampler, Sources};
 
 use crate::args::TopArgs;
 
@@ -16,7 +16,10 @@ const FIRST_READING: Duration = Duration::from_millis(250);
 /// Shows moments until interrupted; one where nobody watches.
 pub(crate) fn top(args: &TopArgs) -> Result<Exit, Fault> {
     let once = args.once || !io::stdout().is_terminal();
-    let mut sampler = Sampler::open();
+    let mut sampler = Sampler::open(&Sources {
+        nvml: args.driver.nvml.clone(),
+        ..Sources::default()
+    });
     sampler.sample();
     thread::sleep(FIRST_READING);
     loop {

@@ -5,7 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use plmkit_telemetry::live::{Follower, LiveRuns, RunStatus};
-use plmkit_telemetry::{GpuSample, Sampler, Timestamp};
+use plmkit_telemetry::{GpuSample, Sampler, Sources, Timestamp};
+
+use crate::args::DriverArgs;
 
 /// CPU utilisation is the one between two readings: the first moment waits for a second reading.
 const FIRST_READING: Duration = Duration::from_millis(250);
@@ -30,8 +32,11 @@ pub(crate) struct Moment {
 impl Watch {
     /// Loads the driver's library and takes a first reading, which may take seconds. Logs in folders that are older
     /// than `keep` are left out.
-    pub(crate) fn open(events: &[PathBuf], keep: Duration) -> Self {
-        let mut sampler = Sampler::open();
+    pub(crate) fn open(driver: &DriverArgs, events: &[PathBuf], keep: Duration) -> Self {
+        let mut sampler = Sampler::open(&Sources {
+            nvml: driver.nvml.clone(),
+            ..Sources::default()
+        });
         sampler.sample();
         thread::sleep(FIRST_READING);
         Self {

@@ -4,21 +4,19 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import machine
 import models
 import reference_file
 from peer import Peer
 from programs import Failed, Programs, events
+from speed import speed
 
 # Lowest cosine with our own f32 on the CPU: of pooled vectors, and of residues and logits.
 FLOORS = {"f32": (0.999999, 0.99999), "f16": (0.9999, 0.999), "bf16": (0.999, 0.99)}
-BUDGET = 16384
-# Shares of the GEMM rate and of the time of the run, and times as fast as transformers.
-MFU, IDLE, PEER = 0.60, 0.05, 3.0
 
 
 @dataclass
@@ -102,7 +100,7 @@ class Hog:
 
     def __enter__(self):
         if self.needed:
-            python = ["python3", "-c", self.CODE, str(self.leave)]
+            python = [sys.executable, "-c", self.CODE, str(self.leave)]
             self.process = subprocess.Popen(python, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             if self.process.stdout.readline() != "held\n":
                 raise Failed("the memory of the GPU could not be filled")
@@ -125,7 +123,8 @@ def kills(bench):
     """A run that is killed goes on, to the same bytes; so does one whose workers are killed."""
     proteins = models.proteins(1_000_000 if bench.device == "cuda" else 60_000, seed=3)
     model = models.small("650M" if bench.device == "cuda" else "8M", bench.folder)
-    batches = bench.programs.pack("kills", proteins, BUDGET if bench.device == "cuda" else 1024)
+    # Many small batches: the run must last until it was killed twice.
+    batches = bench.programs.pack("kills", proteins, 2048 if bench.device == "cuda" else 1024)
     whole, killed = bench.path("whole.parquet"), bench.path("killed.parquet")
     bench.programs.embed(batches, model, whole)
     options = [option for option in bench.programs.embed_command(batches, model, killed) if option != "--force"]
@@ -157,61 +156,6 @@ def kills(bench):
     same = process.returncode == 0 and out.read_bytes() == whole.read_bytes()
     figure = "same bytes" if same else f"exit code {process.returncode}: {said.strip()[-200:]}"
     bench.row("kills", "a worker killed, replaced", figure, same and "another takes its place" in said)
-
-
-def speed(bench):
-    """The whole program beside transformers, against what the GPU can do."""
-    if bench.device != "cuda":
-        bench.row("speed", "", "not tried: figures of a CPU say nothing of a GPU", None)
-        return
-    bench.row("speed", "copy within memory", f"{machine.copy_rate() / 1e12:.2f} TB/s", None)
-    gemm = {dtype: machine.gemm_rate(dtype) for dtype in ("f16", "bf16", "f32")}
-    for dtype, rate in gemm.items():
-        bench.row("speed", f"matrix product {dtype}", f"{rate / 1e12:.0f} TFLOP/s", None, flops=rate)
-    dtypes = {"650M": ["f16", "bf16"], "3B": ["f16"]}
-    for name, tokens in [("650M", 300_000)] if bench.quick else [("650M", 3_000_000), ("3B", 600_000)]:
-        model = models.full(name, bench.folder)
-        config = models.config(model)
-        proteins = models.proteins(tokens, seed=4)
-        count = sum(len(sequence) + 2 for _, sequence in proteins)
-        length = sum((len(sequence) + 2) ** 2 for _, sequence in proteins) / count
-        flops = machine.flops_per_token(config, length)
-        batches = bench.programs.pack(f"speed-{name}", proteins, 65536)
-        some = proteins[: len(proteins) // 8]
-        exact = bench.path(f"{name}-f32.parquet")
-        few = bench.programs.pack(f"few-{name}", some, 65536)
-        bench.programs.embed(few, model, exact, "--dtype", "f32")
-        theirs = Peer(model, "f16", "cuda").rate(some, 65536)
-        machine.torch.cuda.empty_cache()
-        bench.row("speed", f"{name} f16 transformers, padded", f"{theirs:,.0f} tokens/s", None, rate=theirs)
-        for dtype in dtypes[name]:
-            floor = machine.floor(config, dtype, 65536)
-            # The larger the model, the longer it takes to load, and the less lies between its matrix products.
-            ways = bench.kernels() if name == "650M" else {"": []}
-            for way, options in ways.items():
-                known = {"count": count, "flops": flops, "gemm": gemm[dtype], "floor": floor, "theirs": theirs}
-                known["least"] = FLOORS[dtype][0]
-                ours(bench, f"{name} {dtype}{way}", (batches, few, model, exact), ["--dtype", dtype, *options], known)
-
-
-def ours(bench, case, files, options, known):
-    batches, few, model, exact = files
-    out, log, samples = bench.path("speed.parquet"), bench.path("speed.jsonl"), bench.path("speed.csv")
-    for old in (log, samples):
-        old.unlink(missing_ok=True)
-    command = bench.programs.embed_command(batches, model, out, "--events", log, *options)
-    bench.programs.run("monitor-log", "record", "--out", samples, "--interval", "200ms", "--", *command)
-    done = events(log)
-    computing = sum(batch["compute_ms"] for batch in done[0]) / 1e3
-    rate = known["count"] / done[1]["elapsed_s"]
-    mfu, idle = rate * known["flops"] / known["gemm"], 1 - computing / done[1]["elapsed_s"]
-    bench.programs.embed(few, model, bench.path("few.parquet"), *options)
-    cosine = bench.programs.cosine(bench.path("few.parquet"), exact)
-    figure = f"{rate:,.0f} tokens/s, {mfu:.0%} of GEMM, {rate / known['theirs']:.2f} x transformers, idle {idle:.1%}"
-    met = mfu >= MFU and rate >= PEER * known["theirs"] and idle < IDLE and cosine >= known["least"]
-    # The ways that are only there to compare with have nothing to meet.
-    met = met if "--kernels" not in options else None
-    bench.row("speed", case, figure, met, rate=rate, mfu=mfu, idle=idle, floor=known["floor"], cosine=cosine)
 
 
 PARTS = {part.__name__: part for part in (correctness, memory, probe, kills, speed)}

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use plmkit_telemetry::GpuSample;
+use plmkit_telemetry::gpu_parquet::GpuSamples;
 use tempfile::TempDir;
 
 pub(crate) const HEADER: &str = plmkit_telemetry::gpu_csv::HEADER;
@@ -67,6 +69,12 @@ impl Case {
         let mut command = self.command("record --out gpu.csv --interval 20ms -- sh -c");
         command.arg(script);
         command
+    }
+
+    /// The samples of a log or a Parquet file.
+    pub(crate) fn samples(&self, name: &str) -> Vec<GpuSample> {
+        let samples = GpuSamples::open(&self.path(name)).expect(name);
+        samples.collect::<Result<_, _>>().expect("samples")
     }
 
     /// The rows of a log, each a full one.

@@ -1,51 +1,182 @@
 //! GPUs, by way of a library that stands in for the driver's.
 
+use plmkit_telemetry::GpuSample;
+
 use crate::case::{Case, text};
+
+const GPUS: usize = 4;
 
 #[test]
 fn each_field_of_each_gpu_stands_for_itself() {
     let case = Case::with_gpus();
-    let output = case.wrap("sleep 0.2").output().unwrap();
-    let rows = case.rows("gpu.csv");
-    assert!(rows.len() >= 9 && rows.len().is_multiple_of(3), "{rows:?}");
-    let gpu = |row: &str| {
-        row.split_once("Z,")
-            .unwrap()
-            .1
-            .rsplitn(4, ',')
-            .last()
-            .unwrap()
-            .to_owned()
-    };
-    for moment in rows.chunks(3) {
-        assert_eq!(
-            moment.iter().map(|row| gpu(row)).collect::<Vec<_>>(),
-            [
-                "0,GPU-0,\"Fake, 0\",97,40,10240,81920,61,250.5,300.0,1980,sw_power_cap+hw_slowdown,4711:5120;4712:",
-                "1,GPU-1,\"Fake, 1\",,,11264,81920,62,,300.0,1980,none,none",
-                "2,GPU-2,\"Fake, 2\",,,,,,,,,,",
-            ]
-        );
-        let host = |row: &str| {
-            row.rsplitn(4, ',')
-                .take(3)
-                .map(str::to_owned)
-                .collect::<Vec<_>>()
+    let output = case.wrap("sleep 0.3").output().unwrap();
+    let samples = case.samples("gpu.csv");
+    assert!(samples.len() >= 6 * GPUS && samples.len().is_multiple_of(GPUS));
+    let moments: Vec<&[GpuSample]> = samples.chunks(GPUS).collect();
+    for (number, moment) in moments.iter().enumerate() {
+        let [full, little, lost, scripted] = moment else {
+            panic!("{moment:?}")
         };
-        assert!(
-            moment.iter().all(|row| host(row) == host(&moment[0])),
-            "one host: {moment:?}"
+        let host = |sample: &GpuSample| GpuSample {
+            index: lost.index,
+            uuid: lost.uuid.clone(),
+            name: lost.name.clone(),
+            ..sample.clone()
+        };
+        // Nothing is known of a GPU that is lost but its names, and the host.
+        let mut expected = GpuSample::at(lost.timestamp);
+        expected.host_cpu_util = full.host_cpu_util;
+        expected.host_mem_used_mib = full.host_mem_used_mib;
+        expected.host_mem_total_mib = full.host_mem_total_mib;
+        expected.host_disk_read_mib_s = full.host_disk_read_mib_s;
+        expected.host_disk_write_mib_s = full.host_disk_write_mib_s;
+        expected.host_disk_free_mib = full.host_disk_free_mib;
+        expected.elapsed_s = full.elapsed_s;
+        assert_eq!(*lost, host(&expected));
+
+        assert_eq!(full.name.as_deref(), Some("Fake, 0"));
+        assert_eq!((full.gpu_util, full.mem_util), (Some(97), Some(40)));
+        assert_eq!(
+            (full.mem_used_mib, full.mem_total_mib),
+            (Some(10240), Some(81920))
+        );
+        assert_eq!(
+            (full.power_w, full.power_limit_w),
+            (Some(250.5), Some(300.0))
+        );
+        assert_eq!(
+            (full.sm_clock_mhz, full.mem_clock_mhz),
+            (Some(1980), Some(2619))
+        );
+        assert_eq!(
+            (full.ecc_corrected, full.ecc_uncorrected),
+            (Some(7), Some(1))
+        );
+        assert_eq!(
+            full.throttle.as_ref().unwrap().to_string(),
+            "sw_power_cap+hw_slowdown"
+        );
+        // The performance monitors count between two moments.
+        let between = |value: f64| (number > 0).then_some(value);
+        assert_eq!(
+            [full.sm_active, full.tensor_active, full.dram_active],
+            [between(81.5), between(63.3), between(32.0)]
+        );
+        assert_eq!(
+            (full.pcie_rx_mib_s, full.pcie_tx_mib_s),
+            (between(200.0), between(100.0))
+        );
+        let processes = full.processes.as_ref().unwrap().to_string();
+        // The driver's buffer of samples by process is read once.
+        let expected = ["4711:5120:88;4712::", "4711:5120:;4712::"][usize::from(number > 0)];
+        assert_eq!(processes, expected);
+
+        assert_eq!(little.index, Some(1));
+        assert_eq!(
+            (little.gpu_util, little.mem_util, little.power_w),
+            (None, None, None)
+        );
+        assert_eq!(
+            (little.energy_j, little.ecc_uncorrected, little.sm_active),
+            (None, None, None)
+        );
+        assert_eq!(little.processes.as_ref().unwrap().to_string(), "none");
+        assert_eq!(little.throttle.as_ref().unwrap().to_string(), "none");
+
+        let step = number as u64 + 1;
+        assert_eq!(scripted.gpu_util, Some(10 * step.min(10) as u32));
+        assert_eq!(
+            scripted.mem_used_mib,
+            Some(1024 * if step < 5 { 10 * step } else { 78 })
+        );
+        assert_eq!(scripted.throttle.as_ref().unwrap().active(), step >= 5);
+        assert_eq!(
+            (scripted.pcie_rx_mib_s, scripted.pcie_tx_mib_s),
+            (Some(4.0), Some(2.0))
         );
     }
+    // 250 W by the counter.
+    let energy = |at: usize| {
+        (
+            moments[at][0].energy_j.unwrap(),
+            moments[at][0].elapsed_s.unwrap(),
+        )
+    };
+    let ((first_j, first_s), (last_j, last_s)) = (energy(0), energy(moments.len() - 1));
+    let power = (last_j - first_j) / (last_s - first_s);
+    assert!((200.0..300.0).contains(&power), "{power} W");
+
     let stderr = text(&output.stderr);
     for once in [
         "gpu 1: gpu_util is not available",
         "gpu 1: power_w is not available",
+        "gpu 3: energy_j is not available",
         "warning: gpu 2 is lost",
+        "warning: gpu 3: 97.5 % of device memory is in use, 79872 of 81920 MiB; expected at most 95 %",
     ] {
         assert_eq!(stderr.matches(once).count(), 1, "{once}: {stderr}");
     }
-    assert_eq!(stderr.lines().count(), 3, "{stderr}");
+}
+
+#[test]
+fn memory_is_warned_of_from_the_share_that_is_asked_for() {
+    let case = Case::with_gpus();
+    let warned = |percent: &str| {
+        let command =
+            format!("record --out gpu.csv --interval 20ms --memory-warning {percent} -- sleep 0.2");
+        text(&case.run(&command).stderr)
+            .matches("of device memory")
+            .count()
+    };
+    // GPUs 0, 1 and 3: 12.5 %, 13.75 % and up to 97.5 %.
+    assert_eq!(
+        [warned("98"), warned("90"), warned("13"), warned("12.5")],
+        [0, 1, 2, 2]
+    );
+    for wrong in ["0", "101", "much"] {
+        let output = case.run(&format!(
+            "record --out gpu.csv --memory-warning {wrong} -- true"
+        ));
+        assert_eq!(output.status.code(), Some(2), "{wrong}");
+    }
+}
+
+#[test]
+fn processes_that_are_not_the_commands_own_are_foreign() {
+    let case = Case::with_gpus();
+    let mut foreign = std::process::Command::new("sleep")
+        .arg("60")
+        .spawn()
+        .unwrap();
+    let script = format!(
+        "sleep 60 & echo $$ $! {} > pids; sleep 0.2; kill $!",
+        foreign.id()
+    );
+    case.write("pids", "");
+    let pids = case.path("pids");
+    assert!(
+        case.wrap(&script)
+            .env("FAKE_NVML_PIDS", pids)
+            .status()
+            .unwrap()
+            .success()
+    );
+    foreign.kill().unwrap();
+    foreign.wait().unwrap();
+    let last = case.samples("gpu.csv");
+    let seen = |sample: &&GpuSample| {
+        sample
+            .processes
+            .as_ref()
+            .is_some_and(|all| all.0.len() == 3)
+    };
+    let seen: Vec<_> = last
+        .iter()
+        .filter(seen)
+        .map(|sample| sample.foreign_processes)
+        .collect();
+    assert!(seen.contains(&Some(1)), "{seen:?}");
+    assert!(!seen.contains(&Some(2)), "{seen:?}");
 }
 
 #[test]
@@ -60,6 +191,7 @@ fn top_has_a_line_for_each_gpu() {
              throttle sw_power_cap+hw_slowdown  processes 2",
             "gpu 1  Fake, 1  util - %  mem 11264/81920 MiB  62 C  -/300 W  1980 MHz  throttle none  processes 0",
             "gpu 2  Fake, 2  util - %  mem -/- MiB  - C  -/- W  - MHz  throttle -  processes -",
+            "gpu 3  Fake, 3  util 20 %  mem 20480/81920 MiB  64 C  140/300 W  1980 MHz  throttle none  processes 2",
         ]
     );
 }
@@ -75,7 +207,7 @@ fn what_is_recorded_can_be_reported() {
     );
     let report: serde_json::Value = serde_json::from_str(&case.read("report.json")).unwrap();
     let gpus = report["samples"]["gpus"].as_array().unwrap();
-    assert_eq!(gpus.len(), 3);
+    assert_eq!(gpus.len(), GPUS);
     assert_eq!(gpus[0]["mean_utilization"], 0.97);
     assert_eq!(gpus[0]["throttled_samples"], gpus[0]["samples"]);
     assert_eq!(gpus[0]["bottleneck"], "none");

@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::case::{Case, HEADER, kill, text};
 use crate::common::assert_failed;
 
-/// Columns that a GPU fills in: from `index` to `processes`.
-const NO_GPU: &str = ",,,,,,,,,,,,,,";
+/// Columns that a GPU fills in: from `index` to `dram_active`.
+const NO_GPU: &str = ",,,,,,,,,,,,,,,,,,,,,,,,";
 
 #[test]
 fn without_a_driver_the_host_is_recorded_and_that_is_said_once() {
@@ -21,26 +21,38 @@ fn without_a_driver_the_host_is_recorded_and_that_is_said_once() {
         1,
         "{stderr}"
     );
-    let rows = case.rows("gpu.csv");
-    assert!(rows.len() > 3, "{rows:?}");
-    for row in &rows {
-        let (_, host) = row.split_once(NO_GPU).expect("no GPU columns");
-        let memory: Vec<u64> = host
-            .split(',')
-            .skip(1)
-            .map(|mib| mib.parse().unwrap())
-            .collect();
-        assert!(0 < memory[0] && memory[0] < memory[1], "{row}");
-    }
-    let cpu = |row: &String| row.split(',').nth(14).unwrap().parse::<f64>().ok();
-    assert_eq!(cpu(&rows[0]), None, "there is no utilization at one moment");
     assert!(
-        rows[1..]
+        case.rows("gpu.csv")
             .iter()
-            .filter_map(cpu)
-            .all(|percent| (0.0..=100.0).contains(&percent))
+            .all(|row| row.contains(&format!("Z{NO_GPU}"))),
+        "no GPU columns"
     );
-    assert!(rows[1..].iter().filter_map(cpu).count() > 0);
+    let samples = case.samples("gpu.csv");
+    assert!(samples.len() > 3, "{samples:?}");
+    for sample in &samples {
+        let (used, total) = (sample.host_mem_used_mib, sample.host_mem_total_mib);
+        assert!(Some(0) < used && used < total, "{sample:?}");
+        assert!(sample.host_disk_free_mib > Some(0), "{sample:?}");
+    }
+    let first = &samples[0];
+    let rates = [
+        first.host_cpu_util,
+        first.host_disk_read_mib_s,
+        first.host_disk_write_mib_s,
+    ];
+    assert_eq!(rates, [None; 3], "there is no rate at one moment");
+    let cpu = || {
+        samples[1..]
+            .iter()
+            .filter_map(|sample| sample.host_cpu_util)
+    };
+    assert!(cpu().all(|percent| (0.0..=100.0).contains(&percent)));
+    assert!(cpu().count() > 0);
+    let elapsed: Vec<_> = samples.iter().map(|sample| sample.elapsed_s).collect();
+    assert!(
+        elapsed.is_sorted() && elapsed.last() > Some(&Some(0.2)),
+        "{elapsed:?}"
+    );
 }
 
 #[test]
@@ -96,15 +108,14 @@ fn a_second_recording_is_appended_and_a_torn_line_cut_off() {
     let case = Case::new();
     case.write(
         "gpu.csv",
-        &format!("{HEADER}2026-01-31T12:00:00.000Z{NO_GPU}1.0,2,3\n2026-01-31T12:0"),
+        &format!("{HEADER}2026-01-31T12:00:00.000Z{NO_GPU}1.0,2,3,,,,\n2026-01-31T12:0"),
     );
     assert!(case.wrap("true").status().unwrap().success());
     let rows = case.rows("gpu.csv");
-    assert_eq!(rows[0], format!("2026-01-31T12:00:00.000Z{NO_GPU}1.0,2,3"));
-    assert!(
-        rows.len() > 1 && rows[1..].iter().all(|row| row.split(',').count() == 17),
-        "{rows:?}"
-    );
+    let first = format!("2026-01-31T12:00:00.000Z{NO_GPU}1.0,2,3,,,,");
+    assert_eq!(rows[0], first);
+    assert!(rows.len() > 1, "{rows:?}");
+    assert_eq!(case.samples("gpu.csv").len(), rows.len());
 }
 
 #[test]
@@ -131,4 +142,59 @@ fn an_empty_command_is_a_usage_error_and_leaves_no_log() {
     let output = case.run("record --out gpu.csv --");
     assert_failed(&output, 2, "expected a command after --, found none");
     assert!(!case.path("gpu.csv").exists());
+}
+
+#[test]
+fn a_parquet_file_is_made_of_the_log_at_the_end_and_says_the_same() {
+    let case = Case::with_gpus();
+    let output = case.run("record --out gpu.parquet --interval 20ms -- sleep 0.2");
+    assert!(output.status.success());
+    let samples = case.samples("gpu.parquet");
+    assert!(samples.len() >= 4, "{samples:?}");
+    assert!(!case.path("gpu.parquet.csv").exists());
+    let again = case.run("record --out gpu.parquet -- true");
+    assert_failed(
+        &again,
+        73,
+        "gpu.parquet: exists, and nothing can be added to a Parquet file",
+    );
+    assert_eq!(case.samples("gpu.parquet"), samples);
+}
+
+#[test]
+fn what_a_killed_recording_left_of_a_parquet_file_is_gone_on_with() {
+    let case = Case::new();
+    let mut child = case
+        .command("record --out gpu.parquet --interval 10ms")
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    sleep(Duration::from_millis(300));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!case.path("gpu.parquet").exists());
+    let before = case.samples("gpu.parquet.csv");
+    assert!(before.len() > 5);
+    assert!(
+        case.run("record --out gpu.parquet -- true")
+            .status
+            .success()
+    );
+    let samples = case.samples("gpu.parquet");
+    assert_eq!(samples[..before.len()], before);
+    assert!(samples.len() > before.len());
+}
+
+#[test]
+fn a_library_that_cannot_be_loaded_is_named_and_the_host_is_recorded() {
+    let case = Case::with_gpus();
+    let output = case.run("record --out gpu.csv --nvml missing/libnvidia-ml.so.1 -- true");
+    assert!(output.status.success());
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("missing/libnvidia-ml.so.1"), "{stderr}");
+    assert!(
+        case.samples("gpu.csv")
+            .iter()
+            .all(|row| row.index.is_none())
+    );
 }

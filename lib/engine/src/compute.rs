@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use half::f16;
 use plmkit_contract::{Column, Reason, Stop, StoreDtype};
-use plmkit_esm2::{Dtype, Esm2, Pending, Varlen};
+use plmkit_esm2::{Computed as FromModel, DeviceTimes, Dtype, Esm2, Pending, Varlen};
 
 use crate::EngineError;
 use crate::allowance::Allowance;
@@ -22,10 +22,21 @@ pub(crate) struct Computed {
     pub(crate) oom_splits: u64,
     /// How many sequences were computed again in f32.
     pub(crate) in_f32: u64,
+    /// What a device took for all of that, where one did.
+    pub(crate) times: Option<DeviceTimes>,
 }
 
-/// What came of a computation that was begun: for each column the values of all its sequences.
-pub(crate) type Begun = Result<Vec<Vec<f32>>, EngineError>;
+impl Computed {
+    /// A device took so long for more.
+    fn add_times(&mut self, times: Option<DeviceTimes>) {
+        if let Some(times) = times {
+            *self.times.get_or_insert_default() += times;
+        }
+    }
+}
+
+/// What came of a computation that was begun.
+pub(crate) type Begun = Result<FromModel, EngineError>;
 
 /// Computes sequences with a model.
 ///
@@ -80,9 +91,10 @@ impl Embedder<'_> {
         let outcome =
             begun.unwrap_or_else(|| self.forward(selection, &sequences, self.model.dtype()));
         match outcome {
-            Ok(values) => {
+            Ok(found) => {
                 self.allowance.succeeded(tokens);
-                self.keep_finite(selection, &sequences, values, computed)
+                computed.add_times(found.times);
+                self.keep_finite(selection, &sequences, found.columns, computed)
             }
             Err(EngineError::Model(error)) if error.is_out_of_memory() => {
                 if sequences.len() == 1 {
@@ -110,13 +122,8 @@ impl Embedder<'_> {
         self.sequences(selection, middle..sequences.end, None, computed)
     }
 
-    fn forward(
-        &self,
-        selection: &Selection<'_>,
-        sequences: &Range<usize>,
-        dtype: Dtype,
-    ) -> Result<Vec<Vec<f32>>, EngineError> {
-        Ok(self.ask(selection, sequences, dtype)?.finish()?.columns)
+    fn forward(&self, selection: &Selection<'_>, sequences: &Range<usize>, dtype: Dtype) -> Begun {
+        Ok(self.ask(selection, sequences, dtype)?.finish()?)
     }
 
     fn ask(
@@ -186,11 +193,14 @@ impl Embedder<'_> {
         }
         let own = sequence..sequence + 1;
         match self.forward(selection, &own, Dtype::F32) {
-            Ok(values) if self.finite(selection, &own, &values)[0] => {
+            Ok(found) => {
+                computed.add_times(found.times);
+                if !self.finite(selection, &own, &found.columns)[0] {
+                    return Ok(Err(Reason::NotFinite));
+                }
                 computed.in_f32 += 1;
-                Ok(Ok(values))
+                Ok(Ok(found.columns))
             }
-            Ok(_) => Ok(Err(Reason::NotFinite)),
             Err(EngineError::Model(error)) if error.is_out_of_memory() => {
                 Ok(Err(Reason::OutOfMemory))
             }

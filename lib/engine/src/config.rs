@@ -47,6 +47,8 @@ pub struct Config {
     pub prefetch: usize,
     /// Whether an output of other work may be replaced.
     pub force: bool,
+    /// Whether run events say what a GPU's time goes into, which costs it a little of that.
+    pub profile: bool,
     /// Failures to produce, for tests.
     pub injection: Injection,
 }
@@ -148,6 +150,7 @@ impl Config {
             device: self.device,
             dtype: self.dtype,
             kernels: self.kernels,
+            profile: self.profile,
         }
     }
 

@@ -25,6 +25,10 @@ pub(crate) struct Facts {
     pub(crate) dtype: Dtype,
     /// What computes the layers.
     pub(crate) kernels: String,
+    /// What [`plmkit_esm2::Config::flops_per_token`] says.
+    pub(crate) flops_per_token: u64,
+    /// What [`plmkit_esm2::Config::flops_per_pair`] says.
+    pub(crate) flops_per_pair: u64,
 }
 
 impl Facts {
@@ -46,6 +50,8 @@ impl Facts {
             device: model.device(),
             dtype: model.dtype(),
             kernels: model.kernels().to_owned(),
+            flops_per_token: model.config().flops_per_token(),
+            flops_per_pair: model.config().flops_per_pair(),
         })
     }
 

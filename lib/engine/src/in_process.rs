@@ -119,17 +119,17 @@ impl Underway {
             return Ok(Some(Finished { job, result }));
         }
         let begun = self.pending.map(|pending| Ok(pending?.finish()?));
-        let took = match &begun {
-            Some(Ok(begun)) => begun.took,
-            _ => None,
-        };
-        let begun = begun.map(|begun| begun.map(|begun| begun.columns));
         let Some(computed) = embedder.embed(&job, begun)? else {
             return Ok(None);
         };
         let timing = Timing {
             wait,
-            compute: took.unwrap_or_else(|| self.started.elapsed()),
+            // A device that works while the program goes on has a clock of its own.
+            compute: match computed.times {
+                Some(times) => times.compute,
+                None => self.started.elapsed(),
+            },
+            device: computed.times,
             queue_depth,
             worker: None,
         };

@@ -3,12 +3,15 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use plmkit_esm2::Dtype;
+use plmkit_esm2::DeviceTimes;
 use plmkit_telemetry::event::{
-    BatchDone, Event, EventWriter, Outcome, RunDone, RunStarted, milliseconds, run_id, utilization,
+    BatchDone, Event, EventWriter, KernelTimes, Outcome, RunDone, RunStarted, milliseconds, run_id,
+    utilization,
 };
-use plmkit_telemetry::{TelemetryError, Timestamp};
+use plmkit_telemetry::{Pulse, Said, TelemetryError, Timestamp};
+use serde::{Deserialize, Serialize};
 
+use crate::facts::Facts;
 use crate::plan::{Amount, Job, Plan};
 
 /// Writes run events, if they are wanted, and counts what was done.
@@ -16,6 +19,7 @@ pub(crate) struct Journal {
     run: String,
     start: Instant,
     writer: Option<EventWriter>,
+    pulse: Pulse,
     /// What was written so far.
     pub(crate) done: Totals,
 }
@@ -30,10 +34,12 @@ pub(crate) struct Totals {
 }
 
 /// How long the stages of one batch took.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Timing {
     pub(crate) wait: Duration,
     pub(crate) compute: Duration,
+    /// What a device with a clock of its own says.
+    pub(crate) device: Option<DeviceTimes>,
     pub(crate) queue_depth: u64,
     /// The worker that computed it.
     pub(crate) worker: Option<u64>,
@@ -51,9 +57,9 @@ pub(crate) struct Written<'a> {
 
 /// What the first event says of the run.
 pub(crate) struct Started<'a> {
-    pub(crate) model_digest: &'a str,
-    pub(crate) device: &'a str,
-    pub(crate) dtype: Dtype,
+    pub(crate) facts: &'a Facts,
+    /// The GPUs that compute.
+    pub(crate) gpu_uuids: Option<Vec<String>>,
     pub(crate) threads: usize,
     pub(crate) workers: Option<u64>,
     /// What is not in a part yet.
@@ -69,10 +75,12 @@ impl Journal {
         plan: &Plan,
         started: &Started<'_>,
     ) -> Result<Self, TelemetryError> {
+        let facts = started.facts;
         let mut journal = Self {
             run: run_id(),
             start: Instant::now(),
             writer: path.map(EventWriter::append).transpose()?,
+            pulse: Pulse::default(),
             done: Totals::default(),
         };
         journal.write(&Event::Run(RunStarted {
@@ -80,9 +88,16 @@ impl Journal {
             time: Some(Timestamp::now()),
             tool: "gpu-embed".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            model_digest: Some(started.model_digest.to_owned()),
-            device: Some(started.device.to_owned()),
-            dtype: Some(started.dtype.to_string()),
+            model_digest: Some(facts.digest.clone()),
+            device: Some(match started.workers {
+                Some(_) => facts.device_kind().to_owned(),
+                None => facts.device.clone(),
+            }),
+            gpu_uuids: started.gpu_uuids.clone(),
+            pid: Some(std::process::id()),
+            flops_per_token: Some(facts.flops_per_token),
+            flops_per_pair: Some(facts.flops_per_pair),
+            dtype: Some(facts.dtype.to_string()),
             threads: Some(started.threads as u64),
             workers: started.workers,
             batches_total: Some(started.to_compute.batches),
@@ -90,7 +105,6 @@ impl Journal {
             tokens_total: Some(started.to_compute.tokens),
             batches_saved: (started.batches_saved > 0).then_some(started.batches_saved),
             token_budget: plan.token_budget(),
-            ..RunStarted::default()
         }));
         Ok(journal)
     }
@@ -105,19 +119,31 @@ impl Journal {
         self.done.tokens += tokens;
         self.done.residues += residues;
         self.done.rejected += written.rejected;
-        self.write(&Event::Batch(BatchDone {
+        let batch = BatchDone {
             run: self.run.clone(),
             batch: job.index,
             time: Some(Timestamp::now()),
             elapsed_s: Some(self.elapsed().as_secs_f64()),
             wait_ms: Some(milliseconds(timing.wait)),
+            h2d_ms: timing.device.map(|times| milliseconds(times.h2d)),
             compute_ms: Some(milliseconds(timing.compute)),
+            d2h_ms: timing.device.map(|times| milliseconds(times.d2h)),
+            kernels: timing.device.and_then(|times| {
+                let kernels = times.kernels?;
+                Some(KernelTimes {
+                    gemm_ms: milliseconds(kernels.gemm),
+                    attention_ms: milliseconds(kernels.attention),
+                    between_ms: milliseconds(kernels.between),
+                    pooling_ms: milliseconds(kernels.pooling),
+                })
+            }),
             write_ms: Some(milliseconds(written.write)),
             queue_depth: Some(timing.queue_depth),
             worker: timing.worker,
             sequences,
             tokens,
             residues,
+            pairs: Some(pairs(job)),
             token_budget: job.token_budget,
             utilization: job
                 .token_budget
@@ -125,8 +151,14 @@ impl Journal {
             tail: job.tail,
             oom_splits: written.oom_splits,
             rejected: written.rejected,
-            ..BatchDone::default()
-        }));
+        };
+        for said in self.pulse.add(&batch) {
+            match said {
+                Said::Line(line) => tracing::info!("{line}"),
+                Said::Warning(warning) => tracing::warn!("{warning}"),
+            }
+        }
+        self.write(&Event::Batch(batch));
     }
 
     /// The run is over.
@@ -155,4 +187,12 @@ impl Journal {
             tracing::warn!("{error}; the run goes on without run events");
         }
     }
+}
+
+/// Pairs of tokens of one sequence.
+fn pairs(job: &Job) -> u64 {
+    let lengths = job.pack.cu_seqlens().windows(2);
+    lengths
+        .map(|ends| u64::from(ends[1].abs_diff(ends[0])).pow(2))
+        .sum()
 }

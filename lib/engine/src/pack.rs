@@ -1,7 +1,7 @@
 //! A pack to rows of the output.
 
 use plmkit_contract::{EmbeddingLayout, Reason, StoreDtype};
-use plmkit_esm2::{EsmError, Pending};
+use plmkit_esm2::{DeviceTimes, EsmError, Pending};
 
 use crate::EngineError;
 use crate::compute::{Begun, Computed, Embedder, storable};
@@ -22,6 +22,8 @@ pub(crate) struct Embedded {
     pub(crate) oom_splits: u64,
     /// How many sequences were computed again in f32.
     pub(crate) in_f32: u64,
+    /// What a device took for it, where one did.
+    pub(crate) times: Option<DeviceTimes>,
 }
 
 /// A row of the output.
@@ -121,6 +123,9 @@ impl<'a> PackEmbedder<'a> {
         };
         embedded.oom_splits += computed.oom_splits;
         embedded.in_f32 += computed.in_f32;
+        if let Some(times) = computed.times {
+            *embedded.times.get_or_insert_default() += times;
+        }
         let mut values: Vec<&[f32]> = computed.values.iter().map(Vec::as_slice).collect();
         let mut rejected = computed.rejected.iter().peekable();
         for (sequence, &row) in rows.iter().enumerate() {
@@ -184,6 +189,7 @@ impl Embedded {
             rejected,
             oom_splits: computed.oom_splits,
             in_f32: computed.in_f32,
+            times: computed.times,
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use plmkit_contract::{
     Column, EmbeddingLayout, KERNELS, PACKING, Provenance, Reject, Stop, WINDOWS,
 };
-use plmkit_esm2::EsmError;
+use plmkit_esm2::{Device, EsmError};
 use plmkit_store::{EmbeddingsWriter, Existing, StoreError, existing_embeddings};
 use plmkit_telemetry::event::Outcome as Ended;
 
@@ -153,12 +153,8 @@ impl<'a> Run<'a> {
         let saved: Vec<Range<u64>> = parts.iter().map(|part| part.batches.clone()).collect();
         let to_compute = self.plan.amount_without(&saved);
         let started = Started {
-            model_digest: &self.facts.digest,
-            device: match backend.workers() {
-                Some(_) => self.facts.device_kind(),
-                None => &self.facts.device,
-            },
-            dtype: self.facts.dtype,
+            facts: self.facts,
+            gpu_uuids: self.gpu_uuids(),
             threads: config.threads.get(),
             workers: backend.workers(),
             batches_saved: self.plan.total.batches - to_compute.batches,
@@ -185,6 +181,15 @@ impl<'a> Run<'a> {
         observer.ended();
         let publication = (rejects, parity);
         self.end(writer, publication, started.batches_saved, computed)
+    }
+
+    /// The GPUs that compute.
+    fn gpu_uuids(&self) -> Option<Vec<String>> {
+        match self.config.device {
+            Device::All => Device::All,
+            _ => self.facts.device.parse().ok()?,
+        }
+        .gpu_uuids()
     }
 
     /// Publishes what is complete and says how it ended. `saved_before` batches were in parts when the run began.

@@ -10,6 +10,7 @@
 //! ```
 
 mod message;
+mod patience;
 mod process;
 mod schedule;
 mod serve;
@@ -75,7 +76,7 @@ enum Told {
     /// How near int8 came to f32.
     Parity(Parity),
     /// A pack is computed.
-    Pack(usize, Results, RecordBatch),
+    Pack(usize, Box<Results>, RecordBatch),
     /// This worker was lost, and is replaced if it can be.
     Lost(usize),
     /// Nothing that matters.
@@ -223,7 +224,7 @@ impl<'a> Pool<'a> {
             Some((Answer::Parity(parity), _)) => Ok(Told::Parity(parity)),
             Some((Answer::Pack(results), Some(rows))) => {
                 self.given_up = 0;
-                Ok(Told::Pack(worker, results, rows))
+                Ok(Told::Pack(worker, Box::new(results), rows))
             }
             // One that takes a place finds what the others had found when they began, or it is no help.
             Some((Answer::Failed { message, .. }, _)) if !slot.ready && self.facts.is_some() => {

@@ -10,8 +10,11 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_efficient_attention_forward.h>
 #include <ATen/ops/_flash_attention_forward.h>
+#include <ATen/ops/_to_copy.h>
+#include <ATen/ops/pin_memory.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
@@ -45,6 +48,12 @@ template <typename Work> bool guarded(plmkit_failure *failure, Work work) noexce
     return false;
 }
 
+c10::Device cuda(int index) { return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index)}; }
+
+c10::Stream stream_of(int index, std::int64_t stream) {
+    return c10::Stream::unpack3(stream, cuda(index).index(), c10::DeviceType::CUDA);
+}
+
 } // namespace
 
 bool plmkit_varlen_attention(bool flash, const at::Tensor *query, const at::Tensor *key, const at::Tensor *value,
@@ -75,15 +84,63 @@ bool plmkit_cuda_memory(int index, std::size_t *total, plmkit_failure *failure) 
     });
 }
 
-void *plmkit_cuda_mark(int index, plmkit_failure *failure) noexcept {
+bool plmkit_cuda_current_stream(int index, std::int64_t *stream, plmkit_failure *failure) noexcept {
+    return guarded(failure, [&] {
+        const c10::impl::VirtualGuardImpl streams(c10::DeviceType::CUDA);
+        *stream = streams.getStream(cuda(index)).id();
+    });
+}
+
+bool plmkit_cuda_another_stream(int index, std::int64_t *stream, plmkit_failure *failure) noexcept {
+    return guarded(failure, [&] {
+        const c10::impl::VirtualGuardImpl streams(c10::DeviceType::CUDA);
+        *stream = streams.getStreamFromGlobalPool(cuda(index)).id();
+    });
+}
+
+void *plmkit_cuda_mark(int index, std::int64_t stream, plmkit_failure *failure) noexcept {
     std::unique_ptr<c10::Event> event;
     const bool marked = guarded(failure, [&] {
-        const c10::impl::VirtualGuardImpl cuda(c10::DeviceType::CUDA);
-        const c10::Device device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index));
+        // Events of the other flag know no time.
         event = std::make_unique<c10::Event>(c10::DeviceType::CUDA, c10::EventFlag::BACKEND_DEFAULT);
-        event->record(cuda.getStream(device));
+        event->record(stream_of(index, stream));
     });
     return marked ? event.release() : nullptr;
+}
+
+bool plmkit_cuda_follow(int index, std::int64_t stream, const void *mark, plmkit_failure *failure) noexcept {
+    return guarded(failure, [&] { static_cast<const c10::Event *>(mark)->block(stream_of(index, stream)); });
+}
+
+bool plmkit_pin(const at::Tensor *tensor, at::Tensor **pinned, plmkit_failure *failure) noexcept {
+    return guarded(failure, [&] { *pinned = new at::Tensor(tensor->pin_memory()); });
+}
+
+bool plmkit_cuda_copy_in(int index, std::int64_t stream, std::int64_t reader, const at::Tensor *pinned, at::Tensor **copy,
+                         plmkit_failure *failure) noexcept {
+    return guarded(failure, [&] {
+        at::Tensor made;
+        {
+            // The memory is taken from what belongs to this stream, so that the copy need not wait for those who had it.
+            const c10::StreamGuard guard(stream_of(index, stream));
+            made = at::_to_copy(*pinned, pinned->options().device(cuda(index)), /*non_blocking=*/true);
+        }
+        // Else the next copy might get the memory while the reader still reads.
+        made.record_stream(stream_of(index, reader));
+        *copy = new at::Tensor(std::move(made));
+    });
+}
+
+bool plmkit_cuda_copy_out(int index, std::int64_t stream, const at::Tensor *tensor, at::Tensor **copy,
+                          plmkit_failure *failure) noexcept {
+    return guarded(failure, [&] {
+        const c10::StreamGuard guard(stream_of(index, stream));
+        // What is not to be waited for is page-locked.
+        at::Tensor made = at::_to_copy(*tensor, tensor->options().device(c10::DeviceType::CPU), /*non_blocking=*/true);
+        // Else what is computed next might get the memory while it is still copied.
+        tensor->record_stream(stream_of(index, stream));
+        *copy = new at::Tensor(std::move(made));
+    });
 }
 
 bool plmkit_cuda_wait(const void *mark, plmkit_failure *failure) noexcept {

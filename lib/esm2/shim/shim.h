@@ -31,8 +31,32 @@ bool plmkit_varlen_attention(bool flash, const at::Tensor *query, const at::Tens
 // Bytes that CUDA device `index` has, whoever uses them.
 bool plmkit_cuda_memory(int index, std::size_t *total, plmkit_failure *failure) noexcept;
 
-// A point in the work of CUDA device `index`: after all that libtorch has put on its stream there. NULL if that did not go well.
-void *plmkit_cuda_mark(int index, plmkit_failure *failure) noexcept;
+// Streams of a CUDA device go by their number in libtorch.
+
+// The one on which libtorch computes in this thread.
+bool plmkit_cuda_current_stream(int index, std::int64_t *stream, plmkit_failure *failure) noexcept;
+
+// One beside it, of those that libtorch keeps; the next call gives another.
+bool plmkit_cuda_another_stream(int index, std::int64_t *stream, plmkit_failure *failure) noexcept;
+
+// A point in the work of a stream: after all that was put on it. NULL if that did not go well.
+void *plmkit_cuda_mark(int index, std::int64_t stream, plmkit_failure *failure) noexcept;
+
+// What is put on a stream from now on comes after a point, of any stream of the device.
+bool plmkit_cuda_follow(int index, std::int64_t stream, const void *mark, plmkit_failure *failure) noexcept;
+
+// *pinned becomes a copy of a tensor of the host in page-locked memory.
+bool plmkit_pin(const at::Tensor *tensor, at::Tensor **pinned, plmkit_failure *failure) noexcept;
+
+// *copy becomes a copy of a page-locked tensor on the device, made by `stream` while the program goes on, to be read by `reader`
+// after that. Neither has to be kept until it is made, nor until it is read: libtorch keeps their memory.
+bool plmkit_cuda_copy_in(int index, std::int64_t stream, std::int64_t reader, const at::Tensor *pinned, at::Tensor **copy,
+                         plmkit_failure *failure) noexcept;
+
+// *copy becomes a copy of a tensor of the device in page-locked memory of the host, made by `stream` while the program goes on. It
+// can be read when the stream has passed. libtorch keeps the memory of both until then.
+bool plmkit_cuda_copy_out(int index, std::int64_t stream, const at::Tensor *tensor, at::Tensor **copy,
+                          plmkit_failure *failure) noexcept;
 
 // Waits until the device has come to a point.
 bool plmkit_cuda_wait(const void *mark, plmkit_failure *failure) noexcept;

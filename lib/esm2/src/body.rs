@@ -10,9 +10,10 @@ use std::num::NonZeroUsize;
 use plmkit_contract::Pool;
 use tch::Tensor;
 
+use crate::EsmError;
+use crate::embedding::Embedding;
 use crate::packed::Packed;
 use crate::pooling::pool;
-use crate::{EsmError, Varlen};
 
 pub(crate) use cpu::{OnCpu, packed};
 pub(crate) use fused::OnGpu;
@@ -26,6 +27,11 @@ pub(crate) trait Body: fmt::Debug + Send {
     /// The threads that libtorch may use for what comes before and after the layers.
     fn libtorch_threads(&self) -> NonZeroUsize;
 
+    /// Layer 0 of the model: `(rows, hidden)` f32.
+    fn embed(&self, embedding: &Embedding, batch: &Packed) -> Result<Tensor, EsmError> {
+        embedding.forward(batch)
+    }
+
     /// Takes `x`, `(rows, hidden)` f32, through the first `depth` layers.
     fn forward(
         &self,
@@ -36,8 +42,8 @@ pub(crate) trait Body: fmt::Debug + Send {
     ) -> Result<(), EsmError>;
 
     /// Pools hidden states, `(total_tokens, hidden)` f32, over the residues of each sequence: `(sequences, hidden)`.
-    fn pool(&self, hidden: &Tensor, batch: Varlen<'_>, by: Pool) -> Result<Tensor, EsmError> {
-        pool(hidden, batch, by)
+    fn pool(&self, hidden: &Tensor, batch: &Packed, by: Pool) -> Result<Tensor, EsmError> {
+        pool(hidden, batch.varlen, by)
     }
 }
 

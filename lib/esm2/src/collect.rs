@@ -1,22 +1,23 @@
 //! The vectors of residues, out of those of all tokens.
 
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
-use crate::transfer::{Values, upload};
-use crate::{EsmError, Varlen};
+use crate::EsmError;
+use crate::packed::Packed;
+use crate::transfer::{Transfer, Values};
 
-/// The rows of `(total_tokens, n)` that belong to residues, in f32: `<cls>` and `<eos>` are left out.
-pub(crate) fn residues(x: &Tensor, batch: Varlen<'_>) -> Result<Values, EsmError> {
-    if x.device() != Device::Cpu {
-        let rows = batch
-            .spans()
-            .flat_map(|span| span.start as i64 + 1..span.end as i64 - 1);
-        let rows = upload(
-            &Tensor::f_from_slice(&rows.collect::<Vec<_>>())?,
-            x.device(),
-        )?;
-        return Values::of(&x.f_index_select(0, &rows)?);
+/// The rows of `(total_tokens, n)` that belong to residues, in f32: `<cls>` and `<eos>` are left out. The batch was copied with
+/// the rows of residues.
+pub(crate) fn residues(
+    x: &Tensor,
+    batch: &Packed,
+    transfer: &Transfer,
+) -> Result<Values, EsmError> {
+    if let Some(rows) = &batch.residues {
+        // A copy, since the next layer overwrites hidden states.
+        return transfer.download([Ok(x.f_index_select(0, rows)?)]);
     }
+    let batch = batch.varlen;
     let x = x.f_to_kind(Kind::Float)?.f_contiguous()?;
     let width = x.size2()?.1 as usize;
     let mut values = Vec::with_capacity((batch.total_tokens() - 2 * batch.sequences()) * width);
@@ -29,15 +30,22 @@ pub(crate) fn residues(x: &Tensor, batch: Varlen<'_>) -> Result<Values, EsmError
 
 #[cfg(test)]
 mod tests {
+    use tch::Device;
+
     use super::*;
+    use crate::Varlen;
 
     #[test]
-    fn special_tokens_are_left_out() {
+    fn special_tokens_are_left_out_one_way_and_the_other() {
         let x = Tensor::arange(14, (Kind::Float, Device::Cpu)).view([7, 2]);
-        let batch = Varlen::new(&[0, 20, 5, 2, 0, 6, 2], &[0, 4, 7]).unwrap();
-        let Values::Here(values) = residues(&x, batch).unwrap() else {
-            panic!("a CPU copies at once");
-        };
-        assert_eq!(values, [2.0, 3.0, 4.0, 5.0, 10.0, 11.0]);
+        let varlen = Varlen::new(&[0, 20, 5, 2, 0, 6, 2], &[0, 4, 7]).unwrap();
+        let transfer = Transfer::on(Device::Cpu, false).unwrap();
+        for rows in [false, true] {
+            let (batch, _) = Packed::new(varlen, Kind::Float, &transfer, rows).unwrap();
+            let Values::Here(values) = residues(&x, &batch, &transfer).unwrap() else {
+                panic!("a CPU copies at once");
+            };
+            assert_eq!(values, [2.0, 3.0, 4.0, 5.0, 10.0, 11.0]);
+        }
     }
 }

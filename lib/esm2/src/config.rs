@@ -93,6 +93,19 @@ impl Config {
     pub fn head_dim(&self) -> usize {
         self.hidden / self.heads
     }
+
+    /// Floating-point operations that one token costs in the matrix products of all layers, a multiplication and an addition
+    /// being two: queries, keys, values and output, and into and out of the feed-forward network.
+    pub fn flops_per_token(&self) -> u64 {
+        let (hidden, intermediate) = (self.hidden as u64, self.intermediate as u64);
+        self.layers as u64 * 2 * hidden * (4 * hidden + 2 * intermediate)
+    }
+
+    /// Floating-point operations that a pair of tokens of one sequence costs in the attention of all layers and heads: queries by
+    /// keys, and weights by values.
+    pub fn flops_per_pair(&self) -> u64 {
+        self.layers as u64 * 4 * self.hidden as u64
+    }
 }
 
 struct Entries(Map<String, Value>);
@@ -192,6 +205,9 @@ mod tests {
         let config = Config::from_json(hub().to_string().as_bytes()).unwrap();
         assert_eq!((config.layers, config.hidden, config.heads), (33, 1280, 20));
         assert_eq!((config.head_dim(), config.intermediate), (64, 5120));
+        // Twice its matrices' parameters: 33 layers of 12 x 1280 x 1280.
+        assert_eq!(config.flops_per_token(), 2 * 648_806_400);
+        assert_eq!(config.flops_per_pair(), 33 * 4 * 1280);
     }
 
     #[test]

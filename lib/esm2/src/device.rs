@@ -174,6 +174,18 @@ impl Device {
         Ok(one_each(&visible, count))
     }
 
+    /// The lasting names of its GPUs; `None` where it is none or the driver does not say.
+    pub fn gpu_uuids(self) -> Option<Vec<String>> {
+        let mut gpus = match self {
+            Self::Auto | Self::Cpu => return None,
+            Self::Cuda(_) | Self::All => gpus().ok()?,
+        };
+        if let Self::Cuda(index) = self {
+            gpus = vec![gpus.into_iter().nth(index)?];
+        }
+        gpus.into_iter().map(|gpu| gpu.uuid).collect()
+    }
+
     /// The GPU `index` of those that the driver tells of.
     fn among(self, found: Result<Vec<Gpu>, DriverError>, index: usize) -> Result<Gpu, DeviceError> {
         let device = self;
@@ -185,15 +197,15 @@ impl Device {
             let found = gpus.into_iter().map(|gpu| gpu.name).collect();
             return Err(DeviceError::NoSuchGpu { device, found });
         }
-        let Gpu { name, capability } = gpus.swap_remove(index);
-        if capability < LEAST_CAPABILITY {
+        let gpu = gpus.swap_remove(index);
+        if gpu.capability < LEAST_CAPABILITY {
             return Err(DeviceError::TooOld {
                 device,
-                name,
-                capability,
+                name: gpu.name,
+                capability: gpu.capability,
             });
         }
-        Ok(Gpu { name, capability })
+        Ok(gpu)
     }
 }
 
@@ -307,6 +319,7 @@ mod tests {
         Gpu {
             name: "NVIDIA H100".to_owned(),
             capability: (9, 0),
+            uuid: None,
         }
     }
 
@@ -315,6 +328,7 @@ mod tests {
         let old = Gpu {
             name: "Tesla P40".to_owned(),
             capability: (6, 1),
+            uuid: None,
         };
         let missing = DriverError::Missing("libcuda.so.1: not there".to_owned());
         let failed = DriverError::Failed("cuInit: out of date (803)".to_owned());

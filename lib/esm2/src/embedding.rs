@@ -1,10 +1,10 @@
 //! Token ids to vectors.
 
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
-use crate::EsmError;
 use crate::packed::Packed;
 use crate::vocabulary::MASK;
+use crate::{EsmError, Varlen};
 
 /// The share of tokens that were `<mask>` in training: 15 % were chosen, and 80 % of those masked.
 const MASKED_IN_TRAINING: f64 = 0.15 * 0.8;
@@ -12,9 +12,10 @@ const MASKED_IN_TRAINING: f64 = 0.15 * 0.8;
 /// The embedding table with fair-esm's token dropout, which stays on at inference.
 #[derive(Debug)]
 pub(crate) struct Embedding {
-    /// `(33, hidden)`
-    table: Tensor,
-    token_dropout: bool,
+    /// `(33, hidden)` f32
+    pub(crate) table: Tensor,
+    /// Whether vectors are scaled by what is masked.
+    pub(crate) token_dropout: bool,
 }
 
 impl Embedding {
@@ -39,33 +40,41 @@ impl Embedding {
 
     /// Layer 0 of the model: `(rows, hidden)` f32.
     pub(crate) fn forward(&self, batch: &Packed) -> Result<Tensor, EsmError> {
-        let x = self.table.f_index_select(0, &batch.tokens)?; // (total_tokens, hidden)
-        if self.token_dropout {
-            for span in batch.varlen.spans() {
-                let tokens = &batch.varlen.tokens()[span.clone()];
-                let masks = tokens
-                    .iter()
-                    .copied()
-                    .filter(|&token| token == MASK)
-                    .count();
-                if masks > 0 {
-                    let observed = masks as f32 / tokens.len() as f32;
-                    let _ = x
-                        .f_narrow(0, span.start as i64, span.len() as i64)?
-                        .f_div_scalar_(f64::from(1.0 - observed))?;
-                }
+        let tokens = batch.tokens.f_to_kind(Kind::Int64)?;
+        let x = self.table.f_index_select(0, &tokens)?; // (rows, hidden)
+        if self.token_dropout
+            && let Some(kept) = shares_kept(batch.varlen)
+        {
+            for (span, kept) in batch.varlen.spans().zip(kept) {
+                let _ = x
+                    .f_narrow(0, span.start as i64, span.len() as i64)?
+                    .f_div_scalar_(f64::from(kept))?;
             }
         }
         Ok(x)
     }
 }
 
+/// Of each sequence the share of tokens that are not `<mask>`; `None` where there is no such token.
+pub(crate) fn shares_kept(batch: Varlen<'_>) -> Option<Vec<f32>> {
+    if !batch.tokens().contains(&MASK) {
+        return None;
+    }
+    let shares = batch.spans().map(|span| {
+        let tokens = &batch.tokens()[span];
+        let masks = tokens.iter().copied().filter(|&token| token == MASK);
+        let masks = masks.count();
+        1.0 - masks as f32 / tokens.len() as f32
+    });
+    Some(shares.collect())
+}
+
 #[cfg(test)]
 mod tests {
-    use tch::{Device, Kind};
+    use tch::Device;
 
     use super::*;
-    use crate::Varlen;
+    use crate::transfer::Transfer;
 
     fn words() -> Tensor {
         Tensor::from_slice(&(1..=33).map(|row| row as f32).collect::<Vec<_>>()).view([33, 1])
@@ -73,7 +82,8 @@ mod tests {
 
     fn embed(tokens: &[u8], cu_seqlens: &[i32], token_dropout: bool) -> Vec<f32> {
         let varlen = Varlen::new(tokens, cu_seqlens).unwrap();
-        let batch = Packed::new(varlen, Kind::Float, Device::Cpu).unwrap();
+        let transfer = Transfer::on(Device::Cpu, false).unwrap();
+        let (batch, _) = Packed::new(varlen, Kind::Float, &transfer, false).unwrap();
         let embedding = Embedding::new(&words(), token_dropout).unwrap();
         let own = batch.own(&embedding.forward(&batch).unwrap()).unwrap();
         Vec::try_from(own.view([-1])).unwrap()

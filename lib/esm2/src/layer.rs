@@ -8,7 +8,7 @@ use crate::body::Watch;
 use crate::layer_norm::LayerNorm;
 use crate::linear::Linear;
 use crate::packed::Packed;
-use crate::rope::Rotation;
+use crate::rope::{Frequencies, Rotation};
 
 /// The parameters of a layer.
 #[derive(Debug)]
@@ -17,8 +17,8 @@ pub(crate) struct Layer {
     pub(crate) attention_norm: LayerNorm,
     /// Queries, keys and values in one: `(3·hidden, hidden)`, channels of queries and keys paired for the rotation.
     pub(crate) qkv: Linear,
-    /// Rotary frequencies, `(head_dim/2)`: f32 whatever the type of the weights.
-    pub(crate) inv_freq: Vec<f32>,
+    /// Of the rotation.
+    pub(crate) inv_freq: Frequencies,
     /// After attention: `(hidden, hidden)`.
     pub(crate) out: Linear,
     /// In front of the feed-forward network.

@@ -11,9 +11,12 @@ use crate::checkpoint::{self, Checkpoint};
 use crate::collect::residues;
 use crate::heads::Contacts;
 use crate::packed::Packed;
+use crate::pending::{OnDevice, Pending};
+use crate::profile::Work;
 use crate::shim::cuda_release;
 use crate::threads::set_libtorch_threads;
-use crate::transfer::{Pending, Values, mark};
+use crate::timing::Span;
+use crate::transfer::{Transfer, Values};
 use crate::weights::Weights;
 use crate::{Config, Dtype, EsmError, Head, Setup, Varlen};
 
@@ -41,7 +44,7 @@ pub struct Esm2 {
     config: Config,
     digest: String,
     weights: Weights,
-    device: tch::Device,
+    transfer: Transfer,
     dtype: Dtype,
     kernels: String,
 }
@@ -72,6 +75,7 @@ impl Esm2 {
                 "this {kind} has no instructions for {asked}: weights are widened, and the run is in {dtype}, as fast and as large as with --dtype {dtype}"
             );
         }
+        let transfer = Transfer::on(method.device, setup.profile)?;
         let _no_grad = tch::no_grad_guard();
         let Checkpoint {
             config,
@@ -82,7 +86,7 @@ impl Esm2 {
             source: model.to_owned(),
             config,
             digest,
-            device: method.device,
+            transfer,
             dtype,
             kernels: weights.body.kernels(),
             weights,
@@ -105,7 +109,7 @@ impl Esm2 {
 
     /// The device that the model is on: `cpu`.
     pub fn device(&self) -> String {
-        match self.device {
+        match self.transfer.device() {
             tch::Device::Cuda(index) => format!("cuda:{index}"),
             other => format!("{other:?}").to_lowercase(),
         }
@@ -144,7 +148,7 @@ impl Esm2 {
     /// Gives memory that is kept for later batches back to the device, so that the next one does not find it in pieces of the
     /// wrong size.
     pub fn release(&self) -> Result<(), EsmError> {
-        match self.device {
+        match self.transfer.device() {
             tch::Device::Cuda(_) => cuda_release(),
             _ => Ok(()),
         }
@@ -181,11 +185,19 @@ impl Esm2 {
         let Some(depth) = columns.iter().map(depth).max() else {
             return Ok(Pending::new(Vec::new(), None));
         };
-        let begin = mark(self.device)?;
+        let transfer = &self.transfer;
+        let by_residue = |column: &Column| matches!(column, Column::Residues(_) | Column::Logits);
+        let rows = transfer.device() != tch::Device::Cpu && columns.iter().any(by_residue);
+        let _no_grad = tch::no_grad_guard();
+        let (batch, copied_in) = Packed::new(batch, dtype.kind(), transfer, rows)?;
+        let begin = transfer.mark()?;
         let heads = &self.weights.heads;
         let wanted = columns.contains(&Column::Contacts);
         let mut contacts = match &heads.contact {
-            Ok(found) if wanted => Some(Contacts::new(&found.head, batch, self.device)?),
+            Ok(found) if wanted => {
+                let device = transfer.device();
+                Some(Contacts::new(&found.head, batch.varlen, device)?)
+            }
             _ => None,
         };
         let mut values: Vec<Values> = columns.iter().map(|_| Values::Here(Vec::new())).collect();
@@ -199,32 +211,44 @@ impl Esm2 {
                 return Ok(());
             }
             let hidden = &hidden()?;
+            batch.lap(Work::Between)?;
             for (&column, values) in columns.iter().zip(&mut values) {
                 let here = here(&column);
                 match (column, &heads.language_model) {
                     (Column::Pooled(column), _) if here => {
-                        let pooled = self.weights.body.pool(hidden, batch, column.pool)?;
-                        *values = Values::of(&pooled)?;
+                        let pooled = self.weights.body.pool(hidden, &batch, column.pool)?;
+                        *values = transfer.download([Ok(pooled)])?;
                     }
-                    (Column::Residues(_), _) if here => *values = residues(hidden, batch)?,
+                    (Column::Residues(_), _) if here => {
+                        *values = residues(hidden, &batch, transfer)?;
+                    }
                     (Column::Logits, Ok(found)) if here => {
-                        *values = residues(&found.head.forward(hidden)?, batch)?;
+                        let logits = found.head.forward(hidden)?;
+                        *values = residues(&logits, &batch, transfer)?;
                     }
                     _ => {}
                 }
             }
-            Ok(())
+            batch.lap(Work::Pooling)
         };
-        self.forward(batch, depth, dtype, contacts.as_mut(), &mut collect)?;
+        self.forward(&batch, depth, contacts.as_mut(), &mut collect)?;
         if let (Some(contacts), Some(place)) = (
             contacts,
             columns
                 .iter()
                 .position(|&column| column == Column::Contacts),
         ) {
-            values[place] = Values::Here(contacts.finish()?);
+            values[place] = contacts.finish(transfer)?;
         }
-        Ok(Pending::new(values, begin.zip(mark(self.device)?)))
+        let on_device = match (copied_in, begin, transfer.mark()?) {
+            (Some(copied_in), Some(begin), Some(end)) => Some(OnDevice {
+                copied_in,
+                computed: Span::new(begin, end),
+                laps: batch.laps,
+            }),
+            _ => None,
+        };
+        Ok(Pending::new(values, on_device))
     }
 
     /// Runs layers 1 to `depth` and shows `visit` the output of each, and of layer 0.
@@ -237,16 +261,16 @@ impl Esm2 {
         depth: usize,
         visit: &mut Visit,
     ) -> Result<(), EsmError> {
-        self.forward(batch, depth, self.dtype, None, &mut |layer, hidden| {
+        let (batch, _) = Packed::new(batch, self.dtype.kind(), &self.transfer, false)?;
+        self.forward(&batch, depth, None, &mut |layer, hidden| {
             visit(layer, &hidden()?)
         })
     }
 
     fn forward(
         &self,
-        batch: Varlen<'_>,
+        batch: &Packed,
         depth: usize,
-        dtype: Dtype,
         contacts: Option<&mut Contacts>,
         offer: &mut Offer,
     ) -> Result<(), EsmError> {
@@ -259,15 +283,17 @@ impl Esm2 {
         }
         set_libtorch_threads(self.weights.body.libtorch_threads());
         let _no_grad = tch::no_grad_guard();
-        let batch = Packed::new(batch, dtype.kind(), self.device)?;
-        let x = self.weights.embedding.forward(&batch)?; // (rows, hidden)
+        let Weights {
+            embedding, body, ..
+        } = &self.weights;
+        let x = body.embed(embedding, batch)?; // (rows, hidden)
         let mut watcher = Watcher {
             model: self,
-            batch: &batch,
+            batch,
             contacts,
             offer,
         };
-        self.weights.body.forward(x, &batch, depth, &mut watcher)
+        body.forward(x, batch, depth, &mut watcher)
     }
 }
 

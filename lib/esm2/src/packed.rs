@@ -1,8 +1,11 @@
 //! A batch on the device.
 
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
-use crate::transfer::upload;
+use crate::embedding::shares_kept;
+use crate::profile::{Laps, Work};
+use crate::timing::Span;
+use crate::transfer::Transfer;
 use crate::vocabulary::CLS;
 use crate::{EsmError, Varlen};
 
@@ -15,21 +18,33 @@ const LEAST_ROWS: usize = 16;
 pub(crate) struct Packed<'a> {
     /// The batch in host memory.
     pub(crate) varlen: Varlen<'a>,
-    /// Token ids, `(rows)` i64: those of the batch, and `<cls>` up to 16 where it has fewer.
+    /// Token ids, `(rows)` u8: those of the batch, and `<cls>` up to 16 where it has fewer.
     pub(crate) tokens: Tensor,
     /// The position of each token in its own sequence, `<cls>` being 0: `(rows)` f32, exact below 2^24.
     pub(crate) positions: Tensor,
     /// Where each sequence begins and the last one ends, `(sequences + 1)` i32.
     pub(crate) offsets: Tensor,
+    /// Of each sequence the share of tokens that are not `<mask>`, `(sequences)` f32; `None` where there is no such token.
+    pub(crate) kept: Option<Tensor>,
+    /// The rows that are residues, `(residues)` i64, where they were asked for.
+    pub(crate) residues: Option<Tensor>,
     /// The tokens of the longest sequence.
     pub(crate) longest: i64,
     /// The type in which GEMMs and attention compute.
     pub(crate) kind: Kind,
+    /// What takes down what the time goes into, if that is to be known.
+    pub(crate) laps: Option<Laps>,
 }
 
 impl<'a> Packed<'a> {
-    /// Copies a batch to `device`.
-    pub(crate) fn new(varlen: Varlen<'a>, kind: Kind, device: Device) -> Result<Self, EsmError> {
+    /// Copies a batch to the device, with the rows of `residues` if they are wanted. Returns when it was copied, where the
+    /// device has a clock.
+    pub(crate) fn new(
+        varlen: Varlen<'a>,
+        kind: Kind,
+        transfer: &Transfer,
+        residues: bool,
+    ) -> Result<(Self, Option<Span>), EsmError> {
         let mut tokens = varlen.tokens().to_vec();
         let mut positions: Vec<f32> = varlen
             .spans()
@@ -38,18 +53,46 @@ impl<'a> Packed<'a> {
         let rows = tokens.len().max(LEAST_ROWS);
         tokens.resize(rows, CLS);
         positions.resize(rows, 0.0);
-        Ok(Self {
+        let residues = residues.then(|| {
+            let rows = varlen
+                .spans()
+                .flat_map(|span| span.start as i64 + 1..span.end as i64 - 1);
+            rows.collect::<Vec<_>>()
+        });
+        let tokens = transfer.stage(&Tensor::f_from_slice(&tokens)?)?;
+        let positions = transfer.stage(&Tensor::f_from_slice(&positions)?)?;
+        let offsets = transfer.stage(&Tensor::f_from_slice(varlen.cu_seqlens())?)?;
+        let kept = shares_kept(varlen)
+            .map(|kept| transfer.stage(&Tensor::f_from_slice(&kept)?))
+            .transpose()?;
+        let residues = residues
+            .map(|rows| transfer.stage(&Tensor::f_from_slice(&rows)?))
+            .transpose()?;
+        let upload = transfer.upload()?;
+        let packed = Self {
             varlen,
-            tokens: upload(&Tensor::f_from_slice(&tokens)?, device)?.f_to_kind(Kind::Int64)?,
-            positions: upload(&Tensor::f_from_slice(&positions)?, device)?,
-            offsets: upload(&Tensor::f_from_slice(varlen.cu_seqlens())?, device)?,
+            tokens: upload.copy(&tokens)?,
+            positions: upload.copy(&positions)?,
+            offsets: upload.copy(&offsets)?,
+            kept: kept.map(|kept| upload.copy(&kept)).transpose()?,
+            residues: residues.map(|rows| upload.copy(&rows)).transpose()?,
             longest: varlen
                 .spans()
                 .map(|span| span.len() as i64)
                 .max()
                 .unwrap_or(0),
             kind,
-        })
+            laps: transfer.laps(),
+        };
+        Ok((packed, upload.end()?))
+    }
+
+    /// What was asked of the device since the last lap was `work`.
+    pub(crate) fn lap(&self, work: Work) -> Result<(), EsmError> {
+        match &self.laps {
+            Some(laps) => laps.end(work),
+            None => Ok(()),
+        }
     }
 
     /// The rows of `x` that are tokens of the batch: `(rows, n)` to `(total_tokens, n)`.
@@ -60,22 +103,35 @@ impl<'a> Packed<'a> {
 
 #[cfg(test)]
 mod tests {
+    use tch::Device;
+
     use super::*;
 
     #[test]
     fn positions_restart_with_each_sequence() {
-        let tokens = [0, 20, 5, 2, 0, 6, 2];
-        let batch = Packed::new(
-            Varlen::new(&tokens, &[0, 4, 7]).unwrap(),
-            Kind::Float,
-            Device::Cpu,
-        )
-        .unwrap();
+        let tokens = [0, 20, 5, 2, 0, 32, 2];
+        let varlen = Varlen::new(&tokens, &[0, 4, 7]).unwrap();
+        let transfer = Transfer::on(Device::Cpu, false).unwrap();
+        let (batch, copied) = Packed::new(varlen, Kind::Float, &transfer, true).unwrap();
+        assert!(copied.is_none());
         let positions = Vec::<f32>::try_from(&batch.positions).unwrap();
         assert_eq!(positions[..7], [0.0, 1.0, 2.0, 3.0, 0.0, 1.0, 2.0]);
-        let ids = Vec::<i64>::try_from(&batch.tokens).unwrap();
-        assert_eq!(ids[..7], [0, 20, 5, 2, 0, 6, 2]);
+        let ids = Vec::<u8>::try_from(&batch.tokens).unwrap();
+        assert_eq!(ids[..7], tokens);
         assert_eq!((positions.len(), ids.len()), (LEAST_ROWS, LEAST_ROWS));
         assert_eq!(batch.own(&batch.positions).unwrap().size1().unwrap(), 7);
+        let list = |tensor: &Option<Tensor>| tensor.as_ref().map(Tensor::shallow_clone).unwrap();
+        assert_eq!(
+            Vec::<i64>::try_from(list(&batch.residues)).unwrap(),
+            [1, 2, 5]
+        );
+        assert_eq!(
+            Vec::<f32>::try_from(list(&batch.kept)).unwrap(),
+            [1.0, 1.0 - 1.0 / 3.0]
+        );
+        let plain = Packed::new(varlen, Kind::Float, &transfer, false)
+            .unwrap()
+            .0;
+        assert!(plain.residues.is_none());
     }
 }

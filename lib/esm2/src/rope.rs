@@ -5,7 +5,7 @@
 //! number and the rotation one complex product in place. Queries and keys are reordered alike, which leaves their
 //! scalar products as they are.
 
-use tch::Tensor;
+use tch::{Device, Tensor};
 
 use crate::EsmError;
 
@@ -30,10 +30,24 @@ fn trailing(rows: &Tensor) -> Result<i64, EsmError> {
     Ok(if rows.dim() == 1 { 1 } else { rows.size2()?.1 })
 }
 
+/// The rotary frequencies of a layer, `(head_dim/2)`: f32 whatever the type of the weights.
+#[derive(Debug)]
+pub(crate) struct Frequencies {
+    pub(crate) values: Vec<f32>,
+    /// The same on the device, copied once: a batch would wait for a copy until the device is through with the one before.
+    tensor: Tensor,
+}
+
+impl Frequencies {
+    pub(crate) fn new(values: Vec<f32>, device: Device) -> Result<Self, EsmError> {
+        let tensor = Tensor::f_from_slice(&values)?.f_to_device(device)?;
+        Ok(Self { values, tensor })
+    }
+}
+
 /// `cos + i·sin` of each position times each frequency: `(positions, head_dim/2)` complex.
-pub(crate) fn turns(positions: &Tensor, inv_freq: &[f32]) -> Result<Tensor, EsmError> {
-    let frequencies = Tensor::f_from_slice(inv_freq)?.f_to_device(positions.device())?;
-    let angles = positions.f_outer(&frequencies)?;
+pub(crate) fn turns(positions: &Tensor, inv_freq: &Frequencies) -> Result<Tensor, EsmError> {
+    let angles = positions.f_outer(&inv_freq.tensor)?;
     Ok(Tensor::f_polar(&angles.f_ones_like()?, &angles)?)
 }
 
@@ -49,16 +63,16 @@ pub(crate) struct Rotation {
 impl Rotation {
     /// From `(total_tokens)` positions and `(head_dim/2)` frequencies, both f32, as is their product: angles are
     /// rounded as fair-esm and transformers round them.
-    pub(crate) fn new(positions: &Tensor, inv_freq: &[f32]) -> Result<Self, EsmError> {
+    pub(crate) fn new(positions: &Tensor, inv_freq: &Frequencies) -> Result<Self, EsmError> {
         Ok(Self {
-            inv_freq: inv_freq.to_vec(),
+            inv_freq: inv_freq.values.clone(),
             turns: turns(positions, inv_freq)?.f_unsqueeze(1)?,
         })
     }
 
-    /// Whether they are those of `inv_freq`.
-    pub(crate) fn is_of(&self, inv_freq: &[f32]) -> bool {
-        self.inv_freq == inv_freq
+    /// Whether they were made of `inv_freq`.
+    pub(crate) fn is_of(&self, inv_freq: &Frequencies) -> bool {
+        self.inv_freq == inv_freq.values
     }
 
     /// Rotates queries and keys in place: `(total_tokens, heads of both, head_dim)`, contiguous heads.
@@ -74,7 +88,7 @@ impl Rotation {
 
 #[cfg(test)]
 mod tests {
-    use tch::{Device, Kind};
+    use tch::Kind;
 
     use super::*;
 
@@ -108,7 +122,8 @@ mod tests {
             })
             .collect();
 
-        let rotation = Rotation::new(&Tensor::from_slice(&[position]), &inv_freq).unwrap();
+        let frequencies = Frequencies::new(inv_freq.to_vec(), Device::Cpu).unwrap();
+        let rotation = Rotation::new(&Tensor::from_slice(&[position]), &frequencies).unwrap();
         let vector = pair_channels(&Tensor::from_slice(&halves), 1)
             .unwrap()
             .view([1, 1, 4]);

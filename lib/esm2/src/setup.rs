@@ -16,6 +16,8 @@ pub struct Setup {
     pub dtype: Option<Dtype>,
     /// By what, on a CPU.
     pub kernels: Kernels,
+    /// Whether a GPU is to tell what its time goes into, which costs it a little of that.
+    pub profile: bool,
 }
 
 impl Setup {

@@ -28,7 +28,31 @@ unsafe extern "C" {
         failure: *mut Failure,
     ) -> bool;
     fn plmkit_cuda_memory(index: c_int, total: *mut usize, failure: *mut Failure) -> bool;
-    fn plmkit_cuda_mark(index: c_int, failure: *mut Failure) -> *mut c_void;
+    fn plmkit_cuda_current_stream(index: c_int, stream: *mut i64, failure: *mut Failure) -> bool;
+    fn plmkit_cuda_another_stream(index: c_int, stream: *mut i64, failure: *mut Failure) -> bool;
+    fn plmkit_cuda_mark(index: c_int, stream: i64, failure: *mut Failure) -> *mut c_void;
+    fn plmkit_cuda_follow(
+        index: c_int,
+        stream: i64,
+        mark: *const c_void,
+        failure: *mut Failure,
+    ) -> bool;
+    fn plmkit_pin(tensor: *const c_void, pinned: *mut *mut c_void, failure: *mut Failure) -> bool;
+    fn plmkit_cuda_copy_in(
+        index: c_int,
+        stream: i64,
+        reader: i64,
+        pinned: *const c_void,
+        copy: *mut *mut c_void,
+        failure: *mut Failure,
+    ) -> bool;
+    fn plmkit_cuda_copy_out(
+        index: c_int,
+        stream: i64,
+        tensor: *const c_void,
+        copy: *mut *mut c_void,
+        failure: *mut Failure,
+    ) -> bool;
     fn plmkit_cuda_wait(mark: *const c_void, failure: *mut Failure) -> bool;
     fn plmkit_cuda_between(
         first: *const c_void,
@@ -60,54 +84,111 @@ impl VarlenKernel {
         longest: i64,
     ) -> Result<Tensor, EsmError> {
         let flash = self == Self::Flash;
-        let mut mixed = ptr::null_mut();
-        let [query, key, value, offsets] =
-            [query, key, value, offsets].map(|tensor| tensor.as_ptr().cast::<c_void>());
+        let [query, key, value, offsets] = [query, key, value, offsets].map(handle);
         // SAFETY: the tensors live through the call, which reads them and nothing else of this process; it writes one pointer
         // and a failure, both of which are there.
-        call(|failure| unsafe {
-            plmkit_varlen_attention(
-                flash,
-                query,
-                key,
-                value,
-                offsets,
-                longest,
-                &raw mut mixed,
-                failure,
-            )
-        })?;
-        // SAFETY: where the call went well it made a tensor that is ours.
-        Ok(unsafe { Tensor::from_ptr(mixed.cast()) })
+        made(|mixed, failure| unsafe {
+            plmkit_varlen_attention(flash, query, key, value, offsets, longest, mixed, failure)
+        })
     }
 }
 
 /// The memory of CUDA device `index`, in bytes, whoever uses it.
 pub(crate) fn cuda_memory(index: usize) -> Result<usize, EsmError> {
     let mut total = 0;
-    let index = c_int::try_from(index).unwrap_or(c_int::MAX);
+    let index = number(index);
     // SAFETY: it writes a number and a failure, both of which are there.
     call(|failure| unsafe { plmkit_cuda_memory(index, &raw mut total, failure) })?;
     Ok(total)
 }
 
-/// A point in the work of a CUDA device.
+/// A tensor of the host in page-locked memory, from which a device copies by itself.
+pub(crate) fn pin(tensor: &Tensor) -> Result<Tensor, EsmError> {
+    // SAFETY: the tensor lives through the call, which writes one pointer and a failure, both of which are there.
+    made(|pinned, failure| unsafe { plmkit_pin(handle(tensor), pinned, failure) })
+}
+
+/// A stream of a CUDA device: what is put on it happens one after the other, beside what is put on others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stream {
+    index: c_int,
+    /// libtorch's number for it.
+    id: i64,
+}
+
+impl Stream {
+    /// The one on which libtorch computes on device `index`.
+    pub(crate) fn current(index: usize) -> Result<Self, EsmError> {
+        Self::found(index, plmkit_cuda_current_stream)
+    }
+
+    /// One beside it; the next call gives another.
+    pub(crate) fn another(index: usize) -> Result<Self, EsmError> {
+        Self::found(index, plmkit_cuda_another_stream)
+    }
+
+    fn found(
+        index: usize,
+        find: unsafe extern "C" fn(c_int, *mut i64, *mut Failure) -> bool,
+    ) -> Result<Self, EsmError> {
+        let mut stream = Self {
+            index: number(index),
+            id: 0,
+        };
+        // SAFETY: it writes a number and a failure, both of which are there.
+        call(|failure| unsafe { find(stream.index, &raw mut stream.id, failure) })?;
+        Ok(stream)
+    }
+
+    /// The point after all that was put on it.
+    pub(crate) fn mark(&self) -> Result<Mark, EsmError> {
+        let mut mark = ptr::null_mut();
+        call(|failure| {
+            // SAFETY: it writes a failure, which is there.
+            mark = unsafe { plmkit_cuda_mark(self.index, self.id, failure) };
+            !mark.is_null()
+        })?;
+        Ok(Mark(mark))
+    }
+
+    /// What is put on it from now on comes after `mark`, of any stream of the device.
+    pub(crate) fn follow(&self, mark: &Mark) -> Result<(), EsmError> {
+        // SAFETY: the mark is alive through the call.
+        call(|failure| unsafe { plmkit_cuda_follow(self.index, self.id, mark.0, failure) })
+    }
+
+    /// Has a [`pin`]ned tensor copied to the device, for `reader`, which is to [`follow`](Self::follow) that. The tensors may be
+    /// let go of before that has happened.
+    pub(crate) fn copy_in(&self, pinned: &Tensor, reader: &Self) -> Result<Tensor, EsmError> {
+        // SAFETY: the tensor lives through the call, which writes one pointer and a failure, both of which are there; libtorch
+        // keeps the memory of both tensors for what it was told that the streams do with them.
+        made(|copy, failure| unsafe {
+            plmkit_cuda_copy_in(
+                self.index,
+                self.id,
+                reader.id,
+                handle(pinned),
+                copy,
+                failure,
+            )
+        })
+    }
+
+    /// Has a tensor of the device copied to page-locked memory. It may be let go of before that has happened, but nobody
+    /// may write to it.
+    pub(crate) fn copy_out(&self, tensor: &Tensor) -> Result<Tensor, EsmError> {
+        // SAFETY: as above.
+        made(|copy, failure| unsafe {
+            plmkit_cuda_copy_out(self.index, self.id, handle(tensor), copy, failure)
+        })
+    }
+}
+
+/// A point in the work of a stream.
 #[derive(Debug)]
 pub(crate) struct Mark(*mut c_void);
 
 impl Mark {
-    /// After all that libtorch has asked of device `index`.
-    pub(crate) fn set(index: usize) -> Result<Self, EsmError> {
-        let index = c_int::try_from(index).unwrap_or(c_int::MAX);
-        let mut mark = ptr::null_mut();
-        call(|failure| {
-            // SAFETY: it writes a failure, which is there.
-            mark = unsafe { plmkit_cuda_mark(index, failure) };
-            !mark.is_null()
-        })?;
-        Ok(Self(mark))
-    }
-
     /// Waits until the device has come to it.
     pub(crate) fn wait(&self) -> Result<(), EsmError> {
         // SAFETY: the mark is alive as long as `self`.
@@ -136,6 +217,23 @@ impl Drop for Mark {
 pub(crate) fn cuda_release() -> Result<(), EsmError> {
     // SAFETY: it writes a failure, which is there.
     call(|failure| unsafe { plmkit_cuda_release(failure) })
+}
+
+/// A device's number as the shim takes it; one that is too large is no device's either way.
+fn number(index: usize) -> c_int {
+    c_int::try_from(index).unwrap_or(c_int::MAX)
+}
+
+fn handle(tensor: &Tensor) -> *const c_void {
+    tensor.as_ptr().cast()
+}
+
+/// Calls a function that makes a tensor.
+fn made(function: impl FnOnce(*mut *mut c_void, *mut Failure) -> bool) -> Result<Tensor, EsmError> {
+    let mut tensor = ptr::null_mut();
+    call(|failure| function(&raw mut tensor, failure))?;
+    // SAFETY: where the call went well it made a tensor that is ours.
+    Ok(unsafe { Tensor::from_ptr(tensor.cast()) })
 }
 
 /// Calls a function that says whether it went well.
@@ -180,11 +278,18 @@ mod tests {
     }
 
     #[test]
-    fn without_cuda_there_is_no_memory_of_a_device() {
+    fn without_cuda_there_is_no_memory_of_a_device_and_no_stream() {
         if !tch::Cuda::is_available() {
             assert!(cuda_memory(0).is_err());
             assert!(cuda_release().is_err());
-            assert!(Mark::set(0).is_err());
+            assert!(Stream::current(0).is_err());
+            assert!(Stream::another(0).is_err());
+            let stream = Stream { index: 0, id: 0 };
+            assert!(stream.mark().is_err());
+            let here = Tensor::from_slice(&[1.0]);
+            assert!(pin(&here).is_err());
+            assert!(stream.copy_in(&here, &stream).is_err());
+            assert!(stream.copy_out(&here).is_err());
         }
     }
 }

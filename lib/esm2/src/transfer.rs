@@ -1,21 +1,142 @@
 //! Between host memory and a device, while the device computes.
+//!
+//! A GPU copies on two streams beside the one that computes, so that the tokens of the next batch go in and the vectors of the last
+//! one out meanwhile. Each waits, on the device, only for what it needs:
+//!
+//! ```text
+//! in        tokens 1 ┐ tokens 2 ┐
+//! compute            └ batch 1 ─┴──┐ batch 2 ─┐
+//! out                              └ vectors 1└ vectors 2
+//! ```
 
 use std::time::Duration;
 
 use tch::{Device, Kind, Tensor};
 
 use crate::EsmError;
-use crate::shim::Mark;
+use crate::profile::Laps;
+use crate::shim::{Mark, Stream, pin};
+use crate::timing::Span;
 
-/// Copies a tensor to `device`. To a GPU it goes while the program goes on: what is asked of the device next comes after it.
-pub(crate) fn upload(tensor: &Tensor, device: Device) -> Result<Tensor, EsmError> {
-    match device {
-        Device::Cuda(_) => {
-            // libtorch keeps page-locked memory until the copy is through.
-            let staged = tensor.f_pin_memory(device)?;
-            Ok(staged.f_internal_to_copy((tensor.f_kind()?, device), true)?)
+/// The ways to and from the device that a model is on.
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    device: Device,
+    /// Where the device works while the program goes on.
+    streams: Option<Streams>,
+    /// Whether it is to be known what a batch's time goes into.
+    profile: bool,
+}
+
+#[derive(Debug)]
+struct Streams {
+    compute: Stream,
+    inward: Stream,
+    outward: Stream,
+}
+
+impl Transfer {
+    pub(crate) fn on(device: Device, profile: bool) -> Result<Self, EsmError> {
+        let streams = match device {
+            Device::Cuda(index) => Some(Streams {
+                compute: Stream::current(index)?,
+                inward: Stream::another(index)?,
+                outward: Stream::another(index)?,
+            }),
+            _ => None,
+        };
+        Ok(Self {
+            device,
+            streams,
+            profile,
+        })
+    }
+
+    /// The device.
+    pub(crate) fn device(&self) -> Device {
+        self.device
+    }
+
+    /// A tensor of the host from which an [`Upload`] copies.
+    pub(crate) fn stage(&self, tensor: &Tensor) -> Result<Tensor, EsmError> {
+        match self.streams {
+            Some(_) => pin(tensor),
+            None => Ok(tensor.shallow_clone()),
         }
-        _ => Ok(tensor.f_to_device(device)?),
+    }
+
+    /// Begins to copy to the device.
+    pub(crate) fn upload(&self) -> Result<Upload<'_>, EsmError> {
+        let begin = |streams: &Streams| streams.inward.mark();
+        Ok(Upload {
+            transfer: self,
+            begin: self.streams.as_ref().map(begin).transpose()?,
+        })
+    }
+
+    /// Has the values of tensors on the device, to which nobody may write any more, copied to the host, one after the other and row by row.
+    pub(crate) fn download(
+        &self,
+        tensors: impl IntoIterator<Item = Result<Tensor, EsmError>>,
+    ) -> Result<Values, EsmError> {
+        let flat = |tensor: Result<Tensor, EsmError>| -> Result<Tensor, EsmError> {
+            Ok(tensor?.f_flatten(0, -1)?.f_to_kind(Kind::Float)?)
+        };
+        let tensors = tensors.into_iter().map(flat);
+        let Some(streams) = &self.streams else {
+            let mut values = Vec::new();
+            for tensor in tensors {
+                values.extend(Vec::<f32>::try_from(tensor?)?);
+            }
+            return Ok(Values::Here(values));
+        };
+        let arrivals = tensors.map(|tensor| {
+            streams.outward.follow(&streams.compute.mark()?)?;
+            let begin = streams.outward.mark()?;
+            let values = streams.outward.copy_out(&tensor?)?;
+            let copied = Span::new(begin, streams.outward.mark()?);
+            Ok(Arrival { values, copied })
+        });
+        Ok(Values::Coming(arrivals.collect::<Result<_, EsmError>>()?))
+    }
+
+    /// The next point in what is computed, where that happens while the program goes on.
+    pub(crate) fn mark(&self) -> Result<Option<Mark>, EsmError> {
+        let streams = self.streams.as_ref();
+        streams.map(|streams| streams.compute.mark()).transpose()
+    }
+
+    /// What takes down what a batch's time goes into, if it is to be known and the device has a clock.
+    pub(crate) fn laps(&self) -> Option<Laps> {
+        let streams = self.streams.as_ref().filter(|_| self.profile)?;
+        Some(Laps::on(streams.compute))
+    }
+}
+
+/// Tensors on their way to the device. What is computed next comes after those that were copied when it [ends](Self::end).
+#[derive(Debug)]
+pub(crate) struct Upload<'a> {
+    transfer: &'a Transfer,
+    begin: Option<Mark>,
+}
+
+impl Upload<'_> {
+    /// Has a [staged](Transfer::stage) tensor copied.
+    pub(crate) fn copy(&self, staged: &Tensor) -> Result<Tensor, EsmError> {
+        match &self.transfer.streams {
+            Some(streams) => streams.inward.copy_in(staged, &streams.compute),
+            None => Ok(staged.f_to_device(self.transfer.device)?),
+        }
+    }
+
+    /// No more is copied. Returns when it was, by the device's clock if it has one.
+    pub(crate) fn end(self) -> Result<Option<Span>, EsmError> {
+        let Some((streams, begin)) = self.transfer.streams.as_ref().zip(self.begin) else {
+            return Ok(None);
+        };
+        let end = streams.inward.mark()?;
+        streams.compute.follow(&end)?;
+        Ok(Some(Span::new(begin, end)))
     }
 }
 
@@ -24,81 +145,24 @@ pub(crate) fn upload(tensor: &Tensor, device: Device) -> Result<Tensor, EsmError
 pub(crate) enum Values {
     /// In host memory.
     Here(Vec<f32>),
-    /// A tensor in page-locked host memory to which the device copies.
-    Coming(Tensor),
+    /// In page-locked memory to which the device copies, one after the other.
+    Coming(Vec<Arrival>),
 }
 
-impl Values {
-    /// Those of a tensor, row by row, in f32.
-    pub(crate) fn of(tensor: &Tensor) -> Result<Self, EsmError> {
-        let flat = tensor.f_flatten(0, -1)?;
-        Ok(match tensor.device() {
-            // Into page-locked memory, and without waiting.
-            Device::Cuda(_) => {
-                Self::Coming(flat.f_internal_to_copy((Kind::Float, Device::Cpu), true)?)
-            }
-            _ => Self::Here(Vec::try_from(flat.f_to_kind(Kind::Float)?)?),
-        })
-    }
-
-    /// Once the device has copied them.
-    fn arrived(self) -> Result<Vec<f32>, EsmError> {
-        Ok(match self {
-            Self::Here(values) => values,
-            Self::Coming(tensor) => Vec::try_from(tensor)?,
-        })
-    }
-}
-
-/// What was asked of a model and may still be computed.
+/// Values on their way to the host.
 #[derive(Debug)]
-pub struct Pending {
-    values: Vec<Values>,
-    /// Where the device began with it and where it ends; `None` where it is computed already.
-    span: Option<(Mark, Mark)>,
+pub(crate) struct Arrival {
+    /// `(values)` f32
+    values: Tensor,
+    copied: Span,
 }
 
-/// What was computed of a batch.
-#[derive(Debug)]
-pub struct Computed {
-    /// For each column the values of all sequences, one after the other.
-    pub columns: Vec<Vec<f32>>,
-    /// What the device took for it, by its own clock; `None` where it was computed while it was asked for.
-    pub took: Option<Duration>,
-}
-
-impl Pending {
-    pub(crate) fn new(values: Vec<Values>, span: Option<(Mark, Mark)>) -> Self {
-        Self { values, span }
-    }
-
-    /// Whether it is computed, so that there is nothing to wait for.
-    pub fn is_computed(&self) -> bool {
-        self.span.is_none()
-    }
-
-    /// Waits for it.
-    pub fn finish(self) -> Result<Computed, EsmError> {
-        let took = match &self.span {
-            Some((begin, end)) => {
-                end.wait()?;
-                Some(begin.until(end)?)
-            }
-            None => None,
-        };
-        let columns = self.values.into_iter().map(Values::arrived);
-        Ok(Computed {
-            columns: columns.collect::<Result<_, _>>()?,
-            took,
-        })
-    }
-}
-
-/// The next point in the work of `device`, if it works while the program goes on.
-pub(crate) fn mark(device: Device) -> Result<Option<Mark>, EsmError> {
-    match device {
-        Device::Cuda(index) => Mark::set(index).map(Some),
-        _ => Ok(None),
+impl Arrival {
+    /// Puts the values behind `before` once they are there. Returns how long the device copied.
+    pub(crate) fn wait(self, before: &mut Vec<f32>) -> Result<Duration, EsmError> {
+        let took = self.copied.took()?;
+        before.extend(Vec::<f32>::try_from(self.values)?);
+        Ok(took)
     }
 }
 
@@ -107,14 +171,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn on_a_cpu_values_are_there_at_once_row_by_row() {
+    fn on_a_cpu_tensors_are_there_at_once_row_by_row() {
+        let transfer = Transfer::on(Device::Cpu, true).unwrap();
         let tensor = Tensor::from_slice(&[1f32, 2.0, 3.0, 4.0]).view([2, 2]).tr();
-        let pending = Pending::new(vec![Values::of(&tensor).unwrap()], None);
-        assert!(pending.is_computed());
-        let computed = pending.finish().unwrap();
-        assert_eq!(computed.columns, [[1.0, 3.0, 2.0, 4.0]]);
-        assert_eq!(computed.took, None);
-        let same = upload(&tensor, Device::Cpu).unwrap();
+        let Values::Here(values) = transfer
+            .download([Ok(tensor.shallow_clone()), Ok(tensor.shallow_clone())])
+            .unwrap()
+        else {
+            panic!("a CPU copies at once");
+        };
+        assert_eq!(values, [1.0, 3.0, 2.0, 4.0, 1.0, 3.0, 2.0, 4.0]);
+        let upload = transfer.upload().unwrap();
+        let same = upload.copy(&transfer.stage(&tensor).unwrap()).unwrap();
         assert_eq!(same, tensor);
+        assert!(upload.end().unwrap().is_none());
+        assert!(transfer.mark().unwrap().is_none());
+        assert!(transfer.laps().is_none());
     }
 }

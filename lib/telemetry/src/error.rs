@@ -12,9 +12,9 @@ const REASON_CHARS: usize = 200;
 /// An error with a run-event log or a GPU sample log.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    /// The log cannot be opened for reading.
+    /// A file cannot be opened for reading, or not be published.
     #[error(transparent)]
-    Open(#[from] StoreError),
+    Store(#[from] StoreError),
     /// Reading failed midway.
     #[error("{}: cannot read: {}", path_text(.path), io_text(.source))]
     Read {
@@ -30,6 +30,14 @@ pub enum TelemetryError {
         path: PathBuf,
         /// The line, from 1.
         line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A Parquet file does not hold samples.
+    #[error("{}: not GPU samples: {}", path_text(.path), one_line(.reason, REASON_CHARS))]
+    NotSamples {
+        /// The file.
+        path: PathBuf,
         /// What is wrong with it.
         reason: String,
     },
@@ -62,8 +70,8 @@ pub enum TelemetryError {
 impl Failure for TelemetryError {
     fn exit(&self) -> Exit {
         match self {
-            Self::Open(error) => error.exit(),
-            Self::Line { .. } => Exit::Data,
+            Self::Store(error) => error.exit(),
+            Self::Line { .. } | Self::NotSamples { .. } => Exit::Data,
             Self::Create { .. } | Self::Foreign { .. } => Exit::CannotCreate,
             Self::Read { .. } | Self::Write { .. } => Exit::Io,
         }

@@ -59,10 +59,10 @@ pub struct RunStarted {
     pub pid: Option<u32>,
     /// Floating-point operations of the matrix products for a token, attention left out; a multiplication and an addition are two.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub flops_per_token: Option<f64>,
+    pub flops_per_token: Option<u64>,
     /// Floating-point operations of attention for a pair of tokens of one sequence, over all layers and heads.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub flops_per_pair: Option<f64>,
+    pub flops_per_pair: Option<u64>,
     /// The number type of the computation: `f32`, `f16`, `bf16`, `int8`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dtype: Option<String>,
@@ -114,6 +114,9 @@ pub struct BatchDone {
     /// Copy from device to host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub d2h_ms: Option<f64>,
+    /// What `compute_ms` went into, where that was to be known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernels: Option<KernelTimes>,
     /// Encoding and writing of the results.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_ms: Option<f64>,
@@ -147,6 +150,19 @@ pub struct BatchDone {
     /// Sequences (rows) of the batch that could not be embedded.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rejected: u64,
+}
+
+/// How long a device computed, by what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KernelTimes {
+    /// Matrix products.
+    pub gemm_ms: f64,
+    /// Attention.
+    pub attention_ms: f64,
+    /// What lies between those, embedding and the final `LayerNorm` included.
+    pub between_ms: f64,
+    /// Pooling, and what else is taken of hidden states.
+    pub pooling_ms: f64,
 }
 
 /// The last event of a run.

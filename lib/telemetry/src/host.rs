@@ -1,15 +1,21 @@
-//! The host's CPUs and memory, from `/proc`.
+//! The host's CPUs, memory and disks, from `/proc`.
+
+mod disk;
+
+use std::path::Path;
 
 use procfs::{CpuTime, Current, CurrentSI, KernelStats, Meminfo};
 
 use crate::GpuSample;
+use disk::Disks;
 
 const MIB: u64 = 1 << 20;
 
 /// Reads the host. CPU utilisation is the one between two readings: the first has none.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Host {
     previous: Option<Ticks>,
+    disks: Disks,
 }
 
 /// CPU time since boot, summed over all CPUs.
@@ -20,6 +26,14 @@ struct Ticks {
 }
 
 impl Host {
+    /// Free space is that of the file system on which `watched` is.
+    pub(crate) fn new(watched: Option<&Path>) -> Self {
+        Self {
+            previous: None,
+            disks: Disks::new(watched),
+        }
+    }
+
     /// Fills in the host's columns; what cannot be read stays empty.
     pub(crate) fn read(&mut self, sample: &mut GpuSample) {
         let ticks = KernelStats::current()
@@ -29,6 +43,7 @@ impl Host {
             .zip(self.previous)
             .and_then(|(now, before)| now.utilization_since(before));
         self.previous = ticks;
+        self.disks.read(sample);
         if let Ok(memory) = Meminfo::current() {
             sample.host_mem_total_mib = Some(memory.mem_total / MIB);
             // Page cache is not use: what a new program could have is what the kernel calls available.
@@ -92,7 +107,7 @@ mod tests {
 
     #[test]
     fn the_first_reading_knows_the_memory_and_not_the_cpus() {
-        let mut host = Host::default();
+        let mut host = Host::new(None);
         let mut sample = GpuSample::at(Timestamp::now());
         host.read(&mut sample);
         assert_eq!(sample.host_cpu_util, None);

@@ -6,10 +6,22 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::gpu_csv::GpuCsvWriter;
-use crate::{GpuSample, Sampler};
+use crate::pressure::Pressure;
+use crate::{GpuSample, Sampler, Sources};
 
 /// A last sample closer than this share of the interval to the one before would say nothing.
 const LAST_SAMPLE_SHARE: u32 = 10;
+
+/// What to record, and how often.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// Time between samples.
+    pub interval: Duration,
+    /// What to sample.
+    pub sources: Sources,
+    /// The share of a GPU's memory, in percent, above which there is a warning.
+    pub memory_warning: f64,
+}
 
 /// Samples into a log until it is told to finish. A log that cannot be written is warned of once.
 pub struct Recorder {
@@ -19,17 +31,24 @@ pub struct Recorder {
 
 impl Recorder {
     /// Starts at once, in a thread of its own, where the driver's library is loaded too: that may take seconds.
-    pub fn start(log: GpuCsvWriter, interval: Duration) -> io::Result<Self> {
+    pub fn start(log: GpuCsvWriter, recording: Recording) -> io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let thread = thread::Builder::new()
             .name("recorder".to_owned())
             .spawn(move || {
-                let mut sampler = Sampler::open();
+                let mut sampler = Sampler::open(&recording.sources);
+                let mut pressure = Pressure::new(recording.memory_warning);
                 // The channel is the clock: nothing wakes the thread between two samples but the end.
                 record(
                     log,
-                    interval,
-                    || sampler.sample(),
+                    recording.interval,
+                    || {
+                        let rows = sampler.sample();
+                        for warning in pressure.warnings(&rows) {
+                            tracing::warn!("{warning}");
+                        }
+                        rows
+                    },
                     |pause| stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout),
                 );
             })?;

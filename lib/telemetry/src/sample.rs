@@ -48,9 +48,9 @@ pub struct GpuSample {
     pub mem_clock_mhz: Option<u32>,
     /// Energy that the GPU has used since the driver was loaded.
     pub energy_j: Option<f64>,
-    /// Read by the GPU over PCIe.
+    /// Read by the GPU over `PCIe`.
     pub pcie_rx_mib_s: Option<f64>,
-    /// Written by the GPU over PCIe.
+    /// Written by the GPU over `PCIe`.
     pub pcie_tx_mib_s: Option<f64>,
     /// Memory errors that were corrected, since the driver was loaded.
     pub ecc_corrected: Option<u64>,
@@ -187,7 +187,8 @@ impl FromStr for GpuProcess {
             let process = Self {
                 pid: fields.next()?.parse().ok()?,
                 mem_used_mib: optional(fields.next()?).ok()?,
-                gpu_util: optional(fields.next()?).ok()?,
+                // Older logs end here.
+                gpu_util: optional(fields.next().unwrap_or_default()).ok()?,
             };
             fields.next().is_none().then_some(process)
         };

@@ -10,7 +10,6 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
@@ -89,9 +88,7 @@ pub(crate) struct Results {
     rejected: Vec<(usize, Reason)>,
     oom_splits: u64,
     in_f32: u64,
-    wait: Duration,
-    compute: Duration,
-    queue_depth: u64,
+    timing: Timing,
 }
 
 impl Place {
@@ -126,9 +123,7 @@ impl Results {
             rejected: laid.rejected.clone(),
             oom_splits: laid.oom_splits,
             in_f32: laid.in_f32,
-            wait: timing.wait,
-            compute: timing.compute,
-            queue_depth: timing.queue_depth,
+            timing: *timing,
         }
     }
 
@@ -141,10 +136,8 @@ impl Results {
             in_f32: self.in_f32,
         };
         let timing = Timing {
-            wait: self.wait,
-            compute: self.compute,
-            queue_depth: self.queue_depth,
             worker: Some(worker as u64),
+            ..self.timing
         };
         (laid, timing)
     }
@@ -223,7 +216,10 @@ fn invalid(error: ArrowError) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use arrow::array::{Float32Array, UInt64Array};
+    use plmkit_esm2::{DeviceTimes, KernelTimes};
 
     use super::*;
 
@@ -244,6 +240,40 @@ mod tests {
         let (head, body) = receive::<String>(&mut from).unwrap().expect("a frame");
         assert_eq!((head.as_str(), body), ("no rows", None));
         assert!(receive::<String>(&mut from).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_a_device_took_comes_with_the_results() {
+        let ms = Duration::from_millis;
+        let results = Results {
+            index: 5,
+            rejected: vec![(1, Reason::OutOfMemory)],
+            oom_splits: 2,
+            in_f32: 1,
+            timing: Timing {
+                wait: ms(1),
+                compute: ms(20),
+                device: Some(DeviceTimes {
+                    h2d: ms(2),
+                    compute: ms(20),
+                    d2h: ms(3),
+                    kernels: Some(KernelTimes::default()),
+                }),
+                queue_depth: 4,
+                worker: None,
+            },
+        };
+        let frame = frame(&results, Some(&rows())).unwrap();
+        let (results, body) = receive::<Results>(&mut frame.as_slice())
+            .unwrap()
+            .expect("a frame");
+        let (laid, timing) = results.laid(body.expect("rows"), 7);
+        assert_eq!(laid.rejected, [(1, Reason::OutOfMemory)]);
+        assert_eq!((timing.wait, timing.compute), (ms(1), ms(20)));
+        assert_eq!((timing.queue_depth, timing.worker), (4, Some(7)));
+        let times = timing.device.expect("a device's");
+        assert_eq!((times.h2d, times.d2h), (ms(2), ms(3)));
+        assert_eq!(times.kernels, Some(KernelTimes::default()));
     }
 
     #[test]

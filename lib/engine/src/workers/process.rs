@@ -109,6 +109,11 @@ impl Process {
         Ok(())
     }
 
+    /// Its number in the system.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends it, without waiting for that.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();

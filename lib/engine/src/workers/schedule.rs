@@ -111,6 +111,12 @@ impl<U, R> Schedule<U, R> {
         Some((self.first + place as u64, &entry.unit))
     }
 
+    /// Whether a worker has a unit in hand.
+    pub(crate) fn is_busy(&self, worker: usize) -> bool {
+        let mut states = self.units.iter().map(|entry| &entry.state);
+        states.any(|state| matches!(state, State::With(by) if *by == worker))
+    }
+
     /// The unit of this number, while it is here.
     pub(crate) fn unit(&self, number: u64) -> Option<&U> {
         let place = number.checked_sub(self.first)?;
@@ -180,6 +186,9 @@ mod tests {
         schedule.done(0, 10);
         assert_eq!(hand_out(&mut schedule, 0), Some('d'));
         assert_eq!(hand_out(&mut schedule, 1), None, "nothing waits");
+        assert!(schedule.is_busy(1));
+        schedule.done(1, 10);
+        assert!(!schedule.is_busy(1));
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! The packs of a run on their way through its workers.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use crossbeam_channel::{Receiver, Sender, never, select};
 use plmkit_contract::{EmbeddingLayout, Reason, path_text};
 
 use super::message::{Place, Request, Results as Answered};
+use super::patience::Patience;
 use super::schedule::{IN_HAND, Schedule, TRIES};
 use super::{CALM, POLL, Pool, Told};
 use crate::EngineError;
@@ -30,6 +31,7 @@ struct Work {
     results: HashMap<u64, Vec<Results>>,
     /// The units of packs that were handed out, by the positions of the packs.
     unit_of: HashMap<u64, u64>,
+    patience: Patience,
 }
 
 impl Pool<'_> {
@@ -43,7 +45,7 @@ impl Pool<'_> {
         observer: &mut dyn Observer,
     ) -> Result<(), EngineError> {
         let window = self.slots.len() * IN_HAND + self.config.prefetch;
-        let mut work = Work::new(window);
+        let mut work = Work::new(window, self.slots.len());
         let (events, closed) = (self.events.clone(), never());
         let mut ended = false;
         while !self.stop.requested() {
@@ -62,11 +64,12 @@ impl Pool<'_> {
                     Err(_) => ended = true,
                 },
                 recv(events) -> event => match self.hear(event.expect("the pool has a sender"))? {
-                    Told::Pack(worker, answered, rows) => work.computed(worker, answered, rows),
+                    Told::Pack(worker, answered, rows) => work.computed(worker, *answered, rows),
                     Told::Lost(worker) => self.give_up(work.lost(worker, layout))?,
                     _ => {}
                 },
-                default(POLL) => {}
+                // Only now it is known that no answer lies here.
+                default(POLL) => self.say_who_takes_long(&mut work),
             }
             while let Some((unit, computed)) = work.leave() {
                 for (job, result) in unit.into_iter().zip(computed) {
@@ -92,9 +95,11 @@ impl Pool<'_> {
         let calm = self.lost_at.is_none_or(|lost| lost.elapsed() >= CALM);
         let ready = self.slots.iter().filter(|slot| slot.ready);
         for process in ready.filter_map(|slot| slot.process.as_ref()) {
-            while let Some((number, unit)) =
-                work.schedule.hand_out(process.name.worker, &there, calm)
-            {
+            let worker = process.name.worker;
+            if !work.schedule.is_busy(worker) {
+                work.patience.begins(worker, Instant::now());
+            }
+            while let Some((number, unit)) = work.schedule.hand_out(worker, &there, calm) {
                 for job in unit {
                     let request = Request::Pack(Place::of(job));
                     process
@@ -106,15 +111,33 @@ impl Pool<'_> {
         }
         Ok(())
     }
+
+    /// A worker that was stopped, or whose device hangs, is not lost, and holds up the run without a word.
+    fn say_who_takes_long(&self, work: &mut Work) {
+        let now = Instant::now();
+        for process in self.slots.iter().filter_map(|slot| slot.process.as_ref()) {
+            let worker = process.name.worker;
+            if work.schedule.is_busy(worker)
+                && let Some(taken) = work.patience.overdue(worker, now)
+            {
+                tracing::warn!(
+                    "worker {worker}, process {}, has been at one batch for {} s, much longer than at any before; if it is stuck, kill it: another takes its place",
+                    process.pid(),
+                    taken.as_secs()
+                );
+            }
+        }
+    }
 }
 
 impl Work {
-    fn new(window: usize) -> Self {
+    fn new(window: usize, workers: usize) -> Self {
         Self {
             schedule: Schedule::new(window),
             coming: Vec::new(),
             results: HashMap::new(),
             unit_of: HashMap::new(),
+            patience: Patience::new(workers, Instant::now()),
         }
     }
 
@@ -139,6 +162,7 @@ impl Work {
 
     /// A worker has computed a pack.
     fn computed(&mut self, worker: usize, answered: Answered, rows: RecordBatch) {
+        self.patience.computed(worker, Instant::now());
         let Some(&number) = self.unit_of.get(&answered.index) else {
             return;
         };
@@ -198,6 +222,7 @@ fn without_rows(job: &Job, layout: &EmbeddingLayout) -> Results {
     let timing = Timing {
         wait: Duration::ZERO,
         compute: Duration::ZERO,
+        device: None,
         queue_depth: 0,
         worker: None,
     };

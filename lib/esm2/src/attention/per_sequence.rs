@@ -43,6 +43,7 @@ mod tests {
 
     use super::*;
     use crate::Varlen;
+    use crate::transfer::Transfer;
 
     /// Softmax attention written out, one sequence, `(length, 3, heads, head_dim)` f64.
     fn written_out(qkv: &Tensor) -> Tensor {
@@ -63,12 +64,9 @@ mod tests {
                 tokens[bounds[0] as usize] = 0;
                 tokens[bounds[1] as usize - 1] = 2;
             }
-            let batch = Packed::new(
-                Varlen::new(&tokens, &cu_seqlens).unwrap(),
-                Kind::Float,
-                Device::Cpu,
-            )
-            .unwrap();
+            let varlen = Varlen::new(&tokens, &cu_seqlens).unwrap();
+            let transfer = Transfer::on(Device::Cpu, false).unwrap();
+            let (batch, _) = Packed::new(varlen, Kind::Float, &transfer, false).unwrap();
             tch::manual_seed(head_dim);
             let qkv = Tensor::randn([378, 3, 2, head_dim], (Kind::Float, Device::Cpu));
             let found = PerSequence.forward(&qkv, &batch).unwrap();

@@ -53,7 +53,7 @@ pub(crate) fn packed(
     Ok(Layer {
         attention_norm: norm(&layer.attention_norm)?,
         qkv: weights(&layer.qkv)?,
-        inv_freq: layer.inv_freq.clone(),
+        inv_freq: layer.inv_freq.values.clone(),
         out: weights(&layer.out)?,
         ffn_norm: norm(&layer.ffn_norm)?,
         up: weights(&layer.up)?,

@@ -5,20 +5,22 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use plmkit_contract::Pool;
-use plmkit_gpu::{AddLayerNorm, BiasGelu, Element, GpuError, Kernels, Pooling, Rope};
+use plmkit_gpu::{AddLayerNorm, BiasGelu, Element, Embed, GpuError, Kernels, Pooling, Rope};
 use tch::{Kind, Tensor};
 
 use super::{Body, Watch};
+use crate::EsmError;
 use crate::attention::{Attention, OneKernel};
+use crate::embedding::Embedding;
 use crate::layer::Layer;
 use crate::layer_norm::LayerNorm;
 use crate::packed::Packed;
+use crate::profile::Work;
 use crate::rope::turns;
 use crate::threads::threads;
-use crate::transfer::upload;
-use crate::{EsmError, Varlen};
+use crate::vocabulary::MASK;
 
-/// The stream on which libtorch computes unless it is told otherwise, which nobody does here: CUDA's own.
+/// The stream on which libtorch computes unless it is told otherwise, which is done for copies alone: CUDA's own.
 const STREAM: *mut std::ffi::c_void = ptr::null_mut();
 
 /// Parameters as tensors on a GPU, and the kernels.
@@ -79,6 +81,34 @@ impl Body for OnGpu {
         threads()
     }
 
+    fn embed(&self, embedding: &Embedding, batch: &Packed) -> Result<Tensor, EsmError> {
+        let table = &embedding.table;
+        let (rows, hidden) = table.size2()?;
+        let tokens = batch.tokens.size1()?;
+        let out = Tensor::f_empty([tokens, hidden], (Kind::Float, table.device()))?;
+        let kept = batch.kept.as_ref().filter(|_| embedding.token_dropout);
+        let work = Embed {
+            ids: batch.tokens.data_ptr().cast(),
+            table: table.data_ptr(),
+            table_element: Element::F32,
+            rows: rows as usize,
+            cu_seqlens: batch.offsets.data_ptr().cast(),
+            kept: kept.map(|kept| kept.data_ptr().cast_const().cast()),
+            masked: embedding.token_dropout.then_some(MASK),
+            out: out.data_ptr().cast(),
+            tokens: tokens as usize,
+            sequences: batch.varlen.sequences(),
+            hidden: hidden as usize,
+        };
+        // SAFETY: contiguous tensors of these shapes on one device, that libtorch gives to nobody but what follows on the stream. The
+        // offsets are those of a checked batch; tokens behind the last sequence, if there are any, are counted as its own.
+        #[allow(unsafe_code)]
+        unsafe {
+            self.kernels.embed(STREAM, &work)?;
+        }
+        Ok(out)
+    }
+
     fn forward(
         &self,
         x: Tensor,
@@ -93,21 +123,30 @@ impl Body for OnGpu {
             positions: batch.positions.f_to_kind(Kind::Int)?,
             x: x.f_contiguous()?,
         };
+        batch.lap(Work::Between)?;
         watch.hidden(0, &|| Ok(pass.x.shallow_clone()))?;
         let mut table = Table::default();
         let mut normalised = match self.layers[..depth].first() {
             Some(layer) => pass.normalise(None, &layer.attention_norm)?,
             None => return Ok(()),
         };
+        batch.lap(Work::Between)?;
         for (number, layer) in self.layers[..depth].iter().enumerate() {
             let qkv = layer.qkv.forward(&normalised, batch.kind)?; // (rows, 3·hidden)
+            batch.lap(Work::Gemm)?;
             let qkv = pass.rotate(&qkv, table.of(layer, batch)?)?; // (rows, 3, heads, head_dim)
+            batch.lap(Work::Between)?;
             watch.attention(&|| Ok(qkv.f_to_kind(Kind::Float)?))?;
             let mixed = self.attention.forward(&qkv, batch)?; // (rows, hidden)
+            batch.lap(Work::Attention)?;
             let attended = layer.out.forward(&mixed, batch.kind)?;
+            batch.lap(Work::Gemm)?;
             normalised = pass.normalise(Some(&attended), &layer.ffn_norm)?;
+            batch.lap(Work::Between)?;
             let wide = pass.widen(&normalised, layer)?; // (rows, intermediate)
+            batch.lap(Work::Between)?;
             let fed = layer.down.forward(&wide, batch.kind)?;
+            batch.lap(Work::Gemm)?;
             // The sum is taken with the normalisation for the layer after it, if there is one.
             match self.layers[..depth].get(number + 1) {
                 Some(next) => normalised = pass.normalise(Some(&fed), &next.attention_norm)?,
@@ -115,20 +154,21 @@ impl Body for OnGpu {
                     let _ = pass.x.f_add_(&fed)?;
                 }
             }
+            batch.lap(Work::Between)?;
             watch.hidden(number + 1, &|| Ok(pass.x.shallow_clone()))?;
         }
         Ok(())
     }
 
-    fn pool(&self, hidden: &Tensor, batch: Varlen<'_>, by: Pool) -> Result<Tensor, EsmError> {
+    fn pool(&self, hidden: &Tensor, batch: &Packed, by: Pool) -> Result<Tensor, EsmError> {
         let (tokens, width) = hidden.size2()?;
         let hidden = hidden.f_contiguous()?;
-        let offsets = upload(&Tensor::f_from_slice(batch.cu_seqlens())?, hidden.device())?;
+        let sequences = batch.varlen.sequences();
         let [tokens, width] = [tokens as usize, width as usize];
-        let room = plmkit_gpu::Pool::workspace(tokens, batch.sequences(), width)?;
+        let room = plmkit_gpu::Pool::workspace(tokens, sequences, width)?;
         let floats = (Kind::Float, hidden.device());
         let workspace = Tensor::f_empty([room as i64], floats)?;
-        let out = Tensor::f_empty([batch.sequences() as i64, width as i64], floats)?;
+        let out = Tensor::f_empty([sequences as i64, width as i64], floats)?;
         let work = plmkit_gpu::Pool {
             by: match by {
                 Pool::Mean => Pooling::Mean,
@@ -137,11 +177,11 @@ impl Body for OnGpu {
                 Pool::Bos => Pooling::Bos,
             },
             hidden: hidden.data_ptr().cast(),
-            cu_seqlens: offsets.data_ptr().cast(),
+            cu_seqlens: batch.offsets.data_ptr().cast(),
             out: out.data_ptr().cast(),
             workspace: workspace.data_ptr().cast(),
             tokens,
-            sequences: batch.sequences(),
+            sequences,
             width,
         };
         // SAFETY: contiguous tensors of these shapes on one device; libtorch gives memory that is let go of here to nobody but what
@@ -214,6 +254,7 @@ impl Pass<'_> {
     fn widen(&self, normalised: &Tensor, layer: &Layer) -> Result<Tensor, EsmError> {
         let up = layer.up.to_kind(self.batch.kind)?;
         let wide = normalised.f_matmul(&up.weight.f_tr()?)?.f_contiguous()?;
+        self.batch.lap(Work::Gemm)?;
         let (rows, width) = wide.size2()?;
         let work = BiasGelu {
             x: wide.data_ptr(),
@@ -240,9 +281,9 @@ struct Table {
 impl Table {
     /// `(longest sequence, head_dim/2, 2)` f32
     fn of(&mut self, layer: &Layer, batch: &Packed) -> Result<&Tensor, EsmError> {
-        if self.inv_freq != layer.inv_freq {
+        if self.inv_freq != layer.inv_freq.values {
             self.turns = None;
-            self.inv_freq.clone_from(&layer.inv_freq);
+            self.inv_freq.clone_from(&layer.inv_freq.values);
         }
         let made = if let Some(made) = self.turns.take() {
             made

@@ -14,7 +14,7 @@ use crate::heads::{ContactHead, Found, Heads, LanguageModelHead};
 use crate::layer::Layer;
 use crate::layer_norm::LayerNorm;
 use crate::linear::Linear;
-use crate::rope::pair_channels;
+use crate::rope::{Frequencies, pair_channels};
 use crate::setup::Method;
 use crate::weights::Weights;
 use crate::{Config, EsmError, Head, Names};
@@ -142,7 +142,7 @@ impl Assembly<'_> {
             qkv: self
                 .qkv(&format!("{layer}.attention.self"))?
                 .to_kind(self.kind)?,
-            inv_freq,
+            inv_freq: Frequencies::new(inv_freq, self.device)?,
             out: self.narrow(&format!("{layer}.attention.output.dense"))?,
             ffn_norm: self.layer_norm(&format!("{layer}.LayerNorm"))?,
             up: self.narrow(&format!("{layer}.intermediate.dense"))?,

@@ -21,6 +21,8 @@ pub(crate) struct Gpu {
     pub(crate) name: String,
     /// Its compute capability, major and minor: `(9, 0)`.
     pub(crate) capability: (c_int, c_int),
+    /// Its lasting name, as the driver's management library writes it: `GPU-…`. Of an instance of a GPU (MIG) that of the GPU.
+    pub(crate) uuid: Option<String>,
 }
 
 /// Why the driver says nothing.
@@ -81,7 +83,17 @@ impl Driver<'_> {
                 self.attribute(device, COMPUTE_CAPABILITY_MAJOR)?,
                 self.attribute(device, COMPUTE_CAPABILITY_MINOR)?,
             ),
+            uuid: self.uuid(device),
         })
+    }
+
+    fn uuid(&self, device: c_int) -> Option<String> {
+        // Not its second version, which names the instance: measured is the GPU.
+        let get: Symbol<unsafe extern "C" fn(*mut [u8; 16], c_int) -> c_int> =
+            self.function(b"cuDeviceGetUuid\0").ok()?;
+        let mut bytes = [0; 16];
+        let status = unsafe { get(&raw mut bytes, device) };
+        (status == 0).then(|| uuid_text(&bytes))
     }
 
     fn attribute(&self, device: c_int, attribute: c_int) -> Result<c_int, DriverError> {
@@ -121,5 +133,31 @@ impl Driver<'_> {
                 .to_string_lossy()
                 .into_owned()
         })
+    }
+}
+
+fn uuid_text(bytes: &[u8; 16]) -> String {
+    let hex = format!("{:032x}", u128::from_be_bytes(*bytes));
+    let groups = [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ];
+    format!("GPU-{}", groups.join("-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_is_written_in_five_groups() {
+        let bytes = std::array::from_fn(|index| index as u8 * 17);
+        assert_eq!(
+            uuid_text(&bytes),
+            "GPU-00112233-4455-6677-8899-aabbccddeeff"
+        );
     }
 }

@@ -13,8 +13,8 @@
 
 use tch::{Device, Kind, Tensor};
 
-use crate::EsmError;
-use crate::Varlen;
+use crate::transfer::{Transfer, Values};
+use crate::{EsmError, Varlen};
 
 /// Values of attention maps that are in memory at once, unless one map has more.
 const MAP_VALUES: i64 = 1 << 22;
@@ -77,13 +77,9 @@ impl<'a> Contacts<'a> {
     }
 
     /// The probabilities of contact, `(L, L)` for each sequence, one after the other.
-    pub(crate) fn finish(self) -> Result<Vec<f32>, EsmError> {
-        let mut contacts = Vec::new();
-        for sums in self.sequences {
-            let probabilities = sums.finish(self.head)?.f_to_device(Device::Cpu)?;
-            contacts.extend(Vec::<f32>::try_from(probabilities.f_flatten(0, -1)?)?);
-        }
-        Ok(contacts)
+    pub(crate) fn finish(self, transfer: &Transfer) -> Result<Values, EsmError> {
+        let head = self.head;
+        transfer.download(self.sequences.into_iter().map(|sums| sums.finish(head)))
     }
 }
 
@@ -186,7 +182,11 @@ mod tests {
                 maps.push((scores / (head_dim as f64).sqrt()).softmax(-1, Kind::Double));
             }
         }
-        let found = Tensor::from_slice(&contacts.finish().unwrap()).to_kind(Kind::Double);
+        let transfer = Transfer::on(Device::Cpu, false).unwrap();
+        let Values::Here(found) = contacts.finish(&transfer).unwrap() else {
+            panic!("a CPU copies at once");
+        };
+        let found = Tensor::from_slice(&found).to_kind(Kind::Double);
         let expected = maps.map(|maps| written_out(&Tensor::cat(&maps, 0), &head).flatten(0, -1));
         let error = (found - Tensor::cat(&expected, 0))
             .abs()

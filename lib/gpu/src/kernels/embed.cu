@@ -1,13 +1,13 @@
 // Token ids to vectors.
 //
 // ids: (tokens) u8; table: (rows, hidden) f32 or ELEMENT; starts: (sequences + 1), where each sequence begins;
-// scales: (sequences) f32, or null; out: (tokens, hidden) f32. The vectors of the token `masked` are 0, if it is one
-// (fair-esm's token dropout). An id that is no row of the table becomes NaN: it would otherwise be whatever lies
+// kept: (sequences) f32, what vectors are divided by, or null; out: (tokens, hidden) f32. The vectors of the token
+// `masked` are 0, if it is one (fair-esm's token dropout). An id that is no row of the table becomes NaN: it would otherwise be whatever lies
 // behind the table.
 
 template <typename T, bool WHOLE>
 static __device__ __forceinline__ void look_up(const unsigned char *ids, const T *table, const int *starts,
-                                               const float *scales, float *out, unsigned tokens, unsigned hidden,
+                                               const float *kept, float *out, unsigned tokens, unsigned hidden,
                                                unsigned rows, unsigned sequences, int masked,
                                                unsigned tokens_per_block) {
     const unsigned pieces = (hidden + 3) / 4;
@@ -18,14 +18,14 @@ static __device__ __forceinline__ void look_up(const unsigned char *ids, const T
         const unsigned channel = piece % pieces * 4;
         const unsigned present = present_of(4, channel, hidden);
         const unsigned id = ids[token];
-        const float scale = scales ? scales[sequence_of(token, starts, sequences)] : 1.0f;
+        const float share = kept ? kept[sequence_of(token, starts, sequences)] : 1.0f;
         float values[4];
         if (id < rows) {
             load<4, WHOLE>(values, table + id * hidden + channel, present);
         }
 #pragma unroll
         for (unsigned i = 0; i < 4; ++i) {
-            const float value = id < rows ? values[i] * scale : __uint_as_float(0x7fc00000u);
+            const float value = id < rows ? values[i] / share : __uint_as_float(0x7fc00000u);
             values[i] = static_cast<int>(id) == masked ? 0.0f : value;
         }
         store<4, WHOLE>(values, out + static_cast<unsigned long long>(token) * hidden + channel, present);
@@ -34,10 +34,10 @@ static __device__ __forceinline__ void look_up(const unsigned char *ids, const T
 
 #define EMBED(name, table_type, whole)                                                                                 \
     extern "C" __global__ void __launch_bounds__(256)                                                                  \
-        name(const unsigned char *ids, const table_type *table, const int *starts, const float *scales, float *out,    \
+        name(const unsigned char *ids, const table_type *table, const int *starts, const float *kept, float *out,    \
              unsigned tokens, unsigned hidden, unsigned rows, unsigned sequences, int masked,                          \
              unsigned tokens_per_block) {                                                                              \
-        look_up<table_type, whole>(ids, table, starts, scales, out, tokens, hidden, rows, sequences, masked,           \
+        look_up<table_type, whole>(ids, table, starts, kept, out, tokens, hidden, rows, sequences, masked,           \
                                    tokens_per_block);                                                                  \
     }                                                                                                                  \
     EMULATED(name)

@@ -7,7 +7,7 @@ use crate::launch::{Launch, THREADS, tokens_per_block};
 use crate::source::Kernel;
 use crate::{Element, GpuError};
 
-/// The residual stream to begin with: the table's row of each token, times the scale of its sequence.
+/// The residual stream to begin with: the table's row of each token, divided by what is kept of its sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct Embed {
     /// `(tokens)` ids. One that is no row of the table becomes NaN, in every channel.
@@ -18,11 +18,11 @@ pub struct Embed {
     pub table_element: Element,
     /// Rows of the table.
     pub rows: usize,
-    /// `(sequences + 1)` offsets of sequences among the tokens. Not read without `scales`.
+    /// `(sequences + 1)` offsets of sequences among the tokens. Not read without `kept`.
     pub cu_seqlens: *const i32,
-    /// `(sequences)`: what each is multiplied by, if it is (fair-esm's token dropout: 0.88 divided by the share of
-    /// tokens that are not masked).
-    pub scales: Option<*const f32>,
+    /// `(sequences)`: what the vectors of each are divided by, if they are (fair-esm's token dropout: the share of tokens
+    /// that are not masked; its 0.88 is in the table). A token behind the last sequence is counted as one of it.
+    pub kept: Option<*const f32>,
     /// The id whose vectors are 0, if one is: `<mask>`, with token dropout.
     pub masked: Option<u8>,
     /// `(tokens, hidden)`, written.
@@ -50,8 +50,8 @@ impl Embed {
         let size = self.table_element.size();
         pointer("ids", self.ids, 1)?;
         pointer("table", self.table, size)?;
-        if let Some(scales) = self.scales {
-            pointer("scales", scales, 4)?;
+        if let Some(kept) = self.kept {
+            pointer("kept", kept, 4)?;
             pointer("cu_seqlens", self.cu_seqlens, 4)?;
         }
         pointer("out", self.out, 4)?;
@@ -78,7 +78,7 @@ impl Embed {
                 .pointer(self.ids)
                 .pointer(self.table)
                 .pointer(self.cu_seqlens)
-                .pointer(self.scales.unwrap_or(std::ptr::null()))
+                .pointer(self.kept.unwrap_or(std::ptr::null()))
                 .pointer(self.out)
                 .count(tokens)
                 .count(hidden)
@@ -104,7 +104,7 @@ mod tests {
         table_element: Element,
         ids: Vec<u8>,
         cu_seqlens: Vec<i32>,
-        scales: Option<Vec<f32>>,
+        kept: Option<Vec<f32>>,
         masked: Option<u8>,
         hidden: usize,
         shift: usize,
@@ -123,9 +123,9 @@ mod tests {
                 .map(|_| draw.below(ROWS) as u8)
                 .collect(),
             cu_seqlens,
-            scales: Some(
+            kept: Some(
                 (0..lengths.len())
-                    .map(|_| draw.between(0.88, 3.0) as f32)
+                    .map(|_| draw.between(0.1, 1.0) as f32)
                     .collect(),
             ),
             masked: Some(MASK),
@@ -148,7 +148,7 @@ mod tests {
                 case.shift * case.table_element.size(),
             );
             let cu_seqlens = Buffer::of(&case.cu_seqlens, 0);
-            let scales = case.scales.as_ref().map(|scales| Buffer::of(scales, 0));
+            let kept = case.kept.as_ref().map(|kept| Buffer::of(kept, 0));
             let out = Buffer::empty(case.ids.len() * case.hidden * 4);
             let work = Embed {
                 ids: ids.pointer(),
@@ -156,9 +156,7 @@ mod tests {
                 table_element: case.table_element,
                 rows: ROWS,
                 cu_seqlens: cu_seqlens.pointer(),
-                scales: scales
-                    .as_ref()
-                    .map(|scales| scales.pointer::<f32>().cast_const()),
+                kept: kept.as_ref().map(|kept| kept.pointer::<f32>().cast_const()),
                 masked: case.masked,
                 out: out.pointer(),
                 tokens: case.ids.len(),
@@ -184,13 +182,13 @@ mod tests {
                 .iter()
                 .rposition(|&start| start as usize <= token)
                 .unwrap();
-            let scale = case.scales.as_ref().map_or(1.0, |scales| scales[sequence]);
+            let share = case.kept.as_ref().map_or(1.0, |kept| kept[sequence]);
             for channel in 0..case.hidden {
                 let row = table[usize::from(id) * case.hidden + channel] as f32;
                 let expected = if Some(id) == case.masked {
                     0.0
                 } else {
-                    row * scale
+                    row / share
                 };
                 assert_eq!(
                     out[token * case.hidden + channel].to_bits(),
@@ -236,7 +234,7 @@ mod tests {
     #[test]
     fn without_token_dropout_rows_are_taken_as_they_are() {
         let mut case = case(Element::Bf16, &[40, 41], 320);
-        case.scales = None;
+        case.kept = None;
         case.masked = None;
         assert!(case.ids.contains(&MASK));
         check(&case);
@@ -260,7 +258,7 @@ mod tests {
             table_element: Element::F32,
             rows: ROWS,
             cu_seqlens: some.cast(),
-            scales: Some(some),
+            kept: Some(some),
             masked: Some(MASK),
             out: some,
             tokens: 10,
@@ -275,7 +273,7 @@ mod tests {
         };
         assert!(none.launch(Element::F16).unwrap().is_none());
         let unscaled = Embed {
-            scales: None,
+            kept: None,
             cu_seqlens: std::ptr::null(),
             ..work
         };
@@ -329,10 +327,10 @@ mod tests {
             ),
             (
                 Embed {
-                    scales: Some(std::ptr::null()),
+                    kept: Some(std::ptr::null()),
                     ..work
                 },
-                "scales is a null pointer",
+                "kept is a null pointer",
             ),
             (
                 Embed {

@@ -1,0 +1,236 @@
+//! What a run says of itself while it works: a line every so many batches, and a warning where something is lost.
+
+use crate::event::BatchDone;
+use crate::report::thresholds::{
+    PACKING_CRITICAL_BELOW, PACKING_MILD_BELOW, QUEUE_STARVED_ABOVE_MS,
+};
+
+/// Batches between two lines.
+const EVERY: u64 = 100;
+
+/// Takes in the batches of a run.
+///
+/// ```
+/// use plmkit_telemetry::event::BatchDone;
+/// use plmkit_telemetry::{Pulse, Said};
+///
+/// let mut pulse = Pulse::default();
+/// let batch = |number: u64| BatchDone {
+///     batch: number,
+///     elapsed_s: Some(0.1 * (number + 1) as f64),
+///     wait_ms: Some(0.5),
+///     tokens: 16_000,
+///     utilization: Some(0.98),
+///     ..BatchDone::default()
+/// };
+/// let said: Vec<Said> = (0..100).flat_map(|number| pulse.add(&batch(number))).collect();
+/// let line = "100 batches: 160000 tokens/s, 98.0 % full, waited 0.5 ms for each";
+/// assert_eq!(said, [Said::Line(line.to_owned())]);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Pulse {
+    batches: u64,
+    tokens: u64,
+    elapsed_s: f64,
+    /// Elapsed time at the line before.
+    since_s: f64,
+    fill: Sum,
+    wait_ms: Sum,
+    starved: u64,
+    /// How bad the packing was that was warned of: 0 not at all, 1 mildly, 2 critically.
+    warned_of_packing: u8,
+    warned_of_waits: bool,
+}
+
+/// Something to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// How it goes.
+    Line(String),
+    /// What is lost, and what to do.
+    Warning(String),
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    count: u64,
+    average: f64,
+}
+
+impl Sum {
+    fn add(&mut self, value: f64) {
+        self.count += 1;
+        // By increments (Welford 1962): the mean of equal values is that value, on either side of a threshold.
+        self.average += (value - self.average) / self.count as f64;
+    }
+
+    fn mean(self) -> Option<f64> {
+        (self.count > 0).then_some(self.average)
+    }
+}
+
+impl Pulse {
+    /// Takes in a batch, in the order in which they are through. What is warned of is warned of once, and once more where it
+    /// gets worse.
+    pub fn add(&mut self, batch: &BatchDone) -> Vec<Said> {
+        self.batches += 1;
+        self.tokens += batch.tokens;
+        self.elapsed_s = self.elapsed_s.max(batch.elapsed_s.unwrap_or_default());
+        // The last batch of a file holds what was left over.
+        if let Some(fill) = batch.utilization.filter(|_| !batch.tail) {
+            self.fill.add(fill);
+        }
+        if let Some(wait_ms) = batch.wait_ms {
+            self.wait_ms.add(wait_ms);
+            self.starved += u64::from(wait_ms > QUEUE_STARVED_ABOVE_MS);
+        }
+        if !self.batches.is_multiple_of(EVERY) {
+            return Vec::new();
+        }
+        let mut said = vec![Said::Line(self.line())];
+        said.extend(self.packing().map(Said::Warning));
+        said.extend(self.waits().map(Said::Warning));
+        *self = Self {
+            batches: self.batches,
+            elapsed_s: self.elapsed_s,
+            since_s: self.elapsed_s,
+            warned_of_packing: self.warned_of_packing,
+            warned_of_waits: self.warned_of_waits,
+            ..Self::default()
+        };
+        said
+    }
+
+    fn line(&self) -> String {
+        let seconds = self.elapsed_s - self.since_s;
+        let mut parts = Vec::new();
+        if seconds > 0.0 {
+            parts.push(format!("{:.0} tokens/s", self.tokens as f64 / seconds));
+        }
+        if let Some(fill) = self.fill.mean() {
+            parts.push(format!("{:.1} % full", 100.0 * fill));
+        }
+        if let Some(wait_ms) = self.wait_ms.mean() {
+            parts.push(format!("waited {wait_ms:.1} ms for each"));
+        }
+        format!("{} batches: {}", self.batches, parts.join(", "))
+    }
+
+    fn packing(&mut self) -> Option<String> {
+        let fill = self.fill.mean()?;
+        let (tier, how, least) = if fill < PACKING_CRITICAL_BELOW {
+            (2, "far from full", PACKING_CRITICAL_BELOW)
+        } else if fill < PACKING_MILD_BELOW {
+            (1, "not full", PACKING_MILD_BELOW)
+        } else {
+            return None;
+        };
+        if tier <= self.warned_of_packing {
+            return None;
+        }
+        self.warned_of_packing = tier;
+        Some(format!(
+            "batches are {how}: {:.1} % of their token budget; expected at least {:.0} %: pack more sequences at once",
+            100.0 * fill,
+            100.0 * least
+        ))
+    }
+
+    fn waits(&mut self) -> Option<String> {
+        if 2 * self.starved <= self.wait_ms.count || self.warned_of_waits {
+            return None;
+        }
+        self.warned_of_waits = true;
+        Some(format!(
+            "most batches let the device wait for more than {QUEUE_STARVED_ABOVE_MS} ms: raise --prefetch or read from a faster disk"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said of 100 batches like this one.
+    fn hundred(pulse: &mut Pulse, utilization: f64, wait_ms: f64, tail: bool) -> Vec<Said> {
+        let batch = BatchDone {
+            utilization: Some(utilization),
+            wait_ms: Some(wait_ms),
+            tail,
+            ..BatchDone::default()
+        };
+        (0..EVERY).flat_map(|_| pulse.add(&batch)).collect()
+    }
+
+    fn warnings(said: &[Said]) -> Vec<&str> {
+        let warning = |said: &'_ Said| matches!(said, Said::Warning(_));
+        said.iter()
+            .filter(|said| warning(said))
+            .map(|said| match said {
+                Said::Line(text) | Said::Warning(text) => text.as_str(),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_run_without_loss_has_a_line_and_no_warning() {
+        let mut pulse = Pulse::default();
+        assert!(warnings(&hundred(&mut pulse, 0.85, 50.0, false)).is_empty());
+        let said = hundred(&mut pulse, 0.85, 0.0, false);
+        assert_eq!(
+            said,
+            [Said::Line(
+                "200 batches: 85.0 % full, waited 0.0 ms for each".to_owned()
+            )]
+        );
+    }
+
+    #[test]
+    fn packing_is_warned_of_once_for_each_of_two_tiers() {
+        let mut pulse = Pulse::default();
+        let mut warned = |fill| warnings(&hundred(&mut pulse, fill, 0.0, false)).len();
+        assert_eq!(
+            [0.84, 0.83, 0.79, 0.5, 0.84, 0.9].map(&mut warned),
+            [1, 0, 1, 0, 0, 0]
+        );
+    }
+
+    #[test]
+    fn leftovers_are_no_packing() {
+        let said = hundred(&mut Pulse::default(), 0.1, 0.0, true);
+        assert_eq!(
+            said,
+            [Said::Line("100 batches: waited 0.0 ms for each".to_owned())]
+        );
+    }
+
+    #[test]
+    fn a_starved_device_is_warned_of_once() {
+        let mut pulse = Pulse::default();
+        let said = hundred(&mut pulse, 1.0, 50.1, false);
+        assert!(warnings(&said)[0].contains("more than 50 ms"), "{said:?}");
+        assert!(warnings(&hundred(&mut pulse, 1.0, 99.0, false)).is_empty());
+    }
+
+    #[test]
+    fn the_rate_is_that_of_the_last_hundred() {
+        let mut pulse = Pulse::default();
+        let lines: Vec<Said> = (0..200)
+            .flat_map(|number: u64| {
+                pulse.add(&BatchDone {
+                    tokens: 10,
+                    elapsed_s: Some(if number < 100 { 1.0 } else { 3.0 }),
+                    ..BatchDone::default()
+                })
+            })
+            .collect();
+        let line = |text: &str| Said::Line(text.to_owned());
+        assert_eq!(
+            lines,
+            [
+                line("100 batches: 1000 tokens/s"),
+                line("200 batches: 500 tokens/s")
+            ]
+        );
+    }
+}
