@@ -99,9 +99,8 @@ fn a_run_is_followed_while_it_works() {
     let exporter = Exporter::start(&case, " --keep 24h --events .");
     let now = |line: &str| {
         let now = plmkit_telemetry::Timestamp::now().to_string();
-        let mut event: serde_json::Value = serde_json::from_str(line).unwrap();
-        event["time"] = now.into();
-        event.to_string() + "\n"
+        // The type comes first, as the writer writes it: that is how a log is known.
+        line.replace("2026-01-31T12:00:00.000Z", &now).replace("2026-01-31T12:00:03.000Z", &now)
     };
     case.write("events.jsonl", &(now(lines[0]) + &now(lines[1])));
     exporter.wait_for("plmkit_run_tokens_total{run=\"a\"} 1000");
@@ -115,14 +114,17 @@ fn a_run_is_followed_while_it_works() {
     exporter.wait_for(
         "plmkit_run_info{run=\"a\",tool=\"gpu-embed\",version=\"0.1.0\",device=\"cuda:0\",dtype=\"f16\",model_digest=\"00ff\"} 1",
     );
-    case.write("late.jsonl", &now("{\"type\":\"run\",\"run\":\"late\"}"));
+    case.write("late.jsonl", "{\"type\":\"run\",\"run\":\"late\"}\n");
     exporter.wait_for("plmkit_run_state{run=\"late\",state=\"running\"} 1");
 }
 
 #[test]
 fn a_run_that_is_long_over_is_left_out() {
     let case = Case::new();
-    std::fs::copy(fixture("events.jsonl"), case.path("old.jsonl")).unwrap();
+    let log = std::fs::read_to_string(fixture("events.jsonl")).unwrap();
+    // The second run does not say when it was: for it the time of the file stands.
+    let first_run = log.split_inclusive('\n').take(7).collect::<String>();
+    case.write("old.jsonl", &first_run);
     let exporter = Exporter::start(&case, " --keep 1h --events old.jsonl");
     let metrics = exporter.metrics();
     assert!(!metrics.contains("plmkit_run"), "{metrics}");
@@ -169,6 +171,11 @@ fn a_client_that_says_nothing_does_not_keep_others_waiting() {
         .map(|_| TcpStream::connect(&exporter.address).unwrap())
         .collect();
     assert!(exporter.metrics().contains("plmkit_exporter_info"));
+    let mut nonsense = TcpStream::connect(&exporter.address).unwrap();
+    nonsense.write_all(b"\x16\x03\x01 not HTTP\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    nonsense.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
 }
 
 #[test]

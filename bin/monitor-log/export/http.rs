@@ -1,24 +1,34 @@
 //! The HTTP endpoint that Prometheus scrapes.
 
-use std::io::{self, Cursor};
-use std::net::{SocketAddr, TcpListener};
+mod connection;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use plmkit_cli::{Exit, Fault};
 use plmkit_contract::io_text;
 use plmkit_telemetry::export::{Family, Format, encode};
-use tiny_http::{Header, Method, Request, Response, Server};
 use tracing::info;
 
-/// A client that does not read its answer keeps one of these, and not the others.
-const HANDLERS: usize = 4;
+use connection::{Answer, Request};
+
+/// Connections at a time: those of a few servers, and of clients that say nothing until they are hung up on.
+const MOST: usize = 64;
+
+/// Where no connection can be taken, as when this process has no file descriptors left, some may be free soon.
+const BREATH: Duration = Duration::from_millis(100);
 
 const INDEX: &str = "<!DOCTYPE html>\n<title>plmkit monitor-log</title>\n<p>plmkit monitor-log: <a href=\"/metrics\">metrics</a></p>\n";
+const TEXT: &str = "text/plain; charset=utf-8";
 
 /// A port that is held and not served yet.
 pub(super) struct Endpoint {
-    server: Server,
+    listener: TcpListener,
+    address: SocketAddr,
 }
 
 /// What scrapes are answered with.
@@ -28,35 +38,25 @@ pub(super) struct Snapshot(Arc<Mutex<Arc<Vec<Family>>>>);
 impl Endpoint {
     /// Takes the port, so that one in use is said before anything else is done.
     pub(super) fn listen(address: SocketAddr) -> Result<Self, Fault> {
-        let cannot = |reason: &str| {
-            Fault::new(
-                Exit::CannotCreate,
-                format!("--listen {address}: cannot listen: {reason}"),
-            )
-        };
-        let listener = TcpListener::bind(address).map_err(|error| cannot(&io_text(&error).to_string()))?;
-        let server =
-            Server::from_listener(listener, None).map_err(|error| cannot(&error.to_string()))?;
-        Ok(Self { server })
+        let taken = TcpListener::bind(address)
+            .and_then(|listener| Ok((listener.local_addr()?, listener)))
+            .map_err(|error| {
+                Fault::new(
+                    Exit::CannotCreate,
+                    format!("--listen {address}: cannot listen: {}", io_text(&error)),
+                )
+            });
+        taken.map(|(address, listener)| Self { listener, address })
     }
 
     /// Answers with `families`, and with what they are replaced by, until the process ends.
     pub(super) fn serve(self, families: Vec<Family>) -> io::Result<Snapshot> {
         let snapshot = Snapshot(Arc::new(Mutex::new(Arc::new(families))));
-        let server = Arc::new(self.server);
-        for number in 0..HANDLERS {
-            let (server, snapshot) = (Arc::clone(&server), snapshot.clone());
-            thread::Builder::new()
-                .name(format!("http-{number}"))
-                .spawn(move || {
-                    for request in server.incoming_requests() {
-                        let response = answer(&request, &snapshot);
-                        // A client that has gone needs no answer.
-                        let _ = request.respond(response);
-                    }
-                })?;
-        }
-        info!("serving http://{}/metrics", server.server_addr());
+        let served = snapshot.clone();
+        thread::Builder::new()
+            .name("http".to_owned())
+            .spawn(move || accept(&self.listener, &served))?;
+        info!("serving http://{}/metrics", self.address);
         Ok(snapshot)
     }
 }
@@ -72,32 +72,48 @@ impl Snapshot {
     }
 }
 
-fn answer(request: &Request, snapshot: &Snapshot) -> Response<Cursor<Vec<u8>>> {
-    let path = request.url().split('?').next().unwrap_or_default();
-    let known = matches!(path, "/" | "/metrics");
-    if !known {
-        return text("not found: see /metrics\n", "text/plain; charset=utf-8").with_status_code(404);
+/// A thread for each connection: a client that does not read its answer keeps its own, for a time.
+fn accept(listener: &TcpListener, snapshot: &Snapshot) {
+    let open = Arc::new(AtomicUsize::new(0));
+    loop {
+        let Ok((stream, _)) = listener.accept() else {
+            thread::sleep(BREATH);
+            continue;
+        };
+        if open.fetch_add(1, Ordering::Relaxed) >= MOST {
+            open.fetch_sub(1, Ordering::Relaxed);
+            continue;
+        }
+        let (snapshot, counted) = (snapshot.clone(), Arc::clone(&open));
+        let started = thread::Builder::new().name("scrape".to_owned()).spawn(move || {
+            serve(stream, &snapshot);
+            counted.fetch_sub(1, Ordering::Relaxed);
+        });
+        if started.is_err() {
+            open.fetch_sub(1, Ordering::Relaxed);
+        }
     }
-    if !matches!(request.method(), Method::Get | Method::Head) {
-        return text("only GET and HEAD\n", "text/plain; charset=utf-8")
-            .with_status_code(405)
-            .with_header(header("Allow", "GET, HEAD"));
+}
+
+fn serve(stream: TcpStream, snapshot: &Snapshot) {
+    // A client that has gone, or says nothing, needs no answer.
+    let _ = connection::serve(stream, |request| answer(request, snapshot));
+}
+
+fn answer(request: &Request, snapshot: &Snapshot) -> Answer {
+    let path = request.target.split('?').next().unwrap_or_default();
+    if !matches!(path, "/" | "/metrics") {
+        return Answer::new("404 Not Found", TEXT, "not found: see /metrics\n");
+    }
+    if !matches!(request.method.as_str(), "GET" | "HEAD") {
+        return Answer::new("405 Method Not Allowed", TEXT, "only GET and HEAD\n")
+            .with("Allow: GET, HEAD");
     }
     if path == "/" {
-        return text(INDEX, "text/html; charset=utf-8");
+        return Answer::new("200 OK", "text/html; charset=utf-8", INDEX);
     }
-    let accept = request.headers().iter().filter(|header| header.field.equiv("Accept"));
-    let accept: Vec<&str> = accept.map(|header| header.value.as_str()).collect();
-    let format = Format::accepted(&accept.join(","));
-    text(&encode(&snapshot.get(), format), format.content_type())
+    let format = Format::accepted(&request.accept);
+    Answer::new("200 OK", format.content_type(), &encode(&snapshot.get(), format))
         // A cache between must not give one form to who asked for the other.
-        .with_header(header("Vary", "Accept"))
-}
-
-fn text(body: &str, content_type: &str) -> Response<Cursor<Vec<u8>>> {
-    Response::from_data(body).with_header(header("Content-Type", content_type))
-}
-
-fn header(name: &str, value: &str) -> Header {
-    Header::from_bytes(name, value).expect("headers of this file are ASCII")
+        .with("Vary: Accept")
 }
