@@ -78,7 +78,7 @@ pub(crate) struct RecordArgs {
 }
 
 /// Where the driver is.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DriverArgs {
     /// NVML, the driver's management library, where it is not found by itself
     #[arg(long, value_name = "libnvidia-ml.so.1", help_heading = "Sampling")]
@@ -123,11 +123,21 @@ pub(crate) struct ExportArgs {
     /// Address and port to serve HTTP on; 0 is any free port, and stderr says which
     ///
     /// There is no password and no encryption: an address that others reach shows them everything that is exported.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9401", help_heading = "Output")]
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:9401",
+        help_heading = "Output"
+    )]
     pub(crate) listen: SocketAddr,
 
     /// Write a file for node_exporter's textfile collector instead, again and again, and remove it at the end
-    #[arg(long, value_name = "FILE.prom", conflicts_with = "listen", help_heading = "Output")]
+    #[arg(
+        long,
+        value_name = "FILE.prom",
+        conflicts_with = "listen",
+        help_heading = "Output"
+    )]
     pub(crate) textfile: Option<PathBuf>,
 
     /// Write the file once, leave it there and end

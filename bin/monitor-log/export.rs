@@ -40,7 +40,9 @@ pub(crate) fn export(args: &ExportArgs, end: &mut Option<End>) -> Result<Exit, F
         None => {
             let endpoint = Endpoint::listen(args.listen)?;
             let mut watch = watch(args);
-            let snapshot = endpoint.serve(told(watch.look_through())).map_err(internal)?;
+            let snapshot = endpoint
+                .serve(told(watch.look_through()))
+                .map_err(internal)?;
             until_a_signal(watch, args.interval, end, move |families| {
                 snapshot.replace(families);
             })?;
@@ -86,6 +88,9 @@ fn told(moment: Moment) -> Vec<Family> {
 fn internal(error: io::Error) -> Fault {
     Fault::new(
         Exit::Internal,
-        format!("cannot handle signals or start threads: {}", io_text(&error)),
+        format!(
+            "cannot handle signals or start threads: {}",
+            io_text(&error)
+        ),
     )
 }

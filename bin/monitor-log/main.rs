@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     let mut end = None;
     let code = plmkit_cli::main(|args: Args, _| match args.command {
         Some(Command::Record(args)) => record::record(&args, &mut end),
-        Some(Command::Top(args)) => top::top(&args),
+        Some(Command::Top(args)) => top::top(&args, &mut end),
         Some(Command::Export(args)) => export::export(&args, &mut end),
         Some(Command::Report(args)) => report::report(&args),
         None => Err(Fault::usage(

@@ -19,7 +19,9 @@ struct Exporter {
 impl Exporter {
     fn start(case: &Case, args: &str) -> Self {
         let mut child = case
-            .command(&format!("export --listen 127.0.0.1:0 --interval 50ms{args}"))
+            .command(&format!(
+                "export --listen 127.0.0.1:0 --interval 50ms{args}"
+            ))
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -37,7 +39,11 @@ impl Exporter {
     /// The head and the body of an answer.
     fn ask(&self, method: &str, path: &str, headers: &str) -> (String, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        write!(stream, "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n").unwrap();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n"
+        )
+        .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -56,7 +62,10 @@ impl Exporter {
             if metrics.lines().any(|found| found == line) {
                 return;
             }
-            assert!(start.elapsed() < Duration::from_secs(20), "expected {line} in\n{metrics}");
+            assert!(
+                start.elapsed() < Duration::from_secs(20),
+                "expected {line} in\n{metrics}"
+            );
             sleep(Duration::from_millis(20));
         }
     }
@@ -84,7 +93,10 @@ fn gpus_are_told_by_uuid_and_index_and_what_is_not_known_is_left_out() {
         "plmkit_gpu_throttled{uuid=\"GPU-1\",index=\"1\"} 0",
         "# TYPE plmkit_gpu_info gauge",
     ] {
-        assert!(metrics.lines().any(|found| found == line), "expected {line} in\n{metrics}");
+        assert!(
+            metrics.lines().any(|found| found == line),
+            "expected {line} in\n{metrics}"
+        );
     }
     let unknown = "plmkit_gpu_utilization_ratio{uuid=\"GPU-1\"";
     assert!(!metrics.contains(unknown), "{metrics}");
@@ -100,7 +112,8 @@ fn a_run_is_followed_while_it_works() {
     let now = |line: &str| {
         let now = plmkit_telemetry::Timestamp::now().to_string();
         // The type comes first, as the writer writes it: that is how a log is known.
-        line.replace("2026-01-31T12:00:00.000Z", &now).replace("2026-01-31T12:00:03.000Z", &now)
+        line.replace("2026-01-31T12:00:00.000Z", &now)
+            .replace("2026-01-31T12:00:03.000Z", &now)
     };
     case.write("events.jsonl", &(now(lines[0]) + &now(lines[1])));
     exporter.wait_for("plmkit_run_tokens_total{run=\"a\"} 1000");
@@ -128,7 +141,10 @@ fn a_run_that_is_long_over_is_left_out() {
     let exporter = Exporter::start(&case, " --keep 1h --events old.jsonl");
     let metrics = exporter.metrics();
     assert!(!metrics.contains("plmkit_run"), "{metrics}");
-    assert!(metrics.contains("plmkit_host_memory_size_bytes "), "{metrics}");
+    assert!(
+        metrics.contains("plmkit_host_memory_size_bytes "),
+        "{metrics}"
+    );
 }
 
 #[test]
@@ -137,14 +153,23 @@ fn who_asks_for_openmetrics_gets_it() {
     let exporter = Exporter::start(&case, "");
     let (head, body) = exporter.ask("GET", "/metrics?x=y", "");
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
-    assert!(head.contains("Content-Type: text/plain; version=0.0.4; charset=utf-8"), "{head}");
+    assert!(
+        head.contains("Content-Type: text/plain; version=0.0.4; charset=utf-8"),
+        "{head}"
+    );
     assert!(!body.contains("# EOF"));
     let accept = "Accept: application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3\r\n";
     let (head, body) = exporter.ask("GET", "/metrics", accept);
     let kind = "Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8";
     assert!(head.contains(kind), "{head}");
-    assert!(body.ends_with("\n# EOF\n") && body.contains("# TYPE plmkit_gpu info\n"), "{body}");
-    assert!(body.contains("# UNIT plmkit_gpu_power_watts watts\n"), "{body}");
+    assert!(
+        body.ends_with("\n# EOF\n") && body.contains("# TYPE plmkit_gpu info\n"),
+        "{body}"
+    );
+    assert!(
+        body.contains("# UNIT plmkit_gpu_power_watts watts\n"),
+        "{body}"
+    );
 }
 
 #[test]
@@ -152,15 +177,26 @@ fn other_paths_and_methods_are_refused() {
     let case = Case::new();
     let exporter = Exporter::start(&case, "");
     let head = |method, path| exporter.ask(method, path, "").0;
-    assert!(exporter.ask("GET", "/", "").1.contains("<a href=\"/metrics\">"));
+    assert!(
+        exporter
+            .ask("GET", "/", "")
+            .1
+            .contains("<a href=\"/metrics\">")
+    );
     assert!(head("GET", "/other").starts_with("HTTP/1.1 404 "));
     assert!(head("GET", "/metrics/").starts_with("HTTP/1.1 404 "));
     for method in ["POST", "DELETE"] {
         let head = head(method, "/metrics");
-        assert!(head.starts_with("HTTP/1.1 405 ") && head.contains("Allow: GET, HEAD"), "{head}");
+        assert!(
+            head.starts_with("HTTP/1.1 405 ") && head.contains("Allow: GET, HEAD"),
+            "{head}"
+        );
     }
     let (head, body) = exporter.ask("HEAD", "/metrics", "");
-    assert!(head.starts_with("HTTP/1.1 200 ") && body.is_empty(), "{head}");
+    assert!(
+        head.starts_with("HTTP/1.1 200 ") && body.is_empty(),
+        "{head}"
+    );
 }
 
 #[test]
@@ -172,7 +208,9 @@ fn a_client_that_says_nothing_does_not_keep_others_waiting() {
         .collect();
     assert!(exporter.metrics().contains("plmkit_exporter_info"));
     let mut nonsense = TcpStream::connect(&exporter.address).unwrap();
-    nonsense.write_all(b"\x16\x03\x01 not HTTP\r\n\r\n").unwrap();
+    nonsense
+        .write_all(b"\x16\x03\x01 not HTTP\r\n\r\n")
+        .unwrap();
     let mut answer = String::new();
     nonsense.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
@@ -202,7 +240,10 @@ fn a_file_is_written_once_and_stays() {
     let output = case.run("--quiet export --textfile gpu.prom --once");
     assert!(output.status.success() && output.stdout.is_empty());
     let file = case.read("gpu.prom");
-    assert!(file.contains("plmkit_gpu_temperature_celsius{uuid=\"GPU-0\",index=\"0\"} 61\n"), "{file}");
+    assert!(
+        file.contains("plmkit_gpu_temperature_celsius{uuid=\"GPU-0\",index=\"0\"} 61\n"),
+        "{file}"
+    );
     assert!(file.ends_with('\n') && !file.contains("# EOF"));
 }
 
@@ -215,7 +256,9 @@ fn a_file_is_replaced_again_and_again_and_goes_with_the_exporter() {
         .unwrap();
     let sampled = || {
         let file = std::fs::read_to_string(case.path("node.prom")).ok()?;
-        let line = file.lines().find(|line| line.starts_with("plmkit_exporter_last_sample"))?;
+        let line = file
+            .lines()
+            .find(|line| line.starts_with("plmkit_exporter_last_sample"))?;
         Some(line.to_owned())
     };
     let start = Instant::now();
@@ -234,11 +277,23 @@ fn a_file_is_replaced_again_and_again_and_goes_with_the_exporter() {
 fn a_file_that_the_collector_would_not_take_or_that_cannot_be_is_refused() {
     let case = Case::new();
     let refused = |args: &str, code, what| {
-        assert_failed(&case.run(&format!("--quiet export --once {args}")), code, what);
+        assert_failed(
+            &case.run(&format!("--quiet export --once {args}")),
+            code,
+            what,
+        );
     };
-    refused("--textfile gpu.txt", 2, "expected a name that ends in .prom");
+    refused(
+        "--textfile gpu.txt",
+        2,
+        "expected a name that ends in .prom",
+    );
     refused("--textfile nowhere/gpu.prom", 73, "nowhere/gpu.prom");
-    refused("--textfile a.prom --events a.prom", 2, "--textfile and --events are the same file");
+    refused(
+        "--textfile a.prom --events a.prom",
+        2,
+        "--textfile and --events are the same file",
+    );
     let both = case.run("export --textfile a.prom --listen 127.0.0.1:0");
     assert_eq!(both.status.code(), Some(2), "{}", text(&both.stderr));
 }

@@ -8,4 +8,5 @@ mod gpu;
 mod record;
 mod report;
 mod top;
+mod top_screen;
 mod wrap;

@@ -85,10 +85,12 @@ fn accept(listener: &TcpListener, snapshot: &Snapshot) {
             continue;
         }
         let (snapshot, counted) = (snapshot.clone(), Arc::clone(&open));
-        let started = thread::Builder::new().name("scrape".to_owned()).spawn(move || {
-            serve(stream, &snapshot);
-            counted.fetch_sub(1, Ordering::Relaxed);
-        });
+        let started = thread::Builder::new()
+            .name("scrape".to_owned())
+            .spawn(move || {
+                serve(stream, &snapshot);
+                counted.fetch_sub(1, Ordering::Relaxed);
+            });
         if started.is_err() {
             open.fetch_sub(1, Ordering::Relaxed);
         }
@@ -113,7 +115,11 @@ fn answer(request: &Request, snapshot: &Snapshot) -> Answer {
         return Answer::new("200 OK", "text/html; charset=utf-8", INDEX);
     }
     let format = Format::accepted(&request.accept);
-    Answer::new("200 OK", format.content_type(), &encode(&snapshot.get(), format))
-        // A cache between must not give one form to who asked for the other.
-        .with("Vary: Accept")
+    Answer::new(
+        "200 OK",
+        format.content_type(),
+        &encode(&snapshot.get(), format),
+    )
+    // A cache between must not give one form to who asked for the other.
+    .with("Vary: Accept")
 }

@@ -25,7 +25,10 @@ impl Textfile {
                 path_text(path)
             )));
         }
-        let events: Vec<NamedPath> = events.iter().map(|path| ("--events", path.as_path())).collect();
+        let events: Vec<NamedPath> = events
+            .iter()
+            .map(|path| ("--events", path.as_path()))
+            .collect();
         keep_apart(&events, &[("--textfile", path)])?;
         Ok(Self {
             path: path.to_owned(),
@@ -39,7 +42,10 @@ impl Textfile {
         file.write_all(encode(families, Format::Prometheus).as_bytes())
             .map_err(|error| {
                 let path = path_text(&self.path);
-                Fault::new(Exit::Io, format!("{path}: cannot write: {}", io_text(&error)))
+                Fault::new(
+                    Exit::Io,
+                    format!("{path}: cannot write: {}", io_text(&error)),
+                )
             })?;
         Ok(file.finish()?)
     }

@@ -30,7 +30,9 @@ pub use family::{Family, Histogram, Kind, Sample, Value};
 /// assert!(text.contains("plmkit_gpu_utilization_ratio{index=\"0\"} 0.97\n"));
 /// ```
 pub fn families(rows: &[GpuSample], runs: &[RunStatus]) -> Vec<Family> {
-    let taken = rows.first().map_or_else(Timestamp::now, |row| row.timestamp);
+    let taken = rows
+        .first()
+        .map_or_else(Timestamp::now, |row| row.timestamp);
     let mut families = exporter::families(taken);
     families.extend(gpu::families(rows));
     families.extend(rows.first().map(host::families).into_iter().flatten());

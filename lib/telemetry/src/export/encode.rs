@@ -86,7 +86,10 @@ fn sample_suffix(kind: Kind) -> &'static str {
 }
 
 fn header(text: &mut String, family: &Family, format: Format) {
-    let (name, help) = (family.name, escape(family.help, format == Format::OpenMetrics));
+    let (name, help) = (
+        family.name,
+        escape(family.help, format == Format::OpenMetrics),
+    );
     // In the older form a family has the name of its samples, and what only names something is a gauge.
     let (suffix, kind) = match (format, family.kind) {
         (_, Kind::Gauge) => ("", "gauge"),
@@ -96,7 +99,10 @@ fn header(text: &mut String, family: &Family, format: Format) {
         (Format::Prometheus, Kind::Info) => ("_info", "gauge"),
         (Format::OpenMetrics, Kind::Info) => ("", "info"),
     };
-    put(text, format_args!("# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {kind}\n"));
+    put(
+        text,
+        format_args!("# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {kind}\n"),
+    );
     if let Some(unit) = family.unit.filter(|_| format == Format::OpenMetrics) {
         put(text, format_args!("# UNIT {name} {unit}\n"));
     }
@@ -108,7 +114,11 @@ fn write_sample(text: &mut String, family: &Family, sample: &Sample, format: For
         Value::Number(value) => {
             line(text, name, sample_suffix(family.kind), labels, None, *value);
         }
-        Value::Histogram(Histogram { buckets, count, sum }) => {
+        Value::Histogram(Histogram {
+            buckets,
+            count,
+            sum,
+        }) => {
             for &(bound, up_to) in buckets {
                 // OpenMetrics writes a bound as a float with its point; so do Prometheus' own clients in the older form.
                 let bound = match format {
@@ -136,7 +146,10 @@ fn line(
     let labels = labels.iter().map(|(name, value)| (*name, value.as_str()));
     let mut open = '{';
     for (name, value) in labels.chain(bound.map(|bound| ("le", bound))) {
-        put(text, format_args!("{open}{name}=\"{}\"", escape(value, true)));
+        put(
+            text,
+            format_args!("{open}{name}=\"{}\"", escape(value, true)),
+        );
         open = ',';
     }
     if open == ',' {
@@ -172,8 +185,12 @@ mod tests {
         let mut counter = Family::new(Kind::Counter, "plmkit_y_joules", Some("joules"), "grows");
         counter.add(&Labels::default(), Some(1e16));
         counter.add(&run.with("worker", None::<u32>), Some(0.25));
-        let mut histogram =
-            Family::new(Kind::Histogram, "plmkit_z_seconds", Some("seconds"), "sizes");
+        let mut histogram = Family::new(
+            Kind::Histogram,
+            "plmkit_z_seconds",
+            Some("seconds"),
+            "sizes",
+        );
         histogram.push(
             &Labels::default(),
             Value::Histogram(Histogram {
@@ -239,8 +256,14 @@ plmkit_z_seconds_count 4
             ("", Format::Prometheus),
             ("*/*", Format::Prometheus),
             ("application/openmetrics-text", Format::OpenMetrics),
-            ("Application/OpenMetrics-Text ; version=1.0.0", Format::OpenMetrics),
-            ("application/openmetrics-text; version=2.0.0", Format::Prometheus),
+            (
+                "Application/OpenMetrics-Text ; version=1.0.0",
+                Format::OpenMetrics,
+            ),
+            (
+                "application/openmetrics-text; version=2.0.0",
+                Format::Prometheus,
+            ),
             ("application/openmetrics-text;q=0", Format::Prometheus),
             ("application/openmetrics-text;q=high", Format::Prometheus),
         ] {

@@ -8,7 +8,10 @@ use crate::Timestamp;
 pub(super) fn families(taken: Timestamp) -> Vec<Family> {
     let all = Labels::default();
     let mut info = Family::info("plmkit_exporter", "The program that exports.");
-    info.add(&all.with("version", Some(env!("CARGO_PKG_VERSION"))), Some(1.0));
+    info.add(
+        &all.with("version", Some(env!("CARGO_PKG_VERSION"))),
+        Some(1.0),
+    );
     let mut sampled = Family::gauge(
         "plmkit_exporter_last_sample_timestamp_seconds",
         "seconds",

@@ -117,7 +117,11 @@ impl Labels {
     pub(super) fn with(&self, name: &'static str, value: Option<impl ToString>) -> Self {
         let mut labels = self.0.clone();
         let value = value.map(|value| value.to_string());
-        labels.extend(value.filter(|value| !value.is_empty()).map(|value| (name, value)));
+        labels.extend(
+            value
+                .filter(|value| !value.is_empty())
+                .map(|value| (name, value)),
+        );
         Self(labels)
     }
 }

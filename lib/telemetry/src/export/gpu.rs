@@ -7,37 +7,99 @@ use crate::GpuSample;
 const MIB: f64 = 1_048_576.0;
 
 /// A gauge, and where its value comes from.
-type Field = (&'static str, &'static str, &'static str, fn(&GpuSample) -> Option<f64>);
+type Field = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&GpuSample) -> Option<f64>,
+);
 
 /// Name, unit, meaning, value.
 const GAUGES: [Field; 14] = [
-    ("plmkit_gpu_utilization_ratio", "ratio", "Share of the time in which a kernel ran.",
-        |row| Some(f64::from(row.gpu_util?) / 100.0)),
-    ("plmkit_gpu_memory_access_ratio", "ratio", "Share of the time in which device memory was read or written.",
-        |row| Some(f64::from(row.mem_util?) / 100.0)),
-    ("plmkit_gpu_memory_used_bytes", "bytes", "Device memory in use.",
-        |row| Some(row.mem_used_mib? as f64 * MIB)),
-    ("plmkit_gpu_memory_size_bytes", "bytes", "Device memory.",
-        |row| Some(row.mem_total_mib? as f64 * MIB)),
-    ("plmkit_gpu_temperature_celsius", "celsius", "Temperature of the chip.",
-        |row| row.temperature_c.map(f64::from)),
-    ("plmkit_gpu_power_watts", "watts", "Power draw of the board.", |row| row.power_w),
-    ("plmkit_gpu_power_limit_watts", "watts", "Power limit in force.", |row| row.power_limit_w),
-    ("plmkit_gpu_sm_clock_hertz", "hertz", "Clock of the streaming multiprocessors.",
-        |row| Some(f64::from(row.sm_clock_mhz?) * 1e6)),
-    ("plmkit_gpu_memory_clock_hertz", "hertz", "Clock of the device memory.",
-        |row| Some(f64::from(row.mem_clock_mhz?) * 1e6)),
-    ("plmkit_gpu_pcie_received_bytes_per_second", "bytes_per_second", "Read by the GPU over PCIe.",
-        |row| Some(row.pcie_rx_mib_s? * MIB)),
-    ("plmkit_gpu_pcie_sent_bytes_per_second", "bytes_per_second", "Written by the GPU over PCIe.",
-        |row| Some(row.pcie_tx_mib_s? * MIB)),
-    ("plmkit_gpu_sm_active_ratio", "ratio",
+    (
+        "plmkit_gpu_utilization_ratio",
+        "ratio",
+        "Share of the time in which a kernel ran.",
+        |row| Some(f64::from(row.gpu_util?) / 100.0),
+    ),
+    (
+        "plmkit_gpu_memory_access_ratio",
+        "ratio",
+        "Share of the time in which device memory was read or written.",
+        |row| Some(f64::from(row.mem_util?) / 100.0),
+    ),
+    (
+        "plmkit_gpu_memory_used_bytes",
+        "bytes",
+        "Device memory in use.",
+        |row| Some(row.mem_used_mib? as f64 * MIB),
+    ),
+    (
+        "plmkit_gpu_memory_size_bytes",
+        "bytes",
+        "Device memory.",
+        |row| Some(row.mem_total_mib? as f64 * MIB),
+    ),
+    (
+        "plmkit_gpu_temperature_celsius",
+        "celsius",
+        "Temperature of the chip.",
+        |row| row.temperature_c.map(f64::from),
+    ),
+    (
+        "plmkit_gpu_power_watts",
+        "watts",
+        "Power draw of the board.",
+        |row| row.power_w,
+    ),
+    (
+        "plmkit_gpu_power_limit_watts",
+        "watts",
+        "Power limit in force.",
+        |row| row.power_limit_w,
+    ),
+    (
+        "plmkit_gpu_sm_clock_hertz",
+        "hertz",
+        "Clock of the streaming multiprocessors.",
+        |row| Some(f64::from(row.sm_clock_mhz?) * 1e6),
+    ),
+    (
+        "plmkit_gpu_memory_clock_hertz",
+        "hertz",
+        "Clock of the device memory.",
+        |row| Some(f64::from(row.mem_clock_mhz?) * 1e6),
+    ),
+    (
+        "plmkit_gpu_pcie_received_bytes_per_second",
+        "bytes_per_second",
+        "Read by the GPU over PCIe.",
+        |row| Some(row.pcie_rx_mib_s? * MIB),
+    ),
+    (
+        "plmkit_gpu_pcie_sent_bytes_per_second",
+        "bytes_per_second",
+        "Written by the GPU over PCIe.",
+        |row| Some(row.pcie_tx_mib_s? * MIB),
+    ),
+    (
+        "plmkit_gpu_sm_active_ratio",
+        "ratio",
         "Share of the time, over all streaming multiprocessors, in which one had work.",
-        |row| Some(row.sm_active? / 100.0)),
-    ("plmkit_gpu_tensor_active_ratio", "ratio", "Share of the time in which the tensor cores computed.",
-        |row| Some(row.tensor_active? / 100.0)),
-    ("plmkit_gpu_dram_active_ratio", "ratio", "Share of the time in which data went to or from device memory.",
-        |row| Some(row.dram_active? / 100.0)),
+        |row| Some(row.sm_active? / 100.0),
+    ),
+    (
+        "plmkit_gpu_tensor_active_ratio",
+        "ratio",
+        "Share of the time in which the tensor cores computed.",
+        |row| Some(row.tensor_active? / 100.0),
+    ),
+    (
+        "plmkit_gpu_dram_active_ratio",
+        "ratio",
+        "Share of the time in which data went to or from device memory.",
+        |row| Some(row.dram_active? / 100.0),
+    ),
 ];
 
 /// Families of the rows of a moment.
@@ -54,7 +116,8 @@ pub(super) fn families(rows: &[GpuSample]) -> Vec<Family> {
     let mut families = vec![info];
     for (name, unit, help, value) in GAUGES {
         let mut family = Family::gauge(name, unit, help);
-        gpus.iter().for_each(|(row, labels)| family.add(labels, value(row)));
+        gpus.iter()
+            .for_each(|(row, labels)| family.add(labels, value(row)));
         families.push(family);
     }
     families.extend(rest(&gpus));
@@ -72,10 +135,11 @@ fn rest(gpus: &[(&GpuSample, Labels)]) -> [Family; 5] {
         "plmkit_gpu_throttled",
         "Whether anything holds the clocks down, 1 or 0; idling does not count.",
     );
-    let mut reason =
-        Family::count("plmkit_gpu_throttle_reason", "What holds the clocks down, by the driver's names.");
-    let mut processes =
-        Family::count("plmkit_gpu_processes", "Processes that compute on the GPU.");
+    let mut reason = Family::count(
+        "plmkit_gpu_throttle_reason",
+        "What holds the clocks down, by the driver's names.",
+    );
+    let mut processes = Family::count("plmkit_gpu_processes", "Processes that compute on the GPU.");
     let mut energy = Family::new(
         Kind::Counter,
         "plmkit_gpu_energy_joules",
@@ -93,13 +157,21 @@ fn rest(gpus: &[(&GpuSample, Labels)]) -> [Family; 5] {
                 reason.add(&labels.with("reason", Some(name)), Some(1.0));
             }
         }
-        processes.add(labels, row.processes.as_ref().map(|processes| processes.0.len() as f64));
+        processes.add(
+            labels,
+            row.processes
+                .as_ref()
+                .map(|processes| processes.0.len() as f64),
+        );
         energy.add(labels, row.energy_j);
         for (kind, count) in [
             ("corrected", row.ecc_corrected),
             ("uncorrected", row.ecc_uncorrected),
         ] {
-            errors.add(&labels.with("kind", Some(kind)), count.map(|count| count as f64));
+            errors.add(
+                &labels.with("kind", Some(kind)),
+                count.map(|count| count as f64),
+            );
         }
     }
     [throttled, reason, processes, energy, errors]

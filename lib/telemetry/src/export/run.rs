@@ -10,35 +10,95 @@ use crate::report::{QueueState, RunSummary};
 type Counter = (&'static str, &'static str, fn(&RunSummary) -> u64);
 
 const COUNTERS: [Counter; 6] = [
-    ("plmkit_run_batches", "Batches that the run has computed.", |run| run.batches),
-    ("plmkit_run_sequences", "Sequences (rows) that the run has computed.", |run| run.sequences),
-    ("plmkit_run_tokens", "Tokens that the run has computed, <cls> and <eos> included.", |run| run.tokens),
-    ("plmkit_run_residues", "Residues that the run has computed.", |run| run.residues),
-    ("plmkit_run_rejected_sequences", "Sequences (rows) that could not be embedded.", |run| run.rejected),
-    ("plmkit_run_oom_splits", "How many times a batch was halved because memory ran out.", |run| run.oom_splits),
+    (
+        "plmkit_run_batches",
+        "Batches that the run has computed.",
+        |run| run.batches,
+    ),
+    (
+        "plmkit_run_sequences",
+        "Sequences (rows) that the run has computed.",
+        |run| run.sequences,
+    ),
+    (
+        "plmkit_run_tokens",
+        "Tokens that the run has computed, <cls> and <eos> included.",
+        |run| run.tokens,
+    ),
+    (
+        "plmkit_run_residues",
+        "Residues that the run has computed.",
+        |run| run.residues,
+    ),
+    (
+        "plmkit_run_rejected_sequences",
+        "Sequences (rows) that could not be embedded.",
+        |run| run.rejected,
+    ),
+    (
+        "plmkit_run_oom_splits",
+        "How many times a batch was halved because memory ran out.",
+        |run| run.oom_splits,
+    ),
 ];
 
 /// A gauge, and where its value comes from.
-type Gauge = (&'static str, Option<&'static str>, &'static str, fn(&RunStatus) -> Option<f64>);
+type Gauge = (
+    &'static str,
+    Option<&'static str>,
+    &'static str,
+    fn(&RunStatus) -> Option<f64>,
+);
 
 const GAUGES: [Gauge; 8] = [
-    ("plmkit_run_batches_expected", None, "Batches that the run will compute.",
-        |run| Some(run.summary.batches_total? as f64)),
-    ("plmkit_run_batches_saved", None, "Batches taken over from an earlier, interrupted run.",
-        |run| Some(run.summary.batches_saved? as f64)),
-    ("plmkit_run_sequences_expected", None, "Sequences (rows) that the run will compute.",
-        |run| Some(run.progress.sequences_total? as f64)),
-    ("plmkit_run_tokens_expected", None, "Tokens that the run will compute.",
-        |run| Some(run.progress.tokens_total? as f64)),
-    ("plmkit_run_remaining_seconds", Some("seconds"), "Time that is left at the recent rate, of a run at work.",
-        |run| run.progress.eta_s),
-    ("plmkit_run_queue_depth", None, "Batches that lay ready when the last one was taken.",
-        |run| Some(run.recent.queue_depth? as f64)),
-    ("plmkit_run_packing_ratio", Some("ratio"), "Mean of how full the batches were, the last of each file left out.",
-        |run| run.summary.packing.mean_utilization),
-    ("plmkit_run_last_event_timestamp_seconds", Some("seconds"),
+    (
+        "plmkit_run_batches_expected",
+        None,
+        "Batches that the run will compute.",
+        |run| Some(run.summary.batches_total? as f64),
+    ),
+    (
+        "plmkit_run_batches_saved",
+        None,
+        "Batches taken over from an earlier, interrupted run.",
+        |run| Some(run.summary.batches_saved? as f64),
+    ),
+    (
+        "plmkit_run_sequences_expected",
+        None,
+        "Sequences (rows) that the run will compute.",
+        |run| Some(run.progress.sequences_total? as f64),
+    ),
+    (
+        "plmkit_run_tokens_expected",
+        None,
+        "Tokens that the run will compute.",
+        |run| Some(run.progress.tokens_total? as f64),
+    ),
+    (
+        "plmkit_run_remaining_seconds",
+        Some("seconds"),
+        "Time that is left at the recent rate, of a run at work.",
+        |run| run.progress.eta_s,
+    ),
+    (
+        "plmkit_run_queue_depth",
+        None,
+        "Batches that lay ready when the last one was taken.",
+        |run| Some(run.recent.queue_depth? as f64),
+    ),
+    (
+        "plmkit_run_packing_ratio",
+        Some("ratio"),
+        "Mean of how full the batches were, the last of each file left out.",
+        |run| run.summary.packing.mean_utilization,
+    ),
+    (
+        "plmkit_run_last_event_timestamp_seconds",
+        Some("seconds"),
         "When something was heard of the run last, in seconds since 1970.",
-        |run| Some(seconds(run.last_event))),
+        |run| Some(seconds(run.last_event)),
+    ),
 ];
 
 /// Families of all runs that are known.
@@ -57,7 +117,8 @@ pub(super) fn families(runs: &[RunStatus]) -> Vec<Family> {
     }
     for (name, unit, help, value) in GAUGES {
         let mut family = Family::new(Kind::Gauge, name, unit, help);
-        runs.iter().for_each(|(run, labels)| family.add(labels, value(run)));
+        runs.iter()
+            .for_each(|(run, labels)| family.add(labels, value(run)));
         families.push(family);
     }
     families.extend([start(&runs), waits(&runs), stages(&runs)]);
@@ -111,7 +172,9 @@ fn queue_state(runs: &[(&RunStatus, Labels)]) -> Family {
          next batch ready; normal; starved, when it waited long.",
     );
     for (status, labels) in runs {
-        let Some(queue) = status.recent.queue else { continue };
+        let Some(queue) = status.recent.queue else {
+            continue;
+        };
         for (one, name) in [
             (QueueState::Full, "full"),
             (QueueState::Normal, "normal"),
@@ -193,10 +256,10 @@ fn stages(runs: &[(&RunStatus, Labels)]) -> Family {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Timestamp;
     use crate::event::{BatchDone, Event, RunStarted};
     use crate::export::{Format, encode};
     use crate::live::LiveRuns;
-    use crate::Timestamp;
 
     fn text(events: impl IntoIterator<Item = Event>) -> String {
         let now: Timestamp = "2026-01-31T12:00:00.500Z".parse().unwrap();
@@ -206,7 +269,10 @@ mod tests {
     }
 
     fn has(text: &str, line: &str) {
-        assert!(text.lines().any(|found| found == line), "expected {line} in\n{text}");
+        assert!(
+            text.lines().any(|found| found == line),
+            "expected {line} in\n{text}"
+        );
     }
 
     #[test]

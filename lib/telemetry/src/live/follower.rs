@@ -79,26 +79,24 @@ impl Follower {
         let fresh = |path: &Path| {
             // A clock that went back makes files of the future: they are fresh.
             let written = fs::metadata(path).and_then(|found| found.modified());
-            written.is_ok_and(|written| now.duration_since(written).unwrap_or_default() <= self.keep)
+            written
+                .is_ok_and(|written| now.duration_since(written).unwrap_or_default() <= self.keep)
         };
         let mut paths: Vec<PathBuf> = entries
             .filter_map(Result::ok)
             .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))
             .map(|entry| entry.path())
-            .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
+            .filter(|path| {
+                path.extension()
+                    .is_some_and(|extension| extension == "jsonl")
+            })
             .filter(|path| self.tails.contains_key(path) || fresh(path))
             .collect();
         paths.sort();
         paths
     }
 
-    fn look_at(
-        &mut self,
-        path: &Path,
-        given: bool,
-        runs: &mut LiveRuns,
-        followed: &mut Followed,
-    ) {
+    fn look_at(&mut self, path: &Path, given: bool, runs: &mut LiveRuns, followed: &mut Followed) {
         let tail = self
             .tails
             .entry(path.to_owned())
@@ -214,7 +212,10 @@ mod tests {
         let mut follower = Follower::new(vec![case.path("other.txt"), case.path("late")], HOUR);
         let notes = follower.look(&mut case.runs).notes;
         assert_eq!(notes.len(), 2, "{notes:?}");
-        assert!(notes[0].ends_with("other.txt: not a run event log"), "{notes:?}");
+        assert!(
+            notes[0].ends_with("other.txt: not a run event log"),
+            "{notes:?}"
+        );
         assert!(notes[1].contains("late: "), "{notes:?}");
         assert!(follower.look(&mut case.runs).notes.is_empty());
         case.write("late", &run("late"));

@@ -134,7 +134,10 @@ mod tests {
         ]);
         let status = runs.status(at(15)).pop().unwrap();
         assert_eq!(status.state, RunState::Running);
-        assert_eq!((status.progress.batches, status.progress.batches_total), (5, Some(10)));
+        assert_eq!(
+            (status.progress.batches, status.progress.batches_total),
+            (5, Some(10))
+        );
         assert_eq!(status.progress.share, Some(300.0 / 800.0));
         assert_eq!(status.recent.tokens_per_s, Some(50.0));
         assert_eq!(status.progress.eta_s, Some(10.0));
@@ -147,8 +150,14 @@ mod tests {
             tokens_total: None,
             ..started("r")
         };
-        let status = runs([Event::Run(unknown), batch("r", 2, 10)]).status(at(11)).pop().unwrap();
-        assert_eq!((status.progress.share, status.progress.eta_s), (Some(0.3), None));
+        let status = runs([Event::Run(unknown), batch("r", 2, 10)])
+            .status(at(11))
+            .pop()
+            .unwrap();
+        assert_eq!(
+            (status.progress.share, status.progress.eta_s),
+            (Some(0.3), None)
+        );
         let status = runs([batch("r", 2, 10)]).status(at(11)).pop().unwrap();
         assert_eq!((status.progress.share, status.progress.batches), (None, 1));
     }
@@ -182,7 +191,10 @@ mod tests {
             ]);
             let status = runs.status(at(1_000_000)).pop().unwrap();
             assert_eq!((status.state, status.progress.eta_s), (state, None));
-            assert_eq!(status.recent.tokens_per_s, None, "nothing is recent any more");
+            assert_eq!(
+                status.recent.tokens_per_s, None,
+                "nothing is recent any more"
+            );
         }
     }
 
@@ -201,14 +213,20 @@ mod tests {
         runs.forget(at(80), Duration::from_secs(20));
         assert_eq!(names(&runs), ["at work", "ended"]);
         runs.forget(at(-80), Duration::from_secs(20));
-        assert_eq!(names(&runs), ["at work", "ended"], "a clock that went back forgets nothing");
+        assert_eq!(
+            names(&runs),
+            ["at work", "ended"],
+            "a clock that went back forgets nothing"
+        );
     }
 
     #[test]
     fn a_log_that_is_read_again_counts_once() {
         let log = || {
             let run = Event::Run(started("r"));
-            [run].into_iter().chain((0..4).map(|n| batch("r", n, n as i64)))
+            [run]
+                .into_iter()
+                .chain((0..4).map(|n| batch("r", n, n as i64)))
         };
         let (once, twice) = (runs(log()), runs(log().chain(log())));
         let (mut once, mut twice) = (once.status(at(9)), twice.status(at(9)));

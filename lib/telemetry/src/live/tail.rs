@@ -105,7 +105,10 @@ impl Tail {
             return Ok(Look::default());
         }
 
-        let written = found.modified().unwrap_or_else(|_| SystemTime::now()).into();
+        let written = found
+            .modified()
+            .unwrap_or_else(|_| SystemTime::now())
+            .into();
         let look = self.read_lines(&mut file, limit, |event| take(event, written))?;
         self.head.clear();
         file.seek(SeekFrom::Start(0))?;
@@ -207,7 +210,8 @@ impl Seen {
 fn kind_of(file: &mut File) -> io::Result<Kind> {
     let mut first = Vec::new();
     file.seek(SeekFrom::Start(0))?;
-    file.take(EVENT_MAGIC.len() as u64).read_to_end(&mut first)?;
+    file.take(EVENT_MAGIC.len() as u64)
+        .read_to_end(&mut first)?;
     Ok(if first == EVENT_MAGIC {
         Kind::Events
     } else if EVENT_MAGIC.starts_with(&first) {
@@ -305,7 +309,11 @@ mod tests {
         case.replace(&(batch(3) + &batch(4) + &batch(5)));
         assert_eq!(case.numbers(), [3, 4, 5], "another file");
         fs::write(&case.tail.path, (6..16).map(batch).collect::<String>()).unwrap();
-        assert_eq!(case.numbers(), (6..16).collect::<Vec<_>>(), "the same file, longer and other");
+        assert_eq!(
+            case.numbers(),
+            (6..16).collect::<Vec<_>>(),
+            "the same file, longer and other"
+        );
     }
 
     #[test]
@@ -321,12 +329,17 @@ mod tests {
     #[test]
     fn bad_lines_are_left_out_and_told_of_once() {
         let mut case = Case::new();
-        case.append(&format!("{}\n{{\"type\":7}}\n[]\n{}", batch(0).trim(), batch(1)));
+        case.append(&format!(
+            "{}\n{{\"type\":7}}\n[]\n{}",
+            batch(0).trim(),
+            batch(1)
+        ));
         let (numbers, look) = case.read(u64::MAX);
         assert_eq!(numbers, [0, 1]);
         let said = look.bad.unwrap();
         assert!(
-            said.contains("events.jsonl: line 2: not a run event") && said.ends_with("; such lines are left out"),
+            said.contains("events.jsonl: line 2: not a run event")
+                && said.ends_with("; such lines are left out"),
             "{said}"
         );
         case.append("[]\n");

@@ -34,7 +34,10 @@ impl Window {
         self.batches.push_back(batch.clone());
         while self.batches.len() > MOST
             || self.batches.len() > FEWEST
-                && self.batches.front().is_some_and(|oldest| oldest.elapsed_s < Some(now_s - SPAN_S))
+                && self
+                    .batches
+                    .front()
+                    .is_some_and(|oldest| oldest.elapsed_s < Some(now_s - SPAN_S))
         {
             self.batches.pop_front();
         }
@@ -114,7 +117,10 @@ mod tests {
     fn one_batch_has_no_rate_and_no_batch_says_nothing() {
         assert_eq!(window([]).recent(), Recent::default());
         let recent = window([batch(0, 1.0, 10, 5.0)]).recent();
-        assert_eq!((recent.tokens_per_s, recent.mean_wait_ms), (None, Some(5.0)));
+        assert_eq!(
+            (recent.tokens_per_s, recent.mean_wait_ms),
+            (None, Some(5.0))
+        );
     }
 
     #[test]
