@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
@@ -55,7 +56,11 @@ impl Terminal {
             .spawn()
             .unwrap();
 
-        let emulator = Arc::new(Mutex::new(vt100::Parser::new(rows, columns, 0)));
+        let emulator = Arc::new(Mutex::new(vt100::Parser::new(
+            cells(rows),
+            cells(columns),
+            0,
+        )));
         let mut written = File::from(controller.try_clone().unwrap());
         let fed = Arc::clone(&emulator);
         thread::spawn(move || {
@@ -98,7 +103,7 @@ impl Terminal {
             .lock()
             .unwrap()
             .screen_mut()
-            .set_size(rows, columns);
+            .set_size(cells(rows), cells(columns));
         tcsetwinsize(&self.controller, size(rows, columns)).unwrap();
     }
 
@@ -134,6 +139,10 @@ impl Terminal {
     }
 }
 
+fn cells(count: u16) -> NonZero<u16> {
+    NonZero::new(count).expect("some cells")
+}
+
 fn size(rows: u16, columns: u16) -> Winsize {
     Winsize {
         ws_row: rows,
@@ -158,7 +167,8 @@ fn busy() -> Case {
 
 #[test]
 fn gpus_bars_processes_and_runs_are_on_an_ordinary_screen() {
-    let mut terminal = Terminal::start(&busy(), "top --interval 50ms", 24, 80);
+    let case = busy();
+    let mut terminal = Terminal::start(&case, "top --interval 50ms", 24, 80);
     let text = terminal.wait_for(&["gpu 3 ", "100 %", "running"]);
     for part in [
         "monitor-log top",
@@ -194,7 +204,8 @@ fn gpus_bars_processes_and_runs_are_on_an_ordinary_screen() {
 
 #[test]
 fn it_grows_and_shrinks_with_the_terminal() {
-    let mut terminal = Terminal::start(&busy(), "top --interval 50ms", 24, 80);
+    let case = busy();
+    let mut terminal = Terminal::start(&case, "top --interval 50ms", 24, 80);
     terminal.wait_for(&["gpu 3 ", "running", "MHz"]);
     terminal.resize(8, 60);
     let start = Instant::now();
@@ -229,7 +240,8 @@ fn a_run_that_begins_later_appears_and_ctrl_c_ends() {
 
 #[test]
 fn a_signal_ends_it_and_the_terminal_is_left_as_it_was() {
-    let terminal = Terminal::start(&busy(), "top --interval 50ms", 24, 80);
+    let case = busy();
+    let terminal = Terminal::start(&case, "top --interval 50ms", 24, 80);
     terminal.wait_for(&["gpu 3 ", "running"]);
     kill("TERM", terminal.pid());
     let status = terminal.end();
