@@ -58,6 +58,10 @@ kernels: .cuda/complete ## Compile the CUDA kernels for every architecture, with
 	LD_LIBRARY_PATH="$(abspath .cuda/nvidia/cu13/lib)$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH}" \
 		cargo test --release --locked -p plmkit-gpu -- --ignored --nocapture
 
+monitoring: build ## Check metrics, alerts and dashboards with a real Prometheus (20 MB of Debian's packages)
+	@tests/monitoring/prometheus.sh
+	PYTHONDONTWRITEBYTECODE=1 python3 tests/monitoring/check.py
+
 lint: setup .cargo-tools/$(CARGO_DENY) ## Check formatting, lints, documentation, licences and the build without libtorch
 	cargo fmt --all --check
 	cargo clippy --release --locked --workspace --all-targets -- -D warnings
@@ -99,4 +103,4 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 	python3 -m pip --python .venv/$*/bin/python install --quiet -r $<
 	touch $@
 
-.PHONY: help setup build demo test torture parity parity-mutants bench bench-parts fuzz kernels lint advisories install goldens
+.PHONY: help setup build demo test torture parity parity-mutants bench bench-parts fuzz kernels monitoring lint advisories install goldens

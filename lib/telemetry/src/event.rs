@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::Timestamp;
 
 pub use reader::EventReader;
+pub(crate) use reader::parse;
+pub(crate) use writer::EVENT_MAGIC;
 pub use writer::EventWriter;
 
 /// One line of a run's event log.
