@@ -46,8 +46,9 @@ pub(crate) enum Command {
 
     /// Report on runs from their event log, from GPU samples, or from both joined
     ///
-    /// Throughput, waits, where the time went, how full the batches were, how busy the GPUs were. Several runs in
-    /// one event log are told apart. A last line that is torn, as a killed writer leaves it, is left out and said.
+    /// Throughput, MFU, residues for each joule, waits, where the time went, how full the batches were, how busy the GPUs
+    /// were; and findings, each with a sentence of advice. Several runs in one event log are told apart. A last line that is
+    /// torn, as a killed writer leaves it, is left out and said.
     Report(ReportArgs),
 }
 
@@ -162,7 +163,8 @@ pub(crate) struct ExportArgs {
 pub(crate) struct ReportArgs {
     /// GPU sample log, written by monitor-log record
     ///
-    /// With --events, the samples that fall into a run count, by the time of day; if none does, all do.
+    /// With --events, the samples that fall into a run count, by the time of day; if none does, all do. A clock that was
+    /// set in the meantime is seen by the seconds that both logs count beside it.
     #[arg(long, value_name = "FILE.csv", help_heading = "Input")]
     pub(crate) gpu: Option<PathBuf>,
 
@@ -178,11 +180,26 @@ pub(crate) struct ReportArgs {
     #[arg(help = "Write a table for MultiQC, with the sample's name from the file's name")]
     pub(crate) mqc: Option<PathBuf>,
 
+    /// Write the report as a page for people, with pictures: one file that needs no network and no scripts
+    #[arg(long, value_name = "FILE.html", help_heading = "Output")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Measured peak of each device in TFLOP/s, for MFU: the rate of its largest matrix products in the run's type
+    ///
+    /// Without it, the peak of the data sheet counts, for GPUs that are known by name; others, and CPUs, have no MFU.
+    #[arg(long, value_name = "X", value_parser = tflops, help_heading = "Devices")]
+    pub(crate) peak_tflops: Option<f64>,
+
     /// End with exit code 1 if the verdict is this or worse
     ///
-    /// The verdict is the worst of: mean utilization of a GPU that a run worked on (below 50 % critical, below 80 %
-    /// mild; at least 10 samples), and mean utilization of a run's batches (below 80 % critical, below 85 % mild; the
-    /// last batch of each file left out). Where neither is known there is no verdict, and no failure.
+    /// The verdict is the worst of the findings that tell of wasted GPU time or of failing hardware: mean utilization of a
+    /// GPU that a run worked on (below 50 % critical, below 80 % mild; at least 10 samples); mean utilization of a run's
+    /// batches (below 80 % critical, below 85 % mild; the last batch of each file left out); clocks held down by heat or
+    /// the supply of power (in more than 10 % of the samples critical, else mild); memory errors that could not be
+    /// corrected, and a GPU whose values end (critical). Where none of them is known there is no verdict, and no failure.
+    ///
+    /// Other findings are told and do not count: temperature, device memory nearly full, power limits, processes of others,
+    /// a starved queue, batches halved for lack of memory, sequences that could not be embedded.
     #[arg(long, value_enum, value_name = "TIER", help_heading = "Verdict")]
     pub(crate) fail_on: Option<FailOn>,
 }
@@ -202,6 +219,14 @@ impl From<FailOn> for Tier {
             FailOn::Mild => Self::Mild,
         }
     }
+}
+
+fn tflops(text: &str) -> Result<f64, String> {
+    let tera = text
+        .parse()
+        .ok()
+        .filter(|tera: &f64| tera.is_finite() && *tera > 0.0);
+    tera.ok_or_else(|| "expected a number above 0".to_owned())
 }
 
 impl Program for Args {

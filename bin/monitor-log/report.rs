@@ -1,12 +1,13 @@
 //! `monitor-log report`.
 
+use std::io::Write;
 use std::path::Path;
 
 use plmkit_cli::{Exit, Fault, NamedPath, keep_apart};
-use plmkit_store::write_json;
+use plmkit_store::{AtomicFile, StoreError, write_json};
 use plmkit_telemetry::event::EventReader;
 use plmkit_telemetry::gpu_csv::GpuCsvReader;
-use plmkit_telemetry::report::{Report, Runs, Samples, Tier, multiqc, sentences};
+use plmkit_telemetry::report::{Report, Runs, Samples, Tier, html, multiqc, sentences};
 use tracing::{info, warn};
 
 use crate::args::ReportArgs;
@@ -18,6 +19,9 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
     write_json(&args.out, &report)?;
     if let Some(mqc) = &args.mqc {
         write_json(mqc, &multiqc(&report, &sample_of(mqc)))?;
+    }
+    if let Some(path) = &args.html {
+        write_text(path, &html(&report))?;
     }
     for line in sentences(&report) {
         info!("{line}");
@@ -31,6 +35,7 @@ fn check(args: &ReportArgs) -> Result<(), Fault> {
         ("--events", args.events.as_deref()),
         ("--out", Some(args.out.as_path())),
         ("--mqc", args.mqc.as_deref()),
+        ("--html", args.html.as_deref()),
     ];
     let [inputs, outputs] = [&files[..2], &files[2..]].map(|files| {
         let given = files.iter().filter_map(|&(name, path)| Some((name, path?)));
@@ -61,7 +66,17 @@ fn read(args: &ReportArgs) -> Result<Report, Fault> {
         samples_torn = Some(reader.torn());
     }
     let samples = samples_torn.map(|torn| samples.finish(torn, events.as_ref()));
-    Ok(Report::new(events, samples))
+    Ok(Report::new(events, samples, args.peak_tflops))
+}
+
+fn write_text(path: &Path, text: &str) -> Result<(), StoreError> {
+    let mut file = AtomicFile::create(path)?;
+    file.write_all(text.as_bytes())
+        .map_err(|source| StoreError::Write {
+            path: path.to_owned(),
+            source,
+        })?;
+    file.finish()
 }
 
 /// `SAMPLE` of `SAMPLE_mqc.json`.

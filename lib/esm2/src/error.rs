@@ -97,9 +97,16 @@ impl From<TchError> for EsmError {
             other => other.to_string(),
         };
         // The lines after the first are a C++ backtrace.
-        let line = text.lines().next().unwrap_or_default().to_owned();
-        // libtorch has no error class that its C interface keeps: these are its allocators' words, CPU and CUDA.
-        if line.contains("can't allocate memory") || line.contains("out of memory") {
+        Self::of_libtorch(text.lines().next().unwrap_or_default().to_owned())
+    }
+}
+
+impl EsmError {
+    /// What libtorch says in one line. Its C interface keeps no class of errors, and it has one for its own allocators alone: these are the
+    /// words of those, CPU and CUDA, of the driver, and of the libraries that take memory of their own.
+    pub(crate) fn of_libtorch(line: String) -> Self {
+        const OUT_OF_MEMORY: [&str; 3] = ["can't allocate memory", "out of memory", "ALLOC_FAILED"];
+        if OUT_OF_MEMORY.iter().any(|words| line.contains(words)) {
             Self::OutOfMemory(line)
         } else {
             Self::Torch(line)
@@ -120,6 +127,24 @@ mod tests {
         assert!(error.is_out_of_memory(), "{error}");
         assert_eq!(error.exit(), Exit::Transient);
         assert!(!error.to_string().contains('\n'));
+    }
+
+    #[test]
+    fn libraries_of_cuda_run_out_of_memory_in_words_of_their_own() {
+        for (line, out_of_memory) in [
+            (
+                "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+                true,
+            ),
+            ("CUDA error: out of memory", true),
+            (
+                "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`",
+                false,
+            ),
+        ] {
+            let error = EsmError::of_libtorch(line.to_owned());
+            assert_eq!(error.is_out_of_memory(), out_of_memory, "{line}");
+        }
     }
 
     #[test]

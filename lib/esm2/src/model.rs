@@ -75,7 +75,6 @@ impl Esm2 {
                 "this {kind} has no instructions for {asked}: weights are widened, and the run is in {dtype}, as fast and as large as with --dtype {dtype}"
             );
         }
-        let transfer = Transfer::on(method.device, setup.profile)?;
         let _no_grad = tch::no_grad_guard();
         let Checkpoint {
             config,
@@ -86,7 +85,7 @@ impl Esm2 {
             source: model.to_owned(),
             config,
             digest,
-            transfer,
+            transfer: Transfer::on(method.device, setup.profile)?,
             dtype,
             kernels: weights.body.kernels(),
             weights,

@@ -251,7 +251,7 @@ fn call(function: impl FnOnce(*mut Failure) -> bool) -> Result<(), EsmError> {
     Err(if failure.out_of_memory {
         EsmError::OutOfMemory(what)
     } else {
-        EsmError::Torch(what)
+        EsmError::of_libtorch(what)
     })
 }
 

@@ -4,30 +4,54 @@
 //! computed is `None` (null in JSON), never 0. Shares and utilisations are fractions, 0 to 1. Rates divide by
 //! elapsed time of a monotonic clock; times of day only tell which samples were taken during a run.
 
+mod bins;
+mod clock;
+mod count;
+mod devices;
+mod efficiency;
+mod energy;
+mod findings;
 mod gpus;
+mod health;
+mod held;
 mod host;
+mod html;
+mod join;
 mod mean;
 mod multiqc;
 mod packing;
+mod pictures;
 mod queue;
+mod recordings;
 mod run;
+mod run_gpu;
 mod runs;
 mod samples;
+#[cfg(test)]
+mod schema;
 mod seen;
+mod session;
 mod stages;
 mod text;
 pub mod thresholds;
+mod windows;
+mod work;
+mod worked_on;
 
 use std::fmt;
 
 use serde::Serialize;
 
+pub use efficiency::Efficiency;
+pub use findings::{Finding, FindingKind};
 pub use gpus::GpuSummary;
 pub use host::HostSummary;
+pub use html::html;
 pub use multiqc::multiqc;
 pub use packing::{Packing, Tail};
 pub use queue::{Queue, QueueState, WaitBin};
 pub use run::{RunSummary, Throughput};
+pub use run_gpu::RunGpu;
 pub use runs::{Runs, RunsSummary};
 pub use samples::{Samples, SamplesSummary, Window};
 pub use stages::{Stage, Stages};
@@ -38,13 +62,16 @@ pub const REPORT_VERSION: u32 = 1;
 
 /// What run events and samples say.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Report {
     /// [`REPORT_VERSION`].
     pub report_version: u32,
     /// The version of the program that made the report.
     pub version: &'static str,
-    /// The worst tier found; `None` where no tier could be told.
+    /// The worst tier of the findings that count; `None` where none of those could be told.
     pub verdict: Option<Tier>,
+    /// What is worth knowing, the worst first.
+    pub findings: Vec<Finding>,
     /// The runs; `None` where no event log was given.
     pub events: Option<RunsSummary>,
     /// GPUs and host; `None` where no sample log was given.
@@ -53,6 +80,7 @@ pub struct Report {
 
 /// How much a finding costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
     /// Nothing to win.
@@ -87,20 +115,30 @@ impl Tier {
 }
 
 impl Report {
-    /// Puts together what was found.
-    pub fn new(events: Option<RunsSummary>, samples: Option<SamplesSummary>) -> Self {
-        let packing = events
-            .iter()
-            .flat_map(|events| &events.runs)
-            .filter_map(|run| run.packing.tier);
-        let gpus = samples
-            .iter()
-            .flat_map(|samples| &samples.gpus)
-            .filter_map(|gpu| gpu.bottleneck);
+    /// Puts together what was found. `peak_tflops` is the measured peak of each device, in 1e12 operations a second; without
+    /// it that of the GPU's name counts.
+    pub fn new(
+        mut events: Option<RunsSummary>,
+        mut samples: Option<SamplesSummary>,
+        peak_tflops: Option<f64>,
+    ) -> Self {
+        if let Some(events) = &mut events {
+            let by_run = match &mut samples {
+                Some(samples) => std::mem::take(&mut samples.by_run),
+                // A run still says how many GPUs it has.
+                None => Samples::default().finish(false, Some(events)).by_run,
+            };
+            for (run, gpus) in events.runs.iter_mut().zip(by_run) {
+                run.join(gpus, peak_tflops);
+            }
+        }
+        let findings = findings::findings(events.as_ref(), samples.as_ref());
+        let counting = findings.iter().filter(|finding| finding.in_verdict);
         Self {
             report_version: REPORT_VERSION,
             version: env!("CARGO_PKG_VERSION"),
-            verdict: packing.chain(gpus).max(),
+            verdict: counting.map(|finding| finding.tier).max(),
+            findings,
             events,
             samples,
         }

@@ -16,5 +16,5 @@ fuzz_target!(|bytes: &[u8]| {
         runs.add(event);
     }
     let torn = reader.torn();
-    sentences(&Report::new(Some(runs.finish(torn)), None));
+    sentences(&Report::new(Some(runs.finish(torn)), None, None));
 });

@@ -16,5 +16,5 @@ fuzz_target!(|bytes: &[u8]| {
         samples.add(&sample);
     }
     let torn = reader.torn();
-    sentences(&Report::new(None, Some(samples.finish(torn, None))));
+    sentences(&Report::new(None, Some(samples.finish(torn, None)), None));
 });

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use plmkit_store::open_input;
 use serde::Deserialize;
 
-use super::{BatchDone, Event, RunDone};
+use super::{BatchDone, Event, RunDone, RunStarted};
 use crate::TelemetryError;
 use crate::log::CompleteLines;
 
@@ -111,8 +111,25 @@ impl<R: BufRead> Iterator for EventReader<R> {
     }
 }
 
+/// How a line begins that plmkit writes of a batch.
+const BATCH: &[u8] = b"{\"type\":\"batch\",";
+
 /// The event of a line; `None` for a type that is not known here.
 pub(crate) fn parse(line: &[u8]) -> Result<Option<Event>, String> {
+    // Nearly all lines of a long log: their type is seen without a parse of its own, which takes a third of the time.
+    if line.starts_with(BATCH) {
+        return batch(line).map(Some);
+    }
+    parse_any(line)
+}
+
+fn batch(line: &[u8]) -> Result<Event, String> {
+    let batch = serde_json::from_slice(line).map_err(|error| not_an_event(&error))?;
+    check_batch(&batch)?;
+    Ok(Event::Batch(batch))
+}
+
+fn parse_any(line: &[u8]) -> Result<Option<Event>, String> {
     #[derive(Deserialize)]
     struct Head<'a> {
         #[serde(rename = "type", borrow)]
@@ -122,12 +139,14 @@ pub(crate) fn parse(line: &[u8]) -> Result<Option<Event>, String> {
     // The type first, then the struct: serde's tagged enums copy each value on the way, which takes twice as long.
     let head: Head = serde_json::from_slice(line).map_err(|error| not_an_event(&error))?;
     let event = match head.kind.as_ref() {
-        "run" => Event::Run(serde_json::from_slice(line).map_err(|error| not_an_event(&error))?),
-        "batch" => {
-            let batch = serde_json::from_slice(line).map_err(|error| not_an_event(&error))?;
-            check_batch(&batch)?;
-            Event::Batch(batch)
+        "run" => {
+            let started: RunStarted =
+                serde_json::from_slice(line).map_err(|error| not_an_event(&error))?;
+            check_flops("flops_per_token", started.flops_per_token)?;
+            check_flops("flops_per_pair", started.flops_per_pair)?;
+            Event::Run(started)
         }
+        "batch" => batch(line)?,
         "done" => {
             let done: RunDone =
                 serde_json::from_slice(line).map_err(|error| not_an_event(&error))?;
@@ -183,6 +202,18 @@ fn check_batch(batch: &BatchDone) -> Result<(), String> {
     match batch.utilization {
         Some(value) if !(0.0..=1.0).contains(&value) => Err(format!(
             "utilization is out of range; expected 0 to 1, found {value}"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// No model takes as many floating-point operations for a token: sums over a log stay finite.
+const MAX_FLOPS: f64 = 1e18;
+
+fn check_flops(name: &str, value: Option<f64>) -> Result<(), String> {
+    match value {
+        Some(value) if !(0.0..=MAX_FLOPS).contains(&value) => Err(format!(
+            "{name} is out of range; expected operations of a model, found {value}"
         )),
         _ => Ok(()),
     }
@@ -248,6 +279,26 @@ mod tests {
         assert!(first_error(&format!("{done}\n")).contains("elapsed_s is out of range"));
         assert!(first_error(&with(",\"utilization\":1.2")).contains("expected 0 to 1, found 1.2"));
         assert!(first_error(&with(",\"queue_depth\":-1")).contains("not a run event"));
+        let run = r#"{"type":"run","run":"r","flops_per_pair":-1}"#;
+        assert!(first_error(&format!("{run}\n")).contains("flops_per_pair is out of range"));
+    }
+
+    #[test]
+    fn a_batch_is_read_in_the_same_way_however_its_line_is_written() {
+        let spaced = BATCH.replace("\"type\":\"batch\",", "\"type\": \"batch\", ");
+        let read = |line: &str| {
+            EventReader::new(line.as_bytes(), "e.jsonl")
+                .next()
+                .unwrap()
+                .unwrap()
+        };
+        let compact = read(&format!("{BATCH}\n"));
+        assert_eq!(read(&format!("{spaced}\n")), compact);
+        let shorter = |line: &str| first_error(&format!("{}\n", line.replace("\"batch\":0,", "")));
+        assert_eq!(
+            shorter(BATCH).split(" (column").next(),
+            shorter(&spaced).split(" (column").next()
+        );
     }
 
     #[test]

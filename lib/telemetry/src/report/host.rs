@@ -7,6 +7,7 @@ use crate::{GpuSample, Timestamp};
 
 /// The host over the samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HostSummary {
     /// Moments sampled.
     pub samples: u64,
@@ -41,8 +42,12 @@ impl HostCount {
         self.mem_total_mib = self.mem_total_mib.max(sample.host_mem_total_mib);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.samples == 0
+    /// Takes in what was seen at another time.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.samples += other.samples;
+        self.cpu.merge(&other.cpu);
+        self.peak_mem_used_mib = self.peak_mem_used_mib.max(other.peak_mem_used_mib);
+        self.mem_total_mib = self.mem_total_mib.max(other.mem_total_mib);
     }
 
     pub(super) fn finish(&self) -> HostSummary {

@@ -20,6 +20,24 @@ impl Mean {
         self.min = Some(self.min.map_or(value, |min| min.min(value)));
     }
 
+    /// Takes in the values of another.
+    pub(super) fn merge(&mut self, other: &Self) {
+        if other.count == 0 {
+            return;
+        }
+        self.count += other.count;
+        self.sum += other.sum;
+        self.average += (other.average - self.average) * (other.count as f64 / self.count as f64);
+        let both = |pick: fn(f64, f64) -> f64, one: Option<f64>, other: Option<f64>| {
+            one.zip(other)
+                .map(|(one, other)| pick(one, other))
+                .or(one)
+                .or(other)
+        };
+        self.max = both(f64::max, self.max, other.max);
+        self.min = both(f64::min, self.min, other.min);
+    }
+
     /// `None` of no values.
     pub(super) fn mean(&self) -> Option<f64> {
         (self.count > 0).then_some(self.average)
@@ -44,6 +62,27 @@ mod tests {
             (mean.sum / 1000.0 - 0.85).abs() > 0.0,
             "the plain mean is another"
         );
+    }
+
+    #[test]
+    fn values_that_are_merged_count_as_if_they_had_come_one_at_a_time() {
+        let of = |values: &[f64]| {
+            let mut mean = Mean::default();
+            values.iter().for_each(|&value| mean.add(value));
+            mean
+        };
+        let mut merged = of(&[]);
+        merged.merge(&of(&[1.0, 5.0]));
+        merged.merge(&of(&[]));
+        merged.merge(&of(&[6.0]));
+        assert_eq!(
+            (merged.count, merged.sum, merged.mean()),
+            (3, 12.0, Some(4.0))
+        );
+        assert_eq!((merged.min, merged.max), (Some(1.0), Some(6.0)));
+        let mut equal = of(&[0.85; 7]);
+        equal.merge(&of(&[0.85; 3]));
+        assert_eq!(equal.mean(), Some(0.85));
     }
 
     #[test]

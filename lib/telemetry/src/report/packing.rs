@@ -9,6 +9,7 @@ use crate::event::{BatchDone, utilization};
 
 /// How full the batches were. The last batch of each file holds what was left over and is counted apart.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Packing {
     /// Batches that say how full they were, tails left out.
     pub batches: u64,
@@ -24,12 +25,11 @@ pub struct Packing {
     pub tail: Tail,
     /// The tier of the mean.
     pub tier: Option<Tier>,
-    /// What to do.
-    pub advice: Option<&'static str>,
 }
 
 /// Last batches of their files.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Tail {
     /// Batches.
     pub batches: u64,
@@ -46,18 +46,18 @@ pub(super) struct PackingCount {
 }
 
 impl PackingCount {
-    pub(super) fn add(&mut self, batch: &BatchDone) {
+    /// Takes in a batch; how full it was, as far as is known.
+    pub(super) fn add(&mut self, batch: &BatchDone) -> Option<f64> {
         let computed = || utilization(batch.tokens, batch.token_budget?);
-        let Some(utilization) = batch.utilization.or_else(computed) else {
-            return;
-        };
+        let utilization = batch.utilization.or_else(computed)?;
         if batch.tail {
             self.tail.add(utilization);
-            return;
+        } else {
+            self.body.add(utilization);
+            self.below_85 += u64::from(utilization < PACKING_MILD_BELOW);
+            self.below_80 += u64::from(utilization < PACKING_CRITICAL_BELOW);
         }
-        self.body.add(utilization);
-        self.below_85 += u64::from(utilization < PACKING_MILD_BELOW);
-        self.below_80 += u64::from(utilization < PACKING_CRITICAL_BELOW);
+        Some(utilization)
     }
 
     pub(super) fn finish(&self) -> Packing {
@@ -70,15 +70,11 @@ impl PackingCount {
             min_utilization: self.body.min,
             below_85: self.below_85,
             below_80: self.below_80,
-            tail: Tail { batches: self.tail.count, mean_utilization: self.tail.mean() },
+            tail: Tail {
+                batches: self.tail.count,
+                mean_utilization: self.tail.mean(),
+            },
             tier,
-            advice: tier.map(|tier| match tier {
-                Tier::None => "the batches were well filled",
-                Tier::Mild => "the batches have room to spare: pack more sequences at once, from fewer shards",
-                Tier::Critical => {
-                    "the batches were poorly filled: pack more sequences at once, or raise --max-batch-tokens"
-                }
-            }),
         }
     }
 }
@@ -119,10 +115,7 @@ mod tests {
     #[test]
     fn a_lone_tail_says_nothing_about_packing() {
         let packing = packing(&[(0.2, true)]);
-        assert_eq!(
-            (packing.mean_utilization, packing.tier, packing.advice),
-            (None, None, None)
-        );
+        assert_eq!((packing.mean_utilization, packing.tier), (None, None));
     }
 
     #[test]

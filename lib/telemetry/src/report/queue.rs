@@ -11,6 +11,7 @@ const EDGES_MS: [f64; 8] = [0.1, 1.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1000.0];
 
 /// How well the queue fed the device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Queue {
     /// The state of more than half of the batches; `None` where no batch says how long it waited.
     pub state: Option<QueueState>,
@@ -24,12 +25,11 @@ pub struct Queue {
     pub mean_depth: Option<f64>,
     /// How many batches waited how long.
     pub waits: Vec<WaitBin>,
-    /// What to do.
-    pub advice: Option<&'static str>,
 }
 
 /// The state of a queue, told by waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum QueueState {
     /// The device found its next batch ready.
@@ -42,6 +42,7 @@ pub enum QueueState {
 
 /// A bin of the wait histogram.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WaitBin {
     /// Waits below this, and not in the bin before; `None`: all that are longer.
     pub below_ms: Option<f64>,
@@ -91,21 +92,6 @@ impl QueueCount {
                 .zip(self.bins)
                 .map(|(below_ms, batches)| WaitBin { below_ms, batches })
                 .collect(),
-            advice: state.map(QueueState::advice),
-        }
-    }
-}
-
-impl QueueState {
-    fn advice(self) -> &'static str {
-        match self {
-            Self::Full => "the queue was full: the device found its next batch ready",
-            Self::Normal => {
-                "the device waited a little for most batches: a longer --prefetch may help"
-            }
-            Self::Starved => {
-                "the device waited for most batches: raise --prefetch or read from a faster disk"
-            }
         }
     }
 }
@@ -154,9 +140,6 @@ mod tests {
             ..BatchDone::default()
         });
         let queue = count.finish();
-        assert_eq!(
-            (queue.state, queue.advice, queue.mean_depth),
-            (None, None, Some(3.0))
-        );
+        assert_eq!((queue.state, queue.mean_depth), (None, Some(3.0)));
     }
 }

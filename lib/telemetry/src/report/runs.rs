@@ -4,12 +4,14 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
+use super::pictures::MOST_RUNS;
 use super::run::{RunCount, RunSummary};
-use crate::Timestamp;
+use super::session::Session;
 use crate::event::Event;
 
 /// The runs of a log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RunsSummary {
     /// Whether the log ends in a torn line, which was left out.
     pub torn_last_line: bool,
@@ -35,6 +37,8 @@ pub struct RunsSummary {
 pub struct Runs {
     counts: Vec<RunCount>,
     positions: HashMap<String, usize>,
+    /// The run of the event before.
+    last: usize,
 }
 
 impl Runs {
@@ -46,17 +50,29 @@ impl Runs {
             Event::Done(done) => &done.run,
             Event::Probe(_) => return,
         };
-        let position = self.positions.get(run).copied().unwrap_or_else(|| {
-            self.positions.insert(run.clone(), self.counts.len());
-            self.counts.push(RunCount::new(run));
-            self.counts.len() - 1
-        });
+        let position = self.position(run);
+        self.last = position;
         self.counts[position].add(event);
     }
 
-    /// When each run was at work, by the clock on the wall.
-    pub fn seen(&self) -> Vec<(Timestamp, Timestamp)> {
-        self.counts.iter().filter_map(RunCount::seen).collect()
+    /// Nearly always that of the event before, which takes no hashing.
+    fn position(&mut self, run: &str) -> usize {
+        let last = self.counts.get(self.last);
+        if last.is_some_and(|last| last.run() == run) {
+            return self.last;
+        }
+        if let Some(&position) = self.positions.get(run) {
+            return position;
+        }
+        let position = self.counts.len();
+        self.positions.insert(run.to_owned(), position);
+        self.counts.push(RunCount::new(run, position < MOST_RUNS));
+        position
+    }
+
+    /// The sessions of each run.
+    pub(super) fn sessions(&self) -> impl Iterator<Item = &[Session]> {
+        self.counts.iter().map(RunCount::sessions)
     }
 
     /// What the events say.
@@ -152,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumps_back_changes_no_rate_and_gives_no_negative_window() {
+    fn a_clock_that_jumps_back_changes_no_rate_and_begins_another_stretch() {
         let at = |event: Event, time: &str| match event {
             Event::Batch(batch) => Event::Batch(BatchDone {
                 time: time.parse().ok(),
@@ -163,8 +179,14 @@ mod tests {
         let mut runs = Runs::default();
         runs.add(at(batch("r", 10, 1.0), "2026-01-31T12:00:00Z"));
         runs.add(at(batch("r", 10, 2.0), "2026-01-31T11:00:00Z"));
-        let (first, last) = runs.seen()[0];
-        assert!(first < last);
+        let sessions = runs.sessions().next().unwrap();
+        let stretches = sessions[0].clock().stretches();
+        assert!(
+            stretches
+                .iter()
+                .all(|stretch| stretch.first_ms <= stretch.last_ms)
+        );
+        assert_eq!(stretches.len(), 2);
         assert_eq!(
             runs.finish(false).runs[0].throughput.tokens_per_s,
             Some(10.0)
@@ -192,7 +214,103 @@ mod tests {
         let note = "batch events that are there again are counted once: 1";
         assert_eq!(twice[0].notes.pop().as_deref(), Some(note));
         assert_eq!(twice, once);
-        assert_eq!((once[0].rejected, once[0].notes.len()), (2, 1));
+        assert_eq!((once[0].rejected, once[0].notes.len()), (2, 0));
+    }
+
+    fn started(run: &str, time: &str) -> Event {
+        Event::Run(RunStarted {
+            run: run.to_owned(),
+            time: time.parse().ok(),
+            device: Some("cpu".to_owned()),
+            flops_per_token: Some(7.0),
+            flops_per_pair: Some(0.0),
+            ..RunStarted::default()
+        })
+    }
+
+    fn numbered(run: &str, number: u64, elapsed_s: f64) -> Event {
+        Event::Batch(BatchDone {
+            run: run.to_owned(),
+            batch: number,
+            tokens: 10,
+            pairs: Some(100),
+            elapsed_s: Some(elapsed_s),
+            ..BatchDone::default()
+        })
+    }
+
+    fn done(run: &str, tokens: u64, elapsed_s: f64) -> Event {
+        Event::Done(RunDone {
+            run: run.to_owned(),
+            tokens,
+            elapsed_s,
+            ..RunDone::default()
+        })
+    }
+
+    /// Killed after 4 s, with batch 1 not saved; started again, and done after 3 s more.
+    fn resumed(second: &str) -> Vec<Event> {
+        vec![
+            started("r", "2026-01-31T12:00:00Z"),
+            numbered("r", 0, 2.0),
+            numbered("r", 1, 4.0),
+            started(second, "2026-01-31T12:10:00Z"),
+            numbered(second, 1, 1.0),
+            numbered(second, 2, 2.5),
+            done(second, 20, 3.0),
+        ]
+    }
+
+    #[test]
+    fn a_run_that_goes_on_under_its_name_took_the_time_of_both() {
+        let runs = summary(resumed("r"));
+        assert_eq!(runs.len(), 1);
+        let run = &runs[0];
+        assert_eq!((run.sessions, run.batches, run.tokens), (2, 3, 30));
+        assert_eq!(run.elapsed_s, Some(7.0));
+        assert_eq!(run.throughput.tokens_per_s, Some(30.0 / 7.0));
+        assert_eq!((run.flops, run.outcome), (Some(210.0), Some(Outcome::Done)));
+        let notes = [
+            "it was started 2 times: time is that of all of them",
+            "batch events that are there again are counted once: 1",
+        ];
+        assert_eq!(run.notes, notes);
+        let time = run.started.map(|time| time.to_string());
+        assert_eq!(time.as_deref(), Some("2026-01-31T12:00:00.000Z"));
+    }
+
+    #[test]
+    fn a_run_that_goes_on_under_another_name_is_another() {
+        let runs = summary(resumed("s"));
+        let figures = runs
+            .iter()
+            .map(|run| (run.tokens, run.elapsed_s, run.outcome));
+        let expected = [(20, Some(4.0), None), (20, Some(3.0), Some(Outcome::Done))];
+        assert_eq!(figures.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn two_sessions_in_a_log_that_is_there_twice_are_two() {
+        let once = summary(resumed("r"));
+        let mut twice = summary(resumed("r").into_iter().chain(resumed("r")));
+        assert_eq!(
+            twice[0].notes.pop().as_deref(),
+            Some("batch events that are there again are counted once: 5")
+        );
+        let mut once = once;
+        once[0].notes.pop();
+        assert_eq!(twice, once);
+    }
+
+    #[test]
+    fn a_run_that_goes_on_elsewhere_has_no_single_figure() {
+        let mut events = resumed("r");
+        if let Event::Run(started) = &mut events[3] {
+            started.device = Some("cuda:0".to_owned());
+        }
+        let run = &summary(events)[0];
+        assert_eq!((run.flops, run.tokens), (None, 30));
+        assert!(run.notes[1].starts_with("it went on with other devices"));
     }
 
     #[test]

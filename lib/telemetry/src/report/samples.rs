@@ -1,14 +1,32 @@
 //! The GPUs and the host of a sample log.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
 use serde::Serialize;
 
-use super::gpus::{GpuCount, GpuSummary};
-use super::host::{HostCount, HostSummary};
+use super::bins::Bins;
+use super::count::Count;
+use super::gpus::GpuSummary;
+use super::health::HealthCount;
+use super::host::HostSummary;
+use super::join::{Cell, Joined, join};
+use super::recordings::Recordings;
+use super::run_gpu::RunGpu;
 use super::runs::{Runs, RunsSummary};
-use crate::{GpuSample, Timestamp};
+use super::windows::Windows;
+use super::worked_on::{gpus_of, works_on};
+use crate::GpuSample;
+
+/// GPUs whose utilisation is drawn; more lines than that cannot be told apart.
+const MOST_LINES: usize = 16;
+
+/// Seconds of the finest line.
+const FINEST_S: f64 = 0.5;
 
 /// GPUs and host over the samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SamplesSummary {
     /// Whether the log ends in a torn line, which was left out.
     pub torn_last_line: bool,
@@ -18,10 +36,17 @@ pub struct SamplesSummary {
     pub gpus: Vec<GpuSummary>,
     /// The host.
     pub host: HostSummary,
+    /// The GPUs of each run; `None` where nothing tells which.
+    #[serde(skip)]
+    pub(super) by_run: Vec<Option<Vec<RunGpu>>>,
+    /// What is drawn.
+    #[serde(skip)]
+    pub(super) pictures: SamplesPictures,
 }
 
 /// Which samples were taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Window {
     /// Those that fall into a run.
@@ -30,105 +55,113 @@ pub enum Window {
     Recording,
 }
 
+/// What is drawn of the samples, over the seconds of all recordings, one after the other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct SamplesPictures {
+    /// Utilisation of each GPU, 0 to 1, in the order of the GPUs.
+    pub(super) utilization: Vec<Bins>,
+    /// When runs were at work.
+    pub(super) spans_s: Vec<Range<f64>>,
+}
+
 /// Takes in samples.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
-    windows: Vec<(Timestamp, Timestamp)>,
-    inside: Count,
+    windows: Windows,
+    recordings: Recordings,
     all: Count,
+    /// Of each GPU of `all`, in the same order.
+    health: Vec<HealthCount>,
+    lines: Vec<Bins>,
+    cells: BTreeMap<Cell, Count>,
 }
-
-#[derive(Clone, Debug, Default)]
-struct Count {
-    gpus: Vec<(GpuKey, GpuCount)>,
-    host: HostCount,
-}
-
-/// A GPU is known by its lasting name; its number stands in where the driver gives none.
-type GpuKey = (Option<String>, Option<u32>);
 
 impl Samples {
     /// Samples to be joined with `runs`.
     pub fn during(runs: &Runs) -> Self {
         Self {
-            windows: runs.seen(),
+            windows: Windows::of(runs),
             ..Self::default()
         }
     }
 
     /// Takes in a sample.
     pub fn add(&mut self, sample: &GpuSample) {
-        self.all.add(sample);
-        if self
-            .windows
-            .iter()
-            .any(|(first, last)| (first..=last).contains(&&sample.timestamp))
-        {
-            self.inside.add(sample);
+        let place = self.recordings.place(sample);
+        if let Some(gpu) = self.all.add(sample) {
+            if gpu == self.health.len() {
+                self.health.push(HealthCount::default());
+                self.lines
+                    .extend((gpu < MOST_LINES).then(|| Bins::new(FINEST_S)));
+            }
+            self.health[gpu].add(sample, place);
+            if let Some((line, percent)) = self.lines.get_mut(gpu).zip(sample.gpu_util) {
+                line.add(place.at_s, f64::from(percent) / 100.0);
+            }
+        }
+        if let Some(interval) = self.windows.interval(sample.timestamp.unix_ms()) {
+            let cell = (interval, place.recording, place.stretch);
+            self.cells.entry(cell).or_default().add(sample);
         }
     }
 
     /// What the samples say; `events` tells which GPUs the runs worked on.
     pub fn finish(self, torn_last_line: bool, events: Option<&RunsSummary>) -> SamplesSummary {
-        let (window, count) = if self.inside.host.is_empty() {
-            (Window::Recording, self.all)
-        } else {
-            (Window::Runs, self.inside)
+        let runs = events.map_or(&[][..], |events| &events.runs);
+        let windows = self.windows.runs.iter().enumerate();
+        let joined = windows.map(|(position, windows)| {
+            let uuids = runs.get(position).and_then(|run| run.gpu_uuids.as_deref());
+            join(
+                windows,
+                uuids.unwrap_or_default(),
+                &self.cells,
+                &self.recordings,
+            )
+        });
+        let joined: Vec<Joined> = joined.collect();
+        let during = |cells: &BTreeSet<Cell>| {
+            let mut count = Count::default();
+            cells.iter().for_each(|cell| count.merge(&self.cells[cell]));
+            count
         };
-        let gpus = count.gpus.into_iter().map(|((uuid, _), gpu)| {
-            let in_run = events.is_none_or(|events| works_on(events, uuid.as_deref()));
-            gpu.finish(in_run)
+        let by_run = runs.iter().enumerate().map(|(position, run)| {
+            let cells = joined.get(position).map(|joined| &joined.cells);
+            gpus_of(run, &self.all, &cells.map(during).unwrap_or_default())
+        });
+        let by_run = by_run.collect();
+        // A sample in two runs at once counts once.
+        let inside = during(
+            &joined
+                .iter()
+                .flat_map(|joined| joined.cells.clone())
+                .collect(),
+        );
+        let (window, count) = if inside.samples == 0 {
+            (Window::Recording, self.all.clone())
+        } else {
+            (Window::Runs, inside)
+        };
+        let host = count.host.finish();
+        let gpus = count.gpus.into_iter().map(|(key, gpu)| {
+            let in_run = events.is_none_or(|events| works_on(events, gpu.uuid.as_deref()));
+            let health = self.all.position(&key).and_then(|gpu| self.health.get(gpu));
+            let health = health.map(|health| health.finish(&self.recordings));
+            gpu.finish(in_run, health.unwrap_or_default())
         });
         SamplesSummary {
             torn_last_line,
             window,
             gpus: gpus.collect(),
-            host: count.host.finish(),
+            host,
+            by_run,
+            pictures: SamplesPictures {
+                utilization: self.lines,
+                spans_s: joined
+                    .into_iter()
+                    .flat_map(|joined| joined.spans_s)
+                    .collect(),
+            },
         }
-    }
-}
-
-impl Count {
-    fn add(&mut self, sample: &GpuSample) {
-        self.host.add(sample);
-        if sample.index.is_none() && sample.uuid.is_none() {
-            return;
-        }
-        let number = if sample.uuid.is_none() {
-            sample.index
-        } else {
-            None
-        };
-        let known = self
-            .gpus
-            .iter_mut()
-            .find(|((uuid, index), _)| *uuid == sample.uuid && *index == number);
-        if let Some((_, gpu)) = known {
-            gpu.add(sample);
-        } else {
-            let mut gpu = GpuCount::default();
-            gpu.add(sample);
-            self.gpus.push(((sample.uuid.clone(), number), gpu));
-        }
-    }
-}
-
-/// Whether a run worked on the GPU `uuid`, as far as is known.
-fn works_on(events: &RunsSummary, uuid: Option<&str>) -> bool {
-    let on_gpus = || {
-        events
-            .runs
-            .iter()
-            .filter(|run| run.device.as_deref() != Some("cpu"))
-    };
-    let named = on_gpus().any(|run| run.gpu_uuids.is_some());
-    if named {
-        uuid.is_some_and(|uuid| {
-            let theirs = on_gpus().filter_map(|run| run.gpu_uuids.as_ref());
-            theirs.flatten().any(|theirs| theirs == uuid)
-        })
-    } else {
-        events.runs.is_empty() || on_gpus().next().is_some()
     }
 }
 

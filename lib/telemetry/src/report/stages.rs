@@ -7,6 +7,7 @@ use crate::event::BatchDone;
 
 /// The stages of a batch. They may overlap, so their shares need not add up to one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Stages {
     /// The device waits for the batch.
     pub wait: Option<Stage>,
@@ -24,6 +25,7 @@ pub struct Stages {
 
 /// One stage over all batches that say how long it took.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Stage {
     /// Time spent.
     pub total_ms: f64,

@@ -1,10 +1,11 @@
 //! A report for people.
 
+use super::findings::gpu_name;
 use super::stages::percent;
 use super::{GpuSummary, Report, RunSummary, Throughput};
 use crate::event::Outcome;
 
-/// The report in sentences, one a line, the most telling first.
+/// The report in sentences, one a line: what was done, what was seen, and what is worth knowing of it.
 pub fn sentences(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(events) = &report.events {
@@ -13,9 +14,8 @@ pub fn sentences(report: &Report) -> Vec<String> {
         }
         for run in &events.runs {
             lines.push(work(run));
+            lines.extend(efficiency(run));
             lines.extend(run.stages.advice.clone());
-            lines.extend(run.queue.advice.map(str::to_owned));
-            lines.extend(packing(run));
             lines.extend(run.notes.iter().cloned());
         }
         if events.torn_last_line {
@@ -37,16 +37,12 @@ pub fn sentences(report: &Report) -> Vec<String> {
             lines.push("the last line of the sample log is torn and was left out".to_owned());
         }
     }
+    lines.extend(report.findings.iter().map(ToString::to_string));
     lines
 }
 
 fn work(run: &RunSummary) -> String {
-    let end = match run.outcome {
-        Some(Outcome::Done) => "done",
-        Some(Outcome::Stopped) => "stopped",
-        Some(Outcome::Failed) => "failed",
-        None => "no end",
-    };
+    let end = outcome(run.outcome);
     let time = run
         .elapsed_s
         .map_or_else(String::new, |elapsed_s| format!(" in {elapsed_s:.2} s"));
@@ -66,31 +62,42 @@ fn work(run: &RunSummary) -> String {
     )
 }
 
-fn packing(run: &RunSummary) -> Option<String> {
-    let packing = &run.packing;
-    Some(format!(
-        "{} (mean {}, least {}; {} of {} below 85 %)",
-        packing.advice?,
-        percent(packing.mean_utilization?),
-        percent(packing.min_utilization?),
-        packing.below_85,
-        packing.batches
-    ))
+/// How a run ended, in a word.
+pub(super) fn outcome(outcome: Option<Outcome>) -> &'static str {
+    match outcome {
+        Some(Outcome::Done) => "done",
+        Some(Outcome::Stopped) => "stopped",
+        Some(Outcome::Failed) => "failed",
+        None => "no end",
+    }
+}
+
+fn efficiency(run: &RunSummary) -> Option<String> {
+    let figures = [
+        run.efficiency
+            .mfu
+            .map(|mfu| format!("MFU {}", percent(mfu))),
+        run.efficiency
+            .residues_per_joule
+            .map(|rate| format!("{rate:.2} residues/J")),
+        run.efficiency
+            .mean_power_w
+            .map(|watts| format!("{watts:.0} W")),
+    ];
+    let known: Vec<String> = figures.into_iter().flatten().collect();
+    (!known.is_empty()).then(|| known.join(", "))
 }
 
 fn gpu(gpu: &GpuSummary) -> String {
-    let index = gpu
-        .index
-        .map_or_else(|| "?".to_owned(), |index| index.to_string());
-    let name = gpu.name.as_deref().unwrap_or("unknown");
-    let said = match (&gpu.advice, gpu.mean_utilization) {
-        (Some(advice), _) => advice.clone(),
-        (None, Some(mean)) => format!(
-            "mean utilization {}, {} samples",
-            percent(mean),
-            gpu.samples
-        ),
-        (None, None) => "the driver gives no utilization".to_owned(),
-    };
-    format!("gpu {index} ({name}): {said}")
+    let said = gpu.mean_utilization.map_or_else(
+        || "the driver gives no utilization".to_owned(),
+        |mean| {
+            format!(
+                "mean utilization {}, {} samples",
+                percent(mean),
+                gpu.samples
+            )
+        },
+    );
+    format!("{}: {said}", gpu_name(gpu.index, gpu.name.as_deref()))
 }

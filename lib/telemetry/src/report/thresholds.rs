@@ -1,6 +1,6 @@
 //! Where figures become findings.
 //!
-//! They are those of the asynchronous embedding pipeline that plmkit re-implements (`VirNucPro`,
+//! Those of waits, packing and utilisation are those of the asynchronous embedding pipeline that plmkit re-implements (`VirNucPro`,
 //! `virnucpro/utils/gpu_monitor.py`: `infer_queue_state`, `check_bottleneck`), so that reports can be compared.
 
 /// A wait below this found a batch ready: the queue was full.
@@ -23,3 +23,21 @@ pub const GPU_MILD_BELOW: f64 = 0.80;
 
 /// Fewer samples of a GPU's utilisation than this say nothing about its mean.
 pub const GPU_MIN_SAMPLES: u64 = 10;
+
+/// A GPU hotter than this is near the point where it slows itself down.
+pub const GPU_HOT_ABOVE_C: u32 = 80;
+
+/// Device memory in use above this share is critical: the next longer batch does not fit.
+pub const MEMORY_CRITICAL_ABOVE: f64 = 0.95;
+
+/// Device memory in use above this share is mild.
+pub const MEMORY_MILD_ABOVE: f64 = 0.90;
+
+/// Clocks that are held down in more than this share of the samples cost throughput.
+pub const THROTTLED_OFTEN_ABOVE: f64 = 0.10;
+
+/// Waiting for input for more than this share of a run's time is critical.
+pub const STARVED_CRITICAL_ABOVE: f64 = 0.20;
+
+/// A GPU without values for as many moments at the end of a recording is lost.
+pub const GPU_LOST_MOMENTS: u64 = 3;

@@ -1,0 +1,133 @@
+//! What a GPU is told of copies, by a device that only writes it down: see `tests/streams/stand_in.cpp`.
+#![allow(unsafe_code)] // a library is loaded in libtorch_cuda's place
+
+use std::env;
+use std::ffi::{CStr, c_char};
+use std::process::Command;
+use std::time::Duration;
+
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use tch::{Device, Kind};
+
+use super::Transfer;
+use crate::packed::Packed;
+use crate::pending::{OnDevice, Pending};
+use crate::profile::Work;
+use crate::timing::{KernelTimes, Span};
+use crate::{DeviceTimes, Varlen};
+
+/// The other tests of this process ask for CUDA and expect that there is none.
+const ALONE: &str =
+    "transfer::stand_in::copies_are_ordered_by_the_device_and_the_host_waits_at_the_end";
+const LIBRARY: &str = "PLMKIT_STREAMS_STAND_IN";
+
+#[test]
+fn what_a_gpu_is_told_of_copies() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("libstand_in.so");
+    let target = format!("{}-unknown-linux-gnu", env::consts::ARCH);
+    let libtorch = env!("LIBTORCH");
+    let output = cc::Build::new()
+        .cpp(true)
+        .cargo_metadata(false)
+        .opt_level(0)
+        .host(&target)
+        .target(&target)
+        .out_dir(folder.path())
+        .get_compiler()
+        .to_command()
+        .args(["-std=c++17", "-shared", "-fPIC", "-isystem"])
+        .arg(format!("{libtorch}/include"))
+        .arg("-isystem")
+        .arg(format!("{libtorch}/include/torch/csrc/api/include"))
+        .arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/streams/stand_in.cpp"
+        ))
+        .arg("-o")
+        .arg(&path)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let output = Command::new(env::current_exe().unwrap())
+        .args(["--ignored", "--exact", ALONE])
+        .env(LIBRARY, &path)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("1 passed"), "{said}");
+}
+
+#[test]
+#[ignore = "needs a process of its own: what_a_gpu_is_told_of_copies"]
+fn copies_are_ordered_by_the_device_and_the_host_waits_at_the_end() {
+    let path = env::var_os(LIBRARY).unwrap();
+    // SAFETY: it was compiled for this, and registers itself with libtorch, which no other thread uses.
+    let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_GLOBAL) }.unwrap();
+    // SAFETY: that is its type.
+    let said = unsafe { library.get::<unsafe extern "C" fn() -> *const c_char>(b"plmkit_said\0") };
+    let said = said.unwrap();
+    // SAFETY: the text is ended by a 0 and stays until the next call.
+    let said = || {
+        unsafe { CStr::from_ptr(said()) }
+            .to_str()
+            .unwrap()
+            .to_owned()
+    };
+
+    let transfer = Transfer::on(Device::Cuda(0), true).unwrap();
+    let tokens = [0, 20, 32, 2];
+    let varlen = Varlen::new(&tokens, &[0, 4]).unwrap();
+    let (batch, copied_in) = Packed::new(varlen, Kind::Float, &transfer, true).unwrap();
+    // Memory of the stream that copies, kept for the one that reads, which waits for the last copy. Nobody else waits.
+    let copy = "memory of stream 1\nstream 1 copies in\nmemory is kept for stream 0\n";
+    let expected = [
+        "stream 1 records event 1\n",
+        &copy.repeat(5),
+        "stream 1 records event 2\nstream 0 waits for event 2\n",
+    ];
+    assert_eq!(said(), expected.concat());
+
+    let begin = transfer.mark().unwrap().unwrap();
+    batch.lap(Work::Gemm).unwrap();
+    batch.lap(Work::Pooling).unwrap();
+    said();
+    // On a stream that waits for what is computed so far and holds up no other, from memory that is kept for it.
+    let tensors = [Ok(batch.positions.shallow_clone())];
+    let values = transfer.download(tensors).unwrap();
+    let expected = "stream 0 records event 6\nstream 2 waits for event 6\nstream 2 records event 7\n\
+        stream 2 copies out\nmemory is kept for stream 2\nstream 2 records event 8\n";
+    assert_eq!(said(), expected);
+    let end = transfer.mark().unwrap().unwrap();
+    said();
+    let pending = Pending::new(
+        vec![values],
+        Some(OnDevice {
+            copied_in: copied_in.unwrap(),
+            computed: Span::new(begin, end),
+            laps: batch.laps,
+        }),
+    );
+    assert!(!pending.is_computed());
+    let computed = pending.finish().unwrap();
+    assert_eq!(
+        said(),
+        "the host waits for event 9\nthe host waits for event 2\nthe host waits for event 8\n"
+    );
+    assert_eq!(computed.columns[0][..4], [0.0, 1.0, 2.0, 3.0]);
+    let ms = Duration::from_millis;
+    // Its clock goes by events: from 1 to 2, 3 to 9, 7 to 8.
+    let expected = DeviceTimes {
+        h2d: ms(1),
+        compute: ms(6),
+        d2h: ms(1),
+        kernels: Some(KernelTimes {
+            gemm: ms(1),
+            pooling: ms(1),
+            ..KernelTimes::default()
+        }),
+    };
+    assert_eq!(computed.times, Some(expected));
+}

@@ -1,0 +1,87 @@
+//! The page around.
+
+use std::fmt::Write;
+
+use crate::{Figure, Table, escape};
+
+const STYLE: &str = include_str!("style.css");
+
+/// An HTML page under construction.
+#[derive(Clone, Debug)]
+pub struct Page {
+    title: String,
+    body: String,
+}
+
+impl Page {
+    /// An empty page with a title.
+    pub fn new(title: &str) -> Self {
+        Self {
+            title: title.to_owned(),
+            body: String::new(),
+        }
+    }
+
+    /// Adds a heading of a part.
+    pub fn heading(&mut self, text: &str) -> &mut Self {
+        self.element("h2", text)
+    }
+
+    /// Adds a heading within a part.
+    pub fn subheading(&mut self, text: &str) -> &mut Self {
+        self.element("h3", text)
+    }
+
+    /// Adds a paragraph.
+    pub fn paragraph(&mut self, text: &str) -> &mut Self {
+        self.element("p", text)
+    }
+
+    /// Adds a list; nothing where there are no items.
+    pub fn list<T: AsRef<str>>(&mut self, items: impl IntoIterator<Item = T>) -> &mut Self {
+        let items = items.into_iter();
+        let html: String = items
+            .map(|item| format!("<li>{}</li>", escape(item.as_ref())))
+            .collect();
+        if !html.is_empty() {
+            // Writing to a string does not fail.
+            let _ = writeln!(self.body, "<ul>{html}</ul>");
+        }
+        self
+    }
+
+    /// Adds a table.
+    pub fn table(&mut self, table: &Table) -> &mut Self {
+        self.body.push_str(&table.html());
+        self
+    }
+
+    /// Adds pictures, side by side where there is room.
+    pub fn figures(&mut self, figures: &[Figure]) -> &mut Self {
+        if !figures.is_empty() {
+            let html: String = figures.iter().map(Figure::html).collect();
+            let _ = writeln!(self.body, "<div class=\"figures\">{html}</div>");
+        }
+        self
+    }
+
+    /// The page, whole.
+    pub fn finish(&self) -> String {
+        let title = escape(&self.title);
+        // Should an escape ever be forgotten, nothing runs and nothing is fetched.
+        let policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+        format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\"/>\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
+             <meta name=\"color-scheme\" content=\"light dark\"/>\n\
+             <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n{}</main>\n</body>\n</html>\n",
+            self.body
+        )
+    }
+
+    fn element(&mut self, tag: &str, text: &str) -> &mut Self {
+        let _ = writeln!(self.body, "<{tag}>{}</{tag}>", escape(text));
+        self
+    }
+}

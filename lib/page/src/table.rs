@@ -1,0 +1,115 @@
+//! Tables.
+
+use std::fmt::Write;
+
+use crate::escape;
+
+/// A table: a row of headings, and rows of cells.
+#[derive(Clone, Debug)]
+pub struct Table {
+    columns: Vec<String>,
+    rows: Vec<Vec<Cell>>,
+}
+
+/// A cell of a table.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    text: Option<String>,
+    class: &'static str,
+}
+
+/// How good or bad something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// As it should be.
+    Good,
+    /// Something to look at.
+    Fair,
+    /// Something to mend.
+    Bad,
+}
+
+impl Tone {
+    pub(crate) fn class(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Fair => "fair",
+            Self::Bad => "bad",
+        }
+    }
+}
+
+impl Cell {
+    /// Words.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self {
+            text: Some(text.into()),
+            class: "",
+        }
+    }
+
+    /// A number, lined up on the right; a dash where it is not known.
+    pub fn number(text: Option<impl Into<String>>) -> Self {
+        Self {
+            text: text.map(Into::into),
+            class: "number",
+        }
+    }
+
+    /// A word that stands out.
+    pub fn badge(tone: Tone, text: impl Into<String>) -> Self {
+        Self {
+            text: Some(text.into()),
+            class: tone.class(),
+        }
+    }
+
+    fn html(&self) -> String {
+        let text = self.text.as_deref().map_or_else(|| "–".to_owned(), escape);
+        match self.class {
+            "" => format!("<td>{text}</td>"),
+            "number" => format!("<td class=\"number\">{text}</td>"),
+            tone => format!("<td><span class=\"badge {tone}\">{text}</span></td>"),
+        }
+    }
+}
+
+impl Table {
+    /// A table with these headings and no rows.
+    pub fn new<'a>(columns: impl IntoIterator<Item = &'a str>) -> Self {
+        Self {
+            columns: columns.into_iter().map(str::to_owned).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row: a cell for each heading.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    pub(crate) fn html(&self) -> String {
+        // A heading stands over its column: over numbers on the right.
+        let is_number = |column: usize| {
+            let first = self.rows.first().and_then(|row| row.get(column));
+            first.is_some_and(|cell| cell.class == "number")
+        };
+        let mut html = String::from("<div class=\"wide\"><table><thead><tr>");
+        for (column, name) in self.columns.iter().enumerate() {
+            let class = if is_number(column) {
+                " class=\"number\""
+            } else {
+                ""
+            };
+            // Writing to a string does not fail.
+            let _ = write!(html, "<th scope=\"col\"{class}>{}</th>", escape(name));
+        }
+        html.push_str("</tr></thead><tbody>");
+        for row in &self.rows {
+            let cells: String = row.iter().map(Cell::html).collect();
+            let _ = write!(html, "\n<tr>{cells}</tr>");
+        }
+        html.push_str("</tbody></table></div>\n");
+        html
+    }
+}

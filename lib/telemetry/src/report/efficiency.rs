@@ -1,0 +1,166 @@
+//! What the work cost, beside what the devices could have done.
+
+use serde::Serialize;
+
+use super::devices::peak_flops_per_s;
+use super::mean::share;
+use super::run::RunSummary;
+use super::run_gpu::RunGpu;
+
+/// What the work cost, beside what the devices could have done.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Efficiency {
+    /// Floating-point operations that the batches take, on real tokens; a multiplication and an addition are two.
+    pub flops: Option<f64>,
+    /// Peak rate of all devices of the run together, in floating-point operations a second.
+    pub peak_flops_per_s: Option<f64>,
+    /// Model FLOPs utilisation: operations over elapsed time over the peak, 0 to 1 (PaLM, arXiv 2204.02311, appendix B).
+    pub mfu: Option<f64>,
+    /// Mean power draw of all GPUs of the run together, in watts.
+    pub mean_power_w: Option<f64>,
+    /// Energy that they used over the run's elapsed time, in joules.
+    pub energy_j: Option<f64>,
+    /// Residues for each joule.
+    pub residues_per_joule: Option<f64>,
+}
+
+impl Efficiency {
+    /// Of a run on `gpus`, as far as they are known. `peak_tflops` is a measured peak of each device, in 1e12 operations a
+    /// second, in the place of the one that its name stands for.
+    pub(super) fn of(run: &RunSummary, gpus: Option<&[RunGpu]>, peak_tflops: Option<f64>) -> Self {
+        let flops = run.flops;
+        let elapsed_s = run.elapsed_s.filter(|&elapsed_s| elapsed_s > 0.0);
+        let peak_flops_per_s = match peak_tflops {
+            Some(tera) => devices(run, gpus).map(|devices| tera * 1e12 * devices as f64),
+            None => named_peak(run, gpus),
+        };
+        let mean_power_w = gpus.and_then(|gpus| sum(gpus, |gpu| gpu.mean_power_w));
+        let energy_j = mean_power_w
+            .zip(elapsed_s)
+            .map(|(watts, elapsed_s)| watts * elapsed_s);
+        Self {
+            flops,
+            peak_flops_per_s,
+            mfu: flops
+                .zip(elapsed_s)
+                .zip(peak_flops_per_s)
+                .and_then(|((flops, elapsed_s), peak)| share(flops / elapsed_s, peak)),
+            mean_power_w,
+            energy_j,
+            residues_per_joule: energy_j.and_then(|energy_j| share(run.residues as f64, energy_j)),
+        }
+    }
+}
+
+/// How many devices computed.
+fn devices(run: &RunSummary, gpus: Option<&[RunGpu]>) -> Option<usize> {
+    let device = run.device.as_deref()?;
+    match gpus {
+        Some(gpus) if !gpus.is_empty() => Some(gpus.len()),
+        // Of GPUs that nothing tells of, `cuda:N` is one, `cuda` some.
+        _ => (device == "cpu" || device.starts_with("cuda:")).then_some(1),
+    }
+}
+
+fn named_peak(run: &RunSummary, gpus: Option<&[RunGpu]>) -> Option<f64> {
+    let dtype = run.dtype.as_deref()?;
+    sum(gpus?, |gpu| peak_flops_per_s(gpu.name.as_deref()?, dtype))
+}
+
+/// The sum over all GPUs; `None` of none, and where one is not known.
+fn sum(gpus: &[RunGpu], figure: impl Fn(&RunGpu) -> Option<f64>) -> Option<f64> {
+    let sum: f64 = gpus.iter().map(figure).sum::<Option<f64>>()?;
+    (!gpus.is_empty()).then_some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Runs;
+    use super::*;
+    use crate::event::{BatchDone, Event, RunDone, RunStarted};
+
+    /// 1e15 operations on 3,000 residues in 10 s.
+    fn run(device: &str) -> RunSummary {
+        let mut runs = Runs::default();
+        let name = || "r".to_owned();
+        runs.add(Event::Run(RunStarted {
+            run: name(),
+            device: Some(device.to_owned()),
+            dtype: Some("bf16".to_owned()),
+            flops_per_token: Some(2e11),
+            flops_per_pair: Some(2e9),
+            ..RunStarted::default()
+        }));
+        runs.add(Event::Batch(BatchDone {
+            run: name(),
+            tokens: 4000,
+            residues: 3000,
+            pairs: Some(100_000),
+            ..BatchDone::default()
+        }));
+        runs.add(Event::Done(RunDone {
+            run: name(),
+            tokens: 4000,
+            elapsed_s: 10.0,
+            ..RunDone::default()
+        }));
+        runs.finish(false).runs.remove(0)
+    }
+
+    fn gpu(name: &str, mean_power_w: Option<f64>) -> RunGpu {
+        RunGpu {
+            name: Some(name.to_owned()),
+            mean_power_w,
+            ..RunGpu::default()
+        }
+    }
+
+    const H100: &str = "NVIDIA H100 80GB HBM3";
+
+    #[test]
+    fn mfu_is_work_over_time_over_the_peak_of_all_devices() {
+        let gpus = [gpu(H100, Some(500.0)), gpu(H100, Some(250.0))];
+        let found = Efficiency::of(&run("cuda"), Some(&gpus), None);
+        assert_eq!(found.flops, Some(1e15));
+        assert_eq!(found.peak_flops_per_s, Some(2.0 * 989.4e12));
+        assert_eq!(found.mfu, Some(1e14 / (2.0 * 989.4e12)));
+        assert_eq!(
+            (found.mean_power_w, found.energy_j),
+            (Some(750.0), Some(7500.0))
+        );
+        assert_eq!(found.residues_per_joule, Some(0.4));
+        let measured = Efficiency::of(&run("cuda"), Some(&gpus), Some(200.0));
+        assert_eq!(measured.mfu, Some(0.25));
+    }
+
+    #[test]
+    fn one_gpu_that_is_not_known_leaves_the_sum_unknown_and_not_smaller() {
+        let gpus = [gpu(H100, Some(500.0)), gpu("Fake, 0", None)];
+        let found = Efficiency::of(&run("cuda"), Some(&gpus), None);
+        assert_eq!((found.peak_flops_per_s, found.mfu), (None, None));
+        assert_eq!((found.energy_j, found.residues_per_joule), (None, None));
+    }
+
+    #[test]
+    fn a_cpu_has_a_measured_peak_or_none_and_no_energy() {
+        let found = Efficiency::of(&run("cpu"), Some(&[]), None);
+        assert_eq!(
+            (found.mfu, found.energy_j, found.residues_per_joule),
+            (None, None, None)
+        );
+        assert_eq!(
+            Efficiency::of(&run("cpu"), Some(&[]), Some(200.0)).mfu,
+            Some(0.5)
+        );
+    }
+
+    #[test]
+    fn gpus_that_nothing_tells_of_are_one_where_the_device_has_a_number() {
+        assert_eq!(
+            Efficiency::of(&run("cuda:1"), None, Some(200.0)).mfu,
+            Some(0.5)
+        );
+        assert_eq!(Efficiency::of(&run("cuda"), None, Some(200.0)).mfu, None);
+    }
+}

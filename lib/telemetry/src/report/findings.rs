@@ -1,0 +1,495 @@
+//! What is worth knowing, and what to do about it.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::gpus::GpuSummary;
+use super::held::is_severe;
+use super::mean::share;
+use super::queue::QueueState;
+use super::run::RunSummary;
+use super::stages::percent;
+use super::thresholds::{
+    GPU_HOT_ABOVE_C, MEMORY_CRITICAL_ABOVE, MEMORY_MILD_ABOVE, STARVED_CRITICAL_ABOVE,
+    THROTTLED_OFTEN_ABOVE,
+};
+use super::{RunsSummary, SamplesSummary, Tier};
+
+/// Something worth knowing of a run or a GPU.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Finding {
+    /// How much it costs.
+    pub tier: Tier,
+    /// What it is about.
+    pub kind: FindingKind,
+    /// Whether the verdict takes it into account: see [`FindingKind::counts`].
+    pub in_verdict: bool,
+    /// The run or the GPU.
+    pub subject: String,
+    /// What was found and what to do.
+    pub text: String,
+}
+
+/// What a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum FindingKind {
+    /// The mean utilisation of a GPU.
+    Bottleneck,
+    /// How full the batches were.
+    Packing,
+    /// Heat or the supply of power held the clocks of a GPU down.
+    Throttling,
+    /// Memory errors that were not corrected came up.
+    MemoryErrors,
+    /// The values of a GPU ended while the recording went on.
+    GpuLost,
+    /// A power limit or a setting held the clocks of a GPU down.
+    PowerCap,
+    /// A GPU was hot.
+    Temperature,
+    /// Device memory was nearly full.
+    DeviceMemory,
+    /// Others computed on the GPU of a run.
+    ForeignProcesses,
+    /// The device waited for batches.
+    QueueStarved,
+    /// Batches were halved for lack of memory.
+    OutOfMemory,
+    /// Sequences could not be embedded.
+    Rejected,
+}
+
+impl FindingKind {
+    /// Whether the verdict takes findings of this kind into account: those of wasted GPU time and of failing hardware. The
+    /// others are causes of those, or are dealt with elsewhere.
+    pub fn counts(self) -> bool {
+        matches!(
+            self,
+            Self::Bottleneck
+                | Self::Packing
+                | Self::Throttling
+                | Self::MemoryErrors
+                | Self::GpuLost
+        )
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.tier, self.subject, self.text)
+    }
+}
+
+/// All findings, the worst first. Of utilisation and packing there is one where nothing is lost too: it is a result.
+pub(super) fn findings(
+    events: Option<&RunsSummary>,
+    samples: Option<&SamplesSummary>,
+) -> Vec<Finding> {
+    let mut list = List::default();
+    for gpu in samples
+        .iter()
+        .flat_map(|samples| &samples.gpus)
+        .filter(|gpu| gpu.in_run)
+    {
+        list.subject = gpu_name(gpu.index, gpu.name.as_deref());
+        of_gpu(&mut list, gpu);
+    }
+    for run in events.iter().flat_map(|events| &events.runs) {
+        list.subject = format!("run {}", run.run);
+        of_run(&mut list, run);
+    }
+    // Stable: GPUs and runs stay in their order.
+    list.findings
+        .sort_by_key(|finding| (std::cmp::Reverse(finding.tier), !finding.in_verdict));
+    list.findings
+}
+
+/// What a GPU is called in sentences.
+pub(super) fn gpu_name(index: Option<u32>, name: Option<&str>) -> String {
+    let index = index.map_or_else(|| "?".to_owned(), |index| index.to_string());
+    format!("gpu {index} ({})", name.unwrap_or("unknown"))
+}
+
+#[derive(Default)]
+struct List {
+    subject: String,
+    findings: Vec<Finding>,
+}
+
+impl List {
+    fn add(&mut self, tier: Tier, kind: FindingKind, text: String) {
+        self.findings.push(Finding {
+            tier,
+            kind,
+            in_verdict: kind.counts(),
+            subject: self.subject.clone(),
+            text,
+        });
+    }
+}
+
+fn of_gpu(list: &mut List, gpu: &GpuSummary) {
+    if let Some((tier, mean)) = gpu.bottleneck.zip(gpu.mean_utilization) {
+        let advice = match tier {
+            Tier::None => "it was kept busy",
+            Tier::Mild => "it was idle part of the time: see waits and writing",
+            Tier::Critical => {
+                "it was idle most of the time: something else is the bottleneck, see waits and writing"
+            }
+        };
+        let text = format!("{advice} (mean utilization {})", percent(mean));
+        list.add(tier, FindingKind::Bottleneck, text);
+    }
+    if gpu.lost {
+        let text = "its values ended while the recording went on: look for Xid errors in the kernel's log, and reset or replace it";
+        list.add(Tier::Critical, FindingKind::GpuLost, text.to_owned());
+    }
+    if let Some(errors) = gpu.new_ecc_uncorrected.filter(|&errors| errors > 0) {
+        let text = format!(
+            "{errors} memory errors that could not be corrected came up: do not trust what it computed, and reset or replace it"
+        );
+        list.add(Tier::Critical, FindingKind::MemoryErrors, text);
+    }
+    held(list, gpu);
+    if let Some((hottest, hot)) = gpu
+        .max_temperature_c
+        .zip(gpu.hot_samples)
+        .filter(|&(_, hot)| hot > 0)
+    {
+        let text = format!(
+            "it reached {hottest} °C, and was above {GPU_HOT_ABOVE_C} °C in {}: look at cooling and at its neighbours",
+            of_samples(hot, gpu.samples)
+        );
+        list.add(Tier::Mild, FindingKind::Temperature, text);
+    }
+    let memory = gpu.peak_mem_used_mib.zip(gpu.mem_total_mib);
+    if let Some(used) = memory.and_then(|(used, total)| share(used as f64, total as f64)) {
+        let tier = if used > MEMORY_CRITICAL_ABOVE {
+            Tier::Critical
+        } else if used > MEMORY_MILD_ABOVE {
+            Tier::Mild
+        } else {
+            Tier::None
+        };
+        if tier > Tier::None {
+            let text = format!(
+                "{} of its memory was in use at most: pack with a smaller --max-batch-tokens before it runs out",
+                percent(used)
+            );
+            list.add(tier, FindingKind::DeviceMemory, text);
+        }
+    }
+    if let Some(foreign) = gpu.foreign_samples.filter(|&foreign| foreign > 0) {
+        let text = format!(
+            "others computed on it in {}: figures are of all together, ask for the GPU alone",
+            of_samples(foreign, gpu.samples)
+        );
+        list.add(Tier::Mild, FindingKind::ForeignProcesses, text);
+    }
+}
+
+/// What held the clocks down. At full load a power limit nearly always does, which costs little; heat should not.
+fn held(list: &mut List, gpu: &GpuSummary) {
+    let held = &gpu.held;
+    let reasons = |severe: bool| {
+        let reasons = held
+            .reasons
+            .iter()
+            .filter(|(reason, _)| is_severe(reason) == severe);
+        let named = reasons
+            .map(|(reason, &samples)| format!("{reason} in {}", of_samples(samples, held.samples)));
+        named.collect::<Vec<_>>()
+    };
+    let often = |samples: u64| samples as f64 > THROTTLED_OFTEN_ABOVE * held.samples as f64;
+    if held.severe > 0 {
+        let tier = if often(held.severe) {
+            Tier::Critical
+        } else {
+            Tier::Mild
+        };
+        let text = format!(
+            "heat or its supply of power held the clocks down ({}): look at cooling and power cables",
+            reasons(true).join(", ")
+        );
+        list.add(tier, FindingKind::Throttling, text);
+    }
+    let capped = reasons(false);
+    if !capped.is_empty() && often(held.any - held.severe) {
+        let text = format!(
+            "a power limit or a setting held the clocks down ({}): a higher limit, if there is one, makes it faster",
+            capped.join(", ")
+        );
+        list.add(Tier::Mild, FindingKind::PowerCap, text);
+    }
+}
+
+fn of_run(list: &mut List, run: &RunSummary) {
+    packing(list, run);
+    let queue = &run.queue;
+    if queue.state == Some(QueueState::Starved) {
+        let waited = run.stages.wait.as_ref().and_then(|wait| wait.share);
+        let tier = if waited.is_some_and(|waited| waited > STARVED_CRITICAL_ABOVE) {
+            Tier::Critical
+        } else {
+            Tier::Mild
+        };
+        let depth = queue.mean_depth.map_or_else(String::new, |depth| {
+            format!("; {depth:.1} batches lay ready on average")
+        });
+        let text = format!(
+            "the device waited for more than 50 ms for {}{depth}: raise --prefetch or read from a faster disk",
+            of_batches(queue.starved, queue.batches)
+        );
+        list.add(tier, FindingKind::QueueStarved, text);
+    }
+    if run.oom_splits > 0 {
+        let text = format!(
+            "batches were halved for lack of memory, {} in all: pack with a smaller --max-batch-tokens",
+            run.oom_splits
+        );
+        list.add(Tier::Mild, FindingKind::OutOfMemory, text);
+    }
+    if run.rejected > 0 {
+        let text = format!(
+            "{} sequences could not be embedded: the rejects file of the run says why",
+            run.rejected
+        );
+        list.add(Tier::Mild, FindingKind::Rejected, text);
+    }
+}
+
+fn packing(list: &mut List, run: &RunSummary) {
+    let packing = &run.packing;
+    let Some(((tier, mean), min)) = packing
+        .tier
+        .zip(packing.mean_utilization)
+        .zip(packing.min_utilization)
+    else {
+        return;
+    };
+    let advice = match tier {
+        Tier::None => "the batches were well filled",
+        Tier::Mild => {
+            "the batches have room to spare: pack more sequences at once, from fewer shards"
+        }
+        Tier::Critical => {
+            "the batches were poorly filled: pack more sequences at once, or raise --max-batch-tokens"
+        }
+    };
+    let text = format!(
+        "{advice} (mean {}, least {}; {} of {} below 85 %)",
+        percent(mean),
+        percent(min),
+        packing.below_85,
+        packing.batches
+    );
+    list.add(tier, FindingKind::Packing, text);
+}
+
+fn of_samples(part: u64, all: u64) -> String {
+    format!(
+        "{} of the samples",
+        percent(share(part as f64, all as f64).unwrap_or_default())
+    )
+}
+
+fn of_batches(part: u64, all: u64) -> String {
+    format!(
+        "{} of the batches",
+        percent(share(part as f64, all as f64).unwrap_or_default())
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Report, Runs, Samples};
+    use super::*;
+    use crate::event::{BatchDone, Event};
+    use crate::{GpuSample, Throttle};
+
+    /// Ten samples of a GPU, all but the last as they are.
+    fn found(change: impl Fn(u32, &mut GpuSample)) -> Vec<(Tier, FindingKind, String)> {
+        let mut samples = Samples::default();
+        for second in 0..10 {
+            let time = format!("2026-01-31T12:00:{second:02}Z");
+            let mut sample = GpuSample {
+                index: Some(0),
+                uuid: Some("GPU-0".to_owned()),
+                name: Some("Fake".to_owned()),
+                elapsed_s: Some(f64::from(second)),
+                temperature_c: Some(80),
+                mem_used_mib: Some(900),
+                mem_total_mib: Some(1000),
+                throttle: Some(Throttle::default()),
+                foreign_processes: Some(0),
+                ecc_uncorrected: Some(3),
+                ..GpuSample::at(time.parse().unwrap())
+            };
+            change(second, &mut sample);
+            samples.add(&sample);
+        }
+        let report = Report::new(None, Some(samples.finish(false, None)), None);
+        assert!(
+            report
+                .findings
+                .iter()
+                .all(|finding| finding.subject == "gpu 0 (Fake)")
+        );
+        let findings = report.findings.into_iter();
+        findings
+            .map(|finding| (finding.tier, finding.kind, finding.text))
+            .collect()
+    }
+
+    #[test]
+    fn a_threshold_itself_is_no_finding() {
+        assert_eq!(found(|_, _| {}), []);
+    }
+
+    #[test]
+    fn each_trouble_of_a_gpu_is_a_finding_with_its_tier() {
+        use FindingKind::{
+            DeviceMemory, ForeignProcesses, GpuLost, MemoryErrors, PowerCap, Temperature,
+            Throttling,
+        };
+        let throttle = |reason: &str| Some(Throttle(vec![reason.to_owned()]));
+        let one = |change: &dyn Fn(u32, &mut GpuSample), tier, kind, text: &str| {
+            let found = found(change);
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert_eq!((found[0].0, found[0].1), (tier, kind), "{found:?}");
+            assert!(found[0].2.contains(text), "{found:?}");
+        };
+        one(
+            &|i, s| s.temperature_c = Some(80 + i / 9),
+            Tier::Mild,
+            Temperature,
+            "reached 81 °C, and was above 80 °C in 10.0 %",
+        );
+        one(
+            &|i, s| s.mem_used_mib = Some(900 + u64::from(i)),
+            Tier::Mild,
+            DeviceMemory,
+            "90.9 % of its memory",
+        );
+        one(
+            &|_, s| s.mem_used_mib = Some(951),
+            Tier::Critical,
+            DeviceMemory,
+            "95.1 %",
+        );
+        one(
+            &|i, s| s.foreign_processes = Some(i % 2),
+            Tier::Mild,
+            ForeignProcesses,
+            "50.0 % of the samples",
+        );
+        one(
+            &|i, s| s.ecc_uncorrected = Some(3 + u64::from(i > 4)),
+            Tier::Critical,
+            MemoryErrors,
+            "1 memory errors",
+        );
+        let severe = |most: u32| {
+            move |i: u32, s: &mut GpuSample| {
+                if i < most {
+                    s.throttle = throttle("hw_thermal_slowdown")
+                }
+            }
+        };
+        one(
+            &severe(1),
+            Tier::Mild,
+            Throttling,
+            "hw_thermal_slowdown in 10.0 %",
+        );
+        one(
+            &severe(2),
+            Tier::Critical,
+            Throttling,
+            "hw_thermal_slowdown in 20.0 %",
+        );
+        let capped = |most: u32| {
+            move |i: u32, s: &mut GpuSample| {
+                if i < most {
+                    s.throttle = throttle("sw_power_cap")
+                }
+            }
+        };
+        one(&capped(10), Tier::Mild, PowerCap, "sw_power_cap in 100.0 %");
+        assert_eq!(found(capped(1)), []);
+        let lose = |i: u32, s: &mut GpuSample| {
+            if i > 5 {
+                let (uuid, elapsed_s) = (s.uuid.take(), s.elapsed_s);
+                *s = GpuSample {
+                    index: Some(0),
+                    uuid,
+                    elapsed_s,
+                    ..GpuSample::at(s.timestamp)
+                };
+            }
+        };
+        one(&lose, Tier::Critical, GpuLost, "its values ended");
+    }
+
+    #[test]
+    fn the_verdict_is_the_worst_of_what_counts() {
+        let report = |gpu_util, temperature_c| {
+            let mut samples = Samples::default();
+            for second in 0..10 {
+                let time = format!("2026-01-31T12:00:{second:02}Z");
+                samples.add(&GpuSample {
+                    index: Some(0),
+                    gpu_util,
+                    temperature_c,
+                    mem_used_mib: Some(99),
+                    mem_total_mib: Some(100),
+                    ..GpuSample::at(time.parse().unwrap())
+                });
+            }
+            Report::new(None, Some(samples.finish(false, None)), None)
+        };
+        let hot = report(Some(70), Some(95));
+        assert_eq!(hot.verdict, Some(Tier::Mild));
+        let kinds: Vec<_> = hot.findings.iter().map(|finding| finding.kind).collect();
+        use FindingKind::{Bottleneck, DeviceMemory, Temperature};
+        assert_eq!(kinds, [DeviceMemory, Bottleneck, Temperature]);
+        assert_eq!(report(None, Some(95)).verdict, None);
+        assert_eq!(report(Some(90), None).verdict, Some(Tier::None));
+    }
+
+    #[test]
+    fn a_starved_queue_is_critical_where_it_cost_much_time() {
+        let finding = |elapsed_s| {
+            let mut runs = Runs::default();
+            for batch in 0..10 {
+                runs.add(Event::Batch(BatchDone {
+                    run: "r".to_owned(),
+                    batch,
+                    wait_ms: Some(if batch < 6 { 60.0 } else { 0.0 }),
+                    queue_depth: Some(0),
+                    elapsed_s: Some(elapsed_s),
+                    ..BatchDone::default()
+                }));
+            }
+            let report = Report::new(Some(runs.finish(false)), None, None);
+            assert_eq!(report.verdict, None);
+            report.findings[0].clone()
+        };
+        let lost = finding(1.0);
+        assert_eq!(
+            (lost.tier, lost.subject.as_str()),
+            (Tier::Critical, "run r")
+        );
+        assert!(
+            lost.text
+                .contains("60.0 % of the batches; 0.0 batches lay ready"),
+            "{}",
+            lost.text
+        );
+        assert_eq!(finding(10.0).tier, Tier::Mild);
+    }
+}

@@ -1,0 +1,81 @@
+//! What is drawn: lines over time and over batches, in bins.
+
+use super::bins::Bins;
+use crate::event::BatchDone;
+
+/// Runs with pictures, the first of a log: each takes memory, and nobody looks at more.
+pub(super) const MOST_RUNS: usize = 20;
+
+/// Seconds of the finest line.
+const FINEST_S: f64 = 0.05;
+
+/// What is drawn of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct RunPictures {
+    /// Tokens, over the seconds of the run.
+    pub(super) tokens: Bins,
+    /// How full the batches were, over their numbers, the last ones of files left out.
+    pub(super) utilization: Bins,
+    /// When the last batch was through, in seconds of the run.
+    pub(super) end_s: f64,
+}
+
+impl Default for RunPictures {
+    fn default() -> Self {
+        Self {
+            tokens: Bins::new(FINEST_S),
+            utilization: Bins::new(1.0),
+            end_s: 0.0,
+        }
+    }
+}
+
+impl RunPictures {
+    /// A batch of a session that began `before_s` into the run.
+    pub(super) fn add(&mut self, batch: &BatchDone, before_s: f64, utilization: Option<f64>) {
+        if let Some(elapsed_s) = batch.elapsed_s {
+            let at_s = before_s + elapsed_s;
+            // The tokens of a batch were computed since the one before it.
+            self.tokens.spread(self.end_s, at_s, batch.tokens as f64);
+            self.end_s = self.end_s.max(at_s);
+        }
+        if let Some(utilization) = utilization.filter(|_| !batch.tail) {
+            self.utilization.add(batch.batch as f64, utilization);
+        }
+    }
+
+    /// Tokens a second over the seconds of the run.
+    pub(super) fn tokens_per_s(&self) -> Vec<(f64, f64)> {
+        let bins = self.tokens.bins().iter();
+        bins.filter_map(|bin| {
+            // The last bin is wider than what it holds; where it holds hardly anything, its rate would be noise.
+            let to = bin.to.min(self.end_s);
+            let enough = to - bin.from > (bin.to - bin.from) / 100.0;
+            enough.then(|| ((bin.from + to) / 2.0, bin.sum / (to - bin.from)))
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_is_as_high_as_the_throughput_whatever_the_bins() {
+        for batches in [10_u32, 1000, 100_000] {
+            let mut pictures = RunPictures::default();
+            for number in 1..=batches {
+                let batch = BatchDone {
+                    tokens: 300,
+                    elapsed_s: Some(f64::from(number) * 0.3),
+                    ..BatchDone::default()
+                };
+                pictures.add(&batch, 0.0, None);
+            }
+            for (at_s, rate) in pictures.tokens_per_s() {
+                assert!((rate - 1000.0).abs() < 1.0, "{batches}: {rate} at {at_s}");
+            }
+        }
+    }
+}
