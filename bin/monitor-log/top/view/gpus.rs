@@ -1,6 +1,8 @@
 //! GPUs and the processes on them.
 
-use plmkit_telemetry::report::thresholds::{GPU_CRITICAL_BELOW, GPU_MILD_BELOW};
+use plmkit_telemetry::report::thresholds::{
+    GPU_CRITICAL_BELOW, GPU_HOT_ABOVE_C, GPU_MILD_BELOW, MEMORY_CRITICAL_ABOVE,
+};
 use plmkit_telemetry::{GpuProcess, GpuSample};
 use ratatui::Frame;
 use ratatui::style::{Color, Stylize};
@@ -10,12 +12,6 @@ use ratatui::widgets::Sparkline;
 use super::super::history::History;
 use super::super::text::{gib, or_dash};
 use super::{Plan, Rows, bar, bar_width, heading, percent_of};
-
-/// Above this a GPU is about to be throttled.
-const HOT_C: u32 = 80;
-
-/// Above this share of its memory the next large batch may not fit.
-const MEMORY_HIGH: f64 = 0.95;
 
 type Gpu<'a> = (u32, &'a GpuSample);
 
@@ -74,7 +70,7 @@ fn bars(row: &GpuSample, width: u16) -> Vec<Span<'static>> {
         Some(share) if share < GPU_MILD_BELOW => Color::Yellow,
         _ => Color::Green,
     };
-    let memory_color = if memory > Some(MEMORY_HIGH) {
+    let memory_color = if memory > Some(MEMORY_CRITICAL_ABOVE) {
         Color::Red
     } else {
         Color::Cyan
@@ -91,7 +87,7 @@ fn bars(row: &GpuSample, width: u16) -> Vec<Span<'static>> {
 
 /// Temperature, power, clock, and what holds the clock down.
 fn figures(row: &GpuSample) -> Vec<Span<'static>> {
-    let hot = row.temperature_c > Some(HOT_C);
+    let hot = row.temperature_c > Some(GPU_HOT_ABOVE_C);
     let temperature = Span::from(format!("{:>3} C  ", or_dash(row.temperature_c.as_ref())));
     let watts = |watts: Option<f64>| or_dash(watts.map(f64::round).as_ref());
     let mut spans = vec![
