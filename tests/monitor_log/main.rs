@@ -7,6 +7,8 @@ mod export;
 mod gpu;
 mod record;
 mod report;
+mod report_join;
+mod report_page;
 mod top;
 mod top_screen;
 mod wrap;

@@ -26,19 +26,22 @@ pub(super) struct Stretch {
     /// The earliest and the latest time of day, in ms since 1970.
     pub(super) first_ms: i64,
     pub(super) last_ms: i64,
+    /// The least and the most elapsed time.
+    elapsed_ms: Option<(i64, i64)>,
 }
 
 impl Clock {
     /// Adds a moment; where it lies among the [`stretches`](Self::stretches).
     pub(super) fn add(&mut self, time: Timestamp, elapsed_s: Option<f64>) -> usize {
         let time_ms = time.unix_ms();
-        let began_ms =
-            elapsed_s.map(|elapsed_s| time_ms.saturating_sub((elapsed_s * 1000.0) as i64));
+        let elapsed_ms = elapsed_s.map(|elapsed_s| (elapsed_s * 1000.0) as i64);
+        let began_ms = elapsed_ms.map(|elapsed_ms| time_ms.saturating_sub(elapsed_ms));
         let place = self.place(began_ms).unwrap_or_else(|| {
             self.stretches.push(Stretch {
                 began_ms,
                 first_ms: time_ms,
                 last_ms: time_ms,
+                elapsed_ms: None,
             });
             self.stretches.len() - 1
         });
@@ -47,6 +50,10 @@ impl Clock {
         stretch.began_ms = began_ms.or(stretch.began_ms);
         stretch.first_ms = stretch.first_ms.min(time_ms);
         stretch.last_ms = stretch.last_ms.max(time_ms);
+        if let Some(now) = elapsed_ms {
+            let (least, most) = stretch.elapsed_ms.unwrap_or((now, now));
+            stretch.elapsed_ms = Some((least.min(now), most.max(now)));
+        }
         place
     }
 
@@ -63,6 +70,35 @@ impl Clock {
 
     pub(super) fn stretches(&self) -> &[Stretch] {
         &self.stretches
+    }
+
+    /// The stretches, each as long as it may have been: the clock was set some time between the last moment of one and the
+    /// first of the next.
+    pub(super) fn longest(&self) -> impl Iterator<Item = Stretch> {
+        let known = || {
+            self.stretches
+                .iter()
+                .filter_map(|stretch| stretch.elapsed_ms)
+        };
+        self.stretches.iter().map(move |&stretch| {
+            let Some((began_ms, (least, most))) = stretch.began_ms.zip(stretch.elapsed_ms) else {
+                return stretch;
+            };
+            let from = known()
+                .map(|(_, most)| most)
+                .filter(|&before| before < least)
+                .max();
+            let to = known()
+                .map(|(least, _)| least)
+                .filter(|&after| after > most)
+                .min();
+            let wall = |elapsed_ms| began_ms.saturating_add(elapsed_ms);
+            Stretch {
+                first_ms: from.map_or(stretch.first_ms, |from| wall(from).min(stretch.first_ms)),
+                last_ms: to.map_or(stretch.last_ms, |to| wall(to).max(stretch.last_ms)),
+                ..stretch
+            }
+        })
     }
 
     /// The stretch that a moment belongs to. Without elapsed time nothing speaks for a jump.
@@ -121,6 +157,22 @@ mod tests {
             ("00:00:30", Some(20.0)),
         ];
         assert_eq!(clock(&there_and_back), [(10, 30), (3620, 3620)]);
+    }
+
+    #[test]
+    fn a_stretch_may_have_lasted_to_the_moment_that_another_clock_is_seen() {
+        let mut clock = Clock::default();
+        for (time, elapsed_s) in [("10", 0.0), ("20", 10.0), ("50", 20.0), ("55", 25.0)] {
+            let time = format!("1970-01-01T00:00:{time}Z").parse().unwrap();
+            clock.add(time, Some(elapsed_s));
+        }
+        let windows = clock
+            .longest()
+            .map(|stretch| (stretch.first_ms, stretch.last_ms));
+        assert_eq!(
+            windows.collect::<Vec<_>>(),
+            [(10_000, 30_000), (40_000, 55_000)]
+        );
     }
 
     #[test]

@@ -88,8 +88,8 @@ mod tests {
             run: name(),
             device: Some(device.to_owned()),
             dtype: Some("bf16".to_owned()),
-            flops_per_token: Some(2e11),
-            flops_per_pair: Some(2e9),
+            flops_per_token: Some(200_000_000_000),
+            flops_per_pair: Some(2_000_000_000),
             ..RunStarted::default()
         }));
         runs.add(Event::Batch(BatchDone {

@@ -222,8 +222,8 @@ mod tests {
             run: run.to_owned(),
             time: time.parse().ok(),
             device: Some("cpu".to_owned()),
-            flops_per_token: Some(7.0),
-            flops_per_pair: Some(0.0),
+            flops_per_token: Some(7),
+            flops_per_pair: Some(0),
             ..RunStarted::default()
         })
     }

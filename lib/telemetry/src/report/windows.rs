@@ -33,7 +33,7 @@ impl Windows {
         let stretches = || {
             runs.sessions()
                 .flatten()
-                .flat_map(|session| session.clock().stretches())
+                .flat_map(|session| session.clock().longest())
         };
         // Both ends of a stretch belong to it.
         let ends =
@@ -44,7 +44,7 @@ impl Windows {
         let place = |ms: i64| borders.partition_point(|&border| border < ms);
         let windows = runs.sessions().map(|sessions| {
             let windows = sessions.iter().enumerate().flat_map(|(position, session)| {
-                let stretches = session.clock().stretches().iter();
+                let stretches = session.clock().longest();
                 stretches.map(move |stretch| Window {
                     session: position,
                     elapsed_s: session.elapsed_s(),

@@ -23,8 +23,8 @@ impl Work {
     /// Operations on real tokens, those of attention included. `None` where a batch or the run leaves a part unsaid: less
     /// than was computed would be a wrong figure, not a lower one.
     pub(super) fn flops(&self, started: &RunStarted) -> Option<f64> {
-        let per_token = started.flops_per_token?;
-        let per_pair = started.flops_per_pair?;
+        let per_token = started.flops_per_token? as f64;
+        let per_pair = started.flops_per_pair? as f64;
         (self.without_pairs == 0).then_some(self.tokens * per_token + self.pairs * per_pair)
     }
 }
@@ -48,10 +48,10 @@ mod tests {
         let mut work = Work::default();
         work.add(&batch(10, Some(60)));
         work.add(&batch(5, Some(25)));
-        assert_eq!(work.flops(&started(Some(1000.0), Some(2.0))), Some(15170.0));
-        assert_eq!(work.flops(&started(Some(1000.0), None)), None);
-        assert_eq!(work.flops(&started(None, Some(2.0))), None);
+        assert_eq!(work.flops(&started(Some(1000), Some(2))), Some(15170.0));
+        assert_eq!(work.flops(&started(Some(1000), None)), None);
+        assert_eq!(work.flops(&started(None, Some(2))), None);
         work.add(&batch(1, None));
-        assert_eq!(work.flops(&started(Some(1000.0), Some(2.0))), None);
+        assert_eq!(work.flops(&started(Some(1000), Some(2))), None);
     }
 }
