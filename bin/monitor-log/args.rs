@@ -41,7 +41,7 @@ pub(crate) enum Command {
     /// Tell Prometheus of GPUs, host and runs, over HTTP or in a file
     ///
     /// GET /metrics answers with what was seen last, in the text form 0.0.4 or, where the client asks for it, as
-    /// OpenMetrics 1.0. Runs until SIGINT, SIGTERM or SIGHUP. A value that is not known is not exported, never 0.
+    /// `OpenMetrics` 1.0. Runs until SIGINT, SIGTERM or SIGHUP. A value that is not known is not exported, never 0.
     Export(ExportArgs),
 
     /// Report on runs from their event log, from GPU samples, or from both joined
@@ -132,7 +132,7 @@ pub(crate) struct ExportArgs {
     )]
     pub(crate) listen: SocketAddr,
 
-    /// Write a file for node_exporter's textfile collector instead, again and again, and remove it at the end
+    /// Write a file for `node_exporter`'s textfile collector instead, again and again, and remove it at the end
     #[arg(
         long,
         value_name = "FILE.prom",

@@ -22,31 +22,28 @@ use textfile::Textfile;
 
 /// Serves or writes metrics until a signal, or writes them once.
 pub(crate) fn export(args: &ExportArgs, end: &mut Option<End>) -> Result<Exit, Fault> {
-    match &args.textfile {
-        Some(path) => {
-            let mut textfile = Textfile::at(path, &args.events)?;
-            let mut watch = watch(args);
-            textfile.write(&told(watch.look_through()))?;
-            if args.once {
-                return Ok(Exit::Done);
-            }
-            until_a_signal(watch, args.interval, end, move |families| {
-                // One that cannot be written now may be later, when there is room again.
-                textfile.write_or_warn(&families);
-            })?;
-            // What is not measured any more would be scraped for ever.
-            Textfile::remove(path);
+    if let Some(path) = &args.textfile {
+        let mut textfile = Textfile::at(path, &args.events)?;
+        let mut watch = watch(args);
+        textfile.write(&told(&watch.look_through()))?;
+        if args.once {
+            return Ok(Exit::Done);
         }
-        None => {
-            let endpoint = Endpoint::listen(args.listen)?;
-            let mut watch = watch(args);
-            let snapshot = endpoint
-                .serve(told(watch.look_through()))
-                .map_err(internal)?;
-            until_a_signal(watch, args.interval, end, move |families| {
-                snapshot.replace(families);
-            })?;
-        }
+        until_a_signal(watch, args.interval, end, move |families| {
+            // One that cannot be written now may be later, when there is room again.
+            textfile.write_or_warn(&families);
+        })?;
+        // What is not measured any more would be scraped for ever.
+        Textfile::remove(path);
+    } else {
+        let endpoint = Endpoint::listen(args.listen)?;
+        let mut watch = watch(args);
+        let snapshot = endpoint
+            .serve(told(&watch.look_through()))
+            .map_err(|error| internal(&error))?;
+        until_a_signal(watch, args.interval, end, move |families| {
+            snapshot.replace(families);
+        })?;
     }
     Ok(Exit::Done)
 }
@@ -68,11 +65,13 @@ fn until_a_signal(
         .spawn(move || {
             // The channel is the clock: nothing wakes the thread between two samples but the end.
             while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-                put(told(watch.look()));
+                put(told(&watch.look()));
             }
         })
-        .map_err(internal)?;
-    *end = Some(End::Signal(wait_for_end().map_err(internal)?));
+        .map_err(|error| internal(&error))?;
+    *end = Some(End::Signal(
+        wait_for_end().map_err(|error| internal(&error))?,
+    ));
     // A sampler that panicked has ended already, and said so.
     let _ = stop.send(());
     let _ = thread.join();
@@ -80,17 +79,14 @@ fn until_a_signal(
 }
 
 /// Says what people should know; the rest is for Prometheus.
-fn told(moment: Moment) -> Vec<Family> {
+fn told(moment: &Moment) -> Vec<Family> {
     moment.notes.iter().for_each(|note| warn!("{note}"));
     families(&moment.rows, &moment.runs)
 }
 
-fn internal(error: io::Error) -> Fault {
+fn internal(error: &io::Error) -> Fault {
     Fault::new(
         Exit::Internal,
-        format!(
-            "cannot handle signals or start threads: {}",
-            io_text(&error)
-        ),
+        format!("cannot handle signals or start threads: {}", io_text(error)),
     )
 }

@@ -1,4 +1,4 @@
-//! The file that node_exporter's textfile collector reads.
+//! The file that `node_exporter`'s textfile collector reads.
 
 use std::fs;
 use std::io::Write;

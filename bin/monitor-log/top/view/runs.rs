@@ -1,5 +1,7 @@
 //! Runs.
 
+use std::fmt::Write;
+
 use plmkit_telemetry::live::{RunState, RunStatus};
 use ratatui::Frame;
 use ratatui::style::{Color, Stylize};
@@ -63,11 +65,11 @@ fn throughput(status: &RunStatus) -> Line<'static> {
     );
     for (count, what) in [(run.oom_splits, "halved"), (run.rejected, "rejected")] {
         if count > 0 {
-            text += &format!("  {count} {what}");
+            let _ = write!(text, "  {count} {what}");
         }
     }
     // Where the terminal is narrow this is cut off: it says nearly the same as tokens.
     let residues = recent.residues_per_s.or(run.throughput.residues_per_s);
-    text += &format!("  {} residues/s", short(residues));
+    let _ = write!(text, "  {} residues/s", short(residues));
     Line::from(text)
 }

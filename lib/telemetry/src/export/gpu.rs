@@ -116,8 +116,9 @@ pub(super) fn families(rows: &[GpuSample]) -> Vec<Family> {
     let mut families = vec![info];
     for (name, unit, help, value) in GAUGES {
         let mut family = Family::gauge(name, unit, help);
-        gpus.iter()
-            .for_each(|(row, labels)| family.add(labels, value(row)));
+        for (row, labels) in &gpus {
+            family.add(labels, value(row));
+        }
         families.push(family);
     }
     families.extend(rest(&gpus));

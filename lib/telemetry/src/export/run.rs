@@ -117,8 +117,9 @@ pub(super) fn families(runs: &[RunStatus]) -> Vec<Family> {
     }
     for (name, unit, help, value) in GAUGES {
         let mut family = Family::new(Kind::Gauge, name, unit, help);
-        runs.iter()
-            .for_each(|(run, labels)| family.add(labels, value(run)));
+        for (run, labels) in &runs {
+            family.add(labels, value(run));
+        }
         families.push(family);
     }
     families.extend([start(&runs), waits(&runs), stages(&runs)]);

@@ -5,8 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use plmkit_contract::path_text;
+
 use super::LiveRuns;
-use super::tail::{Tail, named};
+use super::tail::Tail;
 
 /// What is read of a log at once: a screen must not stand still while a long log is read for the first time.
 const LIMIT_BYTES: u64 = 32 << 20;
@@ -117,7 +119,7 @@ impl Follower {
 
     fn tell(&mut self, path: &Path, what: &str, followed: &mut Followed) {
         if self.told.insert(path.to_owned()) {
-            followed.notes.push(format!("{}: {what}", named(path)));
+            followed.notes.push(format!("{}: {what}", path_text(path)));
         }
     }
 }
@@ -177,15 +179,15 @@ mod tests {
         case.write(".hidden.jsonl", &run("hidden"));
         case.write("other.jsonl", "{\"level\":\"info\"}\n");
         fs::create_dir(case.path("folder.jsonl")).unwrap();
-        let followed = follower.look(&mut case.runs);
+        let notes = follower.look(&mut case.runs).notes;
         assert_eq!(case.names(), ["a"]);
-        assert!(followed.notes.is_empty(), "{:?}", followed.notes);
+        assert!(notes.is_empty(), "{notes:?}");
         case.write("c.jsonl", &run("c"));
         follower.look(&mut case.runs);
         assert_eq!(case.names(), ["a", "c"]);
         fs::remove_file(case.path("a.jsonl")).unwrap();
-        let followed = follower.look(&mut case.runs);
-        assert!(followed.notes.is_empty(), "{:?}", followed.notes);
+        let notes = follower.look(&mut case.runs).notes;
+        assert!(notes.is_empty(), "{notes:?}");
         assert_eq!(case.names(), ["a", "c"], "a run outlives its log");
     }
 

@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(status.progress.share, Some(300.0 / 800.0));
         assert_eq!(status.recent.tokens_per_s, Some(50.0));
         assert_eq!(status.progress.eta_s, Some(10.0));
-        assert_eq!(status.silence_s, 1.0);
+        assert!((status.silence_s - 1.0).abs() < 1e-9);
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
             let run = Event::Run(started("r"));
             [run]
                 .into_iter()
-                .chain((0..4).map(|n| batch("r", n, n as i64)))
+                .chain((0..4_i64).map(|n| batch("r", n.unsigned_abs(), n)))
         };
         let (once, twice) = (runs(log()), runs(log().chain(log())));
         let (mut once, mut twice) = (once.status(at(9)), twice.status(at(9)));

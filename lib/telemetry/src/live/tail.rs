@@ -3,10 +3,8 @@
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::SystemTime;
-
-use plmkit_contract::path_text;
 
 use crate::event::{EVENT_MAGIC, Event, parse};
 use crate::log::CompleteLines;
@@ -219,11 +217,6 @@ fn kind_of(file: &mut File) -> io::Result<Kind> {
     } else {
         Kind::Other
     })
-}
-
-/// A path for people.
-pub(super) fn named(path: &Path) -> String {
-    path_text(path).to_string()
 }
 
 #[cfg(test)]
