@@ -70,6 +70,9 @@ lint: setup .cargo-tools/$(CARGO_DENY) ## Check formatting, lints, documentation
 advisories: .cargo-tools/$(CARGO_DENY) ## Look the dependencies up in the RustSec database
 	.cargo-tools/bin/cargo-deny --locked check advisories
 
+workflows-nextflow: build ## Run the Nextflow workflow with the real engine (minutes, a JDK and Maven, 100 MB of jars)
+	PYTHONDONTWRITEBYTECODE=1 python3 tests/workflows/nextflow
+
 install: build ## Install into PREFIX, /usr/local by default
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/plmkit" "$(DESTDIR)$(PREFIX)/share/plmkit"
 	install $(addprefix target/release/,$(TOOLS)) "$(DESTDIR)$(PREFIX)/bin"
@@ -99,4 +102,4 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 	python3 -m pip --python .venv/$*/bin/python install --quiet -r $<
 	touch $@
 
-.PHONY: help setup build demo test torture parity parity-mutants bench bench-parts fuzz kernels lint advisories install goldens
+.PHONY: help setup build demo test torture parity parity-mutants bench bench-parts fuzz kernels workflows-nextflow lint advisories install goldens
