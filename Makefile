@@ -74,6 +74,9 @@ lint: setup .cargo-tools/$(CARGO_DENY) ## Check formatting, lints, documentation
 advisories: .cargo-tools/$(CARGO_DENY) ## Look the dependencies up in the RustSec database
 	.cargo-tools/bin/cargo-deny --locked check advisories
 
+workflows-nextflow: build ## Run the Nextflow workflow with the real engine (minutes, a JDK and Maven, 100 MB of jars)
+	PYTHONDONTWRITEBYTECODE=1 python3 tests/workflows/nextflow
+
 install: build ## Install into PREFIX, /usr/local by default
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/plmkit" "$(DESTDIR)$(PREFIX)/share/plmkit"
 	install $(addprefix target/release/,$(TOOLS)) "$(DESTDIR)$(PREFIX)/bin"
@@ -103,4 +106,5 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 	python3 -m pip --python .venv/$*/bin/python install --quiet -r $<
 	touch $@
 
-.PHONY: help setup build demo test torture parity parity-mutants bench bench-parts fuzz kernels monitoring lint advisories install goldens
+.PHONY: help setup build demo test torture parity parity-mutants bench bench-parts fuzz kernels monitoring \
+	workflows-nextflow workflows-snakemake workflows-slurm lint advisories install goldens
