@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# A real SLURM on this machine, for tests: one node with all its CPUs and two GPUs that are character devices, partition `debug`.
+# A real SLURM on this machine, for tests: one node with two GPUs that are character devices, partition
+# `debug`. The node claims 16 CPUs and 128 GB, so that jobs can ask for what they would on a real one.
 #
 #     cluster.sh start FOLDER     then: export SLURM_CONF=FOLDER/slurm.conf
 #     cluster.sh stop FOLDER      ends jobs and daemons
 #
 # Daemons, keys, state and logs are under FOLDER, and ports are free ones: clusters do not meet. Needs root, and installs the
-# Debian packages where they are missing. Exit code 77: it cannot be installed here, which tests
-# say loudly and skip; 1: it is there and does not run.
+# Debian packages where they are missing. Exit code 77: it cannot be installed here, which tests say
+# loudly and skip; 1: it is there and does not run.
 set -euo pipefail
 
-[[ $# -eq 2 && $1 =~ ^(start|stop)$ ]] || { sed -n 's/^# \{0,1\}//; 2,9p' "$0" >&2; exit 2; }
+[[ $# -eq 2 && $1 =~ ^(start|stop)$ ]] || { sed -n 's/^# \{0,1\}//; 2,10p' "$0" >&2; exit 2; }
 mkdir -p "$2"
 folder=$(realpath "$2")
 export SLURM_CONF=$folder/slurm.conf
@@ -34,14 +35,14 @@ print(*[t.getsockname()[1] for t in s])'
 }
 
 configure() {
-    local host memory ctl node track=proctrack/cgroup task=task/cgroup
+    local host ctl node track=proctrack/cgroup task=task/cgroup
     # This SLURM's way with cgroup v2 wants systemd. Without cgroups, memory is not limited; nothing else differs.
     [[ -w /sys/fs/cgroup/memory && -w /sys/fs/cgroup/freezer ]] || { track=proctrack/linuxproc task=task/none; }
     host=$(hostname -s)
-    memory=$(awk '/MemTotal/ { print int($2 / 1024 * 0.9) }' /proc/meminfo)
     read -r ctl node < <(free)
     mkdir -p "$folder"/{state,spool}
     # A cluster of its own has ids of its own, too: cgroups are named after jobs only.
+    # cred_expire: a requeued job waits for that long.
     cat >"$SLURM_CONF" <<CONF
 ClusterName=plmkit
 SlurmctldHost=$host(127.0.0.1)
@@ -49,7 +50,7 @@ SlurmctldPort=$ctl
 SlurmdPort=$node
 SlurmUser=root
 AuthType=auth/munge
-AuthInfo=socket=$folder/munge.socket
+AuthInfo=socket=$folder/munge.socket,cred_expire=10
 CredType=cred/munge
 FirstJobId=$((ctl * 100))
 StateSaveLocation=$folder/state
@@ -64,11 +65,12 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 GresTypes=gpu
 JobRequeue=1
-KillWait=5
+KillWait=10
+SlurmdParameters=config_overrides
 MailProg=/bin/true
 ReturnToService=2
 SchedulerParameters=sched_interval=1,sched_min_interval=0,bf_interval=1,requeue_setup_env_fail
-NodeName=$host NodeAddr=127.0.0.1 CPUs=$(nproc) RealMemory=$memory Gres=gpu:2
+NodeName=$host NodeAddr=127.0.0.1 CPUs=16 RealMemory=131072 Gres=gpu:2
 PartitionName=debug Nodes=$host Default=YES MaxTime=60 State=UP OverSubscribe=NO
 CONF
     cat >"$folder/cgroup.conf" <<CONF
