@@ -70,6 +70,14 @@ lint: setup .cargo-tools/$(CARGO_DENY) ## Check formatting, lints, documentation
 advisories: .cargo-tools/$(CARGO_DENY) ## Look the dependencies up in the RustSec database
 	.cargo-tools/bin/cargo-deny --locked check advisories
 
+workflows-snakemake: build .venv/snakemake/complete ## Run the Snakemake workflow here and on a SLURM of its own (minutes, root)
+	tests/workflows/snakemake/local.sh
+	tests/workflows/snakemake/modules.sh
+	tests/workflows/snakemake/slurm.sh
+
+workflows-slurm: build ## Run the batch scripts on a SLURM of their own (minutes, root)
+	tests/workflows/slurm/sbatch.sh
+
 install: build ## Install into PREFIX, /usr/local by default
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/plmkit" "$(DESTDIR)$(PREFIX)/share/plmkit"
 	install $(addprefix target/release/,$(TOOLS)) "$(DESTDIR)$(PREFIX)/bin"
@@ -99,4 +107,4 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 	python3 -m pip --python .venv/$*/bin/python install --quiet -r $<
 	touch $@
 
-.PHONY: help setup build demo test torture parity parity-mutants bench bench-parts fuzz kernels lint advisories install goldens
+.PHONY: help setup build demo test torture parity parity-mutants bench bench-parts fuzz kernels lint advisories install goldens workflows-snakemake workflows-slurm

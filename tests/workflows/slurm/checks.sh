@@ -54,12 +54,13 @@ saved() {
     grep '"type":"run"' "$1" | tail -n 1 | grep -o '"batches_saved":[0-9]*' | cut -d : -f 2
 }
 
-# hold PID: it stands still until it is sent a signal, as if its work took that long.
+# hold PID: it stands still until it is sent a SIGUSR1 or a SIGTERM, as if its work took that long.
 hold() {
     kill -STOP "$1"
-    until_true "${2:-120}" grep -qE '^(ShdPnd|SigPnd):.*[1-9a-f]' "/proc/$1/status" || return
+    until_true 120 signalled "$1" || return
     kill -CONT "$1"
 }
+signalled() { (((0x$(awk '/^ShdPnd/ { print $2 }' "/proc/$1/status") & 0x4200) != 0)); }
 
 # start_cluster: SLURM_CONF is that of a cluster of this test alone, which ends with it.
 start_cluster() {
@@ -86,7 +87,11 @@ many() {
 }
 
 finish() {
-    local code=$?
+    local code=$? pids
+    # What is still running of a test that failed.
+    pids=$(jobs -p)
+    # shellcheck disable=SC2086
+    [[ ! $pids ]] || kill $pids 2>/dev/null || true
     [[ $(type -t clean) == function ]] && clean
     if ((code == 0)); then rm -rf "$work"; else echo "left for a look: $work" >&2; fi
     echo "$(basename "$0"): $((SECONDS - started)) s"

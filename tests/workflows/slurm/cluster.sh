@@ -71,7 +71,7 @@ MailProg=/bin/true
 ReturnToService=2
 SchedulerParameters=sched_interval=1,sched_min_interval=0,bf_interval=1,requeue_setup_env_fail
 NodeName=$host NodeAddr=127.0.0.1 CPUs=16 RealMemory=131072 Gres=gpu:2
-PartitionName=debug Nodes=$host Default=YES MaxTime=60 State=UP OverSubscribe=NO
+PartitionName=debug Nodes=$host Default=YES MaxTime=UNLIMITED State=UP OverSubscribe=NO
 CONF
     cat >"$folder/cgroup.conf" <<CONF
 CgroupPlugin=cgroup/v1

@@ -49,8 +49,7 @@ report=$(tail -n 1 "plmkit-$prepare.log")
 check "a second run passes" until_true 60 is COMPLETED "${report##* }"
 same "and embeds nothing" "" "$(find results -name '*.parquet' -newer before)"
 
-# A pack that is lost: the array does not make it, and the verdict says so.
-rm results/a/embeddings/shard-00000.parquet
+rm results/long/embeddings/shard-00000.parquet
 validation=$(sbatch --wait --parsable --gres=none "$WORKFLOW/embed.sbatch" "$work/results" "$model") || true
 check "missing embeddings fail the validation" is FAILED "$validation"
-check "its report is there" grep -q '"outcome": "fail"' results/a/reports/validation.json
+check "its report is there" grep -q '"outcome": "fail"' results/long/reports/validation.json

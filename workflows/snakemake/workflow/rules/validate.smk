@@ -27,6 +27,7 @@ rule validate:
         folder=lambda wildcards: f"{OUTDIR}/{wildcards.sample}",
         options=OPTIONS["validate_embeddings"],
     shell:
-        "validate-embeddings {params.folder}/embeddings/*.parquet --shards {params.folder}/shards/*.parquet"
+        "rm -f {log.report};"
+        " validate-embeddings {params.folder}/embeddings/*.parquet --shards {params.folder}/shards/*.parquet"
         " --rejects {input.rejects} {params.folder}/embeddings/*.rejects.csv --manifest {input.manifest}"
         " --report {log.report} --mqc {output} {params.options} 2> {log.stderr}"
