@@ -77,6 +77,14 @@ advisories: .cargo-tools/$(CARGO_DENY) ## Look the dependencies up in the RustSe
 workflows-nextflow: build ## Run the Nextflow workflow with the real engine (minutes, a JDK and Maven, 100 MB of jars)
 	PYTHONDONTWRITEBYTECODE=1 python3 tests/workflows/nextflow
 
+workflows-snakemake: build .venv/snakemake/complete ## Run the Snakemake workflow here and on a SLURM of its own (minutes, root)
+	tests/workflows/snakemake/local.sh
+	tests/workflows/snakemake/modules.sh
+	tests/workflows/snakemake/slurm.sh
+
+workflows-slurm: build ## Run the batch scripts on a SLURM of their own (minutes, root)
+	tests/workflows/slurm/sbatch.sh
+
 install: build ## Install into PREFIX, /usr/local by default
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/plmkit" "$(DESTDIR)$(PREFIX)/share/plmkit"
 	install $(addprefix target/release/,$(TOOLS)) "$(DESTDIR)$(PREFIX)/bin"
