@@ -58,6 +58,10 @@ kernels: .cuda/complete ## Compile the CUDA kernels for every architecture, with
 	LD_LIBRARY_PATH="$(abspath .cuda/nvidia/cu13/lib)$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH}" \
 		cargo test --release --locked -p plmkit-gpu -- --ignored --nocapture
 
+monitoring: build ## Check metrics, alerts and dashboards with a real Prometheus (20 MB of Debian's packages)
+	@tests/monitoring/prometheus.sh
+	PYTHONDONTWRITEBYTECODE=1 python3 tests/monitoring/check.py
+
 lint: setup .cargo-tools/$(CARGO_DENY) ## Check formatting, lints, documentation, licences and the build without libtorch
 	cargo fmt --all --check
 	cargo clippy --release --locked --workspace --all-targets -- -D warnings
@@ -69,6 +73,17 @@ lint: setup .cargo-tools/$(CARGO_DENY) ## Check formatting, lints, documentation
 # Not in lint: a database that changes daily would fail builds that did not, and it has to be fetched from GitHub.
 advisories: .cargo-tools/$(CARGO_DENY) ## Look the dependencies up in the RustSec database
 	.cargo-tools/bin/cargo-deny --locked check advisories
+
+workflows-nextflow: build ## Run the Nextflow workflow with the real engine (minutes, a JDK and Maven, 100 MB of jars)
+	PYTHONDONTWRITEBYTECODE=1 python3 tests/workflows/nextflow
+
+workflows-snakemake: build .venv/snakemake/complete ## Run the Snakemake workflow here and on a SLURM of its own (minutes, root)
+	tests/workflows/snakemake/local.sh
+	tests/workflows/snakemake/modules.sh
+	tests/workflows/snakemake/slurm.sh
+
+workflows-slurm: build ## Run the batch scripts on a SLURM of their own (minutes, root)
+	tests/workflows/slurm/sbatch.sh
 
 install: build ## Install into PREFIX, /usr/local by default
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/plmkit" "$(DESTDIR)$(PREFIX)/share/plmkit"
@@ -99,4 +114,5 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 	python3 -m pip --python .venv/$*/bin/python install --quiet -r $<
 	touch $@
 
-.PHONY: help setup build demo test torture parity parity-mutants bench bench-parts fuzz kernels lint advisories install goldens
+.PHONY: help setup build demo test torture parity parity-mutants bench bench-parts fuzz kernels monitoring \
+	workflows-nextflow workflows-snakemake workflows-slurm lint advisories install goldens

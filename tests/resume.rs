@@ -34,6 +34,52 @@ fn a_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been() {
 }
 
 #[test]
+fn a_second_try_in_another_folder_goes_on_from_what_the_first_saved() {
+    let case = Case::new();
+    let expected = case.undisturbed();
+    let saved = case.path("shards/saved/here");
+    let saved = saved.to_str().expect("UTF-8");
+    let folder = |name: &str| {
+        let folder = case.path(&format!("shards/{name}"));
+        fs::create_dir(&folder).expect("folder");
+        format!("shards/{name}/e.parquet")
+    };
+    let first = folder("first");
+    let mut child = case
+        .embed(&first)
+        .args(["--save-in", saved])
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("spawn");
+    let deadline = Instant::now() + Duration::from_mins(2);
+    let parts = Path::new(saved).join(".e.parquet.plmkit-run");
+    let count = || fs::read_dir(&parts).map_or(0, Iterator::count);
+    while count() < 5 {
+        assert!(Instant::now() < deadline, "the run saves nothing");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    send(&child, SIGSTOP);
+    let second = folder("second");
+    let busy = case.embed(&second).args(["--save-in", saved]).output();
+    assert_failed(&busy.expect("run"), 75, "another");
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+    assert!(!case.path(&first).exists());
+
+    let other = folder("other");
+    let refused = case
+        .embed(&other)
+        .args(["--save-in", saved, "--pool", "max"])
+        .output();
+    assert_failed(&refused.expect("run"), 73, "an unfinished run of which");
+
+    let said = run(case.embed(&second).args(["--save-in", saved]));
+    assert!(said.contains(" saved by an earlier run)"), "{said}");
+    assert!(fs::read(case.path(&second)).expect("output") == expected);
+    assert!(!parts.exists());
+}
+
+#[test]
 fn a_signal_saves_what_is_computed_and_leaves_no_half_files() {
     let case = Case::new();
     let expected = case.undisturbed();

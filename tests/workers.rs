@@ -339,8 +339,21 @@ fn a_worker_that_cannot_be_replaced_is_missed_and_no_more() {
         fs::copy(case.model.join(name), model.join(name)).expect("copy");
     }
     case.model = model;
-    let mut child = case.underway_with("e.parquet", &["--workers", "2"]);
+    let events = case.path("shards/events.jsonl");
+    let path = events.to_str().expect("UTF-8");
+    let mut child = case.underway_with("e.parquet", &["--workers", "2", "--events", path]);
     let both = workers(&child, 2);
+    // Neither needs the model any more once both have computed something.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let has_worked = |text: &str, worker| text.contains(&format!("\"worker\":{worker},"));
+    loop {
+        let text = fs::read_to_string(&events).unwrap_or_default();
+        if has_worked(&text, 0) && has_worked(&text, 1) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "one does not work");
+        sleep(Duration::from_millis(1));
+    }
     // It is to be at work until the other is given up.
     signal(both[0], "-STOP");
     fs::rename(&case.model, away).expect("rename");

@@ -68,10 +68,17 @@ pub(crate) struct Args {
 
     /// Longest time that finished batches may be unsaved: 10s, 5m
     ///
-    /// They are saved beside the output, in .NAME.plmkit-run, until it is complete. The same command after an
-    /// interruption goes on from there and gives the output that an uninterrupted run would have given.
+    /// They are saved in .NAME.plmkit-run, beside the output unless --save-in is given, until it is complete. The same command
+    /// after an interruption goes on from there and gives the output that an uninterrupted run would have given.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval, help_heading = "Output")]
     save_every: Duration,
+
+    /// Folder to save finished batches in; made if there is none [default: that of the output]
+    ///
+    /// For a workflow engine that tries again in another folder: with the same --save-in and the same name of the output, the
+    /// second try goes on where the first one was interrupted. What another work has saved there is never taken.
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    save_in: Option<PathBuf>,
 
     #[command(flatten)]
     outputs: OutputArgs,
@@ -233,6 +240,7 @@ impl TryFrom<Args> for Config {
             },
             rejects: args.rejects,
             save_every: args.save_every,
+            save_in: args.save_in,
             events: args.events,
             threads: args
                 .threads

@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 use plmkit_cli::{Common, Program, interval};
 use plmkit_telemetry::report::Tier;
 
-/// Records GPUs and host beside a run, and reports on the run
+/// Records, shows and exports GPUs, host and runs, and reports on runs
 #[derive(Debug, Parser)]
 #[command(name = "monitor-log", version)]
 pub(crate) struct Args {
@@ -31,10 +32,17 @@ pub(crate) enum Command {
     /// Without one: samples until SIGINT, SIGTERM or SIGHUP.
     Record(RecordArgs),
 
-    /// Show GPUs and host: a line for each GPU, or for the host where there is no GPU
+    /// Show GPUs, host and the runs at work
     ///
-    /// On a terminal every --interval until interrupted; elsewhere once.
+    /// On a terminal a view that changes every --interval, until q, Esc or Ctrl-C. Elsewhere, and with --once, a line
+    /// for each GPU, or for the host where there is no GPU, and a line for each run.
     Top(TopArgs),
+
+    /// Tell Prometheus of GPUs, host and runs, over HTTP or in a file
+    ///
+    /// GET /metrics answers with what was seen last, in the text form 0.0.4 or, where the client asks for it, as
+    /// `OpenMetrics` 1.0. Runs until SIGINT, SIGTERM or SIGHUP. A value that is not known is not exported, never 0.
+    Export(ExportArgs),
 
     /// Report on runs from their event log, from GPU samples, or from both joined
     ///
@@ -71,7 +79,7 @@ pub(crate) struct RecordArgs {
 }
 
 /// Where the driver is.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DriverArgs {
     /// NVML, the driver's management library, where it is not found by itself
     #[arg(long, value_name = "libnvidia-ml.so.1", help_heading = "Sampling")]
@@ -95,11 +103,57 @@ pub(crate) struct TopArgs {
     #[arg(long, help_heading = "Output")]
     pub(crate) once: bool,
 
-    /// One JSON object a line, with the columns of the log as keys
+    /// One JSON object a line: a GPU, or the host, with the columns of the log as keys, or a run, with the key "run"
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
 
+    /// Run event logs, and folders whose *.jsonl of the last day are looked at, also those that come later
+    #[arg(long, value_name = "PATH", num_args = 1.., default_value = ".", help_heading = "Input")]
+    pub(crate) events: Vec<PathBuf>,
+
     /// Time between two moments: 500ms, 1s, 2m
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, help_heading = "Sampling")]
+    pub(crate) interval: Duration,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExportArgs {
+    #[command(flatten)]
+    pub(crate) driver: DriverArgs,
+
+    /// Address and port to serve HTTP on; 0 is any free port, and stderr says which
+    ///
+    /// There is no password and no encryption: an address that others reach shows them everything that is exported.
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:9401",
+        help_heading = "Output"
+    )]
+    pub(crate) listen: SocketAddr,
+
+    /// Write a file for `node_exporter`'s textfile collector instead, again and again, and remove it at the end
+    #[arg(
+        long,
+        value_name = "FILE.prom",
+        conflicts_with = "listen",
+        help_heading = "Output"
+    )]
+    pub(crate) textfile: Option<PathBuf>,
+
+    /// Write the file once, leave it there and end
+    #[arg(long, requires = "textfile", help_heading = "Output")]
+    pub(crate) once: bool,
+
+    /// Run event logs, and folders whose *.jsonl are looked at, also those that come later
+    #[arg(long, value_name = "PATH", num_args = 1.., default_value = ".", help_heading = "Input")]
+    pub(crate) events: Vec<PathBuf>,
+
+    /// Leave runs out of which nothing was heard for this long, ended or not
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = interval, help_heading = "Input")]
+    pub(crate) keep: Duration,
+
+    /// Time between two looks: 500ms, 1s, 2m
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, help_heading = "Sampling")]
     pub(crate) interval: Duration,
 }
@@ -177,7 +231,7 @@ fn tflops(text: &str) -> Result<f64, String> {
 
 impl Program for Args {
     const NAME: &'static str = "monitor-log";
-    /// `record` forwards signals; the rest has nothing to clean up.
+    /// `record` forwards signals, `top` and `export` wait for them; the rest has nothing to clean up.
     const HANDLES_STOP: bool = false;
 
     fn common(&self) -> &Common {

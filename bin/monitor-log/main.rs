@@ -1,9 +1,11 @@
-//! `monitor-log`: records GPUs and host beside a run, and reports on the run.
+//! `monitor-log`: records, shows and exports GPUs, host and runs, and reports on runs.
 
 mod args;
+mod export;
 mod record;
 mod report;
 mod top;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -16,10 +18,11 @@ fn main() -> ExitCode {
     let mut end = None;
     let code = plmkit_cli::main(|args: Args, _| match args.command {
         Some(Command::Record(args)) => record::record(&args, &mut end),
-        Some(Command::Top(args)) => top::top(&args),
+        Some(Command::Top(args)) => top::top(&args, &mut end),
+        Some(Command::Export(args)) => export::export(&args, &mut end),
         Some(Command::Report(args)) => report::report(&args),
         None => Err(Fault::usage(
-            "expected a command: record, top or report; see --help",
+            "expected a command: record, top, export or report; see --help",
         )),
     });
     match end {

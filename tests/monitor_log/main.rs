@@ -3,10 +3,12 @@
 mod case;
 #[path = "../common/mod.rs"]
 mod common;
+mod export;
 mod gpu;
 mod record;
 mod report;
 mod report_join;
 mod report_page;
 mod top;
+mod top_screen;
 mod wrap;

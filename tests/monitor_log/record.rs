@@ -133,7 +133,11 @@ fn intervals_have_units() {
 #[test]
 fn a_program_without_a_command_is_a_usage_error() {
     let output = Case::new().command("--quiet").output().unwrap();
-    assert_failed(&output, 2, "expected a command: record, top or report");
+    assert_failed(
+        &output,
+        2,
+        "expected a command: record, top, export or report",
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use crate::case::{Case, text};
+use crate::case::{Case, fixture, text};
 
 #[test]
 fn off_a_terminal_there_is_one_line_for_the_host_with_or_without_once() {
@@ -40,4 +40,49 @@ fn a_reader_that_has_left_is_no_failure() {
         .unwrap();
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn each_run_has_a_line_or_an_object_of_its_own() {
+    let case = Case::new();
+    std::fs::copy(fixture("events.jsonl"), case.path("events.jsonl")).unwrap();
+    for args in ["top --once", "top --events events.jsonl", "top --events ."] {
+        let stdout = text(&case.run(args).stdout);
+        let lines: Vec<&str> = stdout.lines().collect();
+        assert_eq!(lines.len(), 3, "{stdout}");
+        // The second run does not say when it was: its log was written just now.
+        assert!(
+            lines[1].starts_with("run b  cuda:0 -  running  22 %  batches 2/9  tokens/s 20  "),
+            "{stdout}"
+        );
+        assert_eq!(
+            lines[2],
+            "run a  cuda:0 f16  done  100 %  batches 4/4  tokens/s 231  residues/s 227  queue full  packing 93 %  left -"
+        );
+    }
+    let stdout = text(&case.run("top --json").stdout);
+    let objects: Vec<serde_json::Value> = stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(objects.len(), 3);
+    assert!(objects[0]["run"].is_null() && objects[0]["host_mem_total_mib"].is_u64());
+    assert_eq!(objects[2]["run"]["state"], "done");
+    assert_eq!(objects[2]["run"]["summary"]["tokens"], 2890);
+    assert_eq!(objects[2]["run"]["progress"]["share"], 1.0);
+    assert!(objects[2]["run"]["progress"]["eta_s"].is_null());
+}
+
+#[test]
+fn what_is_named_and_is_no_log_is_said_and_no_failure() {
+    let case = Case::new();
+    case.write("other.txt", "other");
+    let output = case.run("top --once --events other.txt missing.jsonl");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(
+        stderr.contains("warning: other.txt: not a run event log"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("warning: missing.jsonl: "), "{stderr}");
 }

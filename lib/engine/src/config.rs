@@ -34,6 +34,8 @@ pub struct Config {
     pub rejects: Option<PathBuf>,
     /// How long finished batches may be unsaved: the most work that a killed run loses.
     pub save_every: Duration,
+    /// The folder in which finished batches are saved until the output is complete; by default that of the output.
+    pub save_in: Option<PathBuf>,
     /// Where run events go, if anywhere.
     pub events: Option<PathBuf>,
     /// CPU threads of the computation, of all workers together.

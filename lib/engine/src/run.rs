@@ -84,7 +84,7 @@ pub fn embed(
     observer: &mut dyn Observer,
 ) -> Result<Outcome, EngineError> {
     // An output that is complete can be looked at where nothing can be written.
-    let claimed = match RunFolder::claim(&config.out) {
+    let claimed = match RunFolder::claim(&config.out, config.save_in.as_deref()) {
         Err(busy @ StoreError::Busy { .. }) => return Err(busy.into()),
         claimed => claimed,
     };

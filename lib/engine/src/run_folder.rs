@@ -1,4 +1,4 @@
-//! The folder beside an output in which a run keeps what it has finished, until the output is complete.
+//! The folder, beside an output or in another place, in which a run keeps what it has finished, until the output is complete.
 
 use std::fs;
 use std::io::{self, Write};
@@ -28,12 +28,20 @@ pub(crate) struct RunFolder {
 }
 
 impl RunFolder {
-    /// Claims the output, or says that another run is at work on it.
-    pub(crate) fn claim(out: &Path) -> Result<Self, StoreError> {
-        let path = out.with_file_name(hidden_name(out.file_name().unwrap_or_default(), MARK));
+    /// Claims the output, or says that another run is at work on it. The folder is beside it or in `within`, which is made if
+    /// there is none.
+    pub(crate) fn claim(out: &Path, within: Option<&Path>) -> Result<Self, StoreError> {
+        let name = hidden_name(out.file_name().unwrap_or_default(), MARK);
         let cannot_create = |path: &Path, source| StoreError::Create {
             path: path.to_owned(),
             source,
+        };
+        let path = match within {
+            None => out.with_file_name(name),
+            Some(within) => {
+                fs::create_dir_all(within).map_err(|source| cannot_create(within, source))?;
+                within.join(name)
+            }
         };
         loop {
             match fs::create_dir(&path) {

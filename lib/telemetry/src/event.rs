@@ -15,6 +15,8 @@ use crate::Timestamp;
 
 pub use parallel::for_each_event;
 pub use reader::EventReader;
+pub(crate) use reader::parse;
+pub(crate) use writer::EVENT_MAGIC;
 pub use writer::EventWriter;
 
 /// One line of a run's event log.

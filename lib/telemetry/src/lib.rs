@@ -3,10 +3,12 @@
 pub mod command;
 mod error;
 pub mod event;
+pub mod export;
 mod family;
 pub mod gpu_csv;
 pub mod gpu_parquet;
 mod host;
+pub mod live;
 mod log;
 mod nvml;
 mod pressure;

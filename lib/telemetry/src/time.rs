@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::SystemTime;
 
 use chrono::{DateTime, DurationRound, SecondsFormat, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
@@ -39,6 +40,12 @@ impl From<DateTime<Utc>> for Timestamp {
             time.duration_trunc(TimeDelta::milliseconds(1))
                 .unwrap_or(time),
         )
+    }
+}
+
+impl From<SystemTime> for Timestamp {
+    fn from(time: SystemTime) -> Self {
+        DateTime::<Utc>::from(time).into()
     }
 }
 

@@ -120,7 +120,7 @@ impl<R: BufRead> Iterator for EventReader<R> {
 const BATCH: &[u8] = b"{\"type\":\"batch\",";
 
 /// The event of a line; `None` for a type that is not known here.
-fn parse(line: &[u8]) -> Result<Option<Event>, String> {
+pub(crate) fn parse(line: &[u8]) -> Result<Option<Event>, String> {
     // Nearly all lines of a long log: their type is seen without a parse of its own, which takes a third of the time.
     if line.starts_with(BATCH) {
         return batch(line).map(Some);

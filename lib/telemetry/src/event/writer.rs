@@ -11,9 +11,12 @@ use crate::log::{AppendLog, LogKind};
 /// many writes.
 const MAX_DELAY: Duration = Duration::from_millis(200);
 
+/// How every event log begins.
+pub(crate) const EVENT_MAGIC: &[u8] = b"{\"type\":\"";
+
 const KIND: LogKind = LogKind {
     name: "a run event log",
-    magic: b"{\"type\":\"",
+    magic: EVENT_MAGIC,
 };
 
 /// Appends events to a log.

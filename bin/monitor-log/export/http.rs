@@ -1,0 +1,125 @@
+//! The HTTP endpoint that Prometheus scrapes.
+
+mod connection;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use plmkit_cli::{Exit, Fault};
+use plmkit_contract::io_text;
+use plmkit_telemetry::export::{Family, Format, encode};
+use tracing::info;
+
+use connection::{Answer, Request};
+
+/// Connections at a time: those of a few servers, and of clients that say nothing until they are hung up on.
+const MOST: usize = 64;
+
+/// Where no connection can be taken, as when this process has no file descriptors left, some may be free soon.
+const BREATH: Duration = Duration::from_millis(100);
+
+const INDEX: &str = "<!DOCTYPE html>\n<title>plmkit monitor-log</title>\n<p>plmkit monitor-log: <a href=\"/metrics\">metrics</a></p>\n";
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// A port that is held and not served yet.
+pub(super) struct Endpoint {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+/// What scrapes are answered with.
+#[derive(Clone)]
+pub(super) struct Snapshot(Arc<Mutex<Arc<Vec<Family>>>>);
+
+impl Endpoint {
+    /// Takes the port, so that one in use is said before anything else is done.
+    pub(super) fn listen(address: SocketAddr) -> Result<Self, Fault> {
+        let taken = TcpListener::bind(address)
+            .and_then(|listener| Ok((listener.local_addr()?, listener)))
+            .map_err(|error| {
+                Fault::new(
+                    Exit::CannotCreate,
+                    format!("--listen {address}: cannot listen: {}", io_text(&error)),
+                )
+            });
+        taken.map(|(address, listener)| Self { listener, address })
+    }
+
+    /// Answers with `families`, and with what they are replaced by, until the process ends.
+    pub(super) fn serve(self, families: Vec<Family>) -> io::Result<Snapshot> {
+        let snapshot = Snapshot(Arc::new(Mutex::new(Arc::new(families))));
+        let served = snapshot.clone();
+        thread::Builder::new()
+            .name("http".to_owned())
+            .spawn(move || accept(&self.listener, &served))?;
+        info!("serving http://{}/metrics", self.address);
+        Ok(snapshot)
+    }
+}
+
+impl Snapshot {
+    /// From now on scrapes are answered with `families`.
+    pub(super) fn replace(&self, families: Vec<Family>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(families);
+    }
+
+    fn get(&self) -> Arc<Vec<Family>> {
+        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A thread for each connection: a client that does not read its answer keeps its own, for a time.
+fn accept(listener: &TcpListener, snapshot: &Snapshot) {
+    let open = Arc::new(AtomicUsize::new(0));
+    loop {
+        let Ok((stream, _)) = listener.accept() else {
+            thread::sleep(BREATH);
+            continue;
+        };
+        if open.fetch_add(1, Ordering::Relaxed) >= MOST {
+            open.fetch_sub(1, Ordering::Relaxed);
+            continue;
+        }
+        let (snapshot, counted) = (snapshot.clone(), Arc::clone(&open));
+        let started = thread::Builder::new()
+            .name("scrape".to_owned())
+            .spawn(move || {
+                serve(stream, &snapshot);
+                counted.fetch_sub(1, Ordering::Relaxed);
+            });
+        if started.is_err() {
+            open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn serve(stream: TcpStream, snapshot: &Snapshot) {
+    // A client that has gone, or says nothing, needs no answer.
+    let _ = connection::serve(stream, |request| answer(request, snapshot));
+}
+
+fn answer(request: &Request, snapshot: &Snapshot) -> Answer {
+    let path = request.target.split('?').next().unwrap_or_default();
+    if !matches!(path, "/" | "/metrics") {
+        return Answer::new("404 Not Found", TEXT, "not found: see /metrics\n");
+    }
+    if !matches!(request.method.as_str(), "GET" | "HEAD") {
+        return Answer::new("405 Method Not Allowed", TEXT, "only GET and HEAD\n")
+            .with("Allow: GET, HEAD");
+    }
+    if path == "/" {
+        return Answer::new("200 OK", "text/html; charset=utf-8", INDEX);
+    }
+    let format = Format::accepted(&request.accept);
+    Answer::new(
+        "200 OK",
+        format.content_type(),
+        &encode(&snapshot.get(), format),
+    )
+    // A cache between must not give one form to who asked for the other.
+    .with("Vary: Accept")
+}

@@ -1,0 +1,97 @@
+//! One moment as plain lines, for scripts and logs.
+
+use plmkit_telemetry::GpuSample;
+use plmkit_telemetry::live::RunStatus;
+use serde::Serialize;
+
+use super::text::{batches, duration, or_dash, percent, queue, short, state};
+use crate::watch::Moment;
+
+/// A line for each GPU, or for the host where there is no GPU, and a line for each run.
+pub(super) fn plain(moment: &Moment) -> String {
+    let rows = moment.rows.iter().map(row);
+    rows.chain(moment.runs.iter().map(run)).collect()
+}
+
+/// One JSON object a line.
+pub(super) fn json(moment: &Moment) -> String {
+    /// Told from a row of samples by its only key.
+    #[derive(Serialize)]
+    struct Run<'a> {
+        run: &'a RunStatus,
+    }
+
+    let rows = moment.rows.iter().map(serde_json::to_string);
+    let runs = moment
+        .runs
+        .iter()
+        .map(|run| serde_json::to_string(&Run { run }));
+    // Structs of numbers and strings always serialise.
+    rows.chain(runs).flatten().map(|line| line + "\n").collect()
+}
+
+fn row(sample: &GpuSample) -> String {
+    let Some(index) = sample.index else {
+        return format!(
+            "host  cpu {} %  mem {}/{} MiB\n",
+            or_dash(sample.host_cpu_util.as_ref()),
+            or_dash(sample.host_mem_used_mib.as_ref()),
+            or_dash(sample.host_mem_total_mib.as_ref()),
+        );
+    };
+    let processes = sample.processes.as_ref().map(|processes| processes.0.len());
+    format!(
+        "gpu {index}  {}  util {} %  mem {}/{} MiB  {} C  {}/{} W  {} MHz  throttle {}  processes {}\n",
+        or_dash(sample.name.as_ref()),
+        or_dash(sample.gpu_util.as_ref()),
+        or_dash(sample.mem_used_mib.as_ref()),
+        or_dash(sample.mem_total_mib.as_ref()),
+        or_dash(sample.temperature_c.as_ref()),
+        or_dash(sample.power_w.map(f64::round).as_ref()),
+        or_dash(sample.power_limit_w.map(f64::round).as_ref()),
+        or_dash(sample.sm_clock_mhz.as_ref()),
+        or_dash(sample.throttle.as_ref()),
+        or_dash(processes.as_ref()),
+    )
+}
+
+fn run(status: &RunStatus) -> String {
+    let run = &status.summary;
+    format!(
+        "run {}  {} {}  {}  {}  batches {}  tokens/s {}  residues/s {}  queue {}  packing {}  left {}\n",
+        run.run,
+        or_dash(run.device.as_ref()),
+        or_dash(run.dtype.as_ref()),
+        state(status),
+        percent(status.progress.share),
+        batches(status),
+        short(status.recent.tokens_per_s.or(run.throughput.tokens_per_s)),
+        short(
+            status
+                .recent
+                .residues_per_s
+                .or(run.throughput.residues_per_s)
+        ),
+        queue(status),
+        percent(run.packing.mean_utilization),
+        or_dash(status.progress.eta_s.map(duration).as_ref()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_is_a_dash() {
+        let mut sample = GpuSample::at("2026-01-31T12:00:00Z".parse().unwrap());
+        assert_eq!(row(&sample), "host  cpu - %  mem -/- MiB\n");
+        sample.index = Some(1);
+        sample.gpu_util = Some(0);
+        sample.power_w = Some(61.7);
+        assert_eq!(
+            row(&sample),
+            "gpu 1  -  util 0 %  mem -/- MiB  - C  62/- W  - MHz  throttle -  processes -\n"
+        );
+    }
+}

@@ -1,0 +1,147 @@
+//! The terminal: entered, drawn on, and left as it was.
+
+use std::fs;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::Duration;
+
+use plmkit_cli::{Exit, Fault};
+use plmkit_contract::io_text;
+use plmkit_telemetry::command::wait_for_end;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use tracing::subscriber::{NoSubscriber, with_default};
+
+use super::history::History;
+use super::view;
+use crate::End;
+use crate::args::TopArgs;
+use crate::watch::{Moment, Watch};
+
+/// How long a key, a signal or a moment may wait.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Shows moments until a key or a signal asks for the end.
+pub(super) fn show(args: &TopArgs, keep: Duration, end: &mut Option<End>) -> Result<Exit, Fault> {
+    let failed = |error: io::Error| {
+        Fault::new(
+            Exit::Io,
+            format!("the terminal cannot be used: {}", io_text(&error)),
+        )
+    };
+    let signal = signals().map_err(failed)?;
+    let moments = watch(args, keep).map_err(failed)?;
+    let mut screen = Screen::enter().map_err(failed)?;
+    let shown = screen.run(&moments, &signal);
+    drop(screen);
+    let signal = signal.load(Ordering::Relaxed);
+    if signal != 0 {
+        *end = Some(End::Signal(signal));
+        // A terminal that has gone cannot be drawn on either.
+        return Ok(Exit::Done);
+    }
+    shown.map(|()| Exit::Done).map_err(failed)
+}
+
+/// The terminal in the mode for drawing. Dropped, also by an error or a panic, it is as it was before.
+struct Screen(DefaultTerminal);
+
+impl Screen {
+    fn enter() -> io::Result<Self> {
+        // Where only a part of it worked, that is taken back.
+        ratatui::try_init().map(Self).inspect_err(|_| leave())
+    }
+
+    fn run(&mut self, moments: &Receiver<Moment>, signal: &AtomicI32) -> io::Result<()> {
+        let mut history = History::default();
+        let mut changed = true;
+        while signal.load(Ordering::Relaxed) == 0 {
+            for moment in moments.try_iter() {
+                history.add(moment, command);
+                changed = true;
+            }
+            if changed {
+                self.0.draw(|frame| view::draw(frame, &history))?;
+                changed = false;
+            }
+            if event::poll(TICK)? {
+                match event::read()? {
+                    Event::Key(key) if asks_for_the_end(key) => break,
+                    Event::Resize(..) => changed = true,
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        leave();
+    }
+}
+
+fn leave() {
+    // A terminal that has gone needs no restoring.
+    let _ = ratatui::try_restore();
+}
+
+fn asks_for_the_end(key: KeyEvent) -> bool {
+    key.kind == KeyEventKind::Press
+        && match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => true,
+            KeyCode::Char('c') => key.modifiers.contains(KeyModifiers::CONTROL),
+            _ => false,
+        }
+}
+
+/// The signal that asks for the end, once there is one; 0 before.
+fn signals() -> io::Result<Arc<AtomicI32>> {
+    let signal = Arc::new(AtomicI32::new(0));
+    let seen = Arc::clone(&signal);
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            if let Ok(signal) = wait_for_end() {
+                seen.store(signal, Ordering::Relaxed);
+            }
+        })?;
+    Ok(signal)
+}
+
+/// Moments, from a thread of their own: neither a slow driver nor a long log holds up a key.
+fn watch(args: &TopArgs, keep: Duration) -> io::Result<Receiver<Moment>> {
+    let (sender, moments) = mpsc::channel();
+    let (driver, events, interval) = (args.driver.clone(), args.events.clone(), args.interval);
+    thread::Builder::new()
+        .name("sampler".to_owned())
+        .spawn(move || {
+            // Messages on standard error would be written across the view.
+            with_default(NoSubscriber::default(), || {
+                send(Watch::open(&driver, &events, keep), interval, &sender);
+            });
+        })?;
+    Ok(moments)
+}
+
+fn send(mut watch: Watch, interval: Duration, moments: &Sender<Moment>) {
+    while moments.send(watch.look()).is_ok() {
+        thread::sleep(interval);
+    }
+}
+
+/// The name of a process, where it can be read.
+fn command(pid: u32) -> Option<String> {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    // A process can give itself any name.
+    Some(
+        name.trim_end()
+            .chars()
+            .map(|c| if c.is_control() { '?' } else { c })
+            .collect(),
+    )
+}

@@ -1,0 +1,129 @@
+//! What is on the screen.
+
+mod bar;
+mod gpus;
+mod plan;
+mod runs;
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Style, Stylize};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+use super::history::{self, History};
+use super::text::{DASH, gib};
+use crate::watch::Moment;
+use bar::bar;
+use plan::{Contents, Plan};
+
+/// Draws the last moment, in as much detail as there is room for.
+pub(super) fn draw(frame: &mut Frame, history: &History) {
+    let mut rows = Rows { left: frame.area() };
+    let Some(moment) = &history.last else {
+        rows.line(frame, Line::from("monitor-log top: looking for GPUs"));
+        return;
+    };
+    let gpus: Vec<_> = history::gpus(&moment.rows).collect();
+    let plan = Plan::new(
+        frame.area().height,
+        &Contents {
+            gpus: gpus.len(),
+            processes: gpus::processes(&gpus).count(),
+            runs: moment.runs.len(),
+            note: !history.notes.is_empty(),
+        },
+    );
+    rows.line(frame, title(moment, gpus.len()));
+    let host = host(moment, bar_width(frame));
+    rows.line(frame, host);
+    gpus::draw(frame, &mut rows, &gpus, history, &plan);
+    gpus::draw_processes(frame, &mut rows, &gpus, history, &plan);
+    runs::draw(frame, &mut rows, &moment.runs, &plan);
+    if let Some(note) = history.notes.last().filter(|_| plan.note) {
+        rows.line(frame, Line::from(note.as_str()).fg(Color::Yellow));
+    }
+}
+
+/// The rows of the screen, taken from above.
+struct Rows {
+    left: Rect,
+}
+
+impl Rows {
+    /// The next rows, as many as are there.
+    fn take(&mut self, height: u16) -> Rect {
+        let height = height.min(self.left.height);
+        let taken = Rect {
+            height,
+            ..self.left
+        };
+        self.left.y += height;
+        self.left.height -= height;
+        taken
+    }
+
+    fn line(&mut self, frame: &mut Frame, line: Line) {
+        let area = self.take(1);
+        frame.render_widget(Paragraph::new(line), area);
+    }
+}
+
+fn title(moment: &Moment, gpus: usize) -> Line<'static> {
+    let time = moment.rows.first().map(|row| row.timestamp.to_string());
+    // To the second.
+    let time = time.and_then(|time| Some(time.split_once('.')?.0.replace('T', " ")));
+    let found = match gpus {
+        0 => "no GPU".to_owned(),
+        1 => "1 GPU".to_owned(),
+        many => format!("{many} GPUs"),
+    };
+    Line::from(vec![
+        Span::from("monitor-log top").bold(),
+        Span::from(format!("  {} UTC  {found}  ", time.unwrap_or_default())),
+        Span::from("q: quit").dim(),
+    ])
+}
+
+fn host(moment: &Moment, width: u16) -> Line<'static> {
+    let Some(row) = moment.rows.first() else {
+        return Line::default();
+    };
+    let cpu = row.host_cpu_util.map(|percent| percent / 100.0);
+    let memory = row
+        .host_mem_used_mib
+        .zip(row.host_mem_total_mib)
+        .map(|(used, total)| used as f64 / total.max(1) as f64);
+    let mut spans = vec![Span::from("host   cpu  ")];
+    spans.extend(bar(cpu, width, Color::Cyan));
+    spans.push(Span::from(percent_of(cpu)));
+    spans.push(Span::from("  mem "));
+    spans.extend(bar(memory, width, Color::Cyan));
+    spans.push(Span::from(format!(
+        " {}/{} GiB",
+        gib(row.host_mem_used_mib),
+        gib(row.host_mem_total_mib)
+    )));
+    Line::from(spans)
+}
+
+/// Two bars and their figures fill an ordinary terminal; a wider one has longer bars.
+fn bar_width(frame: &Frame) -> u16 {
+    14 + frame.area().width.saturating_sub(80) / 2
+}
+
+/// A share in a column of its own.
+fn percent_of(share: Option<f64>) -> String {
+    share.map_or_else(
+        || format!(" {DASH:>3}  "),
+        |share| format!(" {:>3.0} %", share * 100.0),
+    )
+}
+
+/// Headings of lists.
+fn heading(text: String) -> Line<'static> {
+    Line::from(text).style(Style::new().add_modifier(ratatui::style::Modifier::UNDERLINED))
+}
+
+#[cfg(test)]
+mod tests;

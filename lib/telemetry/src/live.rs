@@ -1,0 +1,14 @@
+//! Runs while they work: their event logs followed as they grow, and where each of them stands.
+//!
+//! [`Follower`] reads, [`LiveRuns`] keeps what was read, [`RunStatus`] says it. Only the first touches files.
+
+mod follower;
+mod run;
+mod runs;
+mod status;
+mod tail;
+mod window;
+
+pub use follower::{Followed, Follower};
+pub use runs::LiveRuns;
+pub use status::{Progress, Recent, RunState, RunStatus};

@@ -1,0 +1,125 @@
+//! One run while it works.
+
+use super::window::Window;
+use super::{Progress, Recent, RunState, RunStatus};
+use crate::Timestamp;
+use crate::event::{Event, Outcome, RunStarted};
+use crate::report::{RunSummary, Runs};
+
+/// A run of which nothing is heard for longer than this is silent, unless its batches take as long.
+const SILENT_AFTER_S: f64 = 60.0;
+
+/// The same before its first batch, while the model is loaded.
+const SILENT_START_AFTER_S: f64 = 600.0;
+
+/// A batch may take this many times as long as the longest before it.
+const LONGER: f64 = 5.0;
+
+/// What is known of a run.
+#[derive(Clone, Debug)]
+pub(super) struct LiveRun {
+    /// The one run's count.
+    count: Runs,
+    started: Option<RunStarted>,
+    ended: bool,
+    window: Window,
+    last_event: Timestamp,
+    last_batch_s: Option<f64>,
+    longest_gap_s: f64,
+}
+
+impl LiveRun {
+    /// A run that was first heard of at `time`.
+    pub(super) fn new(time: Timestamp) -> Self {
+        Self {
+            count: Runs::default(),
+            started: None,
+            ended: false,
+            window: Window::default(),
+            last_event: time,
+            last_batch_s: None,
+            longest_gap_s: 0.0,
+        }
+    }
+
+    /// Takes in an event of this run, seen at `time`.
+    pub(super) fn add(&mut self, event: Event, time: Timestamp) {
+        self.last_event = self.last_event.max(time);
+        match &event {
+            Event::Run(started) => self.started = Some(started.clone()),
+            Event::Batch(batch) => {
+                self.window.add(batch);
+                if let Some(now_s) = batch.elapsed_s {
+                    let before_s = self.last_batch_s.unwrap_or(now_s);
+                    self.longest_gap_s = self.longest_gap_s.max(now_s - before_s);
+                    self.last_batch_s = Some(before_s.max(now_s));
+                }
+            }
+            Event::Done(_) => {
+                self.ended = true;
+                self.window = Window::default();
+            }
+            Event::Probe(_) => {}
+        }
+        self.count.add(event);
+    }
+
+    pub(super) fn last_event(&self) -> Timestamp {
+        self.last_event
+    }
+
+    /// Where it stands; `None` of no event.
+    pub(super) fn status(&self, now: Timestamp) -> Option<RunStatus> {
+        let summary = self.count.clone().finish(false).runs.pop()?;
+        // A clock that went back makes no negative silence.
+        let silence_s = (now.unix_ms() - self.last_event.unix_ms()).max(0) as f64 / 1000.0;
+        let state = match summary.outcome {
+            Some(Outcome::Done) => RunState::Done,
+            Some(Outcome::Stopped) => RunState::Stopped,
+            Some(Outcome::Failed) => RunState::Failed,
+            None if silence_s > self.silent_after_s() => RunState::Silent,
+            None => RunState::Running,
+        };
+        let recent = self.window.recent();
+        Some(RunStatus {
+            progress: self.progress(&summary, &recent, state),
+            state,
+            recent,
+            last_event: self.last_event,
+            silence_s,
+            summary,
+        })
+    }
+
+    fn silent_after_s(&self) -> f64 {
+        if self.last_batch_s.is_none() {
+            return SILENT_START_AFTER_S;
+        }
+        SILENT_AFTER_S.max(LONGER * self.longest_gap_s)
+    }
+
+    fn progress(&self, summary: &RunSummary, recent: &Recent, state: RunState) -> Progress {
+        let started = self.started.as_ref();
+        let saved = summary.batches_saved.unwrap_or(0);
+        let batches = saved + summary.batches;
+        let batches_total = summary.batches_total.map(|total| saved + total);
+        let tokens_total = started.and_then(|run| run.tokens_total);
+        let share = |done: u64, total: Option<u64>| {
+            let total = total.filter(|&total| total > 0)?;
+            Some((done as f64 / total as f64).min(1.0))
+        };
+        let rate = recent.tokens_per_s.or(summary.throughput.tokens_per_s);
+        let left = tokens_total.map(|total| total.saturating_sub(summary.tokens));
+        let eta_s = left
+            .zip(rate.filter(|&rate| rate > 0.0))
+            .map(|(left, rate)| left as f64 / rate);
+        Progress {
+            batches,
+            batches_total,
+            sequences_total: started.and_then(|run| run.sequences_total),
+            tokens_total,
+            share: share(summary.tokens, tokens_total).or_else(|| share(batches, batches_total)),
+            eta_s: eta_s.filter(|_| state == RunState::Running),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+"""What a run gives, and what a second one does not do again."""
+
+import json
+import shutil
+
+from case import PROTEINS, RELEASE, MODEL, check, names
+
+SAMPLES = "samples.csv"
+OPTIONS = ["--model", MODEL, "--max_shard_tokens", "15000", "--max_batch_tokens", "4096", "--device", "cpu"]
+SHELL = {"MAX_SHARD_TOKENS": "15000", "PACK_BATCHES": "--max-batch-tokens 4096", "GPU_EMBED": "--device cpu"}
+
+
+def stub(case):
+    run = case.run("-profile", "test", "-stub", "--multiqc")
+    check("-stub ends well", run.code == 0, run.said)
+    expected = [task for task in run.tasks if task["process"] == "MULTIQC"]
+    check("-stub runs every process, MultiQC too", len(expected) == 1 and len(run.of("GPU_EMBED")) == 2, run.tasks)
+    check("-stub publishes the layout", "proteins/reports/validation.json" in names(case.path("out")))
+
+
+def profile_test(case):
+    run = case.run("-profile", "test")
+    check("-profile test ends well, in three shards", run.code == 0 and len(run.of("GPU_EMBED")) == 3, run.said)
+    verdict = json.loads(case.path("out/proteins/reports/validation.json").read_text())
+    rows = sum(file["rows"] for file in verdict["embeddings"])
+    check("its validation passes for 100 proteins", verdict["outcome"] == "pass" and rows == 100, verdict)
+
+
+def two_samples(case):
+    """Several FASTA of one sample, two of them with one name, beside another sample."""
+    parts = PROTEINS.read_text().split(">")[1:]
+    for name, some in [("a/x.fasta", parts[:30]), ("b/x.fasta", parts[30:70]), ("y.fasta", parts[50:])]:
+        path = case.path(name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(f">{part}" for part in some))
+    case.path(SAMPLES).write_text("sample,fasta\nfirst,a/x.fasta\nsecond.v2,y.fasta\nfirst,b/x.fasta\n")
+    run = case.run("--input", SAMPLES, *OPTIONS)
+    check("two samples from three FASTA", run.code == 0 and len(run.of("VALIDATE_EMBEDDINGS")) == 2, run.said)
+    case.shell(SAMPLES, SHELL)
+    case.compare("out", "shell")
+    versions = case.path("out/versions.yml").read_text()
+    tools = [program.name for program in RELEASE.iterdir() if f"    {program.name}: " in versions]
+    check("versions.yml names the five programs and the engine", len(tools) == 5 and "Nextflow: 25" in versions, versions)
+    resume(case)
+
+
+def resume(case):
+    run = case.run("-resume", "--input", SAMPLES, *OPTIONS)
+    check("-resume runs nothing", run.code == 0 and not run.computed() and run.tasks, run.tasks)
+    lost = next(task for task in run.of("GPU_EMBED") if task["tag"] == "first_shard-00000")
+    shutil.rmtree(lost["workdir"])
+    run = case.run("-resume", "--input", SAMPLES, *OPTIONS)
+    again = sorted((task["process"].split(":")[-1], task["tag"]) for task in run.computed())
+    chain = [("GPU_EMBED", lost["tag"]), ("MONITOR_LOG_REPORT", lost["tag"]), ("VALIDATE_EMBEDDINGS", "first")]
+    check("-resume after a lost task folder runs its chain alone", again == chain and run.code == 0, again)
+    case.compare("out", "shell")

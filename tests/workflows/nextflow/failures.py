@@ -1,0 +1,90 @@
+"""Tasks that fail, are killed, and engines that are."""
+
+import json
+
+from case import MODEL, check, many
+
+FEW = ["-profile", "test", "--max_shard_tokens", "1000000"]
+# Enough work to be killed in, saved in small pieces.
+LONG = ["--input", "long.fasta", "--model", MODEL, "--device", "cpu", "--max_shard_tokens", "60000", "--max_batch_tokens", "1024"]
+LONG += ["--fasta_shard_args", "--duplicate-ids suffix", "--gpu_embed_args", "--save-every 10ms"]
+SHELL = {"MAX_SHARD_TOKENS": "60000", "PACK_BATCHES": "--max-batch-tokens 1024", "GPU_EMBED": "--device cpu"}
+SHELL |= {"FASTA_SHARD": "--duplicate-ids suffix"}
+
+
+def transient(case):
+    case.wrapper("pack-batches", '[[ $1 == --version || -e $once ]] || { touch "$once"; exit 75; }\nexec "$real" "$@"\n')
+    run = case.run(*FEW)
+    tries = [(task["exit"], task["attempt"], task["memory"]) for task in run.of("PACK_BATCHES")]
+    expected = [("75", "1", "1 GB"), ("0", "2", "2 GB")]
+    check("a task that ends with 75 is tried again with more memory", run.code == 0 and sorted(tries, key=lambda t: t[1]) == expected, tries)
+
+
+def final(case):
+    case.wrapper("pack-batches", '[[ $1 == --version ]] && exec "$real" "$@"\nexit 65\n')
+    run = case.run(*FEW)
+    tries = [(task["exit"], task["attempt"]) for task in run.of("PACK_BATCHES")]
+    check("a task that ends with 65 is not", run.code != 0 and tries == [("65", "1")], tries)
+
+
+def rejected(case):
+    """gpu-embed's exit code 1: some sequences are listed, and the run goes on."""
+    case.wrapper("gpu-embed", '"$real" "$@" || exit\n[[ $1 == --version ]] || exit 1\n')
+    run = case.run(*FEW)
+    check("gpu-embed's exit code 1 is no failure", run.code == 0 and len(run.of("GPU_EMBED")) == 1, run.said)
+
+
+def verdict(case):
+    """A row that vanishes between embedding and validation."""
+    # The glob of its arguments is expanded before: the second of the three files is taken out of them.
+    case.wrapper("validate-embeddings", '[[ $1 == --version ]] && exec "$real" "$@"\nexec "$real" "$1" "${@:3}"\n')
+    run = case.run("-profile", "test")
+    report = case.path("out/proteins/reports/validation.json")
+    check("a failing verdict fails the run", run.code != 0 and "The validation failed" in run.said, run.said)
+    check("its report is published", report.exists() and json.loads(report.read_text())["outcome"] == "fail", run.said)
+    check("and so are the versions", case.path("out/versions.yml").exists())
+
+
+def killed(case, how):
+    """The first attempt of gpu-embed is killed when it has saved some batches."""
+    many(case.path("long.fasta"), 3)
+    case.wrapper("gpu-embed", f"""
+[[ $1 == --version || -e $once ]] && exec "$real" "$@"
+touch "$once"
+"$real" "$@" &
+while [[ $(find {case.path('work/plmkit-saved')} -name 'part-*[0-9].parquet' | wc -l) -lt 3 ]]; do sleep 0.05; done
+kill -{how} $!
+wait $!
+""")
+    run = case.run(*LONG)
+    tries = sorted((task["attempt"], task["exit"]) for task in run.of("GPU_EMBED") if task["attempt"] == "2" or task["exit"] != "0")
+    code = {"TERM": "143", "KILL": "137"}[how]
+    check(f"gpu-embed killed by SIG{how} is tried again", run.code == 0 and tries == [("1", code), ("2", "0")], (tries, run.said))
+    second = next(task for task in run.of("GPU_EMBED") if task["attempt"] == "2")
+    events = case.path("out/long/logs") / f"{second['tag'].removeprefix('long_')}.events.jsonl"
+    saved = batches_saved(events)
+    check(f"the second attempt goes on from {saved} saved batches", saved >= 3, events.read_text())
+    check("nothing stays behind in the folder of what is saved", not list(case.path("work/plmkit-saved").glob("*/*")))
+    equal(case)
+
+
+def engine(case):
+    many(case.path("long.fasta"), 3)
+    case.kill(case.start(*LONG), 3)
+    run = case.run("-resume", *LONG)
+    check("-resume after kill -9 of engine and tasks", run.code == 0, run.said)
+    cached = run.of("PACK_BATCHES", "CACHED")
+    saved = [batches_saved(path) for path in case.path("out/long/logs").glob("*.events.jsonl")]
+    check(f"{len(cached)} packs and {sum(saved)} batches are those of the run before", cached and sum(saved) >= 3, saved)
+    equal(case)
+
+
+def equal(case):
+    case.path("samples.csv").write_text("sample,fasta\nlong,long.fasta\n")
+    case.shell("samples.csv", SHELL)
+    case.compare("out", "shell")
+
+
+def batches_saved(events):
+    started = [json.loads(line) for line in events.read_text().splitlines() if "batches_saved" in line]
+    return sum(event["batches_saved"] for event in started)

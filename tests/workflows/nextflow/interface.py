@@ -1,0 +1,81 @@
+"""What users see before anything is run: parameters, profiles, messages."""
+
+import json
+import re
+import subprocess
+
+from case import MODEL, PROTEINS, ROOT, WORKFLOW, check
+
+PROFILES = ["docker", "singularity", "apptainer", "podman", "conda", "gpu", "slurm", "test", "debug", "slurm,gpu", "gpu,slurm"]
+
+
+def nextflow(case, *arguments):
+    return subprocess.run(["nextflow", *arguments], cwd=case.folder, env=case.env, capture_output=True, text=True)
+
+
+def lint(case):
+    done = nextflow(case, "lint", WORKFLOW)
+    check("nextflow lint", done.returncode == 0 and "had no errors" in done.stdout, done.stdout + done.stderr)
+
+
+def profiles(case):
+    for profile in PROFILES:
+        done = nextflow(case, "config", "-flat", "-profile", profile, WORKFLOW)
+        check(f"nextflow config -profile {profile}", done.returncode == 0, done.stdout + done.stderr)
+        if profile in ("slurm,gpu", "gpu,slurm"):
+            parallel = re.search(r"withName:GPU_EMBED'?\.maxForks = 0", done.stdout)
+            check(f"{profile}: GPU tasks run side by side, on GPUs", parallel and "params.device = 'all'" in done.stdout, done.stdout)
+
+
+def schema(case):
+    """It covers exactly the parameters of nextflow.config, with their defaults."""
+    groups = json.loads((WORKFLOW / "nextflow_schema.json").read_text())
+    check("a draft 2020-12 schema", groups["$schema"] == "https://json-schema.org/draft/2020-12/schema")
+    references = [entry["$ref"].removeprefix("#/$defs/") for entry in groups["allOf"]]
+    check("every group counts", sorted(references) == sorted(groups["$defs"]), references)
+    described = {}
+    for group in groups["$defs"].values():
+        described |= group["properties"]
+    done = nextflow(case, "config", "-flat", WORKFLOW)
+    params = dict(re.findall(r"^params\.(\w+) = (.*)$", done.stdout, re.MULTILINE))
+    check(f"{len(params)} parameters, all described, no other", sorted(params) == sorted(described), (params, sorted(described)))
+    for name, rule in described.items():
+        default = rule.get("default")
+        written = "null" if default is None else f"'{default}'" if isinstance(default, str) else json.dumps(default)
+        check(f"the default of {name}", params[name] == written, (params[name], written))
+
+
+def wrong(case):
+    """Each wrong input is refused before any task, with one message."""
+    fasta = str(PROTEINS)
+    for name, lines in {
+        "column.csv": f"sample,file\na,{fasta}\n",
+        "missing.csv": "sample,fasta\na,none.fasta\n",
+        "twice.csv": f"sample,fasta\na,{fasta}\nb,{fasta}\na,{fasta}\n",
+        "name.csv": f"sample,fasta\na b,{fasta}\n",
+        "reserved.csv": f"sample,fasta\nmultiqc,{fasta}\n",
+        "empty.csv": "sample,fasta\n",
+    }.items():
+        case.path(name).write_text(lines)
+    model = ["--model", MODEL]
+    for options, message in [
+        (["--input", "column.csv", *model], "column.csv: no column 'fasta'"),
+        (["--input", "missing.csv", *model], "missing.csv: sample 1: no file 'none.fasta'"),
+        (["--input", "twice.csv", *model], "of 'a' is there twice"),
+        (["--input", "name.csv", *model], "sample name 'a b': expected letters"),
+        (["--input", "reserved.csv", *model], "sample name 'multiqc'"),
+        (["--input", "empty.csv", *model], "empty.csv: no samples"),
+        (["--input", "*.fa", *model], "--input: no file '*.fa'"),
+        (["--input", f"{fasta},{ROOT}/tests/../test-data/proteins.fasta", *model], "2 files would be the sample 'proteins'"),
+        (["--input", fasta], "--model is missing"),
+        (["--input", fasta, "--model", "./none"], "--model: no folder './none'"),
+        (["--input", fasta, *model, "--max_shard_tokens", "many"], "--max_shard_tokens 'many': expected a whole number"),
+        (["--input", fasta, *model, "--device", "gpu"], "--device 'gpu': expected"),
+    ]:
+        run = case.run(*options)
+        # Nextflow adds where its log is.
+        said = [line for line in run.said.splitlines() if line and not line.startswith(("N E X T", "Launching", "WARN: Unrecognized", " -- Check"))]
+        check(message, run.code != 0 and len(said) == 1 and message in said[0] and not run.tasks, run.said)
+    run = case.run("-profile", "test", "-stub", "--max-shard-tokens", "5", "--colour", "red")
+    warned = "did you mean --max_shard_tokens?" in run.said and "--colour is no parameter" in run.said
+    check("an unknown parameter is warned of", run.code == 0 and warned and run.said.count("is no parameter") == 2, run.said)

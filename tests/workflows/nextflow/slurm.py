@@ -1,0 +1,45 @@
+"""The workflow as jobs of a real SLURM with two devices that stand for GPUs."""
+
+import subprocess
+import sys
+
+from case import ROOT, check
+from failures import LONG, equal, many
+
+CLUSTER = ROOT / "tests/workflows/slurm/cluster.sh"
+
+
+def slurm(case):
+    if not CLUSTER.exists():
+        sys.exit(f"{CLUSTER}: missing: it starts the SLURM that this check needs")
+    cluster = case.path("cluster")
+    started = subprocess.run([CLUSTER, "start", cluster])
+    if started.returncode == 77:
+        return
+    check("SLURM starts", started.returncode == 0)
+    case.env["SLURM_CONF"] = f"{cluster}/slurm.conf"
+    # `-c` beside `-profile` is what the strict configuration of this engine does not take; the other parser is its default.
+    case.env["NXF_SYNTAX_PARSER"] = "v1"
+    try:
+        jobs(case)
+    finally:
+        subprocess.run([CLUSTER, "stop", cluster])
+
+
+def jobs(case):
+    many(case.path("long.fasta"), 2)
+    case.wrapper("gpu-embed", f"""
+[[ $1 == --version ]] && exec "$real" "$@"
+echo "${{CUDA_VISIBLE_DEVICES-none}} ${{SLURM_JOB_ID-none}}" >>{case.folder}/devices
+mkdir "$once" 2>/dev/null && exit 75
+exec "$real" "$@"
+""")
+    # No GPU behind the devices: gpu-embed computes on the CPU.
+    run = case.run("-c", str(ROOT / "tests/workflows/nextflow/slurm.config"), "-profile", "gpu,slurm", "--slurm_queue", "debug", *LONG)
+    check("every task a job", run.code == 0 and len(run.of("GPU_EMBED", "COMPLETED")) >= 2, run.said)
+    tries = [task["attempt"] for task in run.of("GPU_EMBED") if task["exit"] == "75"]
+    check("a job that ends with 75 is tried again", tries == ["1"] and len(run.of("GPU_EMBED", "FAILED")) == 1, run.tasks)
+    devices = [line.split() for line in case.path("devices").read_text().splitlines()]
+    alone = all(device in ("0", "1") and job != "none" for device, job in devices)
+    check(f"each of {len(devices)} GPU jobs sees one device", alone and len(devices) == len(run.of("GPU_EMBED")), devices)
+    equal(case)

@@ -1,0 +1,100 @@
+# What the tests of the workflows share; to be sourced. Each check is printed, and one that fails ends the test.
+root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../..")
+export PATH=$root/target/release:$root/.venv/snakemake/bin:$PATH
+proteins=$root/test-data/proteins.fasta
+model=$root/test-data/model-tiny
+work=$(mktemp -d "${TMPDIR:-/tmp}/plmkit-workflows.XXXXXX")
+started=$SECONDS
+
+# check WHAT COMMAND…: the command succeeds.
+check() {
+    local what=$1
+    shift
+    if "$@" >"$work/check.log" 2>&1; then
+        echo "  ok    $what"
+    else
+        echo "  FAILED $what: $*" >&2
+        tail -n 60 "$work/check.log" >&2
+        exit 1
+    fi
+}
+
+# same WHAT EXPECTED FOUND
+same() {
+    check "$1" diff <(echo "$2") <(echo "$3")
+}
+
+# until_true SECONDS COMMAND…: wait for it.
+until_true() {
+    local end=$((SECONDS + $1))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        ((SECONDS < end)) || return 1
+        sleep 0.1
+    done
+}
+
+# equal FOLDER FOLDER: the same files but for what engines add, and the same bytes in all that is data.
+equal() {
+    local list='find . -type f -not -name versions.yml -not -path ./multiqc/* -not -name packs.tsv'
+    diff <(cd "$1" && $list | sort) <(cd "$2" && $list | sort) || return
+    local file
+    while read -r file; do
+        cmp "$1/$file" "$2/$file" || return
+    done < <(cd "$1" && $list \( -path '*/shards/*' -o -path '*/embeddings/*' -o -name '*.pack.json' \))
+    for file in "$1"/*/reports/validation.json "$2"/*/reports/validation.json; do
+        grep -q '^  "outcome": "pass"' "$file" || return
+    done
+    # Nothing is left behind.
+    ! find "$1" "$2" -name '.*' -not -name '.' | grep . && ! find "$1" "$2" -type d -empty | grep .
+}
+
+# saved FILE: batches that a run took over from an interrupted one, as its last run event says.
+saved() {
+    grep '"type":"run"' "$1" | tail -n 1 | grep -o '"batches_saved":[0-9]*' | cut -d : -f 2
+}
+
+# hold PID: it stands still until it is sent a SIGUSR1 or a SIGTERM, as if its work took that long.
+hold() {
+    kill -STOP "$1"
+    until_true 120 signalled "$1" || return
+    kill -CONT "$1"
+}
+signalled() { (((0x$(awk '/^ShdPnd/ { print $2 }' "/proc/$1/status") & 0x4200) != 0)); }
+
+# start_cluster: SLURM_CONF is that of a cluster of this test alone, which ends with it.
+start_cluster() {
+    local code=0
+    clean() { "$root/tests/workflows/slurm/cluster.sh" stop "$work/cluster"; }
+    "$root/tests/workflows/slurm/cluster.sh" start "$work/cluster" >/dev/null || code=$?
+    if ((code == 77)); then exit 0; elif ((code)); then exit "$code"; fi
+    export SLURM_CONF=$work/cluster/slurm.conf
+}
+
+# state JOB: of a job, or of each task of an array that has ended or runs.
+state() {
+    squeue --noheader --states=all --array --format %T --job "$1"
+}
+
+# is STATE JOB: all of it
+is() {
+    [[ $(state "$2" | sort -u) == "$1" ]]
+}
+
+# many N: N times the test proteins, for runs that last.
+many() {
+    for ((i = 0; i < $1; i++)); do cat "$proteins"; done
+}
+
+finish() {
+    local code=$? pids
+    # What is still running of a test that failed.
+    pids=$(jobs -p)
+    # shellcheck disable=SC2086
+    [[ ! $pids ]] || kill $pids 2>/dev/null || true
+    [[ $(type -t clean) == function ]] && clean
+    if ((code == 0)); then rm -rf "$work"; else echo "left for a look: $work" >&2; fi
+    echo "$(basename "$0"): $((SECONDS - started)) s"
+}
+trap finish EXIT
+cd "$work"

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# The batch scripts on a real SLURM: the array, the time limit of a task, a task that is cancelled and requeued, the validation.
+set -euo pipefail
+# shellcheck source=tests/workflows/slurm/checks.sh
+source "$(dirname "$0")/checks.sh"
+start_cluster
+export WORKFLOW=$root/workflows/slurm
+# halt SAMPLE SHARD: the gpu-embed that embeds it stands still once it has saved something.
+halt() {
+    compgen -G "results/$1/embeddings/.$2.parquet.plmkit-run/part-*" && pkill -STOP -f "^gpu-embed $work/results/$1/batches/$2"
+}
+pid() { pgrep -f "^gpu-embed $work/results/$1/batches/$2"; }
+
+many 5 >many.fasta
+printf 'sample,fasta\nlong,many.fasta\na,%s\n' "$proteins" >samples.csv
+export MAX_SHARD_TOKENS=150000 FASTA_SHARD='--duplicate-ids suffix' PACK_BATCHES='--max-batch-tokens 4096'
+export GPU_EMBED='--device cpu --threads 1 --save-every 1s'
+check "the shell chain" "$root/workflows/shell/plmkit.sh" samples.csv chain "$model"
+
+prepare=$(SBATCH_TIMELIMIT=1 SBATCH_SIGNAL=B:USR1@58 sbatch --parsable "$WORKFLOW/prepare.sbatch" samples.csv "$work/results" "$model")
+check "shards, packs, an array and a validation" until_true 60 is COMPLETED "$prepare"
+report=$(tail -n 1 "plmkit-$prepare.log")
+[[ $report =~ ^3\ packs:\ job\ array\ ([0-9]+),\ validation\ ([0-9]+)$ ]]
+array=${BASH_REMATCH[1]} validation=${BASH_REMATCH[2]}
+check "task 1 saves" until_true 60 halt long shard-00000
+check "task 2 saves" until_true 60 halt long shard-00001
+first=$(pid long shard-00000)
+second=$(pid long shard-00001)
+same "each task has one GPU, and not the same" "0 1" \
+    "$(for pid in "$first" "$second"; do tr '\0' '\n' <"/proc/$pid/environ" | sed -n 's/^CUDA_VISIBLE_DEVICES=//p'; done | sort | paste -sd ' ')"
+
+scancel "${array}_2"
+kill -CONT "$second"
+check "task 2 is cancelled" until_true 60 is CANCELLED "${array}_2"
+check "it is requeued" scontrol requeue "${array}_2"
+check "task 1 gets its signal before the time limit" hold "$first"
+check "and is queued again" until_true 30 grep -q 'queued again' "plmkit-${array}_1.log"
+check "all tasks end well" until_true 120 is COMPLETED "$array"
+check "the validation passes" until_true 60 is COMPLETED "$validation"
+for shard in 0 1; do
+    check "shard $shard went on from what was saved" test "$(saved "results/long/logs/shard-0000$shard.events.jsonl")" -gt 0
+done
+check "layout and data are the shell chain's" equal chain results
+
+# The same once more: everything is kept, the validation alone has something to do.
+touch before
+prepare=$(sbatch --wait --parsable "$WORKFLOW/prepare.sbatch" samples.csv "$work/results" "$model")
+report=$(tail -n 1 "plmkit-$prepare.log")
+check "a second run passes" until_true 60 is COMPLETED "${report##* }"
+same "and embeds nothing" "" "$(find results -name '*.parquet' -newer before)"
+
+rm results/long/embeddings/shard-00000.parquet
+validation=$(sbatch --wait --parsable --gres=none "$WORKFLOW/embed.sbatch" "$work/results" "$model") || true
+check "missing embeddings fail the validation" is FAILED "$validation"
+check "its report is there" grep -q '"outcome": "fail"' results/long/reports/validation.json

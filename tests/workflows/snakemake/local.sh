@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# The Snakemake workflow on this machine: what it makes, what it makes again, and what it does when something goes wrong.
+set -euo pipefail
+# shellcheck source=tests/workflows/slurm/checks.sh
+source "$(dirname "$0")/../slurm/checks.sh"
+flow=$root/workflows/snakemake
+run() { snakemake --snakefile "$flow/workflow/Snakefile" --configfile config.yaml --cores 2 "$@"; }
+# jobs: the rules that would run, with how often each.
+jobs() {
+    run --dry-run >dry.log 2>&1
+    awk '/^Job stats:/ { on = 1 } on && !NF { exit } on && $2 ~ /^[0-9]+$/ && $1 != "total" { print $1 ":" $2 }' dry.log | sort | paste -sd ' '
+}
+# refuses PATTERN ARGS…: it does not start, and says why.
+refuses() {
+    local pattern=$1
+    shift
+    run --dry-run "$@" >refused.log 2>&1 && return 1
+    grep -E "$pattern" refused.log && ! grep Traceback refused.log
+}
+fails() { ! "$@"; }
+records() { awk "/^>/ { n++ } $1" "$proteins"; }
+
+echo "workflow"
+check "lint" snakemake --snakefile "$flow/workflow/Snakefile" --lint --directory "$flow"
+check "snakefmt" snakefmt --check "$flow/workflow"
+
+records '1 <= n && n <= 20' >first.fasta
+records '81 <= n' | gzip >second.fasta.gz
+printf 'sample,fasta\na,%s\nb,first.fasta\nb,second.fasta.gz\n' "$proteins" >samples.csv
+cat >config.yaml <<CONF
+samples: samples.csv
+model: $model
+max_shard_tokens: 20000
+options:
+  gpu_embed: --device cpu
+  pack_batches: --max-batch-tokens 4096
+CONF
+check "dry run" run --dry-run
+MAX_SHARD_TOKENS=20000 GPU_EMBED='--device cpu' PACK_BATCHES='--max-batch-tokens 4096' \
+    check "the shell chain" "$root/workflows/shell/plmkit.sh" samples.csv chain "$model"
+check "a run" run
+check "layout and data are the shell chain's" equal chain results
+same "all programs have a version" 5 "$(grep -cE '^  (fasta-shard|pack-batches|gpu-embed|validate-embeddings|monitor-log): [0-9.]+$' results/versions.yml)"
+check "benchmarks" test -s benchmarks/a/shard-00000.embed.tsv
+check "a second run does nothing" grep -q 'Nothing to be done' <(run 2>&1)
+check "the report of Snakemake" run --report report.html
+for entry in a_validation_mqc.json shard-00000.run.json; do
+    check "it has $entry" grep -q "$entry" report.html
+done
+
+echo "what is lost comes back"
+rm results/a/embeddings/shard-00001.parquet
+same "embeddings: only their chain runs" "all:1 embed:1 pack:1 run_report:1 validate:1" "$(jobs)"
+check "they come back" run
+check "the same" equal chain results
+rm results/a/shards/shard-00001.parquet
+same "a shard: only it and its chain run" "all:1 embed:1 pack:1 restore_shard:1 run_report:1 validate:1" "$(jobs)"
+touch before
+check "it comes back" run
+check "the same" equal chain results
+same "nothing else was made" "embeddings/shard-00001.parquet embeddings/shard-00001.rejects.csv shards/shard-00001.parquet" \
+    "$(cd results/a && find shards embeddings -type f -newer ../../before | sort | paste -sd ' ')"
+check "then nothing is to do" grep -q 'Nothing to be done' <(run 2>&1)
+
+echo "what must not pass"
+cp results/a/embeddings/shard-00000.parquet results/a/embeddings/shard-00009.parquet
+check "embeddings of no shard fail the workflow" fails run --forcerun results/a/reports/a_validation_mqc.json
+check "its report is kept" grep -q '"outcome": "fail"' results/a/reports/validation.json
+rm results/a/embeddings/shard-00009.parquet
+check "without them it passes" run
+check "a wrong option" refuses "Additional properties.*max_shard_token'" --config max_shard_token=5
+check "a wrong value" refuses "'many' is not of type 'integer'" --config max_shard_tokens=many
+for lines in 'name,fasta\na,b.fasta' 'sample,fasta\na/b,b.fasta' 'sample,fasta\na,' 'sample,fasta\na' 'sample,fasta'; do
+    printf "$lines\n" >wrong.csv
+    check "samples of '$lines'" refuses '^wrong.csv: (line 2: |no samples)' --config samples=wrong.csv
+    grep '^wrong.csv' refused.log
+done
+printf 'sample,fasta\nc,nowhere.fasta\n' >wrong.csv
+check "a FASTA that is not there" refuses nowhere.fasta --config samples=wrong.csv
+
+echo "interruptions"
+many 8 >many.fasta
+printf 'sample,fasta\nlong,many.fasta\n' >samples.csv
+cat >config.yaml <<CONF
+samples: samples.csv
+outdir: $work/interrupted
+model: $model
+options:
+  fasta_shard: --duplicate-ids suffix
+  gpu_embed: --device cpu --save-every 1s
+  pack_batches: --max-batch-tokens 4096
+CONF
+parts() { compgen -G 'interrupted/long/embeddings/.shard-00000.parquet.plmkit-run/part-*'; }
+run >run.log 2>&1 &
+check "gpu-embed saves" until_true 60 parts
+kill -9 "$(pgrep -f "^gpu-embed $work/interrupted/long" -n)"
+check "gpu-embed killed: Snakemake tries again" wait $!
+check "and goes on from what was saved" test "$(saved interrupted/long/logs/shard-00000.events.jsonl)" -gt 0
+FASTA_SHARD='--duplicate-ids suffix' GPU_EMBED='--device cpu' PACK_BATCHES='--max-batch-tokens 4096' \
+    check "the shell chain" "$root/workflows/shell/plmkit.sh" samples.csv chain2 "$model"
+check "the same as uninterrupted" equal chain2 interrupted
+
+rm -rf interrupted
+setsid bash -c 'exec "$@"' - snakemake --snakefile "$flow/workflow/Snakefile" --configfile config.yaml --cores 2 >run.log 2>&1 &
+check "gpu-embed saves" until_true 60 parts
+kill -9 -- -$!
+sleep 0.5
+check "nothing of it goes on" fails pgrep -f "^gpu-embed $work/interrupted/long"
+check "the folder is locked" fails run
+check "unlock" run --unlock
+check "the rest" run
+check "it went on from what was saved" test "$(saved interrupted/long/logs/shard-00000.events.jsonl)" -gt 0
+check "the same as uninterrupted" equal chain2 interrupted

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# In other workflows: the whole one as a module, and the rules of MODULES.md as they stand there.
+set -euo pipefail
+# shellcheck source=tests/workflows/slurm/checks.sh
+source "$(dirname "$0")/../slurm/checks.sh"
+rows() { grep -o '"rows": [0-9]*' "$1" | tail -n 1 | grep -o '[0-9]*'; }
+
+mkdir module rules
+cd module
+printf 'sample,fasta\na,%s\n' "$proteins" >samples.csv
+cat >config.yaml <<CONF
+embedding:
+  samples: samples.csv
+  outdir: embedded
+  model: $model
+  max_shard_tokens: 30000
+  options: {gpu_embed: --device cpu}
+CONF
+cat >Snakefile <<SMK
+configfile: "config.yaml"
+
+
+module plmkit:
+    snakefile:
+        "$root/workflows/snakemake/workflow/Snakefile"
+    config:
+        config["embedding"]
+
+
+use rule * from plmkit as plmkit_*
+
+
+rule mine:
+    default_target: True
+    input:
+        rules.plmkit_all.input,
+    output:
+        "sizes.txt",
+    shell:
+        "du -b embedded/*/embeddings/*.parquet > {output}"
+SMK
+check "a module of another workflow" snakemake --cores 2
+same "with two shards of 100 proteins" "2 100" "$(wc -l <sizes.txt) $(rows embedded/a/reports/validation.json)"
+check "a second run does nothing" grep -q 'Nothing to be done' <(snakemake --cores 2 2>&1)
+
+cd ../rules
+cp "$proteins" proteins.fasta
+{
+    printf 'rule all:\n    default_target: True\n    input: "validation.json", expand("reports/shard-0000{n}.run.json", n=range(2))\n\n'
+    sed -n '/^```python$/,/^```$/ { /^```/d; p }' "$root/workflows/MODULES.md"
+} >Snakefile
+check "the rules of MODULES.md" snakemake --cores 2 --resources gpu=1 --config model="$model"
+same "100 proteins" 100 "$(rows validation.json)"

@@ -1,0 +1,47 @@
+#!/usr/bin/env nextflow
+
+include { EMBED                               } from './subworkflows/local/embed/main'
+include { MULTIQC                             } from './modules/local/multiqc/main'
+include { VERDICT                             } from './modules/local/verdict/main'
+include { checkParams; readModel; readSamples } from './subworkflows/local/inputs/main'
+
+// [ process, tool, version ] of all tasks as YAML, sorted; `Workflow` stands last as in nf-core.
+def versionsYaml(versions) {
+    def tools = versions
+        .collect { process, tool, version -> [process.tokenize(':').last(), tool, version] }
+        .unique()
+        .sort { entry -> entry.join(' ') }
+        .groupBy { entry -> entry[0] }
+        .collect { process, entries -> "${process}:\n" + entries.collect { entry -> "    ${entry[1]}: ${entry[2]}\n" }.join() }
+    return tools.join() + "Workflow:\n    ${workflow.manifest.name}: ${workflow.manifest.version}\n    Nextflow: ${workflow.nextflow.version}\n"
+}
+
+workflow {
+    main:
+    checkParams(params, file("${projectDir}/nextflow_schema.json"))
+    samples = readSamples(params.input)
+    model = readModel(params.model)
+
+    // The same place for every attempt, and for every -resume. One that is not a folder of this machine cannot be written to.
+    local = workflow.workDir.toUri().scheme == 'file'
+    save_in = params.save_in ? file(params.save_in) : local ? file("${workflow.workDir}/plmkit-saved/${workflow.sessionId}") : ''
+    if (save_in) {
+        save_in.mkdirs()
+    }
+
+    EMBED(channel.fromList(samples), model, save_in.toString())
+
+    versions = channel.topic('versions').toList().map { all -> versionsYaml(all) }
+    report = channel.empty()
+    if (params.multiqc) {
+        tables = EMBED.out.mqc
+            .map { _meta, table -> table }
+            .mix(versions.collectFile(name: 'plmkit_mqc_versions.yml'))
+            .toSortedList { a, b -> a.name <=> b.name }
+        report = MULTIQC(tables).report
+    }
+    written = versions.collectFile(name: 'versions.yml', storeDir: params.outdir)
+
+    failed = EMBED.out.verdict.filter { _meta, verdict -> verdict == 'fail' }.map { meta, _verdict -> meta.id }
+    VERDICT(failed.toList(), written.mix(report).toList())
+}

@@ -1,0 +1,32 @@
+process FASTA_SHARD {
+    tag "${meta.id}"
+    label 'process_low'
+
+    conda "${moduleDir}/environment.yml"
+    container "${workflow.containerEngine in ['singularity', 'apptainer'] ? 'oras://ghcr.io/plmkit/plmkit-sif:0.1.0' : 'ghcr.io/plmkit/plmkit:0.1.0'}"
+
+    input:
+    // A folder each, since files of one sample may have one name.
+    tuple val(meta), path(fasta, stageAs: 'input?/*', arity: '1..*')
+
+    output:
+    tuple val(meta), path("${prefix}/*.parquet", arity: '1..*'), emit: shards
+    tuple val(meta), path("${prefix}/rejects.csv"), emit: rejects
+    tuple val(meta), path("${prefix}/manifest.json"), emit: manifest
+    tuple val("${task.process}"), val('fasta-shard'), eval("fasta-shard --version | sed 's/.* //'"), topic: versions
+
+    script:
+    // How the shards are cut: --shards N or --max-shard-tokens N.
+    def args = task.ext.args ?: '--shards 1'
+    prefix = task.ext.prefix ?: "${meta.id}"
+    """
+    fasta-shard ${fasta} --out-dir ${prefix} --threads ${task.cpus} ${args}
+    """
+
+    stub:
+    prefix = task.ext.prefix ?: "${meta.id}"
+    """
+    mkdir ${prefix}
+    touch ${prefix}/shard-00000.parquet ${prefix}/shard-00001.parquet ${prefix}/rejects.csv ${prefix}/manifest.json
+    """
+}

@@ -1,0 +1,53 @@
+process GPU_EMBED {
+    tag "${meta.id}"
+    label 'process_gpu'
+
+    conda "${moduleDir}/environment.yml"
+    container "${workflow.containerEngine in ['singularity', 'apptainer'] ? 'oras://ghcr.io/plmkit/plmkit-sif:0.1.0' : 'ghcr.io/plmkit/plmkit:0.1.0'}"
+
+    input:
+    tuple val(meta), path(batches)
+    // A folder, or none and the id of a model of the Hugging Face Hub.
+    tuple path(model, stageAs: 'model/*'), val(model_id)
+    // An absolute path that all attempts see, or '': each begins anew.
+    val save_in
+
+    output:
+    tuple val(meta), path("${prefix}.parquet"), path("${prefix}.rejects.csv", arity: '0..*'), emit: embeddings
+    tuple val(meta), path("${prefix}.samples.csv"), path("${prefix}.events.jsonl"), emit: logs
+    tuple val("${task.process}"), val('gpu-embed'), eval("gpu-embed --version | sed 's/.* //'"), topic: versions
+    tuple val("${task.process}"), val('monitor-log'), eval("monitor-log --version | sed 's/.* //'"), topic: versions
+
+    script:
+    def args = task.ext.args ?: ''
+    prefix = task.ext.prefix ?: "${meta.id}"
+    // A folder for this shard and these options alone, so that runs with other options do not meet in it.
+    def options = "${args} ${model_id ?: model}".md5()
+    def saved = save_in ? "${save_in}/${prefix}.${options}" : ''
+    // --force replaces what is saved of other work, such as another model of that name or another kind of CPU, and keeps the rest.
+    def save = saved ? "--save-in '${saved}' --force" : ''
+    """
+    embed() {
+        code=0
+        monitor-log record --out ${prefix}.samples.csv -- \\
+            gpu-embed ${batches} --model ${model_id ?: model} --out ${prefix}.parquet --rejects ${prefix}.rejects.csv \\
+            --events ${prefix}.events.jsonl --threads ${task.cpus} ${save} ${args} || code=\$?
+    }
+
+    embed
+    # The lock is still there: a task that outlived its engine is at work on this shard.
+    while [[ \$code -eq 75 && -e '${saved}/.${prefix}.parquet.plmkit-run/lock' ]]; do
+        sleep 10
+        embed
+    done
+    # 1: some sequences could not be embedded. They are listed, for the validation to account for them.
+    (( code <= 1 )) || exit \$code
+    ${saved ? "rmdir '${saved}' || true" : ''}
+    """
+
+    stub:
+    prefix = task.ext.prefix ?: "${meta.id}"
+    """
+    touch ${prefix}.parquet ${prefix}.samples.csv ${prefix}.events.jsonl
+    """
+}

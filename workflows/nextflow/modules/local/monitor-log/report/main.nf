@@ -1,0 +1,28 @@
+process MONITOR_LOG_REPORT {
+    tag "${meta.id}"
+    label 'process_single'
+
+    conda "${moduleDir}/environment.yml"
+    container "${workflow.containerEngine in ['singularity', 'apptainer'] ? 'oras://ghcr.io/plmkit/plmkit-sif:0.1.0' : 'ghcr.io/plmkit/plmkit:0.1.0'}"
+
+    input:
+    tuple val(meta), path(samples), path(events)
+
+    output:
+    tuple val(meta), path("${prefix}.run.json"), emit: report
+    tuple val(meta), path("${prefix}_run_mqc.json"), emit: mqc
+    tuple val("${task.process}"), val('monitor-log'), eval("monitor-log --version | sed 's/.* //'"), topic: versions
+
+    script:
+    def args = task.ext.args ?: ''
+    prefix = task.ext.prefix ?: "${meta.id}"
+    """
+    monitor-log report --gpu ${samples} --events ${events} --out ${prefix}.run.json --mqc ${prefix}_run_mqc.json ${args}
+    """
+
+    stub:
+    prefix = task.ext.prefix ?: "${meta.id}"
+    """
+    touch ${prefix}.run.json ${prefix}_run_mqc.json
+    """
+}

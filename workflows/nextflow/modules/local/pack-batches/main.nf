@@ -1,0 +1,28 @@
+process PACK_BATCHES {
+    tag "${meta.id}"
+    label 'process_single'
+
+    conda "${moduleDir}/environment.yml"
+    container "${workflow.containerEngine in ['singularity', 'apptainer'] ? 'oras://ghcr.io/plmkit/plmkit-sif:0.1.0' : 'ghcr.io/plmkit/plmkit:0.1.0'}"
+
+    input:
+    tuple val(meta), path(shard)
+
+    output:
+    tuple val(meta), path("${prefix}.arrow"), emit: batches
+    tuple val(meta), path("${prefix}.pack.json"), emit: report
+    tuple val("${task.process}"), val('pack-batches'), eval("pack-batches --version | sed 's/.* //'"), topic: versions
+
+    script:
+    def args = task.ext.args ?: ''
+    prefix = task.ext.prefix ?: "${meta.id}"
+    """
+    pack-batches ${shard} --out ${prefix}.arrow --report ${prefix}.pack.json ${args}
+    """
+
+    stub:
+    prefix = task.ext.prefix ?: "${meta.id}"
+    """
+    touch ${prefix}.arrow ${prefix}.pack.json
+    """
+}

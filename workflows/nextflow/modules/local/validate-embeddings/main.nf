@@ -1,0 +1,37 @@
+process VALIDATE_EMBEDDINGS {
+    tag "${meta.id}"
+    label 'process_low'
+
+    conda "${moduleDir}/environment.yml"
+    container "${workflow.containerEngine in ['singularity', 'apptainer'] ? 'oras://ghcr.io/plmkit/plmkit-sif:0.1.0' : 'ghcr.io/plmkit/plmkit:0.1.0'}"
+
+    input:
+    tuple val(meta), path(embeddings, stageAs: 'embeddings/*'), path(shards, stageAs: 'shards/*'), path(rejects, stageAs: 'rejects/*'), path(manifest)
+
+    output:
+    tuple val(meta), path("${prefix}.validation.json"), emit: report
+    tuple val(meta), path("${prefix}_validation_mqc.json"), emit: mqc
+    // 'pass' or 'fail'. A task that failed would not hand over its report, so what calls this has to act on the verdict.
+    tuple val(meta), env('VERDICT'), emit: verdict
+    tuple val("${task.process}"), val('validate-embeddings'), eval("validate-embeddings --version | sed 's/.* //'"), topic: versions
+
+    script:
+    def args = task.ext.args ?: ''
+    prefix = task.ext.prefix ?: "${meta.id}"
+    """
+    VERDICT=pass
+    validate-embeddings embeddings/*.parquet --shards shards/*.parquet --rejects rejects/*.csv --manifest ${manifest} \\
+        --report ${prefix}.validation.json --mqc ${prefix}_validation_mqc.json ${args} || {
+        code=\$?
+        [[ \$code -eq 1 ]] || exit \$code
+        VERDICT=fail
+    }
+    """
+
+    stub:
+    prefix = task.ext.prefix ?: "${meta.id}"
+    """
+    VERDICT=pass
+    touch ${prefix}.validation.json ${prefix}_validation_mqc.json
+    """
+}

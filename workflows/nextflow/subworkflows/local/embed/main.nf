@@ -1,0 +1,52 @@
+include { FASTA_SHARD         } from '../../../modules/local/fasta-shard/main'
+include { PACK_BATCHES        } from '../../../modules/local/pack-batches/main'
+include { GPU_EMBED           } from '../../../modules/local/gpu-embed/main'
+include { MONITOR_LOG_REPORT  } from '../../../modules/local/monitor-log/report/main'
+include { VALIDATE_EMBEDDINGS } from '../../../modules/local/validate-embeddings/main'
+
+// FASTA to validated embeddings: scattered over the shards of each sample, gathered again for the validation.
+workflow EMBED {
+    take:
+    samples // channel: [ val(meta), [ path(fasta), … ] ], meta.id is the sample
+    model   // value: [ path(folder), '' ], or [ [], id ] of a model of the Hugging Face Hub
+    save_in // value: folder for what interrupted tasks have finished, an absolute path, or ''
+
+    main:
+    FASTA_SHARD(samples)
+
+    shards = FASTA_SHARD.out.shards.flatMap { meta, files ->
+        files.collect { file -> [[id: "${meta.id}_${file.baseName}", sample: meta.id, shards: files.size()], file] }
+    }
+    PACK_BATCHES(shards)
+    GPU_EMBED(PACK_BATCHES.out.batches, model, save_in)
+    MONITOR_LOG_REPORT(GPU_EMBED.out.logs)
+
+    // With the number of its shards a sample is validated as soon as its last one is embedded. In the order of their names, since
+    // the order of arrival would make another task of it after each -resume.
+    embedded = GPU_EMBED.out.embeddings
+        .map { meta, rows, rejects -> [groupKey(meta.sample, meta.shards), rows, rejects] }
+        .groupTuple()
+        .map { id, rows, rejects -> [id.toString(), rows.sort { file -> file.name }, rejects.flatten().sort { file -> file.name }] }
+    cut = FASTA_SHARD.out.shards
+        .join(FASTA_SHARD.out.rejects)
+        .join(FASTA_SHARD.out.manifest)
+        .map { meta, files, rejects, json -> [meta.id, meta, files, rejects, json] }
+    VALIDATE_EMBEDDINGS(
+        embedded.join(cut).map { _id, rows, rejects, meta, files, rejects_of_input, manifest_of_input ->
+            [meta, rows, files, [rejects_of_input] + rejects, manifest_of_input]
+        }
+    )
+
+    embeddings = GPU_EMBED.out.embeddings
+    manifest = FASTA_SHARD.out.manifest
+    report = VALIDATE_EMBEDDINGS.out.report
+    verdict = VALIDATE_EMBEDDINGS.out.verdict
+    mqc = VALIDATE_EMBEDDINGS.out.mqc.mix(MONITOR_LOG_REPORT.out.mqc)
+
+    emit:
+    embeddings // channel: [ val(meta), path(parquet), [ path(rejects) ] ], one for each shard
+    manifest // channel: [ val(meta), path(json) ]
+    report // channel: [ val(meta), path(json) ]
+    verdict // channel: [ val(meta), 'pass' or 'fail' ]
+    mqc // channel: [ val(meta), path(json) ]
+}

@@ -1,0 +1,52 @@
+# A second, and nothing for a queue.
+rule pack:
+    input:
+        f"{OUTDIR}/{{sample}}/shards/{{shard}}.parquet",
+    output:
+        batches=temp(f"{OUTDIR}/{{sample}}/batches/{{shard}}.arrow"),
+        report=f"{OUTDIR}/{{sample}}/reports/{{shard}}.pack.json",
+    log:
+        "logs/{sample}/{shard}.pack.log",
+    localrule: True
+    conda:
+        "../envs/plmkit.yaml"
+    params:
+        options=OPTIONS["pack_batches"],
+    shell:
+        "pack-batches {input} --out {output.batches} --report {output.report} {params.options} 2> {log}"
+
+
+# What is finished of a shard is saved beside the output, in a folder that is not among the outputs: it outlives a failed or
+# killed job, and the next attempt goes on from there. Exit code 1: some sequences could not be embedded. They are listed,
+# and the validation accounts for them.
+rule embed:
+    input:
+        batches=f"{OUTDIR}/{{sample}}/batches/{{shard}}.arrow",
+    output:
+        embeddings=f"{OUTDIR}/{{sample}}/embeddings/{{shard}}.parquet",
+        rejects=f"{OUTDIR}/{{sample}}/embeddings/{{shard}}.rejects.csv",
+    log:
+        events=f"{OUTDIR}/{{sample}}/logs/{{shard}}.events.jsonl",
+        samples=f"{OUTDIR}/{{sample}}/logs/{{shard}}.samples.csv",
+        stderr="logs/{sample}/{shard}.embed.log",
+    benchmark:
+        "benchmarks/{sample}/{shard}.embed.tsv"
+    # Batches first embedded, then others packed: fewer of them lie on the disk.
+    priority: 1
+    retries: 2
+    conda:
+        "../envs/plmkit.yaml"
+    threads: 8
+    resources:
+        gpu=1,
+        mem_mb=lambda wildcards, attempt: 16000 * attempt,
+        runtime=lambda wildcards, attempt: 120 * attempt,
+    params:
+        model=config["model"],
+        options=OPTIONS["gpu_embed"],
+    shell:
+        "code=0;"
+        " monitor-log record --out {log.samples} --"
+        " gpu-embed {input.batches} --model {params.model} --out {output.embeddings} --rejects {output.rejects}"
+        " --events {log.events} --threads {threads} {params.options} 2> {log.stderr} || code=$?;"
+        " [ $code -le 1 ] || exit $code"

@@ -1,0 +1,71 @@
+rule run_report:
+    input:
+        f"{OUTDIR}/{{sample}}/embeddings/{{shard}}.parquet",
+    output:
+        json=report(
+            f"{OUTDIR}/{{sample}}/reports/{{shard}}.run.json",
+            caption="../report/run.rst",
+            category="Runs",
+            subcategory="{sample}",
+            labels={"sample": "{sample}", "shard": "{shard}"},
+        ),
+        mqc=f"{OUTDIR}/{{sample}}/reports/{{sample}}_{{shard}}_run_mqc.json",
+    log:
+        "logs/{sample}/{shard}.report.log",
+    localrule: True
+    conda:
+        "../envs/plmkit.yaml"
+    params:
+        # Not inputs: a log that was deleted is no reason to embed again.
+        events=rules.embed.log.events,
+        samples=rules.embed.log.samples,
+    shell:
+        "monitor-log report --gpu {params.samples} --events {params.events}"
+        " --out {output.json} --mqc {output.mqc} 2> {log}"
+
+
+rule versions:
+    output:
+        f"{OUTDIR}/versions.yml",
+    log:
+        "logs/versions.log",
+    localrule: True
+    conda:
+        "../envs/plmkit.yaml"
+    params:
+        snakemake=snakemake.__version__,
+    shell:
+        "(echo plmkit: && for tool in fasta-shard pack-batches gpu-embed validate-embeddings monitor-log; do"
+        ' printf "  %s: %s\\n" $($tool --version) || exit; done &&'
+        ' printf "Workflow:\\n  snakemake: %s\\n" {params.snakemake}) > {output} 2> {log}'
+
+
+rule multiqc:
+    input:
+        of_all_shards("reports/{sample}_{shard}_run_mqc.json"),
+        validations=expand(
+            "{outdir}/{sample}/reports/{sample}_validation_mqc.json",
+            outdir=OUTDIR,
+            sample=SAMPLES,
+        ),
+        versions=f"{OUTDIR}/versions.yml",
+    output:
+        report(
+            f"{OUTDIR}/multiqc/multiqc_report.html",
+            caption="../report/multiqc.rst",
+            category="MultiQC",
+        ),
+        versions=f"{OUTDIR}/multiqc/plmkit_mqc_versions.yml",
+    log:
+        "logs/multiqc.log",
+    conda:
+        "../envs/multiqc.yaml"
+    resources:
+        mem_mb=8000,
+        runtime=60,
+    params:
+        folders=expand("{outdir}/{sample}/reports", outdir=OUTDIR, sample=SAMPLES),
+        out=subpath(output[0], parent=True),
+    shell:
+        "(cp {input.versions} {output.versions} &&"
+        " multiqc --strict --force --outdir {params.out} {output.versions} {params.folders}) > {log} 2>&1"

@@ -1,0 +1,51 @@
+# The shards are beside the manifest and not among the outputs, since nobody knows their number before. The manifest is
+# written last and names them. --force: what is there was made from something else, or Snakemake would not run this.
+checkpoint shard:
+    input:
+        fasta=lambda wildcards: SAMPLES[wildcards.sample],
+    output:
+        manifest=f"{OUTDIR}/{{sample}}/shards/manifest.json",
+        rejects=f"{OUTDIR}/{{sample}}/shards/rejects.csv",
+    log:
+        "logs/{sample}/shard.log",
+    benchmark:
+        "benchmarks/{sample}/shard.tsv"
+    conda:
+        "../envs/plmkit.yaml"
+    threads: 4
+    resources:
+        mem_mb=8000,
+        runtime=120,
+    params:
+        folder=subpath(output.manifest, parent=True),
+        tokens=config["max_shard_tokens"],
+        options=OPTIONS["fasta_shard"],
+    shell:
+        "fasta-shard {input.fasta} --max-shard-tokens {params.tokens} --threads {threads} {params.options}"
+        " --force --out-dir {params.folder} 2> {log}"
+
+
+# A shard that got lost comes back without its neighbours being written again, which would have all of them embedded again.
+# `ancient`: a shard is older than its manifest, and right; this runs only where there is none.
+rule restore_shard:
+    input:
+        manifest=ancient(f"{OUTDIR}/{{sample}}/shards/manifest.json"),
+        fasta=lambda wildcards: ancient(SAMPLES[wildcards.sample]),
+    output:
+        f"{OUTDIR}/{{sample}}/shards/{{shard}}.parquet",
+    log:
+        "logs/{sample}/{shard}.restore.log",
+    conda:
+        "../envs/plmkit.yaml"
+    threads: 4
+    resources:
+        mem_mb=8000,
+        runtime=120,
+    params:
+        tokens=config["max_shard_tokens"],
+        options=OPTIONS["fasta_shard"],
+    shell:
+        "(folder=$(mktemp -d {output}.XXXXXX) && trap 'rm -r $folder' EXIT &&"
+        " fasta-shard {input.fasta} --max-shard-tokens {params.tokens} --threads {threads} {params.options} --out-dir $folder &&"
+        " cmp {input.manifest} $folder/manifest.json &&"
+        " mv $folder/$(basename {output}) {output}) > {log} 2>&1"

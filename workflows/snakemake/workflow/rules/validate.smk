@@ -1,0 +1,33 @@
+# The report is a log, which stays when the verdict is negative and the job fails. All files of the folders are given, and not
+# those of the inputs: one that is left from another set of shards has to be found, and thousands fit into no command.
+rule validate:
+    input:
+        manifest=f"{OUTDIR}/{{sample}}/shards/manifest.json",
+        rejects=f"{OUTDIR}/{{sample}}/shards/rejects.csv",
+        shards=of_each_shard("shards/{shard}.parquet"),
+        embeddings=of_each_shard("embeddings/{shard}.parquet"),
+    output:
+        report(
+            f"{OUTDIR}/{{sample}}/reports/{{sample}}_validation_mqc.json",
+            caption="../report/validation.rst",
+            category="Validation",
+            labels={"sample": "{sample}"},
+        ),
+    log:
+        report=f"{OUTDIR}/{{sample}}/reports/validation.json",
+        stderr="logs/{sample}/validate.log",
+    benchmark:
+        "benchmarks/{sample}/validate.tsv"
+    conda:
+        "../envs/plmkit.yaml"
+    resources:
+        mem_mb=16000,
+        runtime=240,
+    params:
+        folder=lambda wildcards: f"{OUTDIR}/{wildcards.sample}",
+        options=OPTIONS["validate_embeddings"],
+    shell:
+        "rm -f {log.report};"
+        " validate-embeddings {params.folder}/embeddings/*.parquet --shards {params.folder}/shards/*.parquet"
+        " --rejects {input.rejects} {params.folder}/embeddings/*.rejects.csv --manifest {input.manifest}"
+        " --report {log.report} --mqc {output} {params.options} 2> {log.stderr}"
