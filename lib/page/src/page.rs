@@ -39,14 +39,16 @@ impl Page {
 
     /// Adds a list; nothing where there are no items.
     pub fn list<T: AsRef<str>>(&mut self, items: impl IntoIterator<Item = T>) -> &mut Self {
-        let items = items.into_iter();
-        let html: String = items
-            .map(|item| format!("<li>{}</li>", escape(item.as_ref())))
-            .collect();
-        if !html.is_empty() {
-            // Writing to a string does not fail.
-            let _ = writeln!(self.body, "<ul>{html}</ul>");
+        let mut items = items.into_iter().peekable();
+        if items.peek().is_none() {
+            return self;
         }
+        self.body.push_str("<ul>");
+        for item in items {
+            // Writing to a string does not fail.
+            let _ = write!(self.body, "<li>{}</li>", escape(item.as_ref()));
+        }
+        self.body.push_str("</ul>\n");
         self
     }
 

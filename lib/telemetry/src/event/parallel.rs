@@ -185,7 +185,7 @@ mod tests {
     fn in_parallel(log: &[u8], threads: usize) -> Found {
         let mut events = Vec::new();
         let read = read(log, Path::new("e.jsonl"), threads, |event| {
-            events.push(event)
+            events.push(event);
         });
         match read {
             Ok(torn) => (events, torn, None),
@@ -252,7 +252,7 @@ mod tests {
         let log = log();
         let mut count = 0;
         let error = read(log.as_bytes().chain(Fails), Path::new("e.jsonl"), 2, |_| {
-            count += 1
+            count += 1;
         })
         .unwrap_err();
         assert_eq!(error.to_string(), "e.jsonl: cannot read: bad sector");

@@ -120,8 +120,9 @@ mod tests {
         }
         let found = bins.bins();
         assert_eq!(found.len(), 10 * MOST / 16);
-        assert!(found.iter().all(|bin| bin.count == 16 && bin.sum == 32.0));
-        assert!((found[1].from, found[1].to) == (16.0, 32.0));
+        let contents = found.iter().map(|bin| (bin.count, bin.sum));
+        assert_eq!(contents.collect::<Vec<_>>(), vec![(16, 32.0); found.len()]);
+        assert_eq!((found[1].from, found[1].to), (16.0, 32.0));
     }
 
     #[test]
@@ -132,7 +133,7 @@ mod tests {
         assert_eq!(sums, [20.0, 40.0, 40.0, 0.0]);
         bins.spread(3.2, 3.4, 7.0);
         bins.spread(9.0, 3.5, 1.0);
-        assert!((bins.bins()[3].sum, bins.bins()[3].count) == (8.0, 3));
+        assert_eq!((bins.bins()[3].sum, bins.bins()[3].count), (8.0, 3));
     }
 
     #[test]

@@ -26,22 +26,22 @@ pub(super) struct Stretch {
     /// The earliest and the latest time of day, in ms since 1970.
     pub(super) first_ms: i64,
     pub(super) last_ms: i64,
-    /// The least and the most elapsed time.
-    elapsed_ms: Option<(i64, i64)>,
+    /// The least and the most elapsed time, in ms.
+    elapsed: Option<(i64, i64)>,
 }
 
 impl Clock {
     /// Adds a moment; where it lies among the [`stretches`](Self::stretches).
     pub(super) fn add(&mut self, time: Timestamp, elapsed_s: Option<f64>) -> usize {
         let time_ms = time.unix_ms();
-        let elapsed_ms = elapsed_s.map(|elapsed_s| (elapsed_s * 1000.0) as i64);
-        let began_ms = elapsed_ms.map(|elapsed_ms| time_ms.saturating_sub(elapsed_ms));
+        let into_ms = elapsed_s.map(|elapsed_s| (elapsed_s * 1000.0) as i64);
+        let began_ms = into_ms.map(|into_ms| time_ms.saturating_sub(into_ms));
         let place = self.place(began_ms).unwrap_or_else(|| {
             self.stretches.push(Stretch {
                 began_ms,
                 first_ms: time_ms,
                 last_ms: time_ms,
-                elapsed_ms: None,
+                elapsed: None,
             });
             self.stretches.len() - 1
         });
@@ -50,9 +50,9 @@ impl Clock {
         stretch.began_ms = began_ms.or(stretch.began_ms);
         stretch.first_ms = stretch.first_ms.min(time_ms);
         stretch.last_ms = stretch.last_ms.max(time_ms);
-        if let Some(now) = elapsed_ms {
-            let (least, most) = stretch.elapsed_ms.unwrap_or((now, now));
-            stretch.elapsed_ms = Some((least.min(now), most.max(now)));
+        if let Some(now) = into_ms {
+            let (least, most) = stretch.elapsed.unwrap_or((now, now));
+            stretch.elapsed = Some((least.min(now), most.max(now)));
         }
         place
     }
@@ -75,13 +75,9 @@ impl Clock {
     /// The stretches, each as long as it may have been: the clock was set some time between the last moment of one and the
     /// first of the next.
     pub(super) fn longest(&self) -> impl Iterator<Item = Stretch> {
-        let known = || {
-            self.stretches
-                .iter()
-                .filter_map(|stretch| stretch.elapsed_ms)
-        };
+        let known = || self.stretches.iter().filter_map(|stretch| stretch.elapsed);
         self.stretches.iter().map(move |&stretch| {
-            let Some((began_ms, (least, most))) = stretch.began_ms.zip(stretch.elapsed_ms) else {
+            let Some((began_ms, (least, most))) = stretch.began_ms.zip(stretch.elapsed) else {
                 return stretch;
             };
             let from = known()
@@ -92,7 +88,7 @@ impl Clock {
                 .map(|(least, _)| least)
                 .filter(|&after| after > most)
                 .min();
-            let wall = |elapsed_ms| began_ms.saturating_add(elapsed_ms);
+            let wall = |into_ms| began_ms.saturating_add(into_ms);
             Stretch {
                 first_ms: from.map_or(stretch.first_ms, |from| wall(from).min(stretch.first_ms)),
                 last_ms: to.map_or(stretch.last_ms, |to| wall(to).max(stretch.last_ms)),

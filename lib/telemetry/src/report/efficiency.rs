@@ -15,7 +15,7 @@ pub struct Efficiency {
     pub flops: Option<f64>,
     /// Peak rate of all devices of the run together, in floating-point operations a second.
     pub peak_flops_per_s: Option<f64>,
-    /// Model FLOPs utilisation: operations over elapsed time over the peak, 0 to 1 (PaLM, arXiv 2204.02311, appendix B).
+    /// Model FLOPs utilisation: operations over elapsed time over the peak, 0 to 1 (`PaLM`, arXiv 2204.02311, appendix B).
     pub mfu: Option<f64>,
     /// Mean power draw of all GPUs of the run together, in watts.
     pub mean_power_w: Option<f64>,

@@ -54,9 +54,9 @@ mod tests {
         let mut energy = Energy::default();
         for &(elapsed_s, energy_j, power_w) in samples {
             energy.add(&GpuSample {
-                elapsed_s,
-                energy_j,
                 power_w,
+                energy_j,
+                elapsed_s,
                 ..GpuSample::at(Timestamp::now())
             });
         }

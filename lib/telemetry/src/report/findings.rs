@@ -396,7 +396,7 @@ mod tests {
         let severe = |most: u32| {
             move |i: u32, s: &mut GpuSample| {
                 if i < most {
-                    s.throttle = throttle("hw_thermal_slowdown")
+                    s.throttle = throttle("hw_thermal_slowdown");
                 }
             }
         };
@@ -415,7 +415,7 @@ mod tests {
         let capped = |most: u32| {
             move |i: u32, s: &mut GpuSample| {
                 if i < most {
-                    s.throttle = throttle("sw_power_cap")
+                    s.throttle = throttle("sw_power_cap");
                 }
             }
         };
@@ -437,6 +437,7 @@ mod tests {
 
     #[test]
     fn the_verdict_is_the_worst_of_what_counts() {
+        use FindingKind::{Bottleneck, DeviceMemory, Temperature};
         let report = |gpu_util, temperature_c| {
             let mut samples = Samples::default();
             for second in 0..10 {
@@ -455,7 +456,6 @@ mod tests {
         let hot = report(Some(70), Some(95));
         assert_eq!(hot.verdict, Some(Tier::Mild));
         let kinds: Vec<_> = hot.findings.iter().map(|finding| finding.kind).collect();
-        use FindingKind::{Bottleneck, DeviceMemory, Temperature};
         assert_eq!(kinds, [DeviceMemory, Bottleneck, Temperature]);
         assert_eq!(report(None, Some(95)).verdict, None);
         assert_eq!(report(Some(90), None).verdict, Some(Tier::None));

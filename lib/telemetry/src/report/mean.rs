@@ -68,7 +68,9 @@ mod tests {
     fn values_that_are_merged_count_as_if_they_had_come_one_at_a_time() {
         let of = |values: &[f64]| {
             let mut mean = Mean::default();
-            values.iter().for_each(|&value| mean.add(value));
+            for &value in values {
+                mean.add(value);
+            }
             mean
         };
         let mut merged = of(&[]);

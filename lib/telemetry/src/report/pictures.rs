@@ -51,7 +51,7 @@ impl RunPictures {
             // The last bin is wider than what it holds; where it holds hardly anything, its rate would be noise.
             let to = bin.to.min(self.end_s);
             let enough = to - bin.from > (bin.to - bin.from) / 100.0;
-            enough.then(|| ((bin.from + to) / 2.0, bin.sum / (to - bin.from)))
+            enough.then(|| (f64::midpoint(bin.from, to), bin.sum / (to - bin.from)))
         })
         .collect()
     }

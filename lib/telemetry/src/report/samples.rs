@@ -121,7 +121,9 @@ impl Samples {
         let joined: Vec<BTreeSet<Cell>> = joined.collect();
         let during = |cells: &BTreeSet<Cell>| {
             let mut count = Count::default();
-            cells.iter().for_each(|cell| count.merge(&self.cells[cell]));
+            for cell in cells {
+                count.merge(&self.cells[cell]);
+            }
             count
         };
         let by_run = runs.iter().enumerate().map(|(position, run)| {

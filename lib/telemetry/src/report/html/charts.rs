@@ -123,7 +123,7 @@ fn pieces(bins: &Bins, scale: f64, value: impl Fn(&Bin) -> f64) -> Vec<Vec<(f64,
     let mut last = None;
     for &place in &filled {
         let bin = &bins.bins()[place];
-        let point = ((bin.from + bin.to) / 2.0 / scale, value(bin));
+        let point = (f64::midpoint(bin.from, bin.to) / scale, value(bin));
         let goes_on = last.is_some_and(|last| place - last <= 4 * usual);
         match pieces.last_mut() {
             Some(piece) if goes_on => piece.push(point),
