@@ -35,7 +35,8 @@ impl Watch {
     pub(crate) fn open(driver: &DriverArgs, events: &[PathBuf], keep: Duration) -> Self {
         let mut sampler = Sampler::open(&Sources {
             nvml: driver.nvml.clone(),
-            ..Sources::default()
+            disk: Some(PathBuf::from(".")),
+            command: None,
         });
         sampler.sample();
         thread::sleep(FIRST_READING);
