@@ -19,12 +19,21 @@ def lint(case):
 
 
 def profiles(case):
-    for profile in PROFILES:
-        done = nextflow(case, "config", "-flat", "-profile", profile, WORKFLOW)
-        check(f"nextflow config -profile {profile}", done.returncode == 0, done.stdout + done.stderr)
-        if profile in ("slurm,gpu", "gpu,slurm"):
-            parallel = re.search(r"withName:GPU_EMBED'?\.maxForks = 0", done.stdout)
-            check(f"{profile}: GPU tasks run side by side, on GPUs", parallel and "params.device = 'all'" in done.stdout, done.stdout)
+    """Each is taken by both parsers and leaves the options, results and resources of GPU tasks as they are."""
+    for parser, chosen in [("v2", PROFILES), ("v1", ["docker", "gpu,slurm", "test"])]:
+        case.env["NXF_SYNTAX_PARSER"] = parser
+        for profile in chosen:
+            done = nextflow(case, "config", "-flat", "-profile", profile, WORKFLOW)
+            settings = dict(re.findall(r"^([\w.':]+) = (.*)$", done.stdout.replace("'", ""), re.MULTILINE))
+            whole = [settings.get(f"process.withName:GPU_EMBED.{key}") for key in ("ext.args", "publishDir")]
+            whole += [settings.get(f"process.withLabel:process_gpu.{key}") for key in ("cpus", "memory", "time")]
+            check(f"{parser}: -profile {profile}", done.returncode == 0 and all(whole), done.stdout + done.stderr)
+            if "," in profile:
+                parallel = settings["process.withName:GPU_EMBED.maxForks"] == "0" and settings["params.device"] == "all"
+                check(f"{parser}: {profile}: GPU tasks run side by side, on GPUs", parallel, done.stdout)
+            if profile == "test":
+                limits = re.search(r"process\.resourceLimits( = \[cpus:|\.cpus = )2", done.stdout)
+                check(f"{parser}: {profile} limits its tasks", limits, done.stdout)
 
 
 def schema(case):
@@ -76,6 +85,9 @@ def wrong(case):
         # Nextflow adds where its log is.
         said = [line for line in run.said.splitlines() if line and not line.startswith(("N E X T", "Launching", "WARN: Unrecognized", " -- Check"))]
         check(message, run.code != 0 and len(said) == 1 and message in said[0] and not run.tasks, run.said)
+
+
+def unknown(case):
     run = case.run("-profile", "test", "-stub", "--max-shard-tokens", "5", "--colour", "red")
     warned = "did you mean --max_shard_tokens?" in run.said and "--colour is no parameter" in run.said
-    check("an unknown parameter is warned of", run.code == 0 and warned and run.said.count("is no parameter") == 2, run.said)
+    check("unknown parameters are warned of", run.code == 0 and warned and run.said.count("is no parameter") == 2, run.said)

@@ -6,11 +6,10 @@ def checkParams(given, schema) {
     def known = groups.collectEntries { group -> group.properties }
     def required = groups.collectMany { group -> group.required ?: [] }
 
-    // Nextflow adds a camelCase twin to each parameter with a hyphen.
-    def twins = given.keySet().findAll { name -> name.contains('-') }.collect { name -> name.replaceAll(/-(\w)/) { match -> match[1].toUpperCase() } }
-    given.keySet().findAll { name -> !known.containsKey(name) && name !in twins }.each { name ->
-        def meant = name.replace('-', '_')
-        log.warn("--${name} is no parameter of this workflow and changes nothing${known.containsKey(meant) ? ": did you mean --${meant}?" : ''}")
+    // --max-shard-tokens comes as maxShardTokens, with some versions beside the name as it was given.
+    given.keySet().findAll { name -> !known.containsKey(name) }.groupBy { name -> plain(name) }.each { spelling, names ->
+        def meant = known.keySet().find { name -> plain(name) == spelling }
+        log.warn("--${names.first()} is no parameter of this workflow and changes nothing${meant ? ": did you mean --${meant}?" : ''}")
     }
     required.each { name ->
         if (given[name] == null || given[name] == '' || given[name] == true) {
@@ -18,6 +17,10 @@ def checkParams(given, schema) {
         }
     }
     known.each { name, rule -> checkParam(name, given[name], rule) }
+}
+
+def plain(name) {
+    return name.replaceAll('[-_]', '').toLowerCase()
 }
 
 def checkParam(name, value, rule) {
