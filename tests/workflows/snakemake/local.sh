@@ -36,6 +36,8 @@ options:
   pack_batches: --max-batch-tokens 4096
 CONF
 check "dry run" run --dry-run
+check "dry run of the example of a cohort" snakemake --snakefile "$flow/workflow/Snakefile" --configfile "$flow/config/cohort.yaml" \
+    --config samples=samples.csv --dry-run
 MAX_SHARD_TOKENS=20000 GPU_EMBED='--device cpu' PACK_BATCHES='--max-batch-tokens 4096' \
     check "the shell chain" "$root/workflows/shell/plmkit.sh" samples.csv chain "$model"
 check "a run" run
