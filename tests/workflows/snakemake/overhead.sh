@@ -24,7 +24,4 @@ took() {
 }
 took "shell chain" "$root/workflows/shell/plmkit.sh" samples.csv chain "$model"
 took "Snakemake" snakemake --snakefile "$root/workflows/snakemake/workflow/Snakefile" --configfile config.yaml --cores "$(nproc)"
-took "shell chain" "$root/workflows/shell/plmkit.sh" samples.csv chain2 "$model"
-took "Snakemake" snakemake --snakefile "$root/workflows/snakemake/workflow/Snakefile" --configfile config.yaml --cores "$(nproc)" \
-    --config outdir=results2
 check "the same" equal chain results

@@ -54,4 +54,5 @@ check "a was tried again" grep -q 'Trying to restart job' run.log
 check "a went on from what was saved" test "$(saved results/a/logs/shard-00000.events.jsonl)" -gt 0
 check "layout and data are the shell chain's" equal chain results
 check "a second run does nothing" grep -q 'Nothing to be done' <(run 2>&1)
-same "nothing but gpu-embed asked for a GPU" "" "$(squeue --noheader --states=all --format '%b %k' | grep gpu | grep -v embed)"
+squeue --noheader --states=all --format '%b %k' | grep gpu >gpu.txt
+same "three jobs asked for a GPU, all of them to embed" "3 3" "$(wc -l <gpu.txt) $(grep -c embed gpu.txt)"
