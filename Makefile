@@ -78,12 +78,17 @@ workflows-nextflow: build ## Run the Nextflow workflow with the real engine (min
 	PYTHONDONTWRITEBYTECODE=1 python3 tests/workflows/nextflow
 
 workflows-snakemake: build .venv/snakemake/complete ## Run the Snakemake workflow here and on a SLURM of its own (minutes, root)
-	tests/workflows/snakemake/local.sh
-	tests/workflows/snakemake/modules.sh
-	tests/workflows/snakemake/slurm.sh
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target $(addprefix tests/workflows/snakemake/,local modules slurm)
+
+workflows-multiqc: build .venv/snakemake/complete .venv/multiqc/complete ## See the reports in MultiQC (1.1 GB of Python packages)
+	@tests/workflows/snakemake/multiqc.sh
 
 workflows-slurm: build ## Run the batch scripts on a SLURM of their own (minutes, root)
-	tests/workflows/slurm/sbatch.sh
+	@tests/workflows/slurm/sbatch.sh
+
+# Beside each other, since they wait for SLURM more than they compute.
+tests/workflows/snakemake/%: FORCE
+	@$@.sh
 
 install: build ## Install into PREFIX, /usr/local by default
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/plmkit" "$(DESTDIR)$(PREFIX)/share/plmkit"
@@ -114,5 +119,7 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 	python3 -m pip --python .venv/$*/bin/python install --quiet -r $<
 	touch $@
 
+FORCE:
+
 .PHONY: help setup build demo test torture parity parity-mutants bench bench-parts fuzz kernels monitoring \
-	workflows-nextflow workflows-snakemake workflows-slurm lint advisories install goldens
+	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc lint advisories install goldens

@@ -36,6 +36,8 @@ options:
   pack_batches: --max-batch-tokens 4096
 CONF
 check "dry run" run --dry-run
+check "dry run of the example of a cohort" snakemake --snakefile "$flow/workflow/Snakefile" --configfile "$flow/config/cohort.yaml" \
+    --config samples=samples.csv --dry-run
 MAX_SHARD_TOKENS=20000 GPU_EMBED='--device cpu' PACK_BATCHES='--max-batch-tokens 4096' \
     check "the shell chain" "$root/workflows/shell/plmkit.sh" samples.csv chain "$model"
 check "a run" run
@@ -70,7 +72,7 @@ rm results/a/embeddings/shard-00009.parquet
 check "without them it passes" run
 check "a wrong option" refuses "Additional properties.*max_shard_token'" --config max_shard_token=5
 check "a wrong value" refuses "'many' is not of type 'integer'" --config max_shard_tokens=many
-for lines in 'name,fasta\na,b.fasta' 'sample,fasta\na/b,b.fasta' 'sample,fasta\na,' 'sample,fasta\na' 'sample,fasta'; do
+for lines in 'name,fasta\na,b.fasta' 'sample,fasta\na/b,b.fasta' 'sample,fasta\na,' 'sample,fasta'; do
     printf "$lines\n" >wrong.csv
     check "samples of '$lines'" refuses '^wrong.csv: (line 2: |no samples)' --config samples=wrong.csv
     grep '^wrong.csv' refused.log

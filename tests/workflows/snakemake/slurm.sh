@@ -14,7 +14,7 @@ flow=$root/workflows/snakemake
 run() {
     snakemake --snakefile "$flow/workflow/Snakefile" --workflow-profile "$flow/workflow/profiles/slurm" --configfile config.yaml \
         --slurm-no-account --slurm-status-command squeue --slurm-init-seconds-before-status-checks 2 \
-        --default-resources slurm_partition=debug "$@"
+        --seconds-between-status-checks 2 --default-resources slurm_partition=debug "$@"
 }
 # halt SAMPLE: the gpu-embed of its only shard stands still once it has saved something.
 halt() {
@@ -37,6 +37,7 @@ FASTA_SHARD='--duplicate-ids suffix' GPU_EMBED='--device cpu' PACK_BATCHES='--ma
     check "the shell chain" "$root/workflows/shell/plmkit.sh" samples.csv chain "$model"
 
 run >run.log 2>&1 &
+engine=$!
 check "a saves" until_true 120 halt a
 check "b saves" until_true 120 halt b
 a=$(pid a)
@@ -48,9 +49,10 @@ kill -CONT "$b"
 job=$(tr '\0' '\n' <"/proc/$a/environ" | sed -n 's/^SLURM_JOB_ID=//p')
 check "a gets a shorter time limit" scontrol update JobId="$job" EndTime=now+5
 check "a is killed by it" until_true 120 is TIMEOUT "$job"
-check "the workflow ends well" wait $!
+check "the workflow ends well" wait "$engine"
 check "a was tried again" grep -q 'Trying to restart job' run.log
 check "a went on from what was saved" test "$(saved results/a/logs/shard-00000.events.jsonl)" -gt 0
 check "layout and data are the shell chain's" equal chain results
 check "a second run does nothing" grep -q 'Nothing to be done' <(run 2>&1)
-same "nothing but gpu-embed asked for a GPU" "" "$(squeue --noheader --states=all --format '%b %k' | grep gpu | grep -v embed)"
+squeue --noheader --states=all --format '%b %k' | grep gpu >gpu.txt
+same "three jobs asked for a GPU, all of them to embed" "3 3" "$(wc -l <gpu.txt) $(grep -c embed gpu.txt)"
