@@ -1,7 +1,9 @@
+# shellcheck shell=bash
 # What the tests of the workflows share; to be sourced. Each check is printed, and one that fails ends the test.
 root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../..")
 export PATH=$root/target/release:$root/.venv/snakemake/bin:$PATH
 proteins=$root/test-data/proteins.fasta
+# shellcheck disable=SC2034
 model=$root/test-data/model-tiny
 work=$(mktemp -d "${TMPDIR:-/tmp}/plmkit-workflows.XXXXXX")
 started=$SECONDS
@@ -97,4 +99,4 @@ finish() {
     echo "$(basename "$0"): $((SECONDS - started)) s"
 }
 trap finish EXIT
-cd "$work"
+cd "$work" || exit
