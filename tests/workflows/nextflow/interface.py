@@ -4,9 +4,10 @@ import json
 import re
 import subprocess
 
-from case import MODEL, PROTEINS, ROOT, WORKFLOW, check
+from case import HERE, MODEL, PROTEINS, ROOT, WORKFLOW, check
 
-PROFILES = ["docker", "singularity", "apptainer", "podman", "conda", "gpu", "slurm", "test", "debug", "slurm,gpu", "gpu,slurm"]
+# All of them, few enough to be quick: the start of an engine takes seconds.
+PROFILES = ["docker", "singularity", "apptainer", "podman", "test,conda,debug", "slurm,gpu", "gpu,slurm"]
 
 
 def nextflow(case, *arguments):
@@ -20,7 +21,7 @@ def lint(case):
 
 def profiles(case):
     """Each is taken by both parsers and leaves the options, results and resources of GPU tasks as they are."""
-    for parser, chosen in [("v2", PROFILES), ("v1", ["docker", "gpu,slurm", "test"])]:
+    for parser, chosen in [("v2", PROFILES), ("v1", ["docker,test", "gpu,slurm"])]:
         case.env["NXF_SYNTAX_PARSER"] = parser
         for profile in chosen:
             done = nextflow(case, "config", "-flat", "-profile", profile, WORKFLOW)
@@ -28,10 +29,10 @@ def profiles(case):
             whole = [settings.get(f"process.withName:GPU_EMBED.{key}") for key in ("ext.args", "publishDir")]
             whole += [settings.get(f"process.withLabel:process_gpu.{key}") for key in ("cpus", "memory", "time")]
             check(f"{parser}: -profile {profile}", done.returncode == 0 and all(whole), done.stdout + done.stderr)
-            if "," in profile:
+            if "slurm" in profile:
                 parallel = settings["process.withName:GPU_EMBED.maxForks"] == "0" and settings["params.device"] == "all"
                 check(f"{parser}: {profile}: GPU tasks run side by side, on GPUs", parallel, done.stdout)
-            if profile == "test":
+            if "test" in profile:
                 limits = re.search(r"process\.resourceLimits( = \[cpus:|\.cpus = )2", done.stdout)
                 check(f"{parser}: {profile} limits its tasks", limits, done.stdout)
 
@@ -55,7 +56,7 @@ def schema(case):
 
 
 def wrong(case):
-    """Each wrong input is refused before any task, with one message."""
+    """Each wrong input is refused, with one message; the whole workflow shows it for two, wrong.nf for all."""
     fasta = str(PROTEINS)
     for name, lines in {
         "column.csv": f"sample,file\na,{fasta}\n",
@@ -66,25 +67,33 @@ def wrong(case):
         "empty.csv": "sample,fasta\n",
     }.items():
         case.path(name).write_text(lines)
-    model = ["--model", MODEL]
-    for options, message in [
-        (["--input", "column.csv", *model], "column.csv: no column 'fasta'"),
-        (["--input", "missing.csv", *model], "missing.csv: sample 1: no file 'none.fasta'"),
-        (["--input", "twice.csv", *model], "of 'a' is there twice"),
-        (["--input", "name.csv", *model], "sample name 'a b': expected letters"),
-        (["--input", "reserved.csv", *model], "sample name 'multiqc'"),
-        (["--input", "empty.csv", *model], "empty.csv: no samples"),
-        (["--input", "*.fa", *model], "--input: no file '*.fa'"),
-        (["--input", f"{fasta},{ROOT}/tests/../test-data/proteins.fasta", *model], "2 files would be the sample 'proteins'"),
-        (["--input", fasta], "--model is missing"),
-        (["--input", fasta, "--model", "./none"], "--model: no folder './none'"),
-        (["--input", fasta, *model, "--max_shard_tokens", "many"], "--max_shard_tokens 'many': expected a whole number"),
-        (["--input", fasta, *model, "--device", "gpu"], "--device 'gpu': expected"),
-    ]:
-        run = case.run(*options)
+    cases = [
+        ({"input": "column.csv"}, "column.csv: no column 'fasta'"),
+        ({"input": "missing.csv"}, "missing.csv: sample 1: no file 'none.fasta'"),
+        ({"input": "twice.csv"}, "of 'a' is there twice"),
+        ({"input": "name.csv"}, "sample name 'a b': expected letters"),
+        ({"input": "reserved.csv"}, "sample name 'multiqc'"),
+        ({"input": "empty.csv"}, "empty.csv: no samples"),
+        ({"input": "*.fa"}, "--input: no file '*.fa'"),
+        ({"input": f"{fasta},{ROOT}/tests/../test-data/proteins.fasta"}, "2 files would be the sample 'proteins'"),
+        ({"input": fasta, "model": None}, "--model is missing"),
+        ({"input": fasta, "model": "./none"}, "--model: no folder './none'"),
+        ({"input": fasta, "max_shard_tokens": "many"}, "--max_shard_tokens 'many': expected a whole number"),
+        ({"input": fasta, "device": "gpu"}, "--device 'gpu': expected"),
+    ]
+    case.path("cases.json").write_text(json.dumps([dict({"model": str(MODEL), "outdir": "out"}, **given) for given, _ in cases]))
+    done = nextflow(case, "run", HERE / "wrong.nf", "--cases", "cases.json", "--schema", WORKFLOW / "nextflow_schema.json")
+    said = re.findall(r"^REFUSED (.*)$", done.stdout, re.MULTILINE)
+    check(f"{len(cases)} wrong inputs are refused", len(said) == len(cases), done.stdout + done.stderr)
+    for (given, message), refusal in zip(cases, said):
+        check(message, message in refusal, (given, refusal))
+    for given, message in cases[:1] + cases[-1:]:
+        options = [part for name, value in given.items() for part in (f"--{name}", value)]
+        run = case.run(*options, "--model", MODEL)
         # Nextflow adds where its log is.
-        said = [line for line in run.said.splitlines() if line and not line.startswith(("N E X T", "Launching", "WARN: Unrecognized", " -- Check"))]
-        check(message, run.code != 0 and len(said) == 1 and message in said[0] and not run.tasks, run.said)
+        others = ("N E X T", "Launching", "WARN: Unrecognized", " -- Check")
+        said = [line for line in run.said.splitlines() if line and not line.startswith(others)]
+        check(f"alone, before any task: {message}", run.code != 0 and len(said) == 1 and message in said[0] and not run.tasks, run.said)
 
 
 def unknown(case):
