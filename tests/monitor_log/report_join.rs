@@ -164,9 +164,8 @@ fn a_measured_peak_takes_the_place_of_the_named_one() {
 fn one_gpu_without_samples_leaves_energy_and_mfu_unknown() {
     let case = case();
     let one: String = samples()
-        .lines()
+        .split_inclusive('\n')
         .filter(|line| !line.contains("GPU-1"))
-        .map(|line| format!("{line}\n"))
         .collect();
     case.write("gpu.csv", &one);
     let found = run(&case, "--events events.jsonl --gpu gpu.csv");
