@@ -1,7 +1,6 @@
 """What `make bench` computes of its measurements; needs nothing but the standard library."""
 
 import copy
-import json
 import math
 from xml.etree import ElementTree
 
@@ -11,7 +10,6 @@ import agreement
 import baseline
 import figures
 import inputs
-import long_log
 import machine
 import picture
 import table
@@ -177,14 +175,3 @@ def test_pieces_are_the_whole_protein():
     found = inputs.pieces([protein], 50)
     assert "".join(piece.sequence for piece in found) == protein.sequence
     assert {len(piece) for piece in found} <= {50, 51, 52}
-
-
-def test_a_long_log_is_one_of_gpu_embed_and_its_sums_are_those_of_its_lines(tmp_path):
-    sums = long_log.write_events(tmp_path / "events.jsonl", 120)
-    long_log.write_samples(tmp_path / "gpu.csv", 4)
-    run, *batches, done = map(json.loads, (tmp_path / "events.jsonl").read_text().splitlines())
-    assert (run["type"], done["type"], len(batches)) == ("run", "done", sums["batches"])
-    assert sum(batch["tokens"] for batch in batches) == sums["tokens"] == done["tokens"]
-    assert [batch["batch"] for batch in batches] == list(range(120))
-    assert sums["tokens_per_s"] == sums["tokens"] / done["elapsed_s"]
-    assert len((tmp_path / "gpu.csv").read_text().splitlines()) == 1 + 2 * 4

@@ -3,7 +3,6 @@
 //! One JSON object a line with a `type` field. Several runs may follow one another in a file, or write to it at
 //! the same time: `run` tells them apart. A value that is not known is left out, never 0.
 
-mod canonical;
 mod parallel;
 mod reader;
 mod writer;

