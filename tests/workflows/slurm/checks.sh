@@ -32,7 +32,7 @@ until_true() {
     shift
     until "$@" >/dev/null 2>&1; do
         ((SECONDS < end)) || return 1
-        sleep 0.1
+        sleep 0.05
     done
 }
 
@@ -55,6 +55,12 @@ equal() {
 saved() {
     grep '"type":"run"' "$1" | tail -n 1 | grep -o '"batches_saved":[0-9]*' | cut -d : -f 2
 }
+
+# halt SAMPLE SHARD: the gpu-embed that embeds it into results/ stands still once it has saved something.
+halt() {
+    compgen -G "results/$1/embeddings/.$2.parquet.plmkit-run/part-*" && kill -STOP "$(embedding "$1" "$2")"
+}
+embedding() { pgrep -f "^gpu-embed $work/results/$1/batches/$2"; }
 
 # hold PID: it stands still until it is sent a SIGUSR1 or a SIGTERM, as if its work took that long.
 hold() {
@@ -86,6 +92,26 @@ is() {
 # many N: N times the test proteins, for runs that last.
 many() {
     for ((i = 0; i < $1; i++)); do cat "$proteins"; done
+}
+
+# many_in_snakemake OUTDIR SAMPLE…: the configuration of a run that lasts and saves after each batch, and the shell chain's.
+many_in_snakemake() {
+    local outdir=$1
+    shift
+    many 8 >many.fasta
+    echo sample,fasta >samples.csv
+    printf '%s,many.fasta\n' "$@" >>samples.csv
+    cat >config.yaml <<CONF
+samples: samples.csv
+outdir: $outdir
+model: $model
+options:
+  fasta_shard: --duplicate-ids suffix
+  gpu_embed: --device cpu --save-every 10ms
+  pack_batches: --max-batch-tokens 4096
+CONF
+    FASTA_SHARD='--duplicate-ids suffix' GPU_EMBED='--device cpu' PACK_BATCHES='--max-batch-tokens 4096' \
+        check "the shell chain" "$root/workflows/shell/plmkit.sh" samples.csv uninterrupted "$model"
 }
 
 finish() {

@@ -5,16 +5,11 @@ set -euo pipefail
 source "$(dirname "$0")/checks.sh"
 start_cluster
 export WORKFLOW=$root/workflows/slurm
-# halt SAMPLE SHARD: the gpu-embed that embeds it stands still once it has saved something.
-halt() {
-    compgen -G "results/$1/embeddings/.$2.parquet.plmkit-run/part-*" && pkill -STOP -f "^gpu-embed $work/results/$1/batches/$2"
-}
-pid() { pgrep -f "^gpu-embed $work/results/$1/batches/$2"; }
 
-many 5 >many.fasta
+many 8 >many.fasta
 printf 'sample,fasta\nlong,many.fasta\na,%s\n' "$proteins" >samples.csv
-export MAX_SHARD_TOKENS=150000 FASTA_SHARD='--duplicate-ids suffix' PACK_BATCHES='--max-batch-tokens 4096'
-export GPU_EMBED='--device cpu --threads 1 --save-every 1s'
+export MAX_SHARD_TOKENS=200000 FASTA_SHARD='--duplicate-ids suffix' PACK_BATCHES='--max-batch-tokens 4096'
+export GPU_EMBED='--device cpu --threads 1 --save-every 10ms'
 check "the shell chain" "$root/workflows/shell/plmkit.sh" samples.csv chain "$model"
 
 prepare=$(SBATCH_TIMELIMIT=1 SBATCH_SIGNAL=B:USR1@58 sbatch --parsable "$WORKFLOW/prepare.sbatch" samples.csv "$work/results" "$model")
@@ -24,8 +19,8 @@ report=$(tail -n 1 "plmkit-$prepare.log")
 array=${BASH_REMATCH[1]} validation=${BASH_REMATCH[2]}
 check "task 1 saves" until_true 60 halt long shard-00000
 check "task 2 saves" until_true 60 halt long shard-00001
-first=$(pid long shard-00000)
-second=$(pid long shard-00001)
+first=$(embedding long shard-00000)
+second=$(embedding long shard-00001)
 same "each task has one GPU, and not the same" "0 1" \
     "$(for pid in "$first" "$second"; do tr '\0' '\n' <"/proc/$pid/environ" | sed -n 's/^CUDA_VISIBLE_DEVICES=//p'; done | sort | paste -sd ' ')"
 

@@ -81,35 +81,23 @@ printf 'sample,fasta\nc,nowhere.fasta\n' >wrong.csv
 check "a FASTA that is not there" refuses nowhere.fasta --config samples=wrong.csv
 
 echo "interruptions"
-many 8 >many.fasta
-printf 'sample,fasta\nlong,many.fasta\n' >samples.csv
-cat >config.yaml <<CONF
-samples: samples.csv
-outdir: $work/interrupted
-model: $model
-options:
-  fasta_shard: --duplicate-ids suffix
-  gpu_embed: --device cpu --save-every 1s
-  pack_batches: --max-batch-tokens 4096
-CONF
-parts() { compgen -G 'interrupted/long/embeddings/.shard-00000.parquet.plmkit-run/part-*'; }
+many_in_snakemake "$work/results" long
+rm -rf results
 run >run.log 2>&1 &
-check "gpu-embed saves" until_true 60 parts
-kill -9 "$(pgrep -f "^gpu-embed $work/interrupted/long" -n)"
+check "gpu-embed saves" until_true 60 halt long shard-00000
+kill -9 "$(embedding long shard-00000)"
 check "gpu-embed killed: Snakemake tries again" wait $!
-check "and goes on from what was saved" test "$(saved interrupted/long/logs/shard-00000.events.jsonl)" -gt 0
-FASTA_SHARD='--duplicate-ids suffix' GPU_EMBED='--device cpu' PACK_BATCHES='--max-batch-tokens 4096' \
-    check "the shell chain" "$root/workflows/shell/plmkit.sh" samples.csv chain2 "$model"
-check "the same as uninterrupted" equal chain2 interrupted
+check "and goes on from what was saved" test "$(saved results/long/logs/shard-00000.events.jsonl)" -gt 0
+check "the same as uninterrupted" equal uninterrupted results
 
-rm -rf interrupted
+rm -rf results
 setsid bash -c 'exec "$@"' - snakemake --snakefile "$flow/workflow/Snakefile" --configfile config.yaml --cores 2 >run.log 2>&1 &
-check "gpu-embed saves" until_true 60 parts
+check "gpu-embed saves" until_true 60 halt long shard-00000
 kill -9 -- -$!
 sleep 0.5
-check "nothing of it goes on" fails pgrep -f "^gpu-embed $work/interrupted/long"
+check "nothing of it goes on" fails embedding long shard-00000
 check "the folder is locked" fails run
 check "unlock" run --unlock
 check "the rest" run
-check "it went on from what was saved" test "$(saved interrupted/long/logs/shard-00000.events.jsonl)" -gt 0
-check "the same as uninterrupted" equal chain2 interrupted
+check "it went on from what was saved" test "$(saved results/long/logs/shard-00000.events.jsonl)" -gt 0
+check "the same as uninterrupted" equal uninterrupted results
