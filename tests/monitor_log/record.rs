@@ -84,17 +84,22 @@ fn without_a_command_it_records_until_a_signal_and_dies_of_it() {
     }
 }
 
-#[test]
-fn after_kill_9_there_are_only_full_lines() {
-    let case = Case::new();
+/// Records for a while, until `kill -9`.
+fn kill_a_recording(case: &Case, out: &str) {
     let mut child = case
-        .command("record --out gpu.csv --interval 10ms")
+        .command(&format!("record --out {out} --interval 10ms"))
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     sleep(Duration::from_millis(300));
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+#[test]
+fn after_kill_9_there_are_only_full_lines() {
+    let case = Case::new();
+    kill_a_recording(&case, "gpu.csv");
     let rows = case.rows("gpu.csv");
     assert!(rows.len() > 5);
     assert!(
@@ -168,14 +173,7 @@ fn a_parquet_file_is_made_of_the_log_at_the_end_and_says_the_same() {
 #[test]
 fn what_a_killed_recording_left_of_a_parquet_file_is_gone_on_with() {
     let case = Case::new();
-    let mut child = case
-        .command("record --out gpu.parquet --interval 10ms")
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    sleep(Duration::from_millis(300));
-    child.kill().unwrap();
-    child.wait().unwrap();
+    kill_a_recording(&case, "gpu.parquet");
     assert!(!case.path("gpu.parquet").exists());
     let before = case.samples("gpu.parquet.csv");
     assert!(before.len() > 5);

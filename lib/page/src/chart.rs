@@ -4,6 +4,8 @@ use std::fmt::Write;
 use std::ops::Range;
 
 use plotters::coord::Shift;
+use plotters::coord::ranged1d::ValueFormatter;
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 use crate::{escape, short};
@@ -147,6 +149,31 @@ fn draw(draw: impl for<'a> Fn(&Area<'a>) -> Drawn<'a>) -> Option<String> {
     Some(svg.replacen("<svg ", "<svg role=\"img\" ", 1))
 }
 
+/// Draws the axes: of the bottom one what it is, how many labels it has and what they say.
+fn draw_axes<'a, X>(
+    chart: &mut ChartContext<'_, SVGBackend<'a>, Cartesian2d<X, RangedCoordf64>>,
+    (x_label, x_labels, x_text): (&str, usize, &dyn Fn(&X::ValueType) -> String),
+    y_label: &str,
+) -> Drawn<'a>
+where
+    X: Ranged + ValueFormatter<X::ValueType>,
+{
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(BLACK.mix(0.15))
+        .axis_style(BLACK.mix(0.6))
+        .label_style(FONT)
+        .x_labels(x_labels)
+        .y_labels(6)
+        .x_label_formatter(&x_text)
+        .y_label_formatter(&|y| short(*y))
+        .x_desc(x_label)
+        .y_desc(y_label)
+        .draw()
+}
+
 fn draw_lines<'a>(area: &Area<'a>, lines: &Lines, y_most: f64) -> Drawn<'a> {
     let y = 0.0..y_most.max(f64::MIN_POSITIVE);
     let mut chart = ChartBuilder::on(area)
@@ -161,20 +188,11 @@ fn draw_lines<'a>(area: &Area<'a>, lines: &Lines, y_most: f64) -> Drawn<'a> {
         ];
         Rectangle::new(corners, BLACK.mix(0.07).filled())
     }))?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(BLACK.mix(0.15))
-        .axis_style(BLACK.mix(0.6))
-        .label_style(FONT)
-        .x_labels(8)
-        .y_labels(6)
-        .x_label_formatter(&|x| short(*x))
-        .y_label_formatter(&|y| short(*y))
-        .x_desc(lines.x_label)
-        .y_desc(lines.y_label)
-        .draw()?;
+    draw_axes(
+        &mut chart,
+        (lines.x_label, 8, &|x| short(*x)),
+        lines.y_label,
+    )?;
     for (position, line) in lines.lines.iter().enumerate() {
         let style = colour(position).stroke_width(2);
         for piece in &line.pieces {
@@ -207,20 +225,7 @@ fn draw_bars<'a>(area: &Area<'a>, bars: &Bars, y_most: f64) -> Drawn<'a> {
             .unwrap_or_default(),
         _ => String::new(),
     };
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(BLACK.mix(0.15))
-        .axis_style(BLACK.mix(0.6))
-        .label_style(FONT)
-        .x_labels(count + 1)
-        .y_labels(6)
-        .x_label_formatter(&name)
-        .y_label_formatter(&|y| short(*y))
-        .x_desc(bars.x_label)
-        .y_desc(bars.y_label)
-        .draw()?;
+    draw_axes(&mut chart, (bars.x_label, count + 1, &name), bars.y_label)?;
     chart.draw_series(bars.bars.iter().enumerate().map(|(bar, (_, height))| {
         let corners = [
             (SegmentValue::Exact(bar), 0.0),

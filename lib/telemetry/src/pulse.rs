@@ -1,9 +1,13 @@
 //! What a run says of itself while it works: a line every so many batches, and a warning where something is lost.
 
 use crate::event::BatchDone;
+use crate::report::mean::Mean;
+use crate::report::packing::PackingCount;
+use crate::report::queue::QueueCount;
 use crate::report::thresholds::{
     PACKING_CRITICAL_BELOW, PACKING_MILD_BELOW, QUEUE_STARVED_ABOVE_MS,
 };
+use crate::report::{QueueState, Tier};
 
 /// Batches between two lines.
 const EVERY: u64 = 100;
@@ -34,11 +38,11 @@ pub struct Pulse {
     elapsed_s: f64,
     /// Elapsed time at the line before.
     since_s: f64,
-    fill: Sum,
-    wait_ms: Sum,
-    starved: u64,
-    /// How bad the packing was that was warned of: 0 not at all, 1 mildly, 2 critically.
-    warned_of_packing: u8,
+    packing: PackingCount,
+    queue: QueueCount,
+    wait_ms: Mean,
+    /// The worst packing that was warned of.
+    warned_of_packing: Option<Tier>,
     warned_of_waits: bool,
 }
 
@@ -51,24 +55,6 @@ pub enum Said {
     Warning(String),
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Sum {
-    count: u64,
-    average: f64,
-}
-
-impl Sum {
-    fn add(&mut self, value: f64) {
-        self.count += 1;
-        // By increments (Welford 1962): the mean of equal values is that value, on either side of a threshold.
-        self.average += (value - self.average) / self.count as f64;
-    }
-
-    fn mean(self) -> Option<f64> {
-        (self.count > 0).then_some(self.average)
-    }
-}
-
 impl Pulse {
     /// Takes in a batch, in the order in which they are through. What is warned of is warned of once, and once more where it
     /// gets worse.
@@ -76,20 +62,17 @@ impl Pulse {
         self.batches += 1;
         self.tokens += batch.tokens;
         self.elapsed_s = self.elapsed_s.max(batch.elapsed_s.unwrap_or_default());
-        // The last batch of a file holds what was left over.
-        if let Some(fill) = batch.utilization.filter(|_| !batch.tail) {
-            self.fill.add(fill);
-        }
+        self.packing.add(batch);
+        self.queue.add(batch);
         if let Some(wait_ms) = batch.wait_ms {
             self.wait_ms.add(wait_ms);
-            self.starved += u64::from(wait_ms > QUEUE_STARVED_ABOVE_MS);
         }
         if !self.batches.is_multiple_of(EVERY) {
             return Vec::new();
         }
         let mut said = vec![Said::Line(self.line())];
-        said.extend(self.packing().map(Said::Warning));
-        said.extend(self.waits().map(Said::Warning));
+        said.extend(self.warn_of_packing().map(Said::Warning));
+        said.extend(self.warn_of_waits().map(Said::Warning));
         *self = Self {
             batches: self.batches,
             elapsed_s: self.elapsed_s,
@@ -107,7 +90,7 @@ impl Pulse {
         if seconds > 0.0 {
             parts.push(format!("{:.0} tokens/s", self.tokens as f64 / seconds));
         }
-        if let Some(fill) = self.fill.mean() {
+        if let Some(fill) = self.packing.finish().mean_utilization {
             parts.push(format!("{:.1} % full", 100.0 * fill));
         }
         if let Some(wait_ms) = self.wait_ms.mean() {
@@ -116,19 +99,18 @@ impl Pulse {
         format!("{} batches: {}", self.batches, parts.join(", "))
     }
 
-    fn packing(&mut self) -> Option<String> {
-        let fill = self.fill.mean()?;
-        let (tier, how, least) = if fill < PACKING_CRITICAL_BELOW {
-            (2, "far from full", PACKING_CRITICAL_BELOW)
-        } else if fill < PACKING_MILD_BELOW {
-            (1, "not full", PACKING_MILD_BELOW)
-        } else {
-            return None;
+    fn warn_of_packing(&mut self) -> Option<String> {
+        let packing = self.packing.finish();
+        let (fill, tier) = packing.mean_utilization.zip(packing.tier)?;
+        let (how, least) = match tier {
+            Tier::None => return None,
+            Tier::Mild => ("not full", PACKING_MILD_BELOW),
+            Tier::Critical => ("far from full", PACKING_CRITICAL_BELOW),
         };
-        if tier <= self.warned_of_packing {
+        if Some(tier) <= self.warned_of_packing {
             return None;
         }
-        self.warned_of_packing = tier;
+        self.warned_of_packing = Some(tier);
         Some(format!(
             "batches are {how}: {:.1} % of their token budget; expected at least {:.0} %: pack more sequences at once",
             100.0 * fill,
@@ -136,8 +118,9 @@ impl Pulse {
         ))
     }
 
-    fn waits(&mut self) -> Option<String> {
-        if 2 * self.starved <= self.wait_ms.count || self.warned_of_waits {
+    fn warn_of_waits(&mut self) -> Option<String> {
+        let starved = self.queue.finish().state == Some(QueueState::Starved);
+        if !starved || self.warned_of_waits {
             return None;
         }
         self.warned_of_waits = true;

@@ -1,11 +1,9 @@
 //! Reading run events.
 
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufRead};
+use std::path::PathBuf;
 
-use plmkit_store::open_input;
 use serde::Deserialize;
 
 use super::{BatchDone, Event, RunDone};
@@ -36,14 +34,6 @@ pub struct EventReader<R> {
     line: Vec<u8>,
     path: PathBuf,
     failed: bool,
-}
-
-impl EventReader<BufReader<File>> {
-    /// Opens the log at `path`.
-    pub fn open(path: &Path) -> Result<Self, TelemetryError> {
-        let file = open_input(path)?;
-        Ok(Self::new(BufReader::with_capacity(1 << 16, file), path))
-    }
 }
 
 impl<R: BufRead> EventReader<R> {

@@ -32,7 +32,8 @@ const KIND: LogKind = LogKind {
 /// let event = Event::Run(RunStarted { run: run_id(), ..RunStarted::default() });
 /// EventWriter::append(&path)?.write(&event)?;
 ///
-/// let read = EventReader::open(&path)?.collect::<Result<Vec<_>, _>>()?;
+/// let log = std::fs::read(&path)?;
+/// let read = EventReader::new(log.as_slice(), &path).collect::<Result<Vec<_>, _>>()?;
 /// assert_eq!(read, [event]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -135,8 +136,8 @@ mod tests {
             .unwrap()
             .write(&batch("second", 0))
             .unwrap();
-        let events: Vec<_> = EventReader::open(&path)
-            .unwrap()
+        let log = fs::read(&path).unwrap();
+        let events: Vec<_> = EventReader::new(log.as_slice(), &path)
             .collect::<Result<_, _>>()
             .unwrap();
         assert_eq!(events, [batch("first", 0), batch("second", 0)]);

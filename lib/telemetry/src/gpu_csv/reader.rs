@@ -1,11 +1,9 @@
 //! Reading GPU samples.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::io::BufRead;
+use std::path::PathBuf;
 
 use csv::{ErrorKind, StringRecord};
-use plmkit_store::open_input;
 
 use crate::log::LineRead;
 use crate::{GpuSample, TelemetryError};
@@ -34,13 +32,6 @@ pub struct GpuCsvReader<R> {
     record: StringRecord,
     path: PathBuf,
     failed: bool,
-}
-
-impl GpuCsvReader<BufReader<File>> {
-    /// Opens the log at `path`.
-    pub fn open(path: &Path) -> Result<Self, TelemetryError> {
-        Ok(Self::new(BufReader::new(open_input(path)?), path))
-    }
 }
 
 impl<R: BufRead> GpuCsvReader<R> {

@@ -2,7 +2,7 @@
 
 /// The mean, sum and greatest of values that come one at a time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Mean {
+pub(crate) struct Mean {
     pub(super) count: u64,
     pub(super) sum: f64,
     average: f64,
@@ -11,7 +11,7 @@ pub(super) struct Mean {
 }
 
 impl Mean {
-    pub(super) fn add(&mut self, value: f64) {
+    pub(crate) fn add(&mut self, value: f64) {
         self.count += 1;
         self.sum += value;
         // By increments (Welford 1962): the mean of equal values is that value, on either side of a threshold.
@@ -39,7 +39,7 @@ impl Mean {
     }
 
     /// `None` of no values.
-    pub(super) fn mean(&self) -> Option<f64> {
+    pub(crate) fn mean(&self) -> Option<f64> {
         (self.count > 0).then_some(self.average)
     }
 }

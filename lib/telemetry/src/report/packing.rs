@@ -38,7 +38,7 @@ pub struct Tail {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct PackingCount {
+pub(crate) struct PackingCount {
     body: Mean,
     below_85: u64,
     below_80: u64,
@@ -47,7 +47,7 @@ pub(super) struct PackingCount {
 
 impl PackingCount {
     /// Takes in a batch; how full it was, as far as is known.
-    pub(super) fn add(&mut self, batch: &BatchDone) -> Option<f64> {
+    pub(crate) fn add(&mut self, batch: &BatchDone) -> Option<f64> {
         let computed = || utilization(batch.tokens, batch.token_budget?);
         let utilization = batch.utilization.or_else(computed)?;
         if batch.tail {
@@ -60,7 +60,7 @@ impl PackingCount {
         Some(utilization)
     }
 
-    pub(super) fn finish(&self) -> Packing {
+    pub(crate) fn finish(&self) -> Packing {
         let mean_utilization = self.body.mean();
         let tier = mean_utilization
             .map(|mean| Tier::below(mean, PACKING_CRITICAL_BELOW, PACKING_MILD_BELOW));

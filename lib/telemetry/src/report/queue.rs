@@ -51,7 +51,7 @@ pub struct WaitBin {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct QueueCount {
+pub(crate) struct QueueCount {
     bins: [u64; EDGES_MS.len() + 1],
     full: u64,
     starved: u64,
@@ -59,7 +59,7 @@ pub(super) struct QueueCount {
 }
 
 impl QueueCount {
-    pub(super) fn add(&mut self, batch: &BatchDone) {
+    pub(crate) fn add(&mut self, batch: &BatchDone) {
         if let Some(depth) = batch.queue_depth {
             self.depth.add(depth as f64);
         }
@@ -69,7 +69,7 @@ impl QueueCount {
         self.starved += u64::from(wait_ms > QUEUE_STARVED_ABOVE_MS);
     }
 
-    pub(super) fn finish(&self) -> Queue {
+    pub(crate) fn finish(&self) -> Queue {
         let batches: u64 = self.bins.iter().sum();
         // By the majority, not by the mean: the first batch always waits for the first read.
         let state = if batches == 0 {
