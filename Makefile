@@ -82,6 +82,7 @@ workflows-snakemake: build .venv/snakemake/complete ## Run the Snakemake workflo
 
 workflows-multiqc: build .venv/snakemake/complete .venv/multiqc/complete ## See the reports in MultiQC (1.1 GB of Python packages)
 	@tests/workflows/snakemake/multiqc.sh
+	PYTHONDONTWRITEBYTECODE=1 python3 tests/workflows/nextflow multiqc
 
 workflows-slurm: build ## Run the batch scripts on a SLURM of their own (minutes, root)
 	@tests/workflows/slurm/sbatch.sh

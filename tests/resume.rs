@@ -5,9 +5,11 @@
 mod common;
 
 use std::fs;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use common::case::{Case, SIGINT, SIGKILL, SIGSTOP, SIGTERM, SIGUSR1, in_windows, rejects, send};
@@ -300,6 +302,37 @@ fn one_run_at_a_time_writes_an_output() {
     first.kill().expect("kill");
     first.wait().expect("wait");
     run(&mut case.embed("e.parquet"));
+}
+
+#[test]
+fn a_run_waits_for_another_where_it_is_told_to() {
+    let case = Case::new();
+    let expected = case.undisturbed();
+    let mut first = case.underway("e.parquet");
+    send(&first, SIGSTOP);
+    let waiting = |stderr| {
+        let mut command = case.embed("e.parquet");
+        let command = command.arg("--wait").stderr(stderr);
+        command.spawn().expect("spawn")
+    };
+    let mut stopped = waiting(Stdio::piped());
+    let mut line = String::new();
+    let stderr = stopped.stderr.take().expect("piped");
+    BufReader::new(stderr).read_line(&mut line).expect("a line");
+    assert!(
+        line.ends_with("e.parquet: another process is writing it; waiting for it to end\n"),
+        "{line}"
+    );
+    send(&stopped, SIGTERM);
+    assert_eq!(stopped.wait().expect("wait").signal(), Some(SIGTERM));
+
+    let mut second = waiting(Stdio::null());
+    sleep(Duration::from_millis(300));
+    assert!(second.try_wait().expect("wait").is_none());
+    first.kill().expect("kill");
+    first.wait().expect("wait");
+    assert!(second.wait().expect("wait").success());
+    case.assert_complete("e.parquet", &expected);
 }
 
 #[test]

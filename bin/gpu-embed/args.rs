@@ -80,6 +80,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     save_in: Option<PathBuf>,
 
+    /// Wait while another process is writing this output, which otherwise ends the run with exit code 75
+    ///
+    /// For whatever starts a task again without knowing whether the one before has ended, as an engine that was killed does.
+    #[arg(long, help_heading = "Output")]
+    wait: bool,
+
     #[command(flatten)]
     outputs: OutputArgs,
 
@@ -241,6 +247,7 @@ impl TryFrom<Args> for Config {
             rejects: args.rejects,
             save_every: args.save_every,
             save_in: args.save_in,
+            wait: args.wait,
             events: args.events,
             threads: args
                 .threads

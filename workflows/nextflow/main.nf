@@ -1,9 +1,9 @@
 #!/usr/bin/env nextflow
 
-include { EMBED                               } from './subworkflows/local/embed/main'
-include { MULTIQC                             } from './modules/local/multiqc/main'
-include { VERDICT                             } from './modules/local/verdict/main'
-include { checkParams; readModel; readSamples } from './subworkflows/local/inputs/main'
+include { EMBED                                            } from './subworkflows/local/embed/main'
+include { MULTIQC                                          } from './modules/local/multiqc/main'
+include { VERDICT                                          } from './modules/local/verdict/main'
+include { checkEngine; checkParams; readModel; readSamples } from './subworkflows/local/inputs/main'
 
 // [ process, tool, version ] of all tasks as YAML, sorted; `Workflow` stands last as in nf-core.
 def versionsYaml(versions) {
@@ -18,6 +18,7 @@ def versionsYaml(versions) {
 
 workflow {
     main:
+    checkEngine()
     checkParams(params, file("${projectDir}/nextflow_schema.json"))
     samples = readSamples(params.input)
     model = readModel(params.model)
@@ -43,5 +44,6 @@ workflow {
     written = versions.collectFile(name: 'versions.yml', storeDir: params.outdir)
 
     failed = EMBED.out.verdict.filter { _meta, verdict -> verdict == 'fail' }.map { meta, _verdict -> meta.id }
-    VERDICT(failed.toList(), written.mix(report).toList())
+    cut = EMBED.out.manifest.map { meta, manifest -> [meta.id, manifest] }
+    VERDICT(failed.toList(), cut.toList(), params.outdir, written.mix(report).toList())
 }

@@ -36,6 +36,8 @@ pub struct Config {
     pub save_every: Duration,
     /// The folder in which finished batches are saved until the output is complete; by default that of the output.
     pub save_in: Option<PathBuf>,
+    /// Whether to wait for another process that is writing the output, which is an error otherwise.
+    pub wait: bool,
     /// Where run events go, if anywhere.
     pub events: Option<PathBuf>,
     /// CPU threads of the computation, of all workers together.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
 
 use plmkit_contract::{
@@ -22,6 +23,9 @@ use crate::rejects::{self, Rejects};
 use crate::run_folder::{RunFolder, remove};
 use crate::writer::Writer;
 use crate::{Config, EngineError};
+
+/// Time between two looks at an output that another process is writing.
+const BETWEEN_CLAIMS: Duration = Duration::from_millis(200);
 
 /// Someone who watches a run.
 pub trait Observer {
@@ -77,6 +81,26 @@ pub struct Summary {
     pub elapsed: Duration,
 }
 
+/// Claims the output, when it is free.
+fn claim(config: &Config, stop: &Stop) -> Result<RunFolder, StoreError> {
+    let mut said = false;
+    loop {
+        match RunFolder::claim(&config.out, config.save_in.as_deref()) {
+            Err(busy @ StoreError::Busy { .. }) if config.wait => {
+                if stop.requested() {
+                    return Err(StoreError::Stopped);
+                }
+                if !said {
+                    tracing::warn!("{busy}; waiting for it to end");
+                    said = true;
+                }
+                thread::sleep(BETWEEN_CLAIMS);
+            }
+            claimed => return claimed,
+        }
+    }
+}
+
 /// Embeds every sequence of the batches files into one embeddings file.
 pub fn embed(
     config: &Config,
@@ -84,8 +108,10 @@ pub fn embed(
     observer: &mut dyn Observer,
 ) -> Result<Outcome, EngineError> {
     // An output that is complete can be looked at where nothing can be written.
-    let claimed = match RunFolder::claim(&config.out, config.save_in.as_deref()) {
-        Err(busy @ StoreError::Busy { .. }) => return Err(busy.into()),
+    let claimed = match claim(config, stop) {
+        Err(refused @ (StoreError::Busy { .. } | StoreError::Stopped)) => {
+            return Err(refused.into());
+        }
         claimed => claimed,
     };
     // What takes no time to see comes before what may take minutes.

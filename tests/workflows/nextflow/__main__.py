@@ -1,4 +1,4 @@
-"""The Nextflow workflow with the real engine: `python3 tests/workflows/nextflow [CHECK…]`, all where none is named."""
+"""The Nextflow workflow with the real engine: `python3 tests/workflows/nextflow [CHECK…]`, all but `multiqc` where none is named."""
 
 import concurrent.futures
 import subprocess
@@ -9,6 +9,7 @@ import time
 import basics
 import failures
 import interface
+import modules
 import slurm
 from case import HERE, Case
 
@@ -23,17 +24,20 @@ CHECKS = {
     "test": basics.profile_test,
     "transient": failures.transient,
     "final": failures.final,
-    "rejected": failures.rejected,
     "verdict": failures.verdict,
     "term": lambda case: failures.killed(case, "TERM"),
     "kill": lambda case: failures.killed(case, "KILL"),
     "engine": failures.engine,
+    "outlived": failures.outlived,
+    "modules": modules.modules,
     "slurm": slurm.slurm,
 }
+# Needs MultiQC: where it is named.
+NAMED = {"multiqc": basics.multiqc}
 
-unknown = [name for name in sys.argv[1:] if name not in CHECKS]
+unknown = [name for name in sys.argv[1:] if name not in CHECKS | NAMED]
 if unknown:
-    sys.exit(f"no check {', '.join(unknown)}: there are {', '.join(CHECKS)}")
+    sys.exit(f"no check {', '.join(unknown)}: there are {', '.join(CHECKS | NAMED)}")
 
 
 def alone(name):
@@ -46,7 +50,7 @@ def alone(name):
 
 if len(sys.argv) == 2:
     with tempfile.TemporaryDirectory() as folder:
-        CHECKS[sys.argv[1]](Case(folder, sys.argv[1]))
+        (CHECKS | NAMED)[sys.argv[1]](Case(folder, sys.argv[1]))
 else:
     # Gets the engine, once for all.
     subprocess.run([HERE / "engine/nextflow", "-version"], check=True, stdout=subprocess.DEVNULL)

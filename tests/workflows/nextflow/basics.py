@@ -3,19 +3,24 @@
 import json
 import shutil
 
-from case import PROTEINS, RELEASE, MODEL, check, names
+from case import MODEL, PROTEINS, RELEASE, ROOT, check, names
 
 SAMPLES = "samples.csv"
 OPTIONS = ["--model", MODEL, "--max_shard_tokens", "15000", "--max_batch_tokens", "4096", "--device", "cpu"]
-SHELL = {"MAX_SHARD_TOKENS": "15000", "PACK_BATCHES": "--max-batch-tokens 4096", "GPU_EMBED": "--device cpu"}
+# The fourth protein of each sample cannot be embedded: an exit code 1 that is no failure.
+OPTIONS += ["--gpu_embed_args", "--inject not-finite=3"]
+SHELL = {"MAX_SHARD_TOKENS": "15000", "PACK_BATCHES": "--max-batch-tokens 4096", "GPU_EMBED": "--device cpu --inject not-finite=3"}
 
 
 def stub(case):
+    case.strict()
     run = case.run("-profile", "test", "-stub", "--multiqc")
     check("-stub ends well", run.code == 0, run.said)
     expected = [task for task in run.tasks if task["process"] == "MULTIQC"]
     check("-stub runs every process, MultiQC too", len(expected) == 1 and len(run.of("GPU_EMBED")) == 2, run.tasks)
     check("-stub publishes the layout", "proteins/reports/validation.json" in names(case.path("out")))
+    run = case.run("-profile", "test", "-stub", "-resume")
+    check("-resume is refused where it would not see changed options", run.code != 0 and not run.tasks and "unset it" in run.said, run.said)
 
 
 def profile_test(case):
@@ -24,6 +29,33 @@ def profile_test(case):
     verdict = json.loads(case.path("out/proteins/reports/validation.json").read_text())
     rows = sum(file["rows"] for file in verdict["embeddings"])
     check("its validation passes for 100 proteins", verdict["outcome"] == "pass" and rows == 100, verdict)
+    cut_in_another_way(case)
+
+
+def cut_in_another_way(case):
+    """Files of a run before would stand beside those of this one, in a folder that is read as one table."""
+    again = ["-profile", "test", "-resume", "--max_shard_tokens", "30000"]
+    run = case.run(*again)
+    left = case.path("out/proteins")
+    others = [left / "embeddings/shard-00002.parquet", left / "embeddings/shard-00002.rejects.csv", left / "shards/shard-00002.parquet"]
+    told = run.code != 0 and all(str(path) in run.said for path in others) and "shard-00001" not in run.said.split("earlier run")[1]
+    check("two shards where there were three: the third one is told of", told, run.said)
+    for path in others:
+        path.unlink()
+    run = case.run(*again)
+    check("without it the run passes", run.code == 0 and not run.computed(), run.said)
+
+
+def multiqc(case):
+    """MultiQC, strict, as the last step: it shows what the programs wrote for it."""
+    case.env["PATH"] += f":{ROOT}/.venv/multiqc/bin"
+    run = case.run("-profile", "test", "--multiqc")
+    check("-profile test with MultiQC", run.code == 0 and len(run.of("MULTIQC", "COMPLETED")) == 1, run.said)
+    data = case.path("out/multiqc/multiqc_data")
+    shown = (data / "multiqc_data.json").read_text()
+    entries = ["proteins_validation"] + [f"proteins_shard-0000{number}_run" for number in range(3)]
+    check(f"it shows {', '.join(entries)}", all(entry in shown for entry in entries), shown)
+    check("and the versions", "gpu-embed" in (data / "multiqc_software_versions.txt").read_text())
 
 
 def two_samples(case):
@@ -38,6 +70,8 @@ def two_samples(case):
     check("two samples from three FASTA", run.code == 0 and len(run.of("VALIDATE_EMBEDDINGS")) == 2, run.said)
     case.shell(SAMPLES, SHELL)
     case.compare("out", "shell")
+    listed = [path.parts[-3] for path in case.path("out").glob("*/embeddings/*.rejects.csv") if "not_finite" in path.read_text()]
+    check("what could not be embedded is listed", sorted(listed) == ["first", "second.v2"], listed)
     versions = case.path("out/versions.yml").read_text()
     tools = [program.name for program in RELEASE.iterdir() if f"    {program.name}: " in versions]
     check("versions.yml names the five programs and the engine", len(tools) == 5 and "Nextflow: 25" in versions, versions)

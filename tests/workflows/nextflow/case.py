@@ -50,7 +50,12 @@ class Case:
         self.programs.mkdir(parents=True)
         engine = HERE / "engine"
         self.env = dict(os.environ, PATH=f"{self.programs}:{engine}:{RELEASE}:{os.environ['PATH']}")
-        self.env.update(NXF_SYNTAX_PARSER="v2", NXF_ANSI_LOG="false")
+        # The parser that this engine takes by itself.
+        self.env.update(NXF_SYNTAX_PARSER="v1", NXF_ANSI_LOG="false")
+
+    def strict(self):
+        """From now on with the strict parser, which is that of later engines."""
+        self.env["NXF_SYNTAX_PARSER"] = "v2"
 
     def path(self, name):
         return self.folder / name
@@ -61,36 +66,43 @@ class Case:
         path.write_text(f"#!/usr/bin/env bash\nreal={RELEASE}/{program}\nonce={self.folder}/{program}.once\n{script}")
         path.chmod(0o755)
 
-    def start(self, *options):
-        """The workflow in a process group of its own."""
+    def start(self, *options, workflow=WORKFLOW):
+        """A workflow, ours unless another is named, in a process group of its own."""
         trace = self.path("trace.txt")
         trace.unlink(missing_ok=True)
-        command = ["nextflow", "run", WORKFLOW, "-with-trace", "trace.txt", "--outdir", "out", *options]
+        command = ["nextflow", "run", workflow, "-with-trace", "trace.txt", "--outdir", "out", *options]
         out = self.path("said.txt").open("w")
         return subprocess.Popen(command, cwd=self.folder, env=self.env, stdout=out, stderr=out, start_new_session=True)
 
-    def run(self, *options):
-        code = self.start(*options).wait()
+    def run(self, *options, **which):
+        code = self.start(*options, **which).wait()
         return Run(code, self.path("said.txt").read_text(), self.path("trace.txt"))
 
     def saved(self):
         """Parts that interrupted tasks have left."""
         return sorted(self.path("work/plmkit-saved").glob("*/*/.*.plmkit-run/part-*[0-9].parquet"))
 
-    def kill(self, engine, parts):
-        """kill -9 of engine and tasks, as soon as so many parts are saved."""
-        deadline = time.monotonic() + 120
-        while len(self.saved()) < parts:
-            if engine.poll() is not None or time.monotonic() > deadline:
-                sys.exit(f"{self.path('said.txt').read_text()}\nthe run saved nothing to be killed after")
-            time.sleep(0.01)
-        # Each task leads a group of its own; all have their folder here.
+    def kill(self, engine, parts, tasks=signal.SIGKILL):
+        """kill -9 of the engine, and this signal to its tasks, as soon as so many parts are saved."""
+        self.wait(engine, "something is saved", lambda: len(self.saved()) >= parts)
+        self.signal(tasks)
         engine.send_signal(signal.SIGKILL)
         engine.wait()
+
+    def wait(self, engine, what, holds):
+        """Waits for something that comes while the engine runs."""
+        deadline = time.monotonic() + 120
+        while not holds():
+            if engine.poll() is not None or time.monotonic() > deadline:
+                sys.exit(f"{self.path('said.txt').read_text()}\nFAILED: waited in vain: {what}")
+            time.sleep(0.01)
+
+    def signal(self, number):
+        """To all processes of tasks: each task leads a group of its own, and all have their folder here."""
         for process in Path("/proc").glob("[0-9]*"):
             try:
                 if (process / "cwd").resolve().is_relative_to(self.path("work")):
-                    os.kill(int(process.name), signal.SIGKILL)
+                    os.kill(int(process.name), number)
             except (OSError, RuntimeError):
                 pass
 

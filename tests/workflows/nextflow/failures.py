@@ -1,6 +1,7 @@
 """Tasks that fail, are killed, and engines that are."""
 
 import json
+import signal
 
 from case import MODEL, check, many
 
@@ -13,6 +14,7 @@ SHELL |= {"FASTA_SHARD": "--duplicate-ids suffix"}
 
 
 def transient(case):
+    case.strict()
     case.wrapper("pack-batches", '[[ $1 == --version || -e $once ]] || { touch "$once"; exit 75; }\nexec "$real" "$@"\n')
     run = case.run(*FEW)
     tries = [(task["exit"], task["attempt"], task["memory"]) for task in run.of("PACK_BATCHES")]
@@ -25,13 +27,6 @@ def final(case):
     run = case.run(*FEW)
     tries = [(task["exit"], task["attempt"]) for task in run.of("PACK_BATCHES")]
     check("a task that ends with 65 is not", run.code != 0 and tries == [("65", "1")], tries)
-
-
-def rejected(case):
-    """gpu-embed's exit code 1: some sequences are listed, and the run goes on."""
-    case.wrapper("gpu-embed", '"$real" "$@" || exit\n[[ $1 == --version ]] || exit 1\n')
-    run = case.run(*FEW)
-    check("gpu-embed's exit code 1 is no failure", run.code == 0 and len(run.of("GPU_EMBED")) == 1, run.said)
 
 
 def verdict(case):
@@ -47,6 +42,7 @@ def verdict(case):
 
 def killed(case, how):
     """The first attempt of gpu-embed is killed when it has saved some batches."""
+    case.strict()
     many(case.path("long.fasta"), 3)
     case.wrapper("gpu-embed", f"""
 [[ $1 == --version || -e $once ]] && exec "$real" "$@"
@@ -76,6 +72,18 @@ def engine(case):
     cached = run.of("PACK_BATCHES", "CACHED")
     saved = [batches_saved(path) for path in case.path("out/long/logs").glob("*.events.jsonl")]
     check(f"{len(cached)} packs and {sum(saved)} batches are those of the run before", cached and sum(saved) >= 3, saved)
+    equal(case)
+
+
+def outlived(case):
+    """Tasks that go on when their engine is killed: those of the next one wait for them."""
+    many(case.path("long.fasta"), 3)
+    case.kill(case.start(*LONG), 1, signal.SIGSTOP)
+    resumed = case.start("-resume", *LONG)
+    refused = "another process is writing it"
+    case.wait(resumed, "a task is refused", lambda: any(refused in log.read_text() for log in case.path("work").glob("*/*/.command.err")))
+    case.signal(signal.SIGCONT)
+    check("-resume while tasks of the engine before are at work", resumed.wait() == 0, case.path("said.txt").read_text())
     equal(case)
 
 

@@ -18,8 +18,6 @@ def slurm(case):
         return
     check("SLURM starts", started.returncode == 0)
     case.env["SLURM_CONF"] = f"{cluster}/slurm.conf"
-    # `-c` beside `-profile` is what the strict configuration of this engine does not take; the other parser is its default.
-    case.env["NXF_SYNTAX_PARSER"] = "v1"
     try:
         jobs(case)
     finally:

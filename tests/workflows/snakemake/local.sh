@@ -27,21 +27,24 @@ check "snakefmt" snakefmt --check "$flow/workflow"
 records '1 <= n && n <= 20' >first.fasta
 records '81 <= n' | gzip >second.fasta.gz
 printf 'sample,fasta\na,%s\nb,first.fasta\nb,second.fasta.gz\n' "$proteins" >samples.csv
+# The fourth protein of each sample cannot be embedded: an exit code 1 that is no failure.
+embed='--device cpu --inject not-finite=3'
 cat >config.yaml <<CONF
 samples: samples.csv
 model: $model
 max_shard_tokens: 20000
 options:
-  gpu_embed: --device cpu
+  gpu_embed: $embed
   pack_batches: --max-batch-tokens 4096
 CONF
 check "dry run" run --dry-run
 check "dry run of the example of a cohort" snakemake --snakefile "$flow/workflow/Snakefile" --configfile "$flow/config/cohort.yaml" \
     --config samples=samples.csv --dry-run
-MAX_SHARD_TOKENS=20000 GPU_EMBED='--device cpu' PACK_BATCHES='--max-batch-tokens 4096' \
+MAX_SHARD_TOKENS=20000 GPU_EMBED=$embed PACK_BATCHES='--max-batch-tokens 4096' \
     check "the shell chain" "$root/workflows/shell/plmkit.sh" samples.csv chain "$model"
 check "a run" run
 check "layout and data are the shell chain's" equal chain results
+check "what could not be embedded is listed" grep ',not_finite,' results/a/embeddings/shard-00000.rejects.csv results/b/embeddings/shard-00000.rejects.csv
 same "all programs have a version" 5 "$(grep -cE '^  (fasta-shard|pack-batches|gpu-embed|validate-embeddings|monitor-log): [0-9.]+$' results/versions.yml)"
 check "benchmarks" test -s benchmarks/a/shard-00000.embed.tsv
 check "a second run does nothing" grep -q 'Nothing to be done' <(run 2>&1)

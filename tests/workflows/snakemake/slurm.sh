@@ -11,11 +11,11 @@ chmod +x bin/srun
 PATH=$work/bin:$PATH
 flow=$root/workflows/snakemake
 # Beside the profile: this cluster has no accounting, and answers at once.
-run() {
-    snakemake --snakefile "$flow/workflow/Snakefile" --workflow-profile "$flow/workflow/profiles/slurm" --configfile config.yaml \
-        --slurm-no-account --slurm-status-command squeue --slurm-init-seconds-before-status-checks 2 \
-        --seconds-between-status-checks 2 --default-resources slurm_partition=debug "$@"
-}
+command=(--snakefile "$flow/workflow/Snakefile" --workflow-profile "$flow/workflow/profiles/slurm" --configfile config.yaml
+    --slurm-no-account --slurm-status-command squeue --slurm-init-seconds-before-status-checks 2
+    --seconds-between-status-checks 2 --default-resources slurm_partition=debug)
+run() { snakemake "${command[@]}" "$@"; }
+pending() { squeue --noheader --states=PENDING --format '%b %k' | grep gpu; }
 
 many_in_snakemake "$work/results" a b
 run >run.log 2>&1 &
@@ -38,3 +38,18 @@ check "layout and data are the shell chain's" equal uninterrupted results
 check "a second run does nothing" grep -q 'Nothing to be done' <(run 2>&1)
 squeue --noheader --states=all --format '%b %k' | grep gpu >gpu.txt
 same "three jobs asked for a GPU, all of them to embed" "3 3" "$(wc -l <gpu.txt) $(grep -c embed gpu.txt)"
+
+rm -rf results
+setsid bash -c 'exec "$@"' - snakemake "${command[@]}" >run.log 2>&1 &
+check "a saves" until_true 120 halt a shard-00000
+check "b saves" until_true 120 halt b shard-00000
+a=$(embedding a shard-00000)
+b=$(embedding b shard-00000)
+kill -9 -- -$!
+check "unlock" run --unlock
+run >run.log 2>&1 &
+engine=$!
+check "Snakemake killed: the next one has jobs, while those before are at work" until_true 60 pending
+kill -CONT "$a" "$b"
+check "it ends well" wait "$engine"
+check "the same as uninterrupted" equal uninterrupted results

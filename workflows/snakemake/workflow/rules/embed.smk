@@ -18,7 +18,7 @@ rule pack:
 
 # What is finished of a shard is saved beside the output, in a folder that is not among the outputs: it outlives a failed or
 # killed job, and the next attempt goes on from there. Exit code 1: some sequences could not be embedded. They are listed,
-# and the validation accounts for them.
+# and the validation accounts for them. --wait: a job that outlived a killed Snakemake may be at work on the shard.
 rule embed:
     input:
         batches=f"{OUTDIR}/{{sample}}/batches/{{shard}}.arrow",
@@ -48,5 +48,5 @@ rule embed:
         "code=0;"
         " monitor-log record --out {log.samples} --"
         " gpu-embed {input.batches} --model {params.model} --out {output.embeddings} --rejects {output.rejects}"
-        " --events {log.events} --threads {threads} {params.options} 2> {log.stderr} || code=$?;"
+        " --events {log.events} --threads {threads} --wait {params.options} 2> {log.stderr} || code=$?;"
         " [ $code -le 1 ] || exit $code"

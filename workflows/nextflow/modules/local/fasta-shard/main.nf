@@ -27,6 +27,7 @@ process FASTA_SHARD {
     prefix = task.ext.prefix ?: "${meta.id}"
     """
     mkdir ${prefix}
-    touch ${prefix}/shard-00000.parquet ${prefix}/shard-00001.parquet ${prefix}/rejects.csv ${prefix}/manifest.json
+    touch ${prefix}/shard-00000.parquet ${prefix}/shard-00001.parquet ${prefix}/rejects.csv
+    echo '{"shards": [{"file": "shard-00000.parquet"}, {"file": "shard-00001.parquet"}]}' >${prefix}/manifest.json
     """
 }

@@ -24,22 +24,14 @@ process GPU_EMBED {
     // A folder for this shard and these options alone, so that runs with other options do not meet in it.
     def options = "${args} ${model_id ?: model}".md5()
     def saved = save_in ? "${save_in}/${prefix}.${options}" : ''
-    // --force replaces what is saved of other work, such as another model of that name or another kind of CPU, and keeps the rest.
-    def save = saved ? "--save-in '${saved}' --force" : ''
+    // --wait: a task that outlived its engine may be at work on this shard. --force replaces what is saved of other work, such as
+    // another model of that name or another kind of CPU, and keeps the rest.
+    def save = saved ? "--save-in '${saved}' --wait --force" : ''
     """
-    embed() {
-        code=0
-        monitor-log record --out ${prefix}.samples.csv -- \\
-            gpu-embed ${batches} --model ${model_id ?: model} --out ${prefix}.parquet --rejects ${prefix}.rejects.csv \\
-            --events ${prefix}.events.jsonl --threads ${task.cpus} ${save} ${args} || code=\$?
-    }
-
-    embed
-    # The lock is still there: a task that outlived its engine is at work on this shard.
-    while [[ \$code -eq 75 && -e '${saved}/.${prefix}.parquet.plmkit-run/lock' ]]; do
-        sleep 10
-        embed
-    done
+    code=0
+    monitor-log record --out ${prefix}.samples.csv -- \\
+        gpu-embed ${batches} --model ${model_id ?: model} --out ${prefix}.parquet --rejects ${prefix}.rejects.csv \\
+        --events ${prefix}.events.jsonl --threads ${task.cpus} ${save} ${args} || code=\$?
     # 1: some sequences could not be embedded. They are listed, for the validation to account for them.
     (( code <= 1 )) || exit \$code
     ${saved ? "rmdir '${saved}' || true" : ''}

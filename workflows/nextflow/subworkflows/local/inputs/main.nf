@@ -1,5 +1,13 @@
 // What the user gave, checked before anything is run. A wrong one ends the run with one message.
 
+// Before 26.04 the strict parser leaves options out of what tells tasks apart (nextflow-io/nextflow#6695): with -resume, results of
+// other options would pass for those of this run.
+def checkEngine() {
+    if (workflow.resume && System.getenv('NXF_SYNTAX_PARSER') == 'v2' && !nextflow.version.matches('>=26.04')) {
+        error("-resume: Nextflow ${nextflow.version} with NXF_SYNTAX_PARSER=v2 does not see changed options: unset it, or take 26.04 or later")
+    }
+}
+
 // The parameters as nextflow_schema.json describes them; unknown ones are warned of.
 def checkParams(given, schema) {
     def groups = new groovy.json.JsonSlurper().parse(schema.toFile()).get('$defs').values()
