@@ -15,7 +15,7 @@ process MULTIQC {
     script:
     def args = task.ext.args ?: ''
     """
-    multiqc --strict --filename multiqc_report.html ${args} tables
+    multiqc --strict ${args} tables
     """
 
     stub:
