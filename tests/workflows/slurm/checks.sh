@@ -38,7 +38,7 @@ until_true() {
 
 # equal FOLDER FOLDER: the same files but for what engines add, and the same bytes in all that is data.
 equal() {
-    local list='find . -type f -not -name versions.yml -not -path ./multiqc/* -not -name packs.tsv'
+    local list='find . -type f -not -name versions.yml -not -path ./multiqc/* -not -name packs.tsv -not -name settings.txt'
     diff <(cd "$1" && $list | sort) <(cd "$2" && $list | sort) || return
     local file
     while read -r file; do

@@ -24,9 +24,10 @@ echo "workflow"
 check "lint" snakemake --snakefile "$flow/workflow/Snakefile" --lint --directory "$flow"
 check "snakefmt" snakefmt --check "$flow/workflow"
 
-records '1 <= n && n <= 20' >first.fasta
-records '81 <= n' | gzip >second.fasta.gz
-printf 'sample,fasta\na,%s\nb,first.fasta\nb,second.fasta.gz\n' "$proteins" >samples.csv
+# Names that a shell would read, and a column more.
+records '1 <= n && n <= 20' >"the first's \$HOME.fasta"
+records '81 <= n' | gzip >./-second.fasta.gz
+printf 'sample,fasta,notes\na,%s,x\nb,%s,\nb,-second.fasta.gz,y\n' "$proteins" "the first's \$HOME.fasta" >samples.csv
 # The fourth protein of each sample cannot be embedded: an exit code 1 that is no failure.
 embed='--device cpu --inject not-finite=3'
 cat >config.yaml <<CONF
@@ -75,11 +76,14 @@ rm results/a/embeddings/shard-00009.parquet
 check "without them it passes" run
 check "a wrong option" refuses "Additional properties.*max_shard_token'" --config max_shard_token=5
 check "a wrong value" refuses "'many' is not of type 'integer'" --config max_shard_tokens=many
-for lines in 'name,fasta\na,b.fasta' 'sample,fasta\na/b,b.fasta' 'sample,fasta\na,' 'sample,fasta'; do
-    printf "$lines\n" >wrong.csv
-    check "samples of '$lines'" refuses '^wrong.csv: (line 2: |no samples)' --config samples=wrong.csv
+for lines in 'name,fasta\na,b.fasta' 'sample,fasta\na/b,b.fasta' 'sample,fasta\na,' 'sample,fasta' 'sample,fasta\nversions.yml,b.fasta' \
+    'sample,fasta\na,b.fasta\na,b.fasta'; do
+    printf %b "$lines\n" >wrong.csv
+    check "samples of '$lines'" refuses '^wrong.csv: (line [23]: |no samples)' --config samples=wrong.csv
     grep '^wrong.csv' refused.log
 done
+check "no table" refuses '^none.csv: no file' --config samples=none.csv
+check "no model" refuses "^model: no folder './none'" --config model=./none
 printf 'sample,fasta\nc,nowhere.fasta\n' >wrong.csv
 check "a FASTA that is not there" refuses nowhere.fasta --config samples=wrong.csv
 
@@ -96,6 +100,7 @@ check "the same as uninterrupted" equal uninterrupted results
 rm -rf results
 setsid bash -c 'exec "$@"' - snakemake --snakefile "$flow/workflow/Snakefile" --configfile config.yaml --cores 2 >run.log 2>&1 &
 check "gpu-embed saves" until_true 60 halt long shard-00000
+cp -a results/long/embeddings/.shard-00000.parquet.plmkit-run saved
 kill -9 -- -$!
 sleep 0.5
 check "nothing of it goes on" fails embedding long shard-00000
@@ -104,3 +109,5 @@ check "unlock" run --unlock
 check "the rest" run
 check "it went on from what was saved" test "$(saved results/long/logs/shard-00000.events.jsonl)" -gt 0
 check "the same as uninterrupted" equal uninterrupted results
+mv saved results/long/embeddings/.shard-00000.parquet.plmkit-run
+check "with other options what was saved is replaced" run --config options='{"gpu_embed": "--device cpu --pool max"}'

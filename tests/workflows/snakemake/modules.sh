@@ -11,7 +11,7 @@ printf 'sample,fasta\na,%s\n' "$proteins" >samples.csv
 cat >config.yaml <<CONF
 embedding:
   samples: samples.csv
-  outdir: embedded
+  outdir: em bedded
   model: $model
   max_shard_tokens: 30000
   options: {gpu_embed: --device cpu}
@@ -37,10 +37,10 @@ rule mine:
     output:
         "sizes.txt",
     shell:
-        "du -b embedded/*/embeddings/*.parquet > {output}"
+        "du -b em*bedded/*/embeddings/*.parquet > {output}"
 SMK
 check "a module of another workflow" snakemake --cores 2
-same "with two shards of 100 proteins" "2 100" "$(wc -l <sizes.txt) $(rows embedded/a/reports/validation.json)"
+same "with two shards of 100 proteins" "2 100" "$(wc -l <sizes.txt) $(rows "em bedded/a/reports/validation.json")"
 check "a second run does nothing" grep -q 'Nothing to be done' <(snakemake --cores 2 2>&1)
 
 cd ../rules

@@ -1,5 +1,7 @@
 import csv
 import json
+import re
+from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import validate
@@ -10,6 +12,8 @@ validate(config, schema="../schemas/config.schema.yaml")
 def read_samples(path):
     """The FASTA files of each sample, in their order."""
     samples = {}
+    if not Path(path).is_file():
+        raise WorkflowError(f"{path}: no file")
     with open(path, newline="", encoding="utf-8-sig") as file:
         rows = csv.DictReader(file)
         for row in rows:
@@ -18,19 +22,34 @@ def read_samples(path):
             except WorkflowError as error:
                 reason = str(error).split("\n")[1]
                 raise WorkflowError(f"{path}: line {rows.line_num}: {reason}")
-            samples.setdefault(row["sample"], []).append(row["fasta"])
+            name, fasta = row["sample"], row["fasta"]
+            if fasta in samples.setdefault(name, []):
+                raise WorkflowError(
+                    f"{path}: line {rows.line_num}: '{fasta}' of '{name}' is there twice"
+                )
+            samples[name].append(fasta)
     if not samples:
         raise WorkflowError(f"{path}: no samples")
     return samples
 
 
+def check_model(model):
+    """A folder, a file of weights, or an id of the Hub, whose first part is no folder here."""
+    hub = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+(@[\w./-]+)?", model)
+    if not Path(model).exists() and (not hub or Path(model).parent.is_dir()):
+        raise WorkflowError(
+            f"model: no folder '{model}', and no id of the Hugging Face Hub"
+        )
+
+
+check_model(config["model"])
 SAMPLES = read_samples(config["samples"])
 OUTDIR = config["outdir"].rstrip("/")
 OPTIONS = config["options"]
 
 
 wildcard_constraints:
-    sample=r"[A-Za-z0-9][A-Za-z0-9._-]*",
+    sample=r"[A-Za-z0-9_][A-Za-z0-9_.-]*",
     shard=r"shard-(long-)?\d+",
 
 

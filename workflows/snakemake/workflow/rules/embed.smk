@@ -13,12 +13,13 @@ rule pack:
     params:
         options=OPTIONS["pack_batches"],
     shell:
-        "pack-batches {input} --out {output.batches} --report {output.report} {params.options} 2> {log}"
+        "pack-batches {input:q} --out {output.batches:q} --report {output.report:q} {params.options} 2> {log:q}"
 
 
 # What is finished of a shard is saved beside the output, in a folder that is not among the outputs: it outlives a failed or
 # killed job, and the next attempt goes on from there. Exit code 1: some sequences could not be embedded. They are listed,
 # and the validation accounts for them. --wait: a job that outlived a killed Snakemake may be at work on the shard.
+# --force: what is saved of other options is replaced, since Snakemake has decided to make the output again.
 rule embed:
     input:
         batches=f"{OUTDIR}/{{sample}}/batches/{{shard}}.arrow",
@@ -39,14 +40,14 @@ rule embed:
     threads: 8
     resources:
         gpu=1,
-        mem_mb=lambda wildcards, attempt: 16000 * attempt,
+        mem_mb=lambda wildcards, attempt: 24000 * attempt,
         runtime=lambda wildcards, attempt: 120 * attempt,
     params:
         model=config["model"],
         options=OPTIONS["gpu_embed"],
     shell:
         "code=0;"
-        " monitor-log record --out {log.samples} --"
-        " gpu-embed {input.batches} --model {params.model} --out {output.embeddings} --rejects {output.rejects}"
-        " --events {log.events} --threads {threads} --wait {params.options} 2> {log.stderr} || code=$?;"
+        " monitor-log record --out {log.samples:q} --"
+        " gpu-embed {input.batches:q} --model {params.model:q} --out {output.embeddings:q} --rejects {output.rejects:q}"
+        " --events {log.events:q} --threads {threads} --wait --force {params.options} 2> {log.stderr:q} || code=$?;"
         " [ $code -le 1 ] || exit $code"

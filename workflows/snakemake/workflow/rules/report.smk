@@ -20,8 +20,8 @@ rule run_report:
         events=rules.embed.log.events,
         samples=rules.embed.log.samples,
     shell:
-        "monitor-log report --gpu {params.samples} --events {params.events}"
-        " --out {output.json} --mqc {output.mqc} 2> {log}"
+        "monitor-log report --gpu {params.samples:q} --events {params.events:q}"
+        " --out {output.json:q} --mqc {output.mqc:q} 2> {log:q}"
 
 
 rule versions:
@@ -37,7 +37,7 @@ rule versions:
     shell:
         "(echo plmkit: && for tool in fasta-shard pack-batches gpu-embed validate-embeddings monitor-log; do"
         ' printf "  %s: %s\\n" $($tool --version) || exit; done &&'
-        ' printf "Workflow:\\n  snakemake: %s\\n" {params.snakemake}) > {output} 2> {log}'
+        ' printf "Workflow:\\n  snakemake: %s\\n" {params.snakemake}) > {output:q} 2> {log:q}'
 
 
 rule multiqc:
@@ -67,5 +67,5 @@ rule multiqc:
         folders=expand("{outdir}/{sample}/reports", outdir=OUTDIR, sample=SAMPLES),
         out=subpath(output[0], parent=True),
     shell:
-        "(cp {input.versions} {output.versions} &&"
-        " multiqc --strict --force --outdir {params.out} {output.versions} {params.folders}) > {log} 2>&1"
+        "(cp {input.versions:q} {output.versions:q} &&"
+        " multiqc --strict --force --outdir {params.out:q} {output.versions:q} {params.folders:q}) > {log:q} 2>&1"

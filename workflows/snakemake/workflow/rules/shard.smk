@@ -15,14 +15,14 @@ checkpoint shard:
     threads: 4
     resources:
         mem_mb=8000,
-        runtime=120,
+        runtime=480,
     params:
         folder=subpath(output.manifest, parent=True),
         tokens=config["max_shard_tokens"],
         options=OPTIONS["fasta_shard"],
     shell:
-        "fasta-shard {input.fasta} --max-shard-tokens {params.tokens} --threads {threads} {params.options}"
-        " --force --out-dir {params.folder} 2> {log}"
+        "fasta-shard --max-shard-tokens {params.tokens} --threads {threads} {params.options}"
+        " --force --out-dir {params.folder:q} -- {input.fasta:q} 2> {log:q}"
 
 
 # A shard that got lost comes back without its neighbours being written again, which would have all of them embedded again.
@@ -40,12 +40,12 @@ rule restore_shard:
     threads: 4
     resources:
         mem_mb=8000,
-        runtime=120,
+        runtime=480,
     params:
         tokens=config["max_shard_tokens"],
         options=OPTIONS["fasta_shard"],
     shell:
-        "(folder=$(mktemp -d {output}.XXXXXX) && trap 'rm -r $folder' EXIT &&"
-        " fasta-shard {input.fasta} --max-shard-tokens {params.tokens} --threads {threads} {params.options} --out-dir $folder &&"
-        " cmp {input.manifest} $folder/manifest.json &&"
-        " mv $folder/$(basename {output}) {output}) > {log} 2>&1"
+        "(folder=$(mktemp -d {output:q}.XXXXXX) && trap 'rm -r \"$folder\"' EXIT &&"
+        ' fasta-shard --max-shard-tokens {params.tokens} --threads {threads} {params.options} --out-dir "$folder" -- {input.fasta:q} &&'
+        ' cmp {input.manifest:q} "$folder/manifest.json" &&'
+        ' mv "$folder/$(basename {output:q})" {output:q}) > {log:q} 2>&1'

@@ -27,7 +27,7 @@ rule validate:
         folder=lambda wildcards: f"{OUTDIR}/{wildcards.sample}",
         options=OPTIONS["validate_embeddings"],
     shell:
-        "rm -f {log.report};"
-        " validate-embeddings {params.folder}/embeddings/*.parquet --shards {params.folder}/shards/*.parquet"
-        " --rejects {input.rejects} {params.folder}/embeddings/*.rejects.csv --manifest {input.manifest}"
-        " --report {log.report} --mqc {output} {params.options} 2> {log.stderr}"
+        "rm -f {log.report:q};"
+        " validate-embeddings {params.folder:q}/embeddings/*.parquet --shards {params.folder:q}/shards/*.parquet"
+        " --rejects {input.rejects:q} {params.folder:q}/embeddings/*.rejects.csv --manifest {input.manifest:q}"
+        " --report {log.report:q} --mqc {output:q} {params.options} 2> {log.stderr:q}"
