@@ -74,15 +74,15 @@ lint: setup .cargo-tools/$(CARGO_DENY) ## Check formatting, lints, documentation
 advisories: .cargo-tools/$(CARGO_DENY) ## Look the dependencies up in the RustSec database
 	.cargo-tools/bin/cargo-deny --locked check advisories
 
-workflows-nextflow: build ## Run the Nextflow workflow with the real engine (minutes, a JDK and Maven, 100 MB of jars)
-	PYTHONDONTWRITEBYTECODE=1 python3 tests/workflows/nextflow
+workflows-nextflow: build .venv/snakemake/complete ## Run the Nextflow workflow with the real engine (minutes, a JDK and Maven, 100 MB of jars)
+	PYTHONDONTWRITEBYTECODE=1 .venv/snakemake/bin/python tests/workflows/nextflow
 
 workflows-snakemake: build .venv/snakemake/complete ## Run the Snakemake workflow here and on a SLURM of its own (minutes, root)
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target $(addprefix tests/workflows/snakemake/,local modules slurm)
 
 workflows-multiqc: build .venv/snakemake/complete .venv/multiqc/complete ## See the reports in MultiQC (1.1 GB of Python packages)
 	@tests/workflows/snakemake/multiqc.sh
-	PYTHONDONTWRITEBYTECODE=1 python3 tests/workflows/nextflow multiqc
+	PYTHONDONTWRITEBYTECODE=1 .venv/snakemake/bin/python tests/workflows/nextflow multiqc
 
 workflows-slurm: build ## Run the batch scripts on a SLURM of their own (minutes, root)
 	@tests/workflows/slurm/sbatch.sh

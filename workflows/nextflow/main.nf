@@ -29,6 +29,10 @@ workflow {
     if (save_in) {
         save_in.mkdirs()
     }
+    // What is mounted and not there would be made by the container engine, for root.
+    if (workflow.containerEngine) {
+        file(System.getenv('HF_HOME') ?: "${System.getenv('HOME')}/.cache/huggingface").mkdirs()
+    }
 
     EMBED(channel.fromList(samples), model, save_in.toString())
 

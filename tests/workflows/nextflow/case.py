@@ -75,7 +75,12 @@ class Case:
         return subprocess.Popen(command, cwd=self.folder, env=self.env, stdout=out, stderr=out, start_new_session=True)
 
     def run(self, *options, **which):
-        code = self.start(*options, **which).wait()
+        engine = self.start(*options, **which)
+        try:
+            code = engine.wait(timeout=300)
+        except subprocess.TimeoutExpired:
+            os.killpg(engine.pid, signal.SIGKILL)
+            sys.exit(f"{self.path('said.txt').read_text()}\nFAILED: the engine has not ended after 300 s")
         return Run(code, self.path("said.txt").read_text(), self.path("trace.txt"))
 
     def saved(self):

@@ -4,6 +4,8 @@ import json
 import re
 import subprocess
 
+from jsonschema import Draft202012Validator
+
 from case import HERE, MODEL, PROTEINS, ROOT, WORKFLOW, check
 
 # All of them, few enough to be quick: the start of an engine takes seconds.
@@ -40,7 +42,13 @@ def profiles(case):
 def schema(case):
     """It covers exactly the parameters of nextflow.config, with their defaults."""
     groups = json.loads((WORKFLOW / "nextflow_schema.json").read_text())
-    check("a draft 2020-12 schema", groups["$schema"] == "https://json-schema.org/draft/2020-12/schema")
+    table = json.loads((WORKFLOW / groups["$defs"]["input_output"]["properties"]["input"]["schema"]).read_text())
+    for described in (groups, table):
+        check("a draft 2020-12 schema", described["$schema"] == "https://json-schema.org/draft/2020-12/schema")
+        Draft202012Validator.check_schema(described)
+    names = Draft202012Validator(table["items"]["properties"]["sample"])
+    taken = [name for name in ("a", "_b.2", "a b", "", "-c", "..", "multiqc", "settings.txt") if names.is_valid(name)]
+    check("names of samples", taken == ["a", "_b.2"], taken)
     references = [entry["$ref"].removeprefix("#/$defs/") for entry in groups["allOf"]]
     check("every group counts", sorted(references) == sorted(groups["$defs"]), references)
     described = {}
@@ -76,11 +84,16 @@ def wrong(case):
         ({"input": "empty.csv"}, "empty.csv: no samples"),
         ({"input": "*.fa"}, "--input: no file '*.fa'"),
         ({"input": f"{fasta},{ROOT}/tests/../test-data/proteins.fasta"}, "2 files would be the sample 'proteins'"),
+        ({"input": "folder"}, "--input 'folder': expected FASTA files"),
+        ({"input": "samples.tsv"}, "--input 'samples.tsv': expected FASTA files"),
         ({"input": fasta, "model": None}, "--model is missing"),
+        ({"input": fasta, "model": "folder/esm2"}, "--model: no folder 'folder/esm2'"),
         ({"input": fasta, "model": "./none"}, "--model: no folder './none'"),
         ({"input": fasta, "max_shard_tokens": "many"}, "--max_shard_tokens 'many': expected a whole number"),
-        ({"input": fasta, "device": "gpu"}, "--device 'gpu': expected"),
+        ({"input": fasta, "device": "gpu"}, "--device 'gpu': expected where gpu-embed computes: auto, cpu"),
     ]
+    case.path("folder").mkdir()
+    case.path("samples.tsv").write_text(f"sample\tfasta\na\t{fasta}\n")
     case.path("cases.json").write_text(json.dumps([dict({"model": str(MODEL), "outdir": "out"}, **given) for given, _ in cases]))
     done = nextflow(case, "run", HERE / "wrong.nf", "--cases", "cases.json", "--schema", WORKFLOW / "nextflow_schema.json")
     said = re.findall(r"^REFUSED (.*)$", done.stdout, re.MULTILINE)

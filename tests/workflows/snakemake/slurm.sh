@@ -15,7 +15,8 @@ command=(--snakefile "$flow/workflow/Snakefile" --workflow-profile "$flow/workfl
     --slurm-no-account --slurm-status-command squeue --slurm-init-seconds-before-status-checks 2
     --seconds-between-status-checks 2 --default-resources slurm_partition=debug)
 run() { snakemake "${command[@]}" "$@"; }
-pending() { squeue --noheader --states=PENDING --format '%b %k' | grep gpu; }
+# on_gpus STATES: the jobs that asked for one, each with its rule.
+on_gpus() { squeue --noheader --states="$1" --Format tres-per-job:40,comment:200 | grep gres:gpu; }
 
 many_in_snakemake "$work/results" a b
 run >run.log 2>&1 &
@@ -36,7 +37,7 @@ check "a was tried again" grep -q 'Trying to restart job' run.log
 check "a went on from what was saved" test "$(saved results/a/logs/shard-00000.events.jsonl)" -gt 0
 check "layout and data are the shell chain's" equal uninterrupted results
 check "a second run does nothing" grep -q 'Nothing to be done' <(run 2>&1)
-squeue --noheader --states=all --format '%b %k' | grep gpu >gpu.txt
+on_gpus all >gpu.txt
 same "three jobs asked for a GPU, all of them to embed" "3 3" "$(wc -l <gpu.txt) $(grep -c embed gpu.txt)"
 
 rm -rf results
@@ -49,7 +50,7 @@ kill -9 -- -$!
 check "unlock" run --unlock
 run >run.log 2>&1 &
 engine=$!
-check "Snakemake killed: the next one has jobs, while those before are at work" until_true 60 pending
+check "Snakemake killed: the next one has jobs, while those before are at work" until_true 60 on_gpus PENDING
 kill -CONT "$a" "$b"
 check "it ends well" wait "$engine"
 check "the same as uninterrupted" equal uninterrupted results

@@ -57,7 +57,7 @@ def checkParam(name, value, rule) {
 
 // [ [id: sample], [fasta, …] ] for each sample of a table, or of FASTA files and globs.
 def readSamples(input) {
-    def given = input instanceof List ? input : input.toString().tokenize(',')
+    def given = input instanceof List ? input : input.toString().tokenize(',').collect { name -> name.trim() }
     def rows = given.size() == 1 && given[0].toString().endsWith('.csv') ? readTable(given[0]) : readNames(given)
     return rows.groupBy { row -> row.sample }.collect { sample, lines -> [[id: sample], lines.collect { line -> line.fasta }] }
 }
@@ -99,6 +99,11 @@ def readNames(given) {
         }
         return found
     }
+    paths.each { path ->
+        if (path.isDirectory() || path.name ==~ /(?i).*[.](csv|tsv|txt|json|ya?ml)/) {
+            error("--input '${path.name}': expected FASTA files, or one table that ends in .csv")
+        }
+    }
     def rows = paths.collect { path -> [sample: path.name.replaceAll(/\.(gz|bgz|zst)$/, '').replaceAll(/\.[^.]+$/, ''), fasta: path] }
     rows.countBy { row -> row.sample }.each { sample, count ->
         if (count > 1) {
@@ -114,7 +119,7 @@ def checkName(sample, at) {
     if (!(sample ==~ /[A-Za-z0-9_][A-Za-z0-9_.-]*/)) {
         error("${at}: sample name '${sample ?: ''}': expected letters, digits, '_', '-' and '.', the first no '-' or '.'")
     }
-    if (sample in ['multiqc', 'versions.yml']) {
+    if (sample in ['multiqc', 'versions.yml', 'packs.tsv', 'settings.txt']) {
         error("${at}: sample name '${sample}': the results have something else of that name")
     }
 }
@@ -134,7 +139,8 @@ def readModel(model) {
     if (folder.isDirectory()) {
         return [folder, '']
     }
-    if (model ==~ /[A-Za-z0-9][\w.-]*\/[\w.-]+(@[\w.\/-]+)?/ && !folder.exists()) {
+    // With a folder of that name here, models/esm2 is a mistyped path.
+    if (model ==~ /[A-Za-z0-9][\w.-]*\/[\w.-]+(@[\w.\/-]+)?/ && !folder.exists() && !file(model.tokenize('/')[0]).isDirectory()) {
         return [[], model]
     }
     error("--model: no folder '${model}', and no id of the Hugging Face Hub, such as facebook/esm2_t33_650M_UR50D")
