@@ -10,7 +10,19 @@ use std::process::{Command, Output};
 
 /// One of the five programs.
 pub(crate) fn bin(name: &str) -> Command {
-    Command::new(assert_cmd::cargo::cargo_bin(name))
+    Command::new(program(name))
+}
+
+/// Where it is.
+pub(crate) fn program(name: &str) -> &'static str {
+    match name {
+        "fasta-shard" => env!("CARGO_BIN_EXE_fasta-shard"),
+        "pack-batches" => env!("CARGO_BIN_EXE_pack-batches"),
+        "gpu-embed" => option_env!("CARGO_BIN_EXE_gpu-embed").expect("built with libtorch"),
+        "monitor-log" => env!("CARGO_BIN_EXE_monitor-log"),
+        "validate-embeddings" => env!("CARGO_BIN_EXE_validate-embeddings"),
+        _ => panic!("no program {name}"),
+    }
 }
 
 /// A file or folder of `test-data/`.

@@ -1,12 +1,13 @@
 //! A folder to work in, and what is asked of every run.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
+use std::thread;
 
 use arrow::array::AsArray;
 use arrow::datatypes::{UInt32Type, UInt64Type};
-use assert_cmd::Command;
 use plmkit_contract::Manifest;
 use plmkit_store::read_shard;
 use tempfile::TempDir;
@@ -108,6 +109,22 @@ impl Case {
 
 pub(crate) fn program() -> &'static str {
     env!("CARGO_BIN_EXE_fasta-shard")
+}
+
+/// Runs it with this on standard input.
+pub(crate) fn fed(mut command: Command, input: impl Into<Vec<u8>>) -> Output {
+    let streams = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = streams.spawn().expect("the program starts");
+    let mut stdin = child.stdin.take().expect("piped");
+    let input = input.into();
+    thread::scope(|scope| {
+        // One that refuses its input does not read it to the end.
+        scope.spawn(move || stdin.write_all(&input));
+        child.wait_with_output().expect("run")
+    })
 }
 
 pub(crate) fn stderr(output: &Output) -> String {

@@ -5,7 +5,7 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::case::{Case, done, proteins};
+use crate::case::{Case, done, fed, proteins};
 
 fn gzip(text: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
@@ -35,13 +35,7 @@ fn the_wrapper_changes_no_byte_of_a_shard() {
         let case = Case::new();
         case.write("in", &bytes);
         if stdin {
-            done(
-                &case
-                    .command("- --shards 3")
-                    .write_stdin(bytes)
-                    .output()
-                    .expect("run"),
-            );
+            done(&fed(case.command("- --shards 3"), bytes));
         } else {
             case.succeeds("in --shards 3");
         }
@@ -71,11 +65,10 @@ fn several_inputs_are_one() {
     case.write("a.fasta", ">a\nMK\n>b\nMV\n");
     case.write("empty.fasta", "");
     case.write("c.fasta.gz", gzip(b">c\nMA\n"));
-    let output = case
-        .command("a.fasta empty.fasta - c.fasta.gz --shards 1")
-        .write_stdin(">d\nML")
-        .output();
-    let output = output.expect("run");
+    let output = fed(
+        case.command("a.fasta empty.fasta - c.fasta.gz --shards 1"),
+        ">d\nML",
+    );
     done(&output);
     let rows = case.rows();
     let ids: Vec<(u64, &str)> = rows

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-use crate::case::{Case, done, proteins, refused, rows, stderr};
+use crate::case::{Case, done, fed, proteins, refused, rows, stderr};
 
 fn case() -> Case {
     let case = Case::new();
@@ -132,11 +132,7 @@ fn a_complete_set_is_left_alone() {
             stderr(&output)
         );
     }
-    let output = case
-        .command("- --shards 3")
-        .write_stdin(proteins(400, 7))
-        .output()
-        .expect("run");
+    let output = fed(case.command("- --shards 3"), proteins(400, 7));
     done(&output);
     assert_eq!(times(&case), before);
 }
@@ -306,11 +302,7 @@ fn a_run_killed_while_it_named_its_files_is_done_again() {
         73,
         "shard-00000.parquet: exists and holds other work (shards was 3 and is now 2)",
     );
-    let output = case
-        .command("- --shards 3")
-        .write_stdin(proteins(400, 7))
-        .output()
-        .expect("run");
+    let output = fed(case.command("- --shards 3"), proteins(400, 7));
     refused(
         &output,
         73,

@@ -8,6 +8,8 @@ use plmkit_telemetry::GpuSample;
 use plmkit_telemetry::gpu_parquet::GpuSamples;
 use tempfile::TempDir;
 
+use crate::common::program;
+
 pub(crate) const HEADER: &str = plmkit_telemetry::gpu_csv::HEADER;
 
 /// A temporary folder in which `monitor-log` runs, without a driver unless one is installed.
@@ -53,7 +55,7 @@ impl Case {
         let mut command = Command::new("env");
         command
             .arg("--default-signal")
-            .arg(assert_cmd::cargo::cargo_bin("monitor-log"))
+            .arg(program("monitor-log"))
             .current_dir(self.0.path())
             .env("LD_LIBRARY_PATH", self.path("driver"))
             .args(args.split(' '));

@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::case::{Case, kill, text};
-use crate::common::{assert_failed, visible};
+use crate::common::{assert_failed, program, visible};
 
 #[test]
 fn the_exit_code_is_that_of_the_command() {
@@ -114,14 +114,11 @@ again = signal.sigtimedwait([signal.SIGINT], 0.5)
 print("interrupts:", 1 if again is None else 2)
 "#;
     case.write("command.py", script);
-    let program = assert_cmd::cargo::cargo_bin("monitor-log");
+    let program = program("monitor-log");
     let mut terminal = Command::new("script")
         .args([
             "-qec",
-            &format!(
-                "{} record --out gpu.csv -- python3 command.py",
-                program.display()
-            ),
+            &format!("{} record --out gpu.csv -- python3 command.py", program),
             "/dev/null",
         ])
         .current_dir(case.path(""))
@@ -145,7 +142,7 @@ print("interrupts:", 1 if again is None else 2)
 #[test]
 fn a_signal_that_is_ignored_on_purpose_stays_ignored_for_both() {
     let case = Case::new();
-    let program = assert_cmd::cargo::cargo_bin("monitor-log");
+    let program = program("monitor-log");
     let output = Command::new("sh")
         .args([
             "-c",
