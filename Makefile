@@ -84,8 +84,12 @@ workflows-multiqc: build .venv/snakemake/complete .venv/multiqc/complete ## See 
 	@tests/workflows/snakemake/multiqc.sh
 	PYTHONDONTWRITEBYTECODE=1 .venv/snakemake/bin/python tests/workflows/nextflow multiqc
 
-workflows-slurm: build ## Run the batch scripts on a SLURM of their own (minutes, root)
+workflows-slurm: build ## Run the shell script, and the batch scripts on a SLURM of their own (minutes, root)
+	@tests/workflows/shell/chain.sh
 	@tests/workflows/slurm/sbatch.sh
+
+workflows-overhead: build .venv/snakemake/complete ## Time 20,000 proteins by the shell chain, Snakemake and Nextflow (ten minutes)
+	@tests/workflows/overhead.sh
 
 # Beside each other, since they wait for SLURM more than they compute.
 tests/workflows/snakemake/%: FORCE
@@ -123,4 +127,4 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 FORCE:
 
 .PHONY: help setup build demo test torture parity parity-mutants bench bench-parts fuzz kernels monitoring \
-	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc lint advisories install goldens
+	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc workflows-overhead lint advisories install goldens

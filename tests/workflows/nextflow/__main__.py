@@ -20,6 +20,7 @@ CHECKS = {
     "profiles": interface.profiles,
     "lint": interface.lint,
     "schema": interface.schema,
+    "container": interface.container,
     "stub": basics.stub,
     "test": basics.profile_test,
     "transient": failures.transient,

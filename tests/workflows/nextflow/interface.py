@@ -39,6 +39,25 @@ def profiles(case):
                 check(f"{parser}: {profile} limits its tasks", limits, done.stdout)
 
 
+def container(case):
+    """What a container is given, seen by a docker that runs its command here."""
+    case.wrapper("docker", f"""
+echo "$@" >>{case.path('docker.log')}
+[[ $1 == run ]] || exit 0
+until [[ $1 == ghcr.io/* ]]; do shift; done
+exec "${{@:2}}"
+""")
+    case.env["HOME"] = str(case.folder)
+    case.env.pop("HF_HOME", None)
+    run = case.run("-profile", "docker,gpu,test", "--device", "cpu")
+    check("-profile docker", run.code == 0 and len(run.of("GPU_EMBED")) == 3, run.said)
+    cache = case.path(".cache/huggingface")
+    embed = [line for line in case.path("docker.log").read_text().splitlines() if "--gpus all" in line]
+    mounted = [f"-v {folder}:{folder}" for folder in (cache, case.path("work/plmkit-saved"))]
+    check("its GPU tasks, and no others, get the GPUs", len(embed) == 3, embed)
+    check("the cache of models, which is there, and what is saved", cache.is_dir() and all(m in line for m in mounted for line in embed), embed)
+
+
 def schema(case):
     """It covers exactly the parameters of nextflow.config, with their defaults."""
     groups = json.loads((WORKFLOW / "nextflow_schema.json").read_text())
