@@ -50,3 +50,21 @@ fn an_unknown_option_is_a_usage_error() {
         assert!(text.contains("--no-such-option"), "{program}: {text}");
     }
 }
+
+#[test]
+fn the_man_page_has_the_options_of_the_subcommands_and_refers_to_no_page_that_is_not_there() {
+    let text = run("monitor-log", "--generate=man").stdout;
+    let text = String::from_utf8_lossy(&text).replace("\\-", "-");
+    for part in [
+        ".SH \"MONITOR-LOG RECORD\"",
+        "--memory-warning",
+        "--peak-tflops",
+        "--textfile",
+        "--once",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("(1)"), "{text}");
+    assert_eq!(text.matches("--log-format\\fR \\fI").count(), 1, "{text}");
+    assert_eq!(text.matches(" .ds Aq ").count(), 2, "{text}");
+}

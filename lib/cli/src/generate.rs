@@ -1,7 +1,10 @@
 //! Man pages and shell completions, made from the definitions of the options.
 
+use std::io;
+
 use clap::{Command, ValueEnum};
 use clap_complete::Shell;
+use clap_mangen::Man;
 
 /// What can be generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -17,11 +20,11 @@ pub enum Generate {
 }
 
 /// The text of `what` for `command`.
-pub(crate) fn generate(what: Generate, mut command: Command) -> std::io::Result<Vec<u8>> {
+pub(crate) fn generate(what: Generate, mut command: Command) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let shell = match what {
         Generate::Man => {
-            clap_mangen::Man::new(command).render(&mut text)?;
+            man(command, &mut text)?;
             return Ok(text);
         }
         Generate::CompleteBash => Shell::Bash,
@@ -31,4 +34,58 @@ pub(crate) fn generate(what: Generate, mut command: Command) -> std::io::Result<
     let name = command.get_name().to_owned();
     clap_complete::generate(shell, &mut command, name, &mut text);
     Ok(text)
+}
+
+/// One page, with the options of all subcommands: they have no pages of their own.
+fn man(command: Command, text: &mut Vec<u8>) -> io::Result<()> {
+    if !command.has_subcommands() {
+        return Man::new(command).render(text);
+    }
+    // `help` says what the page says.
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    let subcommands: Vec<Command> = command.get_subcommands().cloned().collect();
+    let page = Man::new(command);
+    page.render_title(text)?;
+    page.render_name_section(text)?;
+    page.render_synopsis_section(text)?;
+    page.render_description_section(text)?;
+    page.render_options_section(text)?;
+    for subcommand in subcommands.into_iter().filter(|one| !one.is_hide_set()) {
+        let name = subcommand.get_bin_name().unwrap_or(subcommand.get_name());
+        let heading = format!(".SH \"{}\"\n", name.to_uppercase());
+        let mut sections = Vec::new();
+        // What all have in common is at the top of the page.
+        let own = subcommand.mut_args(|arg| {
+            let common = arg.is_global_set() || arg.get_id() == "help";
+            if common { arg.hide(true) } else { arg }
+        });
+        let part = Man::new(own);
+        part.render_synopsis_section(&mut sections)?;
+        part.render_description_section(&mut sections)?;
+        part.render_options_section(&mut sections)?;
+        text.extend_from_slice(heading.as_bytes());
+        text.extend_from_slice(&below(&sections));
+    }
+    page.render_version_section(text)?;
+    *text = with_one_preamble(text);
+    Ok(())
+}
+
+/// The same page without what each section repeats: two lines on how apostrophes are written.
+fn with_one_preamble(page: &[u8]) -> Vec<u8> {
+    let page = String::from_utf8_lossy(page);
+    let lines = page.split_inclusive('\n').enumerate();
+    let kept = lines.filter(|(number, line)| *number < 2 || !line.contains(" .ds Aq "));
+    kept.map(|(_, line)| line).collect::<String>().into_bytes()
+}
+
+/// The same sections, one level down.
+fn below(sections: &[u8]) -> Vec<u8> {
+    let sections = String::from_utf8_lossy(sections);
+    let lines = sections.split_inclusive('\n').map(|line| {
+        let heading = line.strip_prefix(".SH ");
+        heading.map_or_else(|| line.to_owned(), |heading| format!(".SS {heading}"))
+    });
+    lines.collect::<String>().into_bytes()
 }

@@ -7,7 +7,7 @@ const SHORTEST: Duration = Duration::from_millis(10);
 
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// Reads `500ms`, `1s`, `0.5s`, `2m`: 10 milliseconds to a day.
+/// Reads `500ms`, `1s`, `0.5s`, `2m`, `3h`: 10 milliseconds to a day.
 pub fn interval(text: &str) -> Result<Duration, String> {
     let split = text
         .find(|c: char| c.is_ascii_alphabetic())

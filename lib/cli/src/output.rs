@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use plmkit_contract::Exit;
+use plmkit_contract::{Exit, io_text};
 
 use crate::Fault;
 
@@ -16,7 +16,7 @@ pub fn print(data: impl AsRef<[u8]>) -> Result<(), Fault> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Fault::new(
             Exit::Io,
-            format!("standard output: cannot write: {error}"),
+            format!("standard output: cannot write: {}", io_text(&error)),
         )),
         Ok(()) => Ok(()),
     }

@@ -22,7 +22,8 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// The text on one line: control characters escaped, cut after `most` characters.
+/// The text on one line, cut after `most` characters; control characters escaped, and those that turn the direction of
+/// writing, with which a text can look like another.
 ///
 /// ```
 /// use plmkit_contract::one_line;
@@ -36,13 +37,19 @@ pub fn one_line(text: &str, most: usize) -> String {
             line.push('…');
             break;
         }
-        if c.is_control() {
+        if c.is_control() || turns_text(c) {
             line.extend(c.escape_default());
         } else {
             line.push(c);
         }
     }
     line
+}
+
+/// The line and paragraph separators, and what [Unicode's annex 9](https://unicode.org/reports/tr9/) calls directional
+/// formatting characters.
+fn turns_text(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// An operating-system error as the tail of a message: no capital, no error number.
@@ -72,6 +79,7 @@ mod tests {
             Quoted("a\0b\x1b[31m\n").to_string(),
             "'a\\u{0}b\\u{1b}[31m\\n'"
         );
+        assert_eq!(Quoted("a\u{202e}b").to_string(), "'a\\u{202e}b'");
         assert_eq!(
             Quoted(&"ä".repeat(SHOWN)).to_string(),
             format!("'{}'", "ä".repeat(SHOWN))
