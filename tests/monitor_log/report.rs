@@ -266,3 +266,59 @@ fn an_input_is_never_overwritten() {
     assert_eq!(case.run("report --out report.json").status.code(), Some(2));
     assert_eq!(case.read("events.jsonl"), before);
 }
+
+#[test]
+fn samples_of_another_day_are_told_of_and_judge_nothing() {
+    let case = logs();
+    let other = case.read("gpu.csv").replace("2026-01-31T", "2026-02-01T");
+    case.write("other.csv", &other);
+    let output = case.run(
+        "report --events events.jsonl --gpu other.csv --out r.json --html r.html --fail-on mild",
+    );
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let note = "no sample was taken while a run was at work";
+    assert!(
+        stderr.contains(note) && case.read("r.html").contains(note),
+        "{stderr}"
+    );
+    assert!(!stderr.contains("idle"), "{stderr}");
+    case.write(
+        "strange.csv",
+        &case.read("gpu.csv").replace("GPU-0", "GPU-7"),
+    );
+    let output = case.run("report --events events.jsonl --gpu strange.csv --out r.json");
+    let stderr = text(&output.stderr);
+    assert!(
+        stderr.contains("run a: the samples are of other GPUs than GPU-0: its energy"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_parquet_file_is_reported_on_as_the_log_that_it_was_made_of() {
+    let case = Case::with_gpus();
+    assert!(case.wrap("sleep 0.5").status().unwrap().success());
+    let [csv, parquet] = ["gpu.csv", "gpu.parquet"].map(|name| case.path(name));
+    plmkit_telemetry::gpu_parquet::to_parquet(&csv, &parquet).unwrap();
+    let of_log = report(&case, "--gpu gpu.csv");
+    assert_eq!(of_log["samples"]["gpus"].as_array().unwrap().len(), 4);
+    assert_eq!(report(&case, "--gpu gpu.parquet"), of_log);
+}
+
+#[test]
+fn what_a_log_says_does_not_act_on_the_terminal() {
+    let case = logs();
+    let name = "a\u{1b}[31m\n\u{202e}";
+    let named = serde_json::to_string(name).unwrap();
+    let log = case
+        .read("events.jsonl")
+        .replace("\"run\":\"a\"", &format!("\"run\":{named}"));
+    case.write("events.jsonl", &log);
+    let told = text(&case.run("report --events events.jsonl --out r.json").stderr);
+    let shown = text(&case.run("top --once --events events.jsonl").stdout);
+    for text in [told, shown] {
+        assert!(text.contains("run a\\u{1b}[31m\\n\\u{202e}"), "{text}");
+        assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
+    }
+}

@@ -148,7 +148,14 @@ impl From<Throttle> for String {
 
 impl From<String> for Throttle {
     fn from(text: String) -> Self {
-        Self(items(&text, '+').map(str::to_owned).collect())
+        let mut reasons: Vec<String> = Vec::new();
+        for reason in items(&text, '+').filter(|reason| !reason.is_empty()) {
+            // Samples are counted by reason: one that is there twice is one.
+            if !reasons.iter().any(|known| known == reason) {
+                reasons.push(reason.to_owned());
+            }
+        }
+        Self(reasons)
     }
 }
 
@@ -277,6 +284,13 @@ mod tests {
         ] {
             assert_eq!(list.to_string(), text);
             assert_eq!(Throttle::from(text.to_owned()), list);
+        }
+    }
+
+    #[test]
+    fn a_reason_that_is_empty_or_there_again_is_none() {
+        for (text, reasons) in [("+++", &[][..]), ("", &[]), ("a++a+b+", &["a", "b"])] {
+            assert_eq!(Throttle::from(text.to_owned()).0, reasons, "{text}");
         }
     }
 

@@ -4,9 +4,10 @@ use std::io::BufRead;
 use std::path::PathBuf;
 
 use csv::{ErrorKind, StringRecord};
+use plmkit_contract::Quoted;
 
 use crate::log::LineRead;
-use crate::{GpuSample, TelemetryError};
+use crate::{GpuSample, TelemetryError, Timestamp};
 
 /// The samples of a log, in the order of the lines. Holds one row in memory.
 ///
@@ -64,18 +65,29 @@ impl<R: BufRead> GpuCsvReader<R> {
             }
             self.header = Some(header);
         }
-        if !self
-            .rows
-            .read_record(&mut self.record)
-            .map_err(|error| self.csv_error(error))?
-        {
-            return Ok(None);
+        loop {
+            if !self
+                .rows
+                .read_record(&mut self.record)
+                .map_err(|error| self.csv_error(error))?
+            {
+                return Ok(None);
+            }
+            // Two recorders that found a new log empty each wrote a header.
+            if self.header.as_ref() != Some(&self.record) {
+                break;
+            }
         }
         let line = self.record.position().map_or(0, csv::Position::line);
         let sample = self
             .record
             .deserialize(self.header.as_ref())
-            .map_err(|error| self.line_error(line, value_error(&error, self.header.as_ref())))?;
+            .map_err(|error| {
+                self.line_error(
+                    line,
+                    value_error(&error, self.header.as_ref(), &self.record),
+                )
+            })?;
         check(&sample).map_err(|reason| self.line_error(line, reason))?;
         Ok(Some(sample))
     }
@@ -127,15 +139,29 @@ impl<R: BufRead> Iterator for GpuCsvReader<R> {
     }
 }
 
-fn value_error(error: &csv::Error, header: Option<&StringRecord>) -> String {
+fn value_error(error: &csv::Error, header: Option<&StringRecord>, row: &StringRecord) -> String {
     let ErrorKind::Deserialize { err, .. } = error.kind() else {
         return error.to_string();
     };
     let column = err.field().and_then(|field| header?.get(field as usize));
     match column {
         Some(column) => format!("column '{column}': {}", err.kind()),
-        None => err.kind().to_string(),
+        // Of a value with a form of its own csv does not say where it is.
+        None => match no_time(header, row) {
+            Some(found) => format!(
+                "column 'timestamp': expected a time as 2026-01-31T12:00:00.000Z, found {}",
+                Quoted(found)
+            ),
+            None => err.kind().to_string(),
+        },
     }
+}
+
+/// The time of a row, where it is none.
+fn no_time<'a>(header: Option<&StringRecord>, row: &'a StringRecord) -> Option<&'a str> {
+    let place = header?.iter().position(|column| column == "timestamp")?;
+    row.get(place)
+        .filter(|text| text.parse::<Timestamp>().is_err())
 }
 
 /// Values that no driver gives.
@@ -238,7 +264,15 @@ mod tests {
             message.starts_with("gpu.csv: line 3: column 'gpu_util': "),
             "{message}"
         );
-        assert!(first_error(&log("yesterday,1,,")).contains("line 3"));
+        for no_time in ["yesterday", "2026-01-31", ""] {
+            let message = first_error(&log(&format!("{no_time},1,,")));
+            assert!(
+                message.ends_with(&format!(
+                    "line 3: column 'timestamp': expected a time as 2026-01-31T12:00:00.000Z, found '{no_time}'"
+                )),
+                "{message}"
+            );
+        }
         assert!(
             first_error(&log(&format!("{time},101,,"))).contains("expected 0 to 100, found 101")
         );
@@ -252,6 +286,14 @@ mod tests {
             short.contains("line 3: wrong number of columns; expected 4, found 1"),
             "{short}"
         );
+    }
+
+    #[test]
+    fn a_header_that_is_there_again_is_no_row() {
+        let row = "2026-01-31T12:00:00Z,7\n";
+        let log = format!("timestamp,gpu_util\n{row}timestamp,gpu_util\n{row}");
+        assert_eq!(samples(&log).unwrap().len(), 2);
+        assert!(first_error(&log.replace("l\n2026", "l\n2o26")).contains("line 2"));
     }
 
     #[test]

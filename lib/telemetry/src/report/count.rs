@@ -2,6 +2,7 @@
 
 use super::gpus::GpuCount;
 use super::host::HostCount;
+use super::recordings::Place;
 use crate::GpuSample;
 
 /// A GPU is known by its lasting name; its number stands in where the driver gives none.
@@ -19,10 +20,10 @@ pub(super) struct Count {
 }
 
 impl Count {
-    /// Takes in a sample that lies `at_s`; the position of its GPU, if it is of one.
-    pub(super) fn add(&mut self, sample: &GpuSample, at_s: f64) -> Option<usize> {
+    /// Takes in a sample that lies at `place`; the position of its GPU, if it is of one.
+    pub(super) fn add(&mut self, sample: &GpuSample, place: Place) -> Option<usize> {
         self.samples += 1;
-        self.span(at_s, at_s);
+        self.span(place.at_s, place.at_s);
         self.host.add(sample);
         if sample.index.is_none() && sample.uuid.is_none() {
             return None;
@@ -34,7 +35,7 @@ impl Count {
             let number = sample.index.filter(|_| sample.uuid.is_none());
             self.gpu((sample.uuid.clone(), number))
         });
-        self.gpus[position].1.add(sample);
+        self.gpus[position].1.add(sample, place.recording);
         Some(position)
     }
 

@@ -54,7 +54,7 @@ const fn without_bf16(names: &'static [&'static str], f16: f64, f32: f64) -> Dev
 const DEVICES: &[Device] = &[
     device(&["B200"], 2250.0, 75.0),
     device(&["GB200"], 2500.0, 80.0),
-    device(&["H200", "H100 80GB HBM3", "GH200 480GB", "GH200 144G HBM3e"], 989.4, 66.9),
+    device(&["H200", "H100 80GB HBM3", "H100 96GB HBM3", "GH200 120GB", "GH200 480GB", "GH200 144G HBM3e"], 989.4, 66.9),
     device(&["H200 NVL", "H100 NVL"], 835.5, 60.0),
     device(&["H100 PCIe"], 756.0, 51.2),
     device(
@@ -99,6 +99,9 @@ mod tests {
     fn a_device_is_known_by_the_name_that_the_driver_gives_it() {
         let tera = |name, dtype| peak_flops_per_s(name, dtype).map(|peak| peak / 1e12);
         assert_eq!(tera("NVIDIA H100 80GB HBM3", "bf16"), Some(989.4));
+        for like_it in ["NVIDIA GH200 120GB", "NVIDIA H100 96GB HBM3"] {
+            assert_eq!(tera(like_it, "bf16"), Some(989.4), "{like_it}");
+        }
         assert_eq!(tera("NVIDIA H100 PCIe", "f16"), Some(756.0));
         assert_eq!(tera("NVIDIA A100-SXM4-80GB", "f32"), Some(19.5));
         assert_eq!(tera("NVIDIA GeForce RTX 4090", "f16"), Some(165.2));

@@ -156,6 +156,18 @@ mod tests {
     }
 
     #[test]
+    fn an_mfu_that_cannot_be_is_told() {
+        let notes = |peak_tflops| {
+            let mut run = run("cuda:0");
+            run.notes.clear();
+            run.join(None, Some(peak_tflops));
+            run.notes
+        };
+        assert_eq!(notes(100.0), [""; 0]);
+        assert!(notes(99.0)[0].starts_with("an MFU above 100 % cannot be"));
+    }
+
+    #[test]
     fn gpus_that_nothing_tells_of_are_one_where_the_device_has_a_number() {
         assert_eq!(
             Efficiency::of(&run("cuda:1"), None, Some(200.0)).mfu,

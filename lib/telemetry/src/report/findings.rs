@@ -45,7 +45,7 @@ pub enum FindingKind {
     Throttling,
     /// Memory errors that were not corrected came up.
     MemoryErrors,
-    /// The values of a GPU ended while the recording went on.
+    /// The values of a GPU ended while the recording went on, or never came.
     GpuLost,
     /// A power limit or a setting held the clocks of a GPU down.
     PowerCap,
@@ -145,7 +145,7 @@ fn of_gpu(list: &mut List, gpu: &GpuSummary) {
         list.add(tier, FindingKind::Bottleneck, text);
     }
     if gpu.lost {
-        let text = "its values ended while the recording went on: look for Xid errors in the kernel's log, and reset or replace it";
+        let text = "its values ended while the recording went on, or never came: look for Xid errors in the kernel's log, and reset or replace it";
         list.add(Tier::Critical, FindingKind::GpuLost, text.to_owned());
     }
     if let Some(errors) = gpu.new_ecc_uncorrected.filter(|&errors| errors > 0) {

@@ -51,7 +51,7 @@ pub struct GpuSummary {
     pub foreign_samples: Option<u64>,
     /// Memory errors that were not corrected and came up during the recording; `None` where the driver does not say.
     pub new_ecc_uncorrected: Option<u64>,
-    /// Whether its values ended while the recording went on.
+    /// Whether its values ended while the recording went on, or never came.
     pub lost: bool,
     /// The tier of the mean utilisation; `None` on a GPU without a run, with fewer than
     /// [`GPU_MIN_SAMPLES`] samples, or where the driver gives no utilisation.
@@ -86,12 +86,13 @@ pub(super) struct GpuCount {
 pub(super) struct Health {
     /// Memory errors that came up.
     pub(super) new_ecc_uncorrected: Option<u64>,
-    /// Whether values ended while the recording went on.
+    /// Whether values ended while the recording went on, or never came.
     pub(super) lost: bool,
 }
 
 impl GpuCount {
-    pub(super) fn add(&mut self, sample: &GpuSample) {
+    /// Takes in a sample of a recording.
+    pub(super) fn add(&mut self, sample: &GpuSample, recording: usize) {
         self.know(sample.index, sample.uuid.as_ref(), sample.name.as_ref());
         self.samples += 1;
         for (mean, percent) in [
@@ -104,7 +105,7 @@ impl GpuCount {
                 mean.add(percent / 100.0);
             }
         }
-        self.energy.add(sample);
+        self.energy.add(sample, recording);
         if let Some(throttle) = &sample.throttle {
             self.held.add(throttle);
         }

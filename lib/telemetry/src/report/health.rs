@@ -14,6 +14,8 @@ pub(super) struct HealthCount {
     valued: Option<Place>,
     /// Its rows without values since then.
     empty_rows: u64,
+    /// Whether its name is known: the driver knows that of a GPU that was lost before the recording began, too.
+    named: bool,
 }
 
 impl HealthCount {
@@ -24,6 +26,7 @@ impl HealthCount {
             *self.new_ecc_uncorrected.get_or_insert(0) += errors.saturating_sub(before);
             self.last_ecc_uncorrected = Some(errors);
         }
+        self.named |= sample.uuid.is_some() || sample.name.is_some();
         if has_values(sample) {
             self.valued = Some(place);
             self.empty_rows = 0;
@@ -33,15 +36,15 @@ impl HealthCount {
     }
 
     pub(super) fn finish(&self, recordings: &Recordings) -> Health {
-        let lost = |valued: Place| {
+        let went_on = |valued: Place| {
             let recording = recordings.get(valued.recording);
             // Without elapsed times the log of another machine may have been appended.
-            let went_on = recording.timed && recording.moments - valued.moment >= GPU_LOST_MOMENTS;
-            went_on || self.empty_rows >= GPU_LOST_MOMENTS
+            recording.timed && recording.moments - valued.moment >= GPU_LOST_MOMENTS
         };
+        let known = self.valued.is_some() || self.named;
         Health {
             new_ecc_uncorrected: self.new_ecc_uncorrected,
-            lost: self.valued.is_some_and(lost),
+            lost: self.valued.is_some_and(went_on) || known && self.empty_rows >= GPU_LOST_MOMENTS,
         }
     }
 }
@@ -53,6 +56,12 @@ fn has_values(sample: &GpuSample) -> bool {
         || sample.temperature_c.is_some()
         || sample.power_w.is_some()
         || sample.sm_clock_mhz.is_some()
+        || sample.power_limit_w.is_some()
+        || sample.mem_clock_mhz.is_some()
+        || sample.energy_j.is_some()
+        || sample.throttle.is_some()
+        || sample.processes.is_some()
+        || sample.ecc_uncorrected.is_some()
 }
 
 #[cfg(test)]
@@ -87,11 +96,37 @@ mod tests {
         );
         assert!(!second_gpu(10, 10, true).lost);
         assert!(!second_gpu(10, 8, true).lost, "too early to say");
-        assert!(!second_gpu(10, 0, true).lost, "it never had any");
+        assert!(
+            !second_gpu(10, 0, true).lost,
+            "nothing is known of it, not even its name"
+        );
         assert!(
             !second_gpu(5, 5, false).lost,
             "the log may be that of another machine"
         );
+    }
+
+    #[test]
+    fn a_gpu_of_which_only_the_name_is_known_is_lost() {
+        let lost = |rows, temperature_c| {
+            let mut recordings = Recordings::default();
+            let mut health = HealthCount::default();
+            for second in 0..rows {
+                let time = format!("2026-01-31T12:00:{second:02}Z").parse().unwrap();
+                let sample = GpuSample {
+                    uuid: Some("GPU-0".to_owned()),
+                    temperature_c,
+                    elapsed_s: Some(f64::from(second)),
+                    ..GpuSample::at(time)
+                };
+                let place = recordings.place(&sample);
+                health.add(&sample, place);
+            }
+            health.finish(&recordings).lost
+        };
+        assert!(lost(GPU_LOST_MOMENTS as u32, None));
+        assert!(!lost(GPU_LOST_MOMENTS as u32 - 1, None), "too early to say");
+        assert!(!lost(10, Some(50)));
     }
 
     #[test]

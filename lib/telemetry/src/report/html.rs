@@ -28,6 +28,9 @@ pub fn html(report: &Report) -> String {
             page.table(&tables::gpus(&samples.gpus));
         }
         page.paragraph(&tables::host(&samples.host));
+        if !samples.notes.is_empty() {
+            page.list(&samples.notes);
+        }
         page.figures(charts::gpus(samples).as_slice());
     }
     if let Some(events) = &report.events {

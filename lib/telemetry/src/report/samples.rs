@@ -12,6 +12,7 @@ use super::health::HealthCount;
 use super::host::HostSummary;
 use super::join::{Cell, join};
 use super::recordings::Recordings;
+use super::run::RunSummary;
 use super::run_gpu::RunGpu;
 use super::runs::{Runs, RunsSummary};
 use super::windows::Windows;
@@ -20,6 +21,9 @@ use crate::GpuSample;
 
 /// GPUs whose utilisation is drawn; more lines than that cannot be told apart.
 const MOST_LINES: usize = 16;
+
+/// Runs that a note is made of, one each.
+const MOST_NAMED: usize = 8;
 
 /// Seconds of the finest line.
 const FINEST_S: f64 = 0.5;
@@ -36,6 +40,8 @@ pub struct SamplesSummary {
     pub gpus: Vec<GpuSummary>,
     /// The host.
     pub host: HostSummary,
+    /// What else should be known.
+    pub notes: Vec<String>,
     /// The GPUs of each run; `None` where nothing tells which.
     #[serde(skip)]
     pub(super) by_run: Vec<Option<Vec<RunGpu>>>,
@@ -51,7 +57,7 @@ pub struct SamplesSummary {
 pub enum Window {
     /// Those that fall into a run.
     Runs,
-    /// All of them: no run is known, or none falls into one.
+    /// All of them: no run is known, or none falls into one; then they count for no verdict.
     Recording,
 }
 
@@ -88,7 +94,7 @@ impl Samples {
     /// Takes in a sample.
     pub fn add(&mut self, sample: &GpuSample) {
         let place = self.recordings.place(sample);
-        if let Some(gpu) = self.all.add(sample, place.at_s) {
+        if let Some(gpu) = self.all.add(sample, place) {
             if gpu == self.health.len() {
                 self.health.push(HealthCount::default());
                 self.lines
@@ -101,7 +107,7 @@ impl Samples {
         }
         if let Some(interval) = self.windows.interval(sample.timestamp.unix_ms()) {
             let cell = (interval, place.recording, place.stretch);
-            self.cells.entry(cell).or_default().add(sample, place.at_s);
+            self.cells.entry(cell).or_default().add(sample, place);
         }
     }
 
@@ -133,6 +139,9 @@ impl Samples {
         let by_run = by_run.collect();
         // A sample in two runs at once counts once.
         let inside = during(&joined.iter().flatten().copied().collect());
+        // Those of another day would judge runs that they say nothing of.
+        let elsewhere = inside.samples == 0 && self.all.samples > 0 && self.windows.are_known();
+        let notes = notes(runs, &self.all, elsewhere);
         let (window, count) = if inside.samples == 0 {
             (Window::Recording, self.all.clone())
         } else {
@@ -146,7 +155,8 @@ impl Samples {
         let utilization = indices.zip(self.lines).collect();
         let host = count.host.finish();
         let gpus = count.gpus.into_iter().map(|(key, gpu)| {
-            let in_run = events.is_none_or(|events| works_on(events, gpu.uuid.as_deref()));
+            let in_run =
+                !elsewhere && events.is_none_or(|events| works_on(events, gpu.uuid.as_deref()));
             let health = self.all.position(&key).and_then(|gpu| self.health.get(gpu));
             let health = health.map(|health| health.finish(&self.recordings));
             gpu.finish(in_run, health.unwrap_or_default())
@@ -156,6 +166,7 @@ impl Samples {
             window,
             gpus: gpus.collect(),
             host,
+            notes,
             by_run,
             pictures: SamplesPictures {
                 utilization,
@@ -163,6 +174,30 @@ impl Samples {
             },
         }
     }
+}
+
+/// Why figures of `runs` are not known, where the samples are not theirs.
+fn notes(runs: &[RunSummary], all: &Count, elsewhere: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    if elsewhere {
+        notes.push(
+            "no sample was taken while a run was at work: none counts for the verdict".to_owned(),
+        );
+    }
+    let uuids = |run: &RunSummary| run.gpu_uuids.clone().unwrap_or_default();
+    let strange = runs.iter().filter(|run| {
+        let uuids = uuids(run);
+        let known = |uuid: &String| all.by_uuid(uuid).is_some();
+        !uuids.is_empty() && all.samples > 0 && !uuids.iter().any(known)
+    });
+    for run in strange.take(MOST_NAMED) {
+        notes.push(format!(
+            "run {}: the samples are of other GPUs than {}: its energy is not known, nor is its MFU without --peak-tflops",
+            run.run,
+            uuids(run).join(", ")
+        ));
+    }
+    notes
 }
 
 /// When a run was at work, in seconds of all recordings: a span for each recording.
@@ -240,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_sample_falls_into_a_run_all_count() {
+    fn where_no_sample_falls_into_a_run_all_are_told_of_and_none_is_judged() {
         let summary = summary(
             run("cuda:0", None, 50, 59),
             (0..12).map(|s| sample(s, Some(0), Some(40))),
@@ -249,7 +284,25 @@ mod tests {
             (summary.window, summary.gpus[0].samples),
             (Window::Recording, 12)
         );
-        assert_eq!(summary.gpus[0].bottleneck, Some(Tier::Critical));
+        assert_eq!(
+            (summary.gpus[0].bottleneck, summary.gpus[0].in_run),
+            (None, false)
+        );
+        assert!(summary.notes[0].starts_with("no sample was taken while"));
+    }
+
+    #[test]
+    fn samples_of_other_gpus_than_the_run_names_are_told() {
+        let notes = |uuid| {
+            let rows = (0..12).map(|s| sample(s, Some(0), Some(40)));
+            summary(run("cuda:0", Some(uuid), 0, 9), rows).notes
+        };
+        assert_eq!(notes("GPU-0"), [""; 0]);
+        let other = notes("GPU-9");
+        assert!(
+            other[0].starts_with("run r: the samples are of other GPUs than GPU-9"),
+            "{other:?}"
+        );
     }
 
     #[test]

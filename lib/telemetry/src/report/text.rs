@@ -1,5 +1,7 @@
 //! A report for people.
 
+use plmkit_contract::one_line;
+
 use super::findings::gpu_name;
 use super::stages::percent;
 use super::{GpuSummary, Report, RunSummary, Throughput};
@@ -33,12 +35,15 @@ pub fn sentences(report: &Report) -> Vec<String> {
                 "host: {used} of {total} MiB of memory used at most"
             ));
         }
+        lines.extend(samples.notes.iter().cloned());
         if samples.torn_last_line {
             lines.push("the last line of the sample log is torn and was left out".to_owned());
         }
     }
     lines.extend(report.findings.iter().map(ToString::to_string));
-    lines
+    // Names of runs and GPUs come from a log, which may hold anything.
+    let printable = lines.iter().map(|line| one_line(line, usize::MAX));
+    printable.collect()
 }
 
 fn work(run: &RunSummary) -> String {

@@ -60,6 +60,11 @@ impl Windows {
         }
     }
 
+    /// Whether any run says when it was.
+    pub(super) fn are_known(&self) -> bool {
+        !self.borders.is_empty()
+    }
+
     /// The interval of a time, if a run was at work then.
     pub(super) fn interval(&self, ms: i64) -> Option<usize> {
         let after = self.borders.partition_point(|&border| border <= ms);
