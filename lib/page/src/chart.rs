@@ -149,10 +149,13 @@ fn draw(draw: impl for<'a> Fn(&Area<'a>) -> Drawn<'a>) -> Option<String> {
     Some(svg.replacen("<svg ", "<svg role=\"img\" ", 1))
 }
 
+/// What a place on an axis is called.
+type Label<'a, T> = &'a dyn Fn(&T) -> String;
+
 /// Draws the axes: of the bottom one what it is, how many labels it has and what they say.
 fn draw_axes<'a, X>(
     chart: &mut ChartContext<'_, SVGBackend<'a>, Cartesian2d<X, RangedCoordf64>>,
-    (x_label, x_labels, x_text): (&str, usize, &dyn Fn(&X::ValueType) -> String),
+    (x_label, x_labels, x_text): (&str, usize, Label<'_, X::ValueType>),
     y_label: &str,
 ) -> Drawn<'a>
 where
