@@ -56,13 +56,16 @@ pub(crate) enum Command {
 pub(crate) struct RecordArgs {
     /// Log to append to, a line at a time; made if there is none
     ///
+    /// One process at a time writes it. Where another one does, a recording without a command ends with exit code 75; a command
+    /// is run at once, and recorded as soon as the other recording has ended.
+    ///
     /// It is a log and not an atomic file: it can be followed, and after kill -9 it holds what was seen. With a name that ends in
     /// .parquet the log is at FILE.parquet.csv, and becomes the Parquet file at the end; what a killed recording left there is
     /// gone on with.
     #[arg(long, value_name = "FILE.csv|FILE.parquet", help_heading = "Output")]
     pub(crate) out: PathBuf,
 
-    /// Time between samples: 500ms, 1s, 2m
+    /// Time between samples: 500ms, 1s, 2m; 10ms to 24h
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, help_heading = "Sampling")]
     pub(crate) interval: Duration,
 
@@ -111,9 +114,16 @@ pub(crate) struct TopArgs {
     #[arg(long, value_name = "PATH", num_args = 1.., default_value = ".", help_heading = "Input")]
     pub(crate) events: Vec<PathBuf>,
 
-    /// Time between two moments: 500ms, 1s, 2m
+    /// Time between two moments: 500ms, 1s, 2m; 10ms to 24h
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, help_heading = "Sampling")]
     pub(crate) interval: Duration,
+}
+
+/// Reads a numeric address: a name may stand for several, of which one would be taken.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "expected an address in numbers and a port: 127.0.0.1:9401, [::1]:9401".to_owned()
+    })
 }
 
 #[derive(Debug, clap::Args)]
@@ -128,6 +138,7 @@ pub(crate) struct ExportArgs {
         long,
         value_name = "ADDRESS:PORT",
         default_value = "127.0.0.1:9401",
+        value_parser = address,
         help_heading = "Output"
     )]
     pub(crate) listen: SocketAddr,
@@ -149,11 +160,11 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_name = "PATH", num_args = 1.., default_value = ".", help_heading = "Input")]
     pub(crate) events: Vec<PathBuf>,
 
-    /// Leave runs out of which nothing was heard for this long, ended or not
+    /// Leave runs out of which nothing was heard for this long, ended or not: 30m, 1h; 10ms to 24h
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = interval, help_heading = "Input")]
     pub(crate) keep: Duration,
 
-    /// Time between two looks: 500ms, 1s, 2m
+    /// Time between two looks: 500ms, 1s, 2m; 10ms to 24h. The alert `PlmkitExporterStale` takes more than 60s for a hang
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, help_heading = "Sampling")]
     pub(crate) interval: Duration,
 }
@@ -163,7 +174,7 @@ pub(crate) struct ExportArgs {
 pub(crate) struct ReportArgs {
     /// GPU samples, written by monitor-log record: the log, or the Parquet file that it was made into
     ///
-    /// With --events, the samples that fall into a run count, by the time of day; if none does, all do. A clock that was
+    /// With --events, the samples that fall into a run count, by the time of day; if none does, they count for no verdict. A clock that was
     /// set in the meantime is seen by the seconds that both logs count beside it.
     #[arg(long, value_name = "FILE.csv", help_heading = "Input")]
     pub(crate) gpu: Option<PathBuf>,

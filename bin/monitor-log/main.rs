@@ -10,8 +10,7 @@ mod watch;
 use std::process::ExitCode;
 
 use args::{Args, Command};
-use plmkit_cli::Fault;
-use plmkit_telemetry::command::die_of;
+use plmkit_cli::{Fault, die_of, end_at_once};
 use record::End;
 
 fn main() -> ExitCode {
@@ -27,10 +26,8 @@ fn main() -> ExitCode {
     });
     match end {
         None => code,
-        Some(End::Code(code)) => ExitCode::from(code),
-        Some(End::Signal(signal)) => {
-            die_of(signal);
-            ExitCode::from(128_u8.saturating_add(u8::try_from(signal).unwrap_or_default()))
-        }
+        // A driver that hangs must not keep us from ending.
+        Some(End::Code(code)) => end_at_once(code),
+        Some(End::Signal(signal)) => ExitCode::from(die_of(signal)),
     }
 }

@@ -6,13 +6,14 @@ use std::fs;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::{self, Command, ExitStatus};
 
 use plmkit_cli::{Exit, Fault};
+use plmkit_store::StoreError;
 use plmkit_telemetry::command::{Forwarder, wait_for_end};
 use plmkit_telemetry::gpu_csv::GpuCsvWriter;
 use plmkit_telemetry::gpu_parquet::to_parquet;
-use plmkit_telemetry::{Recorder, Recording, Sources};
+use plmkit_telemetry::{LOOK_AGAIN, Recorded, Recorder, Recording, Sources, TelemetryError};
 
 use crate::args::RecordArgs;
 
@@ -37,11 +38,18 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
     // A log that cannot be opened is a mistake on the command line: better said before a long run than after it.
     let place = Place::of(&args.out)?;
     let was_there = place.log.exists();
-    let log = GpuCsvWriter::append(&place.log)?;
+    let log = match GpuCsvWriter::append(&place.log) {
+        // A workflow engine may start a task again while the one before still runs. The command must not suffer from that.
+        Err(error @ TelemetryError::Store(StoreError::Busy { .. })) if !args.command.is_empty() => {
+            tracing::warn!("{error}; recording begins when that process has ended");
+            None
+        }
+        log => Some(log?),
+    };
     let internal =
         |error: io::Error| Fault::new(Exit::Internal, format!("cannot handle signals: {error}"));
     let Some((program, arguments)) = args.command.split_first() else {
-        let recorder = start(log, args, None);
+        let recorder = start(log, &place, args, None);
         *end = Some(End::Signal(wait_for_end().map_err(internal)?));
         finish(recorder, &place);
         return Ok(Exit::Done);
@@ -52,7 +60,7 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
         .args(arguments)
         .spawn()
         .map_err(|error| {
-            if !was_there {
+            if !was_there && log.is_some() {
                 // Nothing was recorded: an empty log would only look like a record.
                 let _ = fs::remove_file(&place.log);
             }
@@ -70,8 +78,9 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
                 ),
             )
         })?;
-    let recorder = start(log, args, Some(child.id()));
-    let status = forwarder.wait(child).map_err(internal)?;
+    // With all that descends from this process: what the command leaves running in the background as well.
+    let recorder = start(log, &place, args, Some(process::id()));
+    let status = forwarder.wait(&child).map_err(internal)?;
     finish(recorder, &place);
     *end = Some(end_of(status));
     Ok(Exit::Done)
@@ -114,19 +123,29 @@ impl Place {
     }
 }
 
-/// A command goes on without a record where there can be none.
-fn start(log: GpuCsvWriter, args: &RecordArgs, command: Option<u32>) -> Option<Recorder> {
+/// A command goes on without a record where there can be none. Without a log, which another process has, it begins later.
+fn start(
+    log: Option<GpuCsvWriter>,
+    place: &Place,
+    args: &RecordArgs,
+    command: Option<u32>,
+) -> Option<Recorder> {
     let folder = args.out.parent().filter(|folder| *folder != Path::new(""));
     let recording = Recording {
         interval: args.interval,
         sources: Sources {
             nvml: args.driver.nvml.clone(),
+            look_again: LOOK_AGAIN,
             disk: Some(folder.unwrap_or(Path::new(".")).to_owned()),
             command,
         },
         memory_warning: args.memory_warning,
     };
-    Recorder::start(log, recording)
+    let started = match log {
+        Some(log) => Recorder::start(log, recording),
+        None => Recorder::start_when_free(&place.log, recording),
+    };
+    started
         .inspect_err(|error| tracing::warn!("cannot start recording: {}", io_text(error)))
         .ok()
 }
@@ -134,15 +153,27 @@ fn start(log: GpuCsvWriter, args: &RecordArgs, command: Option<u32>) -> Option<R
 /// Whatever becomes of the record, the command has ended as it has ended.
 fn finish(recorder: Option<Recorder>, place: &Place) {
     let Some(recorder) = recorder else { return };
-    recorder.finish();
+    let left = recorder.finish();
     let Some(parquet) = &place.parquet else {
         return;
     };
-    match to_parquet(&place.log, parquet) {
-        Ok(()) => {
-            let _ = fs::remove_file(&place.log);
+    let are_in_the_log = |why: &str| {
+        tracing::warn!("{why}; the samples are in {}", path_text(&place.log));
+    };
+    match left {
+        Recorded::Nothing => {}
+        Recorded::Hangs => are_in_the_log(&format!("{} is not made", path_text(parquet))),
+        // Another process has made it meanwhile.
+        Recorded::Log(_) if parquet.exists() => {
+            are_in_the_log(&format!("{}: exists", path_text(parquet)));
         }
-        Err(error) => tracing::warn!("{error}; the samples are in {}", path_text(&place.log)),
+        // Held until the log is removed: another recorder would add to what is lost.
+        Recorded::Log(_held) => match to_parquet(&place.log, parquet) {
+            Ok(()) => {
+                let _ = fs::remove_file(&place.log);
+            }
+            Err(error) => are_in_the_log(&error.to_string()),
+        },
     }
 }
 

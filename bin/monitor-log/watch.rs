@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use plmkit_telemetry::live::{Follower, LiveRuns, RunStatus};
-use plmkit_telemetry::{GpuSample, Sampler, Sources, Timestamp};
+use plmkit_telemetry::{GpuSample, LOOK_AGAIN, Sampler, Sources, Timestamp};
 
 use crate::args::DriverArgs;
 
@@ -35,6 +35,7 @@ impl Watch {
     pub(crate) fn open(driver: &DriverArgs, events: &[PathBuf], keep: Duration) -> Self {
         let mut sampler = Sampler::open(&Sources {
             nvml: driver.nvml.clone(),
+            look_again: LOOK_AGAIN,
             disk: Some(PathBuf::from(".")),
             command: None,
         });
@@ -48,7 +49,7 @@ impl Watch {
         }
     }
 
-    /// Lets go of runs of which nothing was heard for longer than `keep`, wherever their logs lie.
+    /// Leaves out runs of which nothing was heard for longer than `keep`, wherever their logs lie.
     pub(crate) fn forgetting(self, keep: Duration) -> Self {
         Self {
             forget: Some(keep),
@@ -81,7 +82,9 @@ impl Watch {
         }
         Moment {
             rows: self.sampler.sample(),
-            runs: self.runs.status(now),
+            runs: self
+                .runs
+                .status_of_recent(now, self.forget.unwrap_or(Duration::MAX)),
             notes,
         }
     }

@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, ExitStatus, Output};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use plmkit_telemetry::GpuSample;
 use plmkit_telemetry::gpu_parquet::GpuSamples;
@@ -108,4 +110,27 @@ pub(crate) fn kill(name: &str, pid: u32) {
         .status()
         .expect("kill");
     assert!(sent.success());
+}
+
+/// How a process ended; `None` where it has not by then, and is killed.
+pub(crate) fn wait_within(child: &mut Child, time: Duration) -> Option<ExitStatus> {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        if let Some(status) = child.try_wait().expect("wait") {
+            return Some(status);
+        }
+        sleep(Duration::from_millis(10));
+    }
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+    None
+}
+
+/// Waits until something is so.
+pub(crate) fn wait_until(condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(20), "waited for 20 s");
+        sleep(Duration::from_millis(10));
+    }
 }

@@ -92,6 +92,7 @@ fn gpus_are_told_by_uuid_and_index_and_what_is_not_known_is_left_out() {
         "plmkit_gpu_throttle_reason{uuid=\"GPU-0\",index=\"0\",reason=\"hw_slowdown\"} 1",
         "plmkit_gpu_throttled{uuid=\"GPU-1\",index=\"1\"} 0",
         "# TYPE plmkit_gpu_info gauge",
+        "plmkit_exporter_driver_up 1",
     ] {
         assert!(
             metrics.lines().any(|found| found == line),
@@ -184,6 +185,12 @@ fn other_paths_and_methods_are_refused() {
             .contains("<a href=\"/metrics\">")
     );
     assert!(head("GET", "/other").starts_with("HTTP/1.1 404 "));
+    // As a proxy is asked.
+    for target in ["http://x:1/metrics", "http://x/metrics?a=b", "http://x"] {
+        assert!(head("GET", target).starts_with("HTTP/1.1 200 "), "{target}");
+    }
+    assert!(head("GET", "http://metrics").starts_with("HTTP/1.1 200 "));
+    assert!(head("GET", "http://x/other").starts_with("HTTP/1.1 404 "));
     assert!(head("GET", "/metrics/").starts_with("HTTP/1.1 404 "));
     for method in ["POST", "DELETE"] {
         let head = head(method, "/metrics");
@@ -206,7 +213,12 @@ fn a_client_that_says_nothing_does_not_keep_others_waiting() {
     let _silent: Vec<TcpStream> = (0..20)
         .map(|_| TcpStream::connect(&exporter.address).unwrap())
         .collect();
-    assert!(exporter.metrics().contains("plmkit_exporter_info"));
+    let metrics = exporter.metrics();
+    assert!(metrics.contains("plmkit_exporter_info"));
+    assert!(
+        metrics.contains("\nplmkit_exporter_driver_up 0\n"),
+        "{metrics}"
+    );
     let mut nonsense = TcpStream::connect(&exporter.address).unwrap();
     nonsense
         .write_all(b"\x16\x03\x01 not HTTP\r\n\r\n")
@@ -222,6 +234,13 @@ fn a_port_in_use_is_one_line() {
     let exporter = Exporter::start(&case, "");
     let output = case.run(&format!("--quiet export --listen {}", exporter.address));
     assert_failed(&output, 73, "cannot listen: ");
+    let named = case.run("export --listen localhost:9401");
+    let said = text(&named.stderr);
+    assert_eq!(named.status.code(), Some(2));
+    assert!(
+        said.contains("expected an address in numbers and a port: 127.0.0.1:9401"),
+        "{said}"
+    );
 }
 
 #[test]

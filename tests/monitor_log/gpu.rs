@@ -1,6 +1,8 @@
 //! GPUs, by way of a library that stands in for the driver's.
 
-use plmkit_telemetry::GpuSample;
+use std::time::Duration;
+
+use plmkit_telemetry::{GpuSample, Sampler, Sources};
 
 use crate::case::{Case, text};
 
@@ -213,4 +215,64 @@ fn what_is_recorded_can_be_reported() {
     assert_eq!(gpus[0]["bottleneck"], "none");
     assert!(gpus[1]["mean_utilization"].is_null() && gpus[1]["bottleneck"].is_null());
     assert!(report["events"].is_null());
+}
+
+#[test]
+fn what_a_command_leaves_in_the_background_is_its_own() {
+    let case = Case::with_gpus();
+    // Told to the driver only when its parent is gone.
+    let script = "sh -c 'sleep 60 & echo $! > pid'; mv pid pids; sleep 0.3; kill $(cat pids)";
+    let pids = case.path("pids");
+    let mut command = case.wrap(script);
+    assert!(
+        command
+            .env("FAKE_NVML_PIDS", pids)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let samples = case.samples("gpu.csv");
+    let seen = samples.iter().filter(|sample| {
+        sample
+            .processes
+            .as_ref()
+            .is_some_and(|all| all.0.len() == 1)
+    });
+    let foreign: Vec<_> = seen.filter_map(|sample| sample.foreign_processes).collect();
+    assert!(
+        foreign.len() > 3 && foreign.iter().all(|&count| count == 0),
+        "{foreign:?}"
+    );
+}
+
+#[test]
+fn a_driver_that_counts_too_much_makes_no_log_that_cannot_be_read() {
+    let case = Case::with_gpus();
+    let mut command = case.wrap("true");
+    assert!(
+        command
+            .env("FAKE_NVML_LOAD", "150")
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert_eq!(case.samples("gpu.csv")[0].gpu_util, Some(100));
+}
+
+#[test]
+fn a_driver_that_comes_later_is_found() {
+    let case = Case::with_gpus();
+    let library = case.path("driver/libnvidia-ml.so.1");
+    let sampler = |look_again| {
+        Sampler::open(&Sources {
+            nvml: Some(case.path("late.so")),
+            look_again,
+            disk: None,
+            command: None,
+        })
+    };
+    let (mut eager, mut lazy) = (sampler(Duration::ZERO), sampler(Duration::from_mins(1)));
+    assert_eq!(eager.sample().len(), 1);
+    std::fs::copy(library, case.path("late.so")).unwrap();
+    assert_eq!((eager.sample().len(), lazy.sample().len()), (GPUS, 1));
 }

@@ -1,156 +1,14 @@
 //! `top` on a terminal: a real one for the program, read by an emulator.
 
 use std::fs::File;
-use std::io::{Read, Write};
-use std::num::NonZero;
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ExitStatus};
-use std::sync::{Arc, Mutex};
-use std::thread::{self, sleep};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Mode, OFlags, open};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
-
-use crate::case::{Case, fixture, kill};
-
-/// A program on a terminal of its own.
-struct Terminal {
-    child: Child,
-    controller: File,
-    /// Held, so that what the program wrote can be read when it has ended.
-    device: OwnedFd,
-    before: Termios,
-    emulator: Arc<Mutex<vt100::Parser>>,
-}
-
-impl Terminal {
-    fn start(case: &Case, args: &str, rows: u16, columns: u16) -> Self {
-        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&controller).unwrap();
-        unlockpt(&controller).unwrap();
-        let name = ptsname(&controller, Vec::new()).unwrap();
-        let device = open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
-        tcsetwinsize(&controller, size(rows, columns)).unwrap();
-        let before = tcgetattr(&device).unwrap();
-
-        let program = case.command(args);
-        // The terminal controls the program: it is told when the size changes.
-        let mut command = std::process::Command::new("setsid");
-        command
-            .args(["--ctty", "--wait"])
-            .arg(program.get_program());
-        command.args(program.get_args()).current_dir(case.path(""));
-        for (name, value) in program.get_envs() {
-            command.env(name, value.unwrap_or_default());
-        }
-        let end = || device.try_clone().unwrap();
-        let child = command
-            .env("TERM", "xterm-256color")
-            .env_remove("NO_COLOR")
-            .stdin(end())
-            .stdout(end())
-            .stderr(end())
-            .spawn()
-            .unwrap();
-
-        let emulator = Arc::new(Mutex::new(vt100::Parser::new(
-            cells(rows),
-            cells(columns),
-            0,
-        )));
-        let mut written = File::from(controller.try_clone().unwrap());
-        let fed = Arc::clone(&emulator);
-        thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(count @ 1..) = written.read(&mut bytes) {
-                fed.lock().unwrap().process(&bytes[..count]);
-            }
-        });
-        Self {
-            child,
-            controller: File::from(controller),
-            device,
-            before,
-            emulator,
-        }
-    }
-
-    fn text(&self) -> String {
-        self.emulator.lock().unwrap().screen().contents()
-    }
-
-    /// Waits until the screen has all of these.
-    fn wait_for(&self, parts: &[&str]) -> String {
-        let start = Instant::now();
-        loop {
-            let text = self.text();
-            if parts.iter().all(|part| text.contains(part)) {
-                return text;
-            }
-            assert!(
-                start.elapsed() < Duration::from_secs(20),
-                "expected {parts:?} on\n{text}"
-            );
-            sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn resize(&self, rows: u16, columns: u16) {
-        self.emulator
-            .lock()
-            .unwrap()
-            .screen_mut()
-            .set_size(cells(rows), cells(columns));
-        tcsetwinsize(&self.controller, size(rows, columns)).unwrap();
-    }
-
-    fn press(&mut self, keys: &[u8]) {
-        self.controller.write_all(keys).unwrap();
-    }
-
-    /// The program's end; the terminal is as it was before.
-    fn end(mut self) -> ExitStatus {
-        let status = self.child.wait().unwrap();
-        let start = Instant::now();
-        while self.emulator.lock().unwrap().screen().alternate_screen() {
-            assert!(
-                start.elapsed() < Duration::from_secs(5),
-                "still on the other screen"
-            );
-            sleep(Duration::from_millis(10));
-        }
-        assert!(!self.emulator.lock().unwrap().screen().hide_cursor());
-        let after = tcgetattr(&self.device).unwrap();
-        assert_eq!(after.local_modes, self.before.local_modes);
-        assert_eq!(after.input_modes, self.before.input_modes);
-        assert_eq!(after.output_modes, self.before.output_modes);
-        status
-    }
-
-    /// The program itself, below `setsid`.
-    fn pid(&self) -> u32 {
-        let children = format!("/proc/{0}/task/{0}/children", self.child.id());
-        let children = std::fs::read_to_string(children).unwrap();
-        // setsid forks only where it leads its process group; else it is the program by now.
-        children.trim().parse().unwrap_or(self.child.id())
-    }
-}
-
-fn cells(count: u16) -> NonZero<u16> {
-    NonZero::new(count).expect("some cells")
-}
-
-fn size(rows: u16, columns: u16) -> Winsize {
-    Winsize {
-        ws_row: rows,
-        ws_col: columns,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    }
-}
+use crate::case::{Case, fixture, kill, wait_within};
+use crate::terminal::{Terminal, pair, spawn};
 
 /// Four GPUs and a run at work.
 fn busy() -> Case {
@@ -244,10 +102,41 @@ fn a_signal_ends_it_and_the_terminal_is_left_as_it_was() {
     let terminal = Terminal::start(&case, "top --interval 50ms", 24, 80);
     terminal.wait_for(&["gpu 3 ", "running"]);
     kill("TERM", terminal.pid());
-    let status = terminal.end();
-    // setsid turns a signal's end into a code, where it is there.
-    assert!(
-        status.signal() == Some(15) || status.code() == Some(143),
-        "{status:?}"
-    );
+    // As the shell says it.
+    assert_eq!(terminal.end().code(), Some(143));
+}
+
+/// Reads what the program draws until it has drawn `what`.
+fn drawn(controller: OwnedFd, what: &str) -> File {
+    let mut written = File::from(controller);
+    let mut emulator = vt100::Parser::new(24.try_into().unwrap(), 80.try_into().unwrap(), 0);
+    let mut bytes = [0; 4096];
+    while !emulator.screen().contents().contains(what) {
+        let count = written.read(&mut bytes).unwrap();
+        emulator.process(&bytes[..count]);
+    }
+    written
+}
+
+/// Who runs it under `nohup` is not told that the terminal is gone.
+#[test]
+fn it_ends_when_its_terminal_goes_away_told_or_not() {
+    for signals in ["--default-signal", "--ignore-signal=HUP"] {
+        let case = busy();
+        let (controller, device) = pair(24, 80);
+        let plain = case.command("top --interval 50ms");
+        let mut program = std::process::Command::new(plain.get_program());
+        program.arg(signals).args(plain.get_args().skip(1));
+        for (name, value) in plain.get_envs() {
+            program.env(name, value.unwrap_or_default());
+        }
+        let mut child = spawn(&case, &program, &device);
+        drop(drawn(controller, "gpu 3 "));
+        let status = wait_within(&mut child, Duration::from_secs(5));
+        assert_eq!(
+            status.and_then(|status| status.signal()),
+            Some(1),
+            "{signals}"
+        );
+    }
 }

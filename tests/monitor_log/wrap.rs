@@ -4,9 +4,11 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
-use crate::case::{Case, kill, text};
+use crate::case::{Case, kill, text, wait_until, wait_within};
 use crate::common::{assert_failed, program, visible};
+use crate::terminal::{pair, spawn};
 
 #[test]
 fn the_exit_code_is_that_of_the_command() {
@@ -234,12 +236,54 @@ fn the_command_goes_on_when_the_recorder_is_killed() {
     wait_until(|| case.read("state") == "finished\n");
 }
 
-fn wait_until(condition: impl Fn() -> bool) {
-    for _ in 0..500 {
-        if condition() {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
+/// The kernel tells the leader of the session only, and that is not the command.
+#[test]
+fn a_command_is_told_that_its_terminal_hangs_up() {
+    let case = Case::new();
+    let script = "trap 'echo told > hangup; exit 5' HUP; echo > ready; for i in $(seq 500); do sleep 0.02; done";
+    let (controller, device) = pair(24, 80);
+    let mut child = spawn(&case, &case.wrap(script), &device);
+    wait_until(|| case.path("ready").exists());
+    drop(controller);
+    let status = wait_within(&mut child, Duration::from_secs(5));
+    assert_eq!(status.and_then(|status| status.code()), Some(5));
+    assert_eq!(case.read("hangup"), "told\n");
+}
+
+#[test]
+fn as_the_first_process_of_a_container_it_ends_with_a_code_and_no_crash() {
+    let namespace = ["--pid", "--fork"];
+    let allowed = Command::new("unshare").args(namespace).arg("true").output();
+    if !allowed.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: a process namespace needs the right to make one");
+        return;
     }
-    panic!("waited for 5 s");
+    let in_namespace = |case: &Case, args: &str| {
+        let program = case.command(args);
+        let mut command = Command::new("unshare");
+        command.args(namespace).arg(program.get_program());
+        command.args(program.get_args()).current_dir(case.path(""));
+        command
+    };
+    let case = Case::new();
+    let mut child = in_namespace(&case, "record --out gpu.csv --interval 20ms")
+        .spawn()
+        .unwrap();
+    wait_until(|| {
+        fs::read_to_string(case.path("gpu.csv")).is_ok_and(|log| log.lines().count() > 2)
+    });
+    let children = format!("/proc/{0}/task/{0}/children", child.id());
+    let first: u32 = fs::read_to_string(children)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    kill("TERM", first);
+    let status = wait_within(&mut child, Duration::from_secs(5)).unwrap();
+    assert_eq!((status.code(), status.signal()), (Some(143), None));
+    let wrapped = in_namespace(&case, "record --out gpu.csv -- sh -c")
+        .arg("kill -SEGV $$")
+        .status()
+        .unwrap();
+    assert_eq!((wrapped.code(), wrapped.signal()), (Some(139), None));
 }

@@ -102,8 +102,17 @@ fn serve(stream: TcpStream, snapshot: &Snapshot) {
     let _ = connection::serve(stream, |request| answer(request, snapshot));
 }
 
+/// The path of a target, which a proxy may be given with scheme and host (RFC 9112, 3.2.2).
+fn path_of(target: &str) -> &str {
+    let path = match target.split_once("://") {
+        Some((_, rest)) => rest.find('/').map_or("/", |path| &rest[path..]),
+        None => target,
+    };
+    path.split('?').next().unwrap_or_default()
+}
+
 fn answer(request: &Request, snapshot: &Snapshot) -> Answer {
-    let path = request.target.split('?').next().unwrap_or_default();
+    let path = path_of(&request.target);
     if !matches!(path, "/" | "/metrics") {
         return Answer::new("404 Not Found", TEXT, "not found: see /metrics\n");
     }

@@ -1,5 +1,6 @@
 //! One moment as plain lines, for scripts and logs.
 
+use plmkit_contract::one_line;
 use plmkit_telemetry::GpuSample;
 use plmkit_telemetry::live::RunStatus;
 use serde::Serialize;
@@ -10,7 +11,11 @@ use crate::watch::Moment;
 /// A line for each GPU, or for the host where there is no GPU, and a line for each run.
 pub(super) fn plain(moment: &Moment) -> String {
     let rows = moment.rows.iter().map(row);
-    rows.chain(moment.runs.iter().map(run)).collect()
+    // Names of runs and GPUs may hold anything.
+    let printable = |line: String| one_line(&line, usize::MAX) + "\n";
+    rows.chain(moment.runs.iter().map(run))
+        .map(printable)
+        .collect()
 }
 
 /// One JSON object a line.
@@ -33,7 +38,7 @@ pub(super) fn json(moment: &Moment) -> String {
 fn row(sample: &GpuSample) -> String {
     let Some(index) = sample.index else {
         return format!(
-            "host  cpu {} %  mem {}/{} MiB\n",
+            "host  cpu {} %  mem {}/{} MiB",
             or_dash(sample.host_cpu_util.as_ref()),
             or_dash(sample.host_mem_used_mib.as_ref()),
             or_dash(sample.host_mem_total_mib.as_ref()),
@@ -41,7 +46,7 @@ fn row(sample: &GpuSample) -> String {
     };
     let processes = sample.processes.as_ref().map(|processes| processes.0.len());
     format!(
-        "gpu {index}  {}  util {} %  mem {}/{} MiB  {} C  {}/{} W  {} MHz  throttle {}  processes {}\n",
+        "gpu {index}  {}  util {} %  mem {}/{} MiB  {} C  {}/{} W  {} MHz  throttle {}  processes {}",
         or_dash(sample.name.as_ref()),
         or_dash(sample.gpu_util.as_ref()),
         or_dash(sample.mem_used_mib.as_ref()),
@@ -58,7 +63,7 @@ fn row(sample: &GpuSample) -> String {
 fn run(status: &RunStatus) -> String {
     let run = &status.summary;
     format!(
-        "run {}  {} {}  {}  {}  batches {}  tokens/s {}  residues/s {}  queue {}  packing {}  left {}\n",
+        "run {}  {} {}  {}  {}  batches {}  tokens/s {}  residues/s {}  queue {}  packing {}  left {}",
         run.run,
         or_dash(run.device.as_ref()),
         or_dash(run.dtype.as_ref()),
@@ -85,13 +90,13 @@ mod tests {
     #[test]
     fn what_is_not_known_is_a_dash() {
         let mut sample = GpuSample::at("2026-01-31T12:00:00Z".parse().unwrap());
-        assert_eq!(row(&sample), "host  cpu - %  mem -/- MiB\n");
+        assert_eq!(row(&sample), "host  cpu - %  mem -/- MiB");
         sample.index = Some(1);
         sample.gpu_util = Some(0);
         sample.power_w = Some(61.7);
         assert_eq!(
             row(&sample),
-            "gpu 1  -  util 0 %  mem -/- MiB  - C  62/- W  - MHz  throttle -  processes -\n"
+            "gpu 1  -  util 0 %  mem -/- MiB  - C  62/- W  - MHz  throttle -  processes -"
         );
     }
 }

@@ -1,14 +1,15 @@
 //! The terminal: entered, drawn on, and left as it was.
 
 use std::fs;
-use std::io;
+use std::io::{self, IsTerminal};
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 
-use plmkit_cli::{Exit, Fault};
+use plmkit_cli::{Exit, Fault, die_of, end_at_once};
 use plmkit_contract::io_text;
 use plmkit_telemetry::command::wait_for_end;
 use ratatui::DefaultTerminal;
@@ -24,6 +25,15 @@ use crate::watch::{Moment, Watch};
 /// How long a key, a signal or a moment may wait.
 const TICK: Duration = Duration::from_millis(50);
 
+/// How long the view, and then the terminal, have to end when they are asked to.
+const GRACE: Duration = Duration::from_millis(300);
+
+/// How often it is looked whether there still is a terminal.
+const LOOK_FOR_TERMINAL: Duration = Duration::from_millis(500);
+
+/// What a process dies of whose terminal goes away.
+const SIGHUP: i32 = 1;
+
 /// Shows moments until a key or a signal asks for the end.
 pub(super) fn show(args: &TopArgs, keep: Duration, end: &mut Option<End>) -> Result<Exit, Fault> {
     let failed = |error: io::Error| {
@@ -33,11 +43,18 @@ pub(super) fn show(args: &TopArgs, keep: Duration, end: &mut Option<End>) -> Res
         )
     };
     let signal = signals().map_err(failed)?;
+    mind_the_terminal().map_err(failed)?;
     let moments = watch(args, keep).map_err(failed)?;
     let mut screen = Screen::enter().map_err(failed)?;
     let shown = screen.run(&moments, &signal);
-    drop(screen);
-    let signal = signal.load(Ordering::Relaxed);
+    let mut signal = signal.load(Ordering::Relaxed);
+    if io::stdout().is_terminal() {
+        drop(screen);
+    } else {
+        // A terminal that is gone cannot be restored, and ratatui panics where it cannot say so on standard error either.
+        mem::forget(screen);
+        signal = if signal == 0 { SIGHUP } else { signal };
+    }
     if signal != 0 {
         *end = Some(End::Signal(signal));
         // A terminal that has gone cannot be drawn on either.
@@ -108,9 +125,38 @@ fn signals() -> io::Result<Arc<AtomicI32>> {
         .spawn(move || {
             if let Ok(signal) = wait_for_end() {
                 seen.store(signal, Ordering::Relaxed);
+                end_without_the_view(signal);
             }
         })?;
     Ok(signal)
+}
+
+/// Ends, in a thread of its own, when the terminal is gone: not everybody who takes it away sends a signal.
+fn mind_the_terminal() -> io::Result<()> {
+    thread::Builder::new()
+        .name("terminal".to_owned())
+        .spawn(|| {
+            while io::stdout().is_terminal() {
+                thread::sleep(LOOK_FOR_TERMINAL);
+            }
+            end_without_the_view(SIGHUP);
+        })
+        .map(drop)
+}
+
+/// Dies of `signal`, unless the view has ended by itself until then. On a terminal that is gone it never does: crossterm's
+/// `poll` goes on reading the end of the file (crossterm #793). A write to one that stands still may not return either.
+fn end_without_the_view(signal: i32) {
+    thread::sleep(GRACE);
+    let (done, left) = mpsc::channel();
+    let leaving = thread::Builder::new().spawn(move || {
+        leave();
+        let _ = done.send(());
+    });
+    if leaving.is_ok() {
+        let _ = left.recv_timeout(GRACE);
+    }
+    end_at_once(die_of(signal));
 }
 
 /// Moments, from a thread of their own: neither a slow driver nor a long log holds up a key.

@@ -8,7 +8,7 @@ use plmkit_contract::{Exit, Stop, is_guarded};
 
 use crate::file_size::survive_limit;
 use crate::generate::generate;
-use crate::signals::Signals;
+use crate::signals::{Signals, die_of};
 use crate::{Common, Fault, Generate, LogFormat, log, print};
 
 /// The command line of a program.
@@ -58,10 +58,8 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
             .unwrap_or(Ok(Exit::Internal))
     };
     let code = exit_code(ended);
-    if let Some(Ok(signals)) = &signals {
-        signals.reraise();
-    }
-    code
+    let signal = signals.and_then(|signals| signals.ok()?.received());
+    signal.map_or(code, |signal| ExitCode::from(die_of(signal)))
 }
 
 fn print_generated(what: Generate, command: Command) -> Result<Exit, Fault> {

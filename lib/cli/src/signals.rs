@@ -1,13 +1,15 @@
-//! Signals that ask a program to stop.
+//! Signals that ask a program to stop, and what a program dies of.
 
 use std::io;
+use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use plmkit_contract::Stop;
+use rustix::process::{Resource, Rlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
-use signal_hook::low_level::emulate_default_handler;
+use signal_hook::low_level::{self, emulate_default_handler};
 
 /// The signals that ask a program to stop: SIGUSR1 is what SLURM jobs are warned by (`--signal`).
 const STOPPING: [i32; 3] = [SIGINT, SIGTERM, SIGUSR1];
@@ -24,7 +26,12 @@ impl Signals {
         let again = Arc::new(AtomicBool::new(false));
         for signal in STOPPING {
             // In this order: the first signal finds `again` unset and sets it, the second finds it set.
-            flag::register_conditional_default(signal, Arc::clone(&again))?;
+            if is_first_process() {
+                let code = i32::from(code_of(signal));
+                flag::register_conditional_shutdown(signal, code, Arc::clone(&again))?;
+            } else {
+                flag::register_conditional_default(signal, Arc::clone(&again))?;
+            }
             flag::register(signal, Arc::clone(&again))?;
             flag::register_usize(signal, Arc::clone(&received), signal as usize)?;
             flag::register(signal, stop.flag())?;
@@ -32,12 +39,40 @@ impl Signals {
         Ok(Self { received })
     }
 
-    /// Dies of the signal that was received, if there was one, so that the parent sees what happened.
-    pub(crate) fn reraise(&self) {
-        let signal = self.received.load(Ordering::Relaxed);
-        if let Ok(signal @ 1..) = i32::try_from(signal) {
-            // Returns only where the signal could not be raised; then the exit code has to do.
-            let _ = emulate_default_handler(signal);
-        }
+    /// The signal that was received, if there was one.
+    pub(crate) fn received(&self) -> Option<i32> {
+        let signal = i32::try_from(self.received.load(Ordering::Relaxed)).ok();
+        signal.filter(|&signal| signal > 0)
     }
+}
+
+/// Dies of `signal`, so that the parent sees what happened. Where that cannot be done it returns the exit code that says
+/// the same.
+pub fn die_of(signal: i32) -> u8 {
+    // The kernel lets no signal end the first process of a container: what is raised there returns, and what the C library
+    // does then looks like a crash.
+    if !is_first_process() {
+        // A command that we stand for has left its core file, if it was to leave one; ours would overwrite it.
+        let none = Rlimit {
+            current: Some(0),
+            maximum: Some(0),
+        };
+        let _ = setrlimit(Resource::Core, none);
+        let _ = emulate_default_handler(signal);
+    }
+    code_of(signal)
+}
+
+/// Ends at once with an exit code. No destructor runs, of no library either: one of a driver that hangs would wait for ever.
+pub fn end_at_once(code: u8) -> ! {
+    low_level::exit(code.into())
+}
+
+/// As the shells have it (POSIX, Shell & Utilities 2.8.2).
+fn code_of(signal: i32) -> u8 {
+    128_u8.saturating_add(u8::try_from(signal).unwrap_or_default())
+}
+
+fn is_first_process() -> bool {
+    process::id() == 1
 }

@@ -36,7 +36,7 @@ pub use existing::{Existing, existing_batches, existing_embeddings};
 pub use foreign::ForeignParquet;
 pub use json::{read_manifest, write_json, write_manifest};
 pub use lines::Lines;
-pub use lock::Lock;
+pub use lock::{Lock, lock_open};
 pub use open::open_input;
 pub use packed_batch::PackedBatch;
 pub use rejects::{FinishedRejects, RejectsWriter, read_rejects};

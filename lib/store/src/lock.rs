@@ -67,6 +67,22 @@ pub(crate) enum Claim {
     Unsupported,
 }
 
+/// Locks `file`, which was opened at `path`, for as long as it is open; [`StoreError::Busy`] where another process has it.
+/// False where `path` is not its name any more, since whoever had it removed it. Without locks it is not locked.
+pub fn lock_open(file: &File, path: &Path) -> Result<bool, StoreError> {
+    let failed = |source| StoreError::Create {
+        path: path.to_owned(),
+        source,
+    };
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(StoreError::Busy {
+            path: path.to_owned(),
+        }),
+        Err(TryLockError::Error(error)) if !is_unsupported(&error) => Err(failed(error)),
+        Ok(()) | Err(TryLockError::Error(_)) => is_at(file, path).map_err(failed),
+    }
+}
+
 /// Opens the file at `path`, or makes one, and locks it.
 pub(crate) fn claim(path: &Path) -> io::Result<Claim> {
     loop {

@@ -1,14 +1,14 @@
 //! Standing in for a command that is run: its signals, its end.
 
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 
 use procfs::process::Process;
-use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, setrlimit};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::{SignalOnly, WithOrigin};
-use signal_hook::low_level::emulate_default_handler;
 use signal_hook::low_level::siginfo::{Cause, Origin};
 
 /// What schedulers and people send to a job.
@@ -25,21 +25,25 @@ const ENDING: [i32; 3] = [SIGHUP, SIGINT, SIGTERM];
 pub struct Forwarder(SignalsInfo<WithOrigin>);
 
 impl Forwarder {
-    /// From now on signals wait for a command instead of acting on this process.
+    /// From now on signals wait for a command instead of acting on this process, and what the command leaves running in the
+    /// background becomes a child of this process: it can still be seen to be the command's.
     pub fn install() -> io::Result<Self> {
+        // A kernel that knows no such thing gives them to another process, as ever.
+        let _ = set_child_subreaper(Some(getpid()));
         SignalsInfo::new(heeded(&FORWARDED).into_iter().chain([SIGCHLD])).map(Self)
     }
 
     /// Waits for the end of `child`, which was started after the forwarder, and forwards meanwhile.
-    pub fn wait(mut self, mut child: Child) -> io::Result<ExitStatus> {
+    pub fn wait(mut self, child: &Child) -> io::Result<ExitStatus> {
+        let command = Pid::from_child(child);
         loop {
             for origin in self.0.wait() {
                 if origin.signal != SIGCHLD && !from_terminal(&origin) {
-                    send(&child, origin.signal);
+                    send(command, origin.signal);
                 }
             }
             // Only here is the child reaped: its process id cannot be another's while signals are sent.
-            if let Some(status) = child.try_wait()? {
+            if let Some(status) = reap(command)? {
                 return Ok(status);
             }
         }
@@ -56,29 +60,26 @@ pub fn wait_for_end() -> io::Result<i32> {
     }
 }
 
-/// Dies of `signal`, so that the parent sees what happened. Returns only where that cannot be done.
-pub fn die_of(signal: i32) {
-    // The command has left its core file, if it was to leave one; ours would overwrite it.
-    let _ = setrlimit(
-        Resource::Core,
-        Rlimit {
-            current: Some(0),
-            maximum: Some(0),
-        },
-    );
-    let _ = emulate_default_handler(signal);
-}
-
+/// Whether the command has the signal already. Of a terminal that hangs up the kernel tells the session's leader only.
 fn from_terminal(origin: &Origin) -> bool {
-    matches!(origin.cause, Cause::Kernel)
+    matches!(origin.cause, Cause::Kernel) && origin.signal != SIGHUP
 }
 
-fn send(child: &Child, signal: i32) {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    if let Some((pid, signal)) = pid.zip(Signal::from_named_raw(signal)) {
-        // A child that has just ended needs no signal.
-        let _ = kill_process(pid, signal);
+fn send(command: Pid, signal: i32) {
+    if let Some(signal) = Signal::from_named_raw(signal) {
+        // One that has just ended needs no signal.
+        let _ = kill_process(command, signal);
     }
+}
+
+/// Reaps all children that have ended; how `command` did, if it is one of them.
+fn reap(command: Pid) -> io::Result<Option<ExitStatus>> {
+    while let Some((child, status)) = wait(WaitOptions::NOHANG)? {
+        if child == command {
+            return Ok(Some(ExitStatus::from_raw(status.as_raw())));
+        }
+    }
+    Ok(None)
 }
 
 /// Those of `signals` that were not ignored when this process started.

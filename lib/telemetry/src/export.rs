@@ -33,7 +33,8 @@ pub fn families(rows: &[GpuSample], runs: &[RunStatus]) -> Vec<Family> {
     let taken = rows
         .first()
         .map_or_else(Timestamp::now, |row| row.timestamp);
-    let mut families = exporter::families(taken);
+    let driver_up = rows.iter().any(|row| row.index.is_some());
+    let mut families = exporter::families(taken, driver_up);
     families.extend(gpu::families(rows));
     families.extend(rows.first().map(host::families).into_iter().flatten());
     families.extend(run::families(runs));

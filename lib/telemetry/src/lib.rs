@@ -21,7 +21,7 @@ mod time;
 
 pub use error::TelemetryError;
 pub use pulse::{Pulse, Said};
-pub use recorder::{Recorder, Recording};
+pub use recorder::{PATIENCE, Recorded, Recorder, Recording};
 pub use sample::{GpuProcess, GpuSample, Processes, Throttle};
-pub use sampler::{Sampler, Sources};
+pub use sampler::{LOOK_AGAIN, Sampler, Sources};
 pub use time::Timestamp;

@@ -34,12 +34,12 @@ impl Gpus {
             .lib_path(path)
             .init()
             .map_err(|error| reason(&error))?;
-        // Readings of activity borrow it from one moment to the next: it stays until the process ends.
-        let nvml: &'static Nvml = Box::leak(Box::new(nvml));
         let count = nvml.device_count().map_err(|error| reason(&error))?;
         if count == 0 {
             return Err("the driver sees no GPU".to_owned());
         }
+        // Readings of activity borrow it from one moment to the next: it stays until the process ends.
+        let nvml: &'static Nvml = Box::leak(Box::new(nvml));
         let mut noted = Noted::default();
         let gpus = (0..count).map(|index| Gpu::new(nvml, index, &mut noted));
         Ok(Self {

@@ -1,16 +1,28 @@
 //! Sampling at an interval, beside a run that must not notice.
 
 use std::io;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::thread::{self, JoinHandle};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
 use std::time::{Duration, Instant};
+
+use plmkit_contract::path_text;
+use plmkit_store::StoreError;
 
 use crate::gpu_csv::GpuCsvWriter;
 use crate::pressure::Pressure;
-use crate::{GpuSample, Sampler, Sources};
+use crate::{GpuSample, Sampler, Sources, TelemetryError};
 
 /// A last sample closer than this share of the interval to the one before would say nothing.
 const LAST_SAMPLE_SHARE: u32 = 10;
+
+/// How long an end waits for the sampling thread. Neither a driver nor a file system that hangs may hold up more than that.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often a log that another process is writing is tried.
+const TRY_AGAIN: Duration = Duration::from_millis(500);
 
 /// What to record, and how often.
 #[derive(Clone, Debug)]
@@ -26,54 +38,135 @@ pub struct Recording {
 /// Samples into a log until it is told to finish. A log that cannot be written is warned of once.
 pub struct Recorder {
     stop: Sender<()>,
-    thread: JoinHandle<()>,
+    ended: Receiver<Option<GpuCsvWriter>>,
+    /// Whether the thread hands rows to the system, for a word on what it hangs in.
+    writing: Arc<AtomicBool>,
+}
+
+/// How a recorder ended.
+pub enum Recorded {
+    /// The log, which no other recorder writes to as long as it is open.
+    Log(GpuCsvWriter),
+    /// There is no record of this recorder: another process was writing the log all the time, or it could not be opened.
+    Nothing,
+    /// The driver or the log hangs, and so does the thread, which was left behind; or it failed.
+    Hangs,
 }
 
 impl Recorder {
     /// Starts at once, in a thread of its own, where the driver's library is loaded too: that may take seconds.
     pub fn start(log: GpuCsvWriter, recording: Recording) -> io::Result<Self> {
+        Self::spawn(recording, |_| Some(log))
+    }
+
+    /// Starts as soon as no other process writes the log at `path`.
+    pub fn start_when_free(path: &Path, recording: Recording) -> io::Result<Self> {
+        let path = path.to_owned();
+        Self::spawn(recording, move |stopped| when_free(&path, stopped))
+    }
+
+    fn spawn(
+        recording: Recording,
+        open: impl FnOnce(&Receiver<()>) -> Option<GpuCsvWriter> + Send + 'static,
+    ) -> io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
-        let thread = thread::Builder::new()
+        let (end, ended) = mpsc::channel();
+        let writing = Arc::new(AtomicBool::new(false));
+        let is_writing = Arc::clone(&writing);
+        thread::Builder::new()
             .name("recorder".to_owned())
             .spawn(move || {
-                let mut sampler = Sampler::open(&recording.sources);
-                let mut pressure = Pressure::new(recording.memory_warning);
-                // The channel is the clock: nothing wakes the thread between two samples but the end.
-                record(
-                    log,
-                    recording.interval,
-                    || {
-                        let rows = sampler.sample();
-                        for warning in pressure.warnings(&rows) {
-                            tracing::warn!("{warning}");
-                        }
-                        rows
-                    },
-                    |pause| stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout),
-                );
+                let log = open(&stopped).map(|mut log| {
+                    let mut sampler = Sampler::open(&recording.sources);
+                    let mut pressure = Pressure::new(recording.memory_warning);
+                    record(
+                        recording.interval,
+                        || {
+                            let rows = sampler.sample();
+                            for warning in pressure.warnings(&rows) {
+                                tracing::warn!("{warning}");
+                            }
+                            rows
+                        },
+                        |rows| {
+                            is_writing.store(true, Ordering::Relaxed);
+                            let written = log.write(rows);
+                            is_writing.store(false, Ordering::Relaxed);
+                            written
+                        },
+                        |pause| goes_on(&stopped, pause),
+                    );
+                    log
+                });
+                // One that was left behind has nobody to tell.
+                let _ = end.send(log);
             })?;
-        Ok(Self { stop, thread })
+        Ok(Self {
+            stop,
+            ended,
+            writing,
+        })
     }
 
     /// Takes a last sample and ends.
-    pub fn finish(self) {
+    pub fn finish(self) -> Recorded {
         // A recorder whose log failed has ended already.
         let _ = self.stop.send(());
-        if self.thread.join().is_err() {
-            tracing::warn!("the recorder failed: the log is cut short");
+        match self.ended.recv_timeout(PATIENCE) {
+            Ok(Some(log)) => Recorded::Log(log),
+            Ok(None) => Recorded::Nothing,
+            Err(RecvTimeoutError::Disconnected) => {
+                tracing::warn!("the recorder failed: the log is cut short");
+                Recorded::Hangs
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                let hangs = if self.writing.load(Ordering::Relaxed) {
+                    "the log takes no more rows"
+                } else {
+                    "the driver does not answer"
+                };
+                tracing::warn!("{hangs}: ending without the last samples");
+                Recorded::Hangs
+            }
         }
     }
 }
 
-/// Writes samples at multiples of `interval` until `pause` says that the end has come.
+/// Waits for `pause`; false where the end came meanwhile. The channel is the clock: nothing else wakes the thread.
+fn goes_on(stopped: &Receiver<()>, pause: Duration) -> bool {
+    stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout)
+}
+
+/// The log at `path` once nobody writes it; `None` where the end came before, or where it cannot be opened.
+fn when_free(path: &Path, stopped: &Receiver<()>) -> Option<GpuCsvWriter> {
+    loop {
+        match GpuCsvWriter::append(path) {
+            Ok(log) => {
+                tracing::info!("{}: recording from now on", path_text(path));
+                return Some(log);
+            }
+            Err(TelemetryError::Store(StoreError::Busy { .. })) => {
+                if !goes_on(stopped, TRY_AGAIN) {
+                    return None;
+                }
+            }
+            Err(error) => {
+                tracing::warn!("{error}; going on without a record");
+                return None;
+            }
+        }
+    }
+}
+
+/// Takes samples at multiples of `interval` until `pause` says that the end has come, or until they cannot be put away.
 fn record(
-    mut log: GpuCsvWriter,
     interval: Duration,
     mut sample: impl FnMut() -> Vec<GpuSample>,
+    mut put: impl FnMut(&[GpuSample]) -> Result<(), TelemetryError>,
     pause: impl Fn(Duration) -> bool,
 ) {
     let mut write = |rows: &[GpuSample]| {
-        log.write(rows)
+        put(rows)
             .inspect_err(|error| tracing::warn!("{error}; going on without a record"))
             .is_ok()
     };
@@ -103,7 +196,6 @@ fn until_next(elapsed: Duration, interval: Duration) -> Duration {
 mod tests {
     use std::cell::Cell;
     use std::fs;
-    use std::path::Path;
 
     use super::*;
     use crate::Timestamp;
@@ -126,10 +218,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gpu.csv");
         let left = Cell::new(4);
+        let mut log = GpuCsvWriter::append(&path).unwrap();
         record(
-            GpuCsvWriter::append(&path).unwrap(),
             Duration::from_hours(1),
             rows,
+            |rows| log.write(rows),
             |pause| {
                 assert!(pause <= Duration::from_hours(1));
                 left.set(left.get() - 1);
@@ -141,15 +234,15 @@ mod tests {
 
     #[test]
     fn a_log_that_cannot_be_written_ends_the_recording_quietly() {
-        let log = GpuCsvWriter::append(Path::new("/dev/full")).unwrap();
+        let mut log = GpuCsvWriter::append(Path::new("/dev/full")).unwrap();
         let taken = Cell::new(0);
         record(
-            log,
             Duration::from_secs(1),
             || {
                 taken.set(taken.get() + 1);
                 rows()
             },
+            |rows| log.write(rows),
             |_| true,
         );
         assert_eq!(taken.get(), 1);

@@ -17,6 +17,7 @@ pub(crate) const EVENT_MAGIC: &[u8] = b"{\"type\":\"";
 const KIND: LogKind = LogKind {
     name: "a run event log",
     magic: EVENT_MAGIC,
+    one_writer: false,
 };
 
 /// Appends events to a log.

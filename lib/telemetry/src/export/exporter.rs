@@ -4,8 +4,8 @@ use super::Family;
 use super::family::Labels;
 use crate::Timestamp;
 
-/// Families of an exporter whose last sample was `taken` then.
-pub(super) fn families(taken: Timestamp) -> Vec<Family> {
+/// Families of an exporter whose last sample was `taken` then, and whether a driver told it of GPUs.
+pub(super) fn families(taken: Timestamp, driver_up: bool) -> Vec<Family> {
     let all = Labels::default();
     let mut info = Family::info("plmkit_exporter", "The program that exports.");
     info.add(
@@ -18,7 +18,12 @@ pub(super) fn families(taken: Timestamp) -> Vec<Family> {
         "When GPUs and host were looked at last, in seconds since 1970.",
     );
     sampled.add(&all, Some(seconds(taken)));
-    vec![info, sampled]
+    let mut driver = Family::count(
+        "plmkit_exporter_driver_up",
+        "Whether a driver tells of GPUs, 1 or 0; one that is not there is looked for every minute.",
+    );
+    driver.add(&all, Some(f64::from(u8::from(driver_up))));
+    vec![info, sampled, driver]
 }
 
 /// Seconds since 1970.

@@ -9,6 +9,7 @@ use crate::{GpuSample, TelemetryError};
 const KIND: LogKind = LogKind {
     name: "a GPU sample log",
     magic: HEADER.as_bytes(),
+    one_writer: true,
 };
 
 /// Appends samples to a log; each call hands whole lines to the system.
@@ -20,7 +21,8 @@ pub struct GpuCsvWriter {
 }
 
 impl GpuCsvWriter {
-    /// Opens the log at `path`, or makes an empty one. Cuts off a torn last line that a killed writer left.
+    /// Opens the log at `path`, or makes an empty one. Cuts off a torn last line that a killed writer left. One that another
+    /// process is writing is [busy](plmkit_store::StoreError::Busy).
     pub fn append(path: &Path) -> Result<Self, TelemetryError> {
         Ok(Self {
             log: AppendLog::open(path, &KIND)?,

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use plmkit_contract::path_text;
+use plmkit_contract::{io_text, path_text};
 
 use super::LiveRuns;
 use super::tail::Tail;
@@ -62,7 +62,7 @@ impl Follower {
                     self.look_at(&given, true, runs, &mut followed);
                     there.insert(given);
                 }
-                Err(error) => self.tell(&given, &error.to_string(), &mut followed),
+                Err(error) => self.tell(&given, &io_text(&error), &mut followed),
             }
         }
         self.tails.retain(|path, _| there.contains(path));
@@ -73,7 +73,7 @@ impl Follower {
         let entries = match fs::read_dir(folder) {
             Ok(entries) => entries,
             Err(error) => {
-                self.tell(folder, &error.to_string(), followed);
+                self.tell(folder, &io_text(&error), followed);
                 return Vec::new();
             }
         };
@@ -113,7 +113,7 @@ impl Follower {
                     self.tell(path, "not a run event log", followed);
                 }
             }
-            Err(error) => self.tell(path, &error.to_string(), followed),
+            Err(error) => self.tell(path, &io_text(&error), followed),
         }
     }
 

@@ -1,5 +1,7 @@
 //! One run while it works.
 
+use std::time::Duration;
+
 use super::window::Window;
 use super::{Progress, Recent, RunState, RunStatus};
 use crate::Timestamp;
@@ -46,7 +48,10 @@ impl LiveRun {
     pub(super) fn add(&mut self, event: Event, time: Timestamp) {
         self.last_event = self.last_event.max(time);
         match &event {
-            Event::Run(started) => self.started = Some(started.clone()),
+            Event::Run(started) => {
+                self.started = Some(started.clone());
+                self.ended = false;
+            }
             Event::Batch(batch) => {
                 self.window.add(batch);
                 if let Some(now_s) = batch.elapsed_s {
@@ -64,8 +69,14 @@ impl LiveRun {
         self.count.add(event);
     }
 
-    pub(super) fn last_event(&self) -> Timestamp {
-        self.last_event
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Whether something was heard of it within `keep`. A clock that went back makes nothing old.
+    pub(super) fn was_heard(&self, now: Timestamp, keep: Duration) -> bool {
+        let keep_ms = i64::try_from(keep.as_millis()).unwrap_or(i64::MAX);
+        now.unix_ms() - self.last_event.unix_ms() <= keep_ms
     }
 
     /// Where it stands; `None` of no event.

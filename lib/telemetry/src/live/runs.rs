@@ -47,18 +47,24 @@ impl LiveRuns {
         }
     }
 
-    /// Lets go of the runs of which nothing was heard for longer than `keep`, ended or not.
+    /// Lets go of the runs that have ended and of which nothing was heard for longer than `keep`. One that has not ended may
+    /// go on, and its log is not read again from its beginning.
     pub fn forget(&mut self, now: Timestamp, keep: Duration) {
-        let keep_ms = i64::try_from(keep.as_millis()).unwrap_or(i64::MAX);
         self.runs
-            .retain(|_, run| now.unix_ms() - run.last_event().unix_ms() <= keep_ms);
+            .retain(|_, run| !run.has_ended() || run.was_heard(now, keep));
     }
 
-    /// Where they stand: those at work first, then by when something was heard of them, the latest first.
+    /// Where all stand: those at work first, then by when something was heard of them, the latest first.
     pub fn status(&self, now: Timestamp) -> Vec<RunStatus> {
+        self.status_of_recent(now, Duration::MAX)
+    }
+
+    /// The same of those of which something was heard within `keep`.
+    pub fn status_of_recent(&self, now: Timestamp, keep: Duration) -> Vec<RunStatus> {
         let mut all: Vec<RunStatus> = self
             .runs
             .values()
+            .filter(|run| run.was_heard(now, keep))
             .filter_map(|run| run.status(now))
             .collect();
         all.sort_by(|a, b| {
@@ -218,6 +224,21 @@ mod tests {
             ["at work", "ended"],
             "a clock that went back forgets nothing"
         );
+    }
+
+    #[test]
+    fn a_run_that_pauses_comes_back_as_it_was() {
+        let mut runs = runs([Event::Run(started("r")), batch("r", 2, 10)]);
+        let (keep, hour) = (Duration::from_secs(20), 3600);
+        runs.forget(at(hour), keep);
+        assert!(runs.status_of_recent(at(hour), keep).is_empty());
+        runs.add(batch("r", 3, hour), at(hour));
+        let status = runs.status_of_recent(at(hour), keep).pop().unwrap();
+        assert_eq!(
+            (status.progress.batches, status.progress.batches_total),
+            (4, Some(10))
+        );
+        assert_eq!(status.progress.tokens_total, Some(800));
     }
 
     #[test]

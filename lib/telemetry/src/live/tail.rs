@@ -208,9 +208,10 @@ impl Seen {
 fn kind_of(file: &mut File) -> io::Result<Kind> {
     let mut first = Vec::new();
     file.seek(SeekFrom::Start(0))?;
-    file.take(EVENT_MAGIC.len() as u64)
-        .read_to_end(&mut first)?;
-    Ok(if first == EVENT_MAGIC {
+    file.take(HEAD_BYTES).read_to_end(&mut first)?;
+    // Other writers of JSON put spaces between.
+    first.retain(|byte| !byte.is_ascii_whitespace());
+    Ok(if first.starts_with(EVENT_MAGIC) {
         Kind::Events
     } else if EVENT_MAGIC.starts_with(&first) {
         Kind::Unknown
@@ -274,6 +275,13 @@ mod tests {
         fn numbers(&mut self) -> Vec<u64> {
             self.read(u64::MAX).0
         }
+    }
+
+    #[test]
+    fn a_log_with_spaces_is_a_log() {
+        let mut case = Case::new();
+        case.append(&batch(7).replace("\":", "\": "));
+        assert_eq!(case.read(u64::MAX).0, [7]);
     }
 
     #[test]

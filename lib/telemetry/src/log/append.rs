@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use plmkit_store::lock_open;
+
 use crate::TelemetryError;
 
 /// A torn line lies within this many bytes of the end.
@@ -15,6 +17,8 @@ pub(crate) struct LogKind {
     pub(crate) name: &'static str,
     /// The first bytes of each such log.
     pub(crate) magic: &'static [u8],
+    /// Whether one process at a time writes it: rows of two would be taken for those of one.
+    pub(crate) one_writer: bool,
 }
 
 /// A log open for appending. After the first error it is closed: what comes later is dropped, silently.
@@ -26,17 +30,24 @@ pub(crate) struct AppendLog {
 }
 
 impl AppendLog {
-    /// Opens the log at `path`, or makes an empty one; cuts off a torn last line.
+    /// Opens the log at `path`, or makes an empty one; cuts off a torn last line. A log of one writer that another process
+    /// is writing is [busy](plmkit_store::StoreError::Busy).
     pub(crate) fn open(path: &Path, kind: &LogKind) -> Result<Self, TelemetryError> {
-        let (file, length) = open_whole(path, kind.magic)
-            .map_err(|source| TelemetryError::Create {
-                path: path.to_owned(),
-                source,
-            })?
-            .ok_or_else(|| TelemetryError::Foreign {
-                path: path.to_owned(),
-                expected: kind.name,
-            })?;
+        let failed = |source| TelemetryError::Create {
+            path: path.to_owned(),
+            source,
+        };
+        let mut file = open_file(path).map_err(failed)?;
+        while kind.one_writer && is_regular(&file).map_err(failed)? && !lock_open(&file, path)? {
+            file = open_file(path).map_err(failed)?;
+        }
+        let (file, length) =
+            whole(file, kind.magic)
+                .map_err(failed)?
+                .ok_or_else(|| TelemetryError::Foreign {
+                    path: path.to_owned(),
+                    expected: kind.name,
+                })?;
         Ok(Self {
             path: path.to_owned(),
             file: Some(file),
@@ -78,14 +89,21 @@ impl AppendLog {
     }
 }
 
-/// The file and the length of its complete lines; `None` where it is not a log of this kind.
-fn open_whole(path: &Path, magic: &[u8]) -> io::Result<Option<(File, u64)>> {
-    let mut file = File::options()
+fn open_file(path: &Path) -> io::Result<File> {
+    File::options()
         .read(true)
         .append(true)
         .create(true)
-        .open(path)?;
-    if !file.metadata()?.is_file() {
+        .open(path)
+}
+
+fn is_regular(file: &File) -> io::Result<bool> {
+    Ok(file.metadata()?.is_file())
+}
+
+/// The file and the length of its complete lines; `None` where it is not a log of this kind.
+fn whole(mut file: File, magic: &[u8]) -> io::Result<Option<(File, u64)>> {
+    if !is_regular(&file)? {
         return Ok(Some((file, 0)));
     }
     let mut head = Vec::new();
@@ -120,6 +138,7 @@ mod tests {
     const KIND: LogKind = LogKind {
         name: "a test log",
         magic: b"head\n",
+        one_writer: true,
     };
 
     fn append_to(before: &[u8]) -> Result<Vec<u8>, TelemetryError> {
@@ -159,6 +178,22 @@ mod tests {
             );
             assert_eq!(fs::read(&path).unwrap(), content);
         }
+    }
+
+    #[test]
+    fn a_log_of_one_writer_is_busy_until_it_is_closed_and_others_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let first = AppendLog::open(&path, &KIND).unwrap();
+        let error = AppendLog::open(&path, &KIND).err().unwrap();
+        assert_eq!(error.exit(), Exit::Transient);
+        let shared = LogKind {
+            one_writer: false,
+            ..KIND
+        };
+        assert!(AppendLog::open(&path, &shared).is_ok());
+        drop(first);
+        assert!(AppendLog::open(&path, &KIND).is_ok());
     }
 
     #[test]

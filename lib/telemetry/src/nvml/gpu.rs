@@ -87,8 +87,9 @@ impl Reading<'_> {
 
     fn load(&mut self, device: &Device, sample: &mut GpuSample) {
         if let Some(utilization) = self.known("gpu_util", device.utilization_rates()) {
-            sample.gpu_util = Some(utilization.gpu);
-            sample.mem_util = Some(utilization.memory);
+            // Some drivers count a little more than there is, and readers refuse that.
+            sample.gpu_util = Some(utilization.gpu.min(100));
+            sample.mem_util = Some(utilization.memory.min(100));
         }
         if let Some(memory) = self.known("mem_used_mib", device.memory_info()) {
             sample.mem_used_mib = Some(memory.used / MIB);

@@ -1,0 +1,173 @@
+//! Terminals for programs: real ones, read by an emulator.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::num::NonZero;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+
+use crate::case::Case;
+
+/// A terminal: who controls it, and what a program sees.
+pub(crate) fn pair(rows: u16, columns: u16) -> (OwnedFd, OwnedFd) {
+    // Not for programs to inherit: the terminal hangs up when the last controller is closed.
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let controller = openpt(flags).unwrap();
+    grantpt(&controller).unwrap();
+    unlockpt(&controller).unwrap();
+    let name = ptsname(&controller, Vec::new()).unwrap();
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let device = open(name, flags, Mode::empty()).unwrap();
+    tcsetwinsize(&controller, size(rows, columns)).unwrap();
+    (controller, device)
+}
+
+/// Starts a program of `case` that `device` controls: it is told when the size changes, or that the terminal hangs up.
+pub(crate) fn spawn(case: &Case, program: &Command, device: &OwnedFd) -> Child {
+    let mut command = Command::new("setsid");
+    command
+        .args(["--ctty", "--wait"])
+        .arg(program.get_program());
+    command.args(program.get_args()).current_dir(case.path(""));
+    for (name, value) in program.get_envs() {
+        command.env(name, value.unwrap_or_default());
+    }
+    let end = || device.try_clone().unwrap();
+    command
+        .env("TERM", "xterm-256color")
+        .env_remove("NO_COLOR")
+        .stdin(end())
+        .stdout(end())
+        .stderr(end())
+        .spawn()
+        .unwrap()
+}
+
+/// The program below a shell that outlives it a little: when the leader of a session ends, the kernel throws away what was
+/// written to the terminal and not read yet.
+fn outlived(program: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "\"$0\" \"$@\"; code=$?; sleep 0.5; exit $code"]);
+    shell.arg(program.get_program()).args(program.get_args());
+    for (name, value) in program.get_envs() {
+        shell.env(name, value.unwrap_or_default());
+    }
+    shell
+}
+
+/// A program on a terminal of its own.
+pub(crate) struct Terminal {
+    child: Child,
+    controller: File,
+    /// Held, so that what the program wrote can be read when it has ended.
+    device: OwnedFd,
+    before: Termios,
+    pub(crate) emulator: Arc<Mutex<vt100::Parser>>,
+}
+
+impl Terminal {
+    pub(crate) fn start(case: &Case, args: &str, rows: u16, columns: u16) -> Self {
+        let (controller, device) = pair(rows, columns);
+        let before = tcgetattr(&device).unwrap();
+        let child = spawn(case, &outlived(&case.command(args)), &device);
+        let emulator = Arc::new(Mutex::new(vt100::Parser::new(
+            cells(rows),
+            cells(columns),
+            0,
+        )));
+        let mut written = File::from(controller.try_clone().unwrap());
+        let fed = Arc::clone(&emulator);
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = written.read(&mut bytes) {
+                fed.lock().unwrap().process(&bytes[..count]);
+            }
+        });
+        Self {
+            child,
+            controller: File::from(controller),
+            device,
+            before,
+            emulator,
+        }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        self.emulator.lock().unwrap().screen().contents()
+    }
+
+    /// Waits until the screen has all of these.
+    pub(crate) fn wait_for(&self, parts: &[&str]) -> String {
+        let start = Instant::now();
+        loop {
+            let text = self.text();
+            if parts.iter().all(|part| text.contains(part)) {
+                return text;
+            }
+            assert!(
+                start.elapsed() < Duration::from_secs(20),
+                "expected {parts:?} on\n{text}"
+            );
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub(crate) fn resize(&self, rows: u16, columns: u16) {
+        self.emulator
+            .lock()
+            .unwrap()
+            .screen_mut()
+            .set_size(cells(rows), cells(columns));
+        tcsetwinsize(&self.controller, size(rows, columns)).unwrap();
+    }
+
+    pub(crate) fn press(&mut self, keys: &[u8]) {
+        self.controller.write_all(keys).unwrap();
+    }
+
+    /// The program's end; the terminal is as it was before.
+    pub(crate) fn end(mut self) -> ExitStatus {
+        let status = self.child.wait().unwrap();
+        let start = Instant::now();
+        while self.emulator.lock().unwrap().screen().alternate_screen() {
+            assert!(
+                start.elapsed() < Duration::from_secs(5),
+                "still on the other screen"
+            );
+            sleep(Duration::from_millis(10));
+        }
+        assert!(!self.emulator.lock().unwrap().screen().hide_cursor());
+        let after = tcgetattr(&self.device).unwrap();
+        assert_eq!(after.local_modes, self.before.local_modes);
+        assert_eq!(after.input_modes, self.before.input_modes);
+        assert_eq!(after.output_modes, self.before.output_modes);
+        status
+    }
+
+    /// The program itself, below the shell.
+    pub(crate) fn pid(&self) -> u32 {
+        let children = format!("/proc/{0}/task/{0}/children", self.child.id());
+        let children = std::fs::read_to_string(children).unwrap();
+        children.trim().parse().unwrap()
+    }
+}
+
+fn cells(count: u16) -> NonZero<u16> {
+    NonZero::new(count).expect("some cells")
+}
+
+fn size(rows: u16, columns: u16) -> Winsize {
+    Winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    }
+}
