@@ -106,7 +106,7 @@ class Files(unittest.TestCase):
 
     def test_promtool_takes_the_rules(self):
         said = self.accepted("check", "rules", "--lint-fatal", MONITORING / "prometheus/alerts.yml")
-        self.assertIn("14 rules found", said)
+        self.assertIn("15 rules found", said)
 
     def test_alerts_fire_for_what_they_are_for(self):
         self.accepted("test", "rules", ROOT / "tests/monitoring/alerts.test.yml")
@@ -141,6 +141,26 @@ class Files(unittest.TestCase):
                         self.assertLess(x, 24, path.name)
                         places.add((x, y))
         self.assertEqual(uids, {"plmkit-gpu", "plmkit-run", "plmkit-fleet"})
+
+    def test_rates_are_over_what_the_scrape_interval_and_the_picture_allow(self):
+        for place, expression in expressions():
+            if place.endswith(".json"):
+                for window in re.findall(r"rate\([^[]*\[([^]]*)\]", expression):
+                    self.assertEqual(window, "$__rate_interval", f"{place}: {expression}")
+
+    def test_tables_show_no_column_that_says_nothing(self):
+        for path in (MONITORING / "grafana/dashboards").glob("*.json"):
+            for panel in json.loads(path.read_text())["panels"]:
+                if panel["type"] == "table":
+                    [organize] = panel["transformations"]
+                    hidden = organize["options"]["excludeByName"]
+                    self.assertTrue(hidden["Time"] and hidden["__name__"] and hidden["job"], panel["title"])
+
+    def test_grafana_fetches_nothing(self):
+        compose = (MONITORING / "compose.yml").read_text()
+        for setting in ["GF_PLUGINS_PREINSTALL_DISABLED: \"true\"", "GF_ANALYTICS_CHECK_FOR_PLUGIN_UPDATES: \"false\"",
+                        "GF_ANALYTICS_CHECK_FOR_UPDATES: \"false\"", "GF_NEWS_NEWS_FEED_ENABLED: \"false\""]:
+            self.assertIn(setting, compose)
 
     def test_compose_has_no_password_and_binds_to_loopback(self):
         compose = (MONITORING / "compose.yml").read_text()
@@ -251,7 +271,7 @@ class Export(unittest.TestCase):
             for place, expression in expressions():
                 if place.endswith(".json") and not expression.startswith("label_values"):
                     # What Grafana puts in the place of its variables.
-                    query(re.sub(r"\$\w+", ".*", expression))
+                    query(re.sub(r"\$\w+", ".*", expression.replace("$__rate_interval", "1m")))
 
     def test_openmetrics_ends_where_it_should(self):
         text = get(f"{self.url}/metrics", "application/openmetrics-text; version=1.0.0")
