@@ -2,7 +2,11 @@
 
 mod common;
 
-use std::process::Output;
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 const PROGRAMS: [&str; 5] = [
     "fasta-shard",
@@ -67,4 +71,48 @@ fn the_man_page_has_the_options_of_the_subcommands_and_refers_to_no_page_that_is
     assert!(!text.contains("(1)"), "{text}");
     assert_eq!(text.matches("--log-format\\fR \\fI").count(), 1, "{text}");
     assert_eq!(text.matches(" .ds Aq ").count(), 2, "{text}");
+}
+
+/// The kernel lets no signal end the first process of a container.
+#[test]
+fn as_the_first_process_of_a_container_a_stopped_program_ends_with_the_code_of_the_signal() {
+    let namespace = ["--pid", "--fork"];
+    let allowed = Command::new("unshare").args(namespace).arg("true").output();
+    if !allowed.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: a process namespace needs the right to make one");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("temp folder");
+    let mut child = Command::new("unshare")
+        .args(namespace)
+        .arg(common::bin("fasta-shard").get_program())
+        .args(["-", "--max-shard-tokens", "1000000", "--out-dir"])
+        .arg(folder.path().join("shards"))
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("unshare");
+    let mut input = child.stdin.take().expect("a pipe");
+    let mut number = 0;
+    let mut write_some = || {
+        let ids = number..number + 1000;
+        number = ids.end;
+        let records: Vec<String> = ids.map(|id| format!(">{id}\nMKV\n")).collect();
+        input.write_all(records.concat().as_bytes())
+    };
+    write_some().expect("a reader");
+    // It handles signals before it reads.
+    sleep(Duration::from_millis(500));
+    let children = format!("/proc/{0}/task/{0}/children", child.id());
+    let first = fs::read_to_string(children).expect("children");
+    let sent = Command::new("kill").args(["-TERM", first.trim()]).status();
+    assert!(sent.expect("kill").success());
+    // A stop is looked for from record to record.
+    for _ in 0..5000 {
+        if write_some().is_err() {
+            break;
+        }
+    }
+    drop(input);
+    let status = child.wait().expect("an end");
+    assert_eq!(status.code(), Some(143), "{status:?}");
 }
