@@ -18,7 +18,8 @@ pub(crate) fn program(name: &str) -> &'static str {
     match name {
         "fasta-shard" => env!("CARGO_BIN_EXE_fasta-shard"),
         "pack-batches" => env!("CARGO_BIN_EXE_pack-batches"),
-        "gpu-embed" => option_env!("CARGO_BIN_EXE_gpu-embed").expect("built with libtorch"),
+        #[cfg(feature = "torch")]
+        "gpu-embed" => env!("CARGO_BIN_EXE_gpu-embed"),
         "monitor-log" => env!("CARGO_BIN_EXE_monitor-log"),
         "validate-embeddings" => env!("CARGO_BIN_EXE_validate-embeddings"),
         _ => panic!("no program {name}"),

@@ -120,7 +120,7 @@ print("interrupts:", 1 if again is None else 2)
     let mut terminal = Command::new("script")
         .args([
             "-qec",
-            &format!("{} record --out gpu.csv -- python3 command.py", program),
+            &format!("{program} record --out gpu.csv -- python3 command.py"),
             "/dev/null",
         ])
         .current_dir(case.path(""))
