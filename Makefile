@@ -7,6 +7,9 @@ LIBRARIES := torch/lib/libtorch_cpu.so torch/lib/libc10.so torch/lib/libgomp.so.
 CARGO_DENY := cargo-deny@0.20.2
 CARGO_FUZZ := cargo-fuzz@0.13.2
 FUZZ_SECONDS ?= 60
+# What to build: nothing more, or --workspace --bins --tests where the tests are to be run as well. What tests alone ask of a
+# library has it, and all that uses it, compiled again otherwise.
+BUILD ?=
 # Options of the comparison: --configurations 8M,650M, --dtypes f32, …
 PARITY ?=
 # Options of the benchmark: --quick, --models 150M, --baseline FILE, …
@@ -21,7 +24,7 @@ setup: ## Fetch libtorch into .libtorch (0.6 GB, once)
 	@lib/esm2/libtorch/setup.sh
 
 build: setup ## Build the five programs into target/release
-	cargo build --release --locked
+	cargo build --release --locked $(BUILD)
 
 demo: build ## Run the whole chain on 100 proteins and a tiny model
 	@tests/demo.sh
@@ -31,7 +34,7 @@ test: build .venv/readers/complete ## Run the tests, and open every file with py
 	PYTHONDONTWRITEBYTECODE=1 .venv/readers/bin/python -m pytest -q -p no:cacheprovider tests/python tests/bench
 
 torture: build ## Kill the programs, fill their disks, damage their files and starve them of memory (minutes)
-	cargo test --release --locked --test torture -- --ignored --nocapture --test-threads 2
+	cargo test --release --locked --workspace --test torture -- --ignored --nocapture --test-threads 2
 
 parity: export PYTHONDONTWRITEBYTECODE = 1
 parity: build .venv/reference/complete ## Compare with transformers, fair-esm and float64, all six ESM-2 (minutes, 5 GB of Python packages)
@@ -65,6 +68,7 @@ monitoring: build ## Check metrics, alerts and dashboards with a real Prometheus
 lint: setup .cargo-tools/$(CARGO_DENY) ## Check formatting, lints, documentation, licences and the build without libtorch
 	cargo fmt --all --check
 	cargo clippy --release --locked --workspace --all-targets -- -D warnings
+	cargo clippy --release --locked -- -D warnings
 	cargo clippy --release --locked --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --release --locked --workspace --no-deps
 	.cargo-tools/bin/cargo-deny --locked check --hide-inclusion-graph bans licenses sources
