@@ -76,15 +76,11 @@ fn the_man_page_has_the_options_of_the_subcommands_and_refers_to_no_page_that_is
 /// The kernel lets no signal end the first process of a container.
 #[test]
 fn as_the_first_process_of_a_container_a_stopped_program_ends_with_the_code_of_the_signal() {
-    let namespace = ["--pid", "--fork"];
-    let allowed = Command::new("unshare").args(namespace).arg("true").output();
-    if !allowed.is_ok_and(|output| output.status.success()) {
-        eprintln!("SKIPPED: a process namespace needs the right to make one");
+    let Some(mut first_process) = common::first_process() else {
         return;
-    }
+    };
     let folder = tempfile::tempdir().expect("temp folder");
-    let mut child = Command::new("unshare")
-        .args(namespace)
+    let mut child = first_process
         .arg(common::bin("fasta-shard").get_program())
         .args(["-", "--max-shard-tokens", "1000000", "--out-dir"])
         .arg(folder.path().join("shards"))

@@ -1,6 +1,5 @@
 //! `monitor-log record`.
 
-use plmkit_contract::{io_text, path_text};
 use std::env;
 use std::fs;
 use std::io;
@@ -9,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{self, Command, ExitStatus};
 
 use plmkit_cli::{Exit, Fault};
+use plmkit_contract::{io_text, path_text};
 use plmkit_store::StoreError;
 use plmkit_telemetry::command::{Forwarder, wait_for_end};
 use plmkit_telemetry::gpu_csv::GpuCsvWriter;

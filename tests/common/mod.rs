@@ -26,6 +26,22 @@ pub(crate) fn program(name: &str) -> &'static str {
     }
 }
 
+/// What runs the program in its arguments as the first process of a namespace, as in a container. `None`, which is said, where
+/// that is not permitted.
+pub(crate) fn first_process() -> Option<Command> {
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork"]);
+        command
+    };
+    let allowed = unshare().arg("true").output();
+    if !allowed.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: a process namespace needs the right to make one");
+        return None;
+    }
+    Some(unshare())
+}
+
 /// A file or folder of `test-data/`.
 pub(crate) fn test_data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

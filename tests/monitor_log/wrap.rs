@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use crate::case::{Case, kill, text, wait_until, wait_within};
-use crate::common::{assert_failed, program, visible};
+use crate::common::{assert_failed, first_process, program, visible};
 use crate::terminal::{pair, spawn};
 
 #[test]
@@ -252,16 +252,13 @@ fn a_command_is_told_that_its_terminal_hangs_up() {
 
 #[test]
 fn as_the_first_process_of_a_container_it_ends_with_a_code_and_no_crash() {
-    let namespace = ["--pid", "--fork"];
-    let allowed = Command::new("unshare").args(namespace).arg("true").output();
-    if !allowed.is_ok_and(|output| output.status.success()) {
-        eprintln!("SKIPPED: a process namespace needs the right to make one");
+    if first_process().is_none() {
         return;
     }
     let in_namespace = |case: &Case, args: &str| {
         let program = case.command(args);
-        let mut command = Command::new("unshare");
-        command.args(namespace).arg(program.get_program());
+        let mut command = first_process().expect("as before");
+        command.arg(program.get_program());
         command.args(program.get_args()).current_dir(case.path(""));
         command
     };

@@ -4,8 +4,8 @@
 #
 #     overhead.sh [FASTA]
 set -euo pipefail
-# shellcheck source=tests/workflows/slurm/checks.sh
-source "$(dirname "$0")/slurm/checks.sh"
+# shellcheck source=tests/workflows/checks.sh
+source "$(dirname "$0")/checks.sh"
 export PATH=$root/tests/workflows/nextflow/engine:$PATH NXF_ANSI_LOG=false
 
 fasta=$(realpath -m "${1:-/usr/share/doc/mmseqs2/example-data/DB.fasta.gz}")

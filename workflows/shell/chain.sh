@@ -90,8 +90,8 @@ cut_sample() {
     fasta-shard --out-dir "$2/shards" --max-shard-tokens "$max_shard_tokens" "${fasta_shard[@]}" -- "${paths[@]}"
 }
 
-# complete DIR NAME: whether the shard is embedded and reported on.
-complete() { [[ -e $1/embeddings/$2.parquet && -e $1/reports/$2.run.json ]]; }
+# is_complete DIR NAME: whether the shard is embedded and reported on.
+is_complete() { [[ -e $1/embeddings/$2.parquet && -e $1/reports/$2.run.json ]]; }
 
 # pack DIR NAME
 pack() {

@@ -26,7 +26,7 @@ for sample in "${samples[@]}"; do
     cut_sample "$sample" "$dir"
     for shard in "$dir"/shards/*.parquet; do
         name=$(basename "$shard" .parquet)
-        complete "$dir" "$name" && continue
+        is_complete "$dir" "$name" && continue
         pack "$dir" "$name"
         code=0
         (record "$dir" "$name" "$model") || code=$?

@@ -74,12 +74,11 @@ pub fn lock_open(file: &File, path: &Path) -> Result<bool, StoreError> {
         path: path.to_owned(),
         source,
     };
-    match file.try_lock() {
-        Err(TryLockError::WouldBlock) => Err(StoreError::Busy {
+    match try_lock(file).map_err(failed)? {
+        Tried::Busy => Err(StoreError::Busy {
             path: path.to_owned(),
         }),
-        Err(TryLockError::Error(error)) if !is_unsupported(&error) => Err(failed(error)),
-        Ok(()) | Err(TryLockError::Error(_)) => is_at(file, path).map_err(failed),
+        Tried::Locked | Tried::Unsupported => is_at(file, path).map_err(failed),
     }
 }
 
@@ -143,11 +142,26 @@ fn read_write() -> OpenOptions {
 
 /// Locks `file`; `None` where `path` is not its name any more, since whoever held it removed or renamed it.
 fn lock(file: File, path: &Path) -> io::Result<Option<Claim>> {
+    Ok(match try_lock(&file)? {
+        Tried::Locked if is_at(&file, path)? => Some(Claim::Held(file)),
+        Tried::Locked => None,
+        Tried::Busy => Some(Claim::Busy),
+        Tried::Unsupported => Some(Claim::Unsupported),
+    })
+}
+
+/// What the operating system says to a lock.
+enum Tried {
+    Locked,
+    Busy,
+    Unsupported,
+}
+
+fn try_lock(file: &File) -> io::Result<Tried> {
     match file.try_lock() {
-        Ok(()) if is_at(&file, path)? => Ok(Some(Claim::Held(file))),
-        Ok(()) => Ok(None),
-        Err(TryLockError::WouldBlock) => Ok(Some(Claim::Busy)),
-        Err(TryLockError::Error(error)) if is_unsupported(&error) => Ok(Some(Claim::Unsupported)),
+        Ok(()) => Ok(Tried::Locked),
+        Err(TryLockError::WouldBlock) => Ok(Tried::Busy),
+        Err(TryLockError::Error(error)) if is_unsupported(&error) => Ok(Tried::Unsupported),
         Err(TryLockError::Error(error)) => Err(error),
     }
 }

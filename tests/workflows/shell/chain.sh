@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The chain as a shell script: what it takes, what it refuses before any work, and what it does with results that are there.
 set -euo pipefail
-# shellcheck source=tests/workflows/slurm/checks.sh
-source "$(dirname "$0")/../slurm/checks.sh"
+# shellcheck source=tests/workflows/checks.sh
+source "$(dirname "$0")/../checks.sh"
 export GPU_EMBED='--device cpu' MAX_SHARD_TOKENS=30000
 chain() { "$root/workflows/shell/plmkit.sh" "$@"; }
 # refuses CODE PATTERN ARGS…: it ends with this code, with one line, and has done nothing.

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The batch scripts on a real SLURM: the array, the time limit of a task, a task that is cancelled and requeued, the validation.
 set -euo pipefail
-# shellcheck source=tests/workflows/slurm/checks.sh
-source "$(dirname "$0")/checks.sh"
+# shellcheck source=tests/workflows/checks.sh
+source "$(dirname "$0")/../checks.sh"
 start_cluster
 export WORKFLOW=$root/workflows/slurm
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The Snakemake workflow on this machine: what it makes, what it makes again, and what it does when something goes wrong.
 set -euo pipefail
-# shellcheck source=tests/workflows/slurm/checks.sh
-source "$(dirname "$0")/../slurm/checks.sh"
+# shellcheck source=tests/workflows/checks.sh
+source "$(dirname "$0")/../checks.sh"
 flow=$root/workflows/snakemake
 run() { snakemake --snakefile "$flow/workflow/Snakefile" --configfile config.yaml --cores 2 "$@"; }
 # jobs: the rules that would run, with how often each.

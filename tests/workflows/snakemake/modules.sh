@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # In other workflows: the whole one as a module, and the rules of MODULES.md as they stand there.
 set -euo pipefail
-# shellcheck source=tests/workflows/slurm/checks.sh
-source "$(dirname "$0")/../slurm/checks.sh"
+# shellcheck source=tests/workflows/checks.sh
+source "$(dirname "$0")/../checks.sh"
 rows() { grep -o '"rows": [0-9]*' "$1" | tail -n 1 | grep -o '[0-9]*'; }
 
 mkdir module rules

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # MultiQC, strict, as the last step of the Snakemake workflow: it shows what the programs wrote for it.
 set -euo pipefail
-# shellcheck source=tests/workflows/slurm/checks.sh
-source "$(dirname "$0")/../slurm/checks.sh"
+# shellcheck source=tests/workflows/checks.sh
+source "$(dirname "$0")/../checks.sh"
 PATH=$PATH:$root/.venv/multiqc/bin
 printf 'sample,fasta\na,%s\nb,%s\n' "$proteins" "$proteins" >samples.csv
 cat >config.yaml <<CONF

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The Snakemake workflow on a real SLURM: GPUs, layout, and a job that is killed by its time limit.
 set -euo pipefail
-# shellcheck source=tests/workflows/slurm/checks.sh
-source "$(dirname "$0")/../slurm/checks.sh"
+# shellcheck source=tests/workflows/checks.sh
+source "$(dirname "$0")/../checks.sh"
 start_cluster
 # Inside a job Snakemake's plugin forgets SLURM_CONF, which a cluster that is not the machine's own needs.
 mkdir bin

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # What the tests of the workflows share; to be sourced. Each check is printed, and one that fails ends the test.
-root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../..")
+root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 export PATH=$root/target/release:$root/.venv/snakemake/bin:$PATH
 proteins=$root/test-data/proteins.fasta
 # shellcheck disable=SC2034
