@@ -185,22 +185,88 @@ fn the_largest_batch_is_found_and_four_fifths_of_it_are_recommended() {
 
 #[test]
 fn a_probe_that_can_find_nothing_says_why() {
-    let output = probe().output().expect("run");
-    assert_failed(
-        &output,
-        2,
-        "--probe: finds out what fits into the memory of a GPU",
-    );
     let output = probe()
-        .args(["--inject", "out-of-memory-above=1000"])
+        .args(["--quiet", "--inject", "out-of-memory-above=1000"])
         .output()
         .expect("run");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(75), "{said}");
-    assert!(
-        said.contains("not even one sequence of 1022 residues fits"),
-        "{said}"
+    assert_failed(
+        &output,
+        75,
+        "not even one sequence of 1022 residues fits into the memory of cpu",
     );
-    let output = probe().args(["--out", "e.parquet"]).output().expect("run");
+    let output = probe().arg("batches.arrow").output().expect("run");
     assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn on_a_cpu_nothing_is_measured_and_the_default_stays() {
+    let output = probe().output().expect("run");
+    assert_eq!(output.stdout, b"16384\n");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("cpu: nothing is measured"), "{said}");
+}
+
+#[test]
+fn a_batch_size_is_kept_until_it_is_of_other_work() {
+    let case = Case::new();
+    let path = case.path("batch-size.json");
+    let size = |options: &[&str]| {
+        let mut probe = probe();
+        probe.args(["--inject", "out-of-memory-above=21000", "--out"]);
+        probe.arg(&path).args(options).output().expect("run")
+    };
+    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let first = size(&[]);
+    assert_eq!(first.stdout, b"16384\n", "{}", said(&first));
+    assert!(said(&first).contains("20480 tokens fit"));
+    let kept = fs::read(&path).expect("batch size");
+    let read: Value = serde_json::from_slice(&kept).expect("JSON");
+    assert_eq!(read["largest_tokens"], 20480);
+    assert_eq!(read["max_batch_tokens"], 16384);
+    assert_eq!(read["options"]["dtype"], "f32");
+
+    for options in [&[][..], &["--force"]] {
+        let again = size(options);
+        assert_eq!(again.stdout, b"16384\n");
+        assert!(
+            said(&again).contains("already measured"),
+            "{}",
+            said(&again)
+        );
+        assert!(!said(&again).contains("tokens fit\n"), "{}", said(&again));
+        assert!(kept == fs::read(&path).expect("batch size"));
+    }
+    let other = size(&["--pool", "max"]);
+    let what = "exists and holds other work (columns was [\"mean_4\"] and is now [\"max_4\"]); --force replaces it";
+    assert_failed(&other, 73, what);
+    // Two workers share the memory.
+    let other = size(&["--workers", "2", "--force"]);
+    assert_eq!(other.stdout, b"8192\n", "{}", said(&other));
+
+    // pack-batches takes it as its own option.
+    let packed = |name: &str, option: &str, value: &str| {
+        let out = case.path(name);
+        let mut pack = bin("pack-batches");
+        pack.arg(case.path("shards/shard-00000.parquet"));
+        pack.arg("--out").arg(&out);
+        run(pack.args([option, value]));
+        fs::read(out).expect("batches")
+    };
+    let file = path.to_str().expect("text");
+    let by_file = packed("by-file.arrow", "--batch-size", file);
+    assert!(by_file == packed("by-number.arrow", "--max-batch-tokens", "8192"));
+
+    let text = fs::read_to_string(&path).expect("batch size");
+    fs::write(&path, text.replace("8192", "8193")).expect("write");
+    assert_failed(
+        &size(&[]),
+        65,
+        "damaged or altered: it does not match its seal; --force replaces it",
+    );
+    let mut pack = bin("pack-batches");
+    pack.args(["shard.parquet", "--out", "c.arrow", "--batch-size", file]);
+    assert_failed(&pack.output().expect("run"), 65, "damaged or altered");
+    pack.args(["--max-batch-tokens", "5"]);
+    assert_eq!(pack.output().expect("run").status.code(), Some(2));
+    assert!(size(&["--force"]).status.success());
 }

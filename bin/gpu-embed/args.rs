@@ -46,7 +46,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) download: bool,
 
-    /// Embeddings file to write
+    /// Embeddings file to write, or with --probe the batch size
     ///
     /// It appears when it is complete. One that is there already is verified and kept if it is the result of the same
     /// work, and refused otherwise; see --force.
@@ -154,11 +154,14 @@ pub(crate) struct Args {
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
 
-    /// Find out how many tokens fit into the memory of the GPU at once, for this model, precision and these outputs, and print
-    /// four fifths of that: what to give pack-batches as --max-batch-tokens
+    /// Measure how many tokens fit into the memory of the GPU at once, for this model, precision and these outputs, and print
+    /// four fifths of that: the batch size for pack-batches --max-batch-tokens
     ///
-    /// It computes larger and larger batches until memory runs out, and nothing else.
-    #[arg(long, conflicts_with_all = ["batches", "out", "workers"], help_heading = "Computation")]
+    /// Computes larger and larger batches until memory runs out, 131,072 tokens at most, and nothing else. With --out FILE.json
+    /// the size is also kept for pack-batches --batch-size, and is not measured again as long as model, outputs, precision, GPU
+    /// and version are the same; a file that was measured otherwise is refused, or replaced with --force. Workers of one GPU
+    /// share its memory. On a CPU nothing is measured, and the size is the default of pack-batches.
+    #[arg(long, conflicts_with = "batches", help_heading = "Computation")]
     pub(crate) probe: bool,
 
     /// Be a worker of the run at the other end of standard input
@@ -289,10 +292,10 @@ fn keep_files_apart(args: &Args) -> Result<(), Fault> {
     let rejects = args.rejects.clone();
     let out = args.out.clone().unwrap_or_default();
     let rejects = rejects.unwrap_or_else(|| rejects_beside(&out));
+    let written = args.out.iter().map(|path| ("--out", path.as_path()));
+    let rejects = (!args.probe).then_some(("--rejects", rejects.as_path()));
     let events = args.events.iter().map(|path| ("--events", path.as_path()));
-    let embeddings = [("--out", out.as_path()), ("--rejects", rejects.as_path())];
-    let embeddings = embeddings.into_iter().filter(|_| !args.probe);
-    let outputs: Vec<NamedPath> = embeddings.chain(events).collect();
+    let outputs: Vec<NamedPath> = written.chain(rejects).chain(events).collect();
     keep_apart(&inputs, &outputs)
 }
 

@@ -1,8 +1,8 @@
 //! The run, with what people see of it.
 
 use plmkit_cli::{Exit, Fault, Progress, ProgressMode, Stop, print};
-use plmkit_contract::path_text;
-use plmkit_engine::{Config, Observer, Outcome, Probe, Summary, embed, probe, serve};
+use plmkit_contract::{BatchSize, path_text};
+use plmkit_engine::{Config, Observer, Outcome, Summary, embed, probe, serve};
 use plmkit_hub::HubError;
 
 use crate::args::Args;
@@ -62,16 +62,20 @@ pub(crate) fn run(mut args: Args, stop: &Stop) -> Result<Exit, Fault> {
 }
 
 /// The number alone on standard output, so that a shell can pass it on.
-fn print_probe(probe: &Probe) -> Result<Exit, Fault> {
-    let Probe { device, dtype, .. } = probe;
-    tracing::info!(
-        "{device}, {dtype}: {} tokens fit at once ({} tries, {} without enough memory); four fifths are {}",
-        probe.largest,
-        probe.tries,
-        probe.out_of_memory,
-        probe.recommended
-    );
-    print(format!("{}\n", probe.recommended)).map(|()| Exit::Done)
+fn print_probe(size: &BatchSize) -> Result<Exit, Fault> {
+    let recommended = size.max_batch_tokens;
+    if let Some(largest) = size.largest_tokens {
+        tracing::info!(
+            "{largest} tokens fit at once ({} tries, {} without enough memory); batches of {recommended} leave room for other programs",
+            size.tries,
+            size.out_of_memory,
+        );
+    } else {
+        tracing::info!(
+            "cpu: nothing is measured; larger batches than the default, {recommended} tokens, are no faster"
+        );
+    }
+    print(format!("{recommended}\n")).map(|()| Exit::Done)
 }
 
 fn line(summary: &Summary) -> String {

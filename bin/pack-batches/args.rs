@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use plmkit_cli::{Common, Fault, NamedPath, Program, keep_apart};
+use plmkit_contract::{BatchSize, DEFAULT_BATCH_TOKENS};
+use plmkit_store::read_sealed;
 
 /// Packs the sequences of a shard into batches without padding
 ///
@@ -39,11 +41,16 @@ pub(crate) struct Args {
     #[arg(
         long,
         value_name = "TOKENS",
-        default_value_t = 16384,
+        default_value_t = DEFAULT_BATCH_TOKENS.get(),
         help_heading = "Packing"
     )]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     max_batch_tokens: u32,
+
+    /// Take --max-batch-tokens from a file of gpu-embed --probe, which measured it for a GPU
+    #[arg(long, value_name = "FILE.json", help_heading = "Packing")]
+    #[arg(conflicts_with = "max_batch_tokens")]
+    batch_size: Option<PathBuf>,
 
     /// Threads to use at most; one is used, since it packs far more than any device can embed
     ///
@@ -82,13 +89,23 @@ impl TryFrom<Args> for Config {
         let report = args.report.iter().map(|path| ("--report", path.as_path()));
         let outputs = [("--out", args.out.as_path())].into_iter().chain(report);
         let outputs: Vec<NamedPath> = outputs.collect();
-        keep_apart(&[("the shard", args.shard.as_path())], &outputs)?;
+        let size = args.batch_size.iter();
+        let size = size.map(|path| ("--batch-size", path.as_path()));
+        let inputs: Vec<NamedPath> = [("the shard", args.shard.as_path())]
+            .into_iter()
+            .chain(size)
+            .collect();
+        keep_apart(&inputs, &outputs)?;
+        let max_batch_tokens = match &args.batch_size {
+            Some(path) => read_sealed::<BatchSize>(path)?.max_batch_tokens.get(),
+            None => args.max_batch_tokens,
+        };
         Ok(Self {
             shard: args.shard,
             out: args.out,
             report: args.report,
             force: args.force,
-            max_batch_tokens: args.max_batch_tokens,
+            max_batch_tokens,
         })
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use plmkit_check::{Check, Examination, Outcome, ShardRows, Verdict};
 use plmkit_cli::{Exit, Fault, Stop, print};
 use plmkit_contract::path_text;
-use plmkit_store::{EmbeddingsReader, read_manifest, read_rejects, read_shard, write_json};
+use plmkit_store::{EmbeddingsReader, read_rejects, read_sealed, read_shard, write_json};
 use tracing::{error, info};
 
 use crate::args::{Args, Config};
@@ -31,7 +31,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         examination.rejects(&path_text(path), read_rejects(path)?);
     }
     if let Some(path) = &config.manifest {
-        examination = examination.with_manifest(read_manifest(path)?);
+        examination = examination.with_manifest(read_sealed(path)?);
     }
     if let Some(path) = &config.reference {
         examination = examination.with_reference(read_reference(path)?, config.min_cosine);

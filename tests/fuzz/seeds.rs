@@ -21,7 +21,7 @@ use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 use plmkit_contract::{
     Column, EmbeddingLayout, KEY_COLUMNS, Kind, Manifest, Pool, Provenance, Reason, Reject,
-    RowDigest, ShardRow, StoreDtype, VectorColumn, batches_schema, residue_digest,
+    RowDigest, Sealed, ShardRow, StoreDtype, VectorColumn, batches_schema, residue_digest,
 };
 use plmkit_sequence::tokenize;
 use plmkit_store::{BatchesWriter, EmbeddingsWriter, RejectsWriter, ShardWriter, read_shard};

@@ -8,8 +8,8 @@ use std::sync::{Arc, Once};
 use std::time::Instant;
 
 use arrow::array::{ArrayRef, AsArray, Int32Array, RecordBatch};
-use plmkit_contract::{Exit, Failure, Stop, is_guarded};
-use plmkit_store::{BatchesFile, EmbeddingsReader, StoreError, read_manifest, read_shard};
+use plmkit_contract::{Exit, Failure, Manifest, Stop, is_guarded};
+use plmkit_store::{BatchesFile, EmbeddingsReader, StoreError, read_sealed, read_shard};
 
 use crate::common::{bin, test_data};
 use crate::files::{Files, RESIDUES};
@@ -235,7 +235,7 @@ fn embeddings_f16() {
 fn manifest() {
     let files = Files::new();
     let read = |path: &Path| {
-        let about = format!("{:?}", read_manifest(path)?);
+        let about = format!("{:?}", read_sealed::<Manifest>(path)?);
         Ok(Content {
             columns: Vec::new(),
             about,

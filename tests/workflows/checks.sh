@@ -5,6 +5,9 @@ export PATH=$root/target/release:$root/.venv/snakemake/bin:$PATH
 proteins=$root/test-data/proteins.fasta
 # shellcheck disable=SC2034
 model=$root/test-data/model-tiny
+# A device that is full after 6,000 tokens: five sequences of 1,024 fit, and four fifths of them are 4,096 tokens.
+# shellcheck disable=SC2034
+small_device='--device cpu --inject out-of-memory-above=6000'
 work=$(mktemp -d "${TMPDIR:-/tmp}/plmkit-workflows.XXXXXX")
 started=$SECONDS
 
@@ -43,12 +46,17 @@ equal() {
     local file
     while read -r file; do
         cmp "$1/$file" "$2/$file" || return
-    done < <(cd "$1" && $list \( -path '*/shards/*' -o -path '*/embeddings/*' -o -name '*.pack.json' \))
+    done < <(cd "$1" && $list \( -path '*/shards/*' -o -path '*/embeddings/*' -o -name '*.pack.json' -o -name batch-size.json \))
     for file in "$1"/*/reports/validation.json "$2"/*/reports/validation.json; do
         grep -q '^  "outcome": "pass"' "$file" || return
     done
     # Nothing is left behind.
     ! find "$1" "$2" -name '.*' -not -name '.' | grep . && ! find "$1" "$2" -type d -empty | grep .
+}
+
+# packed_with FOLDER: how many tokens the measured size and all packing reports say that a batch holds.
+packed_with() {
+    find "$1" \( -name batch-size.json -o -name '*.pack.json' \) -exec grep -ho '"max_batch_tokens": [0-9]*' {} + | sort -u | grep -o '[0-9]*'
 }
 
 # saved FILE: batches that a run took over from an interrupted one, as its last run event says.

@@ -34,7 +34,10 @@ workflow {
         file(System.getenv('HF_HOME') ?: "${System.getenv('HOME')}/.cache/huggingface").mkdirs()
     }
 
-    EMBED(channel.fromList(samples), model, save_in.toString())
+    // Once for all shards, unless the user says how large batches are.
+    probe = !params.max_batch_tokens && !params.pack_batches_args.contains('--max-batch-tokens')
+
+    EMBED(channel.fromList(samples), model, probe, save_in.toString())
 
     versions = channel.topic('versions').toList().map { all -> versionsYaml(all) }
     report = channel.empty()

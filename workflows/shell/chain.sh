@@ -40,7 +40,7 @@ read_samples() {
         sample=${cells[sample_at]-} path=${cells[fasta_at]-}
         [[ $sample =~ ^[A-Za-z0-9_][A-Za-z0-9_.-]*$ ]] ||
             refuse 65 "$table: line $number: sample name '$sample': expected letters, digits, '_', '-' and '.', the first no '-' or '.'"
-        [[ ! $sample =~ ^(multiqc|versions.yml|packs.tsv|settings.txt)$ ]] ||
+        [[ ! $sample =~ ^(multiqc|versions.yml|batch-size.json|packs.tsv|settings.txt)$ ]] ||
             refuse 65 "$table: line $number: sample name '$sample': the results have something else of that name"
         [[ -r $path && ! -d $path ]] || refuse 66 "$table: line $number: no file '$path'"
         [[ $'\n'${fasta[$sample]-} != *$'\n'"$path"$'\n'* ]] ||
@@ -93,9 +93,25 @@ cut_sample() {
 # is_complete DIR NAME: whether the shard is embedded and reported on.
 is_complete() { [[ -e $1/embeddings/$2.parquet && -e $1/reports/$2.run.json ]]; }
 
-# pack DIR NAME
+# measure OUTDIR MODEL: how many tokens a batch holds, for the GPU of this machine. Once in each run of the chain, which begins with
+# versions.yml: gpu-embed keeps a size of the same model, options, GPU and version, and measures any other again.
+measure() {
+    local size=$1/batch-size.json
+    [[ ! $size -nt $1/versions.yml ]] || return 0
+    gpu-embed --probe --out "$size" --model "$2" --wait --force "${gpu_embed[@]}" >/dev/null
+    touch "$size"
+}
+
+# pack DIR NAME MODEL: with the measured size, unless PACK_BATCHES says another.
 pack() {
-    pack-batches "$1/shards/$2.parquet" --out "$1/batches/$2.arrow" --report "$1/reports/$2.pack.json" "${pack_batches[@]}"
+    local size=() batches=$1/batches/$2.arrow
+    if [[ " ${PACK_BATCHES:-}" != *' --max-batch-tokens'* ]]; then
+        # A shard keeps its batches, on another GPU too: what gpu-embed has saved of it belongs to them.
+        [[ ! -e $batches ]] || return 0
+        measure "${1%/*}" "$3"
+        size=(--batch-size "${1%/*}/batch-size.json")
+    fi
+    pack-batches "$1/shards/$2.parquet" --out "$batches" --report "$1/reports/$2.pack.json" "${size[@]}" "${pack_batches[@]}"
 }
 
 # record DIR NAME MODEL OPTIONS…: one pack to its embeddings, with a record of the machine beside them. In a process of its own, which

@@ -10,12 +10,15 @@
 # shard, MAX_SHARD_TOKENS, as in
 #     GPU_EMBED="--device cuda --dtype bf16" plmkit.sh samples.csv results facebook/esm2_t33_650M_UR50D
 #
+# On a GPU, gpu-embed --probe measures how many tokens a batch holds, unless PACK_BATCHES has --max-batch-tokens; OUTDIR/batch-size.json
+# keeps it.
+#
 # After an interruption the same command goes on where it was.
 set -euo pipefail
 # shellcheck source=workflows/shell/chain.sh
 source "$(dirname "$0")/chain.sh"
 
-[[ $# -eq 3 ]] || { sed -n 's/^# \{0,1\}//; 2,13p' "$0" >&2; exit 2; }
+[[ $# -eq 3 ]] || { sed -n 's/^# \{0,1\}//; 2,16p' "$0" >&2; exit 2; }
 outdir=$2 model=$3
 read_samples "$1"
 check_settings "$outdir" "$model"
@@ -27,7 +30,7 @@ for sample in "${samples[@]}"; do
     for shard in "$dir"/shards/*.parquet; do
         name=$(basename "$shard" .parquet)
         is_complete "$dir" "$name" && continue
-        pack "$dir" "$name"
+        pack "$dir" "$name" "$model"
         code=0
         (record "$dir" "$name" "$model") || code=$?
         # 1: some sequences could not be embedded. They are listed, and the validation accounts for them.

@@ -4,6 +4,7 @@
 //! nothing: `plmkit-store` reads and writes, every other crate computes.
 
 mod alphabet;
+mod batch_size;
 mod byte_digest;
 mod column;
 mod digest;
@@ -18,12 +19,14 @@ mod quote;
 mod regular;
 mod reject;
 mod schema;
+mod sealed;
 mod shard_row;
 mod span;
 mod stop;
 mod vector;
 
 pub use alphabet::{FIRST_RESIDUE_TOKEN, RESIDUES, residue_of};
+pub use batch_size::{BatchSize, DEFAULT_BATCH_TOKENS};
 pub use byte_digest::ByteDigest;
 pub use column::{Column, VOCABULARY};
 pub use digest::{DigestError, RowDigest, content_digest, residue_digest};
@@ -32,7 +35,7 @@ pub use guard::{guarded, is_guarded};
 pub use kind::Kind;
 pub use layout::{EmbeddingLayout, N_WINDOWS};
 pub use manifest::{
-    InputSummary, LengthBin, LengthSummary, Manifest, ManifestError, ShardSummary, length_bin_edges,
+    InputSummary, LengthBin, LengthSummary, Manifest, ShardSummary, length_bin_edges,
 };
 pub use packing::PackingDigest;
 pub use provenance::{CONTRACT_VERSION, KERNELS, MetadataError, PACKING, Provenance, WINDOWS, key};
@@ -40,6 +43,7 @@ pub use quote::{Quoted, io_text, one_line, path_text};
 pub use regular::check_regular;
 pub use reject::{Reason, Reject, RejectsList};
 pub use schema::{KEY_COLUMNS, batches_schema, fields_text, shard_schema};
+pub use sealed::{Sealed, SealedError};
 pub use shard_row::ShardRow;
 pub use span::Span;
 pub use stop::Stop;

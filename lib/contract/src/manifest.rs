@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ByteDigest, Reason};
+use crate::{Reason, Sealed};
 
 /// The whole of `manifest.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,55 +42,9 @@ pub struct Manifest {
     pub shards: Vec<ShardSummary>,
 }
 
-/// Why bytes are no manifest.
-#[derive(Debug, thiserror::Error)]
-pub enum ManifestError {
-    /// Another program's JSON.
-    #[error("not a manifest of fasta-shard")]
-    Foreign,
-    /// The text is not the one that was written.
-    #[error("damaged or altered: it does not match its seal")]
-    Seal,
-    /// The text is sealed and has other entries.
-    #[error(transparent)]
-    Json(#[from] serde_json::Error),
-}
-
-/// What comes between the entries and the seal, which is the last of them.
-const SEAL_ENTRY: &str = ",\n  \"seal\": \"";
-
-impl Manifest {
-    /// The text of the file: indented JSON whose last entry, `seal`, is the XXH3-128 of all text before it.
-    ///
-    /// # Panics
-    /// Never: every entry has a form in JSON.
-    pub fn to_json(&self) -> String {
-        let text = serde_json::to_string_pretty(self).expect("a manifest has a form in JSON");
-        let entries = text.strip_suffix("\n}").unwrap_or(&text);
-        format!("{entries}{SEAL_ENTRY}{}", end(entries))
-    }
-
-    /// Reads the text of a file. Any changed byte is an error.
-    pub fn from_json(text: &[u8]) -> Result<Self, ManifestError> {
-        let sealed = std::str::from_utf8(text)
-            .ok()
-            .and_then(|text| text.rsplit_once(SEAL_ENTRY));
-        match sealed {
-            Some((entries, seal)) if seal == end(entries) => Ok(serde_json::from_slice(text)?),
-            None if is_foreign(text) => Err(ManifestError::Foreign),
-            _ => Err(ManifestError::Seal),
-        }
-    }
-}
-
-/// The seal of `entries` and what closes the text.
-fn end(entries: &str) -> String {
-    format!("{}\"\n}}\n", ByteDigest::of(entries.as_bytes()))
-}
-
-/// Whether JSON without a seal is not a manifest that lost it.
-fn is_foreign(text: &[u8]) -> bool {
-    serde_json::from_slice::<Value>(text).is_ok_and(|value| value["tool"] != "fasta-shard")
+impl Sealed for Manifest {
+    const WHAT: &str = "manifest of fasta-shard";
+    const TOOL: &str = "fasta-shard";
 }
 
 /// One FASTA input.
@@ -153,6 +107,7 @@ pub fn length_bin_edges() -> impl Iterator<Item = u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{ByteDigest, SealedError};
 
     fn manifest() -> Manifest {
         Manifest {
@@ -200,18 +155,18 @@ mod tests {
                 damaged[at] ^= 1 << bit;
                 let error = Manifest::from_json(&damaged).expect_err("damaged");
                 assert!(
-                    matches!(error, ManifestError::Seal),
+                    matches!(error, SealedError::Seal),
                     "byte {at} bit {bit}: {error}"
                 );
             }
             assert!(matches!(
                 Manifest::from_json(&text[..at]),
-                Err(ManifestError::Seal)
+                Err(SealedError::Seal)
             ));
         }
         assert!(matches!(
             Manifest::from_json(b"{\"name\": \"a web app\"}"),
-            Err(ManifestError::Foreign)
+            Err(SealedError::Foreign { .. })
         ));
     }
 }

@@ -16,7 +16,7 @@ pub struct Config {
     pub batches: Vec<PathBuf>,
     /// The checkpoint: its folder, or its weight file.
     pub model: PathBuf,
-    /// The embeddings file to write.
+    /// The embeddings file to write; of a probe the batch size, or empty for none.
     pub out: PathBuf,
     /// Where to compute.
     pub device: Device,

@@ -94,12 +94,6 @@ pub enum EngineError {
         /// What was measured.
         parity: Parity,
     },
-    /// A probe where memory is not what limits a batch.
-    #[error(
-        "--probe: finds out what fits into the memory of a GPU, and this run would be on the CPU, where the default of pack-batches is \
-         as fast as any; expected --device cuda"
-    )]
-    ProbeOfCpu,
     /// A worker gave up, or no worker is left.
     #[error("{message}")]
     Worker {
@@ -142,7 +136,7 @@ impl Failure for EngineError {
             | Self::Mixed { .. }
             | Self::Parity { .. } => Exit::Data,
             Self::Worker { exit, .. } => *exit,
-            Self::Contacts | Self::ProbeOfCpu => Exit::Usage,
+            Self::Contacts => Exit::Usage,
             Self::Layout(_) => Exit::Internal,
             Self::Start(_) | Self::Connection(_) | Self::Thread(_) => Exit::Transient,
         }

@@ -45,6 +45,6 @@ mod writer;
 pub use config::{Config, Injection, Layers, Outputs, Windows, rejects_beside};
 pub use error::EngineError;
 pub use parity::Parity;
-pub use probe::{Probe, probe};
+pub use probe::probe;
 pub use run::{Observer, Outcome, Summary, embed};
 pub use workers::serve;

@@ -1,57 +1,129 @@
 //! How many tokens a device computes at once: found out by computing.
 
+use std::collections::BTreeMap;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::Path;
 
-use plmkit_contract::{Column, Stop, path_text};
-use plmkit_esm2::{Dtype, Esm2, EsmError, Varlen};
+use plmkit_contract::{BatchSize, Column, Stop, path_text};
+use plmkit_esm2::{Esm2, EsmError, Varlen};
+use plmkit_store::{AtomicFile, StoreError, read_sealed, write_sealed};
 use plmkit_telemetry::Timestamp;
 use plmkit_telemetry::event::{Event, EventWriter, Probed};
+use serde_json::Value;
 
 use crate::config::Injection;
+use crate::facts::Facts;
+use crate::run::claimed;
 use crate::{Config, EngineError};
 
 /// Tokens of a sequence of the batches that are tried: as long as ESM-2 was trained on. What is tried is a multiple.
 const SEQUENCE: usize = 1024;
-/// The most that is tried: more tokens at once make no device faster.
-const MOST: usize = 1 << 20;
+/// The most that is tried, in a dozen computations at most: more tokens at once make no device faster, and their vectors
+/// take memory of the host.
+const MOST: usize = 1 << 17;
 /// The share of the largest batch that is recommended, in percent: other programs and fragmented memory need room, too.
 const SHARE: usize = 80;
 
-/// What was found out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Probe {
-    /// The most tokens that were computed at once.
-    pub largest: usize,
-    /// What batches should hold at most.
-    pub recommended: usize,
-    /// Computations that were tried.
-    pub tries: u64,
-    /// Those of them for which memory ran out.
-    pub out_of_memory: u64,
-    /// Where.
-    pub device: String,
-    /// In what.
-    pub dtype: Dtype,
+/// Finds the largest batch that fits into the memory of the device of `config` beside its model, for its outputs and its type, and
+/// keeps it in the output, if there is to be one. What an output that is there says of the same work is taken, and not measured again.
+/// On a CPU it is the default.
+pub fn probe(config: &Config, stop: &Stop) -> Result<BatchSize, EngineError> {
+    let kept = !config.out.as_os_str().is_empty();
+    // Before the model is loaded, and until there is an answer: of several processes one measures.
+    let output = kept.then(|| claimed(config, stop, || AtomicFile::create(&config.out)));
+    let output = output.transpose()?;
+    // There a batch that is too large takes minutes and then the machine's memory.
+    let on_cpu = config.injection.out_of_memory_above.is_none()
+        && config.device.is_cpu().map_err(EsmError::from)?;
+    let model = if on_cpu {
+        None
+    } else {
+        Some(Esm2::load(&config.model, config.setup(), stop)?)
+    };
+    let mut size = BatchSize::of_cpu();
+    if let Some(model) = &model {
+        size.options = work(config, model)?;
+    }
+    if kept && let Some(found) = existing(config, &size)? {
+        tracing::info!("{}: already measured", path_text(&config.out));
+        return Ok(found);
+    }
+    if let Some(model) = &model {
+        measure(config, model, stop, &mut size)?;
+    }
+    match output.map_or(Ok(()), |output| write_sealed(output, &size)) {
+        // Where a file system has no locks, another process may have measured at the same time.
+        Err(StoreError::Exists { .. }) => Ok(existing(config, &size)?.unwrap_or(size)),
+        written => Ok(written.map(|()| size)?),
+    }
 }
 
-/// Finds the largest batch that fits into the memory of the device of `config` beside its model, for its outputs and its type.
-pub fn probe(config: &Config, stop: &Stop) -> Result<Probe, EngineError> {
-    let model = Esm2::load(&config.model, config.setup(), stop)?;
-    // On a CPU a batch that is too large takes minutes and then the machine's memory.
-    if model.device() == "cpu" && config.injection.out_of_memory_above.is_none() {
-        return Err(EngineError::ProbeOfCpu);
+/// What a measurement depends on.
+fn work(config: &Config, model: &Esm2) -> Result<BTreeMap<String, Value>, EngineError> {
+    let facts = Facts::of(model, &config.outputs)?;
+    let columns = config.outputs.columns(facts.layers)?;
+    let columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
+    let mut work = BTreeMap::from([
+        ("model".to_owned(), Value::from(facts.digest.as_str())),
+        ("columns".to_owned(), columns.into()),
+        ("dtype".to_owned(), facts.dtype.to_string().into()),
+        ("kernels".to_owned(), facts.kernels.as_str().into()),
+        ("workers".to_owned(), workers(config).into()),
+        ("device".to_owned(), facts.device_kind().into()),
+    ]);
+    if let Some((name, memory)) = model.gpu()? {
+        work.insert("device".to_owned(), name.into());
+        work.insert("device_memory_mib".to_owned(), (memory >> 20).into());
     }
+    Ok(work)
+}
+
+/// Processes that share the memory of the device.
+fn workers(config: &Config) -> usize {
+    config.workers.map_or(1, NonZeroUsize::get)
+}
+
+/// What is at the path of the output, if it was measured as `wanted` says. Anything else that is there is an error, and is replaced with
+/// `--force`.
+fn existing(config: &Config, wanted: &BatchSize) -> Result<Option<BatchSize>, EngineError> {
+    if !config.out.exists() {
+        return Ok(None);
+    }
+    let found =
+        read_sealed(&config.out).and_then(|found: BatchSize| match found.difference(wanted) {
+            None => Ok(found),
+            Some(difference) => Err(StoreError::Exists {
+                path: config.out.clone(),
+                difference,
+            }),
+        });
+    match found.map_err(StoreError::of_existing) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if config.force => {
+            tracing::info!("{error}: measured again");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Computes larger and larger batches until memory runs out.
+fn measure(
+    config: &Config,
+    model: &Esm2,
+    stop: &Stop,
+    size: &mut BatchSize,
+) -> Result<(), EngineError> {
     let trial = Trial {
-        model: &model,
+        model,
         columns: config.outputs.columns(model.config().layers)?,
         injection: &config.injection,
         stop,
     };
-    let (mut tries, mut out_of_memory) = (0, 0);
     let largest = largest(MOST / SEQUENCE, |sequences| {
         let fits = trial.fits(sequences)?;
-        tries += 1;
-        out_of_memory += u64::from(!fits);
+        size.tries += 1;
+        size.out_of_memory += u64::from(!fits);
         let not = if fits { "fit" } else { "do not fit" };
         tracing::info!("{} tokens {not}", sequences * SEQUENCE);
         Ok::<bool, EngineError>(fits)
@@ -66,34 +138,27 @@ pub fn probe(config: &Config, stop: &Stop) -> Result<Probe, EngineError> {
         .into());
     }
     let largest = largest * SEQUENCE;
-    let probe = Probe {
-        largest,
-        recommended: largest * SHARE / 100,
-        tries,
-        out_of_memory,
-        device: model.device(),
-        dtype: model.dtype(),
-    };
+    size.largest_tokens = Some(largest as u32);
+    let recommended = largest * SHARE / 100 / workers(config);
+    size.max_batch_tokens = NonZeroU32::new(recommended as u32).unwrap_or(NonZeroU32::MIN);
     if let Some(events) = &config.events {
-        probe.write(events, model.digest())?;
+        write(size, model, events)?;
     }
-    Ok(probe)
+    Ok(())
 }
 
-impl Probe {
-    fn write(&self, events: &Path, model: &str) -> Result<(), EngineError> {
-        let event = Event::Probe(Probed {
-            time: Some(Timestamp::now()),
-            model_digest: model.to_owned(),
-            device: self.device.clone(),
-            dtype: self.dtype.to_string(),
-            largest_tokens: self.largest as u64,
-            recommended_tokens: self.recommended as u64,
-            tries: self.tries,
-            out_of_memory: self.out_of_memory,
-        });
-        Ok(EventWriter::append(events)?.write(&event)?)
-    }
+fn write(size: &BatchSize, model: &Esm2, events: &Path) -> Result<(), EngineError> {
+    let event = Event::Probe(Probed {
+        time: Some(Timestamp::now()),
+        model_digest: model.digest().to_owned(),
+        device: model.device(),
+        dtype: model.dtype().to_string(),
+        largest_tokens: size.largest_tokens.unwrap_or_default().into(),
+        recommended_tokens: size.max_batch_tokens.get().into(),
+        tries: size.tries,
+        out_of_memory: size.out_of_memory,
+    });
+    Ok(EventWriter::append(events)?.write(&event)?)
 }
 
 /// What is tried, but for how much of it.

@@ -81,11 +81,15 @@ pub struct Summary {
     pub elapsed: Duration,
 }
 
-/// Claims the output, when it is free.
-fn claim(config: &Config, stop: &Stop) -> Result<RunFolder, StoreError> {
+/// Claims an output, with `--wait` when it is free.
+pub(crate) fn claimed<T>(
+    config: &Config,
+    stop: &Stop,
+    claim: impl Fn() -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
     let mut said = false;
     loop {
-        match RunFolder::claim(&config.out, config.save_in.as_deref()) {
+        match claim() {
             Err(busy @ StoreError::Busy { .. }) if config.wait => {
                 if stop.requested() {
                     return Err(StoreError::Stopped);
@@ -108,7 +112,8 @@ pub fn embed(
     observer: &mut dyn Observer,
 ) -> Result<Outcome, EngineError> {
     // An output that is complete can be looked at where nothing can be written.
-    let claimed = match claim(config, stop) {
+    let claim = || RunFolder::claim(&config.out, config.save_in.as_deref());
+    let claimed = match claimed(config, stop, claim) {
         Err(refused @ (StoreError::Busy { .. } | StoreError::Stopped)) => {
             return Err(refused.into());
         }

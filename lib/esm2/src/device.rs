@@ -165,6 +165,16 @@ impl Device {
         }
     }
 
+    /// Whether it is a CPU, once it is known to be usable.
+    pub fn is_cpu(self) -> Result<bool, DeviceError> {
+        Ok(self.open()?.device == tch::Device::Cpu)
+    }
+
+    /// The name of a GPU, as the driver calls it.
+    pub(crate) fn gpu_name(index: usize) -> Result<String, DeviceError> {
+        Ok(Self::Cuda(index).among(gpus(), index)?.name)
+    }
+
     /// The GPUs that this process may use, each for a process of its own.
     pub fn each_gpu() -> Result<Vec<OwnGpu>, DeviceError> {
         let found = gpus();

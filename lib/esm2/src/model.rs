@@ -13,12 +13,12 @@ use crate::heads::Contacts;
 use crate::packed::Packed;
 use crate::pending::{OnDevice, Pending};
 use crate::profile::Work;
-use crate::shim::cuda_release;
+use crate::shim::{cuda_memory, cuda_release};
 use crate::threads::set_libtorch_threads;
 use crate::timing::Span;
 use crate::transfer::{Transfer, Values};
 use crate::weights::Weights;
-use crate::{Config, Dtype, EsmError, Head, Setup, Varlen};
+use crate::{Config, Device, Dtype, EsmError, Head, Setup, Varlen};
 
 /// An ESM-2 on one device.
 ///
@@ -112,6 +112,14 @@ impl Esm2 {
             tch::Device::Cuda(index) => format!("cuda:{index}"),
             other => format!("{other:?}").to_lowercase(),
         }
+    }
+
+    /// The GPU that the model is on, as the driver calls it, and all of its memory in bytes; `None` on a CPU.
+    pub fn gpu(&self) -> Result<Option<(String, usize)>, EsmError> {
+        let tch::Device::Cuda(index) = self.transfer.device() else {
+            return Ok(None);
+        };
+        Ok(Some((Device::gpu_name(index)?, cuda_memory(index)?)))
     }
 
     /// What computes the layers: an instruction set of plmkit's own kernels, or `libtorch`.

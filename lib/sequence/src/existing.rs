@@ -3,8 +3,8 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::Provenance;
-use plmkit_store::{StoreError, read_manifest, read_rejects, read_shard};
+use plmkit_contract::{Manifest, Provenance};
+use plmkit_store::{StoreError, read_rejects, read_sealed, read_shard};
 
 use crate::folder::{Found, OutputFolder};
 
@@ -45,7 +45,7 @@ fn compare_set(
     provenance: &Provenance,
 ) -> Result<(), StoreError> {
     let path = folder.manifest();
-    let manifest = read_manifest(&path).map_err(StoreError::of_existing)?;
+    let manifest: Manifest = read_sealed(&path).map_err(StoreError::of_existing)?;
     let earlier = Provenance {
         tool: manifest.tool,
         version: manifest.version,

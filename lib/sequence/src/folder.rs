@@ -5,7 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::Manifest;
-use plmkit_store::{FinishedRejects, Lock, StoreError, under_construction, write_manifest};
+use plmkit_store::{
+    AtomicFile, FinishedRejects, Lock, StoreError, under_construction, write_sealed,
+};
 
 use crate::encoders::EncodedShard;
 use crate::shard_key::is_shard_name;
@@ -175,7 +177,7 @@ impl OutputFolder {
         published.push(REJECTS.to_owned());
         set.rejects.publish()?;
         published.push(MANIFEST.to_owned());
-        write_manifest(&self.manifest(), &set.manifest)?;
+        write_sealed(AtomicFile::create(&self.manifest())?, &set.manifest)?;
         Ok(set.manifest)
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use arrow::error::ArrowError;
 use parquet::errors::ParquetError;
 use plmkit_contract::{
-    Exit, Failure, ManifestError, MetadataError, RowDigest, io_text, one_line, path_text,
+    Exit, Failure, MetadataError, RowDigest, SealedError, io_text, one_line, path_text,
 };
 
 /// Why a file could not be read or written. Each message but the last starts with the path.
@@ -61,13 +61,13 @@ pub enum StoreError {
         /// Which invariant broke.
         source: MetadataError,
     },
-    /// It is not the manifest of a set of shards.
+    /// It is not the JSON file that was asked for.
     #[error("{}: {}", path_text(.path), whole_line(.source))]
-    Manifest {
+    Sealed {
         /// The input.
         path: PathBuf,
         /// Another program's file, or which part of it is not as it was written.
-        source: ManifestError,
+        source: SealedError,
     },
     /// The values are not those that were written.
     #[error("{}: damaged: the rows have digest {found}, expected {expected}", path_text(.path))]
@@ -117,7 +117,7 @@ impl Failure for StoreError {
             Self::Busy { .. } | Self::Stopped => Exit::Transient,
             Self::Malformed { .. }
             | Self::Metadata { .. }
-            | Self::Manifest { .. }
+            | Self::Sealed { .. }
             | Self::Digest { .. } => Exit::Data,
             Self::Encode { .. } => Exit::Internal,
         }
@@ -142,14 +142,14 @@ impl StoreError {
                 path,
                 what: format!("{source}; --force replaces it"),
             },
-            Self::Manifest {
+            Self::Sealed {
                 path,
-                source: source @ ManifestError::Foreign,
+                source: source @ SealedError::Foreign { .. },
             } => Self::Exists {
                 path,
                 difference: source.to_string(),
             },
-            Self::Manifest { path, source } => Self::Malformed {
+            Self::Sealed { path, source } => Self::Malformed {
                 path,
                 what: format!("{source}; --force replaces it"),
             },

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::path::Path;
 
-use plmkit_contract::Manifest;
+use plmkit_contract::Sealed;
 use serde::Serialize;
 
 use crate::limits::JSON_BYTES;
@@ -22,19 +22,18 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), StoreError>
     file.finish()
 }
 
-/// Writes a manifest with its seal.
-pub fn write_manifest(path: &Path, manifest: &Manifest) -> Result<(), StoreError> {
-    let mut file = AtomicFile::create(path)?;
-    file.write_all(manifest.to_json().as_bytes())
+/// Writes `value` as JSON with a seal.
+pub fn write_sealed(mut file: AtomicFile, value: &impl Sealed) -> Result<(), StoreError> {
+    file.write_all(value.to_json().as_bytes())
         .map_err(|source| StoreError::Write {
-            path: path.to_owned(),
+            path: file.path().to_owned(),
             source,
         })?;
     file.finish()
 }
 
-/// Reads a manifest and verifies it.
-pub fn read_manifest(path: &Path) -> Result<Manifest, StoreError> {
+/// Reads JSON with a seal and verifies it.
+pub fn read_sealed<T: Sealed>(path: &Path) -> Result<T, StoreError> {
     let mut text = Vec::new();
     open_input(path)?
         .take(JSON_BYTES + 1)
@@ -46,10 +45,10 @@ pub fn read_manifest(path: &Path) -> Result<Manifest, StoreError> {
     if text.len() as u64 > JSON_BYTES {
         return Err(StoreError::malformed(
             path,
-            format_args!("expected a manifest of at most {JSON_BYTES} bytes"),
+            format_args!("expected a {} of at most {JSON_BYTES} bytes", T::WHAT),
         ));
     }
-    Manifest::from_json(&text).map_err(|source| StoreError::Manifest {
+    T::from_json(&text).map_err(|source| StoreError::Sealed {
         path: path.to_owned(),
         source,
     })
@@ -57,7 +56,7 @@ pub fn read_manifest(path: &Path) -> Result<Manifest, StoreError> {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{Exit, Failure};
+    use plmkit_contract::{Exit, Failure, Manifest};
 
     use super::*;
 
@@ -72,7 +71,7 @@ mod tests {
                 let text = text.rsplit_once(".json: ").expect("the path").1.to_owned();
                 (error.exit(), text)
             };
-            let read = || read_manifest(&path).expect_err("no manifest");
+            let read = || read_sealed::<Manifest>(&path).expect_err("no manifest");
             (told(read()), told(read().of_existing()))
         };
         let foreign = "not a manifest of fasta-shard";

@@ -34,7 +34,7 @@ pub use embeddings::{EmbeddingsReader, EmbeddingsWriter};
 pub use error::StoreError;
 pub use existing::{Existing, existing_batches, existing_embeddings};
 pub use foreign::ForeignParquet;
-pub use json::{read_manifest, write_json, write_manifest};
+pub use json::{read_sealed, write_json, write_sealed};
 pub use lines::Lines;
 pub use lock::{Lock, lock_open};
 pub use open::open_input;

@@ -2,12 +2,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use plmkit_contract::Manifest;
+use plmkit_contract::{Manifest, Sealed};
 use plmkit_fuzz::{as_file, judged};
-use plmkit_store::read_manifest;
+use plmkit_store::read_sealed;
 
 fuzz_target!(|bytes: &[u8]| {
-    judged(as_file(bytes, read_manifest));
+    judged(as_file(bytes, read_sealed::<Manifest>));
     // Few mutations match a seal, so entries are tried without one, too.
     if let Ok(mut manifest) = serde_json::from_slice::<Manifest>(bytes) {
         // Text to number to text is exact for all but fractions.

@@ -15,6 +15,7 @@ from case import HERE, Case
 
 CHECKS = {
     "samples": basics.two_samples,
+    "batch_size": basics.batch_size,
     "wrong": interface.wrong,
     "unknown": interface.unknown,
     "profiles": interface.profiles,

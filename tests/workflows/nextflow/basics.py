@@ -6,7 +6,8 @@ import shutil
 from case import MODEL, PROTEINS, RELEASE, ROOT, check, names
 
 SAMPLES = "samples.csv"
-OPTIONS = ["--model", MODEL, "--max_shard_tokens", "15000", "--max_batch_tokens", "4096", "--device", "cpu"]
+MODEL_AND_SHARDS = ["--model", MODEL, "--max_shard_tokens", "15000"]
+OPTIONS = [*MODEL_AND_SHARDS, "--max_batch_tokens", "4096", "--device", "cpu"]
 # The fourth protein of each sample cannot be embedded: an exit code 1 that is no failure.
 OPTIONS += ["--gpu_embed_args", "--inject not-finite=3"]
 SHELL = {"MAX_SHARD_TOKENS": "15000", "PACK_BATCHES": "--max-batch-tokens 4096", "GPU_EMBED": "--device cpu --inject not-finite=3"}
@@ -17,7 +18,7 @@ def stub(case):
     run = case.run("-profile", "test", "-stub", "--multiqc")
     check("-stub ends well", run.code == 0, run.said)
     expected = [task for task in run.tasks if task["process"] == "MULTIQC"]
-    check("-stub runs every process, MultiQC too", len(expected) == 1 and len(run.of("GPU_EMBED")) == 2, run.tasks)
+    check("-stub runs every process, MultiQC too", len(expected) == 1 and len(run.of("GPU_EMBED")) == 2 and len(run.of("GPU_EMBED_PROBE")) == 1, run.tasks)
     check("-stub publishes the layout", "proteins/reports/validation.json" in names(case.path("out")))
     run = case.run("-profile", "test", "-stub", "-resume")
     check("-resume is refused where it would not see changed options", run.code != 0 and not run.tasks and "unset it" in run.said, run.said)
@@ -44,6 +45,37 @@ def cut_in_another_way(case):
         path.unlink()
     run = case.run(*again)
     check("without it the run passes", run.code == 0 and not run.computed(), run.said)
+
+
+def batch_size(case):
+    """Measured once for all shards, on a device that is full after 6,000 tokens: 4,096. By default that of a CPU."""
+    table = f"sample,fasta\na,{PROTEINS}\n"
+    case.path(SAMPLES).write_text(table)
+    device = ["--device", "cpu", "--gpu_embed_args", "--inject out-of-memory-above=6000"]
+    run = case.run("--input", SAMPLES, *MODEL_AND_SHARDS, *device)
+    check("measured once, for several shards", run.code == 0 and len(run.of("GPU_EMBED_PROBE")) == 1 < len(run.of("PACK_BATCHES")), run.said)
+    check("batches hold what was measured", packed_with(case) == {4096}, packed_with(case))
+    case.shell(SAMPLES, {"MAX_SHARD_TOKENS": "15000", "GPU_EMBED": " ".join(device[:2] + device[3:])})
+    case.compare("out", "shell")
+    kept = [case.path(folder).joinpath("batch-size.json").read_bytes() for folder in ("out", "shell")]
+    check("beside the results of both", kept[0] == kept[1], kept)
+    run = case.run("-resume", "--input", SAMPLES, *MODEL_AND_SHARDS, *device)
+    check("-resume does not measure again", run.code == 0 and not run.computed() and run.of("GPU_EMBED_PROBE", "CACHED"), run.tasks)
+    case.path("out/batch-size.json").unlink()
+    for explicit in (["--max_batch_tokens", "2048"], ["--pack_batches_args", "--max-batch-tokens 2048"]):
+        run = case.run("-resume", "--input", SAMPLES, *MODEL_AND_SHARDS, *device, *explicit)
+        said = (run.code, packed_with(case))
+        check(f"{explicit[0]} is what batches hold, and none is measured", said == (0, {2048}) and not run.of("GPU_EMBED_PROBE"), said)
+    case.shell(SAMPLES, {"MAX_SHARD_TOKENS": "15000", "GPU_EMBED": "--device cpu"}, "default")
+    run = case.run("--input", SAMPLES, *MODEL_AND_SHARDS, "--device", "cpu")
+    check("the default of a CPU", packed_with(case) == {16384}, packed_with(case))
+    case.compare("out", "default")
+
+
+def packed_with(case):
+    """How many tokens the measured size and all packing reports say that a batch holds."""
+    said = [*case.path("out").glob("batch-size.json"), *case.path("out").glob("*/reports/*.pack.json")]
+    return {json.loads(path.read_text())["max_batch_tokens"] for path in said}
 
 
 def multiqc(case):

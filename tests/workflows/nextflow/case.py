@@ -111,9 +111,9 @@ class Case:
             except (OSError, RuntimeError):
                 pass
 
-    def shell(self, samples, options):
-        """The same by the plain chain, into `shell`."""
-        command = [ROOT / "workflows/shell/plmkit.sh", samples, "shell", MODEL]
+    def shell(self, samples, options, out="shell"):
+        """The same by the plain chain."""
+        command = [ROOT / "workflows/shell/plmkit.sh", samples, out, MODEL]
         env = dict(self.env, **options)
         done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True)
         check("the shell chain runs", done.returncode == 0, done.stderr)

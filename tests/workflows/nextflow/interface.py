@@ -54,7 +54,8 @@ exec "${{@:2}}"
     cache = case.path(".cache/huggingface")
     embed = [line for line in case.path("docker.log").read_text().splitlines() if "--gpus all" in line]
     mounted = [f"-v {folder}:{folder}" for folder in (cache, case.path("work/plmkit-saved"))]
-    check("its GPU tasks, and no others, get the GPUs", len(embed) == 3, embed)
+    # Three shards, and the measurement of the batch size.
+    check("its GPU tasks, and no others, get the GPUs", len(embed) == 4, embed)
     check("the cache of models, which is there, and what is saved", cache.is_dir() and all(m in line for m in mounted for line in embed), embed)
 
 

@@ -13,6 +13,8 @@ refuses() {
     [[ $code -eq $expected && $(wc -l <refused.log) -eq 1 ]] && grep -E "$pattern" refused.log && [[ ! -e refused ]]
 }
 
+differ() { ! cmp "$@"; }
+
 awkward="it's a \$(few) \$HOME *.fasta"
 head -n 40 "$proteins" >"$awkward"
 gzip <"$awkward" >./-few.fasta.gz
@@ -28,6 +30,35 @@ mkdir "results of a/a/batches"
 touch "results of a/a/batches/shard-00000.arrow"
 check "so does one after a kill at the very end" chain samples.csv "results of a" "$model"
 check "which leaves nothing behind" test ! -e "results of a/a/batches"
+
+echo "batch size"
+same "the default on a CPU" 16384 "$(packed_with "results of a")"
+printf 'sample,fasta\na,%s\n' "$proteins" >all.csv
+measures() { GPU_EMBED=$small_device chain all.csv small "$model" 2>measured.log; }
+loses() { rm small/a/embeddings/*; }
+is_explicit() { diff -r small/a/embeddings explicit/a/embeddings; }
+check "a small device" measures
+same "batches hold what was measured" 4096 "$(packed_with small)"
+same "which was measured once, for two shards" "1 2" "$(grep -c '5120 tokens fit at once' measured.log) $(find small -name '*.pack.json' | wc -l)"
+PACK_BATCHES='--max-batch-tokens 4096' GPU_EMBED=$small_device check "the same size by hand" chain all.csv explicit "$model"
+check "measures nothing" test ! -e explicit/batch-size.json
+check "and gives the same embeddings" is_explicit
+inode=$(stat -c %i small/batch-size.json)
+loses
+check "embeddings that were lost come back" measures
+same "without another measurement" "$inode 1" "$(stat -c %i small/batch-size.json) $(grep -c 'batch-size.json: already measured' measured.log)"
+check "the same" is_explicit
+# What another GPU would have measured, and a shard that was packed for it.
+check "a size of other outputs" gpu-embed --probe --model "$model" --device cpu --inject out-of-memory-above=3000 --pool max --out small/batch-size.json --force
+loses
+mkdir small/a/batches
+pack-batches small/a/shards/shard-00000.parquet --out small/a/batches/shard-00000.arrow --batch-size small/batch-size.json --quiet
+gpu-embed small/a/batches/shard-00000.arrow --model "$model" --device cpu --out kept.parquet --quiet
+check "is measured again" measures
+check "and said to be of other work" grep -F 'columns was ["max_4"] and is now ["mean_4"]' measured.log
+check "a shard that is packed keeps its batches" cmp kept.parquet small/a/embeddings/shard-00000.parquet
+check "which are others" differ kept.parquet explicit/a/embeddings/shard-00000.parquet
+check "one that is not packed gets those of the new size" cmp {small,explicit}/a/embeddings/shard-00001.parquet
 
 check "another model" refuses 73 "has embeddings of MODEL=$model: take another folder" samples.csv "results of a" "$root/test-data/model-bin"
 GPU_EMBED='--device cpu --pool max' check "other options" refuses 73 'has embeddings of GPU_EMBED=--device cpu: take' samples.csv "results of a" "$model"

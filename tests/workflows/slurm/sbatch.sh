@@ -13,9 +13,9 @@ export GPU_EMBED='--device cpu --threads 1 --save-every 10ms'
 check "the shell chain" "$root/workflows/shell/plmkit.sh" samples.csv chain "$model"
 
 prepare=$(SBATCH_TIMELIMIT=1 SBATCH_SIGNAL=B:USR1@58 sbatch --parsable "$WORKFLOW/prepare.sbatch" samples.csv "$work/results" "$model")
-check "shards, packs, an array and a validation" until_true 60 is COMPLETED "$prepare"
+check "shards, an array and a validation" until_true 60 is COMPLETED "$prepare"
 report=$(tail -n 1 "plmkit-$prepare.log")
-[[ $report =~ ^3\ packs:\ job\ array\ ([0-9]+),\ validation\ ([0-9]+)$ ]]
+[[ $report =~ ^3\ shards:\ job\ array\ ([0-9]+),\ validation\ ([0-9]+)$ ]]
 array=${BASH_REMATCH[1]} validation=${BASH_REMATCH[2]}
 check "task 1 saves" until_true 60 halt long shard-00000
 check "task 2 saves" until_true 60 halt long shard-00001
@@ -43,6 +43,18 @@ prepare=$(sbatch --wait --parsable "$WORKFLOW/prepare.sbatch" samples.csv "$work
 report=$(tail -n 1 "plmkit-$prepare.log")
 check "a second run passes" until_true 60 is COMPLETED "${report##* }"
 same "and embeds nothing" "" "$(find results -name '*.parquet' -newer before)"
+
+# Without a size in PACK_BATCHES.
+export GPU_EMBED="$small_device --threads 1"
+prepare=$(PACK_BATCHES='' sbatch --wait --parsable "$WORKFLOW/prepare.sbatch" samples.csv "$work/small" "$model")
+report=$(tail -n 1 "plmkit-$prepare.log")
+check "a run that measures the batch size passes" until_true 120 is COMPLETED "${report##* }"
+same "its batches hold what was measured" 4096 "$(packed_with small)"
+array=$(grep -o 'array [0-9]*' <<<"$report" | cut -d ' ' -f 2)
+same "which was measured by one task, on a GPU" 1 "$(grep -l ' tokens fit$' "plmkit-${array}"_*.log | wc -l)"
+for sample in long a; do
+    check "the embeddings of $sample are the shell chain's" diff -r chain/$sample/embeddings small/$sample/embeddings
+done
 
 rm results/long/embeddings/shard-00000.parquet
 validation=$(sbatch --wait --parsable --gres=none "$WORKFLOW/embed.sbatch" "$work/results" "$model") || true

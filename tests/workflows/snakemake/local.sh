@@ -87,6 +87,30 @@ check "no model" refuses "^model: no folder './none'" --config model=./none
 printf 'sample,fasta\nc,nowhere.fasta\n' >wrong.csv
 check "a FASTA that is not there" refuses nowhere.fasta --config samples=wrong.csv
 
+echo "batch size"
+rm -rf results
+cat >config.yaml <<CONF
+samples: samples.csv
+model: $model
+max_shard_tokens: 20000
+options: {gpu_embed: $small_device}
+CONF
+MAX_SHARD_TOKENS=20000 GPU_EMBED=$small_device check "the shell chain" "$root/workflows/shell/plmkit.sh" samples.csv small "$model"
+same "what the shell chain measured" 4096 "$(packed_with small)"
+check "a run" run
+same "it is measured once" 1 "$(grep -l ' tokens fit$' logs/*.log logs/*/*.log | wc -l)"
+check "layout and data are the shell chain's" equal small results
+check "a second run does nothing" grep -q 'Nothing to be done' <(run 2>&1)
+rm results/a/embeddings/shard-00001.parquet
+same "embeddings that were lost come back without another measurement" "all:1 embed:1 pack:1 run_report:1 validate:1" "$(jobs)"
+rm results/batch-size.json
+same "a size that was lost comes back, and no other shard is packed again" "all:1 batch_size:1 embed:1 pack:1 run_report:1 validate:1" "$(jobs)"
+check "it comes back" run
+check "the same" equal small results
+rm -rf results
+check "a size by hand" run --config "options={gpu_embed: $small_device, pack_batches: --max-batch-tokens 2048}"
+same "is what batches hold, and none is measured" "2048 none" "$(packed_with results) $(ls results/batch-size.json 2>/dev/null || echo none)"
+
 echo "interruptions"
 many_in_snakemake "$work/results" long
 rm -rf results

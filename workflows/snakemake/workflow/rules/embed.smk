@@ -1,7 +1,29 @@
+# How many tokens a batch holds: measured once, on the GPU of this job; on a CPU the default of pack-batches.
+rule batch_size:
+    output:
+        f"{OUTDIR}/batch-size.json",
+    log:
+        "logs/batch_size.log",
+    retries: 2
+    conda:
+        "../envs/plmkit.yaml"
+    threads: 8
+    resources:
+        gpu=1,
+        mem_mb=lambda wildcards, attempt: 24000 * attempt,
+        runtime=lambda wildcards, attempt: 60 * attempt,
+    params:
+        model=config["model"],
+        options=OPTIONS["gpu_embed"],
+    shell:
+        "gpu-embed --probe --out {output:q} --model {params.model:q} --threads {threads} {params.options} > {log:q} 2>&1"
+
+
 # A second, and nothing for a queue.
 rule pack:
     input:
-        f"{OUTDIR}/{{sample}}/shards/{{shard}}.parquet",
+        shard=f"{OUTDIR}/{{sample}}/shards/{{shard}}.parquet",
+        size=BATCH_SIZE,
     output:
         batches=temp(f"{OUTDIR}/{{sample}}/batches/{{shard}}.arrow"),
         report=f"{OUTDIR}/{{sample}}/reports/{{shard}}.pack.json",
@@ -11,9 +33,11 @@ rule pack:
     conda:
         "../envs/plmkit.yaml"
     params:
+        size="--batch-size" if BATCH_SIZE else "",
         options=OPTIONS["pack_batches"],
     shell:
-        "pack-batches {input:q} --out {output.batches:q} --report {output.report:q} {params.options} 2> {log:q}"
+        "pack-batches {input.shard:q} --out {output.batches:q} --report {output.report:q}"
+        " {params.size} {input.size:q} {params.options} 2> {log:q}"
 
 
 # What is finished of a shard is saved beside the output, in a folder that is not among the outputs: it outlives a failed or

@@ -7,6 +7,8 @@ process PACK_BATCHES {
 
     input:
     tuple val(meta), path(shard)
+    // Of GPU_EMBED_PROBE, or [] where the options or their default say how many tokens a batch holds.
+    path batch_size
 
     output:
     tuple val(meta), path("${prefix}.arrow"), emit: batches
@@ -15,9 +17,10 @@ process PACK_BATCHES {
 
     script:
     def args = task.ext.args ?: ''
+    def size = batch_size ? "--batch-size ${batch_size}" : ''
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    pack-batches ${shard} --out ${prefix}.arrow --report ${prefix}.pack.json ${args}
+    pack-batches ${shard} --out ${prefix}.arrow --report ${prefix}.pack.json ${size} ${args}
     """
 
     stub:

@@ -1,4 +1,5 @@
 include { FASTA_SHARD         } from '../../../modules/local/fasta-shard/main'
+include { GPU_EMBED_PROBE     } from '../../../modules/local/gpu-embed/probe/main'
 include { PACK_BATCHES        } from '../../../modules/local/pack-batches/main'
 include { GPU_EMBED           } from '../../../modules/local/gpu-embed/main'
 include { MONITOR_LOG_REPORT  } from '../../../modules/local/monitor-log/report/main'
@@ -9,6 +10,7 @@ workflow EMBED {
     take:
     samples // channel: [ val(meta), [ path(fasta), … ] ], meta.id is the sample
     model   // value: [ path(folder), '' ], or [ [], id ] of a model of the Hugging Face Hub
+    probe   // value: whether to measure the batch size on a GPU; otherwise the options of pack-batches say it
     save_in // value: folder for what interrupted tasks have finished, an absolute path, or ''
 
     main:
@@ -17,7 +19,11 @@ workflow EMBED {
     shards = FASTA_SHARD.out.shards.flatMap { meta, files ->
         files.collect { file -> [[id: "${meta.id}_${file.baseName}", sample: meta.id, shards: files.size()], file] }
     }
-    PACK_BATCHES(shards)
+    batch_size = channel.value([])
+    if (probe) {
+        batch_size = GPU_EMBED_PROBE(model).batch_size
+    }
+    PACK_BATCHES(shards, batch_size)
     GPU_EMBED(PACK_BATCHES.out.batches, model, save_in)
     MONITOR_LOG_REPORT(GPU_EMBED.out.logs)
 

@@ -119,7 +119,7 @@ def checkName(sample, at) {
     if (!(sample ==~ /[A-Za-z0-9_][A-Za-z0-9_.-]*/)) {
         error("${at}: sample name '${sample ?: ''}': expected letters, digits, '_', '-' and '.', the first no '-' or '.'")
     }
-    if (sample in ['multiqc', 'versions.yml', 'packs.tsv', 'settings.txt']) {
+    if (sample in ['multiqc', 'versions.yml', 'batch-size.json', 'packs.tsv', 'settings.txt']) {
         error("${at}: sample name '${sample}': the results have something else of that name")
     }
 }

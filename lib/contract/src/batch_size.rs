@@ -1,0 +1,77 @@
+//! `batch-size.json`: how many tokens a batch holds at most, as `gpu-embed --probe` found out on a device.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{CONTRACT_VERSION, Provenance, Sealed};
+
+/// Most tokens in a batch where nothing says otherwise. More are no faster on a CPU.
+pub const DEFAULT_BATCH_TOKENS: NonZeroU32 = NonZeroU32::new(16384).unwrap();
+
+/// The whole of `batch-size.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BatchSize {
+    /// The file contract's version.
+    pub contract: String,
+    /// The program that wrote it.
+    pub tool: String,
+    /// Its version.
+    pub version: String,
+    /// What the measurement depends on: model, outputs, precision, device and its memory.
+    pub options: BTreeMap<String, Value>,
+    /// The most tokens that were computed at once; null on a CPU, where nothing is measured.
+    pub largest_tokens: Option<u32>,
+    /// Most tokens in a batch.
+    pub max_batch_tokens: NonZeroU32,
+    /// Computations that were tried.
+    pub tries: u64,
+    /// Those of them for which memory ran out.
+    pub out_of_memory: u64,
+}
+
+impl Sealed for BatchSize {
+    const WHAT: &str = "batch size of gpu-embed --probe";
+    const TOOL: &str = "gpu-embed";
+}
+
+impl BatchSize {
+    /// That of a CPU: the default, with nothing measured.
+    pub fn of_cpu() -> Self {
+        Self {
+            contract: CONTRACT_VERSION.to_owned(),
+            tool: Self::TOOL.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            options: [("device".to_owned(), Value::from("cpu"))].into(),
+            largest_tokens: None,
+            max_batch_tokens: DEFAULT_BATCH_TOKENS,
+            tries: 0,
+            out_of_memory: 0,
+        }
+    }
+
+    /// The first thing that `other` was measured otherwise with, the version of the program included: what a batch takes
+    /// of memory may change with it.
+    ///
+    /// ```
+    /// use plmkit_contract::BatchSize;
+    /// let old = BatchSize::of_cpu();
+    /// let mut new = old.clone();
+    /// new.options.insert("device".into(), "NVIDIA H100".into());
+    /// assert_eq!(old.difference(&new).unwrap(), "device was \"cpu\" and is now \"NVIDIA H100\"");
+    /// new = old.clone();
+    /// new.version = "9.0.0".into();
+    /// assert!(old.difference(&new).unwrap().starts_with("version was "));
+    /// assert_eq!(old.difference(&old), None);
+    /// ```
+    pub fn difference(&self, other: &Self) -> Option<String> {
+        let [here, there] = [self, other].map(|size| {
+            let mut work = Provenance::new(&size.tool, Vec::new());
+            work.options.clone_from(&size.options);
+            work.with("version", size.version.as_str())
+        });
+        here.difference(&there)
+    }
+}

@@ -1,0 +1,27 @@
+process GPU_EMBED_PROBE {
+    tag "${model_id ?: model}"
+    label 'process_gpu'
+
+    conda "${moduleDir}/environment.yml"
+    container "${workflow.containerEngine in ['singularity', 'apptainer'] ? 'oras://ghcr.io/plmkit/plmkit-sif:0.1.0' : 'ghcr.io/plmkit/plmkit:0.1.0'}"
+
+    input:
+    // A folder, or none and the id of a model of the Hugging Face Hub.
+    tuple path(model, stageAs: 'model/*'), val(model_id)
+
+    output:
+    path "batch-size.json", emit: batch_size
+    tuple val("${task.process}"), val('gpu-embed'), eval("gpu-embed --version | sed 's/.* //'"), topic: versions
+
+    script:
+    // Those of GPU_EMBED: outputs and precision decide how much memory a token takes.
+    def args = task.ext.args ?: ''
+    """
+    gpu-embed --probe --out batch-size.json --model ${model_id ?: model} ${args}
+    """
+
+    stub:
+    """
+    touch batch-size.json
+    """
+}
