@@ -18,7 +18,7 @@ use crate::{Config, EngineError};
 
 /// Tokens of a sequence of the batches that are tried: as long as ESM-2 was trained on. What is tried is a multiple.
 const SEQUENCE: usize = 1024;
-/// The most that is tried, in a dozen computations at most: more tokens at once make no device faster, and their vectors
+/// The most that is tried, in 13 computations at most: more tokens at once make no device faster, and their vectors
 /// take memory of the host.
 const MOST: usize = 1 << 17;
 /// The share of the largest batch that is recommended, in percent: other programs and fragmented memory need room, too.
@@ -67,7 +67,6 @@ fn work(config: &Config, model: &Esm2) -> Result<BTreeMap<String, Value>, Engine
         ("model".to_owned(), Value::from(facts.digest.as_str())),
         ("columns".to_owned(), columns.into()),
         ("dtype".to_owned(), facts.dtype.to_string().into()),
-        ("kernels".to_owned(), facts.kernels.as_str().into()),
         ("workers".to_owned(), workers(config).into()),
         ("device".to_owned(), facts.device_kind().into()),
     ]);

@@ -1,13 +1,14 @@
-//! `manifest.json`, as a rerun of `fasta-shard` reads it.
+//! `manifest.json`, as a rerun of `fasta-shard` reads it, and `batch-size.json`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use plmkit_contract::{Manifest, Sealed};
+use plmkit_contract::{BatchSize, Manifest, Sealed};
 use plmkit_fuzz::{as_file, judged};
 use plmkit_store::read_sealed;
 
 fuzz_target!(|bytes: &[u8]| {
     judged(as_file(bytes, read_sealed::<Manifest>));
+    judged(as_file(bytes, read_sealed::<BatchSize>));
     // Few mutations match a seal, so entries are tried without one, too.
     if let Ok(mut manifest) = serde_json::from_slice::<Manifest>(bytes) {
         // Text to number to text is exact for all but fractions.

@@ -46,12 +46,10 @@ check_model(config["model"])
 SAMPLES = read_samples(config["samples"])
 OUTDIR = config["outdir"].rstrip("/")
 OPTIONS = config["options"]
-# Measured, unless the user says how large batches are. `ancient`: a shard keeps its batches when the file is made again.
-BATCH_SIZE = (
-    []
-    if "--max-batch-tokens" in OPTIONS["pack_batches"]
-    else ancient(f"{OUTDIR}/batch-size.json")
-)
+# Measured, unless the user says how large batches are.
+BATCH_SIZE = f"{OUTDIR}/batch-size.json"
+if "--max-batch-tokens" in OPTIONS["pack_batches"]:
+    BATCH_SIZE = []
 
 
 wildcard_constraints:

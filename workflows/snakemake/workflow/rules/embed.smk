@@ -23,7 +23,7 @@ rule batch_size:
 rule pack:
     input:
         shard=f"{OUTDIR}/{{sample}}/shards/{{shard}}.parquet",
-        size=BATCH_SIZE,
+        batch_size=BATCH_SIZE,
     output:
         batches=temp(f"{OUTDIR}/{{sample}}/batches/{{shard}}.arrow"),
         report=f"{OUTDIR}/{{sample}}/reports/{{shard}}.pack.json",
@@ -33,11 +33,11 @@ rule pack:
     conda:
         "../envs/plmkit.yaml"
     params:
-        size="--batch-size" if BATCH_SIZE else "",
+        batch_size="--batch-size" if BATCH_SIZE else "",
         options=OPTIONS["pack_batches"],
     shell:
         "pack-batches {input.shard:q} --out {output.batches:q} --report {output.report:q}"
-        " {params.size} {input.size:q} {params.options} 2> {log:q}"
+        " {params.batch_size} {input.batch_size:q} {params.options} 2> {log:q}"
 
 
 # What is finished of a shard is saved beside the output, in a folder that is not among the outputs: it outlives a failed or
