@@ -26,7 +26,7 @@ pub struct Manifest {
     pub accepted: u64,
     /// Records in `rejects.csv`, by reason; every reason is listed.
     pub rejected: BTreeMap<Reason, u64>,
-    /// The [`ByteDigest`] of `rejects.csv`.
+    /// The [`ByteDigest`](crate::ByteDigest) of `rejects.csv`.
     pub rejects_digest: String,
     /// Rows over all shards: accepted records, or their windows.
     pub rows: u64,
