@@ -236,6 +236,10 @@ cudaError_t cudaProfilerStop() { return cudaSuccess; }
 // ---- memory
 
 cudaError_t cudaMalloc(void **pointer, size_t bytes) {
+    *pointer = nullptr;
+    if (bytes == 0) {
+        return cudaSuccess; // as CUDA's own runtime
+    }
     *pointer = take(bytes);
     return good(*pointer != nullptr, cudaErrorMemoryAllocation);
 }
