@@ -155,6 +155,13 @@ class Suite:
         faults = [] if run.code == 0 and run.printed.isdigit() and refusals else [f"exit code {run.code}: {run.said[-400:]}"]
         return faults, f"{run.printed} tokens, memory was refused {refusals} times"
 
+    def turing(self):
+        """The oldest device that libtorch has code for: memory-efficient attention in f16."""
+        environment = {"STAND_IN_CAPABILITY": "75"}
+        run = self.programs.embed("turing", self.inputs.natural, self.inputs.model, *EVERYTHING, environment=environment)
+        efficient = any("fmha_cutlassF_f16" in call[-1] for log in run.logs for call in log)
+        return whole(run, self.inputs.natural_rows) + ([] if efficient else ["no memory-efficient attention"]), ""
+
     def memory_runs_out(self):
         """A batch that does not fit is computed in pieces that do."""
         run = self.programs.embed("tight", self.inputs.peptides, self.inputs.model, environment={"STAND_IN_MIB": "512"})
@@ -196,6 +203,7 @@ class Suite:
         yield "two workers on a device", lambda: self.workers("workers", ["--workers", "2"], {})
         yield "two devices", lambda: self.workers("devices", ["--device", "all"], {"STAND_IN_GPUS": "2"})
         yield "probe", self.probe
+        yield "compute capability 7.5", self.turing
         yield "memory runs out", self.memory_runs_out
         yield "values that are not finite", self.not_finite
         yield "workspace of the user", self.workspace
