@@ -129,6 +129,8 @@ class Suite:
     def peptides(self, dtype, kernels):
         """More sequences in a batch than attention takes in a call."""
         options = ["--dtype", dtype, "--kernels", kernels]
+        # libtorch pools one sequence after the other.
+        options += ["--pool", "mean,max,std,bos", "--residues", "--logits"] if kernels == "auto" else []
         run = self.programs.embed(f"peptides-{dtype}-{kernels}", self.inputs.peptides, self.inputs.model, *options)
         return whole(run, self.inputs.peptides_rows), f"{self.inputs.peptides_rows} in a batch"
 

@@ -88,8 +88,9 @@ CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
     std::snprintf(name, static_cast<std::size_t>(length), "%s", NAME);
     return on(device);
 }
-// The name that was here before the second version, which plmkit asks for.
-EXPORT CUresult (cuDeviceGetUuid)(CUuuid *uuid, CUdevice device) {
+// The first version, which drivers keep and plmkit asks for; the header names the second.
+#undef cuDeviceGetUuid
+EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
     *uuid = {};
     uuid->bytes[15] = static_cast<char>(device);
     return on(device);

@@ -41,14 +41,17 @@ done
 # Functions of a library that nobody has written: each says so and ends the program.
 declared() {
     case $1 in
-    # No wheel has the driver: the functions of its header, as the preprocessor names them.
-    libcuda.so.1) printf '#include <cuda.h>\n' | g++ -E -P "${headers[@]}" -x c++ - | grep -oP 'CUresult\s+\Kcu[A-Z]\w+(?=\s*\()' | sort -u ;;
-    *) nm -D --defined-only "$cuda/lib/$1" | awk '$2 == "T" {print $3}' | sed 's/@.*//' | sort -u ;;
+    # No wheel has the driver: the functions of its header, as the preprocessor names them, and those that are written here.
+    libcuda.so.1)
+        printf '#include <cuda.h>\n' | g++ -E -P "${headers[@]}" -x c++ - | grep -oP 'CUresult\s+\Kcu[A-Z]\w+(?=\s*\()'
+        grep '^cu[A-Z]' "$build/written"
+        ;;
+    *) nm -D --defined-only "$cuda/lib/$1" | awk '$2 == "T" {print $3}' | sed 's/@.*//' ;;
     esac
 }
 nm --defined-only "$build"/*.o | awk '$2 == "T" {print $3}' | sort -u >"$build/written"
 for library in libcudart.so.13 libcublas.so.13 libcublasLt.so.13 libcuda.so.1; do
-    declared "$library" >"$build/$library"
+    declared "$library" | sort -u >"$build/$library"
     comm -23 "$build/$library" "$build/written" | sed 's/.*/MISSING(&)/'
     # Their users ask for functions of a version, named as the library.
     { printf '%s {\nglobal:\n' "$library"; sed 's/.*/  &;/' "$build/$library"; printf '};\n'; } >>"$build/versions"
