@@ -12,6 +12,8 @@ FUZZ_SECONDS ?= 60
 BUILD ?=
 # Options of the comparison: --configurations 8M,650M, --dtypes f32, …
 PARITY ?=
+# Options of the suite on libtorch for CUDA: --cases NAME, …
+GPU_LOAD ?=
 # Options of the benchmark: --quick, --models 150M, --baseline FILE, …
 BENCH ?=
 # Which parts to measure, and options of criterion: attention, linear/avx2, --save-baseline NAME, …
@@ -61,6 +63,15 @@ kernels: .cuda/complete ## Compile the CUDA kernels for every architecture, with
 	LD_LIBRARY_PATH="$(abspath .cuda/nvidia/cu13/lib)$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH}" \
 		cargo test --release --locked -p plmkit-gpu -- --ignored --nocapture
 
+target/gpu-load/tree/run: .venv/reference/complete $(wildcard tests/gpu-load/*.cpp tests/gpu-load/*.h tests/gpu-load/tree.sh)
+	@tests/gpu-load/tree.sh target/gpu-load/tree
+
+gpu-load: build target/gpu-load/tree/run ## Run gpu-embed on libtorch for CUDA with stand-ins for driver and GPU (2 min, 5 GB of Python packages)
+	PYTHONDONTWRITEBYTECODE=1 .venv/reference/bin/python tests/gpu-load $(GPU_LOAD)
+
+gpu-load-mutants: build target/gpu-load/tree/run ## Build gpu-embed with known defects of its GPU path and see that gpu-load finds each
+	PYTHONDONTWRITEBYTECODE=1 .venv/reference/bin/python tests/gpu-load/mutants.py
+
 monitoring: build ## Check metrics, alerts and dashboards with a real Prometheus (20 MB of Debian's packages)
 	@tests/monitoring/prometheus.sh
 	PYTHONDONTWRITEBYTECODE=1 python3 tests/monitoring/check.py
@@ -72,7 +83,7 @@ lint: setup .cargo-tools/$(CARGO_DENY) ## Check formatting, lints, documentation
 	cargo clippy --release --locked --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --release --locked --workspace --no-deps
 	.cargo-tools/bin/cargo-deny --locked check --hide-inclusion-graph bans licenses sources
-	printf '%s\n' tests/parity/mutants/*.patch | xargs -n 1 git apply --check -C1
+	printf '%s\n' tests/parity/mutants/*.patch tests/gpu-load/mutants/*.patch | xargs -n 1 git apply --check -C1
 
 # Not in lint: a database that changes daily would fail builds that did not, and it has to be fetched from GitHub.
 advisories: .cargo-tools/$(CARGO_DENY) ## Look the dependencies up in the RustSec database
@@ -130,5 +141,5 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 
 FORCE:
 
-.PHONY: help setup build demo test torture parity parity-mutants bench bench-parts fuzz kernels monitoring \
+.PHONY: help setup build demo test torture parity parity-mutants bench bench-parts fuzz kernels gpu-load gpu-load-mutants monitoring \
 	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc workflows-overhead lint advisories install goldens

@@ -5,9 +5,11 @@ mod model;
 mod outputs;
 mod run;
 mod threads;
+mod workspace;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    workspace::set();
     plmkit_cli::main(|args: args::Args, stop| run::run(args, stop))
 }

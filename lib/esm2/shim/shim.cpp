@@ -57,19 +57,19 @@ c10::Stream stream_of(int index, std::int64_t stream) {
 } // namespace
 
 bool plmkit_varlen_attention(bool flash, const at::Tensor *query, const at::Tensor *key, const at::Tensor *value,
-                             const at::Tensor *offsets, std::int64_t longest, at::Tensor **mixed,
+                             const at::Tensor *offsets, std::int64_t longest, double scale, at::Tensor **mixed,
                              plmkit_failure *failure) noexcept {
     return guarded(failure, [&] {
         at::Tensor found;
         if (flash) {
             found = std::get<0>(at::_flash_attention_forward(*query, *key, *value, *offsets, *offsets, longest, longest,
                                                              /*dropout_p=*/0.0, /*is_causal=*/false,
-                                                             /*return_debug_mask=*/false));
+                                                             /*return_debug_mask=*/false, scale));
         } else {
             // Sequences of different lengths are one batch of all tokens: (1, tokens, heads, head_dim).
             auto of_batch = at::_efficient_attention_forward(
                 query->unsqueeze(0), key->unsqueeze(0), value->unsqueeze(0), /*bias=*/std::nullopt, *offsets, *offsets,
-                longest, longest, /*dropout_p=*/0.0, /*custom_mask_type=*/0);
+                longest, longest, /*dropout_p=*/0.0, /*custom_mask_type=*/0, /*compute_log_sumexp=*/false, scale);
             found = std::get<0>(of_batch).squeeze(0);
         }
         *mixed = new at::Tensor(std::move(found));

@@ -21,11 +21,11 @@ struct plmkit_failure {
 
 // Softmax attention in which a token sees the tokens of its own sequence and no others. query, key, value:
 // (tokens, heads, head_dim); offsets: (sequences + 1) i32 on the same device; longest: the tokens of the longest sequence.
-// flash: by flash attention, which has f16 and bf16 from compute capability 8.0 on; else by memory-efficient attention, which
-// has f32 too, and older devices. *mixed becomes a new tensor of the shape of query. Returns whether it went well; failure says
-// what did not.
+// Scores are multiplied by scale. flash: by flash attention, which has f16 and bf16 from compute capability 8.0 on; else by
+// memory-efficient attention, which has f32 too, and older devices. *mixed becomes a new tensor of the shape of query.
+// Returns whether it went well; failure says what did not.
 bool plmkit_varlen_attention(bool flash, const at::Tensor *query, const at::Tensor *key, const at::Tensor *value,
-                             const at::Tensor *offsets, std::int64_t longest, at::Tensor **mixed,
+                             const at::Tensor *offsets, std::int64_t longest, double scale, at::Tensor **mixed,
                              plmkit_failure *failure) noexcept;
 
 // Bytes that CUDA device `index` has, whoever uses them.

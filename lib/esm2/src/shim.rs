@@ -24,6 +24,7 @@ unsafe extern "C" {
         value: *const c_void,
         offsets: *const c_void,
         longest: i64,
+        scale: f64,
         mixed: *mut *mut c_void,
         failure: *mut Failure,
     ) -> bool;
@@ -76,19 +77,22 @@ pub(crate) enum VarlenKernel {
 impl VarlenKernel {
     /// Queries, keys and values, `(total_tokens, heads, head_dim)` each, to `(total_tokens, heads, head_dim)`. `offsets`,
     /// `(sequences + 1)` i32, are where sequences begin and the last one ends, on the same device; the longest has
-    /// `longest` tokens.
+    /// `longest` tokens. Scores are multiplied by `scale`.
     pub(crate) fn forward(
         self,
         [query, key, value]: [&Tensor; 3],
         offsets: &Tensor,
         longest: i64,
+        scale: f64,
     ) -> Result<Tensor, EsmError> {
         let flash = self == Self::Flash;
         let [query, key, value, offsets] = [query, key, value, offsets].map(handle);
         // SAFETY: the tensors live through the call, which reads them and nothing else of this process; it writes one pointer
         // and a failure, both of which are there.
         made(|mixed, failure| unsafe {
-            plmkit_varlen_attention(flash, query, key, value, offsets, longest, mixed, failure)
+            plmkit_varlen_attention(
+                flash, query, key, value, offsets, longest, scale, mixed, failure,
+            )
         })
     }
 }
@@ -266,7 +270,9 @@ mod tests {
         let x = Tensor::zeros([4, 2, 16], (Kind::Half, Device::Cpu));
         let offsets = Tensor::from_slice(&[0, 4]);
         for kernel in [VarlenKernel::Flash, VarlenKernel::MemoryEfficient] {
-            let error = kernel.forward([&x, &x, &x], &offsets, 4).unwrap_err();
+            let error = kernel
+                .forward([&x, &x, &x], &offsets, 4, 0.25)
+                .unwrap_err();
             assert!(!error.is_out_of_memory());
             let text = error.to_string();
             assert!(

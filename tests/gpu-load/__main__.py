@@ -1,0 +1,214 @@
+"""Runs gpu-embed on the real libtorch for CUDA with nothing underneath it that computes, and reads what the device was told.
+
+See tree.sh and device_log.py. Ends with 0 if every case is as it should be, with 1 if one is not.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+import device_log
+from figures import MOST
+from inputs import Inputs
+
+ROOT = Path(__file__).parents[2]
+EVERYTHING = ["--pool", "mean,max,std,bos", "--layers", "all", "--residues", "--logits", "--contacts"]
+UNCACHED = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+WORKSPACE = 32 << 20
+
+
+@dataclass
+class Run:
+    """A run of gpu-embed that has ended, and what its processes told the device."""
+
+    code: int
+    said: str
+    printed: str
+    logs: list
+    out: Path
+
+
+class Programs:
+    def __init__(self, options):
+        self.options = options
+
+    def embed(self, name, batches, model, *more, environment=None):
+        folder = self.options.work / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        out = folder / "embeddings.parquet"
+        command = [self.options.tree / "run", self.options.gpu_embed, "--model", model, "--progress", "none", "--threads", "1"]
+        command += [batches, "--out", out] if batches else []
+        command += [] if "--device" in more else ["--device", "cuda"]
+        own = {name: value for name, value in os.environ.items() if name != "CUBLASLT_WORKSPACE_SIZE"}
+        own |= {"STAND_IN_LOG": str(folder)} | (environment or {})
+        done = subprocess.run([*map(str, command), *more], env=own, capture_output=True, text=True, check=False, timeout=120)
+        return Run(done.returncode, done.stderr.strip(), done.stdout.strip(), device_log.calls(folder), out)
+
+
+def whole(run, rows, columns=("mean_4",)):
+    """Faults of a run that should have embedded so many sequences."""
+    if run.code != 0:
+        return [f"exit code {run.code}: {run.said[-400:]}"]
+    faults = [fault for log in run.logs for fault in (*device_log.refused(log), *device_log.elsewhere(log), *device_log.races(log))]
+    if not run.logs:
+        faults.append("nothing was launched")
+    file = pq.ParquetFile(run.out)
+    if file.metadata.num_rows != rows:
+        faults.append(f"{file.metadata.num_rows} rows; expected {rows}")
+    faults += [f"no column {column}" for column in columns if column not in file.schema_arrow.names]
+    return faults
+
+
+def steady(run):
+    """Faults of a run whose batches are all alike, once the first few are over."""
+    faults = []
+    for log in run.logs:
+        if not device_log.steady(log):
+            faults.append("too few batches")
+        faults += [f"the host waits in the steady state: {call}" for call in device_log.stalls(log)]
+        faults += [f"memory is taken in the steady state: {call}" for call in device_log.taken(log)]
+    return faults
+
+
+class Suite:
+    def __init__(self, options):
+        self.programs, self.inputs = Programs(options), Inputs(options)
+
+    def way(self, dtype, kernels, name=""):
+        """The usual run, in the steady state, within the figures."""
+        options = ["--dtype", dtype, "--kernels", kernels]
+        run = self.programs.embed(f"{dtype}-{kernels}", self.inputs.alike, self.inputs.model, *options)
+        faults = whole(run, self.inputs.alike_rows) + steady(run)
+        if faults:
+            return faults, ""
+        (log,) = run.logs
+        found = device_log.figures(device_log.steady(log)[-1])
+        limits = MOST[kernels][dtype]
+        faults += [f"{found[what]} {what}; expected at most {most}" for what, most in limits.items() if found[what] > most]
+        # What a product may use, as long as the user says nothing else.
+        if device_log.workspaces(log) - {WORKSPACE}:
+            faults.append(f"workspaces of {sorted(device_log.workspaces(log))} bytes; expected {WORKSPACE}")
+        fewer = [f"{what} {most} could be {found[what]}" for what, most in limits.items() if found[what] < most]
+        return faults, ", ".join([f"{count} {what}" for what, count in found.items()] + fewer)
+
+    def everything(self, dtype):
+        """All outputs, of batches that are alike."""
+        run = self.programs.embed(f"all-{dtype}", self.inputs.alike, self.inputs.model, "--dtype", dtype, *EVERYTHING)
+        columns = ["mean_0", "max_1", "std_2", "bos_4", "residues_4", "logits", "contacts"]
+        return whole(run, self.inputs.alike_rows, columns) + steady(run), ""
+
+    def memory(self, dtype, kernels):
+        """Without libtorch's cache every tensor is memory of the device: it must not grow from batch to batch."""
+        options = ["--dtype", dtype, "--kernels", kernels, *EVERYTHING]
+        run = self.programs.embed(f"memory-{dtype}-{kernels}", self.inputs.alike, self.inputs.model, *options, environment=UNCACHED)
+        faults, figure = whole(run, self.inputs.alike_rows), ""
+        for log in run.logs:
+            grown, over = device_log.growth(log)
+            figure = f"{grown} bytes more after {over} batches"
+            faults += [figure] if grown > 0 or over < 1 else []
+        return faults, figure
+
+    def natural(self, dtype, kernels):
+        """Proteins of many lengths."""
+        options = ["--dtype", dtype, "--kernels", kernels, *EVERYTHING]
+        run = self.programs.embed(f"natural-{dtype}-{kernels}", self.inputs.natural, self.inputs.model, *options)
+        return whole(run, self.inputs.natural_rows), ""
+
+    def windows(self):
+        run = self.programs.embed("windows", self.inputs.windows, self.inputs.model, "--residues", "--pool", "mean,std")
+        return whole(run, self.inputs.windows_rows, ["mean_4", "n_windows", "residues_4"]), ""
+
+    def peptides(self, dtype, kernels):
+        """More sequences in a batch than attention takes in a call."""
+        options = ["--dtype", dtype, "--kernels", kernels]
+        run = self.programs.embed(f"peptides-{dtype}-{kernels}", self.inputs.peptides, self.inputs.model, *options)
+        return whole(run, self.inputs.peptides_rows), f"{self.inputs.peptides_rows} in a batch"
+
+    def head(self, head_dim, dtype, kernels):
+        """A head whose channels are no multiple of 8."""
+        model = self.inputs.heads[head_dim]
+        options = ["--dtype", dtype, "--kernels", kernels, "--pool", "mean", "--contacts", "--logits"]
+        run = self.programs.embed(f"head-{head_dim}-{dtype}-{kernels}", self.inputs.natural, model, *options)
+        return whole(run, self.inputs.natural_rows), ""
+
+    def workers(self, name, options, environment):
+        """Processes of their own, each with a device."""
+        run = self.programs.embed(name, self.inputs.alike, self.inputs.model, *options, environment=environment)
+        faults = whole(run, self.inputs.alike_rows)
+        if len(run.logs) != 2:
+            faults.append(f"{len(run.logs)} processes used a device; expected 2")
+        return faults, ""
+
+    def probe(self):
+        """A budget where memory ends."""
+        environment = {"STAND_IN_MIB": "512"}
+        run = self.programs.embed("probe", None, self.inputs.model, "--probe", environment=environment)
+        refusals = sum(call[0] == "refuse" for log in run.logs for call in log)
+        faults = [] if run.code == 0 and run.printed.isdigit() and refusals else [f"exit code {run.code}: {run.said[-400:]}"]
+        return faults, f"{run.printed} tokens, memory was refused {refusals} times"
+
+    def workspace(self):
+        """What the user says that a product may use."""
+        environment = {"CUBLASLT_WORKSPACE_SIZE": "1024"}
+        run = self.programs.embed("workspace", self.inputs.alike, self.inputs.model, environment=environment)
+        found = {size for log in run.logs for size in device_log.workspaces(log)}
+        return whole(run, self.inputs.alike_rows) + ([] if found == {1 << 20} else [f"workspaces of {sorted(found)}"]), ""
+
+    def cases(self):
+        """Name and function of each."""
+        ways = [(dtype, kernels) for kernels in ("auto", "libtorch") for dtype in ("f16", "bf16", "f32")]
+        for way in ways:
+            yield f"{way[0]}, kernels {way[1]}", lambda way=way: self.way(*way)
+        for dtype in ("f16", "bf16", "f32"):
+            yield f"{dtype}, all outputs", lambda dtype=dtype: self.everything(dtype)
+        for way in (("f16", "auto"), ("f32", "auto"), ("f16", "libtorch")):
+            yield f"{way[0]}, kernels {way[1]}, memory", lambda way=way: self.memory(*way)
+            yield f"{way[0]}, kernels {way[1]}, natural lengths", lambda way=way: self.natural(*way)
+            yield f"{way[0]}, kernels {way[1]}, peptides", lambda way=way: self.peptides(*way)
+            for head_dim in (10, 20):
+                yield f"{way[0]}, kernels {way[1]}, heads of {head_dim}", lambda way=way, d=head_dim: self.head(d, *way)
+        yield "windows", self.windows
+        yield "two workers on a device", lambda: self.workers("workers", ["--workers", "2"], {})
+        yield "two devices", lambda: self.workers("devices", ["--device", "all"], {"STAND_IN_GPUS": "2"})
+        yield "probe", self.probe
+        yield "workspace of the user", self.workspace
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="gpu-load", description=__doc__.splitlines()[0])
+    programs, work = ROOT / "target/release", ROOT / "target/gpu-load"
+    parser.add_argument("--programs", type=Path, default=programs, help="folder of fasta-shard and pack-batches")
+    parser.add_argument("--gpu-embed", type=Path, help="the program to run [default: PROGRAMS/gpu-embed]")
+    parser.add_argument("--tree", type=Path, default=work / "tree", help="what tree.sh has made")
+    parser.add_argument("--work", type=Path, default=work, help="folder for inputs, outputs and logs")
+    parser.add_argument("--cases", default="", help="only those whose names have this in them")
+    options = parser.parse_args()
+    options.gpu_embed = options.gpu_embed or options.programs / "gpu-embed"
+    return options
+
+
+def main():
+    options = arguments()
+    suite = Suite(options)
+    chosen = [(name, case) for name, case in suite.cases() if options.cases in name]
+    failed = 0
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for (name, _), (faults, figure) in zip(chosen, pool.map(lambda case: case[1](), chosen), strict=True):
+            failed += bool(faults)
+            print(f"{name:40}  {figure or 'ok' if not faults else 'FAILED'}", flush=True)
+            for fault in dict.fromkeys(faults[:5]):
+                print(f"    {fault}", flush=True)
+    print(f"{len(chosen) - failed} of {len(chosen)} cases as they should be")
+    return 1 if failed or not chosen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
