@@ -57,7 +57,7 @@ def main():
     def command(case, rows):
         return [sys.executable, __file__, *sys.argv[1:], "--case", case.name, "--rows", str(rows)]
 
-    if options.device == "cpu":
+    if options.device == "cpu" or options.quick:
         # Threads that wait for each other by spinning take minutes where CPUs are shared.
         os.environ |= {"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
     chosen = [case for case in stage.CASES if not wanted or case.name in wanted]

@@ -1,6 +1,7 @@
 """What a case is given: programs, folders, options, and rows to write."""
 
 import json
+import math
 import os
 import shutil
 import time
@@ -13,6 +14,15 @@ from report import ABSENT, FAILED, MET, MISSED, NOT_JUDGED, earlier
 
 # What comes back of a stage beside its report and its log.
 FILES, FILE_BYTES = 6, 16 << 20
+
+
+def finite(value):
+    """JSON has no NaN and no infinity: they are null."""
+    if isinstance(value, dict):
+        return {str(key): finite(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class Bench:
@@ -43,7 +53,7 @@ class Bench:
         verdict = met if isinstance(met, str) else {True: MET, False: MISSED, None: NOT_JUDGED}[met]
         taken, self.last = now - self.last, now
         found = cases.row(self.case, what, verdict, taken, text, figures, **more)
-        os.write(self.rows, json.dumps(found, default=str).encode() + b"\n")
+        os.write(self.rows, json.dumps(finite(found), default=str).encode() + b"\n")
 
     def values(self, what, text, met, figures=None, **more):
         """A row about the values of vectors, which mean nothing on a device that computes none."""
@@ -68,7 +78,8 @@ class Bench:
 
     def failure(self, what, error):
         said = error.stderr if isinstance(error, Failed) else ""
-        self.row(what, f"{type(error).__name__}: {error}"[:600], FAILED, traceback=traceback.format_exc()[-4000:], stderr=said)
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        self.row(what, text[:400], FAILED, traceback=traceback.format_exc()[-4000:], stderr=said)
 
     def earlier(self, case, what):
         return earlier(self.out / "report.json", case, what)

@@ -25,7 +25,7 @@ class Report:
     def add(self, row):
         self.rows.append(row)
         self.write()
-        print(f"{row['case']:22} {row['what']:34} {row['verdict']:10} {row['seconds']:6.1f} s  {row['text']}", flush=True)
+        print(f"{row['case']:18} {row['what']:24} {row['verdict']:10} {row['seconds']:6.1f} s  {row['text']}", flush=True)
 
     def finish(self):
         self.content["finished"] = True

@@ -7,7 +7,7 @@ import statistics
 import models
 import reference_file
 from cases import Case
-from programs import events
+from programs import Failed, events
 
 # Goals: share of the measured GEMM rate, of the time of the run in which the device computes nothing, tokens/s on an H100,
 # and times as fast as transformers.
@@ -16,6 +16,8 @@ MFU, IDLE, TOKENS, PEER = 0.60, 0.05, 350_000, 3.0
 WIN = 1.10
 # Lowest cosine of a mean vector with that of f32.
 LEAST = {"f32": 0.999999, "f16": 0.9999, "bf16": 0.999}
+# A row of `rates`: copies of as many bytes as one launch of each kernel reads and writes.
+COPIES = "copies, GB/s"
 WORKSPACES = {"1 MiB": "1024", "32 MiB": "32768"}
 KERNELS = ["embedding", "layer_norm", "rotary", "gelu", "pooling"]
 
@@ -66,7 +68,7 @@ def rates(bench):
             launches = {"layer_norm": 2, "rotary": 1, "gelu": 1}.get(kernel, 0) * config["num_hidden_layers"] or 1
             found[kernel] = device.copy(moved / launches)
         text = ", ".join(f"{kernel} {rate / 1e9:,.0f}" for kernel, rate in found.items())
-        bench.row("copies as large as kernels' traffic, GB/s", text, None, {"bytes_per_s": found})
+        bench.row(COPIES, text, None, {"bytes_per_s": found})
 
     def transfers():
         to_it, from_it = device.transfers(1 << 20 if bench.quick else 1 << 28)
@@ -236,6 +238,8 @@ def peer(kind, budgets):
 
         chosen = [budget // 32 for budget in budgets] if bench.quick else budgets
         bench.each([(f"batches of {budget}", lambda budget=budget: one(budget)) for budget in chosen])
+        if not found:
+            raise Failed("no size of batches could be computed")
         budget, rate = max(found.items(), key=lambda pair: pair[1])
         bench.row("best", f"{rate:,.0f} tokens/s in {dtype}, batches of {budget}", None, {"tokens_per_s": rate, "budget": budget})
         # That it computes the same.
@@ -291,7 +295,7 @@ def kernels(bench):
     if not ours["kernels_ms"]:
         return bench.absent("each kernel", "the device has no clock of its own")
     moved = traffic(models.config(model), ours["tokens"], dtype)
-    copies = (bench.earlier("rates", "copies as large as kernels' traffic, GB/s") or {}).get("bytes_per_s", {})
+    copies = (bench.earlier("rates", COPIES) or {}).get("bytes_per_s", {})
     for kernel in KERNELS:
         taken, beside = ours["kernels_ms"][kernel], theirs["kernels_ms"][kernel]
         rate, won = share(moved[kernel], taken / 1e3), share(beside, taken)
