@@ -26,7 +26,7 @@ def arguments():
     parser.add_argument("--deadline", type=float, default=540, help="seconds after which nothing runs [default: %(default)s]")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     parser.add_argument("--quick", action="store_true", help="small models and few proteins: it runs, and figures mean nothing")
-    parser.add_argument("--values-unchecked", action="store_true", help="judge no values: for a device that computes none")
+    parser.add_argument("--values-unchecked", action="store_true", help="judge no values and no speed: for a device that computes nothing")
     parser.add_argument("--only", default="", help="some cases, by name, separated by commas")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     parser.add_argument("--rows", type=int, help=argparse.SUPPRESS)
@@ -51,7 +51,7 @@ def main():
         "begun": datetime.now(UTC).isoformat(timespec="seconds"),
     }  # fmt: skip
     report = Report(options.out / "report.json", about)
-    log = options.work / LOG
+    log = options.out / LOG
     log.unlink(missing_ok=True)
 
     def command(case, rows):
@@ -64,8 +64,8 @@ def main():
     if options.quick:
         chosen = [replace(case, least=min(case.least, 5)) for case in chosen]
     cases.run_all(chosen, command, log, report, options.deadline)
-    if log.is_file() and log.stat().st_size <= FILE_BYTES:
-        shutil.copyfile(log, options.out / LOG)
+    if log.is_file() and log.stat().st_size > FILE_BYTES:
+        log.write_bytes(log.read_bytes()[-FILE_BYTES:])
     report.finish()
     wrong = [row for row in report.rows if row["verdict"] in WRONG]
     print(f"{len(report.rows) - len(wrong)} of {len(report.rows)} rows are as they should be; {report.path}")

@@ -62,8 +62,9 @@ class Bench:
         self.row(what, text, met, figures, **more)
 
     def speed(self, what, text, met, figures=None, **more):
-        """A row about speed, of which only a GPU's is judged."""
-        self.row(what, text, met if self.on_gpu and not self.quick else None, figures, **more)
+        """A row about speed, of which only that of a GPU that computes is judged."""
+        judged = self.on_gpu and not self.quick and not self.options.values_unchecked
+        self.row(what, text, met if judged else None, figures, **more)
 
     def absent(self, what, text):
         self.row(what, text, ABSENT)

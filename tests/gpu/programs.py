@@ -4,6 +4,7 @@ import json
 import math
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 TOLD = 4000
@@ -29,6 +30,7 @@ class Programs:
     def run(self, name, *arguments, codes=(0,), **environment):
         """Standard output and standard error of a program that must end with one of `codes`."""
         done = execute(self.command(name, *arguments), **environment)
+        print(f"-- {name} {' '.join(map(str, arguments))}: {done.returncode}\n{done.stderr}", end="", file=sys.stderr, flush=True)
         if done.returncode not in codes:
             raise Failed(f"{name}: exit code {done.returncode}: {done.stderr.strip()[-300:]}", done.stderr)
         return done.stdout, done.stderr

@@ -76,6 +76,9 @@ def libraries(bench):
     lacking = [name for name in wanted if not any(name in path for path in chosen)]
     text = f"{len(chosen)} of CUDA and libtorch mapped" + (f", but no {', '.join(lacking)}" if lacking else "")
     bench.row("libraries", text, not lacking, {"mapped": chosen})
+    if bench.on_gpu:
+        warned = next((line for line in said.splitlines() if "libtorch computes what" in line), None)
+        bench.row("kernels", warned or "compiled for this GPU", not warned, stderr=said)
 
 
 def torch_versions(bench):
