@@ -35,35 +35,39 @@ def folder(bench, name):
 
 
 def make(bench, names):
-    """Makes those that are not there yet, in rows of their own. Imports torch and transformers."""
+    """Makes those that are not there yet, a row each."""
+
+    def one(name):
+        weights = folder(bench, name) / "model.safetensors"
+        if not weights.with_name("config.json").is_file():
+            draw((SMALL | DEEP)[name], weights.parent, bench.device)
+        size = weights.stat().st_size
+        bench.row(name, f"{size / 1e6:,.0f} MB", None, {"bytes": size})
+
+    bench.each([(name, lambda name=name: one(name)) for name in names])
+
+
+def draw(configuration, path, device):
     import checkpoint
     import torch
     from safetensors.torch import save_file
 
     class Values(checkpoint.Values):
-        """The values of the parity tests, but weights drawn by the device: it draws billions in a second."""
+        """The values of the parity tests, but large tensors drawn by the device: it draws billions in a second."""
 
         def normal(self, rng, shape, scale):
-            if not bench.on_gpu or np.prod(shape) < 1 << 16:
+            if device == "cpu" or np.prod(shape) < 1 << 16:
                 return super().normal(rng, shape, scale)
-            generator = torch.Generator(bench.device).manual_seed(int(rng.integers(1 << 62)))
-            drawn = torch.empty(shape, device=bench.device).normal_(0, float(scale), generator=generator)
-            return drawn.cpu().numpy()
+            generator = torch.Generator(device).manual_seed(int(rng.integers(1 << 62)))
+            return torch.empty(shape, device=device).normal_(0, float(scale), generator=generator).cpu().numpy()
 
-    def one(name):
-        configuration, path = (SMALL | DEEP)[name], folder(bench, name)
-        if not (path / "config.json").is_file():
-            path.mkdir(parents=True, exist_ok=True)
-            values = Values(configuration)
-            shapes = sorted(checkpoint.shapes(configuration).items())
-            tensors = {tensor: torch.from_numpy(values.of(tensor, shape)) for tensor, shape in shapes}
-            save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
-            # Last, so that a model that is there is whole.
-            (path / "config.json").write_text(json.dumps(checkpoint.settings(configuration), indent=1), encoding="utf-8")
-        size = (path / "model.safetensors").stat().st_size
-        bench.row(name, f"{size / 1e6:,.0f} MB", None, {"bytes": size})
-
-    bench.each([(name, lambda name=name: one(name)) for name in names])
+    path.mkdir(parents=True, exist_ok=True)
+    values = Values(configuration)
+    shapes = sorted(checkpoint.shapes(configuration).items())
+    tensors = {tensor: torch.from_numpy(values.of(tensor, shape)) for tensor, shape in shapes}
+    save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
+    # Last, so that a model that is there is whole.
+    (path / "config.json").write_text(json.dumps(checkpoint.settings(configuration), indent=1), encoding="utf-8")
 
 
 def config(model):

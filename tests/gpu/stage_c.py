@@ -9,14 +9,14 @@ import statistics
 import subprocess
 import sys
 import time
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import models
 from cases import Case
 from programs import Failed, command_name, events
 
-# Column of monitor-log: nvidia-smi's name for it, and how far the medians of a run may be apart: a share, and in units.
+# Column of monitor-log: nvidia-smi's name for it, and how far both may be apart at a time: a share, or units.
 COLUMNS = {
     "gpu_util": ("utilization.gpu", 0.1, 10),
     "mem_util": ("utilization.memory", 0.2, 10),
@@ -201,7 +201,7 @@ def monitor(bench):
     beside = None
     if smi:
         query = [smi, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", "-lms", "500"]
-        beside = subprocess.Popen(query, stdout=theirs.open("w"), stderr=subprocess.DEVNULL)
+        beside = subprocess.Popen(query, stdout=theirs.open("w"), env=os.environ | {"TZ": "UTC"})
     command = bench.programs.embed_command(batches, model, bench.path("out.parquet"), "--events", bench.path("events.jsonl"))
     try:
         record = ["record", "--out", samples, "--interval", "500ms", "--", *command]
@@ -221,37 +221,60 @@ def monitor(bench):
         return bench.absent("nvidia-smi", "not on the PATH")
     bench.keep(theirs, "nvidia-smi.csv")
     rows = [dict(zip(fields, map(str.strip, line.split(",")), strict=False)) for line in theirs.read_text(encoding="utf-8").splitlines()]
-    compare_columns(bench, [row for row in ours if row["index"] == "0"], [row for row in rows if row["index"] == "0"])
+    compare_columns(bench, [row for row in ours if row["index"] == "0"], [row for row in rows if row.get("index") == "0"])
     report = bench.path("report.json")
     bench.programs.run("monitor-log", "report", "--gpu", samples, "--events", bench.path("events.jsonl"), "--out", report)
     bench.row("report", "monitor-log report reads both logs", True, json.loads(report.read_text(encoding="utf-8")))
 
 
 def compare_columns(bench, ours, theirs):
-    """By medians over the run: both see it at moments of their own."""
+    """Values of the same moments, near enough, and what the medians of their differences are."""
     for column, name in SAME.items():
         mine, other = {row[column] for row in ours}, {row[name] for row in theirs}
-        bench.row(column, f"{', '.join(sorted(mine))} | nvidia-smi {', '.join(sorted(other))}", mine <= other)
+        bench.row(column, f"{', '.join(sorted(mine))} | nvidia-smi {', '.join(sorted(other))}", bool(mine) and mine <= other)
+    pairs = at_the_same_time(ours, theirs)
     for column, (name, share, units) in COLUMNS.items():
-        mine, other = numbers(row[column] for row in ours), numbers(row.get(name) for row in theirs)
-        if not mine or not other:
-            told = f"{'no' if not mine else 'a'} value | nvidia-smi: {'no' if not other else 'a'} value"
-            bench.row(column, told, None if bool(mine) == bool(other) else False)
+        both = [(number(mine[column]), number(other.get(name))) for mine, other in pairs]
+        gives = [any(values[side] is not None for values in both) for side in (0, 1)]
+        both = [values for values in both if None not in values]
+        if not both:
+            told = " | ".join(f"{who} {'a value' if found else 'none'}" for who, found in zip(("ours", "nvidia-smi"), gives, strict=True))
+            # What neither gives, the card does not have.
+            bench.row(column, told, False if any(gives) else None)
             continue
-        found, expected = statistics.median(mine), statistics.median(other)
-        met = abs(found - expected) <= max(units, share * abs(expected))
-        figures = {"ours": found, "nvidia_smi": expected, "tolerance": max(units, share * abs(expected))}
-        bench.row(column, f"median {found:g} | nvidia-smi {expected:g}", met, figures)
+        apart, found, expected = (
+            statistics.median(values) for values in ([abs(a - b) for a, b in both], [a for a, _ in both], [b for _, b in both])
+        )
+        tolerance = max(units, share * abs(expected))
+        figures = {"ours": found, "nvidia_smi": expected, "apart": apart, "tolerance": tolerance, "pairs": len(both)}
+        text = f"medians {found:g} | nvidia-smi {expected:g}, apart {apart:g} of {tolerance:g} at most"
+        bench.row(column, text, apart <= tolerance, figures)
 
 
-def numbers(values):
-    found = []
-    for value in values:
+def at_the_same_time(ours, theirs):
+    """Each of our samples with the one of nvidia-smi that is nearest, where that is within half a second."""
+    seen = []
+    for row in theirs:
         try:
-            found.append(float(value))
-        except (TypeError, ValueError):
-            pass
-    return found
+            seen.append((datetime.strptime(row["timestamp"], "%Y/%m/%d %H:%M:%S.%f").replace(tzinfo=UTC), row))
+        except ValueError:
+            pass  # a line that was cut
+    if not seen:
+        raise Failed("nvidia-smi gave no sample")
+    pairs = []
+    for row in ours:
+        moment = datetime.fromisoformat(row["timestamp"])
+        at, nearest = min(seen, key=lambda one: abs(one[0] - moment))
+        if abs(at - moment) <= timedelta(seconds=0.5):
+            pairs.append((row, nearest))
+    return pairs
+
+
+def number(value):
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
 
 
 CASES = [
