@@ -69,6 +69,14 @@ target/gpu-load/tree/run: .venv/reference/complete $(wildcard tests/gpu-load/*.c
 gpu-load: build target/gpu-load/tree/run ## Run gpu-embed on libtorch for CUDA with stand-ins for driver and GPU (2 min, 5 GB of Python packages)
 	PYTHONDONTWRITEBYTECODE=1 .venv/reference/bin/python tests/gpu-load $(GPU_LOAD)
 
+# A stage takes a minute on four free cores; each ends at its deadline whatever happens.
+gpu-accept-cpu: export PYTHON = .venv/reference/bin/python
+gpu-accept-cpu: build .venv/reference/complete ## Run the acceptance of a GPU on the CPU, where it shows only that it works (minutes, 5 GB of Python packages)
+	PYTHONDONTWRITEBYTECODE=1 $(PYTHON) tests/gpu/test_cases.py
+	for stage in a b c; do \
+		tests/gpu/accept.sh --stage $$stage --work target/gpu/work --out target/gpu/$$stage --device cpu --quick --deadline 200 || exit; \
+	done
+
 gpu-load-mutants: build target/gpu-load/tree/run ## Build gpu-embed with known defects of its GPU path and see that gpu-load finds each
 	PYTHONDONTWRITEBYTECODE=1 .venv/reference/bin/python tests/gpu-load/mutants.py
 
@@ -141,5 +149,5 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 
 FORCE:
 
-.PHONY: help setup build demo test torture parity parity-mutants bench bench-parts fuzz kernels gpu-load gpu-load-mutants monitoring \
+.PHONY: help setup build demo test torture parity parity-mutants bench bench-parts fuzz kernels gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
 	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc workflows-overhead lint advisories install goldens

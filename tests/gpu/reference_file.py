@@ -1,10 +1,12 @@
 """Vectors in a Parquet file that validate-embeddings takes as a reference, written without any library.
 
-One row group, one plain page a column, no compression: `id` and one `list<float>` column. The metadata are Thrift's
-compact protocol, of which this needs integers, strings, lists and structs.
+One row group, one plain page a column, no compression: `id` and `list<float>` columns. The metadata are Thrift's compact
+protocol, of which this needs integers, strings, lists and structs.
 """
 
 import struct
+
+import numpy as np
 
 BYTE_ARRAY, FLOAT = 6, 4
 REQUIRED, OPTIONAL, REPEATED = 0, 1, 2
@@ -59,11 +61,8 @@ def element(name, kind=None, repetition=None, children=None, converted=None):
 
 def bit_packed(levels):
     """Levels of 0 and 1 in the hybrid encoding, after their length."""
-    groups = (len(levels) + 7) // 8
-    packed = bytearray(groups)
-    for i, level in enumerate(levels):
-        packed[i // 8] |= level << i % 8
-    runs = varint(groups << 1 | 1) + bytes(packed)
+    packed = np.packbits(levels, bitorder="little").tobytes()
+    runs = varint(len(packed) << 1 | 1) + packed
     return struct.pack("<I", len(runs)) + runs
 
 
@@ -74,18 +73,19 @@ def page(count, data):
     return header + data
 
 
-def write(path, column, vectors):
-    """Writes id -> vector, a sequence of floats each, as the columns `id` and `column`."""
-    ids = b"".join(struct.pack("<I", len(name.encode())) + name.encode() for name in vectors)
-    rows = [list(vector) for vector in vectors.values()]
-    values = sum(map(len, rows))
-    repeated = [int(i > 0) for row in rows for i in range(len(row))]
-    floats = b"".join(struct.pack(f"<{len(row)}f", *row) for row in rows)
-    pages = [
-        (BYTE_ARRAY, ["id"], len(rows), page(len(rows), ids)),
-        (FLOAT, [column, "list", "element"], values, page(values, bit_packed(repeated) + bit_packed([1] * values) + floats)),
-    ]
-    body, chunks, total = b"PAR1", [], 0
+def write(path, columns):
+    """Writes column -> id -> vector, a sequence of floats each, with the same ids in all."""
+    names = list(next(iter(columns.values())))
+    ids = b"".join(struct.pack("<I", len(name.encode())) + name.encode() for name in names)
+    pages = [(BYTE_ARRAY, ["id"], len(names), page(len(names), ids))]
+    for column, vectors in columns.items():
+        rows = [np.asarray(vectors[name], "<f4").ravel() for name in names]
+        values = sum(row.size for row in rows)
+        repeated = np.ones(values, np.uint8)
+        repeated[np.cumsum([0, *(row.size for row in rows[:-1])])] = 0
+        data = bit_packed(repeated) + bit_packed(np.ones(values, np.uint8)) + np.concatenate(rows).tobytes()
+        pages.append((FLOAT, [column, "list", "element"], values, page(values, data)))
+    body, chunks = b"PAR1", []
     for kind, parts, count, data in pages:
         size = zigzag(len(data))
         metadata = record(
@@ -100,19 +100,19 @@ def write(path, column, vectors):
         )
         chunks.append(record((2, I64, zigzag(len(body))), (3, STRUCT, metadata)))
         body += data
-        total += len(data)
-    schema = [
-        element("schema", children=2),
-        element("id", BYTE_ARRAY, REQUIRED, converted=UTF8),
-        element(column, repetition=REQUIRED, children=1, converted=LIST),
-        element("list", repetition=REPEATED, children=1),
-        element("element", FLOAT, REQUIRED),
-    ]
-    group = record((1, LIST_OF, items(STRUCT, chunks)), (2, I64, zigzag(total)), (3, I64, zigzag(len(rows))))
+    schema = [element("schema", children=len(pages)), element("id", BYTE_ARRAY, REQUIRED, converted=UTF8)]
+    for column in columns:
+        schema += [
+            element(column, repetition=REQUIRED, children=1, converted=LIST),
+            element("list", repetition=REPEATED, children=1),
+            element("element", FLOAT, REQUIRED),
+        ]
+    count, total = zigzag(len(names)), zigzag(len(body) - 4)
+    group = record((1, LIST_OF, items(STRUCT, chunks)), (2, I64, total), (3, I64, count))
     footer = record(
         (1, I32, zigzag(1)),
         (2, LIST_OF, items(STRUCT, schema)),
-        (3, I64, zigzag(len(rows))),
+        (3, I64, count),
         (4, LIST_OF, items(STRUCT, [group])),
     )
     path.write_bytes(body + footer + struct.pack("<I", len(footer)) + b"PAR1")

@@ -93,13 +93,13 @@ class Values:
         return self.weight(rng, parent, shape)
 
     def words(self, rng, shape):
-        words = normal(rng, shape, ORDINARY)
+        words = self.normal(rng, shape, ORDINARY)
         for channel, sign in self.outliers.items():
             words[:, channel] += sign * EMBEDDED
         return words
 
     def norm(self, rng, parent, kind, shape):
-        values = normal(rng, shape, 0.2) if kind == "bias" else rng.uniform(0.7, 1.4, shape).astype(np.float32)
+        values = self.normal(rng, shape, 0.2) if kind == "bias" else rng.uniform(0.7, 1.4, shape).astype(np.float32)
         if parent == "lm_head.layer_norm":
             values *= 1.25 / np.sqrt(self.configuration.width)  # logits of about 5
             values[list(self.outliers)] *= 0.05
@@ -113,7 +113,7 @@ class Values:
         return values
 
     def bias(self, rng, parent, shape):
-        bias = normal(rng, shape, 0.2)
+        bias = self.normal(rng, shape, 0.2)
         if parent.endswith(".output.dense") and not parent.endswith(".attention.output.dense"):
             for channel, sign in self.outliers.items():
                 bias[channel] += sign * (LAST - EMBEDDED) / self.configuration.layers
@@ -132,15 +132,14 @@ class Values:
             gain = 2.0
         elif parent.endswith("contact_head.regression"):
             gain = 12.0
-        weight = normal(rng, shape, 1 / np.sqrt(shape[1]))
+        weight = self.normal(rng, shape, 1 / np.sqrt(shape[1]))
         weight *= np.asarray(gain, np.float32)
         return weight
 
-
-def normal(rng, shape, scale):
-    values = rng.standard_normal(shape, dtype=np.float32)
-    values *= np.float32(scale)
-    return values
+    def normal(self, rng, shape, scale):
+        values = rng.standard_normal(shape, dtype=np.float32)
+        values *= np.float32(scale)
+        return values
 
 
 def make(configuration, parent: Path):

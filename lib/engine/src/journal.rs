@@ -133,8 +133,12 @@ impl Journal {
                 Some(KernelTimes {
                     gemm_ms: milliseconds(kernels.gemm),
                     attention_ms: milliseconds(kernels.attention),
-                    between_ms: milliseconds(kernels.between),
+                    embedding_ms: milliseconds(kernels.embedding),
+                    layer_norm_ms: milliseconds(kernels.layer_norm),
+                    rotary_ms: milliseconds(kernels.rotary),
+                    gelu_ms: milliseconds(kernels.gelu),
                     pooling_ms: milliseconds(kernels.pooling),
+                    collect_ms: milliseconds(kernels.collect),
                 })
             }),
             write_ms: Some(milliseconds(written.write)),

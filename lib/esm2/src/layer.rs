@@ -8,6 +8,7 @@ use crate::body::Watch;
 use crate::layer_norm::LayerNorm;
 use crate::linear::Linear;
 use crate::packed::Packed;
+use crate::profile::Work;
 use crate::rope::{Frequencies, Rotation};
 
 /// The parameters of a layer.
@@ -42,7 +43,7 @@ impl Layer {
         watch: &mut dyn Watch,
     ) -> Result<(), EsmError> {
         self.attend(x, heads, rotation, attention, batch, watch)?;
-        self.feed_forward(x, batch.kind)
+        self.feed_forward(x, batch)
     }
 
     fn attend(
@@ -56,22 +57,32 @@ impl Layer {
     ) -> Result<(), EsmError> {
         let (tokens, hidden) = x.size2()?;
         let heads = heads as i64;
-        let qkv = self
-            .qkv
-            .forward(&self.attention_norm.forward(x)?, batch.kind)?; // (total_tokens, 3·hidden)
+        let normalised = self.attention_norm.forward(x)?;
+        batch.lap(Work::LayerNorm)?;
+        let qkv = self.qkv.forward(&normalised, batch.kind)?; // (total_tokens, 3·hidden)
+        batch.lap(Work::Gemm)?;
         let qkv = qkv.f_to_kind(Kind::Float)?;
         let qkv = qkv.f_view([tokens, 3 * heads, hidden / heads])?;
         rotation.apply(&qkv.f_narrow(1, 0, 2 * heads)?)?;
         let qkv = qkv.f_view([tokens, 3, heads, hidden / heads])?;
         watch.attention(&|| Ok(qkv.shallow_clone()))?;
-        let mixed = attention.forward(&qkv.f_to_kind(batch.kind)?, batch)?; // (total_tokens, hidden)
-        self.out.add_to(x, &mixed, batch.kind)
+        let qkv = qkv.f_to_kind(batch.kind)?;
+        batch.lap(Work::Rotary)?;
+        let mixed = attention.forward(&qkv, batch)?; // (total_tokens, hidden)
+        batch.lap(Work::Attention)?;
+        self.out.add_to(x, &mixed, batch.kind)?;
+        batch.lap(Work::Gemm)
     }
 
-    fn feed_forward(&self, x: &mut Tensor, kind: Kind) -> Result<(), EsmError> {
-        let mut wide = self.up.forward(&self.ffn_norm.forward(x)?, kind)?; // (total_tokens, intermediate)
+    fn feed_forward(&self, x: &mut Tensor, batch: &Packed) -> Result<(), EsmError> {
+        let normalised = self.ffn_norm.forward(x)?;
+        batch.lap(Work::LayerNorm)?;
+        let mut wide = self.up.forward(&normalised, batch.kind)?; // (total_tokens, intermediate)
+        batch.lap(Work::Gemm)?;
         // The exact GELU, by erf: the tanh form differs by up to 5e-4.
         let _ = wide.f_gelu_("none")?;
-        self.down.add_to(x, &wide, kind)
+        batch.lap(Work::Gelu)?;
+        self.down.add_to(x, &wide, batch.kind)?;
+        batch.lap(Work::Gemm)
     }
 }

@@ -218,7 +218,7 @@ impl Esm2 {
                 return Ok(());
             }
             let hidden = &hidden()?;
-            batch.lap(Work::Between)?;
+            batch.lap(Work::Collect)?;
             for (&column, values) in columns.iter().zip(&mut values) {
                 let here = here(&column);
                 match (column, &heads.language_model) {

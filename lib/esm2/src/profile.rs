@@ -11,8 +11,14 @@ use crate::timing::KernelTimes;
 pub(crate) enum Work {
     Gemm,
     Attention,
-    Between,
+    Embedding,
+    /// Sums of the residual stream and the `LayerNorm` after them.
+    LayerNorm,
+    Rotary,
+    Gelu,
     Pooling,
+    /// What else is done for hidden states that were asked for: a copy, the final `LayerNorm`.
+    Collect,
 }
 
 /// The points of a stream at which one kind of work ends and the next begins.
@@ -47,8 +53,12 @@ impl Laps {
             let sum = match work {
                 Work::Gemm => &mut times.gemm,
                 Work::Attention => &mut times.attention,
-                Work::Between => &mut times.between,
+                Work::Embedding => &mut times.embedding,
+                Work::LayerNorm => &mut times.layer_norm,
+                Work::Rotary => &mut times.rotary,
+                Work::Gelu => &mut times.gelu,
                 Work::Pooling => &mut times.pooling,
+                Work::Collect => &mut times.collect,
             };
             *sum += last.until(end)?;
             last = end;

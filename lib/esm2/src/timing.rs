@@ -53,10 +53,18 @@ pub struct KernelTimes {
     pub gemm: Duration,
     /// Attention.
     pub attention: Duration,
-    /// What lies between those, embedding and the final `LayerNorm` included.
-    pub between: Duration,
-    /// Pooling, and what else is taken of hidden states.
+    /// Token embedding.
+    pub embedding: Duration,
+    /// Sums of the residual stream and the `LayerNorm` after them.
+    pub layer_norm: Duration,
+    /// Rotation of queries and keys.
+    pub rotary: Duration,
+    /// GELU, with the bias before it where it is not added by the matrix product.
+    pub gelu: Duration,
+    /// Pooling, rows of residues, logits.
     pub pooling: Duration,
+    /// Copies of hidden states that were asked for, and the final `LayerNorm`.
+    pub collect: Duration,
 }
 
 impl AddAssign for DeviceTimes {
@@ -74,8 +82,12 @@ impl AddAssign for KernelTimes {
     fn add_assign(&mut self, other: Self) {
         self.gemm += other.gemm;
         self.attention += other.attention;
-        self.between += other.between;
+        self.embedding += other.embedding;
+        self.layer_norm += other.layer_norm;
+        self.rotary += other.rotary;
+        self.gelu += other.gelu;
         self.pooling += other.pooling;
+        self.collect += other.collect;
     }
 }
 
@@ -98,8 +110,12 @@ mod tests {
         let kernels = KernelTimes {
             gemm: ms(10),
             attention: ms(5),
-            between: ms(4),
-            pooling: ms(1),
+            embedding: ms(1),
+            layer_norm: ms(2),
+            rotary: ms(3),
+            gelu: ms(4),
+            pooling: ms(6),
+            collect: ms(7),
         };
         for _ in 0..2 {
             sum += DeviceTimes {
@@ -110,6 +126,8 @@ mod tests {
         assert_eq!((sum.h2d, sum.compute, sum.d2h), (ms(3), ms(60), ms(9)));
         let sum = sum.kernels.expect("two of three are known");
         assert_eq!((sum.gemm, sum.attention), (ms(20), ms(10)));
-        assert_eq!((sum.between, sum.pooling), (ms(8), ms(2)));
+        assert_eq!((sum.embedding, sum.layer_norm), (ms(2), ms(4)));
+        assert_eq!((sum.rotary, sum.gelu), (ms(6), ms(8)));
+        assert_eq!((sum.pooling, sum.collect), (ms(12), ms(14)));
     }
 }

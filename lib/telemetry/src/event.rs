@@ -161,10 +161,18 @@ pub struct KernelTimes {
     pub gemm_ms: f64,
     /// Attention.
     pub attention_ms: f64,
-    /// What lies between those, embedding and the final `LayerNorm` included.
-    pub between_ms: f64,
-    /// Pooling, and what else is taken of hidden states.
+    /// Token embedding.
+    pub embedding_ms: f64,
+    /// Sums of the residual stream and the `LayerNorm` after them.
+    pub layer_norm_ms: f64,
+    /// Rotation of queries and keys.
+    pub rotary_ms: f64,
+    /// GELU, with the bias before it where it is not added by the matrix product.
+    pub gelu_ms: f64,
+    /// Pooling, rows of residues, logits.
     pub pooling_ms: f64,
+    /// Copies of hidden states that were asked for, and the final `LayerNorm`.
+    pub collect_ms: f64,
 }
 
 /// The last event of a run.

@@ -123,28 +123,28 @@ impl Body for OnGpu {
             positions: batch.positions.f_to_kind(Kind::Int)?,
             x: x.f_contiguous()?,
         };
-        batch.lap(Work::Between)?;
+        batch.lap(Work::Embedding)?;
         watch.hidden(0, &|| Ok(pass.x.shallow_clone()))?;
         let mut table = Table::default();
         let mut normalised = match self.layers[..depth].first() {
             Some(layer) => pass.normalise(None, &layer.attention_norm)?,
             None => return Ok(()),
         };
-        batch.lap(Work::Between)?;
+        batch.lap(Work::LayerNorm)?;
         for (number, layer) in self.layers[..depth].iter().enumerate() {
             let qkv = layer.qkv.forward(&normalised, batch.kind)?; // (rows, 3·hidden)
             batch.lap(Work::Gemm)?;
             let qkv = pass.rotate(&qkv, table.of(layer, batch)?)?; // (rows, 3, heads, head_dim)
-            batch.lap(Work::Between)?;
+            batch.lap(Work::Rotary)?;
             watch.attention(&|| Ok(qkv.f_to_kind(Kind::Float)?))?;
             let mixed = self.attention.forward(&qkv, batch)?; // (rows, hidden)
             batch.lap(Work::Attention)?;
             let attended = layer.out.forward(&mixed, batch.kind)?;
             batch.lap(Work::Gemm)?;
             normalised = pass.normalise(Some(&attended), &layer.ffn_norm)?;
-            batch.lap(Work::Between)?;
+            batch.lap(Work::LayerNorm)?;
             let wide = pass.widen(&normalised, layer)?; // (rows, intermediate)
-            batch.lap(Work::Between)?;
+            batch.lap(Work::Gelu)?;
             let fed = layer.down.forward(&wide, batch.kind)?;
             batch.lap(Work::Gemm)?;
             // The sum is taken with the normalisation for the layer after it, if there is one.
@@ -154,7 +154,7 @@ impl Body for OnGpu {
                     let _ = pass.x.f_add_(&fed)?;
                 }
             }
-            batch.lap(Work::Between)?;
+            batch.lap(Work::LayerNorm)?;
             watch.hidden(number + 1, &|| Ok(pass.x.shallow_clone()))?;
         }
         Ok(())

@@ -9,6 +9,7 @@ use crate::EsmError;
 use crate::attention::Attention;
 use crate::layer::Layer;
 use crate::packed::Packed;
+use crate::profile::Work;
 use crate::rope::Rotation;
 use crate::threads::threads;
 
@@ -46,6 +47,7 @@ impl Body for OnLibtorch {
         depth: usize,
         watch: &mut dyn Watch,
     ) -> Result<(), EsmError> {
+        batch.lap(Work::Embedding)?;
         watch.hidden(0, &|| Ok(x.shallow_clone()))?;
         let mut rotation = Rotation::new(&batch.positions, &self.layers[0].inv_freq)?;
         for (layer, number) in self.layers[..depth].iter().zip(1..) {

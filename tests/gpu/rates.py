@@ -1,0 +1,70 @@
+"""What the device can do, measured with torch: beside that all else is judged."""
+
+import time
+
+import torch
+
+TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+
+
+class Rates:
+    def __init__(self, device, quick):
+        self.device = device
+        # Rows, columns and depth of the matrix product that the peak rate is of.
+        self.peak, self.repeats = (512, 3) if quick else (8192, 15)
+
+    def seconds(self, work):
+        """The median time of `work`, by the device's own clock if it has one."""
+        for _ in range(3):
+            work()
+        return sorted(self.once(work) for _ in range(self.repeats))[self.repeats // 2]
+
+    def once(self, work):
+        if self.device != "cuda":
+            start = time.perf_counter()
+            work()
+            return max(1e-9, time.perf_counter() - start)
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        work()
+        end.record()
+        end.synchronize()
+        return max(1e-9, start.elapsed_time(end) / 1e3)
+
+    def gemm(self, dtype):
+        """FLOP/s of a large product of random matrices."""
+        a, b = (torch.randn(self.peak, self.peak, device=self.device, dtype=TORCH[dtype]) for _ in range(2))
+        return 2 * self.peak**3 / self.seconds(lambda: a @ b)
+
+    def copy(self, traffic):
+        """Bytes/s of a copy within the device's memory, `traffic` bytes read and written in all."""
+        there, other = (torch.empty(int(traffic) // 2, dtype=torch.uint8, device=self.device) for _ in range(2))
+        return 2 * len(there) / self.seconds(lambda: other.copy_(there))
+
+    def transfers(self, size):
+        """Bytes/s to the device and from it, from page-locked memory."""
+        here = torch.empty(size, dtype=torch.uint8, pin_memory=self.device == "cuda")
+        there = torch.empty(size, dtype=torch.uint8, device=self.device)
+        to_it = self.seconds(lambda: there.copy_(here, non_blocking=True))
+        return size / to_it, size / self.seconds(lambda: here.copy_(there, non_blocking=True))
+
+    def floor(self, config, dtype, tokens):
+        """Tokens/s if a model were the matrix products of its layers and nothing else, each as gpu-embed asks for it."""
+        width, inner = config["hidden_size"], config["intermediate_size"]
+        kinds = {"device": self.device, "dtype": TORCH[dtype]}
+
+        def layer(inputs, outputs):
+            weight = torch.randn(outputs, inputs, **kinds) / inputs**0.5
+            return torch.randn(tokens, inputs, **kinds), weight, torch.randn(outputs, **kinds)
+
+        # With bias: addmm, which is cublasLt's. Before GELU, whose kernel adds the bias, without.
+        biased = [layer(width, 3 * width), layer(width, width), layer(inner, width)]
+        rows, up, _ = layer(width, inner)
+
+        def products():
+            for x, weight, bias in biased:
+                torch.nn.functional.linear(x, weight, bias)
+            torch.matmul(rows, up.t())
+
+        with torch.inference_mode():
+            return tokens / (self.seconds(products) * config["num_hidden_layers"])
