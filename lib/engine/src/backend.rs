@@ -60,7 +60,7 @@ impl<'a> Backend<'a> {
     /// How near the model, which is in int8, comes to f32.
     pub(crate) fn measure(&mut self, sample: Sample) -> Result<Parity, EngineError> {
         match self {
-            Self::InProcess(here) => sample.measure(here.config, &here.model, here.stop),
+            Self::InProcess(here) => sample.measure(&here.model, here.stop),
             Self::Workers(pool) => pool.measure(sample),
         }
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::PathBuf;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plmkit_contract::{
     Column, EmbeddingLayout, KERNELS, PACKING, Provenance, Reject, Stop, WINDOWS,
@@ -174,7 +174,9 @@ impl<'a> Run<'a> {
         let config = self.config;
         let file = EmbeddingsWriter::create(&config.out, self.layout)?;
         let rejects = Rejects::begin(config, folder)?;
+        let before = Instant::now();
         let parity = parity::gate(config, self.plan, self.facts, &mut backend)?;
+        let compared = parity.map(|_| before.elapsed());
         replaced.iter().try_for_each(|path| remove(path))?;
         let saved: Vec<Range<u64>> = parts.iter().map(|part| part.batches.clone()).collect();
         let to_compute = self.plan.amount_without(&saved);
@@ -185,6 +187,7 @@ impl<'a> Run<'a> {
             workers: backend.workers(),
             batches_saved: self.plan.total.batches - to_compute.batches,
             to_compute,
+            compared,
         };
         let mut writer = Writer {
             file,

@@ -24,14 +24,20 @@ pub(super) fn map(path: &Path) -> io::Result<Mmap> {
     unsafe { Mmap::map(&file) }
 }
 
-/// Lets go of the memory that shows what was read; it is read from the file again where it is needed again.
+/// Lets go of the memory that shows `bytes` of the map; it is read from the file again where it is needed again.
 ///
 /// Pages of a file are the system's to take back at any time, and yet they count as this process's memory.
 #[allow(unsafe_code)]
-pub(super) fn forget(map: &Mmap) {
+pub(super) fn forget(map: &Mmap, bytes: &[u8]) {
+    let Some(offset) = bytes.as_ptr().addr().checked_sub(map.as_ptr().addr()) else {
+        return;
+    };
+    if bytes.is_empty() || offset + bytes.len() > map.len() {
+        return;
+    }
     // SAFETY: what shows a file, and was never written, is the same after it was read again; see `map` for files that
     // change. Where the system refuses, nothing has happened.
-    let _ = unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) };
+    let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, bytes.len()) };
 }
 
 #[cfg(test)]
@@ -68,7 +74,11 @@ mod tests {
         let sum = || map.iter().map(|&byte| u64::from(byte)).sum::<u64>();
         assert_eq!(sum(), 7 << 20);
         assert_eq!(resident(&path), 1 << 10);
-        forget(&map);
+        // A page of which some is let go of goes.
+        forget(&map, &map[(1 << 19) + 1..]);
+        assert_eq!(resident(&path), 1 << 9);
+        forget(&map, &map[..]);
+        forget(&map, &[7; 16]);
         assert_eq!(resident(&path), 0);
         assert_eq!(sum(), 7 << 20);
     }
