@@ -109,6 +109,7 @@ impl Journal {
             token_budget: plan.token_budget(),
             load_ms: Some(milliseconds(facts.load_times.all)),
             compile_ms: facts.load_times.compiled.map(milliseconds),
+            pin_ms: facts.load_times.pinned.map(milliseconds),
             compare_ms: started.compared.map(milliseconds),
         }));
         Ok(journal)

@@ -120,7 +120,7 @@ pub fn embed(
     if plan.stitched() && config.outputs.contacts {
         return Err(EngineError::Contacts);
     }
-    let (backend, facts) = Backend::start(config, plan.stitched(), stop)?;
+    let (backend, facts) = Backend::start(config, &plan, stop)?;
     let layout = facts.layout(config, plan.stitched())?;
     let provenance = provenance(config, &plan, &facts, &layout.columns);
     if !config.force

@@ -58,10 +58,12 @@ pub struct Esm2 {
 /// How long loading a model took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadTimes {
-    /// All of it: opening the device, reading, hashing and packing or copying the weights, compiling kernels.
+    /// All of it: opening the device, reading, hashing and packing or copying the weights, and the following.
     pub all: Duration,
     /// Compiling kernels for a GPU, where that was done.
     pub compiled: Option<Duration>,
+    /// Page-locking host memory for batches, where that was done.
+    pub pinned: Option<Duration>,
 }
 
 /// Receives layers as they appear: the layer's number and its output, `(total_tokens, hidden)` f32 on the device.
@@ -110,8 +112,33 @@ impl Esm2 {
             load_times: LoadTimes {
                 all: started.elapsed(),
                 compiled,
+                pinned: None,
             },
         })
+    }
+
+    /// Has page-locked memory for batches of up to so many sequences and tokens before the first comes, where the device copies from and to
+    /// such: taking it is slow, and memory taken for a small batch is of no use to a larger one.
+    pub fn reserve(
+        &mut self,
+        (sequences, tokens): (usize, usize),
+        columns: &[Column],
+    ) -> Result<(), EsmError> {
+        let started = Instant::now();
+        let (hidden, f32) = (self.config.hidden, size_of::<f32>());
+        // Token ids, their positions, where sequences begin, and the rows of residues.
+        let mut sizes = vec![tokens, tokens * f32, (sequences + 1) * f32, tokens * 8];
+        sizes.extend(columns.iter().filter_map(|&column| match column {
+            Column::Pooled(_) => Some(sequences * hidden * f32),
+            Column::Residues(_) | Column::Logits => Some(column.values(tokens, hidden) * f32),
+            // Each sequence has memory of its own.
+            Column::Contacts => None,
+        }));
+        if self.transfer.reserve(&sizes)? {
+            self.load_times.pinned = Some(started.elapsed());
+            self.load_times.all += started.elapsed();
+        }
+        Ok(())
     }
 
     /// The same checkpoint in f32, for comparison, where plmkit's own kernels compute it. Its layers are packed when they are

@@ -75,9 +75,11 @@ fn load_model<'a>(
 ) -> Result<InProcess<'a>, EngineError> {
     set_threads(config.threads);
     if load.speaks {
-        InProcess::load(config, stop)
+        InProcess::load(config, load.largest, stop)
     } else {
-        with_default(NoSubscriber::new(), || InProcess::load(config, stop))
+        with_default(NoSubscriber::new(), || {
+            InProcess::load(config, load.largest, stop)
+        })
     }
 }
 

@@ -26,7 +26,15 @@ pub(super) fn layer(
         eps: config.layer_norm_eps as f32,
     };
     let (hidden, intermediate) = (config.hidden, config.intermediate);
-    let weights = |inputs: usize, bias: &[f32]| Weights::zeros(isa, multiply, inputs, bias);
+    let weights = |inputs: usize, bias: &[f32]| -> Result<Weights, EsmError> {
+        let mut bias = bias.to_vec();
+        if multiply == Multiply::Bf16 {
+            // Biases are of the type of the weights.
+            let round = |value: &mut f32| *value = half::bf16::from_f32(*value).to_f32();
+            bias.iter_mut().for_each(round);
+        }
+        Ok(Weights::zeros(isa, multiply, inputs, &bias)?)
+    };
     let [query, key, value] =
         ["query", "key", "value"].map(|part| values(&format!("attention.self.{part}.bias")));
     let paired = |bias: &[f32]| -> Vec<f32> {

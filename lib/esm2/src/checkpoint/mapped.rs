@@ -1,4 +1,4 @@
-//! Weight files as memory maps: the only `unsafe` of the crate.
+//! Weight files as memory maps.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +20,7 @@ pub(super) fn map(path: &Path) -> io::Result<Mmap> {
     // SAFETY: the bytes are only ever read, as bytes: they are checked, hashed and copied out, and no value of
     // another type is ever borrowed from them. A file that another process changes meanwhile can give wrong bytes,
     // and one that it cuts off ends this process with SIGBUS; both need a write to a checkpoint that is being loaded,
-    // and the map is gone once loading is done.
+    // and the map is gone once loading is done, or with a model whose layers are read when they are computed.
     unsafe { Mmap::map(&file) }
 }
 
