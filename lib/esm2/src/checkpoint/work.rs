@@ -89,7 +89,7 @@ impl<'a> Tasks<'a> {
         alongside: impl FnOnce() -> Result<T, EsmError>,
     ) -> Result<T, EsmError> {
         let done = thread::scope(|scope| {
-            for _ in 1..threads().get() {
+            for _ in 1..threads().get().min(self.all.len()) {
                 let thread = thread::Builder::new().name("loading".to_owned());
                 // Where no more threads can be had, those that are there do the work.
                 if thread.spawn_scoped(scope, || self.work()).is_err() {
