@@ -275,11 +275,12 @@ fn int8_is_measured_on_the_sequences_of_the_run() {
     let case = Case::new();
     let model = test_data("model-tiny");
     let said = run(&mut case.embed(&model, "int8.parquet", &["--dtype", "int8"]));
-    let cosine = "int8: over 14 sequences of the run, ";
+    let cosine = "int8: over 2 sequences of the run, 256 tokens, ";
     assert!(said.contains(cosine), "{said}");
     let reader = EmbeddingsReader::open(&case.path("int8.parquet")).expect("open");
     let parity = reader.provenance().parity.clone().expect("it is recorded");
-    assert_eq!(parity["sequences"], 14);
+    assert_eq!(parity["sequences"], 2);
+    assert_eq!(parity["tokens"], 256);
     assert_eq!(parity["mean_cosine_floor"], 0.999);
     assert_eq!(parity["residue_cosine_floor"], 0.98);
     for name in ["mean_cosine", "residue_cosine"] {
@@ -315,7 +316,7 @@ fn int8_is_refused_where_it_loses_too_much() {
     let output = case
         .embed(&model, "int8.parquet", &["--dtype", "int8"])
         .output();
-    let what = "model: --dtype int8 is refused: over 14 sequences of the run, ";
+    let what = "model: --dtype int8 is refused: over 2 sequences of the run, 256 tokens, ";
     assert_failed(&output.expect("run"), 65, what);
     assert!(!case.path("int8.parquet").exists());
     let with_libtorch = ["--dtype", "int8", "--kernels", "libtorch"];

@@ -61,6 +61,7 @@ fn a_report_says_what_the_events_add_up_to_and_leaves_empty_what_no_gpu_tells() 
     );
     assert_eq!(started["flops_per_pair"], layers * 4 * hidden);
     assert!(started["gpu_uuids"].is_null() && started["pid"].as_u64() > Some(1));
+    assert!(started["load_ms"].as_f64() > Some(0.0) && started["compare_ms"].is_null());
     // Of sequences of 3 to 102 tokens.
     let (tokens, pairs) = (sum(&batches, "tokens"), sum(&batches, "pairs"));
     assert!(

@@ -130,8 +130,8 @@ pub(crate) struct Args {
     /// bf16, twice as fast as f32; for other CPUs, and for f16, weights are widened and the run is in f32.
     ///
     /// In int8 the linear maps multiply 8-bit integers, on CPUs: three times as fast as f32 with AVX512-VNNI. How near that
-    /// comes to f32 is measured first, for the last layer on 4,096 tokens of the run's sequences: below a cosine of 0.999 of
-    /// a mean vector or 0.98 of a residue vector the run is refused.
+    /// comes to f32 is measured first, for the last layer on a sample of the run's sequences (a hundredth of its tokens, from
+    /// 256 to 4,096): below a cosine of 0.999 of a mean vector or 0.98 of a residue vector the run is refused.
     #[arg(
         long,
         value_enum,

@@ -1,15 +1,10 @@
-//! Memory that begins with a cache line.
+//! Memory that begins with a page, and so with a cache line.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// Bytes of a cache line.
-const LINE: usize = 64;
-
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line([u8; LINE]);
+use memmap2::MmapMut;
 
 /// Numbers: any bits are a value, and those of zero are all 0.
 pub trait Number: Copy + number::Sealed {}
@@ -29,10 +24,11 @@ impl Number for u8 {}
 impl Number for i8 {}
 impl Number for i32 {}
 
-/// Values in memory whose first byte begins a cache line.
-#[derive(Clone)]
+/// Values in memory whose first byte begins a page. Pages are taken from the system when they are first written to, by whichever
+/// thread writes, and as huge pages where it has them.
 pub struct Aligned<T = f32> {
-    lines: Vec<Line>,
+    /// `None` where there are no values.
+    bytes: Option<MmapMut>,
     len: usize,
     values: PhantomData<T>,
 }
@@ -40,7 +36,7 @@ pub struct Aligned<T = f32> {
 impl<T> Default for Aligned<T> {
     fn default() -> Self {
         Self {
-            lines: Vec::new(),
+            bytes: None,
             len: 0,
             values: PhantomData,
         }
@@ -73,15 +69,15 @@ impl<T: Number> Aligned<T> {
     /// Makes room for `len` values at least; those that are there stay, new ones are zero.
     pub fn grow(&mut self, len: usize) -> Result<(), OutOfMemory> {
         if len > self.len {
-            let lines = (len * size_of::<T>()).div_ceil(LINE);
-            let more = lines - self.lines.len();
-            self.lines
-                .try_reserve_exact(more)
-                .map_err(|_| OutOfMemory {
-                    bytes: lines * size_of::<Line>(),
-                })?;
-            self.lines.resize(lines, Line([0; LINE]));
-            self.len = len;
+            let bytes = len.saturating_mul(size_of::<T>());
+            let mut grown = MmapMut::map_anon(bytes).map_err(|_| OutOfMemory { bytes })?;
+            // A system without huge pages gives others.
+            #[cfg(target_os = "linux")]
+            let _ = grown.advise(memmap2::Advice::HugePage);
+            if let Some(bytes) = &self.bytes {
+                grown[..bytes.len()].copy_from_slice(bytes);
+            }
+            (self.bytes, self.len) = (Some(grown), len);
         }
         Ok(())
     }
@@ -91,15 +87,21 @@ impl<T: Number> Deref for Aligned<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: lines are bytes end to end, enough of them, aligned for any number, and any bytes are one.
-        unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.len) }
+        let Some(bytes) = &self.bytes else {
+            return &[];
+        };
+        // SAFETY: there are bytes for so many, a page is aligned for any number, and any bytes are one.
+        unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), self.len) }
     }
 }
 
 impl<T: Number> DerefMut for Aligned<T> {
     fn deref_mut(&mut self) -> &mut [T] {
+        let Some(bytes) = &mut self.bytes else {
+            return &mut [];
+        };
         // SAFETY: as above, and the borrow is exclusive.
-        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), self.len) }
     }
 }
 

@@ -3,6 +3,7 @@
 mod bf16;
 mod f32;
 mod int8;
+mod pack;
 mod product;
 
 use crate::aligned::{Aligned, OutOfMemory};
@@ -11,6 +12,8 @@ use crate::simd::Simd;
 use crate::{Isa, Rows, RowsMut};
 
 use product::{Add, Gelu, Store, products};
+
+pub use pack::{Panel, Stored};
 
 /// Vectors of columns in a tile.
 const VECTORS: usize = 2;
@@ -24,7 +27,7 @@ pub struct Weights {
     outputs: usize,
     panels: Panels,
     /// Filled up with zeros like the panels.
-    bias: Aligned,
+    bias: Vec<f32>,
 }
 
 #[derive(Debug)]
@@ -77,37 +80,62 @@ impl Converted {
 }
 
 impl Weights {
-    /// Packs `weight`, `(outputs, inputs)` row by row, and `bias`, `(outputs)`.
+    /// Room for weights of `inputs` values and as many outputs as `bias` has. All are zeros until the [panels](Self::panels) are packed.
     ///
     /// # Panics
-    /// If `weight` has not as many values, or this CPU has no `isa`, or that does not multiply in this type.
+    /// If this CPU has no `isa`, or that does not multiply in this type.
+    pub fn zeros(
+        isa: Isa,
+        multiply: Multiply,
+        inputs: usize,
+        bias: &[f32],
+    ) -> Result<Self, OutOfMemory> {
+        assert!(isa.is_available(), "{isa} is not available");
+        let outputs = bias.len();
+        let padded = outputs.next_multiple_of(columns(isa));
+        let mut padded_bias = bias.to_vec();
+        padded_bias.resize(padded, 0.0);
+        Ok(Self {
+            isa,
+            inputs,
+            outputs,
+            panels: match multiply {
+                Multiply::F32 => Panels::F32(Aligned::zeros(padded * inputs)?),
+                Multiply::Bf16 => {
+                    assert!(isa.has_bf16(), "{isa} multiplies no bfloat16");
+                    Panels::Bf16(Aligned::zeros(padded * bf16::padded(inputs))?)
+                }
+                Multiply::Int8 => Panels::Int8(int8::Panels::zeros(padded, inputs)?),
+            },
+            bias: padded_bias,
+        })
+    }
+
+    /// Packs `weight`, `(outputs, inputs)` row by row in memory, and `bias`, `(outputs)`.
+    ///
+    /// # Panics
+    /// If `weight` has not as many values; as [`zeros`](Self::zeros).
     pub fn pack(
         isa: Isa,
         multiply: Multiply,
         weight: &[f32],
         bias: &[f32],
     ) -> Result<Self, OutOfMemory> {
-        let outputs = bias.len();
-        let inputs = weight.len() / outputs;
-        assert_eq!(weight.len(), inputs * outputs, "a matrix is whole");
-        assert!(isa.is_available(), "{isa} is not available");
-        let columns = columns(isa);
-        let mut padded_bias = Aligned::zeros(outputs.next_multiple_of(columns))?;
-        padded_bias[..outputs].copy_from_slice(bias);
-        Ok(Self {
-            isa,
-            inputs,
-            outputs,
-            panels: match multiply {
-                Multiply::F32 => Panels::F32(f32::pack(weight, inputs, columns)?),
-                Multiply::Bf16 => {
-                    assert!(isa.has_bf16(), "{isa} multiplies no bfloat16");
-                    Panels::Bf16(bf16::pack(weight, inputs, columns)?)
-                }
-                Multiply::Int8 => Panels::Int8(int8::Panels::pack(isa, weight, inputs)?),
-            },
-            bias: padded_bias,
-        })
+        let inputs = weight.len() / bias.len();
+        assert_eq!(weight.len(), inputs * bias.len(), "a matrix is whole");
+        let bytes: Vec<u8> = weight
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
+        let rows: Vec<_> = bytes
+            .chunks_exact(inputs * size_of::<f32>())
+            .map(|row| (Stored::F32, row))
+            .collect();
+        let mut weights = Self::zeros(isa, multiply, inputs, bias)?;
+        for mut panel in weights.panels() {
+            panel.pack(&rows[panel.outputs()]);
+        }
+        Ok(weights)
     }
 
     /// The type in which they are multiplied.

@@ -1,8 +1,8 @@
 //! Each kernel of each instruction set that this CPU has, beside the same written out in f64.
 
 use plmkit_cpu::{
-    Converted, Head, Isa, LayerNorm, Multiply, Rotations, Rows, RowsMut, Scratch, Then, Weights,
-    attention,
+    Converted, Head, Isa, LayerNorm, Multiply, Rotations, Rows, RowsMut, Scratch, Stored, Then,
+    Weights, attention,
 };
 
 /// Numbers between -1 and 1 that are the same in every run.
@@ -497,13 +497,17 @@ fn in_steps(values: &[f32], inputs: usize) -> Vec<f32> {
 }
 
 fn in_int8(isa: Isa, x: &[f32], weight: &[f32], bias: &[f32]) -> Vec<f32> {
-    let inputs = weight.len() / bias.len();
     let weights = Weights::pack(isa, Multiply::Int8, weight, bias).expect("memory");
+    applied(&weights, x, weight.len() / bias.len())
+}
+
+/// What becomes of the rows of `x`, of `inputs` values each.
+fn applied(weights: &Weights, x: &[f32], inputs: usize) -> Vec<f32> {
     let mut converted = Converted::default();
     let rows = x.len() / inputs;
-    converted.grow(&weights, rows).expect("memory");
-    let mut out = vec![f32::NAN; rows * bias.len()];
-    let into = &mut RowsMut::new(&mut out, bias.len());
+    converted.grow(weights, rows).expect("memory");
+    let mut out = vec![f32::NAN; rows * weights.outputs()];
+    let into = &mut RowsMut::new(&mut out, weights.outputs());
     weights.apply(
         Rows::new(x, inputs),
         into,
@@ -607,6 +611,79 @@ fn what_is_no_number_spoils_its_row_of_integers_or_its_column() {
             for (i, value) in found.iter().enumerate() {
                 let expected = i / outputs == 7 || i % outputs == 33;
                 assert_eq!(value.is_nan(), expected, "{isa} {i}: {value}");
+            }
+        }
+    }
+}
+
+#[test]
+fn half_types_are_widened_as_they_are_everywhere() {
+    let bits: Vec<u16> = (0..=u16::MAX).collect();
+    let bytes: Vec<u8> = bits.iter().copied().flat_map(u16::to_le_bytes).collect();
+    let widened = |stored: Stored| {
+        let mut values = vec![0.0; bits.len()];
+        stored.widen(&bytes, &mut values);
+        values
+    };
+    let f16 = bits.iter().map(|&bits| half::f16::from_bits(bits).to_f32());
+    let bf16 = bits
+        .iter()
+        .map(|&bits| half::bf16::from_bits(bits).to_f32());
+    for (found, expected) in widened(Stored::F16)
+        .into_iter()
+        .zip(f16)
+        .chain(widened(Stored::Bf16).into_iter().zip(bf16))
+    {
+        let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
+        assert!(same, "{found:e}, expected {expected:e}");
+    }
+}
+
+#[test]
+fn weights_are_packed_alike_from_whatever_they_are_stored_in() {
+    for (inputs, outputs) in [(1, 1), (24, 33), (129, 70), (320, 96)] {
+        let (x, weight, bias) = (
+            numbers(1, 7 * inputs),
+            numbers(2, outputs * inputs),
+            numbers(3, outputs),
+        );
+        let f16 = |value: &f32| half::f16::from_f32(*value);
+        let bf16 = |value: &f32| half::bf16::from_f32(*value);
+        let bytes = [
+            weight.iter().flat_map(|v| f16(v).to_le_bytes()).collect(),
+            weight
+                .iter()
+                .flat_map(|v| bf16(v).to_le_bytes())
+                .collect::<Vec<u8>>(),
+        ];
+        let widened = [
+            weight.iter().map(|v| f16(v).to_f32()).collect(),
+            weight
+                .iter()
+                .map(|v| bf16(v).to_f32())
+                .collect::<Vec<f32>>(),
+        ];
+        for isa in Isa::available() {
+            for multiply in [Multiply::F32, Multiply::Bf16, Multiply::Int8] {
+                if multiply == Multiply::Bf16 && !isa.has_bf16() {
+                    continue;
+                }
+                for (i, stored) in [Stored::F16, Stored::Bf16].into_iter().enumerate() {
+                    let rows: Vec<(Stored, &[u8])> = bytes[i]
+                        .chunks_exact(inputs * stored.bytes())
+                        .map(|row| (stored, row))
+                        .collect();
+                    let mut packed = Weights::zeros(isa, multiply, inputs, &bias).expect("memory");
+                    // In any order.
+                    for mut panel in packed.panels().into_iter().rev() {
+                        panel.pack(&rows[panel.outputs()]);
+                    }
+                    let expected =
+                        Weights::pack(isa, multiply, &widened[i], &bias).expect("memory");
+                    let shown = format!("{isa} {multiply:?} {stored:?} {inputs}x{outputs}");
+                    let expected = applied(&expected, &x, inputs);
+                    assert!(applied(&packed, &x, inputs) == expected, "{shown}");
+                }
             }
         }
     }

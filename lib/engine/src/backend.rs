@@ -7,6 +7,7 @@ use plmkit_esm2::{Device, EsmError, OwnGpu, set_threads};
 use crate::facts::Facts;
 use crate::in_process::InProcess;
 use crate::parity::{Parity, Sample};
+use crate::plan::Plan;
 use crate::reader::Item;
 use crate::run::Observer;
 use crate::workers::Pool;
@@ -22,10 +23,10 @@ pub(crate) enum Backend<'a> {
 }
 
 impl<'a> Backend<'a> {
-    /// Loads the model. `stitched`: the windows of a protein give one row together.
+    /// Loads the model for the packs of `plan`.
     pub(crate) fn start(
         config: &'a Config,
-        stitched: bool,
+        plan: &Plan,
         stop: &'a Stop,
     ) -> Result<(Self, Facts), EngineError> {
         let devices = match (config.device, config.workers) {
@@ -40,11 +41,11 @@ impl<'a> Backend<'a> {
             (_, None) => Vec::new(),
         };
         if !devices.is_empty() {
-            let (pool, facts) = Pool::start(config, devices, stitched, stop)?;
+            let (pool, facts) = Pool::start(config, devices, plan, stop)?;
             return Ok((Self::Workers(Box::new(pool)), facts));
         }
         set_threads(config.threads);
-        let here = InProcess::load(config, stop)?;
+        let here = InProcess::load(config, plan.largest(), stop)?;
         let facts = Facts::of(&here.model, &config.outputs)?;
         Ok((Self::InProcess(Box::new(here)), facts))
     }
@@ -60,7 +61,7 @@ impl<'a> Backend<'a> {
     /// How near the model, which is in int8, comes to f32.
     pub(crate) fn measure(&mut self, sample: Sample) -> Result<Parity, EngineError> {
         match self {
-            Self::InProcess(here) => sample.measure(here.config, &here.model, here.stop),
+            Self::InProcess(here) => sample.measure(&here.model, here.stop),
             Self::Workers(pool) => pool.measure(sample),
         }
     }

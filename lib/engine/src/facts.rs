@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use plmkit_contract::EmbeddingLayout;
-use plmkit_esm2::{Dtype, Esm2, EsmError};
+use plmkit_esm2::{Dtype, Esm2, EsmError, LoadTimes};
 use serde::{Deserialize, Serialize};
 
 use crate::{Config, Outputs};
@@ -29,6 +29,8 @@ pub(crate) struct Facts {
     pub(crate) flops_per_token: u64,
     /// What [`plmkit_esm2::Config::flops_per_pair`] says.
     pub(crate) flops_per_pair: u64,
+    /// How long loading took.
+    pub(crate) load_times: LoadTimes,
 }
 
 impl Facts {
@@ -52,6 +54,7 @@ impl Facts {
             kernels: model.kernels().to_owned(),
             flops_per_token: model.config().flops_per_token(),
             flops_per_pair: model.config().flops_per_pair(),
+            load_times: model.load_times(),
         })
     }
 
@@ -64,6 +67,7 @@ impl Facts {
     pub(crate) fn agrees_with(&self, other: &Self) -> bool {
         let there = Self {
             device: self.device.clone(),
+            load_times: self.load_times,
             ..other.clone()
         };
         *self == there && self.device_kind() == other.device_kind()

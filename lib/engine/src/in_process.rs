@@ -23,9 +23,18 @@ pub(crate) struct InProcess<'a> {
 }
 
 impl<'a> InProcess<'a> {
-    /// Loads the model of `config`.
-    pub(crate) fn load(config: &'a Config, stop: &'a Stop) -> Result<Self, EngineError> {
-        let model = Esm2::load(&config.model, config.setup(), stop)?;
+    /// Loads the model of `config`, for packs of up to so many sequences and tokens.
+    pub(crate) fn load(
+        config: &'a Config,
+        largest: (usize, usize),
+        stop: &'a Stop,
+    ) -> Result<Self, EngineError> {
+        let mut model = Esm2::load(&config.model, config.setup(), stop)?;
+        let columns = config.outputs.columns(model.config().layers)?;
+        // Packs find out themselves what does not fit.
+        if let Err(error) = model.reserve(largest, &columns) {
+            tracing::debug!("{error}");
+        }
         Ok(Self {
             model,
             config,

@@ -66,6 +66,8 @@ pub(crate) struct Started<'a> {
     pub(crate) to_compute: Amount,
     /// Batches that an earlier run has saved.
     pub(crate) batches_saved: u64,
+    /// How long int8 was compared with f32, if it was.
+    pub(crate) compared: Option<Duration>,
 }
 
 impl Journal {
@@ -105,6 +107,10 @@ impl Journal {
             tokens_total: Some(started.to_compute.tokens),
             batches_saved: (started.batches_saved > 0).then_some(started.batches_saved),
             token_budget: plan.token_budget(),
+            load_ms: Some(milliseconds(facts.load_times.all)),
+            compile_ms: facts.load_times.compiled.map(milliseconds),
+            pin_ms: facts.load_times.pinned.map(milliseconds),
+            compare_ms: started.compared.map(milliseconds),
         }));
         Ok(journal)
     }

@@ -1,9 +1,10 @@
 //! How near int8 comes to f32 on some of the run's own sequences, found out before anything is computed.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use plmkit_contract::{Column, Stop};
-use plmkit_esm2::{Dtype, Esm2, EsmError, Setup, Varlen};
+use plmkit_esm2::{Dtype, Esm2, EsmError, Varlen};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -18,10 +19,12 @@ const MEAN: f64 = 0.999;
 /// decides between them.
 const RESIDUE: f64 = 0.98;
 
-/// Tokens of a sample: more, and a short run would spend its time here.
-const TOKENS: usize = 4096;
-/// Tokens of a sequence of the sample; a longer one is cut.
-const LONGEST: usize = 512;
+/// The share of a run's tokens that a sample has: in both types they cost four to five times as much as in int8 alone.
+const SHARE: u64 = 100;
+/// The tokens that it has at least, and at most.
+const TOKENS: RangeInclusive<u64> = 256..=4096;
+/// Tokens of a sequence of the sample, at least and at most; a longer one is cut. Four are to fit.
+const LONGEST: RangeInclusive<usize> = 128..=512;
 /// Packs that a sample is from.
 const PACKS: u64 = 16;
 /// Sequences of a pack that may be in it.
@@ -166,6 +169,7 @@ pub(crate) struct Sample {
 
 impl Sample {
     fn of(plan: &Plan) -> Result<Self, EngineError> {
+        let tokens_wanted = tokens_for(plan.total.tokens);
         let all = plan.total.batches;
         let packs = PACKS.min(all);
         let wanted: Vec<u64> = (0..packs).map(|i| i * all / packs).collect();
@@ -178,14 +182,17 @@ impl Sample {
             let sequences = job.pack.sequences();
             let places = PLACES.min(sequences);
             let rows = (0..places).map(|place| place * sequences / places);
-            let cut = |row: usize| cut(&tokens[offsets[row] as usize..offsets[row + 1] as usize]);
+            let cut = |row: usize| {
+                let sequence = &tokens[offsets[row] as usize..offsets[row + 1] as usize];
+                cut(sequence, longest(tokens_wanted))
+            };
             offered.push(rows.map(cut).collect());
         }
-        Ok(Self::among(&offered))
+        Ok(Self::among(&offered, tokens_wanted))
     }
 
     /// From each pack another place first, since packs hold their longest sequences at one end.
-    fn among(offered: &[Vec<Vec<u8>>]) -> Self {
+    fn among(offered: &[Vec<Vec<u8>>], tokens: usize) -> Self {
         let mut sample = Self {
             tokens: Vec::new(),
             cu_seqlens: vec![0],
@@ -196,7 +203,7 @@ impl Sample {
                     continue;
                 };
                 let end = sample.tokens.len() + sequence.len();
-                if end <= TOKENS {
+                if end <= tokens {
                     sample.tokens.extend(sequence);
                     sample.cu_seqlens.push(end.try_into().expect("few"));
                 }
@@ -205,19 +212,12 @@ impl Sample {
         sample
     }
 
-    /// How near `model` comes on it to the same checkpoint in f32.
-    pub(crate) fn measure(
-        &self,
-        config: &Config,
-        model: &Esm2,
-        stop: &Stop,
-    ) -> Result<Parity, EngineError> {
+    /// How near `model`, which is in int8, comes on it to the same checkpoint in f32.
+    pub(crate) fn measure(&self, model: &Esm2, stop: &Stop) -> Result<Parity, EngineError> {
         let found = self.residues(model, stop)?;
-        let setup = Setup {
-            dtype: Some(Dtype::F32),
-            ..config.setup()
-        };
-        let expected = self.residues(&Esm2::load(&config.model, setup, stop)?, stop)?;
+        let exact = model.in_f32(stop)?;
+        let exact = exact.expect("plmkit's own kernels compute int8");
+        let expected = self.residues(&exact, stop)?;
         let dim = model.config().hidden;
         let mut parity = Parity::default();
         let (mut expected, mut found) = (&expected[..], &found[..]);
@@ -250,11 +250,21 @@ impl Sample {
     }
 }
 
+/// The tokens of the sample of a run of so many.
+fn tokens_for(run: u64) -> usize {
+    (run / SHARE).clamp(*TOKENS.start(), *TOKENS.end()) as usize
+}
+
+/// The tokens of a sequence of a sample of so many.
+fn longest(tokens: usize) -> usize {
+    (tokens / 4).clamp(*LONGEST.start(), *LONGEST.end())
+}
+
 /// The first tokens of a sequence, with the `<eos>` at its end.
-fn cut(sequence: &[u8]) -> Vec<u8> {
+fn cut(sequence: &[u8], longest: usize) -> Vec<u8> {
     let mut tokens = sequence.to_vec();
-    if let (true, Some(&eos)) = (tokens.len() > LONGEST, tokens.last()) {
-        tokens.truncate(LONGEST - 1);
+    if let (true, Some(&eos)) = (tokens.len() > longest, tokens.last()) {
+        tokens.truncate(longest - 1);
         tokens.push(eos);
     }
     tokens
@@ -308,20 +318,35 @@ mod tests {
 
     #[test]
     fn a_sample_has_something_of_every_pack_and_is_not_too_long() {
-        let sequence = |length: usize| cut(&[vec![0], vec![5; length], vec![2]].concat());
-        let lengths =
-            |offered: &[Vec<Vec<u8>>]| Sample::among(offered).lengths().collect::<Vec<_>>();
-        assert!(Sample::among(&[]).is_empty());
-        assert_eq!(lengths(&[vec![sequence(10)]]), [10]);
-        assert_eq!(lengths(&[vec![sequence(30_000)]]), [LONGEST - 2]);
+        let sequence = |length: usize| cut(&[vec![0], vec![5; length], vec![2]].concat(), 512);
+        let lengths = |offered: &[Vec<Vec<u8>>], tokens: usize| {
+            Sample::among(offered, tokens).lengths().collect::<Vec<_>>()
+        };
+        assert!(Sample::among(&[], 4096).is_empty());
+        assert_eq!(lengths(&[vec![sequence(10)]], 256), [10]);
+        assert_eq!(lengths(&[vec![sequence(30_000)]], 4096), [510]);
         let pack = |first: usize| (first..first + PLACES).map(sequence).collect();
         assert_eq!(
-            lengths(&[pack(10), pack(20)]),
+            lengths(&[pack(10), pack(20)], 4096),
             [10, 21, 11, 22, 12, 23, 13, 20]
         );
+        assert_eq!(lengths(&[pack(10), pack(20)], 40), [10, 21]);
         let long = vec![vec![sequence(1022); PLACES]; 16];
-        assert_eq!(lengths(&long), [LONGEST - 2; TOKENS / LONGEST]);
+        assert_eq!(lengths(&long, 4096), [510; 8]);
         let cut = sequence(1022);
-        assert_eq!((cut.len(), cut[0], cut[LONGEST - 1]), (LONGEST, 0, 2));
+        assert_eq!((cut.len(), cut[0], cut[511]), (512, 0, 2));
+    }
+
+    #[test]
+    fn a_sample_is_a_hundredth_of_a_run_or_a_few_sequences() {
+        for (run, tokens, longest_of_them) in [
+            (1, 256, 128),
+            (25_600, 256, 128),
+            (100_000, 1000, 250),
+            (10_000_000, 4096, 512),
+        ] {
+            assert_eq!(tokens_for(run), tokens);
+            assert_eq!(longest(tokens), longest_of_them);
+        }
     }
 }

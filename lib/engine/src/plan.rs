@@ -102,6 +102,14 @@ fn gives_row(pack: &PackedBatch, row: usize, stitched: bool) -> bool {
 }
 
 impl Plan {
+    /// The most sequences, and the most tokens, of a pack.
+    pub(crate) fn largest(&self) -> (usize, usize) {
+        let sizes = self.files.iter().flat_map(|file| &file.sizes);
+        sizes.fold((0, 0), |most, size| {
+            (most.0.max(size.0), most.1.max(size.1))
+        })
+    }
+
     /// Opens and verifies every file. No row is in two of them, and if `windows` are to be stitched, they come in an
     /// order in which that is possible.
     pub(crate) fn open(

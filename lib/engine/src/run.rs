@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::PathBuf;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plmkit_contract::{
     Column, EmbeddingLayout, KERNELS, PACKING, Provenance, Reject, Stop, WINDOWS,
@@ -125,7 +125,7 @@ pub fn embed(
     if plan.stitched() && config.outputs.contacts {
         return Err(EngineError::Contacts);
     }
-    let (backend, facts) = Backend::start(config, plan.stitched(), stop)?;
+    let (backend, facts) = Backend::start(config, &plan, stop)?;
     let layout = facts.layout(config, plan.stitched())?;
     let provenance = provenance(config, &plan, &facts, &layout.columns);
     if !config.force
@@ -179,7 +179,9 @@ impl<'a> Run<'a> {
         let config = self.config;
         let file = EmbeddingsWriter::create(&config.out, self.layout)?;
         let rejects = Rejects::begin(config, folder)?;
+        let before = Instant::now();
         let parity = parity::gate(config, self.plan, self.facts, &mut backend)?;
+        let compared = parity.map(|_| before.elapsed());
         replaced.iter().try_for_each(|path| remove(path))?;
         let saved: Vec<Range<u64>> = parts.iter().map(|part| part.batches.clone()).collect();
         let to_compute = self.plan.amount_without(&saved);
@@ -190,6 +192,7 @@ impl<'a> Run<'a> {
             workers: backend.workers(),
             batches_saved: self.plan.total.batches - to_compute.batches,
             to_compute,
+            compared,
         };
         let mut writer = Writer {
             file,

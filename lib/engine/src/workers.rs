@@ -25,6 +25,7 @@ use plmkit_esm2::{EsmError, OwnGpu};
 
 use crate::facts::Facts;
 use crate::parity::{Parity, Sample};
+use crate::plan::Plan;
 use crate::{Config, EngineError};
 use message::{Answer, Load, Request, Results};
 use process::{Event, Name, Process};
@@ -88,7 +89,7 @@ impl<'a> Pool<'a> {
     pub(crate) fn start(
         config: &'a Config,
         devices: Vec<OwnGpu>,
-        stitched: bool,
+        plan: &Plan,
         stop: &'a Stop,
     ) -> Result<(Self, Facts), EngineError> {
         let (mouth, events) = unbounded();
@@ -98,7 +99,8 @@ impl<'a> Pool<'a> {
             load: Load {
                 device: own.device,
                 threads: share(config.threads.get(), worker, count),
-                stitched,
+                stitched: plan.stitched(),
+                largest: plan.largest(),
                 speaks: worker == 0,
             },
             process: None,

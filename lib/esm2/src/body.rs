@@ -15,7 +15,7 @@ use crate::embedding::Embedding;
 use crate::packed::Packed;
 use crate::pooling::pool;
 
-pub(crate) use cpu::{OnCpu, packed};
+pub(crate) use cpu::{OnCpu, Streamed};
 pub(crate) use fused::OnGpu;
 pub(crate) use libtorch::OnLibtorch;
 

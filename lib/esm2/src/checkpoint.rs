@@ -5,24 +5,35 @@ mod digest;
 mod error;
 mod folder;
 mod frequencies;
+mod layers;
 mod mapped;
 mod names;
 mod parameters;
 mod stored;
 mod tensor;
 mod torch_file;
+mod upload;
+mod work;
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use plmkit_contract::Stop;
+use plmkit_cpu::{Isa, Layer, Multiply};
 
+use crate::body::{Body, OnCpu, Streamed};
 use crate::setup::Method;
 use crate::shim::cuda_memory;
 use crate::weights::Weights;
 use crate::{Config, Device, DeviceError, EsmError};
 
+use assemble::Assembly;
+use digest::Input;
 pub use error::{CheckpointError, Names};
+use folder::WeightFile;
+use stored::Stored;
 pub use torch_file::TorchFileError;
 
 /// What a checkpoint folder holds.
@@ -31,23 +42,91 @@ pub(crate) struct Checkpoint {
     /// See [`Esm2::digest`](crate::Esm2::digest).
     pub(crate) digest: String,
     pub(crate) weights: Weights,
+    /// The time in which kernels for a GPU were compiled.
+    pub(crate) compiled: Option<Duration>,
 }
 
 /// Reads the folder or weight file `model` and puts the weights on a device, those of the layers as `method` says.
 pub(crate) fn load(model: &Path, method: Method, stop: &Stop) -> Result<Checkpoint, EsmError> {
-    // Weights first: where there are none, or fair-esm's, that says more than an absent config.json.
-    let files = folder::weight_files(model)?;
-    let folder = folder::of(model);
-    let stored = stored::Stored::of(folder, &files)?;
-    let config = read_config(&folder.join("config.json"))?;
-    stored.check(folder, &config)?;
+    let mapped = Mapped::at(model)?;
+    let (stored, config) = mapped.read()?;
     check_memory(&config, method)?;
-    let frequencies = frequencies::of_layers(folder, &config, &stored)?;
+    let frequencies = frequencies::of_layers(&mapped.folder, &config, &stored);
+    let input = Input::of_model(&config, &stored, &frequencies);
+    let assembly = Assembly::new(&config, &stored, method.device, stop);
+    let (digest, (body, compiled)) = if let Some(isa) = method.own {
+        let multiply = method.multiply();
+        let layers = frequencies.into_iter().enumerate();
+        let layers = layers.map(|(number, inv_freq)| {
+            layers::layer(&config, &stored, number, inv_freq, (isa, multiply))
+        });
+        let mut layers = layers.collect::<Result<Vec<_>, _>>()?;
+        let jobs = layers.iter_mut().enumerate();
+        let jobs = jobs.flat_map(|(number, layer)| layers::jobs(layer, &config, &stored, number));
+        let (digest, ()) = work::hash_and_pack(&input, jobs.collect(), stop, || Ok(()))?;
+        let body: Box<dyn Body> = Box::new(OnCpu::new(isa, multiply, layers, config.heads));
+        (digest, (body, None))
+    } else {
+        work::hash_and_pack(&input, Vec::new(), stop, || {
+            assembly.body(frequencies, method)
+        })?
+    };
     Ok(Checkpoint {
-        digest: digest::digest(&config, &stored, &frequencies, stop)?,
-        weights: assemble::weights(&config, &stored, frequencies, method, stop)?,
+        digest,
+        weights: assembly.weights(body)?,
+        compiled,
         config,
     })
+}
+
+/// Reads the same for `isa` and f32, but for the layers, which are read when they are computed.
+pub(crate) fn stream(model: &Path, isa: Isa, stop: &Stop) -> Result<Weights, EsmError> {
+    let mapped = Arc::new(Mapped::at(model)?);
+    let (stored, config) = mapped.read()?;
+    let frequencies = frequencies::of_layers(&mapped.folder, &config, &stored);
+    let body = Streamed::new(isa, Arc::clone(&mapped), config.clone(), frequencies);
+    Assembly::new(&config, &stored, tch::Device::Cpu, stop).weights(Box::new(body))
+}
+
+/// The files of a checkpoint as memory maps.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    folder: PathBuf,
+    files: Vec<WeightFile>,
+}
+
+impl Mapped {
+    fn at(model: &Path) -> Result<Self, CheckpointError> {
+        Ok(Self {
+            files: folder::weight_files(model)?,
+            folder: folder::of(model).to_owned(),
+        })
+    }
+
+    /// The tensors, and the configuration that they were checked against.
+    fn read(&self) -> Result<(Stored<'_>, Config), CheckpointError> {
+        // Weights first: where there are none, or fair-esm's, that says more than an absent config.json.
+        let stored = Stored::of(&self.folder, &self.files)?;
+        let config = read_config(&self.folder.join("config.json"))?;
+        stored.check(&self.folder, &config)?;
+        Ok((stored, config))
+    }
+
+    /// A layer of a model of `config`, packed.
+    pub(crate) fn layer(
+        &self,
+        config: &Config,
+        number: usize,
+        inv_freq: Vec<f32>,
+        kernels: (Isa, Multiply),
+    ) -> Result<Layer, EsmError> {
+        let stored = Stored::of(&self.folder, &self.files)?;
+        stored.check(&self.folder, config)?;
+        let mut layer = layers::layer(config, &stored, number, inv_freq, kernels)?;
+        let jobs = layers::jobs(&mut layer, config, &stored, number);
+        work::pack(jobs, &Stop::default())?;
+        Ok(layer)
+    }
 }
 
 /// That the weights are smaller than the memory of the device. Whether they fit beside what else is there is seen later.

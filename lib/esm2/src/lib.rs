@@ -50,7 +50,7 @@ pub use device::{CUDA_VISIBLE_DEVICES, Device, DeviceError, OwnGpu, ParseDeviceE
 pub use dtype::Dtype;
 pub use error::EsmError;
 pub use heads::Head;
-pub use model::{Esm2, Visit};
+pub use model::{Esm2, LoadTimes, Visit};
 pub use pending::{Computed, Pending};
 pub use plmkit_cpu::Isa;
 pub use setup::{Kernels, ParseKernelsError, Setup};

@@ -2,8 +2,11 @@
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use plmkit_contract::{Column, Stop};
+use plmkit_cpu::Isa;
+use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
 use crate::body::Watch;
@@ -47,6 +50,20 @@ pub struct Esm2 {
     transfer: Transfer,
     dtype: Dtype,
     kernels: String,
+    /// What computes the layers, where it is plmkit's own for a CPU.
+    own: Option<Isa>,
+    load_times: LoadTimes,
+}
+
+/// How long loading a model took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoadTimes {
+    /// All of it: opening the device, reading, hashing and packing or copying the weights, and the following.
+    pub all: Duration,
+    /// Compiling kernels for a GPU, where that was done.
+    pub compiled: Option<Duration>,
+    /// Page-locking host memory for batches, where that was done.
+    pub pinned: Option<Duration>,
 }
 
 /// Receives layers as they appear: the layer's number and its output, `(total_tokens, hidden)` f32 on the device.
@@ -62,6 +79,7 @@ impl Esm2 {
     /// saves them, one file or several), or in the weight file `model` with its `config.json` beside it. `stop` is looked
     /// at between tensors.
     pub fn load(model: &Path, setup: Setup, stop: &Stop) -> Result<Self, EsmError> {
+        let started = Instant::now();
         let method = setup.on(&setup.device.open()?);
         if method.dtype == Dtype::Int8 && method.own.is_none() {
             return Err(EsmError::NoInt8);
@@ -80,6 +98,7 @@ impl Esm2 {
             config,
             digest,
             weights,
+            compiled,
         } = checkpoint::load(model, method, stop)?;
         Ok(Self {
             source: model.to_owned(),
@@ -89,7 +108,63 @@ impl Esm2 {
             dtype,
             kernels: weights.body.kernels(),
             weights,
+            own: method.own,
+            load_times: LoadTimes {
+                all: started.elapsed(),
+                compiled,
+                pinned: None,
+            },
         })
+    }
+
+    /// Has page-locked memory for batches of up to so many sequences and tokens before the first comes, where the device copies from and to
+    /// such: taking it is slow, and memory taken for a small batch is of no use to a larger one.
+    pub fn reserve(
+        &mut self,
+        (sequences, tokens): (usize, usize),
+        columns: &[Column],
+    ) -> Result<(), EsmError> {
+        let started = Instant::now();
+        let (hidden, f32) = (self.config.hidden, size_of::<f32>());
+        // Token ids, their positions, where sequences begin, and the rows of residues.
+        let mut sizes = vec![tokens, tokens * f32, (sequences + 1) * f32, tokens * 8];
+        sizes.extend(columns.iter().filter_map(|&column| match column {
+            Column::Pooled(_) => Some(sequences * hidden * f32),
+            Column::Residues(_) | Column::Logits => Some(column.values(tokens, hidden) * f32),
+            // Each sequence has memory of its own.
+            Column::Contacts => None,
+        }));
+        if self.transfer.reserve(&sizes)? {
+            self.load_times.pinned = Some(started.elapsed());
+            self.load_times.all += started.elapsed();
+        }
+        Ok(())
+    }
+
+    /// The same checkpoint in f32, for comparison, where plmkit's own kernels compute it. Its layers are packed when they are
+    /// computed, one after the other, so that it takes the memory of one.
+    pub fn in_f32(&self, stop: &Stop) -> Result<Option<Self>, EsmError> {
+        let Some(isa) = self.own else {
+            return Ok(None);
+        };
+        let _no_grad = tch::no_grad_guard();
+        let weights = checkpoint::stream(&self.source, isa, stop)?;
+        Ok(Some(Self {
+            source: self.source.clone(),
+            config: self.config.clone(),
+            digest: self.digest.clone(),
+            transfer: Transfer::on(tch::Device::Cpu, false)?,
+            dtype: Dtype::F32,
+            kernels: weights.body.kernels(),
+            weights,
+            own: self.own,
+            load_times: LoadTimes::default(),
+        }))
+    }
+
+    /// How long loading took.
+    pub fn load_times(&self) -> LoadTimes {
+        self.load_times
     }
 
     /// The model's sizes.

@@ -26,6 +26,12 @@ pub(crate) fn pair_channels(rows: &Tensor, heads: usize) -> Result<Tensor, EsmEr
     Ok(rows_by_half.f_transpose(1, 2)?.f_reshape(rows.size())?)
 }
 
+/// The row that [`pair_channels`] has as its `row`.
+pub(crate) fn unpaired(row: usize, head_dim: usize) -> usize {
+    let channel = row % head_dim;
+    row - channel + channel % 2 * (head_dim / 2) + channel / 2
+}
+
 fn trailing(rows: &Tensor) -> Result<i64, EsmError> {
     Ok(if rows.dim() == 1 { 1 } else { rows.size2()?.1 })
 }
@@ -102,6 +108,11 @@ mod tests {
         let rows = Tensor::arange(8, (Kind::Float, Device::Cpu));
         let paired = Vec::<f32>::try_from(pair_channels(&rows, 2).unwrap()).unwrap();
         assert_eq!(paired, [0.0, 2.0, 1.0, 3.0, 4.0, 6.0, 5.0, 7.0]);
+        let (rows, dim) = (Tensor::arange(24, (Kind::Float, Device::Cpu)), 12);
+        let paired = Vec::<f32>::try_from(pair_channels(&rows, 2).unwrap()).unwrap();
+        let expected: Vec<f32> = (0..24).map(|row| unpaired(row, dim) as f32).collect();
+        assert_eq!(paired, expected);
+        let rows = Tensor::arange(8, (Kind::Float, Device::Cpu));
         let matrix = Tensor::stack(&[&rows, &(&rows * 10.0)], 1); // (8, 2)
         let paired = pair_channels(&matrix, 2).unwrap();
         assert_eq!(Vec::<f32>::try_from(paired.select(1, 0)).unwrap()[1], 2.0);

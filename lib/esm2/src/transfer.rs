@@ -68,6 +68,18 @@ impl Transfer {
         }
     }
 
+    /// Takes page-locked memory of these sizes in bytes, as much as two batches need, from which that of batches will come: libtorch keeps
+    /// what was let go of. Returns whether the device has use for it.
+    pub(crate) fn reserve(&self, sizes: &[usize]) -> Result<bool, EsmError> {
+        if self.streams.is_none() {
+            return Ok(false);
+        }
+        let bytes = (Kind::Uint8, Device::Cpu);
+        let sizes = sizes.iter().chain(sizes);
+        let taken = sizes.map(|&size| pin(&Tensor::f_zeros([size as i64], bytes)?));
+        taken.collect::<Result<Vec<_>, EsmError>>().map(|_| true)
+    }
+
     /// Begins to copy to the device.
     pub(crate) fn upload(&self) -> Result<Upload<'_>, EsmError> {
         let begin = |streams: &Streams| streams.inward.mark();
@@ -189,6 +201,7 @@ mod tests {
         assert_eq!(same, tensor);
         assert!(upload.end().unwrap().is_none());
         assert!(transfer.mark().unwrap().is_none());
+        assert!(!transfer.reserve(&[1 << 40]).unwrap());
         assert!(transfer.laps().is_none());
     }
 }

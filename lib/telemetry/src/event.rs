@@ -89,6 +89,19 @@ pub struct RunStarted {
     /// Tokens that a batch may hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_budget: Option<u64>,
+    /// Loading the model, which came before the first batch: opening the device, reading, hashing and packing or copying the weights,
+    /// and what follows. Of several workers, the first that was ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load_ms: Option<f64>,
+    /// Compiling kernels for a GPU, a part of `load_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compile_ms: Option<f64>,
+    /// Page-locking host memory for the largest batches, a part of `load_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pin_ms: Option<f64>,
+    /// Comparing int8 with f32 on a sample, after loading.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compare_ms: Option<f64>,
 }
 
 /// A batch is through: its results are handed to the writer.

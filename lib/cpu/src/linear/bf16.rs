@@ -1,7 +1,6 @@
 //! Products in bfloat16 with sums in f32, by AVX512-BF16.
 
 use super::{Then, Weights};
-use crate::aligned::{Aligned, OutOfMemory};
 use crate::{Rows, RowsMut};
 
 /// Rows of a tile.
@@ -9,7 +8,7 @@ use crate::{Rows, RowsMut};
 const ROWS: usize = 12;
 
 /// Inputs of a row, filled up to whole vectors of 32.
-fn padded(inputs: usize) -> usize {
+pub(super) fn padded(inputs: usize) -> usize {
     inputs.next_multiple_of(32)
 }
 
@@ -19,24 +18,13 @@ pub(super) fn values(inputs: usize, rows: usize) -> usize {
     super::product::room_for(rows, inputs, size_of::<u16>(), ROWS) * padded(inputs)
 }
 
-/// `weight`, `(outputs, inputs)`, in panels of `(inputs/2, columns, 2)`.
-pub(super) fn pack(
-    weight: &[f32],
-    inputs: usize,
-    columns: usize,
-) -> Result<Aligned<u16>, OutOfMemory> {
-    let (outputs, depth) = (weight.len() / inputs, padded(inputs));
-    let mut panels = Aligned::zeros(outputs.next_multiple_of(columns) * depth)?;
-    let packed = panels.chunks_exact_mut(columns * depth);
-    for (panel, rows) in packed.zip(weight.chunks(columns * inputs)) {
-        for (column, row) in rows.chunks_exact(inputs).enumerate() {
-            for (k, &value) in row.iter().enumerate() {
-                let bits = half::bf16::from_f32(value).to_bits();
-                panel[(k / 2 * columns + column) * 2 + k % 2] = bits;
-            }
-        }
+/// Rounds values, two to a word.
+#[inline(always)]
+pub(super) fn pairs(values: &[f32], words: &mut [u32]) {
+    let bits = |value: f32| u32::from(half::bf16::from_f32(value).to_bits());
+    for (word, pair) in words.iter_mut().zip(values.chunks_exact(2)) {
+        *word = bits(pair[1]) << 16 | bits(pair[0]);
     }
-    Ok(panels)
 }
 
 /// See [`Weights::apply`]. With nowhere to convert inputs to, weights are widened and products are in f32.

@@ -5,24 +5,8 @@ use std::ops::Range;
 use super::VECTORS;
 use super::product::Multiplier;
 use crate::Rows;
-use crate::aligned::{Aligned, OutOfMemory};
 use crate::simd::Simd;
 use crate::tile::tile;
-
-/// `weight`, `(outputs, inputs)`, in panels of `(inputs, columns)`.
-pub(super) fn pack(weight: &[f32], inputs: usize, columns: usize) -> Result<Aligned, OutOfMemory> {
-    let outputs = weight.len() / inputs;
-    let mut panels = Aligned::zeros(outputs.next_multiple_of(columns) * inputs)?;
-    let packed = panels.chunks_exact_mut(columns * inputs);
-    for (panel, rows) in packed.zip(weight.chunks(columns * inputs)) {
-        for (column, row) in rows.chunks_exact(inputs).enumerate() {
-            for (k, &value) in row.iter().enumerate() {
-                panel[k * columns + column] = value;
-            }
-        }
-    }
-    Ok(panels)
-}
 
 /// Panels and the rows that they are multiplied with.
 pub(super) struct InF32<'a> {

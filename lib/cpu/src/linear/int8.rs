@@ -11,12 +11,12 @@ use crate::aligned::{Aligned, OutOfMemory};
 #[cfg(target_arch = "x86_64")]
 use crate::dot::{Avx2Pairs, Avx512Pairs, Vnni};
 use crate::dot::{Dot, PortableDot};
-use crate::simd::{Scalar, Simd};
+use crate::simd::Simd;
 use crate::tile::int8::tile;
 use crate::{Isa, Rows, RowsMut};
 
 /// Products that share two scales.
-const GROUP: usize = 128;
+pub(super) const GROUP: usize = 128;
 /// The largest magnitude of an 8-bit integer here: -128 is not used.
 const LARGEST: f32 = 127.0;
 /// What a group is at least in magnitude; it is all zeros otherwise.
@@ -68,8 +68,8 @@ fn padded(inputs: usize) -> usize {
 
 /// How an instruction set wants what it multiplies: see [`Dot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Form {
-    together: usize,
+pub(super) struct Form {
+    pub(super) together: usize,
     bytes: usize,
     zero_point: i32,
     /// Of a tile.
@@ -77,7 +77,7 @@ struct Form {
 }
 
 impl Form {
-    fn of(isa: Isa) -> Self {
+    pub(super) fn of(isa: Isa) -> Self {
         match isa {
             Isa::Portable => Self::by::<PortableDot>(6),
             #[cfg(target_arch = "x86_64")]
@@ -102,55 +102,71 @@ impl Form {
 }
 
 impl Panels {
-    /// Of `weight`, `(outputs, inputs)`.
-    pub(super) fn pack(isa: Isa, weight: &[f32], inputs: usize) -> Result<Self, OutOfMemory> {
-        let Form {
-            together,
-            zero_point,
-            ..
-        } = Form::of(isa);
-        let columns = columns(isa);
-        let outputs = (weight.len() / inputs).next_multiple_of(columns);
-        let (depth, groups) = (padded(inputs), inputs.div_ceil(GROUP));
-        let mut all = Self {
-            weights: Aligned::zeros(outputs * depth)?,
+    /// For weights of so many values and outputs, whole panels of them.
+    pub(super) fn zeros(outputs: usize, inputs: usize) -> Result<Self, OutOfMemory> {
+        let groups = inputs.div_ceil(GROUP);
+        Ok(Self {
+            weights: Aligned::zeros(outputs * padded(inputs))?,
             scales: Aligned::zeros(outputs * groups)?,
             compensation: Aligned::zeros(outputs * groups)?,
-        };
-        let panels = all.weights.chunks_exact_mut(columns * depth);
-        let scales = all.scales.chunks_exact_mut(columns * groups);
-        let compensation = all.compensation.chunks_exact_mut(columns * groups);
-        for (((panel, scales), compensation), rows) in panels
-            .zip(scales)
-            .zip(compensation)
-            .zip(weight.chunks(columns * inputs))
-        {
-            for (column, row) in rows.chunks_exact(inputs).enumerate() {
-                for (group, weights) in row.chunks(GROUP).enumerate() {
-                    let (inverse, scale) = scale(largest(weights));
-                    let mut sum = 0;
-                    for (k, &weight) in weights.iter().enumerate() {
-                        // What is no number becomes 0, and its scale is none.
-                        let integer = round(weight * inverse) as i8;
-                        let k = group * GROUP + k;
-                        panel[(k / together * columns + column) * together + k % together] =
-                            integer;
-                        sum += i32::from(integer);
-                    }
-                    scales[group * columns + column] = scale;
-                    compensation[group * columns + column] = -zero_point * sum;
-                }
+        })
+    }
+
+    /// Where each panel goes.
+    pub(super) fn rooms(&mut self, isa: Isa, inputs: usize) -> impl Iterator<Item = Room<'_>> {
+        let (columns, zero_point) = (columns(isa), Form::of(isa).zero_point);
+        let groups = columns * inputs.div_ceil(GROUP);
+        let panels = self.weights.chunks_exact_mut(columns * padded(inputs));
+        let scales = self.scales.chunks_exact_mut(groups);
+        let compensation = self.compensation.chunks_exact_mut(groups);
+        let rooms = panels.zip(scales).zip(compensation);
+        rooms.map(move |((weights, scales), compensation)| Room {
+            weights,
+            scales,
+            compensation,
+            zero_point,
+        })
+    }
+}
+
+/// Where a panel goes.
+#[derive(Debug)]
+pub(super) struct Room<'a> {
+    pub(super) weights: &'a mut [i8],
+    scales: &'a mut [f32],
+    compensation: &'a mut [i32],
+    zero_point: i32,
+}
+
+impl Room<'_> {
+    /// Makes integers of a group of weights, and keeps its scale at `place`.
+    #[inline(always)]
+    pub(super) fn quantize(&mut self, place: usize, weights: &[f32]) -> [i8; GROUP] {
+        /// Adding it leaves a whole number in the last bits, rounded as [`Simd::round`] does it.
+        const SHIFT: f32 = 12_582_912.0;
+        let (inverse, scale) = scale(largest(weights));
+        let mut integers = [0; GROUP];
+        // What is no number becomes 0, and its scale is none.
+        if inverse.is_finite() {
+            for (integer, weight) in integers.iter_mut().zip(weights) {
+                *integer = (weight * inverse + SHIFT).to_bits() as i8;
             }
         }
-        Ok(all)
+        let sum: i32 = integers.iter().copied().map(i32::from).sum();
+        self.scales[place] = scale;
+        self.compensation[place] = -self.zero_point * sum;
+        integers
     }
 }
 
 /// The largest magnitude; NaN if one is not finite.
+#[inline(always)]
 fn largest(values: &[f32]) -> f32 {
-    let larger = |most: f32, value: &f32| most.max(value.abs());
-    if values.iter().all(|value| value.is_finite()) {
-        values.iter().fold(0.0, larger)
+    // Bits of magnitudes are in the order of magnitudes, and those of what is not finite above all.
+    let magnitudes = values.iter().map(|value| value.abs().to_bits());
+    let largest = f32::from_bits(magnitudes.fold(0, u32::max));
+    if largest.is_finite() {
+        largest
     } else {
         f32::NAN
     }
@@ -163,13 +179,6 @@ fn scale(largest: f32) -> (f32, f32) {
     } else {
         (LARGEST / largest, largest / LARGEST)
     }
-}
-
-/// To the nearest integer, by no function.
-fn round(value: f32) -> f32 {
-    // SAFETY: it is plain Rust.
-    let [rounded] = unsafe { Scalar::round([value]) };
-    rounded
 }
 
 /// See [`Weights::apply`].

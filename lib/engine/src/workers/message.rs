@@ -47,6 +47,8 @@ pub(crate) struct Load {
     pub(crate) threads: usize,
     /// Whether the windows of a protein give one row together.
     pub(crate) stitched: bool,
+    /// The most sequences, and the most tokens, of a pack.
+    pub(crate) largest: (usize, usize),
     /// Whether it says what people should know of the model: one of all workers does.
     pub(crate) speaks: bool,
 }

@@ -59,7 +59,7 @@ fn work(config: &Config, line: &UnixStream) -> Result<(), EngineError> {
         match request {
             Request::Load(_) => return Err(broken(io::ErrorKind::InvalidData.into())),
             Request::Measure(sample) => {
-                let parity = sample.measure(&config, &model.model, &stop)?;
+                let parity = sample.measure(&model.model, &stop)?;
                 send(&mut &*line, &Answer::Parity(parity), None).map_err(broken)?;
             }
             Request::Pack(place) => return packs(&model, &layout, line, item(place, body)?),
@@ -75,9 +75,11 @@ fn load_model<'a>(
 ) -> Result<InProcess<'a>, EngineError> {
     set_threads(config.threads);
     if load.speaks {
-        InProcess::load(config, stop)
+        InProcess::load(config, load.largest, stop)
     } else {
-        with_default(NoSubscriber::new(), || InProcess::load(config, stop))
+        with_default(NoSubscriber::new(), || {
+            InProcess::load(config, load.largest, stop)
+        })
     }
 }
 

@@ -2,14 +2,16 @@
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
+use std::sync::Arc;
 
-use plmkit_cpu::{Encoder, Isa, Layer, LayerNorm, Multiply, Weights};
+use plmkit_cpu::{Encoder, Isa, Layer, Multiply};
 use tch::{Device, Kind, Tensor};
 
 use super::{Body, Watch};
+use crate::checkpoint::Mapped;
 use crate::packed::Packed;
 use crate::threads::threads;
-use crate::{EsmError, layer, layer_norm, linear};
+use crate::{Config, EsmError};
 
 /// Parameters as the kernels read them.
 #[derive(Debug)]
@@ -22,7 +24,7 @@ pub(crate) struct OnCpu {
 }
 
 impl OnCpu {
-    /// Layers that were [`packed`].
+    /// Packed layers.
     pub(crate) fn new(isa: Isa, multiply: Multiply, layers: Vec<Layer>, heads: usize) -> Self {
         Self {
             kernels: isa.for_weights(multiply).to_string(),
@@ -31,34 +33,6 @@ impl OnCpu {
             heads,
         }
     }
-}
-
-/// A layer as the kernels of `isa` read it.
-pub(crate) fn packed(
-    isa: Isa,
-    multiply: Multiply,
-    layer: &layer::Layer,
-) -> Result<Layer, EsmError> {
-    let weights = |linear: &linear::Linear| {
-        let (weight, bias) = (values(&linear.weight)?, values(&linear.bias)?);
-        Ok::<_, EsmError>(Weights::pack(isa, multiply, &weight, &bias)?)
-    };
-    let norm = |norm: &layer_norm::LayerNorm| {
-        Ok::<_, EsmError>(LayerNorm {
-            weight: values(&norm.weight)?,
-            bias: values(&norm.bias)?,
-            eps: norm.eps as f32,
-        })
-    };
-    Ok(Layer {
-        attention_norm: norm(&layer.attention_norm)?,
-        qkv: weights(&layer.qkv)?,
-        inv_freq: layer.inv_freq.values.clone(),
-        out: weights(&layer.out)?,
-        ffn_norm: norm(&layer.ffn_norm)?,
-        up: weights(&layer.up)?,
-        down: weights(&layer.down)?,
-    })
 }
 
 /// The values of a tensor, row by row, in f32.
@@ -84,13 +58,13 @@ impl Body for OnCpu {
         depth: usize,
         watch: &mut dyn Watch,
     ) -> Result<(), EsmError> {
-        let (_, hidden) = x.size2()?;
-        let sequences: Vec<Range<usize>> = batch.varlen.spans().collect();
         let mut watcher = Watcher {
             heads: self.heads as i64,
-            hidden,
+            hidden: x.size2()?.1,
+            first: 0,
             watch,
         };
+        let sequences: Vec<Range<usize>> = batch.varlen.spans().collect();
         let mut x = values(&batch.own(&x)?)?;
         // Integers cannot be had in another type.
         let in_f32 = batch.kind == Kind::Float && self.multiply != Multiply::Int8;
@@ -99,10 +73,82 @@ impl Body for OnCpu {
     }
 }
 
+/// Layers that are packed in f32 when they are computed, and gone when they are.
+#[derive(Debug)]
+pub(crate) struct Streamed {
+    isa: Isa,
+    config: Config,
+    /// Of each layer.
+    frequencies: Vec<Vec<f32>>,
+    mapped: Arc<Mapped>,
+}
+
+impl Streamed {
+    pub(crate) fn new(
+        isa: Isa,
+        mapped: Arc<Mapped>,
+        config: Config,
+        frequencies: Vec<Vec<f32>>,
+    ) -> Self {
+        Self {
+            isa,
+            config,
+            frequencies,
+            mapped,
+        }
+    }
+}
+
+impl Body for Streamed {
+    fn kernels(&self) -> String {
+        self.isa.for_weights(Multiply::F32).to_string()
+    }
+
+    fn libtorch_threads(&self) -> NonZeroUsize {
+        NonZeroUsize::MIN
+    }
+
+    fn forward(
+        &self,
+        x: Tensor,
+        batch: &Packed,
+        depth: usize,
+        watch: &mut dyn Watch,
+    ) -> Result<(), EsmError> {
+        let Config { heads, hidden, .. } = self.config;
+        let sequences: Vec<Range<usize>> = batch.varlen.spans().collect();
+        let mut x = values(&batch.own(&x)?)?;
+        let mut watcher = Watcher {
+            heads: heads as i64,
+            hidden: hidden as i64,
+            first: 0,
+            watch,
+        };
+        for (first, inv_freq) in self.frequencies[..depth].iter().enumerate() {
+            let kernels = (self.isa, Multiply::F32);
+            let layer = self
+                .mapped
+                .layer(&self.config, first, inv_freq.clone(), kernels)?;
+            watcher.first = first;
+            Encoder::new(self.isa, vec![layer], heads).forward(
+                &mut x,
+                &sequences,
+                1,
+                true,
+                threads(),
+                &mut watcher,
+            )?;
+        }
+        Ok(())
+    }
+}
+
 /// Shows tensors to one who expects them.
 struct Watcher<'a> {
     heads: i64,
     hidden: i64,
+    /// The layer before the first that is computed.
+    first: usize,
     watch: &'a mut dyn Watch,
 }
 
@@ -111,10 +157,13 @@ impl plmkit_cpu::Watch for Watcher<'_> {
 
     fn hidden(&mut self, layer: usize, x: &[f32]) -> Result<(), EsmError> {
         let hidden = self.hidden;
-        self.watch.hidden(
-            layer,
-            &|| Ok(Tensor::f_from_slice(x)?.f_view([-1, hidden])?),
-        )
+        // What goes into a later layer has come out of the one before.
+        if layer == 0 && self.first > 0 {
+            return Ok(());
+        }
+        self.watch.hidden(self.first + layer, &|| {
+            Ok(Tensor::f_from_slice(x)?.f_view([-1, hidden])?)
+        })
     }
 
     fn attention(&mut self, qkv: &[f32]) -> Result<(), EsmError> {

@@ -1,14 +1,17 @@
 //! Stored tensors to the layout of the forward pass.
 
+use std::time::{Duration, Instant};
+
 use plmkit_contract::Stop;
 use plmkit_gpu::Kernels;
 use tch::{Device, Kind, Tensor};
 
-use super::digest::head_digest;
+use super::digest::Input;
 use super::parameters::layer_name;
 use super::stored::Stored;
+use super::work::hash;
 use crate::attention::{OneKernel, attention_on};
-use crate::body::{Body, OnCpu, OnGpu, OnLibtorch, packed};
+use crate::body::{Body, OnGpu, OnLibtorch};
 use crate::embedding::Embedding;
 use crate::heads::{ContactHead, Found, Heads, LanguageModelHead};
 use crate::layer::Layer;
@@ -19,64 +22,64 @@ use crate::setup::Method;
 use crate::weights::Weights;
 use crate::{Config, EsmError, Head, Names};
 
-/// Copies the weights to the device: the linear maps of the layers in the type of the method, all else in f32.
-pub(super) fn weights(
-    config: &Config,
-    stored: &Stored,
-    frequencies: Vec<Vec<f32>>,
-    method: Method,
-    stop: &Stop,
-) -> Result<Weights, EsmError> {
-    let assembly = Assembly {
-        config,
-        stored,
-        device: method.device,
-        kind: method.dtype.kind(),
-        stop,
-    };
-    let words = assembly.tensor("embeddings.word_embeddings.weight")?; // (33, hidden)
-    Ok(Weights {
-        embedding: Embedding::new(&words, config.token_dropout)?,
-        body: assembly.body(frequencies, method)?,
-        final_norm: assembly.layer_norm("encoder.emb_layer_norm_after")?,
-        heads: Heads {
-            language_model: assembly.head(Head::LanguageModel, || {
-                Ok(LanguageModelHead {
-                    dense: assembly.linear("lm_head.dense")?,
-                    norm: assembly.layer_norm("lm_head.layer_norm")?,
-                    decoder: Linear {
-                        weight: words.shallow_clone(),
-                        bias: assembly.tensor("lm_head.bias")?,
-                    },
-                })
-            })?,
-            contact: assembly.head(Head::Contact, || {
-                Ok(ContactHead {
-                    weight: assembly
-                        .tensor("contact_head.regression.weight")?
-                        .f_flatten(0, -1)?,
-                    bias: assembly.tensor("contact_head.regression.bias")?,
-                })
-            })?,
-        },
-    })
-}
-
-struct Assembly<'a> {
+/// Copies weights to a device: the linear maps of the layers in the type of the method, all else in f32.
+pub(super) struct Assembly<'a> {
     config: &'a Config,
     stored: &'a Stored<'a>,
     device: Device,
-    /// Of the linear maps in the layers.
-    kind: Kind,
     stop: &'a Stop,
 }
 
-impl Assembly<'_> {
+impl<'a> Assembly<'a> {
+    pub(super) fn new(
+        config: &'a Config,
+        stored: &'a Stored<'a>,
+        device: Device,
+        stop: &'a Stop,
+    ) -> Self {
+        Self {
+            config,
+            stored,
+            device,
+            stop,
+        }
+    }
+
+    /// All weights, given the layers.
+    pub(super) fn weights(&self, body: Box<dyn Body>) -> Result<Weights, EsmError> {
+        let words = self.tensor("embeddings.word_embeddings.weight")?; // (33, hidden)
+        Ok(Weights {
+            embedding: Embedding::new(&words, self.config.token_dropout)?,
+            body,
+            final_norm: self.layer_norm("encoder.emb_layer_norm_after")?,
+            heads: Heads {
+                language_model: self.head(Head::LanguageModel, || {
+                    Ok(LanguageModelHead {
+                        dense: self.linear("lm_head.dense")?,
+                        norm: self.layer_norm("lm_head.layer_norm")?,
+                        decoder: Linear {
+                            weight: words.shallow_clone(),
+                            bias: self.tensor("lm_head.bias")?,
+                        },
+                    })
+                })?,
+                contact: self.head(Head::Contact, || {
+                    Ok(ContactHead {
+                        weight: self
+                            .tensor("contact_head.regression.weight")?
+                            .f_flatten(0, -1)?,
+                        bias: self.tensor("contact_head.regression.bias")?,
+                    })
+                })?,
+            },
+        })
+    }
+
     fn tensor(&self, name: &str) -> Result<Tensor, EsmError> {
         if self.stop.requested() {
             return Err(EsmError::Stopped);
         }
-        self.stored.tensor(name, self.device)
+        self.stored.entry(name).tensor(self.device)
     }
 
     /// What `build` makes of a head that is there whole, or what is missing of it.
@@ -91,28 +94,31 @@ impl Assembly<'_> {
         }
         Ok(Ok(Found {
             head: build()?,
-            digest: head_digest(self.config, self.stored, head, self.stop)?,
+            digest: hash(&Input::of_head(self.config, self.stored, head), self.stop)?,
         }))
     }
 
-    fn body(&self, frequencies: Vec<Vec<f32>>, method: Method) -> Result<Box<dyn Body>, EsmError> {
-        let heads = self.config.heads;
+    /// Layers of libtorch's matrix products, and the time in which kernels for what lies between were compiled.
+    pub(super) fn body(
+        &self,
+        frequencies: Vec<Vec<f32>>,
+        method: Method,
+    ) -> Result<(Box<dyn Body>, Option<Duration>), EsmError> {
+        let (heads, kind) = (self.config.heads, method.dtype.kind());
         let layers = frequencies.into_iter().enumerate();
-        let layers = layers.map(|(layer, inv_freq)| self.layer(layer, inv_freq));
-        if let Some(isa) = method.own {
-            let multiply = method.multiply();
-            // One after the other: the tensors of a layer go when it is packed.
-            let layers = layers.map(|layer| packed(isa, multiply, &layer?));
-            let layers = layers.collect::<Result<_, _>>()?;
-            return Ok(Box::new(OnCpu::new(isa, multiply, layers, heads)));
-        }
+        let layers = layers.map(|(layer, inv_freq)| self.layer(layer, inv_freq, kind));
         let layers = layers.collect::<Result<_, _>>()?;
+        let started = Instant::now();
         Ok(match (method.capability, self.kernels(method)) {
             (Some(capability), Some(kernels)) => {
                 let attention = OneKernel { capability };
-                Box::new(OnGpu::new(layers, heads, attention, kernels))
+                let body = OnGpu::new(layers, heads, attention, kernels);
+                (Box::new(body), Some(started.elapsed()))
             }
-            _ => Box::new(OnLibtorch::new(layers, heads, attention_on(method))),
+            _ => {
+                let body = OnLibtorch::new(layers, heads, attention_on(method));
+                (Box::new(body), None)
+            }
         })
     }
 
@@ -124,7 +130,7 @@ impl Assembly<'_> {
         if !method.fused {
             return None;
         }
-        match OnGpu::compile(index, self.kind) {
+        match OnGpu::compile(index, method.dtype.kind()) {
             Ok(kernels) => Some((index, kernels)),
             Err(error) => {
                 tracing::warn!(
@@ -135,18 +141,19 @@ impl Assembly<'_> {
         }
     }
 
-    fn layer(&self, layer: usize, inv_freq: Vec<f32>) -> Result<Layer, EsmError> {
+    fn layer(&self, layer: usize, inv_freq: Vec<f32>, kind: Kind) -> Result<Layer, EsmError> {
+        let narrow = |module: &str| self.linear(module)?.to_kind(kind);
         let layer = layer_name(layer);
         Ok(Layer {
             attention_norm: self.layer_norm(&format!("{layer}.attention.LayerNorm"))?,
             qkv: self
                 .qkv(&format!("{layer}.attention.self"))?
-                .to_kind(self.kind)?,
+                .to_kind(kind)?,
             inv_freq: Frequencies::new(inv_freq, self.device)?,
-            out: self.narrow(&format!("{layer}.attention.output.dense"))?,
+            out: narrow(&format!("{layer}.attention.output.dense"))?,
             ffn_norm: self.layer_norm(&format!("{layer}.LayerNorm"))?,
-            up: self.narrow(&format!("{layer}.intermediate.dense"))?,
-            down: self.narrow(&format!("{layer}.output.dense"))?,
+            up: narrow(&format!("{layer}.intermediate.dense"))?,
+            down: narrow(&format!("{layer}.output.dense"))?,
         })
     }
 
@@ -169,11 +176,6 @@ impl Assembly<'_> {
             weight: stack("weight")?, // (3·hidden, hidden)
             bias: stack("bias")?,     // (3·hidden)
         })
-    }
-
-    /// A linear map of a layer, in the type of the computation.
-    fn narrow(&self, module: &str) -> Result<Linear, EsmError> {
-        self.linear(module)?.to_kind(self.kind)
     }
 
     fn linear(&self, module: &str) -> Result<Linear, EsmError> {

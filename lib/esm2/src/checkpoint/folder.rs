@@ -22,6 +22,7 @@ const WEIGHTS: [&str; 4] = [
 ];
 
 /// A weight file in memory.
+#[derive(Debug)]
 pub(super) struct WeightFile {
     pub(super) path: PathBuf,
     bytes: Mmap,
@@ -47,9 +48,9 @@ impl WeightFile {
         }
     }
 
-    /// Lets go of the memory that holds what was read so far.
-    pub(super) fn forget(&self) {
-        mapped::forget(&self.bytes);
+    /// Lets go of the memory that holds `bytes` of the file.
+    pub(super) fn forget(&self, bytes: &[u8]) {
+        mapped::forget(&self.bytes, bytes);
     }
 }
 

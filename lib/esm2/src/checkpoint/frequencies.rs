@@ -3,23 +3,18 @@
 use std::path::Path;
 
 use plmkit_contract::path_text;
-use tch::Device;
 
 use super::names::SHARED_INV_FREQ;
 use super::parameters::inv_freq_name;
 use super::stored::Stored;
+use crate::Config;
 use crate::rope::default_inv_freq;
-use crate::{Config, EsmError};
 
 /// The checkpoint's own frequencies, `(head_dim/2)` for each layer.
 ///
 /// ESM-2 was trained with frequencies rounded to f16, and the rounded ones are in its checkpoints: at position 1000
 /// exact ones differ by up to 0.16 radian. So they are computed only where there are none, with a warning.
-pub(super) fn of_layers(
-    folder: &Path,
-    config: &Config,
-    stored: &Stored,
-) -> Result<Vec<Vec<f32>>, EsmError> {
+pub(super) fn of_layers(folder: &Path, config: &Config, stored: &Stored) -> Vec<Vec<f32>> {
     let mut absent = 0;
     let layers = (0..config.layers)
         .map(|layer| {
@@ -28,12 +23,12 @@ pub(super) fn of_layers(
                 .into_iter()
                 .find(|name| stored.has(name));
             if let Some(name) = name {
-                return Ok(Vec::try_from(stored.tensor(name, Device::Cpu)?)?);
+                return stored.entry(name).values();
             }
             absent += 1;
-            Ok(default_inv_freq(config.head_dim()))
+            default_inv_freq(config.head_dim())
         })
-        .collect::<Result<_, EsmError>>()?;
+        .collect();
     if absent > 0 {
         tracing::warn!(
             "{}: no inv_freq for {absent} of {} layers: computed them; the published ESM-2 have theirs rounded to f16, \
@@ -42,5 +37,5 @@ pub(super) fn of_layers(
             config.layers,
         );
     }
-    Ok(layers)
+    layers
 }

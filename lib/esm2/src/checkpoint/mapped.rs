@@ -1,4 +1,4 @@
-//! Weight files as memory maps: the only `unsafe` of the crate.
+//! Weight files as memory maps.
 
 use std::fs::File;
 use std::io;
@@ -20,18 +20,24 @@ pub(super) fn map(path: &Path) -> io::Result<Mmap> {
     // SAFETY: the bytes are only ever read, as bytes: they are checked, hashed and copied out, and no value of
     // another type is ever borrowed from them. A file that another process changes meanwhile can give wrong bytes,
     // and one that it cuts off ends this process with SIGBUS; both need a write to a checkpoint that is being loaded,
-    // and the map is gone once loading is done.
+    // and the map is gone once loading is done, or with a model whose layers are read when they are computed.
     unsafe { Mmap::map(&file) }
 }
 
-/// Lets go of the memory that shows what was read; it is read from the file again where it is needed again.
+/// Lets go of the memory that shows `bytes` of the map; it is read from the file again where it is needed again.
 ///
 /// Pages of a file are the system's to take back at any time, and yet they count as this process's memory.
 #[allow(unsafe_code)]
-pub(super) fn forget(map: &Mmap) {
+pub(super) fn forget(map: &Mmap, bytes: &[u8]) {
+    let Some(offset) = bytes.as_ptr().addr().checked_sub(map.as_ptr().addr()) else {
+        return;
+    };
+    if bytes.is_empty() || offset + bytes.len() > map.len() {
+        return;
+    }
     // SAFETY: what shows a file, and was never written, is the same after it was read again; see `map` for files that
     // change. Where the system refuses, nothing has happened.
-    let _ = unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) };
+    let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, bytes.len()) };
 }
 
 #[cfg(test)]
@@ -68,7 +74,11 @@ mod tests {
         let sum = || map.iter().map(|&byte| u64::from(byte)).sum::<u64>();
         assert_eq!(sum(), 7 << 20);
         assert_eq!(resident(&path), 1 << 10);
-        forget(&map);
+        // A page of which some is let go of goes.
+        forget(&map, &map[(1 << 19) + 1..]);
+        assert_eq!(resident(&path), 1 << 9);
+        forget(&map, &map[..]);
+        forget(&map, &[7; 16]);
         assert_eq!(resident(&path), 0);
         assert_eq!(sum(), 7 << 20);
     }

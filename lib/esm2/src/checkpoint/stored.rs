@@ -1,8 +1,11 @@
 //! The tensors of a checkpoint under their canonical names, checked against a configuration.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use plmkit_cpu::Stored as As;
 use safetensors::Dtype;
 use tch::{Device, Kind, Tensor};
 
@@ -11,6 +14,7 @@ use super::folder::WeightFile;
 use super::names::{SHARED_INV_FREQ, canonical};
 use super::parameters::{Parameter, head_parameters, inv_freq_name, parameters};
 use super::tensor::StoredTensor;
+use super::upload::upload;
 use crate::{Config, EsmError, Head};
 
 /// Every tensor that is read. Once they are checked, those of the encoder are all there, each of the right shape and of
@@ -19,9 +23,74 @@ pub(super) struct Stored<'a> {
     tensors: BTreeMap<String, Entry<'a>>,
 }
 
-struct Entry<'a> {
+/// A tensor, and what is still to be read of it.
+pub(super) struct Entry<'a> {
+    pub(super) view: StoredTensor<'a>,
     file: &'a WeightFile,
-    view: StoredTensor<'a>,
+    /// Those who were [announced](Self::announce) and have not [read](Self::was_read).
+    readers: AtomicUsize,
+}
+
+impl<'a> Entry<'a> {
+    /// Someone will read it.
+    pub(super) fn announce(&self) {
+        self.readers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One who was announced has read it.
+    pub(super) fn was_read(&self) {
+        self.readers.fetch_sub(1, Ordering::Relaxed);
+        self.forget();
+    }
+
+    /// A whole model is in memory once, and not once more in its file.
+    fn forget(&self) {
+        if self.readers.load(Ordering::Relaxed) == 0 {
+            self.file.forget(self.view.extent());
+        }
+    }
+
+    /// The type of its values.
+    pub(super) fn stored(&self) -> As {
+        stored_as(self.view.dtype()).expect("types were checked")
+    }
+
+    /// The size of a dimension of a matrix.
+    pub(super) fn size(&self, dimension: usize) -> usize {
+        self.view.shape()[dimension]
+    }
+
+    /// The values of a row of a matrix.
+    pub(super) fn row(&self, row: usize) -> Cow<'a, [u8]> {
+        let width = self.size(1) * self.stored().bytes();
+        self.view.bytes(row * width..(row + 1) * width)
+    }
+
+    /// All values, widened to f32.
+    pub(super) fn values(&self) -> Vec<f32> {
+        let bytes = self.view.bytes(0..self.view.len());
+        let mut values = vec![0.0; bytes.len() / self.stored().bytes()];
+        self.stored().widen(&bytes, &mut values);
+        self.forget();
+        values
+    }
+
+    /// A copy on `device`, widened to f32.
+    pub(super) fn tensor(&self, device: Device) -> Result<Tensor, EsmError> {
+        let kind = match self.stored() {
+            As::F32 => Kind::Float,
+            As::F16 => Kind::Half,
+            As::Bf16 => Kind::BFloat16,
+        };
+        let shape: Vec<i64> = self.view.shape().iter().map(|&size| size as i64).collect();
+        let bytes = upload(&self.view.bytes(0..self.view.len()), device)?;
+        self.forget();
+        // That the bytes are as many as shape and type say was checked with the header.
+        Ok(bytes
+            .f_view_dtype(kind)?
+            .f_view(shape.as_slice())?
+            .f_to_kind(Kind::Float)?)
+    }
 }
 
 impl<'a> Stored<'a> {
@@ -33,10 +102,12 @@ impl<'a> Stored<'a> {
                 let Some(tensor) = canonical(&name) else {
                     continue;
                 };
-                if tensors
-                    .insert(tensor.clone(), Entry { file, view })
-                    .is_some()
-                {
+                let entry = Entry {
+                    view,
+                    file,
+                    readers: AtomicUsize::new(0),
+                };
+                if tensors.insert(tensor.clone(), entry).is_some() {
                     let folder = folder.to_owned();
                     return Err(CheckpointError::Twice { folder, tensor });
                 }
@@ -90,7 +161,7 @@ impl<'a> Stored<'a> {
     }
 
     fn check_form(&self, Parameter { name, shape }: &Parameter) -> Result<(), CheckpointError> {
-        let Some(Entry { file, view }) = self.tensors.get(name) else {
+        let Some(Entry { file, view, .. }) = self.tensors.get(name) else {
             return Ok(());
         };
         let (path, tensor) = (file.path.clone(), name.clone());
@@ -102,7 +173,7 @@ impl<'a> Stored<'a> {
                 found: view.shape().to_vec(),
             });
         }
-        match kind(view.dtype()) {
+        match stored_as(view.dtype()) {
             Some(_) => Ok(()),
             None => Err(CheckpointError::Type {
                 path,
@@ -126,38 +197,18 @@ impl<'a> Stored<'a> {
         self.tensors.contains_key(name)
     }
 
-    /// What `read` makes of a tensor as it is stored, if it is there.
-    pub(super) fn read<T>(
-        &self,
-        name: &str,
-        read: impl FnOnce(&StoredTensor<'a>) -> T,
-    ) -> Option<T> {
-        let Entry { file, view } = self.tensors.get(name)?;
-        let result = read(view);
-        // A whole model is in memory once, and not once more in its file.
-        file.forget();
-        Some(result)
-    }
-
-    /// A copy of a tensor that is there on `device`, widened to f32.
-    pub(super) fn tensor(&self, name: &str, device: Device) -> Result<Tensor, EsmError> {
-        let copy = |view: &StoredTensor| {
-            let shape: Vec<i64> = view.shape().iter().map(|&size| size as i64).collect();
-            let kind = kind(view.dtype()).expect("types were checked");
-            // That the bytes are as many as shape and type say was checked with the header.
-            Tensor::f_from_data_size(&view.bytes(), &shape, kind)
-        };
-        let tensor = self.read(name, copy).expect("it is there")?;
-        Ok(tensor.f_to_device(device)?.f_to_kind(Kind::Float)?)
+    /// A tensor that is there.
+    pub(super) fn entry(&self, name: &str) -> &Entry<'a> {
+        self.tensors.get(name).expect("it is there")
     }
 }
 
 /// The types that weights are stored in.
-fn kind(dtype: Dtype) -> Option<Kind> {
+fn stored_as(dtype: Dtype) -> Option<As> {
     match dtype {
-        Dtype::F32 => Some(Kind::Float),
-        Dtype::F16 => Some(Kind::Half),
-        Dtype::BF16 => Some(Kind::BFloat16),
+        Dtype::F32 => Some(As::F32),
+        Dtype::F16 => Some(As::F16),
+        Dtype::BF16 => Some(As::Bf16),
         _ => None,
     }
 }

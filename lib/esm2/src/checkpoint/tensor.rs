@@ -1,6 +1,7 @@
 //! A tensor as it is stored.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -73,23 +74,55 @@ impl<'a> StoredTensor<'a> {
         &self.shape
     }
 
-    /// The values one after the other, the last dimension first.
-    pub(super) fn bytes(&self) -> Cow<'a, [u8]> {
+    /// The bytes of all values.
+    pub(super) fn len(&self) -> usize {
         match &self.values {
-            Values::InOrder(bytes) => Cow::Borrowed(bytes),
+            Values::InOrder(bytes) => bytes.len(),
+            Values::Strided { width, .. } => self.shape.iter().product::<usize>() * width,
+        }
+    }
+
+    /// The bytes of the file among which the values lie.
+    pub(super) fn extent(&self) -> &'a [u8] {
+        match self.values {
+            Values::InOrder(bytes) | Values::Strided { bytes, .. } => bytes,
+        }
+    }
+
+    /// Some of the bytes of the values one after the other, the last dimension first.
+    pub(super) fn bytes(&self, range: Range<usize>) -> Cow<'a, [u8]> {
+        match &self.values {
+            Values::InOrder(bytes) => Cow::Borrowed(&bytes[range]),
             Values::Strided {
                 bytes,
                 strides,
                 width,
-            } => Cow::Owned(self.gathered(bytes, strides, *width)),
+            } => {
+                let values = range.start / width..range.end.div_ceil(*width);
+                let begin = range.start - values.start * width;
+                let mut gathered = self.gathered(bytes, strides, *width, values);
+                gathered.truncate(begin + range.len());
+                gathered.drain(..begin);
+                Cow::Owned(gathered)
+            }
         }
     }
 
-    fn gathered(&self, bytes: &[u8], strides: &[usize], width: usize) -> Vec<u8> {
-        let count: usize = self.shape.iter().product();
-        let mut gathered = Vec::with_capacity(count * width);
+    fn gathered(
+        &self,
+        bytes: &[u8],
+        strides: &[usize],
+        width: usize,
+        values: Range<usize>,
+    ) -> Vec<u8> {
+        let mut gathered = Vec::with_capacity(values.len() * width);
         let mut index = vec![0; self.shape.len()];
-        for _ in 0..count {
+        let mut left = values.start;
+        for (i, &size) in index.iter_mut().zip(&self.shape).rev() {
+            *i = left % size;
+            left /= size;
+        }
+        for _ in values {
             let at: usize = index
                 .iter()
                 .zip(strides)
@@ -128,13 +161,20 @@ mod tests {
         let tensor = |shape: &[usize], strides: &[usize]| {
             StoredTensor::strided(Dtype::I16, 2, shape.to_vec(), strides, &bytes)
         };
+        let all = |tensor: &StoredTensor<'_>| tensor.bytes(0..tensor.len()).into_owned();
         let (whole, turned) = (tensor(&[2, 3], &[3, 1]), tensor(&[3, 2], &[1, 3]));
-        assert!(matches!(whole.bytes(), Cow::Borrowed(_)));
-        assert_eq!(&whole.bytes()[..], &bytes[..]);
-        assert_eq!(&turned.bytes()[..], [0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11]);
-        assert_eq!(&tensor(&[2], &[2]).bytes()[..], [0, 1, 4, 5]);
-        assert_eq!(&tensor(&[1, 2], &[7, 1]).bytes()[..], [0, 1, 2, 3]);
-        assert!(tensor(&[0, 3], &[3, 1]).bytes().is_empty());
-        assert_eq!(&tensor(&[], &[]).bytes()[..], [0, 1]);
+        assert!(matches!(whole.bytes(0..12), Cow::Borrowed(_)));
+        assert_eq!(all(&whole), bytes);
+        let expected = [0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11];
+        assert_eq!(all(&turned), expected);
+        for begin in 0..12 {
+            for end in begin..=12 {
+                assert_eq!(turned.bytes(begin..end)[..], expected[begin..end]);
+            }
+        }
+        assert_eq!(all(&tensor(&[2], &[2])), [0, 1, 4, 5]);
+        assert_eq!(all(&tensor(&[1, 2], &[7, 1])), [0, 1, 2, 3]);
+        assert!(all(&tensor(&[0, 3], &[3, 1])).is_empty());
+        assert_eq!(all(&tensor(&[], &[])), [0, 1]);
     }
 }

@@ -1,11 +1,13 @@
 //! One model in the forms in which checkpoints come.
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::Path;
+use std::time::Duration;
 
 use half::{bf16, f16};
 use plmkit_contract::Stop;
-use plmkit_esm2::{Esm2, EsmError};
+use plmkit_esm2::{Dtype as Type, Esm2, EsmError, Setup, set_threads};
 use safetensors::Dtype;
 
 use crate::support::torch_file::{large_archive, torch_file, torch_file_as};
@@ -205,4 +207,58 @@ fn a_stop_ends_the_loading() {
     )
     .unwrap_err();
     assert!(matches!(error, EsmError::Stopped), "{error}");
+}
+
+#[test]
+fn threads_share_the_loading_and_change_nothing() {
+    let before = model_tiny();
+    set_threads(NonZeroUsize::new(3).unwrap());
+    let after = model_tiny();
+    set_threads(NonZeroUsize::MIN);
+    assert_eq!(after.digest(), before.digest());
+    assert_eq!(layers(&after), layers(&before));
+    assert!(after.load_times().all > Duration::ZERO && after.load_times().compiled.is_none());
+}
+
+/// What int8 is compared with is the model in f32, to the bit, and in each of its layers.
+#[test]
+fn layers_that_are_read_when_they_are_computed_are_the_same() {
+    let f32 = model_tiny();
+    let int8 = Setup {
+        dtype: Some(Type::Int8),
+        ..Setup::default()
+    };
+    let int8 = Esm2::load(&test_data("model-tiny"), int8, &Stop::default()).unwrap();
+    let by_layer = int8.in_f32(&Stop::default()).unwrap().unwrap();
+    assert_eq!(by_layer.dtype(), Type::F32);
+    assert_eq!(by_layer.kernels(), f32.kernels());
+    assert_eq!(layers(&by_layer), layers(&f32));
+    assert_ne!(layers(&int8), layers(&f32));
+}
+
+/// Every parameter of the layers is rounded to bfloat16 where they are computed in it, biases too.
+#[test]
+fn in_bfloat16_weights_and_biases_are_rounded() {
+    if !plmkit_cpu::Isa::best().has_bf16() {
+        eprintln!("skipped: this CPU multiplies no bfloat16");
+        return;
+    }
+    let bf16 = Setup {
+        dtype: Some(Type::Bf16),
+        ..Setup::default()
+    };
+    let load = |folder: &Path| Esm2::load(folder, bf16, &Stop::default()).unwrap();
+    let mut rounded = Tiny::new();
+    let dense = |name: &str| {
+        let dense = [".dense.", ".query.", ".key.", ".value."];
+        name.contains("encoder.layer") && dense.iter().any(|dense| name.contains(dense))
+    };
+    for (_, part) in rounded.parts.iter_mut().filter(|(name, _)| dense(name)) {
+        let values = part.values().into_iter();
+        let values = values.map(|value| bf16::from_f32(value).to_f32());
+        part.bytes = values.flat_map(f32::to_le_bytes).collect();
+    }
+    let rounded = rounded.write();
+    let original = load(&test_data("model-tiny"));
+    assert_eq!(layers(&load(rounded.path())), layers(&original));
 }

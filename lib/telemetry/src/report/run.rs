@@ -47,6 +47,8 @@ pub struct RunSummary {
     pub outcome: Option<Outcome>,
     /// Seconds by a monotonic clock, to the end or to the last batch known; of all sessions together.
     pub elapsed_s: Option<f64>,
+    /// Seconds in which the model was loaded before that, when it was started last.
+    pub load_s: Option<f64>,
     /// Batches computed.
     pub batches: u64,
     /// Batches to compute.
@@ -252,6 +254,7 @@ impl RunCount {
             sessions,
             outcome: last.done.map(|done| done.outcome),
             elapsed_s,
+            load_s: started.load_ms.map(|load_ms| load_ms / 1000.0),
             batches: self.batches,
             batches_total: started.batches_total,
             batches_saved: started.batches_saved,

@@ -51,6 +51,9 @@ fn work(run: &RunSummary) -> String {
     let time = run
         .elapsed_s
         .map_or_else(String::new, |elapsed_s| format!(" in {elapsed_s:.2} s"));
+    let load = run.load_s.map_or_else(String::new, |load_s| {
+        format!(", after {load_s:.2} s of loading the model")
+    });
     let rates = match &run.throughput {
         Throughput {
             sequences_per_s: Some(sequences),
@@ -62,7 +65,7 @@ fn work(run: &RunSummary) -> String {
         _ => String::new(),
     };
     format!(
-        "run {}: {end}, {} sequences, {} tokens{time}{rates}",
+        "run {}: {end}, {} sequences, {} tokens{time}{rates}{load}",
         run.run, run.sequences, run.tokens
     )
 }

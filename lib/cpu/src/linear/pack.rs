@@ -1,0 +1,228 @@
+//! Weights from the bytes in which a file stores them to panels.
+
+use std::ops::Range;
+
+use super::int8::Form;
+use super::{VECTORS, Weights, bf16, columns, int8};
+use crate::Isa;
+use crate::dispatch::dispatch;
+use crate::simd::Simd;
+
+/// Values of a row that are packed at once: a group of 8-bit integers.
+pub(super) const BLOCK: usize = int8::GROUP;
+
+/// The type of stored values, which are little-endian.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// IEEE 754 single precision.
+    F32,
+    /// IEEE 754 half precision.
+    F16,
+    /// bfloat16.
+    Bf16,
+}
+
+impl Stored {
+    /// The bytes of a value.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::Bf16 => 2,
+        }
+    }
+
+    /// Widens the values in `bytes` to f32, which is exact.
+    ///
+    /// # Panics
+    /// If there is no room for as many.
+    #[inline(always)]
+    pub fn widen(self, bytes: &[u8], to: &mut [f32]) {
+        assert_eq!(bytes.len(), to.len() * self.bytes(), "as many values");
+        let halves = bytes
+            .chunks_exact(2)
+            .map(|bytes| u32::from(u16::from_le_bytes([bytes[0], bytes[1]])));
+        match self {
+            Self::F32 => {
+                for (to, bytes) in to.iter_mut().zip(bytes.chunks_exact(4)) {
+                    *to = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+                }
+            }
+            Self::F16 => {
+                for (to, half) in to.iter_mut().zip(halves) {
+                    *to = from_f16(half);
+                }
+            }
+            Self::Bf16 => {
+                for (to, half) in to.iter_mut().zip(halves) {
+                    *to = f32::from_bits(half << 16);
+                }
+            }
+        }
+    }
+}
+
+/// What the bits of an f16 stand for, without a branch: a loop over many becomes vectors.
+#[inline(always)]
+fn from_f16(half: u32) -> f32 {
+    /// The exponent of f16 counts from 15, that of f32 from 127.
+    const REBIAS: f32 = f32::from_bits((127 + 127 - 15) << 23);
+    const NOT_FINITE: u32 = 0x7c00;
+    let (sign, magnitude) = ((half & 0x8000) << 16, half & 0x7fff);
+    let finite = (f32::from_bits(magnitude << 13) * REBIAS).to_bits();
+    let other = magnitude << 13 | 0x7f80_0000;
+    let magnitude = if magnitude < NOT_FINITE {
+        finite
+    } else {
+        other
+    };
+    f32::from_bits(sign | magnitude)
+}
+
+/// Outputs of a dense layer that are packed together.
+#[derive(Debug)]
+pub struct Panel<'a> {
+    isa: Isa,
+    inputs: usize,
+    outputs: Range<usize>,
+    room: Room<'a>,
+}
+
+/// Where they go.
+#[derive(Debug)]
+pub(super) enum Room<'a> {
+    F32(&'a mut [f32]),
+    Bf16(&'a mut [u16]),
+    Int8(int8::Room<'a>),
+}
+
+impl Weights {
+    /// The panels, each of which can be packed by another thread.
+    pub fn panels(&mut self) -> Vec<Panel<'_>> {
+        let (isa, inputs, outputs) = (self.isa, self.inputs, self.outputs);
+        let columns = columns(isa);
+        let rooms: Vec<Room<'_>> = match &mut self.panels {
+            super::Panels::F32(all) => {
+                let panels = all.chunks_exact_mut(columns * inputs);
+                panels.map(Room::F32).collect()
+            }
+            super::Panels::Bf16(all) => {
+                let panels = all.chunks_exact_mut(columns * bf16::padded(inputs));
+                panels.map(Room::Bf16).collect()
+            }
+            super::Panels::Int8(all) => all.rooms(isa, inputs).map(Room::Int8).collect(),
+        };
+        let panels = rooms.into_iter().enumerate();
+        panels
+            .map(|(panel, room)| Panel {
+                isa,
+                inputs,
+                outputs: panel * columns..outputs.min((panel + 1) * columns),
+                room,
+            })
+            .collect()
+    }
+}
+
+impl Panel<'_> {
+    /// The rows of the matrix that it is made of.
+    pub fn outputs(&self) -> Range<usize> {
+        self.outputs.clone()
+    }
+
+    /// Packs those rows, each with its type.
+    ///
+    /// # Panics
+    /// If they are not as many, or not as long.
+    pub fn pack(&mut self, rows: &[(Stored, &[u8])]) {
+        assert_eq!(rows.len(), self.outputs.len(), "a panel is whole");
+        for (stored, bytes) in rows {
+            assert_eq!(bytes.len(), self.inputs * stored.bytes(), "a row is whole");
+        }
+        let panel = self;
+        dispatch!(panel.isa, pack(panel: &mut Panel<'_>, rows: &[(Stored, &[u8])]));
+    }
+}
+
+/// Blocks of all rows one after the other, so that what is read and written lies in the first cache.
+#[inline(always)]
+unsafe fn pack<S: Simd>(panel: &mut Panel<'_>, rows: &[(Stored, &[u8])]) {
+    /// Columns of any instruction set.
+    const MOST: usize = 32;
+    let (columns, inputs) = (VECTORS * S::LANES, panel.inputs);
+    let together = match &panel.room {
+        Room::F32(_) => 1,
+        Room::Bf16(_) => 2,
+        Room::Int8(_) => Form::of(panel.isa).together,
+    };
+    let mut values = [0f32; BLOCK];
+    // (columns, BLOCK): the values that are multiplied together, in one word. Rows that are not there stay zeros.
+    let mut words = [0u32; MOST * BLOCK];
+    for begin in (0..inputs).step_by(BLOCK) {
+        let count = BLOCK.min(inputs - begin);
+        values[count..].fill(0.0);
+        for (column, (stored, bytes)) in rows.iter().enumerate() {
+            let width = stored.bytes();
+            stored.widen(
+                &bytes[begin * width..(begin + count) * width],
+                &mut values[..count],
+            );
+            let words = &mut words[column * BLOCK..(column + 1) * BLOCK];
+            match &mut panel.room {
+                Room::F32(_) => {
+                    for (word, value) in words.iter_mut().zip(&values) {
+                        *word = value.to_bits();
+                    }
+                }
+                Room::Bf16(_) => bf16::pairs(&values, words),
+                Room::Int8(room) => {
+                    let place = begin / BLOCK * columns + column;
+                    let integers = room.quantize(place, &values[..count]);
+                    if together == 4 {
+                        for (word, four) in words.iter_mut().zip(integers.chunks_exact(4)) {
+                            let four = [four[0], four[1], four[2], four[3]];
+                            *word = u32::from_le_bytes(four.map(i8::cast_unsigned));
+                        }
+                    } else {
+                        let to = &mut room.weights[begin * columns..];
+                        for (k, &integer) in integers[..count].iter().enumerate() {
+                            to[(k / together * columns + column) * together + k % together] =
+                                integer;
+                        }
+                    }
+                }
+            }
+        }
+        let count = count.div_ceil(together);
+        // SAFETY: a panel has whole words of every input for all columns.
+        unsafe {
+            match &mut panel.room {
+                Room::F32(to) => turn::<S>(&words, count, to[begin * columns..].as_mut_ptr()),
+                Room::Bf16(to) => {
+                    turn::<S>(&words, count, to[begin * columns..].as_mut_ptr().cast());
+                }
+                Room::Int8(room) if together == 4 => {
+                    let to = room.weights[begin * columns..].as_mut_ptr();
+                    turn::<S>(&words, count, to.cast());
+                }
+                Room::Int8(_) => {}
+            }
+        }
+    }
+}
+
+/// `(columns, BLOCK)` to the first `count` rows of `(BLOCK, columns)`.
+#[inline(always)]
+unsafe fn turn<S: Simd>(words: &[u32], count: usize, to: *mut f32) {
+    for first in (0..count).step_by(4) {
+        for vector in 0..VECTORS {
+            unsafe {
+                let from = words.as_ptr().add(vector * S::LANES * BLOCK + first);
+                let four = S::columns(from.cast(), BLOCK);
+                for (i, column) in four.into_iter().enumerate().take(count - first) {
+                    let row = (first + i) * VECTORS;
+                    S::store(to.add((row + vector) * S::LANES), column);
+                }
+            }
+        }
+    }
+}
