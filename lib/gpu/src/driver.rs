@@ -80,7 +80,8 @@ impl Cuda {
 #[derive(Debug)]
 pub(crate) struct Device {
     cuda: &'static Cuda,
-    device: c_int,
+    /// A `CUdevice`.
+    number: c_int,
     context: Context,
 }
 
@@ -101,7 +102,7 @@ impl Device {
         }
         Ok(Self {
             cuda,
-            device,
+            number: device,
             context,
         })
     }
@@ -112,7 +113,7 @@ impl Device {
             let mut value: c_int = 0;
             // SAFETY: the device is one of the driver.
             let status =
-                unsafe { (self.cuda.cuDeviceGetAttribute)(&raw mut value, attribute, self.device) };
+                unsafe { (self.cuda.cuDeviceGetAttribute)(&raw mut value, attribute, self.number) };
             self.cuda.check("cuDeviceGetAttribute", status)?;
             Ok(value.unsigned_abs())
         };
@@ -134,7 +135,7 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         // SAFETY: retained once, in `open`. There is nobody to tell of a failure.
-        let _ = unsafe { (self.cuda.cuDevicePrimaryCtxRelease_v2)(self.device) };
+        let _ = unsafe { (self.cuda.cuDevicePrimaryCtxRelease_v2)(self.number) };
     }
 }
 

@@ -65,23 +65,27 @@ mod tests {
     use super::*;
 
     functions! {
-        /// Functions of the C library, and none.
-        Table:
-        strlen(*const c_char) -> usize;
-        plmkit_has_no_such_function(c_int) -> c_int;
+        /// A function of the C library.
+        C: strlen(*const c_char) -> usize;
+    }
+    functions! {
+        /// A function of no library.
+        #[allow(dead_code, reason = "it is not found")]
+        Nothing: plmkit_has_no_such_function(c_int) -> c_int;
     }
 
     #[test]
-    fn what_is_missing_is_named() {
-        let error = open(&["libplmkit-none.so.1", "libplmkit-none.so"]).unwrap_err();
+    fn what_is_there_is_called_and_what_is_missing_is_named() {
+        let none = "libplmkit-none.so.1";
+        let error = open(&[none, "libplmkit-none.so"]).unwrap_err();
         assert_eq!(
             error.to_string(),
             "cannot load libplmkit-none.so.1: cannot open shared object file: No such file or directory"
         );
-        let library = open(&["libplmkit-none.so.1", "libc.so.6"]).unwrap();
-        let Err(error) = Table::find(library, "libc") else {
-            panic!("one is missing");
-        };
+        let c = C::find(open(&[none, "libc.so.6"]).unwrap(), "libc").unwrap();
+        // SAFETY: the text ends with a zero.
+        assert_eq!(unsafe { (c.strlen)(c"four".as_ptr()) }, 4);
+        let error = Nothing::find(open(&["libc.so.6"]).unwrap(), "libc").unwrap_err();
         assert!(
             error
                 .to_string()

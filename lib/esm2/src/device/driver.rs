@@ -35,7 +35,7 @@ pub(crate) enum DriverError {
 
 /// The GPUs that are visible to this process, in the order in which CUDA counts them; `CUDA_VISIBLE_DEVICES` is heeded.
 pub(crate) fn gpus() -> Result<Vec<Gpu>, DriverError> {
-    let library = open_driver().map_err(not_loaded)?;
+    let library = open_driver().map_err(|error| not_loaded(&error))?;
     let found = Driver { library: &library }.gpus();
     // It stays loaded: libtorch will use it.
     std::mem::forget(library);
@@ -54,7 +54,7 @@ pub(crate) fn cuda_version() -> Option<(c_int, c_int)> {
 }
 
 /// Whether a driver is not there or cannot be loaded, as an empty file in its place cannot.
-fn not_loaded(error: GpuError) -> DriverError {
+fn not_loaded(error: &GpuError) -> DriverError {
     let words = error.to_string();
     if words.ends_with(&format!(
         "{DRIVER}: cannot open shared object file: No such file or directory"
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn a_driver_that_cannot_be_loaded_is_not_one_that_is_missing() {
         let told = |reason: &str| {
-            not_loaded(GpuError::NoLibrary {
+            not_loaded(&GpuError::NoLibrary {
                 reason: reason.to_owned(),
             })
         };
