@@ -181,7 +181,7 @@ impl Device {
 
 /// The first GPU that libtorch can use, or why there is none. A driver that does not work is an error: there may be a GPU behind it.
 fn best(found: Result<Vec<Gpu>, DriverError>) -> Result<Result<(usize, Gpu), NoGpu>, DeviceError> {
-    let gpus = match found {
+    let mut gpus = match found {
         Ok(gpus) => gpus,
         Err(DriverError::Missing(found)) => return Ok(Err(NoGpu::NoDriver(found))),
         Err(DriverError::Failed(found)) => {
@@ -192,15 +192,15 @@ fn best(found: Result<Vec<Gpu>, DriverError>) -> Result<Result<(usize, Gpu), NoG
     let usable = gpus
         .iter()
         .position(|gpu| gpu.capability >= LEAST_CAPABILITY);
-    Ok(match (usable, gpus.into_iter()) {
-        (Some(index), mut gpus) => gpus
-            .nth(index)
-            .map(|gpu| (index, gpu))
-            .ok_or(NoGpu::NoneVisible),
-        (None, mut gpus) => Err(gpus.next().map_or(NoGpu::NoneVisible, |gpu| NoGpu::TooOld {
-            name: gpu.name,
-            capability: gpu.capability,
-        })),
+    Ok(match (usable, gpus.is_empty()) {
+        (Some(index), _) => Ok((index, gpus.swap_remove(index))),
+        (None, true) => Err(NoGpu::NoneVisible),
+        (None, false) => {
+            let Gpu {
+                name, capability, ..
+            } = gpus.swap_remove(0);
+            Err(NoGpu::TooOld { name, capability })
+        }
     })
 }
 
