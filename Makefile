@@ -1,8 +1,9 @@
 PREFIX ?= /usr/local
 TOOLS := fasta-shard pack-batches gpu-embed validate-embeddings monitor-log
-# What gpu-embed loads on a CPU; the libraries find each other as long as torch/ and nvidia/ lie side by side.
-LIBRARIES := torch/lib/libtorch_cpu.so torch/lib/libc10.so torch/lib/libgomp.so.1 \
-	nvidia/cu13/lib/libcudart.so.13 nvidia/cu13/lib/libcupti.so.13
+# The folder of a libtorch that is not to be fetched; build scripts run in other folders than this.
+ifdef LIBTORCH
+override export LIBTORCH := $(abspath $(LIBTORCH))
+endif
 
 CARGO_DENY := cargo-deny@0.20.2
 CARGO_FUZZ := cargo-fuzz@0.13.2
@@ -22,8 +23,8 @@ PARTS ?=
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-setup: ## Fetch libtorch into .libtorch (0.6 GB, once)
-	@lib/esm2/libtorch/setup.sh
+setup: ## Fetch libtorch into .libtorch (0.6 GB, once; with GPU=1 or a driver 1.8 GB more; GPU=0: without)
+	@lib/esm2/libtorch/libtorch.sh fetch
 
 build: setup ## Build the five programs into target/release
 	cargo build --release --locked $(BUILD)
@@ -58,9 +59,10 @@ fuzz: setup .cargo-tools/$(CARGO_FUZZ) ## Run each fuzz target for FUZZ_SECONDS 
 	cargo run --release --locked --example fuzz-seeds tests/fuzz/corpus
 	@PATH="$(abspath .cargo-tools/bin):$$PATH" tests/fuzz/run.sh $(FUZZ_SECONDS)
 
-kernels: .cuda/complete ## Compile the CUDA kernels for every architecture, without a GPU (90 MB of NVRTC)
+kernels: ## Compile the CUDA kernels for every architecture, without a GPU (90 MB of NVRTC)
+	@lib/esm2/libtorch/libtorch.sh fetch-nvrtc
 	cargo test --release --locked -p plmkit-gpu --test folder -- --ignored
-	LD_LIBRARY_PATH="$(abspath .cuda/nvidia/cu13/lib)$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH}" \
+	LD_LIBRARY_PATH="$(abspath .libtorch/nvidia/cu13/lib)$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH}" \
 		cargo test --release --locked -p plmkit-gpu -- --ignored --nocapture
 
 target/gpu-load/tree/run: .venv/reference/complete $(wildcard tests/gpu-load/*.cpp tests/gpu-load/*.h tests/gpu-load/tree.sh)
@@ -119,22 +121,19 @@ tests/workflows/snakemake/%: FORCE
 	@$@.sh
 
 install: build ## Install into PREFIX, /usr/local by default
-	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/plmkit" "$(DESTDIR)$(PREFIX)/share/plmkit"
-	install $(addprefix target/release/,$(TOOLS)) "$(DESTDIR)$(PREFIX)/bin"
+	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/share/plmkit"
+	install $(addprefix $(or $(CARGO_TARGET_DIR),target)/release/,$(TOOLS)) "$(DESTDIR)$(PREFIX)/bin"
 	install lib/esm2/convert-fair-esm.py "$(DESTDIR)$(PREFIX)/share/plmkit"
-ifndef LIBTORCH
-	cd .libtorch && cp -R --parents $(LIBRARIES) *.dist-info "$(abspath $(DESTDIR)$(PREFIX))/lib/plmkit"
-endif
+	@lib/esm2/libtorch/libtorch.sh install "$(abspath $(DESTDIR)$(PREFIX))/lib/plmkit"
+
+install-check: .venv/reference/complete ## See that an installation works where nothing else is: CPU, GPU=1 and LIBTORCH= (minutes, root, 2.4 GB of wheels)
+	@tests/install/check.sh
 
 goldens: .venv/reference/complete ## Make the files of test-data again (fetches 5 GB of Python packages)
 	python3 test-data/make_proteins.py
 	.venv/reference/bin/python test-data/make_model_tiny.py
 	.venv/reference/bin/python test-data/make_model_bin.py
 	.venv/reference/bin/python test-data/make_goldens.py
-
-.cuda/complete: lib/gpu/cuda/wheels.sha256
-	@lib/gpu/cuda/setup.sh
-	@touch $@
 
 .cargo-tools/%:
 	cargo install --locked --quiet --root .cargo-tools $*
@@ -150,4 +149,4 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 FORCE:
 
 .PHONY: help setup build demo test torture parity parity-mutants bench bench-parts fuzz kernels gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
-	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc workflows-overhead lint advisories install goldens
+	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc workflows-overhead lint advisories install install-check goldens

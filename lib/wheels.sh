@@ -1,6 +1,8 @@
 # shellcheck shell=bash
-# Unpacks the libraries of pinned wheels into a folder at the root of the repository; sourced by the setup scripts.
-# Python is needed here, for pip, and never again.
+# Unpacks libraries of pinned wheels into a folder; sourced by the setup scripts. Python is needed here, for pip, and never again.
+#
+# Each wheel that is unpacked has a list of its files, TARGET/wheels/WHEEL.list, whose first line is its pin: a wheel whose list begins
+# with the pin is not fetched again.
 
 # shellcheck disable=SC2154 # $what is the caller's
 say() { echo "$what: $*" >&2; }
@@ -11,68 +13,105 @@ fail() {
     exit "$code"
 }
 
-# unpack_wheels PINS TARGET NEED_MIB KEPT TAGS…: what the regular expression KEPT finds of the wheels named in PINS, a checksum and a
-# file name a line. NEED_MIB covers the wheels, pip's temporary copy of one of them, and what is unpacked. TAGS are pip's options for
-# the pinned wheels: the host's own Python version does not matter. Nothing happens where it is done already.
+# pins_of PINS GROUP…: the lines of the file PINS that are of these groups, without the group: "MIB SHA256 WHEEL KEPT".
+pins_of() {
+    local pins=$1 groups=" ${*:2} " group pin
+    while read -r group pin; do
+        if [[ $groups == *" $group "* ]]; then
+            echo "$pin"
+        fi
+    done <"$pins"
+}
+
+# missing_wheels TARGET: of the pins on stdin those whose wheel is not unpacked.
+missing_wheels() {
+    local target=$1 pin mib sum wheel kept
+    while read -r pin; do
+        read -r mib sum wheel kept <<<"$pin"
+        if [[ $(head -n 1 "$target/wheels/$wheel.list" 2>/dev/null) != "$pin" ]]; then
+            echo "$pin"
+        fi
+    done
+}
+
+# unpack_wheels PINS TARGET GROUP…: the kept files of all wheels of these groups, and their licences, into TARGET. A line of the file
+# PINS is "GROUP MIB SHA256 WHEEL KEPT"; KEPT is a regular expression. Nothing happens where all is there already.
 unpack_wheels() {
-    local pins=$1 target=$2 need_mib=$3 kept=$4 tags=("${@:5}") free_mib wheels fresh sum wheel name version found
-    if cmp -s "$pins" "$target/complete"; then
+    local pins=$1 target=$2 groups=("${@:3}") missing mib sum wheel kept need=0 most=0 free name pin
+    missing=$(pins_of "$pins" "${groups[@]}" | missing_wheels "$target")
+    if [[ -z $missing ]]; then
         return
     fi
     command -v python3 >/dev/null || fail 69 "python3 is missing: install it (Debian: apt-get install python3-pip)"
     python3 -m pip --version >/dev/null 2>&1 || fail 69 "pip is missing: install it (Debian: apt-get install python3-pip)"
 
-    mkdir -p "$target" || fail 73 "cannot create $target"
+    mkdir -p "$target/wheels" || fail 73 "cannot create $target/wheels"
     exec 9>"$target/lock"
     flock 9
-    # Another run may have finished while this one waited for the lock.
-    if cmp -s "$pins" "$target/complete"; then
-        return
-    fi
-    free_mib=$(df -Pm "$target" | awk 'NR == 2 { print $4 }')
-    ((free_mib >= need_mib)) || fail 74 "$target: too little space; expected $need_mib MiB free, found $free_mib MiB"
+    # Another run may have unpacked some while this one waited for the lock.
+    missing=$(pins_of "$pins" "${groups[@]}" | missing_wheels "$target")
+    # Unpacked, a wheel is at most twice as large; and pip keeps a copy of the one that it fetches.
+    while read -r mib _; do
+        need=$((need + 2 * mib))
+        most=$((mib > most ? mib : most))
+    done <<<"$missing"
+    need=$((need + 2 * most))
+    free=$(df -Pm "$target" | awk 'NR == 2 { print $4 }')
+    ((free >= need)) || fail 74 "$target: too little space; expected $need MiB free, found $free MiB"
 
-    wheels=$target/wheels
-    mkdir -p "$wheels"
-    while read -r sum wheel; do
-        IFS=- read -r name version _ <<<"$wheel"
-        if ! [[ -f $wheels/$wheel ]]; then
-            say "fetching $name $version"
-            # /tmp may be small, so pip's temporary files go beside the result.
-            TMPDIR=$wheels python3 -m pip download -qq --disable-pip-version-check --no-deps --only-binary=:all: \
-                "${tags[@]}" --dest "$wheels" "$name==$version" ||
-                fail 69 "pip could not fetch $name $version: is the network or the package index out of reach?"
+    # Of earlier pins.
+    for list in "$target"/wheels/*.list; do
+        name=${list##*/}
+        pin=$(head -n 1 "$list" 2>/dev/null) || continue
+        if ! grep -qxF -- "$pin" <<<"$(cut -d ' ' -f 2- "$pins")"; then
+            say "removing ${name%%.whl.list}"
+            (cd "$target" && tail -n +2 "$list" | xargs -d '\n' rm -f)
+            rm "$list"
         fi
-        found=$(sha256sum "$wheels/$wheel" | cut -d ' ' -f 1) || fail 65 "$wheel: the index has no such wheel any more"
-        if [[ $found != "$sum" ]]; then
-            rm -f "$wheels/$wheel"
-            fail 65 "$wheel: wrong checksum; expected $sum, found $found"
+    done
+    while read -r pin; do
+        if [[ -n $pin ]]; then
+            unpack_wheel "$target" "$pin"
         fi
-    done <"$pins"
+    done <<<"$missing"
+    exec 9>&-
+}
 
-    say "unpacking to $target"
-    fresh=$target/fresh
+# unpack_wheel TARGET PIN: fetches one wheel, checks it and unpacks it.
+unpack_wheel() {
+    local target=$1 pin=$2 fresh=$1/fresh mib sum wheel kept name version python abi platforms found
+    read -r mib sum wheel kept <<<"$pin"
+    IFS=- read -r name version python abi platforms <<<"${wheel%.whl}"
+    say "fetching $name $version ($mib MiB)"
     rm -rf "$fresh"
     mkdir "$fresh"
-    python3 - "$fresh" "$kept" "$wheels"/*.whl <<'PYTHON' || fail 74 "$target: could not unpack the wheels"
-import re, sys, zipfile
+    # The host's own Python version does not matter. /tmp may be small, so pip's temporary files go beside the result.
+    # shellcheck disable=SC2086 # one option for each platform
+    TMPDIR=$fresh python3 -m pip download -qq --disable-pip-version-check --no-deps --only-binary=:all: --dest "$fresh" \
+        --python-version "${python//[^0-9]/}" --implementation "${python//[0-9]/}" --abi "$abi" \
+        $(printf -- '--platform %s ' ${platforms//./ }) "$name==$version" ||
+        fail 69 "pip could not fetch $name $version: is the network or the package index out of reach?"
+    [[ -f $fresh/$wheel ]] || fail 65 "$wheel: the index has no such wheel any more"
+    found=$(sha256sum "$fresh/$wheel" | cut -d ' ' -f 1)
+    [[ $found == "$sum" ]] || fail 65 "$wheel: wrong checksum; expected $sum, found $found"
+    # Each file comes into place whole, and the list last: with it in place they are all there.
+    {
+        echo "$pin"
+        python3 - "$fresh" "$wheel" "$kept" "$target" <<'PYTHON'
+import os, re, sys, zipfile
 
-fresh, kept, *wheels = sys.argv[1:]
-for wheel in wheels:
-    with zipfile.ZipFile(wheel) as archive:
-        for name in archive.namelist():
-            # Licences travel with what they cover.
-            if re.search(kept, name) or ".dist-info/licenses/" in name:
-                archive.extract(name, fresh)
+fresh, wheel, kept, target = sys.argv[1:]
+with zipfile.ZipFile(f"{fresh}/{wheel}") as archive:
+    for name in archive.namelist():
+        # Licences travel with what they cover.
+        if name.endswith("/") or not re.search(f"{kept}|[.]dist-info/licenses/|/LICEN[CS]E[^/]*$", name):
+            continue
+        path = archive.extract(name, fresh)
+        os.makedirs(os.path.dirname(f"{target}/{name}"), exist_ok=True)
+        os.replace(path, f"{target}/{name}")
+        print(name)
 PYTHON
-
-    # The mark goes first and comes back last: with it in place the tree is whole.
-    rm -f "$target/complete"
-    rm -rf "$target"/{torch,nvidia,*.dist-info}
-    mv "$fresh"/* "$target/"
-    rmdir "$fresh"
-    cp "$pins" "$target/complete.new"
-    mv "$target/complete.new" "$target/complete"
-    rm -rf "$wheels"
-    say "ready: $(du -sh "$target" | cut -f 1) in $target"
+    } >"$fresh/list" || fail 74 "$target: could not unpack $wheel"
+    mv "$fresh/list" "$target/wheels/$wheel.list"
+    rm -rf "$fresh"
 }

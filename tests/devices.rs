@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use common::case::Case;
 use common::{all, assert_failed, bin, run, test_data};
@@ -18,12 +18,18 @@ fn fake_driver(folder: &Path) -> PathBuf {
     let mut compiler = Command::new("cc");
     compiler.args(["-shared", "-fPIC", "-Wall", "-Werror", "-o"]);
     run(compiler.arg(&library).arg(source));
+    // As in a toolkit's folder of stubs, which is no driver.
+    fs::write(folder.join("libcuda.so"), "").expect("write");
     folder.to_owned()
 }
 
 /// A run on `device` of a machine with such a driver.
 fn embed(case: &Case, driver: &Path, device: &str, gpus: &str) -> Command {
-    let mut command = bin("gpu-embed");
+    embed_by(bin("gpu-embed"), case, driver, device, gpus)
+}
+
+/// The same by another copy of the program.
+fn embed_by(mut command: Command, case: &Case, driver: &Path, device: &str, gpus: &str) -> Command {
     command
         .arg(case.path("b.arrow"))
         .arg("--model")
@@ -38,8 +44,6 @@ fn embed(case: &Case, driver: &Path, device: &str, gpus: &str) -> Command {
     }
     command
 }
-
-const LIBRARY: &str = "needs libtorch for CUDA, which cannot be loaded: ";
 
 #[test]
 fn each_thing_that_is_missing_for_a_gpu_has_a_line_of_its_own() {
@@ -85,52 +89,150 @@ fn each_thing_that_is_missing_for_a_gpu_has_a_line_of_its_own() {
     );
 }
 
-/// Whether this machine could compute on a GPU if it had one.
-fn has_libtorch_for_cuda(output: &Output) -> bool {
-    !String::from_utf8_lossy(&output.stderr).contains(LIBRARY)
+/// The program with libtorch for CUDA and without the libraries that it needs, as links in the layout of an installation.
+fn without_cuda_libraries(folder: &Path) -> PathBuf {
+    let libtorch = Path::new(env!("LIBTORCH"));
+    let installed = folder.join("lib/plmkit");
+    let link = |from: &Path, to: PathBuf| {
+        fs::create_dir_all(to.parent().expect("folder")).expect("folder");
+        std::os::unix::fs::symlink(from, to).expect("link");
+    };
+    for entry in fs::read_dir(libtorch.join("lib")).expect("libtorch") {
+        let entry = entry.expect("libtorch");
+        link(
+            &entry.path(),
+            installed.join("torch/lib").join(entry.file_name()),
+        );
+    }
+    for needed in ["libcudart.so.13", "libcupti.so.13"] {
+        let needed = Path::new("nvidia/cu13/lib").join(needed);
+        link(&libtorch.join("..").join(&needed), installed.join(needed));
+    }
+    let program = folder.join("bin/gpu-embed");
+    fs::create_dir(folder.join("bin")).expect("folder");
+    fs::copy(common::program("gpu-embed"), &program).expect("copy");
+    program
 }
 
 #[test]
-fn without_libtorch_for_cuda_the_line_names_what_cannot_be_loaded() {
+fn without_libraries_for_a_gpu_the_line_names_one_and_what_installs_it() {
     let case = Case::new();
     let folder = tempfile::tempdir().expect("temp folder");
     let driver = fake_driver(folder.path());
-    let gpu = "NVIDIA H100=9.0,NVIDIA A100=8.0";
-    for (device, named) in [
-        ("cuda:1", "device 'cuda:1', NVIDIA A100, "),
+    let program = without_cuda_libraries(folder.path());
+    for (device, gpus, named) in [
+        (
+            "cuda:1",
+            "NVIDIA H100=9.0,NVIDIA A100=8.0",
+            "device 'cuda:1', NVIDIA A100, ",
+        ),
         // Each worker says it, and the run once.
-        ("all", "NVIDIA H100, "),
+        ("all", "NVIDIA H100=9.0,NVIDIA A100=8.0", "NVIDIA H100, "),
+        ("auto", "NVIDIA H100=9.0", "device 'auto', NVIDIA H100, "),
+        // The first that can be used.
+        (
+            "auto",
+            "Tesla P40=6.1,NVIDIA A100=8.0",
+            "device 'auto', NVIDIA A100, ",
+        ),
     ] {
-        let output = embed(&case, &driver, device, gpu).output().expect("run");
-        if has_libtorch_for_cuda(&output) {
-            eprintln!("SKIPPED: this machine has libtorch for CUDA and all that it needs");
-            return;
-        }
-        assert_failed(&output, 69, &format!("{named}{LIBRARY}"));
+        let mut embed = embed_by(Command::new(&program), &case, &driver, device, gpus);
+        let output = embed.output().expect("run");
+        assert_failed(
+            &output,
+            69,
+            &format!("{named}needs libtorch for CUDA, which cannot be loaded: lib"),
+        );
+        let said = String::from_utf8_lossy(&output.stderr);
+        let reason = ": cannot open shared object file: No such file or directory; ";
+        let (library, remedy) = said.trim_end().rsplit_once(reason).expect(reason);
+        assert!(library.contains(".so."), "{said}");
+        assert!(
+            remedy.contains("torch 2.11.0") || remedy.contains("make setup GPU=1 install"),
+            "{said}"
+        );
+        assert!(
+            remedy.contains("--device cpu computes on the CPU"),
+            "{said}"
+        );
     }
-    // A driver alone does not keep a machine from computing.
-    let said = run(&mut embed(&case, &driver, "auto", gpu));
-    assert!(said.contains("; the run is on the CPU"), "{said}");
+    run(&mut embed_by(
+        Command::new(&program),
+        &case,
+        &driver,
+        "cpu",
+        "NVIDIA H100=9.0",
+    ));
     let on_cpu = fs::read(case.path("e.parquet")).expect("output");
     assert!(on_cpu == case.undisturbed());
 }
 
 #[test]
-fn without_a_driver_the_line_says_so_and_auto_is_the_cpu() {
+fn auto_is_the_cpu_only_where_no_gpu_can_be_used_and_says_so() {
     let case = Case::new();
     let folder = tempfile::tempdir().expect("temp folder");
-    // Found before any other, and no library.
+    let driver = fake_driver(folder.path());
+    for (gpus, why) in [
+        (
+            "",
+            "the NVIDIA driver shows no GPU to this process: computing on the CPU",
+        ),
+        (
+            "Tesla P40=6.1",
+            "warning: Tesla P40 has compute capability 6.1, and libtorch needs at least 7.5: computing on the CPU",
+        ),
+    ] {
+        let said = run(embed(&case, &driver, "auto", gpus).arg("--force"));
+        assert_eq!(said.matches("on the CPU").count(), 1, "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+    let output = embed(&case, &driver, "auto", "NVIDIA H100=9.0")
+        .env("FAKE_STATUS", "803")
+        .output();
+    let line = "device 'auto': the NVIDIA driver does not work: cuInit: system has unsupported display driver";
+    assert_failed(&output.expect("run"), 69, line);
+
+    // What is left of a driver in some images of containers.
     fs::write(folder.path().join("libcuda.so.1"), "").expect("write");
-    for device in ["cuda", "all"] {
-        let output = embed(&case, folder.path(), device, "").output();
+    for device in ["auto", "cuda", "all"] {
+        let output = embed(&case, &driver, device, "").output().expect("run");
+        assert_failed(&output, 69, "the NVIDIA driver does not work: cannot load ");
         assert_failed(
-            &output.expect("run"),
+            &output,
             69,
-            "needs an NVIDIA driver, and this machine has none (",
+            "/libcuda.so.1: file too short; --device cpu computes on the CPU",
         );
     }
-    let said = run(&mut embed(&case, folder.path(), "auto", ""));
-    assert!(!said.contains("driver"), "{said}");
+}
+
+#[test]
+fn without_a_driver_the_line_says_so_and_auto_is_the_cpu() {
+    let case = Case::new();
+    let none = "this machine has no";
+    let words =
+        "(cannot load libcuda.so.1: cannot open shared object file: No such file or directory)";
+    for device in ["cuda", "all"] {
+        let output = embed(&case, Path::new("/"), device, "")
+            .output()
+            .expect("run");
+        if !String::from_utf8_lossy(&output.stderr).contains("this machine has none (") {
+            eprintln!("SKIPPED: this machine has a driver");
+            return;
+        }
+        assert_failed(
+            &output,
+            69,
+            &format!("needs an NVIDIA driver, and this machine has none {words}"),
+        );
+    }
+    let said = run(&mut embed(&case, Path::new("/"), "auto", ""));
+    assert_eq!(said.matches(none).count(), 1, "{said}");
+    assert!(
+        said.contains(&format!(
+            "{none} NVIDIA driver {words}: computing on the CPU"
+        )),
+        "{said}"
+    );
 }
 
 #[test]

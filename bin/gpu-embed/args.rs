@@ -114,7 +114,11 @@ pub(crate) struct Args {
     )]
     store_dtype: StoreArg,
 
-    /// Where to compute: auto, cpu, cuda, cuda:N or all
+    /// Device to compute on: auto, cpu, cuda, cuda:N or all
+    ///
+    /// auto is the first GPU of compute capability 7.5 or newer, and the CPU where the driver is missing or shows no such GPU; a line
+    /// says which is the case. A driver that does not work, and a GPU whose CUDA libraries are missing, are errors (exit code 69):
+    /// choose cpu to compute on the CPU all the same. cuda is cuda:0; all starts one worker process for each visible GPU.
     #[arg(
         long,
         value_name = "DEVICE",

@@ -1,5 +1,6 @@
 //! Text from outside, made fit for a one-line message.
 
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -61,6 +62,21 @@ pub fn io_text(error: &io::Error) -> String {
         .next()
         .map(|first| first.to_lowercase().chain(chars).collect())
         .unwrap_or_default()
+}
+
+/// The innermost cause of an error, in its own words: of a library that cannot be loaded the loader's, which say which file is missing.
+///
+/// ```
+/// use plmkit_contract::cause;
+/// let error = std::io::Error::other("No such file");
+/// assert_eq!(cause(&error), "No such file");
+/// ```
+pub fn cause(error: &dyn Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
 }
 
 /// A path as the head of a message: control characters escaped, so that the message stays one line.

@@ -1,16 +1,17 @@
 //! Where the model runs.
 
 mod driver;
+mod error;
 mod library;
 
 use std::env;
 use std::fmt;
 use std::str::FromStr;
 
-use plmkit_contract::{Exit, Failure};
 use serde::{Deserialize, Serialize};
 
 use driver::{DriverError, Gpu, gpus};
+pub use error::DeviceError;
 
 /// A device as it is asked for on a command line: `auto`, `cpu`, `cuda`, `cuda:N` or `all`.
 ///
@@ -22,7 +23,8 @@ use driver::{DriverError, Gpu, gpus};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Device {
-    /// The best one that can be used.
+    /// The first GPU that can be used, and the CPU where there is none. A GPU that lacks nothing but libraries or a driver that works is
+    /// an error, and never the CPU.
     #[default]
     Auto,
     /// The CPU.
@@ -37,71 +39,6 @@ pub enum Device {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected auto, cpu, cuda, cuda:N or all")]
 pub struct ParseDeviceError;
-
-/// Why a device cannot be used.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DeviceError {
-    /// The machine has no GPU driver.
-    #[error("device '{device}' needs an NVIDIA driver, and this machine has none ({found})")]
-    NoDriver {
-        /// What was asked for.
-        device: Device,
-        /// The loader's words.
-        found: String,
-    },
-    /// The driver does not work.
-    #[error("device '{device}': the NVIDIA driver does not work: {found}")]
-    Driver {
-        /// What was asked for.
-        device: Device,
-        /// The driver's words.
-        found: String,
-    },
-    /// There is no GPU of that number.
-    #[error("device '{device}' does not exist; found {}", listed(.found))]
-    NoSuchGpu {
-        /// What was asked for.
-        device: Device,
-        /// The names of those that this process may use.
-        found: Vec<String>,
-    },
-    /// libtorch has no code for the GPU.
-    #[error(
-        "device '{device}', {name}, has compute capability {}.{}; expected at least {}.{}",
-        .capability.0, .capability.1, LEAST_CAPABILITY.0, LEAST_CAPABILITY.1
-    )]
-    TooOld {
-        /// What was asked for.
-        device: Device,
-        /// The GPU.
-        name: String,
-        /// Its compute capability, major and minor.
-        capability: (i32, i32),
-    },
-    /// The model is larger than the memory of the GPU.
-    #[error(
-        "device '{device}' has {} MiB of memory; expected more than {} MiB, the size of the model",
-        .total >> 20, .needed >> 20
-    )]
-    TooSmall {
-        /// What was asked for.
-        device: Device,
-        /// All memory of the device, in bytes.
-        total: usize,
-        /// The weights, in bytes.
-        needed: usize,
-    },
-    /// libtorch's part for GPUs cannot be loaded.
-    #[error("device '{device}', {name}, needs libtorch for CUDA, which cannot be loaded: {found}")]
-    NoLibrary {
-        /// What was asked for.
-        device: Device,
-        /// The GPU.
-        name: String,
-        /// The loader's words.
-        found: String,
-    },
-}
 
 /// The least compute capability that CUDA 13, with which libtorch is built, compiles for: Turing's.
 const LEAST_CAPABILITY: (i32, i32) = (7, 5);
@@ -122,20 +59,32 @@ impl Opened {
     };
 }
 
+/// Why the best device is the CPU.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum NoGpu {
+    #[error("this machine has no NVIDIA driver ({0})")]
+    NoDriver(String),
+    #[error("the NVIDIA driver shows no GPU to this process")]
+    NoneVisible,
+    #[error(
+        "{name} has compute capability {}.{}, and libtorch needs at least {}.{}",
+        .capability.0, .capability.1, LEAST_CAPABILITY.0, LEAST_CAPABILITY.1
+    )]
+    TooOld {
+        name: String,
+        capability: (i32, i32),
+    },
+}
+
 impl Device {
-    /// The libtorch device, once it is known to be usable. `auto` is the first GPU where one is, and the CPU elsewhere: if
-    /// there is a GPU that cannot be used, a warning says why.
+    /// The libtorch device, once it is known to be usable.
     pub(crate) fn open(self) -> Result<Opened, DeviceError> {
         match self {
             Self::Cpu => Ok(Opened::CPU),
-            Self::Auto => Ok(Self::Cuda(0).open().unwrap_or_else(|error| {
-                match &error {
-                    DeviceError::NoDriver { .. } => {}
-                    DeviceError::NoSuchGpu { found, .. } if found.is_empty() => {}
-                    _ => tracing::warn!("{error}; the run is on the CPU"),
-                }
-                Opened::CPU
-            })),
+            Self::Auto => match best(gpus())? {
+                Ok((index, gpu)) => self.with_library(index, gpu),
+                Err(_) => Ok(Opened::CPU),
+            },
             // One process computes on one.
             Self::Cuda(_) | Self::All => {
                 let index = if let Self::Cuda(index) = self {
@@ -144,24 +93,45 @@ impl Device {
                     0
                 };
                 let gpu = self.among(gpus(), index)?;
-                library::load().map_err(|found| DeviceError::NoLibrary {
-                    device: self,
-                    name: gpu.name,
-                    found,
-                })?;
-                Ok(Opened {
-                    device: tch::Device::Cuda(index),
-                    capability: Some(gpu.capability),
-                })
+                self.with_library(index, gpu)
             }
         }
     }
 
-    /// That it can be used, as far as can be told without using it.
+    /// That it can be used, as far as can be told without using it. Where `auto` is the CPU, a line says why.
     pub fn check(self) -> Result<(), DeviceError> {
-        match self {
-            Self::Auto | Self::Cpu => Ok(()),
-            Self::Cuda(_) | Self::All => self.open().map(drop),
+        if self == Self::Auto {
+            match best(gpus())? {
+                Ok(_) => {}
+                Err(why @ NoGpu::TooOld { .. }) => tracing::warn!("{why}: computing on the CPU"),
+                Err(why) => tracing::info!("{why}: computing on the CPU"),
+            }
+        }
+        self.open().map(drop)
+    }
+
+    /// GPU `index`, once libtorch can use it.
+    fn with_library(self, index: usize, gpu: Gpu) -> Result<Opened, DeviceError> {
+        let device = self;
+        if let Err(found) = library::load() {
+            return Err(DeviceError::NoLibrary {
+                device,
+                name: gpu.name,
+                found,
+                remedy: library::remedy(),
+            });
+        }
+        match (library::cuda_version(), driver::cuda_version()) {
+            (Some((needed, _)), Some(found)) if found.0 < needed => Err(DeviceError::OldDriver {
+                device,
+                name: gpu.name,
+                needed,
+                found,
+            }),
+            _ => Ok(Opened {
+                device: tch::Device::Cuda(index),
+                capability: Some(gpu.capability),
+            }),
         }
     }
 
@@ -219,6 +189,31 @@ impl Device {
     }
 }
 
+/// The first GPU that libtorch can use, or why there is none. A driver that does not work is an error: there may be a GPU behind it.
+fn best(found: Result<Vec<Gpu>, DriverError>) -> Result<Result<(usize, Gpu), NoGpu>, DeviceError> {
+    let mut gpus = match found {
+        Ok(gpus) => gpus,
+        Err(DriverError::Missing(found)) => return Ok(Err(NoGpu::NoDriver(found))),
+        Err(DriverError::Failed(found)) => {
+            let device = Device::Auto;
+            return Err(DeviceError::Driver { device, found });
+        }
+    };
+    let usable = gpus
+        .iter()
+        .position(|gpu| gpu.capability >= LEAST_CAPABILITY);
+    Ok(match (usable, gpus.is_empty()) {
+        (Some(index), _) => Ok((index, gpus.swap_remove(index))),
+        (None, true) => Err(NoGpu::NoneVisible),
+        (None, false) => {
+            let Gpu {
+                name, capability, ..
+            } = gpus.swap_remove(0);
+            Err(NoGpu::TooOld { name, capability })
+        }
+    })
+}
+
 /// The variable that says which GPUs CUDA shows to a process.
 pub const CUDA_VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 
@@ -250,21 +245,6 @@ fn one_each(visible: &str, count: usize) -> Vec<OwnGpu> {
             visible: None,
         })
         .collect()
-}
-
-/// Names, or that there are none.
-fn listed(names: &[String]) -> String {
-    match names {
-        [] => "no GPU".to_owned(),
-        [one] => format!("one GPU: {one}"),
-        several => format!("{} GPUs: {}", several.len(), several.join(", ")),
-    }
-}
-
-impl Failure for DeviceError {
-    fn exit(&self) -> Exit {
-        Exit::Unavailable
-    }
 }
 
 impl fmt::Display for Device {
@@ -299,6 +279,8 @@ impl FromStr for Device {
 
 #[cfg(test)]
 mod tests {
+    use plmkit_contract::{Exit, Failure};
+
     use super::*;
 
     #[test]
@@ -351,7 +333,7 @@ mod tests {
             (
                 Err(failed),
                 0,
-                "device 'cuda:0': the NVIDIA driver does not work: cuInit: out of date (803)",
+                "device 'cuda:0': the NVIDIA driver does not work: cuInit: out of date (803); --device cpu computes on the CPU",
             ),
             (
                 Ok(vec![]),
@@ -374,6 +356,24 @@ mod tests {
             assert_eq!(error.exit(), Exit::Unavailable);
         }
         assert_eq!(Device::Cuda(0).among(Ok(vec![h100()]), 0), Ok(h100()));
+    }
+
+    #[test]
+    fn the_best_is_a_gpu_that_can_be_used_and_a_driver_that_fails_is_none() {
+        let old = Gpu {
+            capability: (6, 1),
+            ..h100()
+        };
+        let gpus = vec![old.clone(), h100(), h100()];
+        assert_eq!(best(Ok(gpus)), Ok(Ok((1, h100()))));
+        assert_eq!(best(Ok(vec![])), Ok(Err(NoGpu::NoneVisible)));
+        let told = best(Ok(vec![old])).unwrap().unwrap_err().to_string();
+        assert!(told.contains("compute capability 6.1"), "{told}");
+        let missing = DriverError::Missing("no file".to_owned());
+        let expected = NoGpu::NoDriver("no file".to_owned());
+        assert_eq!(best(Err(missing)), Ok(Err(expected)));
+        let failed = best(Err(DriverError::Failed("803".to_owned()))).unwrap_err();
+        assert_eq!(failed.exit(), Exit::Unavailable);
     }
 
     #[test]

@@ -7,10 +7,10 @@ use crate::Architecture;
 #[non_exhaustive]
 pub enum GpuError {
     /// A library of CUDA is not where libraries are looked for.
-    #[error("{library} cannot be loaded: it is not installed, or not on the library path")]
+    #[error("cannot load {reason}")]
     NoLibrary {
-        /// Its name.
-        library: &'static str,
+        /// Its name and what is wrong, in the loader's words.
+        reason: String,
     },
     /// A library of CUDA lacks a function; it is from before CUDA 11.4.
     #[error("{library} has no {symbol}: expected that of CUDA 11.4 or newer")]

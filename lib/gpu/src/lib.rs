@@ -52,4 +52,5 @@ pub use compile::{Architecture, Image, compile};
 pub use element::Element;
 pub use error::GpuError;
 pub use kernels::{AddLayerNorm, BiasGelu, Embed, Kernels, Pool, Pooling, Rope};
+pub use library::{DRIVER, open_driver};
 pub use nvrtc::load_nvrtc_from;

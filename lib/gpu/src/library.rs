@@ -1,38 +1,96 @@
-//! Libraries that are opened when they are used.
+//! Libraries of CUDA, opened when they are used.
+
+use libloading::Library;
+use plmkit_contract::cause;
 
 use crate::GpuError;
 
-/// That a library is there and has every function that is called: cudarc panics where one is missing.
-pub(crate) fn require(
-    library: &'static str,
-    is_there: bool,
-    symbols: &[&'static str],
-    has: impl Fn(&str) -> bool,
-) -> Result<(), GpuError> {
-    if !is_there {
-        return Err(GpuError::NoLibrary { library });
-    }
-    match symbols.iter().find(|symbol| !has(symbol)) {
-        Some(symbol) => Err(GpuError::NoSymbol { library, symbol }),
-        None => Ok(()),
-    }
+/// The driver's library. Not `libcuda.so`, by which a toolkit has a library in its folder `stubs` that can only be linked against.
+pub const DRIVER: &str = "libcuda.so.1";
+
+/// Opens the driver's library.
+///
+/// # Errors
+/// [`GpuError::NoLibrary`], with the loader's words.
+pub fn open_driver() -> Result<Library, GpuError> {
+    open(&[DRIVER])
 }
+
+/// Opens the first of these libraries that can be. If there is none, the error is that of the first.
+pub(crate) fn open(names: &[&str]) -> Result<Library, GpuError> {
+    let mut reason = String::new();
+    for name in names {
+        // SAFETY: NVRTC and the driver set up nothing but their own tables as they are loaded.
+        match unsafe { Library::new(*name) } {
+            Ok(library) => return Ok(library),
+            Err(error) if reason.is_empty() => reason = cause(&error),
+            Err(_) => {}
+        }
+    }
+    Err(GpuError::NoLibrary { reason })
+}
+
+/// Declares a table of functions of a library that is opened at run time.
+macro_rules! functions {
+    ($(#[$doc:meta])* $table:ident: $($name:ident($($argument:ty),*) -> $result:ty;)*) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        #[allow(non_snake_case, reason = "the names are those of the library")]
+        pub(crate) struct $table {
+            $(pub(crate) $name: unsafe extern "C" fn($($argument),*) -> $result,)*
+        }
+
+        impl $table {
+            /// Finds all of them in a library, which stays loaded.
+            pub(crate) fn find(library: libloading::Library, name: &'static str) -> Result<Self, $crate::GpuError> {
+                let table = Self {
+                    // SAFETY: the types are those of the library's header.
+                    $($name: *unsafe { library.get(stringify!($name)) }.map_err(|_| $crate::GpuError::NoSymbol {
+                        library: name,
+                        symbol: stringify!($name),
+                    })?,)*
+                };
+                std::mem::forget(library);
+                Ok(table)
+            }
+        }
+    };
+}
+pub(crate) use functions;
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::{c_char, c_int};
+
     use super::*;
 
+    functions! {
+        /// A function of the C library.
+        C: strlen(*const c_char) -> usize;
+    }
+    functions! {
+        /// A function of no library.
+        #[allow(dead_code, reason = "it is not found")]
+        Nothing: plmkit_has_no_such_function(c_int) -> c_int;
+    }
+
     #[test]
-    fn what_is_missing_is_named() {
-        let found = |is_there| require("lib", is_there, &["one", "two"], |symbol| symbol == "one");
-        assert!(matches!(
-            found(false),
-            Err(GpuError::NoLibrary { library: "lib" })
-        ));
-        let Err(GpuError::NoSymbol { symbol, .. }) = found(true) else {
-            panic!("one is missing");
-        };
-        assert_eq!(symbol, "two");
-        assert!(require("lib", true, &["one"], |_| true).is_ok());
+    fn what_is_there_is_called_and_what_is_missing_is_named() {
+        let none = "libplmkit-none.so.1";
+        let error = open(&[none, "libplmkit-none.so"]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot load libplmkit-none.so.1: cannot open shared object file: No such file or directory"
+        );
+        let c = C::find(open(&[none, "libc.so.6"]).unwrap(), "libc").unwrap();
+        // SAFETY: the text ends with a zero.
+        assert_eq!(unsafe { (c.strlen)(c"four".as_ptr()) }, 4);
+        let error = Nothing::find(open(&["libc.so.6"]).unwrap(), "libc").unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("libc has no plmkit_has_no_such_function: "),
+            "{error}"
+        );
     }
 }

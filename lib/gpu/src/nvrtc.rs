@@ -1,86 +1,124 @@
 //! NVRTC, the compiler: whether it is there, and its calls as results.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::fs;
 use std::path::Path;
 use std::ptr;
+use std::sync::OnceLock;
 
-use cudarc::nvrtc::sys::{self, nvrtcProgram, nvrtcResult};
-use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use libloading::Library;
+use libloading::os::unix::{self, RTLD_GLOBAL, RTLD_NOW};
+use plmkit_contract::{cause, io_text, path_text};
 
 use crate::GpuError;
-use crate::library::require;
+use crate::library::{functions, open};
 
-const LIBRARY: &str = "libnvrtc";
+/// NVRTC of the CUDA that libtorch is built with, or another one.
+const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
+/// What NVRTC reads its built-in declarations from: `.0`, `.1`, … of the same CUDA.
+const BUILTINS: &str = "libnvrtc-builtins.so.13.";
 
-const SYMBOLS: [&str; 12] = [
-    "nvrtcCompileProgram",
-    "nvrtcCreateProgram",
-    "nvrtcDestroyProgram",
-    "nvrtcGetCUBIN",
-    "nvrtcGetCUBINSize",
-    "nvrtcGetErrorString",
-    "nvrtcGetNumSupportedArchs",
-    "nvrtcGetPTX",
-    "nvrtcGetPTXSize",
-    "nvrtcGetProgramLog",
-    "nvrtcGetProgramLogSize",
-    "nvrtcGetSupportedArchs",
-];
+/// An `nvrtcResult`.
+type Status = c_int;
+/// The status of a program that does not compile.
+const ERROR_COMPILATION: Status = 6;
+/// An `nvrtcProgram`.
+type Handle = *mut c_void;
+
+functions! {
+    /// Functions of NVRTC, as `nvrtc.h` declares them.
+    Nvrtc:
+    nvrtcCompileProgram(Handle, c_int, *const *const c_char) -> Status;
+    nvrtcCreateProgram(*mut Handle, *const c_char, *const c_char, c_int, *const *const c_char, *const *const c_char) -> Status;
+    nvrtcDestroyProgram(*mut Handle) -> Status;
+    nvrtcGetCUBIN(Handle, *mut c_char) -> Status;
+    nvrtcGetCUBINSize(Handle, *mut usize) -> Status;
+    nvrtcGetErrorString(Status) -> *const c_char;
+    nvrtcGetNumSupportedArchs(*mut c_int) -> Status;
+    nvrtcGetPTX(Handle, *mut c_char) -> Status;
+    nvrtcGetPTXSize(Handle, *mut usize) -> Status;
+    nvrtcGetProgramLog(Handle, *mut c_char) -> Status;
+    nvrtcGetProgramLogSize(Handle, *mut usize) -> Status;
+    nvrtcGetSupportedArchs(*mut c_int) -> Status;
+}
+
+/// Once it is loaded.
+static NVRTC: OnceLock<Nvrtc> = OnceLock::new();
 
 /// Loads NVRTC from a folder that is not on the library path: `nvidia/cu13/lib` beside libtorch.
 ///
-/// The ordinary search then finds it loaded. `libnvrtc-builtins` comes first: NVRTC opens it by its name alone when it
-/// compiles, and does not look beside itself.
+/// `libnvrtc-builtins` comes first: NVRTC opens it by its name alone when it compiles, and does not look beside itself.
 ///
 /// # Errors
-/// [`GpuError::NoLibrary`] if one of the two is not there or cannot be loaded.
+/// [`GpuError::NoLibrary`] if one of the two is not there or cannot be loaded, [`GpuError::NoSymbol`] if it is too old.
 pub fn load_nvrtc_from(folder: &Path) -> Result<(), GpuError> {
-    for library in ["libnvrtc-builtins.so.13.0", "libnvrtc.so.13"] {
-        // SAFETY: both libraries only set up their own tables as they are loaded.
-        let loaded = unsafe { Library::open(Some(folder.join(library)), RTLD_NOW | RTLD_GLOBAL) };
-        // Never unloaded: it is to be found later on.
-        std::mem::forget(loaded.map_err(|_| GpuError::NoLibrary { library })?);
+    if NVRTC.get().is_some() {
+        return Ok(());
     }
+    let missing = |reason: &str| GpuError::NoLibrary {
+        reason: format!("{}/{BUILTINS}*: {reason}", path_text(folder)),
+    };
+    let entries = fs::read_dir(folder).map_err(|error| missing(&io_text(&error)))?;
+    let mut builtins: Vec<_> = entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(BUILTINS))
+        .map(|entry| entry.path())
+        .collect();
+    builtins.sort();
+    if builtins.is_empty() {
+        return Err(missing("no such file"));
+    }
+    for library in builtins {
+        // Never unloaded: NVRTC is to find it.
+        std::mem::forget(open_global(&library)?);
+    }
+    let found = Nvrtc::find(open_global(&folder.join(NAMES[0]))?, NAMES[0])?;
+    NVRTC.get_or_init(|| found);
     Ok(())
 }
 
-/// That every function used here can be called.
-fn present() -> Result<(), GpuError> {
-    // SAFETY: NVRTC sets up nothing but its own tables as it is loaded.
-    let is_there = unsafe { sys::is_culib_present() };
-    require(LIBRARY, is_there, &SYMBOLS, |symbol| {
-        // SAFETY: the library is there, and the symbol is looked for and not called.
-        unsafe { sys::culib().get::<unsafe extern "C" fn()>(symbol.as_bytes()) }.is_ok()
+fn open_global(path: &Path) -> Result<Library, GpuError> {
+    // SAFETY: both libraries only set up their own tables as they are loaded.
+    let loaded = unsafe { unix::Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) };
+    loaded.map(Into::into).map_err(|error| GpuError::NoLibrary {
+        reason: cause(&error),
     })
 }
 
-fn check(call: &'static str, result: nvrtcResult) -> Result<(), GpuError> {
-    if result == nvrtcResult::NVRTC_SUCCESS {
-        return Ok(());
+/// NVRTC as it was loaded from a folder, or as it is found on the library path.
+fn nvrtc() -> Result<&'static Nvrtc, GpuError> {
+    if let Some(nvrtc) = NVRTC.get() {
+        return Ok(nvrtc);
     }
-    // SAFETY: what comes back is a string of the library, for any code.
-    let reason = unsafe { CStr::from_ptr(sys::nvrtcGetErrorString(result)) };
-    Err(GpuError::Nvrtc {
-        call,
-        reason: reason.to_string_lossy().into_owned(),
-    })
+    let found = Nvrtc::find(open(&NAMES)?, "libnvrtc")?;
+    Ok(NVRTC.get_or_init(|| found))
+}
+
+impl Nvrtc {
+    fn check(&self, call: &'static str, status: Status) -> Result<(), GpuError> {
+        if status == 0 {
+            return Ok(());
+        }
+        // SAFETY: what comes back is a string of the library, for any code.
+        let reason = unsafe { CStr::from_ptr((self.nvrtcGetErrorString)(status)) };
+        Err(GpuError::Nvrtc {
+            call,
+            reason: reason.to_string_lossy().into_owned(),
+        })
+    }
 }
 
 /// The architectures that it compiles for, in rising order, as `10 * major + minor`.
 pub(crate) fn supported() -> Result<Vec<u32>, GpuError> {
-    present()?;
+    let nvrtc = nvrtc()?;
     let mut count: c_int = 0;
-    // SAFETY: `present` has found the functions; the second writes as many numbers as the first said.
+    // SAFETY: the second function writes as many numbers as the first said.
     let numbers = unsafe {
-        check(
-            "nvrtcGetNumSupportedArchs",
-            sys::nvrtcGetNumSupportedArchs(&raw mut count),
-        )?;
+        let status = (nvrtc.nvrtcGetNumSupportedArchs)(&raw mut count);
+        nvrtc.check("nvrtcGetNumSupportedArchs", status)?;
         let mut numbers: Vec<c_int> = vec![0; usize::try_from(count).unwrap_or(0)];
-        check(
-            "nvrtcGetSupportedArchs",
-            sys::nvrtcGetSupportedArchs(numbers.as_mut_ptr()),
-        )?;
+        let status = (nvrtc.nvrtcGetSupportedArchs)(numbers.as_mut_ptr());
+        nvrtc.check("nvrtcGetSupportedArchs", status)?;
         numbers
     };
     let mut numbers: Vec<u32> = numbers
@@ -93,7 +131,10 @@ pub(crate) fn supported() -> Result<Vec<u32>, GpuError> {
 
 /// A program of NVRTC, destroyed with its owner.
 #[derive(Debug)]
-pub(crate) struct Program(nvrtcProgram);
+pub(crate) struct Program {
+    nvrtc: &'static Nvrtc,
+    handle: Handle,
+}
 
 /// What a program was compiled to.
 #[derive(Clone, Copy, Debug)]
@@ -106,12 +147,12 @@ pub(crate) enum Form {
 
 impl Program {
     pub(crate) fn new(source: &CStr) -> Result<Self, GpuError> {
-        present()?;
-        let mut program: nvrtcProgram = ptr::null_mut();
+        let nvrtc = nvrtc()?;
+        let mut handle: Handle = ptr::null_mut();
         // SAFETY: the strings end with a zero; no headers are given.
-        let result = unsafe {
-            sys::nvrtcCreateProgram(
-                &raw mut program,
+        let status = unsafe {
+            (nvrtc.nvrtcCreateProgram)(
+                &raw mut handle,
                 source.as_ptr(),
                 c"plmkit.cu".as_ptr(),
                 0,
@@ -119,8 +160,8 @@ impl Program {
                 ptr::null(),
             )
         };
-        check("nvrtcCreateProgram", result)?;
-        Ok(Self(program))
+        nvrtc.check("nvrtcCreateProgram", status)?;
+        Ok(Self { nvrtc, handle })
     }
 
     /// Compiles; false where the source is at fault, and the log says how.
@@ -128,20 +169,21 @@ impl Program {
     pub(crate) fn compile(&self, options: &[&CStr]) -> Result<bool, GpuError> {
         let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
         // SAFETY: the program is alive, and so are as many strings.
-        let result =
-            unsafe { sys::nvrtcCompileProgram(self.0, options.len() as c_int, options.as_ptr()) };
-        if result == nvrtcResult::NVRTC_ERROR_COMPILATION {
+        let status = unsafe {
+            (self.nvrtc.nvrtcCompileProgram)(self.handle, options.len() as c_int, options.as_ptr())
+        };
+        if status == ERROR_COMPILATION {
             return Ok(false);
         }
-        check("nvrtcCompileProgram", result)?;
+        self.nvrtc.check("nvrtcCompileProgram", status)?;
         Ok(true)
     }
 
     /// What the compiler and `ptxas` said.
     pub(crate) fn log(&self) -> Result<String, GpuError> {
         let log = self.read(
-            ("nvrtcGetProgramLogSize", sys::nvrtcGetProgramLogSize),
-            ("nvrtcGetProgramLog", sys::nvrtcGetProgramLog),
+            ("nvrtcGetProgramLogSize", self.nvrtc.nvrtcGetProgramLogSize),
+            ("nvrtcGetProgramLog", self.nvrtc.nvrtcGetProgramLog),
         )?;
         Ok(String::from_utf8_lossy(&log)
             .trim_end_matches('\0')
@@ -153,12 +195,12 @@ impl Program {
     pub(crate) fn code(&self, form: Form) -> Result<Vec<u8>, GpuError> {
         match form {
             Form::Cubin => self.read(
-                ("nvrtcGetCUBINSize", sys::nvrtcGetCUBINSize),
-                ("nvrtcGetCUBIN", sys::nvrtcGetCUBIN),
+                ("nvrtcGetCUBINSize", self.nvrtc.nvrtcGetCUBINSize),
+                ("nvrtcGetCUBIN", self.nvrtc.nvrtcGetCUBIN),
             ),
             Form::Ptx => self.read(
-                ("nvrtcGetPTXSize", sys::nvrtcGetPTXSize),
-                ("nvrtcGetPTX", sys::nvrtcGetPTX),
+                ("nvrtcGetPTXSize", self.nvrtc.nvrtcGetPTXSize),
+                ("nvrtcGetPTX", self.nvrtc.nvrtcGetPTX),
             ),
         }
     }
@@ -167,19 +209,21 @@ impl Program {
         &self,
         (size_call, size): (
             &'static str,
-            unsafe fn(nvrtcProgram, *mut usize) -> nvrtcResult,
+            unsafe extern "C" fn(Handle, *mut usize) -> Status,
         ),
         (call, read): (
             &'static str,
-            unsafe fn(nvrtcProgram, *mut c_char) -> nvrtcResult,
+            unsafe extern "C" fn(Handle, *mut c_char) -> Status,
         ),
     ) -> Result<Vec<u8>, GpuError> {
         let mut bytes = 0;
         // SAFETY: the program is alive; the second function writes as many bytes as the first said.
         unsafe {
-            check(size_call, size(self.0, &raw mut bytes))?;
+            self.nvrtc
+                .check(size_call, size(self.handle, &raw mut bytes))?;
             let mut text = vec![0u8; bytes];
-            check(call, read(self.0, text.as_mut_ptr().cast()))?;
+            self.nvrtc
+                .check(call, read(self.handle, text.as_mut_ptr().cast()))?;
             Ok(text)
         }
     }
@@ -188,7 +232,7 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         // SAFETY: it is alive until here. There is nobody to tell of a failure.
-        let _ = unsafe { sys::nvrtcDestroyProgram(&raw mut self.0) };
+        let _ = unsafe { (self.nvrtc.nvrtcDestroyProgram)(&raw mut self.handle) };
     }
 }
 
@@ -199,12 +243,13 @@ mod tests {
     #[test]
     fn a_folder_without_the_library_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
-        let error = load_nvrtc_from(folder.path()).unwrap_err();
-        assert!(matches!(
-            error,
-            GpuError::NoLibrary {
-                library: "libnvrtc-builtins.so.13.0"
-            }
-        ));
+        let path = folder.path().display();
+        let expect = |words: &str| {
+            let error = load_nvrtc_from(folder.path()).unwrap_err();
+            assert_eq!(error.to_string(), format!("cannot load {path}/{words}"));
+        };
+        expect("libnvrtc-builtins.so.13.*: no such file");
+        fs::write(folder.path().join("libnvrtc-builtins.so.13.9"), "").unwrap();
+        expect("libnvrtc-builtins.so.13.9: file too short");
     }
 }

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use nvml_wrapper::Nvml;
-use nvml_wrapper::error::NvmlError;
+use plmkit_contract::cause;
 
 use crate::GpuSample;
 use gpu::Gpu;
@@ -33,8 +33,8 @@ impl Gpus {
         let nvml = Nvml::builder()
             .lib_path(path)
             .init()
-            .map_err(|error| reason(&error))?;
-        let count = nvml.device_count().map_err(|error| reason(&error))?;
+            .map_err(|error| cause(&error))?;
+        let count = nvml.device_count().map_err(|error| cause(&error))?;
         if count == 0 {
             return Err("the driver sees no GPU".to_owned());
         }
@@ -57,14 +57,6 @@ impl Gpus {
     }
 }
 
-fn reason(error: &NvmlError) -> String {
-    match error {
-        // The loader's own words; the wrapper's "a libloading error occurred" says nothing to people.
-        NvmlError::LibloadingError(error) => error.to_string(),
-        other => other.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,6 +66,7 @@ mod tests {
         let reason = Gpus::open(Some(Path::new("/nonexistent/libnvidia-ml.so")))
             .err()
             .unwrap();
-        assert!(reason.contains("/nonexistent/libnvidia-ml.so"), "{reason}");
+        let expected = "/nonexistent/libnvidia-ml.so: cannot open shared object file";
+        assert!(reason.starts_with(expected), "{reason}");
     }
 }

@@ -4,9 +4,8 @@
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
 use libloading::{Library, Symbol};
-
-/// The driver's library, as every driver installs it.
-const LIBRARY: &str = "libcuda.so.1";
+use plmkit_contract::cause;
+use plmkit_gpu::{DRIVER, GpuError, open_driver};
 
 /// Attributes of `cuDeviceGetAttribute`.
 const COMPUTE_CAPABILITY_MAJOR: c_int = 75;
@@ -30,19 +29,40 @@ pub(crate) struct Gpu {
 pub(crate) enum DriverError {
     /// There is none: the loader's words.
     Missing(String),
-    /// It does not work: its own words.
+    /// It does not work: its own words, or the loader's.
     Failed(String),
 }
 
 /// The GPUs that are visible to this process, in the order in which CUDA counts them; `CUDA_VISIBLE_DEVICES` is heeded.
 pub(crate) fn gpus() -> Result<Vec<Gpu>, DriverError> {
-    // SAFETY: the driver's library has no initialisers that this program could break, and stays loaded: libtorch will use it.
-    let library = unsafe { Library::new(LIBRARY) };
-    let library = library.map_err(|error| DriverError::Missing(error.to_string()))?;
-    let driver = Driver { library: &library };
-    let found = driver.gpus();
+    let library = open_driver().map_err(|error| not_loaded(&error))?;
+    let found = Driver { library: &library }.gpus();
+    // It stays loaded: libtorch will use it.
     std::mem::forget(library);
     found
+}
+
+/// The newest version of CUDA that the driver runs, major and minor; `None` where it does not say.
+pub(crate) fn cuda_version() -> Option<(c_int, c_int)> {
+    let library = open_driver().ok()?;
+    // SAFETY: the signature is that of cuda.h.
+    let get: Symbol<unsafe extern "C" fn(*mut c_int) -> c_int> =
+        unsafe { library.get(b"cuDriverGetVersion\0") }.ok()?;
+    let mut version = 0;
+    let status = unsafe { get(&raw mut version) };
+    (status == 0).then_some((version / 1000, version % 1000 / 10))
+}
+
+/// Whether a driver is not there or cannot be loaded, as an empty file in its place cannot.
+fn not_loaded(error: &GpuError) -> DriverError {
+    let words = error.to_string();
+    if words.ends_with(&format!(
+        "{DRIVER}: cannot open shared object file: No such file or directory"
+    )) {
+        DriverError::Missing(words)
+    } else {
+        DriverError::Failed(words)
+    }
 }
 
 struct Driver<'a> {
@@ -108,7 +128,7 @@ impl Driver<'_> {
     fn function<T>(&self, name: &[u8]) -> Result<Symbol<'_, T>, DriverError> {
         // SAFETY: the types are those of the driver's header.
         let found = unsafe { self.library.get(name) };
-        found.map_err(|error| DriverError::Failed(error.to_string()))
+        found.map_err(|error| DriverError::Failed(cause(&error)))
     }
 
     fn check(&self, function: &str, status: c_int) -> Result<(), DriverError> {
@@ -151,6 +171,24 @@ fn uuid_text(bytes: &[u8; 16]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_driver_that_cannot_be_loaded_is_not_one_that_is_missing() {
+        let told = |reason: &str| {
+            not_loaded(&GpuError::NoLibrary {
+                reason: reason.to_owned(),
+            })
+        };
+        let missing = "libcuda.so.1: cannot open shared object file: No such file or directory";
+        assert!(matches!(told(missing), DriverError::Missing(_)));
+        for failed in [
+            "/usr/lib/libcuda.so.1: file too short",
+            "libnvidia-x.so: cannot open shared object file: No such file or directory",
+        ] {
+            let expected = DriverError::Failed(format!("cannot load {failed}"));
+            assert_eq!(told(failed), expected);
+        }
+    }
 
     #[test]
     fn a_uuid_is_written_in_five_groups() {

@@ -1,17 +1,20 @@
 //! The part of libtorch that computes on GPUs, loaded when one is wanted: the program itself is linked against the part for CPUs.
 #![allow(unsafe_code)] // loads a library
 
-use std::fs;
+use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use libloading::Symbol;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use plmkit_contract::cause;
 
 /// libtorch for CUDA. It registers its operations as it is loaded.
 const LIBRARY: &str = "libtorch_cuda.so";
 /// CUDA's runtime, which it brings along. The compiler of kernels lies beside that.
 const RUNTIME: &str = "libcudart.so.13";
-/// What this process has loaded.
-const MAPS: &str = "/proc/self/maps";
+/// Where this program was built, `make setup` puts libtorch there.
+const FETCHED: &str = ".libtorch/torch";
 
 /// Loads it, once and for good, or says in the loader's words what is missing.
 pub(crate) fn load() -> Result<(), String> {
@@ -19,37 +22,97 @@ pub(crate) fn load() -> Result<(), String> {
     // loads it itself. Loading it again does nothing.
     match unsafe { Library::open(Some(LIBRARY), RTLD_NOW | RTLD_GLOBAL) } {
         Ok(library) => std::mem::forget(library),
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(cause(&error)),
     }
-    // Where it is not found, kernels of plmkit's own look for it on the library path, and say what is missing.
-    if let Some(folder) = folder_of(&fs::read_to_string(MAPS).unwrap_or_default(), RUNTIME) {
-        let _ = plmkit_gpu::load_nvrtc_from(&folder);
-    }
+    // Where it is in no such folder, kernels of plmkit's own look for it on the library path, and say what is missing.
+    folders_of(RUNTIME)
+        .iter()
+        .any(|folder| plmkit_gpu::load_nvrtc_from(folder).is_ok());
     Ok(())
 }
 
-/// The folder of a library that is loaded, by the memory maps of this process.
-fn folder_of(maps: &str, library: &str) -> Option<PathBuf> {
-    let paths = maps
-        .lines()
-        .filter_map(|line| line.find('/').map(|start| &line[start..]));
-    let mut found = paths.map(Path::new).filter(|path| path.ends_with(library));
-    found.next()?.parent().map(Path::to_owned)
+/// What installs it where it was not found.
+pub(crate) fn remedy() -> String {
+    let libtorch = env!("LIBTORCH");
+    if Path::new(libtorch).ends_with(FETCHED) {
+        "'make setup GPU=1 install' installs what is missing".to_owned()
+    } else {
+        format!("expected torch 2.11.0 with its CUDA libraries in {libtorch}, as pip installs it")
+    }
+}
+
+/// The version of CUDA that it is built with, major and minor, once it is loaded.
+pub(crate) fn cuda_version() -> Option<(c_int, c_int)> {
+    let library = loaded(RUNTIME)?;
+    // SAFETY: the signature is that of cuda_runtime_api.h; no driver is needed.
+    let get: Symbol<unsafe extern "C" fn(*mut c_int) -> c_int> =
+        unsafe { library.get(b"cudaRuntimeGetVersion\0") }.ok()?;
+    let mut version = 0;
+    let status = unsafe { get(&raw mut version) };
+    (status == 0).then_some((version / 1000, version % 1000 / 10))
+}
+
+/// A library that this process has loaded, by its soname.
+fn loaded(soname: &str) -> Option<libloading::Library> {
+    // SAFETY: nothing is loaded that is not yet.
+    let library = unsafe { Library::open(Some(soname), RTLD_NOW | libc::RTLD_NOLOAD) };
+    library.ok().map(Into::into)
+}
+
+/// The folder in which the loader found a library that is loaded, and the one of the file itself where a link was found.
+fn folders_of(soname: &str) -> Vec<PathBuf> {
+    let Some(library) = loaded(soname) else {
+        return Vec::new();
+    };
+    let library: Library = library.into();
+    let handle = library.into_raw();
+    let mut origin = [0 as c_char; libc::PATH_MAX as usize];
+    // SAFETY: the handle was opened above, the loader writes a path and the 0 after it, and the handle is not used after it is closed.
+    let found = unsafe {
+        let status = libc::dlinfo(handle, libc::RTLD_DI_ORIGIN, origin.as_mut_ptr().cast());
+        drop(Library::from_raw(handle));
+        (status == 0).then(|| CStr::from_ptr(origin.as_ptr()))
+    };
+    let Some(found) = found else {
+        return Vec::new();
+    };
+    let folder = Path::new(OsStr::from_bytes(found.to_bytes())).to_owned();
+    let file = folder.join(soname).canonicalize();
+    let behind = file.ok().and_then(|file| file.parent().map(Path::to_owned));
+    let behind = behind.filter(|behind| *behind != folder);
+    [folder].into_iter().chain(behind).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
+
     use super::*;
 
     #[test]
-    fn the_folder_of_a_loaded_library_is_found() {
-        let maps = "7f00-7f01 r-xp 00000000 fe:00 11  /usr/lib/libm.so.6\n\
-                    7f02-7f03 rw-p 00000000 00:00 0 \n\
-                    7f04-7f05 r--p 00000000 fe:00 12  /opt/my env/nvidia/cu13/lib/libcudart.so.13\n";
-        let folder = Path::new("/opt/my env/nvidia/cu13/lib");
-        assert_eq!(folder_of(maps, RUNTIME).as_deref(), Some(folder));
-        assert_eq!(folder_of(maps, "libcudart.so.12"), None);
-        let own = fs::read_to_string(MAPS).expect("maps");
-        assert!(folder_of(&own, "libtorch_cpu.so").is_some());
+    fn the_folder_of_a_loaded_library_is_found_and_the_one_behind_a_link() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let (links, files) = (root.join("my env/lib"), root.join("files"));
+        fs::create_dir_all(&links).unwrap();
+        fs::create_dir_all(&files).unwrap();
+        let file = files.join("libplmkit-runtime.so.13.0.96");
+        let soname = "libplmkit-runtime.so.13";
+        let compiled = Command::new("cc")
+            .args(["-shared", "-x", "c", "/dev/null", "-o"])
+            .arg(&file)
+            .arg(format!("-Wl,-soname,{soname}"))
+            .status();
+        assert!(compiled.unwrap().success());
+        assert!(folders_of(soname).is_empty());
+
+        symlink(&file, links.join(soname)).unwrap();
+        // SAFETY: there is nothing in it.
+        let library = unsafe { Library::open(Some(links.join(soname)), RTLD_NOW) }.unwrap();
+        assert_eq!(folders_of(soname), [links, files]);
+        drop(library);
+        assert!(!folders_of("libtorch_cpu.so").is_empty());
     }
 }

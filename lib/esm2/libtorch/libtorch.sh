@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# libtorch for the build and for an installation.
+#
+#   libtorch.sh fetch           puts it where the build looks for it: .libtorch/{torch,nvidia} at the root of the repository; with GPU=1,
+#                               or where this machine has an NVIDIA driver, together with the CUDA libraries that it needs for a GPU
+#   libtorch.sh fetch-nvrtc     puts the compiler of CUDA kernels there, and nothing else
+#   libtorch.sh install FOLDER  copies the libraries that were fetched, without the CUDA libraries if GPU=0
+#
+# wheels.txt lists what is fetched. The libraries find each other through their own RPATH as long as torch/ and nvidia/ lie side by side.
+# A libtorch in LIBTORCH is used where it is.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../../.." && pwd)
+target=$root/.libtorch
+# shellcheck disable=SC2034
+what=libtorch
+# shellcheck source=lib/wheels.sh
+source "$root/lib/wheels.sh"
+
+# A driver installs each of these; a container is given at least one of them.
+has_driver() {
+    [[ -e /proc/driver/nvidia/version ]] || command -v nvidia-smi >/dev/null ||
+        { PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null || true; } | grep -F 'libcuda.so.1 ' >/dev/null
+}
+
+is_elsewhere() {
+    [[ -n ${LIBTORCH:-} && ! $LIBTORCH -ef $target/torch ]]
+}
+
+# That gpu-embed can be built with the libtorch in LIBTORCH and, with GPU=1, that it has its CUDA libraries.
+check_elsewhere() {
+    local version lacking
+    [[ -d $LIBTORCH/lib && -d $LIBTORCH/include ]] || fail 66 "LIBTORCH=$LIBTORCH: no lib/ and include/ there"
+    version=$(sed -n "s/^__version__ = '\(.*\)'/\1/p" "$LIBTORCH/version.py" 2>/dev/null || cat "$LIBTORCH/build-version" 2>/dev/null || true)
+    [[ -z $version || $version =~ ^2[.]11[.]0 ]] || fail 65 "LIBTORCH=$LIBTORCH: expected libtorch 2.11.0, found $version"
+    if [[ ${GPU:-} == 1 ]]; then
+        [[ -f $LIBTORCH/lib/libtorch_cuda.so ]] || fail 66 "LIBTORCH=$LIBTORCH: no lib/libtorch_cuda.so there: it is a libtorch for CPUs"
+        lacking=$(ldd "$LIBTORCH/lib/libtorch_cuda.so" | awk '/not found/ && $1 != "libcuda.so.1" { print $1 }' | sort -u | paste -sd ' ')
+        [[ -z $lacking ]] || fail 66 "LIBTORCH=$LIBTORCH: lib/libtorch_cuda.so does not find $lacking"
+    fi
+    say "LIBTORCH is set: using $LIBTORCH, nothing to fetch"
+}
+
+fetch() {
+    if [[ "$(uname -s) $(uname -m)" != "Linux x86_64" ]]; then
+        fail 69 "no wheel is pinned for $(uname -sm): set LIBTORCH to the folder of a libtorch 2.11.0 for it"
+    fi
+    unpack_wheels "$here/wheels.txt" "$target" "$@"
+}
+
+# The files of the wheels of these groups that a program needs when it runs.
+installed() {
+    local pin
+    pins_of "$here/wheels.txt" "$@" | while read -r _ _ pin _; do
+        tail -n +2 "$target/wheels/$pin.list"
+    done | grep -Ev '^torch/(include/|lib/libtorch[.]so)'
+}
+
+install_into() {
+    local folder=$1 groups=(cpu cuda nvrtc) without='^$'
+    if is_elsewhere; then
+        rm -rf "$folder"
+        say "gpu-embed will use the libraries in $LIBTORCH/lib, where they are now"
+        return
+    fi
+    if [[ ${GPU:-} == 0 || -n $(pins_of "$here/wheels.txt" cuda nvrtc | missing_wheels "$target") ]]; then
+        groups=(cpu)
+        without='^torch/lib/lib(c10_cuda|caffe2_nvrtc|torch_cuda|torch_nvshmem)[.]so'
+    fi
+    # Libraries of an earlier installation would be found first, and be others.
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    installed "${groups[@]}" | grep -Ev "$without" | (cd "$target" && xargs -d '\n' cp --parents -t "$folder")
+    say "installed: $(du -sh "$folder" | cut -f 1) in $folder"
+}
+
+[[ ${GPU:-0} == [01] ]] || fail 2 "GPU=$GPU: expected 0 or 1"
+case ${1-} in
+fetch)
+    if is_elsewhere; then
+        check_elsewhere
+    elif [[ ${GPU:-} == 1 ]] || { [[ -z ${GPU:-} ]] && has_driver; }; then
+        fetch cpu cuda nvrtc
+    else
+        fetch cpu
+    fi
+    ;;
+fetch-nvrtc) fetch nvrtc ;;
+install) install_into "${2:?}" ;;
+*) fail 2 "expected fetch, fetch-nvrtc or install FOLDER" ;;
+esac
