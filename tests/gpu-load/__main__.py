@@ -129,6 +129,8 @@ class Suite:
     def peptides(self, dtype, kernels):
         """More sequences in a batch than attention takes in a call."""
         options = ["--dtype", dtype, "--kernels", kernels]
+        # libtorch pools one sequence after the other.
+        options += ["--pool", "mean,max,std,bos", "--residues", "--logits"] if kernels == "auto" else []
         run = self.programs.embed(f"peptides-{dtype}-{kernels}", self.inputs.peptides, self.inputs.model, *options)
         return whole(run, self.inputs.peptides_rows), f"{self.inputs.peptides_rows} in a batch"
 
@@ -155,6 +157,30 @@ class Suite:
         faults = [] if run.code == 0 and run.printed.isdigit() and refusals else [f"exit code {run.code}: {run.said[-400:]}"]
         return faults, f"{run.printed} tokens, memory was refused {refusals} times"
 
+    def turing(self):
+        """The oldest device that libtorch has code for: memory-efficient attention in f16."""
+        environment = {"STAND_IN_CAPABILITY": "75"}
+        run = self.programs.embed("turing", self.inputs.natural, self.inputs.model, *EVERYTHING, environment=environment)
+        efficient = any("fmha_cutlassF_f16" in call[-1] for log in run.logs for call in log)
+        return whole(run, self.inputs.natural_rows) + ([] if efficient else ["no memory-efficient attention"]), ""
+
+    def memory_runs_out(self):
+        """A batch that does not fit is computed in pieces that do."""
+        run = self.programs.embed("tight", self.inputs.peptides, self.inputs.model, environment={"STAND_IN_MIB": "512"})
+        refusals = sum(call[0] == "refuse" for log in run.logs for call in log)
+        faults = whole(run, self.inputs.peptides_rows) + ([] if refusals else ["memory was never refused"])
+        return faults, f"memory was refused {refusals} times"
+
+    def not_finite(self):
+        """A sequence whose values overflow is computed again in f32, and listed where they still do."""
+        run = self.programs.embed("again", self.inputs.alike, self.inputs.model, "--inject", "not-finite=5")
+        expected = "1 sequences could not be embedded"
+        if run.code != 1 or expected not in run.said:
+            return [f"exit code {run.code}: {run.said[-400:]}"], ""
+        run.code = 0
+        again = any("fmha_cutlassF_f32" in call[-1] for log in run.logs for call in log)
+        return whole(run, self.inputs.alike_rows - 1) + ([] if again else ["nothing was computed in f32"]), ""
+
     def workspace(self):
         """What the user says that a product may use."""
         environment = {"CUBLASLT_WORKSPACE_SIZE": "1024"}
@@ -179,6 +205,9 @@ class Suite:
         yield "two workers on a device", lambda: self.workers("workers", ["--workers", "2"], {})
         yield "two devices", lambda: self.workers("devices", ["--device", "all"], {"STAND_IN_GPUS": "2"})
         yield "probe", self.probe
+        yield "compute capability 7.5", self.turing
+        yield "memory runs out", self.memory_runs_out
+        yield "values that are not finite", self.not_finite
         yield "workspace of the user", self.workspace
 
 

@@ -36,15 +36,15 @@ Function *of(CUfunction function) { return reinterpret_cast<Function *>(function
 bool attribute_of(int *value, int attribute) {
     switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-        return *value = MAJOR, true;
+        return *value = capability() / 10, true;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
-        return *value = MINOR, true;
+        return *value = capability() % 10, true;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
         return *value = 132, true;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
         return *value = static_cast<int>(SHARED), true;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-        return *value = static_cast<int>(SHARED_OPT_IN), true;
+        return *value = static_cast<int>(shared_opt_in()), true;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
         return *value = 228 << 10, true;
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
@@ -88,8 +88,9 @@ CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
     std::snprintf(name, static_cast<std::size_t>(length), "%s", NAME);
     return on(device);
 }
-// The name that was here before the second version, which plmkit asks for.
-EXPORT CUresult (cuDeviceGetUuid)(CUuuid *uuid, CUdevice device) {
+// The first version, which drivers keep and plmkit asks for; the header names the second.
+#undef cuDeviceGetUuid
+EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
     *uuid = {};
     uuid->bytes[15] = static_cast<char>(device);
     return on(device);

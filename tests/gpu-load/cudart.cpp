@@ -105,8 +105,8 @@ cudaError_t cudaFuncSetAttribute(const void *host, cudaFuncAttribute attribute, 
         return ended(cudaErrorInvalidDeviceFunction);
     }
     if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
-        if (static_cast<std::size_t>(value) > SHARED_OPT_IN) {
-            bad("%s: %d bytes of shared memory are asked for, of %zu", function->name.c_str(), value, SHARED_OPT_IN);
+        if (static_cast<std::size_t>(value) > shared_opt_in()) {
+            bad("%s: %d bytes of shared memory are asked for, of %zu", function->name.c_str(), value, shared_opt_in());
             return ended(cudaErrorInvalidValue);
         }
         function->dynamic_shared = std::max(SHARED, static_cast<std::size_t>(value));
@@ -121,7 +121,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *ho
     *attributes = {};
     attributes->maxThreadsPerBlock = THREADS_PER_BLOCK;
     attributes->numRegs = 64;
-    attributes->ptxVersion = attributes->binaryVersion = 10 * MAJOR + MINOR;
+    attributes->ptxVersion = attributes->binaryVersion = capability();
     attributes->maxDynamicSharedSizeBytes = static_cast<int>(function->dynamic_shared);
     return cudaSuccess;
 }
@@ -155,7 +155,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device) {
     std::snprintf(properties->name, sizeof properties->name, "%s", NAME);
     properties->uuid.bytes[15] = static_cast<char>(device);
     properties->totalGlobalMem = memory();
-    properties->major = MAJOR, properties->minor = MINOR;
+    properties->major = capability() / 10, properties->minor = capability() % 10;
     properties->multiProcessorCount = 132;
     properties->warpSize = 32;
     properties->maxThreadsPerBlock = THREADS_PER_BLOCK;
@@ -166,7 +166,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device) {
     std::memcpy(properties->maxGridSize, grid, sizeof grid);
     properties->regsPerBlock = properties->regsPerMultiprocessor = 65536;
     properties->sharedMemPerBlock = SHARED;
-    properties->sharedMemPerBlockOptin = SHARED_OPT_IN;
+    properties->sharedMemPerBlockOptin = shared_opt_in();
     properties->sharedMemPerMultiprocessor = 228 << 10;
     properties->l2CacheSize = 50 << 20;
     properties->memoryBusWidth = 5120;

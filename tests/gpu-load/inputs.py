@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,9 @@ class Inputs:
         return batches
 
     def run(self, program, *arguments):
-        subprocess.run([self.options.programs / program, *arguments, "--quiet"], check=True)
+        done = subprocess.run([self.options.programs / program, *arguments], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            sys.exit(f"{program} ended with {done.returncode}: {done.stderr.strip()}")
 
 
 def with_heads(model, head_dim, folder):

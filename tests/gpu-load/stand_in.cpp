@@ -141,6 +141,23 @@ void bad(const char *format, ...) {
     }
 }
 
+int capability() { return static_cast<int>(number("STAND_IN_CAPABILITY", 90)); }
+
+std::size_t shared_opt_in() {
+    switch (capability()) {
+    case 75:
+        return 64 << 10;
+    case 80:
+        return 163 << 10;
+    case 86:
+    case 89:
+    case 120:
+        return 99 << 10;
+    default:
+        return 227 << 10;
+    }
+}
+
 int devices() { return static_cast<int>(number("STAND_IN_GPUS", 1)); }
 
 int &current_device() {

@@ -15,10 +15,12 @@
 
 namespace stand_in {
 
-// Compute capability 9.0, with the limits of an H100.
-constexpr int MAJOR = 9, MINOR = 0;
+// The compute capability is STAND_IN_CAPABILITY, 90 (9.0) by default. Beside it the device is an H100.
+int capability();
 constexpr unsigned THREADS_PER_BLOCK = 1024;
-constexpr std::size_t SHARED = 48 << 10, SHARED_OPT_IN = 227 << 10;
+// Shared memory of a block, and what one gets that asks for more.
+constexpr std::size_t SHARED = 48 << 10;
+std::size_t shared_opt_in();
 constexpr const char *NAME = "NVIDIA H100 stand-in";
 constexpr int VERSION = 13000;
 

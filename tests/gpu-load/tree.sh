@@ -8,7 +8,8 @@
 #
 # Every library of the wheels finds the others beside itself (DT_RPATH), so that LD_LIBRARY_PATH alone would not do. Nothing is
 # computed: results have the right shapes, and values that mean nothing. What a run did is in FOLDER/PID.log, a line a call.
-# STAND_IN_GPUS: how many GPUs there are (1). STAND_IN_MIB: the memory of each (81559).
+# STAND_IN_GPUS: how many GPUs there are (1). STAND_IN_MIB: the memory of each (81559). STAND_IN_CAPABILITY: what they can (90). For
+# attention of torch in Python it has to be 80: on Hopper that is by cuDNN, which needs more of a driver than there is here.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -22,7 +23,14 @@ mkdir -p "$tree"
 tree=$(cd "$tree" && pwd -P)
 build=$tree/build
 mkdir "$build"
-cp -rs "$site/torch" "$site/nvidia" "$tree"
+for package in torch $(cd "$site" && echo nvidia/*); do
+    mkdir -p "$tree/$package"
+    ln -s "$site/$package"/* "$tree/$package"
+    if [ -d "$site/$package/lib" ]; then
+        rm "$tree/$package/lib"
+        cp -rs "$site/$package/lib" "$tree/$package"
+    fi
+done
 
 # The toolkit's headers in the wheels lack a few, which come with Triton.
 headers=(-isystem "$cuda/include" -idirafter "$site/triton/backends/nvidia/include")
@@ -33,14 +41,17 @@ done
 # Functions of a library that nobody has written: each says so and ends the program.
 declared() {
     case $1 in
-    # No wheel has the driver: the functions of its header, as the preprocessor names them.
-    libcuda.so.1) printf '#include <cuda.h>\n' | g++ -E -P "${headers[@]}" -x c++ - | grep -oP 'CUresult\s+\Kcu[A-Z]\w+(?=\s*\()' | sort -u ;;
-    *) nm -D --defined-only "$cuda/lib/$1" | awk '$2 == "T" {print $3}' | sed 's/@.*//' | sort -u ;;
+    # No wheel has the driver: the functions of its header, as the preprocessor names them, and those that are written here.
+    libcuda.so.1)
+        printf '#include <cuda.h>\n' | g++ -E -P "${headers[@]}" -x c++ - | grep -oP 'CUresult\s+\Kcu[A-Z]\w+(?=\s*\()'
+        grep '^cu[A-Z]' "$build/written"
+        ;;
+    *) nm -D --defined-only "$cuda/lib/$1" | awk '$2 == "T" {print $3}' | sed 's/@.*//' ;;
     esac
 }
 nm --defined-only "$build"/*.o | awk '$2 == "T" {print $3}' | sort -u >"$build/written"
 for library in libcudart.so.13 libcublas.so.13 libcublasLt.so.13 libcuda.so.1; do
-    declared "$library" >"$build/$library"
+    declared "$library" | sort -u >"$build/$library"
     comm -23 "$build/$library" "$build/written" | sed 's/.*/MISSING(&)/'
     # Their users ask for functions of a version, named as the library.
     { printf '%s {\nglobal:\n' "$library"; sed 's/.*/  &;/' "$build/$library"; printf '};\n'; } >>"$build/versions"

@@ -270,9 +270,7 @@ mod tests {
         let x = Tensor::zeros([4, 2, 16], (Kind::Half, Device::Cpu));
         let offsets = Tensor::from_slice(&[0, 4]);
         for kernel in [VarlenKernel::Flash, VarlenKernel::MemoryEfficient] {
-            let error = kernel
-                .forward([&x, &x, &x], &offsets, 4, 0.25)
-                .unwrap_err();
+            let error = kernel.forward([&x, &x, &x], &offsets, 4, 0.25).unwrap_err();
             assert!(!error.is_out_of_memory());
             let text = error.to_string();
             assert!(

@@ -69,9 +69,7 @@ fn in_calls(qkv: &Tensor, batch: &Packed, most: usize, call: &Call) -> Result<Te
         let start = i64::from(bounds[0]);
         let own = qkv.f_narrow(0, start, i64::from(bounds[count]) - start)?;
         let part = |i| own.f_select(1, i); // (tokens, heads, head_dim)
-        let offsets = batch
-            .offsets
-            .f_narrow(0, first as i64, count as i64 + 1)?;
+        let offsets = batch.offsets.f_narrow(0, first as i64, count as i64 + 1)?;
         let offsets = match start {
             0 => offsets,
             _ => offsets.f_sub_scalar(start)?,
