@@ -22,8 +22,9 @@ def load(gpu_embed):
     failed = [i for i, line in enumerate(lines) if line.endswith("FAILED")]
     if not failed:
         return Verdict(True, "")
+    cases = lines[-1].split()[2]
     why = lines[failed[0] + 1].strip()
-    return Verdict(False, f"{lines[failed[0]].removesuffix('FAILED').strip()}: {why}; {len(failed)} cases failed")
+    return Verdict(False, f"{lines[failed[0]].removesuffix('FAILED').strip()}: {why}; {len(failed)} of {cases} cases failed")
 
 
 if __name__ == "__main__":
