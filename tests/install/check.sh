@@ -35,13 +35,13 @@ in_root() {
     chroot "$root" env -i PATH=/opt/plmkit/bin:/usr/bin:/bin "$@"
 }
 
-# expect CODE WORDS COMMAND…: the command ends in the clean root with that exit code, and its last line has these words.
+# expect CODE WORDS COMMAND…: the command ends in the clean root with that exit code, and says these words.
 expect() {
     local code=$1 words=$2 status=0 said
     said=$(in_root "${@:3}" 2>&1) || status=$?
     [[ $status == "$code" ]] || fail "${*:3}: exit $status, expected $code: $said"
     [[ $said == *"$words"* ]] || fail "${*:3}: expected '$words', found: $said"
-    echo "install-check: $way: exit $status: $(tail -n 1 <<<"$said")"
+    echo "install-check: $way: exit $status: ${said##*$'\n'}"
 }
 
 embed() {
@@ -108,7 +108,7 @@ for way in $ways; do
         expect 0 "" $(embed cpu)
     }
     expect 0 "" validate-embeddings "/data/$way.parquet" --shards /data/shards/shard-00000.parquet --rejects /data/shards/rejects.csv \
-        --manifest /data/shards/manifest.json --quiet
+        --manifest /data/shards/manifest.json
     umount "$root/proc" "$root/dev"
     if [[ $way == venv ]]; then
         umount "$root$site"
