@@ -109,36 +109,13 @@ impl<'a> Assembly<'a> {
         let layers = layers.map(|(layer, inv_freq)| self.layer(layer, inv_freq, kind));
         let layers = layers.collect::<Result<_, _>>()?;
         let started = Instant::now();
-        Ok(match (method.capability, self.kernels(method)) {
-            (Some(capability), Some(kernels)) => {
-                let attention = OneKernel { capability };
-                let body = OnGpu::new(layers, heads, attention, kernels);
-                (Box::new(body), Some(started.elapsed()))
-            }
-            _ => {
-                let body = OnLibtorch::new(layers, heads, attention_on(method));
-                (Box::new(body), None)
-            }
-        })
-    }
-
-    /// plmkit's own kernels for the GPU of a method, if they are wanted and can be had.
-    fn kernels(&self, method: Method) -> Option<(usize, Kernels)> {
-        let tch::Device::Cuda(index) = method.device else {
-            return None;
-        };
-        if !method.fused {
-            return None;
+        if let (Some(capability), Some(kernels)) = (method.capability, kernels(method)) {
+            let attention = OneKernel { capability };
+            let body = OnGpu::new(layers, heads, attention, kernels);
+            return Ok((Box::new(body), Some(started.elapsed())));
         }
-        match OnGpu::compile(index, method.dtype.kind()) {
-            Ok(kernels) => Some((index, kernels)),
-            Err(error) => {
-                tracing::warn!(
-                    "{error}; libtorch computes what plmkit's kernels would, more slowly"
-                );
-                None
-            }
-        }
+        let body = OnLibtorch::new(layers, heads, attention_on(method));
+        Ok((Box::new(body), None))
     }
 
     fn layer(&self, layer: usize, inv_freq: Vec<f32>, kind: Kind) -> Result<Layer, EsmError> {
@@ -191,5 +168,22 @@ impl<'a> Assembly<'a> {
             bias: self.tensor(&format!("{module}.bias"))?,
             eps: self.config.layer_norm_eps,
         })
+    }
+}
+
+/// plmkit's own kernels for the GPU of a method, if they are wanted and can be had.
+fn kernels(method: Method) -> Option<(usize, Kernels)> {
+    let tch::Device::Cuda(index) = method.device else {
+        return None;
+    };
+    if !method.fused {
+        return None;
+    }
+    match OnGpu::compile(index, method.dtype.kind()) {
+        Ok(kernels) => Some((index, kernels)),
+        Err(error) => {
+            tracing::warn!("{error}; libtorch computes what plmkit's kernels would, more slowly");
+            None
+        }
     }
 }
