@@ -109,8 +109,9 @@ impl<'a> Assembly<'a> {
         let layers = layers.map(|(layer, inv_freq)| self.layer(layer, inv_freq, kind));
         let layers = layers.collect::<Result<_, _>>()?;
         let started = Instant::now();
-        if let (Some(capability), Some(kernels)) = (method.capability, gpu_kernels(method)) {
-            let body = OnGpu::new(layers, heads, OneKernel { capability }, kernels);
+        if let (Some(capability), Some(kernels)) = (method.capability, kernels(method)) {
+            let attention = OneKernel { capability };
+            let body = OnGpu::new(layers, heads, attention, kernels);
             return Ok((Box::new(body), Some(started.elapsed())));
         }
         let body = OnLibtorch::new(layers, heads, attention_on(method));
@@ -171,7 +172,7 @@ impl<'a> Assembly<'a> {
 }
 
 /// plmkit's own kernels for the GPU of a method, if they are wanted and can be had.
-fn gpu_kernels(method: Method) -> Option<(usize, Kernels)> {
+fn kernels(method: Method) -> Option<(usize, Kernels)> {
     let tch::Device::Cuda(index) = method.device else {
         return None;
     };
