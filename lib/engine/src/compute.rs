@@ -304,7 +304,14 @@ mod tests {
         assert!(storable(&[70000.0], StoreDtype::F32));
         assert!(!storable(&[f32::NAN], StoreDtype::F32));
         assert!(!storable(&[f32::INFINITY], StoreDtype::F16));
-        for value in [65519.996, 65520.0, 65520.004, -65519.996, -65520.0, -f32::NAN] {
+        for value in [
+            65519.996,
+            65520.0,
+            65520.004,
+            -65519.996,
+            -65520.0,
+            -f32::NAN,
+        ] {
             let finite = half::f16::from_f32(value).is_finite();
             assert_eq!(storable(&[0.0, value], StoreDtype::F16), finite, "{value}");
         }

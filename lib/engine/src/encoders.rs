@@ -109,7 +109,7 @@ impl Task {
                 let Ok(start) = self.start.recv() else {
                     return;
                 };
-                let _ = self.end.send(start + group.len());
+                let _ = self.end.send(start + group.bytes());
                 sink.write(&group, start)
             }
         };

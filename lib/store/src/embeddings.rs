@@ -64,7 +64,7 @@ impl EmbeddingsWriter {
         for rows in self.encoder.cut(&std::mem::take(&mut self.rows)) {
             let group = self.encoder.encode(&rows);
             let group = group.map_err(|error| self.encoding(error))?;
-            let placed = group.placed(self.groups.end());
+            let placed = group.placed(self.groups.end(), String::new());
             for bytes in group.pieces() {
                 self.append(bytes)?;
             }

@@ -12,7 +12,7 @@ use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::page_index::offset_index::OffsetIndexMetaData;
 use parquet::file::properties::WriterProperties;
 use parquet::schema::types::SchemaDescPtr;
-use plmkit_contract::{ByteDigest, EmbeddingLayout, RowDigest};
+use plmkit_contract::{EmbeddingLayout, RowDigest};
 
 use crate::embeddings::properties_of;
 use crate::list_column::{column_chunk, list_bytes};
@@ -42,7 +42,7 @@ pub(crate) struct Described {
 
 /// Rows as they lie in a file. Values of lists are not copied: the arrays that they came in live as long as this.
 pub struct RowGroup {
-    bytes: Vec<Bytes>,
+    pieces: Vec<Bytes>,
     described: Described,
     rows: RowDigest,
 }
@@ -53,10 +53,9 @@ pub struct PlacedRowGroup {
     pub(crate) described: Described,
     pub(crate) start: u64,
     pub(crate) bytes: u64,
-    /// XXH3-128 of the bytes.
-    pub digest: String,
-    /// The digest of its rows.
-    pub rows: RowDigest,
+    /// XXH3-128 of the bytes, where they are to be verified.
+    pub(crate) digest: String,
+    pub(crate) rows: RowDigest,
 }
 
 /// Encodes the rows of embeddings files of one layout.
@@ -152,7 +151,7 @@ impl RowGroupEncoder {
             digested.map_err(|error| ParquetError::External(Box::new(error)))?;
         }
         let mut flat = self.encode_flat(batches)?.into_iter();
-        let mut bytes = Vec::new();
+        let mut pieces = Vec::new();
         let mut place = 0;
         let mut uncompressed = 0;
         let mut columns = Vec::new();
@@ -166,7 +165,7 @@ impl RowGroupEncoder {
             .ok_or_else(|| ParquetError::General(format!("column {column} is of another type")))?;
             let size = chunk.metadata.compressed_size();
             uncompressed += chunk.metadata.uncompressed_size();
-            bytes.append(&mut chunk.bytes);
+            pieces.append(&mut chunk.bytes);
             columns.push(moved(chunk.metadata, place)?);
             column_indexes.push(chunk.column_index);
             offset_indexes.push(chunk.offset_index.map(|index| moved_index(index, place)));
@@ -179,7 +178,7 @@ impl RowGroupEncoder {
             .set_file_offset(0)
             .build()?;
         Ok(RowGroup {
-            bytes,
+            pieces,
             described: Described {
                 group,
                 column_indexes,
@@ -220,32 +219,23 @@ impl RowGroupEncoder {
 }
 
 impl RowGroup {
-    /// Its bytes.
-    pub fn len(&self) -> u64 {
-        self.bytes.iter().map(|bytes| bytes.len() as u64).sum()
-    }
-
-    /// Whether it has no bytes, which none has.
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+    /// Its size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.pieces.iter().map(|bytes| bytes.len() as u64).sum()
     }
 
     /// Its bytes, in pieces.
-    pub fn pieces(&self) -> &[Bytes] {
-        &self.bytes
+    pub(crate) fn pieces(&self) -> &[Bytes] {
+        &self.pieces
     }
 
-    /// What is to be known of it where its bytes begin at `start`.
-    pub fn placed(&self, start: u64) -> Result<PlacedRowGroup> {
-        let mut digest = ByteDigest::default();
-        for bytes in &self.bytes {
-            digest.update(bytes);
-        }
+    /// What is to be known of it where its bytes, which have this digest, begin at `start`.
+    pub(crate) fn placed(&self, start: u64, digest: String) -> Result<PlacedRowGroup> {
         Ok(PlacedRowGroup {
             described: self.described.clone().moved(start as i64)?,
             start,
-            bytes: self.len(),
-            digest: digest.to_string(),
+            bytes: self.bytes(),
+            digest,
             rows: self.rows,
         })
     }

@@ -21,13 +21,14 @@ use std::thread;
 use bytes::Bytes;
 use parquet::arrow::parquet_to_arrow_schema;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataReader};
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataOptions, ParquetMetaDataReader};
 use parquet::file::reader::{ChunkReader, Length};
 use plmkit_contract::{ByteDigest, EmbeddingLayout, Kind, Provenance, RowDigest, Stop};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::footer_writer::RowGroups;
 use crate::guard::guard;
+use crate::lock::is_at;
 use crate::row_group::{Described, MAGIC, PlacedRowGroup, RowGroup, RowGroupEncoder};
 use crate::{AtomicFile, FileSummary, StoreError};
 
@@ -119,6 +120,10 @@ impl UnfinishedEmbeddings {
         let broken = |error: ParquetError| StoreError::decoding_parquet(path, &error);
         let metadata = ParquetMetaDataReader::new()
             .with_page_index_policy(PageIndexPolicy::Optional)
+            // As they were written, so that they can be written again.
+            .with_metadata_options(Some(
+                ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false),
+            ))
             .parse_and_finish(&footer)
             .map_err(broken)?;
         let about = metadata.file_metadata();
@@ -289,8 +294,12 @@ impl UnfinishedEmbeddings {
         cut.map_err(|source| self.failed(source))
     }
 
-    /// Keeps all row groups for a later run, with the record at the end: one file is left.
+    /// Keeps all row groups for a later run, with the record at the end: one file is left. One that has got its name is complete,
+    /// and stays as it is.
     pub fn close(&self, provenance: &Provenance) -> Result<(), StoreError> {
+        if !is_at(&self.file, &self.path).map_err(|source| self.failed(source))? {
+            return Ok(());
+        }
         let record = self.record_bytes(provenance)?;
         let cut = self.file.set_len(self.end());
         cut.map_err(|source| self.failed(source))?;
@@ -386,13 +395,15 @@ impl Sink {
     /// Writes a row group whose bytes begin at `start`.
     pub fn write(&self, group: &RowGroup, start: u64) -> Result<PlacedRowGroup, StoreError> {
         let mut place = start;
+        let mut digest = ByteDigest::default();
         for bytes in group.pieces() {
+            digest.update(bytes);
             let written = self.file.write_all_at(bytes, place);
             written.map_err(|source| self.failed(source))?;
             place += bytes.len() as u64;
         }
-        let placed = group.placed(start);
-        placed.map_err(|error| StoreError::encoding_parquet(&self.named, error))
+        let placed = group.placed(start, digest.to_string());
+        placed.map_err(|error| self.encoding(error))
     }
 
     /// The error of something that cannot be written.
@@ -500,3 +511,6 @@ fn remove(path: &Path) -> Result<(), StoreError> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;
