@@ -16,13 +16,7 @@ use common::case::{Case, SIGKILL, SIGTERM, send};
 use common::{all, run, test_data};
 
 /// Some 2 kB a residue.
-const COLUMNS: [&str; 5] = [
-    "--layers",
-    "all",
-    "--residues",
-    "--logits",
-    "--contacts",
-];
+const COLUMNS: [&str; 5] = ["--layers", "all", "--residues", "--logits", "--contacts"];
 /// Proteins of test-data, so often: five blocks of 64 MiB.
 const COPIES: usize = 20;
 

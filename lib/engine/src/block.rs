@@ -179,13 +179,15 @@ impl<'a> Blocks<'a> {
 
     /// The output under construction.
     fn file(&mut self) -> Result<&mut (UnfinishedEmbeddings, Encoders), StoreError> {
-        let file = match self.file.take() {
-            Some(file) => file,
-            None => {
-                let path = self.folder.blocks();
-                let file = UnfinishedEmbeddings::create(&path, &self.named, self.layout)?;
-                with_encoders(file)?
-            }
+        let file = if let Some(file) = self.file.take() {
+            file
+        } else {
+            let path = self.folder.blocks();
+            with_encoders(UnfinishedEmbeddings::create(
+                &path,
+                &self.named,
+                self.layout,
+            )?)?
         };
         Ok(self.file.insert(file))
     }
@@ -277,7 +279,9 @@ impl<'a> Blocks<'a> {
             let rejected = batches.iter().flat_map(|batch| &batch.rejected);
             let range = first..first + batches.len() as u64;
             part.finish(&of_batches(self.provenance, &range, rejected))?;
-            batches.iter_mut().for_each(|batch| batch.saved = true);
+            for batch in batches {
+                batch.saved = true;
+            }
             self.parts.push(first);
         }
         Ok(())

@@ -31,7 +31,7 @@ fn main() {
         .next()
         .map_or(300_000, |text| text.parse().expect("a number"));
     let (layout, batches) = read(Path::new(&path), tokens);
-    let residues: u64 = batches.iter().map(|batch| residues(batch)).sum();
+    let residues: u64 = batches.iter().map(residues).sum();
     for with_lists in [true, false] {
         for dtype in [StoreDtype::F32, StoreDtype::F16] {
             let layout = EmbeddingLayout {

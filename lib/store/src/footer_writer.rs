@@ -68,7 +68,7 @@ impl RowGroups {
         let columns = schema.fields().len();
         let mut index = PageIndexBuilder::new(self.placed.len(), columns);
         let mut groups: Vec<RowGroupMetaData> = Vec::new();
-        for (number, group) in self.placed.iter().enumerate() {
+        for (number, (ordinal, group)) in (0..).zip(&self.placed).enumerate() {
             let described = &group.described;
             let indexes = described
                 .column_indexes
@@ -83,12 +83,12 @@ impl RowGroups {
                 }
             }
             let numbered = described.group.clone().into_builder();
-            groups.push(numbered.set_ordinal(number as i32).build()?);
+            groups.push(numbered.set_ordinal(ordinal).build()?);
         }
         let properties = encoder.properties();
         let about = FileMetaData::new(
             properties.writer_version().as_num(),
-            self.rows().rows() as i64,
+            self.rows().rows().cast_signed(),
             Some(properties.created_by().to_owned()),
             Some(entries),
             Arc::clone(encoder.descriptor()),

@@ -10,7 +10,7 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Float16Type, Float32Type};
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding};
-use parquet::errors::Result;
+use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{ColumnChunkMetaData, OffsetIndexBuilder};
 use parquet::schema::types::ColumnDescPtr;
 
@@ -79,7 +79,9 @@ pub(crate) fn column_chunk(
     for batch in batches {
         let lists = Lists::new(batch.column(column).as_ref())?;
         for row in 0..batch.num_rows() {
-            pages.add(&lists, row);
+            if let Err(error) = pages.add(&lists, row) {
+                return Some(Err(error));
+            }
         }
         pages.end_piece(&lists);
     }
@@ -90,14 +92,14 @@ pub(crate) fn column_chunk(
 #[derive(Default)]
 struct Pages {
     done: Vec<Bytes>,
-    done_bytes: usize,
-    values: usize,
+    done_bytes: u64,
+    values: u64,
     index: OffsetIndexBuilder,
     // Of the page that is not done:
     repetition: Levels,
     definition: Levels,
     levels: usize,
-    rows: usize,
+    rows: u64,
     bytes: usize,
     pieces: Vec<Bytes>,
     /// Bytes of the batch that is gone through that belong to this page.
@@ -105,7 +107,7 @@ struct Pages {
 }
 
 impl Pages {
-    fn add(&mut self, lists: &Lists<'_>, row: usize) {
+    fn add(&mut self, lists: &Lists<'_>, row: usize) -> Result<()> {
         let range = lists.range(row);
         let items = range.len() / lists.width;
         match (items, lists.dim) {
@@ -137,8 +139,9 @@ impl Pages {
         self.bytes += range.len();
         if self.bytes >= PAGE_BYTES {
             self.end_piece(lists);
-            self.end_page();
+            self.end_page()?;
         }
+        Ok(())
     }
 
     /// What follows lies in another batch, or in another page.
@@ -149,9 +152,9 @@ impl Pages {
         self.piece = 0..0;
     }
 
-    fn end_page(&mut self) {
+    fn end_page(&mut self) -> Result<()> {
         if self.rows == 0 {
-            return;
+            return Ok(());
         }
         let mut levels = Vec::new();
         self.repetition.take(&mut levels);
@@ -160,23 +163,29 @@ impl Pages {
         let mut page = header(bytes, self.levels);
         page.append(&mut levels);
         let stored = page.len() + self.bytes;
+        let size = i32::try_from(stored).map_err(|_| {
+            ParquetError::General(format!(
+                "the lists of a row take {stored} bytes; expected at most 2 GiB, the most of a Parquet page"
+            ))
+        })?;
         self.index
-            .append_offset_and_size(self.done_bytes as i64, stored as i32);
-        self.index.append_row_count(self.rows as i64);
+            .append_offset_and_size(self.done_bytes.cast_signed(), size);
+        self.index.append_row_count(self.rows.cast_signed());
         self.done.push(page.into());
         self.done.append(&mut self.pieces);
-        self.done_bytes += stored;
-        self.values += self.levels;
+        self.done_bytes += stored as u64;
+        self.values += self.levels as u64;
         (self.levels, self.rows, self.bytes) = (0, 0, 0);
+        Ok(())
     }
 
     fn finish(mut self, descriptor: ColumnDescPtr) -> Result<ColumnChunk> {
-        self.end_page();
-        let size = self.done_bytes as i64;
+        self.end_page()?;
+        let size = self.done_bytes.cast_signed();
         let metadata = ColumnChunkMetaData::builder(descriptor)
             .set_encodings(vec![Encoding::PLAIN, Encoding::RLE])
             .set_compression(Compression::UNCOMPRESSED)
-            .set_num_values(self.values as i64)
+            .set_num_values(self.values.cast_signed())
             .set_total_compressed_size(size)
             .set_total_uncompressed_size(size)
             .set_data_page_offset(0);

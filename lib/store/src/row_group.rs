@@ -99,25 +99,25 @@ impl RowGroupEncoder {
     pub fn cut(&self, batches: &[RecordBatch]) -> Vec<Vec<RecordBatch>> {
         let total: usize = batches.iter().map(|batch| self.bytes(batch)).sum();
         let each = total.div_ceil((total / ROW_GROUP_BYTES).max(1));
-        let mut groups = vec![Vec::new()];
+        let mut groups = Vec::new();
+        let mut group = Vec::new();
         let mut bytes = 0;
         for batch in batches {
             let mut start = 0;
             for (row, size) in self.sizes(batch).enumerate() {
                 bytes += size;
-                if bytes >= each * groups.len() && bytes < total {
-                    let group = groups.last_mut().expect("at least one");
+                if bytes >= each * (groups.len() + 1) && bytes < total {
                     group.push(batch.slice(start, row + 1 - start));
+                    groups.push(std::mem::take(&mut group));
                     start = row + 1;
-                    groups.push(Vec::new());
                 }
             }
             if start < batch.num_rows() {
-                let group = groups.last_mut().expect("at least one");
                 group.push(batch.slice(start, batch.num_rows() - start));
             }
         }
-        groups.retain(|group| !group.is_empty());
+        groups.push(group);
+        groups.retain(|group: &Vec<RecordBatch>| !group.is_empty());
         groups
     }
 
@@ -158,9 +158,10 @@ impl RowGroupEncoder {
         let (mut column_indexes, mut offset_indexes) = (Vec::new(), Vec::new());
         for column in 0..self.schema.fields().len() {
             let lists = || column_chunk(batches, column, self.descriptor.column(column));
-            let mut chunk = match self.flat.contains(&column) {
-                true => flat.next(),
-                false => lists().transpose()?,
+            let mut chunk = if self.flat.contains(&column) {
+                flat.next()
+            } else {
+                lists().transpose()?
             }
             .ok_or_else(|| ParquetError::General(format!("column {column} is of another type")))?;
             let size = chunk.metadata.compressed_size();
@@ -172,7 +173,7 @@ impl RowGroupEncoder {
             place += size;
         }
         let group = RowGroupMetaData::builder(Arc::clone(&self.descriptor))
-            .set_num_rows(rows.rows() as i64)
+            .set_num_rows(rows.rows().cast_signed())
             .set_total_byte_size(uncompressed)
             .set_column_metadata(columns)
             .set_file_offset(0)
@@ -209,9 +210,10 @@ impl RowGroupEncoder {
                 let offset_index = index.offset_index(column).cloned();
                 Ok(ColumnChunk {
                     bytes: vec![bytes],
-                    metadata: moved(chunk.clone(), -(start as i64))?,
+                    metadata: moved(chunk.clone(), -start.cast_signed())?,
                     column_index: index.column_index(column).cloned(),
-                    offset_index: offset_index.map(|index| moved_index(index, -(start as i64))),
+                    offset_index: offset_index
+                        .map(|index| moved_index(index, -start.cast_signed())),
                 })
             })
             .collect()
@@ -232,7 +234,7 @@ impl RowGroup {
     /// What is to be known of it where its bytes, which have this digest, begin at `start`.
     pub(crate) fn placed(&self, start: u64, digest: String) -> Result<PlacedRowGroup> {
         Ok(PlacedRowGroup {
-            described: self.described.clone().moved(start as i64)?,
+            described: self.described.clone().moved(start.cast_signed())?,
             start,
             bytes: self.bytes(),
             digest,
@@ -244,7 +246,7 @@ impl RowGroup {
 impl PlacedRowGroup {
     /// The same row group where its bytes begin at `start`.
     pub(crate) fn moved(self, start: u64) -> Result<Self> {
-        let by = start as i64 - self.start as i64;
+        let by = start.cast_signed() - self.start.cast_signed();
         Ok(Self {
             described: self.described.moved(by)?,
             start,

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, FixedSizeBinaryArray, FixedSizeListArray, Float32Array,
-    ListArray, RecordBatch, StringArray, UInt32Array, UInt64Array,
+    ArrayRef, BooleanArray, FixedSizeBinaryArray, FixedSizeListArray, Float32Array, ListArray,
+    RecordBatch, StringArray, UInt32Array, UInt64Array,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field};
@@ -27,7 +27,7 @@ fn vectors(dim: usize, count: usize, first: f32) -> ArrayRef {
     let values = (0..dim * count).map(|at| first + at as f32 / 7.0);
     Arc::new(FixedSizeListArray::new(
         Arc::new(Field::new_list_field(DataType::Float32, false)),
-        dim as i32,
+        i32::try_from(dim).expect("few"),
         Arc::new(Float32Array::from_iter_values(values)),
         None,
     ))
