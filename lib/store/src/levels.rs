@@ -13,6 +13,9 @@ pub(crate) struct Levels {
 impl Levels {
     /// Adds `count` times `level`.
     pub(crate) fn push(&mut self, level: u8, count: usize) {
+        if count == 0 {
+            return;
+        }
         if level != self.level {
             self.end_run();
             self.level = level;
@@ -57,7 +60,7 @@ mod tests {
         }
         let mut page = Vec::new();
         levels.take(&mut page);
-        assert_eq!(page, [9, 0, 0, 0, 2, 0, 0x80, 2, 2, 0xd8, 4, 1, 0][..12]);
+        assert_eq!(page, [8, 0, 0, 0, 2, 0, 0x80, 2, 2, 0xd8, 4, 1]);
         page.clear();
         levels.take(&mut page);
         assert_eq!(page, [0; 4], "nothing is left");
