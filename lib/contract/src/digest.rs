@@ -13,6 +13,7 @@
 //! It does not depend on the order of rows nor on how they are cut into batches.
 
 use std::fmt;
+use std::iter::Sum;
 use std::str::FromStr;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
@@ -81,6 +82,16 @@ impl RowDigest {
     /// The number of rows.
     pub fn rows(self) -> u64 {
         self.rows
+    }
+}
+
+/// The digest of several sets of rows together.
+impl Sum for RowDigest {
+    fn sum<I: Iterator<Item = Self>>(digests: I) -> Self {
+        digests.fold(Self::default(), |all, other| Self {
+            sum: all.sum.wrapping_add(other.sum),
+            rows: all.rows + other.rows,
+        })
     }
 }
 
@@ -412,6 +423,8 @@ mod tests {
             }
             prop_assert_eq!(whole, digest(&[batch(&rows)]));
             prop_assert_eq!(whole, whole.to_string().parse().unwrap());
+            let (first, rest) = rows.split_at(cut);
+            prop_assert_eq!(whole, [first, rest].map(|rows| digest(&[batch(rows)])).into_iter().sum());
         }
 
         #[test]

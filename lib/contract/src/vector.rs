@@ -62,6 +62,14 @@ impl StoreDtype {
             Self::F16 => DataType::Float16,
         }
     }
+
+    /// Bytes of one value.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 => 2,
+        }
+    }
 }
 
 impl fmt::Display for StoreDtype {

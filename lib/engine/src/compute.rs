@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use half::f16;
 use plmkit_contract::{Column, Reason, Stop, StoreDtype};
 use plmkit_esm2::{Computed as FromModel, DeviceTimes, Dtype, Esm2, Pending, Varlen};
 
@@ -259,11 +258,21 @@ fn keep<'v>(values: impl Iterator<Item = &'v [f32]>, computed: &mut Computed) {
 
 /// Whether every value is finite in the type in which it is stored.
 pub(crate) fn storable(values: &[f32], dtype: StoreDtype) -> bool {
-    match dtype {
-        StoreDtype::F32 => values.iter().all(|value| value.is_finite()),
-        StoreDtype::F16 => values.iter().all(|&value| f16::from_f32(value).is_finite()),
-    }
+    // Magnitudes as integers, which are in the same order: infinity and what is no number come last.
+    let limit = match dtype {
+        StoreDtype::F32 => f32::INFINITY,
+        StoreDtype::F16 => F16_INFINITE,
+    };
+    let magnitude = |value: &f32| value.to_bits() & !(1 << 31);
+    // Without a way out for each value, the compiler takes many at once.
+    values.chunks(1024).all(|values| {
+        let largest = values.iter().map(magnitude).fold(0, u32::max);
+        largest < limit.to_bits()
+    })
 }
+
+/// The smallest magnitude that is rounded to infinity: half a step above the largest value of f16.
+const F16_INFINITE: f32 = 65520.0;
 
 /// Where to cut two or more sequences, given their offsets, so that both sides have some, and nearly the same number of
 /// tokens.
@@ -295,5 +304,16 @@ mod tests {
         assert!(storable(&[70000.0], StoreDtype::F32));
         assert!(!storable(&[f32::NAN], StoreDtype::F32));
         assert!(!storable(&[f32::INFINITY], StoreDtype::F16));
+        for value in [
+            65519.996,
+            65520.0,
+            65520.004,
+            -65519.996,
+            -65520.0,
+            -f32::NAN,
+        ] {
+            let finite = half::f16::from_f32(value).is_finite();
+            assert_eq!(storable(&[0.0, value], StoreDtype::F16), finite, "{value}");
+        }
     }
 }

@@ -4,24 +4,27 @@
 //! calling thread computes, and a writer turns vectors into row groups, so that the device never waits for a disk:
 //!
 //! ```text
-//! batches files ──reader──▶ [--prefetch packs] ──compute──▶ [results] ──writer──▶ embeddings file, run events
-//!                    ▲                                                    └────▶ parts
-//!                    └────────────────── parts of an interrupted run ◀────────────┘
+//! batches files ──reader──▶ [--prefetch packs] ──compute──▶ [results] ──writer──▶ run events
+//!                    ▲                                                   ├────▶ blocks ──encoders──▶ embeddings file
+//!                    └────────────────── parts of an interrupted run ◀───┴────▶ parts
 //! ```
 //!
 //! The computation is a model in this process, or [worker processes](Config::workers) with one each.
 //!
-//! The writer saves every result twice: in the output, which appears when it is complete, and in parts, each of
-//! which is complete when it appears. A run that finds parts passes their rows on in place of computing them. The
-//! output sees the same rows in the same order either way, so its bytes are those of an uninterrupted run.
+//! The output grows in [blocks](block): consecutive batches whose bounds follow from the batches files. A block is encoded once, by a
+//! pool of threads, and stays where it was written; a record says which blocks are there. Rows of the block that is not complete
+//! are saved in [parts](part), which go when it is. A run that finds both goes on behind the last block and passes the rows of
+//! parts on in place of computing them, so the bytes of the output are those of an uninterrupted run.
 //!
 //! The windows of a protein become one row, at the place of the last one, while they are computed. A part ends only
 //! where no protein is unfinished, so that what lies between the packs of a protein never has to be saved.
 
 mod allowance;
 mod backend;
+mod block;
 mod compute;
 mod config;
+mod encoders;
 mod error;
 mod facts;
 mod in_process;
@@ -37,6 +40,7 @@ mod reader;
 mod rejects;
 mod run;
 mod run_folder;
+mod saved;
 mod selection;
 mod stitch;
 mod workers;

@@ -1,29 +1,24 @@
-//! A part: the results of some consecutive batches, in an embeddings file of their own. It holds whole proteins: it begins
-//! and ends where none has windows on both sides.
+//! A part: the results of some consecutive batches of a block that is not complete, in an embeddings file of their own. It holds
+//! whole proteins: it begins and ends where none has windows on both sides.
 //!
 //! Its provenance is that of the output and two options more: the batches, and the sequences that got no vectors.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{UInt32Type, UInt64Type};
-use plmkit_contract::{EmbeddingLayout, KERNELS, Provenance, Reason};
-use plmkit_store::{EmbeddingsReader, EmbeddingsWriter, StoreError};
+use plmkit_contract::{KERNELS, Provenance, Reason};
+use plmkit_store::{EmbeddingsReader, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::Config;
 use crate::plan::Job;
-use crate::run_folder::RunFolder;
 
 const BATCHES: &str = "batches";
 const REJECTED: &str = "rejected";
-/// A part is read whole.
-const PART_BYTES: usize = 64 << 20;
 
 /// A sequence that got no vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +38,53 @@ impl Rejected {
             reason,
         }
     }
+
+    /// The key of that row.
+    pub(crate) fn key(&self) -> (u64, u32) {
+        (self.ordinal, self.start)
+    }
+
+    /// Why there is none.
+    pub(crate) fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    /// Whether memory ran out or workers were lost: the next run may fare better.
+    pub(crate) fn deserves_another_try(&self) -> bool {
+        matches!(self.reason, Reason::OutOfMemory | Reason::WorkerLost)
+    }
+}
+
+/// The provenance of a part of these batches, in which these sequences got no vectors.
+pub(crate) fn of_batches<'r>(
+    provenance: &Provenance,
+    batches: &Range<u64>,
+    rejected: impl Iterator<Item = &'r Rejected>,
+) -> Provenance {
+    let rejected: Vec<&Rejected> = rejected.collect();
+    let provenance = provenance.clone();
+    provenance
+        .with(BATCHES, json!([batches.start, batches.end]))
+        .with(REJECTED, json!(rejected))
+}
+
+/// How the work of `found`, which lies at `path`, differs from that of `provenance`, if it does. Work of other kernels is of no
+/// use: the output is to be the one that an uninterrupted run would make, to the byte.
+pub(crate) fn difference(
+    path: &Path,
+    found: &Provenance,
+    provenance: &Provenance,
+) -> Result<Option<String>, StoreError> {
+    if let Some(difference) = found.difference(provenance) {
+        return Ok(Some(difference));
+    }
+    let kernels = |work: &Provenance| work.options.get(KERNELS).cloned().unwrap_or_default();
+    let [there, here] = [found, provenance].map(kernels);
+    if there == here {
+        return Ok(None);
+    }
+    let what = format!("computed by the kernels {there}, and this run's are {here}");
+    Err(malformed(path, &what))
 }
 
 /// A part that an earlier run left. Its rows are not verified yet.
@@ -51,7 +93,7 @@ pub(crate) struct Part {
     pub(crate) path: PathBuf,
     pub(crate) batches: Range<u64>,
     /// By ordinal and start.
-    rejected: BTreeMap<(u64, u32), Reason>,
+    rejected: BTreeMap<(u64, u32), Rejected>,
 }
 
 /// What a part's metadata say.
@@ -83,30 +125,19 @@ impl Part {
         if start >= end {
             return Err(malformed(path, "a part of no batches"));
         }
-        if let Some(difference) = found.difference(provenance) {
+        if let Some(difference) = difference(path, &found, provenance)? {
             return Ok(Opened::Other(difference));
-        }
-        let kernels = |work: &Provenance| work.options.get(KERNELS).cloned().unwrap_or_default();
-        let [there, here] = [&found, provenance].map(kernels);
-        if there != here {
-            // The output is to be the one that an uninterrupted run would make, to the byte.
-            let what = format!("computed by the kernels {there}, and this run's are {here}");
-            return Err(malformed(path, &what));
         }
         Ok(Opened::Same(Self {
             path: path.to_owned(),
             batches: start..end,
-            rejected: rejected
-                .into_iter()
-                .map(|row| ((row.ordinal, row.start), row.reason))
-                .collect(),
+            rejected: rejected.into_iter().map(|row| (row.key(), row)).collect(),
         }))
     }
 
-    /// Whether memory ran out or workers were lost for one of its sequences: the next run may fare better.
+    /// Whether one of its sequences may fare better in the next run.
     pub(crate) fn deserves_another_try(&self) -> bool {
-        let mut reasons = self.rejected.values();
-        reasons.any(|reason| matches!(reason, Reason::OutOfMemory | Reason::WorkerLost))
+        self.rejected.values().any(Rejected::deserves_another_try)
     }
 
     /// Reads and verifies the results of `jobs`, which are the part's batches.
@@ -135,7 +166,7 @@ impl Part {
         for row in job.output_rows() {
             let key = job.key(row);
             match self.rejected.get(&key) {
-                Some(&reason) => rejected.push((row, reason)),
+                Some(found) => rejected.push((row, found.reason())),
                 None => kept.push(key),
             }
         }
@@ -151,157 +182,9 @@ impl Part {
     }
 }
 
-fn malformed(path: &Path, what: &str) -> StoreError {
+pub(crate) fn malformed(path: &Path, what: &str) -> StoreError {
     StoreError::Malformed {
         path: path.to_owned(),
         what: what.to_owned(),
-    }
-}
-
-/// Saves results in parts.
-pub(crate) struct Saver<'a> {
-    folder: &'a RunFolder,
-    provenance: &'a Provenance,
-    layout: &'a EmbeddingLayout,
-    /// How long results may be unsaved.
-    every: Duration,
-    saved: Instant,
-    open: Option<OpenPart>,
-    /// The results since a protein was begun that is not finished: a part ends where none is.
-    held: Vec<Held>,
-}
-
-/// The results of a batch.
-struct Held {
-    batch: u64,
-    rows: RecordBatch,
-    rejected: Vec<Rejected>,
-}
-
-/// Of the values themselves: what an array of a mapped file or of a message holds on to is the whole of that.
-fn bytes(values: &ArrayRef) -> usize {
-    let data = values.to_data();
-    data.get_slice_memory_size()
-        .unwrap_or_else(|_| values.get_array_memory_size())
-}
-
-/// A part under construction.
-struct OpenPart {
-    writer: EmbeddingsWriter,
-    batches: Range<u64>,
-    rejected: Vec<Rejected>,
-    bytes: usize,
-}
-
-impl<'a> Saver<'a> {
-    /// Saves what belongs to the output `provenance`, which has the columns of `layout`.
-    pub(crate) fn new(
-        folder: &'a RunFolder,
-        provenance: &'a Provenance,
-        layout: &'a EmbeddingLayout,
-        config: &Config,
-    ) -> Self {
-        Self {
-            folder,
-            provenance,
-            layout,
-            every: config.save_every,
-            saved: Instant::now(),
-            open: None,
-            held: Vec::new(),
-        }
-    }
-
-    /// Adds the results of a batch, the one after the last unless [`publish`](Self::publish) came between.
-    pub(crate) fn push(
-        &mut self,
-        job: &Job,
-        rows: &RecordBatch,
-        rejected: &[(usize, Reason)],
-    ) -> Result<(), StoreError> {
-        self.held.push(Held {
-            batch: job.index,
-            rows: rows.clone(),
-            rejected: rejected.iter().map(|&row| Rejected::of(job, row)).collect(),
-        });
-        if !job.ends_whole {
-            return Ok(());
-        }
-        for held in std::mem::take(&mut self.held) {
-            self.save(held)?;
-        }
-        let bytes = self.open.as_ref().map_or(0, |part| part.bytes);
-        if self.saved.elapsed() >= self.every || bytes >= PART_BYTES {
-            self.publish()?;
-        }
-        Ok(())
-    }
-
-    /// Batches whose results are in no part while a protein is unfinished.
-    pub(crate) fn held(&self) -> u64 {
-        self.held.len() as u64
-    }
-
-    /// Adds the results of a batch to the part that is under construction.
-    fn save(&mut self, held: Held) -> Result<(), StoreError> {
-        let mut part = match self.open.take() {
-            Some(part) => part,
-            None => self.begin(held.batch)?,
-        };
-        part.writer.write(&held.rows)?;
-        part.batches.end = held.batch + 1;
-        part.rejected.extend(held.rejected);
-        let values = &held.rows.columns()[self.layout.keys()..];
-        part.bytes += values.iter().map(bytes).sum::<usize>();
-        self.open = Some(part);
-        Ok(())
-    }
-
-    fn begin(&self, first: u64) -> Result<OpenPart, StoreError> {
-        let path = self.folder.part(first);
-        Ok(OpenPart {
-            writer: EmbeddingsWriter::create(&path, self.layout)?,
-            batches: first..first,
-            rejected: Vec::new(),
-            bytes: 0,
-        })
-    }
-
-    /// Ends the part that is under construction, if there is one.
-    pub(crate) fn publish(&mut self) -> Result<(), StoreError> {
-        let Some(part) = self.open.take() else {
-            return Ok(());
-        };
-        let provenance = self
-            .provenance
-            .clone()
-            .with(BATCHES, json!([part.batches.start, part.batches.end]))
-            .with(REJECTED, json!(part.rejected));
-        part.writer.finish(&provenance)?;
-        self.saved = Instant::now();
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use arrow::array::{FixedSizeListArray, Float32Array};
-    use arrow::buffer::Buffer;
-    use arrow::datatypes::{DataType, Field};
-
-    use super::*;
-
-    #[test]
-    fn only_the_values_themselves_count() {
-        let message = Buffer::from_vec(vec![0f32; 1 << 20]);
-        let slice = message.slice_with_length(4096, 4 * 8 * 100);
-        let values = Float32Array::new(slice.into(), None);
-        let field = Arc::new(Field::new_list_field(DataType::Float32, false));
-        let vectors: ArrayRef = Arc::new(FixedSizeListArray::new(field, 8, Arc::new(values), None));
-        assert!(vectors.get_array_memory_size() > 1 << 20);
-        assert_eq!(bytes(&vectors), 4 * 8 * 100);
-        assert_eq!(bytes(&vectors.slice(10, 20)), 4 * 8 * 20);
     }
 }

@@ -34,10 +34,11 @@ impl Pipeline<'_, '_> {
         let (results, results_out) = bounded(RESULTS_AHEAD);
         let (plan, writer) = (self.plan, self.writer);
         let layout = writer.layout;
+        let first = writer.batches;
         thread::scope(|scope| {
             thread::Builder::new()
                 .name("reader".into())
-                .spawn_scoped(scope, move || read(plan, parts, &packs_in))?;
+                .spawn_scoped(scope, move || read(plan, first, parts, &packs_in))?;
             let writer = thread::Builder::new()
                 .name("writer".into())
                 .spawn_scoped(scope, move || {

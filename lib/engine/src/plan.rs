@@ -4,12 +4,15 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use plmkit_contract::{Stop, WINDOWS};
-use plmkit_store::{BatchesFile, PackedBatch};
+use plmkit_contract::{Column, EmbeddingLayout, Reason, Reject, Stop, VOCABULARY, WINDOWS};
+use plmkit_store::{BatchesFile, PackedBatch, ROW_GROUP_BYTES};
 
 use crate::EngineError;
 use crate::config::Windows;
 use crate::stitch::{Disorder, Order};
+
+/// Rows of a block, at most but for those of its last pack.
+const BLOCK_ROWS: usize = 1 << 14;
 
 /// How much there is to compute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +51,8 @@ struct Input {
     file: BatchesFile,
     /// Sequences and tokens of each pack.
     sizes: Vec<(usize, usize)>,
+    /// Pairs of residues of one sequence, in each pack.
+    pairs: Vec<usize>,
     /// The batch that was left over when the others were filled, by its position.
     tail: Option<usize>,
 }
@@ -93,6 +98,18 @@ impl Job {
         };
         (self.pack.ordinals().value(row), start)
     }
+
+    /// The line of the rejects for a row of the pack.
+    pub(crate) fn reject(&self, row: usize, reason: Reason) -> Reject {
+        let (ordinal, start) = self.key(row);
+        Reject {
+            ordinal,
+            id: self.pack.ids().value(row).to_owned(),
+            length: u64::from(self.pack.lengths().value(row)),
+            reason,
+            start: Some(start),
+        }
+    }
 }
 
 /// Whether a row of a pack gives one of the output: of windows put together, the last.
@@ -130,6 +147,7 @@ impl Plan {
             plan.agree(path, &file, windows)?;
             let mut order = Order::default();
             let mut sizes = Vec::with_capacity(file.len());
+            let mut pairs = Vec::with_capacity(file.len());
             for batch in 0..file.len() {
                 let pack = file.batch(batch)?;
                 let size = (pack.sequences(), pack.tokens().len());
@@ -137,6 +155,8 @@ impl Plan {
                     .map_err(|disorder| out_of_order(path, batch, disorder))?;
                 plan.total.add(size);
                 sizes.push(size);
+                let residues = (0..pack.sequences()).map(|row| pack.residues(row));
+                pairs.push(residues.map(|residues| residues * residues).sum());
                 let (ordinals, starts) = (pack.ordinals().values(), pack.starts().values());
                 keys.extend(ordinals.iter().copied().zip(starts.iter().copied()));
             }
@@ -148,6 +168,7 @@ impl Plan {
                 path: Arc::from(path.as_path()),
                 tail: tail(&sizes, token_budget(&file)),
                 sizes,
+                pairs,
                 file,
             });
         }
@@ -197,6 +218,38 @@ impl Plan {
     /// Whether the windows of a protein give one row together.
     pub(crate) fn stitched(&self) -> bool {
         self.windows == Some(Windows::Stitch)
+    }
+
+    /// The blocks of the output: each ends with the pack that takes it to the size of a row group, as nearly as the packs say, or
+    /// the first after it at whose end no protein is unfinished.
+    pub(crate) fn blocks(&self, layout: &EmbeddingLayout) -> Vec<Range<u64>> {
+        let columns = layout.columns.iter();
+        let bytes = |(rows, residues, pairs): (usize, usize, usize)| -> usize {
+            let values = columns.clone().map(|column| match column {
+                Column::Pooled(_) => rows * layout.dim,
+                Column::Residues(_) => residues * layout.dim,
+                Column::Logits => residues * VOCABULARY,
+                Column::Contacts => pairs,
+            });
+            values.sum::<usize>() * layout.dtype.bytes()
+        };
+        let packs = self
+            .files
+            .iter()
+            .flat_map(|file| file.sizes.iter().zip(&file.pairs));
+        let mut blocks = Vec::new();
+        let (mut start, mut sum) = (0, (0, 0, 0));
+        for (pack, (&(rows, tokens), pairs)) in (0..).zip(packs) {
+            // <cls> and <eos> are no residues.
+            sum = (sum.0 + rows, sum.1 + tokens - 2 * rows, sum.2 + pairs);
+            let full = sum.0 >= BLOCK_ROWS || bytes(sum) >= ROW_GROUP_BYTES;
+            let whole = self.unfinished.binary_search(&pack).is_err();
+            if (full && whole) || pack + 1 == self.total.batches {
+                blocks.push(start..pack + 1);
+                (start, sum) = (pack + 1, (0, 0, 0));
+            }
+        }
+        blocks
     }
 
     /// Whether no protein has windows in these packs and in others.
@@ -261,6 +314,13 @@ impl Plan {
             }
         }
         amount
+    }
+
+    /// Tokens of the packs before this one.
+    pub(crate) fn tokens_before(&self, pack: u64) -> u64 {
+        let sizes = self.files.iter().flat_map(|input| &input.sizes);
+        let tokens = sizes.take(pack as usize).map(|&(_, tokens)| tokens as u64);
+        tokens.sum()
     }
 
     /// Every pack, in order.

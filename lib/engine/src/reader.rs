@@ -15,9 +15,15 @@ pub(crate) struct Item {
     pub(crate) saved: Option<SavedRows>,
 }
 
-/// Sends every pack of `plan` until the other side hangs up or a pack is unreadable. `parts` rise and are apart.
-pub(crate) fn read(plan: &Plan, parts: Vec<Part>, queue: &Sender<Result<Item, EngineError>>) {
-    if let Err(error) = send_all(plan, parts, queue) {
+/// Sends every pack of `plan` from the position `first` on until the other side hangs up or a pack is unreadable. `parts` rise and
+/// are apart.
+pub(crate) fn read(
+    plan: &Plan,
+    first: u64,
+    parts: Vec<Part>,
+    queue: &Sender<Result<Item, EngineError>>,
+) {
+    if let Err(error) = send_all(plan, first, parts, queue) {
         // Nobody is left to hear of it where the other side has hung up.
         let _ = queue.send(Err(error));
     }
@@ -25,10 +31,11 @@ pub(crate) fn read(plan: &Plan, parts: Vec<Part>, queue: &Sender<Result<Item, En
 
 fn send_all(
     plan: &Plan,
+    first: u64,
     parts: Vec<Part>,
     queue: &Sender<Result<Item, EngineError>>,
 ) -> Result<(), EngineError> {
-    let mut jobs = plan.jobs();
+    let mut jobs = plan.jobs_where(|pack| pack >= first);
     let mut parts = parts.into_iter().peekable();
     while let Some(job) = jobs.next().transpose()? {
         let Some(part) = parts.next_if(|part| part.batches.start == job.index) else {

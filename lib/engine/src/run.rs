@@ -1,7 +1,6 @@
 //! One run, from opened files to a published one.
 
 use std::ops::Range;
-use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,18 +8,19 @@ use plmkit_contract::{
     Column, EmbeddingLayout, KERNELS, PACKING, Provenance, Reject, Stop, WINDOWS,
 };
 use plmkit_esm2::{Device, EsmError};
-use plmkit_store::{EmbeddingsWriter, Existing, StoreError, existing_embeddings};
+use plmkit_store::{AtomicFile, Existing, StoreError, existing_embeddings};
 use plmkit_telemetry::event::Outcome as Ended;
 
 use crate::backend::Backend;
+use crate::block::Blocks;
 use crate::facts::Facts;
 use crate::journal::{Journal, Started, Totals};
 use crate::parity::{self, Parity};
-use crate::part::{Part, Saver};
 use crate::pipeline::Pipeline;
 use crate::plan::Plan;
 use crate::rejects::{self, Rejects};
 use crate::run_folder::{RunFolder, remove};
+use crate::saved::{Saved, SavedBlocks};
 use crate::writer::Writer;
 use crate::{Config, EngineError};
 
@@ -133,7 +133,7 @@ pub fn embed(
             existing_embeddings(&config.out, &provenance, stop)?
     {
         if let Ok(folder) = claimed {
-            folder.clear(&provenance)?;
+            folder.clear(&provenance, &layout)?;
         }
         let rejected = plan.rows.saturating_sub(digest.rows());
         rejects::verify(config, rejects.as_deref(), rejected)?;
@@ -143,17 +143,19 @@ pub fn embed(
         });
     }
     let folder = claimed?;
-    let (parts, replaced) = folder.parts(&provenance, &plan, config.force)?;
+    let saved = Saved::take_over(&folder, config, &plan, (&provenance, &layout), stop)?;
+    let blocks = plan.blocks(&layout);
     let run = Run {
         config,
         plan: &plan,
+        blocks: &blocks,
         facts: &facts,
         layout: &layout,
         provenance: &provenance,
     };
-    let outcome = run.embed(&folder, backend, (parts, &replaced), observer)?;
+    let outcome = run.embed(&folder, backend, saved, observer)?;
     if let Outcome::Done(_) = outcome {
-        folder.clear(&provenance)?;
+        folder.clear(&provenance, &layout)?;
     }
     Ok(outcome)
 }
@@ -162,29 +164,38 @@ pub fn embed(
 struct Run<'a> {
     config: &'a Config,
     plan: &'a Plan,
+    /// Those of the output.
+    blocks: &'a [Range<u64>],
     facts: &'a Facts,
     layout: &'a EmbeddingLayout,
     provenance: &'a Provenance,
 }
 
 impl<'a> Run<'a> {
-    /// Computes what is in no part, and publishes the output. What is `replaced` goes when nothing stands in the way.
+    /// Computes what is not saved, and publishes the output. What is replaced goes when nothing stands in the way.
     fn embed(
         &self,
         folder: &'a RunFolder,
         mut backend: Backend<'a>,
-        (parts, replaced): (Vec<Part>, &[PathBuf]),
+        saved: Saved,
         observer: &mut dyn Observer,
     ) -> Result<Outcome, EngineError> {
         let config = self.config;
-        let file = EmbeddingsWriter::create(&config.out, self.layout)?;
+        let claim = AtomicFile::create(&config.out)?;
         let rejects = Rejects::begin(config, folder)?;
         let before = Instant::now();
         let parity = parity::gate(config, self.plan, self.facts, &mut backend)?;
         let compared = parity.map(|_| before.elapsed());
+        let Saved {
+            blocks,
+            parts,
+            replaced,
+        } = saved;
         replaced.iter().try_for_each(|path| remove(path))?;
-        let saved: Vec<Range<u64>> = parts.iter().map(|part| part.batches.clone()).collect();
-        let to_compute = self.plan.amount_without(&saved);
+        let first = blocks.as_ref().map_or(0, SavedBlocks::end);
+        let in_parts = parts.iter().map(|part| part.batches.clone());
+        let ranges: Vec<Range<u64>> = std::iter::once(0..first).chain(in_parts).collect();
+        let to_compute = self.plan.amount_without(&ranges);
         let started = Started {
             facts: self.facts,
             gpu_uuids: self.gpu_uuids(),
@@ -194,17 +205,27 @@ impl<'a> Run<'a> {
             to_compute,
             compared,
         };
+        let firsts = parts.iter().map(|part| part.batches.start).collect();
+        let in_blocks = blocks.as_ref().map(|saved| saved.rejects(self.plan));
         let mut writer = Writer {
-            file,
+            rejects: in_blocks.transpose()?.unwrap_or_default(),
+            schema: self.layout.schema(),
             layout: self.layout,
-            saver: Saver::new(folder, self.provenance, self.layout, config),
+            blocks: Blocks::new(
+                (folder, config),
+                (self.provenance, self.layout),
+                self.blocks,
+                blocks,
+                firsts,
+            )?,
             journal: Journal::start(config.events.as_deref(), self.plan, &started)?,
-            batches: 0,
-            saved_batches: 0,
+            batches: first,
+            saved_batches: first,
             in_f32: 0,
-            rejects: Vec::new(),
         };
+        config.device.say_if_cpu();
         observer.started(self.plan.total.tokens);
+        observer.advanced(self.plan.tokens_before(first));
         let pipeline = Pipeline {
             plan: self.plan,
             prefetch: config.prefetch,
@@ -213,7 +234,7 @@ impl<'a> Run<'a> {
         };
         let computed = pipeline.run(parts, observer);
         observer.ended();
-        let publication = (rejects, parity);
+        let publication = (claim, rejects, parity);
         self.end(writer, publication, started.batches_saved, computed)
     }
 
@@ -230,7 +251,7 @@ impl<'a> Run<'a> {
     fn end(
         &self,
         mut writer: Writer<'_>,
-        publication: (Rejects<'_>, Option<Parity>),
+        publication: (AtomicFile, Rejects<'_>, Option<Parity>),
         saved_before: u64,
         computed: Result<(), EngineError>,
     ) -> Result<Outcome, EngineError> {
@@ -244,19 +265,16 @@ impl<'a> Run<'a> {
             Ok(()) if batches < self.plan.total.batches => {
                 journal.end(Ended::Stopped);
                 return Ok(Outcome::Stopped {
-                    saved: (batches - writer.saver.held()).max(saved_before),
+                    saved: (batches - writer.blocks.unsaved()).max(saved_before),
                     batches: self.plan.total.batches,
                 });
             }
-            Ok(()) => self.publish(writer.file, publication, writer.rejects),
-            Err(error) => {
-                drop(writer.file);
-                Err(error)
-            }
+            Ok(()) => self.publish(&mut writer.blocks, publication, writer.rejects),
+            Err(error) => Err(error),
         };
         if published.is_err() {
-            // The output gave its room back. The first error is the one to tell.
-            let _ = writer.saver.publish();
+            // The first error is the one to tell.
+            let _ = writer.blocks.keep();
         }
         journal.end(match published {
             Ok(_) => Ended::Done,
@@ -279,15 +297,15 @@ impl<'a> Run<'a> {
     /// Gives the files their names, the output last. Returns its rows.
     fn publish(
         &self,
-        file: EmbeddingsWriter,
-        (list, parity): (Rejects<'_>, Option<Parity>),
+        blocks: &mut Blocks<'_>,
+        (claim, list, parity): (AtomicFile, Rejects<'_>, Option<Parity>),
         rejects: Vec<Reject>,
     ) -> Result<u64, EngineError> {
         let provenance = self.provenance.clone();
         let provenance = provenance
             .with_rejects(list.publish(rejects)?)
             .with_parity(parity.map(Parity::to_json));
-        Ok(file.finish(&provenance)?.digest.rows())
+        Ok(blocks.publish(&provenance, claim)?.digest.rows())
     }
 }
 

@@ -4,11 +4,14 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{Provenance, path_text};
+use plmkit_contract::{EmbeddingLayout, Provenance, path_text};
 use plmkit_store::{
-    AtomicFile, Lock, StoreError, hidden_name, remove_unfinished, under_construction,
+    AtomicFile, Lock, StoreError, UnfinishedEmbeddings, hidden_name, remove_unfinished,
+    under_construction,
 };
 
+use crate::Config;
+use crate::block;
 use crate::part::{Opened, Part};
 use crate::plan::Plan;
 
@@ -16,6 +19,8 @@ const MARK: &str = ".plmkit-run";
 const LOCK: &str = "lock";
 const PREFIX: &str = "part-";
 const SUFFIX: &str = ".parquet";
+/// The output under construction.
+const BLOCKS: &str = "part-blocks.parquet";
 /// Holds the digest of each list of rejects that was about to get its name, a line each.
 const REJECTS: &str = "rejects";
 
@@ -73,12 +78,64 @@ impl RunFolder {
         self.path.join(format!("{PREFIX}{first:08}{SUFFIX}"))
     }
 
-    /// The parts that an earlier run of the same work left, rising and apart. Those of other work are an error or,
+    /// Where the output is until it is complete.
+    pub(crate) fn blocks(&self) -> PathBuf {
+        self.path.join(BLOCKS)
+    }
+
+    /// What messages name where that cannot be written.
+    pub(crate) fn named(&self, config: &Config) -> PathBuf {
+        match config.save_in {
+            None => config.out.clone(),
+            Some(_) => self.blocks(),
+        }
+    }
+
+    /// The output under construction with its provenance, if anything of it is on record.
+    pub(crate) fn open_blocks(
+        &self,
+        config: &Config,
+        layout: &EmbeddingLayout,
+    ) -> Result<Option<(UnfinishedEmbeddings, Provenance)>, StoreError> {
+        let path = self.blocks();
+        if !path.exists() {
+            return Ok(None);
+        }
+        UnfinishedEmbeddings::open(&path, &self.named(config), layout)
+    }
+
+    /// How the work of the blocks differs from `provenance`, where they are those of other work.
+    pub(crate) fn other_blocks(
+        &self,
+        provenance: &Provenance,
+        layout: &EmbeddingLayout,
+    ) -> Option<String> {
+        let path = self.blocks();
+        let (_, mut found) = UnfinishedEmbeddings::open(&path, &path, layout).ok()??;
+        found.options.remove(block::BLOCKS);
+        found.difference(provenance)
+    }
+
+    /// The error that the folder is that of other work.
+    pub(crate) fn other_work(&self, difference: &str) -> StoreError {
+        StoreError::Exists {
+            path: self.path.clone(),
+            difference: format!("an unfinished run of which {difference}"),
+        }
+    }
+
+    /// Removes the blocks.
+    pub(crate) fn remove_blocks(&self) -> Result<(), StoreError> {
+        remove(&self.blocks())?;
+        remove(&UnfinishedEmbeddings::record_of(&self.blocks()))
+    }
+
+    /// The parts that an earlier run of the same work left, rising and apart, from the pack `first` on. Those of other work are an error or,
     /// with `force`, the second result: what this run replaces. What is damaged is removed.
     pub(crate) fn parts(
         &self,
         provenance: &Provenance,
-        plan: &Plan,
+        (plan, first): (&Plan, u64),
         force: bool,
     ) -> Result<(Vec<Part>, Vec<PathBuf>), StoreError> {
         let mut parts: Vec<Part> = Vec::new();
@@ -89,8 +146,10 @@ impl RunFolder {
                 remove(&path)?;
                 continue;
             }
-            let end = parts.last().map_or(0, |part| part.batches.end);
+            let end = parts.last().map_or(first, |part| part.batches.end);
             match Part::open(&path, provenance) {
+                // Killed between the record of a block and the removal of its rows.
+                Ok(Opened::Same(part)) if part.batches.end <= first => remove(&path)?,
                 Ok(Opened::Same(part)) if part.deserves_another_try() => {
                     tracing::warn!(
                         "{}: has sequences for which memory ran out or workers were lost; it is computed again",
@@ -106,10 +165,7 @@ impl RunFolder {
                     parts.push(part);
                 }
                 Ok(Opened::Other(difference)) if !force => {
-                    return Err(StoreError::Exists {
-                        path: self.path.clone(),
-                        difference: format!("an unfinished run of which {difference}"),
-                    });
+                    return Err(self.other_work(&difference));
                 }
                 Ok(Opened::Same(_)) => {
                     tracing::warn!(
@@ -165,11 +221,19 @@ impl RunFolder {
 
     /// Removes what belongs to the output `provenance`, which is complete. Parts of other work stay for the run that
     /// goes on with it.
-    pub(crate) fn clear(self, provenance: &Provenance) -> Result<(), StoreError> {
+    pub(crate) fn clear(
+        self,
+        provenance: &Provenance,
+        layout: &EmbeddingLayout,
+    ) -> Result<(), StoreError> {
         let rejects = self.path.join(REJECTS);
         remove(&rejects)?;
         remove_unfinished(&rejects);
-        let mut other = None;
+        remove_unfinished(&UnfinishedEmbeddings::record_of(&self.blocks()));
+        let mut other = self.other_blocks(provenance, layout);
+        if other.is_none() {
+            self.remove_blocks()?;
+        }
         for name in self.names()? {
             let path = self.path.join(&name);
             match Part::open(&path, provenance) {

@@ -1,16 +1,17 @@
-//! The writer thread: results into row groups.
+//! The writer thread: results into blocks of the output.
 
 use std::time::Instant;
 
+use arrow::datatypes::SchemaRef;
 use crossbeam_channel::Receiver;
 use plmkit_contract::{EmbeddingLayout, Reason, Reject};
-use plmkit_store::EmbeddingsWriter;
 
 use crate::EngineError;
+use crate::block::Blocks;
 use crate::journal::{Journal, Timing, Written};
 use crate::output::Laid;
 use crate::pack::Embedded;
-use crate::part::{SavedRows, Saver};
+use crate::part::SavedRows;
 use crate::plan::Job;
 
 /// A pack and its results.
@@ -30,11 +31,11 @@ pub(crate) enum Results {
 
 /// Puts results where they belong.
 pub(crate) struct Writer<'a> {
-    pub(crate) file: EmbeddingsWriter,
+    pub(crate) schema: SchemaRef,
     pub(crate) layout: &'a EmbeddingLayout,
-    pub(crate) saver: Saver<'a>,
+    pub(crate) blocks: Blocks<'a>,
     pub(crate) journal: Journal,
-    /// The batches that are in the file.
+    /// The batches that have come, or were in blocks of an earlier run.
     pub(crate) batches: u64,
     /// Of these, the ones of an earlier run.
     pub(crate) saved_batches: u64,
@@ -56,7 +57,7 @@ impl Writer<'_> {
             match result {
                 Results::Computed(embedded, timing) => {
                     let started = Instant::now();
-                    let laid = Laid::new(self.file.schema(), self.layout, &job.pack, embedded)?;
+                    let laid = Laid::new(&self.schema, self.layout, &job.pack, embedded)?;
                     self.computed(&job, &laid, &timing, started)?;
                 }
                 Results::Laid(laid, timing) => {
@@ -67,7 +68,9 @@ impl Writer<'_> {
             self.batches += 1;
         }
         if self.batches < batches {
-            self.saver.publish()?;
+            self.blocks.keep()?;
+        } else {
+            self.blocks.finish()?;
         }
         Ok(())
     }
@@ -80,8 +83,7 @@ impl Writer<'_> {
         started: Instant,
     ) -> Result<(), EngineError> {
         self.in_f32 += laid.in_f32;
-        self.saver.push(job, &laid.rows, &laid.rejected)?;
-        self.file.write(&laid.rows)?;
+        self.blocks.push(job, &laid.rows, &laid.rejected, false)?;
         self.reject(job, &laid.rejected);
         let written = Written {
             timing,
@@ -94,25 +96,16 @@ impl Writer<'_> {
     }
 
     fn saved(&mut self, job: &Job, saved: &SavedRows) -> Result<(), EngineError> {
-        // A part holds consecutive batches.
-        self.saver.publish()?;
-        self.file.write(&saved.rows)?;
+        self.blocks.push(job, &saved.rows, &saved.rejected, true)?;
         self.reject(job, &saved.rejected);
         self.saved_batches += 1;
         Ok(())
     }
 
     fn reject(&mut self, job: &Job, rejected: &[(usize, Reason)]) {
-        let rejects = rejected.iter().map(|&(row, reason)| {
-            let (ordinal, start) = job.key(row);
-            Reject {
-                ordinal,
-                id: job.pack.ids().value(row).to_owned(),
-                length: u64::from(job.pack.lengths().value(row)),
-                reason,
-                start: Some(start),
-            }
-        });
+        let rejects = rejected
+            .iter()
+            .map(|&(row, reason)| job.reject(row, reason));
         self.rejects.extend(rejects);
     }
 }

@@ -98,16 +98,23 @@ impl Device {
         }
     }
 
-    /// That it can be used, as far as can be told without using it. Where `auto` is the CPU, a line says why.
+    /// That it can be used, as far as can be told without using it.
     pub fn check(self) -> Result<(), DeviceError> {
+        self.open().map(drop)
+    }
+
+    /// Logs a line with the reason where `auto` is the CPU.
+    pub fn say_if_cpu(self) {
         if self == Self::Auto {
-            match best(gpus())? {
-                Ok(_) => {}
-                Err(why @ NoGpu::TooOld { .. }) => tracing::warn!("{why}: computing on the CPU"),
-                Err(why) => tracing::info!("{why}: computing on the CPU"),
+            match best(gpus()) {
+                Ok(Err(why @ NoGpu::TooOld { .. })) => {
+                    tracing::warn!("{why}: computing on the CPU");
+                }
+                Ok(Err(why)) => tracing::info!("{why}: computing on the CPU"),
+                // An error has ended the run where the device was opened.
+                Ok(Ok(_)) | Err(_) => {}
             }
         }
-        self.open().map(drop)
     }
 
     /// GPU `index`, once libtorch can use it.

@@ -101,7 +101,7 @@ impl Transfer {
         let Some(streams) = &self.streams else {
             let mut values = Vec::new();
             for tensor in tensors {
-                values.extend(Vec::<f32>::try_from(tensor?)?);
+                append(&mut values, &tensor?)?;
             }
             return Ok(Values::Here(values));
         };
@@ -176,9 +176,20 @@ impl Arrival {
     /// Puts the values behind `before` once they are there. Returns how long the device copied.
     pub(crate) fn wait(self, before: &mut Vec<f32>) -> Result<Duration, EsmError> {
         let took = self.copied.took()?;
-        before.extend(Vec::<f32>::try_from(self.values)?);
+        append(before, &self.values)?;
         Ok(took)
     }
+}
+
+/// Puts the values of a tensor of the host behind `values`. The first ones are copied once.
+fn append(values: &mut Vec<f32>, tensor: &Tensor) -> Result<(), EsmError> {
+    let more = Vec::<f32>::try_from(tensor)?;
+    if values.is_empty() {
+        *values = more;
+    } else {
+        values.extend(more);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

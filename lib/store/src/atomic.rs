@@ -120,41 +120,76 @@ impl AtomicFile {
 
     /// Publishes the file: its bytes are on disk, then it has its name, then the folder is on disk.
     pub fn finish(mut self) -> Result<(), StoreError> {
-        let path = self.path.clone();
-        let failed = |source| StoreError::Write {
-            path: path.clone(),
-            source,
-        };
         let temporary = self.temporary.path.clone();
-        let writer = self.resumed().map_err(failed)?;
-        writer.flush().map_err(failed)?;
-        writer.get_ref().sync_all().map_err(failed)?;
-        // The name belongs to whoever holds the file that is there.
-        if !is_at(writer.get_ref(), &temporary).map_err(failed)? {
-            return Err(StoreError::Busy { path });
-        }
-        if self.replaces {
-            fs::rename(&temporary, &self.path).map_err(failed)?;
-        } else {
-            rename_new(&temporary, &self.path).map_err(|source| {
-                if source.kind() == io::ErrorKind::AlreadyExists {
-                    StoreError::Exists {
-                        path: path.clone(),
-                        difference: "it appeared in the meantime".to_owned(),
-                    }
-                } else {
-                    failed(source)
-                }
-            })?;
-        }
+        let written = self.resumed().and_then(|writer| {
+            writer.flush()?;
+            writer.get_ref().sync_all()
+        });
+        written.map_err(|source| self.failed(source))?;
+        self.rename(&temporary)?;
         self.temporary.renamed = true;
+        self.sync_folder()
+    }
+
+    /// Publishes `file`, which is at `path`, in place of this one. It is renamed, or copied from another file system, where it
+    /// stays.
+    pub fn finish_as(mut self, file: &File, path: &Path) -> Result<(), StoreError> {
+        file.sync_all().map_err(|source| self.failed(source))?;
+        match self.rename(path) {
+            Err(StoreError::Write { source, .. })
+                if source.kind() == io::ErrorKind::CrossesDevices =>
+            {
+                let copied = File::open(path).and_then(|mut from| {
+                    let writer = self.resumed()?;
+                    io::copy(&mut from, writer.get_mut())
+                });
+                copied.map_err(|source| self.failed(source))?;
+                self.finish()
+            }
+            renamed => renamed.and_then(|()| self.sync_folder()),
+        }
+    }
+
+    /// Gives the file at `from` the name.
+    fn rename(&mut self, from: &Path) -> Result<(), StoreError> {
+        let temporary = self.temporary.path.clone();
+        let own = self
+            .resumed()
+            .and_then(|writer| is_at(writer.get_ref(), &temporary));
+        // The name belongs to whoever holds the file that is there.
+        if !own.map_err(|source| self.failed(source))? {
+            return Err(StoreError::Busy {
+                path: self.path.clone(),
+            });
+        }
+        let renamed = if self.replaces {
+            fs::rename(from, &self.path)
+        } else {
+            rename_new(from, &self.path)
+        };
+        renamed.map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => StoreError::Exists {
+                path: self.path.clone(),
+                difference: "it appeared in the meantime".to_owned(),
+            },
+            _ => self.failed(source),
+        })
+    }
+
+    fn sync_folder(&self) -> Result<(), StoreError> {
         let folder = match self.path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        File::open(folder)
-            .and_then(|folder| folder.sync_all())
-            .map_err(failed)
+        let synced = File::open(folder).and_then(|folder| folder.sync_all());
+        synced.map_err(|source| self.failed(source))
+    }
+
+    fn failed(&self, source: io::Error) -> StoreError {
+        StoreError::Write {
+            path: self.path.clone(),
+            source,
+        }
     }
 }
 

@@ -1,58 +1,108 @@
 //! Embedding files.
 
+use std::io::Write;
 use std::path::Path;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use parquet::basic::Encoding;
+use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
-use plmkit_contract::{Column, EmbeddingLayout, Kind, Provenance, RowDigest, StoreDtype};
+use plmkit_contract::{EmbeddingLayout, Kind, Provenance, RowDigest, StoreDtype};
 
-use crate::parquet::{Reader, Writer, properties};
-use crate::{FileSummary, StoreError};
+use crate::footer_writer::RowGroups;
+use crate::parquet::{Reader, properties};
+use crate::row_group::{MAGIC, ROW_GROUP_BYTES, RowGroupEncoder};
+use crate::{AtomicFile, FileSummary, StoreError};
 
-/// Memory of a row group: large enough for a column chunk of vectors to be read in one go, small enough for a
-/// reader to skip by `ordinal`.
-const ROW_GROUP_BYTES: usize = 64 << 20;
 /// Rows that are decoded at once: 5 MiB of 1280-channel vectors.
 const ROWS_PER_BATCH: usize = 1024;
 
 /// An embeddings file under construction.
 pub struct EmbeddingsWriter {
-    writer: Writer,
+    file: AtomicFile,
+    encoder: RowGroupEncoder,
+    groups: RowGroups,
+    /// Of the next row groups.
+    rows: Vec<RecordBatch>,
+    bytes: usize,
 }
 
 impl EmbeddingsWriter {
     /// Starts a file that will be at `path`, with the columns of `layout`.
     pub fn create(path: &Path, layout: &EmbeddingLayout) -> Result<Self, StoreError> {
-        let writer = Writer::create(
-            path,
-            Kind::Embeddings,
-            layout.schema(),
-            properties_of(layout),
-            ROW_GROUP_BYTES,
-        )?;
-        Ok(Self { writer })
+        let encoder = RowGroupEncoder::new(layout);
+        let mut writer = Self {
+            encoder: encoder.map_err(|error| StoreError::encoding_parquet(path, error))?,
+            file: AtomicFile::create(path)?,
+            groups: RowGroups::default(),
+            rows: Vec::new(),
+            bytes: 0,
+        };
+        writer.append(MAGIC)?;
+        Ok(writer)
     }
 
     /// The columns that [`write`](Self::write) takes.
     pub fn schema(&self) -> &SchemaRef {
-        self.writer.schema()
+        self.encoder.schema()
     }
 
     /// Adds rows.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), StoreError> {
-        self.writer.write(batch)
+        self.bytes += self.encoder.bytes(batch);
+        self.rows.push(batch.clone());
+        if self.bytes >= ROW_GROUP_BYTES {
+            self.end_row_groups()?;
+        }
+        Ok(())
+    }
+
+    fn end_row_groups(&mut self) -> Result<(), StoreError> {
+        self.bytes = 0;
+        for rows in self.encoder.cut(&std::mem::take(&mut self.rows)) {
+            let group = self.encoder.encode(&rows);
+            let group = group.map_err(|error| self.encoding(error))?;
+            let placed = group.placed(self.groups.end(), String::new());
+            for bytes in group.pieces() {
+                self.append(bytes)?;
+            }
+            self.groups
+                .push(placed.map_err(|error| self.encoding(error))?);
+        }
+        Ok(())
     }
 
     /// Writes the footer and publishes the file.
-    pub fn finish(self, provenance: &Provenance) -> Result<FileSummary, StoreError> {
-        self.writer.finish(provenance)?.publish()
+    pub fn finish(mut self, provenance: &Provenance) -> Result<FileSummary, StoreError> {
+        self.end_row_groups()?;
+        let footer = self.groups.footer(&self.encoder, provenance);
+        let footer = footer.map_err(|error| self.encoding(error))?;
+        self.append(&footer)?;
+        let summary = FileSummary {
+            digest: self.groups.rows(),
+            bytes: self.file.written(),
+        };
+        self.file.finish()?;
+        Ok(summary)
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        let written = self.file.write_all(bytes);
+        written.map_err(|source| StoreError::Write {
+            path: self.file.path().to_owned(),
+            source,
+        })
+    }
+
+    fn encoding(&self, error: ParquetError) -> StoreError {
+        StoreError::encoding_parquet(self.file.path(), error)
     }
 }
 
-fn properties_of(layout: &EmbeddingLayout) -> WriterProperties {
+/// How the columns are encoded that are no lists.
+pub(crate) fn properties_of(layout: &EmbeddingLayout) -> WriterProperties {
     let values = match layout.dtype {
         // Exponents beside exponents compress.
         StoreDtype::F32 => Encoding::BYTE_STREAM_SPLIT,
@@ -64,15 +114,8 @@ fn properties_of(layout: &EmbeddingLayout) -> WriterProperties {
         .set_column_encoding(ColumnPath::from("id"), Encoding::DELTA_LENGTH_BYTE_ARRAY)
         .set_column_statistics_enabled(ColumnPath::from("digest"), EnabledStatistics::None);
     for column in &layout.columns {
-        let lists = match column {
-            Column::Pooled(_) | Column::Contacts => 1,
-            Column::Residues(_) | Column::Logits => 2,
-        };
-        let items = ["list", "item"]
-            .repeat(lists)
-            .into_iter()
-            .map(str::to_owned);
-        let path = ColumnPath::new([column.to_string()].into_iter().chain(items).collect());
+        let path = [column.to_string(), "list".to_owned(), "item".to_owned()];
+        let path = ColumnPath::new(path.to_vec());
         properties = properties
             .set_column_encoding(path.clone(), values)
             .set_column_statistics_enabled(path, EnabledStatistics::None);

@@ -13,11 +13,14 @@ mod embeddings;
 mod error;
 mod existing;
 mod footer;
+mod footer_writer;
 mod foreign;
 mod guard;
 mod json;
+mod levels;
 mod limits;
 mod lines;
+mod list_column;
 mod lock;
 mod mapped;
 mod open;
@@ -26,7 +29,9 @@ mod page;
 mod paged;
 mod parquet;
 mod rejects;
+mod row_group;
 mod shard;
+mod unfinished;
 
 pub use atomic::{AtomicFile, hidden_name, remove_unfinished, under_construction};
 pub use batches::{BatchesFile, BatchesWriter};
@@ -40,7 +45,9 @@ pub use lock::{Lock, lock_open};
 pub use open::open_input;
 pub use packed_batch::PackedBatch;
 pub use rejects::{FinishedRejects, RejectsWriter, read_rejects};
+pub use row_group::{PlacedRowGroup, ROW_GROUP_BYTES, RowGroup, RowGroupEncoder};
 pub use shard::{FinishedShard, ShardWriter, read_shard};
+pub use unfinished::{Sink, UnfinishedEmbeddings};
 
 pub use crate::parquet::Table;
 

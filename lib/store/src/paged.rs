@@ -23,7 +23,7 @@ use crate::page::{PageHeader, encoding};
 /// Who wrote a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// plmkit: zstd, few encodings, no dictionaries, one column chunk after another.
+    /// plmkit: zstd or no compression, few encodings, no dictionaries, one column chunk after another.
     Own,
     /// Any program.
     Foreign,
@@ -72,9 +72,13 @@ impl PagedFile {
                     "a column lies at bytes {start} to {next}; expected it to begin at {end} in a file of {len}"
                 ));
             }
-            if origin == Origin::Own && !matches!(chunk.compression, Compression::ZSTD(_)) {
+            let ours = matches!(
+                chunk.compression,
+                Compression::ZSTD(_) | Compression::UNCOMPRESSED
+            );
+            if origin == Origin::Own && !ours {
                 return Err(format!(
-                    "expected columns compressed with zstd, found {}",
+                    "expected columns compressed with zstd or not at all, found {}",
                     chunk.compression
                 ));
             }

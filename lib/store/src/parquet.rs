@@ -64,10 +64,6 @@ impl Writer {
         self.rows.inner().path()
     }
 
-    pub(crate) fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
     pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<(), StoreError> {
         self.digest
             .update(batch)

@@ -1,0 +1,351 @@
+//! The output in blocks: some consecutive batches whose rows have row groups to themselves.
+//!
+//! Where a block ends follows from the batches files and the columns, so that the bytes of a row group do not depend on where a
+//! run was cut. A block holds whole proteins. Its rows are in the order of the batches; to sort them is a step of
+//! [`Blocks::encode`], before they are cut into row groups.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use plmkit_contract::{EmbeddingLayout, Provenance, Reason};
+use plmkit_store::{
+    AtomicFile, EmbeddingsWriter, FileSummary, PlacedRowGroup, StoreError, UnfinishedEmbeddings,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::Config;
+use crate::encoders::{Encoders, Placed};
+use crate::part::{Rejected, of_batches};
+use crate::plan::Job;
+use crate::run_folder::{RunFolder, remove};
+use crate::saved::SavedBlocks;
+
+/// The option in which the record of an unfinished output lists its blocks.
+pub(crate) const BLOCKS: &str = "blocks";
+/// More threads than this write faster than file systems take it.
+const ENCODERS: usize = 4;
+
+/// A block that is encoded and written.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Block {
+    pub(crate) batches: Range<u64>,
+    pub(crate) row_groups: usize,
+    pub(crate) rejected: Vec<Rejected>,
+}
+
+/// The provenance of an unfinished output of these blocks.
+pub(crate) fn of_blocks(provenance: &Provenance, blocks: &[Block]) -> Provenance {
+    provenance.clone().with(BLOCKS, json!(blocks))
+}
+
+/// Puts batches into blocks, has these encoded, and saves what is done.
+pub(crate) struct Blocks<'a> {
+    folder: &'a RunFolder,
+    provenance: &'a Provenance,
+    layout: &'a EmbeddingLayout,
+    /// What messages name.
+    named: PathBuf,
+    /// Those of the whole output.
+    planned: &'a [Range<u64>],
+    /// How long results may be unsaved.
+    every: Duration,
+    saved: Instant,
+    /// The batches of the block that is not complete.
+    open: Vec<Batch>,
+    encoding: VecDeque<Encoding>,
+    file: Option<(UnfinishedEmbeddings, Encoders)>,
+    /// The blocks in the file.
+    finished: Vec<Block>,
+    /// How many of these are on record.
+    recorded: usize,
+    /// The first batches of parts that hold rows of blocks which are not on record.
+    parts: Vec<u64>,
+}
+
+/// The results of a batch.
+struct Batch {
+    index: u64,
+    rows: RecordBatch,
+    rejected: Vec<Rejected>,
+    ends_whole: bool,
+    /// Whether they are in a part.
+    saved: bool,
+}
+
+/// A block on its way into the file.
+struct Encoding {
+    batches: Vec<Batch>,
+    /// Row groups that are underway, and the ones before them.
+    underway: VecDeque<Placed>,
+    placed: Vec<PlacedRowGroup>,
+    /// Whether all of its row groups were submitted.
+    submitted: bool,
+}
+
+impl<'a> Blocks<'a> {
+    /// Blocks `planned` of the output `provenance`, which has the columns of `layout`. The first may be `saved`, and others in
+    /// `parts`, by their first batches.
+    pub(crate) fn new(
+        (folder, config): (&'a RunFolder, &'a Config),
+        (provenance, layout): (&'a Provenance, &'a EmbeddingLayout),
+        planned: &'a [Range<u64>],
+        saved: Option<SavedBlocks>,
+        parts: Vec<u64>,
+    ) -> Result<Self, StoreError> {
+        let (file, finished) = match saved {
+            Some(saved) => (Some(saved.file), saved.blocks),
+            None => (None, Vec::new()),
+        };
+        Ok(Self {
+            named: folder.named(config),
+            every: config.save_every,
+            saved: Instant::now(),
+            open: Vec::new(),
+            encoding: VecDeque::new(),
+            file: file.map(with_encoders).transpose()?,
+            recorded: finished.len(),
+            finished,
+            folder,
+            provenance,
+            layout,
+            planned,
+            parts,
+        })
+    }
+
+    /// Adds the results of the next batch; `saved`: a part has them.
+    pub(crate) fn push(
+        &mut self,
+        job: &Job,
+        rows: &RecordBatch,
+        rejected: &[(usize, Reason)],
+        saved: bool,
+    ) -> Result<(), StoreError> {
+        if saved {
+            // A part holds consecutive batches.
+            self.save_rows()?;
+        }
+        self.open.push(Batch {
+            index: job.index,
+            rows: rows.clone(),
+            rejected: rejected.iter().map(|&row| Rejected::of(job, row)).collect(),
+            ends_whole: job.ends_whole,
+            saved,
+        });
+        let block = self.planned.partition_point(|block| block.end <= job.index);
+        if self
+            .planned
+            .get(block)
+            .is_some_and(|block| block.end == job.index + 1)
+        {
+            self.encode()?;
+        }
+        if job.ends_whole && self.saved.elapsed() >= self.every {
+            self.save()?;
+        }
+        Ok(())
+    }
+
+    /// Has the rows of the block encoded, which is complete. Waits while too much is underway.
+    fn encode(&mut self) -> Result<(), StoreError> {
+        let batches = std::mem::take(&mut self.open);
+        let rows: Vec<RecordBatch> = batches.iter().map(|batch| batch.rows.clone()).collect();
+        self.encoding.push_back(Encoding {
+            batches,
+            underway: VecDeque::new(),
+            placed: Vec::new(),
+            submitted: false,
+        });
+        for rows in self.file()?.1.cut(&rows) {
+            while self.underway() > encoders() {
+                self.wait()?;
+            }
+            let placed = self.file()?.1.submit(rows);
+            if let Some(block) = self.encoding.back_mut() {
+                block.underway.push_back(placed);
+            }
+        }
+        if let Some(block) = self.encoding.back_mut() {
+            block.submitted = true;
+        }
+        self.finish_blocks();
+        Ok(())
+    }
+
+    /// The output under construction.
+    fn file(&mut self) -> Result<&mut (UnfinishedEmbeddings, Encoders), StoreError> {
+        let file = if let Some(file) = self.file.take() {
+            file
+        } else {
+            let path = self.folder.blocks();
+            with_encoders(UnfinishedEmbeddings::create(
+                &path,
+                &self.named,
+                self.layout,
+            )?)?
+        };
+        Ok(self.file.insert(file))
+    }
+
+    /// Row groups that are underway.
+    fn underway(&self) -> usize {
+        self.encoding.iter().map(|block| block.underway.len()).sum()
+    }
+
+    /// Waits for the first row group that is underway.
+    fn wait(&mut self) -> Result<(), StoreError> {
+        let block = self
+            .encoding
+            .iter_mut()
+            .find(|block| !block.underway.is_empty());
+        if let Some(block) = block {
+            let placed = match (block.underway[0].recv(), &mut self.file) {
+                (Ok(placed), _) => placed?,
+                (Err(_), Some((_, encoders))) => return Err(encoders.ended()),
+                (Err(_), None) => unreachable!("row groups are underway to a file"),
+            };
+            block.underway.pop_front();
+            block.placed.push(placed);
+        }
+        self.finish_blocks();
+        Ok(())
+    }
+
+    /// Waits for all.
+    fn wait_for_all(&mut self) -> Result<(), StoreError> {
+        while self.underway() > 0 {
+            self.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Takes over the blocks that are in the file as a whole.
+    fn finish_blocks(&mut self) {
+        while let Some(block) = self
+            .encoding
+            .pop_front_if(|block| block.submitted && block.underway.is_empty())
+        {
+            let [Some(first), Some(last)] = [block.batches.first(), block.batches.last()] else {
+                continue;
+            };
+            self.finished.push(Block {
+                batches: first.index..last.index + 1,
+                row_groups: block.placed.len(),
+                rejected: block
+                    .batches
+                    .iter()
+                    .flat_map(|batch| batch.rejected.clone())
+                    .collect(),
+            });
+            if let Some((file, _)) = &mut self.file {
+                block.placed.into_iter().for_each(|group| file.push(group));
+            }
+        }
+    }
+
+    /// Saves all that is done, in blocks and, of the block that is not complete, in rows.
+    fn save(&mut self) -> Result<(), StoreError> {
+        self.wait_for_all()?;
+        if let Some((file, _)) = &self.file
+            && self.finished.len() > self.recorded
+        {
+            file.record(&of_blocks(self.provenance, &self.finished))?;
+            self.recorded = self.finished.len();
+            self.remove_parts()?;
+        }
+        self.save_rows()?;
+        self.saved = Instant::now();
+        Ok(())
+    }
+
+    /// Saves rows of the block that is not complete, those of whole proteins.
+    fn save_rows(&mut self) -> Result<(), StoreError> {
+        let end = self.open.iter().rposition(|batch| batch.ends_whole);
+        let whole = &mut self.open[..end.map_or(0, |last| last + 1)];
+        for batches in whole.chunk_by_mut(|one, next| one.saved == next.saved) {
+            if batches[0].saved {
+                continue;
+            }
+            let first = batches[0].index;
+            let mut part = EmbeddingsWriter::create(&self.folder.part(first), self.layout)?;
+            for batch in &*batches {
+                part.write(&batch.rows)?;
+            }
+            let rejected = batches.iter().flat_map(|batch| &batch.rejected);
+            let range = first..first + batches.len() as u64;
+            part.finish(&of_batches(self.provenance, &range, rejected))?;
+            for batch in batches {
+                batch.saved = true;
+            }
+            self.parts.push(first);
+        }
+        Ok(())
+    }
+
+    /// Removes the parts whose rows are in blocks on record.
+    fn remove_parts(&mut self) -> Result<(), StoreError> {
+        let end = self.finished.last().map_or(0, |block| block.batches.end);
+        for first in self.parts.extract_if(.., |first| *first < end) {
+            remove(&self.folder.part(first))?;
+        }
+        Ok(())
+    }
+
+    /// Batches that are not saved, since a protein is not finished.
+    pub(crate) fn unsaved(&self) -> u64 {
+        self.open.iter().filter(|batch| !batch.saved).count() as u64
+    }
+
+    /// The run ends before the output is complete: saves what is done. Blocks that could not be written are saved in rows.
+    pub(crate) fn keep(&mut self) -> Result<(), StoreError> {
+        let _ = self.wait_for_all();
+        if let Some((_, encoders)) = &mut self.file {
+            encoders.end();
+        }
+        let lost = self.encoding.drain(..).flat_map(|block| block.batches);
+        self.open = lost.chain(self.open.drain(..)).collect();
+        match &self.file {
+            Some(_) if self.finished.is_empty() => self.folder.remove_blocks()?,
+            Some((file, _)) => {
+                file.close(&of_blocks(self.provenance, &self.finished))?;
+                self.remove_parts()?;
+            }
+            None => {}
+        }
+        self.save_rows()
+    }
+
+    /// Waits until all blocks are written.
+    pub(crate) fn finish(&mut self) -> Result<(), StoreError> {
+        self.wait_for_all()
+    }
+
+    /// Gives the output its name, for which `claim` stands.
+    pub(crate) fn publish(
+        &mut self,
+        provenance: &Provenance,
+        claim: AtomicFile,
+    ) -> Result<FileSummary, StoreError> {
+        let (file, encoders) = self.file()?;
+        encoders.end();
+        file.publish(provenance, claim)
+    }
+}
+
+fn with_encoders(
+    file: UnfinishedEmbeddings,
+) -> Result<(UnfinishedEmbeddings, Encoders), StoreError> {
+    let encoder = file.encoder().clone();
+    let encoders = Encoders::new(encoders(), encoder, &file.sink(), file.end())?;
+    Ok((file, encoders))
+}
+
+/// Threads that encode, on this machine.
+pub(crate) fn encoders() -> usize {
+    available_parallelism().map_or(1, usize::from).min(ENCODERS)
+}

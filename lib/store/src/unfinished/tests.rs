@@ -1,0 +1,195 @@
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BooleanArray, FixedSizeBinaryArray, FixedSizeListArray, Float32Array, ListArray,
+    RecordBatch, StringArray, UInt32Array, UInt64Array,
+};
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::{DataType, Field};
+use plmkit_contract::StoreDtype;
+
+use super::*;
+use crate::EmbeddingsReader;
+
+const DIM: usize = 4;
+
+fn layout() -> EmbeddingLayout {
+    let columns = ["mean_6", "residues_6", "logits", "contacts"];
+    EmbeddingLayout {
+        columns: columns.map(|name| name.parse().expect("a column")).to_vec(),
+        dim: DIM,
+        dtype: StoreDtype::F32,
+        stitched: false,
+    }
+}
+
+fn vectors(dim: usize, count: usize, first: f32) -> ArrayRef {
+    let values = (0..dim * count).map(|at| first + at as f32 / 7.0);
+    Arc::new(FixedSizeListArray::new(
+        Arc::new(Field::new_list_field(DataType::Float32, false)),
+        i32::try_from(dim).expect("few"),
+        Arc::new(Float32Array::from_iter_values(values)),
+        None,
+    ))
+}
+
+fn lists(items: ArrayRef, lengths: &[usize]) -> ArrayRef {
+    let item = Field::new_list_field(items.data_type().clone(), false);
+    let offsets = OffsetBuffer::from_lengths(lengths.iter().copied());
+    Arc::new(ListArray::new(Arc::new(item), offsets, items, None))
+}
+
+/// Proteins of these lengths, of which one may be nothing.
+fn rows(ordinal: u64, lengths: &[usize]) -> RecordBatch {
+    let (count, residues) = (lengths.len(), lengths.iter().sum());
+    let squares: Vec<usize> = lengths.iter().map(|length| length * length).collect();
+    let pairs = (0..squares.iter().sum::<usize>()).map(|at| at as f32 / 3.0);
+    let ordinals = ordinal..ordinal + count as u64;
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(UInt64Array::from_iter_values(ordinals.clone())),
+        Arc::new(StringArray::from_iter_values(
+            ordinals.map(|at| format!("p{at}")),
+        )),
+        Arc::new(UInt32Array::from(vec![0; count])),
+        Arc::new(UInt32Array::from_iter_values(
+            lengths.iter().map(|&length| length as u32),
+        )),
+        Arc::new(BooleanArray::from(vec![false; count])),
+        Arc::new(FixedSizeBinaryArray::new(
+            16,
+            vec![7_u8; 16 * count].into(),
+            None,
+        )),
+        vectors(DIM, count, ordinal as f32),
+        lists(vectors(DIM, residues, -1.0), lengths),
+        lists(vectors(33, residues, 2.0), lengths),
+        lists(Arc::new(Float32Array::from_iter_values(pairs)), &squares),
+    ];
+    RecordBatch::try_new(layout().schema(), columns).expect("columns")
+}
+
+fn push(file: &mut UnfinishedEmbeddings, rows: &[RecordBatch]) {
+    let group = file.encoder().encode(rows).expect("rows");
+    let placed = file.sink().write(&group, file.end()).expect("write");
+    file.push(placed);
+}
+
+fn provenance() -> Provenance {
+    Provenance::new("gpu-embed", Vec::new())
+}
+
+fn opened(path: &Path) -> UnfinishedEmbeddings {
+    let opened = UnfinishedEmbeddings::open(path, path, &layout()).expect("whole");
+    let (file, found) = opened.expect("something on record");
+    assert_eq!(found.options, provenance().options);
+    file
+}
+
+fn publish(file: &UnfinishedEmbeddings, to: &Path) -> Vec<u8> {
+    let claim = AtomicFile::create(to).expect("create");
+    file.publish(&provenance(), claim).expect("publish");
+    fs::read(to).expect("output")
+}
+
+/// Two batches in the first row group, one of which is a part of another.
+fn groups() -> [Vec<RecordBatch>; 3] {
+    let first = rows(0, &[3, 0, 400, 2]);
+    [
+        vec![first.slice(1, 2), rows(10, &[1])],
+        vec![rows(20, &[700, 30])],
+        vec![rows(30, &[2, 2])],
+    ]
+}
+
+#[test]
+fn a_file_that_was_interrupted_is_the_one_that_was_not() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let path = folder.path().join("part.parquet");
+    let [first, second, third] = groups();
+    let begin = || UnfinishedEmbeddings::create(&path, &path, &layout()).expect("create");
+    let mut whole = begin();
+    for rows in [&first, &second, &third] {
+        push(&mut whole, rows);
+    }
+    let expected = publish(&whole, &folder.path().join("whole.parquet"));
+
+    let mut file = begin();
+    push(&mut file, &first);
+    assert!(
+        UnfinishedEmbeddings::open(&path, &path, &layout())
+            .expect("read")
+            .is_none()
+    );
+    file.record(&provenance()).expect("record");
+    // What came after the record is lost.
+    push(&mut file, &third);
+    let mut file = opened(&path);
+    assert_eq!(file.len(), 1);
+    push(&mut file, &second);
+    // With the record at its end, and then aside again.
+    file.close(&provenance()).expect("close");
+    assert!(!UnfinishedEmbeddings::record_of(&path).exists());
+    let mut file = opened(&path);
+    file.truncate(2, &provenance()).expect("cut");
+    push(&mut file, &third);
+    assert_eq!(file.verify(2, &Stop::default()).expect("read"), [true; 3]);
+    let found = publish(&file, &folder.path().join("again.parquet"));
+    assert!(found == expected);
+    // It has its name, and is not touched any more.
+    file.close(&provenance()).expect("nothing to do");
+    assert!(fs::read(folder.path().join("again.parquet")).expect("output") == expected);
+}
+
+#[test]
+fn all_rows_come_back() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let path = folder.path().join("part.parquet");
+    let mut file = UnfinishedEmbeddings::create(&path, &path, &layout()).expect("create");
+    for rows in groups() {
+        push(&mut file, &rows);
+    }
+    let copy = folder.path().join("copy.parquet");
+    file.copy(1..3, &copy, &provenance()).expect("copy");
+    let output = folder.path().join("e.parquet");
+    publish(&file, &output);
+    let expected = groups().concat();
+    for (path, expected) in [(&output, &expected[..]), (&copy, &expected[2..])] {
+        let mut reader = EmbeddingsReader::open(path).expect("open");
+        assert_eq!(reader.layout(), &layout());
+        let mut read = Vec::new();
+        while let Some(batch) = reader.next_batch().expect("read") {
+            read.push(batch);
+        }
+        let [read, expected] = [&read, expected].map(|batches| {
+            arrow::compute::concat_batches(&layout().schema(), batches).expect("columns")
+        });
+        assert_eq!(read, expected);
+    }
+}
+
+#[test]
+fn damage_is_found_where_it_is() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let path = folder.path().join("part.parquet");
+    let mut file = UnfinishedEmbeddings::create(&path, &path, &layout()).expect("create");
+    for ordinal in 0..3 {
+        push(&mut file, &[rows(10 * ordinal, &[2, 3])]);
+    }
+    file.close(&provenance()).expect("close");
+    let whole = fs::read(&path).expect("file");
+    let ends: Vec<u64> = file.groups.all().iter().map(PlacedRowGroup::end).collect();
+    for place in (4..whole.len()).step_by(31) {
+        let mut damaged = whole.clone();
+        damaged[place] ^= 1 << (place % 8);
+        fs::write(&path, damaged).expect("write");
+        let opened = UnfinishedEmbeddings::open(&path, &path, &layout());
+        if place as u64 >= ends[2] {
+            assert!(!matches!(opened, Ok(Some(_))), "the record, byte {place}");
+            continue;
+        }
+        let (file, _) = opened.expect("whole").expect("a record");
+        let intact = file.verify(1, &Stop::default()).expect("read");
+        let hit = ends.partition_point(|&end| end <= place as u64);
+        assert_eq!(intact, [0, 1, 2].map(|group| group != hit), "byte {place}");
+    }
+}
