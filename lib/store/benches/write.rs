@@ -1,4 +1,4 @@
-//! What it costs to write an embeddings file, in CPU time: `cargo bench -p plmkit-store --bench write -- EMBEDDINGS [TOKENS]`.
+//! What it costs to write an embeddings file, in CPU time: `EMBEDDINGS=FILE cargo bench -p plmkit-store --bench write`.
 //!
 //! Rows are those of a file that `gpu-embed` made, repeated up to so many residues with the last bits of values changed, so that no
 //! repeat compresses away. They are written as f32 and as f16, with all columns and without those of lists.
@@ -20,16 +20,11 @@ use plmkit_store::{EmbeddingsReader, EmbeddingsWriter};
 const REPEATS: usize = 3;
 
 fn main() {
-    let mut arguments = std::env::args()
-        .skip(1)
-        .filter(|argument| argument != "--bench");
-    let Some(path) = arguments.next() else {
-        println!("write: no embeddings file is given, nothing is measured");
+    let Some(path) = std::env::var_os("EMBEDDINGS") else {
+        println!("write: EMBEDDINGS names no embeddings file, nothing is measured");
         return;
     };
-    let tokens: usize = arguments
-        .next()
-        .map_or(300_000, |text| text.parse().expect("a number"));
+    let tokens = std::env::var("TOKENS").map_or(300_000, |text| text.parse().expect("a number"));
     let (layout, batches) = read(Path::new(&path), tokens);
     let residues: u64 = batches.iter().map(residues).sum();
     for with_lists in [true, false] {
