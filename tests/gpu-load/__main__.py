@@ -151,7 +151,7 @@ class Suite:
 
     def probe(self):
         """A budget where memory ends."""
-        environment = {"STAND_IN_MIB": "512"}
+        environment = {"STAND_IN_MIB": "256"}
         run = self.programs.embed("probe", None, self.inputs.model, "--probe", environment=environment)
         refusals = sum(call[0] == "refuse" for log in run.logs for call in log)
         faults = [] if run.code == 0 and run.printed.isdigit() and refusals else [f"exit code {run.code}: {run.said[-400:]}"]
