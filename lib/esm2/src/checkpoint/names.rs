@@ -4,6 +4,9 @@
 pub(super) const SHARED_INV_FREQ: &str =
     "encoder.layer.*.attention.self.rotary_embeddings.inv_freq";
 
+/// Their name in the state dictionary of transformers 5, which `save_pretrained` changes and `torch.save` does not.
+const STATE_INV_FREQ: &str = "rotary_embeddings.inv_freq";
+
 /// Parts of other models on top of the encoder: none of them touches its hidden states.
 const OTHER_HEADS: [&str; 2] = ["pooler.", "classifier."];
 
@@ -24,7 +27,9 @@ pub(super) fn canonical(stored: &str) -> Option<String> {
     if UNUSED.contains(&name) || OTHER_HEADS.iter().any(|head| name.starts_with(head)) {
         return None;
     }
-    Some(if let Some(stem) = name.strip_suffix("LayerNorm.gamma") {
+    Some(if name == STATE_INV_FREQ {
+        SHARED_INV_FREQ.to_owned()
+    } else if let Some(stem) = name.strip_suffix("LayerNorm.gamma") {
         format!("{stem}LayerNorm.weight")
     } else if let Some(stem) = name.strip_suffix("LayerNorm.beta") {
         format!("{stem}LayerNorm.bias")
@@ -53,10 +58,12 @@ mod tests {
             canonical("encoder.layer.0.attention.LayerNorm.beta").as_deref(),
             Some("encoder.layer.0.attention.LayerNorm.bias")
         );
-        assert_eq!(
-            canonical(&format!("esm.{SHARED_INV_FREQ}")).as_deref(),
-            Some(SHARED_INV_FREQ)
-        );
+        for shared in [SHARED_INV_FREQ, STATE_INV_FREQ] {
+            assert_eq!(
+                canonical(&format!("esm.{shared}")).as_deref(),
+                Some(SHARED_INV_FREQ)
+            );
+        }
     }
 
     #[test]
