@@ -25,7 +25,7 @@ impl Number for i8 {}
 impl Number for i32 {}
 
 /// Values in memory whose first byte begins a page. Pages are taken from the system when they are first written to, by whichever
-/// thread writes, and as huge pages where it has them.
+/// thread writes.
 pub struct Aligned<T = f32> {
     /// `None` where there are no values.
     bytes: Option<MmapMut>,
@@ -71,9 +71,7 @@ impl<T: Number> Aligned<T> {
         if len > self.len {
             let bytes = len.saturating_mul(size_of::<T>());
             let mut grown = MmapMut::map_anon(bytes).map_err(|_| OutOfMemory { bytes })?;
-            // A system without huge pages gives others.
-            #[cfg(target_os = "linux")]
-            let _ = grown.advise(memmap2::Advice::HugePage);
+            // Huge pages are not asked for: where they have to be cleared or put together first, loading took three times as long.
             if let Some(bytes) = &self.bytes {
                 grown[..bytes.len()].copy_from_slice(bytes);
             }

@@ -11,9 +11,9 @@
 //!
 //! The computation is a model in this process, or [worker processes](Config::workers) with one each.
 //!
-//! The output grows in [blocks](block): consecutive batches whose bounds follow from the batches files. A block is encoded once, by a
+//! The output grows in *blocks*: consecutive batches whose bounds follow from the batches files. A block is encoded once, by a
 //! pool of threads, and stays where it was written; a record says which blocks are there. Rows of the block that is not complete
-//! are saved in [parts](part), which go when it is. A run that finds both goes on behind the last block and passes the rows of
+//! are saved in *parts*, which go when it is. A run that finds both goes on behind the last block and passes the rows of
 //! parts on in place of computing them, so the bytes of the output are those of an uninterrupted run.
 //!
 //! The windows of a protein become one row, at the place of the last one, while they are computed. A part ends only
