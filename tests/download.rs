@@ -26,6 +26,10 @@ struct Faults {
     no_ranges: bool,
     /// It changes a byte of each weight file.
     flip: bool,
+    /// It changes a byte of each configuration.
+    flip_config: bool,
+    /// It announces the size of a weight file and sends so many bytes.
+    endless: Option<usize>,
     /// The name that it gives to each content.
     etag: Option<&'static str>,
     /// It answers everything with this status.
@@ -126,16 +130,25 @@ fn answer(
     };
     let is_weights = !name.contains(".json");
     let mut body = bytes.clone();
-    if faults.flip && is_weights {
-        let last = body.len() - 1;
+    if (faults.flip && is_weights) || (faults.flip_config && !is_weights) {
+        let last = body.len() - 3;
         body[last] ^= 1;
     }
     let (total, sent_from) = (body.len(), if faults.no_ranges { 0 } else { start });
     let body = &body[sent_from.min(total)..];
-    // As on the Hub: the SHA-256 of a large file, and something shorter for a small one.
+    // As on the Hub: the SHA-256 of a large file, and what git calls a small one.
     let etag = faults
         .etag
         .map_or_else(|| etag(bytes, is_weights), str::to_owned);
+    if let Some(bytes) = faults.endless.filter(|_| is_weights && body.len() > 1) {
+        write!(
+            stream,
+            "HTTP/1.1 206 Partial Content\r\ncontent-range: bytes 0-{}/{total}\r\n\
+             etag: \"{etag}\"\r\nx-repo-commit: {COMMIT}\r\nconnection: close\r\n\r\n",
+            total - 1,
+        )?;
+        return (0..bytes >> 16).try_for_each(|_| stream.write_all(&[0; 1 << 16]));
+    }
     write!(
         stream,
         "HTTP/1.1 206 Partial Content\r\ncontent-length: {}\r\ncontent-range: bytes {sent_from}-{}/{total}\r\n\
@@ -148,15 +161,20 @@ fn answer(
 }
 
 fn etag(bytes: &[u8], is_large: bool) -> String {
-    use sha2::{Digest, Sha256};
+    use sha1::{Digest as _, Sha1};
+    use sha2::{Digest as _, Sha256};
     use std::fmt::Write as _;
 
-    let hash = Sha256::digest(bytes);
-    let text = hash.iter().fold(String::new(), |mut text, byte| {
+    let hash = if is_large {
+        Sha256::digest(bytes).to_vec()
+    } else {
+        let head = format!("blob {}\0", bytes.len());
+        Sha1::digest([head.as_bytes(), bytes].concat()).to_vec()
+    };
+    hash.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
-    });
-    text[..if is_large { 64 } else { 40 }].to_owned()
+    })
 }
 
 /// Batches, and a home for the Hub's cache.
@@ -240,6 +258,54 @@ impl Case {
         assert!(!self.path("e.parquet").exists());
         assert!(!self.cached().join("refs/main").exists());
     }
+}
+
+/// The bytes of all files below a folder.
+fn walk(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).expect("folder");
+    let sizes = entries.map(|entry| {
+        let entry = entry.expect("entry");
+        match entry.file_type().expect("type") {
+            kind if kind.is_dir() => walk(&entry.path()),
+            _ => entry.metadata().expect("metadata").len(),
+        }
+    });
+    sizes.sum()
+}
+
+#[test]
+fn a_cached_file_that_changed_is_not_used() {
+    let (case, hub) = (Case::new(), Hub::of_tiny());
+    run(&mut case.download("some/model", "first.parquet", &hub));
+    let snapshot = case.cached().join("snapshots").join(COMMIT);
+    for name in ["config.json", "model.safetensors"] {
+        let blob = snapshot.join(name).canonicalize().expect("blob");
+        let whole = fs::read(&blob).expect("read");
+        let mut flipped = whole.clone();
+        // In the middle of the values; in the configuration, a blank that JSON does not mind.
+        let at = if name == "config.json" {
+            1
+        } else {
+            whole.len() / 2
+        };
+        flipped[at] = if name == "config.json" {
+            b' '
+        } else {
+            flipped[at] ^ 1
+        };
+        fs::write(&blob, &flipped).expect("write");
+        let mut command = case.embed("some/model", "e.parquet");
+        let output = command.output().expect("run");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(65), "{stderr}");
+        let file = blob.file_name().expect("name").to_string_lossy();
+        assert!(
+            stderr.contains(&format!("{file}: damaged: expected")),
+            "{stderr}"
+        );
+        fs::write(&blob, &whole).expect("write");
+    }
+    run(&mut case.embed("some/model", "e.parquet"));
 }
 
 fn same_bytes(one: &Path, other: &Path) {
@@ -393,7 +459,11 @@ fn a_server_that_ignores_ranges() {
         no_ranges: true,
         ..Faults::default()
     });
-    case.fails(&mut command, 75, "expected 1097272 bytes, found 1497272");
+    case.fails(
+        &mut command,
+        75,
+        "expected 1097272 bytes, the server sends more",
+    );
     run(&mut command);
 }
 
@@ -406,6 +476,26 @@ fn a_server_that_sends_something_else() {
         ..Faults::default()
     });
     case.fails(&mut command, 75, "expected SHA-256 ");
+    hub.fault(Faults {
+        flip_config: true,
+        ..Faults::default()
+    });
+    case.fails(
+        &mut command,
+        75,
+        "config.json: cannot fetch: expected git SHA-1 ",
+    );
+    hub.fault(Faults {
+        endless: Some(3 << 30),
+        ..Faults::default()
+    });
+    case.fails(
+        &mut command,
+        75,
+        "expected 1097272 bytes, the server sends more",
+    );
+    let cached: u64 = walk(&case.cached());
+    assert!(cached < 1 << 30, "{cached} bytes were taken");
     hub.fault(Faults {
         etag: Some("../../../escaped"),
         ..Faults::default()

@@ -13,6 +13,9 @@ use plmkit_sequence::{
 /// Longest record that is read, in residues.
 const MOST_RESIDUES: i64 = 1 << 24;
 
+/// What two windows share unless --overlap says otherwise, in residues.
+const OVERLAP: u32 = 256;
+
 /// Cuts FASTA files into shards of proteins
 ///
 /// Every record of the input ends up exactly once: in a shard (shard-00000.parquet, …), or in rejects.csv with the
@@ -77,16 +80,11 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_name = "POLICY", default_value_t = Long::Truncate, help_heading = "Long proteins")]
     long: Long,
 
-    /// What two neighbouring windows share, in residues (with --long window)
+    /// What two neighbouring windows share, in residues (with --long window) [default: 256]
     ///
     /// More gives the residues at a seam more context and costs more tokens.
-    #[arg(
-        long,
-        value_name = "RESIDUES",
-        default_value_t = 256,
-        help_heading = "Long proteins"
-    )]
-    overlap: u32,
+    #[arg(long, value_name = "RESIDUES", help_heading = "Long proteins")]
+    overlap: Option<u32>,
 
     /// What happens to a record whose id came before
     #[arg(long, value_enum, value_name = "POLICY", default_value_t = Duplicates::Error, help_heading = "Records")]
@@ -99,6 +97,10 @@ pub(crate) struct Args {
     /// meaningful token for it.
     #[arg(long, value_enum, value_name = "POLICY", default_value_t = Invalid::Error, help_heading = "Records")]
     invalid: Invalid,
+
+    /// What the letters of the inputs are
+    #[arg(long, value_enum, value_name = "ALPHABET", default_value_t = Alphabet::Auto, help_heading = "Records")]
+    alphabet: Alphabet,
 
     /// Shortest protein that is not rejected, in residues
     #[arg(
@@ -137,7 +139,7 @@ enum Long {
 enum Duplicates {
     /// The run stops and names both records
     Error,
-    /// The id gets _2, _3, … appended, the first that is not taken
+    /// The id gets _2, _3, … appended, the first that no record has; renamed.csv lists both. Inputs are read twice
     Suffix,
     /// The id stays; only the ordinal tells the records apart
     Keep,
@@ -151,6 +153,14 @@ enum Invalid {
     X,
     /// The record goes to rejects.csv
     Reject,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Alphabet {
+    /// Residues, unless nearly all letters of most records are A, C, G, T, U or N: then the input is refused
+    Auto,
+    /// Residues, whichever they are
+    Protein,
 }
 
 impl Program for Args {
@@ -177,10 +187,16 @@ impl TryFrom<Args> for Config {
             ));
         }
         let long = LongPolicy::from(args.long);
-        if long == LongPolicy::Window && args.overlap >= args.max_residues {
+        if args.overlap.is_some() && long != LongPolicy::Window {
+            return Err(Fault::usage(
+                "--overlap is of windows: expected --long window with it",
+            ));
+        }
+        let overlap = args.overlap.unwrap_or(OVERLAP);
+        if long == LongPolicy::Window && overlap >= args.max_residues {
             return Err(Fault::usage(format!(
-                "--overlap must be less than --max-residues: found {} and {}",
-                args.overlap, args.max_residues
+                "--overlap must be less than --max-residues: found {overlap} and {}",
+                args.max_residues
             )));
         }
         if long == LongPolicy::Reject && args.min_residues > args.max_residues {
@@ -212,9 +228,10 @@ impl TryFrom<Args> for Config {
                 min_residues: args.min_residues,
                 max_residues: args.max_residues,
                 long,
-                overlap: args.overlap,
+                overlap,
             },
             duplicates: args.duplicate_ids.into(),
+            any_alphabet: args.alphabet == Alphabet::Protein,
             limits: Limits::default(),
             threads: args
                 .threads

@@ -15,10 +15,9 @@ pub(crate) fn locate(args: &Args, stop: &Stop) -> Result<PathBuf, HubError> {
         progress: None,
     };
     let download = args.download.then_some(Download {
-        stop,
         observer: &mut screen,
     });
-    let located = resolve(&args.model, &Settings::from_env(), download);
+    let located = resolve(&args.model, &Settings::from_env(), download, stop);
     // A download that failed has not ended its bar.
     screen.ended();
     located

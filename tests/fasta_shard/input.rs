@@ -142,6 +142,30 @@ fn inputs_without_records() {
         "blank.fasta, empty.gz: no FASTA records",
     );
     case.fails("- --shards 1", 65, "standard input: no FASTA records");
+    // A copy that broke off before its first byte.
+    for (name, format) in [("cut.fasta.gz", "gzip"), ("cut.zst", "zstd")] {
+        case.write(name, "");
+        case.write("a.fasta", ">a\nMK\n");
+        let message = format!("{name}: the {format} stream is cut");
+        case.fails(&format!("a.fasta {name} --shards 1"), 65, &message);
+    }
+}
+
+#[test]
+fn damage_comes_before_what_follows_from_it() {
+    let text = proteins(2000, 3);
+    // The second half of the file says again what the first says.
+    let twice = text.repeat(2);
+    for (name, pack) in [("a.gz", gzip as fn(&[u8]) -> Vec<u8>), ("a.zst", zstd)] {
+        let case = Case::new();
+        let mut whole = pack(twice.as_bytes());
+        case.write(name, &whole);
+        case.fails(&format!("{name} --shards 1"), 65, "expected a new id");
+        let near_end = whole.len() - 6;
+        whole[near_end] ^= 1;
+        case.write(name, &whole);
+        case.fails(&format!("{name} --shards 1"), 65, "stream is damaged");
+    }
 }
 
 #[test]

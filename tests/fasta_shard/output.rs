@@ -108,6 +108,37 @@ fn a_limit_on_file_sizes() {
     assert!(!case.out().exists(), "nothing is left behind");
 }
 
+#[test]
+fn more_shards_than_files_may_be_open() {
+    let case = Case::new();
+    case.write("a.fasta", proteins(1000, 9));
+    let made = |out: &str, files: &str| {
+        let output = Command::new("sh")
+            .current_dir(case.path(""))
+            .args(["-c", "ulimit -n $1; shift; exec \"$@\"", "sh", files])
+            .args([program(), "a.fasta", "--shards", "400", "--out-dir", out])
+            .output();
+        done(&output.expect("run"));
+        fs::read(case.path(out).join("manifest.json")).expect("manifest.json")
+    };
+    assert_eq!(made("few", "32"), made("many", "1024"));
+}
+
+#[test]
+fn an_input_is_not_overwritten() {
+    let case = Case::new();
+    case.write("a.fasta", ">a\nMK\n");
+    case.succeeds("a.fasta --shards 1");
+    fs::hard_link(case.out().join("rejects.csv"), case.path("link.fasta")).expect("link");
+    for input in ["out/shard-00000.parquet", "out/manifest.json", "link.fasta"] {
+        let before = case.files();
+        let output = case.command(&format!("{input} --shards 1 --force"));
+        let message = "expected an input that is no file of the set of shards";
+        refused(&{ output }.output().expect("run"), 2, message);
+        assert_eq!(case.files(), before);
+    }
+}
+
 fn send(signal: &str, run: &Child) {
     let pid = run.id().to_string();
     let status = Command::new("kill").args([signal, &pid]).status();

@@ -1,5 +1,7 @@
 //! What becomes of a record: ids, residues, lengths.
 
+use std::fs;
+
 use crate::case::Case;
 
 /// Makes one shard of `fasta`.
@@ -122,7 +124,7 @@ fn ids_that_come_again() {
         let case = made(fasta, &format!(" --duplicate-ids {policy}"));
         case.rows().into_iter().map(|row| row.id).collect()
     };
-    assert_eq!(ids("suffix"), ["a", "b", "a_2", "a_2_2"]);
+    assert_eq!(ids("suffix"), ["a", "b", "a_3", "a_2"]);
     assert_eq!(ids("keep"), ["a", "b", "a", "a_2"]);
 
     let case = Case::new();
@@ -133,6 +135,84 @@ fn ids_that_come_again() {
         65,
         "b.fasta: record 2 'b': expected a new id, found that of record 2 of a.fasta",
     );
+}
+
+#[test]
+fn a_new_id_is_no_other_records_and_is_listed() {
+    let case = Case::new();
+    case.write("a.fasta", ">a\nMK\n>a\nMA\n");
+    case.write("b.fasta", ">b\nMV\n>a_2\nML\n");
+    let args = "a.fasta b.fasta --shards 1 --duplicate-ids suffix";
+    assert_eq!(case.succeeds(args).changed["ids_suffixed"], 1);
+    let ids = || -> Vec<String> { case.rows().into_iter().map(|row| row.id).collect() };
+    assert_eq!(ids(), ["a", "a_3", "b", "a_2"]);
+    let renamed = case.out().join("renamed.csv");
+    let listed = || fs::read_to_string(&renamed).expect("renamed.csv");
+    assert_eq!(listed(), "ordinal,id,new_id\n1,a,a_3\n");
+    // A complete set is left alone; a changed list is found.
+    case.succeeds(args);
+    fs::write(&renamed, "ordinal,id,new_id\n1,a,a_4\n").expect("write");
+    let output = case.command(args).output().expect("run");
+    crate::case::refused(&output, 65, "renamed.csv: damaged or altered");
+    case.succeeds(&format!("{args} --force"));
+    assert_eq!(listed(), "ordinal,id,new_id\n1,a,a_3\n");
+    // Nobody is renamed, so the list of the older set goes.
+    case.succeeds("b.fasta --shards 1 --duplicate-ids suffix --force");
+    assert!(!renamed.exists());
+}
+
+#[test]
+fn a_pipe_is_read_once_so_a_new_id_may_be_a_later_records() {
+    let piped = |fasta: &str| {
+        let command = Case::new().command("- --shards 1 --duplicate-ids suffix");
+        crate::case::fed(command, fasta)
+    };
+    let output = piped(">a\nMK\n>a\nMA\n>a_2\nML\n");
+    let message = "standard input: record 3 'a_2': its id is one that --duplicate-ids suffix gave";
+    crate::case::refused(&output, 65, message);
+}
+
+#[test]
+fn what_begins_a_record_or_a_comment_is_in_no_sequence() {
+    for (fasta, found) in [
+        (">a one\nMKV>b two\nMKL\n", ">"),
+        (">a one\nMKV\r>b two\nMKL\n", ">"),
+        (">a one\nMKV\n\r>b two\nMKL\n", ">"),
+        (">a one\nMKV\n >b two\nMKL\n", ">"),
+        (">a one\nMKV\n; a comment\nMKL\n", ";"),
+    ] {
+        for policy in ["error", "x", "reject"] {
+            let message = format!("a.fasta: record 1 'a': found '{found}' in its sequence");
+            refused(fasta, &format!(" --invalid {policy}"), &message);
+        }
+    }
+    for policy in ["error", "x", "reject"] {
+        let message = "a.fasta: record 1 'a': expected lines that end in LF or CRLF";
+        refused(
+            ">a\rMKVLA\n>b\nMK\n",
+            &format!(" --invalid {policy}"),
+            message,
+        );
+    }
+    let case = made(">a one\r\r\nMK\r\r\n", "");
+    assert_eq!(
+        sequences(&case),
+        [(0, "MK".to_owned())],
+        "line ends of two conversions"
+    );
+}
+
+#[test]
+fn nucleic_acids_are_refused() {
+    let contigs: String = (0..50)
+        .map(|i| format!(">c{i}\nACGTTGCANNACGTACGTTG{}\n", "acgt".repeat(i)))
+        .collect();
+    let message = "a.fasta: expected proteins, found nucleic acids";
+    refused(&contigs, "", message);
+    refused(">r\nAUGGCUUACGGAUUCGCCAUGGA\n", " --invalid x", message);
+    let case = made(&contigs, " --alphabet protein");
+    assert_eq!(case.manifest().accepted, 50);
+    made(">p\nGAGAGAGATGAGA\n>q\nMKTAYIAKQRQISFVKSHFSRQ\n", "");
 }
 
 #[test]

@@ -28,6 +28,7 @@ fn values_that_make_no_sense() {
         message("a.fasta --shards 1 --long window --overlap 1022")
             .contains("--overlap must be less than --max-residues")
     );
+    assert!(message("a.fasta --shards 1 --overlap 9").contains("expected --long window with it"));
     assert!(
         message("a.fasta --shards 1 --long reject --min-residues 2000")
             .contains("--min-residues is above --max-residues")

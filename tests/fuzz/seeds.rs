@@ -24,7 +24,7 @@ use plmkit_contract::{
     RowDigest, Sealed, ShardRow, StoreDtype, VectorColumn, batches_schema, residue_digest,
 };
 use plmkit_sequence::tokenize;
-use plmkit_store::{BatchesWriter, EmbeddingsWriter, RejectsWriter, ShardWriter, read_shard};
+use plmkit_store::{BatchesWriter, EmbeddingsWriter, ListWriter, ShardWriter, read_shard};
 use serde_json::{Map, Value, json};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -243,8 +243,8 @@ fn manifest(folder: &Path) -> Result<()> {
 }
 
 fn rejects(folder: &Path) -> Result<()> {
-    let of_records = RejectsWriter::of_records(&folder.join("records.csv"))?;
-    let of_rows = RejectsWriter::of_rows(&folder.join("rows.csv"))?;
+    let of_records = ListWriter::of_records(&folder.join("records.csv"))?;
+    let of_rows = ListWriter::of_rows(&folder.join("rows.csv"))?;
     for (mut writer, reasons, starts) in [
         (of_records, &Reason::SHARDING[..], [None, None]),
         (of_rows, &Reason::EMBEDDING[..], [Some(0), Some(766)]),

@@ -28,6 +28,9 @@ pub struct Manifest {
     pub rejected: BTreeMap<Reason, u64>,
     /// The [`ByteDigest`](crate::ByteDigest) of `rejects.csv`.
     pub rejects_digest: String,
+    /// The [`ByteDigest`](crate::ByteDigest) of `renamed.csv`; none where every record has the id of its input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renamed_digest: Option<String>,
     /// Rows over all shards: accepted records, or their windows.
     pub rows: u64,
     /// Residues over all rows; those in the overlap of two windows count twice.
@@ -120,6 +123,7 @@ mod tests {
             accepted: 2,
             rejected: [(Reason::Empty, 1)].into(),
             rejects_digest: ByteDigest::of(b"ordinal,id,length,reason\n0,a,0,empty\n").to_string(),
+            renamed_digest: None,
             rows: 2,
             residues: 20,
             tokens: 24,

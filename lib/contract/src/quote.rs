@@ -23,24 +23,28 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// The text on one line, cut after `most` characters; control characters escaped, and those that turn the direction of
+/// The text on one line, cut after `most` characters as shown; control characters escaped, and those that turn the direction of
 /// writing, with which a text can look like another.
 ///
 /// ```
 /// use plmkit_contract::one_line;
 /// assert_eq!(one_line("a\nb", 80), "a\\nb");
 /// assert_eq!(one_line("abcd", 3), "abc…");
+/// assert_eq!(one_line("\0\0\0", 6), "\\u{0}\\u{0}…");
 /// ```
 pub fn one_line(text: &str, most: usize) -> String {
     let mut line = String::new();
-    for (count, c) in text.chars().enumerate() {
-        if count == most {
+    let mut shown = 0;
+    for c in text.chars() {
+        if shown >= most {
             line.push('…');
             break;
         }
         if c.is_control() || turns_text(c) {
+            shown += c.escape_default().len();
             line.extend(c.escape_default());
         } else {
+            shown += 1;
             line.push(c);
         }
     }

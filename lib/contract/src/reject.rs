@@ -80,6 +80,17 @@ pub struct Reject {
     pub start: Option<u32>,
 }
 
+/// One row of `renamed.csv`: a record that has another id in its shard than in the input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Renamed {
+    /// 0-based position of the record in the whole input.
+    pub ordinal: u64,
+    /// Its id in the input.
+    pub id: String,
+    /// Its id in the shard.
+    pub new_id: String,
+}
+
 /// A whole `rejects.csv`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RejectsList {

@@ -3,7 +3,7 @@
 //! The output knows it by its digest, so neither can be taken for another's.
 
 use plmkit_contract::{Reject, path_text};
-use plmkit_store::{RejectsWriter, StoreError, read_rejects, remove_unfinished};
+use plmkit_store::{ListWriter, StoreError, read_rejects, remove_unfinished};
 
 use crate::Config;
 use crate::run_folder::RunFolder;
@@ -12,7 +12,7 @@ use crate::run_folder::RunFolder;
 pub(crate) struct Rejects<'a> {
     config: &'a Config,
     folder: &'a RunFolder,
-    writer: RejectsWriter,
+    writer: ListWriter,
 }
 
 impl<'a> Rejects<'a> {
@@ -22,7 +22,7 @@ impl<'a> Rejects<'a> {
     pub(crate) fn begin(config: &'a Config, folder: &'a RunFolder) -> Result<Self, StoreError> {
         let path = config.rejects();
         // Nobody else gives a list this name from now on.
-        let writer = RejectsWriter::of_rows(&path)?;
+        let writer = ListWriter::of_rows(&path)?;
         if !config.force && path.exists() {
             let found = read_rejects(&path).map_err(StoreError::of_existing)?.digest;
             if !folder.announced().contains(&found) {
@@ -69,7 +69,7 @@ pub(crate) fn verify(
     remove_unfinished(&path);
     if rejected == 0 && !path.exists() {
         return match config.rejects {
-            Some(_) => RejectsWriter::of_rows(&path)?.finish()?.publish(),
+            Some(_) => ListWriter::of_rows(&path)?.finish()?.publish(),
             None => Ok(()),
         };
     }

@@ -5,9 +5,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::path_text;
+use plmkit_contract::{Stop, path_text};
 
 use crate::commit::{is_commit, is_whole_commit};
+use crate::content::Verified;
 use crate::files;
 use crate::{HubError, ModelId, Settings};
 
@@ -49,13 +50,28 @@ pub(crate) fn find(
             file: None,
         }));
     }
-    Ok(match files::missing(&snapshot) {
-        None => Ok(snapshot),
-        file => Err(Missing {
+    Ok(match files::needed(&snapshot) {
+        Ok(_) => Ok(snapshot),
+        Err(missing) => Err(Missing {
             folder: snapshot,
-            file,
+            file: Some(missing),
         }),
     })
+}
+
+/// Compares the files of a snapshot that a loader takes with the hashes that are their names.
+pub(crate) fn check(
+    id: &ModelId,
+    settings: &Settings,
+    snapshot: &Path,
+    stop: &Stop,
+) -> Result<(), HubError> {
+    let cache = settings.cache.as_deref().ok_or(HubError::NoCache)?;
+    let mut verified = Verified::of(cache, &id.folder(cache));
+    for name in files::needed(snapshot).unwrap_or_default() {
+        verified.check(&snapshot.join(name), stop)?;
+    }
+    Ok(())
 }
 
 /// The commit that a branch or tag was at when it was last fetched.

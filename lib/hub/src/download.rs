@@ -22,8 +22,6 @@ const LOOK: Duration = Duration::from_millis(100);
 /// new snapshot only when all of its files are there. What an interrupted run has fetched of a file is kept for the
 /// next one.
 pub struct Download<'a> {
-    /// Ends the wait for the server.
-    pub stop: &'a Stop,
     /// Sees how far it is.
     pub observer: &'a mut dyn Observer,
 }
@@ -40,7 +38,12 @@ pub trait Observer {
 
 impl Download<'_> {
     /// Fetches the model and gives its snapshot.
-    pub(crate) fn run(self, id: &ModelId, settings: &Settings) -> Result<PathBuf, HubError> {
+    pub(crate) fn run(
+        self,
+        id: &ModelId,
+        settings: &Settings,
+        stop: &Stop,
+    ) -> Result<PathBuf, HubError> {
         let cache = settings.cache.as_deref().ok_or(HubError::NoCache)?;
         let job = Job {
             id: id.clone(),
@@ -61,7 +64,7 @@ impl Download<'_> {
             });
             drop(sender.send(Event::Ended(ended)));
         });
-        self.watch(id, &events, PATIENCE)
+        self.watch(id, &events, PATIENCE, stop)
     }
 
     fn watch(
@@ -69,18 +72,35 @@ impl Download<'_> {
         id: &ModelId,
         events: &Receiver<Event>,
         patience: Duration,
+        stop: &Stop,
     ) -> Result<PathBuf, HubError> {
         let mut last = Instant::now();
+        let (mut announced, mut received) = (u64::MAX, 0);
         loop {
-            if self.stop.requested() {
+            if stop.requested() {
                 return Err(HubError::Stopped);
             }
             match events.recv_timeout(LOOK) {
                 Ok(event) => {
                     last = Instant::now();
                     match event {
-                        Event::File { name, bytes } => self.observer.started(&name, bytes),
-                        Event::Bytes(bytes) => self.observer.advanced(bytes),
+                        Event::File { name, bytes } => {
+                            (announced, received) = (bytes, 0);
+                            self.observer.started(&name, bytes);
+                        }
+                        Event::Bytes(bytes) => {
+                            received += bytes;
+                            // The client would read on for as long as the server sends.
+                            if received > announced {
+                                return Err(HubError::Network {
+                                    url: id.to_string(),
+                                    what: format!(
+                                        "expected {announced} bytes, the server sends more"
+                                    ),
+                                });
+                            }
+                            self.observer.advanced(bytes);
+                        }
                         Event::Whole => self.observer.ended(),
                         Event::Alive => {}
                         Event::Ended(ended) => return ended,
@@ -140,11 +160,10 @@ mod tests {
     ) -> (Result<PathBuf, HubError>, String) {
         let mut seen = Seen::default();
         let download = Download {
-            stop,
             observer: &mut seen,
         };
         let id = ModelId::parse("some/model").unwrap();
-        (download.watch(&id, events, patience), seen.0)
+        (download.watch(&id, events, patience, stop), seen.0)
     }
 
     #[test]
@@ -165,6 +184,18 @@ mod tests {
         let (ended, seen) = watch(&Stop::default(), &events, PATIENCE);
         assert_eq!(ended.unwrap(), PathBuf::from("snapshot"));
         assert_eq!(seen, "a 7: 3 4.");
+    }
+
+    #[test]
+    fn a_server_that_sends_more_than_it_announced_is_not_listened_to() {
+        let (sender, events) = channel();
+        let name = "a".to_owned();
+        sender.send(Event::File { name, bytes: 7 }).unwrap();
+        sender.send(Event::Bytes(7)).unwrap();
+        sender.send(Event::Bytes(1)).unwrap();
+        let (ended, seen) = watch(&Stop::default(), &events, PATIENCE);
+        assert!(matches!(ended, Err(HubError::Network { .. })), "{ended:?}");
+        assert_eq!(seen, "a 7: 7");
     }
 
     #[test]

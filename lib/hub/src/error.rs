@@ -39,6 +39,19 @@ pub enum HubError {
         /// The reason.
         source: io::Error,
     },
+    /// A file of the cache has not the content that its name says.
+    #[error(
+        "{}: damaged: expected {hash} as in its name, found {found}; remove it, and --download fetches it again",
+        path_text(.path)
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The hash that its name is.
+        hash: &'static str,
+        /// That of its content.
+        found: String,
+    },
     /// A branch or tag in the cache does not lead to a commit.
     #[error("{}: expected the hash of a commit, found something else", path_text(.path))]
     Ref {
@@ -173,7 +186,7 @@ impl Failure for HubError {
             | Self::Read { .. }
             | Self::NoSuchModel { .. }
             | Self::NoWeights { .. } => Exit::NoInput,
-            Self::Ref { .. } | Self::Answer { .. } => Exit::Data,
+            Self::Damaged { .. } | Self::Ref { .. } | Self::Answer { .. } => Exit::Data,
             Self::Endpoint { .. } => Exit::Usage,
             Self::Write { source, .. } if of_disk(source) => Exit::Io,
             Self::Write { .. } => Exit::CannotCreate,

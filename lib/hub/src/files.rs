@@ -23,22 +23,22 @@ pub(crate) fn is_index(name: &str) -> bool {
     name.ends_with(".index.json")
 }
 
-/// What a folder lacks of a model that a loader could use, or nothing.
-pub(crate) fn missing(folder: &Path) -> Option<String> {
+/// The files of a folder that a loader takes, or what the folder lacks of them.
+pub(crate) fn needed(folder: &Path) -> Result<Vec<String>, String> {
     let lacks = |name: &str| !folder.join(name).exists();
     if lacks(CONFIG) {
-        return Some(CONFIG.to_owned());
+        return Err(CONFIG.to_owned());
     }
-    let Some(weights) = WEIGHTS.into_iter().find(|name| !lacks(name)) else {
-        return Some(WEIGHTS.join(" or "));
-    };
-    if !is_index(weights) {
-        return None;
-    }
-    match indexed(&folder.join(weights)) {
-        Ok(files) => files.into_iter().find(|file| lacks(file)),
+    let weights = WEIGHTS.into_iter().find(|name| !lacks(name));
+    let weights = weights.ok_or_else(|| WEIGHTS.join(" or "))?;
+    let mut files = vec![CONFIG.to_owned(), weights.to_owned()];
+    if is_index(weights) {
         // A damaged index is for the loader to report: it is there.
-        Err(_) => None,
+        files.extend(indexed(&folder.join(weights)).unwrap_or_default());
+    }
+    match files.iter().find(|file| lacks(file)) {
+        Some(missing) => Err(missing.clone()),
+        None => Ok(files),
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
     fn a_folder_has_everything_or_says_what_it_lacks() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
-        let missing = || missing(folder.path());
+        let missing = || needed(folder.path()).err();
         assert_eq!(missing().as_deref(), Some("config.json"));
         write("config.json", "{}");
         assert!(missing().unwrap().starts_with("model.safetensors or "));
@@ -101,7 +101,13 @@ mod tests {
         write("pytorch_model.bin", "");
         assert_eq!(missing().as_deref(), Some("2.safetensors"));
         write("2.safetensors", "");
-        assert_eq!(missing(), None);
+        let files = [
+            "config.json",
+            "model.safetensors.index.json",
+            "1.safetensors",
+            "2.safetensors",
+        ];
+        assert_eq!(needed(folder.path()).unwrap(), files);
     }
 
     #[test]

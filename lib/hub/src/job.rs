@@ -1,17 +1,16 @@
 //! Fetching a model: what is asked for, checked and laid down.
 
-use std::fmt::Write as _;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use hf_hub::api::Progress;
 use hf_hub::api::sync::{Api, ApiBuilder, ApiRepo};
 use hf_hub::{Cache, Repo, RepoType};
-use sha2::{Digest, Sha256};
 
 use crate::commit::{is_commit, is_whole_commit};
+use crate::content::{Verified, hash_like};
 use crate::files::{CONFIG, WEIGHTS, indexed, is_index};
 use crate::{HubError, ModelId};
 
@@ -54,6 +53,7 @@ impl Job {
         let fetch = Fetch {
             // By its commit: a branch that moves meanwhile would make a model of two.
             repo: api.repo(self.repo(&commit)),
+            cache: &self.cache,
             api: &api,
             place: &place,
             snapshot: place.model.join("snapshots").join(&commit),
@@ -190,6 +190,7 @@ fn write_error(path: &Path, source: io::Error) -> HubError {
 
 /// The files of one commit.
 struct Fetch<'a> {
+    cache: &'a Path,
     api: &'a Api,
     repo: ApiRepo,
     place: &'a Place,
@@ -291,43 +292,28 @@ impl Fetch<'_> {
             .and_then(|file| file.sync_all())
             .and_then(|()| fs::rename(&staged, &path))
             .map_err(|source| write_error(&path, source))?;
+        // So that it is not hashed again when it is used.
+        Verified::of(self.cache, &self.place.model).add(blob, &path);
         (self.tell)(Event::Whole);
         Ok(blob.to_owned())
     }
 
-    /// That a file has the size that was announced, and the hash where its name is one: that of a large file.
+    /// That a file has the size that was announced, and the hash where its name is one.
     fn check(&self, path: &Path, blob: &str, size: u64) -> Result<(), String> {
         let found = size_of(path).unwrap_or_default();
         if found != size {
             return Err(format!("expected {size} bytes, found {found}"));
         }
-        if blob.len() != 64 || !is_commit(blob) {
-            return Ok(());
-        }
-        let hash = self.sha256(path).map_err(|error| error.to_string())?;
-        if hash.eq_ignore_ascii_case(blob) {
-            Ok(())
-        } else {
-            Err(format!("expected SHA-256 {blob}, found {hash}"))
-        }
-    }
-
-    fn sha256(&self, path: &Path) -> io::Result<String> {
-        let (mut file, mut hasher) = (File::open(path)?, Sha256::new());
-        let mut buffer = vec![0; 1 << 20];
-        loop {
-            let read = file.read(&mut buffer)?;
-            if read == 0 {
-                break;
-            }
-            hasher.update(&buffer[..read]);
+        let alive = || {
             (self.tell)(Event::Alive);
+            true
+        };
+        match hash_like(blob, path, &alive).map_err(|error| error.to_string())? {
+            Some((hash, found)) if !found.eq_ignore_ascii_case(blob) => {
+                Err(format!("expected {hash} {blob}, found {found}"))
+            }
+            _ => Ok(()),
         }
-        let hash = hasher.finalize();
-        Ok(hash.iter().fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        }))
     }
 }
 

@@ -38,6 +38,15 @@ impl Format {
         }
     }
 
+    /// What the name of a file without bytes says that it was to be.
+    pub(crate) fn of_name(name: &str) -> Self {
+        match name.rsplit_once('.') {
+            Some((_, "gz" | "bgz" | "bgzf")) => Self::Gzip,
+            Some((_, "zst" | "zstd")) => Self::Zstd,
+            _ => Self::Plain,
+        }
+    }
+
     /// The plain bytes of `stream`. An error of kind `UnexpectedEof` says that the stream is cut.
     pub(crate) fn decode<R: Read + Send + 'static>(
         self,

@@ -34,6 +34,8 @@ pub struct Config {
     pub policy: Policy,
     /// What happens to ids that come again.
     pub duplicates: DuplicatePolicy,
+    /// Whether nucleic acids are taken for proteins of few letters.
+    pub any_alphabet: bool,
     /// Sizes above which an input is refused.
     pub limits: Limits,
     /// Threads that write shards; the files do not depend on it.

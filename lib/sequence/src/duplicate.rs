@@ -16,9 +16,14 @@ pub enum DuplicatePolicy {
 
 /// The id is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Duplicate {
-    /// The ordinal of the record that had it first.
-    pub first: u64,
+pub enum TakenId {
+    /// An earlier record has it.
+    ByRecord {
+        /// That record's ordinal.
+        first: u64,
+    },
+    /// An earlier record got it as its new id, when nobody had [announced](Ids::announce) it.
+    ByRenaming,
 }
 
 /// The ids seen so far.
@@ -27,9 +32,15 @@ pub struct Duplicate {
 /// id whatever its length, and nothing under [`DuplicatePolicy::Keep`].
 pub struct Ids {
     policy: DuplicatePolicy,
-    /// Fingerprint to the ordinal of its first record, or under `Suffix` to the last suffix given.
+    /// Fingerprint to the ordinal of its first record, or under `Suffix` to the last suffix given, or to one of the two
+    /// numbers below.
     seen: HashMap<[u8; 16], u64>,
 }
+
+/// Of an id that a record has which is still to come.
+const ANNOUNCED: u64 = 0;
+/// Of an id that a record was given.
+const GIVEN: u64 = u64::MAX;
 
 impl Ids {
     /// No ids yet.
@@ -40,52 +51,59 @@ impl Ids {
         }
     }
 
-    /// Takes up the id of record `ordinal`, changing it where the policy says so; returns whether it was changed.
+    /// Says that a record with this id will come, so that no other record is given it.
+    pub fn announce(&mut self, id: &str) {
+        self.seen.insert(fingerprint(id), ANNOUNCED);
+    }
+
+    /// Takes up the id of record `ordinal`, changing it where the policy says so; returns the old one if it was changed.
     ///
     /// ```
     /// use plmkit_sequence::{DuplicatePolicy, Ids};
     /// let mut ids = Ids::new(DuplicatePolicy::Suffix);
     /// let mut id = "P1".to_owned();
-    /// assert_eq!(ids.admit(0, &mut id), Ok(false));
-    /// assert_eq!(ids.admit(1, &mut id), Ok(true));
+    /// assert_eq!(ids.admit(0, &mut id), Ok(None));
+    /// assert_eq!(ids.admit(1, &mut id), Ok(Some("P1".to_owned())));
     /// assert_eq!(id, "P1_2");
     /// ```
-    pub fn admit(&mut self, ordinal: u64, id: &mut String) -> Result<bool, Duplicate> {
+    pub fn admit(&mut self, ordinal: u64, id: &mut String) -> Result<Option<String>, TakenId> {
         match self.policy {
-            DuplicatePolicy::Keep => Ok(false),
+            DuplicatePolicy::Keep => Ok(None),
             DuplicatePolicy::Error => match self.seen.entry(fingerprint(id)) {
-                Entry::Occupied(first) => Err(Duplicate {
+                Entry::Occupied(first) => Err(TakenId::ByRecord {
                     first: *first.get(),
                 }),
                 Entry::Vacant(place) => {
                     place.insert(ordinal);
-                    Ok(false)
+                    Ok(None)
                 }
             },
-            DuplicatePolicy::Suffix => Ok(self.suffix(id)),
+            DuplicatePolicy::Suffix => match self.seen.entry(fingerprint(id)) {
+                Entry::Occupied(given) if *given.get() == GIVEN => Err(TakenId::ByRenaming),
+                Entry::Occupied(last) if *last.get() != ANNOUNCED => Ok(Some(self.rename(id))),
+                first => {
+                    first.insert_entry(1);
+                    Ok(None)
+                }
+            },
         }
     }
 
-    fn suffix(&mut self, id: &mut String) -> bool {
-        let name = fingerprint(id);
-        let Some(&last) = self.seen.get(&name) else {
-            self.seen.insert(name, 1);
-            return false;
-        };
-        let plain = id.len();
-        let mut suffix = last;
+    /// Gives the id the next suffix that makes it new and returns the old one.
+    fn rename(&mut self, id: &mut String) -> String {
+        let old = id.clone();
+        let name = fingerprint(&old);
+        let mut suffix = self.seen.get(&name).copied().unwrap_or(1);
         loop {
             suffix += 1;
-            id.truncate(plain);
-            id.push('_');
-            id.push_str(&suffix.to_string());
+            *id = format!("{old}_{suffix}");
             if let Entry::Vacant(place) = self.seen.entry(fingerprint(id)) {
-                place.insert(1);
+                place.insert(GIVEN);
                 break;
             }
         }
         self.seen.insert(name, suffix);
-        true
+        old
     }
 }
 
@@ -103,8 +121,16 @@ mod tests {
 
     use super::*;
 
-    fn admitted(policy: DuplicatePolicy, ids: &[&str]) -> Result<Vec<String>, Duplicate> {
+    /// What becomes of the ids; those in `announced` are known before.
+    fn admitted(
+        policy: DuplicatePolicy,
+        announced: &[&str],
+        ids: &[&str],
+    ) -> Result<Vec<String>, TakenId> {
         let mut seen = Ids::new(policy);
+        for id in announced {
+            seen.announce(id);
+        }
         (0..)
             .zip(ids)
             .map(|(ordinal, id)| {
@@ -117,25 +143,39 @@ mod tests {
     #[test]
     fn error_names_the_first_record() {
         assert_eq!(
-            admitted(DuplicatePolicy::Error, &["x", "a", "b", "a"]),
-            Err(Duplicate { first: 1 })
+            admitted(DuplicatePolicy::Error, &[], &["x", "a", "b", "a"]),
+            Err(TakenId::ByRecord { first: 1 })
         );
-        assert!(admitted(DuplicatePolicy::Error, &["a", "A", "a_2"]).is_ok());
+        assert!(admitted(DuplicatePolicy::Error, &[], &["a", "A", "a_2"]).is_ok());
     }
 
     #[test]
     fn suffix_skips_names_that_are_taken() {
-        let ids = admitted(DuplicatePolicy::Suffix, &["a", "a_2", "a", "a", "a_2", "b"]);
+        let ids = ["a", "a_2", "a", "a", "a_2", "b"];
+        let renamed = admitted(DuplicatePolicy::Suffix, &[], &ids);
         assert_eq!(
-            ids.expect("renamed"),
+            renamed.expect("renamed"),
             ["a", "a_2", "a_3", "a_4", "a_2_2", "b"]
+        );
+    }
+
+    #[test]
+    fn an_id_of_a_later_record_is_given_to_no_other() {
+        let ids = ["a", "a", "a_2"];
+        assert_eq!(
+            admitted(DuplicatePolicy::Suffix, &ids, &ids).expect("renamed"),
+            ["a", "a_3", "a_2"]
+        );
+        assert_eq!(
+            admitted(DuplicatePolicy::Suffix, &[], &ids),
+            Err(TakenId::ByRenaming)
         );
     }
 
     #[test]
     fn keep_remembers_nothing() {
         assert_eq!(
-            admitted(DuplicatePolicy::Keep, &["a", "a"]).expect("kept"),
+            admitted(DuplicatePolicy::Keep, &[], &["a", "a"]).expect("kept"),
             ["a", "a"]
         );
         let mut ids = Ids::new(DuplicatePolicy::Keep);
@@ -147,9 +187,13 @@ mod tests {
         #[test]
         fn suffixed_ids_are_unique(ids in proptest::collection::vec("[ab](_[23])?", 0..60)) {
             let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-            let renamed = admitted(DuplicatePolicy::Suffix, &ids).expect("renamed");
+            let renamed = admitted(DuplicatePolicy::Suffix, &ids, &ids).expect("renamed");
             let distinct: HashSet<&String> = renamed.iter().collect();
             prop_assert_eq!(distinct.len(), ids.len());
+            // The first record of an id keeps it.
+            for (first, id) in ids.iter().enumerate().filter(|(at, id)| !ids[..*at].contains(id)) {
+                prop_assert_eq!(&renamed[first], id);
+            }
         }
     }
 }

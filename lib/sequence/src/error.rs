@@ -58,6 +58,47 @@ pub enum ShardError {
         /// The 1-based number of the first.
         first_record: u64,
     },
+    /// A record has the id that an earlier one was given.
+    #[error(
+        "{input}: record {record} {}: its id is one that --duplicate-ids suffix gave to an earlier record; expected inputs that can be read twice, so that all ids are known first: give files, not pipes",
+        Quoted(id)
+    )]
+    GivenId {
+        /// The input.
+        input: Input,
+        /// The 1-based record.
+        record: u64,
+        /// The id.
+        id: String,
+    },
+    /// The input is DNA or RNA.
+    #[error(
+        "{input}: expected proteins, found nucleic acids: nearly all letters of most records are A, C, G, T, U or N; --alphabet protein takes them as residues"
+    )]
+    NucleicAcids {
+        /// The input.
+        input: Input,
+    },
+    /// An input is a file of the output folder.
+    #[error("{input}: expected an input that is no file of the set of shards in --out-dir")]
+    InputInFolder {
+        /// The input.
+        input: Input,
+    },
+}
+
+impl ShardError {
+    /// Whether damaged bytes may be the reason.
+    pub(crate) fn is_of_content(&self) -> bool {
+        match self {
+            Self::Fasta(error) => !matches!(error, FastaError::Source(_)),
+            Self::InvalidResidue { .. }
+            | Self::DuplicateId { .. }
+            | Self::GivenId { .. }
+            | Self::NucleicAcids { .. } => true,
+            _ => false,
+        }
+    }
 }
 
 impl Failure for ShardError {
@@ -66,9 +107,12 @@ impl Failure for ShardError {
             Self::Fasta(error) => error.exit(),
             Self::Store(error) => error.exit(),
             Self::Thread(_) => Exit::Transient,
-            Self::NoRecords { .. } | Self::InvalidResidue { .. } | Self::DuplicateId { .. } => {
-                Exit::Data
-            }
+            Self::InputInFolder { .. } => Exit::Usage,
+            Self::NoRecords { .. }
+            | Self::InvalidResidue { .. }
+            | Self::DuplicateId { .. }
+            | Self::GivenId { .. }
+            | Self::NucleicAcids { .. } => Exit::Data,
         }
     }
 }

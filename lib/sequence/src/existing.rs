@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::{Manifest, Provenance};
-use plmkit_store::{StoreError, read_rejects, read_sealed, read_shard};
+use plmkit_store::{StoreError, read_byte_digest, read_rejects, read_sealed, read_shard};
 
 use crate::folder::{Found, OutputFolder};
 
@@ -71,19 +71,29 @@ fn compare_set(
             return Err(exists(path, &"not the shard of the manifest"));
         }
     }
-    let path = folder.rejects();
-    let found = read_rejects(&path).map_err(listed)?.digest;
-    let expected = earlier.rejects.unwrap_or_default();
-    if found == expected {
-        Ok(())
-    } else {
-        Err(StoreError::Malformed {
-            path,
-            what: format!(
-                "damaged or altered: it has digest {found}, expected {expected} as in manifest.json; --force replaces it"
-            ),
-        })
+    let rejects = read_rejects(&folder.rejects()).map_err(listed)?.digest;
+    same_list(
+        folder.rejects(),
+        &rejects,
+        &earlier.rejects.unwrap_or_default(),
+    )?;
+    if let Some(expected) = manifest.renamed_digest {
+        let renamed = read_byte_digest(&folder.renamed()).map_err(listed)?;
+        same_list(folder.renamed(), &renamed, &expected)?;
     }
+    Ok(())
+}
+
+fn same_list(path: PathBuf, found: &str, expected: &str) -> Result<(), StoreError> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(StoreError::Malformed {
+        path,
+        what: format!(
+            "damaged or altered: it has digest {found}, expected {expected} as in manifest.json; --force replaces it"
+        ),
+    })
 }
 
 /// An error of a file that belongs to a complete set.

@@ -4,9 +4,8 @@ mod error;
 mod limits;
 
 use std::borrow::Cow;
-use std::io::{self, BufRead, Take};
+use std::io::{BufRead, Read};
 
-use noodles_fasta::record::Definition;
 use plmkit_contract::{InputSummary, Stop};
 
 pub use error::FastaError;
@@ -50,9 +49,10 @@ pub struct Record {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct FastaReader {
-    inner: noodles_fasta::io::Reader<Take<Source>>,
+    inner: noodles_fasta::io::Reader<Source>,
     limits: Limits,
-    definition: Definition,
+    /// The header line of the current record.
+    header: Vec<u8>,
     records: u64,
 }
 
@@ -64,16 +64,15 @@ impl FastaReader {
 
     fn new(source: Source, limits: Limits) -> Self {
         Self {
-            inner: noodles_fasta::io::Reader::new(io::Read::take(source, u64::MAX)),
+            inner: noodles_fasta::io::Reader::new(source),
             limits,
-            definition: Definition::default(),
+            header: Vec::new(),
             records: 0,
         }
     }
 
     /// Reads the next record; `None` after the last.
     pub fn read(&mut self) -> Result<Option<Record>, FastaError> {
-        self.unlimit();
         if self.records == 0 {
             self.skip_to_first()?;
         }
@@ -88,7 +87,7 @@ impl FastaReader {
 
     /// What was read: the input's name, digest, bytes and records.
     pub fn finish(self) -> Result<InputSummary, FastaError> {
-        let source = self.inner.into_inner().into_inner();
+        let source = self.inner.into_inner();
         let name = source.input().name();
         let (digest, bytes) = source.finish().map_err(source_error)?;
         Ok(InputSummary {
@@ -99,16 +98,23 @@ impl FastaReader {
         })
     }
 
+    /// Whether the rest of the input is damaged: then the damage explains what is wrong with the records before it. Plain
+    /// text cannot tell.
+    pub(crate) fn damage(self, stop: &Stop) -> Option<SourceError> {
+        let source = self.inner.into_inner();
+        if source.is_compressed() {
+            source.digest(stop).err()
+        } else {
+            None
+        }
+    }
+
     fn source(&mut self) -> &mut Source {
-        self.inner.get_mut().get_mut()
+        self.inner.get_mut()
     }
 
     fn input(&self) -> Input {
-        self.inner.get_ref().get_ref().input().clone()
-    }
-
-    fn unlimit(&mut self) {
-        self.inner.get_mut().set_limit(u64::MAX);
+        self.inner.get_ref().input().clone()
     }
 
     /// Skips blank lines before the first record.
@@ -142,7 +148,7 @@ impl FastaReader {
             }
             source.consume(blank);
             let mut start = Vec::new();
-            io::Read::take(&mut *source, 200)
+            Read::take(&mut *source, 200)
                 .read_until(b'\n', &mut start)
                 .map_err(source_error)?;
             return Err(FastaError::NotFasta {
@@ -155,38 +161,42 @@ impl FastaReader {
 
     /// Reads a header line. The record has no sequence yet.
     fn read_header(&mut self) -> Result<Record, FastaError> {
-        let limit = self.limits.header_bytes;
-        self.inner.get_mut().set_limit(limit as u64 + 1);
-        let read = self.inner.read_definition(&mut self.definition);
-        let too_long = self.inner.get_ref().limit() == 0;
-        self.unlimit();
-        let (input, record) = (self.input(), self.records);
-        if too_long {
+        let (input, record, limit) = (self.input(), self.records, self.limits.header_bytes);
+        let mut header = std::mem::take(&mut self.header);
+        header.clear();
+        // The limit is of the line without its end.
+        Read::take(self.source(), limit as u64 + 2)
+            .read_until(b'\n', &mut header)
+            .map_err(source_error)?;
+        self.header = header;
+        let mut header = &self.header[..];
+        while let [line @ .., b'\n' | b'\r'] = header {
+            header = line;
+        }
+        if header.len() > limit {
             return Err(FastaError::HeaderTooLong {
                 input,
                 record,
                 limit,
             });
         }
-        match read.map_err(io::Error::downcast::<SourceError>) {
-            Ok(_) => {}
-            Err(Ok(error)) => return Err(error.into()),
-            // The line begins with '>', so a missing id is all that noodles can object to.
-            Err(Err(_)) => return Err(FastaError::NoId { input, record }),
+        let header = header.strip_prefix(b">").unwrap_or(header);
+        let end = header.iter().position(u8::is_ascii_whitespace);
+        let (name, description) = header.split_at(end.unwrap_or(header.len()));
+        if name.is_empty() {
+            return Err(FastaError::NoId { input, record });
         }
-        let name = self.definition.name();
         let Ok(id) = std::str::from_utf8(name) else {
             let id = Quoted(&String::from_utf8_lossy(name)).to_string();
             return Err(FastaError::IdEncoding { input, record, id });
         };
-        let description = self
-            .definition
-            .description()
-            .map(|bytes| String::from_utf8_lossy(bytes));
-        if description.as_ref().is_some_and(|text| text.contains('\r')) {
+        // Residues may stand behind it, and they would be lost.
+        if description.contains(&b'\r') {
             let id = Quoted(id).to_string();
             return Err(FastaError::LineEnd { input, record, id });
         }
+        let description = description.trim_ascii();
+        let description = (!description.is_empty()).then(|| String::from_utf8_lossy(description));
         Ok(Record {
             number: record,
             id: id.to_owned(),
@@ -200,32 +210,39 @@ impl FastaReader {
         let mut sequence = Vec::new();
         let limit = self.limits.sequence_bytes;
         loop {
+            // Skips line ends, and is at its end at a '>' that happens to be the first byte of a buffer.
             let mut lines = self.inner.sequence_reader();
-            loop {
-                let bytes = lines.fill_buf().map_err(source_error)?;
-                let count = bytes.len();
-                if count == 0 {
-                    break;
-                }
-                if sequence.len() + count > limit {
-                    return Err(FastaError::SequenceTooLong {
-                        input: self.input(),
-                        record: self.records,
-                        id: Quoted(id).to_string(),
-                        limit,
-                    });
-                }
-                sequence.extend_from_slice(bytes);
-                lines.consume(count);
-            }
-            // noodles ends a sequence at any '>' that happens to be the first byte of a buffer. One that is not
-            // the first byte of a line is no header.
+            let count = lines.fill_buf().map_err(source_error)?.len();
             let source = self.source();
-            if source.at_line_start() || source.fill_buf().map_err(source_error)?.is_empty() {
+            let starts_line = source.at_line_start();
+            let bytes = source.fill_buf().map_err(source_error)?;
+            if count == 0 && (starts_line || bytes.is_empty()) {
                 return Ok(sequence);
             }
-            sequence.push(b'>');
-            source.consume(1);
+            let bytes = &bytes[..count];
+            let misplaced = if count == 0 || bytes.contains(&b'>') {
+                Some('>')
+            } else {
+                (starts_line && bytes[0] == b';').then_some(';')
+            };
+            if let Some(found) = misplaced {
+                return Err(FastaError::Misplaced {
+                    input: self.input(),
+                    record: self.records,
+                    id: Quoted(id).to_string(),
+                    found,
+                });
+            }
+            if sequence.len() + count > limit {
+                return Err(FastaError::SequenceTooLong {
+                    input: self.input(),
+                    record: self.records,
+                    id: Quoted(id).to_string(),
+                    limit,
+                });
+            }
+            sequence.extend_from_slice(bytes);
+            source.consume(count);
         }
     }
 }

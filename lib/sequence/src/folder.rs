@@ -5,20 +5,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::Manifest;
-use plmkit_store::{
-    AtomicFile, FinishedRejects, Lock, StoreError, under_construction, write_sealed,
-};
+use plmkit_store::{AtomicFile, FinishedList, Lock, StoreError, under_construction, write_sealed};
 
 use crate::encoders::EncodedShard;
 use crate::shard_key::is_shard_name;
 
 const MANIFEST: &str = "manifest.json";
 const REJECTS: &str = "rejects.csv";
+const RENAMED: &str = "renamed.csv";
 const LOCK: &str = ".plmkit-lock";
 
 /// Whether a set of shards has a file of this name. Others write to the same folder.
 fn is_of_a_set(name: &str) -> bool {
-    name == MANIFEST || name == REJECTS || is_shard_name(name)
+    [MANIFEST, REJECTS, RENAMED].contains(&name) || is_shard_name(name)
 }
 
 /// The folder of a set of shards. Folders that had to be made for it are removed again unless a set is
@@ -33,7 +32,8 @@ pub(crate) struct OutputFolder {
 /// A set of shards that is written; its files have no names yet.
 pub(crate) struct FinishedSet {
     pub(crate) shards: Vec<EncodedShard>,
-    pub(crate) rejects: FinishedRejects,
+    pub(crate) rejects: FinishedList,
+    pub(crate) renamed: Option<FinishedList>,
     pub(crate) manifest: Manifest,
 }
 
@@ -42,6 +42,7 @@ pub(crate) struct FinishedSet {
 pub(crate) struct Found {
     pub(crate) manifest: bool,
     pub(crate) rejects: bool,
+    pub(crate) renamed: bool,
     /// Names of shard files, sorted.
     pub(crate) shards: Vec<String>,
     /// Names of what a killed run left behind.
@@ -49,8 +50,20 @@ pub(crate) struct Found {
 }
 
 impl Found {
+    /// The names of the files of a set that are there.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let others = [
+            (self.manifest, MANIFEST),
+            (self.rejects, REJECTS),
+            (self.renamed, RENAMED),
+        ];
+        let others = others.into_iter().filter(|(found, _)| *found);
+        let shards = self.shards.iter().map(String::as_str);
+        others.map(|(_, name)| name).chain(shards)
+    }
+
     pub(crate) fn nothing(&self) -> bool {
-        !self.manifest && !self.rejects && self.shards.is_empty()
+        self.names().next().is_none()
     }
 }
 
@@ -98,6 +111,11 @@ impl OutputFolder {
         self.path.join(REJECTS)
     }
 
+    /// The list of records that have another id than in their input.
+    pub(crate) fn renamed(&self) -> PathBuf {
+        self.path.join(RENAMED)
+    }
+
     /// Keeps other runs out of the folder.
     pub(crate) fn claim(&mut self) -> Result<(), StoreError> {
         self.lock = Some(Lock::acquire(&self.path.join(LOCK), &self.path)?);
@@ -120,6 +138,7 @@ impl OutputFolder {
             match name.as_str() {
                 MANIFEST => found.manifest = true,
                 REJECTS => found.rejects = true,
+                RENAMED => found.renamed = true,
                 _ if is_shard_name(&name) => found.shards.push(name),
                 _ if under_construction(&name).is_some_and(is_of_a_set) => {
                     found.temporaries.push(name);
@@ -145,6 +164,9 @@ impl OutputFolder {
         let old = self.found()?;
         if old.manifest {
             self.remove(MANIFEST)?;
+        }
+        if old.renamed && set.renamed.is_none() {
+            self.remove(RENAMED)?;
         }
         for name in &old.shards {
             if !set.manifest.shards.iter().any(|shard| shard.file == *name) {
@@ -176,6 +198,10 @@ impl OutputFolder {
         }
         published.push(REJECTS.to_owned());
         set.rejects.publish()?;
+        if let Some(renamed) = set.renamed {
+            published.push(RENAMED.to_owned());
+            renamed.publish()?;
+        }
         published.push(MANIFEST.to_owned());
         write_sealed(AtomicFile::create(&self.manifest())?, &set.manifest)?;
         Ok(set.manifest)
@@ -207,7 +233,7 @@ impl Drop for OutputFolder {
 #[cfg(test)]
 mod tests {
     use plmkit_contract::{Provenance, ShardSummary};
-    use plmkit_store::{RejectsWriter, ShardWriter};
+    use plmkit_store::{ListWriter, ShardWriter};
 
     use super::*;
     use crate::shard_key::ShardKey;
@@ -232,13 +258,14 @@ mod tests {
         };
         let shards: Vec<EncodedShard> = (0..count).map(shard).collect();
         let summaries = shards.iter().map(|shard| shard.summary.clone()).collect();
-        let rejects = RejectsWriter::of_records(&folder.rejects()).expect("create");
+        let rejects = ListWriter::of_records(&folder.rejects()).expect("create");
         let rejects = rejects.finish().expect("finish");
         let tally = Tally::default();
         FinishedSet {
             manifest: tally.into_manifest(provenance, Vec::new(), &rejects, summaries),
             shards,
             rejects,
+            renamed: None,
         }
     }
 

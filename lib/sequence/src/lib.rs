@@ -4,6 +4,7 @@
 //! it does to a record ([`Policy::prepare`]), to an id ([`Ids`]) and to a sequence ([`normalise`], [`windows`]) is
 //! pure; files are touched where inputs are read ([`FastaReader`]) and shards are written.
 
+mod alphabet;
 mod assign;
 mod assignment;
 mod compression;
@@ -16,7 +17,6 @@ mod fasta;
 mod folder;
 mod input;
 mod lengths;
-mod open_files;
 mod pass;
 mod pipe;
 mod prepare;
@@ -32,7 +32,7 @@ mod window;
 pub use assign::{LeastLoaded, Sequential};
 pub use compression::Format;
 pub use config::{Config, Target};
-pub use duplicate::{Duplicate, DuplicatePolicy, Ids};
+pub use duplicate::{DuplicatePolicy, Ids, TakenId};
 pub use error::ShardError;
 pub use fasta::{FastaError, FastaReader, Limits, Record};
 pub use input::Input;

@@ -1,26 +1,32 @@
 //! One pass over the inputs.
 
-use plmkit_contract::{InputSummary, Stop};
+use std::path::PathBuf;
 
+use plmkit_contract::{InputSummary, Renamed, Stop};
+use plmkit_store::ListWriter;
+
+use crate::alphabet::AlphabetCheck;
 use crate::assignment::Assignment;
 use crate::config::Config;
-use crate::duplicate::Ids;
+use crate::duplicate::{Ids, TakenId};
 use crate::encoders::Encoders;
 use crate::error::ShardError;
-use crate::fasta::{FastaReader, Record};
+use crate::fasta::{FastaError, FastaReader, Limits, Record};
 use crate::folder::{FinishedSet, OutputFolder};
 use crate::input::Input;
 use crate::prepare::Prepared;
 use crate::protein::Protein;
 use crate::shard_key::ShardKey;
 use crate::tally::Tally;
-use plmkit_store::RejectsWriter;
 
 /// Takes records from the inputs to the encoders and counts them.
 pub(crate) struct Pass<'a, 'scope> {
     config: &'a Config,
     encoders: Encoders<'scope>,
-    rejects: RejectsWriter,
+    rejects: ListWriter,
+    /// Begun with the first record that gets another id.
+    renamed: Option<ListWriter>,
+    renamed_path: PathBuf,
     ids: Ids,
     assignment: Assignment,
     tally: Tally,
@@ -43,7 +49,9 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         Ok(Self {
             config,
             encoders,
-            rejects: RejectsWriter::of_records(&folder.rejects())?,
+            rejects: ListWriter::of_records(&folder.rejects())?,
+            renamed: None,
+            renamed_path: folder.renamed(),
             ids: Ids::new(config.duplicates),
             assignment: Assignment::new(config.target),
             tally: Tally::default(),
@@ -52,17 +60,35 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         })
     }
 
+    /// Reads only the ids of an input, so that no record is given one of them; false where a stop was asked for.
+    pub(crate) fn announce(&mut self, input: &Input, stop: &Stop) -> Result<bool, ShardError> {
+        let read = read_all(input, self.config.limits, stop, |record| {
+            self.ids.announce(&record.id);
+            Ok(())
+        });
+        Ok(read?.is_some())
+    }
+
     /// Reads an input to its end; false where a stop was asked for.
     pub(crate) fn read(&mut self, input: &Input, stop: &Stop) -> Result<bool, ShardError> {
-        let mut reader = FastaReader::open(input, self.config.limits, stop)?;
-        while let Some(record) = reader.read()? {
-            if stop.requested() {
-                return Ok(false);
+        let mut alphabet = AlphabetCheck::default();
+        let nucleic = || ShardError::NucleicAcids {
+            input: input.clone(),
+        };
+        let read = read_all(input, self.config.limits, stop, |record| {
+            if !self.config.any_alphabet && alphabet.add(&record.sequence) {
+                return Err(nucleic());
             }
-            self.take(input, record)?;
+            self.take(input, record)
+        });
+        let Some(summary) = read? else {
+            return Ok(false);
+        };
+        if alphabet.is_nucleic() {
+            return Err(nucleic());
         }
-        self.inputs.push(reader.finish()?);
-        Ok(!stop.requested())
+        self.inputs.push(summary);
+        Ok(true)
     }
 
     fn take(&mut self, input: &Input, mut record: Record) -> Result<(), ShardError> {
@@ -70,16 +96,26 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         self.records += 1;
         let number = record.number;
         match self.ids.admit(ordinal, &mut record.id) {
-            Ok(false) => {}
-            Ok(true) => self.tally.suffixed(),
-            Err(duplicate) => {
-                let (first_input, first_record) = self.place(duplicate.first);
+            Ok(None) => {}
+            Ok(Some(old)) => {
+                self.tally.suffixed();
+                self.renamed(ordinal, old, &record.id)?;
+            }
+            Err(TakenId::ByRecord { first }) => {
+                let (first_input, first_record) = self.place(first);
                 return Err(ShardError::DuplicateId {
                     input: input.clone(),
                     record: number,
                     id: record.id,
                     first_input,
                     first_record,
+                });
+            }
+            Err(TakenId::ByRenaming) => {
+                return Err(ShardError::GivenId {
+                    input: input.clone(),
+                    record: number,
+                    id: record.id,
                 });
             }
         }
@@ -105,6 +141,19 @@ impl<'a, 'scope> Pass<'a, 'scope> {
             }
         }
         Ok(())
+    }
+
+    /// Lists a record that has another id than in its input.
+    fn renamed(&mut self, ordinal: u64, old: String, new: &str) -> Result<(), ShardError> {
+        let list = match &mut self.renamed {
+            Some(list) => list,
+            none => none.insert(ListWriter::of_renames(&self.renamed_path)?),
+        };
+        Ok(list.push(&Renamed {
+            ordinal,
+            id: old,
+            new_id: new.to_owned(),
+        })?)
     }
 
     fn encode(&mut self, protein: Protein) -> Result<(), ShardError> {
@@ -142,13 +191,44 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         let shards = self.encoders.finish(&provenance)?;
         let summaries = shards.iter().map(|shard| shard.summary.clone()).collect();
         let rejects = self.rejects.finish()?;
-        let manifest = self
+        let renamed = self.renamed.map(ListWriter::finish).transpose()?;
+        let mut manifest = self
             .tally
             .into_manifest(provenance, self.inputs, &rejects, summaries);
+        manifest.renamed_digest = renamed.as_ref().map(|list| list.digest().to_owned());
         Ok(FinishedSet {
             shards,
             rejects,
+            renamed,
             manifest,
         })
+    }
+}
+
+/// Gives all records of an input to `take`; `None` where a stop was asked for.
+fn read_all(
+    input: &Input,
+    limits: Limits,
+    stop: &Stop,
+    mut take: impl FnMut(Record) -> Result<(), ShardError>,
+) -> Result<Option<InputSummary>, ShardError> {
+    let mut reader = FastaReader::open(input, limits, stop)?;
+    let mut read = || -> Result<bool, ShardError> {
+        while let Some(record) = reader.read()? {
+            if stop.requested() {
+                return Ok(false);
+            }
+            take(record)?;
+        }
+        Ok(!stop.requested())
+    };
+    match read() {
+        Ok(true) => Ok(Some(reader.finish()?)),
+        Ok(false) => Ok(None),
+        // Damage explains what is wrong with the records before it is met.
+        Err(error) if error.is_of_content() => Err(reader
+            .damage(stop)
+            .map_or(error, |damage| FastaError::from(damage).into())),
+        Err(error) => Err(error),
     }
 }

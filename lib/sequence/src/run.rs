@@ -1,17 +1,21 @@
 //! The whole job: FASTA inputs in, a set of shards out.
 
+use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::thread;
 
 use plmkit_contract::{Manifest, Stop};
 use plmkit_store::StoreError;
 
 use crate::config::Config;
+use crate::duplicate::DuplicatePolicy;
 use crate::encoders::Encoders;
 use crate::error::ShardError;
 use crate::existing::{Earlier, compare};
 use crate::fasta::FastaError;
 use crate::folder::{Found, OutputFolder};
-use crate::open_files::allow_open_files;
+use crate::input::Input;
 use crate::pass::Pass;
 use crate::source::Source;
 
@@ -40,6 +44,7 @@ pub fn make_shards(config: &Config, stop: &Stop) -> Result<Outcome, ShardError> 
         claimed => claimed,
     };
     let found = folder.found()?;
+    keep_inputs(config, &folder, &found)?;
     if !config.force && !found.nothing() {
         match earlier(config, &folder, &found, stop)? {
             Some(Earlier::Complete) => {
@@ -55,8 +60,6 @@ pub fn make_shards(config: &Config, stop: &Stop) -> Result<Outcome, ShardError> 
     }
     claimed?;
     folder.sweep(&found)?;
-    // As many again for long proteins.
-    allow_open_files(2 * config.open_shards());
     let set = thread::scope(|scope| {
         let encoders = Encoders::start(
             scope,
@@ -65,6 +68,17 @@ pub fn make_shards(config: &Config, stop: &Stop) -> Result<Outcome, ShardError> 
             config.row_group_bytes(),
         )?;
         let mut pass = Pass::new(config, &folder, encoders)?;
+        if config.duplicates == DuplicatePolicy::Suffix {
+            for input in config
+                .inputs
+                .iter()
+                .filter(|input| input.can_be_read_again())
+            {
+                if !pass.announce(input, stop)? {
+                    return Ok(None);
+                }
+            }
+        }
         for input in &config.inputs {
             if !pass.read(input, stop)? {
                 return Ok(None);
@@ -76,6 +90,24 @@ pub fn make_shards(config: &Config, stop: &Stop) -> Result<Outcome, ShardError> 
         Some(set) => Ok(Outcome::Made(Box::new(folder.publish(set)?))),
         None => Ok(Outcome::Stopped),
     }
+}
+
+/// That no input is a file which the new set replaces.
+fn keep_inputs(config: &Config, folder: &OutputFolder, found: &Found) -> Result<(), ShardError> {
+    let inode = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
+    let outputs: HashSet<_> = found
+        .names()
+        .filter_map(|name| inode(&folder.path().join(name)))
+        .collect();
+    for input in &config.inputs {
+        if let Input::File(path) = input
+            && inode(path).is_some_and(|inode| outputs.contains(&inode))
+        {
+            let input = input.clone();
+            return Err(ShardError::InputInFolder { input });
+        }
+    }
+    Ok(())
 }
 
 /// Compares what is in the folder with what would be made; `None` where a stop was asked for.

@@ -70,7 +70,17 @@ impl Source {
             .take(MAGIC_LEN as u64)
             .read_to_end(&mut magic)
             .map_err(|error| SourceError::new(input, Format::Plain, error))?;
-        let format = Format::detect(&magic);
+        let format = match Format::detect(&magic) {
+            Format::Plain if magic.is_empty() => {
+                let format = Format::of_name(&input.name());
+                if format != Format::Plain {
+                    let input = input.clone();
+                    return Err(SourceError::Truncated { input, format });
+                }
+                format
+            }
+            format => format,
+        };
         if let Format::Unsupported(_) = format {
             return Err(SourceError::Unsupported {
                 input: input.clone(),
@@ -96,6 +106,11 @@ impl Source {
     /// The input.
     pub fn input(&self) -> &Input {
         &self.input
+    }
+
+    /// Whether the bytes have a checksum, or at least an end that a cut file lacks.
+    pub(crate) fn is_compressed(&self) -> bool {
+        self.format != Format::Plain
     }
 
     /// Whether the next byte is the first of a line.

@@ -6,7 +6,7 @@ use plmkit_contract::{
     CONTRACT_VERSION, InputSummary, Manifest, Provenance, Reason, Reject, ShardSummary,
 };
 
-use plmkit_store::FinishedRejects;
+use plmkit_store::FinishedList;
 
 use crate::lengths::Lengths;
 use crate::protein::Protein;
@@ -57,7 +57,7 @@ impl Tally {
         self,
         provenance: Provenance,
         inputs: Vec<InputSummary>,
-        rejects: &FinishedRejects,
+        rejects: &FinishedList,
         shards: Vec<ShardSummary>,
     ) -> Manifest {
         let changed = [
@@ -89,6 +89,7 @@ impl Tally {
                 })
                 .collect(),
             rejects_digest: rejects.digest().to_owned(),
+            renamed_digest: None,
             rows: total(|shard| shard.rows),
             residues: total(|shard| shard.residues),
             tokens: total(|shard| shard.tokens),

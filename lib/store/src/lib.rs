@@ -44,7 +44,7 @@ pub use lines::Lines;
 pub use lock::{Lock, lock_open};
 pub use open::open_input;
 pub use packed_batch::PackedBatch;
-pub use rejects::{FinishedRejects, RejectsWriter, read_rejects};
+pub use rejects::{FinishedList, ListWriter, read_byte_digest, read_rejects};
 pub use row_group::{PlacedRowGroup, ROW_GROUP_BYTES, RowGroup, RowGroupEncoder};
 pub use shard::{FinishedShard, ShardWriter, read_shard};
 pub use unfinished::{Sink, UnfinishedEmbeddings};

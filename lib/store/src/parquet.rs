@@ -68,17 +68,15 @@ impl Writer {
         self.digest
             .update(batch)
             .map_err(|error| StoreError::malformed(self.path(), error))?;
-        let written = self.rows.write(batch).and_then(|()| {
-            if self.rows.memory_size() >= self.row_group_bytes {
-                self.rows.flush()
-            } else {
-                Ok(())
-            }
-        });
-        written.map_err(|error| StoreError::encoding_parquet(self.path(), error))
+        let written = self.rows.write(batch);
+        written.map_err(|error| StoreError::encoding_parquet(self.path(), error))?;
+        if self.rows.memory_size() >= self.row_group_bytes {
+            self.suspend()?;
+        }
+        Ok(())
     }
 
-    /// Ends the row group and closes the file descriptor until the next write.
+    /// Ends the row group and closes the file descriptor until the next one: there may be thousands of files.
     pub(crate) fn suspend(&mut self) -> Result<(), StoreError> {
         let suspended = self
             .rows
@@ -93,10 +91,12 @@ impl Writer {
             self.rows
                 .append_key_value_metadata(KeyValue::new(key, value));
         }
-        let file = self
+        let mut file = self
             .rows
             .into_inner()
             .map_err(|error| StoreError::encoding_parquet(&path, error))?;
+        file.suspend()
+            .map_err(|source| StoreError::Write { path, source })?;
         let summary = FileSummary {
             digest: self.digest,
             bytes: file.written(),

@@ -1,33 +1,42 @@
-//! `rejects.csv`: what is not embedded, and why. Quoted as RFC 4180 says, with LF line ends.
+//! Lists of records: `rejects.csv`, what is not embedded, and why; `renamed.csv`, what has another id than in the input.
+//! Quoted as RFC 4180 says, with LF line ends.
 //!
 //! `fasta-shard` lists records. `gpu-embed` lists rows of shards, of which a record may have several, and has one more
 //! column for that.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use plmkit_contract::{Quoted, Reason, Reject, RejectsList};
 
+use serde::Serialize;
+
 use crate::digested::Digested;
+use crate::open::open_input;
 use crate::{AtomicFile, Lines, StoreError};
 
 const ROW_COLUMNS: [&str; 5] = ["ordinal", "id", "length", "reason", "start"];
 const RECORD_COLUMNS: &[&str] = ROW_COLUMNS.split_at(4).0;
 
-/// `rejects.csv` under construction. It has its header line also where nothing follows.
-pub struct RejectsWriter {
+/// A list under construction. It has its header line also where nothing follows.
+pub struct ListWriter {
     writer: csv::Writer<Digested<AtomicFile>>,
 }
 
-impl RejectsWriter {
-    /// Starts a file of whole records that will be at `path`.
+impl ListWriter {
+    /// Starts a `rejects.csv` of whole records that will be at `path`.
     pub fn of_records(path: &Path) -> Result<Self, StoreError> {
         Self::create(path, RECORD_COLUMNS)
     }
 
-    /// Starts a file of rows, each with its start, that will be at `path`.
+    /// Starts a `rejects.csv` of rows, each with its start, that will be at `path`.
     pub fn of_rows(path: &Path) -> Result<Self, StoreError> {
         Self::create(path, &ROW_COLUMNS)
+    }
+
+    /// Starts a `renamed.csv` that will be at `path`.
+    pub fn of_renames(path: &Path) -> Result<Self, StoreError> {
+        Self::create(path, &["ordinal", "id", "new_id"])
     }
 
     fn create(path: &Path, columns: &[&str]) -> Result<Self, StoreError> {
@@ -41,35 +50,33 @@ impl RejectsWriter {
     }
 
     /// Adds a line. One that the file has no column for, or too many, is an error.
-    pub fn push(&mut self, reject: &Reject) -> Result<(), StoreError> {
-        let path = self.writer.get_ref().stream.path().to_owned();
-        self.writer
-            .serialize(reject)
-            .map_err(|error| failed(&path, error.into()))
+    pub fn push(&mut self, line: &impl Serialize) -> Result<(), StoreError> {
+        let pushed = self.writer.serialize(line);
+        pushed.map_err(|error| failed(self.writer.get_ref().stream.path(), error.into()))
     }
 
     /// Completes the file; it has no name yet.
-    pub fn finish(self) -> Result<FinishedRejects, StoreError> {
+    pub fn finish(self) -> Result<FinishedList, StoreError> {
         let path = self.writer.get_ref().stream.path().to_owned();
         let Digested { stream, digest } = self
             .writer
             .into_inner()
             .map_err(|error| failed(&path, error.into_error()))?;
-        Ok(FinishedRejects {
+        Ok(FinishedList {
             file: stream,
             digest: digest.to_string(),
         })
     }
 }
 
-/// A rejects file that has all its lines and waits for its name.
+/// A list that has all its lines and waits for its name.
 #[derive(Debug)]
-pub struct FinishedRejects {
+pub struct FinishedList {
     file: AtomicFile,
     digest: String,
 }
 
-impl FinishedRejects {
+impl FinishedList {
     /// The [`ByteDigest`](plmkit_contract::ByteDigest) of the file.
     pub fn digest(&self) -> &str {
         &self.digest
@@ -79,6 +86,17 @@ impl FinishedRejects {
     pub fn publish(self) -> Result<(), StoreError> {
         self.file.finish()
     }
+}
+
+/// The [`ByteDigest`](plmkit_contract::ByteDigest) of the file at `path`.
+pub fn read_byte_digest(path: &Path) -> Result<String, StoreError> {
+    let mut file = Digested::new(open_input(path)?);
+    let read = io::copy(&mut file, &mut io::sink());
+    read.map_err(|source| StoreError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(file.digest.to_string())
 }
 
 /// All of the rejects file at `path`, of records or of rows.
@@ -161,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    type Create = fn(&Path) -> Result<RejectsWriter, StoreError>;
+    type Create = fn(&Path) -> Result<ListWriter, StoreError>;
 
     fn written(create: Create, rejects: &[Reject]) -> String {
         let folder = tempfile::tempdir().expect("temp folder");
@@ -180,9 +198,9 @@ mod tests {
 
     #[test]
     fn the_header_is_always_there() {
-        let of_records = written(RejectsWriter::of_records, &[]);
+        let of_records = written(ListWriter::of_records, &[]);
         assert_eq!(of_records, "ordinal,id,length,reason\n");
-        let of_rows = written(RejectsWriter::of_rows, &[]);
+        let of_rows = written(ListWriter::of_rows, &[]);
         assert_eq!(of_rows, "ordinal,id,length,reason,start\n");
     }
 
@@ -196,7 +214,7 @@ mod tests {
             start: None,
         };
         assert_eq!(
-            written(RejectsWriter::of_records, &[reject]),
+            written(ListWriter::of_records, &[reject]),
             "ordinal,id,length,reason\n3,\"a,\"\"b\"\"\",0,empty\n"
         );
     }
@@ -214,7 +232,7 @@ mod tests {
     #[test]
     fn rows_of_one_record_are_told_apart_by_their_start() {
         assert_eq!(
-            written(RejectsWriter::of_rows, &[row(Some(0)), row(Some(766))]),
+            written(ListWriter::of_rows, &[row(Some(0)), row(Some(766))]),
             "ordinal,id,length,reason,start\n3,a,2000,not_finite,0\n3,a,2000,not_finite,766\n"
         );
     }
@@ -224,8 +242,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("temp folder");
         let path = folder.path().join("rejects.csv");
         for (create, start) in [
-            (RejectsWriter::of_records as Create, Some(0)),
-            (RejectsWriter::of_rows, None),
+            (ListWriter::of_records as Create, Some(0)),
+            (ListWriter::of_rows, None),
         ] {
             let mut writer = create(&path).expect("create");
             assert!(writer.push(&row(start)).is_err(), "{start:?}");

@@ -31,13 +31,14 @@ pub struct ShardWriter {
 impl ShardWriter {
     /// Starts a shard that will be at `path` and keeps at most about `row_group_bytes` of it in memory.
     pub fn create(path: &Path, row_group_bytes: usize) -> Result<Self, StoreError> {
-        let writer = Writer::create(
+        let mut writer = Writer::create(
             path,
             Kind::Shard,
             shard_schema(),
             shard_properties(),
             row_group_bytes,
         )?;
+        writer.suspend()?;
         Ok(Self {
             writer,
             rows: Rows::default(),

@@ -63,6 +63,21 @@ pub enum FastaError {
         /// The id, quoted.
         id: String,
     },
+    /// A character that begins a record or a comment, where there is neither. Files that were joined, the first without a
+    /// final line end, have one.
+    #[error(
+        "{input}: record {record} {id}: found '{found}' in its sequence; expected headers at the start of a line and no comments"
+    )]
+    Misplaced {
+        /// The input.
+        input: Input,
+        /// The 1-based record.
+        record: u64,
+        /// The id, quoted.
+        id: String,
+        /// `>` or `;`.
+        found: char,
+    },
     /// A sequence without end.
     #[error(
         "{input}: record {record} {id}: the sequence is too long: expected at most {limit} bytes"

@@ -1,0 +1,207 @@
+//! Whether the files of the cache have the content that their names say.
+//!
+//! The Hub names the content of a large file by its SHA-256, and that of a small one as git does: by the SHA-1 of the word
+//! `blob`, the size and the bytes.
+
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write as _};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use plmkit_contract::Stop;
+use sha1::{Digest as _, Sha1};
+use sha2::{Digest as _, Sha256};
+
+use crate::HubError;
+use crate::commit::is_commit;
+
+/// What the content of a file should be named, and which hash that is; `None` where `name` is no hash that is known.
+///
+/// `go_on` is asked now and then, and ends the work with [`io::ErrorKind::Interrupted`].
+pub(crate) fn hash_like(
+    name: &str,
+    path: &Path,
+    go_on: &dyn Fn() -> bool,
+) -> io::Result<Option<(&'static str, String)>> {
+    let mut file = File::open(path)?;
+    Ok(match name.len() {
+        64 if is_commit(name) => {
+            let mut hasher = Sha256::new();
+            read_all(&mut file, go_on, |bytes| hasher.update(bytes))?;
+            Some(("SHA-256", hex(&hasher.finalize())))
+        }
+        40 if is_commit(name) => {
+            let mut hasher = Sha1::new();
+            hasher.update(format!("blob {}\0", file.metadata()?.len()));
+            read_all(&mut file, go_on, |bytes| hasher.update(bytes))?;
+            Some(("git SHA-1", hex(&hasher.finalize())))
+        }
+        _ => None,
+    })
+}
+
+fn read_all(
+    file: &mut File,
+    go_on: &dyn Fn() -> bool,
+    mut take: impl FnMut(&[u8]),
+) -> io::Result<()> {
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(()),
+            count => take(&buffer[..count]),
+        }
+        if !go_on() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+    }
+}
+
+fn hex(hash: &[u8]) -> String {
+    hash.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Large files of a model that were hashed before, so that only the first run with them takes the time.
+///
+/// A file is known by its name, size, time of change and inode, a line each. Where the list cannot be written, the
+/// files are hashed each time.
+pub(crate) struct Verified {
+    list: PathBuf,
+    known: String,
+}
+
+impl Verified {
+    /// Those of the model whose folder in `cache` is `model`.
+    pub(crate) fn of(cache: &Path, model: &Path) -> Self {
+        let name = model.file_name().unwrap_or_default();
+        let list = cache.join(".locks").join(name).join("plmkit-verified");
+        Self {
+            known: fs::read_to_string(&list).unwrap_or_default(),
+            list,
+        }
+    }
+
+    /// Checks a file of a snapshot, if it is a link to a blob: another cache may have plain files.
+    pub(crate) fn check(&mut self, file: &Path, stop: &Stop) -> Result<(), HubError> {
+        let failed = |source: io::Error| match source.kind() {
+            io::ErrorKind::Interrupted => HubError::Stopped,
+            _ => HubError::Read {
+                path: file.to_owned(),
+                source,
+            },
+        };
+        let Ok(blob) = fs::read_link(file) else {
+            return Ok(());
+        };
+        let name = blob.file_name().unwrap_or_default().to_string_lossy();
+        let line = line(&name, file).map_err(failed)?;
+        if self.known.lines().any(|known| known == line) {
+            return Ok(());
+        }
+        match hash_like(&name, file, &|| !stop.requested()).map_err(failed)? {
+            Some((hash, found)) if !found.eq_ignore_ascii_case(&name) => Err(HubError::Damaged {
+                path: file.canonicalize().unwrap_or_else(|_| file.to_owned()),
+                hash,
+                found,
+            }),
+            Some(("SHA-256", _)) => {
+                self.note(&line);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Remembers a blob that was just hashed.
+    pub(crate) fn add(&mut self, name: &str, blob: &Path) {
+        if name.len() == 64
+            && let Ok(line) = line(name, blob)
+        {
+            self.note(&line);
+        }
+    }
+
+    fn note(&mut self, line: &str) {
+        let folder = self.list.parent().unwrap_or(&self.list);
+        // A cache that cannot be written is as good.
+        let _ = fs::create_dir_all(folder).and_then(|()| {
+            let mut list = OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(&self.list)?;
+            list.write_all(format!("{line}\n").as_bytes())
+        });
+    }
+}
+
+fn line(name: &str, file: &Path) -> io::Result<String> {
+    let found = file.metadata()?;
+    Ok(format!(
+        "{name} {} {}.{:09} {}",
+        found.len(),
+        found.mtime(),
+        found.mtime_nsec(),
+        found.ino()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_git_and_sha256sum() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("hello");
+        fs::write(&file, "hello\n").unwrap();
+        let like = |length| hash_like(&"0".repeat(length), &file, &|| true).unwrap();
+        // git hash-object, sha256sum
+        assert_eq!(
+            like(40).unwrap(),
+            (
+                "git SHA-1",
+                "ce013625030ba8dba906f756967f9e9ca394464a".to_owned()
+            )
+        );
+        assert_eq!(
+            like(64).unwrap().1,
+            "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
+        );
+        assert_eq!(like(32), None);
+        let stopped = hash_like(&"0".repeat(64), &file, &|| false).unwrap_err();
+        assert_eq!(stopped.kind(), io::ErrorKind::Interrupted);
+    }
+
+    #[test]
+    fn a_large_file_is_hashed_once_and_again_when_it_changed() {
+        let cache = tempfile::tempdir().unwrap();
+        let model = cache.path().join("models--some--model");
+        let name = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
+        let (blob, file) = (model.join(name), model.join("model.safetensors"));
+        fs::create_dir(&model).unwrap();
+        fs::write(&blob, "hello\n").unwrap();
+        symlink(name, &file).unwrap();
+        let check = || Verified::of(cache.path(), &model).check(&file, &Stop::default());
+        let list = cache
+            .path()
+            .join(".locks/models--some--model/plmkit-verified");
+        check().unwrap();
+        check().unwrap();
+        assert_eq!(fs::read_to_string(&list).unwrap().lines().count(), 1);
+        fs::write(&blob, "hellO\n").unwrap();
+        assert!(matches!(
+            check(),
+            Err(HubError::Damaged {
+                hash: "SHA-256",
+                ..
+            })
+        ));
+        assert_eq!(fs::read_to_string(&list).unwrap().lines().count(), 1);
+    }
+}
