@@ -163,11 +163,9 @@ fn a_new_id_is_no_other_records_and_is_listed() {
 
 #[test]
 fn a_pipe_is_read_once_so_a_new_id_may_be_a_later_records() {
-    let piped = |fasta: &str| {
-        let command = Case::new().command("- --shards 1 --duplicate-ids suffix");
-        crate::case::fed(command, fasta)
-    };
-    let output = piped(">a\nMK\n>a\nMA\n>a_2\nML\n");
+    let case = Case::new();
+    let command = case.command("- --shards 1 --duplicate-ids suffix");
+    let output = crate::case::fed(command, ">a\nMK\n>a\nMA\n>a_2\nML\n");
     let message = "standard input: record 3 'a_2': its id is one that --duplicate-ids suffix gave";
     crate::case::refused(&output, 65, message);
 }
@@ -242,7 +240,7 @@ fn characters_that_are_no_residue() {
         ("MKJ", "found 'J' at position 3"),
         ("M K\n-", "found '-' at position 3"),
         ("M\0K", "found '\\x00' at position 2"),
-        ("MK>a", "found '>' at position 3"),
+        ("MK;a", "found ';' at position 3"),
     ] {
         let fasta = format!(">ok\nMKVXBZUO\n>bad\n{sequence}\n");
         refused(
