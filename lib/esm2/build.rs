@@ -25,4 +25,6 @@ fn main() {
         .warnings(true)
         .extra_warnings(true)
         .compile("plmkit_shim");
+    // Before libtorch.so, which the linker would take for a symbol that both have, and which needs libtorch for CUDA.
+    println!("cargo::rustc-link-lib=c10");
 }
