@@ -86,7 +86,8 @@ def check_libtorch(output):
 
 def check_workflows(packages):
     """The packages that the workflows name."""
-    environments = [path for path in (ROOT / "workflows").rglob("*.y*ml") if re.search(r"^ *- .*plmkit", path.read_text(), re.M)]
+    workflows = ROOT / "workflows"
+    environments = [path for path in (*workflows.rglob("environment.yml"), *workflows.rglob("envs/*.yaml")) if "plmkit" in path.read_text()]
     assert environments
     for path in environments:
         for spec in yaml.safe_load(path.read_text())["dependencies"]:
