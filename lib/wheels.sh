@@ -4,8 +4,10 @@
 # Each wheel that is unpacked has a list of its files, TARGET/wheels/WHEEL.list, whose first line is its pin: a wheel whose list begins
 # with the pin is not fetched again.
 
-# The caller sets $what, which begins its lines, and $machine, for which wheels are: x86_64, aarch64.
-# shellcheck disable=SC2154
+# The machine that wheels are fetched for; a caller may name another.
+machine=$(uname -m)
+
+# shellcheck disable=SC2154 # $what is the caller's
 say() { echo "$what: $*" >&2; }
 fail() {
     local code=$1
@@ -18,7 +20,7 @@ fail() {
 pins_of() {
     local pins=$1 groups=" ${*:2} " group pin
     while read -r group pin; do
-        if [[ $groups == *" $group "* && $pin == *"_$machine.whl "* ]]; then
+        if [[ $groups == *" $group "* && $pin =~ [_-]($machine|any)[.]whl\  ]]; then
             echo "$pin"
         fi
     done <"$pins"

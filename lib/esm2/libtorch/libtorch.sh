@@ -13,7 +13,6 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../../.." && pwd)
-machine=$(uname -m)
 target=$root/.libtorch
 # shellcheck disable=SC2034
 what=libtorch
