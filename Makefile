@@ -129,7 +129,7 @@ install: build ## Install into PREFIX, /usr/local by default
 install-check: .venv/reference/complete ## See that an installation works where nothing else is: CPU, GPU=1 and LIBTORCH= (minutes, root, 2.4 GB of wheels)
 	@tests/install/check.sh
 
-aarch64-check: build ## Compile for aarch64 and run that under qemu: tests of the kernels, of the model, the demo (minutes, root; PARTS=kernels: less)
+aarch64-check: build ## Compile for aarch64 and run that under qemu: tests of the kernels, of the model, the demo (minutes, root; AARCH64=kernels: less)
 	@tests/delivery/aarch64.sh
 
 conda: build .venv/conda/complete ## Write the Conda recipe of HEAD into dist/conda, check it and run its tests

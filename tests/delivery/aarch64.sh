@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compiles for aarch64 and runs what comes out under qemu's user mode. PARTS names what is done:
+# Compiles for aarch64 and runs what comes out under qemu's user mode. AARCH64 names what is done:
 #
 #   kernels   tests of the CPU kernels; the four tools, which need no libtorch, are compiled
 #   chain     tests of the model, layer by layer against the golden files; the demo, whose vectors are compared with this CPU's
@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 target=aarch64-unknown-linux-gnu
-parts=${PARTS:-kernels chain}
+parts=${AARCH64:-kernels chain}
 
 if [[ ${INSIDE_QEMU:-} != 1 ]]; then
     packages=()
@@ -46,7 +46,7 @@ for part in $parts; do
         target/release/validate-embeddings demo/embeddings.parquet --reference demo/here.parquet --min-cosine 0.999999 --report demo/aarch64.json
         ;;
     *)
-        echo "aarch64: expected PARTS kernels or chain, found $part" >&2
+        echo "aarch64: expected AARCH64=kernels or chain, found $part" >&2
         exit 2
         ;;
     esac
