@@ -129,6 +129,13 @@ install: build ## Install into PREFIX, /usr/local by default
 install-check: .venv/reference/complete ## See that an installation works where nothing else is: CPU, GPU=1 and LIBTORCH= (minutes, root, 2.4 GB of wheels)
 	@tests/install/check.sh
 
+aarch64-check: build ## Compile for aarch64 and run that under qemu: tests of the kernels, of the model, the demo (minutes, root; AARCH64=kernels: less)
+	@tests/delivery/aarch64.sh
+
+conda: build .venv/conda/complete ## Write the Conda recipe of HEAD into dist/conda, check it and run its tests
+	@containers/conda/recipe.sh dist/conda
+	PYTHONDONTWRITEBYTECODE=1 .venv/conda/bin/python tests/delivery/conda.py dist/conda
+
 goldens: .venv/reference/complete ## Make the files of test-data again (fetches 5 GB of Python packages)
 	python3 test-data/make_proteins.py
 	.venv/reference/bin/python test-data/make_model_tiny.py
@@ -149,4 +156,4 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 FORCE:
 
 .PHONY: help setup build demo test torture parity parity-mutants bench bench-parts fuzz kernels gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
-	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc workflows-overhead lint advisories install install-check goldens
+	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc workflows-overhead lint advisories install install-check aarch64-check conda goldens

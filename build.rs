@@ -12,6 +12,8 @@ fn main() {
     // those vanish as soon as a user sets RUSTFLAGS.
     let mut folders = vec![PathBuf::from("$ORIGIN/../lib/plmkit/torch/lib")];
     folders.extend(env::var_os("LIBTORCH").map(|libtorch| PathBuf::from(libtorch).join("lib")));
+    // What libtorch for CUDA needs may not be there, and is not linked.
+    println!("cargo::rustc-link-arg-bin=gpu-embed=-Wl,--allow-shlib-undefined");
     for folder in folders {
         println!(
             "cargo::rustc-link-arg-bin=gpu-embed=-Wl,-rpath,{}",

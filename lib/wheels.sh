@@ -4,6 +4,9 @@
 # Each wheel that is unpacked has a list of its files, TARGET/wheels/WHEEL.list, whose first line is its pin: a wheel whose list begins
 # with the pin is not fetched again.
 
+# The machine that wheels are fetched for; a caller may name another.
+machine=$(uname -m)
+
 # shellcheck disable=SC2154 # $what is the caller's
 say() { echo "$what: $*" >&2; }
 fail() {
@@ -13,11 +16,11 @@ fail() {
     exit "$code"
 }
 
-# pins_of PINS GROUP…: the lines of the file PINS that are of these groups, without the group: "MIB SHA256 WHEEL KEPT".
+# pins_of PINS GROUP…: the lines of the file PINS that are of these groups and for this machine, without the group: "MIB SHA256 WHEEL KEPT".
 pins_of() {
     local pins=$1 groups=" ${*:2} " group pin
     while read -r group pin; do
-        if [[ $groups == *" $group "* ]]; then
+        if [[ $groups == *" $group "* && $pin =~ [_-]($machine|any)[.]whl\  ]]; then
             echo "$pin"
         fi
     done <"$pins"

@@ -2,7 +2,7 @@
 # The whole chain on the test data: FASTA -> shards -> batches -> embeddings -> verdict, all under demo/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export PATH=$PWD/target/release:$PATH
+export PATH=${PROGRAMS:-$PWD/target/release}:$PATH
 
 # number FILE KEY [FACTOR FORMAT]: the first entry KEY of a report, which has one entry a line.
 number() {

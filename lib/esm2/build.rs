@@ -12,7 +12,8 @@ fn main() {
         );
         return;
     };
-    println!("cargo::rustc-link-arg=-Wl,-rpath,{libtorch}/lib");
+    // What libtorch for CUDA needs may not be there, and is not linked.
+    println!("cargo::rustc-link-arg=-Wl,-rpath,{libtorch}/lib,--allow-shlib-undefined");
     let include = Path::new(&libtorch).join("include");
     cc::Build::new()
         .cpp(true)
@@ -24,4 +25,6 @@ fn main() {
         .warnings(true)
         .extra_warnings(true)
         .compile("plmkit_shim");
+    // Before libtorch.so, which the linker would take for a symbol that both have, and which needs libtorch for CUDA.
+    println!("cargo::rustc-link-lib=c10");
 }

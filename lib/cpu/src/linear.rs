@@ -187,10 +187,13 @@ impl Weights {
                     Then::Add => dispatch!(self.isa, add(job: Job<'_>, out: &mut RowsMut<'_>)),
                 }
             }
+            #[cfg(target_arch = "x86_64")]
             Panels::Bf16(panels) => {
                 let converted = converted.map(|converted| &mut converted.bf16[..]);
                 bf16::apply(panels, self, x, out, then, converted);
             }
+            #[cfg(not(target_arch = "x86_64"))]
+            Panels::Bf16(_) => unreachable!("no other CPU multiplies bfloat16"),
             Panels::Int8(panels) => {
                 let converted = converted.expect("there is memory for integers");
                 int8::apply(panels, self, x, out, then, &mut converted.int8);

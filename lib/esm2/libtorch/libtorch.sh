@@ -3,6 +3,7 @@
 #
 #   libtorch.sh fetch           puts it where the build looks for it: .libtorch/{torch,nvidia} at the root of the repository; with GPU=1,
 #                               or where this machine has an NVIDIA driver, together with the CUDA libraries that it needs for a GPU
+#   libtorch.sh fetch MACHINE   puts what another machine's CPU needs, x86_64 or aarch64, into .libtorch/MACHINE
 #   libtorch.sh fetch-nvrtc     puts the compiler of CUDA kernels there, and nothing else
 #   libtorch.sh install FOLDER  copies the libraries that were fetched, without the CUDA libraries if GPU=0
 #
@@ -43,8 +44,8 @@ check_elsewhere() {
 }
 
 fetch() {
-    if [[ "$(uname -s) $(uname -m)" != "Linux x86_64" ]]; then
-        fail 69 "no wheel is pinned for $(uname -sm): set LIBTORCH to the folder of a libtorch 2.11.0 for it"
+    if [[ $(uname -s) != Linux || -z $(pins_of "$here/wheels.txt" "$@") ]]; then
+        fail 69 "no wheel is pinned for $(uname -s) $machine: set LIBTORCH to the folder of a libtorch 2.11.0 for it"
     fi
     unpack_wheels "$here/wheels.txt" "$target" "$@"
 }
@@ -78,7 +79,11 @@ install_into() {
 [[ ${GPU:-0} == [01] ]] || fail 2 "GPU=$GPU: expected 0 or 1"
 case ${1-} in
 fetch)
-    if is_elsewhere; then
+    if [[ -n ${2:-} ]]; then
+        machine=$2
+        target=$root/.libtorch/$2
+        fetch cpu
+    elif is_elsewhere; then
         check_elsewhere
     elif [[ ${GPU:-} == 1 ]] || { [[ -z ${GPU:-} ]] && has_driver; }; then
         fetch cpu cuda nvrtc

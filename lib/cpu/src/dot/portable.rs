@@ -36,7 +36,7 @@ impl Dot for PortableDot {
 
     #[inline(always)]
     unsafe fn add(sums: [f32; LANES], inputs: f32, weights: [f32; LANES]) -> [f32; LANES] {
-        std::array::from_fn(|lane| sums[lane] + inputs * weights[lane])
+        unsafe { Portable::mul_add([inputs; LANES], weights, sums) }
     }
 
     #[inline(always)]

@@ -1,10 +1,6 @@
 //! Products in bfloat16 with sums in f32, by AVX512-BF16.
 
-use super::{Then, Weights};
-use crate::{Rows, RowsMut};
-
 /// Rows of a tile.
-#[cfg(target_arch = "x86_64")]
 const ROWS: usize = 12;
 
 /// Inputs of a row, filled up to whole vectors of 32.
@@ -13,7 +9,6 @@ pub(super) fn padded(inputs: usize) -> usize {
 }
 
 /// The room that `rows` of `inputs` values need.
-#[cfg(target_arch = "x86_64")]
 pub(super) fn values(inputs: usize, rows: usize) -> usize {
     super::product::room_for(rows, inputs, size_of::<u16>(), ROWS) * padded(inputs)
 }
@@ -27,47 +22,47 @@ pub(super) fn pairs(values: &[f32], words: &mut [u32]) {
     }
 }
 
-/// See [`Weights::apply`]. With nowhere to convert inputs to, weights are widened and products are in f32.
 #[cfg(target_arch = "x86_64")]
-pub(super) fn apply(
-    panels: &[u16],
-    weights: &Weights,
-    x: Rows<'_>,
-    out: &mut RowsMut<'_>,
-    then: Then,
-    converted: Option<&mut [u16]>,
-) {
-    use super::{Add, Gelu, Store};
-    let room = converted.as_ref().map(|room| room.len());
-    assert!(
-        room.is_none_or(|room| room >= values(weights.inputs, x.rows())),
-        "there is room"
-    );
-    // SAFETY: weights are packed in bfloat16 only where the CPU multiplies it, and the shapes were compared.
-    unsafe {
-        match then {
-            Then::Store => x86::apply::<Store>(panels, weights, x, out, converted),
-            Then::Gelu => x86::apply::<Gelu>(panels, weights, x, out, converted),
-            Then::Add => x86::apply::<Add>(panels, weights, x, out, converted),
-        }
-    }
-}
+pub(super) use x86::apply;
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::*;
     use std::ops::Range;
 
-    use super::super::VECTORS;
-    use super::super::product::{Finish, Multiplier, products};
-    use super::{ROWS, padded};
-    use crate::linear::Weights;
+    use super::{ROWS, padded, values};
+    use crate::linear::product::{Add, Finish, Gelu, Multiplier, Store, products};
+    use crate::linear::{Then, VECTORS, Weights};
     use crate::simd::Avx512;
     use crate::tile::bf16::{round, tile};
     use crate::{Rows, RowsMut};
 
+    /// See [`Weights::apply`]. With nowhere to convert inputs to, weights are widened and products are in f32.
+    pub(in crate::linear) fn apply(
+        panels: &[u16],
+        weights: &Weights,
+        x: Rows<'_>,
+        out: &mut RowsMut<'_>,
+        then: Then,
+        converted: Option<&mut [u16]>,
+    ) {
+        let room = converted.as_ref().map(|room| room.len());
+        assert!(
+            room.is_none_or(|room| room >= values(weights.inputs, x.rows())),
+            "there is room"
+        );
+        // SAFETY: weights are packed in bfloat16 only where the CPU multiplies it, and the shapes were compared.
+        unsafe {
+            match then {
+                Then::Store => finished::<Store>(panels, weights, x, out, converted),
+                Then::Gelu => finished::<Gelu>(panels, weights, x, out, converted),
+                Then::Add => finished::<Add>(panels, weights, x, out, converted),
+            }
+        }
+    }
+
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
-    pub(super) unsafe fn apply<F: Finish>(
+    unsafe fn finished<F: Finish>(
         panels: &[u16],
         weights: &Weights,
         x: Rows<'_>,

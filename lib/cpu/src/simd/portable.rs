@@ -75,8 +75,12 @@ impl<const N: usize> Simd for Lanes<N> {
 
     #[inline(always)]
     unsafe fn mul_add(a: [f32; N], b: [f32; N], c: [f32; N]) -> [f32; N] {
-        // Not `f32::mul_add`, which calls a function where there is no such instruction.
-        each(|i| a[i] * b[i] + c[i])
+        // Not everywhere `f32::mul_add`, which calls a function where there is no such instruction.
+        if cfg!(target_arch = "aarch64") {
+            each(|i| a[i].mul_add(b[i], c[i]))
+        } else {
+            each(|i| a[i] * b[i] + c[i])
+        }
     }
 
     #[inline(always)]

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Compiles for aarch64 and runs what comes out under qemu's user mode. AARCH64 names what is done:
+#
+#   kernels   tests of the CPU kernels; the four tools, which need no libtorch, are compiled
+#   chain     tests of the model, layer by layer against the golden files; the demo, whose vectors are compared with this CPU's
+#
+# Installs Debian's cross compiler and qemu-user where they are missing, which needs root.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+target=aarch64-unknown-linux-gnu
+parts=${AARCH64:-kernels chain}
+
+if [[ ${INSIDE_QEMU:-} != 1 ]]; then
+    packages=()
+    command -v aarch64-linux-gnu-g++ >/dev/null || packages+=(g++-aarch64-linux-gnu libc6-dev-arm64-cross)
+    command -v qemu-aarch64 >/dev/null || packages+=(qemu-user)
+    [[ ${#packages[@]} == 0 ]] || apt-get install -qq -y --no-install-recommends "${packages[@]}" >/dev/null
+    rustup --quiet target add "$target"
+    # In a user namespace of its own, whose programs for aarch64 the kernel gives to qemu; nobody else's are concerned.
+    INSIDE_QEMU=1 exec unshare --user --map-root-user --mount "${BASH_SOURCE[0]}"
+fi
+
+mount -t binfmt_misc none /proc/sys/fs/binfmt_misc
+# The first bytes of a program for aarch64; of its kind, 2 or 3.
+magic='\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00'
+mask='\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff'
+echo ":qemu-aarch64:M::$magic:$mask:$(command -v qemu-aarch64):" >/proc/sys/fs/binfmt_misc/register
+export QEMU_LD_PREFIX=/usr/aarch64-linux-gnu CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+
+for part in $parts; do
+    start=$SECONDS
+    case $part in
+    kernels)
+        cargo test --release --locked --target "$target" -p plmkit-cpu
+        cargo build --release --locked --target "$target" --no-default-features
+        "target/$target/release/fasta-shard" --version
+        ;;
+    chain)
+        lib/esm2/libtorch/libtorch.sh fetch aarch64
+        export LIBTORCH=$PWD/.libtorch/aarch64/torch
+        cargo test --release --locked --target "$target" -p plmkit-esm2 --test esm2 -- golden:: oracle::
+        cargo build --release --locked --target "$target"
+        PROGRAMS=$PWD/target/$target/release tests/demo.sh
+        target/release/gpu-embed demo/shard-*.arrow --model test-data/model-tiny --device cpu --out demo/here.parquet
+        target/release/validate-embeddings demo/embeddings.parquet --reference demo/here.parquet --min-cosine 0.999999 --report demo/aarch64.json
+        ;;
+    *)
+        echo "aarch64: expected AARCH64=kernels or chain, found $part" >&2
+        exit 2
+        ;;
+    esac
+    echo "aarch64: $part: $((SECONDS - start)) s"
+done
