@@ -23,12 +23,7 @@ ways=${WAYS:-without with venv}
 way=start
 work=$PWD/target/install-check
 torch=${TORCH:-$(echo "$PWD"/.venv/reference/lib/python3*/site-packages/torch)}
-command -v mmdebstrap >/dev/null || apt-get install -qq -y --no-install-recommends mmdebstrap >/dev/null
-mkdir -p "$work"
-[[ -f $work/base.tar ]] || {
-    mmdebstrap --quiet --variant=minbase "$(. /etc/os-release && echo "$VERSION_CODENAME")" "$work/base.new.tar"
-    mv "$work/base.new.tar" "$work/base.tar"
-}
+tests/delivery/base.sh "$(. /etc/os-release && echo "$VERSION_CODENAME")" "$work/base.tar"
 
 # in_root COMMAND…: in the clean root, with no variables.
 in_root() {
