@@ -26,6 +26,7 @@ fi
 rm -rf "$fresh"
 mkdir -p "$fresh"/{state/lists,cache/archives}/partial
 cd "$fresh"
+# shellcheck disable=SC2016
 mirror=$(apt-get indextargets --format '$(CODENAME) $(REPO_URI)' 'Identifier: Packages' 'Label: Debian' |
     awk -v codename="$(. /etc/os-release && echo "$VERSION_CODENAME")" '$1 == codename { print $2; exit }')
 [[ $mirror ]] || skip 'apt knows no mirror of Debian'
@@ -33,7 +34,7 @@ printf 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s mai
 touch state/status
 get=(apt-get -qq -o Dir::Etc::sourcelist="$fresh/sources.list" -o Dir::Etc::sourceparts=- -o Dir::State="$fresh/state"
     -o Dir::State::status="$fresh/state/status" -o Dir::Cache="$fresh/cache" -o APT::Sandbox::User=root)
-"${get[@]}" update && "${get[@]}" download apptainer libc6/trixie || skip 'apt could not fetch it'
+{ "${get[@]}" update && "${get[@]}" download apptainer libc6/trixie; } || skip 'apt could not fetch it'
 dpkg-deb -x apptainer_*.deb .
 dpkg-deb -x libc6_*.deb glibc
 
