@@ -28,8 +28,8 @@ context=target/images/context
 
 # The libraries of one image, without those of the image below it.
 stage() {
-    GPU=$1 lib/esm2/libtorch/libtorch.sh fetch
-    GPU=$1 lib/esm2/libtorch/libtorch.sh install "$PWD/$context/$2"
+    GPU=$1 LIBTORCH='' lib/esm2/libtorch/libtorch.sh fetch
+    GPU=$1 LINK=1 LIBTORCH='' lib/esm2/libtorch/libtorch.sh install "$PWD/$context/$2"
 }
 
 build() {
@@ -38,7 +38,7 @@ build() {
     [[ ! ${BASE:-} ]] || options+=(--build-arg "BASE=$BASE")
     rm -rf "$context"
     mkdir -p "$context"
-    cp -R "$programs" "$context/plmkit"
+    cp -Rl "$programs" "$context/plmkit"
     [[ ${images[*]} == plmkit-tools ]] || stage 0 cpu
     if [[ " ${images[*]} " == *" plmkit "* ]]; then
         stage 1 cuda

@@ -3,7 +3,7 @@
 # as a user without a name, with a root that cannot be written to and a small /tmp, without network. Then the workflows run from them, by
 # Nextflow with podman, docker and Apptainer and by Snakemake with Apptainer.
 #
-# IMAGES names those that are built [plmkit-tools plmkit-cpu plmkit]. Needs root; podman and Apptainer are fetched where they are missing.
+# IMAGES names those that are built and tried [plmkit-tools plmkit-cpu plmkit]; the workflows need the first two. Needs root; podman and Apptainer are fetched where they are missing.
 # What cannot be had is told of at the end.
 set -euo pipefail
 # shellcheck source=tests/workflows/checks.sh
