@@ -19,7 +19,7 @@ fail() {
 
 version=$(packaging/version.sh)
 registry=${REGISTRY:-ghcr.io/plmkit}
-engine=${ENGINE:-$(command -v docker podman | head -n 1)}
+engine=${ENGINE:-$(command -v docker podman | head -n 1 || true)}
 [[ $engine ]] || fail 69 "neither docker nor podman is there"
 images=("${@:2}")
 [[ ${images[*]} ]] || images=(plmkit-tools plmkit-cpu plmkit)
@@ -33,7 +33,7 @@ stage() {
 }
 
 build() {
-    local image options=(--build-arg "VERSION=$version" --build-arg "REVISION=$(git rev-parse HEAD)")
+    local image options=(--build-arg "VERSION=$version" --build-arg "REVISION=$(git describe --always --abbrev=40 --dirty)")
     [[ -d $programs ]] || fail 66 "$programs: no programs there: make dist"
     [[ ! ${BASE:-} ]] || options+=(--build-arg "BASE=$BASE")
     rm -rf "$context"

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# base.sh SUITE FILE: a minimal Debian of that suite as FILE, a tar archive, unless it is there. Needs root.
+# base.sh SUITE: a minimal Debian of that suite as a tar archive, made once, whose path is printed. Needs root.
 set -euo pipefail
-suite=$1 file=$2
-[[ ! -f $file ]] || exit 0
-command -v mmdebstrap >/dev/null || apt-get install -qq -y --no-install-recommends mmdebstrap >/dev/null
-mkdir -p "$(dirname "$file")"
-mmdebstrap --quiet --variant=minbase "$suite" "$file.new.tar"
-mv "$file.new.tar" "$file"
+file=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")/target/debian-$1.tar
+if [[ ! -f $file ]]; then
+    command -v mmdebstrap >/dev/null || apt-get install -qq -y --no-install-recommends mmdebstrap >/dev/null
+    mkdir -p "$(dirname "$file")"
+    mmdebstrap --quiet --variant=minbase "$1" "$file.new.tar" >&2
+    mv "$file.new.tar" "$file"
+fi
+echo "$file"

@@ -3,8 +3,8 @@
 # as a user without a name, with a root that cannot be written to and a small /tmp, without network. Then the workflows run from them, by
 # Nextflow with podman, docker and Apptainer and by Snakemake with Apptainer.
 #
-# IMAGES names those that are built and tried [plmkit-tools plmkit-cpu plmkit]; the workflows need the first two. Needs root; podman and Apptainer are fetched where they are missing.
-# What cannot be had is told of at the end.
+# IMAGES names those that are built and tried [plmkit-tools plmkit-cpu plmkit]; the workflows need the first two. Needs root; podman and
+# Apptainer are fetched where they are missing. What cannot be had is told of at the end.
 set -euo pipefail
 # shellcheck source=tests/workflows/checks.sh
 source "$(dirname "$0")/../workflows/checks.sh"
@@ -27,8 +27,7 @@ events_logger = "file"
 CONF
 printf '[storage]\ndriver = "overlay"\ngraphroot = "%s/store"\nrunroot = "%s/run"\n' "$kept" "$work" >storage.conf
 export CONTAINERS_CONF=$work/containers.conf CONTAINERS_STORAGE_CONF=$work/storage.conf BUILDAH_ISOLATION=chroot
-check "a Debian 12" "$root/tests/delivery/base.sh" bookworm "$kept/base.tar"
-podman image exists "$BASE" || check "as an image" podman import --quiet "$kept/base.tar" "$BASE"
+podman image exists "$BASE" || check "a Debian 12" podman import --quiet "$("$root/tests/delivery/base.sh" bookworm)" "$BASE"
 
 # make_them TARGET: all images or SIF files, with the time that it takes.
 make_them() {
@@ -113,7 +112,7 @@ for image in $images; do
         "$(podman save "$REGISTRY/$image:$version" 2>/dev/null | gzip -1 | wc -c | awk '{ printf "%.1f MB", $1 / 1e6 }') compressed"
     new_data 12345:12345
     check "$image: says what to do" grep -F 'fasta-shard --help' <(by_podman 2>&1)
-    same "$image: labels" "$image $version $(git -C "$root" rev-parse HEAD) MIT OR Apache-2.0" \
+    same "$image: labels" "$image $version $(git -C "$root" describe --always --abbrev=40 --dirty) MIT OR Apache-2.0" \
         "$(label title) $(label version) $(label revision) $(label licenses)"
     driver=
     [[ $image != plmkit ]] || driver=libcuda.so.1
