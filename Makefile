@@ -126,6 +126,15 @@ install: build ## Install into PREFIX, /usr/local by default
 	install lib/esm2/convert-fair-esm.py "$(DESTDIR)$(PREFIX)/share/plmkit"
 	@lib/esm2/libtorch/libtorch.sh install "$(abspath $(DESTDIR)$(PREFIX))/lib/plmkit"
 
+images: dist ## Build the images plmkit-tools, plmkit-cpu and plmkit, or those of IMAGES, by docker or podman (plmkit: 2.3 GB of wheels)
+	@containers/images.sh build $(IMAGES)
+
+sif: ## Make SIF files for Apptainer from the images, in dist
+	@containers/images.sh sif $(IMAGES)
+
+images-check: build .venv/snakemake/complete ## Build images and SIF files, run the chain and the workflows from them (minutes, root, a JDK and Maven)
+	@tests/delivery/images.sh
+
 install-check: .venv/reference/complete ## See that an installation works where nothing else is: CPU, GPU=1 and LIBTORCH= (minutes, root, 2.4 GB of wheels)
 	@tests/install/check.sh
 
@@ -156,4 +165,5 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 FORCE:
 
 .PHONY: help setup build demo test torture parity parity-mutants bench bench-parts fuzz kernels gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
-	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc workflows-overhead lint advisories install install-check aarch64-check conda goldens
+	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc workflows-overhead lint advisories install images sif images-check install-check \
+	aarch64-check conda goldens

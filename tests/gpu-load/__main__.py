@@ -5,6 +5,7 @@ See tree.sh and device_log.py. Ends with 0 if every case is as it should be, wit
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,9 @@ ROOT = Path(__file__).parents[2]
 EVERYTHING = ["--pool", "mean,max,std,bos", "--layers", "all", "--residues", "--logits", "--contacts"]
 UNCACHED = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 WORKSPACE = 32 << 20
+# The files that an installation on this kind of machine has of each wheel: the last column of its table.
+PINS = [line.split() for line in (ROOT / "lib/esm2/libtorch/wheels.txt").read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
+INSTALLED = re.compile("|".join(kept for *_, wheel, kept in PINS if wheel.endswith(f"{os.uname().machine}.whl")))
 
 
 @dataclass
@@ -32,6 +36,7 @@ class Run:
     said: str
     printed: str
     logs: list
+    libraries: set
     out: Path
 
 
@@ -48,9 +53,17 @@ class Programs:
         command += [batches, "--out", out] if batches else []
         command += [] if "--device" in more else ["--device", "cuda"]
         own = {name: value for name, value in os.environ.items() if name != "CUBLASLT_WORKSPACE_SIZE"}
-        own |= {"STAND_IN_LOG": str(folder)} | (environment or {})
+        own |= {"STAND_IN_LOG": str(folder), "LD_DEBUG": "files", "LD_DEBUG_OUTPUT": f"{folder}/loader"} | (environment or {})
         done = subprocess.run([*map(str, command), *more], env=own, capture_output=True, text=True, check=False, timeout=120)
-        return Run(done.returncode, done.stderr.strip(), done.stdout.strip(), device_log.calls(folder), out)
+        libraries = loaded(folder, self.options.tree)
+        return Run(done.returncode, done.stderr.strip(), done.stdout.strip(), device_log.calls(folder), libraries, out)
+
+
+def loaded(folder, tree):
+    """The libraries of the wheels that processes have loaded, as their loader said, below the folder of the wheels."""
+    said = "".join(path.read_text(encoding="utf-8") for path in folder.glob("loader.*"))
+    paths = {os.path.relpath(path, tree) for path in re.findall(r"calling init: (\S+)", said)}
+    return {path for path in paths if path.startswith(("torch/", "nvidia/"))}
 
 
 def whole(run, rows, columns=("mean_4",)):
@@ -58,7 +71,8 @@ def whole(run, rows, columns=("mean_4",)):
     if run.code != 0:
         return [f"exit code {run.code}: {run.said[-400:]}"]
     faults = [fault for log in run.logs for fault in (*device_log.refused(log), *device_log.elsewhere(log), *device_log.races(log))]
-    if not run.logs:
+    faults += [f"{library} is not in an installation" for library in run.libraries if not INSTALLED.search(library)]
+    if not run.logs or "torch/lib/libtorch_cuda.so" not in run.libraries:
         faults.append("nothing was launched")
     file = pq.ParquetFile(run.out)
     if file.metadata.num_rows != rows:

@@ -23,12 +23,7 @@ ways=${WAYS:-without with venv}
 way=start
 work=$PWD/target/install-check
 torch=${TORCH:-$(echo "$PWD"/.venv/reference/lib/python3*/site-packages/torch)}
-command -v mmdebstrap >/dev/null || apt-get install -qq -y --no-install-recommends mmdebstrap >/dev/null
-mkdir -p "$work"
-[[ -f $work/base.tar ]] || {
-    mmdebstrap --quiet --variant=minbase "$(. /etc/os-release && echo "$VERSION_CODENAME")" "$work/base.new.tar"
-    mv "$work/base.new.tar" "$work/base.tar"
-}
+base=$(tests/delivery/base.sh "$(. /etc/os-release && echo "$VERSION_CODENAME")")
 
 # in_root COMMAND…: in the clean root, with no variables.
 in_root() {
@@ -52,8 +47,8 @@ for way in $ways; do
     start=$SECONDS
     root=$work/root
     rm -rf --one-file-system "$root"
-    mkdir "$root"
-    tar -C "$root" -xf "$work/base.tar" --exclude './dev/*'
+    mkdir -p "$root"
+    tar -C "$root" -xf "$base" --exclude './dev/*'
     case $way in
     without) make --no-print-directory install GPU=0 PREFIX=/opt/plmkit DESTDIR="$root" ;;
     with) make --no-print-directory install GPU=1 PREFIX=/opt/plmkit DESTDIR="$root" ;;

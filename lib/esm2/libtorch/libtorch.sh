@@ -5,7 +5,7 @@
 #                               or where this machine has an NVIDIA driver, together with the CUDA libraries that it needs for a GPU
 #   libtorch.sh fetch MACHINE   puts what another machine's CPU needs, x86_64 or aarch64, into .libtorch/MACHINE
 #   libtorch.sh fetch-nvrtc     puts the compiler of CUDA kernels there, and nothing else
-#   libtorch.sh install FOLDER  copies the libraries that were fetched, without the CUDA libraries if GPU=0
+#   libtorch.sh install FOLDER  copies the libraries that were fetched, without the CUDA libraries if GPU=0; by hard links if LINK=1
 #
 # wheels.txt lists what is fetched. The libraries find each other through their own RPATH as long as torch/ and nvidia/ lie side by side.
 # A libtorch in LIBTORCH is used where it is.
@@ -72,7 +72,7 @@ install_into() {
     # Libraries of an earlier installation would be found first, and be others.
     rm -rf "$folder"
     mkdir -p "$folder"
-    installed "${groups[@]}" | grep -Ev "$without" | (cd "$target" && xargs -d '\n' cp --parents -t "$folder")
+    installed "${groups[@]}" | grep -Ev "$without" | (cd "$target" && xargs -d '\n' cp ${LINK:+--link} --parents -t "$folder")
     say "installed: $(du -sh "$folder" | cut -f 1) in $folder"
 }
 

@@ -40,7 +40,7 @@ def profiles(case):
 
 
 def container(case):
-    """What a container is given, seen by a docker that runs its command here."""
+    """What a container is given on a GPU, seen by a docker that runs its command here; tests/delivery has real ones, without a GPU."""
     case.wrapper("docker", f"""
 echo "$@" >>{case.path('docker.log')}
 [[ $1 == run ]] || exit 0
@@ -52,10 +52,13 @@ exec "${{@:2}}"
     run = case.run("-profile", "docker,gpu,test", "--device", "cpu")
     check("-profile docker", run.code == 0 and len(run.of("GPU_EMBED")) == 3, run.said)
     cache = case.path(".cache/huggingface")
-    embed = [line for line in case.path("docker.log").read_text().splitlines() if "--gpus all" in line]
+    started = [line for line in case.path("docker.log").read_text().splitlines() if line.startswith("run ")]
+    embed = [line for line in started if "--gpus all" in line]
     mounted = [f"-v {folder}:{folder}" for folder in (cache, case.path("work/plmkit-saved"))]
     # Three shards, and the measurement of the batch size.
     check("its GPU tasks, and no others, get the GPUs", len(embed) == 4, embed)
+    images = {(line in embed, *re.findall(r"ghcr[.]io/plmkit/([a-z-]+):[0-9]", line)) for line in started}
+    check("and the image for GPUs", images == {(True, "plmkit"), (False, "plmkit-tools")}, started)
     check("the cache of models, which is there, and what is saved", cache.is_dir() and all(m in line for m in mounted for line in embed), embed)
 
 

@@ -42,10 +42,29 @@ def check_model(model):
         )
 
 
+IMAGES = {
+    "plmkit": "docker://ghcr.io/plmkit/plmkit:0.1.0",
+    "plmkit-cpu": "docker://ghcr.io/plmkit/plmkit-cpu:0.1.0",
+    "plmkit-tools": "docker://ghcr.io/plmkit/plmkit-tools:0.1.0",
+}
+
+
+def image(name):
+    """An image as it is published, or that of the registry or the folder of SIF files which `images` names."""
+    own = config["images"]
+    if own.startswith("/"):
+        return f"{own}/{name}.sif"
+    return IMAGES[name].replace("ghcr.io/plmkit", own, 1)
+
+
 check_model(config["model"])
 SAMPLES = read_samples(config["samples"])
 OUTDIR = config["outdir"].rstrip("/")
 OPTIONS = config["options"]
+# Where the model is computed.
+EMBED_IMAGE = image(
+    "plmkit-cpu" if "--device cpu" in OPTIONS["gpu_embed"] else "plmkit"
+)
 # Measured, unless the user says how large batches are.
 BATCH_SIZE = f"{OUTDIR}/batch-size.json"
 if "--max-batch-tokens" in OPTIONS["pack_batches"]:

@@ -7,6 +7,8 @@ rule batch_size:
     retries: 2
     conda:
         "../envs/plmkit.yaml"
+    container:
+        EMBED_IMAGE
     threads: 8
     resources:
         gpu=1,
@@ -61,6 +63,8 @@ rule embed:
     retries: 2
     conda:
         "../envs/plmkit.yaml"
+    container:
+        EMBED_IMAGE
     threads: 8
     resources:
         gpu=1,

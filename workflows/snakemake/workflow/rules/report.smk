@@ -32,6 +32,8 @@ rule versions:
     localrule: True
     conda:
         "../envs/plmkit.yaml"
+    container:
+        EMBED_IMAGE
     params:
         snakemake=snakemake.__version__,
     shell:
@@ -60,6 +62,8 @@ rule multiqc:
         "logs/multiqc.log",
     conda:
         "../envs/multiqc.yaml"
+    container:
+        "docker://quay.io/biocontainers/multiqc:1.35--pyhdfd78af_0"
     resources:
         mem_mb=8000,
         runtime=60,

@@ -3,7 +3,7 @@ process FASTA_SHARD {
     label 'process_low'
 
     conda "${moduleDir}/environment.yml"
-    container "${workflow.containerEngine in ['singularity', 'apptainer'] ? 'oras://ghcr.io/plmkit/plmkit-sif:0.1.0' : 'ghcr.io/plmkit/plmkit:0.1.0'}"
+    container 'ghcr.io/plmkit/plmkit-tools:0.1.0'
 
     input:
     // A folder each, since files of one sample may have one name.

@@ -3,7 +3,7 @@ process MONITOR_LOG_REPORT {
     label 'process_single'
 
     conda "${moduleDir}/environment.yml"
-    container "${workflow.containerEngine in ['singularity', 'apptainer'] ? 'oras://ghcr.io/plmkit/plmkit-sif:0.1.0' : 'ghcr.io/plmkit/plmkit:0.1.0'}"
+    container 'ghcr.io/plmkit/plmkit-tools:0.1.0'
 
     input:
     tuple val(meta), path(samples), path(events)

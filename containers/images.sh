@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Builds the images of plmkit, and SIF files for Apptainer from them.
+#
+#   images.sh build [IMAGE…]   plmkit-tools, plmkit-cpu and plmkit, as REGISTRY/IMAGE:VERSION, by docker or podman
+#   images.sh sif [IMAGE…]     dist/IMAGE.sif, from images that are built
+#
+# ENGINE: docker or podman [the first of them that is there]. REGISTRY: what the names begin with [ghcr.io/plmkit]. BASE: an image of
+# Debian 12 in place of the one that is pinned. `make dist` has made the programs before.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+say() { echo "images: $*" >&2; }
+fail() {
+    local code=$1
+    shift
+    say "$*"
+    exit "$code"
+}
+
+version=$(packaging/version.sh)
+registry=${REGISTRY:-ghcr.io/plmkit}
+engine=${ENGINE:-$(command -v docker podman | head -n 1 || true)}
+[[ $engine ]] || fail 69 "neither docker nor podman is there"
+images=("${@:2}")
+[[ ${images[*]} ]] || images=(plmkit-tools plmkit-cpu plmkit)
+programs=dist/plmkit-$version-x86_64-linux
+context=target/images/context
+
+# The libraries of one image, without those of the image below it.
+stage() {
+    GPU=$1 LIBTORCH='' lib/esm2/libtorch/libtorch.sh fetch
+    GPU=$1 LINK=1 LIBTORCH='' lib/esm2/libtorch/libtorch.sh install "$PWD/$context/$2"
+}
+
+build() {
+    local image options=(--build-arg "VERSION=$version" --build-arg "REVISION=$(git describe --always --abbrev=40 --dirty)")
+    [[ -d $programs ]] || fail 66 "$programs: no programs there: make dist"
+    [[ ! ${BASE:-} ]] || options+=(--build-arg "BASE=$BASE")
+    rm -rf "$context"
+    mkdir -p "$context"
+    cp -Rl "$programs" "$context/plmkit"
+    [[ ${images[*]} == plmkit-tools ]] || stage 0 cpu
+    if [[ " ${images[*]} " == *" plmkit "* ]]; then
+        stage 1 cuda
+        (cd "$context/cpu" && find . -type f -print0) | (cd "$context/cuda" && xargs -0 rm -f)
+    fi
+    for image in "${images[@]}"; do
+        say "building $registry/$image:$version"
+        "$engine" build --file containers/Containerfile --target "$image" "${options[@]}" --tag "$registry/$image:$version" "$context"
+    done
+    rm -rf "$context"
+}
+
+sif() {
+    local image archive=target/images/archive.tar
+    command -v apptainer >/dev/null || fail 69 "apptainer is missing"
+    mkdir -p dist target/images
+    for image in "${images[@]}"; do
+        "$engine" image inspect "$registry/$image:$version" >/dev/null 2>&1 || fail 66 "no image $registry/$image:$version: make images"
+        rm -f "$archive"
+        "$engine" save --output "$archive" "$registry/$image:$version"
+        apptainer build --force --build-arg "archive=$archive" --build-arg "image=$image" "dist/$image.sif" containers/plmkit.def
+        rm "$archive"
+    done
+}
+
+case ${1-} in
+build | sif) "$1" ;;
+*) fail 2 "expected build or sif, found '${1-}'" ;;
+esac

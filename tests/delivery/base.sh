@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# base.sh SUITE: a minimal Debian of that suite as a tar archive, made once, whose path is printed. Needs root.
+set -euo pipefail
+file=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")/target/debian-$1.tar
+if [[ ! -f $file ]]; then
+    command -v mmdebstrap >/dev/null || apt-get install -qq -y --no-install-recommends mmdebstrap >/dev/null
+    mkdir -p "$(dirname "$file")"
+    mmdebstrap --quiet --variant=minbase "$1" "$file.new.tar" >&2
+    mv "$file.new.tar" "$file"
+fi
+echo "$file"
