@@ -45,14 +45,37 @@ fn help_version_man_page_and_completions_need_no_other_argument() {
 }
 
 #[test]
-fn an_unknown_option_is_a_usage_error() {
+fn a_usage_error_is_one_line_and_exit_code_2() {
     for program in PROGRAMS {
-        let output = run(program, "--no-such-option");
-        assert_eq!(output.status.code(), Some(2), "{program}");
-        assert!(output.stdout.is_empty(), "{program}");
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert!(text.contains("--no-such-option"), "{program}: {text}");
+        for (arguments, what) in [
+            ("--no-such-option", "'--no-such-option'"),
+            ("--log-format=xml", "'xml'"),
+        ] {
+            let output = run(program, arguments);
+            assert!(output.stdout.is_empty(), "{program}");
+            common::assert_failed(&output, 2, what);
+            common::assert_failed(&output, 2, &format!("{program}: "));
+        }
     }
+    let output = common::bin("gpu-embed").output().expect("run");
+    let line = "gpu-embed: the following required arguments were not provided: --model <MODEL>, --out <FILE>, <BATCHES.arrow>...; see --help\n";
+    assert_eq!(String::from_utf8_lossy(&output.stderr), line);
+    let output = run("monitor-log", "reprot");
+    let tip = "monitor-log: unrecognized subcommand 'reprot'; tip: ";
+    common::assert_failed(&output, 2, tip);
+}
+
+#[test]
+fn usage_and_help_say_what_a_probe_needs() {
+    let help = run("gpu-embed", "--help").stdout;
+    let help = String::from_utf8_lossy(&help);
+    let usage = "Usage: gpu-embed [OPTIONS] --model <MODEL> --out <FILE.parquet> <BATCHES.arrow>...\n       \
+                 gpu-embed [OPTIONS] --model <MODEL> --probe [--out <FILE.json>]\n";
+    assert!(help.contains(usage), "{help}");
+    // What blends windows is in lib/engine/src/stitch/blend.rs.
+    let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let weight = "weighted by the number of residues from it to the nearer end of the window, itself included";
+    assert!(words.contains(weight), "{help}");
 }
 
 #[test]

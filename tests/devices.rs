@@ -4,10 +4,13 @@
 mod common;
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-use common::case::Case;
+use common::case::{Case, SIGTERM, send};
 use common::{all, assert_failed, bin, run, test_data};
 use serde_json::Value;
 
@@ -87,6 +90,61 @@ fn each_thing_that_is_missing_for_a_gpu_has_a_line_of_its_own() {
         !names.iter().any(|name| name.contains("e.parquet")),
         "{names:?}"
     );
+}
+
+/// A process that does not outlive its test.
+struct Hung(Child);
+
+impl Drop for Hung {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+    }
+}
+
+#[test]
+fn while_a_driver_hangs_the_first_signal_ends_the_run_and_nothing_is_claimed() {
+    let case = Case::new();
+    let folder = tempfile::tempdir().expect("temp folder");
+    let driver = fake_driver(folder.path());
+    let library = driver.join("libcuda.so.1");
+    let library = library.to_str().expect("text");
+    let mut probing = bin("gpu-embed");
+    probing.args(["--probe", "--out"]);
+    probing.arg(case.path("batch-size.json"));
+    probing.arg("--model").arg(&case.model);
+    probing.env("LD_LIBRARY_PATH", &driver);
+    for mut hangs in [embed(&case, &driver, "auto", ""), probing] {
+        let before = all(case.folder.path());
+        let hangs = hangs.env("FAKE_STATUS", "hang");
+        let mut hung = Hung(hangs.spawn().expect("spawn"));
+        let child = &mut hung.0;
+        let maps = format!("/proc/{}/maps", child.id());
+        while !fs::read_to_string(&maps).is_ok_and(|maps| maps.contains(library)) {
+            assert!(child.try_wait().expect("wait").is_none(), "it ended");
+            sleep(Duration::from_millis(10));
+        }
+        // From the loaded library into its function.
+        sleep(Duration::from_millis(300));
+        assert_eq!(all(case.folder.path()), before);
+        send(child, SIGTERM);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while child.try_wait().expect("wait").is_none() {
+            assert!(Instant::now() < deadline, "the first signal is ignored");
+            sleep(Duration::from_millis(10));
+        }
+        assert_eq!(child.wait().expect("wait").signal(), Some(SIGTERM));
+    }
+}
+
+#[test]
+fn a_driver_that_aborts_has_a_line_too() {
+    let case = Case::new();
+    let folder = tempfile::tempdir().expect("temp folder");
+    let driver = fake_driver(folder.path());
+    let line = "gpu-embed: device 'auto': the NVIDIA driver does not work: it aborts; --device cpu computes on the CPU";
+    let mut aborts = embed(&case, &driver, "auto", "");
+    aborts.env("FAKE_STATUS", "abort");
+    assert_failed(&aborts.output().expect("run"), 69, line);
 }
 
 /// The program with libtorch for CUDA and without the libraries that it needs, as links in the layout of an installation.
@@ -302,10 +360,15 @@ fn a_probe_that_can_find_nothing_says_why() {
 
 #[test]
 fn on_a_cpu_nothing_is_measured_and_the_default_stays() {
-    let output = probe().output().expect("run");
-    assert_eq!(output.stdout, b"16384\n");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("cpu: nothing is measured"), "{said}");
+    let folder = tempfile::tempdir().expect("temp folder");
+    let kept = folder.path().join("batch-size.json");
+    for _ in 0..2 {
+        let output = probe().arg("--out").arg(&kept).output().expect("run");
+        assert_eq!(output.stdout, b"16384\n");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("cpu: nothing is measured"), "{said}");
+        assert!(!said.contains("already measured"), "{said}");
+    }
 }
 
 #[test]

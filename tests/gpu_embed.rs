@@ -193,6 +193,61 @@ fn no_output_destroys_an_input_or_another_output() {
 }
 
 #[test]
+fn a_pointer_of_git_lfs_is_named_and_how_the_file_is_fetched() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let at = |name: &str| folder.path().join(name);
+    let good = batches(folder.path(), 16384);
+    let oid = "0".repeat(64);
+    let pointer =
+        format!("version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize 99\n");
+    let model = |weights: &str, spoilt: &str| {
+        let model = at(&format!("of-{spoilt}"));
+        fs::create_dir(&model).expect("folder");
+        for name in ["config.json", "model.safetensors"] {
+            fs::copy(test_data("model-tiny").join(name), model.join(name)).expect("copy");
+        }
+        fs::rename(model.join("model.safetensors"), model.join(weights)).expect("rename");
+        fs::write(model.join(spoilt), &pointer).expect("write");
+        model
+    };
+    let of_weights = model("model.safetensors", "model.safetensors");
+    let of_pickle = model("pytorch_model.bin", "pytorch_model.bin");
+    let of_config = model("model.safetensors", "config.json");
+    fs::write(at("pointer"), &pointer).expect("write");
+    let refused = |command: &mut Command, name: &str| {
+        let what = format!(
+            "{name}: cannot open: expected the file itself, found a Git LFS pointer to it; git lfs pull fetches the file"
+        );
+        assert_failed(&command.output().expect("run"), 66, &what);
+    };
+    for (model, name) in [
+        (of_weights, "model.safetensors"),
+        (of_pickle, "pytorch_model.bin"),
+        (of_config, "config.json"),
+    ] {
+        let mut embed = bin("gpu-embed");
+        embed.arg(&good).arg("--model").arg(&model);
+        embed
+            .args(["--device", "cpu", "--out"])
+            .arg(at("e.parquet"));
+        refused(&mut embed, name);
+    }
+    let mut shard = bin("fasta-shard");
+    shard
+        .arg(at("pointer"))
+        .args(["--shards", "1", "--out-dir"]);
+    refused(shard.arg(at("of-pointer")), "pointer");
+    let mut pack = bin("pack-batches");
+    pack.arg(at("pointer")).arg("--out").arg(at("p.arrow"));
+    refused(&mut pack, "pointer");
+    refused(&mut embed(&at("pointer"), &at("e.parquet")), "pointer");
+    refused(bin("validate-embeddings").arg(at("pointer")), "pointer");
+    let mut report = bin("monitor-log");
+    report.args(["report", "--out"]).arg(at("r.json"));
+    refused(report.arg("--events").arg(at("pointer")), "pointer");
+}
+
+#[test]
 fn inputs_that_are_not_batches() {
     let folder = tempfile::tempdir().expect("temp folder");
     let out = folder.path().join("e.parquet");

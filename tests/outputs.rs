@@ -329,6 +329,92 @@ fn int8_is_refused_where_it_loses_too_much() {
 }
 
 #[test]
+fn columns_are_told_with_their_shapes_and_those_of_several_vectors_are_not_compared() {
+    let case = Case::new();
+    let options = ["--residues", "--logits", "--contacts"];
+    let said = run(&mut case.embed(&test_data("model-tiny"), "e.parquet", &options));
+    let shapes =
+        "20 rows of mean_4 (64), residues_4 (L x 64), logits (L x 33), contacts (L x L) from ";
+    assert!(said.contains(shapes), "{said}");
+    let embeddings = case.path("e.parquet");
+    let mut validate = bin("validate-embeddings");
+    validate
+        .arg(&embeddings)
+        .arg("--reference")
+        .arg(&embeddings);
+    let output = validate.args(["--report", "-"]).output().expect("run");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let told = "warning: reference: not compared: residues_4, logits, contacts; only";
+    assert!(said.contains(told), "{said}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let not_compared = &report["not_compared"];
+    assert_eq!(
+        not_compared,
+        &serde_json::json!(["residues_4", "logits", "contacts"])
+    );
+    assert_eq!(report["agreement"][0]["column"], "mean_4");
+}
+
+#[test]
+fn one_is_counted_in_the_singular() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let at = |name: &str| folder.path().join(name);
+    fs::write(
+        at("one.fasta"),
+        format!(">one\n{}\n", "MKVLAGTWRN".repeat(20)),
+    )
+    .expect("write");
+    let mut shard = bin("fasta-shard");
+    shard
+        .arg(at("one.fasta"))
+        .arg("--out-dir")
+        .arg(at("shards"));
+    let said = run(shard.args(["--shards", "1", "--max-residues", "100"]));
+    for told in [
+        "1 record: 1 accepted",
+        "1 row, ",
+        " in 1 shard (",
+        ": 1 protein truncated to 100 residues; ",
+    ] {
+        assert!(said.contains(told), "{told}: {said}");
+    }
+    let mut pack = bin("pack-batches");
+    pack.arg(at("shards/shard-00000.parquet")).arg("--out");
+    let said = run(pack.arg(at("b.arrow")));
+    assert!(
+        said.contains("1 sequence, 102 tokens in 1 batch, "),
+        "{said}"
+    );
+    let embed = |out: &str, options: &[&str]| {
+        let mut embed = bin("gpu-embed");
+        embed
+            .arg(at("b.arrow"))
+            .arg("--model")
+            .arg(test_data("model-tiny"));
+        embed.args(["--device", "cpu", "--out"]).arg(at(out));
+        embed.args(options).output().expect("run")
+    };
+    let said = String::from_utf8_lossy(&embed("e.parquet", &[]).stderr).into_owned();
+    assert!(
+        said.contains("1 row of mean_4 (64) from 1 batch, "),
+        "{said}"
+    );
+    let lost = embed("f.parquet", &["--inject", "not-finite=0"]);
+    let said = String::from_utf8_lossy(&lost.stderr);
+    assert!(
+        said.contains("f.parquet: 1 sequence could not be embedded"),
+        "{said}"
+    );
+    let mut validate = bin("validate-embeddings");
+    let said = run(validate.arg(at("e.parquet")));
+    assert!(
+        said.contains("validate-embeddings: 1 row; passed"),
+        "{said}"
+    );
+}
+
+#[test]
 fn every_output_is_the_same_at_any_thread_count() {
     let case = Case::new();
     let model = test_data("model-tiny");

@@ -514,7 +514,7 @@ fn a_protein_lost_for_one_window_is_lost_once_also_after_interruptions() {
         let output = case.embed("e.parquet").output().expect("run");
         assert_eq!(output.status.code(), Some(1));
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains("1 sequences could not be embedded"), "{said}");
+        assert!(said.contains("1 sequence could not be embedded"), "{said}");
         assert_eq!(said.contains("already complete"), again);
     }
     assert!(fs::read(case.path("e.parquet")).expect("output") == expected);
@@ -554,6 +554,45 @@ fn files_of_others_are_left_alone() {
             .find(|name| name.contains("plmkit-tmp")),
         None
     );
+}
+
+#[test]
+fn a_folder_where_a_file_of_the_run_belongs_is_named_and_can_be_removed() {
+    let case = Case::new();
+    let saved = case.path(".e.parquet.plmkit-run");
+    for name in [
+        "lock",
+        "part-blocks.parquet",
+        "part-blocks.record",
+        "part-00000003.parquet",
+        "rejects",
+        ".part-00000000.parquet.plmkit-tmp",
+    ] {
+        fs::create_dir_all(saved.join(name)).expect("folder");
+        let output = case.embed("e.parquet").output().expect("run");
+        let what = format!(
+            ".e.parquet.plmkit-run/{name}: cannot create: expected a file of a run, found something else; remove it"
+        );
+        assert_failed(&output, 73, &what);
+        fs::remove_dir(saved.join(name)).expect("remove");
+    }
+    let expected = case.undisturbed();
+    run(&mut case.embed("e.parquet"));
+    case.assert_complete("e.parquet", &expected);
+}
+
+#[test]
+fn what_is_foreign_in_the_folder_of_a_run_stays_and_is_named() {
+    let case = Case::new();
+    let saved = case.path(".e.parquet.plmkit-run");
+    fs::create_dir(&saved).expect("folder");
+    fs::write(saved.join("notes.txt"), "precious").expect("write");
+    for _ in 0..2 {
+        let said = run(&mut case.embed("e.parquet"));
+        let line = ".e.parquet.plmkit-run: left alone: 'notes.txt' in it is not of this run\n";
+        assert!(said.contains("warning: ") && said.contains(line), "{said}");
+        assert_eq!(all(&saved), ["notes.txt"]);
+    }
 }
 
 #[test]

@@ -364,7 +364,7 @@ fn a_protein_of_which_a_window_cannot_be_embedded_is_rejected_once() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!((output.status.code(), said.as_ref()), (Some(0), ""));
         let output = set.validate(&embeddings, &set.shard("shards"), &[]);
-        let message = "coverage: 1 rows, 5 expected: 0 rejected, 4 missing";
+        let message = "coverage: 1 row, 5 expected: 0 rejected, 4 missing";
         assert_failed(&output, 1, message);
     }
 }
@@ -547,7 +547,11 @@ fn the_way_is_part_of_the_work() {
 fn contacts_are_of_windows_or_of_proteins_at_full_length() {
     let set = Set::new(30);
     let batches = [set.pack("shards", 256)];
-    let output = set.embed(&batches, "e.parquet", &["--contacts"]).output();
+    // Before the model is looked at.
+    let mut embed = bin("gpu-embed");
+    embed.args(&batches).args(["--contacts", "--device", "cpu"]);
+    embed.args(["--model", "nowhere", "--out"]);
+    let output = embed.arg(set.path("e.parquet")).output();
     assert_failed(&output.expect("run"), 2, "--windows separate");
     run(&mut set.embed(
         &batches,

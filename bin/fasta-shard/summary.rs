@@ -2,21 +2,21 @@
 
 use std::fmt::Display;
 
-use plmkit_contract::{Manifest, path_text};
+use plmkit_contract::{Manifest, path_text, plural};
 
 /// One paragraph: how many records, what became of them, how the shards turned out.
 pub(crate) fn summary(manifest: &Manifest) -> String {
     let rejected = manifest.rejected.values().sum::<u64>();
     format!(
-        "{} records: {} accepted, {rejected} rejected{}; changed: {}; {} rows, {} residues, {} tokens in {} shards{}",
-        manifest.records,
+        "{}: {} accepted, {rejected} rejected{}; changed: {}; {}, {}, {} in {}{}",
+        plural(manifest.records, "record"),
         manifest.accepted,
         in_brackets(&counted(&manifest.rejected)),
         some(&counted(&manifest.changed)),
-        manifest.rows,
-        manifest.residues,
-        manifest.tokens,
-        manifest.shards.len(),
+        plural(manifest.rows, "row"),
+        plural(manifest.residues, "residue"),
+        plural(manifest.tokens, "token"),
+        plural(manifest.shards.len(), "shard"),
         in_brackets(&balance(manifest)),
     )
 }
@@ -32,7 +32,10 @@ pub(crate) fn warnings(manifest: &Manifest, limit: Option<u64>) -> Vec<String> {
     }
     if let Some(count @ 1..) = manifest.changed.get("proteins_truncated") {
         let longest = &manifest.options["max_residues"];
-        warnings.push(format!("{count} proteins have more than {longest} residues and were truncated; --long window keeps every residue"));
+        warnings.push(format!(
+            "{} truncated to {longest} residues; --long window keeps every residue",
+            plural(*count, "protein")
+        ));
     }
     let limit = limit.unwrap_or(u64::MAX);
     let above = || manifest.shards.iter().filter(|shard| shard.tokens > limit);

@@ -12,7 +12,7 @@ use clap::{Parser, ValueEnum};
 use plmkit_cli::{Common, Exit, Fault, NamedPath, Program, ProgressMode, interval, keep_apart};
 use plmkit_contract::StoreDtype;
 use plmkit_engine::{Config, Injection, Windows, rejects_beside};
-use plmkit_esm2::{Device, Dtype, Kernels};
+use plmkit_esm2::{Device, Dtype, Isa, Kernels};
 
 use crate::outputs::OutputArgs;
 use crate::threads::default_threads;
@@ -23,10 +23,15 @@ use crate::threads::default_threads;
 /// Parquet file with a row for each protein: its key and one vector for each pooling and layer. The same protein gets the
 /// same vector whatever it was packed with. Proteins in windows are put together; see --windows.
 #[derive(Parser, Debug)]
-#[command(name = "gpu-embed", version)]
+#[command(
+    name = "gpu-embed",
+    version,
+    override_usage = "gpu-embed [OPTIONS] --model <MODEL> --out <FILE.parquet> <BATCHES.arrow>...\n       \
+                      gpu-embed [OPTIONS] --model <MODEL> --probe [--out <FILE.json>]"
+)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each flag")]
 pub(crate) struct Args {
-    /// Batches files, as pack-batches writes them
+    /// Batches files, as pack-batches writes them; none with --probe
     #[arg(required_unless_present = "probe", value_name = "BATCHES.arrow")]
     batches: Vec<PathBuf>,
 
@@ -46,11 +51,11 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) download: bool,
 
-    /// Embeddings file to write, or with --probe the batch size
+    /// Embeddings file to write, in Parquet; with --probe the batch size, in JSON
     ///
     /// It appears when it is complete. One that is there already is verified and kept if it is the result of the same
     /// work, and refused otherwise; see --force.
-    #[arg(long, value_name = "FILE.parquet", help_heading = "Output")]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     #[arg(required_unless_present = "probe")]
     out: Option<PathBuf>,
 
@@ -92,8 +97,8 @@ pub(crate) struct Args {
     /// What becomes of the windows that fasta-shard --long window cut long proteins into
     ///
     /// `stitch` gives a protein one row, at the place of its last window, and each row the number of its windows,
-    /// `n_windows`. The vector of a residue is the mean over the windows that hold it, weighted by the distance to the
-    /// nearer end of the window; poolings are over all residues of the protein, and bos is the mean over windows,
+    /// `n_windows`. The vector of a residue is the mean over the windows that hold it, weighted by the number of residues from it to
+    /// the nearer end of the window, itself included; poolings are over all residues of the protein, and bos is the mean over windows,
     /// weighted by their residues. `separate` gives each window its own row.
     #[arg(
         long,
@@ -125,7 +130,7 @@ pub(crate) struct Args {
         default_value = "auto",
         help_heading = "Computation"
     )]
-    device: Device,
+    pub(crate) device: Device,
 
     /// Precision of the computation; auto takes the most exact that is fast on the device, which is f32 on a CPU
     ///
@@ -199,6 +204,7 @@ pub(crate) struct Args {
     /// What computes the layers on a CPU, for comparisons: `auto`, `portable`, `avx2`, `avx512`, `avx512_vnni`,
     /// `avx512_bf16`, `libtorch`
     #[arg(long, value_name = "KERNELS", default_value = "auto", hide = true)]
+    #[arg(value_parser = |text: &str| kernels(text, Isa::is_available))]
     kernels: Kernels,
 
     /// Say in the run events what a GPU's time goes into
@@ -313,6 +319,14 @@ fn files_of(model: &Path) -> Vec<PathBuf> {
     }
 }
 
+/// Kernels of an instruction set that this CPU has, as `has` says.
+fn kernels(text: &str, has: impl Fn(Isa) -> bool) -> Result<Kernels, String> {
+    match text.parse::<Kernels>() {
+        Ok(Kernels::Own(isa)) if !has(isa) => Err(format!("this CPU has no {isa}")),
+        parsed => parsed.map_err(|error| error.to_string()),
+    }
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum WindowsArg {
     Stitch,
@@ -372,4 +386,19 @@ fn injection(failures: Vec<Failure>) -> Injection {
         }
     }
     injection
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_that_the_cpu_cannot_run_are_refused() {
+        let has = |isa| isa <= Isa::Avx2;
+        assert_eq!(kernels("avx2", has), Ok(Kernels::Own(Isa::Avx2)));
+        assert_eq!(kernels("libtorch", has), Ok(Kernels::Libtorch));
+        let refused = Err("this CPU has no avx512".to_owned());
+        assert_eq!(kernels("avx512", has), refused);
+        assert!(kernels("avx1024", has).is_err());
+    }
 }

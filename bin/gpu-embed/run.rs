@@ -1,8 +1,9 @@
 //! The run, with what people see of it.
 
-use plmkit_cli::{Exit, Fault, Progress, ProgressMode, Stop, print};
-use plmkit_contract::{BatchSize, path_text};
+use plmkit_cli::{Exit, Fault, Progress, ProgressMode, Stop, on_abort, print};
+use plmkit_contract::{BatchSize, path_text, plural};
 use plmkit_engine::{Config, Observer, Outcome, Summary, embed, probe, serve};
+use plmkit_esm2::DeviceError;
 use plmkit_hub::HubError;
 
 use crate::args::Args;
@@ -23,6 +24,12 @@ pub(crate) fn run(mut args: Args, stop: &Stop) -> Result<Exit, Fault> {
         serve(&Config::try_from(args)?)?;
         return Ok(Exit::Done);
     }
+    let aborted = DeviceError::Driver {
+        device: args.device,
+        found: "it aborts".to_owned(),
+    };
+    on_abort(&args, stop, &aborted.into())
+        .map_err(|error| Fault::new(Exit::Internal, format!("cannot handle signals: {error}")))?;
     let mut screen = Screen {
         mode: args.progress,
         quiet: args.common.quiet,
@@ -40,12 +47,16 @@ pub(crate) fn run(mut args: Args, stop: &Stop) -> Result<Exit, Fault> {
             summary.rejected
         }
         Outcome::AlreadyComplete { rows, rejected } => {
-            tracing::info!("{out}: already complete and verified, {rows} rows");
+            tracing::info!(
+                "{out}: already complete and verified, {}",
+                plural(rows, "row")
+            );
             rejected
         }
         Outcome::Stopped { saved, batches } => {
             tracing::warn!(
-                "stopped: {saved} of {batches} batches are saved, and the same command goes on from there"
+                "stopped: {saved} of {} saved, and the same command goes on from there",
+                plural(batches, "batch")
             );
             return Ok(Exit::Done);
         }
@@ -55,7 +66,8 @@ pub(crate) fn run(mut args: Args, stop: &Stop) -> Result<Exit, Fault> {
     }
     let rejects = config.rejects();
     tracing::error!(
-        "{out}: {rejected} sequences could not be embedded; {} lists them with the reasons",
+        "{out}: {} could not be embedded: see {} for the reasons",
+        plural(rejected, "sequence"),
         path_text(&rejects)
     );
     Ok(Exit::Negative)
@@ -66,8 +78,8 @@ fn print_probe(size: &BatchSize) -> Result<Exit, Fault> {
     let recommended = size.max_batch_tokens;
     if let Some(largest) = size.largest_tokens {
         tracing::info!(
-            "{largest} tokens fit at once ({} tries, {} without enough memory); batches of {recommended} leave room for other programs",
-            size.tries,
+            "{largest} tokens fit at once ({}, {} without enough memory); batches of {recommended} leave room for other programs",
+            plural(size.tries, "computation"),
             size.out_of_memory,
         );
     } else {
@@ -80,23 +92,24 @@ fn print_probe(size: &BatchSize) -> Result<Exit, Fault> {
 
 fn line(summary: &Summary) -> String {
     let seconds = summary.elapsed.as_secs_f64();
-    let columns: Vec<String> = summary.columns.iter().map(ToString::to_string).collect();
+    let columns = summary.columns.iter();
+    let columns: Vec<String> = columns
+        .map(|column| column.with_shape(summary.dim))
+        .collect();
     let saved = match summary.saved_batches {
         0 => String::new(),
         saved => format!(" ({saved} saved by an earlier run)"),
     };
     let in_f32 = match summary.in_f32 {
         0 => String::new(),
-        again => format!(", {again} sequences again in f32"),
+        again => format!(", {} again in f32", plural(again, "sequence")),
     };
     format!(
-        "{} rows of {} x {} ({}) from {} batches{saved}, {} tokens{in_f32} in {seconds:.1} s, {:.0} tokens/s",
-        summary.rows,
-        summary.columns.len(),
-        summary.dim,
+        "{} of {} from {}{saved}, {}{in_f32} in {seconds:.1} s, {:.0} tokens/s",
+        plural(summary.rows, "row"),
         columns.join(", "),
-        summary.batches,
-        summary.tokens,
+        plural(summary.batches, "batch"),
+        plural(summary.tokens, "token"),
         summary.tokens as f64 / seconds,
     )
 }

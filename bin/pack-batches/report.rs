@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plmkit_contract::{CONTRACT_VERSION, Provenance};
+use plmkit_contract::{CONTRACT_VERSION, Provenance, plural};
 use plmkit_pack::{PackingReport, PaddedCost};
 use serde::Serialize;
 use serde_json::Value;
@@ -56,11 +56,11 @@ pub(crate) fn summary(packing: &PackingReport) -> String {
     };
     let cost = |padded: &PaddedCost| padded.tokens_per_real_token.unwrap_or(1.0);
     format!(
-        "{} sequences, {} tokens in {} batches, {} full{body}{oversized}; padding would compute {:.2} times \
+        "{}, {} in {}, {} full{body}{oversized}; padding would compute {:.2} times \
          as many tokens, {:.2} times if sorted by length",
-        packing.sequences,
-        packing.tokens,
-        packing.batches,
+        plural(packing.sequences, "sequence"),
+        plural(packing.tokens, "token"),
+        plural(packing.batches, "batch"),
         percent(utilization),
         cost(&packing.padded_in_input_order),
         cost(&packing.padded_sorted_by_length)

@@ -8,7 +8,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Float32Type, Schema, UInt32Type};
 use plmkit_check::{Reference, ReferenceBuilder};
 use plmkit_cli::{Exit, Fault};
-use plmkit_contract::{guarded, one_line, path_text};
+use plmkit_contract::{Column, guarded, one_line, path_text};
 use plmkit_store::{EmbeddingsReader, ForeignParquet};
 
 /// Reads all vectors of the file: of its column `id`, of `start` if there is one, and of the columns that are
@@ -54,7 +54,7 @@ pub(crate) fn read_reference(path: &Path) -> Result<Reference, Fault> {
         .map_err(|error| broken(error.to_string()))
 }
 
-/// The names of the columns that are lists of floating-point numbers.
+/// The names of the columns that are lists of floating-point numbers, one vector a row.
 fn vector_columns(schema: &Schema) -> Vec<String> {
     let vectors = schema
         .fields()
@@ -63,7 +63,14 @@ fn vector_columns(schema: &Schema) -> Vec<String> {
             DataType::List(item) => item.data_type().is_floating(),
             _ => false,
         });
-    vectors.map(|field| field.name().clone()).collect()
+    let names = vectors.map(|field| field.name().clone());
+    let one_a_row = |name: &String| {
+        !matches!(
+            name.parse(),
+            Ok(Column::Residues(_) | Column::Logits | Column::Contacts)
+        )
+    };
+    names.filter(one_a_row).collect()
 }
 
 /// Adds the rows of a batch.

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use plmkit_check::{Check, Examination, Outcome, ShardRows, Verdict};
 use plmkit_cli::{Exit, Fault, Stop, print};
-use plmkit_contract::path_text;
+use plmkit_contract::{path_text, plural};
 use plmkit_store::{EmbeddingsReader, read_rejects, read_sealed, read_shard, write_json};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::args::{Args, Config};
 use crate::batches::batches_digest;
@@ -141,6 +141,12 @@ fn tell(verdict: &Verdict) {
     for check in verdict.failed() {
         error!("{check}");
     }
+    if !verdict.not_compared.is_empty() {
+        warn!(
+            "reference: not compared: {}; only columns of one vector a row are compared, if the reference has them",
+            verdict.not_compared.join(", ")
+        );
+    }
     let names = |outcome| {
         let checks = verdict
             .checks
@@ -154,8 +160,8 @@ fn tell(verdict: &Verdict) {
         }
     };
     info!(
-        "{} rows; passed: {}; failed: {}; skipped: {}",
-        verdict.rows,
+        "{}; passed: {}; failed: {}; skipped: {}",
+        plural(verdict.rows, "row"),
         names(Outcome::Pass),
         names(Outcome::Fail),
         names(Outcome::Skipped)

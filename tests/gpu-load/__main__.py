@@ -188,7 +188,7 @@ class Suite:
     def not_finite(self):
         """A sequence whose values overflow is computed again in f32, and listed where they still do."""
         run = self.programs.embed("again", self.inputs.alike, self.inputs.model, "--inject", "not-finite=5")
-        expected = "1 sequences could not be embedded"
+        expected = "1 sequence could not be embedded"
         if run.code != 1 or expected not in run.said:
             return [f"exit code {run.code}: {run.said[-400:]}"], ""
         run.code = 0

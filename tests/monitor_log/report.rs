@@ -122,7 +122,7 @@ fn rejected_sequences_and_saved_batches_are_said_where_there_are_some() {
         stderr.contains("2 sequences could not be embedded"),
         "{stderr}"
     );
-    assert!(stderr.contains("3 batches were taken over"), "{stderr}");
+    assert!(stderr.contains("3 batches taken over"), "{stderr}");
     let report: Value = serde_json::from_str(&case.read("report.json")).unwrap();
     let run = &report["events"]["runs"][0];
     assert_eq!(

@@ -1,6 +1,6 @@
 //! How close embeddings are to a reference.
 
-use plmkit_contract::Column;
+use plmkit_contract::{Column, plural};
 
 use crate::check::Check;
 use crate::cosines::Cosines;
@@ -16,6 +16,7 @@ pub(crate) struct Agreement {
     min_cosine: f64,
     seen: Vec<bool>, // by reference row
     columns: Vec<Cosines>,
+    not_compared: Vec<String>,
     rows: u64,
     not_in_reference: u64,
     other_dimension: Offenders,
@@ -37,6 +38,7 @@ impl Agreement {
             reference,
             min_cosine,
             columns: Vec::new(),
+            not_compared: Vec::new(),
             rows: 0,
             not_in_reference: 0,
             other_dimension: Offenders::default(),
@@ -48,14 +50,19 @@ impl Agreement {
         let found = self.reference.pair(columns)?;
         let mut pairs = Vec::new();
         for (file, reference) in found.into_iter().enumerate() {
-            if let Some(reference) = reference {
-                let agreement = self.column(columns[file]);
-                pairs.push(Pair {
-                    file,
-                    reference,
-                    agreement,
-                });
-            }
+            let Some(reference) = reference else {
+                let name = columns[file].to_string();
+                if !self.not_compared.contains(&name) {
+                    self.not_compared.push(name);
+                }
+                continue;
+            };
+            let agreement = self.column(columns[file]);
+            pairs.push(Pair {
+                file,
+                reference,
+                agreement,
+            });
         }
         Ok(pairs)
     }
@@ -87,9 +94,9 @@ impl Agreement {
             } else {
                 let problem = || {
                     format!(
-                        "{}: the reference has {} values, the embeddings have {}",
+                        "{}: the reference has {}, the embeddings have {}",
                         column.name(),
-                        expected.len(),
+                        plural(expected.len(), "value"),
                         found.len()
                     )
                 };
@@ -98,8 +105,8 @@ impl Agreement {
         }
     }
 
-    /// The check `reference`, and the distribution of cosines.
-    pub(crate) fn finish(self) -> (Check, Vec<ColumnAgreement>) {
+    /// The check `reference`, the distribution of cosines, and the columns that were not compared.
+    pub(crate) fn finish(self) -> (Check, Vec<ColumnAgreement>, Vec<String>) {
         let mut not_found = Offenders::default();
         for row in (0..self.seen.len()).filter(|&row| !self.seen[row]) {
             let (id, start) = self.reference.key(row);
@@ -120,9 +127,9 @@ impl Agreement {
         }
         let min = min.map_or_else(|| "none".to_owned(), |min| format!("{min:.7}"));
         let summary = format!(
-            "{} rows compared, smallest cosine {min}: {} vectors below {}, {} without a cosine, \
+            "{} compared, smallest cosine {min}: {} vectors below {}, {} without a cosine, \
              {} of another dimension, {} of {} reference rows not found",
-            self.rows,
+            plural(self.rows, "row"),
             below.count,
             self.min_cosine,
             undefined.count,
@@ -148,6 +155,7 @@ impl Agreement {
         (
             check,
             self.columns.into_iter().map(Cosines::finish).collect(),
+            self.not_compared,
         )
     }
 }
@@ -190,7 +198,8 @@ mod tests {
         for (ordinal, (id, vector)) in (0..).zip(found) {
             agreement.see(&row(ordinal, id), &pairs, &[vector]);
         }
-        agreement.finish()
+        let (check, columns, _) = agreement.finish();
+        (check, columns)
     }
 
     #[test]

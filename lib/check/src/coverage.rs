@@ -1,6 +1,6 @@
 //! Whether embeddings hold what the shards hold.
 
-use plmkit_contract::{Quoted, Reject};
+use plmkit_contract::{Quoted, Reject, plural};
 
 use crate::check::Check;
 use crate::offender::{Offender, Offenders};
@@ -194,8 +194,11 @@ impl Coverage {
             }
         }
         let summary = format!(
-            "{} rows, {expected} expected: {rejected} rejected, {} missing, {} extra, {} doubled",
-            self.found, missing.count, self.extra.count, self.doubled.count
+            "{}, {expected} expected: {rejected} rejected, {} missing, {} extra, {} doubled",
+            plural(self.found, "row"),
+            missing.count,
+            self.extra.count,
+            self.doubled.count
         );
         let coverage = Check::judged(
             "coverage",
@@ -214,9 +217,14 @@ impl Coverage {
         );
         let [id, length, truncated, digest, n_windows] = self.differing;
         let summary = format!(
-            "{} rows compared: {} other ids, {} other lengths, {} other truncations, {} other residues, \
+            "{} compared: {} other ids, {} other lengths, {} other truncations, {} other residues, \
              {} other numbers of windows",
-            self.compared, id.count, length.count, truncated.count, digest.count, n_windows.count
+            plural(self.compared, "row"),
+            id.count,
+            length.count,
+            truncated.count,
+            digest.count,
+            n_windows.count
         );
         let records = Check::judged(
             "records",

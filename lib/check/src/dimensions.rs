@@ -1,6 +1,6 @@
 //! Whether all files hold vectors of the same shape.
 
-use plmkit_contract::EmbeddingLayout;
+use plmkit_contract::{EmbeddingLayout, plural};
 
 use crate::check::Check;
 use crate::offender::{Offender, Offenders};
@@ -35,7 +35,7 @@ impl Dimensions {
             .first
             .map_or_else(|| "no vectors".to_owned(), |(_, shape)| shape);
         let summary = match self.different.count {
-            0 => format!("{} files, all with {shape}", self.files),
+            0 => format!("{}, all with {shape}", plural(self.files, "file")),
             different => format!("{different} of {} files differ from the first", self.files),
         };
         let different = [("different", self.different)];
@@ -45,14 +45,16 @@ impl Dimensions {
 
 /// The columns after the key in words.
 fn shape(layout: &EmbeddingLayout) -> String {
-    let names: Vec<String> = layout.columns.iter().map(ToString::to_string).collect();
+    let columns = layout.columns.iter();
+    let columns: Vec<String> = columns
+        .map(|column| column.with_shape(layout.dim))
+        .collect();
     let windows = if layout.stitched {
         ", stitched from windows"
     } else {
         ""
     };
-    let (names, dim, dtype) = (names.join(", "), layout.dim, layout.dtype);
-    format!("{names} of {dim} {dtype} values{windows}")
+    format!("{} in {}{windows}", columns.join(", "), layout.dtype)
 }
 
 #[cfg(test)]
@@ -87,11 +89,11 @@ mod tests {
         assert_eq!((check.counts["files"], check.counts["different"]), (6, 4));
         assert_eq!(
             check.offenders[0].to_string(),
-            "c: expected mean_6 of 320 f32 values as in a, found mean_6 of 640 f32 values"
+            "c: expected mean_6 (320) in f32 as in a, found mean_6 (640) in f32"
         );
         assert_eq!(
             check.offenders[3].to_string(),
-            "f: expected mean_6 of 320 f32 values as in a, found mean_6 of 320 f32 values, stitched from windows"
+            "f: expected mean_6 (320) in f32 as in a, found mean_6 (320) in f32, stitched from windows"
         );
     }
 }

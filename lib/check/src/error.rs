@@ -1,6 +1,6 @@
 //! What makes a reference unfit to compare with.
 
-use plmkit_contract::{Exit, Failure, Quoted, one_line};
+use plmkit_contract::{Exit, Failure, Quoted, one_line, plural};
 
 /// Why a reference cannot be compared with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,7 +14,7 @@ pub enum ReferenceError {
         start: u32,
     },
     /// The vectors of one column have different lengths.
-    #[error("{}: column {}: expected {expected} values, found {found}", Quoted(.id), Quoted(.column))]
+    #[error("{}: column {}: expected {}, found {found}", Quoted(.id), Quoted(.column), plural(*.expected, "value"))]
     Ragged {
         /// The id of the row.
         id: String,

@@ -155,12 +155,10 @@ impl Examination {
         let coverage = self.coverage.map(|coverage| coverage.finish(not_embedded));
         let [coverage, records] = coverage.unwrap_or(skipped);
         let ([finite, zero], norms) = self.values.finish();
-        let (reference, agreement) = self.agreement.map_or_else(
+        let (reference, agreement, not_compared) = self.agreement.map_or_else(
             || {
-                (
-                    Check::skipped("reference", "no reference was given"),
-                    Vec::new(),
-                )
+                let skipped = Check::skipped("reference", "no reference was given");
+                (skipped, Vec::new(), Vec::new())
             },
             Agreement::finish,
         );
@@ -172,6 +170,7 @@ impl Examination {
             ],
             norms,
             agreement,
+            not_compared,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plmkit_contract::{Manifest, Quoted, Reason, RowDigest};
+use plmkit_contract::{Manifest, Quoted, Reason, RowDigest, plural};
 
 use crate::check::Check;
 use crate::offender::{Offender, Offenders};
@@ -54,10 +54,10 @@ pub(crate) fn check(
         }
     }
     let summary = format!(
-        "{} records in {} shards: {} shards not given, {} not listed, {} reasons with other counts of rejects, \
+        "{} in {}: {} shards not given, {} not listed, {} reasons with other counts of rejects, \
          {} other files of rejects",
-        manifest.records,
-        manifest.shards.len(),
+        plural(manifest.records, "record"),
+        plural(manifest.shards.len(), "shard"),
         not_given.count,
         unlisted.count,
         other_rejects.count,

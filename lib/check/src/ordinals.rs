@@ -1,5 +1,6 @@
 //! Whether every input record ended up in a shard or among the rejects, and in one of them only.
 
+use plmkit_contract::plural;
 use std::ops::Range;
 
 use crate::check::Check;
@@ -53,9 +54,13 @@ pub(crate) fn check(
     add_gap(&mut absent, next..records.unwrap_or(next));
 
     let summary = format!(
-        "{in_shards} records in the shards, {in_rejects} rejected: {} in neither, {} in both, {} rejected twice, \
+        "{} in the shards, {in_rejects} rejected: {} in neither, {} in both, {} rejected twice, \
          {} beyond the input",
-        absent.count, both.count, twice.count, beyond.count
+        plural(in_shards, "record"),
+        absent.count,
+        both.count,
+        twice.count,
+        beyond.count
     );
     Check::judged(
         "ordinals",

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use plmkit_contract::{Provenance, Quoted, RowDigest};
+use plmkit_contract::{Provenance, Quoted, RowDigest, plural};
 
 use crate::check::Check;
 use crate::offender::{Offender, Offenders};
@@ -98,10 +98,10 @@ impl Origin {
             other_rejects.add(|| Offender::file(problem()));
         }
         let summary = format!(
-            "{} embeddings files, {} shards: {} of other work than the first, {} batches of other shards, \
+            "{}, {}: {} of other work than the first, {} batches of other shards, \
              {} rejects of other embeddings",
-            self.embeddings.files,
-            self.shards.files,
+            plural(self.embeddings.files, "embeddings file"),
+            plural(self.shards.files, "shard"),
             self.different.count,
             other_batches.count,
             other_rejects.count

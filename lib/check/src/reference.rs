@@ -188,7 +188,7 @@ mod tests {
             .expect_err("two values");
         assert_eq!(
             error.to_string(),
-            "'Q': column 'a': expected 1 values, found 2"
+            "'Q': column 'a': expected 1 value, found 2"
         );
         builder.push("P", 0, [&[2.0][..]]).expect("one value");
         let error = builder.finish().expect_err("P twice");

@@ -1,6 +1,6 @@
 //! Whether values are finite, and how long vectors are.
 
-use plmkit_contract::{Column as Name, Pool};
+use plmkit_contract::{Column as Name, Pool, plural};
 use serde::Serialize;
 
 use crate::check::Check;
@@ -112,15 +112,20 @@ impl Values {
         let finite = Check::judged(
             "finite",
             format!(
-                "{} of {vectors} vectors have NaN or infinite values",
-                self.not_finite.count
+                "{} of {} with NaN or infinite values",
+                self.not_finite.count,
+                plural(vectors, "vector")
             ),
             [("vectors", vectors), ("nan", nan), ("infinite", infinite)],
             [("not_finite", self.not_finite)],
         );
         let zero = Check::judged(
             "norms",
-            format!("{} of {vectors} vectors are zero", self.zero.count),
+            format!(
+                "{} of {} with all values zero",
+                self.zero.count,
+                plural(vectors, "vector")
+            ),
             [("vectors", vectors)],
             [("zero", self.zero)],
         );

@@ -27,6 +27,9 @@ pub struct Verdict {
     pub norms: Vec<ColumnNorms>,
     /// The agreement of each column with the reference; empty when there is none.
     pub agreement: Vec<ColumnAgreement>,
+    /// Columns of the embeddings that were not compared with the reference: those of several vectors a row, and those that it
+    /// does not have. Empty when there is none.
+    pub not_compared: Vec<String>,
 }
 
 impl Verdict {

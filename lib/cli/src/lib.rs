@@ -22,6 +22,6 @@ pub use output::print;
 pub use paths::{NamedPath, keep_apart};
 pub use program::{Program, main};
 pub use progress::{Progress, ProgressMode};
-pub use signals::{die_of, end_at_once};
+pub use signals::{die_of, end_at_once, on_abort};
 
 pub use plmkit_contract::{Exit, Stop};

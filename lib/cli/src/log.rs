@@ -46,21 +46,26 @@ where
     ) -> fmt::Result {
         let mut message = String::new();
         context.format_fields(Writer::new(&mut message), event)?;
-        match self.format {
-            LogFormat::Text => {
-                let mark = if *event.metadata().level() == Level::WARN {
-                    "warning: "
-                } else {
-                    ""
-                };
-                writeln!(writer, "{}: {mark}{message}", self.tool)
-            }
-            LogFormat::Json => {
-                let level = event.metadata().level().as_str().to_lowercase();
-                let line =
-                    serde_json::json!({ "level": level, "tool": self.tool, "message": message });
-                writeln!(writer, "{line}")
-            }
+        let level = *event.metadata().level();
+        writer.write_str(&line(self.tool, self.format, level, &message))
+    }
+}
+
+/// A message of `tool` as a line.
+pub(crate) fn line(tool: &str, format: LogFormat, level: Level, message: &str) -> String {
+    match format {
+        LogFormat::Text => {
+            let mark = if level == Level::WARN {
+                "warning: "
+            } else {
+                ""
+            };
+            format!("{tool}: {mark}{message}\n")
+        }
+        LogFormat::Json => {
+            let level = level.as_str().to_lowercase();
+            let line = serde_json::json!({ "level": level, "tool": tool, "message": message });
+            format!("{line}\n")
         }
     }
 }

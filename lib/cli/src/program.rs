@@ -28,13 +28,19 @@ pub trait Program: Parser {
 /// A failure is one line on standard error. A panic is a bug of ours: one line, exit code 70, never an abort. A
 /// program that was asked to stop by a signal cleans up and then dies of that signal.
 pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> ExitCode {
-    let mut matches = P::command().get_matches();
+    let mut matches = match P::command().try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => return refused::<P>(&error),
+    };
     // Before the program's own arguments: those that it requires are missing beside this one.
     if let Some(what) = matches.remove_one("generate") {
         log::install(P::NAME, LogFormat::Text, false);
         return exit_code(print_generated(what, P::command()));
     }
-    let program = P::from_arg_matches_mut(&mut matches).unwrap_or_else(|error| error.exit());
+    let program = match P::from_arg_matches_mut(&mut matches) {
+        Ok(program) => program,
+        Err(error) => return refused::<P>(&error),
+    };
     let common = program.common();
     log::install(P::NAME, common.log_format, common.quiet);
     panic::set_hook(Box::new(|info| {
@@ -60,6 +66,36 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
     let code = exit_code(ended);
     let signal = signals.and_then(|signals| signals.ok()?.received());
     signal.map_or(code, |signal| ExitCode::from(die_of(signal)))
+}
+
+/// Says what clap says of a command line: help, or what is wrong, in one line.
+fn refused<P: Program>(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // A reader that has gone is no failure.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    log::install(P::NAME, LogFormat::Text, false);
+    let what = without_usage(&error.to_string());
+    exit_code(Err(Fault::usage(format!("{what}; see --help"))))
+}
+
+/// The lines before the usage as one.
+fn without_usage(text: &str) -> String {
+    let text = text.strip_prefix("error: ").unwrap_or(text);
+    let text = text.split("\n\nUsage: ").next().unwrap_or_default();
+    let text = text.split("\n\nFor more").next().unwrap_or_default();
+    let mut line = String::new();
+    for part in text.lines().map(str::trim).filter(|part| !part.is_empty()) {
+        line += match part {
+            _ if line.is_empty() => "",
+            _ if part.starts_with("tip:") => "; ",
+            _ if part.starts_with('[') || line.ends_with(':') => " ",
+            _ => ", ",
+        };
+        line += part;
+    }
+    plmkit_contract::one_line(&line, usize::MAX)
 }
 
 fn print_generated(what: Generate, command: Command) -> Result<Exit, Fault> {

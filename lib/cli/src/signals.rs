@@ -7,9 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use plmkit_contract::Stop;
 use rustix::process::{Resource, Rlimit, setrlimit};
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGABRT, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 use signal_hook::low_level::{self, emulate_default_handler};
+use tracing::Level;
+
+use crate::log::line;
+use crate::{Fault, Program};
 
 /// The signals that ask a program to stop: SIGUSR1 is what SLURM jobs are warned by (`--signal`).
 const STOPPING: [i32; 3] = [SIGINT, SIGTERM, SIGUSR1];
@@ -20,17 +24,20 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// The first stopping signal requests `stop`; a second one ends the process at once.
+    /// The first stopping signal requests `stop`; a second one ends the process at once, and so does the first during an
+    /// interruptible call.
     pub(crate) fn install(stop: &Stop) -> io::Result<Self> {
         let received = Arc::new(AtomicUsize::new(0));
         let again = Arc::new(AtomicBool::new(false));
         for signal in STOPPING {
             // In this order: the first signal finds `again` unset and sets it, the second finds it set.
-            if is_first_process() {
-                let code = i32::from(code_of(signal));
-                flag::register_conditional_shutdown(signal, code, Arc::clone(&again))?;
-            } else {
-                flag::register_conditional_default(signal, Arc::clone(&again))?;
+            for at_once in [stop.interruptible_flag(), Arc::clone(&again)] {
+                if is_first_process() {
+                    let code = i32::from(code_of(signal));
+                    flag::register_conditional_shutdown(signal, code, at_once)?;
+                } else {
+                    flag::register_conditional_default(signal, at_once)?;
+                }
             }
             flag::register(signal, Arc::clone(&again))?;
             flag::register_usize(signal, Arc::clone(&received), signal as usize)?;
@@ -44,6 +51,27 @@ impl Signals {
         let signal = i32::try_from(self.received.load(Ordering::Relaxed)).ok();
         signal.filter(|&signal| signal > 0)
     }
+}
+
+/// Ends `program` with `fault` where a library aborts during an interruptible call of `stop`, in place of a death by SIGABRT without a
+/// word, after which schedulers try again.
+pub fn on_abort<P: Program>(program: &P, stop: &Stop, fault: &Fault) -> io::Result<()> {
+    let line = line(
+        P::NAME,
+        program.common().log_format,
+        Level::ERROR,
+        fault.message(),
+    );
+    let (calling, code) = (stop.interruptible_flag(), fault.exit().code().into());
+    let end = move || {
+        if calling.load(Ordering::SeqCst) {
+            let _ = rustix::io::write(io::stderr(), line.as_bytes());
+            low_level::exit(code);
+        }
+    };
+    // SAFETY: an atomic, `write` and `_exit` are all that it needs, which a signal handler may use.
+    #[allow(unsafe_code)]
+    unsafe { low_level::register(SIGABRT, end) }.map(drop)
 }
 
 /// Dies of `signal`, so that the parent sees what happened. Where that cannot be done it returns the exit code that says

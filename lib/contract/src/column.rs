@@ -48,6 +48,16 @@ impl Column {
             Self::Contacts => residues * residues,
         }
     }
+
+    /// Its name with the shape of a row's values, of `L` residues: `mean_33 (1280)`, `logits (L x 33)`.
+    pub fn with_shape(self, dim: usize) -> String {
+        match self {
+            Self::Pooled(_) => format!("{self} ({dim})"),
+            Self::Residues(_) => format!("{self} (L x {dim})"),
+            Self::Logits => format!("{self} (L x {VOCABULARY})"),
+            Self::Contacts => format!("{self} (L x L)"),
+        }
+    }
 }
 
 const RESIDUES: &str = "residues_";

@@ -88,6 +88,21 @@ pub fn path_text(path: &Path) -> String {
     one_line(&path.to_string_lossy(), usize::MAX)
 }
 
+/// A count and what is counted, in the singular for one.
+///
+/// ```
+/// use plmkit_contract::plural;
+/// assert_eq!([plural(0, "row"), plural(1, "batch"), plural(2, "batch")], ["0 rows", "1 batch", "2 batches"]);
+/// ```
+pub fn plural<N: Copy + fmt::Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    let ending = match noun {
+        _ if count == N::from(1) => "",
+        _ if noun.ends_with("ch") => "es",
+        _ => "s",
+    };
+    format!("{count} {noun}{ending}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,11 @@
 //! What can be read at any place.
 
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::io;
+use std::os::unix::fs::FileExt;
+
+/// How the few lines begin that Git LFS keeps in place of a file.
+const POINTER: &[u8] = b"version https://git-lfs.";
 
 /// An error unless `found` is a regular file. To be asked before a path is opened: opening a pipe waits for a writer.
 pub fn check_regular(found: &Metadata) -> io::Result<()> {
@@ -12,4 +16,16 @@ pub fn check_regular(found: &Metadata) -> io::Result<()> {
     } else {
         Err(io::Error::other("not a regular file"))
     }
+}
+
+/// An error if `file` is a Git LFS pointer: what a clone without Git LFS has in place of a large file.
+pub fn check_fetched(file: &File) -> io::Result<()> {
+    let mut start = [0; POINTER.len()];
+    // A read that fails is for whoever reads the file to tell.
+    let count = file.read_at(&mut start, 0).unwrap_or(0);
+    if &start[..count] == POINTER {
+        let what = "expected the file itself, found a Git LFS pointer to it; git lfs pull fetches the file";
+        return Err(io::Error::other(what));
+    }
+    Ok(())
 }

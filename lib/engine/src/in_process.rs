@@ -58,7 +58,7 @@ impl<'a> InProcess<'a> {
         };
         let mut embedder = PackEmbedder::new(embedder, layout);
         // What a GPU computes while the next pack is asked for.
-        let mut on_device: Option<Underway> = None;
+        let mut on_device: Option<InFlight> = None;
         while !self.stop.requested() {
             let received = match on_device {
                 None => receive(packs)?,
@@ -67,14 +67,14 @@ impl<'a> InProcess<'a> {
             if received.is_none() && on_device.is_none() {
                 break;
             }
-            let next = received.map(|received| Underway::begin(&embedder, received));
+            let next = received.map(|received| InFlight::begin(&embedder, received));
             let (waits, computed) = match next {
                 Some(next) if next.is_on_device() => (Some(next), None),
                 next => (None, next),
             };
             // In the order of packs.
-            for underway in on_device.take().into_iter().chain(computed) {
-                let Some(finished) = underway.finish(&mut embedder)? else {
+            for in_flight in on_device.take().into_iter().chain(computed) {
+                let Some(finished) = in_flight.finish(&mut embedder)? else {
                     return Ok(());
                 };
                 let tokens = finished.job.pack.tokens().len() as u64;
@@ -91,13 +91,13 @@ impl<'a> InProcess<'a> {
 }
 
 /// A pack that was asked for.
-struct Underway {
+struct InFlight {
     received: Received,
     started: Instant,
     pending: Option<Result<Pending, EngineError>>,
 }
 
-impl Underway {
+impl InFlight {
     fn begin(embedder: &PackEmbedder<'_>, received: Received) -> Self {
         let Item { job, saved } = &received.item;
         let started = Instant::now();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use plmkit_contract::{Column, Stop};
+use plmkit_contract::{Column, Stop, plural};
 use plmkit_esm2::{Dtype, Esm2, EsmError, Varlen};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -71,9 +71,11 @@ impl fmt::Display for Parity {
         let (mean_floor, residue_floor) = (self.mean_cosine_floor, self.residue_cosine_floor);
         write!(
             f,
-            "over {sequences} sequences of the run, {tokens} tokens, the lowest cosine to f32 is {mean:.6} for a mean \
+            "over {} of the run, {}, the lowest cosine to f32 is {mean:.6} for a mean \
              vector (expected at least {mean_floor}) and {residue:.6} for a residue vector (expected at least \
-             {residue_floor})"
+             {residue_floor})",
+            plural(*sequences, "sequence"),
+            plural(*tokens, "token")
         )
     }
 }

@@ -28,13 +28,14 @@ const SHARE: usize = 80;
 /// keeps it in the output, if there is to be one. What an output that is there says of the same work is taken, and not measured again.
 /// On a CPU it is the default.
 pub fn probe(config: &Config, stop: &Stop) -> Result<BatchSize, EngineError> {
+    // Before the output is claimed: a driver may hang.
+    let on_cpu = stop.interruptible(|| config.device.is_cpu());
+    // There a batch that is too large takes minutes and then the machine's memory.
+    let on_cpu = on_cpu.map_err(EsmError::from)? && config.injection.out_of_memory_above.is_none();
     let kept = !config.out.as_os_str().is_empty();
     // Before the model is loaded, and until there is an answer: of several processes one measures.
     let output = kept.then(|| claimed(config, stop, || AtomicFile::create(&config.out)));
     let output = output.transpose()?;
-    // There a batch that is too large takes minutes and then the machine's memory.
-    let on_cpu = config.injection.out_of_memory_above.is_none()
-        && config.device.is_cpu().map_err(EsmError::from)?;
     let model = if on_cpu {
         None
     } else {
@@ -45,7 +46,9 @@ pub fn probe(config: &Config, stop: &Stop) -> Result<BatchSize, EngineError> {
         size.options = work(config, model)?;
     }
     if kept && let Some(found) = existing(config, &size)? {
-        tracing::info!("{}: already measured", path_text(&config.out));
+        if model.is_some() {
+            tracing::info!("{}: already measured", path_text(&config.out));
+        }
         return Ok(found);
     }
     if let Some(model) = &model {

@@ -111,6 +111,9 @@ pub fn embed(
     stop: &Stop,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, EngineError> {
+    // Before the output is claimed: a driver may hang. What takes no time to see comes before what may take minutes.
+    let usable = stop.interruptible(|| config.device.check());
+    usable.map_err(EsmError::from)?;
     // An output that is complete can be looked at where nothing can be written.
     let claim = || RunFolder::claim(&config.out, config.save_in.as_deref());
     let claimed = match claimed(config, stop, claim) {
@@ -119,8 +122,6 @@ pub fn embed(
         }
         claimed => claimed,
     };
-    // What takes no time to see comes before what may take minutes.
-    config.device.check().map_err(EsmError::from)?;
     let plan = Plan::open(&config.batches, config.windows, stop)?;
     if plan.stitched() && config.outputs.contacts {
         return Err(EngineError::Contacts);

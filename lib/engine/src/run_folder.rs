@@ -1,10 +1,10 @@
 //! The folder, beside an output or in another place, in which a run keeps what it has finished, until the output is complete.
 
-use std::fs;
+use std::fs::{self, DirEntry};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{EmbeddingLayout, Provenance, path_text};
+use plmkit_contract::{EmbeddingLayout, Provenance, Quoted, path_text};
 use plmkit_store::{
     AtomicFile, Lock, StoreError, UnfinishedEmbeddings, hidden_name, remove_unfinished,
     under_construction,
@@ -58,6 +58,15 @@ impl RunFolder {
             // A link would lead to files of others.
             if path.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
                 return Err(cannot_create(&path, io::ErrorKind::NotADirectory.into()));
+            }
+            if let Some(in_the_way) = entries(&path)
+                .unwrap_or_default()
+                .iter()
+                .find(|entry| is_own(&name_of(entry)) && !is_file(entry))
+            {
+                let why =
+                    io::Error::other("expected a file of a run, found something else; remove it");
+                return Err(cannot_create(&in_the_way.path(), why));
             }
             match Lock::acquire(&path.join(LOCK), out) {
                 // The run that had it ended in the meantime and took the folder along.
@@ -186,15 +195,14 @@ impl RunFolder {
 
     /// The names of parts in the folder, finished or not, sorted. Files of others are not looked at.
     fn names(&self) -> Result<Vec<String>, StoreError> {
-        let entries = fs::read_dir(&self.path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-        let entries = entries.map_err(|source| StoreError::Read {
+        let entries = entries(&self.path).map_err(|source| StoreError::Read {
             path: self.path.clone(),
             source,
         })?;
         let mut names: Vec<String> = entries
             .iter()
-            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
-            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .filter(|entry| is_file(entry))
+            .map(name_of)
             .filter(|name| is_part(under_construction(name).unwrap_or(name)))
             .collect();
         names.sort();
@@ -241,14 +249,41 @@ impl RunFolder {
                 _ => remove(&path)?,
             }
         }
+        let names = entries(&self.path).unwrap_or_default();
+        let foreign = names.iter().map(name_of).find(|name| !is_own(name));
         if let Some(difference) = other {
             tracing::warn!(
                 "{}: left alone: an unfinished run of which {difference}",
                 path_text(&self.path)
             );
+        } else if let Some(name) = foreign {
+            tracing::warn!(
+                "{}: left alone: {} in it is not of this run",
+                path_text(&self.path),
+                Quoted(&name)
+            );
         }
         Ok(())
     }
+}
+
+fn entries(folder: &Path) -> io::Result<Vec<DirEntry>> {
+    fs::read_dir(folder)?.collect()
+}
+
+fn name_of(entry: &DirEntry) -> String {
+    entry.file_name().to_string_lossy().into_owned()
+}
+
+fn is_file(entry: &DirEntry) -> bool {
+    entry.file_type().is_ok_and(|kind| kind.is_file())
+}
+
+/// Whether a run gives this name to a file of its folder, finished or not.
+fn is_own(name: &str) -> bool {
+    let name = under_construction(name).unwrap_or(name);
+    let record = UnfinishedEmbeddings::record_of(Path::new(BLOCKS));
+    is_part(name) || [LOCK, REJECTS, BLOCKS].contains(&name) || record == Path::new(name)
 }
 
 /// Whether a file of this name is a part.

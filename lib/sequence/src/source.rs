@@ -5,7 +5,7 @@ mod error;
 use std::fs::File;
 use std::io::{self, BufRead, Read};
 
-use plmkit_contract::{Stop, content_digest};
+use plmkit_contract::{Stop, check_fetched, content_digest};
 
 pub use error::SourceError;
 
@@ -47,7 +47,9 @@ impl Source {
                 let metadata = path.metadata().map_err(failed)?;
                 not_a_folder(&metadata).map_err(failed)?;
                 if metadata.is_file() {
-                    Self::new(input, File::open(path).map_err(failed)?, BUFFER)
+                    let file = File::open(path).map_err(failed)?;
+                    check_fetched(&file).map_err(failed)?;
+                    Self::new(input, file, BUFFER)
                 } else {
                     let path = path.clone();
                     let pipe = Pipe::open(move || File::open(path), stop).map_err(failed)?;

@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReader};
-use plmkit_contract::key;
+use plmkit_contract::{key, plural};
 
 use crate::StoreError;
 use crate::guard::guard;
@@ -72,7 +72,7 @@ impl ForeignParquet {
         if let Some(batch) = &next {
             self.left -= i64::try_from(batch.num_rows()).unwrap_or(i64::MAX);
         } else if self.left != 0 {
-            let what = format_args!("it has {} rows fewer than it claims", self.left);
+            let what = format!("it has {} fewer than it claims", plural(self.left, "row"));
             return Err(StoreError::malformed(&self.path, what));
         }
         Ok(next)

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use plmkit_contract::check_regular;
+use plmkit_contract::{check_fetched, check_regular};
 
 use crate::StoreError;
 
@@ -11,7 +11,8 @@ use crate::StoreError;
 pub fn open_input(path: &Path) -> Result<File, StoreError> {
     let found = path.metadata().and_then(|found| check_regular(&found));
     let opened = found.and_then(|()| File::open(path));
-    opened.map_err(|source| StoreError::Open {
+    let fetched = opened.and_then(|file| check_fetched(&file).map(|()| file));
+    fetched.map_err(|source| StoreError::Open {
         path: path.to_owned(),
         source,
     })

@@ -14,7 +14,7 @@ use parquet::arrow::arrow_reader::{
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::{KeyValue, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
-use plmkit_contract::{Kind, Provenance, RowDigest, fields_text};
+use plmkit_contract::{Kind, Provenance, RowDigest, fields_text, plural};
 
 use crate::footer::read_footer;
 use crate::guard::guard;
@@ -167,7 +167,11 @@ impl Reader {
         if u64::try_from(claim) != Ok(expected.rows()) {
             return Err(StoreError::malformed(
                 path,
-                format_args!("it claims {claim} rows; expected {}", expected.rows()),
+                format_args!(
+                    "it claims {}; expected {}",
+                    plural(claim, "row"),
+                    expected.rows()
+                ),
             ));
         }
         let groups = builder.metadata().row_groups().iter();

@@ -8,6 +8,7 @@ use crate::report::thresholds::{
     PACKING_CRITICAL_BELOW, PACKING_MILD_BELOW, QUEUE_STARVED_ABOVE_MS,
 };
 use crate::report::{QueueState, Tier};
+use plmkit_contract::plural;
 
 /// Batches between two lines.
 const EVERY: u64 = 100;
@@ -96,7 +97,7 @@ impl Pulse {
         if let Some(wait_ms) = self.wait_ms.mean() {
             parts.push(format!("waited {wait_ms:.1} ms for each"));
         }
-        format!("{} batches: {}", self.batches, parts.join(", "))
+        format!("{}: {}", plural(self.batches, "batch"), parts.join(", "))
     }
 
     fn warn_of_packing(&mut self) -> Option<String> {

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use plmkit_contract::{Exit, Failure, Quoted, io_text, one_line, path_text};
-use safetensors::{Dtype, SafeTensorError};
+use safetensors::Dtype;
 
 use super::torch_file::TorchFileError;
 use crate::ConfigError;
@@ -65,13 +65,13 @@ pub enum CheckpointError {
     /// A weight file is cut off or not safetensors at all.
     #[error(
         "{path}: damaged or not a safetensors file: {what}",
-        path = path_text(path), what = one_line(&source.to_string(), usize::MAX)
+        path = path_text(path), what = one_line(what, usize::MAX)
     )]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What is wrong.
-        source: SafeTensorError,
+        what: String,
     },
     /// A weight file of PyTorch is not one that can be read.
     #[error("{path}: {source}", path = path_text(path))]
@@ -158,8 +158,8 @@ mod tests {
     #[test]
     fn what_a_file_says_of_itself_stays_on_one_line() {
         let path = PathBuf::from("model.safetensors");
-        let source = SafeTensorError::InvalidOffset("weight\n\u{1b}[31m".to_owned());
-        let error = CheckpointError::Damaged { path, source }.to_string();
+        let what = "weight\n\u{1b}[31m".to_owned();
+        let error = CheckpointError::Damaged { path, what }.to_string();
         assert!(!error.contains(char::is_control), "{error}");
         assert_eq!(Names(vec!["a\tb".into()]).to_string(), "1 ('a\\tb')");
     }

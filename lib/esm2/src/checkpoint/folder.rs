@@ -7,7 +7,8 @@ use std::path::{Component, Path, PathBuf};
 
 use memmap2::Mmap;
 use plmkit_contract::Quoted;
-use safetensors::SafeTensors;
+use safetensors::tensor::Metadata;
+use safetensors::{SafeTensorError, SafeTensors};
 use serde_json::Value;
 
 use super::tensor::StoredTensor;
@@ -36,7 +37,8 @@ impl WeightFile {
         if has_extension(&self.path, "safetensors") {
             let file = SafeTensors::deserialize(&self.bytes).map_err(|source| {
                 let path = path();
-                CheckpointError::Damaged { path, source }
+                let what = damage(&self.bytes, &source);
+                CheckpointError::Damaged { path, what }
             })?;
             let tensors = file.tensors().into_iter();
             Ok(tensors.map(|(name, view)| (name, view.into())).collect())
@@ -52,6 +54,27 @@ impl WeightFile {
     pub(super) fn forget(&self, bytes: &[u8]) {
         mapped::forget(&self.bytes, bytes);
     }
+}
+
+/// What is wrong with a safetensors file that is not as long as it claims, or else what its reader says.
+fn damage(bytes: &[u8], error: &SafeTensorError) -> String {
+    const LENGTH: usize = size_of::<u64>();
+    let length = bytes
+        .first_chunk()
+        .map(|length| u64::from_le_bytes(*length));
+    let end = LENGTH.saturating_add(length.unwrap_or_default() as usize);
+    let expected = match error {
+        SafeTensorError::HeaderTooSmall | SafeTensorError::InvalidHeaderLength => {
+            format!("more than {end}")
+        }
+        SafeTensorError::MetadataIncompleteBuffer => {
+            let header = serde_json::from_slice::<Metadata>(&bytes[LENGTH..end]);
+            let data = header.map_or(0, |header| header.data_len());
+            (end + data).to_string()
+        }
+        other => return other.to_string(),
+    };
+    format!("expected {expected} bytes, found {}", bytes.len())
 }
 
 /// The folder of a model that is named by its folder or by a weight file.

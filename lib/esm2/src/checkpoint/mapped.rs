@@ -5,12 +5,14 @@ use std::io;
 use std::path::Path;
 
 use memmap2::{Mmap, UncheckedAdvice};
-use plmkit_contract::check_regular;
+use plmkit_contract::{check_fetched, check_regular};
 
 /// Opens a regular file.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     check_regular(&path.metadata()?)?;
-    File::open(path)
+    let file = File::open(path)?;
+    check_fetched(&file)?;
+    Ok(file)
 }
 
 /// Maps a file read-only.

@@ -1,5 +1,6 @@
 //! What is worth knowing, and what to do about it.
 
+use plmkit_contract::plural;
 use std::fmt;
 
 use serde::Serialize;
@@ -255,8 +256,8 @@ fn of_run(list: &mut List, run: &RunSummary) {
     }
     if run.rejected > 0 {
         let text = format!(
-            "{} sequences could not be embedded: the rejects file of the run says why",
-            run.rejected
+            "{} could not be embedded: the rejects file of the run says why",
+            plural(run.rejected, "sequence")
         );
         list.add(Tier::Mild, FindingKind::Rejected, text);
     }

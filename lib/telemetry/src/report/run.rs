@@ -1,5 +1,6 @@
 //! One run.
 
+use plmkit_contract::plural;
 use serde::Serialize;
 
 use super::efficiency::Efficiency;
@@ -304,7 +305,8 @@ impl RunCount {
         let saved = last.and_then(|session| session.started.as_ref()?.batches_saved);
         if let Some(saved) = saved.filter(|&saved| saved > 0) {
             notes.push(format!(
-                "{saved} batches were taken over from an earlier run"
+                "{} taken over from an earlier run",
+                plural(saved, "batch")
             ));
         }
         if self.sessions.len() > 1 {
@@ -328,8 +330,9 @@ impl RunCount {
         let alone = self.last_done().filter(|_| self.sessions.len() == 1);
         if let Some(done) = alone.filter(|done| done.tokens != self.tokens) {
             notes.push(format!(
-                "events are missing: the batches hold {} tokens, the run says {}",
-                self.tokens, done.tokens
+                "events are missing: the batches hold {}, the run says {}",
+                plural(self.tokens, "token"),
+                done.tokens
             ));
         }
         if self.last_done().is_none() {

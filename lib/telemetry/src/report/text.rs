@@ -1,6 +1,6 @@
 //! A report for people.
 
-use plmkit_contract::one_line;
+use plmkit_contract::{one_line, plural};
 
 use super::findings::gpu_name;
 use super::stages::percent;
@@ -65,8 +65,10 @@ fn work(run: &RunSummary) -> String {
         _ => String::new(),
     };
     format!(
-        "run {}: {end}, {} sequences, {} tokens{time}{rates}{load}",
-        run.run, run.sequences, run.tokens
+        "run {}: {end}, {}, {}{time}{rates}{load}",
+        run.run,
+        plural(run.sequences, "sequence"),
+        plural(run.tokens, "token")
     )
 }
 
@@ -101,9 +103,9 @@ fn gpu(gpu: &GpuSummary) -> String {
         || "the driver gives no utilization".to_owned(),
         |mean| {
             format!(
-                "mean utilization {}, {} samples",
+                "mean utilization {}, {}",
                 percent(mean),
-                gpu.samples
+                plural(gpu.samples, "sample")
             )
         },
     );

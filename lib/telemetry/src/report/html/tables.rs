@@ -1,5 +1,6 @@
 //! The tables of the page.
 
+use plmkit_contract::plural;
 use plmkit_page::{Cell, Table, Tone};
 
 use crate::report::text::outcome;
@@ -144,8 +145,8 @@ pub(super) fn host(host: &HostSummary) -> String {
         |(used, total)| format!("{used} of {total} MiB"),
     );
     format!(
-        "Host: mean CPU utilization {cpu}; memory used at most {memory}; {} samples.",
-        host.samples
+        "Host: mean CPU utilization {cpu}; memory used at most {memory}; {}.",
+        plural(host.samples, "sample")
     )
 }
 
