@@ -17,7 +17,7 @@ use tracing::subscriber::{NoSubscriber, with_default};
 use super::message::{Answer, Load, Place, Request, Results, receive, send};
 use crate::facts::Facts;
 use crate::in_process::InProcess;
-use crate::output::Laid;
+use crate::output::Columns;
 use crate::pipeline::RESULTS_AHEAD;
 use crate::reader::Item;
 use crate::run::Observer;
@@ -149,12 +149,12 @@ fn answer(
     line: &UnixStream,
     results: &Receiver<Finished>,
 ) -> Result<(), EngineError> {
-    let schema = layout.schema();
+    let columns = Columns::new(layout);
     while let Ok(Finished { job, result }) = results.recv() {
         let writer::Results::Computed(embedded, timing) = result else {
             continue;
         };
-        let laid = Laid::new(&schema, layout, &job.pack, embedded)?;
+        let laid = columns.lay(&job.pack, embedded)?;
         let answer = Answer::Pack(Results::of(&job, &laid, &timing));
         send(&mut &*line, &answer, Some(&laid.rows)).map_err(broken)?;
     }

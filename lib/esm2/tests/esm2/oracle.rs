@@ -37,7 +37,7 @@ fn every_layer_agrees_for_short_and_long_proteins_in_one_pack() {
     let mut values = values
         .unwrap()
         .into_iter()
-        .map(Vec::into_iter)
+        .map(|values| values.to_vec().into_iter())
         .collect::<Vec<_>>();
     let (oracle, plain) = (oracle(), self::plain());
     let (mut worst, mut worst_head, mut worst_plain) = (0.0, 0.0, 0.0);
