@@ -6,7 +6,7 @@ use arrow::array::{
     ArrayRef, AsArray, FixedSizeBinaryArray, FixedSizeListArray, Float16Array, Float32Array,
     ListArray, RecordBatch, UInt32Array,
 };
-use arrow::buffer::{OffsetBuffer, ScalarBuffer};
+use arrow::buffer::OffsetBuffer;
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{ArrowNativeType, DataType, SchemaRef, ToByteSlice};
 use arrow::error::ArrowError;
@@ -104,11 +104,11 @@ impl<'a> Columns<'a> {
                 )?)
             }
             _ => match &self.halves {
-                None => Arc::new(Float32Array::new(shared(values), None)),
+                None => Arc::new(Float32Array::new(shared(values).into(), None)),
                 Some(halves) => {
                     let mut narrow = halves.take(values.len());
                     narrow.convert_from_f32_slice(&values);
-                    Arc::new(Float16Array::new(shared(narrow), None))
+                    Arc::new(Float16Array::new(shared(narrow).into(), None))
                 }
             },
         })
@@ -161,10 +161,9 @@ fn digests(
     }))
 }
 
-/// The buffer in an array. It goes back to where it came from when the array is gone.
-fn shared<T: ArrowNativeType>(buffer: Buffer<T>) -> ScalarBuffer<T> {
-    let bytes = Bytes::from_owner(Owner(buffer));
-    arrow::buffer::Buffer::from(bytes).into()
+/// A buffer for arrays. It goes back to where it came from when they are gone.
+pub(crate) fn shared<T: ArrowNativeType>(buffer: Buffer<T>) -> arrow::buffer::Buffer {
+    Bytes::from_owner(Owner(buffer)).into()
 }
 
 struct Owner<T>(Buffer<T>);
