@@ -122,7 +122,7 @@ impl<'a> Blocks<'a> {
     pub(crate) fn push(
         &mut self,
         job: &Job,
-        rows: &RecordBatch,
+        rows: RecordBatch,
         rejected: &[(usize, Reason)],
         saved: bool,
     ) -> Result<(), StoreError> {
@@ -132,7 +132,7 @@ impl<'a> Blocks<'a> {
         }
         self.open.push(Batch {
             index: job.index,
-            rows: rows.clone(),
+            rows,
             rejected: rejected.iter().map(|&row| Rejected::of(job, row)).collect(),
             ends_whole: job.ends_whole,
             saved,
@@ -154,14 +154,15 @@ impl<'a> Blocks<'a> {
     /// Has the rows of the block encoded, which is complete. Waits while too much is underway.
     fn encode(&mut self) -> Result<(), StoreError> {
         let batches = std::mem::take(&mut self.open);
-        let rows: Vec<RecordBatch> = batches.iter().map(|batch| batch.rows.clone()).collect();
+        let rows = batches.iter().map(|batch| &batch.rows);
+        let groups = self.file().map(|(_, encoders)| encoders.cut(rows));
         self.encoding.push_back(Encoding {
             batches,
             underway: VecDeque::new(),
             placed: Vec::new(),
             submitted: false,
         });
-        for rows in self.file()?.1.cut(&rows) {
+        for rows in groups? {
             while self.underway() > encoders() {
                 self.wait()?;
             }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use plmkit_contract::{Column, Reason, Stop, StoreDtype};
-use plmkit_esm2::{Computed as FromModel, DeviceTimes, Dtype, Esm2, Pending, Varlen};
+use plmkit_esm2::{Buffer, Computed as FromModel, DeviceTimes, Dtype, Esm2, Pending, Varlen};
 
 use crate::EngineError;
 use crate::allowance::Allowance;
@@ -14,7 +14,7 @@ use crate::selection::Selection;
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Computed {
     /// For each column the values of the sequences that are not rejected, one after the other.
-    pub(crate) values: Vec<Vec<f32>>,
+    pub(crate) values: Vec<Buffer<f32>>,
     /// The sequences that have no values, rising.
     pub(crate) rejected: Vec<(usize, Reason)>,
     /// How many times sequences were computed in two halves because memory ran out.
@@ -66,7 +66,7 @@ impl Embedder<'_> {
         begun: Option<Begun>,
     ) -> Result<Computed, EngineError> {
         let mut computed = Computed {
-            values: vec![Vec::new(); selection.columns.len()],
+            values: buffers(selection.columns.len()),
             ..Computed::default()
         };
         if selection.len() > 0 {
@@ -149,11 +149,11 @@ impl Embedder<'_> {
         &self,
         selection: &Selection<'_>,
         sequences: &Range<usize>,
-        values: Vec<Vec<f32>>,
+        values: Vec<Buffer<f32>>,
         computed: &mut Computed,
     ) -> Result<(), EngineError> {
         let finite = self.finite(selection, sequences, &values);
-        if !finite.contains(&false) && computed.values.iter().all(Vec::is_empty) {
+        if !finite.contains(&false) && computed.values.iter().all(|values| values.is_empty()) {
             computed.values = values;
             return Ok(());
         }
@@ -172,7 +172,7 @@ impl Embedder<'_> {
             // What the iterators skip must be taken from each.
             own.for_each(drop);
             match self.in_f32(selection, sequence, computed)? {
-                Ok(values) => keep(values.iter().map(Vec::as_slice), computed),
+                Ok(values) => keep(values.iter().map(|values| &values[..]), computed),
                 Err(reason) => computed.rejected.push((sequence, reason)),
             }
         }
@@ -185,7 +185,7 @@ impl Embedder<'_> {
         selection: &Selection<'_>,
         sequence: usize,
         computed: &mut Computed,
-    ) -> Result<Result<Vec<Vec<f32>>, Reason>, EngineError> {
+    ) -> Result<Result<Vec<Buffer<f32>>, Reason>, EngineError> {
         // Integers are as wide as f32.
         if matches!(self.model.dtype(), Dtype::F32 | Dtype::Int8) {
             return Ok(Err(Reason::NotFinite));
@@ -212,7 +212,7 @@ impl Embedder<'_> {
         &self,
         selection: &Selection<'_>,
         sequences: &Range<usize>,
-        values: &[Vec<f32>],
+        values: &[Buffer<f32>],
     ) -> Vec<bool> {
         let mut finite: Vec<bool> = sequences
             .clone()
@@ -247,6 +247,13 @@ impl Embedder<'_> {
             Some(own)
         })
     }
+}
+
+/// As many, with nothing in them.
+pub(crate) fn buffers(count: usize) -> Vec<Buffer<f32>> {
+    std::iter::repeat_with(Buffer::default)
+        .take(count)
+        .collect()
 }
 
 /// Adds the values of a sequence, one slice for each column.

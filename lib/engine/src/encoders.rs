@@ -61,7 +61,10 @@ impl Encoders {
     }
 
     /// Cuts rows into row groups.
-    pub(crate) fn cut(&self, rows: &[RecordBatch]) -> Vec<Vec<RecordBatch>> {
+    pub(crate) fn cut<'r>(
+        &self,
+        rows: impl Iterator<Item = &'r RecordBatch> + Clone,
+    ) -> Vec<Vec<RecordBatch>> {
         self.encoder.cut(rows)
     }
 

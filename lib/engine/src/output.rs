@@ -8,10 +8,13 @@ use arrow::array::{
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{ArrowNativeType, DataType, SchemaRef, ToByteSlice};
 use arrow::error::ArrowError;
+use bytes::Bytes;
+use half::f16;
 use half::slice::HalfFloatSliceExt;
 use plmkit_contract::{Column, EmbeddingLayout, KEY_COLUMNS, Reason, StoreDtype};
+use plmkit_esm2::{Buffer, Buffers};
 use plmkit_store::PackedBatch;
 
 use crate::pack::{Embedded, OutputRow};
@@ -28,40 +31,88 @@ pub(crate) struct Laid {
     pub(crate) in_f32: u64,
 }
 
-impl Laid {
-    /// `schema` is that of `layout`.
-    pub(crate) fn new(
-        schema: &SchemaRef,
-        layout: &EmbeddingLayout,
+/// Lays results out as the columns of an embeddings file.
+pub(crate) struct Columns<'a> {
+    layout: &'a EmbeddingLayout,
+    schema: SchemaRef,
+    /// Where values lie in the type in which they are stored, if that is not the one in which they come.
+    halves: Option<Buffers<f16>>,
+}
+
+impl<'a> Columns<'a> {
+    pub(crate) fn new(layout: &'a EmbeddingLayout) -> Self {
+        Self {
+            schema: layout.schema(),
+            halves: (layout.dtype == StoreDtype::F16).then(Buffers::default),
+            layout,
+        }
+    }
+
+    pub(crate) fn layout(&self) -> &'a EmbeddingLayout {
+        self.layout
+    }
+
+    /// What became of `pack`.
+    pub(crate) fn lay(
+        &self,
         pack: &PackedBatch,
         mut embedded: Embedded,
-    ) -> Result<Self, ArrowError> {
-        Ok(Self {
+    ) -> Result<Laid, ArrowError> {
+        Ok(Laid {
             rejected: std::mem::take(&mut embedded.rejected),
             oom_splits: embedded.oom_splits,
             in_f32: embedded.in_f32,
-            rows: rows(schema, layout, pack, embedded)?,
+            rows: self.rows(pack, embedded)?,
         })
     }
-}
 
-/// The rows of `pack` that have vectors. `schema` is that of `layout`.
-fn rows(
-    schema: &SchemaRef,
-    layout: &EmbeddingLayout,
-    pack: &PackedBatch,
-    embedded: Embedded,
-) -> Result<RecordBatch, ArrowError> {
-    let mut arrays = keys(layout, pack, &embedded.rows)?;
-    let fields = &schema.fields()[layout.keys()..];
-    for ((&column, values), field) in layout.columns.iter().zip(embedded.values).zip(fields) {
-        let lengths = embedded.rows.iter().map(|row| match column {
-            Column::Contacts => row.residues * row.residues,
-            _ => row.residues,
-        });
-        arrays.push(array(field.data_type(), layout.dtype, lengths, values)?);
+    /// The rows of `pack` that have vectors.
+    fn rows(&self, pack: &PackedBatch, embedded: Embedded) -> Result<RecordBatch, ArrowError> {
+        let mut arrays = keys(self.layout, pack, &embedded.rows)?;
+        let fields = &self.schema.fields()[self.layout.keys()..];
+        let columns = self.layout.columns.iter().zip(embedded.values);
+        for ((&column, values), field) in columns.zip(fields) {
+            let lengths = embedded.rows.iter().map(|row| match column {
+                Column::Contacts => row.residues * row.residues,
+                _ => row.residues,
+            });
+            arrays.push(self.array(field.data_type(), lengths, values)?);
+        }
+        RecordBatch::try_new(SchemaRef::clone(&self.schema), arrays)
     }
-    RecordBatch::try_new(SchemaRef::clone(schema), arrays)
+
+    /// `values` as an array of type `kind`, whose rows have so many items where it is one of lists.
+    fn array(
+        &self,
+        kind: &DataType,
+        lengths: impl Iterator<Item = usize>,
+        values: Buffer<f32>,
+    ) -> Result<ArrayRef, ArrowError> {
+        Ok(match kind {
+            DataType::List(item) => {
+                let items = self.array(item.data_type(), std::iter::empty(), values)?;
+                let offsets = OffsetBuffer::from_lengths(lengths);
+                Arc::new(ListArray::try_new(Arc::clone(item), offsets, items, None)?)
+            }
+            DataType::FixedSizeList(item, dim) => {
+                let items = self.array(item.data_type(), std::iter::empty(), values)?;
+                Arc::new(FixedSizeListArray::try_new(
+                    Arc::clone(item),
+                    *dim,
+                    items,
+                    None,
+                )?)
+            }
+            _ => match &self.halves {
+                None => Arc::new(Float32Array::new(shared(values).into(), None)),
+                Some(halves) => {
+                    let mut narrow = halves.take(values.len());
+                    narrow.convert_from_f32_slice(&values);
+                    Arc::new(Float16Array::new(shared(narrow).into(), None))
+                }
+            },
+        })
+    }
 }
 
 /// The columns before those that a model computed.
@@ -110,35 +161,15 @@ fn digests(
     }))
 }
 
-/// `values` as an array of type `kind`, whose rows have so many items where it is one of lists.
-fn array(
-    kind: &DataType,
-    dtype: StoreDtype,
-    lengths: impl Iterator<Item = usize>,
-    values: Vec<f32>,
-) -> Result<ArrayRef, ArrowError> {
-    Ok(match kind {
-        DataType::List(item) => {
-            let items = array(item.data_type(), dtype, std::iter::empty(), values)?;
-            let offsets = OffsetBuffer::from_lengths(lengths);
-            Arc::new(ListArray::try_new(Arc::clone(item), offsets, items, None)?)
-        }
-        DataType::FixedSizeList(item, dim) => {
-            let items = array(item.data_type(), dtype, std::iter::empty(), values)?;
-            Arc::new(FixedSizeListArray::try_new(
-                Arc::clone(item),
-                *dim,
-                items,
-                None,
-            )?)
-        }
-        _ => match dtype {
-            StoreDtype::F32 => Arc::new(Float32Array::from(values)),
-            StoreDtype::F16 => {
-                let mut narrow = vec![half::f16::ZERO; values.len()];
-                narrow.convert_from_f32_slice(&values);
-                Arc::new(Float16Array::from(narrow))
-            }
-        },
-    })
+/// A buffer for arrays. It goes back to where it came from when they are gone.
+pub(crate) fn shared<T: ArrowNativeType>(buffer: Buffer<T>) -> arrow::buffer::Buffer {
+    Bytes::from_owner(Owner(buffer)).into()
+}
+
+struct Owner<T>(Buffer<T>);
+
+impl<T: ArrowNativeType> AsRef<[u8]> for Owner<T> {
+    fn as_ref(&self) -> &[u8] {
+        self.0.to_byte_slice()
+    }
 }

@@ -1,10 +1,10 @@
 //! A pack to rows of the output.
 
 use plmkit_contract::{EmbeddingLayout, Reason, StoreDtype};
-use plmkit_esm2::{DeviceTimes, EsmError, Pending};
+use plmkit_esm2::{Buffer, DeviceTimes, EsmError, Pending};
 
 use crate::EngineError;
-use crate::compute::{Begun, Computed, Embedder, storable};
+use crate::compute::{Begun, Computed, Embedder, buffers, storable};
 use crate::plan::Job;
 use crate::selection::Selection;
 use crate::stitch::{Stitcher, Whole};
@@ -15,7 +15,7 @@ pub(crate) struct Embedded {
     /// The rows of the output.
     pub(crate) rows: Vec<OutputRow>,
     /// For each column the values of these rows, one after the other.
-    pub(crate) values: Vec<Vec<f32>>,
+    pub(crate) values: Vec<Buffer<f32>>,
     /// The rows of the pack that would give a row of the output and have no values, rising.
     pub(crate) rejected: Vec<(usize, Reason)>,
     /// How many times sequences were computed in two halves because memory ran out.
@@ -126,7 +126,7 @@ impl<'a> PackEmbedder<'a> {
         if let Some(times) = computed.times {
             *embedded.times.get_or_insert_default() += times;
         }
-        let mut values: Vec<&[f32]> = computed.values.iter().map(Vec::as_slice).collect();
+        let mut values: Vec<&[f32]> = computed.values.iter().map(|values| &values[..]).collect();
         let mut rejected = computed.rejected.iter().peekable();
         for (sequence, &row) in rows.iter().enumerate() {
             let span = job.pack.span(row);
@@ -197,8 +197,8 @@ impl Embedded {
     fn insert(&mut self, layout: &EmbeddingLayout, wholes: Vec<(usize, Whole)>) {
         let mut rows = std::mem::take(&mut self.rows).into_iter().peekable();
         let old = std::mem::take(&mut self.values);
-        let mut left: Vec<&[f32]> = old.iter().map(Vec::as_slice).collect();
-        self.values = vec![Vec::new(); layout.columns.len()];
+        let mut left: Vec<&[f32]> = old.iter().map(|values| &values[..]).collect();
+        self.values = buffers(layout.columns.len());
         let mut move_before = |end: usize, to: &mut Self| {
             while let Some(row) = rows.next_if(|row| row.row < end) {
                 let columns = layout.columns.iter().zip(&mut left).zip(&mut to.values);
@@ -258,7 +258,10 @@ mod tests {
         // Rows 1 and 3 have 2 and 4 residues.
         let mut embedded = Embedded {
             rows: vec![ordinary(1), ordinary(3)],
-            values: vec![vec![1.0, 3.0], vec![1.0, 1.1, 3.0, 3.1, 3.2, 3.3]],
+            values: vec![
+                vec![1.0, 3.0].into(),
+                vec![1.0, 1.1, 3.0, 3.1, 3.2, 3.3].into(),
+            ],
             ..Embedded::default()
         };
         let whole = |value: f32| Whole {
@@ -270,9 +273,9 @@ mod tests {
         embedded.insert(&layout, vec![(2, whole(2.0)), (4, whole(4.0))]);
         let rows: Vec<usize> = embedded.rows.iter().map(|row| row.row).collect();
         assert_eq!(rows, [1, 2, 3, 4]);
-        assert_eq!(embedded.values[0], [1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(embedded.values[0][..], [1.0, 2.0, 3.0, 4.0]);
         assert_eq!(
-            embedded.values[1],
+            embedded.values[1][..],
             [1.0, 1.1, 2.0, 2.0, 2.0, 3.0, 3.1, 3.2, 3.3, 4.0, 4.0, 4.0]
         );
     }

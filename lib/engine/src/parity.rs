@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use plmkit_contract::{Column, Stop, plural};
-use plmkit_esm2::{Dtype, Esm2, EsmError, Varlen};
+use plmkit_esm2::{Buffer, Dtype, Esm2, EsmError, Varlen};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -244,7 +244,7 @@ impl Sample {
     }
 
     /// The last layer of each residue: `(residues of all sequences, dim)`.
-    fn residues(&self, model: &Esm2, stop: &Stop) -> Result<Vec<f32>, EsmError> {
+    fn residues(&self, model: &Esm2, stop: &Stop) -> Result<Buffer<f32>, EsmError> {
         let batch = Varlen::new(&self.tokens, &self.cu_seqlens).expect("each sequence was checked");
         let last = Column::Residues(model.config().layers as u32);
         let mut columns = model.embed(batch, &[last], model.dtype(), stop)?;

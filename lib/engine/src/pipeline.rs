@@ -33,7 +33,7 @@ impl Pipeline<'_, '_> {
         let (packs_in, packs) = bounded(self.prefetch);
         let (results, results_out) = bounded(RESULTS_AHEAD);
         let (plan, writer) = (self.plan, self.writer);
-        let layout = writer.layout;
+        let layout = writer.columns.layout();
         let first = writer.batches;
         thread::scope(|scope| {
             thread::Builder::new()

@@ -15,6 +15,7 @@ use crate::backend::Backend;
 use crate::block::Blocks;
 use crate::facts::Facts;
 use crate::journal::{Journal, Started, Totals};
+use crate::output::Columns;
 use crate::parity::{self, Parity};
 use crate::pipeline::Pipeline;
 use crate::plan::Plan;
@@ -210,8 +211,7 @@ impl<'a> Run<'a> {
         let in_blocks = blocks.as_ref().map(|saved| saved.rejects(self.plan));
         let mut writer = Writer {
             rejects: in_blocks.transpose()?.unwrap_or_default(),
-            schema: self.layout.schema(),
-            layout: self.layout,
+            columns: Columns::new(self.layout),
             blocks: Blocks::new(
                 (folder, config),
                 (self.provenance, self.layout),

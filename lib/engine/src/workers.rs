@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use arrow::array::RecordBatch;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use plmkit_contract::{Exit, Stop};
-use plmkit_esm2::{EsmError, OwnGpu};
+use plmkit_esm2::{Buffers, EsmError, OwnGpu};
 
 use crate::facts::Facts;
 use crate::parity::{Parity, Sample};
@@ -48,6 +48,8 @@ pub(crate) struct Pool<'a> {
     /// What all workers say, and where they say it.
     events: Receiver<Event>,
     mouth: Sender<Event>,
+    /// Where results lie.
+    results: Buffers<u8>,
     /// Of the first worker that was ready.
     facts: Option<Facts>,
     /// Processes that were started.
@@ -113,6 +115,7 @@ impl<'a> Pool<'a> {
             slots: slots.collect(),
             events,
             mouth,
+            results: Buffers::default(),
             facts: None,
             starts: 0,
             lost_at: None,
@@ -172,7 +175,13 @@ impl<'a> Pool<'a> {
         let slot = &mut self.slots[worker];
         let arguments = &self.config.worker_arguments;
         let visible = slot.visible.as_deref();
-        let process = Process::start(name, arguments, visible, self.mouth.clone());
+        let process = Process::start(
+            name,
+            arguments,
+            visible,
+            self.mouth.clone(),
+            self.results.clone(),
+        );
         let process = process.map_err(EngineError::Start)?;
         let load = Request::Load(slot.load);
         process.ask(&load, None).map_err(EngineError::Connection)?;

@@ -2,14 +2,13 @@
 
 use std::time::Instant;
 
-use arrow::datatypes::SchemaRef;
 use crossbeam_channel::Receiver;
-use plmkit_contract::{EmbeddingLayout, Reason, Reject};
+use plmkit_contract::{Reason, Reject};
 
 use crate::EngineError;
 use crate::block::Blocks;
 use crate::journal::{Journal, Timing, Written};
-use crate::output::Laid;
+use crate::output::{Columns, Laid};
 use crate::pack::Embedded;
 use crate::part::SavedRows;
 use crate::plan::Job;
@@ -31,8 +30,7 @@ pub(crate) enum Results {
 
 /// Puts results where they belong.
 pub(crate) struct Writer<'a> {
-    pub(crate) schema: SchemaRef,
-    pub(crate) layout: &'a EmbeddingLayout,
+    pub(crate) columns: Columns<'a>,
     pub(crate) blocks: Blocks<'a>,
     pub(crate) journal: Journal,
     /// The batches that have come, or were in blocks of an earlier run.
@@ -57,13 +55,13 @@ impl Writer<'_> {
             match result {
                 Results::Computed(embedded, timing) => {
                     let started = Instant::now();
-                    let laid = Laid::new(&self.schema, self.layout, &job.pack, embedded)?;
-                    self.computed(&job, &laid, &timing, started)?;
+                    let laid = self.columns.lay(&job.pack, embedded)?;
+                    self.computed(&job, laid, &timing, started)?;
                 }
                 Results::Laid(laid, timing) => {
-                    self.computed(&job, &laid, &timing, Instant::now())?;
+                    self.computed(&job, laid, &timing, Instant::now())?;
                 }
-                Results::Saved(saved) => self.saved(&job, &saved)?,
+                Results::Saved(saved) => self.saved(&job, saved)?,
             }
             self.batches += 1;
         }
@@ -78,12 +76,12 @@ impl Writer<'_> {
     fn computed(
         &mut self,
         job: &Job,
-        laid: &Laid,
+        laid: Laid,
         timing: &Timing,
         started: Instant,
     ) -> Result<(), EngineError> {
         self.in_f32 += laid.in_f32;
-        self.blocks.push(job, &laid.rows, &laid.rejected, false)?;
+        self.blocks.push(job, laid.rows, &laid.rejected, false)?;
         self.reject(job, &laid.rejected);
         let written = Written {
             timing,
@@ -95,8 +93,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn saved(&mut self, job: &Job, saved: &SavedRows) -> Result<(), EngineError> {
-        self.blocks.push(job, &saved.rows, &saved.rejected, true)?;
+    fn saved(&mut self, job: &Job, saved: SavedRows) -> Result<(), EngineError> {
+        self.blocks.push(job, saved.rows, &saved.rejected, true)?;
         self.reject(job, &saved.rejected);
         self.saved_batches += 1;
         Ok(())

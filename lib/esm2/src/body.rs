@@ -14,6 +14,7 @@ use crate::EsmError;
 use crate::embedding::Embedding;
 use crate::packed::Packed;
 use crate::pooling::pool;
+use crate::threads::threads;
 
 pub(crate) use cpu::{OnCpu, Streamed};
 pub(crate) use fused::OnGpu;
@@ -25,7 +26,9 @@ pub(crate) trait Body: fmt::Debug + Send {
     fn kernels(&self) -> String;
 
     /// The threads that libtorch may use for what comes before and after the layers.
-    fn libtorch_threads(&self) -> NonZeroUsize;
+    fn libtorch_threads(&self) -> NonZeroUsize {
+        threads()
+    }
 
     /// Layer 0 of the model: `(rows, hidden)` f32.
     fn embed(&self, embedding: &Embedding, batch: &Packed) -> Result<Tensor, EsmError> {

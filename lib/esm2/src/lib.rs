@@ -18,6 +18,7 @@
 
 mod attention;
 mod body;
+mod buffers;
 mod checkpoint;
 mod collect;
 mod config;
@@ -44,6 +45,7 @@ mod varlen;
 mod vocabulary;
 mod weights;
 
+pub use buffers::{Buffer, Buffers};
 pub use checkpoint::{CheckpointError, Names, TorchFileError};
 pub use config::{Config, ConfigError};
 pub use device::{CUDA_VISIBLE_DEVICES, Device, DeviceError, OwnGpu, ParseDeviceError};

@@ -21,7 +21,7 @@ use crate::threads::set_libtorch_threads;
 use crate::timing::Span;
 use crate::transfer::{Transfer, Values};
 use crate::weights::Weights;
-use crate::{Config, Device, Dtype, EsmError, Head, Setup, Varlen};
+use crate::{Buffer, Config, Device, Dtype, EsmError, Head, Setup, Varlen};
 
 /// An ESM-2 on one device.
 ///
@@ -246,7 +246,7 @@ impl Esm2 {
         columns: &[Column],
         dtype: Dtype,
         stop: &Stop,
-    ) -> Result<Vec<Vec<f32>>, EsmError> {
+    ) -> Result<Vec<Buffer<f32>>, EsmError> {
         Ok(self.begin(batch, columns, dtype, stop)?.finish()?.columns)
     }
 
@@ -282,7 +282,10 @@ impl Esm2 {
             }
             _ => None,
         };
-        let mut values: Vec<Values> = columns.iter().map(|_| Values::Here(Vec::new())).collect();
+        let mut values: Vec<Values> = columns
+            .iter()
+            .map(|_| Values::Here(Buffer::default()))
+            .collect();
         let mut collect = |layer: usize, hidden: &dyn Fn() -> Result<Tensor, EsmError>| {
             if stop.requested() {
                 return Err(EsmError::Stopped);

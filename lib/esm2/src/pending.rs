@@ -1,9 +1,9 @@
 //! What was asked of a model.
 
-use crate::EsmError;
 use crate::profile::Laps;
 use crate::timing::{DeviceTimes, Span};
 use crate::transfer::Values;
+use crate::{Buffer, EsmError};
 
 /// What was asked of a model and may still be computed.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct OnDevice {
 #[derive(Debug, Default)]
 pub struct Computed {
     /// For each column the values of all sequences, one after the other.
-    pub columns: Vec<Vec<f32>>,
+    pub columns: Vec<Buffer<f32>>,
     /// What the device took for it; `None` where it was computed while it was asked for.
     pub times: Option<DeviceTimes>,
 }
@@ -49,10 +49,8 @@ impl Pending {
             columns.push(match values {
                 Values::Here(values) => values,
                 Values::Coming(arrivals) => {
-                    let mut values = Vec::new();
-                    for arrival in arrivals {
-                        times.get_or_insert_default().d2h += arrival.wait(&mut values)?;
-                    }
+                    let (values, took) = arrivals.wait()?;
+                    times.get_or_insert_default().d2h += took;
                     values
                 }
             });
@@ -81,11 +79,12 @@ mod tests {
 
     #[test]
     fn what_is_there_is_computed_and_has_no_time_of_a_device() {
-        let values = vec![Values::Here(vec![1.0, 2.0]), Values::Here(vec![3.0])];
-        let pending = Pending::new(values, None);
+        let values = [vec![1.0, 2.0], vec![3.0]].map(|values| Values::Here(values.into()));
+        let pending = Pending::new(values.into(), None);
         assert!(pending.is_computed());
         let computed = pending.finish().unwrap();
-        assert_eq!(computed.columns, [vec![1.0, 2.0], vec![3.0]]);
+        assert_eq!(computed.columns[0][..], [1.0, 2.0]);
+        assert_eq!(computed.columns[1][..], [3.0]);
         assert_eq!(computed.times, None);
     }
 }

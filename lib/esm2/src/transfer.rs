@@ -20,6 +20,7 @@ use crate::EsmError;
 use crate::profile::Laps;
 use crate::shim::{Mark, Stream, pin};
 use crate::timing::Span;
+use crate::{Buffer, Buffers};
 
 /// The ways to and from the device that a model is on.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub(crate) struct Transfer {
     streams: Option<Streams>,
     /// Whether it is to be known what a batch's time goes into.
     profile: bool,
+    /// Where values lie on the host.
+    buffers: Buffers<f32>,
 }
 
 #[derive(Debug)]
@@ -52,6 +55,7 @@ impl Transfer {
             device,
             streams,
             profile,
+            buffers: Buffers::default(),
         })
     }
 
@@ -99,11 +103,9 @@ impl Transfer {
         };
         let tensors = tensors.into_iter().map(flat);
         let Some(streams) = &self.streams else {
-            let mut values = Vec::new();
-            for tensor in tensors {
-                append(&mut values, &tensor?)?;
-            }
-            return Ok(Values::Here(values));
+            let tensors = tensors.collect::<Result<Vec<_>, _>>()?;
+            let all = tensors.iter().map(Tensor::numel).sum();
+            return Ok(Values::Here(self.gather(all, tensors.into_iter().map(Ok))?));
         };
         let arrivals = tensors.map(|tensor| {
             streams.outward.follow(&streams.compute.mark()?)?;
@@ -112,7 +114,19 @@ impl Transfer {
             let copied = Span::new(begin, streams.outward.mark()?);
             Ok(Arrival { values, copied })
         });
-        Ok(Values::Coming(arrivals.collect::<Result<_, EsmError>>()?))
+        Ok(Values::Coming(Arrivals {
+            all: arrivals.collect::<Result<_, EsmError>>()?,
+            buffers: self.buffers.clone(),
+        }))
+    }
+
+    /// The values of f32 tensors on the host, `all` together, one after the other and row by row.
+    pub(crate) fn gather(
+        &self,
+        all: usize,
+        tensors: impl IntoIterator<Item = Result<Tensor, EsmError>>,
+    ) -> Result<Buffer<f32>, EsmError> {
+        gather(&self.buffers, all, tensors)
     }
 
     /// The next point in what is computed, where that happens while the program goes on.
@@ -159,37 +173,54 @@ impl Upload<'_> {
 #[derive(Debug)]
 pub(crate) enum Values {
     /// In host memory.
-    Here(Vec<f32>),
-    /// In page-locked memory to which the device copies, one after the other.
-    Coming(Vec<Arrival>),
+    Here(Buffer<f32>),
+    /// In page-locked memory to which the device copies.
+    Coming(Arrivals),
 }
 
-/// Values on their way to the host.
+/// Values on their way to the host, one after the other.
 #[derive(Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct Arrivals {
+    all: Vec<Arrival>,
+    /// Where they go from there, since such memory is dear.
+    buffers: Buffers<f32>,
+}
+
+#[derive(Debug)]
+struct Arrival {
     /// `(values)` f32
     values: Tensor,
     copied: Span,
 }
 
-impl Arrival {
-    /// Puts the values behind `before` once they are there. Returns how long the device copied.
-    pub(crate) fn wait(self, before: &mut Vec<f32>) -> Result<Duration, EsmError> {
-        let took = self.copied.took()?;
-        append(before, &self.values)?;
-        Ok(took)
+impl Arrivals {
+    /// Waits until they are there. Returns how long the device copied, too.
+    pub(crate) fn wait(self) -> Result<(Buffer<f32>, Duration), EsmError> {
+        let mut took = Duration::ZERO;
+        let all = self.all.iter().map(|arrival| arrival.values.numel()).sum();
+        let tensors = self.all.into_iter().map(|arrival| {
+            took += arrival.copied.took()?;
+            Ok(arrival.values)
+        });
+        let values = gather(&self.buffers, all, tensors)?;
+        Ok((values, took))
     }
 }
 
-/// Puts the values of a tensor of the host behind `values`. The first ones are copied once.
-fn append(values: &mut Vec<f32>, tensor: &Tensor) -> Result<(), EsmError> {
-    let more = Vec::<f32>::try_from(tensor)?;
-    if values.is_empty() {
-        *values = more;
-    } else {
-        values.extend(more);
+fn gather(
+    buffers: &Buffers<f32>,
+    all: usize,
+    tensors: impl IntoIterator<Item = Result<Tensor, EsmError>>,
+) -> Result<Buffer<f32>, EsmError> {
+    let mut values = buffers.take(all);
+    let mut place = 0;
+    for tensor in tensors {
+        let tensor = tensor?;
+        let count = tensor.numel();
+        tensor.f_copy_data(&mut values[place..], count)?;
+        place += count;
     }
-    Ok(())
+    Ok(values)
 }
 
 #[cfg(test)]
@@ -206,7 +237,7 @@ mod tests {
         else {
             panic!("a CPU copies at once");
         };
-        assert_eq!(values, [1.0, 3.0, 2.0, 4.0, 1.0, 3.0, 2.0, 4.0]);
+        assert_eq!(values[..], [1.0, 3.0, 2.0, 4.0, 1.0, 3.0, 2.0, 4.0]);
         let upload = transfer.upload().unwrap();
         let same = upload.copy(&transfer.stage(&tensor).unwrap()).unwrap();
         assert_eq!(same, tensor);

@@ -61,7 +61,7 @@ impl EmbeddingsWriter {
 
     fn end_row_groups(&mut self) -> Result<(), StoreError> {
         self.bytes = 0;
-        for rows in self.encoder.cut(&std::mem::take(&mut self.rows)) {
+        for rows in self.encoder.cut(std::mem::take(&mut self.rows).iter()) {
             let group = self.encoder.encode(&rows);
             let group = group.map_err(|error| self.encoding(error))?;
             let placed = group.placed(self.groups.end(), String::new());

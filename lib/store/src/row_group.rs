@@ -96,8 +96,11 @@ impl RowGroupEncoder {
     }
 
     /// Cuts rows into row groups of about the same size, each of at least [`ROW_GROUP_BYTES`] if they have so many.
-    pub fn cut(&self, batches: &[RecordBatch]) -> Vec<Vec<RecordBatch>> {
-        let total: usize = batches.iter().map(|batch| self.bytes(batch)).sum();
+    pub fn cut<'b>(
+        &self,
+        batches: impl Iterator<Item = &'b RecordBatch> + Clone,
+    ) -> Vec<Vec<RecordBatch>> {
+        let total: usize = batches.clone().map(|batch| self.bytes(batch)).sum();
         let each = total.div_ceil((total / ROW_GROUP_BYTES).max(1));
         let mut groups = Vec::new();
         let mut group = Vec::new();

@@ -404,13 +404,9 @@ impl Sink {
             written.map_err(|source| self.failed(source))?;
             place += bytes.len() as u64;
         }
-        // The system begins to write now what `record` would otherwise wait for all at once. Where it does not, nothing is lost.
-        let _ = fadvise(
-            &self.file,
-            start,
-            NonZero::new(place - start),
-            Advice::DontNeed,
-        );
+        // The system begins to write now what `record` would otherwise wait for all at once, and lets go of what is on disk: its memory
+        // is used again for what follows, where new memory would be filled with zeros first. Where it does not, nothing is lost.
+        let _ = fadvise(&self.file, 0, NonZero::new(place), Advice::DontNeed);
         let placed = group.placed(start, digest.to_string());
         placed.map_err(|error| self.encoding(error))
     }

@@ -12,19 +12,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::buffer::Buffer;
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamDecoder;
 use arrow::ipc::writer::StreamWriter;
 use plmkit_contract::{Exit, Reason};
-use plmkit_esm2::Device;
+use plmkit_esm2::{Buffer, Buffers, Device};
 use plmkit_store::PackedBatch;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::facts::Facts;
 use crate::journal::Timing;
-use crate::output::Laid;
+use crate::output::{Laid, shared};
 use crate::parity::{Parity, Sample};
 use crate::plan::Job;
 
@@ -157,8 +156,20 @@ impl Answer {
 
 /// The bytes of a frame.
 pub(crate) fn frame(head: &impl Serialize, body: Option<&RecordBatch>) -> io::Result<Vec<u8>> {
+    let mut frame = Vec::new();
+    put(&mut frame, head, body)?;
+    Ok(frame)
+}
+
+/// Puts a frame in place of what is there.
+pub(crate) fn put(
+    mut frame: &mut Vec<u8>,
+    head: &impl Serialize,
+    body: Option<&RecordBatch>,
+) -> io::Result<()> {
     let head = serde_json::to_vec(head)?;
-    let mut frame = Vec::from((head.len() as u32).to_le_bytes());
+    frame.clear();
+    frame.extend((head.len() as u32).to_le_bytes());
     frame.extend(0u64.to_le_bytes());
     frame.extend(head);
     let start = frame.len();
@@ -169,7 +180,7 @@ pub(crate) fn frame(head: &impl Serialize, body: Option<&RecordBatch>) -> io::Re
     }
     let bytes = (frame.len() - start) as u64;
     frame[4..12].copy_from_slice(&bytes.to_le_bytes());
-    Ok(frame)
+    Ok(())
 }
 
 /// Writes a frame.
@@ -181,9 +192,10 @@ pub(crate) fn send(
     to.write_all(&frame(head, body)?)
 }
 
-/// Reads a frame; `None` where the other end has gone after the last one.
+/// Reads a frame, its rows into memory of `buffers`; `None` where the other end has gone after the last one.
 pub(crate) fn receive<T: DeserializeOwned>(
     from: &mut impl Read,
+    buffers: &Buffers<u8>,
 ) -> io::Result<Option<(T, Option<RecordBatch>)>> {
     let (mut first, mut sizes) = (Vec::new(), [0; 12]);
     match from.take(1).read_to_end(&mut first)? {
@@ -194,22 +206,18 @@ pub(crate) fn receive<T: DeserializeOwned>(
     let (head, body) = sizes.split_at(4);
     let head = u32::from_le_bytes(head.try_into().expect("4 bytes"));
     let body = u64::from_le_bytes(body.try_into().expect("8 bytes"));
-    let head: T = serde_json::from_slice(&bytes(from, head.into())?)?;
+    let mut bytes = |count: u64| -> io::Result<Buffer<u8>> {
+        let mut bytes = buffers.take(count as usize);
+        from.read_exact(&mut bytes)?;
+        Ok(bytes)
+    };
+    let head: T = serde_json::from_slice(&bytes(head.into())?)?;
     if body == 0 {
         return Ok(Some((head, None)));
     }
-    let mut body = Buffer::from_vec(bytes(from, body)?);
+    let mut body = shared(bytes(body)?);
     let rows = StreamDecoder::new().decode(&mut body).map_err(invalid)?;
     Ok(Some((head, rows)))
-}
-
-fn bytes(from: &mut impl Read, count: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    if from.take(count).read_to_end(&mut bytes)? as u64 == count {
-        Ok(bytes)
-    } else {
-        Err(ErrorKind::UnexpectedEof.into())
-    }
 }
 
 fn invalid(error: ArrowError) -> io::Error {
@@ -236,12 +244,16 @@ mod tests {
         let mut line = Vec::new();
         send(&mut line, &"a head", Some(&rows())).unwrap();
         send(&mut line, &"no rows", None).unwrap();
-        let mut from = line.as_slice();
-        let (head, body) = receive::<String>(&mut from).unwrap().expect("a frame");
+        let (mut from, buffers) = (line.as_slice(), Buffers::default());
+        let (head, body) = receive::<String>(&mut from, &buffers)
+            .unwrap()
+            .expect("a frame");
         assert_eq!((head.as_str(), body), ("a head", Some(rows())));
-        let (head, body) = receive::<String>(&mut from).unwrap().expect("a frame");
+        let (head, body) = receive::<String>(&mut from, &buffers)
+            .unwrap()
+            .expect("a frame");
         assert_eq!((head.as_str(), body), ("no rows", None));
-        assert!(receive::<String>(&mut from).unwrap().is_none());
+        assert!(receive::<String>(&mut from, &buffers).unwrap().is_none());
     }
 
     #[test]
@@ -266,7 +278,7 @@ mod tests {
             },
         };
         let frame = frame(&results, Some(&rows())).unwrap();
-        let (results, body) = receive::<Results>(&mut frame.as_slice())
+        let (results, body) = receive::<Results>(&mut frame.as_slice(), &Buffers::default())
             .unwrap()
             .expect("a frame");
         let (laid, timing) = results.laid(body.expect("rows"), 7);
@@ -281,7 +293,7 @@ mod tests {
     #[test]
     fn rows_that_are_part_of_others_are_sent_alone() {
         let frame = frame(&0, Some(&rows().slice(1, 1))).unwrap();
-        let (_, body) = receive::<u8>(&mut frame.as_slice())
+        let (_, body) = receive::<u8>(&mut frame.as_slice(), &Buffers::default())
             .unwrap()
             .expect("a frame");
         assert_eq!(body, Some(rows().slice(1, 1)));
@@ -291,7 +303,10 @@ mod tests {
     fn a_frame_that_is_cut_anywhere_is_an_error() {
         let frame = frame(&"a head", Some(&rows())).unwrap();
         for end in 1..frame.len() {
-            assert!(receive::<String>(&mut &frame[..end]).is_err(), "{end}");
+            assert!(
+                receive::<String>(&mut &frame[..end], &Buffers::default()).is_err(),
+                "{end}"
+            );
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use crossbeam_channel::{Sender, unbounded};
-use plmkit_esm2::CUDA_VISIBLE_DEVICES;
+use plmkit_esm2::{Buffers, CUDA_VISIBLE_DEVICES};
 
 use super::message::{Answer, Request, frame, receive};
 
@@ -46,7 +46,7 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts this program with `arguments`, and with `visible` as the GPUs that CUDA shows to it. Everything that it says goes
-    /// to `events`.
+    /// to `events`, with rows in memory of `results`.
     ///
     /// To be called by a thread that lives as long as the worker is to: the worker is killed when that thread ends.
     pub(crate) fn start(
@@ -54,6 +54,7 @@ impl Process {
         arguments: &[OsString],
         visible: Option<&str>,
         events: Sender<Event>,
+        results: Buffers<u8>,
     ) -> io::Result<Self> {
         let (here, there) = UnixStream::pair()?;
         // What a library prints must not end up between the run's own results.
@@ -84,7 +85,7 @@ impl Process {
         process.thread("worker-out", move || {
             loop {
                 // What cannot be read was cut by the end of the worker.
-                let said = receive(&mut line).unwrap_or(None);
+                let said = receive(&mut line, &results).unwrap_or(None);
                 let ended = said.is_none();
                 if events.send(Event { from: name, said }).is_err() || ended {
                     break;

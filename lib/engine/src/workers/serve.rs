@@ -1,6 +1,6 @@
 //! The worker's side: it loads the model, computes what it is given, and ends when the run has gone.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::Shutdown;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
@@ -10,14 +10,14 @@ use std::thread;
 use arrow::array::RecordBatch;
 use crossbeam_channel::{Receiver, bounded, unbounded};
 use plmkit_contract::{EmbeddingLayout, Failure, Stop};
-use plmkit_esm2::set_threads;
+use plmkit_esm2::{Buffers, set_threads};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use tracing::subscriber::{NoSubscriber, with_default};
 
-use super::message::{Answer, Load, Place, Request, Results, receive, send};
+use super::message::{Answer, Load, Place, Request, Results, put, receive, send};
 use crate::facts::Facts;
 use crate::in_process::InProcess;
-use crate::output::Laid;
+use crate::output::Columns;
 use crate::pipeline::RESULTS_AHEAD;
 use crate::reader::Item;
 use crate::run::Observer;
@@ -42,7 +42,7 @@ pub fn serve(config: &Config) -> Result<(), EngineError> {
 }
 
 fn work(config: &Config, line: &UnixStream) -> Result<(), EngineError> {
-    let Some((Request::Load(load), _)) = receive(&mut &*line).map_err(broken)? else {
+    let Some((Request::Load(load), _)) = request(line)? else {
         return Err(broken(io::ErrorKind::InvalidData.into()));
     };
     let config = Config {
@@ -55,8 +55,8 @@ fn work(config: &Config, line: &UnixStream) -> Result<(), EngineError> {
     let facts = Facts::of(&model.model, &config.outputs)?;
     let layout = facts.layout(&config, load.stitched)?;
     send(&mut &*line, &Answer::Ready(facts), None).map_err(broken)?;
-    while let Some((request, body)) = receive(&mut &*line).map_err(broken)? {
-        match request {
+    while let Some((asked, body)) = request(line)? {
+        match asked {
             Request::Load(_) => return Err(broken(io::ErrorKind::InvalidData.into())),
             Request::Measure(sample) => {
                 let parity = sample.measure(&model.model, &stop)?;
@@ -126,12 +126,17 @@ impl Drop for HangUp<'_> {
     }
 }
 
+/// What the run asks for; `None` once it has gone.
+fn request(line: &UnixStream) -> Result<Option<(Request, Option<RecordBatch>)>, EngineError> {
+    receive(&mut &*line, &Buffers::default()).map_err(broken)
+}
+
 fn next_item(line: &UnixStream) -> Option<Result<Item, EngineError>> {
-    match receive(&mut &*line) {
+    match request(line) {
         Ok(Some((Request::Pack(place), body))) => Some(item(place, body)),
         Ok(Some(_)) => Some(Err(broken(io::ErrorKind::InvalidData.into()))),
         Ok(None) => None,
-        Err(error) => Some(Err(broken(error))),
+        Err(error) => Some(Err(error)),
     }
 }
 
@@ -149,14 +154,17 @@ fn answer(
     line: &UnixStream,
     results: &Receiver<Finished>,
 ) -> Result<(), EngineError> {
-    let schema = layout.schema();
+    let columns = Columns::new(layout);
+    // One for all: large memory is dear when it is new.
+    let mut frame = Vec::new();
     while let Ok(Finished { job, result }) = results.recv() {
         let writer::Results::Computed(embedded, timing) = result else {
             continue;
         };
-        let laid = Laid::new(&schema, layout, &job.pack, embedded)?;
+        let laid = columns.lay(&job.pack, embedded)?;
         let answer = Answer::Pack(Results::of(&job, &laid, &timing));
-        send(&mut &*line, &answer, Some(&laid.rows)).map_err(broken)?;
+        put(&mut frame, &answer, Some(&laid.rows)).map_err(broken)?;
+        (&mut &*line).write_all(&frame).map_err(broken)?;
     }
     Ok(())
 }

@@ -58,18 +58,9 @@ impl Body for OnCpu {
         depth: usize,
         watch: &mut dyn Watch,
     ) -> Result<(), EsmError> {
-        let mut watcher = Watcher {
-            heads: self.heads as i64,
-            hidden: x.size2()?.1,
-            first: 0,
-            watch,
-        };
-        let sequences: Vec<Range<usize>> = batch.varlen.spans().collect();
-        let mut x = values(&batch.own(&x)?)?;
         // Integers cannot be had in another type.
         let in_f32 = batch.kind == Kind::Float && self.multiply != Multiply::Int8;
-        self.encoder
-            .forward(&mut x, &sequences, depth, in_f32, threads(), &mut watcher)
+        Pass::new(&x, batch, self.heads, watch)?.through(&self.encoder, depth, in_f32)
     }
 }
 
@@ -115,31 +106,51 @@ impl Body for Streamed {
         depth: usize,
         watch: &mut dyn Watch,
     ) -> Result<(), EsmError> {
-        let Config { heads, hidden, .. } = self.config;
-        let sequences: Vec<Range<usize>> = batch.varlen.spans().collect();
-        let mut x = values(&batch.own(&x)?)?;
-        let mut watcher = Watcher {
-            heads: heads as i64,
-            hidden: hidden as i64,
-            first: 0,
-            watch,
-        };
+        let heads = self.config.heads;
+        let mut pass = Pass::new(&x, batch, heads, watch)?;
         for (first, inv_freq) in self.frequencies[..depth].iter().enumerate() {
             let kernels = (self.isa, Multiply::F32);
             let layer = self
                 .mapped
                 .layer(&self.config, first, inv_freq.clone(), kernels)?;
-            watcher.first = first;
-            Encoder::new(self.isa, vec![layer], heads).forward(
-                &mut x,
-                &sequences,
-                1,
-                true,
-                threads(),
-                &mut watcher,
-            )?;
+            pass.watcher.first = first;
+            pass.through(&Encoder::new(self.isa, vec![layer], heads), 1, true)?;
         }
         Ok(())
+    }
+}
+
+/// A batch on its way through the layers.
+struct Pass<'a> {
+    /// `(total_tokens, hidden)`
+    x: Vec<f32>,
+    sequences: Vec<Range<usize>>,
+    watcher: Watcher<'a>,
+}
+
+impl<'a> Pass<'a> {
+    fn new(
+        x: &Tensor,
+        batch: &Packed,
+        heads: usize,
+        watch: &'a mut dyn Watch,
+    ) -> Result<Self, EsmError> {
+        Ok(Self {
+            x: values(&batch.own(x)?)?,
+            sequences: batch.varlen.spans().collect(),
+            watcher: Watcher {
+                heads: heads as i64,
+                hidden: x.size2()?.1,
+                first: 0,
+                watch,
+            },
+        })
+    }
+
+    /// Through the first `depth` layers of `encoder`.
+    fn through(&mut self, encoder: &Encoder, depth: usize, in_f32: bool) -> Result<(), EsmError> {
+        let (x, watcher) = (&mut self.x, &mut self.watcher);
+        encoder.forward(x, &self.sequences, depth, in_f32, threads(), watcher)
     }
 }
 

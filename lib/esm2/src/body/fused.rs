@@ -1,6 +1,5 @@
 //! Layers on a GPU: libtorch's matrix products and attention, and kernels of plmkit's own for everything in between.
 
-use std::num::NonZeroUsize;
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -17,7 +16,6 @@ use crate::layer_norm::LayerNorm;
 use crate::packed::Packed;
 use crate::profile::Work;
 use crate::rope::turns;
-use crate::threads::threads;
 use crate::vocabulary::MASK;
 
 /// The stream on which libtorch computes unless it is told otherwise, which is done for copies alone: CUDA's own.
@@ -75,10 +73,6 @@ impl OnGpu {
 impl Body for OnGpu {
     fn kernels(&self) -> String {
         "cuda".to_owned()
-    }
-
-    fn libtorch_threads(&self) -> NonZeroUsize {
-        threads()
     }
 
     fn embed(&self, embedding: &Embedding, batch: &Packed) -> Result<Tensor, EsmError> {

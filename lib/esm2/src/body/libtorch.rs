@@ -1,7 +1,5 @@
 //! Layers of libtorch's operations, on any device that it has.
 
-use std::num::NonZeroUsize;
-
 use tch::Tensor;
 
 use super::{Body, Watch};
@@ -11,7 +9,6 @@ use crate::layer::Layer;
 use crate::packed::Packed;
 use crate::profile::Work;
 use crate::rope::Rotation;
-use crate::threads::threads;
 
 /// Parameters as tensors.
 #[derive(Debug)]
@@ -34,10 +31,6 @@ impl OnLibtorch {
 impl Body for OnLibtorch {
     fn kernels(&self) -> String {
         "libtorch".to_owned()
-    }
-
-    fn libtorch_threads(&self) -> NonZeroUsize {
-        threads()
     }
 
     fn forward(

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // calls into a library that is found at run time
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::sync::OnceLock;
 
 use libloading::{Library, Symbol};
 use plmkit_contract::cause;
@@ -25,7 +26,7 @@ pub(crate) struct Gpu {
 }
 
 /// Why the driver says nothing.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DriverError {
     /// There is none: the loader's words.
     Missing(String),
@@ -33,13 +34,18 @@ pub(crate) enum DriverError {
     Failed(String),
 }
 
-/// The GPUs that are visible to this process, in the order in which CUDA counts them; `CUDA_VISIBLE_DEVICES` is heeded.
+/// The GPUs that are visible to this process, in the order in which CUDA counts them; `CUDA_VISIBLE_DEVICES` is heeded. The driver is
+/// asked once.
 pub(crate) fn gpus() -> Result<Vec<Gpu>, DriverError> {
-    let library = open_driver().map_err(|error| not_loaded(&error))?;
-    let found = Driver { library: &library }.gpus();
-    // It stays loaded: libtorch will use it.
-    std::mem::forget(library);
-    found
+    static FOUND: OnceLock<Result<Vec<Gpu>, DriverError>> = OnceLock::new();
+    let ask = || {
+        let library = open_driver().map_err(|error| not_loaded(&error))?;
+        let found = Driver { library: &library }.gpus();
+        // It stays loaded: libtorch will use it.
+        std::mem::forget(library);
+        found
+    };
+    FOUND.get_or_init(ask).clone()
 }
 
 /// The newest version of CUDA that the driver runs, major and minor; `None` where it does not say.

@@ -186,7 +186,7 @@ mod tests {
         let Values::Here(found) = contacts.finish(&transfer).unwrap() else {
             panic!("a CPU copies at once");
         };
-        let found = Tensor::from_slice(&found).to_kind(Kind::Double);
+        let found = Tensor::from_slice(&found[..]).to_kind(Kind::Double);
         let expected = maps.map(|maps| written_out(&Tensor::cat(&maps, 0), &head).flatten(0, -1));
         let error = (found - Tensor::cat(&expected, 0))
             .abs()

@@ -81,7 +81,7 @@ fn columns_come_in_the_order_asked_for() {
             .unwrap();
         assert_eq!(&alone[0], values, "{column}");
     }
-    assert_eq!(together[1], pack.pooled(&model, Pool::Mean).concat());
+    assert_eq!(together[1][..], pack.pooled(&model, Pool::Mean).concat());
     assert!(
         model
             .embed(pack.batch(), &[], Dtype::F32, &Stop::default())

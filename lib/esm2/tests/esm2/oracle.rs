@@ -34,11 +34,8 @@ fn every_layer_agrees_for_short_and_long_proteins_in_one_pack() {
     let columns = [Column::Residues(2), Column::Logits, Column::Contacts];
     let stop = Stop::default();
     let values = model.embed(pack.batch(), &columns, Dtype::F32, &stop);
-    let mut values = values
-        .unwrap()
-        .into_iter()
-        .map(Vec::into_iter)
-        .collect::<Vec<_>>();
+    let values = values.unwrap();
+    let mut values: Vec<_> = values.iter().map(|values| values.iter().copied()).collect();
     let (oracle, plain) = (oracle(), self::plain());
     let (mut worst, mut worst_head, mut worst_plain) = (0.0, 0.0, 0.0);
     for (i, protein) in picked.iter().enumerate() {
