@@ -55,9 +55,14 @@ compile() {
 
 # The texts that the licences of what is compiled in ask to be kept, and the list of that, as CycloneDX.
 describe() {
-    local folder=$1
-    .cargo-tools/bin/cargo-about generate --locked --fail --config packaging/about.toml --output-file "$folder/THIRD-PARTY-LICENSES.txt" \
-        packaging/about.hbs
+    local folder=$1 licences=$build/THIRD-PARTY-LICENSES.txt
+    # It compares every file of every crate with every licence, for minutes.
+    if [[ ! $licences -nt Cargo.lock || ! $licences -nt packaging/about.toml || ! $licences -nt packaging/about.hbs ]]; then
+        .cargo-tools/bin/cargo-about generate --offline --locked --fail --config packaging/about.toml --output-file "$licences.new" \
+            packaging/about.hbs
+        mv "$licences.new" "$licences"
+    fi
+    install -m 644 "$licences" "$folder"
     # One for each crate of the workspace, into its folder; that of the programs has all.
     .cargo-tools/bin/cargo-cyclonedx cyclonedx --quiet --format json --spec-version 1.5 --target "$triple" --no-build-deps \
         --override-filename plmkit.cdx
