@@ -39,15 +39,20 @@ pub(crate) fn load() -> Result<(), String> {
 
 /// What installs it where it was not found.
 pub(crate) fn remedy() -> String {
-    let folders = folders_of(OF_CPU);
-    let is_of_make = |folder: &PathBuf| OF_MAKE.iter().any(|made| folder.ends_with(made));
-    match folders.first() {
-        Some(folder) if !is_of_make(folder) => format!(
-            "expected torch 2.11.0 with its CUDA libraries in {}, as pip installs it",
-            path_text(folder)
-        ),
-        _ => "'make setup GPU=1 install' installs what is missing".to_owned(),
+    let folder = folder_of_cpu();
+    if OF_MAKE.iter().any(|made| folder.ends_with(made)) {
+        "'make setup GPU=1 install' installs what is missing".to_owned()
+    } else {
+        let folder = path_text(&folder);
+        format!("expected torch 2.11.0 with its CUDA libraries in {folder}, as pip installs it")
     }
+}
+
+/// Where the part for CPUs lies.
+fn folder_of_cpu() -> PathBuf {
+    let found = folders_of(OF_CPU).into_iter().next().unwrap_or_default();
+    // Found from the folder of the program, it is written so: `bin/../lib`.
+    found.canonicalize().unwrap_or(found)
 }
 
 /// That the libtorch of this process is the one that the program is compiled for: beside a program that pip installs there may lie
@@ -66,9 +71,7 @@ pub(crate) fn check_version() -> Result<(), DeviceError> {
             version: found.map_or("an older one".to_owned(), |[major, minor, patch, ..]| {
                 format!("{major}.{minor}.{patch}")
             }),
-            folder: folders_of(OF_CPU)
-                .first()
-                .map_or_else(String::new, |folder| path_text(folder)),
+            folder: path_text(&folder_of_cpu()),
         }),
     }
 }
