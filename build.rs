@@ -1,4 +1,4 @@
-//! Tells the linker where `gpu-embed` finds libtorch at run time.
+//! Tells the linker where `gpu-embed` finds libtorch at run time, and when.
 
 use std::env;
 
@@ -30,6 +30,8 @@ fn main() {
         // The libtorch of this build.
         folders.extend(env::var("LIBTORCH").map(|libtorch| format!("{libtorch}/lib")));
     }
+    // Functions of libtorch are looked up as they are called, so that of a libtorch that lacks some the program can say which it is.
+    println!("cargo::rustc-link-arg-bin=gpu-embed=-Wl,-z,lazy");
     for folder in folders {
         println!("cargo::rustc-link-arg-bin=gpu-embed=-Wl,-rpath,{folder}");
     }

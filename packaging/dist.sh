@@ -62,7 +62,7 @@ describe() {
             packaging/about.hbs
         mv "$licences.new" "$licences"
     fi
-    install -m 644 "$licences" "$folder"
+    install -m 644 "$licences" packaging/INSTALL.md "$folder"
     # One for each crate of the workspace, into its folder; that of the programs has all.
     .cargo-tools/bin/cargo-cyclonedx cyclonedx --quiet --format json --spec-version 1.5 --target "$triple" --no-build-deps \
         --override-filename plmkit.cdx

@@ -4,7 +4,7 @@
 #   files     the tarball, its checksums and its bill of materials; man pages render and completions load
 #   symbols   the programs need glibc 2.28 and no newer libstdc++ than libtorch does, and name no folder of the build
 #   older     the chain in a root of its own, a Debian 11 with glibc 2.31
-#   wheels    both Python packages in virtual environments, beside torch for CUDA, torch for CPUs, another torch and no torch
+#   wheels    both Python packages: in virtual environments with torch for CUDA, torch for CPUs, another torch and none, and by --target
 #   again     a build from a copy of the sources, elsewhere, has the same bytes (all is compiled again)
 #
 # Needs root. PARTS names those that are tried: all but `again`, which takes as long as the first build.
@@ -179,6 +179,12 @@ part_wheels() {
     rm "$data/gpu.parquet"
     expect 69 "libtorch_cuda.so: cannot open shared object file: No such file or directory; expected torch 2.11.0 with its CUDA libraries in $site" \
         in_environment "${fake[@]}" "${embed[@]}"
+
+    # As clusters have it where there are no environments: pip install --target.
+    venv=$work/run/target
+    python3 -m pip install --quiet --disable-pip-version-check --no-deps --no-index --target "$venv" dist/plmkit-*.whl
+    ln -s "$reference/torch" "$reference/nvidia" "$venv"
+    expect 69 "this machine has none" in_environment "${embed[@]}"
 
     environment other dist/plmkit-*.whl
     link_torch libtorch_cpu.so
