@@ -40,7 +40,8 @@ make_stand_ins() {
     rm -rf "$fresh"
 }
 
-# Paths of this machine are written as these in what a panic says. Linker arguments are relative: the names of symbols depend on them.
+# Paths of this machine are written as these in what a panic says. Linker arguments are relative: the names of symbols depend on them. The
+# date is a constant: the compilers of C would run again for another.
 compile() {
     local cargo=${CARGO_HOME:-$HOME/.cargo} maps flags
     maps="-ffile-prefix-map=$PWD=/plmkit -ffile-prefix-map=$cargo=/cargo -ffile-prefix-map=$torch=/torch"
@@ -48,7 +49,7 @@ compile() {
         "--remap-path-prefix=$PWD=/plmkit" "--remap-path-prefix=$cargo=/cargo"
         "-Clink-arg=-B$build/glibc-$glibc" "-Clink-arg=-Wl,--allow-shlib-undefined"
     )
-    PLMKIT_PORTABLE=1 CFLAGS="${CFLAGS:-} $maps" CXXFLAGS="${CXXFLAGS:-} $maps" \
+    SOURCE_DATE_EPOCH=0 PLMKIT_PORTABLE=1 CFLAGS="${CFLAGS:-} $maps" CXXFLAGS="${CXXFLAGS:-} $maps" \
         CARGO_ENCODED_RUSTFLAGS=$(IFS=$'\x1f' && echo "${flags[*]}") \
         cargo build --locked --profile dist --target "$triple" --target-dir "$build"
 }
@@ -56,7 +57,7 @@ compile() {
 # The texts that the licences of what is compiled in ask to be kept, and the list of that, as CycloneDX.
 describe() {
     local folder=$1 licences=$build/THIRD-PARTY-LICENSES.txt
-    # It compares every file of every crate with every licence, for minutes.
+    # It compares every file of every crate with every licence, for a minute.
     if [[ ! $licences -nt Cargo.lock || ! $licences -nt packaging/about.toml || ! $licences -nt packaging/about.hbs ]]; then
         .cargo-tools/bin/cargo-about generate --offline --locked --fail --config packaging/about.toml --output-file "$licences.new" \
             packaging/about.hbs
