@@ -61,6 +61,7 @@ expect() {
 part_files() {
     local prefix=$work/run/prefix crate components
     (cd dist && sha256sum --quiet -c SHA256SUMS)
+    .venv/packaging/bin/cffconvert --validate -i CITATION.cff >/dev/null
     mkdir "$prefix"
     tar -C "$prefix" --strip-components=1 -xf "$staged.tar.gz"
     diff -r "$staged" "$prefix"
