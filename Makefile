@@ -1,5 +1,4 @@
 PREFIX ?= /usr/local
-TOOLS := fasta-shard pack-batches gpu-embed validate-embeddings monitor-log
 # The folder of a libtorch that is not to be fetched; build scripts run in other folders than this.
 ifdef LIBTORCH
 override export LIBTORCH := $(abspath $(LIBTORCH))
@@ -7,6 +6,8 @@ endif
 
 CARGO_DENY := cargo-deny@0.20.2
 CARGO_FUZZ := cargo-fuzz@0.13.2
+CARGO_ABOUT := cargo-about@0.9.3
+CARGO_CYCLONEDX := cargo-cyclonedx@0.5.9
 FUZZ_SECONDS ?= 60
 # What to build: nothing more, or --workspace --bins --tests where the tests are to be run as well. What tests alone ask of a
 # library has it, and all that uses it, compiled again otherwise.
@@ -93,6 +94,7 @@ lint: setup .cargo-tools/$(CARGO_DENY) ## Check formatting, lints, documentation
 	cargo clippy --release --locked --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --release --locked --workspace --no-deps
 	.cargo-tools/bin/cargo-deny --locked check --hide-inclusion-graph bans licenses sources
+	scripts/version.sh check
 	printf '%s\n' tests/parity/mutants/*.patch tests/gpu-load/mutants/*.patch | xargs -n 1 git apply --check -C1
 
 # Not in lint: a database that changes daily would fail builds that did not, and it has to be fetched from GitHub.
@@ -121,10 +123,20 @@ tests/workflows/snakemake/%: FORCE
 	@$@.sh
 
 install: build ## Install into PREFIX, /usr/local by default
-	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/share/plmkit"
-	install $(addprefix $(or $(CARGO_TARGET_DIR),target)/release/,$(TOOLS)) "$(DESTDIR)$(PREFIX)/bin"
-	install lib/esm2/convert-fair-esm.py "$(DESTDIR)$(PREFIX)/share/plmkit"
+	@scripts/stage.sh $(or $(CARGO_TARGET_DIR),target)/release "$(abspath $(DESTDIR)$(PREFIX))"
 	@lib/esm2/libtorch/libtorch.sh install "$(abspath $(DESTDIR)$(PREFIX))/lib/plmkit"
+
+install-check: .venv/reference/complete ## See that an installation works where nothing else is: CPU, GPU=1 and LIBTORCH= (minutes, root, 2.4 GB of wheels)
+	@tests/install/check.sh
+
+dist: setup .cargo-tools/$(CARGO_ABOUT) .cargo-tools/$(CARGO_CYCLONEDX) ## Build for glibc 2.28 and pack into dist/ (100 MB of zig, once)
+	@scripts/dist.sh
+
+wheel: dist .venv/packaging/complete ## Make the Python packages plmkit and plmkit-tools of what dist built
+	@scripts/wheel/wheel.sh
+
+dist-check: wheel .venv/reference/complete ## See that tarball and wheels work where nothing else is, and are built twice the same (minutes, root)
+	@tests/delivery/check.sh
 
 images: dist ## Build the images plmkit-tools, plmkit-cpu and plmkit, or those of IMAGES, by docker or podman (plmkit: 2.3 GB of wheels)
 	@containers/images.sh build $(IMAGES)
@@ -135,15 +147,12 @@ sif: ## Make SIF files for Apptainer from the images, in dist
 images-check: build .venv/snakemake/complete ## Build images and SIF files, run the chain and the workflows from them (minutes, root, a JDK and Maven)
 	@tests/delivery/images.sh
 
-install-check: .venv/reference/complete ## See that an installation works where nothing else is: CPU, GPU=1 and LIBTORCH= (minutes, root, 2.4 GB of wheels)
-	@tests/install/check.sh
-
-aarch64-check: build ## Compile for aarch64 and run that under qemu: tests of the kernels, of the model, the demo (minutes, root; AARCH64=kernels: less)
-	@tests/delivery/aarch64.sh
-
 conda: build .venv/conda/complete ## Write the Conda recipe of HEAD into dist/conda, check it and run its tests
 	@containers/conda/recipe.sh dist/conda
 	PYTHONDONTWRITEBYTECODE=1 .venv/conda/bin/python tests/delivery/conda.py dist/conda
+
+aarch64-check: build ## Compile for aarch64 and run that under qemu: tests of the kernels, of the model, the demo (minutes, root; AARCH64=kernels: less)
+	@tests/delivery/aarch64.sh
 
 goldens: .venv/reference/complete ## Make the files of test-data again (fetches 5 GB of Python packages)
 	python3 test-data/make_proteins.py
@@ -151,8 +160,9 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 	.venv/reference/bin/python test-data/make_model_bin.py
 	.venv/reference/bin/python test-data/make_goldens.py
 
+.cargo-tools/$(CARGO_ABOUT): FEATURES := --features cli
 .cargo-tools/%:
-	cargo install --locked --quiet --root .cargo-tools $*
+	cargo install --locked --quiet --root .cargo-tools $(FEATURES) $*
 	touch $@
 
 # Without pip inside: Debian's python3 has no ensurepip unless python3-venv is installed too.
@@ -165,5 +175,5 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 FORCE:
 
 .PHONY: help setup build demo test torture parity parity-mutants bench bench-parts fuzz kernels gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
-	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc workflows-overhead lint advisories install images sif images-check install-check \
-	aarch64-check conda goldens
+	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc workflows-overhead lint advisories install install-check \
+	dist wheel dist-check images sif images-check conda aarch64-check goldens

@@ -17,7 +17,7 @@ fail() {
     exit "$code"
 }
 
-version=$(packaging/version.sh)
+version=$(scripts/version.sh)
 registry=${REGISTRY:-ghcr.io/plmkit}
 engine=${ENGINE:-$(command -v docker podman | head -n 1 || true)}
 [[ $engine ]] || fail 69 "neither docker nor podman is there"

@@ -88,10 +88,11 @@ unpack_wheel() {
     say "fetching $name $version ($mib MiB)"
     rm -rf "$fresh"
     mkdir "$fresh"
-    # The host's own Python version does not matter. /tmp may be small, so pip's temporary files go beside the result.
-    # shellcheck disable=SC2086 # one option for each platform
+    # The host's own Python version does not matter; 3 is 3.0 to pip, for which some wheels are not. /tmp may be small, so pip's
+    # temporary files go beside the result.
+    # shellcheck disable=SC2046,SC2086 # one option for each platform
     TMPDIR=$fresh python3 -m pip download -qq --disable-pip-version-check --no-deps --only-binary=:all: --dest "$fresh" \
-        --python-version "${python//[^0-9]/}" --implementation "${python//[0-9]/}" --abi "$abi" \
+        --python-version "$(sed 's/[^0-9]//g; s/^3$/311/' <<<"$python")" --implementation "${python//[0-9]/}" --abi "$abi" \
         $(printf -- '--platform %s ' ${platforms//./ }) "$name==$version" ||
         fail 69 "pip could not fetch $name $version: is the network or the package index out of reach?"
     [[ -f $fresh/$wheel ]] || fail 65 "$wheel: the index has no such wheel any more"

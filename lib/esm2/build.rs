@@ -18,7 +18,7 @@ fn main() {
     cc::Build::new()
         .cpp(true)
         .std("c++17")
-        .file("shim/shim.cpp")
+        .files(["shim/shim.cpp", "shim/older.cpp"])
         // As a system's: its warnings are not ours.
         .flag("-isystem")
         .flag(include)

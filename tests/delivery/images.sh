@@ -11,7 +11,7 @@ source "$(dirname "$0")/../workflows/checks.sh"
 images=${IMAGES:-plmkit-tools plmkit-cpu plmkit}
 kept=$root/target/images
 export REGISTRY=localhost/plmkit ENGINE=podman BASE=localhost/debian:12 GPU_EMBED='--device cpu' MAX_SHARD_TOKENS=15000
-version=$("$root/packaging/version.sh")
+version=$("$root/scripts/version.sh")
 skipped=()
 
 # Without systemd, and where containers are made in a container: no limits, no network, and no namespaces for the steps of a build.

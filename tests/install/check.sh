@@ -67,6 +67,8 @@ for way in $ways; do
     mount --bind /dev "$root/dev"
     echo "install-check: $way: $(du -sh --one-file-system "$root/opt/plmkit" | cut -f 1) installed in $((SECONDS - start)) s"
 
+    tests/delivery/pages.sh "$root/opt/plmkit"
+
     # Every file that the loader could be asked for.
     libraries=$(find "$root/opt/plmkit" -type f -name '*.so*' -printf '/opt/plmkit/%P\n')
     if [[ $way == venv ]]; then

@@ -79,6 +79,7 @@ enum NoGpu {
 impl Device {
     /// The libtorch device, once it is known to be usable.
     pub(crate) fn open(self) -> Result<Opened, DeviceError> {
+        library::check_version()?;
         match self {
             Self::Cpu => Ok(Opened::CPU),
             Self::Auto => match best(gpus())? {

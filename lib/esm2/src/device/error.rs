@@ -4,6 +4,7 @@ use std::ffi::c_int;
 
 use plmkit_contract::{Exit, Failure};
 
+use super::library::TORCH;
 use super::{Device, LEAST_CAPABILITY};
 
 /// What whoever asked for the best device can do without a GPU.
@@ -75,6 +76,14 @@ pub enum DeviceError {
         found: String,
         /// What installs it.
         remedy: String,
+    },
+    /// The libtorch that the loader found is of another version, and its C++ interface another.
+    #[error("expected libtorch {}.{}; found {version} in {folder}", TORCH.0, TORCH.1)]
+    OtherTorch {
+        /// Its version.
+        version: String,
+        /// Where it lies.
+        folder: String,
     },
     /// The driver is older than the CUDA that libtorch is built with.
     #[error(

@@ -7,14 +7,20 @@ use std::path::{Path, PathBuf};
 
 use libloading::Symbol;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-use plmkit_contract::cause;
+use plmkit_contract::{cause, path_text};
+
+use super::DeviceError;
 
 /// libtorch for CUDA. It registers its operations as it is loaded.
 const LIBRARY: &str = "libtorch_cuda.so";
 /// CUDA's runtime, which it brings along. The compiler of kernels lies beside that.
 const RUNTIME: &str = "libcudart.so.13";
-/// Where this program was built, `make setup` puts libtorch there.
-const FETCHED: &str = ".libtorch/torch";
+/// The part for CPUs, which is loaded with the program.
+const OF_CPU: &str = "libtorch_cpu.so";
+/// The version that this program is compiled for, major and minor.
+pub(crate) const TORCH: (u8, u8) = (2, 11);
+/// Where `make setup` and `make install` put libtorch.
+const OF_MAKE: [&str; 2] = [".libtorch/torch/lib", "lib/plmkit/torch/lib"];
 
 /// Loads it, once and for good, or says in the loader's words what is missing.
 pub(crate) fn load() -> Result<(), String> {
@@ -33,11 +39,40 @@ pub(crate) fn load() -> Result<(), String> {
 
 /// What installs it where it was not found.
 pub(crate) fn remedy() -> String {
-    let libtorch = env!("LIBTORCH");
-    if Path::new(libtorch).ends_with(FETCHED) {
+    let folder = folder_of_cpu();
+    if OF_MAKE.iter().any(|made| folder.ends_with(made)) {
         "'make setup GPU=1 install' installs what is missing".to_owned()
     } else {
-        format!("expected torch 2.11.0 with its CUDA libraries in {libtorch}, as pip installs it")
+        let folder = path_text(&folder);
+        format!("expected torch 2.11.0 with its CUDA libraries in {folder}, as pip installs it")
+    }
+}
+
+/// Where the part for CPUs lies.
+fn folder_of_cpu() -> PathBuf {
+    let found = folders_of(OF_CPU).into_iter().next().unwrap_or_default();
+    // Found from the folder of the program, it is written so: `bin/../lib`.
+    found.canonicalize().unwrap_or(found)
+}
+
+/// That the libtorch of this process is the one that the program is compiled for: beside a program that pip installs there may lie
+/// another, and the loader misses only functions that have gone.
+pub(crate) fn check_version() -> Result<(), DeviceError> {
+    let library = loaded(OF_CPU);
+    // SAFETY: the signature is that of torch's stable C interface, in which the bytes of the number begin with the version's.
+    let version = library.as_ref().and_then(|library| unsafe {
+        let get: Symbol<unsafe extern "C" fn() -> u64> =
+            library.get(b"aoti_torch_abi_version\0").ok()?;
+        Some(get().to_be_bytes())
+    });
+    match version {
+        Some([major, minor, ..]) if (major, minor) == TORCH => Ok(()),
+        found => Err(DeviceError::OtherTorch {
+            version: found.map_or("an older one".to_owned(), |[major, minor, patch, ..]| {
+                format!("{major}.{minor}.{patch}")
+            }),
+            folder: path_text(&folder_of_cpu()),
+        }),
     }
 }
 
@@ -113,6 +148,6 @@ mod tests {
         let library = unsafe { Library::open(Some(links.join(soname)), RTLD_NOW) }.unwrap();
         assert_eq!(folders_of(soname), [links, files]);
         drop(library);
-        assert!(!folders_of("libtorch_cpu.so").is_empty());
+        assert!(!folders_of(OF_CPU).is_empty());
     }
 }

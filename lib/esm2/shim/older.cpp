@@ -1,0 +1,14 @@
+// What the headers of GCC from 9 on use of glibc and libstdc++, and those of RHEL 8, glibc 2.28 and GCC 8, do not have: gpu-embed runs
+// there, and libtorch does. Nothing else sees these.
+
+#include <ios>
+#include <new>
+#include <sstream>
+
+// glibc's, from 2.32: whether there has only ever been one thread. False is always right.
+__attribute__((visibility("hidden"))) char single_threaded __asm__("__libc_single_threaded") = 0;
+
+// libstdc++'s constructor, from GLIBCXX_3.4.26, by the one that it has had before.
+__attribute__((visibility("hidden"))) void construct(std::ostringstream *stream) __asm__(
+    "_ZNSt7__cxx1119basic_ostringstreamIcSt11char_traitsIcESaIcEEC1Ev");
+void construct(std::ostringstream *stream) { new (stream) std::ostringstream(std::ios_base::out); }

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Builds the programs for every Linux with glibc 2.28 or newer, and packs them: dist/plmkit-VERSION-x86_64-linux.tar.gz.
+#
+# Compiled by this machine's compilers and linked against stand-ins for the libraries of glibc 2.28, which zig makes; lib/esm2/shim/older.cpp
+# has what is left. No path of this machine is in the programs, and the same sources, compilers and libtorch give the same bytes.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# shellcheck disable=SC2034
+what=dist
+# shellcheck source=lib/wheels.sh
+source lib/wheels.sh
+
+glibc=2.28
+triple=x86_64-unknown-linux-gnu
+build=target/dist
+version=$(scripts/version.sh)
+name=plmkit-$version-x86_64-linux
+torch=${LIBTORCH:-$PWD/.libtorch/torch}
+
+# What the compiler links instead of this machine's glibc: start files, libraries that have symbols and no code, and the part of glibc
+# that is linked into a program.
+make_stand_ins() {
+    local folder=$build/glibc-$glibc fresh=$build/fresh zig=$PWD/$build/tools/ziglang/zig library
+    unpack_wheels scripts/wheels.txt "$build/tools" zig
+    [[ ! -d $folder ]] || return 0
+    rm -rf "$fresh"
+    mkdir -p "$fresh/lib"
+    chmod +x "$zig"
+    echo 'int main(void) { return 0; }' >"$fresh/empty.c"
+    (cd "$fresh" && ZIG_GLOBAL_CACHE_DIR=$PWD/cache ZIG_LOCAL_CACHE_DIR=$PWD/cache \
+        "$zig" cc -target "x86_64-linux-gnu.$glibc" -fPIE -pie -o empty empty.c)
+    find "$fresh/cache/o" \( -name Scrt1.o -o -name libc_nonshared.a -o -name 'lib*.so.*' \) -exec mv -t "$fresh/lib" {} +
+    for library in "$fresh"/lib/lib*.so.*; do
+        ln -s "${library##*/}" "${library%.so.*}.so"
+    done
+    rm "$fresh/lib/libc.so"
+    echo 'GROUP ( libc.so.6 libc_nonshared.a AS_NEEDED ( libld.so.2 ) )' >"$fresh/lib/libc.so"
+    mv "$fresh/lib" "$folder"
+    rm -rf "$fresh"
+}
+
+# Paths of this machine are written as these in what a panic says. Linker arguments are relative: the names of symbols depend on them. The
+# date is a constant: the compilers of C would run again for another.
+compile() {
+    local cargo=${CARGO_HOME:-$HOME/.cargo} maps flags
+    maps="-ffile-prefix-map=$PWD=/plmkit -ffile-prefix-map=$cargo=/cargo -ffile-prefix-map=$torch=/torch"
+    flags=(
+        "--remap-path-prefix=$PWD=/plmkit" "--remap-path-prefix=$cargo=/cargo"
+        "-Clink-arg=-B$build/glibc-$glibc" "-Clink-arg=-Wl,--allow-shlib-undefined"
+    )
+    SOURCE_DATE_EPOCH=0 PLMKIT_PORTABLE=1 CFLAGS="${CFLAGS:-} $maps" CXXFLAGS="${CXXFLAGS:-} $maps" \
+        CARGO_ENCODED_RUSTFLAGS=$(IFS=$'\x1f' && echo "${flags[*]}") \
+        cargo build --locked --profile dist --target "$triple" --target-dir "$build"
+}
+
+# The texts that the licences of what is compiled in ask to be kept, and the list of that, as CycloneDX.
+describe() {
+    local folder=$1 licences=$build/THIRD-PARTY-LICENSES.txt
+    # It compares every file of every crate with every licence, for a minute.
+    if [[ ! $licences -nt Cargo.lock || ! $licences -nt scripts/about.toml || ! $licences -nt scripts/about.hbs ]]; then
+        .cargo-tools/bin/cargo-about generate --offline --locked --fail --config scripts/about.toml --output-file "$licences.new" \
+            scripts/about.hbs
+        mv "$licences.new" "$licences"
+    fi
+    install -m 644 "$licences" scripts/INSTALL.md "$folder"
+    # One for each crate of the workspace, into its folder; that of the programs has all.
+    .cargo-tools/bin/cargo-cyclonedx cyclonedx --quiet --format json --spec-version 1.5 --target "$triple" --no-build-deps \
+        --override-filename plmkit.cdx
+    sed "s#file://$PWD#file:///plmkit#g" plmkit.cdx.json >"$folder/sbom.cdx.json"
+    rm plmkit.cdx.json lib/*/plmkit.cdx.json
+}
+
+pack() {
+    local staged=dist/$name
+    rm -rf "$staged"
+    LD_LIBRARY_PATH=$torch/lib scripts/stage.sh "$build/$triple/dist" "$staged"
+    describe "$staged/share/doc/plmkit"
+    tar -C dist --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=u+w,go=rX -c "$name" |
+        gzip -n9 >"$staged.tar.gz"
+    (cd dist && sha256sum "$name.tar.gz" >SHA256SUMS)
+    say "$(du -h "$staged.tar.gz" | cut -f 1) in $staged.tar.gz"
+}
+
+# What is made of the same commit is dated the same.
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+make_stand_ins
+compile
+pack

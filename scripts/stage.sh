@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Lays out what an installation has beside libtorch: programs, man pages, completions, licences and the converter of checkpoints.
+#
+#   stage.sh PROGRAMS PREFIX    PROGRAMS is the folder in which the programs were built
+set -euo pipefail
+programs=${1:?} prefix=${2:?} share=$2/share
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+install -d "$prefix/bin" "$share"/{plmkit,doc/plmkit,man/man1,bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
+for program in fasta-shard pack-batches gpu-embed validate-embeddings monitor-log; do
+    install "$programs/$program" "$prefix/bin"
+    "$programs/$program" --generate man >"$share/man/man1/$program.1"
+    "$programs/$program" --generate complete-bash >"$share/bash-completion/completions/$program"
+    "$programs/$program" --generate complete-zsh >"$share/zsh/site-functions/_$program"
+    "$programs/$program" --generate complete-fish >"$share/fish/vendor_completions.d/$program.fish"
+done
+install -m 644 LICENSE-APACHE LICENSE-MIT README.md CHANGELOG.md "$share/doc/plmkit"
+install lib/esm2/convert-fair-esm.py "$share/plmkit"
