@@ -147,7 +147,8 @@ fn answer(
              etag: \"{etag}\"\r\nx-repo-commit: {COMMIT}\r\nconnection: close\r\n\r\n",
             total - 1,
         )?;
-        return (0..bytes >> 16).try_for_each(|_| stream.write_all(&[0; 1 << 16]));
+        let zeros = vec![0; 1 << 16];
+        return (0..bytes >> 16).try_for_each(|_| stream.write_all(&zeros));
     }
     write!(
         stream,

@@ -202,9 +202,10 @@ fn what_begins_a_record_or_a_comment_is_in_no_sequence() {
 
 #[test]
 fn nucleic_acids_are_refused() {
-    let contigs: String = (0..50)
+    let contigs: Vec<String> = (0..50)
         .map(|i| format!(">c{i}\nACGTTGCANNACGTACGTTG{}\n", "acgt".repeat(i)))
         .collect();
+    let contigs = contigs.concat();
     let message = "a.fasta: expected proteins, found nucleic acids";
     refused(&contigs, "", message);
     refused(">r\nAUGGCUUACGGAUUCGCCAUGGA\n", " --invalid x", message);
