@@ -473,11 +473,6 @@ fn a_server_that_sends_something_else() {
     let (case, hub) = (Case::new(), Hub::of_tiny());
     let mut command = case.download("some/model", "e.parquet", &hub);
     hub.fault(Faults {
-        flip: true,
-        ..Faults::default()
-    });
-    case.fails(&mut command, 75, "expected SHA-256 ");
-    hub.fault(Faults {
         flip_config: true,
         ..Faults::default()
     });
@@ -486,6 +481,11 @@ fn a_server_that_sends_something_else() {
         75,
         "config.json: cannot fetch: expected git SHA-1 ",
     );
+    hub.fault(Faults {
+        flip: true,
+        ..Faults::default()
+    });
+    case.fails(&mut command, 75, "expected SHA-256 ");
     hub.fault(Faults {
         endless: Some(3 << 30),
         ..Faults::default()

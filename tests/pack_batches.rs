@@ -538,9 +538,9 @@ fn the_largest_header_and_the_largest_sequence_pass_and_no_larger_ones() {
         command.arg(folder.path().join("shards"));
         command
     };
-    // The line has a '>' and a line end, too.
-    let id = "x".repeat(HEADER - 2);
-    let description = "y".repeat(HEADER - 4);
+    // The line has a '>', too; its end does not count.
+    let id = "x".repeat(HEADER - 1);
+    let description = "y".repeat(HEADER - 3);
     let residues: String = RESIDUES.chars().cycle().take(SEQUENCE).collect();
     let lines = residues.as_bytes().chunks(60).collect::<Vec<_>>();
     let wrapped = String::from_utf8(lines.join(&b'\n')).expect("ASCII");

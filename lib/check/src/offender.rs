@@ -115,7 +115,7 @@ mod tests {
             n_windows: 1,
         };
         let text = Offender::row(&row, "missing").to_string();
-        let shown = format!("a\\tb{}…", "é".repeat(77));
+        let shown = format!("a\\tb{}…", "é".repeat(76));
         assert_eq!(
             text,
             format!("ordinal 3 '{shown}' from residue 511: missing")
