@@ -4,7 +4,7 @@
     convert-fair-esm.py esm2_t6_8M_UR50D.pt esm2_t6_8M_UR50D
 
 reads esm2_t6_8M_UR50D.pt, and beside it esm2_t6_8M_UR50D-contact-regression.pt if that is there, and writes config.json and
-model.safetensors into the folder esm2_t6_8M_UR50D. It needs Python with torch and safetensors. Values are stored as they
+model.safetensors into the folder esm2_t6_8M_UR50D. It needs Python with torch, safetensors and numpy. Values are stored as they
 are; nothing in the checkpoint is run: it is opened with weights_only, and argparse.Namespace is the one class let in.
 """
 
@@ -53,6 +53,8 @@ def main():
     arguments = parser.parse_args()
     try:
         convert(arguments.checkpoint, arguments.folder)
+    except ImportError as error:
+        return failed(parser, f"{error.name} is missing: expected Python with torch, safetensors and numpy", 69)
     except Refused as error:
         return failed(parser, error, 65)
     except FileNotFoundError as error:
@@ -68,6 +70,8 @@ def failed(parser, what, code):
 
 
 def convert(checkpoint, folder):
+    # safetensors needs numpy, and would say so when half of the folder is written.
+    import numpy  # noqa: F401
     from safetensors.torch import save_file
 
     sizes, state = read(checkpoint)

@@ -16,7 +16,7 @@
 # After an interruption the same command goes on where it was.
 set -euo pipefail
 # shellcheck source=workflows/shell/chain.sh
-source "$(dirname "$0")/chain.sh"
+source "$(dirname "$(readlink -f "$0")")/chain.sh"
 
 [[ $# -eq 3 ]] || { sed -n 's/^# \{0,1\}//; 2,16p' "$0" >&2; exit 2; }
 outdir=$2 model=$3
