@@ -53,8 +53,8 @@ pub(crate) struct Args {
     ///
     /// Rows are compared by id and start (0 where the reference has no such column), columns by name; where both
     /// sides have a single vector column, its name does not matter. Vectors are lists or fixed-size lists of
-    /// floating-point numbers. Residue vectors, logits and contacts are not compared. A reference may be a sample: rows that
-    /// it does not have are not compared. It is held in memory.
+    /// floating-point numbers. Residue vectors, logits and contacts of gpu-embed are not compared with each other. A
+    /// reference may be a sample: rows that it does not have are not compared. It is held in memory.
     #[arg(long, value_name = "REF.parquet", help_heading = "Expectations")]
     reference: Option<PathBuf>,
 

@@ -34,6 +34,10 @@ pub(crate) fn read_reference(path: &Path) -> Result<Reference, Fault> {
         .is_own()
         .then(|| EmbeddingsReader::open(path))
         .transpose()?;
+    if own.is_some() {
+        // A map a row, each of another size.
+        names.retain(|name| name.parse() != Ok(Column::Contacts));
+    }
     let mut next_batch = || match &mut own {
         Some(embeddings) => embeddings.next_batch(),
         None => file.next_batch(),
@@ -54,7 +58,7 @@ pub(crate) fn read_reference(path: &Path) -> Result<Reference, Fault> {
         .map_err(|error| broken(error.to_string()))
 }
 
-/// The names of the columns that are lists of floating-point numbers, one vector a row.
+/// The names of the columns that are lists of floating-point numbers.
 fn vector_columns(schema: &Schema) -> Vec<String> {
     let vectors = schema
         .fields()
@@ -63,14 +67,7 @@ fn vector_columns(schema: &Schema) -> Vec<String> {
             DataType::List(item) => item.data_type().is_floating(),
             _ => false,
         });
-    let names = vectors.map(|field| field.name().clone());
-    let one_a_row = |name: &String| {
-        !matches!(
-            name.parse(),
-            Ok(Column::Residues(_) | Column::Logits | Column::Contacts)
-        )
-    };
-    names.filter(one_a_row).collect()
+    vectors.map(|field| field.name().clone()).collect()
 }
 
 /// Adds the rows of a batch.
