@@ -12,6 +12,7 @@ process FASTA_SHARD {
     output:
     tuple val(meta), path("${prefix}/*.parquet", arity: '1..*'), emit: shards
     tuple val(meta), path("${prefix}/rejects.csv"), emit: rejects
+    tuple val(meta), path("${prefix}/renamed.csv"), emit: renamed, optional: true
     tuple val(meta), path("${prefix}/manifest.json"), emit: manifest
     tuple val("${task.process}"), val('fasta-shard'), eval("fasta-shard --version | sed 's/.* //'"), topic: versions
 
