@@ -9,13 +9,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-say() { echo "images: $*" >&2; }
-fail() {
-    local code=$1
-    shift
-    say "$*"
-    exit "$code"
-}
+# shellcheck disable=SC2034
+what=images
+# shellcheck source=lib/wheels.sh
+source lib/wheels.sh
 
 version=$(scripts/version.sh)
 registry=${REGISTRY:-ghcr.io/plmkit}

@@ -9,8 +9,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=$(mkdir -p "${1:?expected a folder}" && cd "$1" && pwd)
 cd "$here/../.."
 
-version=$(cargo pkgid --locked)
-version=${version##*[@#]}
+version=$(scripts/version.sh)
 tarball=plmkit-$version-source.tar.gz
 git archive --format tar --prefix "plmkit-$version/" HEAD | gzip -9n >"$folder/$tarball"
 sum=$(sha256sum "$folder/$tarball" | cut -d ' ' -f 1)
