@@ -33,7 +33,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         !config.force && existing_batches(&config.out, &provenance, stop)? != Existing::Absent;
     let done = if done { "already complete: " } else { "" };
     if done.is_empty() {
-        write(&config, &shard, &plan, provenance.clone(), stop)?;
+        write(&config, &shard, &plan, &provenance, stop)?;
     }
     if let Some(report) = &config.report {
         write_json(report, &Report::new(&provenance, &packing))?;
@@ -47,7 +47,7 @@ fn write(
     config: &Config,
     shard: &Shard,
     plan: &Plan,
-    provenance: Provenance,
+    provenance: &Provenance,
     stop: &Stop,
 ) -> Result<(), Fault> {
     let mut writer = BatchesWriter::create(&config.out, provenance)?;

@@ -22,27 +22,25 @@ use crate::{AtomicFile, FileSummary, PackedBatch, StoreError};
 /// A batches file under construction.
 pub struct BatchesWriter {
     writer: FileWriter<Summed<AtomicFile>>,
-    provenance: Provenance,
     path: PathBuf,
     digest: RowDigest,
 }
 
 impl BatchesWriter {
     /// Starts a file that will be at `path`.
-    pub fn create(path: &Path, provenance: Provenance) -> Result<Self, StoreError> {
+    pub fn create(path: &Path, provenance: &Provenance) -> Result<Self, StoreError> {
         // Readers in other languages see the schema's metadata at once; what depends on the rows follows in
         // the footer.
         let entries = provenance
-            .seal(Kind::Batches, &batches_schema(), RowDigest::default())
+            .entries(Kind::Batches, RowDigest::default())
             .into_iter()
-            .filter(|(name, _)| name != key::ROWS && name != key::SEAL);
+            .filter(|(name, _)| name != key::ROWS);
         let schema =
             Schema::clone(&batches_schema()).with_metadata(entries.collect::<BTreeMap<_, _>>());
         let writer = FileWriter::try_new(Summed::new(AtomicFile::create(path)?), &schema)
             .map_err(|error| StoreError::encoding_arrow(path, error))?;
         Ok(Self {
             writer,
-            provenance,
             path: path.to_owned(),
             digest: RowDigest::default(),
         })
@@ -62,12 +60,8 @@ impl BatchesWriter {
 
     /// Writes the footer and publishes the file.
     pub fn finish(mut self) -> Result<FileSummary, StoreError> {
-        let entries = self
-            .provenance
-            .seal(Kind::Batches, &batches_schema(), self.digest);
-        for name in [key::ROWS, key::SEAL] {
-            self.writer.write_metadata(name, &entries[name]);
-        }
+        self.writer
+            .write_metadata(key::ROWS, self.digest.to_string());
         self.writer.get_mut().cut();
         self.writer.get_mut().begin_end();
         let file = self
@@ -127,13 +121,8 @@ impl BatchesFile {
             let blocks = footer.recordBatches().iter().flatten().copied().collect();
             (SchemaRef::new(schema), entries, blocks, footer.version())
         };
-        let (provenance, digest) =
-            Provenance::open(&entries, Kind::Batches, &schema).map_err(|source| {
-                StoreError::Metadata {
-                    path: path.to_owned(),
-                    source,
-                }
-            })?;
+        let (provenance, digest) = Provenance::open(&entries, Kind::Batches)
+            .map_err(|source| StoreError::metadata(path, source))?;
         same_columns(&schema, &batches_schema())
             .map_err(|what| StoreError::malformed(path, what))?;
         let mut opened = Self {

@@ -9,10 +9,10 @@
 //!        │ XXH3-128 of the block so far and of all that follows the block │ "plmkit-x"
 //! ```
 
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-/// Bytes of a segment, at most: what is read, and verified, to see one byte.
-const SEGMENT_BYTES: usize = 1 << 20;
+/// Bytes of a segment, at most: what is read and verified to see one byte, and fits into the cache of a core.
+const SEGMENT_BYTES: usize = 1 << 18;
 const MAGIC: &[u8; 8] = b"plmkit-x";
 /// Bytes of a segment's entry.
 const ENTRY: usize = 4 + 16;
@@ -59,6 +59,13 @@ pub(crate) struct Segment {
     pub(crate) bytes: u32,
     /// XXH3-128.
     pub(crate) digest: u128,
+}
+
+impl Segment {
+    /// Whether these are its bytes, as they were written.
+    pub(crate) fn is(&self, bytes: &[u8]) -> bool {
+        bytes.len() == self.bytes as usize && xxh3_128(bytes) == self.digest
+    }
 }
 
 /// The checksums of a file that is written from its beginning.
@@ -164,7 +171,9 @@ impl End {
         let (counted, head) = head.split_at(8);
         let (expected, magic) = head.split_at(16);
         if magic != MAGIC {
-            return Err(Err("it has no checksums before its footer".to_owned()));
+            return Err(Err(
+                "it lacks the checksums that plmkit puts before a footer".to_owned(),
+            ));
         }
         let damaged = || Err("its footer is not as it was written".to_owned());
         let count = u64::from_le_bytes(counted.try_into().expect("8 bytes"));

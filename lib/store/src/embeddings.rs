@@ -176,7 +176,7 @@ impl EmbeddingsReader {
         self.reader.next_batch()
     }
 
-    /// Verifies what has not been read. `stop` is looked at between pieces of 1 MiB.
+    /// Verifies what has not been read. `stop` is looked at between segments.
     pub fn verify(&self, stop: &Stop) -> Result<(), StoreError> {
         self.reader.verify(stop)
     }

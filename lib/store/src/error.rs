@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 
 use arrow::error::ArrowError;
 use parquet::errors::ParquetError;
-use plmkit_contract::{
-    Exit, Failure, MetadataError, SealedError, io_text, one_line, path_text,
-};
+use plmkit_contract::{Exit, Failure, MetadataError, SealedError, io_text, one_line, path_text};
 
 /// Why a file could not be read or written. Each message but the last starts with the path.
 #[derive(Debug, thiserror::Error)]
@@ -164,6 +162,13 @@ impl StoreError {
                 ),
             },
             other => other,
+        }
+    }
+
+    pub(crate) fn metadata(path: &Path, source: MetadataError) -> Self {
+        Self::Metadata {
+            path: path.to_owned(),
+            source,
         }
     }
 

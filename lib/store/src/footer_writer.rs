@@ -60,9 +60,9 @@ impl RowGroups {
             ARROW_SCHEMA_META_KEY.to_owned(),
             encode_arrow_schema(schema),
         )];
-        let sealed = provenance.seal(Kind::Embeddings, schema, self.rows());
+        let about = provenance.entries(Kind::Embeddings, self.rows());
         entries.extend(
-            sealed
+            about
                 .into_iter()
                 .map(|(key, value)| KeyValue::new(key, value)),
         );

@@ -82,10 +82,7 @@ impl ForeignParquet {
 }
 
 /// Runs a decoder on the file at `path`; its panic is an error of the file.
-fn guard<T>(
-    path: &Path,
-    decode: impl FnOnce() -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
+fn guard<T>(path: &Path, decode: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
     guarded(decode).unwrap_or_else(|what| {
         Err(StoreError::malformed(
             path,

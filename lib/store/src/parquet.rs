@@ -13,9 +13,7 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{
-    FileMetaData, KeyValue, ParquetMetaDataReader, RowGroupMetaData,
-};
+use parquet::file::metadata::{FileMetaData, KeyValue, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use plmkit_contract::{Kind, Provenance, RowDigest, Stop, fields_text};
 
@@ -37,7 +35,6 @@ pub(crate) fn properties() -> WriterPropertiesBuilder {
 /// A Parquet file under construction that adds up the digest of its rows.
 pub(crate) struct Writer {
     rows: ArrowWriter<Summed<AtomicFile>>,
-    schema: SchemaRef,
     kind: Kind,
     digest: RowDigest,
     row_group_bytes: usize,
@@ -53,11 +50,10 @@ impl Writer {
         row_group_bytes: usize,
     ) -> Result<Self, StoreError> {
         let file = Summed::new(AtomicFile::create(path)?);
-        let writer = ArrowWriter::try_new(file, SchemaRef::clone(&schema), Some(properties))
+        let writer = ArrowWriter::try_new(file, schema, Some(properties))
             .map_err(|error| StoreError::encoding_parquet(path, error))?;
         Ok(Self {
             rows: writer,
-            schema,
             kind,
             digest: RowDigest::default(),
             row_group_bytes,
@@ -91,7 +87,7 @@ impl Writer {
 
     pub(crate) fn finish(mut self, provenance: &Provenance) -> Result<Finished, StoreError> {
         let path = self.path().to_owned();
-        for (key, value) in provenance.seal(self.kind, &self.schema, self.digest) {
+        for (key, value) in provenance.entries(self.kind, self.digest) {
             self.rows
                 .append_key_value_metadata(KeyValue::new(key, value));
         }
@@ -145,25 +141,18 @@ impl Reader {
         check: impl FnOnce(&Schema) -> Result<(), String>,
     ) -> Result<Self, StoreError> {
         let file = VerifiedFile::open(path, Format::Parquet)?;
-        let broken = |error: ParquetError| {
-            file.failed(|path| StoreError::decoding_parquet(path, &error))
-        };
+        let broken =
+            |error: ParquetError| file.failed(|path| StoreError::decoding_parquet(path, &error));
         let footer = file.footer();
         let footer = &footer[..footer.len() - Format::Parquet.trailer()];
         let metadata = ParquetMetaDataReader::decode_metadata(footer).map_err(broken)?;
         let metadata = ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
             .map_err(broken)?;
-        let builder =
-            ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata);
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata);
         let schema = SchemaRef::clone(builder.schema());
         let about = builder.metadata().file_metadata();
-        let (provenance, digest) =
-            Provenance::open(&entries(about), kind, &schema).map_err(|source| {
-                StoreError::Metadata {
-                    path: path.to_owned(),
-                    source,
-                }
-            })?;
+        let (provenance, digest) = Provenance::open(&entries(about), kind)
+            .map_err(|source| StoreError::metadata(path, source))?;
         check(&schema).map_err(|what| StoreError::malformed(path, what))?;
         let groups = builder.metadata().row_groups().iter();
         let bytes: i64 = groups.map(RowGroupMetaData::total_byte_size).sum();

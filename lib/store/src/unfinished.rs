@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use parquet::arrow::parquet_to_arrow_schema;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{
     PageIndexPolicy, ParquetMetaDataOptions, ParquetMetaDataReader, RowGroupMetaData,
@@ -28,7 +27,7 @@ use crate::footer_writer::RowGroups;
 use crate::lock::is_at;
 use crate::parquet::entries;
 use crate::row_group::{Described, PlacedRowGroup, RowGroup, RowGroupEncoder, bloom_filter};
-use crate::verified::{VerifiedFile, is_whole};
+use crate::verified::{VerifiedFile, append};
 use crate::{AtomicFile, FileSummary, StoreError};
 
 /// The option in which a record has the digests of the rows of row groups.
@@ -190,13 +189,15 @@ impl UnfinishedEmbeddings {
     ) -> io::Result<()> {
         let mut place = group.start;
         let mut bytes = Vec::new();
-        for &segment in &group.segments {
-            let read = |at, bytes: &mut [u8]| self.file.read_exact_at(bytes, at);
-            if !is_whole(read, place, segment, &mut bytes)? {
+        for segment in &group.segments {
+            let end = place + u64::from(segment.bytes);
+            bytes.clear();
+            append(&self.file, place..end, &mut bytes)?;
+            if !segment.is(&bytes) {
                 return Err(io::ErrorKind::InvalidData.into());
             }
             take(&bytes)?;
-            place += u64::from(segment.bytes);
+            place = end;
         }
         Ok(())
     }
@@ -371,13 +372,8 @@ fn recorded(file: &VerifiedFile) -> Result<(RowGroups, Provenance), StoreError> 
         .parse_and_finish(file)
         .map_err(broken)?;
     let about = metadata.file_metadata();
-    let schema =
-        parquet_to_arrow_schema(about.schema_descr(), about.key_value_metadata()).map_err(broken)?;
-    let (mut provenance, _) = Provenance::open(&entries(about), Kind::Embeddings, &schema)
-        .map_err(|source| StoreError::Metadata {
-            path: path.to_owned(),
-            source,
-        })?;
+    let (mut provenance, _) = Provenance::open(&entries(about), Kind::Embeddings)
+        .map_err(|source| StoreError::metadata(path, source))?;
     let rows = provenance.options.remove(ROW_GROUPS).unwrap_or_default();
     let rows: Vec<String> =
         serde_json::from_value(rows).map_err(|_| malformed("no record of row groups"))?;

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +12,8 @@ use bytes::Bytes;
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::reader::{ChunkReader, Length};
 use plmkit_contract::Stop;
-use xxhash_rust::xxh3::xxh3_128;
+use rustix::buffer::spare_capacity;
+use rustix::io::{Errno, pread};
 
 use crate::StoreError;
 use crate::checksums::{End, Format, Segment};
@@ -55,13 +55,15 @@ struct Source {
 }
 
 impl Source {
-    fn read(&self, start: u64, bytes: &mut [u8]) -> io::Result<()> {
-        match start.checked_sub(self.len - self.end.len() as u64) {
+    /// Appends the bytes in `range` to `bytes`.
+    fn append(&self, range: Range<u64>, bytes: &mut Vec<u8>) -> io::Result<()> {
+        match range.start.checked_sub(self.len - self.end.len() as u64) {
             Some(at) => {
-                let mut rest = self.end.get(at as usize..).unwrap_or_default();
-                rest.read_exact(bytes)
+                let length = (range.end - range.start) as usize;
+                bytes.extend_from_slice(&self.end[at as usize..][..length]);
+                Ok(())
             }
-            None => self.file.read_exact_at(bytes, start),
+            None => append(&self.file, range, bytes),
         }
     }
 }
@@ -80,13 +82,13 @@ impl VerifiedFile {
             match End::parse(format, &bytes) {
                 Ok(end) => break end,
                 Err(Ok(more)) if more as u64 <= len => {
-                    bytes.resize(more, 0);
-                    file.read_exact_at(&mut bytes, len - more as u64)
-                        .map_err(unread)?;
+                    bytes.clear();
+                    append(&file, len - more as u64..len, &mut bytes).map_err(unread)?;
                 }
                 Err(wrong) => {
-                    let wrong = wrong.map(|_| "it is cut".to_owned());
-                    return Err(no_file(path, format, &wrong.unwrap_or_else(|what| what)));
+                    let short = |_| format!("it has {len} bytes, and its end claims more");
+                    let what = wrong.map_or_else(|what| what, short);
+                    return Err(no_file(path, format, &what));
                 }
             }
         };
@@ -104,7 +106,11 @@ impl VerifiedFile {
     pub(crate) fn with_end(path: &Path, file: File, end: Vec<u8>, format: Format) -> Option<Self> {
         let found = End::parse(format, &end).ok()?;
         let bytes = Bytes::from(end);
-        let data: u64 = found.segments.iter().map(|part| u64::from(part.bytes)).sum();
+        let data: u64 = found
+            .segments
+            .iter()
+            .map(|part| u64::from(part.bytes))
+            .sum();
         let source = Source {
             len: data + (found.block + found.footer) as u64,
             file,
@@ -158,59 +164,72 @@ impl VerifiedFile {
             let end = range.end.min(inner.source.len) - footer;
             return Ok(inner.footer.slice(start as usize..end as usize));
         }
-        let first = inner.starts.partition_point(|&start| start <= range.start) - 1;
-        let mut all = Vec::new();
-        for index in first..inner.segments.len() {
-            let (start, end) = (inner.starts[index], inner.starts[index + 1]);
-            let segment = self.segment(index)?;
-            let from = range.start.max(start) - start;
-            let part = segment.slice(from as usize..(range.end.min(end) - start) as usize);
-            if range.end <= end && all.is_empty() {
-                return Ok(part);
-            }
-            all.reserve((range.end - range.start) as usize - all.len());
-            all.extend_from_slice(&part);
-            if range.end <= end {
-                return Ok(all.into());
-            }
+        let after = |at| inner.starts.partition_point(|&start| start <= at);
+        let first = after(range.start) - 1;
+        let last = after(range.end.saturating_sub(1)) - 1;
+        if last >= inner.segments.len() {
+            let what = format!("it refers to bytes {} to {}", range.start, range.end);
+            return Err(StoreError::malformed(&inner.path, what));
         }
-        let what = format!("it refers to bytes {} to {}", range.start, range.end);
-        Err(StoreError::malformed(&inner.path, what))
+        let bytes = self.segments_from(first, last)?;
+        let start = (range.start - inner.starts[first]) as usize;
+        Ok(bytes.slice(start..start + (range.end - range.start) as usize))
     }
 
-    /// Segment `index`, from memory or from the file.
-    fn segment(&self, index: usize) -> Result<Bytes, StoreError> {
-        let recent = locked(&self.0.recent);
-        if let Some((_, bytes)) = recent.iter().find(|(found, _)| *found == index) {
-            return Ok(bytes.clone());
-        }
+    /// The bytes of segments `first` to `last`. The last one is kept: what is read next begins in it.
+    fn segments_from(&self, first: usize, last: usize) -> Result<Bytes, StoreError> {
+        let inner = &*self.0;
+        let recent = locked(&inner.recent);
+        let known = recent.iter().find(|(index, _)| *index == first);
+        let known = known.map(|(_, bytes)| bytes.clone());
         drop(recent);
-        let mut bytes = Vec::new();
-        self.verify_segment(index, &mut bytes)?;
-        let bytes = Bytes::from(bytes);
-        let mut recent = locked(&self.0.recent);
+        let bytes = match known {
+            Some(bytes) if first == last => return Ok(bytes),
+            known => {
+                let length = inner.starts[last + 1] - inner.starts[first];
+                let mut bytes = Vec::with_capacity(length as usize);
+                bytes.extend_from_slice(known.as_deref().unwrap_or_default());
+                self.verified(first + usize::from(known.is_some())..last + 1, &mut bytes)?;
+                Bytes::from(bytes)
+            }
+        };
+        let end = bytes.slice(bytes.len() - inner.segments[last].bytes as usize..);
+        let mut recent = locked(&inner.recent);
         recent.truncate(RECENT - 1);
-        recent.push_front((index, bytes.clone()));
+        recent.push_front((last, end));
         Ok(bytes)
     }
 
-    fn verify_segment(&self, index: usize, bytes: &mut Vec<u8>) -> Result<(), StoreError> {
+    /// Appends the bytes of some segments, verified.
+    fn verified(&self, segments: Range<usize>, bytes: &mut Vec<u8>) -> Result<(), StoreError> {
         let inner = &*self.0;
-        let (start, segment) = (inner.starts[index], inner.segments[index]);
-        match is_whole(|at, bytes| inner.source.read(at, bytes), start, segment, bytes) {
-            Ok(true) => {
-                inner.seen[index].store(true, Ordering::Relaxed);
-                Ok(())
-            }
-            Err(source) if source.kind() != io::ErrorKind::UnexpectedEof => Err(StoreError::Read {
+        let place = |index: usize| inner.starts[index]..inner.starts[index + 1];
+        let all = inner.starts[segments.start]..inner.starts[segments.end];
+        let mut rest = bytes.len();
+        let read = inner.source.append(all.clone(), bytes);
+        read.map_err(|source| match source.kind() {
+            io::ErrorKind::UnexpectedEof => StoreError::Damaged {
+                path: inner.path.clone(),
+                bytes: all,
+            },
+            _ => StoreError::Read {
                 path: inner.path.clone(),
                 source,
-            }),
-            _ => Err(StoreError::Damaged {
-                path: inner.path.clone(),
-                bytes: start..start + u64::from(segment.bytes),
-            }),
+            },
+        })?;
+        for index in segments {
+            let segment = inner.segments[index];
+            let next = rest + segment.bytes as usize;
+            if !segment.is(&bytes[rest..next]) {
+                return Err(StoreError::Damaged {
+                    path: inner.path.clone(),
+                    bytes: place(index),
+                });
+            }
+            inner.seen[index].store(true, Ordering::Relaxed);
+            rest = next;
         }
+        Ok(())
     }
 
     /// Verifies what has not been read. `stop` is looked at between segments.
@@ -221,7 +240,8 @@ impl VerifiedFile {
                 return Err(StoreError::Stopped);
             }
             if !seen.load(Ordering::Relaxed) {
-                self.verify_segment(index, &mut bytes)?;
+                bytes.clear();
+                self.verified(index..index + 1, &mut bytes)?;
             }
         }
         Ok(())
@@ -243,21 +263,27 @@ impl VerifiedFile {
     }
 }
 
-/// Reads a segment into `bytes`, and says whether it is as it was written.
-pub(crate) fn is_whole(
-    read: impl FnOnce(u64, &mut [u8]) -> io::Result<()>,
-    start: u64,
-    segment: Segment,
-    bytes: &mut Vec<u8>,
-) -> io::Result<bool> {
-    bytes.resize(segment.bytes as usize, 0);
-    read(start, bytes)?;
-    Ok(xxh3_128(bytes) == segment.digest)
+/// Appends the bytes of a file in `range` to `bytes`.
+pub(crate) fn append(file: &File, range: Range<u64>, bytes: &mut Vec<u8>) -> io::Result<()> {
+    let mut at = range.start;
+    let end = bytes.len() + (range.end - range.start) as usize;
+    bytes.reserve_exact(end - bytes.len());
+    // Not `read_exact_at`, for which the memory would have to be filled with zeros first.
+    while bytes.len() < end {
+        match pread(file, spare_capacity(bytes), at) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => at += count as u64,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    bytes.truncate(end);
+    Ok(())
 }
 
 fn no_file(path: &Path, format: Format, what: &str) -> StoreError {
     let format = format.name();
-    StoreError::malformed(path, format_args!("not a whole {format} file of plmkit: {what}"))
+    StoreError::malformed(path, format_args!("not a readable {format} file: {what}"))
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -299,7 +325,10 @@ impl Read for Stream {
         if self.bytes.is_empty() {
             let starts = &self.file.0.starts;
             let after = starts.partition_point(|&start| start <= self.at);
-            let end = starts.get(after).copied().unwrap_or_else(|| self.file.len());
+            let end = starts
+                .get(after)
+                .copied()
+                .unwrap_or_else(|| self.file.len());
             self.bytes = self.file.for_decoder(self.at..end)?;
             self.at = end;
         }
