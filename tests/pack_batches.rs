@@ -154,7 +154,9 @@ fn a_file_that_changes_in_place_is_found_where_it_is_read() {
         file.set_len(bytes.len() as u64).expect("length");
     };
     let mut changed = whole.clone();
-    changed.iter_mut().for_each(|byte| *byte ^= 1);
+    for byte in &mut changed {
+        *byte ^= 1;
+    }
     for other in [&changed[..], &whole[..whole.len() / 2]] {
         let file = BatchesFile::open(&out, &Stop::default()).expect("open");
         assert!(file.len() > 50, "some more than are kept in memory");

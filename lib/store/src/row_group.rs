@@ -181,7 +181,7 @@ impl RowGroupEncoder {
                 let described = columns[column].clone().into_builder();
                 let described = described.set_bloom_filter_offset(Some(place));
                 columns[column] = described.build()?;
-                place += filter.len() as i64;
+                place += filter.len().cast_signed() as i64;
                 pieces.push(filter);
             }
         }
