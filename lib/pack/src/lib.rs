@@ -2,7 +2,7 @@
 //!
 //! A pack is a set of sequences that a variable-length kernel computes together, without padding; the only
 //! limit is a budget of tokens. Filling packs is the bin-packing problem, and [`plan`] solves it by best-fit
-//! decreasing. [`Groups`] are sequences that have to stay together, the windows of one protein.
+//! decreasing, for one section of the input after the other, so that results can be written in the order of the input. [`Groups`] are sequences that have to stay together, the windows of one protein.
 //! [`PackingReport`] says how full the packs are, and what a padded loader would have paid.
 //!
 //! ```

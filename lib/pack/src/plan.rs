@@ -1,4 +1,4 @@
-//! Best-fit decreasing: which sequence goes into which pack.
+//! Which sequence goes into which pack: best-fit decreasing, section by section.
 
 use std::iter;
 use std::ops::Range;
@@ -7,10 +7,14 @@ use crate::Groups;
 use crate::open::OpenPacks;
 use crate::order::longest_first;
 
+/// Tokens of a section. Results wait in memory until their section is computed, so that they can be written in the order
+/// of the input; the more there are, the better they fill packs.
+const SECTION_TOKENS: u64 = 1 << 17;
+
 /// Which sequences each pack holds.
 ///
-/// Packs are in the order of their creation, so the longest groups come first and a run that is going to be
-/// short of memory is so at its beginning. In a pack, sequences are in the order in which they were put.
+/// Packs are in the order of their creation, so the longest groups of a section come first. In a pack, sequences are
+/// in the order in which they were put.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     capacity: u32,
@@ -19,13 +23,16 @@ pub struct Plan {
     indices: Vec<u32>,
 }
 
-/// Packs sequences of `lengths` tokens into packs of at most `capacity` tokens by best-fit decreasing.
+/// Packs sequences of `lengths` tokens into packs of at most `capacity` tokens.
 ///
-/// What is packed are groups; where each sequence is one of its own, it is the algorithm of the textbooks, which
+/// What is packed are groups; most sequences are one of their own. The input is cut into sections of 131,072 tokens, or of
+/// as many as a pack holds if these are more, and the groups of a section are packed by best-fit decreasing, which
 /// needs at most 11/9 of the fewest packs possible, plus a constant (Johnson et al. 1974). From the longest group
 /// to the shortest (equal lengths in the order given), each goes into the fullest pack that still has room for
 /// all of it; among equally full packs into the one that has been that full for longest; and if there is none,
-/// into a new one. Its sequences lie next to one another in their order.
+/// into a new one. Its sequences lie next to one another in their order. What comes next in the input fills the last
+/// pack, as long as it fits, and the next section begins behind it: all sequences of a section come before all
+/// of the next one.
 ///
 /// A group longer than `capacity` begins a new pack, and its sequences fill as many as they need by next-fit, in
 /// their order. So its packs follow one another and each begins with sequences of the group; the room that is
@@ -33,12 +40,16 @@ pub struct Plan {
 /// gets a pack of its own.
 ///
 /// Time is linear in the number of sequences; only groups longer than `capacity` are sorted by comparison. Memory
-/// is 12 bytes for each sequence and for each pack, and 8 for each token of capacity.
+/// is 4 bytes for each sequence and for each pack, and 8 for each token of capacity.
 ///
 /// # Panics
 /// Unless `groups` are those of as many sequences; with `u32::MAX` sequences or more, which is 16 GiB of
 /// `lengths` alone.
 pub fn plan(lengths: &[u32], groups: &Groups, capacity: u32) -> Plan {
+    in_sections(lengths, groups, capacity, SECTION_TOKENS)
+}
+
+fn in_sections(lengths: &[u32], groups: &Groups, capacity: u32, section: u64) -> Plan {
     assert!(
         lengths.len() < u32::MAX as usize,
         "fewer than 2^32 - 1 sequences"
@@ -48,28 +59,15 @@ pub fn plan(lengths: &[u32], groups: &Groups, capacity: u32) -> Plan {
         lengths.len(),
         "each sequence is in a group"
     );
-    let members = |group: Range<u32>| &lengths[group.start as usize..group.end as usize];
-    let order = longest_first(
-        groups
-            .iter()
-            .map(|group| (group.start, total(members(group)))),
+    let mut plan = Plan {
         capacity,
-    );
-
-    // No pack can have more room left than all sequences could fill, so a huge capacity costs nothing.
-    let room_at_most = u64::from(capacity).min(total(lengths)) as u32;
-    let mut packing = Packing::new(room_at_most, lengths.len());
-    for &first in &order {
-        let members = members(groups.beginning_at(first));
-        let tokens = total(members);
-        if tokens <= u64::from(room_at_most) {
-            packing.best_fit(members.len(), tokens as u32);
-        } else {
-            packing.next_fit(members);
-        }
+        offsets: vec![0],
+        indices: Vec::with_capacity(lengths.len()),
+    };
+    while plan.indices.len() < lengths.len() {
+        plan.add_section(lengths, groups, section.max(u64::from(capacity)));
     }
-    let order = order.iter().flat_map(|&first| groups.beginning_at(first));
-    gather(capacity, packing.packs, order, &packing.pack_of)
+    plan
 }
 
 fn total(lengths: &[u32]) -> u64 {
@@ -130,30 +128,79 @@ impl Packing {
     }
 }
 
-/// Brings the sequences of each pack together, keeping their order.
-fn gather(capacity: u32, packs: u32, order: impl Iterator<Item = u32>, pack_of: &[u32]) -> Plan {
-    let mut offsets = vec![0_u32; packs as usize + 1];
-    for &pack in pack_of {
-        offsets[pack as usize + 1] += 1;
-    }
-    for pack in 0..packs as usize {
-        offsets[pack + 1] += offsets[pack];
-    }
-    let mut next = offsets.clone();
-    let mut indices = vec![0; pack_of.len()];
-    for (index, &pack) in order.zip(pack_of) {
-        let place = &mut next[pack as usize];
-        indices[*place as usize] = index;
-        *place += 1;
-    }
-    Plan {
-        capacity,
-        offsets,
-        indices,
-    }
-}
-
 impl Plan {
+    /// Packs what comes next, of about so many tokens.
+    fn add_section(&mut self, lengths: &[u32], groups: &Groups, tokens: u64) {
+        let first = self.indices.len() as u32;
+        let of = |group: &Range<u32>| &lengths[group.start as usize..group.end as usize];
+        let mut end = first;
+        let mut left = tokens;
+        while left > 0 && (end as usize) < lengths.len() {
+            let group = groups.beginning_at(end);
+            left = left.saturating_sub(total(of(&group)).max(1));
+            end = group.end;
+        }
+        let section = groups.between(first..end);
+        let order = longest_first(
+            section.map(|group| (group.start, total(of(&group)))),
+            self.capacity,
+        );
+        // No pack can have more room left than all sequences could fill, so a huge capacity costs nothing.
+        let most = u64::from(self.capacity).min(total(of(&(first..end)))) as u32;
+        let mut packing = Packing::new(most, (end - first) as usize);
+        for &start in &order {
+            let members = of(&groups.beginning_at(start));
+            let tokens = total(members);
+            if tokens <= u64::from(most) {
+                packing.best_fit(members.len(), tokens as u32);
+            } else {
+                packing.next_fit(members);
+            }
+        }
+        let order = order.iter().flat_map(|&start| groups.beginning_at(start));
+        self.gather(order, &packing);
+        // The last pack is the emptiest, as a rule.
+        let last = self.offsets[self.offsets.len() - 2] as usize;
+        let tokens: u64 = self.indices[last..]
+            .iter()
+            .map(|&index| u64::from(lengths[index as usize]))
+            .sum();
+        let mut room = u64::from(self.capacity).saturating_sub(tokens);
+        while (end as usize) < lengths.len() {
+            let group = groups.beginning_at(end);
+            let Some(rest) = room.checked_sub(total(of(&group))) else {
+                break;
+            };
+            room = rest;
+            end = group.end;
+            self.indices.extend(group);
+        }
+        if let Some(offset) = self.offsets.last_mut() {
+            *offset = self.indices.len() as u32;
+        }
+    }
+
+    /// Adds the packs of a section; sequences are put in this order.
+    fn gather(&mut self, order: impl Iterator<Item = u32>, packing: &Packing) {
+        let start = self.indices.len() as u32;
+        let mut offsets = vec![0; packing.packs as usize + 1];
+        for &pack in &packing.pack_of {
+            offsets[pack as usize + 1] += 1;
+        }
+        let mut end = start;
+        for offset in &mut offsets {
+            end += *offset;
+            *offset = end;
+        }
+        self.offsets.extend_from_slice(&offsets[1..]);
+        self.indices.resize(end as usize, 0);
+        for (index, &pack) in order.zip(&packing.pack_of) {
+            let place = &mut offsets[pack as usize];
+            self.indices[*place as usize] = index;
+            *place += 1;
+        }
+    }
+
     /// The most tokens that a pack may hold, unless it is one sequence.
     pub fn capacity(&self) -> u32 {
         self.capacity
@@ -260,14 +307,16 @@ mod tests {
         packs
     }
 
+    /// In one section.
     fn singles(lengths: &[u32], capacity: u32) -> Plan {
-        plan(lengths, &Groups::runs(0..lengths.len()), capacity)
+        let groups = Groups::runs(0..lengths.len());
+        in_sections(lengths, &groups, capacity, u64::MAX)
     }
 
     fn grouped(groups: &[Vec<u32>], capacity: u32) -> Plan {
         let keys = (0_usize..).zip(groups);
         let keys = keys.flat_map(|(key, group)| iter::repeat_n(key, group.len()));
-        plan(&groups.concat(), &Groups::runs(keys), capacity)
+        in_sections(&groups.concat(), &Groups::runs(keys), capacity, u64::MAX)
     }
 
     fn owned(plan: &Plan) -> Vec<Vec<u32>> {
@@ -334,6 +383,37 @@ mod tests {
                     prop_assert!(next == (pack, place + 1) || (!fits && next == (pack + 1, 0)));
                 }
             }
+        }
+
+        #[test]
+        fn sections_follow_one_another_and_their_last_packs_are_full(
+            (groups, capacity) in proteins(),
+            section in 1_u64..2000,
+        ) {
+            let lengths = groups.concat();
+            let keys = (0_usize..).zip(&groups);
+            let keys = keys.flat_map(|(key, group)| iter::repeat_n(key, group.len()));
+            let keys: Vec<usize> = keys.collect();
+            let plan = in_sections(&lengths, &Groups::runs(&keys), capacity, section);
+            let tokens = |rows: &[u32]| rows.iter().map(|&row| u64::from(lengths[row as usize])).sum::<u64>();
+            let mut rows: Vec<u32> = Vec::new(); // of the packs since the last end of a section
+            let mut next = 0;
+            for pack in plan.packs() {
+                prop_assert!(tokens(pack) <= u64::from(capacity) || pack.len() == 1);
+                rows.extend(pack);
+                let after = next + rows.len() as u32;
+                if rows.iter().all(|row| (next..after).contains(row)) {
+                    let most = section.max(u64::from(capacity)) + u64::from(capacity) + tokens(&rows[..1]);
+                    let longest = groups.iter().map(|group| group.iter().sum::<u32>()).max();
+                    prop_assert!(tokens(&rows) <= most + u64::from(longest.unwrap_or(0)));
+                    let group: Vec<u32> = (after..).take_while(|&row| keys.get(row as usize) == keys.get(after as usize)).collect();
+                    let whole = group.iter().all(|&row| (row as usize) < lengths.len());
+                    prop_assert!(after as usize == lengths.len() || !whole || tokens(pack) + tokens(&group) > u64::from(capacity));
+                    rows.clear();
+                    next = after;
+                }
+            }
+            prop_assert_eq!((rows.len(), next as usize), (0, lengths.len()));
         }
 
         #[test]
