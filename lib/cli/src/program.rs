@@ -1,5 +1,8 @@
 //! The life of a program, from its command line to its exit code.
 
+use std::env;
+use std::ffi::OsString;
+use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
@@ -58,6 +61,12 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
             Exit::Internal,
             format!("cannot handle signals: {error}"),
         ))
+    } else if env::current_dir().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        // Libraries look for themselves from there, and fail in their own way.
+        Err(Fault::new(
+            Exit::NoInput,
+            "the current folder was removed; expected one that is there: change to it, by cd",
+        ))
     } else {
         panic::catch_unwind(AssertUnwindSafe(|| run(program, &stop)))
             // The hook has already said what it was.
@@ -75,9 +84,26 @@ fn refused<P: Program>(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    log::install(P::NAME, LogFormat::Text, false);
+    log::install(P::NAME, asked_for(env::args_os()), false);
     let what = without_usage(&error.to_string());
     exit_code(Err(Fault::usage(format!("{what}; see --help"))))
+}
+
+/// The form of messages that a command line asks for which cannot be parsed.
+fn asked_for(arguments: impl IntoIterator<Item = OsString>) -> LogFormat {
+    // What follows `--` is another program's.
+    let own = arguments.into_iter().take_while(|argument| argument != "--");
+    let mut is_value = false;
+    let json = own.fold(false, |json, argument| {
+        let is_json = argument == "--log-format=json" || (is_value && argument == "json");
+        is_value = argument == "--log-format";
+        json || is_json
+    });
+    if json {
+        LogFormat::Json
+    } else {
+        LogFormat::Text
+    }
 }
 
 /// The lines before the usage as one.

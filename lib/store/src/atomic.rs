@@ -156,10 +156,13 @@ impl AtomicFile {
         let own = self
             .resumed()
             .and_then(|writer| is_at(writer.get_ref(), &temporary));
-        // The name belongs to whoever holds the file that is there.
         if !own.map_err(|source| self.failed(source))? {
-            return Err(StoreError::Busy {
-                path: self.path.clone(),
+            return Err(match temporary.symlink_metadata() {
+                // The name belongs to whoever holds the file that is there.
+                Ok(_) => StoreError::Busy {
+                    path: self.path.clone(),
+                },
+                Err(source) => self.failed(source),
             });
         }
         let renamed = if self.replaces {

@@ -7,7 +7,7 @@
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use plmkit_contract::{Quoted, Reason, Reject, RejectsList};
+use plmkit_contract::{LIST_SHOWN, Quoted, Reason, Reject, RejectsList, one_line};
 
 use serde::Serialize;
 
@@ -106,7 +106,7 @@ pub fn read_rejects(path: &Path) -> Result<RejectsList, StoreError> {
     let found = reader.headers().map_err(unreadable)?;
     let of_rows = *found == ROW_COLUMNS[..];
     if !of_rows && *found != *RECORD_COLUMNS {
-        let found = found.iter().collect::<Vec<_>>().join(",");
+        let found = one_line(&found.iter().collect::<Vec<_>>().join(","), LIST_SHOWN);
         let expected = RECORD_COLUMNS.join(",");
         return Err(StoreError::malformed(
             path,
