@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use plmkit_cli::{
-    Common, Exit, Fault, NamedPath, Program, ProgressMode, file, interval, keep_apart, keep_renameable,
+    Common, Exit, Fault, NamedPath, Program, ProgressMode, file, interval, keep_apart,
+    keep_renameable,
 };
 use plmkit_contract::StoreDtype;
 use plmkit_engine::{Config, Injection, Windows, rejects_beside};

@@ -5,7 +5,9 @@ use std::path::Path;
 use plmkit_check::{Check, Examination, Outcome, ShardRows, Verdict};
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{path_text, plural};
-use plmkit_store::{EmbeddingsReader, FileKind, in_order, read_rejects, read_sealed, read_shard, write_json};
+use plmkit_store::{
+    EmbeddingsReader, FileKind, in_order, read_rejects, read_sealed, read_shard, write_json,
+};
 use tracing::{error, info, warn};
 
 use crate::args::{Args, Config};
@@ -30,12 +32,14 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
 
     let mut examination = Examination::new();
     for path in &config.rejects {
-        examination.rejects(&path_text(path), read_rejects(path).map_err(|error| error.of_input(FileKind::Rejects))?);
+        examination.rejects(
+            &path_text(path),
+            read_rejects(path).map_err(|error| error.of_input(FileKind::Rejects))?,
+        );
     }
     if let Some(path) = &config.manifest {
-        examination = examination.with_manifest(
-            read_sealed(path).map_err(|error| error.of_input(FileKind::Manifest))?,
-        );
+        examination = examination
+            .with_manifest(read_sealed(path).map_err(|error| error.of_input(FileKind::Manifest))?);
     }
     if let Some(path) = &config.reference {
         examination = examination.with_reference(read_reference(path)?, config.min_cosine);

@@ -61,18 +61,12 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
             Exit::Internal,
             format!("cannot handle signals: {error}"),
         ))
-    } else if env::current_dir().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-        // Libraries look for themselves from there, and fail in their own way.
-        Err(Fault::new(
-            Exit::NoInput,
-            "the current folder was removed; expected one that is there: change to it, by cd",
-        ))
     } else {
         panic::catch_unwind(AssertUnwindSafe(|| run(program, &stop)))
             // The hook has already said what it was.
             .unwrap_or(Ok(Exit::Internal))
     };
-    let code = exit_code(ended);
+    let code = exit_code(ended.map_err(in_this_folder));
     let signal = signals.and_then(|signals| signals.ok()?.received());
     signal.map_or(code, |signal| ExitCode::from(die_of(signal)))
 }
@@ -92,7 +86,9 @@ fn refused<P: Program>(error: &clap::Error) -> ExitCode {
 /// The form of messages that a command line asks for which cannot be parsed.
 fn asked_for(arguments: impl IntoIterator<Item = OsString>) -> LogFormat {
     // What follows `--` is another program's.
-    let own = arguments.into_iter().take_while(|argument| argument != "--");
+    let own = arguments
+        .into_iter()
+        .take_while(|argument| argument != "--");
     let mut is_value = false;
     let json = own.fold(false, |json, argument| {
         let is_json = argument == "--log-format=json" || (is_value && argument == "json");
@@ -128,6 +124,16 @@ fn print_generated(what: Generate, command: Command) -> Result<Exit, Fault> {
     let text =
         generate(what, command).map_err(|error| Fault::new(Exit::Internal, error.to_string()))?;
     print(text).map(|()| Exit::Done)
+}
+
+/// The same failure; where the current folder was removed, no relative path leads anywhere, and that is said.
+fn in_this_folder(fault: Fault) -> Fault {
+    if env::current_dir().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        let message = format!("{}; the current folder was removed", fault.message());
+        Fault::new(fault.exit(), message)
+    } else {
+        fault
+    }
 }
 
 fn exit_code(ended: Result<Exit, Fault>) -> ExitCode {

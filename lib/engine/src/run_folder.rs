@@ -10,10 +10,10 @@ use plmkit_store::{
     under_construction,
 };
 
-use crate::{Config, EngineError};
 use crate::block;
 use crate::part::{Opened, Part};
 use crate::plan::Plan;
+use crate::{Config, EngineError};
 
 const MARK: &str = ".plmkit-run";
 const LOCK: &str = "lock";

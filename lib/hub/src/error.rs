@@ -59,7 +59,9 @@ pub enum HubError {
         path: PathBuf,
     },
     /// The server has no such model.
-    #[error("{url}: no such model, revision or file ({status}); a private one needs a token in HF_TOKEN that may read it")]
+    #[error(
+        "{url}: no such model, revision or file ({status}); a private one needs a token in HF_TOKEN that may read it"
+    )]
     NoSuchModel {
         /// What was asked for.
         url: String,
@@ -67,7 +69,9 @@ pub enum HubError {
         status: u16,
     },
     /// The server does not give the model to the user whose token was sent.
-    #[error("{url}: the server refuses the token in HF_TOKEN ({status}); expected one that is valid and may read this model")]
+    #[error(
+        "{url}: the server refuses the token in HF_TOKEN ({status}); expected one that is valid and may read this model"
+    )]
     TokenRefused {
         /// What was asked for.
         url: String,
@@ -75,7 +79,9 @@ pub enum HubError {
         status: u16,
     },
     /// What `HF_TOKEN` holds cannot be sent. A message never shows the token.
-    #[error("HF_TOKEN: expected a token of letters, digits and signs, found a blank, a control character or one that is not ASCII in it")]
+    #[error(
+        "HF_TOKEN: expected a token of letters, digits and signs, found a blank, a control character or one that is not ASCII in it"
+    )]
     Token,
     /// The server has the model, but no weights that are read.
     #[error("{url}: expected {expected}, found neither")]

@@ -42,7 +42,9 @@ pub enum ShardError {
         residue: InvalidResidue,
     },
     /// A header has no id.
-    #[error("{input}: record {record}: expected an id after '>', found none; --invalid reject sets the record aside")]
+    #[error(
+        "{input}: record {record}: expected an id after '>', found none; --invalid reject sets the record aside"
+    )]
     NoId {
         /// The input.
         input: Input,

@@ -420,6 +420,28 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_or_a_file_that_was_removed_is_no_other_writer() {
+        let removals: [fn(&Path); 2] = [
+            |folder| fs::remove_dir_all(folder).expect("remove"),
+            |folder| fs::remove_file(folder.join(".a.plmkit-tmp")).expect("remove"),
+        ];
+        for (remove, suspended) in removals.into_iter().zip([false, true]) {
+            let outer = tempfile::tempdir().expect("temp folder");
+            let folder = outer.path().join("folder");
+            fs::create_dir(&folder).expect("folder");
+            let mut file = AtomicFile::create(&folder.join("a")).expect("create");
+            if suspended {
+                file.suspend().expect("suspend");
+            }
+            remove(&folder);
+            let error = file.finish().expect_err("it is gone");
+            assert_eq!(error.exit(), Exit::Io);
+            let what = "folder/a: cannot write: the unfinished file, or its folder, was removed";
+            assert!(error.to_string().contains(what), "{error}");
+        }
+    }
+
+    #[test]
     fn what_a_killed_process_left_is_replaced_with_its_mode() {
         let folder = tempfile::tempdir().expect("temp folder");
         let path = folder.path().join("a");

@@ -17,8 +17,7 @@ pub fn in_order(batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>, ArrowErro
         let ordinals = batch["ordinal"].as_primitive::<UInt64Type>().values();
         let starts = batch["start"].as_primitive::<UInt32Type>().values();
         let keys = ordinals.iter().copied().zip(starts.iter().copied());
-        keys.enumerate()
-            .map(move |(row, key)| (key, (number, row)))
+        keys.enumerate().map(move |(row, key)| (key, (number, row)))
     });
     if keys.clone().is_sorted() {
         return Ok(batches);
