@@ -44,7 +44,7 @@ pub enum Prepared {
 }
 
 impl Policy {
-    /// Applies the policy to the record at position `ordinal` of the whole input.
+    /// Applies the policy to the record at position `ordinal` of the whole input. One without an id is rejected.
     ///
     /// The error is a character that is no residue, under [`InvalidPolicy::Error`].
     pub fn prepare(&self, ordinal: u64, record: Record) -> Result<Prepared, InvalidResidue> {
