@@ -410,7 +410,7 @@ fn without(path: &Path, out: &Path, dropped: impl Fn(u64, u32) -> bool) {
 fn the_order_of_a_shard_s_rows_changes_nothing() {
     let set = Set::new(20);
     let batches = set.pack("shards", 256);
-    run(&mut set.embed(&[batches.clone()], "e.parquet", &[]));
+    run(&mut set.embed(std::slice::from_ref(&batches), "e.parquet", &[]));
     let orders: [fn(&mut Vec<ShardRow>); 3] = [
         |rows| rows.reverse(),
         |rows| rows.sort_by_key(|row| (row.start, row.ordinal)),
