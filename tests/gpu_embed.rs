@@ -449,7 +449,7 @@ fn a_task_of_slurm_uses_the_cpus_that_it_was_given() {
 fn with_a_strange_token(batches: &Path) -> PathBuf {
     let file = BatchesFile::open(batches, &Stop::default()).expect("batches");
     let out = batches.with_file_name("strange.arrow");
-    let mut writer = BatchesWriter::create(&out, file.provenance().clone()).expect("create");
+    let mut writer = BatchesWriter::create(&out, file.provenance()).expect("create");
     for pack in 0..file.len() {
         let rows = file.batch(pack).expect("pack").record_batch().clone();
         let list: &ListArray = rows["tokens"].as_list();

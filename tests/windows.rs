@@ -369,62 +369,34 @@ fn a_protein_of_which_a_window_cannot_be_embedded_is_rejected_once() {
     }
 }
 
-/// A shard like that at `path` with its rows as `change` leaves them.
-fn changed(path: &Path, out: &Path, change: impl FnOnce(&mut Vec<ShardRow>)) {
+/// A shard like that at `path` without some rows.
+fn without(path: &Path, out: &Path, dropped: impl Fn(u64, u32) -> bool) {
     let table = read_shard(path).expect("a shard");
-    let mut rows = Vec::new();
+    let mut writer = ShardWriter::create(out, 1 << 20).expect("create");
     for batch in &table.batches {
         let number = |name: &str, row: usize| batch[name].as_primitive::<UInt32Type>().value(row);
         for row in 0..batch.num_rows() {
+            let ordinal = batch["ordinal"].as_primitive::<UInt64Type>().value(row);
+            let start = number("start", row);
+            if dropped(ordinal, start) {
+                continue;
+            }
             let digest = batch["digest"].as_fixed_size_binary().value(row);
-            rows.push(ShardRow {
-                ordinal: batch["ordinal"].as_primitive::<UInt64Type>().value(row),
+            let row = ShardRow {
+                ordinal,
                 id: batch["id"].as_string::<i32>().value(row),
                 description: None,
                 sequence: batch["sequence"].as_string::<i32>().value(row),
                 length: number("length", row),
-                start: number("start", row),
+                start,
                 truncated: false,
                 digest: digest.try_into().expect("16 bytes"),
-            });
+            };
+            writer.push(&row).expect("push");
         }
-    }
-    change(&mut rows);
-    let mut writer = ShardWriter::create(out, 1 << 20).expect("create");
-    for row in &rows {
-        writer.push(row).expect("push");
     }
     let finished = writer.finish(&table.provenance).expect("finish");
     finished.publish().expect("publish");
-}
-
-/// A shard like that at `path` without some rows.
-fn without(path: &Path, out: &Path, dropped: impl Fn(u64, u32) -> bool) {
-    changed(path, out, |rows| {
-        rows.retain(|row| !dropped(row.ordinal, row.start));
-    });
-}
-
-/// Rows have the same digest in any order, so that a sorted copy of a shard is a shard.
-#[test]
-fn the_order_of_a_shard_s_rows_changes_nothing() {
-    let set = Set::new(20);
-    let batches = set.pack("shards", 256);
-    run(&mut set.embed(std::slice::from_ref(&batches), "e.parquet", &[]));
-    let orders: [fn(&mut Vec<ShardRow>); 3] = [
-        |rows| rows.reverse(),
-        |rows| rows.sort_by_key(|row| (row.start, row.ordinal)),
-        |rows| rows.sort_by_key(|row| row.digest),
-    ];
-    for (number, order) in orders.into_iter().enumerate() {
-        let shards = format!("sorted-{number}");
-        fs::create_dir(set.path(&shards)).expect("folder");
-        changed(&set.shard("shards"), &set.shard(&shards), order);
-        let sorted = set.pack(&shards, 256);
-        assert!(fs::read(&sorted).expect("read") == fs::read(&batches).expect("read"));
-        let verdict = set.validate("e.parquet", &set.shard(&shards), &[]);
-        assert_eq!(verdict.status.code(), Some(0), "{verdict:?}");
-    }
 }
 
 #[test]

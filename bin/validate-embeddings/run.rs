@@ -5,9 +5,7 @@ use std::path::Path;
 use plmkit_check::{Check, Examination, Outcome, ShardRows, Verdict};
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{path_text, plural};
-use plmkit_store::{
-    EmbeddingsReader, FileKind, in_order, read_rejects, read_sealed, read_shard, write_json,
-};
+use plmkit_store::{EmbeddingsReader, FileKind, read_rejects, read_sealed, read_shard, write_json};
 use tracing::{error, info, warn};
 
 use crate::args::{Args, Config};
@@ -81,9 +79,7 @@ fn add_shard(
     path: &Path,
     stitched: bool,
 ) -> Result<Input, Fault> {
-    let mut table = read_shard(path).map_err(|error| error.of_input(FileKind::Shard))?;
-    table.batches = in_order(table.batches)
-        .map_err(|error| Fault::new(Exit::Internal, format!("cannot sort rows: {error}")))?;
+    let table = read_shard(path).map_err(|error| error.of_input(FileKind::Shard))?;
     let batches = batches_digest(path, &table)?;
     examination.shard(&path_text(path), &table.provenance, table.digest, batches);
     if stitched {

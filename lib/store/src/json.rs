@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use plmkit_contract::{Sealed, is_stream};
 use serde::Serialize;
 
-use crate::limits::JSON_BYTES;
 use crate::open::open_input;
 use crate::{AtomicFile, StoreError};
+
+/// Bytes of a file that is read. A manifest has some 200 bytes a shard.
+const JSON_BYTES: u64 = 256 << 20;
 
 /// Writes `value` as indented JSON with a final newline, where [`write_report`] does.
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), StoreError> {
