@@ -265,10 +265,15 @@ fn inputs_that_are_not_batches() {
     refused(
         &folder.path().join("shards/shard-00000.parquet"),
         65,
-        "not a readable Arrow IPC file",
+        "expected a batches file, found a shard; pack-batches makes batches files",
     );
     refused(
         &test_data("proteins.fasta"),
+        65,
+        "expected a batches file, found a FASTA file; pack-batches makes batches files",
+    );
+    refused(
+        &test_data("make_proteins.py"),
         65,
         "not a readable Arrow IPC file",
     );

@@ -564,6 +564,33 @@ fn a_protein_lost_for_one_window_is_lost_once_also_after_interruptions() {
 }
 
 #[test]
+fn a_folder_that_is_removed_meanwhile_is_named() {
+    let case = Case::new();
+    let mut child = case.underway("e.parquet");
+    let folder = case.path(".e.parquet.plmkit-run");
+    // The run may write a file in between.
+    while folder.exists() {
+        let _ = fs::remove_dir_all(&folder);
+    }
+    let mut said = String::new();
+    let stderr = child.stderr.as_mut().expect("piped");
+    stderr.read_to_string(&mut said).expect("UTF-8");
+    assert_eq!(child.wait().expect("wait").code(), Some(74), "{said}");
+    let what =
+        ".e.parquet.plmkit-run: cannot write: the folder was removed while the run was at work\n";
+    assert!(said.ends_with(what), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+#[test]
+fn a_folder_to_save_in_that_cannot_be_is_named() {
+    let case = Case::new();
+    let mut command = case.embed("e.parquet");
+    let output = command.args(["--save-in", "/proc"]).output().expect("run");
+    assert_failed(&output, 73, "gpu-embed: /proc: cannot create");
+}
+
+#[test]
 fn files_of_others_are_left_alone() {
     let case = Case::new();
     fs::create_dir(case.path("precious")).expect("folder");

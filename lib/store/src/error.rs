@@ -37,7 +37,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// Writing failed midway; nothing was published.
-    #[error("{}: cannot write: {}", path_text(.path), io_text(.source))]
+    #[error("{}: cannot write: {}", path_text(.path), write_text(.source))]
     Write {
         /// The output.
         path: PathBuf,
@@ -241,6 +241,16 @@ fn find_io(error: &(dyn std::error::Error + 'static)) -> Option<io::Error> {
         next = error.source();
     }
     None
+}
+
+/// A file that is being written is opened already: that there is none means that it has gone.
+fn write_text(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            "the unfinished file, or its folder, was removed in the meantime".to_owned()
+        }
+        _ => io_text(error),
+    }
 }
 
 fn is_out_of_space(error: &io::Error) -> bool {
