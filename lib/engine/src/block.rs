@@ -1,8 +1,8 @@
 //! The output in blocks: some consecutive batches whose rows have row groups to themselves.
 //!
 //! Where a block ends follows from the batches files and the columns, so that the bytes of a row group do not depend on where a
-//! run was cut. A block holds whole proteins. Its rows are in the order of the batches; to sort them is a step of
-//! [`Blocks::encode`], before they are cut into row groups.
+//! run was cut. All rows of a block come before all of the next one, and they are sorted before they are cut into row groups: the
+//! output is in the order of the input.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use serde_json::json;
 
 use crate::Config;
 use crate::encoders::{Encoders, Placed};
-use crate::part::{Rejected, of_batches};
+use crate::part::{Rejected, keys, of_batches};
 use crate::plan::Job;
 use crate::run_folder::{RunFolder, remove};
 use crate::saved::SavedBlocks;
@@ -154,8 +154,8 @@ impl<'a> Blocks<'a> {
     /// Has the rows of the block encoded, which is complete. Waits while too much is underway.
     fn encode(&mut self) -> Result<(), StoreError> {
         let batches = std::mem::take(&mut self.open);
-        let rows = batches.iter().map(|batch| &batch.rows);
-        let groups = self.file().map(|(_, encoders)| encoders.cut(rows));
+        let rows = in_order(batches.iter().map(|batch| &batch.rows));
+        let groups = self.file().map(|(_, encoders)| encoders.cut(rows.iter()));
         self.encoding.push_back(Encoding {
             batches,
             underway: VecDeque::new(),
@@ -349,4 +349,21 @@ fn with_encoders(
 /// Threads that encode, on this machine.
 pub(crate) fn encoders() -> usize {
     available_parallelism().map_or(1, usize::from).min(ENCODERS)
+}
+
+/// The rows by rising ordinal and start, as slices of these batches: no value is copied.
+fn in_order<'r>(batches: impl Iterator<Item = &'r RecordBatch> + Clone) -> Vec<RecordBatch> {
+    let mut rows: Vec<((u64, u32), &RecordBatch, usize)> = batches
+        .flat_map(|batch| {
+            keys(batch)
+                .enumerate()
+                .map(move |(row, key)| (key, batch, row))
+        })
+        .collect();
+    rows.sort_unstable_by_key(|&(key, ..)| key);
+    let runs = rows.chunk_by(|(_, batch, row), (_, next, after)| {
+        std::ptr::eq(*batch, *next) && row + 1 == *after
+    });
+    runs.map(|run| run[0].1.slice(run[0].2, run.len()))
+        .collect()
 }

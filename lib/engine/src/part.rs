@@ -3,12 +3,12 @@
 //!
 //! Its provenance is that of the output and two options more: the batches, and the sequences that got no vectors.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use arrow::array::{AsArray, RecordBatch};
-use arrow::compute::concat_batches;
+use arrow::array::{AsArray, RecordBatch, UInt32Array};
+use arrow::compute::{concat_batches, take_record_batch};
 use arrow::datatypes::{UInt32Type, UInt64Type};
 use plmkit_contract::{KERNELS, Provenance, Reason};
 use plmkit_store::{EmbeddingsReader, StoreError};
@@ -149,37 +149,42 @@ impl Part {
         }
         let all = concat_batches(reader.schema(), &batches)
             .map_err(|error| malformed(&self.path, &error.to_string()))?;
-        let mut next = 0;
+        let mut places = keys(&all).zip(0..).collect();
         let saved: Option<Vec<SavedRows>> = jobs
             .iter()
-            .map(|job| self.saved(job, &all, &mut next))
+            .map(|job| self.saved(job, &all, &mut places))
             .collect();
         saved
-            .filter(|_| next == all.num_rows())
+            .filter(|_| places.is_empty())
             .ok_or_else(|| malformed(&self.path, "its rows are not those of its batches"))
     }
 
-    /// The rows of `job`, which begin at row `next` of `all`.
-    fn saved(&self, job: &Job, all: &RecordBatch, next: &mut usize) -> Option<SavedRows> {
+    /// The rows of `job`. They are taken out of `places`, which says where each row is in `all`: rows of a block are sorted.
+    fn saved(
+        &self,
+        job: &Job,
+        all: &RecordBatch,
+        places: &mut HashMap<(u64, u32), u32>,
+    ) -> Option<SavedRows> {
         let mut rejected = Vec::new();
         let mut kept = Vec::new();
         for row in job.output_rows() {
             let key = job.key(row);
             match self.rejected.get(&key) {
                 Some(found) => rejected.push((row, found.reason())),
-                None => kept.push(key),
+                None => kept.push(places.remove(&key)?),
             }
         }
-        if *next + kept.len() > all.num_rows() {
-            return None;
-        }
-        let rows = all.slice(*next, kept.len());
-        *next += kept.len();
-        let ordinals = rows["ordinal"].as_primitive::<UInt64Type>().values();
-        let starts = rows["start"].as_primitive::<UInt32Type>().values();
-        let found = ordinals.iter().copied().zip(starts.iter().copied());
-        found.eq(kept).then_some(SavedRows { rows, rejected })
+        let rows = take_record_batch(all, &UInt32Array::from(kept)).ok()?;
+        Some(SavedRows { rows, rejected })
     }
+}
+
+/// Ordinal and start of each row.
+pub(crate) fn keys(rows: &RecordBatch) -> impl Iterator<Item = (u64, u32)> {
+    let ordinals = rows["ordinal"].as_primitive::<UInt64Type>().values();
+    let starts = rows["start"].as_primitive::<UInt32Type>().values();
+    ordinals.iter().copied().zip(starts.iter().copied())
 }
 
 pub(crate) fn malformed(path: &Path, what: &str) -> StoreError {

@@ -11,7 +11,7 @@ use crate::EngineError;
 use crate::config::Windows;
 use crate::stitch::{Disorder, Order};
 
-/// Rows of a block, at most but for those of its last pack.
+/// Rows of a block, but for those that come before it can end.
 const BLOCK_ROWS: usize = 1 << 14;
 
 /// How much there is to compute.
@@ -43,6 +43,19 @@ pub(crate) struct Plan {
     pub(crate) windows: Option<Windows>,
     /// The packs at whose end a protein is unfinished, rising.
     unfinished: Vec<u64>,
+    /// How the rows so far stand to those of later packs, at the end of each pack.
+    ends: Vec<End>,
+}
+
+/// What is known of rows at the end of a pack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// A later pack has some that come before some of these.
+    Amid,
+    /// All of them come before all later ones of the run.
+    Sorted,
+    /// The next file has some that come before some of these, as where a shard holds every tenth protein: it has an order of its own.
+    OfFile,
 }
 
 #[derive(Debug)]
@@ -140,8 +153,10 @@ impl Plan {
             rows: 0,
             windows: None,
             unfinished: Vec::new(),
+            ends: Vec::new(),
         };
         let mut keys = Vec::new();
+        let mut ordinals_of = Vec::new();
         for path in paths {
             let file = BatchesFile::open(path, stop);
             let file = file.map_err(|error| error.of_input(FileKind::Batches))?;
@@ -159,6 +174,8 @@ impl Plan {
                 let residues = (0..pack.sequences()).map(|row| pack.residues(row));
                 pairs.push(residues.map(|residues| residues * residues).sum());
                 let (ordinals, starts) = (pack.ordinals().values(), pack.starts().values());
+                let of_pack = ordinals.iter().copied();
+                ordinals_of.push((of_pack.clone().min(), of_pack.max()));
                 keys.extend(ordinals.iter().copied().zip(starts.iter().copied()));
             }
             let last = file.len().saturating_sub(1);
@@ -173,6 +190,7 @@ impl Plan {
                 file,
             });
         }
+        plan.ends = ends(&ordinals_of, plan.files.iter().map(|file| file.sizes.len()));
         keys.sort_unstable();
         match keys.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => Err(plan.doubled(pair[0])),
@@ -222,7 +240,7 @@ impl Plan {
     }
 
     /// The blocks of the output: each ends with the pack that takes it to the size of a row group, as nearly as the packs say, or
-    /// the first after it at whose end no protein is unfinished.
+    /// the first after it at whose end all rows come before all later ones.
     pub(crate) fn blocks(&self, layout: &EmbeddingLayout) -> Vec<Range<u64>> {
         let columns = layout.columns.iter();
         let bytes = |(rows, residues, pairs): (usize, usize, usize)| -> usize {
@@ -244,8 +262,9 @@ impl Plan {
             // <cls> and <eos> are no residues.
             sum = (sum.0 + rows, sum.1 + tokens - 2 * rows, sum.2 + pairs);
             let full = sum.0 >= BLOCK_ROWS || bytes(sum) >= ROW_GROUP_BYTES;
-            let whole = self.unfinished.binary_search(&pack).is_err();
-            if (full && whole) || pack + 1 == self.total.batches {
+            let end = self.ends[pack as usize];
+            if end == End::OfFile || (full && end == End::Sorted) || pack + 1 == self.total.batches
+            {
                 blocks.push(start..pack + 1);
                 (start, sum) = (pack + 1, (0, 0, 0));
             }
@@ -354,6 +373,32 @@ impl Plan {
     }
 }
 
+/// What is known at the end of each pack, whose smallest and largest ordinals these are; files have so many packs.
+fn ends(packs: &[(Option<u64>, Option<u64>)], files: impl Iterator<Item = usize>) -> Vec<End> {
+    let mut largest = None;
+    let before = packs.iter().map(|&(_, last)| {
+        largest = largest.max(last);
+        largest
+    });
+    let before: Vec<Option<u64>> = before.collect();
+    let mut ends = vec![End::Amid; packs.len()];
+    let mut smallest = u64::MAX;
+    for (pack, &(first, _)) in packs.iter().enumerate().rev() {
+        if before[pack].is_none_or(|last| last < smallest) {
+            ends[pack] = End::Sorted;
+        }
+        smallest = smallest.min(first.unwrap_or(u64::MAX));
+    }
+    let mut end = 0;
+    for packs in files {
+        end += packs;
+        if let Some(last @ End::Amid) = ends.get_mut(end.wrapping_sub(1)) {
+            *last = End::OfFile;
+        }
+    }
+    ends
+}
+
 fn out_of_order(path: &Path, batch: usize, disorder: Disorder) -> EngineError {
     EngineError::Windows {
         path: path.to_owned(),
@@ -380,6 +425,24 @@ fn token_budget(file: &BatchesFile) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::End::{Amid, OfFile, Sorted};
+
+    #[test]
+    fn a_block_ends_where_no_later_row_belongs_into_it() {
+        let ends = |packs: &[(u64, u64)], files: &[usize]| {
+            let packs: Vec<_> = packs.iter().map(|&(a, b)| (Some(a), Some(b))).collect();
+            super::ends(&packs, files.iter().copied())
+        };
+        let sections = [(0, 4), (1, 5), (6, 9), (10, 10)];
+        assert_eq!(ends(&sections, &[4]), [Amid, Sorted, Sorted, Sorted]);
+        // Two windows of one protein.
+        assert_eq!(ends(&[(0, 1), (1, 2)], &[2]), [Amid, Sorted]);
+        // Shards with every second protein: the second file begins anew.
+        let twice = [(0, 6), (2, 4), (1, 7), (3, 5)];
+        assert_eq!(ends(&twice, &[2, 2]), [Amid, OfFile, Amid, Sorted]);
+        assert_eq!(ends(&[], &[0, 0]), []);
+    }
+
     #[test]
     fn the_emptiest_pack_is_the_tail() {
         let tail = |tokens: &[usize], budget| {

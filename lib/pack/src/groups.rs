@@ -56,7 +56,10 @@ impl Groups {
     }
 
     /// The groups of some sequences, in order; one begins with the first of them.
-    pub(crate) fn between(&self, sequences: Range<u32>) -> impl Iterator<Item = Range<u32>> + Clone {
+    pub(crate) fn between(
+        &self,
+        sequences: Range<u32>,
+    ) -> impl Iterator<Item = Range<u32>> + Clone {
         let mut next = sequences.start;
         std::iter::from_fn(move || {
             let group = (next < sequences.end).then(|| self.beginning_at(next))?;

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, SchemaRef};
 use bytes::Bytes;
 use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
@@ -210,10 +211,14 @@ impl RowGroupEncoder {
     /// The columns that are no lists, as the library writes them into a file of their own.
     fn encode_flat(&self, batches: &[RecordBatch]) -> Result<Vec<ColumnChunk>> {
         let schema = Arc::new(self.schema.project(&self.flat)?);
-        let mut writer = ArrowWriter::try_new(Vec::new(), schema, Some(self.properties.clone()))?;
-        for batch in batches {
-            writer.write(&batch.project(&self.flat)?)?;
-        }
+        let properties = Some(self.properties.clone());
+        let mut writer = ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), properties)?;
+        // In one: the writer has much to do for each batch, and there may be one for each row.
+        let flat: std::result::Result<Vec<_>, _> = batches
+            .iter()
+            .map(|batch| batch.project(&self.flat))
+            .collect();
+        writer.write(&concat_batches(&schema, &flat?)?)?;
         let metadata = writer.finish()?;
         let file = Bytes::from(std::mem::take(writer.inner_mut()));
         let [group] = metadata.row_groups() else {
