@@ -350,7 +350,7 @@ fn a_pack_that_does_not_fit_is_split_and_gives_the_same() {
     assert!(!events.contains("rejected"), "{events}");
 }
 
-/// A model for which every protein with pyrrolysine is not a number.
+/// A model for which every protein with pyrrolysine is not a number: the sum of its channels is too large.
 fn poisoned_model(folder: &Path) -> PathBuf {
     const PYRROLYSINE: usize = 28;
     const HIDDEN: usize = 64;
@@ -359,8 +359,8 @@ fn poisoned_model(folder: &Path) -> PathBuf {
     let tensors: serde_json::Value = serde_json::from_slice(&bytes[8..8 + header]).expect("JSON");
     let embedding = &tensors["esm.embeddings.word_embeddings.weight"]["data_offsets"][0];
     let embedding = embedding.as_u64().expect("offset") as usize;
-    let value = 8 + header + embedding + (PYRROLYSINE * HIDDEN + 5) * 4;
-    bytes[value..value + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+    let row = 8 + header + embedding + PYRROLYSINE * HIDDEN * 4;
+    bytes[row..row + HIDDEN * 4].copy_from_slice(&f32::MAX.to_le_bytes().repeat(HIDDEN));
     model_of(folder, "poisoned", &bytes)
 }
 
