@@ -22,9 +22,9 @@ use parquet::file::metadata::{
 use parquet::file::properties::WriterProperties;
 use plmkit_contract::{Kind, Provenance, RowDigest, shard_schema};
 
-use crate::common::{bin, test_data};
+use crate::common::{bin, test_data, with_memory};
 use crate::files::Files;
-use crate::limited::{PATIENCE, run_for, with_memory};
+use crate::limited::{PATIENCE, run_for};
 
 const GIB: u64 = 1 << 10;
 
