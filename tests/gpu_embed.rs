@@ -490,3 +490,46 @@ fn a_token_that_is_no_token_is_an_error_of_its_file_however_it_is_computed() {
         assert_eq!(names, ["packed-1500.arrow", "shards", "strange.arrow"]);
     }
 }
+
+#[test]
+fn a_checkpoint_that_rotted_is_refused_before_anything_is_computed() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let (batches, out) = (
+        batches(folder.path(), 1500),
+        folder.path().join("e.parquet"),
+    );
+    let refuses = |model: &Path, what: &str| {
+        let mut embed = bin("gpu-embed");
+        embed.arg(&batches).arg("--out").arg(&out).arg("--model");
+        let output = embed.arg(model).args(["--device", "cpu"]).output();
+        assert_failed(&output.expect("run"), 65, what);
+        assert!(!out.exists());
+    };
+    let model = model_copy(folder.path());
+    let weights = model.join("model.safetensors");
+    let mut bytes = fs::read(&weights).expect("weights");
+    let last = bytes.len() - 4;
+    bytes[last..].copy_from_slice(&f32::NEG_INFINITY.to_le_bytes());
+    fs::write(&weights, bytes).expect("write");
+    refuses(
+        &model,
+        "tensor 'lm_head.layer_norm.weight': expected finite values, found -inf at index 63",
+    );
+
+    let whole = test_data("model-tiny-bin");
+    let copy = folder.path().join("bin");
+    fs::create_dir(&copy).expect("folder");
+    for name in fs::read_dir(&whole).expect("folder") {
+        let path = name.expect("entry").path();
+        fs::copy(&path, copy.join(path.file_name().expect("name"))).expect("copy");
+    }
+    let weights = copy.join("pytorch_model-00002-of-00002.bin");
+    let mut bytes = fs::read(&weights).expect("weights");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&weights, bytes).expect("write");
+    refuses(
+        &copy,
+        "pytorch_model-00002-of-00002.bin: damaged: record 'data/",
+    );
+}

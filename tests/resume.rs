@@ -8,13 +8,15 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use common::case::{
-    Case, SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM, SIGUSR1, in_windows, rejects, send,
+    Case, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGSTOP, SIGTERM, SIGUSR1, in_windows,
+    rejects, send,
 };
+use common::pty::pair;
 use common::{all, assert_failed, bin, model_of, run, test_data};
 
 #[test]
@@ -85,24 +87,79 @@ fn a_second_try_in_another_folder_goes_on_from_what_the_first_saved() {
 
 #[test]
 fn a_signal_saves_what_is_computed_and_leaves_no_half_files() {
+    for signals in [&[SIGTERM, SIGINT, SIGUSR1][..], &[SIGHUP, SIGQUIT]] {
+        let case = Case::new();
+        let expected = case.undisturbed();
+        for &signal in signals {
+            let said = case.interrupt("e.parquet", signal);
+            assert!(
+                said.contains("the same command goes on from there"),
+                "{said}"
+            );
+            let parts = case.parts("e.parquet");
+            let folder = parts[0].parent().expect("folder");
+            assert_eq!(all(folder).len(), parts.len(), "parts and nothing else");
+            assert!(
+                !all(case.folder.path())
+                    .iter()
+                    .any(|name| name.contains("plmkit-tmp"))
+            );
+        }
+        run(&mut case.embed("e.parquet"));
+        case.assert_complete("e.parquet", &expected);
+    }
+}
+
+/// The shell and the kernel both tell of a terminal that closes: a second SIGHUP is no wish to end at once.
+#[test]
+fn a_terminal_that_closes_costs_no_work() {
+    let case = Case::new();
+    let proteins = fs::read_to_string(test_data("proteins.fasta")).expect("test data");
+    let copies = (0..40).map(|copy| proteins.replace('>', &format!(">{copy}-")));
+    case.pack(&copies.collect::<String>());
+    let expected = case.undisturbed();
+    let events = case.path("shards/events.jsonl");
+    let (controller, device) = pair(24, 80);
+    let end = || device.try_clone().expect("terminal");
+    let embed = case.embed_saving("e.parquet", "1h");
+    let mut child = Command::new("setsid");
+    child.args(["--ctty", "--wait"]).arg(embed.get_program());
+    child.args(embed.get_args()).arg("--events").arg(&events);
+    let child = child.stdin(end()).stdout(end()).stderr(end());
+    let mut child = child.spawn().expect("spawn");
+    let lines = || {
+        fs::read_to_string(&events)
+            .unwrap_or_default()
+            .lines()
+            .count()
+    };
+    while lines() < 5 {
+        assert!(child.try_wait().expect("wait").is_none(), "it ended");
+        sleep(Duration::from_millis(1));
+    }
+    send(&child, SIGHUP);
+    drop(controller);
+    assert_eq!(child.wait().expect("wait").signal(), Some(SIGHUP));
+    let said = run(&mut case.embed("e.parquet"));
+    assert!(said.contains(" saved by an earlier run)"), "{said}");
+    case.assert_complete("e.parquet", &expected);
+}
+
+#[test]
+fn under_nohup_a_run_goes_on() {
     let case = Case::new();
     let expected = case.undisturbed();
-    for signal in [SIGTERM, SIGINT, SIGUSR1] {
-        let said = case.interrupt("e.parquet", signal);
-        assert!(
-            said.contains("the same command goes on from there"),
-            "{said}"
-        );
-        let parts = case.parts("e.parquet");
-        let folder = parts[0].parent().expect("folder");
-        assert_eq!(all(folder).len(), parts.len(), "parts and nothing else");
-        assert!(
-            !all(case.folder.path())
-                .iter()
-                .any(|name| name.contains("plmkit-tmp"))
-        );
+    let embed = case.embed("e.parquet");
+    let mut nohup = Command::new("nohup");
+    nohup.arg(embed.get_program()).args(embed.get_args());
+    let nohup = nohup.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = nohup.spawn().expect("spawn");
+    while case.parts("e.parquet").is_empty() {
+        assert!(child.try_wait().expect("wait").is_none(), "it ended");
+        sleep(Duration::from_millis(1));
     }
-    run(&mut case.embed("e.parquet"));
+    send(&child, SIGHUP);
+    assert!(child.wait().expect("wait").success());
     case.assert_complete("e.parquet", &expected);
 }
 
@@ -391,7 +448,7 @@ fn a_pack_that_does_not_fit_is_split_and_gives_the_same() {
     assert!(!events.contains("rejected"), "{events}");
 }
 
-/// A model for which every protein with pyrrolysine is not a number.
+/// A model for which every protein with pyrrolysine is not a number: the sum of its channels is too large.
 fn poisoned_model(folder: &Path) -> PathBuf {
     const PYRROLYSINE: usize = 28;
     const HIDDEN: usize = 64;
@@ -400,8 +457,8 @@ fn poisoned_model(folder: &Path) -> PathBuf {
     let tensors: serde_json::Value = serde_json::from_slice(&bytes[8..8 + header]).expect("JSON");
     let embedding = &tensors["esm.embeddings.word_embeddings.weight"]["data_offsets"][0];
     let embedding = embedding.as_u64().expect("offset") as usize;
-    let value = 8 + header + embedding + (PYRROLYSINE * HIDDEN + 5) * 4;
-    bytes[value..value + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+    let row = 8 + header + embedding + PYRROLYSINE * HIDDEN * 4;
+    bytes[row..row + HIDDEN * 4].copy_from_slice(&f32::MAX.to_le_bytes().repeat(HIDDEN));
     model_of(folder, "poisoned", &bytes)
 }
 

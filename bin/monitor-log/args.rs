@@ -29,7 +29,7 @@ pub(crate) enum Command {
     ///
     /// With a command: runs it, forwards signals to it, and ends as it ends: with its exit code, or of its signal;
     /// 127 if there is no such command and 126 if it cannot be run. Whatever happens to the log, the command goes on.
-    /// Without one: samples until SIGINT, SIGTERM or SIGHUP.
+    /// Without one: samples until SIGHUP, SIGINT, SIGQUIT or SIGTERM.
     Record(RecordArgs),
 
     /// Show GPUs, host and the runs at work
@@ -41,7 +41,7 @@ pub(crate) enum Command {
     /// Tell Prometheus of GPUs, host and runs, over HTTP or in a file
     ///
     /// GET /metrics answers with what was seen last, in the text form 0.0.4 or, where the client asks for it, as
-    /// `OpenMetrics` 1.0. Runs until SIGINT, SIGTERM or SIGHUP. A value that is not known is not exported, never 0.
+    /// `OpenMetrics` 1.0. Runs until SIGHUP, SIGINT, SIGQUIT or SIGTERM. A value that is not known is not exported, never 0.
     Export(ExportArgs),
 
     /// Report on runs from their event log, from GPU samples, or from both joined

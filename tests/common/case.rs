@@ -149,7 +149,9 @@ pub(crate) fn send(child: &Child, signal: i32) {
     assert!(sent.expect("kill").success());
 }
 
+pub(crate) const SIGHUP: i32 = 1;
 pub(crate) const SIGINT: i32 = 2;
+pub(crate) const SIGQUIT: i32 = 3;
 pub(crate) const SIGKILL: i32 = 9;
 pub(crate) const SIGUSR1: i32 = 10;
 pub(crate) const SIGTERM: i32 = 15;

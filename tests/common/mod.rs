@@ -3,6 +3,7 @@
 
 #[cfg(feature = "torch")]
 pub(crate) mod case;
+pub(crate) mod pty;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -72,6 +73,17 @@ pub(crate) fn run(command: &mut Command) -> String {
         output.status
     );
     stderr
+}
+
+/// The same command with at most `mib` MiB of address space.
+pub(crate) fn with_memory(command: &Command, mib: u64) -> Command {
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", "ulimit -v \"$0\" && exec \"$@\""])
+        .arg((mib << 10).to_string())
+        .arg(command.get_program())
+        .args(command.get_args());
+    limited
 }
 
 /// The program ended with `code` and said so in one line that contains `what`.

@@ -99,6 +99,22 @@ fn without_a_command_it_records_until_a_signal_and_dies_of_it() {
     }
 }
 
+#[test]
+fn a_signal_costs_a_recording_nothing() {
+    for (name, number) in [("QUIT", 3), ("TERM", 15)] {
+        let case = Case::new();
+        let mut child = case
+            .command("record --out gpu.parquet --interval 10ms")
+            .spawn()
+            .unwrap();
+        sleep(Duration::from_millis(300));
+        kill(name, child.id());
+        assert_eq!(child.wait().unwrap().signal(), Some(number));
+        assert!(case.path("gpu.parquet").exists(), "{name}");
+        assert!(!case.path("gpu.parquet.csv").exists(), "{name}");
+    }
+}
+
 /// Records for a while, until `kill -9`.
 fn kill_a_recording(case: &Case, out: &str) {
     let mut child = case

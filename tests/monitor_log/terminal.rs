@@ -9,25 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Mode, OFlags, open};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+use rustix::termios::{Termios, tcgetattr, tcsetwinsize};
 
 use crate::case::Case;
-
-/// A terminal: who controls it, and what a program sees.
-pub(crate) fn pair(rows: u16, columns: u16) -> (OwnedFd, OwnedFd) {
-    // Not for programs to inherit: the terminal hangs up when the last controller is closed.
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-    let controller = openpt(flags).unwrap();
-    grantpt(&controller).unwrap();
-    unlockpt(&controller).unwrap();
-    let name = ptsname(&controller, Vec::new()).unwrap();
-    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let device = open(name, flags, Mode::empty()).unwrap();
-    tcsetwinsize(&controller, size(rows, columns)).unwrap();
-    (controller, device)
-}
+pub(crate) use crate::common::pty::pair;
+use crate::common::pty::size;
 
 /// Starts a program of `case` that `device` controls: it is told when the size changes, or that the terminal hangs up.
 pub(crate) fn spawn(case: &Case, program: &Command, device: &OwnedFd) -> Child {
@@ -161,13 +147,4 @@ impl Terminal {
 
 fn cells(count: u16) -> NonZero<u16> {
     NonZero::new(count).expect("some cells")
-}
-
-fn size(rows: u16, columns: u16) -> Winsize {
-    Winsize {
-        ws_row: rows,
-        ws_col: columns,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    }
 }

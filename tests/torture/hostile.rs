@@ -8,9 +8,9 @@ use std::process::Command;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::common::{bin, test_data};
+use crate::common::{bin, test_data, with_memory};
 use crate::files::Files;
-use crate::limited::{PATIENCE, run_for, with_memory};
+use crate::limited::{PATIENCE, run_for};
 
 const GIB: u64 = 1 << 10;
 

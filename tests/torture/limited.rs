@@ -53,14 +53,3 @@ pub(crate) fn run_for(command: &mut Command, patience: Duration) -> Ended {
         took,
     }
 }
-
-/// The same command with at most `mib` MiB of address space.
-pub(crate) fn with_memory(command: &Command, mib: u64) -> Command {
-    let mut limited = Command::new("sh");
-    limited
-        .args(["-c", "ulimit -v \"$0\" && exec \"$@\""])
-        .arg((mib << 10).to_string())
-        .arg(command.get_program())
-        .args(command.get_args());
-    limited
-}

@@ -1,6 +1,6 @@
 //! How a program fails.
 
-use plmkit_contract::{Exit, Failure};
+use plmkit_contract::{Exit, Failure, exit_of};
 
 /// The end of a program that could not do its work: one line for people, one code for schedulers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +36,6 @@ impl Fault {
 
 impl<E: Failure> From<E> for Fault {
     fn from(error: E) -> Self {
-        Self::new(error.exit(), error.to_string())
+        Self::new(exit_of(&error), error.to_string())
     }
 }

@@ -12,14 +12,14 @@ use plmkit_contract::{Exit, Stop, is_guarded};
 use crate::file_size::survive_limit;
 use crate::generate::generate;
 use crate::signals::{Signals, die_of};
-use crate::{Common, Fault, Generate, LogFormat, log, print};
+use crate::{Common, Fault, Generate, LogFormat, log, memory, print};
 
 /// The command line of a program.
 pub trait Program: Parser {
     /// The program's name, as it is installed.
     const NAME: &'static str;
 
-    /// Whether SIGINT, SIGTERM and SIGUSR1 request [`Stop`]; a program that handles signals itself says no.
+    /// Whether SIGHUP, SIGINT, SIGQUIT, SIGTERM and SIGUSR1 request [`Stop`]; a program that handles signals itself says no.
     const HANDLES_STOP: bool = true;
 
     /// The options that every program has.
@@ -46,7 +46,11 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
     };
     let common = program.common();
     log::install(P::NAME, common.log_format, common.quiet);
+    memory::say_as(P::NAME, common.log_format);
     panic::set_hook(Box::new(|info| {
+        if let Some(what) = info.payload_as_str().and_then(memory::refusal) {
+            memory::end(format_args!("{what}"));
+        }
         // A decoder's panic is an error of its file, and reported as one.
         if !is_guarded() {
             tracing::error!("internal error, please report it: {}", one_line(info));
@@ -56,7 +60,8 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
     let stop = Stop::default();
     let signals = P::HANDLES_STOP.then(|| Signals::install(&stop));
     let failed = signals.as_ref().and_then(|signals| signals.as_ref().err());
-    let ended = if let Some(error) = failed.or(survive_limit().as_ref().err()) {
+    let survives = survive_limit().and_then(|()| memory::survive_aborts());
+    let ended = if let Some(error) = failed.or(survives.as_ref().err()) {
         Err(Fault::new(
             Exit::Internal,
             format!("cannot handle signals: {error}"),

@@ -1,13 +1,16 @@
 //! Signals that ask a program to stop, and what a program dies of.
 
 use std::io;
+use std::iter;
+use std::mem;
 use std::process;
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use plmkit_contract::Stop;
 use rustix::process::{Resource, Rlimit, setrlimit};
-use signal_hook::consts::{SIGABRT, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 use signal_hook::low_level::{self, emulate_default_handler};
 use tracing::Level;
@@ -15,8 +18,8 @@ use tracing::Level;
 use crate::log::line;
 use crate::{Fault, Program};
 
-/// The signals that ask a program to stop: SIGUSR1 is what SLURM jobs are warned by (`--signal`).
-const STOPPING: [i32; 3] = [SIGINT, SIGTERM, SIGUSR1];
+/// The signals that ask a program to stop: SIGHUP says that the terminal is gone, SIGUSR1 is what SLURM jobs are warned by (`--signal`).
+const STOPPING: [i32; 5] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1];
 
 /// What arrived.
 pub(crate) struct Signals {
@@ -25,13 +28,18 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// The first stopping signal requests `stop`; a second one ends the process at once, and so does the first during an
-    /// interruptible call.
+    /// interruptible call. SIGHUP never is a second one: of a terminal that closes, the kernel and the shell both tell, and nobody
+    /// insists. Where it is ignored (`nohup`) it stays so.
     pub(crate) fn install(stop: &Stop) -> io::Result<Self> {
         let received = Arc::new(AtomicUsize::new(0));
         let again = Arc::new(AtomicBool::new(false));
         for signal in STOPPING {
+            if signal == SIGHUP && is_ignored(signal) {
+                continue;
+            }
+            let again = (signal != SIGHUP).then(|| Arc::clone(&again));
             // In this order: the first signal finds `again` unset and sets it, the second finds it set.
-            for at_once in [stop.interruptible_flag(), Arc::clone(&again)] {
+            for at_once in iter::once(stop.interruptible_flag()).chain(again.clone()) {
                 if is_first_process() {
                     let code = i32::from(code_of(signal));
                     flag::register_conditional_shutdown(signal, code, at_once)?;
@@ -39,7 +47,9 @@ impl Signals {
                     flag::register_conditional_default(signal, at_once)?;
                 }
             }
-            flag::register(signal, Arc::clone(&again))?;
+            if let Some(again) = again {
+                flag::register(signal, again)?;
+            }
             flag::register_usize(signal, Arc::clone(&received), signal as usize)?;
             flag::register(signal, stop.flag())?;
         }
@@ -99,6 +109,16 @@ pub fn end_at_once(code: u8) -> ! {
 /// As the shells have it (POSIX, Shell & Utilities 2.8.2).
 fn code_of(signal: i32) -> u8 {
     128_u8.saturating_add(u8::try_from(signal).unwrap_or_default())
+}
+
+fn is_ignored(signal: i32) -> bool {
+    // SAFETY: no action is given, and there is room for the one that is asked for, of which zeros are one.
+    #[allow(unsafe_code)]
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        libc::sigaction(signal, ptr::null(), &raw mut action) == 0
+            && action.sa_sigaction == libc::SIG_IGN
+    }
 }
 
 fn is_first_process() -> bool {

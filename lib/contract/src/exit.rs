@@ -1,9 +1,12 @@
 //! The exit codes of every program: one table, so that schedulers can rely on it.
 
+use std::error::Error;
+use std::io::{self, ErrorKind};
+
 /// How a program ended.
 ///
 /// The numbers follow `sysexits.h` from 64 up. A scheduler should retry [`Exit::Transient`] and nothing else
-/// of this table. A program that was stopped by SIGINT or SIGTERM dies of that signal, so a shell sees 130 or 143.
+/// of this table. A program that was stopped by a signal dies of that signal, so a shell sees 130 of SIGINT and 143 of SIGTERM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Exit {
@@ -58,9 +61,45 @@ pub trait Failure: std::error::Error + Send + Sync + 'static {
     fn exit(&self) -> Exit;
 }
 
+/// The exit code of a program that ends with `error`: its own, unless the system refused memory or a thread, which it may not
+/// do the next time, whatever they were for.
+pub fn exit_of(error: &impl Failure) -> Exit {
+    let mut next: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        let kind = error.downcast_ref().map(io::Error::kind);
+        if let Some(ErrorKind::OutOfMemory | ErrorKind::WouldBlock) = kind {
+            return Exit::Transient;
+        }
+        next = error.source();
+    }
+    error.exit()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot open")]
+    struct Open(#[source] io::Error);
+
+    impl Failure for Open {
+        fn exit(&self) -> Exit {
+            Exit::NoInput
+        }
+    }
+
+    #[test]
+    fn what_the_system_had_no_memory_for_may_succeed_later() {
+        for (errno, exit) in [
+            (2, Exit::NoInput),
+            (11, Exit::Transient),
+            (12, Exit::Transient),
+        ] {
+            let error = Open(io::Error::from_raw_os_error(errno));
+            assert_eq!(exit_of(&error), exit, "{errno}");
+        }
+    }
 
     #[test]
     fn codes_are_distinct_and_stay_out_of_the_range_schedulers_retry() {

@@ -30,7 +30,7 @@ pub use batch_size::{BatchSize, DEFAULT_BATCH_TOKENS};
 pub use byte_digest::ByteDigest;
 pub use column::{Column, VOCABULARY};
 pub use digest::{DigestError, RowDigest, content_digest, residue_digest};
-pub use exit::{Exit, Failure};
+pub use exit::{Exit, Failure, exit_of};
 pub use guard::{guarded, is_guarded};
 pub use kind::Kind;
 pub use layout::{EmbeddingLayout, N_WINDOWS};

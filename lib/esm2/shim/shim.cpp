@@ -6,6 +6,10 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <typeinfo>
+
+#include <cxxabi.h>
+#include <unistd.h>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_efficient_attention_forward.h>
@@ -19,6 +23,25 @@
 #include <c10/util/Exception.h>
 
 namespace {
+
+std::terminate_handler otherwise;
+
+// Memory that C++ was refused where nobody catches it ends the program as memory does that Rust was refused: with one line and
+// EX_TEMPFAIL, in place of SIGABRT. libtorch takes much before main.
+void end() {
+    const std::type_info *thrown = abi::__cxa_current_exception_type();
+    if (thrown && *thrown == typeid(std::bad_alloc)) {
+        constexpr char line[] = "gpu-embed: not enough memory: std::bad_alloc\n";
+        [[maybe_unused]] auto written = write(STDERR_FILENO, line, sizeof line - 1);
+        _exit(75);
+    }
+    otherwise();
+}
+
+void set_end() { otherwise = std::set_terminate(end); }
+
+// Before the initialisers of libraries.
+__attribute__((section(".preinit_array"), used)) void (*const before_all)() = set_end;
 
 void say(plmkit_failure *failure, bool out_of_memory, const std::string &what) {
     failure->out_of_memory = out_of_memory;

@@ -1,8 +1,10 @@
 //! Hugging Face checkpoints: the only place of the crate that opens files.
 
 mod assemble;
+mod checksums;
 mod digest;
 mod error;
+mod finite;
 mod folder;
 mod frequencies;
 mod layers;
@@ -30,6 +32,7 @@ use crate::weights::Weights;
 use crate::{Config, Device, DeviceError, EsmError};
 
 use assemble::Assembly;
+use checksums::Checksums;
 use digest::Input;
 pub use error::{CheckpointError, Names};
 use folder::WeightFile;
@@ -49,9 +52,12 @@ pub(crate) struct Checkpoint {
 /// Reads the folder or weight file `model` and puts the weights on a device, those of the layers as `method` says.
 pub(crate) fn load(model: &Path, method: Method, stop: &Stop) -> Result<Checkpoint, EsmError> {
     let mapped = Mapped::at(model)?;
-    let (stored, config) = mapped.read()?;
+    let checksums = Checksums::of(&mapped.files)?;
+    // What cannot be read may be what was damaged.
+    let damaged = |error| checksums.verify().err().unwrap_or(error);
+    let (stored, config) = mapped.read().map_err(damaged)?;
     check_memory(&config, method)?;
-    let frequencies = frequencies::of_layers(&mapped.folder, &config, &stored);
+    let frequencies = frequencies::of_layers(&mapped.folder, &config, &stored).map_err(damaged)?;
     let input = Input::of_model(&config, &stored, &frequencies);
     let assembly = Assembly::new(&config, &stored, method.device, stop);
     let (digest, (body, compiled)) = if let Some(isa) = method.own {
@@ -63,11 +69,12 @@ pub(crate) fn load(model: &Path, method: Method, stop: &Stop) -> Result<Checkpoi
         let mut layers = layers.collect::<Result<Vec<_>, _>>()?;
         let jobs = layers.iter_mut().enumerate();
         let jobs = jobs.flat_map(|(number, layer)| layers::jobs(layer, &config, &stored, number));
-        let (digest, ()) = work::hash_and_pack(&input, jobs.collect(), stop, || Ok(()))?;
+        let jobs = jobs.collect();
+        let (digest, ()) = work::hash_and_pack(&input, &checksums, jobs, stop, || Ok(()))?;
         let body: Box<dyn Body> = Box::new(OnCpu::new(isa, multiply, layers, config.heads));
         (digest, (body, None))
     } else {
-        work::hash_and_pack(&input, Vec::new(), stop, || {
+        work::hash_and_pack(&input, &checksums, Vec::new(), stop, || {
             assembly.body(frequencies, method)
         })?
     };
@@ -83,7 +90,7 @@ pub(crate) fn load(model: &Path, method: Method, stop: &Stop) -> Result<Checkpoi
 pub(crate) fn stream(model: &Path, isa: Isa, stop: &Stop) -> Result<Weights, EsmError> {
     let mapped = Arc::new(Mapped::at(model)?);
     let (stored, config) = mapped.read()?;
-    let frequencies = frequencies::of_layers(&mapped.folder, &config, &stored);
+    let frequencies = frequencies::of_layers(&mapped.folder, &config, &stored)?;
     let body = Streamed::new(isa, Arc::clone(&mapped), config.clone(), frequencies);
     Assembly::new(&config, &stored, tch::Device::Cpu, stop).weights(Box::new(body))
 }

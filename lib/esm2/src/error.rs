@@ -103,9 +103,16 @@ impl From<TchError> for EsmError {
 
 impl EsmError {
     /// What libtorch says in one line. Its C interface keeps no class of errors, and it has one for its own allocators alone: these are the
-    /// words of those, CPU and CUDA, of the driver, and of the libraries that take memory of their own.
+    /// words of those, CPU and CUDA, of the driver, of the libraries that take memory of their own (oneDNN has none for memory alone), and of
+    /// C++.
     pub(crate) fn of_libtorch(line: String) -> Self {
-        const OUT_OF_MEMORY: [&str; 3] = ["can't allocate memory", "out of memory", "ALLOC_FAILED"];
+        const OUT_OF_MEMORY: [&str; 5] = [
+            "can't allocate memory",
+            "out of memory",
+            "ALLOC_FAILED",
+            "std::bad_alloc",
+            "could not create a primitive",
+        ];
         if OUT_OF_MEMORY.iter().any(|words| line.contains(words)) {
             Self::OutOfMemory(line)
         } else {
@@ -137,6 +144,7 @@ mod tests {
                 true,
             ),
             ("CUDA error: out of memory", true),
+            ("std::bad_alloc", true),
             (
                 "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`",
                 false,

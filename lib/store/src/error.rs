@@ -221,6 +221,10 @@ impl StoreError {
 
 /// The operating system's error inside `error`, if it has one that does not merely say that bytes ran out.
 fn find_io(error: &(dyn std::error::Error + 'static)) -> Option<io::Error> {
+    // zstd's words, of which Arrow keeps no more than the text.
+    if error.to_string().ends_with("not enough memory") {
+        return Some(io::ErrorKind::OutOfMemory.into());
+    }
     let mut next = Some(error);
     while let Some(error) = next {
         // ArrowError and ParquetError hold theirs in boxes that `source` skips.

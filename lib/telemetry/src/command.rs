@@ -15,7 +15,7 @@ use signal_hook::low_level::siginfo::{Cause, Origin};
 const FORWARDED: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
 
 /// What ends a program that runs no command.
-const ENDING: [i32; 3] = [SIGHUP, SIGINT, SIGTERM];
+const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
 /// Forwards signals to a command.
 ///

@@ -148,6 +148,7 @@ fn in_words(status: ExitStatus) -> String {
     match (status.signal(), status.code()) {
         (Some(9), _) => "killed by signal 9, as the kernel does when memory runs out".to_owned(),
         (Some(signal), _) => format!("killed by signal {signal}"),
+        (_, Some(75)) => "it ended with exit code 75, as where memory is refused".to_owned(),
         (_, Some(code)) => format!("it ended with exit code {code}"),
         _ => status.to_string(),
     }

@@ -1,6 +1,6 @@
 //! The worker's side: it loads the model, computes what it is given, and ends when the run has gone.
 
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::net::Shutdown;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
@@ -9,7 +9,7 @@ use std::thread;
 
 use arrow::array::RecordBatch;
 use crossbeam_channel::{Receiver, bounded, unbounded};
-use plmkit_contract::{EmbeddingLayout, Failure, Stop};
+use plmkit_contract::{EmbeddingLayout, Stop, exit_of};
 use plmkit_esm2::{Buffers, set_threads};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use tracing::subscriber::{NoSubscriber, with_default};
@@ -33,9 +33,18 @@ pub fn serve(config: &Config) -> Result<(), EngineError> {
     let line = UnixStream::from(stdin.map_err(broken)?);
     match work(config, &line) {
         Ok(()) => Ok(()),
+        // A run that has gone has said why.
+        Err(EngineError::Connection(error))
+            if matches!(
+                error.kind(),
+                ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
+            ) =>
+        {
+            Ok(())
+        }
         Err(error @ EngineError::Connection(_)) => Err(error),
         Err(error) => {
-            let failed = Answer::failed(error.exit(), error.to_string());
+            let failed = Answer::failed(exit_of(&error), error.to_string());
             send(&mut &line, &failed, None).map_err(broken)
         }
     }
@@ -43,7 +52,7 @@ pub fn serve(config: &Config) -> Result<(), EngineError> {
 
 fn work(config: &Config, line: &UnixStream) -> Result<(), EngineError> {
     let Some((Request::Load(load), _)) = request(line)? else {
-        return Err(broken(io::ErrorKind::InvalidData.into()));
+        return Err(broken(ErrorKind::InvalidData.into()));
     };
     let config = Config {
         device: load.device,
@@ -57,7 +66,7 @@ fn work(config: &Config, line: &UnixStream) -> Result<(), EngineError> {
     send(&mut &*line, &Answer::Ready(facts), None).map_err(broken)?;
     while let Some((asked, body)) = request(line)? {
         match asked {
-            Request::Load(_) => return Err(broken(io::ErrorKind::InvalidData.into())),
+            Request::Load(_) => return Err(broken(ErrorKind::InvalidData.into())),
             Request::Measure(sample) => {
                 let parity = sample.measure(&model.model, &stop)?;
                 send(&mut &*line, &Answer::Parity(parity), None).map_err(broken)?;
@@ -134,7 +143,7 @@ fn request(line: &UnixStream) -> Result<Option<(Request, Option<RecordBatch>)>, 
 fn next_item(line: &UnixStream) -> Option<Result<Item, EngineError>> {
     match request(line) {
         Ok(Some((Request::Pack(place), body))) => Some(item(place, body)),
-        Ok(Some(_)) => Some(Err(broken(io::ErrorKind::InvalidData.into()))),
+        Ok(Some(_)) => Some(Err(broken(ErrorKind::InvalidData.into()))),
         Ok(None) => None,
         Err(error) => Some(Err(error)),
     }
@@ -144,7 +153,7 @@ fn item(place: Place, body: Option<RecordBatch>) -> Result<Item, EngineError> {
     let job = body
         .ok_or_else(|| "no rows".to_owned())
         .and_then(|rows| place.job(rows));
-    let job = job.map_err(|what| broken(io::Error::new(io::ErrorKind::InvalidData, what)))?;
+    let job = job.map_err(|what| broken(io::Error::new(ErrorKind::InvalidData, what)))?;
     Ok(Item { job, saved: None })
 }
 

@@ -1,6 +1,6 @@
 //! The identity of a model.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ptr;
 
 use blake3::hazmat::{
@@ -8,6 +8,8 @@ use blake3::hazmat::{
 };
 use blake3::{Hash, Hasher};
 
+use super::CheckpointError;
+use super::finite::first_not_finite;
 use super::parameters::{Parameter, head_parameters, parameters};
 use super::stored::{Entry, Stored};
 use crate::{Config, Head};
@@ -22,12 +24,21 @@ pub(super) struct Input<'a> {
     begins: Vec<u64>,
     /// The same of tensors, by where they are in memory.
     places: HashMap<usize, u64>,
+    /// The same by where their bytes are.
+    addresses: BTreeMap<usize, u64>,
     bytes: u64,
 }
 
 enum Part<'a> {
     Text(Vec<u8>),
-    Tensor(&'a Entry<'a>),
+    Tensor(String, &'a Entry<'a>),
+}
+
+/// A piece that was hashed.
+pub(super) struct Hashed {
+    value: ChainingValue,
+    /// The first weight in it that is not finite.
+    wrong: Option<CheckpointError>,
 }
 
 impl<'a> Input<'a> {
@@ -83,7 +94,7 @@ impl<'a> Input<'a> {
                 number(&mut text, size);
             }
             parts.push(Part::Text(std::mem::take(&mut text)));
-            parts.push(Part::Tensor(entry));
+            parts.push(Part::Tensor(name, entry));
         }
         parts.push(Part::Text(end));
         Self::of_parts(parts)
@@ -91,10 +102,12 @@ impl<'a> Input<'a> {
 
     fn of_parts(parts: Vec<Part<'a>>) -> Self {
         let (mut begins, mut places, mut bytes) = (Vec::new(), HashMap::new(), 0);
+        let mut addresses = BTreeMap::new();
         for part in &parts {
             begins.push(bytes);
-            if let Part::Tensor(entry) = part {
+            if let Part::Tensor(_, entry) = part {
                 places.insert(ptr::from_ref(*entry).addr(), bytes);
+                addresses.insert(entry.view.extent().as_ptr().addr(), bytes);
             }
             bytes += part.len();
         }
@@ -102,6 +115,7 @@ impl<'a> Input<'a> {
             parts,
             begins,
             places,
+            addresses,
             bytes,
         }
     }
@@ -117,10 +131,17 @@ impl<'a> Input<'a> {
         Some(((begin + at as u64) / PIECE) as usize)
     }
 
+    /// The piece in which, as a rule, the byte of a file at an address is hashed.
+    pub(super) fn piece_near(&self, address: usize) -> usize {
+        let before = self.addresses.range(..=address).next_back();
+        let place = before.map_or(0, |(begin, place)| place + (address - begin) as u64);
+        ((place / PIECE) as usize).min(self.pieces() - 1)
+    }
+
     /// The tensors that lie in a piece.
     pub(super) fn tensors(&self, piece: usize) -> impl Iterator<Item = &'a Entry<'a>> {
         self.parts_of(piece).filter_map(|(_, part)| match part {
-            Part::Tensor(entry) => Some(*entry),
+            Part::Tensor(_, entry) => Some(*entry),
             Part::Text(_) => None,
         })
     }
@@ -135,35 +156,55 @@ impl<'a> Input<'a> {
             .take_while(move |&(other, _)| other < end)
     }
 
-    fn hasher(&self, piece: usize) -> Hasher {
+    fn hasher(&self, piece: usize) -> (Hasher, Option<CheckpointError>) {
         let begin = piece as u64 * PIECE;
         let mut hasher = Hasher::new();
         hasher.set_input_offset(begin);
+        let mut wrong = None;
         for (first, part) in self.parts_of(piece) {
             let cut = |at: u64| at.saturating_sub(first).min(part.len()) as usize;
             let range = cut(begin)..cut(begin + PIECE);
             match part {
-                Part::Text(text) => hasher.update(&text[range]),
-                Part::Tensor(entry) => hasher.update(&entry.view.bytes(range)),
-            };
+                Part::Text(text) => {
+                    hasher.update(&text[range]);
+                }
+                Part::Tensor(name, entry) => {
+                    // A piece may begin and end inside of a value.
+                    let width = entry.stored().bytes();
+                    let first = range.start / width;
+                    let values = first * width..range.end.next_multiple_of(width);
+                    let bytes = entry.view.bytes(values.clone());
+                    hasher.update(&bytes[range.start - values.start..range.end - values.start]);
+                    wrong = wrong.or_else(|| not_finite(name, entry, first, &bytes));
+                }
+            }
         }
-        hasher
+        (hasher, wrong)
     }
 
     /// What [`digest`](Self::digest) has to know of a piece.
-    pub(super) fn hash(&self, piece: usize) -> ChainingValue {
-        self.hasher(piece).finalize_non_root()
+    pub(super) fn hash(&self, piece: usize) -> Hashed {
+        let (hasher, wrong) = self.hasher(piece);
+        Hashed {
+            value: hasher.finalize_non_root(),
+            wrong,
+        }
     }
 
-    /// BLAKE3 of it all, 128 bits in hexadecimal, given the hashes of the pieces.
-    pub(super) fn digest(&self, pieces: &[ChainingValue]) -> String {
+    /// BLAKE3 of it all, 128 bits in hexadecimal, given the hashes of the pieces, if all weights are finite.
+    pub(super) fn digest(&self, pieces: Vec<Hashed>) -> Result<String, CheckpointError> {
+        let pieces = pieces.into_iter().map(|piece| match piece.wrong {
+            Some(wrong) => Err(wrong),
+            None => Ok(piece.value),
+        });
+        let pieces = pieces.collect::<Result<Vec<_>, _>>()?;
         let hash: Hash = if pieces.len() == 1 {
-            self.hasher(0).finalize()
+            self.hasher(0).0.finalize()
         } else {
-            let [left, right] = halves(pieces, self.bytes);
+            let [left, right] = halves(&pieces, self.bytes);
             merge_subtrees_root(&left, &right, Mode::Hash)
         };
-        hash.to_hex()[..32].to_owned()
+        Ok(hash.to_hex()[..32].to_owned())
     }
 }
 
@@ -171,9 +212,28 @@ impl Part<'_> {
     fn len(&self) -> u64 {
         match self {
             Self::Text(text) => text.len() as u64,
-            Self::Tensor(entry) => entry.view.len() as u64,
+            Self::Tensor(_, entry) => entry.view.len() as u64,
         }
     }
+}
+
+/// What is wrong with the values of a tensor in `bytes`, which begin with the value `first`.
+pub(super) fn not_finite(
+    name: &str,
+    entry: &Entry<'_>,
+    first: usize,
+    bytes: &[u8],
+) -> Option<CheckpointError> {
+    let (stored, mut found) = (entry.stored(), [0.0]);
+    let place = first_not_finite(stored, bytes)?;
+    let value = place * stored.bytes()..(place + 1) * stored.bytes();
+    stored.widen(&bytes[value], &mut found);
+    Some(CheckpointError::NotFinite {
+        path: entry.path().to_owned(),
+        tensor: name.to_owned(),
+        index: first + place,
+        found: found[0],
+    })
 }
 
 /// The hashes of both halves of a tree of several pieces that has so many bytes.
@@ -208,7 +268,7 @@ mod tests {
             let input = Input::of_parts(parts.into());
             let pieces: Vec<_> = (0..input.pieces()).map(|i| input.hash(i)).collect();
             let expected = blake3::hash(&text).to_hex();
-            assert_eq!(input.digest(&pieces), expected[..32], "{bytes}");
+            assert_eq!(input.digest(pieces).unwrap(), expected[..32], "{bytes}");
         }
     }
 }

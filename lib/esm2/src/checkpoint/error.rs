@@ -121,6 +121,18 @@ pub enum CheckpointError {
         /// The type stored.
         found: Dtype,
     },
+    /// A weight is infinite or not a number: no vector of this model could be computed.
+    #[error("{path}: tensor '{tensor}': expected finite values, found {found} at index {index}", path = path_text(path))]
+    NotFinite {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// The place of the value.
+        index: usize,
+        /// The value.
+        found: f32,
+    },
 }
 
 /// Names of tensors, of which an error message shows the first few and the count.

@@ -12,6 +12,7 @@ use safetensors::{SafeTensorError, SafeTensors};
 use serde_json::Value;
 
 use super::tensor::StoredTensor;
+use super::torch_file::Record;
 use super::{CheckpointError, mapped, read_json, torch_file};
 
 /// Files that weights lie in, or an index of those, as the Hub names them. The first that is there is read.
@@ -48,6 +49,17 @@ impl WeightFile {
                 CheckpointError::TorchFile { path, source }
             })
         }
+    }
+
+    /// The records of a file of PyTorch, by name.
+    pub(super) fn records(&self) -> Result<Vec<(&str, Record<'_>)>, CheckpointError> {
+        if has_extension(&self.path, "safetensors") {
+            return Ok(Vec::new());
+        }
+        torch_file::records(&self.bytes).map_err(|source| CheckpointError::TorchFile {
+            path: self.path.clone(),
+            source,
+        })
     }
 
     /// Lets go of the memory that holds `bytes` of the file.

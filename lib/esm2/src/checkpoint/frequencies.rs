@@ -4,6 +4,8 @@ use std::path::Path;
 
 use plmkit_contract::path_text;
 
+use super::CheckpointError;
+use super::digest::not_finite;
 use super::names::SHARED_INV_FREQ;
 use super::parameters::inv_freq_name;
 use super::stored::Stored;
@@ -14,7 +16,11 @@ use crate::rope::default_inv_freq;
 ///
 /// ESM-2 was trained with frequencies rounded to f16, and the rounded ones are in its checkpoints: at position 1000
 /// exact ones differ by up to 0.16 radian. So they are computed only where there are none, with a warning.
-pub(super) fn of_layers(folder: &Path, config: &Config, stored: &Stored) -> Vec<Vec<f32>> {
+pub(super) fn of_layers(
+    folder: &Path,
+    config: &Config,
+    stored: &Stored,
+) -> Result<Vec<Vec<f32>>, CheckpointError> {
     let mut absent = 0;
     let layers = (0..config.layers)
         .map(|layer| {
@@ -23,12 +29,14 @@ pub(super) fn of_layers(folder: &Path, config: &Config, stored: &Stored) -> Vec<
                 .into_iter()
                 .find(|name| stored.has(name));
             if let Some(name) = name {
-                return stored.entry(name).values();
+                let entry = stored.entry(name);
+                let wrong = not_finite(name, entry, 0, &entry.view.bytes(0..entry.view.len()));
+                return wrong.map_or_else(|| Ok(entry.values()), Err);
             }
             absent += 1;
-            default_inv_freq(config.head_dim())
+            Ok(default_inv_freq(config.head_dim()))
         })
-        .collect();
+        .collect::<Result<_, _>>()?;
     if absent > 0 {
         tracing::warn!(
             "{}: no inv_freq for {absent} of {} layers: computed them; the published ESM-2 have theirs rounded to f16, \
@@ -37,5 +45,5 @@ pub(super) fn of_layers(folder: &Path, config: &Config, stored: &Stored) -> Vec<
             config.layers,
         );
     }
-    layers
+    Ok(layers)
 }

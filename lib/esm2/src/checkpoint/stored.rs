@@ -60,6 +60,11 @@ impl<'a> Entry<'a> {
         self.view.shape()[dimension]
     }
 
+    /// The file that it lies in.
+    pub(super) fn path(&self) -> &Path {
+        &self.file.path
+    }
+
     /// The values of a row of a matrix.
     pub(super) fn row(&self, row: usize) -> Cow<'a, [u8]> {
         let width = self.size(1) * self.stored().bytes();

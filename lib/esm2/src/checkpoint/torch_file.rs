@@ -13,6 +13,8 @@ mod pickle;
 use plmkit_contract::Quoted;
 use safetensors::Dtype;
 
+pub(super) use self::archive::Record;
+
 use self::archive::Archive;
 use self::pickle::{Sketch, Storage};
 use super::tensor::StoredTensor;
@@ -39,6 +41,11 @@ pub(super) fn tensors(bytes: &[u8]) -> Result<Vec<(String, StoredTensor<'_>)>, T
             Ok((name, tensor))
         })
         .collect()
+}
+
+/// The records of a file, by name.
+pub(super) fn records(bytes: &[u8]) -> Result<Vec<(&str, Record<'_>)>, TorchFileError> {
+    Ok(Archive::of(bytes)?.into_records().collect())
 }
 
 /// The tensor that a pickle describes, if it lies in its storage and the storage in its record.

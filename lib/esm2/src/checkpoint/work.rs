@@ -4,48 +4,51 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 
-use blake3::hazmat::ChainingValue;
 use plmkit_contract::Stop;
 
-use super::digest::Input;
+use super::checksums::Checksums;
+use super::digest::{Hashed, Input};
 use super::layers::Job;
 use super::stored::Entry;
 use crate::EsmError;
 use crate::threads::threads;
 
-/// A piece of what is hashed, if anything is, and the panels whose weights begin in it.
+/// A piece of what is hashed, if anything is, the chunks of files that begin in it, and the panels whose weights do.
 #[derive(Default)]
 struct Task<'a> {
     hash: Option<(&'a Input<'a>, usize)>,
+    sums: Vec<(&'a Checksums<'a>, usize)>,
     jobs: Vec<Job<'a>>,
 }
 
 /// Tasks, handed out in their order.
 struct Tasks<'a> {
     all: Vec<Mutex<Task<'a>>>,
-    hashes: Vec<OnceLock<ChainingValue>>,
+    hashes: Vec<OnceLock<Hashed>>,
     next: AtomicUsize,
     stop: &'a Stop,
 }
 
-/// Hashes `input`.
+/// Hashes `input`, all of whose weights are to be finite.
 pub(super) fn hash(input: &Input<'_>, stop: &Stop) -> Result<String, EsmError> {
-    Ok(hash_and_pack(input, Vec::new(), stop, || Ok(()))?.0)
+    let tasks = Tasks::new(pieces(input).collect(), stop);
+    tasks.on_threads(|| Ok(()))?;
+    tasks.digest(input)
 }
 
-/// Hashes `input`, packs panels and does something `alongside`. Returns the digest, too.
+/// Hashes `input`, compares `checksums`, packs panels and does something `alongside`. Returns the digest, too.
 pub(super) fn hash_and_pack<T>(
     input: &Input<'_>,
+    checksums: &Checksums<'_>,
     jobs: Vec<Job<'_>>,
     stop: &Stop,
     alongside: impl FnOnce() -> Result<T, EsmError>,
 ) -> Result<(String, T), EsmError> {
-    let mut tasks: Vec<Task<'_>> = (0..input.pieces())
-        .map(|piece| Task {
-            hash: Some((input, piece)),
-            jobs: Vec::new(),
-        })
-        .collect();
+    let mut tasks: Vec<Task<'_>> = pieces(input).collect();
+    for (number, chunk) in checksums.chunks().enumerate() {
+        let piece = input.piece_near(chunk.as_ptr().addr());
+        tasks[piece].sums.push((checksums, number));
+    }
     for job in jobs {
         let (entry, at) = job.begins();
         let piece = input.piece_of(entry, at).expect("all weights are hashed");
@@ -53,16 +56,24 @@ pub(super) fn hash_and_pack<T>(
     }
     let tasks = Tasks::new(tasks, stop);
     let done = tasks.on_threads(alongside)?;
-    let hashes = tasks.hashes.into_iter();
-    let hashes: Vec<_> = hashes.filter_map(OnceLock::into_inner).collect();
-    Ok((input.digest(&hashes), done))
+    // Before values: damage explains more.
+    checksums.verify()?;
+    Ok((tasks.digest(input)?, done))
+}
+
+/// Hashes `input` piece by piece.
+fn pieces<'a>(input: &'a Input<'a>) -> impl Iterator<Item = Task<'a>> {
+    (0..input.pieces()).map(move |piece| Task {
+        hash: Some((input, piece)),
+        ..Task::default()
+    })
 }
 
 /// Packs panels.
 pub(super) fn pack(jobs: Vec<Job<'_>>, stop: &Stop) -> Result<(), EsmError> {
     let tasks = jobs.into_iter().map(|job| Task {
-        hash: None,
         jobs: vec![job],
+        ..Task::default()
     });
     Tasks::new(tasks.collect(), stop).on_threads(|| Ok(()))
 }
@@ -81,6 +92,12 @@ impl<'a> Tasks<'a> {
             next: AtomicUsize::new(0),
             stop,
         }
+    }
+
+    /// The digest of `input`, whose pieces they hashed.
+    fn digest(self, input: &Input<'_>) -> Result<String, EsmError> {
+        let hashes = self.hashes.into_iter();
+        Ok(input.digest(hashes.filter_map(OnceLock::into_inner).collect())?)
     }
 
     /// Does them all, this thread among others once it has done what is to be done `alongside`.
@@ -117,7 +134,10 @@ impl<'a> Tasks<'a> {
                 return;
             };
             let mut task = task.lock().unwrap_or_else(PoisonError::into_inner);
-            let Task { hash, jobs } = std::mem::take(&mut *task);
+            let Task { hash, sums, jobs } = std::mem::take(&mut *task);
+            for (checksums, chunk) in sums {
+                checksums.sum(chunk);
+            }
             if let Some((input, piece)) = hash {
                 let _ = self.hashes[next].set(input.hash(piece));
                 input.tensors(piece).for_each(Entry::was_read);

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use half::{bf16, f16};
 use plmkit_contract::{Exit, Failure};
 use plmkit_esm2::EsmError;
 use safetensors::Dtype;
@@ -212,6 +213,84 @@ fn an_index_that_is_none() {
         fs::write(&index, text).unwrap();
         refused(folder.path(), Exit::Data, what);
     }
+}
+
+#[test]
+fn a_weight_that_is_not_finite_is_named() {
+    let wrong = [
+        (f32::NAN, "NaN"),
+        (f32::INFINITY, "inf"),
+        (f32::NEG_INFINITY, "-inf"),
+    ];
+    let names = [
+        "esm.embeddings.word_embeddings.weight",
+        "esm.encoder.layer.2.attention.self.rotary_embeddings.inv_freq",
+        "esm.encoder.layer.3.output.dense.weight",
+        "esm.encoder.emb_layer_norm_after.bias",
+        "lm_head.layer_norm.bias",
+    ];
+    for (name, (value, found)) in names.into_iter().zip(wrong.into_iter().cycle()) {
+        let what = format!(
+            "tensor '{}': expected finite values, found {found} at index 5",
+            name.trim_start_matches("esm.")
+        );
+        for dtype in [Dtype::F32, Dtype::F16, Dtype::BF16] {
+            let mut tiny = Tiny::new();
+            if dtype != Dtype::F32 {
+                tiny = tiny.narrowed();
+            }
+            let part = tiny.parts.get_mut(name).unwrap();
+            let bytes = match dtype {
+                Dtype::F32 => value.to_le_bytes().to_vec(),
+                Dtype::F16 => f16::from_f32(value).to_le_bytes().to_vec(),
+                _ => bf16::from_f32(value).to_le_bytes().to_vec(),
+            };
+            part.dtype = dtype;
+            part.bytes[5 * bytes.len()..6 * bytes.len()].copy_from_slice(&bytes);
+            let line = |file: &str| format!("{file}: {what}");
+            let folder = tiny.write();
+            refused(folder.path(), Exit::Data, &line("model.safetensors"));
+            refused_bin(&torch_file(&tiny.parts), &line("pytorch_model.bin"));
+        }
+    }
+}
+
+#[test]
+fn a_record_of_a_file_of_pytorch_that_is_not_as_it_was_saved() {
+    let tiny = Tiny::new();
+    let whole = torch_file(&tiny.parts);
+    assert!(load(tiny.write_bin(&whole).path()).is_ok());
+    let rotten = |at: usize, flip: u8, record: &str| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= flip;
+        let what = format!("pytorch_model.bin: damaged: record '{record}' has CRC-32 ");
+        refused_bin(&bytes, &what);
+    };
+    let find = |text: &[u8]| whole.windows(text.len()).position(|window| window == text);
+    // The name of a tensor; the last bit of a weight; one that makes another weight infinite.
+    rotten(find(b"LayerNorm").unwrap(), 1, "data.pkl");
+    for (number, (name, part)) in tiny.parts.iter().enumerate().step_by(7) {
+        let header = format!("archive/data/{number}");
+        let record = find(header.as_bytes()).unwrap() + header.len();
+        assert_eq!(
+            whole[record..record + part.bytes.len()],
+            part.bytes,
+            "{name}"
+        );
+        rotten(record, 1, &header[8..]);
+        rotten(record + part.bytes.len() - 1, 0x7f, &header[8..]);
+    }
+    // PyTorch can be told to save no checksums.
+    let mut without = whole.clone();
+    let mut at = 0;
+    while let Some(entry) = without[at..]
+        .windows(6)
+        .position(|bytes| bytes == b"PK\x01\x02\0\0")
+    {
+        without[at + entry + 16..at + entry + 20].fill(0);
+        at += entry + 6;
+    }
+    assert!(load(tiny.write_bin(&without).path()).is_ok());
 }
 
 /// A file of PyTorch with this pickle and one record of four bytes.

@@ -18,7 +18,14 @@ const COMMENT: usize = 0xffff;
 /// The records of an archive, by their names in its one folder.
 #[derive(Debug)]
 pub(super) struct Archive<'a> {
-    records: BTreeMap<&'a str, &'a [u8]>,
+    records: BTreeMap<&'a str, Record<'a>>,
+}
+
+/// A record, and the CRC-32 that the directory has of it: 0 where PyTorch was told to save none.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Record<'a> {
+    pub(in super::super) bytes: &'a [u8],
+    pub(in super::super) crc: u32,
 }
 
 impl<'a> Archive<'a> {
@@ -62,7 +69,11 @@ impl<'a> Archive<'a> {
     }
 
     pub(super) fn record(&self, name: &str) -> Option<&'a [u8]> {
-        self.records.get(name).copied()
+        self.records.get(name).map(|record| record.bytes)
+    }
+
+    pub(super) fn into_records(self) -> impl Iterator<Item = (&'a str, Record<'a>)> {
+        self.records.into_iter()
     }
 }
 
@@ -90,6 +101,7 @@ struct Entry<'a> {
     path: &'a str,
     flags: usize,
     method: usize,
+    crc: u32,
     packed: usize,
     size: usize,
     /// Where the record begins, with a header of its own.
@@ -112,6 +124,7 @@ impl<'a> Entry<'a> {
             path: str::from_utf8(bytes.get(HEADER..path_end)?).ok()?,
             flags: u16_at(bytes, 8)?,
             method: u16_at(bytes, 10)?,
+            crc: u32::from_le_bytes(*bytes.get(16..)?.first_chunk()?),
             packed: u32_at(bytes, 20)?,
             size: u32_at(bytes, 24)?,
             start: u32_at(bytes, 42)?,
@@ -147,14 +160,17 @@ impl<'a> Entry<'a> {
     }
 
     /// The record in the file.
-    fn record(&self, file: &'a [u8]) -> Option<&'a [u8]> {
+    fn record(&self, file: &'a [u8]) -> Option<Record<'a>> {
         const HEADER: usize = 30;
         let record = file.get(self.start..)?;
         if !record.starts_with(b"PK\x03\x04") {
             return None;
         }
         let start = HEADER + u16_at(record, 26)? + u16_at(record, 28)?;
-        record.get(start..start.checked_add(self.size)?)
+        Some(Record {
+            bytes: record.get(start..start.checked_add(self.size)?)?,
+            crc: self.crc,
+        })
     }
 }
 

@@ -8,6 +8,16 @@ pub enum TorchFileError {
     /// It is cut off, or no such file at all.
     #[error("damaged or not a PyTorch file: {}", one_line(.0, usize::MAX))]
     Damaged(String),
+    /// A record is not as it was saved.
+    #[error("damaged: record {} has CRC-32 {found:08x}, expected {expected:08x}", Quoted(.record))]
+    Checksum {
+        /// Its name.
+        record: String,
+        /// As saved in the directory of the archive.
+        expected: u32,
+        /// As computed from its bytes.
+        found: u32,
+    },
     /// It is a bare pickle.
     #[error(
         "saved in the format of PyTorch before 1.6, which is not read: save the model again with transformers' \

@@ -67,9 +67,10 @@ fn written(records: &[(&str, &[u8])], is_large: bool) -> Vec<u8> {
         } else {
             Vec::new()
         };
-        // Version, flags, method, time, date, checksum; sizes; the length of the name.
+        // Version, flags, method, time, date; checksum; sizes; the length of the name.
         let header = [
-            &[0; 14][..],
+            &[0; 10][..],
+            &crc32fast::hash(record).to_le_bytes(),
             &small(size),
             &small(size),
             &(name.len() as u16).to_le_bytes(),
