@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{Float16Type, Float32Type, UInt64Type};
+use arrow::datatypes::{Float16Type, Float32Type, UInt32Type, UInt64Type};
 use common::{assert_failed, bin, model_of, run, test_data};
 use plmkit_store::EmbeddingsReader;
 use safetensors::SafeTensors;
@@ -433,4 +433,73 @@ fn every_output_is_the_same_at_any_thread_count() {
         fs::read(case.path(&out)).expect("output")
     });
     assert!(bytes[0] == bytes[1] && bytes[0] == bytes[2]);
+}
+
+/// Ordinal and start of each row.
+fn keys(path: &Path) -> Vec<(u64, u32)> {
+    let mut reader = EmbeddingsReader::open(path).expect("embeddings");
+    let mut keys = Vec::new();
+    while let Some(rows) = reader.next_batch().expect("rows") {
+        let ordinals = rows["ordinal"].as_primitive::<UInt64Type>().values();
+        let starts = rows["start"].as_primitive::<UInt32Type>().values();
+        keys.extend(ordinals.iter().copied().zip(starts.iter().copied()));
+    }
+    keys
+}
+
+#[test]
+fn rows_are_in_the_order_of_the_input() {
+    let case = Case::new();
+    let text = fs::read_to_string(test_data("proteins.fasta")).expect("test data");
+    // More than one section of the packer, and windows of a protein in several packs.
+    let copies = (0..6).map(|copy| text.replace('>', &format!(">{copy}-")));
+    fs::write(case.path("many.fasta"), copies.collect::<String>()).expect("write");
+    let shard = |folder: &str, options: &[&str]| {
+        run(bin("fasta-shard")
+            .arg(case.path("many.fasta"))
+            .arg("--out-dir")
+            .arg(case.path(folder))
+            .args(options));
+    };
+    let common = ["--max-residues", "300", "--shards"];
+    shard(
+        "windows",
+        &[&common[..], &["1", "--long", "window", "--overlap", "50"]].concat(),
+    );
+    shard("two", &[&common[..], &["2"]].concat());
+    let packed = |shard: &str| {
+        let out = case.path(&shard.replace('/', "-")).with_extension("arrow");
+        run(bin("pack-batches")
+            .arg(case.path(shard))
+            .arg("--out")
+            .arg(&out)
+            .args(["--max-batch-tokens", "700"]));
+        out
+    };
+    let embedded = |batches: &[PathBuf], options: &[&str]| {
+        let out = case.path("ordered.parquet");
+        run(bin("gpu-embed")
+            .args(batches)
+            .arg("--model")
+            .arg(test_data("model-tiny"))
+            .arg("--out")
+            .arg(&out)
+            .args(["--force", "--device", "cpu", "--progress", "none"])
+            .args(options));
+        keys(&out)
+    };
+    let windows = [packed("windows/shard-00000.parquet")];
+    let stitched = embedded(&windows, &[]);
+    let all: Vec<(u64, u32)> = (0..stitched.len() as u64).map(|at| (at, 0)).collect();
+    assert_eq!(stitched, all);
+    // Row groups of 64 MiB, several of them.
+    assert_eq!(embedded(&windows, &["--residues"]), all);
+    let separate = embedded(&windows, &["--windows", "separate"]);
+    assert!(separate.len() > all.len());
+    assert!(separate.is_sorted());
+    // Each shard holds about every second protein: each file has its own order.
+    let two = ["two/shard-00000.parquet", "two/shard-00001.parquet"].map(packed);
+    let both = embedded(&two, &[]);
+    let turns = both.windows(2).filter(|pair| pair[0] > pair[1]).count();
+    assert_eq!((both.len(), turns), (all.len(), 1));
 }

@@ -465,7 +465,10 @@ mod tests {
         let lengths = [6, 4, 3, 5, 2, 1, 9, 1];
         let groups = Groups::runs(0..lengths.len());
         let plan = in_sections(&lengths, &groups, 10, 18);
-        assert_eq!(owned(&plan), [vec![0, 1], vec![3, 2, 4], vec![6, 5], vec![7]]);
+        assert_eq!(
+            owned(&plan),
+            [vec![0, 1], vec![3, 2, 4], vec![6, 5], vec![7]]
+        );
     }
 
     #[test]
