@@ -22,8 +22,21 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let config = Config::try_from(args)?;
     // What is missing or foreign should show before hours of reading.
     let mut stitched = false;
+    let mut model = None;
     for path in &config.embeddings {
-        stitched |= EmbeddingsReader::open(path)?.layout().stitched;
+        let reader = EmbeddingsReader::open(path)?;
+        stitched |= reader.layout().stitched;
+        // `origin` compares the others with the first.
+        model = model.or_else(|| {
+            Some(
+                reader
+                    .provenance()
+                    .options
+                    .get("model")?
+                    .as_str()?
+                    .to_owned(),
+            )
+        });
     }
 
     let mut examination = Examination::new();
@@ -52,7 +65,10 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
 
     let verdict = examination.finish();
     if let Some(path) = &config.report {
-        write_report(path, &Report::new(&config, &embeddings, &shards, &verdict))?;
+        write_report(
+            path,
+            &Report::new(&config, model, &embeddings, &shards, &verdict),
+        )?;
     }
     if let Some(path) = &config.mqc {
         write_json(path, &table(path, &verdict))?;
