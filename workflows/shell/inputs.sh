@@ -5,8 +5,8 @@
 #     inputs.sh TABLE MODEL OUTDIR MAX_SHARD_TOKENS [OPTIONS of gpu-embed]
 #
 # Prints what tells these weights from others at the same path (nothing for a model that is still to be fetched), then `sample<TAB>fasta`
-# for each line of the table. With TABLE `-` that is standard input, and TABLE_NAME its name in messages. With ONLY_READ=1 the table alone
-# is read. The first thing wrong ends it with one line and its exit code.
+# for each line of the table. With TABLE `-` that is standard input, and TABLE_NAME its name in messages. With ONLY_READ=1 neither
+# FASTA nor results are looked at. The first thing wrong ends it with one line and its exit code.
 set -euo pipefail
 export LC_ALL=C
 
@@ -168,7 +168,6 @@ else
     exec <"$1"
 fi
 table=$(rows "$name") || exit
-weights=''
 if [[ ! ${ONLY_READ:-} ]]; then
     while IFS=$'\t' read -r number sample fasta; do
         look_at "$fasta" "$name: line $number"
@@ -177,7 +176,7 @@ if [[ ! ${ONLY_READ:-} ]]; then
         [[ ! -r $manifest || ! $cut || $cut == "$4" ]] ||
             refuse 73 "$3/$sample: was cut with a max_shard_tokens of $cut, which is now $4: take another folder of results, or remove this one"
     done <<<"$table"
-    weights=$(look_at_model "$2" "${5:-}")
 fi
+weights=$(look_at_model "$2" "${5:-}")
 printf '%s\n' "$weights"
 cut -f 2- <<<"$table"
