@@ -17,8 +17,19 @@ def versionsYaml(versions) {
     return tools.join() + "Workflow:\n    ${workflow.manifest.name}: ${workflow.manifest.version}\n    Nextflow: ${workflow.nextflow.version}\n"
 }
 
-workflow PLMKIT {
+workflow {
     main:
+    schema = file("${projectDir}/nextflow_schema.json")
+    if (params.help) {
+        println(helpText(schema))
+        return
+    }
+    if (params.version) {
+        println("${workflow.manifest.name} ${workflow.manifest.version}")
+        return
+    }
+    checkEngine()
+    checkParams(params, args, schema)
     samples = readSamples(params, "${projectDir}/../shell")
     model = readModel(params.model)
 
@@ -55,23 +66,9 @@ workflow PLMKIT {
         cut.toList(),
         judged.toList(),
         params.outdir,
+        params.allow_empty ?: false,
         params.save_in || !local ? '' : save_in.toString(),
         versions.published.mix(report).toList(),
     )
 }
 
-workflow {
-    main:
-    schema = file("${projectDir}/nextflow_schema.json")
-    if (params.help) {
-        println(helpText(schema))
-    }
-    else if (params.version) {
-        println("${workflow.manifest.name} ${workflow.manifest.version}")
-    }
-    else {
-        checkEngine()
-        checkParams(params, args, schema)
-        PLMKIT()
-    }
-}

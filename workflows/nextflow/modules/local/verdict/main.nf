@@ -1,7 +1,7 @@
 // The table of all samples, by the script that all workflows share, and its totals; an error where something is wrong.
-def summarise(expected, reports, outdir) {
+def summarise(expected, reports, outdir, allow_empty) {
     def texts = reports.groupBy { sample, _file -> sample }.collectEntries { sample, files -> [sample, files.collect { entry -> entry[1].text }.join()] }
-    def script = ['bash', "${projectDir}/../shell/summary.sh", outdir, params.allow_empty].collect { word -> word.toString() }.execute()
+    def script = ['bash', "${projectDir}/../shell/summary.sh", outdir, allow_empty].collect { word -> word.toString() }.execute()
     script.withOutputStream { out -> expected.each { sample -> out.write(">${sample}\n${texts.get(sample, '')}".getBytes('UTF-8')) } }
     def table = new StringBuilder()
     def said = new StringBuilder()
@@ -41,6 +41,8 @@ process VERDICT {
     // [ sample, validation ] of each that was validated.
     val judged
     val outdir
+    // Whether to take a sample of which every record is rejected.
+    val allow_empty
     // A folder of what interrupted tasks have saved, which goes when it is empty, or ''.
     val saved
     val _done
@@ -49,6 +51,6 @@ process VERDICT {
     if (saved && file(saved).toFile().delete()) {
         file(saved).parent.toFile().delete()
     }
-    log.info(summarise(expected, cut + judged, outdir))
+    log.info(summarise(expected, cut + judged, outdir, allow_empty))
     refuseOthers(cut, outdir)
 }
