@@ -27,6 +27,11 @@ def final(case):
     run = case.run(*FEW)
     tries = [(task["exit"], task["attempt"]) for task in run.of("PACK_BATCHES")]
     check("a task that ends with 65 is not", run.code != 0 and tries == [("65", "1")], tries)
+    case.wrapper("pack-batches", '[[ $1 == --version ]] && exec "$real" "$@"\nexit 70\n')
+    for attempt in range(3):
+        run = case.run("-profile", "test", "--outdir", f"out{attempt}")
+        reason = "terminated with an error exit status (70)" in run.said and "Interrupt" not in run.said
+        check("a bug of a program ends the run, and nothing hides it", run.code != 0 and reason, run.said)
 
 
 def verdict(case):
