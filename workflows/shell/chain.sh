@@ -36,10 +36,13 @@ begin() {
     [[ $# -eq 3 ]] || refuse 2 "expected SAMPLES.csv OUTDIR MODEL, found $# arguments; --help says more"
     outdir=${2%/} model=$3
     looked=$("$workflow/inputs.sh" "$1" "$model" "$outdir" "$MAX_SHARD_TOKENS" "$GPU_EMBED") || exit
-    { read -r weights; while IFS=$'\t' read -r sample path; do
-        [[ ${fasta[$sample]-} ]] || samples+=("$sample")
-        fasta[$sample]+=$path$'\n'
-    done; } <<<"$looked"
+    {
+        read -r weights
+        while IFS=$'\t' read -r sample path; do
+            [[ ${fasta[$sample]-} ]] || samples+=("$sample")
+            fasta[$sample]+=$path$'\n'
+        done
+    } < <(echo "$looked")
     check_settings "$weights"
     keep_settings "$weights"
     write_versions
@@ -63,7 +66,10 @@ check_settings() {
 # keep_settings WEIGHTS
 keep_settings() {
     mkdir -p "$outdir"
-    { settings; echo "WEIGHTS=$1"; } >"$outdir/.settings.$$"
+    {
+        settings
+        echo "WEIGHTS=$1"
+    } >"$outdir/.settings.$$"
     mv "$outdir/.settings.$$" "$outdir/settings.txt"
 }
 
@@ -89,7 +95,7 @@ cut_sample() {
             [[ -e $2/shards/$name.parquet || " $FASTA_SHARD " == *' --force '* ]] || force=(--force)
         done
     fi
-    mapfile -t paths <<<"${fasta[$1]%$'\n'}"
+    mapfile -t paths < <(printf %s "${fasta[$1]}")
     fasta-shard --out-dir "$2/shards" --max-shard-tokens "$MAX_SHARD_TOKENS" "${fasta_shard[@]}" "${force[@]}" -- "${paths[@]}"
     # What was made of other shards is made again.
     [[ ! -e $before ]] || cmp -s "$before" "$2/shards/manifest.json" || rm -f "$2"/batches/*.arrow "$2"/reports/*.run.json
@@ -113,7 +119,10 @@ goes_on() {
 # alone COMMAND…: in a shell of its own, `code` is how it ended.
 alone() {
     set +e
-    (set -e; "$@")
+    (
+        set -e
+        "$@"
+    )
     code=$?
     set -e
     goes_on "$code"

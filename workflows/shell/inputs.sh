@@ -84,13 +84,16 @@ rows() {
         }'
 }
 
-# start PATH: what it begins with, 64 KiB at most, decompressed; nothing of zstd where there is no `zstd`.
+# unpacked COMMAND PATH: where there is no such command, as in an image of plmkit, fasta-shard will see.
+unpacked() { if command -v "$1" >/dev/null; then "$1" -dc -- "$2"; else echo '>'; fi; }
+
+# start PATH: what it begins with, 64 KiB at most, decompressed.
 start() {
     local magic=''
     IFS= read -r -d '' -n 4 magic <"$1" || true
     case $magic in
-    $'\x1f\x8b'*) gzip -dc -- "$1" ;;
-    $'\x28\xb5\x2f\xfd') if command -v zstd >/dev/null; then zstd -dc -- "$1"; else echo '>'; fi ;;
+    $'\x1f\x8b'*) unpacked gzip "$1" ;;
+    $'\x28\xb5\x2f\xfd') unpacked zstd "$1" ;;
     BZh*) echo bzip2 ;;
     $'\xfd7zX') echo xz ;;
     PK*) echo zip ;;
@@ -175,8 +178,8 @@ if [[ ! ${ONLY_READ:-} ]]; then
         [[ ! -r $manifest ]] || cut=$(sed -n 's/^ *"max_shard_tokens": \([0-9]*\),*$/\1/p' "$manifest")
         [[ ! -r $manifest || ! $cut || $cut == "$4" ]] ||
             refuse 73 "$3/$sample: was cut with a max_shard_tokens of $cut, which is now $4: take another folder of results, or remove this one"
-    done <<<"$table"
+    done < <(echo "$table")
 fi
 weights=$(look_at_model "$2" "${5:-}")
 printf '%s\n' "$weights"
-cut -f 2- <<<"$table"
+echo "$table" | cut -f 2-

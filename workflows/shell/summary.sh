@@ -19,7 +19,10 @@ others() {
     done
 }
 
-{ cat; others "$1"; } | awk -v outdir="$1" -v allow_empty="$2" '
+{
+    cat
+    others "$1"
+} | awk -v outdir="$1" -v allow_empty="$2" '
     function list(what, names) {
         if (names == "") return
         print what ":" names > "/dev/stderr"

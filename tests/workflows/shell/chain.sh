@@ -147,6 +147,12 @@ for wrong in '65|expected the columns sample,fasta|name,fasta\na,-few.fasta.gz\n
     printf %b "$lines" >wrong.csv
     check "$pattern" refuses "$code" "$pattern" wrong.csv refused "$model"
 done
+# As in an image of plmkit.
+mkdir tools
+ln -s /usr/bin/* tools/
+rm -f tools/{gzip,zstd}
+printf 'sample,fasta\na,-few.fasta.gz\n' >packed.csv
+PATH=$root/target/release:$work/tools check "a compressed FASTA where nothing else decompresses it" runs packed.csv packed "$model"
 check "no table" refuses 66 '^none.csv: no file' none.csv refused "$model"
 mkdir bare other
 check "no model" refuses 66 "^model: no folder './none'" samples.csv refused ./none
