@@ -8,15 +8,10 @@
 # one, where every record of one was rejected and ALLOW_EMPTY is not `true`, or where samples of OUTDIR were embedded by different models.
 set -euo pipefail
 
-# Samples of earlier runs, in the same folder: their models alone count.
+# Samples of earlier runs in the same folder: `<SAMPLE`, and the line with its model, which alone counts.
 others() {
-    local report
-    for report in "$1"/*/reports/validation.json; do
-        [[ -r $report ]] || continue
-        report=${report#"$1"/}
-        echo "<${report%%/*}"
-        grep -m 1 '^  "model": ' "$1/$report" || true
-    done
+    find "$1" -mindepth 3 -maxdepth 3 -path '*/reports/validation.json' -exec grep -Hm 1 '^  "model": ' {} + 2>/dev/null |
+        sed -E 's#^.*/([^/]+)/reports/validation[.]json:#<\1\n#' || true
 }
 
 {

@@ -140,6 +140,11 @@ def resume(case):
     shutil.rmtree(lost["workdir"])
     run = case.run("-resume", "--input", SAMPLES, *OPTIONS)
     again = sorted((task["process"].split(":")[-1], task["tag"]) for task in run.computed())
+    published = case.path("out/first/embeddings/shard-00000.parquet")
     chain = [("GPU_EMBED", lost["tag"]), ("MONITOR_LOG_REPORT", lost["tag"]), ("VALIDATE_EMBEDDINGS", "first")]
     check("-resume after a lost task folder runs its chain alone", again == chain and run.code == 0, again)
+    case.compare("out", "shell")
+    published.unlink()
+    run = case.run("-resume", "--input", SAMPLES, *OPTIONS)
+    check("-resume brings back embeddings that got lost", run.code == 0 and not run.computed() and published.exists(), run.said)
     case.compare("out", "shell")
