@@ -105,8 +105,8 @@ cut_sample() {
 # shards DIR: the names of its shards, by the manifest.
 shards() { sed -n 's/^ *"file": "\(.*\)[.]parquet",*$/\1/p' "$1/shards/manifest.json"; }
 
-# is_complete DIR NAME: whether the shard is embedded and reported on.
-is_complete() { [[ -e $1/embeddings/$2.parquet && -e $1/reports/$2.run.json ]]; }
+# is_complete DIR NAME: whether the shard is embedded and reported on. With --force gpu-embed looks at each, and replaces what is damaged.
+is_complete() { [[ " $GPU_EMBED " != *' --force '* && -e $1/embeddings/$2.parquet && -e $1/reports/$2.run.json ]]; }
 
 # goes_on CODE: after a failure of the sample alone (a verdict, its data, an output of its own), the first of which `failed` keeps for
 # the end. Any other ends the script.

@@ -84,6 +84,10 @@ touch before
 check "a shard that was lost is cut again" runs all.csv lost "$model"
 check "the same" diff -r whole/a/shards lost/a/shards
 same "and nothing is embedded again" "" "$(find lost/a/embeddings -newer before)"
+printf XXXX | dd of=lost/a/embeddings/shard-00000.parquet bs=1 seek=10000 conv=notrunc status=none
+check "embeddings that are damaged fail" fails_with 65 all.csv lost "$model"
+GPU_EMBED="$GPU_EMBED --force" check "and are replaced where --force says so" runs all.csv lost "$model"
+check "the same" diff -r whole/a/embeddings lost/a/embeddings
 same "a line for each shard and sample, one for the batch size, and the totals" "5" "$(rm -rf lost && chain all.csv lost "$model" 2>&1 | grep -vc warning:)"
 check "the summary" finds '^1 sample: 100 rows, 0 rejected, 8 truncated, in lost$'
 same "as a table" "a 100 100 0 8 pass $(digest lost/a/reports/validation.json)" "$(tail -n +2 lost/summary.tsv | tr '\t' ' ')"
@@ -162,6 +166,14 @@ check "a model without weights" refuses 66 "^model: 'bare': no weights" samples.
 echo '{"model_type": "bert"}' >other/config.json
 check "another kind of model" refuses 65 '^model: other/config.json: expected "model_type": "esm"' samples.csv refused other
 HF_HUB_CACHE=$work check "a model of the Hub that is not there" refuses 66 "^model: 'some/model' is not in the Hub's cache" samples.csv refused some/model
+commit=0123456789abcdef0123456789abcdef01234567
+mkdir -p hub/models--some--model/{refs,snapshots}
+echo $commit >hub/models--some--model/refs/main
+cp -r "$model" hub/models--some--model/snapshots/$commit
+for revision in '' @main @$commit; do
+    HF_HUB_CACHE=$work/hub check "one that is there: some/model$revision" runs all.csv "hub$revision" "some/model$revision"
+    check "is the same" diff -r whole/a/embeddings "hub$revision/a/embeddings"
+done
 check "usage" refuses 2 'expected SAMPLES.csv OUTDIR MODEL, found 1 arguments; --help' samples.csv
 check "--help" grep -q 'MAX_SHARD_TOKENS' <(chain --help)
 check "--version" grep -qE '^plmkit [0-9.]+$' <(chain --version)
