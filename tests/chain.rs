@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{bin, run, test_data};
+use common::{assert_failed, bin, run, test_data};
 use serde_json::Value;
 
 /// FASTA to a validated dataset in `folder`; returns the manifest.
@@ -268,4 +268,101 @@ fn a_lost_end_is_noticed() {
         stderr,
         "validate-embeddings: package.json: not a manifest of fasta-shard\n"
     );
+}
+
+/// Each file in the place of every other.
+#[test]
+fn a_file_of_the_wrong_kind_is_named_with_the_program_that_makes_the_right_one() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("a.fasta"), ">a\nMKV\n").expect("write");
+    let model = test_data("model-tiny");
+    let model = model.to_str().expect("UTF-8");
+    let command = |line: &str| {
+        let mut words = line.split(' ');
+        let mut command = bin(words.next().expect("a program"));
+        command.args(words).current_dir(folder.path());
+        command
+    };
+    let embed = format!("--model {model} --device cpu --progress none --out");
+    for line in [
+        "fasta-shard a.fasta --shards 1 --out-dir s",
+        "pack-batches s/shard-00000.parquet --out b.arrow",
+        &format!("gpu-embed b.arrow {embed} e.parquet --events ev.jsonl"),
+        "monitor-log record --out gpu.csv -- true",
+    ] {
+        run(&mut command(line));
+    }
+    let files = [
+        ("a.fasta", "a FASTA file"),
+        ("s/shard-00000.parquet", "a shard"),
+        ("s/manifest.json", "the manifest of a set of shards"),
+        ("s/rejects.csv", "a list of rejects"),
+        ("b.arrow", "a batches file"),
+        ("e.parquet", "an embeddings file"),
+        ("ev.jsonl", "a log of run events"),
+        ("gpu.csv", "a log of GPU samples"),
+    ];
+    let validate = "validate-embeddings e.parquet";
+    let shards = format!("{validate} --shards s/shard-00000.parquet");
+    for (own, line, expected) in [
+        (
+            "a.fasta",
+            "fasta-shard FILE --shards 1 --out-dir x",
+            "not FASTA: expected '>'",
+        ),
+        (
+            "s/shard-00000.parquet",
+            "pack-batches FILE --out x",
+            "fasta-shard makes shards from FASTA files",
+        ),
+        (
+            "b.arrow",
+            &format!("gpu-embed FILE {embed} x"),
+            "pack-batches makes batches files from shards",
+        ),
+        (
+            "e.parquet",
+            "validate-embeddings FILE",
+            "gpu-embed makes embeddings files from batches files",
+        ),
+        (
+            "e.parquet",
+            &format!("{validate} --reference FILE"),
+            "gpu-embed makes embeddings files",
+        ),
+        (
+            "s/shard-00000.parquet",
+            &format!("{validate} --shards FILE"),
+            "fasta-shard makes shards",
+        ),
+        (
+            "s/manifest.json",
+            &format!("{shards} --manifest FILE"),
+            "fasta-shard writes manifest.json",
+        ),
+        (
+            "s/rejects.csv",
+            &format!("{shards} --rejects FILE"),
+            "fasta-shard and gpu-embed write such lists",
+        ),
+        (
+            "ev.jsonl",
+            "monitor-log report --events FILE --out x",
+            "gpu-embed --events writes such a log",
+        ),
+        (
+            "gpu.csv",
+            "monitor-log report --gpu FILE --out x",
+            "monitor-log record writes such a log",
+        ),
+    ] {
+        for (file, kind) in files.into_iter().filter(|(file, _)| *file != own) {
+            let output = command(&line.replace("FILE", file)).output().expect("run");
+            assert_failed(&output, 65, &format!("{file}: "));
+            assert_failed(&output, 65, &format!("found {kind}"));
+            assert_failed(&output, 65, expected);
+            assert!(!path("x").exists());
+        }
+    }
 }

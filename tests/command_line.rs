@@ -8,6 +8,8 @@ use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use serde_json::Value;
+
 const PROGRAMS: [&str; 5] = [
     "fasta-shard",
     "pack-batches",
@@ -63,6 +65,152 @@ fn a_usage_error_is_one_line_and_exit_code_2() {
     let output = run("monitor-log", "reprot");
     let tip = "monitor-log: unrecognized subcommand 'reprot'; tip: ";
     common::assert_failed(&output, 2, tip);
+}
+
+#[test]
+fn a_usage_error_is_json_where_json_is_asked_for() {
+    for program in PROGRAMS {
+        for arguments in [
+            ["--log-format", "json", "--no-such-option"].as_slice(),
+            &["--no-such-option", "--log-format=json"],
+        ] {
+            let output = common::bin(program).args(arguments).output().expect("run");
+            common::assert_failed(&output, 2, "--no-such-option");
+            let line: Value = serde_json::from_slice(&output.stderr).expect("JSON");
+            assert_eq!(
+                (&line["level"], &line["tool"]),
+                (&"error".into(), &program.into())
+            );
+        }
+    }
+    // What follows -- is of the command.
+    let mut record = common::bin("monitor-log");
+    record.args(["record", "--", "wc", "--log-format", "json"]);
+    let output = record.output().expect("run");
+    common::assert_failed(&output, 2, "monitor-log: the following required");
+}
+
+#[test]
+fn a_dash_is_a_stream_where_there_can_be_one_and_refused_elsewhere() {
+    for line in [
+        "fasta-shard a.fasta --shards 1 --out-dir -",
+        "pack-batches - --out b.arrow",
+        "pack-batches s.parquet --out -",
+        "pack-batches s.parquet --out b.arrow --batch-size -",
+        "gpu-embed - --model m --out e.parquet",
+        "gpu-embed b.arrow --model - --out e.parquet",
+        "gpu-embed b.arrow --model m --out -",
+        "gpu-embed --probe --model m --out -",
+        "gpu-embed b.arrow --model m --out e.parquet --rejects -",
+        "gpu-embed b.arrow --model m --out e.parquet --events -",
+        "gpu-embed b.arrow --model m --out e.parquet --save-in -",
+        "validate-embeddings -",
+        "validate-embeddings e.parquet --shards -",
+        "validate-embeddings e.parquet --shards s.parquet --rejects -",
+        "validate-embeddings e.parquet --shards s.parquet --manifest -",
+        "validate-embeddings e.parquet --reference -",
+        "monitor-log record --out - -- true",
+        "monitor-log report --events - --out r.json",
+        "monitor-log report --gpu - --out r.json",
+        "monitor-log top --once --events -",
+        "monitor-log export --once --textfile -",
+        "monitor-log export --once --textfile a.prom --events -",
+    ] {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let mut words = line.split(' ');
+        let output = common::bin(words.next().expect("a program"))
+            .args(words)
+            .current_dir(folder.path())
+            .output()
+            .expect("run");
+        common::assert_failed(&output, 2, "invalid value '-' for ");
+        assert!(common::all(folder.path()).is_empty(), "{line}");
+    }
+}
+
+#[test]
+fn a_table_goes_to_no_device_and_a_report_to_any() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let run = |line: &str| {
+        let mut words = line.split(' ');
+        let mut command = common::bin(words.next().expect("a program"));
+        command.args(words).current_dir(folder.path());
+        command.output().expect("run")
+    };
+    fs::write(folder.path().join("a.fasta"), ">a\nMKV\n").expect("write");
+    assert!(
+        run("fasta-shard a.fasta --shards 1 --out-dir s")
+            .status
+            .success()
+    );
+    let events = "{\"type\":\"run\",\"run\":\"a\",\"time\":\"2026-01-01T00:00:00Z\"}\n";
+    fs::write(folder.path().join("a.jsonl"), events).expect("write");
+    let pack = "pack-batches s/shard-00000.parquet --out";
+    for device in ["/dev/null", "/dev/stdout"] {
+        let output = run(&format!("{pack} {device}"));
+        common::assert_failed(&output, 73, "expected a place for a file");
+        // Neither is the model looked for.
+        let output = run(&format!("gpu-embed b.arrow --model none --out {device}"));
+        common::assert_failed(&output, 73, "expected a place for a file");
+    }
+    let output = run(&format!("{pack} b.arrow --report s"));
+    common::assert_failed(&output, 73, "s: cannot create: is a directory");
+    assert_eq!(common::all(folder.path()), ["a.fasta", "a.jsonl", "s"]);
+
+    for report in ["/dev/null", "/dev/stdout", "-"] {
+        for line in [
+            format!("{pack} b.arrow --report {report}"),
+            format!("monitor-log report --events a.jsonl --out {report}"),
+            format!("monitor-log report --events a.jsonl --out r.json --mqc {report}"),
+            format!("monitor-log report --events a.jsonl --out /dev/null --html {report}"),
+        ] {
+            let output = run(&line);
+            assert_eq!(output.status.code(), Some(0), "{line}: {output:?}");
+            assert_eq!(output.stdout.is_empty(), report == "/dev/null", "{line}");
+        }
+    }
+    assert_eq!(
+        common::all(folder.path()),
+        ["a.fasta", "a.jsonl", "b.arrow", "r.json", "s"]
+    );
+
+    // A file that a shell opened to append keeps what is in it.
+    let log = folder.path().join("log");
+    fs::write(&log, "before\n").expect("write");
+    let opened = fs::File::options().append(true).open(&log).expect("open");
+    let mut report = common::bin("monitor-log");
+    report.args(["report", "--events", "a.jsonl", "--out", "/dev/stdout"]);
+    report.current_dir(folder.path()).stdout(opened);
+    assert!(report.status().expect("run").success());
+    let log = fs::read_to_string(log).expect("log");
+    assert!(
+        log.starts_with("before\n{") && log.ends_with("}\n"),
+        "{log}"
+    );
+}
+
+#[test]
+fn a_working_folder_that_was_removed_is_said() {
+    // The libraries that gpu-embed is linked with end it before its first line.
+    for (line, code) in [
+        ("fasta-shard a.fasta --shards 1 --out-dir s", 66),
+        ("fasta-shard /dev/null --shards 1 --out-dir s", 73),
+        ("pack-batches s.parquet --out b.arrow", 66),
+        ("validate-embeddings e.parquet", 66),
+        ("monitor-log report --events a.jsonl --out r.json", 66),
+    ] {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let mut words = line.split(' ');
+        let output = Command::new("sh")
+            .args(["-c", "rmdir \"$PWD\" && exec \"$0\" \"$@\""])
+            .arg(common::program(words.next().expect("a program")))
+            .args(words)
+            .current_dir(folder.path())
+            .output()
+            .expect("sh");
+        let what = "no such file or directory; the current folder was removed\n";
+        common::assert_failed(&output, code, what);
+    }
 }
 
 #[test]

@@ -3,9 +3,11 @@
 
 mod common;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -515,9 +517,38 @@ fn a_server_that_sends_something_else() {
         status: Some(401),
         ..Faults::default()
     });
-    case.fails(&mut command, 66, "a private one needs HF_TOKEN");
+    case.fails(&mut command, 66, "a private one needs a token in HF_TOKEN");
     hub.fault(Faults::default());
     run(&mut command);
+}
+
+#[test]
+fn what_is_wrong_with_a_token_is_not_said_of_the_server_or_the_model() {
+    let (case, hub) = (Case::new(), Hub::of_tiny());
+    let mut command = case.download("some/model", "e.parquet", &hub);
+    command.env("HF_TOKEN", "hf_valid");
+    for status in [401, 403] {
+        hub.fault(Faults {
+            status: Some(status),
+            ..Faults::default()
+        });
+        let refused = format!("/some/model: the server refuses the token in HF_TOKEN ({status})");
+        case.fails(&mut command, 66, &refused);
+    }
+    let asked = hub.requests();
+    for token in [
+        &b"hf_secret\nX-Other: 1"[..],
+        b"hf_\x01secret",
+        b"hf_\xffsecret",
+    ] {
+        command.env("HF_TOKEN", OsStr::from_bytes(token));
+        case.fails(&mut command, 2, "HF_TOKEN: expected a token");
+        let output = command.output().expect("run");
+        assert!(!String::from_utf8_lossy(&output.stderr).contains("secret"));
+    }
+    assert_eq!(hub.requests(), asked);
+    hub.fault(Faults::default());
+    run(command.env("HF_TOKEN", "hf_valid\n"));
 }
 
 #[test]

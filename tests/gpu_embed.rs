@@ -265,10 +265,15 @@ fn inputs_that_are_not_batches() {
     refused(
         &folder.path().join("shards/shard-00000.parquet"),
         65,
-        "not a readable Arrow IPC file",
+        "expected a batches file, found a shard; pack-batches makes batches files",
     );
     refused(
         &test_data("proteins.fasta"),
+        65,
+        "expected a batches file, found a FASTA file; pack-batches makes batches files",
+    );
+    refused(
+        &test_data("make_proteins.py"),
         65,
         "not a readable Arrow IPC file",
     );
@@ -444,7 +449,7 @@ fn a_task_of_slurm_uses_the_cpus_that_it_was_given() {
 fn with_a_strange_token(batches: &Path) -> PathBuf {
     let file = BatchesFile::open(batches, &Stop::default()).expect("batches");
     let out = batches.with_file_name("strange.arrow");
-    let mut writer = BatchesWriter::create(&out, file.provenance().clone()).expect("create");
+    let mut writer = BatchesWriter::create(&out, file.provenance()).expect("create");
     for pack in 0..file.len() {
         let rows = file.batch(pack).expect("pack").record_batch().clone();
         let list: &ListArray = rows["tokens"].as_list();

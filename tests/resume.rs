@@ -12,7 +12,9 @@ use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::case::{Case, SIGINT, SIGKILL, SIGSTOP, SIGTERM, SIGUSR1, in_windows, rejects, send};
+use common::case::{
+    Case, SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM, SIGUSR1, in_windows, rejects, send,
+};
 use common::{all, assert_failed, bin, model_of, run, test_data};
 
 #[test]
@@ -290,6 +292,45 @@ fn names_that_are_long_or_no_text_work() {
 }
 
 #[test]
+fn batches_that_change_under_a_run_are_found_before_the_output_has_its_name() {
+    let case = Case::new();
+    let fasta = fs::read_to_string(case.path("in.fasta")).expect("input");
+    // Many: what is changed is far behind what was read by then.
+    let fasta = (0..8).map(|copy| fasta.replace('>', &format!(">{copy}-")));
+    case.pack(&fasta.collect::<String>());
+    let batches = case.path("b.arrow");
+    let whole = fs::read(&batches).expect("batches");
+    // In place, as an editor or a second copy of a command would.
+    let change = |bytes: &[u8]| {
+        let file = fs::OpenOptions::new().write(true).open(&batches);
+        let mut file = file.expect("batches");
+        file.write_all(bytes).expect("write");
+        file.set_len(bytes.len() as u64).expect("length");
+    };
+    let mut flipped = whole.clone();
+    flipped[whole.len() * 4 / 5] ^= 1;
+    for (name, changed) in [
+        ("flipped", &flipped[..]),
+        ("cut", &whole[..whole.len() / 2]),
+    ] {
+        let child = case.underway(name);
+        send(&child, SIGSTOP);
+        change(changed);
+        send(&child, SIGCONT);
+        let ended = child.wait_with_output().expect("wait");
+        assert_eq!(ended.status.code(), Some(65), "{ended:?}");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        let last = said.lines().last().unwrap_or_default();
+        assert!(last.contains("b.arrow: damaged: bytes "), "{said}");
+        assert!(!case.path(name).exists());
+        change(&whole);
+    }
+    let expected = case.undisturbed();
+    run(&mut case.embed("cut"));
+    assert!(fs::read(case.path("cut")).expect("output") == expected);
+}
+
+#[test]
 fn one_run_at_a_time_writes_an_output() {
     let case = Case::new();
     let mut first = case.underway("e.parquet");
@@ -520,6 +561,33 @@ fn a_protein_lost_for_one_window_is_lost_once_also_after_interruptions() {
     assert!(fs::read(case.path("e.parquet")).expect("output") == expected);
     let found = fs::read_to_string(case.path("e.rejects.csv")).expect("rejects");
     assert_eq!(found, listed);
+}
+
+#[test]
+fn a_folder_that_is_removed_meanwhile_is_named() {
+    let case = Case::new();
+    let mut child = case.underway("e.parquet");
+    let folder = case.path(".e.parquet.plmkit-run");
+    // The run may write a file in between.
+    while folder.exists() {
+        let _ = fs::remove_dir_all(&folder);
+    }
+    let mut said = String::new();
+    let stderr = child.stderr.as_mut().expect("piped");
+    stderr.read_to_string(&mut said).expect("UTF-8");
+    assert_eq!(child.wait().expect("wait").code(), Some(74), "{said}");
+    let what =
+        ".e.parquet.plmkit-run: cannot write: the folder was removed while the run was at work\n";
+    assert!(said.ends_with(what), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+#[test]
+fn a_folder_to_save_in_that_cannot_be_is_named() {
+    let case = Case::new();
+    let mut command = case.embed("e.parquet");
+    let output = command.args(["--save-in", "/proc"]).output().expect("run");
+    assert_failed(&output, 73, "gpu-embed: /proc: cannot create");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::thread;
 
 use clap::{Parser, ValueEnum};
-use plmkit_cli::{Common, Fault, Program};
+use plmkit_cli::{Common, Fault, Program, file};
 use plmkit_sequence::{
     Config, DuplicatePolicy, Input, InvalidPolicy, Limits, LongPolicy, Policy, Target,
 };
@@ -40,6 +40,7 @@ pub(crate) struct Args {
 
     /// Folder to write the shards, rejects.csv and manifest.json to; made if there is none
     #[arg(long, value_name = "DIR", help_heading = "Output")]
+    #[arg(value_parser = file())]
     out_dir: PathBuf,
 
     /// Replace a set of shards that was made from other input or with other options
@@ -95,6 +96,8 @@ pub(crate) struct Args {
     /// Residues are the twenty, X, B, Z, U and O. Lower case becomes upper case, white space is dropped, and so is
     /// one * at the end of a sequence. Anything else (J, -, ., an inner *, digits) is no residue: ESM-2 has no
     /// meaningful token for it.
+    ///
+    /// A header without an id stops the run as well, unless the policy is reject.
     #[arg(long, value_enum, value_name = "POLICY", default_value_t = Invalid::Error, help_heading = "Records")]
     invalid: Invalid,
 
@@ -151,7 +154,7 @@ enum Invalid {
     Error,
     /// It becomes X, the unknown residue
     X,
-    /// The record goes to rejects.csv
+    /// The record goes to rejects.csv, and so does one without an id
     Reject,
 }
 

@@ -9,7 +9,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use plmkit_cli::{Common, Exit, Fault, NamedPath, Program, ProgressMode, interval, keep_apart};
+use plmkit_cli::{
+    Common, Exit, Fault, NamedPath, Program, ProgressMode, file, interval, keep_apart,
+    keep_renameable,
+};
 use plmkit_contract::StoreDtype;
 use plmkit_engine::{Config, Injection, Windows, rejects_beside};
 use plmkit_esm2::{Device, Dtype, Isa, Kernels};
@@ -33,6 +36,7 @@ use crate::threads::default_threads;
 pub(crate) struct Args {
     /// Batches files, as pack-batches writes them; none with --probe
     #[arg(required_unless_present = "probe", value_name = "BATCHES.arrow")]
+    #[arg(value_parser = file())]
     batches: Vec<PathBuf>,
 
     /// Model: a folder, a weight file, or an id of the Hugging Face Hub
@@ -41,6 +45,7 @@ pub(crate) struct Args {
     /// config.json. An id, ORGANISATION/NAME or ORGANISATION/NAME@REVISION, is looked up in the Hub's local cache, where
     /// `HF_HUB_CACHE` or `HF_HOME` say that it is.
     #[arg(long, value_name = "MODEL")]
+    #[arg(value_parser = file())]
     pub(crate) model: PathBuf,
 
     /// Fetch a model of the Hub that its local cache does not have
@@ -57,6 +62,7 @@ pub(crate) struct Args {
     /// work, and refused otherwise; see --force.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     #[arg(required_unless_present = "probe")]
+    #[arg(value_parser = file())]
     out: Option<PathBuf>,
 
     /// List of the sequences that could not be embedded, with the reasons [default: beside the output, as
@@ -65,6 +71,7 @@ pub(crate) struct Args {
     /// A sequence that does not fit into memory even alone, or whose vectors are not finite, costs no other its
     /// embedding; the run then ends with exit code 1.
     #[arg(long, value_name = "FILE.csv", help_heading = "Output")]
+    #[arg(value_parser = file())]
     rejects: Option<PathBuf>,
 
     /// Replace an output that holds other work
@@ -83,6 +90,7 @@ pub(crate) struct Args {
     /// For a workflow engine that tries again in another folder: with the same --save-in and the same name of the output, the
     /// second try goes on where the first one was interrupted. What another work has saved there is never taken.
     #[arg(long, value_name = "DIR", help_heading = "Output")]
+    #[arg(value_parser = file())]
     save_in: Option<PathBuf>,
 
     /// Wait while another process is writing this output, which otherwise ends the run with exit code 75
@@ -189,6 +197,7 @@ pub(crate) struct Args {
 
     /// Run events: one JSON object a line, appended while the run goes on; monitor-log reports on it
     #[arg(long, value_name = "FILE.jsonl", help_heading = "Monitoring")]
+    #[arg(value_parser = file())]
     events: Option<PathBuf>,
 
     /// How progress is shown on standard error
@@ -286,6 +295,14 @@ fn worker_arguments() -> Vec<OsString> {
         .into_iter()
         .chain(own)
         .collect()
+}
+
+/// What is to be renamed into its place, which shows before a model is fetched.
+pub(crate) fn check_outputs(args: &Args) -> Result<(), Fault> {
+    let [out, rejects] = [("--out", &args.out), ("--rejects", &args.rejects)];
+    let given = [out, rejects].into_iter();
+    let given = given.filter_map(|(name, path)| Some((name, path.as_deref()?)));
+    keep_renameable(&given.collect::<Vec<NamedPath>>())
 }
 
 /// Outputs must not destroy the batches, the model or one another.

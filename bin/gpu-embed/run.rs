@@ -6,10 +6,11 @@ use plmkit_engine::{Config, Observer, Outcome, Summary, embed, probe, serve};
 use plmkit_esm2::DeviceError;
 use plmkit_hub::HubError;
 
-use crate::args::Args;
+use crate::args::{Args, check_outputs};
 use crate::model::locate;
 
 pub(crate) fn run(mut args: Args, stop: &Stop) -> Result<Exit, Fault> {
+    check_outputs(&args)?;
     args.model = match locate(&args, stop) {
         Ok(model) => model,
         Err(HubError::Stopped) => {

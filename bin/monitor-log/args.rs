@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
-use plmkit_cli::{Common, Program, interval};
+use plmkit_cli::{Common, Program, file, interval};
 use plmkit_telemetry::report::Tier;
 
 /// Records, shows and exports GPUs, host and runs, and reports on runs
@@ -63,6 +63,7 @@ pub(crate) struct RecordArgs {
     /// .parquet the log is at FILE.parquet.csv, and becomes the Parquet file at the end; what a killed recording left there is
     /// gone on with.
     #[arg(long, value_name = "FILE.csv|FILE.parquet", help_heading = "Output")]
+    #[arg(value_parser = file())]
     pub(crate) out: PathBuf,
 
     /// Time between samples: 500ms, 1s, 2m; 10ms to 24h
@@ -112,6 +113,7 @@ pub(crate) struct TopArgs {
 
     /// Run event logs, and folders whose *.jsonl of the last day are looked at, also those that come later
     #[arg(long, value_name = "PATH", num_args = 1.., default_value = ".", help_heading = "Input")]
+    #[arg(value_parser = file())]
     pub(crate) events: Vec<PathBuf>,
 
     /// Time between two moments: 500ms, 1s, 2m; 10ms to 24h
@@ -150,6 +152,7 @@ pub(crate) struct ExportArgs {
         conflicts_with = "listen",
         help_heading = "Output"
     )]
+    #[arg(value_parser = file())]
     pub(crate) textfile: Option<PathBuf>,
 
     /// Write the file once, leave it there and end
@@ -158,6 +161,7 @@ pub(crate) struct ExportArgs {
 
     /// Run event logs, and folders whose *.jsonl are looked at, also those that come later
     #[arg(long, value_name = "PATH", num_args = 1.., default_value = ".", help_heading = "Input")]
+    #[arg(value_parser = file())]
     pub(crate) events: Vec<PathBuf>,
 
     /// Leave runs out of which nothing was heard for this long, ended or not: 30m, 1h; 10ms to 24h
@@ -177,13 +181,15 @@ pub(crate) struct ReportArgs {
     /// With --events, the samples that fall into a run count, by the time of day; if none does, they count for no verdict. A clock that was
     /// set in the meantime is seen by the seconds that both logs count beside it.
     #[arg(long, value_name = "FILE.csv", help_heading = "Input")]
+    #[arg(value_parser = file())]
     pub(crate) gpu: Option<PathBuf>,
 
     /// Run event log, written by gpu-embed --events
     #[arg(long, value_name = "FILE.jsonl", help_heading = "Input")]
+    #[arg(value_parser = file())]
     pub(crate) events: Option<PathBuf>,
 
-    /// Report to write, as JSON; what could not be computed is null
+    /// Report to write, as JSON; `-` is standard output. What could not be computed is null
     #[arg(long, value_name = "FILE.json", help_heading = "Output")]
     pub(crate) out: PathBuf,
 

@@ -1,10 +1,10 @@
 //! `monitor-log report`.
 
-use std::io::Write;
 use std::path::Path;
 
 use plmkit_cli::{Exit, Fault, NamedPath, keep_apart};
-use plmkit_store::{AtomicFile, StoreError, write_json};
+use plmkit_store::{FileKind, write_json, write_report};
+use plmkit_telemetry::TelemetryError;
 use plmkit_telemetry::event::for_each_event;
 use plmkit_telemetry::gpu_parquet::GpuSamples;
 use plmkit_telemetry::report::{Report, Runs, Samples, Tier, html, multiqc, sentences};
@@ -21,7 +21,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
         write_json(mqc, &multiqc(&report, &sample_of(mqc)))?;
     }
     if let Some(path) = &args.html {
-        write_text(path, &html(&report))?;
+        write_report(path, &html(&report))?;
     }
     for line in sentences(&report) {
         info!("{line}");
@@ -49,15 +49,19 @@ fn read(args: &ReportArgs) -> Result<Report, Fault> {
     let mut runs = Runs::default();
     let path = args.events.as_deref();
     let events_torn = path
-        .map(|path| for_each_event(path, |event| runs.add(event)))
+        .map(|path| {
+            let read = for_each_event(path, |event| runs.add(event));
+            read.map_err(|error| of_input(FileKind::Events, path, error))
+        })
         .transpose()?;
     let mut samples = Samples::during(&runs);
     let events = events_torn.map(|torn| runs.finish(torn));
     let mut samples_torn = None;
     if let Some(path) = &args.gpu {
-        let mut reader = GpuSamples::open(path)?;
+        let fault = |error| of_input(FileKind::Samples, path, error);
+        let mut reader = GpuSamples::open(path).map_err(fault)?;
         for sample in reader.by_ref() {
-            samples.add(&sample?);
+            samples.add(&sample.map_err(fault)?);
         }
         samples_torn = Some(reader.torn());
     }
@@ -65,14 +69,10 @@ fn read(args: &ReportArgs) -> Result<Report, Fault> {
     Ok(Report::new(events, samples, args.peak_tflops))
 }
 
-fn write_text(path: &Path, text: &str) -> Result<(), StoreError> {
-    let mut file = AtomicFile::create(path)?;
-    file.write_all(text.as_bytes())
-        .map_err(|source| StoreError::Write {
-            path: path.to_owned(),
-            source,
-        })?;
-    file.finish()
+/// Why a log cannot be read: it may be a file of another kind.
+fn of_input(expected: FileKind, path: &Path, error: TelemetryError) -> Fault {
+    let mistaken = expected.mistaken(path);
+    mistaken.map_or_else(|| error.into(), Fault::from)
 }
 
 /// `SAMPLE` of `SAMPLE_mqc.json`.

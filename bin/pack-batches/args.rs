@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use plmkit_cli::{Common, Fault, NamedPath, Program, keep_apart};
+use plmkit_cli::{Common, Fault, NamedPath, Program, file, keep_apart, keep_renameable};
 use plmkit_contract::{BatchSize, DEFAULT_BATCH_TOKENS};
 use plmkit_store::read_sealed;
 
@@ -20,13 +20,15 @@ use plmkit_store::read_sealed;
 pub(crate) struct Args {
     /// Shard to pack, written by fasta-shard
     #[arg(value_name = "SHARD.parquet")]
+    #[arg(value_parser = file())]
     shard: PathBuf,
 
     /// Batches file to write (Arrow IPC file, one record batch a pack)
     #[arg(long, value_name = "FILE.arrow", help_heading = "Output")]
+    #[arg(value_parser = file())]
     out: PathBuf,
 
-    /// Write how full the batches are, and what padding would have cost, as JSON
+    /// Write how full the batches are, and what padding would have cost, as JSON; `-` is standard output
     #[arg(long, value_name = "FILE.json", help_heading = "Output")]
     report: Option<PathBuf>,
 
@@ -50,6 +52,7 @@ pub(crate) struct Args {
     /// Take --max-batch-tokens from a file of gpu-embed --probe, which measured it for a GPU
     #[arg(long, value_name = "FILE.json", help_heading = "Packing")]
     #[arg(conflicts_with = "max_batch_tokens")]
+    #[arg(value_parser = file())]
     batch_size: Option<PathBuf>,
 
     /// Threads to use at most; one is used, since it packs far more than any device can embed
@@ -86,6 +89,7 @@ impl TryFrom<Args> for Config {
     type Error = Fault;
 
     fn try_from(args: Args) -> Result<Self, Fault> {
+        keep_renameable(&[("--out", &args.out)])?;
         let report = args.report.iter().map(|path| ("--report", path.as_path()));
         let outputs = [("--out", args.out.as_path())].into_iter().chain(report);
         let outputs: Vec<NamedPath> = outputs.collect();

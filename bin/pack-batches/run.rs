@@ -3,7 +3,7 @@
 use plmkit_cli::{Exit, Fault, Program, Stop};
 use plmkit_contract::{Provenance, ShardRow, WINDOWS, path_text};
 use plmkit_pack::{Groups, PackingReport, Plan, plan};
-use plmkit_store::{BatchesWriter, Existing, existing_batches, read_shard, write_json};
+use plmkit_store::{BatchesWriter, Existing, FileKind, existing_batches, read_shard, write_json};
 use serde_json::Value;
 use tracing::info;
 
@@ -15,7 +15,7 @@ use crate::shard::Shard;
 /// Packs the shard, unless that is already done.
 pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let config = Config::try_from(args)?;
-    let table = read_shard(&config.shard)?;
+    let table = read_shard(&config.shard).map_err(|error| error.of_input(FileKind::Shard))?;
     let shard = Shard::new(&table);
     let lengths = shard.token_lengths();
     // The windows of a protein are adjacent rows with its ordinal.
@@ -33,7 +33,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         !config.force && existing_batches(&config.out, &provenance, stop)? != Existing::Absent;
     let done = if done { "already complete: " } else { "" };
     if done.is_empty() {
-        write(&config, &shard, &plan, provenance.clone(), stop)?;
+        write(&config, &shard, &plan, &provenance, stop)?;
     }
     if let Some(report) = &config.report {
         write_json(report, &Report::new(&provenance, &packing))?;
@@ -47,7 +47,7 @@ fn write(
     config: &Config,
     shard: &Shard,
     plan: &Plan,
-    provenance: Provenance,
+    provenance: &Provenance,
     stop: &Stop,
 ) -> Result<(), Fault> {
     let mut writer = BatchesWriter::create(&config.out, provenance)?;

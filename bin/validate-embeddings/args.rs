@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use plmkit_cli::{Common, Fault, NamedPath, Program, keep_apart};
+use plmkit_cli::{Common, Fault, NamedPath, Program, file, keep_apart};
 
 /// Checks that embeddings are complete, finite and right
 ///
@@ -18,10 +18,12 @@ use plmkit_cli::{Common, Fault, NamedPath, Program, keep_apart};
 pub(crate) struct Args {
     /// Embeddings to check, written by gpu-embed; several files are taken as one set
     #[arg(value_name = "EMB.parquet", required = true)]
+    #[arg(value_parser = file())]
     embeddings: Vec<PathBuf>,
 
     /// Shards that the embeddings were made from: all of them
     #[arg(long, value_name = "SHARD.parquet", num_args = 1.., help_heading = "Expectations")]
+    #[arg(value_parser = file())]
     shards: Vec<PathBuf>,
 
     /// rejects.csv of the same shards, and those of gpu-embed if it wrote any
@@ -35,6 +37,7 @@ pub(crate) struct Args {
         requires = "shards",
         help_heading = "Expectations"
     )]
+    #[arg(value_parser = file())]
     rejects: Vec<PathBuf>,
 
     /// manifest.json of the same shards
@@ -47,6 +50,7 @@ pub(crate) struct Args {
         requires = "shards",
         help_heading = "Expectations"
     )]
+    #[arg(value_parser = file())]
     manifest: Option<PathBuf>,
 
     /// Vectors to compare with: a Parquet file of any origin, with `id`, perhaps `start`, and vector columns
@@ -56,6 +60,7 @@ pub(crate) struct Args {
     /// floating-point numbers. Residue vectors, logits and contacts of gpu-embed are not compared with each other. A
     /// reference may be a sample: rows that it does not have are not compared. It is held in memory.
     #[arg(long, value_name = "REF.parquet", help_heading = "Expectations")]
+    #[arg(value_parser = file())]
     reference: Option<PathBuf>,
 
     /// Smallest cosine with the reference that passes
@@ -134,8 +139,6 @@ impl TryFrom<Args> for Config {
         let outputs: Vec<NamedPath> = [("--report", &args.report), ("--mqc", &args.mqc)]
             .into_iter()
             .filter_map(|(name, path)| Some((name, path.as_deref()?)))
-            // Standard output is no file.
-            .filter(|(_, path)| *path != "-")
             .collect();
         keep_apart(&inputs, &outputs)?;
         Ok(Self {

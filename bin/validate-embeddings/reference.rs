@@ -8,8 +8,8 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Float32Type, Schema, UInt32Type};
 use plmkit_check::{Reference, ReferenceBuilder};
 use plmkit_cli::{Exit, Fault};
-use plmkit_contract::{Column, guarded, one_line, path_text};
-use plmkit_store::{EmbeddingsReader, ForeignParquet};
+use plmkit_contract::{Column, LIST_SHOWN, guarded, one_line, path_text};
+use plmkit_store::{EmbeddingsReader, FileKind, ForeignParquet};
 
 /// Reads all vectors of the file: of its column `id`, of `start` if there is one, and of the columns that are
 /// lists of floating-point numbers. Embeddings of our own are verified by their digest.
@@ -25,11 +25,13 @@ pub(crate) fn read_reference(path: &Path) -> Result<Reference, Fault> {
                 .collect();
             let expected =
                 "expected a column 'id' and lists of floating-point numbers, found columns";
-            return Err(format!("{expected} {}", found.join(", ")));
+            let found = one_line(&found.join(", "), LIST_SHOWN);
+            return Err(format!("{expected} {found}"));
         }
         let keys = ["id", "start"].map(str::to_owned);
         Ok(keys.into_iter().chain(names.clone()).collect())
-    })?;
+    })
+    .map_err(|error| error.of_input(FileKind::Embeddings))?;
     let mut own = file
         .is_own()
         .then(|| EmbeddingsReader::open(path))
@@ -45,7 +47,7 @@ pub(crate) fn read_reference(path: &Path) -> Result<Reference, Fault> {
     let mut reference = ReferenceBuilder::new(names.clone());
     let broken = |what: String| {
         // It may quote names of columns.
-        let what = one_line(&what, usize::MAX);
+        let what = one_line(&what, LIST_SHOWN);
         Fault::new(Exit::Data, format!("{}: {what}", path_text(path)))
     };
     while let Some(batch) = next_batch()? {

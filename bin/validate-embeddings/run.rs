@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use plmkit_check::{Check, Examination, Outcome, ShardRows, Verdict};
-use plmkit_cli::{Exit, Fault, Stop, print};
+use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{path_text, plural};
-use plmkit_store::{EmbeddingsReader, read_rejects, read_sealed, read_shard, write_json};
+use plmkit_store::{EmbeddingsReader, FileKind, read_rejects, read_sealed, read_shard, write_json};
 use tracing::{error, info, warn};
 
 use crate::args::{Args, Config};
@@ -24,27 +24,24 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let mut stitched = false;
     let mut model = None;
     for path in &config.embeddings {
-        let reader = EmbeddingsReader::open(path)?;
-        stitched |= reader.layout().stitched;
+        let opened = EmbeddingsReader::open(path);
+        let opened = opened.map_err(|error| error.of_input(FileKind::Embeddings))?;
+        stitched |= opened.layout().stitched;
         // `origin` compares the others with the first.
-        model = model.or_else(|| {
-            Some(
-                reader
-                    .provenance()
-                    .options
-                    .get("model")?
-                    .as_str()?
-                    .to_owned(),
-            )
-        });
+        let named = opened.provenance().options.get("model");
+        model = model.or_else(|| Some(named?.as_str()?.to_owned()));
     }
 
     let mut examination = Examination::new();
     for path in &config.rejects {
-        examination.rejects(&path_text(path), read_rejects(path)?);
+        examination.rejects(
+            &path_text(path),
+            read_rejects(path).map_err(|error| error.of_input(FileKind::Rejects))?,
+        );
     }
     if let Some(path) = &config.manifest {
-        examination = examination.with_manifest(read_sealed(path)?);
+        examination = examination
+            .with_manifest(read_sealed(path).map_err(|error| error.of_input(FileKind::Manifest))?);
     }
     if let Some(path) = &config.reference {
         examination = examination.with_reference(read_reference(path)?, config.min_cosine);
@@ -65,7 +62,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
 
     let verdict = examination.finish();
     if let Some(path) = &config.report {
-        write_report(
+        write_json(
             path,
             &Report::new(&config, model, &embeddings, &shards, &verdict),
         )?;
@@ -89,7 +86,7 @@ fn add_shard(
     path: &Path,
     stitched: bool,
 ) -> Result<Input, Fault> {
-    let table = read_shard(path)?;
+    let table = read_shard(path).map_err(|error| error.of_input(FileKind::Shard))?;
     let batches = batches_digest(path, &table)?;
     examination.shard(&path_text(path), &table.provenance, table.digest, batches);
     if stitched {
@@ -141,15 +138,6 @@ fn go_on(stop: &Stop) -> Result<(), Fault> {
     } else {
         Ok(())
     }
-}
-
-fn write_report(path: &Path, report: &Report) -> Result<(), Fault> {
-    if path != "-" {
-        return Ok(write_json(path, report)?);
-    }
-    let text = serde_json::to_string_pretty(report)
-        .map_err(|error| Fault::new(Exit::Internal, error.to_string()))?;
-    print(text + "\n")
 }
 
 /// One line for each check that failed, or one line for all.

@@ -153,6 +153,7 @@ pub(crate) const SIGINT: i32 = 2;
 pub(crate) const SIGKILL: i32 = 9;
 pub(crate) const SIGUSR1: i32 = 10;
 pub(crate) const SIGTERM: i32 = 15;
+pub(crate) const SIGCONT: i32 = 18;
 pub(crate) const SIGSTOP: i32 = 19;
 
 /// `(ordinal, reason)` of every line of a rejects file.

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use plmkit_contract::Reason;
+
 use crate::case::Case;
 
 /// Makes one shard of `fasta`.
@@ -82,12 +84,46 @@ fn ids_of_every_kind() {
 }
 
 #[test]
-fn ids_that_are_refused() {
+fn records_without_an_id_are_set_aside() {
+    let fasta = ">a\nMK\n> b\nMKV\n>\nM-K\n>\n>c\nM\n";
+    for duplicates in ["error", "suffix", "keep"] {
+        let options = format!(" --invalid reject --duplicate-ids {duplicates}");
+        let case = made(fasta, &options);
+        assert_eq!(
+            case.rejects(),
+            "ordinal,id,length,reason\n1,,3,no_id\n2,,3,no_id\n3,,0,no_id\n"
+        );
+        assert_eq!(sequences(&case), [(0, "MK".into()), (4, "M".into())]);
+        let rejects = plmkit_store::read_rejects(&case.out().join("rejects.csv"));
+        assert_eq!(rejects.expect("a list").lines.len(), 3);
+        assert_eq!(case.manifest().rejected[&Reason::NoId], 3);
+    }
+}
+
+#[test]
+fn a_byte_order_mark_is_named() {
     refused(
-        ">a\nMK\n> b\nMK\n",
+        "\u{feff}>a\nMK\n",
         "",
-        "a.fasta: record 2: expected an id after '>', found none",
+        "a.fasta: not FASTA: expected '>' at the start of line 1, found a byte order mark (bytes EF BB BF)",
     );
+    // Elsewhere it can be seen.
+    refused(
+        ">a\u{feff}\nMK\n>a\u{feff}\nMK\n",
+        "",
+        "record 2 'a\\u{feff}'",
+    );
+}
+
+#[test]
+fn ids_that_are_refused() {
+    for policy in ["", " --invalid x"] {
+        refused(
+            ">a\nMK\n> b\nMK\n",
+            policy,
+            "a.fasta: record 2: expected an id after '>', found none; --invalid reject sets the record aside",
+        );
+    }
     refused(
         b">a\nMK\n>P\xe9\x1b\nMK\n",
         "",

@@ -1,7 +1,6 @@
 //! Writes what the fuzz targets start from: small files of every kind, `fuzz-seeds FOLDER`.
 //!
-//! Parquet files come in every encoding and compression that the readers accept and the programs do not write. In
-//! most of them pages are not compressed, because what a mutation does to a zstd stream never reaches a page decoder.
+//! References come in every encoding and compression that the programs do not write. In most of them pages are not compressed, because what a mutation does to a zstd stream never reaches a page decoder.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -16,12 +15,11 @@ use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 use plmkit_contract::{
-    Column, EmbeddingLayout, KEY_COLUMNS, Kind, Manifest, Pool, Provenance, Reason, Reject,
-    RowDigest, Sealed, ShardRow, StoreDtype, VectorColumn, batches_schema, residue_digest,
+    Column, EmbeddingLayout, KEY_COLUMNS, Manifest, Pool, Provenance, Reason, Reject, Sealed,
+    ShardRow, StoreDtype, VectorColumn, batches_schema, residue_digest,
 };
 use plmkit_sequence::tokenize;
 use plmkit_store::{BatchesWriter, EmbeddingsWriter, ListWriter, ShardWriter, read_shard};
@@ -43,10 +41,10 @@ fn main() -> Result<()> {
         fs::create_dir_all(&folder)?;
         Ok(folder)
     };
-    let shard = shards(&seeds("shard")?)?;
-    batches(&seeds("batches")?, &shard)?;
-    embeddings(&seeds("embeddings")?, &shard)?;
-    embeddings(&seeds("reference")?, &shard)?;
+    let data_files = seeds("data_file")?;
+    let shard = shard(&data_files)?;
+    batches(&data_files, &shard)?;
+    embeddings(&data_files, &seeds("reference")?, &shard)?;
     fasta(&seeds("fasta")?)?;
     manifest(&seeds("manifest")?)?;
     rejects(&seeds("rejects")?)?;
@@ -56,8 +54,8 @@ fn main() -> Result<()> {
     logs(&seeds("events")?, &seeds("gpu_csv")?)
 }
 
-/// Writes shards and returns their rows.
-fn shards(folder: &Path) -> Result<RecordBatch> {
+/// Writes a shard and returns its rows.
+fn shard(folder: &Path) -> Result<RecordBatch> {
     let path = folder.join("shard.parquet");
     let mut writer = ShardWriter::create(&path, 1 << 16)?;
     for (ordinal, (id, sequence)) in (0..).zip(PROTEINS) {
@@ -78,15 +76,13 @@ fn shards(folder: &Path) -> Result<RecordBatch> {
             vec!["blake3-128:00".into()],
         ))?
         .publish()?;
-    let rows = read_shard(&path)?.batches.remove(0);
-    parquet_files(folder, Kind::Shard, &rows)?;
-    Ok(rows)
+    Ok(read_shard(&path)?.batches.remove(0))
 }
 
 fn batches(folder: &Path, shard: &RecordBatch) -> Result<()> {
     for rows in [0, 2, 3] {
         let provenance = Provenance::new("pack-batches", Vec::new()).with("max_batch_tokens", 64);
-        let mut writer = BatchesWriter::create(&folder.join(format!("{rows}.arrow")), provenance)?;
+        let mut writer = BatchesWriter::create(&folder.join(format!("{rows}.arrow")), &provenance)?;
         if rows > 0 {
             writer.write(&pack(&shard.slice(0, rows))?)?;
             writer.write(&pack(&shard.slice(rows, 4 - rows))?)?;
@@ -115,7 +111,7 @@ fn pack(rows: &RecordBatch) -> Result<RecordBatch> {
     )?)
 }
 
-fn embeddings(folder: &Path, shard: &RecordBatch) -> Result<()> {
+fn embeddings(folder: &Path, references: &Path, shard: &RecordBatch) -> Result<()> {
     let columns =
         [Pool::Mean, Pool::Bos].map(|pool| Column::Pooled(VectorColumn { pool, layer: 1 }));
     let layout = EmbeddingLayout {
@@ -136,7 +132,7 @@ fn embeddings(folder: &Path, shard: &RecordBatch) -> Result<()> {
         None,
     );
     let rows = RecordBatch::try_new(SchemaRef::clone(&schema), with_keys(shard, vectors))?;
-    parquet_files(folder, Kind::Embeddings, &rows)?;
+    parquet_files(references, &rows)?;
     let path = folder.join("embeddings.parquet");
     let mut writer = EmbeddingsWriter::create(&path, &layout)?;
     writer.write(&rows)?;
@@ -158,8 +154,8 @@ fn with_keys(rows: &RecordBatch, last: impl arrow::array::Array + 'static) -> Ve
     keys.chain([Arc::new(last) as ArrayRef]).collect()
 }
 
-/// The rows in files that no program of ours writes and that are sealed as ours are.
-fn parquet_files(folder: &Path, kind: Kind, rows: &RecordBatch) -> Result<()> {
+/// The rows in files that no program of ours writes.
+fn parquet_files(folder: &Path, rows: &RecordBatch) -> Result<()> {
     let plain = || {
         WriterProperties::builder()
             .set_compression(Compression::UNCOMPRESSED)
@@ -195,15 +191,9 @@ fn parquet_files(folder: &Path, kind: Kind, rows: &RecordBatch) -> Result<()> {
             plain().set_compression(Compression::ZSTD(ZstdLevel::default())),
         ),
     ] {
-        let mut digest = RowDigest::default();
-        digest.update(rows)?;
         let file = File::create(folder.join(format!("{name}.parquet")))?;
         let mut writer = ArrowWriter::try_new(file, rows.schema(), Some(properties.build()))?;
         writer.write(rows)?;
-        for (key, value) in Provenance::new("seeds", Vec::new()).seal(kind, &rows.schema(), digest)
-        {
-            writer.append_key_value_metadata(KeyValue::new(key, value));
-        }
         writer.close()?;
     }
     Ok(())

@@ -70,6 +70,21 @@ fn quiet_means_quiet() {
 }
 
 #[test]
+fn a_log_may_be_a_link_and_standard_output() {
+    let case = Case::new();
+    std::os::unix::fs::symlink("real.csv", case.path("gpu.csv")).unwrap();
+    for _ in 0..2 {
+        let output = case.wrap("sleep 0.1").output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    }
+    assert!(case.samples("real.csv").len() > 4);
+    let log = std::fs::File::create(case.path("redirected.csv")).unwrap();
+    let mut command = case.command("record --out /dev/stdout -- true");
+    assert!(command.stdout(log).status().unwrap().success());
+    assert!(!case.samples("redirected.csv").is_empty());
+}
+
+#[test]
 fn without_a_command_it_records_until_a_signal_and_dies_of_it() {
     for (name, number) in [("TERM", 15), ("INT", 2), ("HUP", 1)] {
         let case = Case::new();

@@ -67,6 +67,28 @@ fn counts_and_rates_are_the_sums_of_the_events() {
 }
 
 #[test]
+fn a_long_name_of_a_run_is_cut_in_lines() {
+    let case = logs();
+    let name = "\\u0000".repeat(1000);
+    let log = case.read("events.jsonl");
+    let log = log.replace("\"run\":\"a\"", &format!("\"run\":\"{name}\""));
+    assert!(log.contains(&name));
+    case.write("named.jsonl", &log);
+    for args in [
+        "report --events named.jsonl --out named.json",
+        "top --once --events named.jsonl",
+    ] {
+        let output = case.run(args);
+        assert_eq!(output.status.code(), Some(0));
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(
+            said.lines().all(|line| line.chars().count() < 500),
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn a_torn_last_line_is_left_out_and_said() {
     let case = logs();
     let whole = report(&case, "--events events.jsonl --gpu gpu.csv");
@@ -210,7 +232,16 @@ fn bad_input_is_one_line_with_the_line_number_and_leaves_nothing() {
             65,
             "cut.jsonl: line 2: not a run event",
         ),
-        ("--events gpu.csv", 65, "gpu.csv: line 1: not a run event"),
+        (
+            "--events gpu.csv",
+            65,
+            "gpu.csv: expected a log of run events, found a log of GPU samples",
+        ),
+        (
+            "--events other.csv",
+            65,
+            "other.csv: line 1: not a run event",
+        ),
         ("--gpu bad.csv", 65, "bad.csv: line 2: column 'index': "),
         (
             "--gpu other.csv",

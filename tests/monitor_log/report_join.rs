@@ -106,7 +106,7 @@ fn the_same_figures_stand_in_the_table_and_in_the_sentences() {
         "{stderr}"
     );
     assert!(
-        stderr.contains("none: gpu 1 (NVIDIA H100 80GB HBM3): it was kept busy"),
+        stderr.contains("ok: gpu 1 (NVIDIA H100 80GB HBM3): it was kept busy"),
         "{stderr}"
     );
     let table: Value = serde_json::from_str(&case.read("r_mqc.json")).unwrap();

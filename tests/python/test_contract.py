@@ -123,3 +123,34 @@ def test_row_digests(chain):
     for path in chain.batches:
         with ipc.open_file(path) as file:
             assert file.metadata[b"plmkit.rows"].decode() == row_digest(file.read_all())
+
+
+def checksums(data, magic):
+    """Holds a file to the checksums before its footer, and returns how many there are."""
+    assert data.endswith(magic)
+    end = len(data) - len(magic)
+    (footer,) = struct.unpack("<I", data[end - 4 : end])
+    rest = data[end - 4 - footer :]
+    block, mark = data[: -len(rest) - 8], data[-len(rest) - 8 : -len(rest)]
+    assert mark == b"plmkit-x"
+    block, digest = block[:-16], block[-16:]
+    (count,) = struct.unpack("<Q", block[-8:])
+    table = block[-8 - 20 * count :]
+    assert xxhash.xxh3_128_intdigest(table + rest) == int.from_bytes(digest, "little")
+    place = 0
+    for entry in range(count):
+        length, *halves = struct.unpack_from("<IQQ", table, 20 * entry)
+        expected = halves[1] << 64 | halves[0]
+        assert xxhash.xxh3_128_intdigest(data[place : place + length]) == expected
+        place += length
+    assert place == len(block) - len(table), "no byte is without a checksum"
+    return count
+
+
+def test_every_byte_has_a_checksum(chain):
+    for path in [*chain.shards, chain.embeddings]:
+        assert checksums(path.read_bytes(), b"PAR1") >= 1
+    for path in chain.batches:
+        with ipc.open_file(path) as file:
+            packs = file.num_record_batches
+        assert checksums(path.read_bytes(), b"ARROW1") >= packs, "a pack is read without its neighbours"

@@ -127,3 +127,20 @@ def test_parts_read_as_one_table(chain, tool):
         "duckdb": lambda: duckdb.sql(f"SELECT count(*) FROM '{pattern}'").fetchall()[0][0],
     }
     assert count[tool]() == expected
+
+
+def test_an_id_is_looked_up_without_its_file(chain):
+    """Row groups that do not hold an id are passed over by a filter, and others by the range of their ordinals."""
+    probe = "SELECT bloom_filter_excludes FROM parquet_bloom_probe(?, 'id', ?)"
+    names = pq.read_table(chain.embeddings, columns=["id"])["id"].to_pylist()
+
+    def excluded(name):
+        return [row[0] for row in duckdb.execute(probe, [str(chain.embeddings), name]).fetchall()]
+
+    for name in names:
+        assert not all(excluded(name)), name
+    strangers = [excluded(f"{name}-none") for name in names]
+    assert sum(all(row) for row in strangers) > 0.9 * len(strangers)
+    metadata = pq.read_metadata(chain.embeddings)
+    for group in range(metadata.num_row_groups):
+        assert metadata.row_group(group).column(0).statistics.has_min_max

@@ -4,7 +4,11 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 
+use arrow::array::{ArrayRef, Float32Array, ListArray, StringArray};
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::{DataType, Field};
 use serde_json::Value;
 
 use crate::common::{assert_failed, bin, visible};
@@ -39,6 +43,37 @@ fn a_foreign_file_is_named_and_gets_no_verdict() {
         visible(set.0.path()),
         ["embeddings.parquet", "rejects.csv", "shard.parquet"]
     );
+}
+
+#[test]
+fn long_names_from_outside_are_cut_in_messages() {
+    let set = Set::new();
+    let embeddings = set.changed(|_| {});
+    let name = "\0".repeat(1000);
+    let ids: ArrayRef = Arc::new(StringArray::from(vec!["P00"]));
+    let vectors = Float32Array::from(vec![0.0; 8]);
+    let item = Arc::new(Field::new_list_field(DataType::Float32, true));
+    let offsets = OffsetBuffer::from_lengths([8]);
+    let vectors: ArrayRef = Arc::new(ListArray::new(item, offsets, Arc::new(vectors), None));
+    let other = format!("{name}b");
+    for columns in [
+        &[
+            ("id", Arc::clone(&ids)),
+            (&name, Arc::clone(&vectors)),
+            (&other, vectors),
+        ][..],
+        &[(name.as_str(), ids)],
+    ] {
+        let mut command = bin("validate-embeddings");
+        command.arg(&embeddings).arg("--reference");
+        let output = run(command.arg(set.reference(columns)));
+        assert_failed(&output, 65, "reference.parquet: ");
+        assert!(output.stderr.len() < 1000, "{}", output.stderr.len());
+    }
+    fs::write(set.path("rejects.csv"), format!("{name},id\n")).expect("write");
+    let output = run(&mut set.expecting(&embeddings));
+    assert_failed(&output, 65, "rejects.csv: not a rejects file");
+    assert!(output.stderr.len() < 1000, "{}", output.stderr.len());
 }
 
 /// A flipped bit is either found, or in a place that no value comes from.

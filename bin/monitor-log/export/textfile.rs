@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use plmkit_cli::{Exit, Fault, NamedPath, keep_apart};
+use plmkit_cli::{Exit, Fault, NamedPath, keep_apart, keep_renameable};
 use plmkit_contract::{io_text, path_text};
 use plmkit_store::AtomicFile;
 use plmkit_telemetry::export::{Family, Format, encode};
@@ -25,6 +25,7 @@ impl Textfile {
                 path_text(path)
             )));
         }
+        keep_renameable(&[("--textfile", path)])?;
         let events: Vec<NamedPath> = events
             .iter()
             .map(|path| ("--events", path.as_path()))

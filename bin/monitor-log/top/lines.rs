@@ -1,6 +1,6 @@
 //! One moment as plain lines, for scripts and logs.
 
-use plmkit_contract::one_line;
+use plmkit_contract::{LIST_SHOWN, one_line};
 use plmkit_telemetry::GpuSample;
 use plmkit_telemetry::live::RunStatus;
 use serde::Serialize;
@@ -12,7 +12,7 @@ use crate::watch::Moment;
 pub(super) fn plain(moment: &Moment) -> String {
     let rows = moment.rows.iter().map(row);
     // Names of runs and GPUs may hold anything.
-    let printable = |line: String| one_line(&line, usize::MAX) + "\n";
+    let printable = |line: String| one_line(&line, LIST_SHOWN) + "\n";
     rows.chain(moment.runs.iter().map(run))
         .map(printable)
         .collect()

@@ -1,6 +1,6 @@
 //! What makes a reference unfit to compare with.
 
-use plmkit_contract::{Exit, Failure, Quoted, one_line, plural};
+use plmkit_contract::{Exit, Failure, LIST_SHOWN, Quoted, one_line, plural};
 
 /// Why a reference cannot be compared with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,7 +28,7 @@ pub enum ReferenceError {
     /// Reference and embeddings have no vector column to compare.
     #[error(
         "has no vector column of the embeddings: expected one of {}, found {}",
-        .embeddings.join(", "), one_line(&.reference.join(", "), usize::MAX)
+        .embeddings.join(", "), one_line(&.reference.join(", "), LIST_SHOWN)
     )]
     NoCommonColumn {
         /// Of the reference.

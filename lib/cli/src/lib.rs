@@ -19,7 +19,7 @@ pub use fault::Fault;
 pub use generate::Generate;
 pub use interval::interval;
 pub use output::print;
-pub use paths::{NamedPath, keep_apart};
+pub use paths::{NamedPath, file, keep_apart, keep_renameable};
 pub use program::{Program, main};
 pub use progress::{Progress, ProgressMode};
 pub use signals::{die_of, end_at_once, on_abort};

@@ -1,10 +1,11 @@
 //! Files that a command line names more than once.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf, absolute};
 
-use plmkit_contract::path_text;
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use plmkit_contract::{Exit, is_stream, path_text};
 
 use crate::Fault;
 
@@ -14,8 +15,33 @@ pub type NamedPath<'a> = (&'a str, &'a Path);
 /// Symbolic links that are followed: as many as Linux does.
 const LINKS: usize = 40;
 
+/// Reads the path of an option that takes neither standard input nor standard output: all but `-`.
+pub fn file() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| {
+        if path == *"-" {
+            Err("expected a file, found the name of a standard stream; ./- is a file of that name")
+        } else {
+            Ok(path)
+        }
+    })
+}
+
+/// A fault unless each of the outputs can be renamed to its path when it is complete.
+pub fn keep_renameable(outputs: &[NamedPath]) -> Result<(), Fault> {
+    match outputs.iter().find(|(_, path)| is_stream(path)) {
+        Some((name, path)) => Err(Fault::new(
+            Exit::CannotCreate,
+            format!(
+                "{name} {}: expected a place for a file, which is renamed to it when it is complete; found a device or a pipe",
+                path_text(path)
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
 /// A usage fault if writing an output would destroy an input or another output, or if its name is one that plmkit gives
-/// to what is unfinished, which a later run removes.
+/// to what is unfinished, which a later run removes; a fault if there is a folder in its place.
 ///
 /// Two paths are the same file if they lead to the same inode, or, where nothing is there yet, to the same name in
 /// the same folder; symbolic links are followed. Nothing is opened.
@@ -40,8 +66,16 @@ pub fn keep_apart(inputs: &[NamedPath], outputs: &[NamedPath]) -> Result<(), Fau
             "{output} {path}: expected a name that plmkit does not give to unfinished files"
         )));
     }
+    if let Some((_, path)) = outputs.iter().find(|(_, path)| path.is_dir()) {
+        let path = path_text(path);
+        return Err(Fault::new(
+            Exit::CannotCreate,
+            format!("{path}: cannot create: is a directory"),
+        ));
+    }
     let mut known: Vec<(&str, Identity)> = inputs.iter().map(identified).collect();
-    for (output, identity) in outputs.iter().map(identified) {
+    let outputs = outputs.iter().filter(|(_, path)| !is_device(path));
+    for (output, identity) in outputs.map(identified) {
         if let Some((other, _)) = known.iter().find(|(_, known)| *known == identity) {
             return Err(Fault::usage(format!(
                 "{output} and {other} are the same file"
@@ -58,6 +92,12 @@ fn is_of_unfinished(path: &Path) -> bool {
         let name = name.to_string_lossy();
         name.starts_with('.') && name.contains(".plmkit-")
     })
+}
+
+/// A terminal or `/dev/null` takes several outputs.
+fn is_device(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|found| found.file_type().is_char_device())
 }
 
 /// What makes two paths the same file.

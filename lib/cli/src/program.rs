@@ -1,5 +1,8 @@
 //! The life of a program, from its command line to its exit code.
 
+use std::env;
+use std::ffi::OsString;
+use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
@@ -63,7 +66,7 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
             // The hook has already said what it was.
             .unwrap_or(Ok(Exit::Internal))
     };
-    let code = exit_code(ended);
+    let code = exit_code(ended.map_err(in_this_folder));
     let signal = signals.and_then(|signals| signals.ok()?.received());
     signal.map_or(code, |signal| ExitCode::from(die_of(signal)))
 }
@@ -75,9 +78,28 @@ fn refused<P: Program>(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    log::install(P::NAME, LogFormat::Text, false);
+    log::install(P::NAME, asked_for(env::args_os()), false);
     let what = without_usage(&error.to_string());
     exit_code(Err(Fault::usage(format!("{what}; see --help"))))
+}
+
+/// The form of messages that a command line asks for which cannot be parsed.
+fn asked_for(arguments: impl IntoIterator<Item = OsString>) -> LogFormat {
+    // What follows `--` is another program's.
+    let own = arguments
+        .into_iter()
+        .take_while(|argument| argument != "--");
+    let mut is_value = false;
+    let json = own.fold(false, |json, argument| {
+        let is_json = argument == "--log-format=json" || (is_value && argument == "json");
+        is_value = argument == "--log-format";
+        json || is_json
+    });
+    if json {
+        LogFormat::Json
+    } else {
+        LogFormat::Text
+    }
 }
 
 /// The lines before the usage as one.
@@ -102,6 +124,16 @@ fn print_generated(what: Generate, command: Command) -> Result<Exit, Fault> {
     let text =
         generate(what, command).map_err(|error| Fault::new(Exit::Internal, error.to_string()))?;
     print(text).map(|()| Exit::Done)
+}
+
+/// The same failure; where the current folder was removed, no relative path leads anywhere, and that is said.
+fn in_this_folder(fault: Fault) -> Fault {
+    if env::current_dir().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        let message = format!("{}; the current folder was removed", fault.message());
+        Fault::new(fault.exit(), message)
+    } else {
+        fault
+    }
 }
 
 fn exit_code(ended: Result<Exit, Fault>) -> ExitCode {

@@ -39,8 +39,8 @@ pub use manifest::{
 };
 pub use packing::PackingDigest;
 pub use provenance::{CONTRACT_VERSION, KERNELS, MetadataError, PACKING, Provenance, WINDOWS, key};
-pub use quote::{Quoted, cause, io_text, one_line, path_text, plural};
-pub use regular::{check_fetched, check_regular};
+pub use quote::{LIST_SHOWN, Quoted, cause, io_text, one_line, path_text, plural};
+pub use regular::{check_fetched, check_regular, is_stream};
 pub use reject::{Reason, Reject, RejectsList, Renamed};
 pub use schema::{KEY_COLUMNS, batches_schema, fields_text, shard_schema};
 pub use sealed::{Sealed, SealedError};

@@ -8,6 +8,9 @@ use std::path::Path;
 /// Characters of an id that a message shows.
 const SHOWN: usize = 80;
 
+/// Characters that a message shows of names from outside that it lists.
+pub const LIST_SHOWN: usize = 400;
+
 /// Shows an id or other text of an input in single quotes, with control characters escaped and long text cut.
 ///
 /// ```
@@ -23,8 +26,8 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// The text on one line, cut after `most` characters as shown; control characters escaped, and those that turn the direction of
-/// writing, with which a text can look like another.
+/// The text on one line, cut after `most` characters as shown; control characters escaped, and those that are not seen or turn the
+/// direction of writing, with which a text can look like another.
 ///
 /// ```
 /// use plmkit_contract::one_line;
@@ -40,7 +43,7 @@ pub fn one_line(text: &str, most: usize) -> String {
             line.push('…');
             break;
         }
-        if c.is_control() || turns_text(c) {
+        if c.is_control() || misleads(c) {
             shown += c.escape_default().len();
             line.extend(c.escape_default());
         } else {
@@ -51,10 +54,10 @@ pub fn one_line(text: &str, most: usize) -> String {
     line
 }
 
-/// The line and paragraph separators, and what [Unicode's annex 9](https://unicode.org/reports/tr9/) calls directional
-/// formatting characters.
-fn turns_text(c: char) -> bool {
-    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// The line and paragraph separators, what [Unicode's annex 9](https://unicode.org/reports/tr9/) calls directional
+/// formatting characters, and the byte order mark, which shows as nothing.
+fn misleads(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{feff}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// An operating-system error as the tail of a message: no capital, no error number.

@@ -3,6 +3,7 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 /// How the few lines begin that Git LFS keeps in place of a file.
 const POINTER: &[u8] = b"version https://git-lfs.";
@@ -16,6 +17,23 @@ pub fn check_regular(found: &Metadata) -> io::Result<()> {
     } else {
         Err(io::Error::other("not a regular file"))
     }
+}
+
+/// Whether what is written to `path` flows on and cannot be renamed: standard output by the name `-`, what a shell handed over, a pipe or
+/// a device. Behind `/dev/stdout` may be a regular file to which others write as well.
+///
+/// ```
+/// use plmkit_contract::is_stream;
+/// assert!(["-", "/dev/null", "/dev/stdout"].into_iter().all(|path| is_stream(path.as_ref())));
+/// assert!(!["a.json", "/"].into_iter().any(|path| is_stream(path.as_ref())));
+/// ```
+pub fn is_stream(path: &Path) -> bool {
+    let handed_over = ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"];
+    path == "-"
+        || handed_over.iter().any(|stream| path.starts_with(stream))
+        || path
+            .metadata()
+            .is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
 /// An error if `file` is a Git LFS pointer: what a clone without Git LFS has in place of a large file.

@@ -17,6 +17,8 @@ pub enum Reason {
     TooLong,
     /// A character that is no residue.
     InvalidResidue,
+    /// The record's header has no id.
+    NoId,
     /// It does not fit into the memory of the device, not even alone.
     OutOfMemory,
     /// A value of its embedding is infinite or not a number, or too large for the type in which it is stored.
@@ -27,11 +29,12 @@ pub enum Reason {
 
 impl Reason {
     /// Why a record gets into no shard, in the order in which reports list them.
-    pub const SHARDING: [Self; 4] = [
+    pub const SHARDING: [Self; 5] = [
         Self::Empty,
         Self::TooShort,
         Self::TooLong,
         Self::InvalidResidue,
+        Self::NoId,
     ];
     /// Why a record of a shard gets no embedding.
     pub const EMBEDDING: [Self; 3] = [Self::OutOfMemory, Self::NotFinite, Self::WorkerLost];
@@ -44,6 +47,7 @@ impl fmt::Display for Reason {
             Self::TooShort => "too_short",
             Self::TooLong => "too_long",
             Self::InvalidResidue => "invalid_residue",
+            Self::NoId => "no_id",
             Self::OutOfMemory => "out_of_memory",
             Self::NotFinite => "not_finite",
             Self::WorkerLost => "worker_lost",
@@ -68,7 +72,7 @@ impl FromStr for Reason {
 pub struct Reject {
     /// 0-based position of the record in the whole input.
     pub ordinal: u64,
-    /// Its id.
+    /// Its id; empty where it has none.
     pub id: String,
     /// Its residues.
     pub length: u64,

@@ -1,6 +1,6 @@
 //! The embedding run: read, compute, write, and go on where an earlier run was interrupted.
 //!
-//! Three threads and two bounded queues. A reader walks the mapped batches files ahead of the computation, the
+//! Three threads and two bounded queues. A reader walks the batches files ahead of the computation, the
 //! calling thread computes, and a writer turns vectors into row groups, so that the device never waits for a disk:
 //!
 //! ```text

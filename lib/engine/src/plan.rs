@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plmkit_contract::{Column, EmbeddingLayout, Reason, Reject, Stop, VOCABULARY, WINDOWS};
-use plmkit_store::{BatchesFile, PackedBatch, ROW_GROUP_BYTES};
+use plmkit_store::{BatchesFile, FileKind, PackedBatch, ROW_GROUP_BYTES};
 
 use crate::EngineError;
 use crate::config::Windows;
@@ -143,7 +143,8 @@ impl Plan {
         };
         let mut keys = Vec::new();
         for path in paths {
-            let file = BatchesFile::open(path, stop)?;
+            let file = BatchesFile::open(path, stop);
+            let file = file.map_err(|error| error.of_input(FileKind::Batches))?;
             plan.agree(path, &file, windows)?;
             let mut order = Order::default();
             let mut sizes = Vec::with_capacity(file.len());

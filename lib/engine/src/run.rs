@@ -155,7 +155,8 @@ pub fn embed(
         layout: &layout,
         provenance: &provenance,
     };
-    let outcome = run.embed(&folder, backend, saved, observer)?;
+    let outcome = run.embed(&folder, backend, saved, observer);
+    let outcome = outcome.map_err(|error| folder.explain(error))?;
     if let Outcome::Done(_) = outcome {
         folder.clear(&provenance, &layout)?;
     }

@@ -10,10 +10,10 @@ use plmkit_store::{
     under_construction,
 };
 
-use crate::Config;
 use crate::block;
 use crate::part::{Opened, Part};
 use crate::plan::Plan;
+use crate::{Config, EngineError};
 
 const MARK: &str = ".plmkit-run";
 const LOCK: &str = "lock";
@@ -51,7 +51,7 @@ impl RunFolder {
         loop {
             match fs::create_dir(&path) {
                 Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(cannot_create(out, source));
+                    return Err(cannot_create(within.unwrap_or(out), source));
                 }
                 _ => {}
             }
@@ -72,6 +72,9 @@ impl RunFolder {
                 // The run that had it ended in the meantime and took the folder along.
                 Err(StoreError::Create { source, .. })
                     if source.kind() == io::ErrorKind::NotFound => {}
+                Err(StoreError::Create { source, .. }) if within.is_some() => {
+                    return Err(cannot_create(&path, source));
+                }
                 lock => {
                     return Ok(Self {
                         lock: Some(lock?),
@@ -79,6 +82,24 @@ impl RunFolder {
                     });
                 }
             }
+        }
+    }
+
+    /// The same error, unless a file cannot be written because somebody removed this folder.
+    pub(crate) fn explain(&self, error: EngineError) -> EngineError {
+        let of_files = matches!(
+            error,
+            EngineError::Store(
+                StoreError::Create { .. } | StoreError::Write { .. } | StoreError::Busy { .. }
+            )
+        );
+        if of_files && !self.path.exists() {
+            EngineError::Store(StoreError::Write {
+                path: self.path.clone(),
+                source: io::Error::other("the folder was removed while the run was at work"),
+            })
+        } else {
+            error
         }
     }
 

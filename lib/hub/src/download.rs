@@ -49,13 +49,17 @@ impl Download<'_> {
             id: id.clone(),
             cache: absolute(cache).unwrap_or_else(|_| cache.to_owned()),
             endpoint: endpoint(settings)?,
-            token: settings.token.clone(),
+            token: token(settings)?,
         };
         let (sender, events) = channel();
         // A thread of its own, which is left behind when it does not end: the client can neither be told to stop nor
         // to give up on a server that says nothing. What it leaves on the disk is what a killed process leaves.
         thread::spawn(move || {
             let ended = guarded(|| job.run(&|event| drop(sender.send(event))));
+            let ended = ended.map(|ended| match job.token {
+                Some(_) => ended.map_err(HubError::with_token),
+                None => ended,
+            });
             let ended = ended.unwrap_or_else(|panic| {
                 Err(HubError::Answer {
                     url: job.id.to_string(),
@@ -127,6 +131,14 @@ fn endpoint(settings: &Settings) -> Result<Option<String>, HubError> {
             })
         }
         endpoint => Ok(endpoint.clone()),
+    }
+}
+
+/// The token that is to be sent. In the header of a request others than these characters would be an error of the client's.
+fn token(settings: &Settings) -> Result<Option<String>, HubError> {
+    match &settings.token {
+        Some(token) if !token.bytes().all(|byte| byte.is_ascii_graphic()) => Err(HubError::Token),
+        token => Ok(token.clone()),
     }
 }
 

@@ -59,13 +59,30 @@ pub enum HubError {
         path: PathBuf,
     },
     /// The server has no such model.
-    #[error("{url}: no such model, revision or file ({status}); a private one needs HF_TOKEN")]
+    #[error(
+        "{url}: no such model, revision or file ({status}); a private one needs a token in HF_TOKEN that may read it"
+    )]
     NoSuchModel {
         /// What was asked for.
         url: String,
         /// The status of the answer.
         status: u16,
     },
+    /// The server does not give the model to the user whose token was sent.
+    #[error(
+        "{url}: the server refuses the token in HF_TOKEN ({status}); expected one that is valid and may read this model"
+    )]
+    TokenRefused {
+        /// What was asked for.
+        url: String,
+        /// The status of the answer.
+        status: u16,
+    },
+    /// What `HF_TOKEN` holds cannot be sent. A message never shows the token.
+    #[error(
+        "HF_TOKEN: expected a token of letters, digits and signs, found a blank, a control character or one that is not ASCII in it"
+    )]
+    Token,
     /// The server has the model, but no weights that are read.
     #[error("{url}: expected {expected}, found neither")]
     NoWeights {
@@ -132,6 +149,17 @@ impl HubError {
         }
     }
 
+    /// The same error of requests that had a token with them.
+    pub(crate) fn with_token(self) -> Self {
+        match self {
+            Self::NoSuchModel {
+                url,
+                status: status @ (401 | 403),
+            } => Self::TokenRefused { url, status },
+            other => other,
+        }
+    }
+
     fn of_http(url: String, folder: &Path, error: ureq::Error) -> Self {
         use ureq::Error as Http;
         match error {
@@ -185,9 +213,10 @@ impl Failure for HubError {
             | Self::NoCache
             | Self::Read { .. }
             | Self::NoSuchModel { .. }
+            | Self::TokenRefused { .. }
             | Self::NoWeights { .. } => Exit::NoInput,
             Self::Damaged { .. } | Self::Ref { .. } | Self::Answer { .. } => Exit::Data,
-            Self::Endpoint { .. } => Exit::Usage,
+            Self::Endpoint { .. } | Self::Token => Exit::Usage,
             Self::Write { source, .. } if of_disk(source) => Exit::Io,
             Self::Write { .. } => Exit::CannotCreate,
             Self::Network { .. } | Self::Busy { .. } | Self::Stopped => Exit::Transient,

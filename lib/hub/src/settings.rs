@@ -28,6 +28,8 @@ impl Settings {
     fn from_variables(variable: impl Fn(&str) -> Option<OsString>, home: Option<PathBuf>) -> Self {
         let variable = |name| variable(name).filter(|value| !value.is_empty());
         let text = |name| variable(name).and_then(|value| value.into_string().ok());
+        // One that is not UTF-8 is refused later, and not left out.
+        let token = variable("HF_TOKEN").map(|token| token.to_string_lossy().trim().to_owned());
         let folder = |name| variable(name).map(PathBuf::from);
         let hub_in = |folder: PathBuf| folder.join("huggingface/hub");
         Self {
@@ -36,7 +38,7 @@ impl Settings {
                 .or_else(|| folder("XDG_CACHE_HOME").map(hub_in))
                 .or_else(|| home.map(|home| hub_in(home.join(".cache")))),
             endpoint: text("HF_ENDPOINT").map(|url| url.trim_end_matches('/').to_owned()),
-            token: text("HF_TOKEN").map(|token| token.trim().to_owned()),
+            token: token.filter(|token| !token.is_empty()),
             offline: text("HF_HUB_OFFLINE").is_some_and(|value| is_true(&value)),
         }
     }

@@ -41,6 +41,16 @@ pub enum ShardError {
         /// The character and where it is.
         residue: InvalidResidue,
     },
+    /// A header has no id.
+    #[error(
+        "{input}: record {record}: expected an id after '>', found none; --invalid reject sets the record aside"
+    )]
+    NoId {
+        /// The input.
+        input: Input,
+        /// The 1-based record.
+        record: u64,
+    },
     /// Two records have one id.
     #[error(
         "{input}: record {record} {}: expected a new id, found that of record {first_record} of {first_input}; --duplicate-ids suffix renames, keep allows it",
@@ -93,6 +103,7 @@ impl ShardError {
         match self {
             Self::Fasta(error) => !matches!(error, FastaError::Source(_)),
             Self::InvalidResidue { .. }
+            | Self::NoId { .. }
             | Self::DuplicateId { .. }
             | Self::GivenId { .. }
             | Self::NucleicAcids { .. } => true,
@@ -110,6 +121,7 @@ impl Failure for ShardError {
             Self::InputInFolder { .. } => Exit::Usage,
             Self::NoRecords { .. }
             | Self::InvalidResidue { .. }
+            | Self::NoId { .. }
             | Self::DuplicateId { .. }
             | Self::GivenId { .. }
             | Self::NucleicAcids { .. } => Exit::Data,

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::io::{BufRead, Read};
 
 use plmkit_contract::{InputSummary, Stop};
+use plmkit_store::FileKind;
 
 pub use error::FastaError;
 pub use limits::Limits;
@@ -20,7 +21,7 @@ use crate::source::{Source, SourceError, source_error};
 pub struct Record {
     /// 1-based position in its file.
     pub number: u64,
-    /// First word of the header.
+    /// First word of the header; empty where a blank or nothing follows the `>`.
     pub id: String,
     /// The rest of the header, if there is any.
     pub description: Option<String>,
@@ -151,10 +152,22 @@ impl FastaReader {
             Read::take(&mut *source, 200)
                 .read_until(b'\n', &mut start)
                 .map_err(source_error)?;
+            let input = source.input().clone();
+            let found = match &input {
+                _ if start.starts_with(b"\xef\xbb\xbf") => {
+                    Some("a byte order mark (bytes EF BB BF); save the text without it".to_owned())
+                }
+                Input::File(path) if !source.is_compressed() => {
+                    FileKind::of(path).map(|kind| kind.to_string())
+                }
+                _ => None,
+            };
             return Err(FastaError::NotFasta {
                 line,
-                found: Quoted(String::from_utf8_lossy(&start).trim_end()).to_string(),
-                input: source.input().clone(),
+                found: found.unwrap_or_else(|| {
+                    Quoted(String::from_utf8_lossy(&start).trim_end()).to_string()
+                }),
+                input,
             });
         }
     }
@@ -183,9 +196,6 @@ impl FastaReader {
         let header = header.strip_prefix(b">").unwrap_or(header);
         let end = header.iter().position(u8::is_ascii_whitespace);
         let (name, description) = header.split_at(end.unwrap_or(header.len()));
-        if name.is_empty() {
-            return Err(FastaError::NoId { input, record });
-        }
         let Ok(id) = std::str::from_utf8(name) else {
             let id = Quoted(&String::from_utf8_lossy(name)).to_string();
             return Err(FastaError::IdEncoding { input, record, id });

@@ -16,6 +16,7 @@ use crate::folder::{FinishedSet, OutputFolder};
 use crate::input::Input;
 use crate::prepare::Prepared;
 use crate::protein::Protein;
+use crate::residue::InvalidPolicy;
 use crate::shard_key::ShardKey;
 use crate::tally::Tally;
 
@@ -63,7 +64,9 @@ impl<'a, 'scope> Pass<'a, 'scope> {
     /// Reads only the ids of an input, so that no record is given one of them; false where a stop was asked for.
     pub(crate) fn announce(&mut self, input: &Input, stop: &Stop) -> Result<bool, ShardError> {
         let read = read_all(input, self.config.limits, stop, |record| {
-            self.ids.announce(&record.id);
+            if !record.id.is_empty() {
+                self.ids.announce(&record.id);
+            }
             Ok(())
         });
         Ok(read?.is_some())
@@ -95,7 +98,18 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         let ordinal = self.records;
         self.records += 1;
         let number = record.number;
-        match self.ids.admit(ordinal, &mut record.id) {
+        let admitted = if record.id.is_empty() {
+            if self.config.policy.invalid != InvalidPolicy::Reject {
+                return Err(ShardError::NoId {
+                    input: input.clone(),
+                    record: number,
+                });
+            }
+            Ok(None)
+        } else {
+            self.ids.admit(ordinal, &mut record.id)
+        };
+        match admitted {
             Ok(None) => {}
             Ok(Some(old)) => {
                 self.tally.suffixed();

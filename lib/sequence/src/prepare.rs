@@ -44,7 +44,7 @@ pub enum Prepared {
 }
 
 impl Policy {
-    /// Applies the policy to the record at position `ordinal` of the whole input.
+    /// Applies the policy to the record at position `ordinal` of the whole input. One without an id is rejected.
     ///
     /// The error is a character that is no residue, under [`InvalidPolicy::Error`].
     pub fn prepare(&self, ordinal: u64, record: Record) -> Result<Prepared, InvalidResidue> {
@@ -54,9 +54,13 @@ impl Policy {
         let long = length > self.max_residues;
         let (reason, changes) = match normalised {
             Err(invalid) if self.invalid == InvalidPolicy::Error => return Err(invalid),
-            Err(_) => (Some(Reason::InvalidResidue), ResidueChanges::default()),
-            Ok(changes) => {
-                let reason = if length == 0 {
+            Err(_) if !record.id.is_empty() => {
+                (Some(Reason::InvalidResidue), ResidueChanges::default())
+            }
+            normalised => {
+                let reason = if record.id.is_empty() {
+                    Some(Reason::NoId)
+                } else if length == 0 {
                     Some(Reason::Empty)
                 } else if length < self.min_residues {
                     Some(Reason::TooShort)
@@ -65,7 +69,7 @@ impl Policy {
                 } else {
                     None
                 };
-                (reason, changes)
+                (reason, normalised.unwrap_or_default())
             }
         };
         if let Some(reason) = reason {

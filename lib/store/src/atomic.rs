@@ -156,10 +156,13 @@ impl AtomicFile {
         let own = self
             .resumed()
             .and_then(|writer| is_at(writer.get_ref(), &temporary));
-        // The name belongs to whoever holds the file that is there.
         if !own.map_err(|source| self.failed(source))? {
-            return Err(StoreError::Busy {
-                path: self.path.clone(),
+            return Err(match temporary.symlink_metadata() {
+                // The name belongs to whoever holds the file that is there.
+                Ok(_) => StoreError::Busy {
+                    path: self.path.clone(),
+                },
+                Err(source) => self.failed(source),
             });
         }
         let renamed = if self.replaces {
@@ -414,6 +417,28 @@ mod tests {
         let error = file.finish().expect_err("the name is lost");
         assert_eq!(error.exit(), Exit::Transient);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_folder_or_a_file_that_was_removed_is_no_other_writer() {
+        let removals: [fn(&Path); 2] = [
+            |folder| fs::remove_dir_all(folder).expect("remove"),
+            |folder| fs::remove_file(folder.join(".a.plmkit-tmp")).expect("remove"),
+        ];
+        for (remove, suspended) in removals.into_iter().zip([false, true]) {
+            let outer = tempfile::tempdir().expect("temp folder");
+            let folder = outer.path().join("folder");
+            fs::create_dir(&folder).expect("folder");
+            let mut file = AtomicFile::create(&folder.join("a")).expect("create");
+            if suspended {
+                file.suspend().expect("suspend");
+            }
+            remove(&folder);
+            let error = file.finish().expect_err("it is gone");
+            assert_eq!(error.exit(), Exit::Io);
+            let what = "folder/a: cannot write: the unfinished file, or its folder, was removed";
+            assert!(error.to_string().contains(what), "{error}");
+        }
     }
 
     #[test]

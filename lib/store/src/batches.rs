@@ -7,42 +7,40 @@ use std::path::{Path, PathBuf};
 use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
 use arrow::datatypes::{Schema, SchemaRef};
-use arrow::ipc::Block;
 use arrow::ipc::convert::try_fb_to_schema;
 use arrow::ipc::reader::FileDecoder;
 use arrow::ipc::writer::FileWriter;
+use arrow::ipc::{Block, root_as_footer};
 use plmkit_contract::{Kind, PackingDigest, Provenance, RowDigest, Stop, batches_schema, key};
 
-use crate::blocks::{check_message, footer, ranges};
-use crate::guard::guard;
-use crate::mapped::map;
+use crate::checksums::Format;
 use crate::parquet::same_columns;
+use crate::summed::Summed;
+use crate::verified::VerifiedFile;
 use crate::{AtomicFile, FileSummary, PackedBatch, StoreError};
 
 /// A batches file under construction.
 pub struct BatchesWriter {
-    writer: FileWriter<AtomicFile>,
-    provenance: Provenance,
+    writer: FileWriter<Summed<AtomicFile>>,
     path: PathBuf,
     digest: RowDigest,
 }
 
 impl BatchesWriter {
     /// Starts a file that will be at `path`.
-    pub fn create(path: &Path, provenance: Provenance) -> Result<Self, StoreError> {
+    pub fn create(path: &Path, provenance: &Provenance) -> Result<Self, StoreError> {
         // Readers in other languages see the schema's metadata at once; what depends on the rows follows in
         // the footer.
         let entries = provenance
-            .seal(Kind::Batches, &batches_schema(), RowDigest::default())
+            .entries(Kind::Batches, RowDigest::default())
             .into_iter()
-            .filter(|(name, _)| name != key::ROWS && name != key::SEAL);
+            .filter(|(name, _)| name != key::ROWS);
         let schema =
             Schema::clone(&batches_schema()).with_metadata(entries.collect::<BTreeMap<_, _>>());
-        let writer = FileWriter::try_new(AtomicFile::create(path)?, &schema)
+        let writer = FileWriter::try_new(Summed::new(AtomicFile::create(path)?), &schema)
             .map_err(|error| StoreError::encoding_arrow(path, error))?;
         Ok(Self {
             writer,
-            provenance,
             path: path.to_owned(),
             digest: RowDigest::default(),
         })
@@ -53,6 +51,8 @@ impl BatchesWriter {
         self.digest
             .update(batch)
             .map_err(|error| StoreError::malformed(&self.path, error))?;
+        // A pack is read without those beside it.
+        self.writer.get_mut().cut();
         self.writer
             .write(batch)
             .map_err(|error| StoreError::encoding_arrow(&self.path, error))
@@ -60,16 +60,14 @@ impl BatchesWriter {
 
     /// Writes the footer and publishes the file.
     pub fn finish(mut self) -> Result<FileSummary, StoreError> {
-        let entries = self
-            .provenance
-            .seal(Kind::Batches, &batches_schema(), self.digest);
-        for name in [key::ROWS, key::SEAL] {
-            self.writer.write_metadata(name, &entries[name]);
-        }
+        self.writer
+            .write_metadata(key::ROWS, self.digest.to_string());
+        self.writer.get_mut().cut();
+        self.writer.get_mut().begin_end();
         let file = self
             .writer
-            .finish()
-            .and_then(|()| self.writer.into_inner())
+            .into_inner()
+            .and_then(|file| Ok(file.finish(Format::ArrowIpc)?))
             .map_err(|error| StoreError::encoding_arrow(&self.path, error))?;
         let bytes = file.written();
         file.finish()?;
@@ -80,86 +78,71 @@ impl BatchesWriter {
     }
 }
 
-/// A memory-mapped batches file, verified when opened.
+/// A batches file, verified when opened, and pack by pack again when one is read: who changes it in place is found out.
 ///
-/// Token ids and offsets are used where they lie in the map; nothing is copied or built.
+/// Token ids and offsets are used where they lie in the bytes that were read.
 #[derive(Debug)]
 pub struct BatchesFile {
-    path: PathBuf,
-    map: Buffer,
+    file: VerifiedFile,
     decoder: FileDecoder,
-    blocks: Vec<(Block, Range<usize>)>,
+    blocks: Vec<Block>,
     provenance: Provenance,
     digest: RowDigest,
     packing: PackingDigest,
 }
 
 impl BatchesFile {
-    /// Maps the file, checks its structure and computes the digest of all its rows. `stop` is looked at between
-    /// packs.
+    /// Opens a file and verifies all of it. `stop` is looked at between packs.
     pub fn open(path: &Path, stop: &Stop) -> Result<Self, StoreError> {
-        guard(path, || {
-            let mut file = Self::mapped(path)?;
-            file.verify(stop)?;
-            Ok(file)
-        })
-    }
-
-    fn mapped(path: &Path) -> Result<Self, StoreError> {
-        let map = map(path)?;
-        let bad = |what: &str| {
-            StoreError::malformed(path, format_args!("not a readable Arrow IPC file: {what}"))
+        let file = VerifiedFile::open(path, Format::ArrowIpc)?;
+        let malformed = |what: &dyn ToString| {
+            StoreError::malformed(
+                path,
+                format_args!("not a readable Arrow IPC file: {}", what.to_string()),
+            )
         };
-        let (schema, entries, blocks, decoder) = {
-            let (footer, data) = footer(&map).map_err(|what| bad(&what))?;
+        let (schema, entries, blocks, version) = {
+            let footer = file.footer();
+            let footer = &footer[..footer.len() - Format::ArrowIpc.trailer()];
+            let footer = root_as_footer(footer).map_err(|error| malformed(&error))?;
             let schema = footer
                 .schema()
-                .ok_or_else(|| bad("the footer has no schema"))
-                .and_then(|schema| {
-                    try_fb_to_schema(schema).map_err(|error| bad(&error.to_string()))
-                })?;
-            if footer
-                .dictionaries()
-                .is_some_and(|blocks| !blocks.is_empty())
-            {
-                return Err(bad("expected no dictionaries"));
-            }
-            let blocks: Vec<Block> = footer.recordBatches().iter().flatten().copied().collect();
-            let blocks = ranges(&blocks, data).map_err(|what| bad(&what))?;
+                .ok_or_else(|| malformed(&"the footer has no schema"))?;
+            let schema = try_fb_to_schema(schema).map_err(|error| malformed(&error))?;
             let mut entries: BTreeMap<String, String> = schema
                 .metadata()
                 .iter()
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect();
+            let late = footer.custom_metadata().into_iter().flatten();
             entries.extend(
-                footer
-                    .custom_metadata()
-                    .iter()
-                    .flatten()
-                    .filter_map(|entry| Some((entry.key()?.to_owned(), entry.value()?.to_owned()))),
+                late.filter_map(|entry| Some((entry.key()?.to_owned(), entry.value()?.to_owned()))),
             );
-            let schema = SchemaRef::new(schema);
-            let decoder = FileDecoder::new(SchemaRef::clone(&schema), footer.version());
-            (schema, entries, blocks, decoder)
+            let blocks = footer.recordBatches().iter().flatten().copied().collect();
+            (SchemaRef::new(schema), entries, blocks, footer.version())
         };
-        let (provenance, digest) =
-            Provenance::open(&entries, Kind::Batches, &schema).map_err(|source| {
-                StoreError::Metadata {
-                    path: path.to_owned(),
-                    source,
-                }
-            })?;
+        let (provenance, digest) = Provenance::open(&entries, Kind::Batches)
+            .map_err(|source| StoreError::metadata(path, source))?;
         same_columns(&schema, &batches_schema())
             .map_err(|what| StoreError::malformed(path, what))?;
-        Ok(Self {
-            path: path.to_owned(),
-            map,
-            decoder,
+        let mut opened = Self {
+            file,
+            decoder: FileDecoder::new(schema, version),
             blocks,
             provenance,
             digest,
             packing: PackingDigest::default(),
-        })
+        };
+        for index in 0..opened.len() {
+            if stop.requested() {
+                return Err(StoreError::Stopped);
+            }
+            let pack = opened.batch(index)?;
+            let (ordinals, starts) = (pack.ordinals().values(), pack.starts().values());
+            opened.packing.update(ordinals, starts);
+        }
+        opened.file.verify_rest(stop)?;
+        Ok(opened)
     }
 
     /// Packs in the file.
@@ -189,46 +172,27 @@ impl BatchesFile {
 
     /// Pack `index`, which is less than [`len`](Self::len).
     pub fn batch(&self, index: usize) -> Result<PackedBatch, StoreError> {
-        guard(&self.path, || {
-            self.decode(index).map_err(|what| {
-                StoreError::malformed(&self.path, format_args!("record batch {index}: {what}"))
-            })
-        })
+        let malformed = |what: String| {
+            let what = format_args!("record batch {index}: {what}");
+            StoreError::malformed(self.file.path(), what)
+        };
+        let block = self.blocks.get(index);
+        let (block, range) = block
+            .and_then(|block| Some((block, range(block)?)))
+            .ok_or_else(|| malformed("no such batch".to_owned()))?;
+        let bytes = Buffer::from(self.file.read(range)?);
+        let batch = self.decoder.read_record_batch(block, &bytes);
+        let batch = batch.map_err(|error| malformed(error.to_string()))?;
+        batch
+            .ok_or_else(|| "expected a record batch, found an empty message".to_owned())
+            .and_then(PackedBatch::new)
+            .map_err(malformed)
     }
+}
 
-    fn decode(&self, index: usize) -> Result<PackedBatch, String> {
-        let (block, range) = self.blocks.get(index).ok_or("no such batch")?;
-        let bytes = self.map.slice_with_length(range.start, range.len());
-        check_message(&bytes[..block.metaDataLength() as usize])?;
-        let batch = self
-            .decoder
-            .read_record_batch(block, &bytes)
-            .map_err(|error| error.to_string())?
-            .ok_or("expected a record batch, found an empty message")?;
-        PackedBatch::new(batch)
-    }
-
-    fn verify(&mut self, stop: &Stop) -> Result<(), StoreError> {
-        let mut found = RowDigest::default();
-        for index in 0..self.len() {
-            if stop.requested() {
-                return Err(StoreError::Stopped);
-            }
-            let pack = self.batch(index)?;
-            found
-                .update(pack.record_batch())
-                .map_err(|error| StoreError::malformed(&self.path, error))?;
-            self.packing
-                .update(pack.ordinals().values(), pack.starts().values());
-        }
-        if found == self.digest {
-            Ok(())
-        } else {
-            Err(StoreError::Digest {
-                path: self.path.clone(),
-                expected: self.digest,
-                found,
-            })
-        }
-    }
+fn range(block: &Block) -> Option<Range<u64>> {
+    let start = u64::try_from(block.offset()).ok()?;
+    let metadata = u64::try_from(block.metaDataLength()).ok()?;
+    let body = u64::try_from(block.bodyLength()).ok()?;
+    Some(start..start.checked_add(metadata)?.checked_add(body)?)
 }

@@ -9,15 +9,18 @@ use parquet::basic::Encoding;
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
-use plmkit_contract::{EmbeddingLayout, Kind, Provenance, RowDigest, StoreDtype};
+use plmkit_contract::{EmbeddingLayout, Kind, Provenance, RowDigest, Stop, StoreDtype};
 
+use crate::checksums::Format;
 use crate::footer_writer::RowGroups;
 use crate::parquet::{Reader, properties};
-use crate::row_group::{MAGIC, ROW_GROUP_BYTES, RowGroupEncoder};
+use crate::row_group::{ROW_GROUP_BYTES, RowGroupEncoder};
 use crate::{AtomicFile, FileSummary, StoreError};
 
 /// Rows that are decoded at once: 5 MiB of 1280-channel vectors.
 const ROWS_PER_BATCH: usize = 1024;
+/// How often the filter of a row group lets an id through that is not there. It takes about a byte for each id.
+const ID_FALSE_POSITIVES: f64 = 0.02;
 
 /// An embeddings file under construction.
 pub struct EmbeddingsWriter {
@@ -40,7 +43,7 @@ impl EmbeddingsWriter {
             rows: Vec::new(),
             bytes: 0,
         };
-        writer.append(MAGIC)?;
+        writer.append(Format::Parquet.magic())?;
         Ok(writer)
     }
 
@@ -64,7 +67,7 @@ impl EmbeddingsWriter {
         for rows in self.encoder.cut(std::mem::take(&mut self.rows).iter()) {
             let group = self.encoder.encode(&rows);
             let group = group.map_err(|error| self.encoding(error))?;
-            let placed = group.placed(self.groups.end(), String::new());
+            let placed = group.placed(self.groups.end());
             for bytes in group.pieces() {
                 self.append(bytes)?;
             }
@@ -112,7 +115,9 @@ pub(crate) fn properties_of(layout: &EmbeddingLayout) -> WriterProperties {
     let mut properties = properties()
         .set_column_encoding(ColumnPath::from("ordinal"), Encoding::DELTA_BINARY_PACKED)
         .set_column_encoding(ColumnPath::from("id"), Encoding::DELTA_LENGTH_BYTE_ARRAY)
-        .set_column_statistics_enabled(ColumnPath::from("digest"), EnabledStatistics::None);
+        .set_column_statistics_enabled(ColumnPath::from("digest"), EnabledStatistics::None)
+        // Ids are in no order: without it, a reader would look for one in every row group.
+        .set_column_bloom_filter_fpp(ColumnPath::from("id"), ID_FALSE_POSITIVES);
     for column in &layout.columns {
         let path = [column.to_string(), "list".to_owned(), "item".to_owned()];
         let path = ColumnPath::new(path.to_vec());
@@ -123,9 +128,7 @@ pub(crate) fn properties_of(layout: &EmbeddingLayout) -> WriterProperties {
     properties.build()
 }
 
-/// An embeddings file, read batch by batch.
-///
-/// The digest covers all rows, so nothing that was read counts until
+/// An embeddings file, read batch by batch. What is read is verified; that all of the file is whole is known once
 /// [`next_batch`](EmbeddingsReader::next_batch) has returned `Ok(None)`.
 pub struct EmbeddingsReader {
     reader: Reader,
@@ -168,9 +171,14 @@ impl EmbeddingsReader {
         self.reader.digest()
     }
 
-    /// The next rows, or `None` once all are read and their digest is right.
+    /// The next rows, or `None` once all are read and every byte of the file is verified.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, StoreError> {
         self.reader.next_batch()
+    }
+
+    /// Verifies what has not been read. `stop` is looked at between segments.
+    pub fn verify(&self, stop: &Stop) -> Result<(), StoreError> {
+        self.reader.verify(stop)
     }
 }
 

@@ -2,13 +2,12 @@
 
 use std::fmt::Display;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use arrow::error::ArrowError;
 use parquet::errors::ParquetError;
-use plmkit_contract::{
-    Exit, Failure, MetadataError, RowDigest, SealedError, io_text, one_line, path_text,
-};
+use plmkit_contract::{Exit, Failure, MetadataError, SealedError, io_text, one_line, path_text};
 
 /// Why a file could not be read or written. Each message but the last starts with the path.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +37,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// Writing failed midway; nothing was published.
-    #[error("{}: cannot write: {}", path_text(.path), io_text(.source))]
+    #[error("{}: cannot write: {}", path_text(.path), write_text(.source))]
     Write {
         /// The output.
         path: PathBuf,
@@ -69,15 +68,13 @@ pub enum StoreError {
         /// Another program's file, or which part of it is not as it was written.
         source: SealedError,
     },
-    /// The values are not those that were written.
-    #[error("{}: damaged: the rows have digest {found}, expected {expected}", path_text(.path))]
-    Digest {
+    /// Some bytes are not those that were written, or are not there any more.
+    #[error("{}: damaged: bytes {} to {} are not as they were written", path_text(.path), .bytes.start, .bytes.end)]
+    Damaged {
         /// The input.
         path: PathBuf,
-        /// As written in the metadata.
-        expected: RowDigest,
-        /// As computed from the rows.
-        found: RowDigest,
+        /// Where the damage is; it may be as small as a bit.
+        bytes: Range<u64>,
     },
     /// The output is already there and holds something else.
     #[error("{}: exists and holds other work ({}); --force replaces it", path_text(.path), whole_line(.difference))]
@@ -118,7 +115,7 @@ impl Failure for StoreError {
             Self::Malformed { .. }
             | Self::Metadata { .. }
             | Self::Sealed { .. }
-            | Self::Digest { .. } => Exit::Data,
+            | Self::Damaged { .. } => Exit::Data,
             Self::Encode { .. } => Exit::Internal,
         }
     }
@@ -157,17 +154,21 @@ impl StoreError {
                 path,
                 what: format!("{what}; --force replaces it"),
             },
-            Self::Digest {
+            Self::Damaged { path, bytes } => Self::Malformed {
                 path,
-                expected,
-                found,
-            } => Self::Malformed {
                 what: format!(
-                    "damaged: the rows have digest {found}, expected {expected}; --force replaces it"
+                    "damaged: bytes {} to {} are not as they were written; --force replaces it",
+                    bytes.start, bytes.end
                 ),
-                path,
             },
             other => other,
+        }
+    }
+
+    pub(crate) fn metadata(path: &Path, source: MetadataError) -> Self {
+        Self::Metadata {
+            path: path.to_owned(),
+            source,
         }
     }
 
@@ -240,6 +241,16 @@ fn find_io(error: &(dyn std::error::Error + 'static)) -> Option<io::Error> {
         next = error.source();
     }
     None
+}
+
+/// A file that is being written is opened already: that there is none means that it has gone.
+fn write_text(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            "the unfinished file, or its folder, was removed in the meantime".to_owned()
+        }
+        _ => io_text(error),
+    }
 }
 
 fn is_out_of_space(error: &io::Error) -> bool {

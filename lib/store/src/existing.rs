@@ -39,12 +39,8 @@ pub fn existing_embeddings(
     stop: &Stop,
 ) -> Result<Existing, StoreError> {
     existing(path, provenance, |path| {
-        let mut reader = EmbeddingsReader::open(path)?;
-        while reader.next_batch()?.is_some() {
-            if stop.requested() {
-                return Err(StoreError::Stopped);
-            }
-        }
+        let reader = EmbeddingsReader::open(path)?;
+        reader.verify(stop)?;
         Ok((reader.provenance().clone(), reader.digest()))
     })
 }

@@ -1,4 +1,4 @@
-//! What stands behind the row groups of an embeddings file: the page index and the footer.
+//! What stands behind the row groups of an embeddings file: the page index, the checksums and the footer.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use parquet::file::metadata::{
 use parquet::file::writer::TrackedWrite;
 use plmkit_contract::{Kind, Provenance, RowDigest};
 
-use crate::row_group::{MAGIC, PlacedRowGroup, RowGroupEncoder};
+use crate::checksums::{Checksums, Format};
+use crate::row_group::{PlacedRowGroup, RowGroupEncoder};
 
 /// Row groups one after the other, as a footer lists them.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +30,7 @@ impl RowGroups {
     pub(crate) fn end(&self) -> u64 {
         self.placed
             .last()
-            .map_or(MAGIC.len() as u64, PlacedRowGroup::end)
+            .map_or(Format::Parquet.magic().len() as u64, PlacedRowGroup::end)
     }
 
     /// Adds one that begins there.
@@ -48,7 +49,7 @@ impl RowGroups {
         self.placed.iter().map(|group| group.rows).sum()
     }
 
-    /// The bytes that make a file of them.
+    /// The bytes that make a file of them: page index, checksums and footer.
     pub(crate) fn footer(
         &self,
         encoder: &RowGroupEncoder,
@@ -59,9 +60,9 @@ impl RowGroups {
             ARROW_SCHEMA_META_KEY.to_owned(),
             encode_arrow_schema(schema),
         )];
-        let sealed = provenance.seal(Kind::Embeddings, schema, self.rows());
+        let about = provenance.entries(Kind::Embeddings, self.rows());
         entries.extend(
-            sealed
+            about
                 .into_iter()
                 .map(|(key, value)| KeyValue::new(key, value)),
         );
@@ -105,7 +106,12 @@ impl RowGroups {
         skip(&mut tracked, self.end())?;
         let writer = ParquetMetaDataWriter::new_with_tracked(tracked, &metadata);
         writer.with_preserve_page_index_locations(false).finish()?;
-        Ok(bytes)
+        let mut sums = Checksums::default();
+        sums.update(Format::Parquet.magic());
+        for group in &self.placed {
+            sums.extend(&group.segments);
+        }
+        Ok(sums.seal(Format::Parquet, &bytes))
     }
 }
 

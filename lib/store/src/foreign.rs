@@ -1,17 +1,17 @@
-//! Parquet files of any origin.
+//! Parquet files of any origin, as the library decodes them.
 
 use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReader};
-use plmkit_contract::{key, plural};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
+use plmkit_contract::{guarded, key, plural};
 
 use crate::StoreError;
-use crate::guard::guard;
-use crate::paged::Origin;
-use crate::parquet::builder;
+use crate::open::open_input;
 
 /// A Parquet file of any origin, decoded batch by batch.
 pub struct ForeignParquet {
@@ -33,7 +33,9 @@ impl ForeignParquet {
         guard(path, || {
             // Without the Arrow schema that some writers embed, types are the plain ones.
             let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-            let builder = builder(path, Origin::Foreign, options)?;
+            let file = open_input(path)?;
+            let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)
+                .map_err(|error| StoreError::decoding_parquet(path, &error))?;
             let chosen =
                 choose(builder.schema()).map_err(|what| StoreError::malformed(path, what))?;
             let fields = builder.schema().fields().iter().enumerate();
@@ -77,4 +79,14 @@ impl ForeignParquet {
         }
         Ok(next)
     }
+}
+
+/// Runs a decoder on the file at `path`; its panic is an error of the file.
+fn guard<T>(path: &Path, decode: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    guarded(decode).unwrap_or_else(|what| {
+        Err(StoreError::malformed(
+            path,
+            format_args!("cannot be decoded: {what}"),
+        ))
+    })
 }

@@ -1,25 +1,59 @@
-//! Reports and manifests as JSON.
+//! Reports, and manifests as JSON.
 
-use std::io::{Read, Write};
-use std::path::Path;
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
 
-use plmkit_contract::Sealed;
+use plmkit_contract::{Sealed, is_stream};
 use serde::Serialize;
 
-use crate::limits::JSON_BYTES;
 use crate::open::open_input;
 use crate::{AtomicFile, StoreError};
 
-/// Writes `value` as indented JSON with a final newline.
+/// Bytes of a file that is read. A manifest has some 200 bytes a shard.
+const JSON_BYTES: u64 = 256 << 20;
+
+/// Writes `value` as indented JSON with a final newline, where [`write_report`] does.
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), StoreError> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| StoreError::Write {
+        path: path.to_owned(),
+        source: error.into(),
+    })?;
+    write_report(path, &(text + "\n"))
+}
+
+/// Writes the whole of a report: a file, or what a stream gets. `-` is standard output. A reader that has seen enough and left is no
+/// failure.
+pub fn write_report(path: &Path, text: &str) -> Result<(), StoreError> {
+    if is_stream(path) {
+        return match write_stream(path, text.as_bytes()) {
+            Err(source) if source.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => written.map_err(|source| StoreError::Write {
+                path: if path == "-" {
+                    PathBuf::from("standard output")
+                } else {
+                    path.to_owned()
+                },
+                source,
+            }),
+        };
+    }
     let mut file = AtomicFile::create(path)?;
-    let failed = |source| StoreError::Write {
+    let written = file.write_all(text.as_bytes());
+    written.map_err(|source| StoreError::Write {
         path: path.to_owned(),
         source,
-    };
-    serde_json::to_writer_pretty(&mut file, value).map_err(|error| failed(error.into()))?;
-    file.write_all(b"\n").map_err(failed)?;
+    })?;
     file.finish()
+}
+
+fn write_stream(path: &Path, text: &[u8]) -> io::Result<()> {
+    if path == "-" || path == "/dev/stdout" {
+        let mut stdout = io::stdout().lock();
+        return stdout.write_all(text).and_then(|()| stdout.flush());
+    }
+    // Behind it may be a file with more in it.
+    OpenOptions::new().append(true).open(path)?.write_all(text)
 }
 
 /// Writes `value` as JSON with a seal.

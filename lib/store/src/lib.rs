@@ -1,45 +1,42 @@
 //! How bytes reach disk: atomic files, typed Parquet and Arrow IPC readers and writers, verification.
 //!
 //! A file that this crate publishes is complete: it is written under a temporary name and renamed once its bytes
-//! are on disk. A file that this crate reads is verified: its columns, its provenance and the
-//! [row digest](plmkit_contract::RowDigest) must match before a value is used.
+//! are on disk. A file of plmkit that this crate reads is verified: every byte has a
+//! checksum, which must match before a decoder sees it.
 
 mod atomic;
 mod batches;
-mod blocks;
-mod compact;
+mod checksums;
 mod digested;
 mod embeddings;
 mod error;
 mod existing;
-mod footer;
+mod file_kind;
 mod footer_writer;
 mod foreign;
-mod guard;
 mod json;
 mod levels;
-mod limits;
 mod lines;
 mod list_column;
 mod lock;
-mod mapped;
 mod open;
 mod packed_batch;
-mod page;
-mod paged;
 mod parquet;
 mod rejects;
 mod row_group;
 mod shard;
+mod summed;
 mod unfinished;
+mod verified;
 
 pub use atomic::{AtomicFile, hidden_name, remove_unfinished, under_construction};
 pub use batches::{BatchesFile, BatchesWriter};
 pub use embeddings::{EmbeddingsReader, EmbeddingsWriter};
 pub use error::StoreError;
 pub use existing::{Existing, existing_batches, existing_embeddings};
+pub use file_kind::FileKind;
 pub use foreign::ForeignParquet;
-pub use json::{read_sealed, write_json, write_sealed};
+pub use json::{read_sealed, write_json, write_report, write_sealed};
 pub use lines::Lines;
 pub use lock::{Lock, lock_open};
 pub use open::open_input;

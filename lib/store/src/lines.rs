@@ -5,8 +5,10 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use crate::StoreError;
-use crate::limits::LINE_BYTES;
 use crate::open::open_input;
+
+/// Bytes of a line: an id of 2 MiB, the most of a FASTA header and a suffix, each byte of which may be a quote and doubled.
+const LINE_BYTES: usize = 8 << 20;
 
 /// The bytes of a text file. A line longer than the limit is an error of kind `InvalidData`, so that a reader of
 /// records does not take memory without end.

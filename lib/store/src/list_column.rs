@@ -194,6 +194,7 @@ impl Pages {
             metadata: metadata.build()?,
             column_index: None,
             offset_index: Some(self.index.build()),
+            bloom_filter: None,
         })
     }
 }
@@ -215,20 +216,4 @@ fn header(bytes: usize, levels: usize) -> Vec<u8> {
     field(&[0x15], 3); // repetition_level_encoding: RLE
     header.extend([0, 0]);
     header
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::page::{PageHeader, encoding};
-
-    #[test]
-    fn a_header_says_what_follows() {
-        let bytes = header(1 << 21, 300);
-        let (header, length) = PageHeader::read(&bytes).expect("a header");
-        assert_eq!(length, bytes.len());
-        assert_eq!((header.bytes, header.stored), (1 << 21, 1 << 21));
-        assert_eq!(header.data.values, 300);
-        assert_eq!(header.data.encoding, encoding::PLAIN);
-    }
 }

@@ -78,7 +78,11 @@ pub fn lock_open(file: &File, path: &Path) -> Result<bool, StoreError> {
         Tried::Busy => Err(StoreError::Busy {
             path: path.to_owned(),
         }),
-        Tried::Locked | Tried::Unsupported => is_at(file, path).map_err(failed),
+        // Opening follows links, so that a link to the file is its name, too.
+        Tried::Locked | Tried::Unsupported => match path.canonicalize() {
+            Ok(path) => is_at(file, &path).map_err(failed),
+            Err(_) => Ok(false),
+        },
     }
 }
 

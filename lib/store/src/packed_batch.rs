@@ -7,11 +7,9 @@ use arrow::array::{
 use arrow::datatypes::{UInt8Type, UInt32Type, UInt64Type};
 use plmkit_contract::Span;
 
-use crate::parquet::check_ids;
-
 /// A pack: some sequences back to back, without padding.
 ///
-/// The slices point into the record batch, and so into the mapped file.
+/// The slices point into the record batch, and so into the bytes of the file.
 #[derive(Clone, Debug)]
 pub struct PackedBatch {
     batch: RecordBatch,
@@ -32,7 +30,6 @@ impl PackedBatch {
                 batch.schema().field(column).name()
             ));
         }
-        check_ids(&batch)?;
         let packed = Self { batch };
         let (tokens, offsets) = (packed.tokens(), packed.cu_seqlens());
         if packed.list().values().null_count() > 0 {

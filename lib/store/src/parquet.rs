@@ -1,10 +1,10 @@
 //! What shard and embedding files share: one way to write Parquet, one way to read and verify it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{AsArray, RecordBatch};
+use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{
@@ -12,16 +12,18 @@ use parquet::arrow::arrow_reader::{
     ParquetRecordBatchReaderBuilder,
 };
 use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::metadata::{KeyValue, ParquetMetaDataReader, RowGroupMetaData};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{FileMetaData, KeyValue, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
-use plmkit_contract::{Kind, Provenance, RowDigest, fields_text, plural};
+use plmkit_contract::{Kind, Provenance, RowDigest, Stop, fields_text};
 
-use crate::footer::read_footer;
-use crate::guard::guard;
-use crate::limits::{DECODED_BYTES, ID_BYTES};
-use crate::open::open_input;
-use crate::paged::{Origin, PagedFile};
+use crate::checksums::Format;
+use crate::summed::Summed;
+use crate::verified::VerifiedFile;
 use crate::{AtomicFile, FileSummary, StoreError};
+
+/// Bytes of rows that are decoded at once, unless one row has more.
+const DECODED_BYTES: u64 = 16 << 20;
 
 /// Properties common to all files: zstd, no dictionaries (ids, sequences and vectors hardly repeat).
 pub(crate) fn properties() -> WriterPropertiesBuilder {
@@ -32,8 +34,7 @@ pub(crate) fn properties() -> WriterPropertiesBuilder {
 
 /// A Parquet file under construction that adds up the digest of its rows.
 pub(crate) struct Writer {
-    rows: ArrowWriter<AtomicFile>,
-    schema: SchemaRef,
+    rows: ArrowWriter<Summed<AtomicFile>>,
     kind: Kind,
     digest: RowDigest,
     row_group_bytes: usize,
@@ -48,12 +49,11 @@ impl Writer {
         properties: WriterProperties,
         row_group_bytes: usize,
     ) -> Result<Self, StoreError> {
-        let file = AtomicFile::create(path)?;
-        let writer = ArrowWriter::try_new(file, SchemaRef::clone(&schema), Some(properties))
+        let file = Summed::new(AtomicFile::create(path)?);
+        let writer = ArrowWriter::try_new(file, schema, Some(properties))
             .map_err(|error| StoreError::encoding_parquet(path, error))?;
         Ok(Self {
             rows: writer,
-            schema,
             kind,
             digest: RowDigest::default(),
             row_group_bytes,
@@ -61,7 +61,7 @@ impl Writer {
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.rows.inner().path()
+        self.rows.inner().inner().path()
     }
 
     pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<(), StoreError> {
@@ -81,22 +81,25 @@ impl Writer {
         let suspended = self
             .rows
             .flush()
-            .and_then(|()| Ok(self.rows.inner_mut().suspend()?));
+            .and_then(|()| Ok(self.rows.inner_mut().inner_mut().suspend()?));
         suspended.map_err(|error| StoreError::encoding_parquet(self.path(), error))
     }
 
     pub(crate) fn finish(mut self, provenance: &Provenance) -> Result<Finished, StoreError> {
         let path = self.path().to_owned();
-        for (key, value) in provenance.seal(self.kind, &self.schema, self.digest) {
+        for (key, value) in provenance.entries(self.kind, self.digest) {
             self.rows
                 .append_key_value_metadata(KeyValue::new(key, value));
         }
-        let mut file = self
-            .rows
-            .into_inner()
-            .map_err(|error| StoreError::encoding_parquet(&path, error))?;
-        file.suspend()
-            .map_err(|source| StoreError::Write { path, source })?;
+        let encoding = |error| StoreError::encoding_parquet(&path, error);
+        self.rows.flush().map_err(encoding)?;
+        self.rows.inner_mut().begin_end();
+        let file = self.rows.into_inner().map_err(encoding)?;
+        let file = file.finish(Format::Parquet).and_then(|mut file| {
+            file.suspend()?;
+            Ok(file)
+        });
+        let file = file.map_err(|source| StoreError::Write { path, source })?;
         let summary = FileSummary {
             digest: self.digest,
             bytes: file.written(),
@@ -119,14 +122,13 @@ impl Finished {
     }
 }
 
-/// A Parquet file that is read batch by batch and whose digest is checked after the last one.
+/// A Parquet file of ours that is read batch by batch.
 pub(crate) struct Reader {
-    path: PathBuf,
+    file: VerifiedFile,
     rows: ParquetRecordBatchReader,
     schema: SchemaRef,
     provenance: Provenance,
-    expected: RowDigest,
-    found: RowDigest,
+    digest: RowDigest,
 }
 
 impl Reader {
@@ -138,62 +140,39 @@ impl Reader {
         rows_per_batch: usize,
         check: impl FnOnce(&Schema) -> Result<(), String>,
     ) -> Result<Self, StoreError> {
-        guard(path, || Self::opened(path, kind, rows_per_batch, check))
-    }
-
-    fn opened(
-        path: &Path,
-        kind: Kind,
-        rows_per_batch: usize,
-        check: impl FnOnce(&Schema) -> Result<(), String>,
-    ) -> Result<Self, StoreError> {
-        let builder = builder(path, Origin::Own, ArrowReaderOptions::default())?;
+        let file = VerifiedFile::open(path, Format::Parquet)?;
+        let broken =
+            |error: ParquetError| file.failed(|path| StoreError::decoding_parquet(path, &error));
+        let footer = file.footer();
+        let footer = &footer[..footer.len() - Format::Parquet.trailer()];
+        let metadata = ParquetMetaDataReader::decode_metadata(footer).map_err(broken)?;
+        let metadata = ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
+            .map_err(broken)?;
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata);
         let schema = SchemaRef::clone(builder.schema());
-        let entries: BTreeMap<String, String> = builder
-            .metadata()
-            .file_metadata()
-            .key_value_metadata()
-            .into_iter()
-            .flatten()
-            .filter_map(|entry| Some((entry.key.clone(), entry.value.clone()?)))
-            .collect();
-        let (provenance, expected) =
-            Provenance::open(&entries, kind, &schema).map_err(|source| StoreError::Metadata {
-                path: path.to_owned(),
-                source,
-            })?;
+        let about = builder.metadata().file_metadata();
+        let (provenance, digest) = Provenance::open(&entries(about), kind)
+            .map_err(|source| StoreError::metadata(path, source))?;
         check(&schema).map_err(|what| StoreError::malformed(path, what))?;
-        let claim = builder.metadata().file_metadata().num_rows();
-        if u64::try_from(claim) != Ok(expected.rows()) {
-            return Err(StoreError::malformed(
-                path,
-                format_args!(
-                    "it claims {}; expected {}",
-                    plural(claim, "row"),
-                    expected.rows()
-                ),
-            ));
-        }
         let groups = builder.metadata().row_groups().iter();
         let bytes: i64 = groups.map(RowGroupMetaData::total_byte_size).sum();
-        let bytes_per_row = u64::try_from(bytes).unwrap_or(0) / expected.rows().max(1);
+        let bytes_per_row = u64::try_from(bytes).unwrap_or(0) / digest.rows().max(1);
         let rows = DECODED_BYTES / bytes_per_row.max(1);
-        let reader = builder
+        let rows = builder
             .with_batch_size(rows_per_batch.min(rows as usize).max(1))
             .build()
-            .map_err(|error| StoreError::decoding_parquet(path, &error))?;
+            .map_err(broken)?;
         Ok(Self {
-            path: path.to_owned(),
-            rows: reader,
+            file,
+            rows,
             schema,
             provenance,
-            expected,
-            found: RowDigest::default(),
+            digest,
         })
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        self.file.path()
     }
 
     pub(crate) fn schema(&self) -> &SchemaRef {
@@ -205,38 +184,24 @@ impl Reader {
     }
 
     pub(crate) fn digest(&self) -> RowDigest {
-        self.expected
+        self.digest
     }
 
-    /// The next batch; after the last one the digest is checked, once.
+    /// The next batch. Once there is none, every byte of the file has been verified.
     pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>, StoreError> {
-        let path = self.path.clone();
-        match guard(&path, || self.decode())? {
-            Some(batch) => Ok(Some(batch)),
-            None if self.found == self.expected => Ok(None),
-            None => Err(StoreError::Digest {
-                path,
-                expected: self.expected,
-                found: self.found,
-            }),
+        let next = self.rows.next().transpose().map_err(|error| {
+            self.file
+                .failed(|path| StoreError::decoding_arrow(path, "Parquet", &error))
+        })?;
+        if next.is_none() {
+            self.verify(&Stop::default())?;
         }
+        Ok(next)
     }
 
-    /// The next batch, added to the digest.
-    fn decode(&mut self) -> Result<Option<RecordBatch>, StoreError> {
-        let Some(batch) = self
-            .rows
-            .next()
-            .transpose()
-            .map_err(|error| StoreError::decoding_arrow(&self.path, "Parquet", &error))?
-        else {
-            return Ok(None);
-        };
-        check_ids(&batch).map_err(|what| StoreError::malformed(&self.path, what))?;
-        self.found
-            .update(&batch)
-            .map_err(|error| StoreError::malformed(&self.path, error))?;
-        Ok(Some(batch))
+    /// Verifies what has not been read.
+    pub(crate) fn verify(&self, stop: &Stop) -> Result<(), StoreError> {
+        self.file.verify_rest(stop)
     }
 
     pub(crate) fn into_table(mut self) -> Result<Table, StoreError> {
@@ -247,7 +212,7 @@ impl Reader {
         Ok(Table {
             batches,
             provenance: self.provenance,
-            digest: self.expected,
+            digest: self.digest,
         })
     }
 }
@@ -263,40 +228,12 @@ pub struct Table {
     pub digest: RowDigest,
 }
 
-/// Opens a Parquet file for reading. Its footer is within the limits, and its pages will be.
-pub(crate) fn builder(
-    path: &Path,
-    origin: Origin,
-    options: ArrowReaderOptions,
-) -> Result<ParquetRecordBatchReaderBuilder<PagedFile>, StoreError> {
-    let file = open_input(path)?;
-    let unread = |source| StoreError::Read {
-        path: path.to_owned(),
-        source,
-    };
-    let bad = |what: String| {
-        StoreError::malformed(path, format_args!("not a readable Parquet file: {what}"))
-    };
-    let broken = |error| StoreError::decoding_parquet(path, &error);
-    let len = file.metadata().map_err(unread)?.len();
-    let footer = read_footer(&file, len).map_err(unread)?.map_err(bad)?;
-    let metadata = ParquetMetaDataReader::decode_metadata(&footer).map_err(broken)?;
-    let paged = PagedFile::new(file, len, &metadata, origin).map_err(bad)?;
-    let metadata = ArrowReaderMetadata::try_new(Arc::new(metadata), options).map_err(broken)?;
-    Ok(ParquetRecordBatchReaderBuilder::new_with_metadata(
-        paged, metadata,
-    ))
-}
-
-/// Checks that no id is longer than the limit.
-pub(crate) fn check_ids(batch: &RecordBatch) -> Result<(), String> {
-    let lengths = batch["id"].as_string::<i32>().offsets().lengths();
-    match lengths.max() {
-        Some(longest) if longest > ID_BYTES => Err(format!(
-            "an id has {longest} bytes; expected at most {ID_BYTES}"
-        )),
-        _ => Ok(()),
-    }
+/// The metadata entries of a file that have a value.
+pub(crate) fn entries(about: &FileMetaData) -> BTreeMap<String, String> {
+    let entries = about.key_value_metadata().into_iter().flatten();
+    entries
+        .filter_map(|entry| Some((entry.key.clone(), entry.value.clone()?)))
+        .collect()
 }
 
 /// Says how `found` differs from `expected`, if it does.

@@ -7,7 +7,7 @@
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use plmkit_contract::{Quoted, Reason, Reject, RejectsList};
+use plmkit_contract::{LIST_SHOWN, Quoted, Reason, Reject, RejectsList, one_line};
 
 use serde::Serialize;
 
@@ -106,7 +106,7 @@ pub fn read_rejects(path: &Path) -> Result<RejectsList, StoreError> {
     let found = reader.headers().map_err(unreadable)?;
     let of_rows = *found == ROW_COLUMNS[..];
     if !of_rows && *found != *RECORD_COLUMNS {
-        let found = found.iter().collect::<Vec<_>>().join(",");
+        let found = one_line(&found.iter().collect::<Vec<_>>().join(","), LIST_SHOWN);
         let expected = RECORD_COLUMNS.join(",");
         return Err(StoreError::malformed(
             path,
@@ -259,7 +259,7 @@ mod tests {
             ),
             (
                 "ordinal,id,length,reason\n3,a,2000,not_finite\n",
-                "expected reason empty or too_short or too_long or invalid_residue, found not_finite",
+                "expected reason empty or too_short or too_long or invalid_residue or no_id, found not_finite",
             ),
             (
                 "ordinal,id,length,reason,end\n",

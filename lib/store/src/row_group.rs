@@ -1,5 +1,6 @@
 //! Rows of an embeddings file, encoded: the bytes of a row group, and what the footer says of them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -14,6 +15,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::schema::types::SchemaDescPtr;
 use plmkit_contract::{EmbeddingLayout, RowDigest};
 
+use crate::checksums::{Checksums, Segment};
 use crate::embeddings::properties_of;
 use crate::list_column::{column_chunk, list_bytes};
 
@@ -21,15 +23,13 @@ use crate::list_column::{column_chunk, list_bytes};
 /// one go, small enough for a reader to skip by `ordinal`.
 pub const ROW_GROUP_BYTES: usize = 64 << 20;
 
-/// The magic string at the beginning of a file.
-pub(crate) const MAGIC: &[u8; 4] = b"PAR1";
-
 /// A column of a row group, with its places counted from its beginning.
 pub(crate) struct ColumnChunk {
     pub(crate) bytes: Vec<Bytes>,
     pub(crate) metadata: ColumnChunkMetaData,
     pub(crate) column_index: Option<ColumnIndexMetaData>,
     pub(crate) offset_index: Option<OffsetIndexMetaData>,
+    pub(crate) bloom_filter: Option<Bytes>,
 }
 
 /// What the footer and the page index say of a row group.
@@ -43,6 +43,7 @@ pub(crate) struct Described {
 /// Rows as they lie in a file. Values of lists are not copied: the arrays that they came in live as long as this.
 pub struct RowGroup {
     pieces: Vec<Bytes>,
+    segments: Vec<Segment>,
     described: Described,
     rows: RowDigest,
 }
@@ -52,9 +53,7 @@ pub struct RowGroup {
 pub struct PlacedRowGroup {
     pub(crate) described: Described,
     pub(crate) start: u64,
-    pub(crate) bytes: u64,
-    /// XXH3-128 of the bytes, where they are to be verified.
-    pub(crate) digest: String,
+    pub(crate) segments: Vec<Segment>,
     pub(crate) rows: RowDigest,
 }
 
@@ -159,6 +158,7 @@ impl RowGroupEncoder {
         let mut uncompressed = 0;
         let mut columns = Vec::new();
         let (mut column_indexes, mut offset_indexes) = (Vec::new(), Vec::new());
+        let mut bloom_filters = Vec::new();
         for column in 0..self.schema.fields().len() {
             let lists = || column_chunk(batches, column, self.descriptor.column(column));
             let mut chunk = if self.flat.contains(&column) {
@@ -172,8 +172,22 @@ impl RowGroupEncoder {
             pieces.append(&mut chunk.bytes);
             columns.push(moved(chunk.metadata, place)?);
             column_indexes.push(chunk.column_index);
+            bloom_filters.push(chunk.bloom_filter);
             offset_indexes.push(chunk.offset_index.map(|index| moved_index(index, place)));
             place += size;
+        }
+        for (column, filter) in bloom_filters.into_iter().enumerate() {
+            if let Some(filter) = filter {
+                let described = columns[column].clone().into_builder();
+                let described = described.set_bloom_filter_offset(Some(place));
+                columns[column] = described.build()?;
+                place += filter.len().cast_signed() as i64;
+                pieces.push(filter);
+            }
+        }
+        let mut sums = Checksums::default();
+        for bytes in &pieces {
+            sums.update(bytes);
         }
         let group = RowGroupMetaData::builder(Arc::clone(&self.descriptor))
             .set_num_rows(rows.rows().cast_signed())
@@ -182,6 +196,7 @@ impl RowGroupEncoder {
             .set_file_offset(0)
             .build()?;
         Ok(RowGroup {
+            segments: sums.into_segments(),
             pieces,
             described: Described {
                 group,
@@ -217,6 +232,8 @@ impl RowGroupEncoder {
                     column_index: index.column_index(column).cloned(),
                     offset_index: offset_index
                         .map(|index| moved_index(index, -start.cast_signed())),
+                    bloom_filter: bloom_filter(chunk)
+                        .map(|range| file.slice(range.start as usize..range.end as usize)),
                 })
             })
             .collect()
@@ -234,13 +251,12 @@ impl RowGroup {
         &self.pieces
     }
 
-    /// What is to be known of it where its bytes, which have this digest, begin at `start`.
-    pub(crate) fn placed(&self, start: u64, digest: String) -> Result<PlacedRowGroup> {
+    /// What is to be known of it where its bytes begin at `start`.
+    pub(crate) fn placed(&self, start: u64) -> Result<PlacedRowGroup> {
         Ok(PlacedRowGroup {
             described: self.described.clone().moved(start.cast_signed())?,
             start,
-            bytes: self.bytes(),
-            digest,
+            segments: self.segments.clone(),
             rows: self.rows,
         })
     }
@@ -259,7 +275,8 @@ impl PlacedRowGroup {
 
     /// Where its bytes end.
     pub(crate) fn end(&self) -> u64 {
-        self.start + self.bytes
+        let bytes = self.segments.iter();
+        self.start + bytes.map(|part| u64::from(part.bytes)).sum::<u64>()
     }
 }
 
@@ -284,7 +301,9 @@ impl Described {
 
 fn moved(column: ColumnChunkMetaData, by: i64) -> Result<ColumnChunkMetaData> {
     let offset = column.data_page_offset() + by;
+    let filter = column.bloom_filter_offset().map(|offset| offset + by);
     let column = column.into_builder().set_data_page_offset(offset);
+    let column = column.set_bloom_filter_offset(filter);
     // The page index is written again.
     let column = column
         .set_offset_index_offset(None)
@@ -299,4 +318,10 @@ fn moved_index(mut index: OffsetIndexMetaData, by: i64) -> OffsetIndexMetaData {
         page.offset += by;
     }
     index
+}
+
+/// Where the bloom filter of a column chunk lies.
+pub(crate) fn bloom_filter(chunk: &ColumnChunkMetaData) -> Option<Range<u64>> {
+    let start = u64::try_from(chunk.bloom_filter_offset()?).ok()?;
+    Some(start..start + u64::try_from(chunk.bloom_filter_length()?).ok()?)
 }

@@ -1,16 +1,12 @@
 //! An embeddings file that grows by row groups, and of which a later run takes over what is there.
 //!
-//! What makes it a file, the footer, changes with each row group, so it is kept aside while the file grows: a *record* of the row
+//! What makes it a file, its end, changes with each row group, so it is kept aside while the file grows: a *record* of the row
 //! groups that are on disk, in a file of its own that is replaced as a whole. A file that is closed before it is complete has its
-//! record at its end. Either way a killed writer loses what came after the last record, and nothing before.
-//!
-//! ```text
-//! record: page index and footer │ u64 where they belong │ XXH3-128 of both │ u64 bytes of both │ "plmkit-r"
-//! ```
+//! record at its end, and is a Parquet file of the rows that it has. Either way a killed writer loses what came after the last
+//! record, and nothing before.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
+use std::io::{self, Write};
 use std::num::NonZero;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -19,26 +15,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use bytes::Bytes;
-use parquet::arrow::parquet_to_arrow_schema;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataOptions, ParquetMetaDataReader};
-use parquet::file::reader::{ChunkReader, Length};
-use plmkit_contract::{ByteDigest, EmbeddingLayout, Kind, Provenance, RowDigest, Stop};
+use parquet::file::metadata::{
+    PageIndexPolicy, ParquetMetaDataOptions, ParquetMetaDataReader, RowGroupMetaData,
+};
+use plmkit_contract::{EmbeddingLayout, Kind, Provenance, RowDigest, Stop};
 use rustix::fs::{Advice, fadvise};
-use xxhash_rust::xxh3::xxh3_128;
 
+use crate::checksums::Format;
 use crate::footer_writer::RowGroups;
-use crate::guard::guard;
 use crate::lock::is_at;
-use crate::row_group::{Described, MAGIC, PlacedRowGroup, RowGroup, RowGroupEncoder};
+use crate::parquet::entries;
+use crate::row_group::{Described, PlacedRowGroup, RowGroup, RowGroupEncoder, bloom_filter};
+use crate::verified::{VerifiedFile, append};
 use crate::{AtomicFile, FileSummary, StoreError};
 
-/// The option in which a record has the digests of row groups.
+/// The option in which a record has the digests of the rows of row groups.
 const ROW_GROUPS: &str = "row_groups";
-const RECORD_MAGIC: &[u8; 8] = b"plmkit-r";
-/// Bytes of a record behind the footer.
-const TRAILER: usize = 40;
 /// What the name of the file of a record ends with, in place of `parquet`.
 const RECORD: &str = "record";
 
@@ -74,7 +67,7 @@ impl UnfinishedEmbeddings {
             encoder: encoder(path, layout)?,
             groups: RowGroups::default(),
         };
-        new.write(0, MAGIC)?;
+        new.write(0, Format::Parquet.magic())?;
         Ok(new)
     }
 
@@ -90,17 +83,21 @@ impl UnfinishedEmbeddings {
             source,
         };
         let opened = OpenOptions::new().read(true).write(true).open(path);
-        let mut file = opened.map_err(failed)?;
-        let bytes = match fs::read(Self::record_of(path)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => tail(&mut file),
-            read => read,
+        let file = opened.map_err(failed)?;
+        let verified = match fs::read(Self::record_of(path)) {
+            Ok(record) => {
+                let aside = file.try_clone().map_err(failed)?;
+                VerifiedFile::with_end(path, aside, record, Format::Parquet)
+                    .ok_or_else(|| StoreError::malformed(path, "its record is damaged"))?
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            Err(_) if !is_closed(&file).map_err(failed)? => return Ok(None),
+            Err(_) => VerifiedFile::open(path, Format::Parquet)?,
         };
-        let bytes = bytes.map_err(failed)?;
-        if bytes.is_empty() {
-            return Ok(None);
+        let (groups, provenance) = recorded(&verified)?;
+        if groups.end() > file.metadata().map_err(failed)?.len() {
+            return Err(StoreError::malformed(path, "it is cut"));
         }
-        let len = file.metadata().map_err(failed)?.len();
-        let (groups, provenance) = guard(path, || Self::decode(path, bytes, len))?;
         let file = Self {
             path: path.to_owned(),
             named: named.to_owned(),
@@ -109,73 +106,6 @@ impl UnfinishedEmbeddings {
             groups,
         };
         Ok(Some((file, provenance)))
-    }
-
-    /// The row groups of a record, and the provenance, for a file of `len` bytes.
-    fn decode(
-        path: &Path,
-        record: Vec<u8>,
-        len: u64,
-    ) -> Result<(RowGroups, Provenance), StoreError> {
-        let malformed = |what: &str| StoreError::malformed(path, what);
-        let footer = checked(record).ok_or_else(|| malformed("its record is damaged"))?;
-        let broken = |error: ParquetError| StoreError::decoding_parquet(path, &error);
-        let metadata = ParquetMetaDataReader::new()
-            .with_page_index_policy(PageIndexPolicy::Optional)
-            // As they were written, so that they can be written again.
-            .with_metadata_options(Some(
-                ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false),
-            ))
-            .parse_and_finish(&footer)
-            .map_err(broken)?;
-        let about = metadata.file_metadata();
-        let entries = about.key_value_metadata();
-        let schema = parquet_to_arrow_schema(about.schema_descr(), entries).map_err(broken)?;
-        let entries: BTreeMap<String, String> = entries
-            .into_iter()
-            .flatten()
-            .filter_map(|entry| Some((entry.key.clone(), entry.value.clone()?)))
-            .collect();
-        let (mut provenance, _) =
-            Provenance::open(&entries, Kind::Embeddings, &schema).map_err(|source| {
-                StoreError::Metadata {
-                    path: path.to_owned(),
-                    source,
-                }
-            })?;
-        let digests = provenance.options.remove(ROW_GROUPS).unwrap_or_default();
-        let digests: Vec<(String, String)> =
-            serde_json::from_value(digests).map_err(|_| malformed("no record of row groups"))?;
-        if digests.len() != metadata.num_row_groups() {
-            return Err(malformed("its record is of other row groups"));
-        }
-        let mut groups = RowGroups::default();
-        for (number, (group, (digest, rows))) in
-            metadata.row_groups().iter().zip(digests).enumerate()
-        {
-            let start = groups.end();
-            let sizes = group.columns().iter().map(|column| column.byte_range().1);
-            let index = metadata.page_index_for_row_group(number);
-            let columns = 0..group.num_columns();
-            groups.push(PlacedRowGroup {
-                bytes: sizes.sum(),
-                start,
-                digest,
-                rows: rows.parse().map_err(|()| malformed("no digest of rows"))?,
-                described: Described {
-                    group: group.clone(),
-                    column_indexes: columns
-                        .clone()
-                        .map(|at| index.column_index(at).cloned())
-                        .collect(),
-                    offset_indexes: columns.map(|at| index.offset_index(at).cloned()).collect(),
-                },
-            });
-        }
-        if groups.end() != footer.place || groups.end() > len {
-            return Err(malformed("it is cut"));
-        }
-        Ok((groups, provenance))
     }
 
     /// Where the record of the file at `path` is while that grows.
@@ -221,12 +151,11 @@ impl UnfinishedEmbeddings {
         self.groups.push(group);
     }
 
-    /// Which of the row groups have the bytes that were written, by their digests.
+    /// Which of the row groups have the bytes that were written.
     pub fn verify(&self, threads: usize, stop: &Stop) -> Result<Vec<bool>, StoreError> {
         let next = AtomicUsize::new(0);
         let check = || {
             let mut intact = Vec::new();
-            let mut buffer = vec![0; 1 << 20];
             while let Some((number, group)) = {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 self.groups.all().get(number).map(|group| (number, group))
@@ -234,12 +163,7 @@ impl UnfinishedEmbeddings {
                 if stop.requested() {
                     return Err(StoreError::Stopped);
                 }
-                let mut digest = ByteDigest::default();
-                let read = self.pieces(group, &mut buffer, |bytes| {
-                    digest.update(bytes);
-                    Ok(())
-                });
-                intact.push((number, read.is_ok() && digest.to_string() == group.digest));
+                intact.push((number, self.segments(group, |_| Ok(())).is_ok()));
             }
             Ok(intact)
         };
@@ -257,19 +181,23 @@ impl UnfinishedEmbeddings {
         Ok(all.into_iter().map(|(_, intact)| intact).collect())
     }
 
-    /// Reads the bytes of a row group, a buffer full at a time.
-    fn pieces(
+    /// Reads the bytes of a row group and verifies them, segment by segment.
+    fn segments(
         &self,
         group: &PlacedRowGroup,
-        buffer: &mut [u8],
         mut take: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut place = group.start;
-        while place < group.end() {
-            let size = (group.end() - place).min(buffer.len() as u64) as usize;
-            self.file.read_exact_at(&mut buffer[..size], place)?;
-            take(&buffer[..size])?;
-            place += size as u64;
+        let mut bytes = Vec::new();
+        for segment in &group.segments {
+            let end = place + u64::from(segment.bytes);
+            bytes.clear();
+            append(&self.file, place..end, &mut bytes)?;
+            if !segment.is(&bytes) {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            take(&bytes)?;
+            place = end;
         }
         Ok(())
     }
@@ -323,10 +251,9 @@ impl UnfinishedEmbeddings {
         };
         let mut file = AtomicFile::create(to)?;
         let mut copied = RowGroups::default();
-        let mut buffer = vec![0; 1 << 20];
-        file.write_all(MAGIC).map_err(failed)?;
+        file.write_all(Format::Parquet.magic()).map_err(failed)?;
         for group in &self.groups.all()[groups] {
-            self.pieces(group, &mut buffer, |bytes| file.write_all(bytes))
+            self.segments(group, |bytes| file.write_all(bytes))
                 .map_err(failed)?;
             let group = group.clone().moved(copied.end());
             copied.push(group.map_err(|error| StoreError::encoding_parquet(to, error))?);
@@ -356,21 +283,11 @@ impl UnfinishedEmbeddings {
     }
 
     fn record_bytes(&self, provenance: &Provenance) -> Result<Vec<u8>, StoreError> {
-        let digests = self.groups.all().iter();
-        let digests: Vec<_> = digests
-            .map(|group| (group.digest.clone(), group.rows.to_string()))
-            .collect();
-        let provenance = provenance
-            .clone()
-            .with(ROW_GROUPS, serde_json::json!(digests));
-        let footer = self.groups.footer(&self.encoder, &provenance);
-        let mut record = footer.map_err(|error| StoreError::encoding_parquet(&self.path, error))?;
-        record.extend(self.end().to_le_bytes());
-        let length = record.len() as u64;
-        record.extend(xxh3_128(&record).to_le_bytes());
-        record.extend(length.to_le_bytes());
-        record.extend(RECORD_MAGIC);
-        Ok(record)
+        let groups = self.groups.all().iter();
+        let rows: Vec<_> = groups.map(|group| group.rows.to_string()).collect();
+        let provenance = provenance.clone().with(ROW_GROUPS, rows);
+        let record = self.groups.footer(&self.encoder, &provenance);
+        record.map_err(|error| StoreError::encoding_parquet(&self.path, error))
     }
 
     fn write(&self, place: u64, bytes: &[u8]) -> Result<(), StoreError> {
@@ -397,9 +314,7 @@ impl Sink {
     /// Writes a row group whose bytes begin at `start`.
     pub fn write(&self, group: &RowGroup, start: u64) -> Result<PlacedRowGroup, StoreError> {
         let mut place = start;
-        let mut digest = ByteDigest::default();
         for bytes in group.pieces() {
-            digest.update(bytes);
             let written = self.file.write_all_at(bytes, place);
             written.map_err(|source| self.failed(source))?;
             place += bytes.len() as u64;
@@ -407,7 +322,7 @@ impl Sink {
         // The system begins to write now what `record` would otherwise wait for all at once, and lets go of what is on disk: its memory
         // is used again for what follows, where new memory would be filled with zeros first. Where it does not, nothing is lost.
         let _ = fadvise(&self.file, 0, NonZero::new(place), Advice::DontNeed);
-        let placed = group.placed(start, digest.to_string());
+        let placed = group.placed(start);
         placed.map_err(|error| self.encoding(error))
     }
 
@@ -429,82 +344,72 @@ fn encoder(path: &Path, layout: &EmbeddingLayout) -> Result<RowGroupEncoder, Sto
     RowGroupEncoder::new(layout).map_err(|error| StoreError::encoding_parquet(path, error))
 }
 
-/// The record at the end of a file; nothing where there is none.
-fn tail(file: &mut File) -> io::Result<Vec<u8>> {
-    let len = file.metadata()?.len();
-    let mut end = [0; 16];
-    let Some(place) = len.checked_sub(end.len() as u64) else {
-        return Ok(Vec::new());
+/// Whether a record is at the end of the file.
+fn is_closed(file: &File) -> io::Result<bool> {
+    let magic = Format::Parquet.magic();
+    let mut end = vec![0; magic.len()];
+    let start = file.metadata()?.len().checked_sub(magic.len() as u64);
+    // A file that was just begun has the magic string in front.
+    let Some(start) = start.filter(|&start| start > 0) else {
+        return Ok(false);
     };
-    file.read_exact_at(&mut end, place)?;
-    let (length, magic) = end.split_at(8);
-    let length = u64::from_le_bytes(length.try_into().expect("8 bytes"));
-    let start = len.checked_sub(length.saturating_add(TRAILER as u64 - 8));
-    let Some(start) = start.filter(|_| magic == RECORD_MAGIC) else {
-        return Ok(Vec::new());
-    };
-    let mut record = Vec::new();
-    file.seek(SeekFrom::Start(start))?;
-    file.read_to_end(&mut record)?;
-    Ok(record)
+    file.read_exact_at(&mut end, start)?;
+    Ok(end == magic)
 }
 
-/// The footer of a record whose digest is right.
-fn checked(mut record: Vec<u8>) -> Option<Footer> {
-    let length = record.len().checked_sub(TRAILER - 8)?;
-    let (content, rest) = record.split_at(length);
-    let expected = [
-        &xxh3_128(content).to_le_bytes()[..],
-        &(length as u64).to_le_bytes(),
-        RECORD_MAGIC,
-    ];
-    let (_, place) = content.split_last_chunk()?;
-    let place = u64::from_le_bytes(*place);
-    if rest != expected.concat() {
-        return None;
+/// The row groups of a record, and the provenance.
+fn recorded(file: &VerifiedFile) -> Result<(RowGroups, Provenance), StoreError> {
+    let path = file.path();
+    let malformed = |what: &str| StoreError::malformed(path, what);
+    let broken =
+        |error: ParquetError| file.failed(|path| StoreError::decoding_parquet(path, &error));
+    let metadata = ParquetMetaDataReader::new()
+        .with_page_index_policy(PageIndexPolicy::Optional)
+        // As they were written, so that they can be written again.
+        .with_metadata_options(Some(
+            ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false),
+        ))
+        .parse_and_finish(file)
+        .map_err(broken)?;
+    let about = metadata.file_metadata();
+    let (mut provenance, _) = Provenance::open(&entries(about), Kind::Embeddings)
+        .map_err(|source| StoreError::metadata(path, source))?;
+    let rows = provenance.options.remove(ROW_GROUPS).unwrap_or_default();
+    let rows: Vec<String> =
+        serde_json::from_value(rows).map_err(|_| malformed("no record of row groups"))?;
+    if rows.len() != metadata.num_row_groups() {
+        return Err(malformed("its record is of other row groups"));
     }
-    record.truncate(length - 8);
-    Some(Footer {
-        place,
-        bytes: record.into(),
-    })
-}
-
-/// A footer, as a file that has nothing before it.
-struct Footer {
-    place: u64,
-    bytes: Bytes,
-}
-
-impl Footer {
-    fn from(&self, start: u64) -> Option<Bytes> {
-        let start = start.checked_sub(self.place)? as usize;
-        (start <= self.bytes.len()).then(|| self.bytes.slice(start..))
+    let mut groups = RowGroups::default();
+    for (number, (group, rows)) in metadata.row_groups().iter().zip(rows).enumerate() {
+        let start = groups.end();
+        let index = metadata.page_index_for_row_group(number);
+        let columns = 0..group.num_columns();
+        groups.push(PlacedRowGroup {
+            start,
+            segments: file.segments(start..start + size(group)).to_vec(),
+            rows: rows.parse().map_err(|()| malformed("no digest of rows"))?,
+            described: Described {
+                group: group.clone(),
+                column_indexes: columns
+                    .clone()
+                    .map(|at| index.column_index(at).cloned())
+                    .collect(),
+                offset_indexes: columns.map(|at| index.offset_index(at).cloned()).collect(),
+            },
+        });
     }
+    Ok((groups, provenance))
 }
 
-impl Length for Footer {
-    fn len(&self) -> u64 {
-        self.place + self.bytes.len() as u64
-    }
-}
-
-impl ChunkReader for Footer {
-    type T = Cursor<Bytes>;
-
-    fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
-        let bytes = self.from(start).ok_or_else(outside)?;
-        Ok(Cursor::new(bytes))
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
-        let bytes = self.from(start).filter(|bytes| length <= bytes.len());
-        Ok(bytes.ok_or_else(outside)?.slice(..length))
-    }
-}
-
-fn outside() -> ParquetError {
-    ParquetError::General("a footer that refers to what is before it".to_owned())
+/// Bytes of a row group.
+fn size(group: &RowGroupMetaData) -> u64 {
+    let columns = group.columns().iter();
+    let sizes = columns.map(|column| {
+        let filter = bloom_filter(column).map_or(0, |range| range.end - range.start);
+        column.byte_range().1 + filter
+    });
+    sizes.sum()
 }
 
 fn remove(path: &Path) -> Result<(), StoreError> {

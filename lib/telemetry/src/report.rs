@@ -94,7 +94,7 @@ pub enum Tier {
 impl fmt::Display for Tier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::None => "none",
+            Self::None => "ok",
             Self::Mild => "mild",
             Self::Critical => "critical",
         })

@@ -33,14 +33,6 @@ pub enum FastaError {
         /// The limit in bytes.
         limit: usize,
     },
-    /// A header with no id.
-    #[error("{input}: record {record}: expected an id after '>', found none")]
-    NoId {
-        /// The input.
-        input: Input,
-        /// The 1-based record.
-        record: u64,
-    },
     /// An id in another encoding.
     #[error("{input}: record {record} {id}: expected an id in UTF-8, found other bytes")]
     IdEncoding {

@@ -79,15 +79,11 @@ fn what_is_not_fasta_is_shown() {
 }
 
 #[test]
-fn ids_must_be_there_and_utf8() {
-    assert_eq!(
-        message(b">P1\nMK\n> P2\nMK\n"),
-        "a.fasta: record 2: expected an id after '>', found none"
-    );
-    assert_eq!(
-        message(b">\n"),
-        "a.fasta: record 1: expected an id after '>', found none"
-    );
+fn ids_may_lack_and_are_utf8() {
+    let records = read(b">P1\nMK\n> P2\nMK\n>\n", 7).expect("FASTA");
+    let ids: Vec<&str> = records.iter().map(|record| record.id.as_str()).collect();
+    assert_eq!(ids, ["P1", "", ""]);
+    assert_eq!(records[1].description.as_deref(), Some("P2"));
     assert_eq!(
         message(b">P\xe9\nMK\n"),
         "a.fasta: record 1 'P\u{fffd}': expected an id in UTF-8, found other bytes"

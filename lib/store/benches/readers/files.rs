@@ -96,7 +96,7 @@ pub(crate) fn write_shard(path: &Path, proteins: &[Protein]) {
 }
 
 pub(crate) fn write_batches(path: &Path, proteins: &[Protein]) {
-    let mut writer = BatchesWriter::create(path, provenance()).expect("a file");
+    let mut writer = BatchesWriter::create(path, &provenance()).expect("a file");
     let mut rest = proteins;
     while !rest.is_empty() {
         let mut tokens = 0;

@@ -1,6 +1,5 @@
-//! What reading a file costs, and how much of it is verification: `decode` is the plain reader of the format, `digest`
-//! the row digest of what that gave, and `read` the reader of this crate, which does both and holds the file to its
-//! limits. Bytes are those of the values in memory.
+//! What reading a file costs, and how much of it is verification: `decode` is the plain reader of the format, and `read` the
+//! reader of this crate, which holds every byte to its checksum before that. Bytes are those of the values in memory.
 
 mod files;
 
@@ -12,7 +11,7 @@ use arrow::array::RecordBatch;
 use arrow::ipc::reader::FileReader;
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use plmkit_contract::{RowDigest, Stop};
+use plmkit_contract::Stop;
 use plmkit_store::{BatchesFile, EmbeddingsReader, read_shard};
 
 fn readers(criterion: &mut Criterion) {
@@ -54,7 +53,6 @@ fn compare(
     group.sampling_mode(SamplingMode::Flat);
     group.throughput(Throughput::Bytes(bytes as u64));
     group.bench_function("decode", |bencher| bencher.iter(|| decode(path)));
-    group.bench_function("digest", |bencher| bencher.iter(|| digest(&batches)));
     group.bench_function("read", |bencher| bencher.iter(|| read(path)));
 }
 
@@ -65,14 +63,6 @@ fn size(batch: &RecordBatch) -> usize {
     sizes
         .map(|size| size.expect("a type of the contract"))
         .sum()
-}
-
-fn digest(batches: &[RecordBatch]) -> RowDigest {
-    let mut digest = RowDigest::default();
-    for batch in batches {
-        digest.update(batch).expect("a type of the contract");
-    }
-    digest
 }
 
 fn decode_parquet(path: &Path) -> Vec<RecordBatch> {
@@ -88,7 +78,7 @@ fn decode_ipc(path: &Path) -> Vec<RecordBatch> {
     reader.map(|batch| batch.expect("a batch")).collect()
 }
 
-/// Packs of a file that is open: nothing is copied.
+/// Packs of a file that is open, each verified again.
 fn packs(criterion: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("batches.arrow");

@@ -1,6 +1,6 @@
 //! A report for people.
 
-use plmkit_contract::{one_line, plural};
+use plmkit_contract::{LIST_SHOWN, one_line, plural};
 
 use super::findings::gpu_name;
 use super::stages::percent;
@@ -42,7 +42,7 @@ pub fn sentences(report: &Report) -> Vec<String> {
     }
     lines.extend(report.findings.iter().map(ToString::to_string));
     // Names of runs and GPUs come from a log, which may hold anything.
-    let printable = lines.iter().map(|line| one_line(line, usize::MAX));
+    let printable = lines.iter().map(|line| one_line(line, LIST_SHOWN));
     printable.collect()
 }
 

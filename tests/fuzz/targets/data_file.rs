@@ -1,0 +1,28 @@
+//! Shards, batches and embeddings, as every program reads them: nothing gets past the checksums.
+#![no_main]
+
+use std::path::Path;
+
+use libfuzzer_sys::fuzz_target;
+use plmkit_contract::Stop;
+use plmkit_fuzz::{as_file, judged};
+use plmkit_store::{BatchesFile, EmbeddingsReader, StoreError, read_shard};
+
+fuzz_target!(|bytes: &[u8]| {
+    let embeddings = |path: &Path| -> Result<u64, StoreError> {
+        let mut reader = EmbeddingsReader::open(path)?;
+        while reader.next_batch()?.is_some() {}
+        Ok(reader.digest().rows())
+    };
+    let batches = |path: &Path| -> Result<u64, StoreError> {
+        let file = BatchesFile::open(path, &Stop::default())?;
+        Ok(file.digest().rows())
+    };
+    let shard = |path: &Path| Ok(read_shard(path)?.digest.rows());
+    let readers: [&dyn Fn(&Path) -> Result<u64, StoreError>; 3] = [&shard, &batches, &embeddings];
+    let read = readers.map(|read| judged(as_file(bytes, read)));
+    // The seeds are the only whole files there are.
+    for rows in read.into_iter().flatten() {
+        assert!([0, 4].contains(&rows), "{rows} rows");
+    }
+});
