@@ -331,7 +331,14 @@ fn int8_is_refused_where_it_loses_too_much() {
 #[test]
 fn columns_are_told_with_their_shapes_and_those_of_several_vectors_are_not_compared() {
     let case = Case::new();
-    let options = ["--residues", "--logits", "--contacts"];
+    let events = case.path("e.jsonl");
+    let options = [
+        "--residues",
+        "--logits",
+        "--contacts",
+        "--events",
+        events.to_str().expect("text"),
+    ];
     let said = run(&mut case.embed(&test_data("model-tiny"), "e.parquet", &options));
     let shapes =
         "20 rows of mean_4 (64), residues_4 (L x 64), logits (L x 33), contacts (L x L) from ";
@@ -354,6 +361,12 @@ fn columns_are_told_with_their_shapes_and_those_of_several_vectors_are_not_compa
         &serde_json::json!(["residues_4", "logits", "contacts"])
     );
     assert_eq!(report["agreement"][0]["column"], "mean_4");
+    // That of the run's first event.
+    let events = std::fs::read_to_string(case.path("e.jsonl")).expect("events");
+    let run: serde_json::Value =
+        serde_json::from_str(events.lines().next().expect("a line")).expect("JSON");
+    assert!(run["model_digest"].is_string());
+    assert_eq!(report["model"], run["model_digest"]);
 }
 
 #[test]

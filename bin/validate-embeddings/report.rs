@@ -19,6 +19,8 @@ pub(crate) struct Report<'a> {
     version: &'static str,
     /// `fail` if any check failed, else `pass`.
     outcome: Outcome,
+    /// The digest of the model that the first of the embeddings names.
+    model: Option<String>,
     /// The embeddings files, in the order given.
     embeddings: &'a [Input],
     /// The shards, in the order given.
@@ -59,6 +61,7 @@ impl Input {
 impl<'a> Report<'a> {
     pub(crate) fn new(
         config: &Config,
+        model: Option<String>,
         embeddings: &'a [Input],
         shards: &'a [Input],
         verdict: &'a Verdict,
@@ -72,6 +75,7 @@ impl<'a> Report<'a> {
             } else {
                 Outcome::Fail
             },
+            model,
             embeddings,
             shards,
             rejects: config.rejects.iter().map(|path| text(path)).collect(),

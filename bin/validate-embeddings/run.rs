@@ -22,10 +22,14 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let config = Config::try_from(args)?;
     // What is missing or foreign should show before hours of reading.
     let mut stitched = false;
+    let mut model = None;
     for path in &config.embeddings {
         let opened = EmbeddingsReader::open(path);
         let opened = opened.map_err(|error| error.of_input(FileKind::Embeddings))?;
         stitched |= opened.layout().stitched;
+        // `origin` compares the others with the first.
+        let named = opened.provenance().options.get("model");
+        model = model.or_else(|| Some(named?.as_str()?.to_owned()));
     }
 
     let mut examination = Examination::new();
@@ -58,7 +62,10 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
 
     let verdict = examination.finish();
     if let Some(path) = &config.report {
-        write_json(path, &Report::new(&config, &embeddings, &shards, &verdict))?;
+        write_json(
+            path,
+            &Report::new(&config, model, &embeddings, &shards, &verdict),
+        )?;
     }
     if let Some(path) = &config.mqc {
         write_json(path, &table(path, &verdict))?;

@@ -24,6 +24,9 @@ check() {
     fi
 }
 
+# reweigh FOLDER: one value of the model in it becomes another.
+reweigh() { printf '\x55' | dd of="$1/model.safetensors" bs=1 seek=600000 conv=notrunc status=none; }
+
 # same WHAT EXPECTED FOUND
 same() {
     check "$1" diff <(echo "$2") <(echo "$3")

@@ -1,9 +1,10 @@
 #!/usr/bin/env nextflow
 
-include { EMBED                                            } from './subworkflows/local/embed/main'
-include { MULTIQC                                          } from './modules/local/multiqc/main'
-include { VERDICT                                          } from './modules/local/verdict/main'
-include { checkEngine; checkParams; readModel; readSamples } from './subworkflows/local/inputs/main'
+include { EMBED                                                   } from './subworkflows/local/embed/main'
+include { MULTIQC                                                 } from './modules/local/multiqc/main'
+include { VERDICT                                                 } from './modules/local/verdict/main'
+include { VERSIONS                                                } from './modules/local/versions/main'
+include { checkEngine; checkParams; helpText; readModel; readSamples } from './subworkflows/local/inputs/main'
 
 // [ process, tool, version ] of all tasks as YAML, sorted; `Workflow` stands last as in nf-core.
 def versionsYaml(versions) {
@@ -18,9 +19,18 @@ def versionsYaml(versions) {
 
 workflow {
     main:
+    schema = file("${projectDir}/nextflow_schema.json")
+    if (params.help) {
+        println(helpText(schema))
+        return
+    }
+    if (params.version) {
+        println("${workflow.manifest.name} ${workflow.manifest.version}")
+        return
+    }
     checkEngine()
-    checkParams(params, file("${projectDir}/nextflow_schema.json"))
-    samples = readSamples(params.input)
+    checkParams(params, args, schema)
+    samples = readSamples(params, "${projectDir}/../shell")
     model = readModel(params.model)
 
     // The same place for every attempt, and for every -resume. One that is not a folder of this machine cannot be written to.
@@ -35,22 +45,30 @@ workflow {
     }
 
     // Once for all shards, unless the user says how large batches are.
-    probe = !params.max_batch_tokens && !params.pack_batches_args.contains('--max-batch-tokens')
+    probe = !params.max_batch_tokens && !(params.pack_batches_args ?: '').contains('--max-batch-tokens')
 
     EMBED(channel.fromList(samples), model, probe, save_in.toString())
 
-    versions = channel.topic('versions').toList().map { all -> versionsYaml(all) }
+    versions = VERSIONS(channel.topic('versions').toList().map { all -> versionsYaml(all) })
     report = channel.empty()
     if (params.multiqc) {
         tables = EMBED.out.mqc
             .map { _meta, table -> table }
-            .mix(versions.collectFile(name: 'plmkit_mqc_versions.yml'))
+            .mix(versions.multiqc)
             .toSortedList { a, b -> a.name <=> b.name }
         report = MULTIQC(tables).report
     }
-    written = versions.collectFile(name: 'versions.yml', storeDir: params.outdir)
 
-    failed = EMBED.out.verdict.filter { _meta, verdict -> verdict == 'fail' }.map { meta, _verdict -> meta.id }
     cut = EMBED.out.manifest.map { meta, manifest -> [meta.id, manifest] }
-    VERDICT(failed.toList(), cut.toList(), params.outdir, written.mix(report).toList())
+    judged = EMBED.out.report.map { meta, validation -> [meta.id, validation] }
+    VERDICT(
+        samples.collect { meta, _fasta -> meta.id },
+        cut.toList(),
+        judged.toList(),
+        params.outdir,
+        params.allow_empty ?: false,
+        params.save_in || !local ? '' : save_in.toString(),
+        versions.published.mix(report).toList(),
+    )
 }
+

@@ -1,12 +1,13 @@
 # shellcheck shell=bash
 # The steps of the chain, for plmkit.sh and for the batch scripts of SLURM; to be sourced.
+workflow=$(dirname "${BASH_SOURCE[0]}")
 
-# shellcheck disable=SC2034
-max_shard_tokens=${MAX_SHARD_TOKENS:-20000000}
-read -ra fasta_shard <<<"${FASTA_SHARD:-}"
-read -ra pack_batches <<<"${PACK_BATCHES:-}"
-read -ra gpu_embed <<<"${GPU_EMBED:-}"
-read -ra validate_embeddings <<<"${VALIDATE_EMBEDDINGS:-}"
+# Where something is replaced the scripts say so themselves: --force in these variables makes no other work.
+: "${FASTA_SHARD:=}" "${PACK_BATCHES:=}" "${GPU_EMBED:=}" "${VALIDATE_EMBEDDINGS:=}" "${MAX_SHARD_TOKENS:=20000000}"
+read -ra fasta_shard <<<"$FASTA_SHARD"
+read -ra pack_batches <<<"${PACK_BATCHES//--force/}"
+read -ra gpu_embed <<<"${GPU_EMBED//--force/}"
+read -ra validate_embeddings <<<"$VALIDATE_EMBEDDINGS"
 
 # refuse CODE MESSAGE
 refuse() {
@@ -14,130 +15,178 @@ refuse() {
     exit "$1"
 }
 
-# read_samples TABLE: `samples` are the names in their order, `fasta[NAME]` the paths of one, a line each.
+# begin SCRIPT ARGUMENTS…: --help, which is the head of the script, and --version; or the samples, all that is given looked at first.
+# `outdir` and `model` are set, `samples` are the names in their order, `fasta[NAME]` the paths of one, a line each.
 samples=()
 declare -A fasta=()
-read_samples() {
-    local LC_ALL=C table=$1 number=0 sample_at='' fasta_at='' line cells i sample path
-    [[ -r $table ]] || refuse 66 "$table: no file that can be read"
-    while IFS= read -r line || [[ $line ]]; do
-        ((++number))
-        line=${line%$'\r'}
-        ((number > 1)) || line=${line#$'\xef\xbb\xbf'}
-        [[ $line ]] || continue
-        [[ $line != *'"'* ]] || refuse 65 "$table: line $number: quotes, which are not understood here"
-        IFS=, read -ra cells <<<"$line"
-        if [[ ! $sample_at ]]; then
-            for i in "${!cells[@]}"; do
-                case ${cells[i]} in
-                sample) sample_at=$i ;;
-                fasta) fasta_at=$i ;;
-                esac
-            done
-            [[ $sample_at && $fasta_at ]] || refuse 65 "$table: line $number: expected the columns sample,fasta, found '$line'"
-            continue
-        fi
-        sample=${cells[sample_at]-} path=${cells[fasta_at]-}
-        [[ $sample =~ ^[A-Za-z0-9_][A-Za-z0-9_.-]*$ ]] ||
-            refuse 65 "$table: line $number: sample name '$sample': expected letters, digits, '_', '-' and '.', the first no '-' or '.'"
-        [[ ! $sample =~ ^(multiqc|versions.yml|batch-size.json|packs.tsv|settings.txt)$ ]] ||
-            refuse 65 "$table: line $number: sample name '$sample': the results have something else of that name"
-        [[ -r $path && ! -d $path ]] || refuse 66 "$table: line $number: no file '$path'"
-        [[ $'\n'${fasta[$sample]-} != *$'\n'"$path"$'\n'* ]] ||
-            refuse 65 "$table: line $number: '$path' of '$sample' is there twice"
-        [[ ${fasta[$sample]-} ]] || samples+=("$sample")
-        fasta[$sample]+=$path$'\n'
-    done <"$table"
-    ((${#samples[@]})) || refuse 65 "$table: no samples"
+begin() {
+    local script=$1 looked weights sample path
+    shift
+    case ${1-} in
+    -h | --help)
+        sed -n '2,/^[^#]/ { /^#SBATCH/d; s/^# \{0,1\}//p }' "$script"
+        exit
+        ;;
+    -V | --version)
+        looked=$(fasta-shard --version) || exit
+        echo "plmkit ${looked##* }"
+        exit
+        ;;
+    esac
+    [[ $# -eq 3 ]] || refuse 2 "expected SAMPLES.csv OUTDIR MODEL, found $# arguments; --help says more"
+    outdir=${2%/} model=$3
+    looked=$("$workflow/inputs.sh" "$1" "$model" "$outdir" "$MAX_SHARD_TOKENS" "$GPU_EMBED") || exit
+    {
+        read -r weights
+        while IFS=$'\t' read -r sample path; do
+            [[ ${fasta[$sample]-} ]] || samples+=("$sample")
+            fasta[$sample]+=$path$'\n'
+        done
+    } < <(echo "$looked")
+    check_settings "$weights"
+    keep_settings "$weights"
+    write_versions
 }
 
-# What decides what the embeddings are, a line each.
+# settings: what decides what is made of shards, a line each. How they are cut is in their manifest, which fasta-shard compares.
 settings() {
-    printf '%s=%s\n' MODEL "$1" MAX_SHARD_TOKENS "$max_shard_tokens" FASTA_SHARD "${FASTA_SHARD:-}" \
-        PACK_BATCHES "${PACK_BATCHES:-}" GPU_EMBED "${GPU_EMBED:-}"
+    printf '%s=%s\n' MODEL "$model" PACK_BATCHES "$PACK_BATCHES" GPU_EMBED "$GPU_EMBED" | sed 's/ *--force\>//; s/= */=/'
 }
 
-# check_settings OUTDIR MODEL: finished shards are not looked at again, so they must be what these settings give.
+# check_settings [WEIGHTS]: finished shards are not looked at again, so they must be what these settings give, and of these weights.
 check_settings() {
-    local file=$1/settings.txt
-    [[ ! -e $file || $(<"$file") == "$(settings "$2")" ]] ||
-        refuse 73 "$1: has embeddings of $(settings "$2" | grep -Fxvf - "$file" | paste -sd ' '): take another folder, or remove settings.txt if yours give the same"
+    local file=$outdir/settings.txt other
+    [[ -e $file ]] && compgen -G "$outdir/*/embeddings/*.parquet" >/dev/null || return 0
+    other=$(grep -Fxvf <(settings) "$file" | grep -v '^WEIGHTS=' | paste -sd ' ') || true
+    # A model that was still to be fetched had none yet.
+    [[ $other || ! ${1-} ]] || grep -xq "WEIGHTS=\($1\|\)" "$file" || other='other weights'
+    [[ ! $other ]] || refuse 73 "$outdir: has embeddings of $other: take another folder, or remove settings.txt if yours give the same"
 }
 
-# keep_settings OUTDIR MODEL: from the first finished shard on.
+# keep_settings WEIGHTS
 keep_settings() {
-    local new=$1/.settings.$HOSTNAME.$$
-    settings "$2" >"$new"
-    mv "$new" "$1/settings.txt"
+    mkdir -p "$outdir"
+    {
+        settings
+        echo "WEIGHTS=$1"
+    } >"$outdir/.settings.$$"
+    mv "$outdir/.settings.$$" "$outdir/settings.txt"
 }
 
-# write_versions OUTDIR
 write_versions() {
     local tool version
-    mkdir -p "$1"
-    echo plmkit: >"$1/versions.yml"
+    echo plmkit: >"$outdir/versions.yml"
     for tool in fasta-shard pack-batches gpu-embed validate-embeddings monitor-log; do
         version=$("$tool" --version)
-        echo "  $tool: ${version##* }" >>"$1/versions.yml"
+        echo "  $tool: ${version##* }" >>"$outdir/versions.yml"
     done
 }
 
 # cut_sample SAMPLE DIR: its shards.
 cut_sample() {
-    local paths
+    local paths name force=() before=$2/.manifest.before
     mkdir -p "$2"/{batches,embeddings,logs,reports}
-    mapfile -t paths <<<"${fasta[$1]%$'\n'}"
-    fasta-shard --out-dir "$2/shards" --max-shard-tokens "$max_shard_tokens" "${fasta_shard[@]}" -- "${paths[@]}"
+    # An earlier verdict is not this one's.
+    rm -f "$2/reports/validation.json"
+    if [[ -e $2/shards/manifest.json ]]; then
+        [[ -e $before ]] || cp "$2/shards/manifest.json" "$before"
+        # One that got lost is cut again.
+        for name in $(shards "$2"); do
+            [[ -e $2/shards/$name.parquet || " $FASTA_SHARD " == *' --force '* ]] || force=(--force)
+        done
+    fi
+    mapfile -t paths < <(printf %s "${fasta[$1]}")
+    fasta-shard --out-dir "$2/shards" --max-shard-tokens "$MAX_SHARD_TOKENS" "${fasta_shard[@]}" "${force[@]}" -- "${paths[@]}"
+    # What was made of other shards is made again.
+    [[ ! -e $before ]] || cmp -s "$before" "$2/shards/manifest.json" || rm -f "$2"/batches/*.arrow "$2"/reports/*.run.json
+    rm -f "$before"
 }
 
-# is_complete DIR NAME: whether the shard is embedded and reported on.
-is_complete() { [[ -e $1/embeddings/$2.parquet && -e $1/reports/$2.run.json ]]; }
+# shards DIR: the names of its shards, by the manifest.
+shards() { sed -n 's/^ *"file": "\(.*\)[.]parquet",*$/\1/p' "$1/shards/manifest.json"; }
+
+# is_complete DIR NAME: whether the shard is embedded and reported on. With --force gpu-embed looks at each, and replaces what is damaged.
+is_complete() { [[ " $GPU_EMBED " != *' --force '* && -e $1/embeddings/$2.parquet && -e $1/reports/$2.run.json ]]; }
+
+# goes_on CODE: after a failure of the sample alone (a verdict, its data, an output of its own), the first of which `failed` keeps for
+# the end. Any other ends the script.
+failed=0
+goes_on() {
+    [[ $1 =~ ^(0|1|65|66|73)$ ]] || exit "$1"
+    ((failed)) || failed=$1
+}
+
+# alone COMMAND…: in a shell of its own, `code` is how it ended.
+alone() {
+    set +e
+    (
+        set -e
+        "$@"
+    )
+    code=$?
+    set -e
+    goes_on "$code"
+}
 
 # measure OUTDIR MODEL: how many tokens a batch holds, for the GPU of this machine. Once in each run of the chain, which begins with
 # versions.yml: gpu-embed keeps a size of the same model, options, GPU and version, and measures any other again.
 measure() {
     local size=$1/batch-size.json
     [[ ! $size -nt $1/versions.yml ]] || return 0
-    gpu-embed --probe --out "$size" --model "$2" --wait --force "${gpu_embed[@]}" >/dev/null
+    gpu-embed --probe --out "$size" --model "$2" --wait --force "${gpu_embed[@]}" >/dev/null || return
     touch "$size"
 }
 
 # pack DIR NAME MODEL: with the measured size, unless PACK_BATCHES says another.
 pack() {
-    local size=() batches=$1/batches/$2.arrow
-    if [[ " ${PACK_BATCHES:-}" != *' --max-batch-tokens'* ]]; then
+    local size=() quiet=() batches=$1/batches/$2.arrow
+    if [[ " $PACK_BATCHES" != *' --max-batch-tokens'* ]]; then
         # A shard keeps its batches, on another GPU too: what gpu-embed has saved of it belongs to them.
-        [[ ! -e $batches ]] || return 0
-        measure "${1%/*}" "$3"
+        [[ ! -e $batches || " $PACK_BATCHES " == *' --force '* ]] || return 0
+        measure "${1%/*}" "$3" || return
         size=(--batch-size "${1%/*}/batch-size.json")
     fi
-    pack-batches "$1/shards/$2.parquet" --out "$batches" --report "$1/reports/$2.pack.json" "${size[@]}" "${pack_batches[@]}"
+    [[ " $PACK_BATCHES " == *' --quiet '* ]] || quiet=(--quiet)
+    pack-batches "$1/shards/$2.parquet" --out "$batches" --report "$1/reports/$2.pack.json" --force "${quiet[@]}" "${size[@]}" "${pack_batches[@]}"
 }
 
 # record DIR NAME MODEL OPTIONS…: one pack to its embeddings, with a record of the machine beside them. In a process of its own, which
-# it becomes.
+# it becomes. --force: what is left of embeddings that got lost, or of other work, is replaced; the settings have been compared.
 record() {
-    exec monitor-log record --out "$1/logs/$2.samples.csv" -- \
+    local progress=()
+    [[ -t 2 || " $GPU_EMBED" == *' --progress'* ]] || progress=(--progress none)
+    exec monitor-log record --quiet --out "$1/logs/$2.samples.csv" -- \
         gpu-embed "$1/batches/$2.arrow" --model "$3" --out "$1/embeddings/$2.parquet" --rejects "$1/embeddings/$2.rejects.csv" \
-        --events "$1/logs/$2.events.jsonl" "${gpu_embed[@]}" "${@:4}"
+        --events "$1/logs/$2.events.jsonl" --force "${progress[@]}" "${gpu_embed[@]}" "${@:4}"
 }
 
 # finish DIR SAMPLE NAME: what comes after the embeddings.
 finish() {
-    monitor-log report --gpu "$1/logs/$3.samples.csv" --events "$1/logs/$3.events.jsonl" \
-        --out "$1/reports/$3.run.json" --mqc "$1/reports/${2}_${3}_run_mqc.json"
+    monitor-log report --quiet --gpu "$1/logs/$3.samples.csv" --events "$1/logs/$3.events.jsonl" \
+        --out "$1/reports/$3.run.json" --mqc "$1/reports/${2}_${3}_run_mqc.json" || return
     rm "$1/batches/$3.arrow"
 }
 
 # validate DIR SAMPLE
 validate() {
-    local rejects
-    # An earlier verdict is not this one's.
+    local rejects quiet=()
     rm -f "$1/reports/validation.json"
+    [[ " $VALIDATE_EMBEDDINGS " == *' --quiet '* ]] || quiet=(--quiet)
     shopt -s nullglob
     rejects=("$1/shards/rejects.csv" "$1"/embeddings/*.rejects.csv)
     shopt -u nullglob
     validate-embeddings "$1"/embeddings/*.parquet --shards "$1"/shards/*.parquet --rejects "${rejects[@]}" \
         --manifest "$1/shards/manifest.json" --report "$1/reports/validation.json" \
-        --mqc "$1/reports/${2}_validation_mqc.json" "${validate_embeddings[@]}"
+        --mqc "$1/reports/${2}_validation_mqc.json" "${quiet[@]}" "${validate_embeddings[@]}"
+}
+
+# summary SAMPLE…: what became of those that were asked for.
+summary() {
+    local sample code=0
+    for sample in "$@"; do
+        echo ">$sample"
+        cat "$outdir/$sample/shards/manifest.json" "$outdir/$sample/reports/validation.json" 2>/dev/null || true
+    done | "$workflow/summary.sh" "$outdir" "${ALLOW_EMPTY:-}" >"$outdir/.summary.$$" || code=$?
+    mv "$outdir/.summary.$$" "$outdir/summary.tsv"
+    return "$code"
 }

@@ -9,35 +9,36 @@
 # Options of the programs come from the environment: FASTA_SHARD, PACK_BATCHES, GPU_EMBED, VALIDATE_EMBEDDINGS, and the size of a
 # shard, MAX_SHARD_TOKENS, as in
 #     GPU_EMBED="--device cuda --dtype bf16" plmkit.sh samples.csv results facebook/esm2_t33_650M_UR50D
+# With ALLOW_EMPTY=true a sample of which every record is rejected is no failure.
 #
 # On a GPU, gpu-embed --probe measures how many tokens a batch holds, unless PACK_BATCHES has --max-batch-tokens; OUTDIR/batch-size.json
 # keeps it.
 #
-# After an interruption the same command goes on where it was.
+# After an interruption the same command goes on where it was. A sample that fails stops no other; the summary at the end names it.
 set -euo pipefail
 # shellcheck source=workflows/shell/chain.sh
 source "$(dirname "$(readlink -f "$0")")/chain.sh"
+begin "$0" "$@"
 
-[[ $# -eq 3 ]] || { sed -n 's/^# \{0,1\}//; 2,16p' "$0" >&2; exit 2; }
-outdir=$2 model=$3
-read_samples "$1"
-check_settings "$outdir" "$model"
-write_versions "$outdir"
-
-for sample in "${samples[@]}"; do
-    dir=$outdir/$sample
-    cut_sample "$sample" "$dir"
-    for shard in "$dir"/shards/*.parquet; do
-        name=$(basename "$shard" .parquet)
+# embed_sample SAMPLE
+embed_sample() {
+    local dir=$outdir/$1 name code
+    cut_sample "$1" "$dir"
+    for name in $(shards "$dir"); do
         is_complete "$dir" "$name" && continue
         pack "$dir" "$name" "$model"
         code=0
         (record "$dir" "$name" "$model") || code=$?
         # 1: some sequences could not be embedded. They are listed, and the validation accounts for them.
         ((code <= 1)) || exit "$code"
-        finish "$dir" "$sample" "$name"
-        keep_settings "$outdir" "$model"
+        finish "$dir" "$1" "$name"
     done
-    validate "$dir" "$sample"
+    validate "$dir" "$1"
     rm -rf "$dir/batches"
+}
+
+for sample in "${samples[@]}"; do
+    alone embed_sample "$sample"
 done
+summary "${samples[@]}" || goes_on 1
+exit "$failed"

@@ -38,7 +38,7 @@ class Run:
 
     def computed(self):
         """Tasks that were not taken from an earlier run; VERDICT is none, it is never kept."""
-        return [task for task in self.tasks if task["status"] != "CACHED" and task["process"] != "VERDICT"]
+        return [task for task in self.tasks if task["status"] != "CACHED" and task["process"].split(":")[-1] != "VERDICT"]
 
 
 class Case:

@@ -3,7 +3,7 @@
 import json
 import signal
 
-from case import MODEL, check, many
+from case import MODEL, PROTEINS, check, many
 
 FEW = ["-profile", "test", "--max_shard_tokens", "1000000"]
 # Enough work to be killed in, saved in small pieces.
@@ -27,6 +27,11 @@ def final(case):
     run = case.run(*FEW)
     tries = [(task["exit"], task["attempt"]) for task in run.of("PACK_BATCHES")]
     check("a task that ends with 65 is not", run.code != 0 and tries == [("65", "1")], tries)
+    case.wrapper("pack-batches", '[[ $1 == --version ]] && exec "$real" "$@"\nexit 70\n')
+    for attempt in range(3):
+        run = case.run("-profile", "test", "--outdir", f"out{attempt}")
+        reason = "terminated with an error exit status (70)" in run.said and "Interrupt" not in run.said
+        check("a bug of a program ends the run, and nothing hides it", run.code != 0 and reason, run.said)
 
 
 def verdict(case):
@@ -35,9 +40,39 @@ def verdict(case):
     case.wrapper("validate-embeddings", '[[ $1 == --version ]] && exec "$real" "$@"\nexec "$real" "$1" "${@:3}"\n')
     run = case.run("-profile", "test")
     report = case.path("out/proteins/reports/validation.json")
-    check("a failing verdict fails the run", run.code != 0 and "The validation failed" in run.said, run.said)
+    check("a failing verdict fails the run", run.code != 0 and "the validation failed, see SAMPLE/reports/validation.json: proteins" in run.said, run.said)
     check("its report is published", report.exists() and json.loads(report.read_text())["outcome"] == "fail", run.said)
     check("and so are the versions", case.path("out/versions.yml").exists())
+
+
+def cohort(case):
+    """What is wrong with one sample costs no other."""
+    case.path("twice.fasta").write_text(">x\nACD\n>x\nACD\n")
+    case.path("gaps.fasta").write_text(">x\nA-D\n>y\n-\n")
+    case.path("samples.csv").write_text(f'\ufeffsample,"fasta"\r\nbad,twice.fasta\r\n\r\na,"{PROTEINS}"\r\n')
+    options = ["--input", "samples.csv", "--model", MODEL, "--device", "cpu"]
+    run = case.run(*options)
+    named = "no verdict, see the messages above: bad" in run.said
+    check("a sample that cannot be cut fails the run", run.code != 0 and named, run.said)
+    check("the other one is done", json.loads(case.path("out/a/reports/validation.json").read_text())["rows"] == 100, run.said)
+    check("and no other error hides the reason", "Exception" not in run.said, run.said)
+    case.path("samples.csv").write_text(f"sample\tfasta\nempty\tgaps.fasta\na\t{PROTEINS}\n")
+    options += ["--fasta_shard_args", "--invalid reject"]
+    run = case.run("-resume", *options)
+    check("so does one without a record that is taken", run.code != 0 and "every record was rejected, see SAMPLE/shards/rejects.csv (allow_empty takes that): empty" in run.said, run.said)
+    run = case.run("-resume", *options, "--allow_empty")
+    check("unless that is allowed", run.code == 0 and "warning: every record was rejected" in run.said and not run.computed(), run.said)
+    table = [line.split("\t")[:6] for line in case.path("out/summary.tsv").read_text().splitlines()[1:]]
+    check("it is in the table", table == [["empty", "2", "0", "2", "0", "empty"], ["a", "100", "100", "0", "8", "pass"]], table)
+    check("no empty folder stays where parts were saved", not case.path("work/plmkit-saved").exists())
+
+
+def ignored(case):
+    """A configuration that ignores errors loses no sample silently."""
+    case.path("ignore.config").write_text("process { withName: '.*' { errorStrategy = 'ignore' } }\n")
+    case.wrapper("pack-batches", '[[ $1 == --version ]] && exec "$real" "$@"\nexit 70\n')
+    run = case.run(*FEW, "-c", "ignore.config")
+    check("a sample without a verdict fails the run", run.code != 0 and "no verdict, see the messages above: proteins" in run.said, run.said)
 
 
 def killed(case, how):
@@ -60,7 +95,7 @@ wait $!
     events = case.path("out/long/logs") / f"{second['tag'].removeprefix('long_')}.events.jsonl"
     saved = batches_saved(events)
     check(f"the second attempt goes on from {saved} saved batches", saved >= 3, events.read_text())
-    check("nothing stays behind in the folder of what is saved", not list(case.path("work/plmkit-saved").glob("*/*")))
+    check("nothing stays behind in the folder of what is saved", not case.path("work/plmkit-saved").exists())
     equal(case)
 
 

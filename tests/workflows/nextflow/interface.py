@@ -89,34 +89,50 @@ def schema(case):
 def wrong(case):
     """Each wrong input is refused, with one message; the whole workflow shows it for two, wrong.nf for all."""
     fasta = str(PROTEINS)
+    case.path("folder").mkdir()
+    case.path("empty").mkdir()
     for name, lines in {
         "column.csv": f"sample,file\na,{fasta}\n",
         "missing.csv": "sample,fasta\na,none.fasta\n",
         "twice.csv": f"sample,fasta\na,{fasta}\nb,{fasta}\na,{fasta}\n",
         "name.csv": f"sample,fasta\na b,{fasta}\n",
-        "reserved.csv": f"sample,fasta\nmultiqc,{fasta}\n",
+        "reserved.tsv": f"sample\tfasta\nmultiqc\t{fasta}\n",
         "empty.csv": "sample,fasta\n",
+        "quote.csv": f'sample,fasta\na,"{fasta}\n',
+        "content.csv": f"sample,fasta\na,{fasta}\nb,none.fa\n",
+        "none.fa": "protein\n",
+        "folder/config.json": '{"model_type": "bert"}\n',
+        "out/cut/shards/manifest.json": '{\n  "options": {\n    "max_shard_tokens": 5000,\n  }\n}\n',
+        "cut.csv": f"sample,fasta\ncut,{fasta}\n",
     }.items():
+        case.path(name).parent.mkdir(parents=True, exist_ok=True)
         case.path(name).write_text(lines)
     cases = [
-        ({"input": "column.csv"}, "column.csv: no column 'fasta'"),
-        ({"input": "missing.csv"}, "missing.csv: sample 1: no file 'none.fasta'"),
+        ({"input": "column.csv"}, "column.csv: line 1: expected the columns sample,fasta, found 'sample,file'"),
+        ({"input": "missing.csv"}, "missing.csv: line 2: no file 'none.fasta'"),
         ({"input": "twice.csv"}, "of 'a' is there twice"),
         ({"input": "name.csv"}, "sample name 'a b': expected letters"),
-        ({"input": "reserved.csv"}, "sample name 'multiqc'"),
+        ({"input": "reserved.tsv"}, "sample name 'multiqc'"),
         ({"input": "empty.csv"}, "empty.csv: no samples"),
-        ({"input": "*.fa"}, "--input: no file '*.fa'"),
+        ({"input": "quote.csv"}, "quote.csv: line 2: a quote that does not end"),
+        ({"input": "content.csv"}, "none.fa: not FASTA: expected '>' at the start of its first line, found 'protein'"),
+        ({"input": "none.fa"}, "none.fa: not FASTA"),
+        ({"input": "none.csv"}, "--input: no file 'none.csv'"),
+        ({"input": "*.fasta"}, "--input: no file '*.fasta'"),
         ({"input": f"{fasta},{ROOT}/tests/../test-data/proteins.fasta"}, "2 files would be the sample 'proteins'"),
         ({"input": "folder"}, "--input 'folder': expected FASTA files"),
-        ({"input": "samples.tsv"}, "--input 'samples.tsv': expected FASTA files"),
+        ({"input": "cut.csv"}, "out/cut: was cut with a max_shard_tokens of 5000, which is now 20000000"),
+        ({"input": fasta, "words": ["b.fasta", "c.fasta"]}, "'b.fasta' belongs to no parameter: put a glob in quotes, --input '*.fasta'"),
         ({"input": fasta, "model": None}, "--model is missing"),
-        ({"input": fasta, "model": "folder/esm2"}, "--model: no folder 'folder/esm2'"),
-        ({"input": fasta, "model": "./none"}, "--model: no folder './none'"),
+        ({"input": fasta, "model": "folder/esm2"}, "model: no folder 'folder/esm2'"),
+        ({"input": fasta, "model": "./none"}, "model: no folder './none'"),
+        ({"input": fasta, "model": "empty"}, "model: 'empty': no empty/config.json"),
+        ({"input": fasta, "model": "folder"}, 'model: folder/config.json: expected "model_type": "esm"'),
+        ({"input": fasta, "model": "some/model"}, "model: 'some/model' is not in the Hub's cache"),
         ({"input": fasta, "max_shard_tokens": "many"}, "--max_shard_tokens 'many': expected a whole number"),
         ({"input": fasta, "device": "gpu"}, "--device 'gpu': expected where gpu-embed computes: auto, cpu"),
     ]
-    case.path("folder").mkdir()
-    case.path("samples.tsv").write_text(f"sample\tfasta\na\t{fasta}\n")
+    case.env["HF_HUB_CACHE"] = str(case.folder)
     case.path("cases.json").write_text(json.dumps([dict({"model": str(MODEL), "outdir": "out"}, **given) for given, _ in cases]))
     done = nextflow(case, "run", HERE / "wrong.nf", "--cases", "cases.json", "--schema", WORKFLOW / "nextflow_schema.json")
     said = re.findall(r"^REFUSED (.*)$", done.stdout, re.MULTILINE)
@@ -136,3 +152,27 @@ def unknown(case):
     run = case.run("-profile", "test", "-stub", "--max-shard-tokens", "5", "--colour", "red")
     warned = "did you mean --max_shard_tokens?" in run.said and "--colour is no parameter" in run.said
     check("unknown parameters are warned of", run.code == 0 and warned and run.said.count("is no parameter") == 2, run.said)
+
+
+def told(case):
+    """--help and --version end well, before anything else is looked at; a glob that the shell has expanded does not."""
+    helped = case.run("--help")
+    check("--help", helped.code == 0 and "--allow_empty" in helped.said and "[default: 20000000]" in helped.said and not helped.tasks, helped.said)
+    version = case.run("--version")
+    check("--version", version.code == 0 and re.search(r"^plmkit [0-9.]+$", version.said, re.MULTILINE), version.said)
+    for name in ("a.fasta", "b.fasta"):
+        case.path(name).write_bytes(PROTEINS.read_bytes())
+    run = case.run("--input", "a.fasta", "b.fasta", "--model", MODEL)
+    check("a word without a parameter", run.code != 0 and not run.tasks and "'b.fasta' belongs to no parameter" in run.said, run.said)
+    run = case.run("--input", "*.fasta", "--model", MODEL, "--device", "cpu", "-stub")
+    check("a glob in quotes is two samples", run.code == 0 and len(run.of("FASTA_SHARD")) == 2, run.said)
+
+
+def empty(case):
+    """An empty value of a YAML file means none."""
+    values = ["max_shard_tokens", "max_batch_tokens", "fasta_shard_args", "pack_batches_args", "gpu_embed_args", "validate_embeddings_args"]
+    values += ["publish_mode", "images", "save_in", "allow_empty", "slurm_options"]
+    case.path("params.yaml").write_text("device: cpu\n" + "".join(f"{name}:\n" for name in values))
+    run = case.run("-params-file", "params.yaml", "--input", PROTEINS, "--model", MODEL)
+    verdict = case.path("out/proteins/reports/validation.json")
+    check("empty values", run.code == 0 and json.loads(verdict.read_text())["rows"] == 100, run.said)

@@ -1,12 +1,11 @@
 // What the workflow says to each of the parameters in a list, in one start of the engine.
-include { checkParams; readModel; readSamples } from '../../../workflows/nextflow/subworkflows/local/inputs/main'
+include { checkParams; readSamples } from '../../../workflows/nextflow/subworkflows/local/inputs/main'
 
 workflow {
     new groovy.json.JsonSlurper().parse(file(params.cases).toFile()).each { given ->
         try {
-            checkParams(given, file(params.schema))
-            readSamples(given.input)
-            readModel(given.model)
+            checkParams(given, given.words, file(params.schema))
+            readSamples(given, "${projectDir}/../../../workflows/shell")
             println("TAKEN ${given}")
         }
         // Closures wrap what error() throws.

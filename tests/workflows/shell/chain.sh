@@ -60,17 +60,120 @@ check "a shard that is packed keeps its batches" cmp kept.parquet small/a/embedd
 check "which are others" differ kept.parquet explicit/a/embeddings/shard-00000.parquet
 check "one that is not packed gets those of the new size" cmp {small,explicit}/a/embeddings/shard-00001.parquet
 
-check "another model" refuses 73 "has embeddings of MODEL=$model: take another folder" samples.csv "results of a" "$root/test-data/model-bin"
+check "another model" refuses 73 "has embeddings of MODEL=$model: take another folder" samples.csv "results of a" "$model-bin"
 GPU_EMBED='--device cpu --pool max' check "other options" refuses 73 'has embeddings of GPU_EMBED=--device cpu: take' samples.csv "results of a" "$model"
 
+
+echo "what is lost, changed or refused"
+digest() { sed -n 's/^  "model": "\([0-9a-f]\{32\}\)",$/\1/p' "$1"; }
+finds() { grep -E -- "$1" log; }
+runs() { chain "$@" 2>log; }
+fails_with() {
+    local code=0 expected=$1
+    chain "${@:2}" 2>log || code=$?
+    cat log
+    [[ $code -eq $expected ]]
+}
+check "a run" runs all.csv lost "$model"
+cp -r lost whole
+rm lost/a/embeddings/shard-00000.parquet
+check "embeddings that were lost, with their list of rejects still there, come back" runs all.csv lost "$model"
+check "the same" diff -r whole/a/embeddings lost/a/embeddings
+rm lost/a/shards/shard-00001.parquet
+touch before
+check "a shard that was lost is cut again" runs all.csv lost "$model"
+check "the same" diff -r whole/a/shards lost/a/shards
+same "and nothing is embedded again" "" "$(find lost/a/embeddings -newer before)"
+printf XXXX | dd of=lost/a/embeddings/shard-00000.parquet bs=1 seek=10000 conv=notrunc status=none
+check "embeddings that are damaged fail" fails_with 65 all.csv lost "$model"
+GPU_EMBED="$GPU_EMBED --force" check "and are replaced where --force says so" runs all.csv lost "$model"
+check "the same" diff -r whole/a/embeddings lost/a/embeddings
+same "a line for each shard and sample, one for the batch size, and the totals" "5" "$(rm -rf lost && chain all.csv lost "$model" 2>&1 | grep -vc warning:)"
+check "the summary" finds '^1 sample: 100 rows, 0 rejected, 8 truncated, in lost$'
+same "as a table" "a 100 100 0 8 pass $(digest lost/a/reports/validation.json)" "$(tail -n +2 lost/summary.tsv | tr '\t' ' ')"
+cp -r "$model" weights
+check "a model" runs all.csv weighed weights
+reweigh weights
+check "other weights at its path are refused" fails_with 73 all.csv weighed weights
+check "in so many words" finds '^weighed: has embeddings of other weights: take another folder, or remove settings.txt'
+check "a run of other weights" runs all.csv weighed2 weights
+cp -r weighed2/a lost/b
+check "samples of two models in one folder" fails_with 1 all.csv lost "$model"
+check "are found" finds "^embedded by different models.*: $(digest lost/a/reports/validation.json) \(a\) $(digest lost/b/reports/validation.json) \(b\)$"
+rm -r lost/b
+MAX_SHARD_TOKENS=20000 check "another size of shards" fails_with 73 all.csv lost "$model"
+check "is refused before anything is done" test "$(wc -l <log)" -eq 1 -a -e lost/a/shards/manifest.json
+check "in so many words" finds '^lost/a: was cut with a max_shard_tokens of 30000, which is now 20000'
+FASTA_SHARD='--long window' check "other shards are refused" fails_with 73 all.csv lost "$model"
+check "with an option" finds '--force replaces it$'
+FASTA_SHARD='--long window --force' check "which is taken" runs all.csv lost "$model"
+FASTA_SHARD='--long window' check "and gives what a new folder has" runs all.csv windows "$model"
+check "the same" diff -r windows/a/embeddings lost/a/embeddings
+
+echo "samples that fail"
+printf '>x\nACD\n>x\nACD\n' >twice.fasta
+printf '>x\nA-D\n>y\n-\n' >gaps.fasta
+printf 'sample,fasta\nbad,twice.fasta\na,%s\n' "$proteins" >cohort.csv
+check "a record that is wrong fails the run" fails_with 65 cohort.csv cohort "$model"
+check "which says of which sample" finds '^no verdict, .*: bad$'
+same "the other one has its verdict" "bad none a pass" "$(tail -n +2 cohort/summary.tsv | cut -f 1,6 | paste -sd '\t' | tr '\t' ' ')"
+check "and the same embeddings" diff -r whole/a/embeddings cohort/a/embeddings
+printf 'sample,fasta\nempty,gaps.fasta\na,%s\n' "$proteins" >cohort.csv
+FASTA_SHARD='--invalid reject' check "no record that is taken" fails_with 1 cohort.csv empty "$model"
+check "is a failure" finds '^every record was rejected.*: empty$'
+FASTA_SHARD='--invalid reject' ALLOW_EMPTY=true check "unless that is allowed" runs cohort.csv empty "$model"
+check "a warning" finds '^warning: every record was rejected.*: empty$'
+same "and in the table" "empty 2 0 2 0 empty" "$(grep ^empty empty/summary.tsv | cut -f 1-6 | tr '\t' ' ')"
+
+echo "what is looked at first"
+cp -- "$proteins" 'a, "b".fasta'
+for lines in 'sample\tfasta\na\ta, "b".fasta\n' '\xef\xbb\xbf"sample","fasta"\r\n"a","a, ""b"".fasta"\r\n\r\n,\r\n' ' fasta , sample \n"a, ""b"".fasta" , a'; do
+    printf %b "$lines" >table.csv
+    rm -rf table
+    check "a table '${lines//\\/\\\\}'" runs table.csv table "$model"
+    check "is read" diff -r whole/a/embeddings table/a/embeddings
+done
+printf 'protein\n' >none.fasta
+printf 'BZh91AY' >packed.fasta
+: >empty.fasta
+: | gzip >empty.fasta.gz
 for wrong in '65|expected the columns sample,fasta|name,fasta\na,-few.fasta.gz\n' "65|line 2: sample name 'a b'|sample,fasta\na b,-few.fasta.gz\n" \
     "65|line 2: sample name ''|sample,fasta\n,-few.fasta.gz\n" "65|line 2: sample name '\.\.'|sample,fasta\n..,-few.fasta.gz\n" \
     "65|line 2: sample name '\*'|sample,fasta\n*,-few.fasta.gz\n" "65|line 2: sample name 'multiqc'|sample,fasta\nmultiqc,-few.fasta.gz\n" \
     "66|line 3: no file 'none'|sample,fasta\na,-few.fasta.gz\nb,none\n" '65|no samples|sample,fasta\n' \
-    "65|'-few.fasta.gz' of 'a' is there twice|sample,fasta\na,-few.fasta.gz\na,-few.fasta.gz\n" '65|line 2: quotes|sample,fasta\n"a",-few.fasta.gz\n'; do
+    "65|'-few.fasta.gz' of 'a' is there twice|sample,fasta\na,-few.fasta.gz\na,-few.fasta.gz\n" \
+    '65|line 2: a quote that does not end|sample,fasta\na,"-few.fasta.gz\n' '65|line 2: expected the end of the cell|sample,fasta\n"a"b,-few.fasta.gz\n' \
+    '65|line 3: expected 2 columns, found 3|sample,fasta\na,-few.fasta.gz\nb,a,b.fasta\n' \
+    "65|^none.fasta: not FASTA: expected '>' .*, found 'protein'|sample,fasta\na,-few.fasta.gz\nb,none.fasta\n" \
+    '65|^empty.fasta: no FASTA records|sample,fasta\na,empty.fasta\n' '65|^empty.fasta.gz: no FASTA records|sample,fasta\na,empty.fasta.gz\n' \
+    '65|^packed.fasta: expected plain, gzip, bgzip or zstd, found bzip2|sample,fasta\na,packed.fasta\n'; do
     IFS='|' read -r code pattern lines <<<"$wrong"
     printf %b "$lines" >wrong.csv
     check "$pattern" refuses "$code" "$pattern" wrong.csv refused "$model"
 done
+# As in an image of plmkit.
+mkdir tools
+ln -s /usr/bin/* tools/
+rm -f tools/{gzip,zstd}
+printf 'sample,fasta\na,-few.fasta.gz\n' >packed.csv
+PATH=$root/target/release:$work/tools check "a compressed FASTA where nothing else decompresses it" runs packed.csv packed "$model"
 check "no table" refuses 66 '^none.csv: no file' none.csv refused "$model"
-check "usage" grep -q 'MAX_SHARD_TOKENS' <(chain 2>&1 || true)
+mkdir bare other
+check "no model" refuses 66 "^model: no folder './none'" samples.csv refused ./none
+check "a folder that is none" refuses 66 "^model: 'bare': no bare/config.json" samples.csv refused bare
+cp "$model/config.json" bare
+check "a model without weights" refuses 66 "^model: 'bare': no weights" samples.csv refused bare
+echo '{"model_type": "bert"}' >other/config.json
+check "another kind of model" refuses 65 '^model: other/config.json: expected "model_type": "esm"' samples.csv refused other
+HF_HUB_CACHE=$work check "a model of the Hub that is not there" refuses 66 "^model: 'some/model' is not in the Hub's cache" samples.csv refused some/model
+commit=0123456789abcdef0123456789abcdef01234567
+mkdir -p hub/models--some--model/{refs,snapshots}
+echo $commit >hub/models--some--model/refs/main
+cp -r "$model" hub/models--some--model/snapshots/$commit
+for revision in '' @main @$commit; do
+    HF_HUB_CACHE=$work/hub check "one that is there: some/model$revision" runs all.csv "hub$revision" "some/model$revision"
+    check "is the same" diff -r whole/a/embeddings "hub$revision/a/embeddings"
+done
+check "usage" refuses 2 'expected SAMPLES.csv OUTDIR MODEL, found 1 arguments; --help' samples.csv
+check "--help" grep -q 'MAX_SHARD_TOKENS' <(chain --help)
+check "--version" grep -qE '^plmkit [0-9.]+$' <(chain --version)

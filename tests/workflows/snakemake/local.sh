@@ -39,8 +39,9 @@ options:
   pack_batches: --max-batch-tokens 4096
 CONF
 check "dry run" run --dry-run
-check "dry run of the example of a cohort" snakemake --snakefile "$flow/workflow/Snakefile" --configfile "$flow/config/cohort.yaml" \
-    --config samples=samples.csv --dry-run
+check "dry run of the example" snakemake --directory "$flow" --snakefile "$flow/workflow/Snakefile" --dry-run
+check "dry run of the example of a cohort" snakemake --directory "$flow" --snakefile "$flow/workflow/Snakefile" \
+    --configfile "$flow/config/cohort.yaml" --dry-run
 MAX_SHARD_TOKENS=20000 GPU_EMBED=$embed PACK_BATCHES='--max-batch-tokens 4096' \
     check "the shell chain" "$root/workflows/shell/plmkit.sh" samples.csv chain "$model"
 check "a run" run
@@ -56,11 +57,11 @@ done
 
 echo "what is lost comes back"
 rm results/a/embeddings/shard-00001.parquet
-same "embeddings: only their chain runs" "all:1 embed:1 pack:1 run_report:1 validate:1" "$(jobs)"
+same "embeddings: only their chain runs" "all:1 embed:1 pack:1 run_report:1 summary:1 validate:1" "$(jobs)"
 check "they come back" run
 check "the same" equal chain results
 rm results/a/shards/shard-00001.parquet
-same "a shard: only it and its chain run" "all:1 embed:1 pack:1 restore_shard:1 run_report:1 validate:1" "$(jobs)"
+same "a shard: only it and its chain run" "all:1 embed:1 pack:1 restore_shard:1 run_report:1 summary:1 validate:1" "$(jobs)"
 touch before
 check "it comes back" run
 check "the same" equal chain results
@@ -79,13 +80,53 @@ check "a wrong value" refuses "'many' is not of type 'integer'" --config max_sha
 for lines in 'name,fasta\na,b.fasta' 'sample,fasta\na/b,b.fasta' 'sample,fasta\na,' 'sample,fasta' 'sample,fasta\nversions.yml,b.fasta' \
     'sample,fasta\na,b.fasta\na,b.fasta'; do
     printf %b "$lines\n" >wrong.csv
-    check "samples of '$lines'" refuses '^wrong.csv: (line [23]: |no samples)' --config samples=wrong.csv
+    check "samples of '$lines'" refuses '^wrong.csv: (line [123]: |no samples)' --config samples=wrong.csv
     grep '^wrong.csv' refused.log
 done
 check "no table" refuses '^none.csv: no file' --config samples=none.csv
 check "no model" refuses "^model: no folder './none'" --config model=./none
 printf 'sample,fasta\nc,nowhere.fasta\n' >wrong.csv
 check "a FASTA that is not there" refuses nowhere.fasta --config samples=wrong.csv
+
+echo "what is looked at first"
+printf 'protein\n' >none.fasta
+printf 'sample,fasta\na,%s\nb,none.fasta\n' "$proteins" >wrong.csv
+check "what is no FASTA" refuses "^none.fasta: not FASTA: expected '>'" --config samples=wrong.csv
+check "another size of shards" refuses '^results/a: was cut with a max_shard_tokens of 20000, which is now 30000' --config max_shard_tokens=30000
+mkdir bare
+check "a model that is none" refuses "^model: 'bare': no bare/config.json" --config model=bare
+HF_HUB_CACHE=$work check "a model of the Hub that is not there" refuses "^model: 'some/model' is not in the Hub's cache" --config model=some/model
+
+echo "samples"
+cp -r "$model" weights
+cp "$proteins" 'a, "b".fasta'
+printf '>x\nACD\n>x\nACD\n' >twice.fasta
+printf '>x\nA-D\n>y\n-\n' >gaps.fasta
+# Of a spreadsheet, with an empty value for each option that has a default.
+printf '\xef\xbb\xbf"fasta","sample"\r\n"a, ""b"".fasta","a"\r\n\r\ntwice.fasta,bad\r\n' >table.csv
+printf 'samples: table.csv\noutdir: mixed\nmodel: weights\nmax_shard_tokens: 20000\nallow_empty:\nimages:\noptions:\n  fasta_shard:\n  gpu_embed: --device cpu\n' >mixed.yaml
+mixed() { snakemake --snakefile "$flow/workflow/Snakefile" --configfile mixed.yaml --cores 2 "$@" >mixed.log 2>&1; }
+said() { grep -E -- "$1" mixed.log; }
+check "a sample that cannot be cut fails the workflow" fails mixed
+check "which names it" said '^no verdict, .*: bad$'
+check "and shows why" said "^fasta-shard: twice.fasta: record 2 'x'"
+check "the other one has its verdict" grep -q '"outcome": "pass"' mixed/a/reports/validation.json
+check "and all of its embeddings" test "$(grep -o '"rows": 100' mixed/a/reports/validation.json | head -n 1)"
+printf 'sample\tfasta\na\ta, "b".fasta\nempty\tgaps.fasta\n' >table.csv
+sed -i 's/fasta_shard:/fasta_shard: --invalid reject/' mixed.yaml
+check "so does one without a record that is taken" fails mixed
+check "which is told" said '^every record was rejected.*: empty$'
+check "and once more by the next run" fails mixed
+check "unless it is allowed" mixed --config allow_empty=True
+check "then it is a warning" said '^warning: every record was rejected.*: empty$'
+check "beside the totals" said '^2 samples: 100 rows, 2 rejected, 8 truncated, in mixed$'
+same "and in the table" "empty 2 0 2 0 empty" "$(grep ^empty mixed/summary.tsv | cut -f 1-6 | tr '\t' ' ')"
+# With the time of the old ones: a change that is not newer counts, too.
+reweigh weights
+touch -d 2020-01-01 weights/model.safetensors
+check "other weights at the same path" mixed --config allow_empty=True
+same "make all embeddings again" 4 "$(grep -c 'rule embed:' mixed.log)"
+check "which are of another model" fails cmp mixed/a/embeddings/shard-00000.parquet results/a/embeddings/shard-00000.parquet
 
 echo "batch size"
 rm -rf results
@@ -102,7 +143,7 @@ same "it is measured once" 1 "$(grep -l ' tokens fit$' logs/*.log logs/*/*.log |
 check "layout and data are the shell chain's" equal small results
 check "a second run does nothing" grep -q 'Nothing to be done' <(run 2>&1)
 rm results/a/embeddings/shard-00001.parquet
-same "embeddings that were lost come back without another measurement" "all:1 embed:1 pack:1 run_report:1 validate:1" "$(jobs)"
+same "embeddings that were lost come back without another measurement" "all:1 embed:1 pack:1 run_report:1 summary:1 validate:1" "$(jobs)"
 check "they come back" run
 check "the same" equal small results
 rm -rf results

@@ -1,45 +1,69 @@
-import csv
 import json
-import re
+import os
+import subprocess
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import validate
 
+
+def drop_empty(values):
+    """An empty value is none: `gpu_embed:` and no more."""
+    for key, value in list(values.items()):
+        if value is None:
+            del values[key]
+        elif isinstance(value, dict):
+            drop_empty(value)
+
+
+drop_empty(config)
 validate(config, schema="../schemas/config.schema.yaml")
+OUTDIR = config["outdir"].rstrip("/")
+OPTIONS = config["options"]
 
 
-def read_samples(path):
-    """The FASTA files of each sample, in their order."""
+def read_inputs():
+    """What tells the weights from others at their path, and the FASTA files of each sample, in their order. All of it is looked at
+    when Snakemake starts, and not again by its jobs."""
+    script = workflow.source_path("../../../shell/inputs.sh")
+    only_read = {} if workflow.is_main_process else {"ONLY_READ": "1"}
+    done = subprocess.run(
+        ["bash", script, config["samples"], config["model"], OUTDIR]
+        + [str(config["max_shard_tokens"]), OPTIONS["gpu_embed"]],
+        env=dict(os.environ, **only_read),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise WorkflowError(done.stderr.strip())
+    weights, *rows = done.stdout.splitlines()
     samples = {}
-    if not Path(path).is_file():
-        raise WorkflowError(f"{path}: no file")
-    with open(path, newline="", encoding="utf-8-sig") as file:
-        rows = csv.DictReader(file)
-        for row in rows:
-            try:
-                validate(row, schema="../schemas/samples.schema.yaml")
-            except WorkflowError as error:
-                reason = str(error).split("\n")[1]
-                raise WorkflowError(f"{path}: line {rows.line_num}: {reason}")
-            name, fasta = row["sample"], row["fasta"]
-            if fasta in samples.setdefault(name, []):
-                raise WorkflowError(
-                    f"{path}: line {rows.line_num}: '{fasta}' of '{name}' is there twice"
-                )
-            samples[name].append(fasta)
-    if not samples:
-        raise WorkflowError(f"{path}: no samples")
-    return samples
+    for row in rows:
+        name, fasta = row.split("\t", 1)
+        samples.setdefault(name, []).append(fasta)
+    # The Hub's cache may get its model in a run.
+    return weights if Path(config["model"]).exists() else "", samples
 
 
-def check_model(model):
-    """A folder, a file of weights, or an id of the Hub, whose first part is no folder here."""
-    hub = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+(@[\w./-]+)?", model)
-    if not Path(model).exists() and (not hub or Path(model).parent.is_dir()):
-        raise WorkflowError(
-            f"model: no folder '{model}', and no id of the Hugging Face Hub"
+def summarise(table, said=None):
+    """The table of all samples, and on standard error, or in a file, the totals and what is wrong; whether nothing is."""
+    text = []
+    for sample in SAMPLES:
+        text.append(f">{sample}\n")
+        for name in ("shards/manifest.json", "reports/validation.json"):
+            path = Path(OUTDIR, sample, name)
+            text.append(path.read_text() if path.exists() else "")
+    script = workflow.source_path("../../../shell/summary.sh")
+    with open(table, "w") as out:
+        done = subprocess.run(
+            ["bash", script, OUTDIR, json.dumps(config["allow_empty"])],
+            input="".join(text),
+            stdout=out,
+            stderr=said,
+            text=True,
         )
+    return done.returncode == 0
 
 
 IMAGES = {
@@ -57,10 +81,7 @@ def image(name):
     return IMAGES[name].replace("ghcr.io/plmkit", own, 1)
 
 
-check_model(config["model"])
-SAMPLES = read_samples(config["samples"])
-OUTDIR = config["outdir"].rstrip("/")
-OPTIONS = config["options"]
+WEIGHTS, SAMPLES = read_inputs()
 # Where the model is computed.
 EMBED_IMAGE = image(
     "plmkit-cpu" if "--device cpu" in OPTIONS["gpu_embed"] else "plmkit"

@@ -16,6 +16,8 @@ rule batch_size:
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
         model=config["model"],
+        # Others at the same path make other embeddings.
+        weights=WEIGHTS,
         options=OPTIONS["gpu_embed"],
     shell:
         "gpu-embed --probe --out {output:q} --model {params.model:q} --threads {threads} {params.options} > {log:q} 2>&1"
@@ -72,6 +74,8 @@ rule embed:
         runtime=lambda wildcards, attempt: 120 * attempt,
     params:
         model=config["model"],
+        # Others at the same path make other embeddings.
+        weights=WEIGHTS,
         options=OPTIONS["gpu_embed"],
     shell:
         "code=0;"

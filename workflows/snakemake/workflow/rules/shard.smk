@@ -20,8 +20,10 @@ checkpoint shard:
         folder=subpath(output.manifest, parent=True),
         tokens=config["max_shard_tokens"],
         options=OPTIONS["fasta_shard"],
+    # An earlier verdict is not this one's.
     shell:
-        "fasta-shard --max-shard-tokens {params.tokens} --threads {threads} {params.options}"
+        "rm -f {params.folder:q}/../reports/validation.json;"
+        " fasta-shard --max-shard-tokens {params.tokens} --threads {threads} {params.options}"
         " --force --out-dir {params.folder:q} -- {input.fasta:q} 2> {log:q}"
 
 

@@ -31,3 +31,24 @@ rule validate:
         " validate-embeddings {params.folder:q}/embeddings/*.parquet --shards {params.folder:q}/shards/*.parquet"
         " --rejects {input.rejects:q} {params.folder:q}/embeddings/*.rejects.csv --manifest {input.manifest:q}"
         " --report {log.report:q} --mqc {output:q} {params.options} 2> {log.stderr:q}"
+
+
+# Fails where a sample is not what was asked for, though each by itself was validated.
+rule summary:
+    input:
+        expand(
+            "{outdir}/{sample}/reports/{sample}_validation_mqc.json",
+            outdir=OUTDIR,
+            sample=SAMPLES,
+        ),
+    output:
+        f"{OUTDIR}/summary.tsv",
+    log:
+        "logs/summary.log",
+    localrule: True
+    params:
+        allow_empty=config["allow_empty"],
+    run:
+        with open(log[0], "w") as said:
+            if not summarise(output[0], said):
+                raise WorkflowError("the samples are not what was asked for")

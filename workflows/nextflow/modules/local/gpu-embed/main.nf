@@ -7,7 +7,7 @@ process GPU_EMBED {
 
     input:
     tuple val(meta), path(batches)
-    // A folder, or none and the id of a model of the Hugging Face Hub.
+    // A folder or its files, or none and the id of a model of the Hugging Face Hub.
     tuple path(model, stageAs: 'model/*'), val(model_id)
     // An absolute path that all attempts see, or '': each begins anew.
     val save_in
@@ -30,7 +30,7 @@ process GPU_EMBED {
     """
     code=0
     monitor-log record --out ${prefix}.samples.csv -- \\
-        gpu-embed ${batches} --model ${model_id ?: model} --out ${prefix}.parquet --rejects ${prefix}.rejects.csv \\
+        gpu-embed ${batches} --model ${model_id ?: model instanceof List ? 'model' : model} --out ${prefix}.parquet --rejects ${prefix}.rejects.csv \\
         --events ${prefix}.events.jsonl --threads ${task.cpus} ${save} ${args} || code=\$?
     # 1: some sequences could not be embedded. They are listed, for the validation to account for them.
     (( code <= 1 )) || exit \$code

@@ -32,6 +32,7 @@ process VALIDATE_EMBEDDINGS {
     prefix = task.ext.prefix ?: "${meta.id}"
     """
     VERDICT=pass
-    touch ${prefix}.validation.json ${prefix}_validation_mqc.json
+    printf '{\\n  "tool": "validate-embeddings",\\n  "outcome": "pass",\\n  "rows": 1\\n}\\n' >${prefix}.validation.json
+    touch ${prefix}_validation_mqc.json
     """
 }

@@ -8,8 +8,27 @@ def checkEngine() {
     }
 }
 
-// The parameters as nextflow_schema.json describes them; unknown ones are warned of.
-def checkParams(given, schema) {
+// What --help says.
+def helpText(schema) {
+    def groups = new groovy.json.JsonSlurper().parse(schema.toFile()).get('$defs').values()
+    def parts = groups.collect { group ->
+        def lines = group.properties.collect { name, rule ->
+            def end = rule.get('default') ? " [default: ${rule.get('default')}]" : ''
+            "    --${name.padRight(26)}${rule.description}${end}"
+        }
+        "${group.title}:\n${lines.join('\n')}\n"
+    }
+    return "nextflow run ${workflow.manifest.name} --input samples.csv --model MODEL --outdir DIR\n\n${parts.join('\n')}"
+}
+
+// The parameters as nextflow_schema.json describes them; unknown ones are warned of. Words without a parameter are what a shell makes
+// of a glob without quotes.
+def checkParams(given, words, schema) {
+    // Nextflow makes `-stub true` of -stub, and a word of that.
+    def stray = workflow.stubRun ? words - 'true' : words
+    if (stray) {
+        error("'${stray.first()}' belongs to no parameter: put a glob in quotes, --input '*.fasta'")
+    }
     def groups = new groovy.json.JsonSlurper().parse(schema.toFile()).get('$defs').values()
     def known = groups.collectEntries { group -> group.properties }
     def required = groups.collectMany { group -> group.required ?: [] }
@@ -55,42 +74,32 @@ def checkParam(name, value, rule) {
     }
 }
 
-// [ [id: sample], [fasta, …] ] for each sample of a table, or of FASTA files and globs.
-def readSamples(input) {
-    def given = input instanceof List ? input : input.toString().tokenize(',').collect { name -> name.trim() }
-    def rows = given.size() == 1 && given[0].toString().endsWith('.csv') ? readTable(given[0]) : readNames(given)
-    return rows.groupBy { row -> row.sample }.collect { sample, lines -> [[id: sample], lines.collect { line -> line.fasta }] }
+// [ [id: sample], [fasta, …] ] for each sample of a table, or of FASTA files and globs; all that a run is given is looked at. `shell` is
+// the folder of the script.
+def readSamples(given, shell) {
+    def names = given.input instanceof List ? given.input : given.input.toString().tokenize(',').collect { name -> name.trim() }
+    def isTable = names.size() == 1 && names[0].toString() ==~ /(?i).*[.](csv|tsv|txt)/
+    def rows = look(isTable ? names[0].toString() : '--input', isTable ? existing(names[0]).bytes : readNames(names).bytes, given, shell)
+    return rows.groupBy { sample, _fasta -> sample }.collect { sample, lines -> [[id: sample], lines.collect { line -> existing(line[1]) }] }
 }
 
-// A table with the columns `sample` and `fasta`; others are left alone.
-def readTable(name) {
-    def table = existing(name, '--input')
-    def lines = table.splitCsv(header: false, quote: '"', strip: true)
-    def header = lines ? lines[0].collect { column -> column.toString() } : []
-    ['sample', 'fasta'].each { column ->
-        if (column !in header) {
-            error("${name}: no column '${column}': expected the columns 'sample' and 'fasta', found '${header.join(',')}'")
-        }
+// [ sample, fasta ] for each line of a table, by the script that all workflows share.
+def look(name, table, given, shell) {
+    def options = "${given.download ? '--download ' : ''}${given.gpu_embed_args ?: ''}"
+    def words = ['env', "TABLE_NAME=${name}", 'bash', "${shell}/inputs.sh", '-', given.model, given.outdir, given.max_shard_tokens ?: 20000000, options]
+    def script = words.collect { word -> word.toString() }.execute(null, workflow.launchDir.toFile())
+    script.withOutputStream { out -> out.write(table) }
+    def rows = new java.io.ByteArrayOutputStream()
+    def said = new java.io.ByteArrayOutputStream()
+    script.waitForProcessOutput(rows, said)
+    if (script.exitValue() != 0) {
+        error(said.toString('UTF-8').trim())
     }
-    if (lines.size() == 1) {
-        error("${name}: no samples")
-    }
-    def seen = [] as Set
-    return lines.drop(1).withIndex().collect { cells, index ->
-        def at = "${name}: sample ${index + 1}"
-        if (cells.size() != header.size()) {
-            error("${at}: expected ${header.size()} columns, found ${cells.size()}")
-        }
-        def row = [sample: cells[header.indexOf('sample')], fasta: cells[header.indexOf('fasta')]]
-        checkName(row.sample, at)
-        if (!seen.add(row)) {
-            error("${at}: '${row.fasta}' of '${row.sample}' is there twice")
-        }
-        return row + [fasta: existing(row.fasta, at)]
-    }
+    // Its first line tells of the weights, which are inputs of tasks here.
+    return rows.toString('UTF-8').readLines().drop(1).collect { line -> line.split('\t', 2).toList() }
 }
 
-// FASTA files, each a sample of its name without the suffix.
+// A table of FASTA files, each a sample of its name without the suffix.
 def readNames(given) {
     def paths = given.collectMany { name ->
         def found = files(name.toString()).sort { path -> path.toString() }
@@ -101,7 +110,7 @@ def readNames(given) {
     }
     paths.each { path ->
         if (path.isDirectory() || path.name ==~ /(?i).*[.](csv|tsv|txt|json|ya?ml)/) {
-            error("--input '${path.name}': expected FASTA files, or one table that ends in .csv")
+            error("--input '${path.name}': expected FASTA files, or one table that ends in .csv or .tsv")
         }
     }
     def rows = paths.collect { path -> [sample: path.name.replaceAll(/\.(gz|bgz|zst)$/, '').replaceAll(/\.[^.]+$/, ''), fasta: path] }
@@ -110,38 +119,21 @@ def readNames(given) {
             error("--input: ${count} files would be the sample '${sample}': name samples in a table, 'sample,fasta'")
         }
     }
-    rows.each { row -> checkName(row.sample, "--input '${row.fasta.name}'") }
-    return rows
+    def lines = rows.collect { row -> row.sample + '\t"' + row.fasta.toUriString().replace('"', '""') + '"\n' }
+    return 'sample\tfasta\n' + lines.join()
 }
 
-// A sample is a folder of the results, beside multiqc/ and versions.yml.
-def checkName(sample, at) {
-    if (!(sample ==~ /[A-Za-z0-9_][A-Za-z0-9_.-]*/)) {
-        error("${at}: sample name '${sample ?: ''}': expected letters, digits, '_', '-' and '.', the first no '-' or '.'")
-    }
-    if (sample in ['multiqc', 'versions.yml', 'batch-size.json', 'packs.tsv', 'settings.txt']) {
-        error("${at}: sample name '${sample}': the results have something else of that name")
-    }
-}
-
-def existing(name, at) {
-    def found = name ? file(name.toString()) : null
+def existing(name) {
+    def found = file(name.toString())
     // A glob gives a list.
-    if (found == null || found instanceof List || !found.isFile()) {
-        error("${at}: no file '${name ?: ''}'")
+    if (found instanceof List || !found.isFile()) {
+        error("--input: no file '${name}'")
     }
     return found
 }
 
-// [ folder, '' ], or [ [], id ] of a model of the Hugging Face Hub.
+// [ files, '' ] of a folder, so that other weights in it make other tasks; or [ [], id ] of a model of the Hugging Face Hub.
 def readModel(model) {
     def folder = file(model.toString())
-    if (folder.isDirectory()) {
-        return [folder, '']
-    }
-    // With a folder of that name here, models/esm2 is a mistyped path.
-    if (model ==~ /[A-Za-z0-9][\w.-]*\/[\w.-]+(@[\w.\/-]+)?/ && !folder.exists() && !file(model.tokenize('/')[0]).isDirectory()) {
-        return [[], model]
-    }
-    error("--model: no folder '${model}', and no id of the Hugging Face Hub, such as facebook/esm2_t33_650M_UR50D")
+    return folder.isDirectory() ? [files("${folder}/*.{json,safetensors,bin}").sort { path -> path.name }, ''] : [[], model]
 }

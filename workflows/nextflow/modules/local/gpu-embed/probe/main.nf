@@ -1,12 +1,12 @@
 process GPU_EMBED_PROBE {
-    tag "${model_id ?: model}"
+    tag "${model_id ?: model instanceof List ? 'model' : model}"
     label 'process_gpu'
 
     conda "${moduleDir}/environment.yml"
     container "${task.accelerator ? 'ghcr.io/plmkit/plmkit:0.1.0' : 'ghcr.io/plmkit/plmkit-cpu:0.1.0'}"
 
     input:
-    // A folder, or none and the id of a model of the Hugging Face Hub.
+    // A folder or its files, or none and the id of a model of the Hugging Face Hub.
     tuple path(model, stageAs: 'model/*'), val(model_id)
 
     output:
@@ -17,7 +17,7 @@ process GPU_EMBED_PROBE {
     // Those of GPU_EMBED: outputs and precision decide how much memory a token takes.
     def args = task.ext.args ?: ''
     """
-    gpu-embed --probe --out batch-size.json --model ${model_id ?: model} ${args}
+    gpu-embed --probe --out batch-size.json --model ${model_id ?: model instanceof List ? 'model' : model} ${args}
     """
 
     stub:

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# The end of every workflow: what became of each sample, and whether that is what was asked for.
+#
+#     summary.sh OUTDIR ALLOW_EMPTY <TEXT >TABLE.tsv
+#
+# TEXT has for each sample that is expected a line `>SAMPLE`, its manifest.json and its validation.json, as far as they are there. The
+# table has a line a sample; standard error says the totals and what is wrong. It ends with 1 where a sample has no verdict or a negative
+# one, where every record of one was rejected and ALLOW_EMPTY is not `true`, or where samples of OUTDIR were embedded by different models.
+set -euo pipefail
+
+# Samples of earlier runs in the same folder: `<SAMPLE`, and the line with its model, which alone counts.
+others() {
+    find "$1" -mindepth 3 -maxdepth 3 -path '*/reports/validation.json' -exec grep -Hm 1 '^  "model": ' {} + 2>/dev/null |
+        sed -E 's#^.*/([^/]+)/reports/validation[.]json:#<\1\n#' || true
+}
+
+{
+    cat
+    others "$1"
+} | awk -v outdir="$1" -v allow_empty="$2" '
+    function list(what, names) {
+        if (names == "") return
+        print what ":" names > "/dev/stderr"
+        failed = 1
+    }
+    function embedded_by(model, sample) {
+        if (model in of_model) return
+        of_model[model] = sample
+        models = models " " model " (" sample ")"
+        different++
+    }
+    function tell() {
+        if (sample == "") return
+        expected[sample] = 1
+        if (verdict == "pass" && !rows && rejected) verdict = "empty"
+        print sample, records, rows, rejected, truncated, verdict, model
+        if (verdict == "none") none = none " " sample
+        if (verdict == "fail") fail = fail " " sample
+        if (verdict == "empty") empty = empty " " sample
+        if (verdict != "none") embedded_by(model, sample)
+        samples++
+        all_rows += rows
+        all_rejected += rejected
+        all_truncated += truncated
+    }
+    function value() { sub(/^[^:]*: /, ""); sub(/,$/, ""); gsub(/"/, ""); return $0 }
+    BEGIN { OFS = "\t"; print "sample", "records", "rows", "rejected", "truncated", "verdict", "model" }
+    /^>/ { tell(); sample = substr($0, 2); records = rows = rejected = truncated = 0; verdict = "none"; model = ""; validation = 0; next }
+    /^</ { tell(); sample = ""; other = substr($0, 2); next }
+    other && /^  "model": / && !(other in expected) { embedded_by(value(), other) }
+    other { next }
+    /^  "tool": "validate-embeddings"/ { validation = 1 }
+    /^  "records": / && !validation { records = value() + 0 }
+    /^ *"proteins_truncated": / { truncated = value() + 0 }
+    !validation { next }
+    /^  "outcome": / { verdict = value() }
+    /^  "model": / { model = value() }
+    /^  "rows": / { rows = value() + 0 }
+    /^ *"(rejected|in_rejects)": / { rejected += value() }
+    END {
+        tell()
+        printf "%d sample%s: %d rows, %d rejected, %d truncated, in %s\n", samples, samples == 1 ? "" : "s", all_rows, all_rejected, all_truncated, outdir > "/dev/stderr"
+        list("no verdict, see the messages above", none)
+        list("the validation failed, see SAMPLE/reports/validation.json", fail)
+        if (allow_empty == "true" && empty != "") print "warning: every record was rejected, see SAMPLE/shards/rejects.csv:" empty > "/dev/stderr"
+        else list("every record was rejected, see SAMPLE/shards/rejects.csv (allow_empty takes that)", empty)
+        if (different > 1) list("embedded by different models, one of each is named: remove those of the wrong one", models)
+        exit failed
+    }'
