@@ -10,8 +10,8 @@ use plmkit_store::read_sealed;
 /// Packs the sequences of a shard into batches without padding
 ///
 /// Each batch holds at most --max-batch-tokens tokens; a sequence longer than that gets a batch of its own. The
-/// packing is best-fit decreasing over the whole shard, so the longest sequences come first. The windows of one
-/// protein stay in their order in one batch, or in consecutive ones if together they are longer than
+/// packing is best-fit decreasing for one section of the shard after the other, so that results can be written in the
+/// order of the input. The windows of one protein stay in their order in one batch, or in consecutive ones if together they are longer than
 /// --max-batch-tokens. The same shard and the same options give the same bytes.
 ///
 /// An output that is already complete is left alone.
