@@ -85,7 +85,7 @@ write_versions() {
 # cut_sample SAMPLE DIR: its shards.
 cut_sample() {
     local paths name force=() before=$2/.manifest.before
-    mkdir -p "$2"/{batches,embeddings,logs,reports}
+    mkdir -p "$2"/{batches,embeddings,logs,rejects,reports}
     # An earlier verdict is not this one's.
     rm -f "$2/reports/validation.json"
     if [[ -e $2/shards/manifest.json ]]; then
@@ -156,7 +156,7 @@ record() {
     local progress=()
     [[ -t 2 || " $GPU_EMBED" == *' --progress'* ]] || progress=(--progress none)
     exec monitor-log record --quiet --out "$1/logs/$2.samples.csv" -- \
-        gpu-embed "$1/batches/$2.arrow" --model "$3" --out "$1/embeddings/$2.parquet" --rejects "$1/embeddings/$2.rejects.csv" \
+        gpu-embed "$1/batches/$2.arrow" --model "$3" --out "$1/embeddings/$2.parquet" --rejects "$1/rejects/$2.csv" \
         --events "$1/logs/$2.events.jsonl" --force "${progress[@]}" "${gpu_embed[@]}" "${@:4}"
 }
 
@@ -173,7 +173,7 @@ validate() {
     rm -f "$1/reports/validation.json"
     [[ " $VALIDATE_EMBEDDINGS " == *' --quiet '* ]] || quiet=(--quiet)
     shopt -s nullglob
-    rejects=("$1/shards/rejects.csv" "$1"/embeddings/*.rejects.csv)
+    rejects=("$1/shards/rejects.csv" "$1"/rejects/*.csv)
     shopt -u nullglob
     validate-embeddings "$1"/embeddings/*.parquet --shards "$1"/shards/*.parquet --rejects "${rejects[@]}" \
         --manifest "$1/shards/manifest.json" --report "$1/reports/validation.json" \

@@ -38,7 +38,7 @@ def cut_in_another_way(case):
     told = "out/proteins: was cut with a max_shard_tokens of 15000, which is now 30000" in run.said
     check("another size of shards is refused before anything is computed", run.code != 0 and not run.tasks and told, run.said)
     left = case.path("out/proteins")
-    others = [left / "embeddings/shard-00003.parquet", left / "embeddings/shard-00003.rejects.csv", left / "shards/shard-00003.parquet"]
+    others = [left / "embeddings/shard-00003.parquet", left / "rejects/shard-00003.csv", left / "shards/shard-00003.parquet"]
     for path in others:
         path.touch()
     again = ["-profile", "test", "-resume"]
@@ -125,7 +125,7 @@ def two_samples(case):
     check("two samples from three FASTA", run.code == 0 and len(run.of("VALIDATE_EMBEDDINGS")) == 2, run.said)
     case.shell(SAMPLES, SHELL)
     case.compare("out", "shell")
-    listed = [path.parts[-3] for path in case.path("out").glob("*/embeddings/*.rejects.csv") if "not_finite" in path.read_text()]
+    listed = [path.parts[-3] for path in case.path("out").glob("*/rejects/*.csv") if "not_finite" in path.read_text()]
     check("what could not be embedded is listed", sorted(listed) == ["first", "second.v2"], listed)
     versions = case.path("out/versions.yml").read_text()
     tools = [program.name for program in RELEASE.iterdir() if f"    {program.name}: " in versions]

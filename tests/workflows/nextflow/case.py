@@ -123,7 +123,7 @@ class Case:
         left, right = self.path(left), self.path(right)
         layout = names(left), names(right)
         check(f"{left.name} and {right.name} have one layout, {len(layout[0])} files", layout[0] == layout[1], layout)
-        data = [name for name in layout[0] if name.endswith((".parquet", "rejects.csv", "manifest.json"))]
+        data = [name for name in layout[0] if name.endswith((".parquet", "rejects.csv", "manifest.json")) or "/rejects/" in name]
         differing = [name for name in data if (left / name).read_bytes() != (right / name).read_bytes()]
         rows = [name for name in data if "/embeddings/" in name and name.endswith(".parquet")]
         check(f"equal byte for byte: {len(rows)} embeddings, {len(data)} files", rows and not differing, differing)

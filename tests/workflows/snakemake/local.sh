@@ -46,7 +46,7 @@ MAX_SHARD_TOKENS=20000 GPU_EMBED=$embed PACK_BATCHES='--max-batch-tokens 4096' \
     check "the shell chain" "$root/workflows/shell/plmkit.sh" samples.csv chain "$model"
 check "a run" run
 check "layout and data are the shell chain's" equal chain results
-check "what could not be embedded is listed" grep ',not_finite,' results/a/embeddings/shard-00000.rejects.csv results/b/embeddings/shard-00000.rejects.csv
+check "what could not be embedded is listed" grep ',not_finite,' results/a/rejects/shard-00000.csv results/b/rejects/shard-00000.csv
 same "all programs have a version" 5 "$(grep -cE '^  (fasta-shard|pack-batches|gpu-embed|validate-embeddings|monitor-log): [0-9.]+$' results/versions.yml)"
 check "benchmarks" test -s benchmarks/a/shard-00000.embed.tsv
 check "a second run does nothing" grep -q 'Nothing to be done' <(run 2>&1)
@@ -65,8 +65,8 @@ same "a shard: only it and its chain run" "all:1 embed:1 pack:1 restore_shard:1 
 touch before
 check "it comes back" run
 check "the same" equal chain results
-same "nothing else was made" "embeddings/shard-00001.parquet embeddings/shard-00001.rejects.csv shards/shard-00001.parquet" \
-    "$(cd results/a && find shards embeddings -type f -newer ../../before | sort | paste -sd ' ')"
+same "nothing else was made" "embeddings/shard-00001.parquet rejects/shard-00001.csv shards/shard-00001.parquet" \
+    "$(cd results/a && find shards embeddings rejects -type f -newer ../../before | sort | paste -sd ' ')"
 check "then nothing is to do" grep -q 'Nothing to be done' <(run 2>&1)
 
 echo "what must not pass"

@@ -53,7 +53,7 @@ rule embed:
         batches=f"{OUTDIR}/{{sample}}/batches/{{shard}}.arrow",
     output:
         embeddings=f"{OUTDIR}/{{sample}}/embeddings/{{shard}}.parquet",
-        rejects=f"{OUTDIR}/{{sample}}/embeddings/{{shard}}.rejects.csv",
+        rejects=f"{OUTDIR}/{{sample}}/rejects/{{shard}}.csv",
     log:
         events=f"{OUTDIR}/{{sample}}/logs/{{shard}}.events.jsonl",
         samples=f"{OUTDIR}/{{sample}}/logs/{{shard}}.samples.csv",

@@ -29,7 +29,7 @@ rule validate:
     shell:
         "rm -f {log.report:q};"
         " validate-embeddings {params.folder:q}/embeddings/*.parquet --shards {params.folder:q}/shards/*.parquet"
-        " --rejects {input.rejects:q} {params.folder:q}/embeddings/*.rejects.csv --manifest {input.manifest:q}"
+        " --rejects {input.rejects:q} {params.folder:q}/rejects/*.csv --manifest {input.manifest:q}"
         " --report {log.report:q} --mqc {output:q} {params.options} 2> {log.stderr:q}"
 
 

@@ -17,8 +17,8 @@ def summarise(expected, reports, outdir, allow_empty) {
 def refuseOthers(cut, outdir) {
     def others = cut.collectMany { sample, manifest ->
         def names = new groovy.json.JsonSlurper().parse(manifest).shards.collect { shard -> shard.file - '.parquet' }
-        ['shards', 'embeddings'].collectMany { folder ->
-            files("${outdir}/${sample}/${folder}/*.{parquet,rejects.csv}").findAll { found -> found.name.replaceFirst('[.](parquet|rejects[.]csv)$', '') !in names }
+        ['shards/*.parquet', 'embeddings/*.parquet', 'rejects/*.csv'].collectMany { pattern ->
+            files("${outdir}/${sample}/${pattern}").findAll { found -> found.baseName !in names }
         }
     }
     if (others) {
