@@ -516,3 +516,40 @@ fn rows_are_in_the_order_of_the_input() {
     let turns = both.windows(2).filter(|pair| pair[0] > pair[1]).count();
     assert_eq!((both.len(), turns), (all.len(), 1));
 }
+
+#[test]
+fn what_was_cut_off_is_said_at_every_end() {
+    let case = Case::new();
+    let said = run(&mut case.embed(&test_data("model-tiny"), "e.parquet", &[]));
+    let mut reader = EmbeddingsReader::open(&case.path("e.parquet")).expect("embeddings");
+    let mut truncated = 0;
+    let mut lost = 0;
+    while let Some(rows) = reader.next_batch().expect("rows") {
+        let cut = rows["truncated"].as_boolean();
+        truncated += cut.true_count();
+        let lengths = rows["length"].as_primitive::<UInt32Type>().values();
+        lost += lengths
+            .iter()
+            .map(|&length| length.saturating_sub(300))
+            .sum::<u32>();
+    }
+    assert!(truncated > 1);
+    let expected = format!("; {truncated} proteins of the input are truncated\n");
+    assert!(said.ends_with(&expected), "{said}");
+    let report = case.path("report.json");
+    let said = run(bin("validate-embeddings")
+        .arg(case.path("e.parquet"))
+        .arg("--shards")
+        .arg(case.path("shards/shard-00000.parquet"))
+        .arg("--manifest")
+        .arg(case.path("shards/manifest.json"))
+        .arg("--report")
+        .arg(&report));
+    let expected = format!(", {truncated} truncated by {lost} residues; passed: ");
+    assert!(said.contains(&expected), "{said}");
+    let report = fs::read_to_string(report).expect("report");
+    assert!(
+        report.contains(&format!("\"residues_truncated\": {lost},")),
+        "{report}"
+    );
+}

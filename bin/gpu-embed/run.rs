@@ -108,8 +108,12 @@ fn line(summary: &Summary) -> String {
         0 => String::new(),
         again => format!(", {} again in f32", plural(again, "sequence")),
     };
+    let truncated = match summary.truncated {
+        0 => String::new(),
+        count => format!("; {} of the input are truncated", plural(count, "protein")),
+    };
     format!(
-        "{} of {} from {}{saved}, {}{in_f32} in {seconds:.1} s, {:.0} tokens/s",
+        "{} of {} from {}{saved}, {}{in_f32} in {seconds:.1} s, {:.0} tokens/s{truncated}",
         plural(summary.rows, "row"),
         columns.join(", "),
         plural(summary.batches, "batch"),

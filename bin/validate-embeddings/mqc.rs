@@ -91,6 +91,22 @@ pub(crate) fn table(path: &Path, verdict: &Verdict) -> Value {
         header("Rows", "Embeddings read"),
         Some(verdict.rows.into()),
     );
+    column(
+        "truncated",
+        header(
+            "Truncated",
+            "Rows of proteins of which residues were cut off",
+        ),
+        Some(verdict.truncated.into()),
+    );
+    column(
+        "residues_truncated",
+        header(
+            "Residues cut off",
+            "Residues that are in no row, by the manifest",
+        ),
+        verdict.residues_truncated.map(Value::from),
+    );
     for (check, count, title, description) in COUNTS {
         let found = verdict.checks.iter().find(|one| one.name == check);
         let found = found.and_then(|one| one.counts.get(count));

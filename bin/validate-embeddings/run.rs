@@ -163,8 +163,13 @@ fn tell(verdict: &Verdict) {
             names.join(", ")
         }
     };
+    let truncated = match (verdict.truncated, verdict.residues_truncated) {
+        (0, _) => String::new(),
+        (rows, None) => format!(", {rows} truncated"),
+        (rows, Some(lost)) => format!(", {rows} truncated by {}", plural(lost, "residue")),
+    };
     info!(
-        "{}; passed: {}; failed: {}; skipped: {}",
+        "{}{truncated}; passed: {}; failed: {}; skipped: {}",
         plural(verdict.rows, "row"),
         names(Outcome::Pass),
         names(Outcome::Fail),

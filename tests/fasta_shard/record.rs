@@ -309,6 +309,7 @@ fn a_protein_of_40000_residues_under_each_policy() {
     let case = made(&fasta, "");
     assert_eq!(rows(&case), [(0, 1022, 40_000, true)]);
     assert_eq!(case.manifest().changed["proteins_truncated"], 1);
+    assert_eq!(case.manifest().changed["residues_truncated"], 40_000 - 1022);
 
     let case = made(&fasta, " --long window");
     let windows = rows(&case);

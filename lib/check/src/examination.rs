@@ -36,6 +36,7 @@ pub struct Examination {
     values: Values,
     agreement: Option<Agreement>,
     rows: u64,
+    truncated: u64,
     /// The columns of the file that is being read, by their place in `values`.
     places: Vec<usize>,
     pairs: Vec<Pair>,
@@ -122,6 +123,7 @@ impl Examination {
     /// Sees one row of the file, with one vector for each of its columns.
     pub fn row(&mut self, row: &Row, vectors: &[&[f32]]) {
         self.rows += 1;
+        self.truncated += u64::from(row.truncated);
         if let Some(coverage) = &mut self.coverage {
             coverage.see(row);
         }
@@ -136,6 +138,8 @@ impl Examination {
     /// The verdict on all rows.
     pub fn finish(self) -> Verdict {
         let manifest = self.manifest.as_ref();
+        let residues_truncated =
+            manifest.and_then(|manifest| manifest.changed.get("residues_truncated").copied());
         let records = manifest.map(|manifest| manifest.records);
         let rejected = self.rejects.is_some().then_some(&self.rejected);
         let manifest = manifest.map_or_else(
@@ -165,6 +169,8 @@ impl Examination {
         let (origin, dimensions) = (self.origin.finish(), self.dimensions.finish());
         Verdict {
             rows: self.rows,
+            truncated: self.truncated,
+            residues_truncated,
             checks: vec![
                 coverage, records, ordinals, manifest, origin, dimensions, finite, zero, reference,
             ],

@@ -9,6 +9,10 @@ use crate::{Check, ColumnAgreement, ColumnNorms, Outcome};
 pub struct Verdict {
     /// Rows seen over all embeddings files.
     pub rows: u64,
+    /// Of these, the ones of proteins of which residues were cut off.
+    pub truncated: u64,
+    /// Residues that were cut off, as the manifest says; null when none was given.
+    pub residues_truncated: Option<u64>,
     /// The checks, always all of them, in this order:
     ///
     /// | name | passes when | counts |

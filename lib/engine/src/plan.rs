@@ -39,6 +39,8 @@ pub(crate) struct Plan {
     pub(crate) total: Amount,
     /// The rows of the output, embedded or rejected.
     pub(crate) rows: u64,
+    /// Of these, the ones of proteins of which residues were cut off.
+    pub(crate) truncated: u64,
     /// What becomes of windows; `None` where the batches were not made from windows.
     pub(crate) windows: Option<Windows>,
     /// The packs at whose end a protein is unfinished, rising.
@@ -151,6 +153,7 @@ impl Plan {
             files: Vec::with_capacity(paths.len()),
             total: Amount::default(),
             rows: 0,
+            truncated: 0,
             windows: None,
             unfinished: Vec::new(),
             ends: Vec::new(),
@@ -229,8 +232,10 @@ impl Plan {
                 self.unfinished.push(self.total.batches);
             }
         }
-        let rows = (0..pack.sequences()).filter(|&row| gives_row(pack, row, stitched));
-        self.rows += rows.count() as u64;
+        for row in (0..pack.sequences()).filter(|&row| gives_row(pack, row, stitched)) {
+            self.rows += 1;
+            self.truncated += u64::from(pack.truncated().value(row));
+        }
         Ok(())
     }
 

@@ -64,6 +64,8 @@ pub enum Outcome {
 pub struct Summary {
     /// Rows in the output: proteins, or their windows.
     pub rows: u64,
+    /// Proteins of the input of which residues were cut off before.
+    pub truncated: u64,
     /// Proteins, or windows, that could not be embedded.
     pub rejected: u64,
     /// Batches in the output.
@@ -285,6 +287,7 @@ impl<'a> Run<'a> {
         let Totals { tokens, .. } = journal.done;
         Ok(Outcome::Done(Summary {
             rows: published?,
+            truncated: self.plan.truncated,
             rejected,
             batches,
             saved_batches,

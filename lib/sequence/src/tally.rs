@@ -23,6 +23,7 @@ pub(crate) struct Tally {
     recoded: u64,
     suffixed: u64,
     truncated: u64,
+    residues_lost: u64,
     windowed: u64,
     split_off: u64,
 }
@@ -49,6 +50,7 @@ impl Tally {
         self.replaced += protein.changes.replaced;
         self.stops_removed += protein.changes.stops_removed;
         self.truncated += u64::from(protein.is_truncated());
+        self.residues_lost += u64::from(protein.length) - protein.residues.len() as u64;
         self.windowed += u64::from(protein.windows().len() > 1);
         self.split_off += u64::from(protein.split_off);
     }
@@ -67,6 +69,7 @@ impl Tally {
             ("descriptions_recoded", self.recoded),
             ("ids_suffixed", self.suffixed),
             ("proteins_truncated", self.truncated),
+            ("residues_truncated", self.residues_lost),
             ("proteins_in_windows", self.windowed),
             ("proteins_split_off", self.split_off),
         ];
