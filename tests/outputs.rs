@@ -422,7 +422,7 @@ fn one_is_counted_in_the_singular() {
     let mut validate = bin("validate-embeddings");
     let said = run(validate.arg(at("e.parquet")));
     assert!(
-        said.contains("validate-embeddings: 1 row; passed"),
+        said.contains("validate-embeddings: 1 row, 1 truncated; passed"),
         "{said}"
     );
 }
@@ -534,7 +534,7 @@ fn what_was_cut_off_is_said_at_every_end() {
             .sum::<u32>();
     }
     assert!(truncated > 1);
-    let expected = format!("; {truncated} proteins of the input are truncated\n");
+    let expected = format!("; truncated: {truncated} proteins\n");
     assert!(said.ends_with(&expected), "{said}");
     let report = case.path("report.json");
     let said = run(bin("validate-embeddings")

@@ -110,7 +110,7 @@ fn line(summary: &Summary) -> String {
     };
     let truncated = match summary.truncated {
         0 => String::new(),
-        count => format!("; {} of the input are truncated", plural(count, "protein")),
+        count => format!("; truncated: {}", plural(count, "protein")),
     };
     format!(
         "{} of {} from {}{saved}, {}{in_f32} in {seconds:.1} s, {:.0} tokens/s{truncated}",

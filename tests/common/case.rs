@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{all, bin, run, test_data};
+use super::{all, bin, program, run, test_data};
 
 /// A set of many small packs, so that a run can be interrupted between any two.
 pub(crate) struct Case {
@@ -64,8 +64,10 @@ impl Case {
     }
 
     pub(crate) fn embed_saving(&self, out: &str, every: &str) -> Command {
-        let mut command = bin("gpu-embed");
+        // Also where the tests themselves run under `nohup`.
+        let mut command = Command::new("env");
         command
+            .args(["--default-signal=HUP", program("gpu-embed")])
             .arg(self.path("b.arrow"))
             .arg("--out")
             .arg(self.path(out))
