@@ -63,7 +63,10 @@ rows() {
         }
         !columns {
             columns = found
-            for (i = 1; i <= found; i++) at_column[cells[i]] = i
+            for (i = 1; i <= found; i++) {
+                if ((cells[i] == "sample" || cells[i] == "fasta") && cells[i] in at_column) refuse("the column " cells[i] " is there twice")
+                at_column[cells[i]] = i
+            }
             if (!("sample" in at_column && "fasta" in at_column)) refuse("expected the columns sample,fasta, found \x27" $0 "\x27")
             next
         }

@@ -5,7 +5,7 @@
 #
 # TEXT has for each sample that is expected a line `>SAMPLE`, its manifest.json and its validation.json, as far as they are there. The
 # table has a line a sample; standard error says the totals and what is wrong. It ends with 1 where a sample has no verdict or a negative
-# one, where every record of one was rejected and ALLOW_EMPTY is not `true`, or where samples of OUTDIR were embedded by different models.
+# one, where every record of one was rejected and ALLOW_EMPTY is not `true`, `yes` or `1`, or where samples of OUTDIR were embedded by different models.
 set -euo pipefail
 
 # Samples of earlier runs in the same folder: `<SAMPLE`, and the line with its model, which alone counts.
@@ -62,8 +62,8 @@ others() {
         printf "%d sample%s: %d rows, %d rejected, %d truncated, in %s\n", samples, samples == 1 ? "" : "s", all_rows, all_rejected, all_truncated, outdir > "/dev/stderr"
         list("no verdict, see the messages above", none)
         list("the validation failed, see SAMPLE/reports/validation.json", fail)
-        if (allow_empty == "true" && empty != "") print "warning: every record was rejected, see SAMPLE/shards/rejects.csv:" empty > "/dev/stderr"
-        else list("every record was rejected, see SAMPLE/shards/rejects.csv (allow_empty takes that)", empty)
+        if (tolower(allow_empty) ~ /^(true|yes|1)$/ && empty != "") print "warning: every record was rejected, see SAMPLE/shards/rejects.csv and SAMPLE/rejects:" empty > "/dev/stderr"
+        else list("every record was rejected, see SAMPLE/shards/rejects.csv and SAMPLE/rejects (allow_empty takes that)", empty)
         if (different > 1) list("embedded by different models, one of each is named: remove those of the wrong one", models)
         exit failed
     }'

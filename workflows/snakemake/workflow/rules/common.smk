@@ -97,6 +97,25 @@ wildcard_constraints:
     shard=r"shard-(long-)?\d+",
 
 
+def known_by(wildcards):
+    """What tells the FASTA files of a sample from others, at the same paths and of an older date too, and in another order."""
+    known = []
+    for fasta in SAMPLES[wildcards.sample]:
+        known.append(fasta)
+        if Path(fasta).is_file():
+            found = Path(fasta).stat()
+            known += [found.st_size, found.st_mtime_ns]
+    return known
+
+
+def tell_of_failure():
+    """The table says what became of the samples. It is older than all else, so that the next run makes it again."""
+    table = Path(OUTDIR, "summary.tsv")
+    summarise(table if table.parent.is_dir() else os.devnull)
+    if table.exists():
+        os.utime(table, (0, 0))
+
+
 def shards(sample):
     """The names of a sample's shards, known when it is cut."""
     with checkpoints.shard.get(sample=sample).output.manifest.open() as file:

@@ -18,6 +18,7 @@ checkpoint shard:
         runtime=480,
     params:
         folder=subpath(output.manifest, parent=True),
+        fasta=known_by,
         tokens=config["max_shard_tokens"],
         options=OPTIONS["fasta_shard"],
     # An earlier verdict is not this one's.

@@ -74,13 +74,17 @@ def checkParam(name, value, rule) {
     }
 }
 
-// [ [id: sample], [fasta, …] ] for each sample of a table, or of FASTA files and globs; all that a run is given is looked at. `shell` is
+// [ [id: sample, order: [path, …]], [fasta, …] ] for each sample of a table, or of FASTA files and globs; all that a run is given is looked at. `shell` is
 // the folder of the script.
 def readSamples(given, shell) {
     def names = given.input instanceof List ? given.input : given.input.toString().tokenize(',').collect { name -> name.trim() }
     def isTable = names.size() == 1 && names[0].toString() ==~ /(?i).*[.](csv|tsv|txt)/
     def rows = look(isTable ? names[0].toString() : '--input', isTable ? existing(names[0]).bytes : readNames(names).bytes, given, shell)
-    return rows.groupBy { sample, _fasta -> sample }.collect { sample, lines -> [[id: sample], lines.collect { line -> existing(line[1]) }] }
+    return rows.groupBy { sample, _fasta -> sample }.collect { sample, lines ->
+        def files = lines.collect { line -> existing(line[1]) }
+        // A task is known by its files in any order; here the order counts.
+        [[id: sample, order: files.collect { file -> file.toString() }], files]
+    }
 }
 
 // [ sample, fasta ] for each line of a table, by the script that all workflows share.
