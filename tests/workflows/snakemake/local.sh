@@ -109,7 +109,6 @@ mixed() { snakemake --snakefile "$flow/workflow/Snakefile" --configfile mixed.ya
 said() { grep -E -- "$1" mixed.log; }
 check "a sample that cannot be cut fails the workflow" fails mixed
 check "which names it" said '^no verdict, .*: bad$'
-check "as does the table" grep -P '^bad\t.*\tnone\t' mixed/summary.tsv
 check "and shows why" said "^fasta-shard: twice.fasta: record 2 'x'"
 check "the other one has its verdict" grep -q '"outcome": "pass"' mixed/a/reports/validation.json
 check "and all of its embeddings" test "$(grep -o '"rows": 100' mixed/a/reports/validation.json | head -n 1)"
@@ -128,10 +127,13 @@ touch -d 2020-01-01 weights/model.safetensors
 check "other weights at the same path" mixed --config allow_empty=True
 same "make all embeddings again" 4 "$(grep -c 'rule embed:' mixed.log)"
 check "which are of another model" fails cmp mixed/a/embeddings/shard-00000.parquet results/a/embeddings/shard-00000.parquet
-head -n 40 "$proteins" >'a, "b".fasta'
+sed -i '2s/^MITN/MKTN/' 'a, "b".fasta'
 touch -d 2020-01-01 'a, "b".fasta'
 check "another FASTA of an older date" mixed --config allow_empty=True
 same "is cut again" 1 "$(grep -c 'checkpoint shard:' mixed.log)"
+printf '>x\nMKV>y\n' >>'a, "b".fasta'
+check "a FASTA that broke fails" fails mixed --config allow_empty=True
+check "and leaves no table of before" test ! -e mixed/summary.tsv
 
 echo "batch size"
 rm -rf results
