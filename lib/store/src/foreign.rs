@@ -1,13 +1,18 @@
 //! Parquet files of any origin, as the library decodes them.
 
+use std::fs::File;
+use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
+use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
+use parquet::errors::Result as ParquetResult;
+use parquet::file::reader::{ChunkReader, Length};
 use plmkit_contract::{guarded, key, plural};
 
 use crate::StoreError;
@@ -33,7 +38,7 @@ impl ForeignParquet {
         guard(path, || {
             // Without the Arrow schema that some writers embed, types are the plain ones.
             let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-            let file = open_input(path)?;
+            let file = Strict(open_input(path)?);
             let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)
                 .map_err(|error| StoreError::decoding_parquet(path, &error))?;
             let chosen =
@@ -89,4 +94,55 @@ fn guard<T>(path: &Path, decode: impl FnOnce() -> Result<T, StoreError>) -> Resu
             format_args!("cannot be decoded: {what}"),
         ))
     })
+}
+
+/// A file whose end is an error to read at. The library skips values of eight bytes that a header counts by the million, and takes
+/// it for no error that none is there.
+struct Strict(File);
+
+impl Length for Strict {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+}
+
+impl ChunkReader for Strict {
+    type T = StrictRead;
+
+    fn get_read(&self, start: u64) -> ParquetResult<StrictRead> {
+        self.0.get_read(start).map(StrictRead)
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
+        self.0.get_bytes(start, length)
+    }
+}
+
+struct StrictRead(BufReader<File>);
+
+impl Read for StrictRead {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.0.read(buffer)? {
+            0 if !buffer.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
+            count => Ok(count),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_reference_is_an_error_to_read_at() {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let path = folder.path().join("r.parquet");
+        std::fs::write(&path, b"12345678").expect("write");
+        let file = Strict(File::open(&path).expect("open"));
+        let mut read = file.get_read(4).expect("a place in it");
+        let copied = io::copy(&mut (&mut read).take(4), &mut io::sink());
+        assert_eq!(copied.expect("four bytes are there"), 4);
+        let error = io::copy(&mut read.take(8), &mut io::sink()).expect_err("no byte is there");
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
 }
