@@ -1,9 +1,7 @@
 //! Writes what the fuzz targets start from: small files of every kind, `fuzz-seeds FOLDER`.
-//!
-//! References come in every encoding and compression that the programs do not write. In most of them pages are not compressed, because what a mutation does to a zstd stream never reaches a page decoder.
 
 use std::error::Error;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,10 +11,6 @@ use arrow::array::{
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, SchemaRef};
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::file::properties::{WriterProperties, WriterVersion};
-use parquet::schema::types::ColumnPath;
 use plmkit_contract::{
     Column, EmbeddingLayout, KEY_COLUMNS, Manifest, Pool, Provenance, Reason, Reject, Sealed,
     ShardRow, StoreDtype, VectorColumn, batches_schema, residue_digest,
@@ -44,7 +38,7 @@ fn main() -> Result<()> {
     let data_files = seeds("data_file")?;
     let shard = shard(&data_files)?;
     batches(&data_files, &shard)?;
-    embeddings(&data_files, &seeds("reference")?, &shard)?;
+    embeddings(&data_files, &shard)?;
     fasta(&seeds("fasta")?)?;
     manifest(&seeds("manifest")?)?;
     rejects(&seeds("rejects")?)?;
@@ -111,7 +105,7 @@ fn pack(rows: &RecordBatch) -> Result<RecordBatch> {
     )?)
 }
 
-fn embeddings(folder: &Path, references: &Path, shard: &RecordBatch) -> Result<()> {
+fn embeddings(folder: &Path, shard: &RecordBatch) -> Result<()> {
     let columns =
         [Pool::Mean, Pool::Bos].map(|pool| Column::Pooled(VectorColumn { pool, layer: 1 }));
     let layout = EmbeddingLayout {
@@ -132,7 +126,6 @@ fn embeddings(folder: &Path, references: &Path, shard: &RecordBatch) -> Result<(
         None,
     );
     let rows = RecordBatch::try_new(SchemaRef::clone(&schema), with_keys(shard, vectors))?;
-    parquet_files(references, &rows)?;
     let path = folder.join("embeddings.parquet");
     let mut writer = EmbeddingsWriter::create(&path, &layout)?;
     writer.write(&rows)?;
@@ -152,51 +145,6 @@ fn embeddings(folder: &Path, references: &Path, shard: &RecordBatch) -> Result<(
 fn with_keys(rows: &RecordBatch, last: impl arrow::array::Array + 'static) -> Vec<ArrayRef> {
     let keys = KEY_COLUMNS.iter().map(|name| Arc::clone(&rows[*name]));
     keys.chain([Arc::new(last) as ArrayRef]).collect()
-}
-
-/// The rows in files that no program of ours writes.
-fn parquet_files(folder: &Path, rows: &RecordBatch) -> Result<()> {
-    let plain = || {
-        WriterProperties::builder()
-            .set_compression(Compression::UNCOMPRESSED)
-            .set_dictionary_enabled(false)
-            .set_encoding(Encoding::PLAIN)
-    };
-    let delta = |column: &str, encoding| {
-        plain()
-            .set_writer_version(WriterVersion::PARQUET_2_0)
-            .set_column_encoding(ColumnPath::from("ordinal"), Encoding::DELTA_BINARY_PACKED)
-            .set_column_encoding(ColumnPath::from(column), encoding)
-    };
-    for (name, properties) in [
-        ("plain", plain()),
-        ("dictionary", plain().set_dictionary_enabled(true)),
-        ("row-groups", plain().set_max_row_group_row_count(Some(1))),
-        (
-            "pages",
-            plain()
-                .set_data_page_row_count_limit(1)
-                .set_write_batch_size(1),
-        ),
-        ("delta", delta("id", Encoding::DELTA_BYTE_ARRAY)),
-        (
-            "delta-length",
-            delta("id", Encoding::DELTA_LENGTH_BYTE_ARRAY),
-        ),
-        ("split", delta("length", Encoding::BYTE_STREAM_SPLIT)),
-        ("snappy", plain().set_compression(Compression::SNAPPY)),
-        ("lz4", plain().set_compression(Compression::LZ4_RAW)),
-        (
-            "zstd",
-            plain().set_compression(Compression::ZSTD(ZstdLevel::default())),
-        ),
-    ] {
-        let file = File::create(folder.join(format!("{name}.parquet")))?;
-        let mut writer = ArrowWriter::try_new(file, rows.schema(), Some(properties.build()))?;
-        writer.write(rows)?;
-        writer.close()?;
-    }
-    Ok(())
 }
 
 fn fasta(folder: &Path) -> Result<()> {
