@@ -6,10 +6,10 @@ import signal
 from case import MODEL, PROTEINS, check, many
 
 FEW = ["-profile", "test", "--max_shard_tokens", "1000000"]
-# Enough work to be killed in, saved in small pieces.
-LONG = ["--input", "long.fasta", "--model", MODEL, "--device", "cpu", "--max_shard_tokens", "60000", "--max_batch_tokens", "1024"]
+# Seconds of work for each task, saved in small pieces: whoever waits for some of them comes before its end.
+LONG = ["--input", "long.fasta", "--model", MODEL, "--device", "cpu", "--max_shard_tokens", "400000", "--max_batch_tokens", "1024"]
 LONG += ["--fasta_shard_args", "--duplicate-ids suffix", "--gpu_embed_args", "--save-every 10ms"]
-SHELL = {"MAX_SHARD_TOKENS": "60000", "PACK_BATCHES": "--max-batch-tokens 1024", "GPU_EMBED": "--device cpu"}
+SHELL = {"MAX_SHARD_TOKENS": "400000", "PACK_BATCHES": "--max-batch-tokens 1024", "GPU_EMBED": "--device cpu"}
 SHELL |= {"FASTA_SHARD": "--duplicate-ids suffix"}
 
 
@@ -78,12 +78,12 @@ def ignored(case):
 def killed(case, how):
     """The first attempt of gpu-embed is killed when it has saved some batches."""
     case.strict()
-    many(case.path("long.fasta"), 3)
+    many(case.path("long.fasta"), 20)
     case.wrapper("gpu-embed", f"""
 [[ $1 == --version || -e $once ]] && exec "$real" "$@"
 touch "$once"
 "$real" "$@" &
-while [[ $(find {case.path('work/plmkit-saved')} -name 'part-*[0-9].parquet' | wc -l) -lt 3 ]]; do sleep 0.05; done
+while kill -0 $! && [[ $(find {case.path('work/plmkit-saved')} -name 'part-*[0-9].parquet' | wc -l) -lt 3 ]]; do sleep 0.05; done
 kill -{how} $!
 wait $!
 """)
@@ -100,7 +100,7 @@ wait $!
 
 
 def engine(case):
-    many(case.path("long.fasta"), 3)
+    many(case.path("long.fasta"), 20)
     case.kill(case.start(*LONG), 3)
     run = case.run("-resume", *LONG)
     check("-resume after kill -9 of engine and tasks", run.code == 0, run.said)
@@ -112,7 +112,7 @@ def engine(case):
 
 def outlived(case):
     """Tasks that go on when their engine is killed: those of the next one wait for them."""
-    many(case.path("long.fasta"), 3)
+    many(case.path("long.fasta"), 20)
     case.kill(case.start(*LONG), 1, signal.SIGSTOP)
     resumed = case.start("-resume", *LONG)
     refused = "another process is writing it"
