@@ -2,7 +2,7 @@
 
 include { EMBED                                                   } from './subworkflows/local/embed/main'
 include { MULTIQC                                                 } from './modules/local/multiqc/main'
-include { VERDICT                                                 } from './modules/local/verdict/main'
+include { VERDICT                                                 } from './subworkflows/local/verdict/main'
 include { VERSIONS                                                } from './modules/local/versions/main'
 include { checkEngine; checkParams; helpText; readModel; readSamples } from './subworkflows/local/inputs/main'
 
@@ -59,16 +59,16 @@ workflow {
         report = MULTIQC(tables).report
     }
 
-    cut = EMBED.out.manifest.map { meta, manifest -> [meta.id, manifest] }
-    judged = EMBED.out.report.map { meta, validation -> [meta.id, validation] }
     VERDICT(
+        params,
         samples.collect { meta, _fasta -> meta.id },
-        cut.toList(),
-        judged.toList(),
-        params.outdir,
-        params.allow_empty ?: false,
         params.save_in || !local ? '' : save_in.toString(),
-        versions.published.mix(report).toList(),
+        EMBED.out.manifest.map { meta, manifest -> [meta.id, manifest] },
+        EMBED.out.report.map { meta, validation -> [meta.id, validation] },
+        EMBED.out.embeddings.map { meta, rows, _rejects ->
+            [rows, "${params.outdir}/${meta.sample}/embeddings/${rows.name - "${meta.sample}_"}"]
+        },
+        versions.published.mix(report),
     )
 }
 

@@ -149,9 +149,12 @@ def wrong(case):
 
 
 def unknown(case):
-    run = case.run("-profile", "test", "-stub", "--max-shard-tokens", "5", "--colour", "red")
-    warned = "did you mean --max_shard_tokens?" in run.said and "--colour is no parameter" in run.said
-    check("unknown parameters are warned of", run.code == 0 and warned and run.said.count("is no parameter") == 2, run.said)
+    """An unknown parameter ends the run before any task, with one line."""
+    for given, meant in [("--max_shard_token", " did you mean --max_shard_tokens?"), ("--outDir", " did you mean --outdir?"), ("--colour", "")]:
+        run = case.run("-profile", "test", given, "5")
+        said = [line for line in run.said.splitlines() if line and not line.startswith(("N E X T", "Launching"))]
+        told = f"{given} is no parameter of this workflow:{meant} --help lists all"
+        check(told, run.code != 0 and said == [told] and not run.tasks, run.said)
 
 
 def told(case):
