@@ -143,3 +143,8 @@ def readModel(model) {
     def folder = file(model.toString())
     return folder.isDirectory() ? [files("${folder}/*.{json,safetensors,bin}").sort { path -> path.name }, ''] : [[], model]
 }
+
+// The commit of a model of the Hub that the local cache has, or ''.
+def modelRevision(model, shell) {
+    return ['bash', "${shell}/inputs.sh", 'revision', model].collect { word -> word.toString() }.execute().text.trim()
+}
