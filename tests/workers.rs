@@ -205,7 +205,7 @@ fn company(batches: &Path, ordinal: u64) -> Vec<u64> {
     let file = plmkit_store::BatchesFile::open(batches, &plmkit_contract::Stop::default());
     let file = file.expect("batches");
     let packs = (0..file.len()).map(|pack| file.batch(pack).expect("pack"));
-    let mut ordinals = packs.map(|pack| pack.ordinals().values().to_vec());
+    let mut ordinals = packs.map(|pack| pack.ordinals().to_vec());
     let found = ordinals.find(|ordinals| ordinals.contains(&ordinal));
     found.expect("in a pack")
 }

@@ -10,7 +10,7 @@ set -euo pipefail
 
 # Samples of earlier runs in the same folder: `<SAMPLE`, and the line with its model, which alone counts.
 others() {
-    find "$1" -mindepth 3 -maxdepth 3 -path '*/reports/validation.json' -exec grep -Hm 1 '^  "model": ' {} + 2>/dev/null |
+    find "$1" -mindepth 3 -maxdepth 3 -path '*/reports/validation.json' -exec grep -Hm 1 '^  "model_digest": ' {} + 2>/dev/null |
         sed -E 's#^.*/([^/]+)/reports/validation[.]json:#<\1\n#' || true
 }
 
@@ -47,14 +47,14 @@ others() {
     BEGIN { OFS = "\t"; print "sample", "records", "rows", "rejected", "truncated", "verdict", "model" }
     /^>/ { tell(); sample = substr($0, 2); records = rows = rejected = truncated = 0; verdict = "none"; model = ""; validation = 0; next }
     /^</ { tell(); sample = ""; other = substr($0, 2); next }
-    other && /^  "model": / && !(other in expected) { embedded_by(value(), other) }
+    other && /^  "model_digest": / && !(other in expected) { embedded_by(value(), other) }
     other { next }
     /^  "tool": "validate-embeddings"/ { validation = 1 }
     /^  "records": / && !validation { records = value() + 0 }
     /^ *"proteins_truncated": / { truncated = value() + 0 }
     !validation { next }
     /^  "outcome": / { verdict = value() }
-    /^  "model": / { model = value() }
+    /^  "model_digest": / { model = value() }
     /^  "rows": / { rows = value() + 0 }
     /^ *"(rejected|in_rejects)": / { rejected += value() }
     END {
