@@ -44,7 +44,7 @@ until_true() {
 
 # equal FOLDER FOLDER: the same files but for what engines add, and the same bytes in all that is data.
 equal() {
-    local list='find . -type f -not -name versions.yml -not -path ./multiqc/* -not -name packs.tsv -not -name settings.txt'
+    local list='find . -type f -not -name versions.yml -not -path ./multiqc/* -not -path ./pipeline_info/* -not -name packs.tsv'
     diff <(cd "$1" && $list | sort) <(cd "$2" && $list | sort) || return
     local file
     while read -r file; do
@@ -73,13 +73,13 @@ halt() {
 }
 embedding() { pgrep -f "^gpu-embed $work/results/$1/batches/$2"; }
 
-# hold PID: it stands still until it is sent a SIGUSR1 or a SIGTERM, as if its work took that long.
+# hold PID: it stands still until it is sent a SIGUSR1, a SIGTERM or a SIGINT, as if its work took that long.
 hold() {
     kill -STOP "$1"
     until_true 120 signalled "$1" || return
     kill -CONT "$1"
 }
-signalled() { (((0x$(awk '/^ShdPnd/ { print $2 }' "/proc/$1/status") & 0x4200) != 0)); }
+signalled() { (((0x$(awk '/^ShdPnd/ { print $2 }' "/proc/$1/status") & 0x4202) != 0)); }
 
 # start_cluster: SLURM_CONF is that of a cluster of this test alone, which ends with it.
 start_cluster() {

@@ -1,20 +1,21 @@
 #!/usr/bin/env nextflow
 
-include { EMBED                                                   } from './subworkflows/local/embed/main'
-include { MULTIQC                                                 } from './modules/local/multiqc/main'
-include { VERDICT                                                 } from './modules/local/verdict/main'
-include { VERSIONS                                                } from './modules/local/versions/main'
-include { checkEngine; checkParams; helpText; readModel; readSamples } from './subworkflows/local/inputs/main'
+include { EMBED                                                                         } from './subworkflows/local/embed/main'
+include { MULTIQC                                                                       } from './modules/local/multiqc/main'
+include { VERDICT                                                                       } from './subworkflows/local/verdict/main'
+include { VERSIONS                                                                      } from './modules/local/versions/main'
+include { checkEngine; checkParams; helpText; modelRevision; readModel; readSamples     } from './subworkflows/local/inputs/main'
 
 // [ process, tool, version ] of all tasks as YAML, sorted; `Workflow` stands last as in nf-core.
-def versionsYaml(versions) {
+def versionsYaml(versions, revision) {
     def tools = versions
         .collect { process, tool, version -> [process.tokenize(':').last(), tool, version] }
         .unique()
         .sort { entry -> entry.join(' ') }
         .groupBy { entry -> entry[0] }
         .collect { process, entries -> "${process}:\n" + entries.collect { entry -> "    ${entry[1]}: ${entry[2]}\n" }.join() }
-    return tools.join() + "Workflow:\n    ${workflow.manifest.name}: ${workflow.manifest.version}\n    Nextflow: ${workflow.nextflow.version}\n"
+    def model = revision ? "Model:\n    ${params.model}: ${revision}\n" : ''
+    return tools.join() + model + "Workflow:\n    ${workflow.manifest.name}: ${workflow.manifest.version}\n    Nextflow: ${workflow.nextflow.version}\n"
 }
 
 workflow {
@@ -33,6 +34,9 @@ workflow {
     samples = readSamples(params, "${projectDir}/../shell")
     model = readModel(params.model)
 
+    file("${params.outdir}/pipeline_info").mkdirs()
+    file("${params.outdir}/pipeline_info/params.json").text = groovy.json.JsonOutput.prettyPrint(groovy.json.JsonOutput.toJson(params)) + '\n'
+
     // The same place for every attempt, and for every -resume. One that is not a folder of this machine cannot be written to.
     local = workflow.workDir.toUri().scheme == 'file'
     save_in = params.save_in ? file(params.save_in) : local ? file("${workflow.workDir}/plmkit-saved/${workflow.sessionId}") : ''
@@ -49,7 +53,7 @@ workflow {
 
     EMBED(channel.fromList(samples), model, probe, save_in.toString())
 
-    versions = VERSIONS(channel.topic('versions').toList().map { all -> versionsYaml(all) })
+    versions = VERSIONS(channel.topic('versions').toList().map { all -> versionsYaml(all, modelRevision(params.model, "${projectDir}/../shell")) })
     report = channel.empty()
     if (params.multiqc) {
         tables = EMBED.out.mqc
@@ -59,16 +63,16 @@ workflow {
         report = MULTIQC(tables).report
     }
 
-    cut = EMBED.out.manifest.map { meta, manifest -> [meta.id, manifest] }
-    judged = EMBED.out.report.map { meta, validation -> [meta.id, validation] }
     VERDICT(
+        params,
         samples.collect { meta, _fasta -> meta.id },
-        cut.toList(),
-        judged.toList(),
-        params.outdir,
-        params.allow_empty ?: false,
         params.save_in || !local ? '' : save_in.toString(),
-        versions.published.mix(report).toList(),
+        EMBED.out.manifest.map { meta, manifest -> [meta.id, manifest] },
+        EMBED.out.report.map { meta, validation -> [meta.id, validation] },
+        EMBED.out.embeddings.map { meta, rows, _rejects ->
+            [rows, "${params.outdir}/${meta.sample}/embeddings/${rows.name - "${meta.sample}_"}"]
+        },
+        versions.published.mix(report),
     )
 }
 

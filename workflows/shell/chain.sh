@@ -20,7 +20,7 @@ refuse() {
 samples=()
 declare -A fasta=()
 begin() {
-    local script=$1 looked weights sample path
+    local script=$1 looked weights sample path name
     shift
     case ${1-} in
     -h | --help)
@@ -34,7 +34,9 @@ begin() {
         ;;
     esac
     [[ $# -eq 3 ]] || refuse 2 "expected SAMPLES.csv OUTDIR MODEL, found $# arguments; --help says more"
-    outdir=${2%/} model=$3
+    [[ $2 && $3 ]] || refuse 2 "expected SAMPLES.csv OUTDIR MODEL, found an empty $([[ $2 ]] && echo MODEL || echo OUTDIR)"
+    [[ $2 == / ]] && outdir=/. || outdir=${2%/}
+    model=$3
     looked=$("$workflow/inputs.sh" "$1" "$model" "$outdir" "$MAX_SHARD_TOKENS" "$GPU_EMBED") || exit
     {
         read -r weights
@@ -43,34 +45,62 @@ begin() {
             fasta[$sample]+=$path$'\n'
         done
     } < <(echo "$looked")
-    check_settings "$weights"
-    keep_settings "$weights"
+    check_params "$weights"
+    keep_params "$1" "$weights"
     write_versions
+    for name in HUP INT QUIT TERM; do
+        # shellcheck disable=SC2064
+        trap "forward $name" "$name"
+    done
 }
 
-# settings: what decides what is made of shards, a line each. How they are cut is in their manifest, which fasta-shard compares.
-settings() {
-    printf '%s=%s\n' MODEL "$model" PACK_BATCHES "$PACK_BATCHES" GPU_EMBED "$GPU_EMBED" | sed 's/ *--force\>//; s/= */=/'
+# forward SIGNAL: to what runs, which saves what it has; the script ends as it does.
+group='' signal=''
+forward() {
+    signal=$1
+    [[ ! $group ]] || kill "-$1" -- "-$group" 2>/dev/null || true
 }
 
-# check_settings [WEIGHTS]: finished shards are not looked at again, so they must be what these settings give, and of these weights.
-check_settings() {
-    local file=$outdir/settings.txt other
-    [[ -e $file ]] && compgen -G "$outdir/*/embeddings/*.parquet" >/dev/null || return 0
-    other=$(grep -Fxvf <(settings) "$file" | grep -v '^WEIGHTS=' | paste -sd ' ') || true
+# canonical OPTIONS: what decides about embeddings, one way to write it. Not the order, and not what changes no value.
+canonical() {
+    tr -s '[:space:]' '\n' <<<"$1" | awk '/^--?[A-Za-z]/ { if (NR > 1) print ""; sub(/=/, " ") } { printf "%s ", $0 } END { print "" }' | sort |
+        grep -vE '^(--(force|quiet|wait|download|(threads|progress|save-every|save-in) .*))? *$' | paste -sd ' ' | tr -s ' '
+}
+
+# the_model MODEL: its path, however it is written, or its id.
+the_model() { if [[ -e $1 ]]; then realpath -- "$1"; else echo "$1"; fi; }
+
+# param NAME: what the folder of results was made with.
+param() { sed -n 's/^  "'"$1"'": "\(.*\)",*$/\1/p' "$outdir/pipeline_info/params.json" | sed 's/\\\(["\\]\)/\1/g'; }
+
+# check_params [WEIGHTS]: finished shards are not looked at again, so they must be what these parameters give, and of these weights. How
+# shards are cut is in their manifest, which fasta-shard compares.
+check_params() {
+    local name was now other=''
+    [[ -e $outdir/pipeline_info/params.json ]] && compgen -G "$outdir/*/embeddings/*.parquet" >/dev/null || return 0
+    for name in gpu_embed pack_batches; do
+        was=$(param $name)
+        now=${name^^}
+        [[ $(canonical "$was") == "$(canonical "${!now}")" ]] || other="${name^^} '$was', which is now '${!now}'"
+    done
+    was=$(param model)
+    [[ $(the_model "$was") == "$(the_model "$model")" ]] || other="MODEL '$was', which is now '$model'"
     # A model that was still to be fetched had none yet.
-    [[ $other || ! ${1-} ]] || grep -xq "WEIGHTS=\($1\|\)" "$file" || other='other weights'
-    [[ ! $other ]] || refuse 73 "$outdir: has embeddings of $other: take another folder, or remove settings.txt if yours give the same"
+    was=$(param weights)
+    [[ $other || ! $was || ! ${1-} || $was == "$1" ]] || other='other weights'
+    [[ ! $other ]] || refuse 73 "$outdir: has embeddings of $other: take another folder, or remove pipeline_info/params.json if both give the same"
 }
 
-# keep_settings WEIGHTS
-keep_settings() {
-    mkdir -p "$outdir"
-    {
-        settings
-        echo "WEIGHTS=$1"
-    } >"$outdir/.settings.$$"
-    mv "$outdir/.settings.$$" "$outdir/settings.txt"
+# keep_params SAMPLES WEIGHTS: the parameters of the run, as JSON.
+keep_params() {
+    local file=$outdir/pipeline_info/params.json
+    # shellcheck disable=SC2153
+    set -- samples "$1" outdir "$outdir" model "$model" max_shard_tokens "$MAX_SHARD_TOKENS" fasta_shard "$FASTA_SHARD" pack_batches "$PACK_BATCHES" \
+        gpu_embed "$GPU_EMBED" validate_embeddings "$VALIDATE_EMBEDDINGS" weights "$2" allow_empty "$([[ ${ALLOW_EMPTY:-} =~ ^([Tt]rue|[Yy]es|1)$ ]] && echo true || echo false)"
+    mkdir -p "$outdir/pipeline_info"
+    printf '%s\n' "${@//[[:cntrl:]]/ }" | sed 's/["\\]/\\&/g' |
+        awk 'BEGIN { print "{" } NR % 2 { name = $0; next } { printf "%s  \"%s\": %s", separator, name, /^(true|false|[0-9]+)$/ && name ~ /^(max|allow)/ ? $0 : "\"" $0 "\""; separator = ",\n" } END { print "\n}" }' >"$file.$$"
+    mv "$file.$$" "$file"
 }
 
 write_versions() {
@@ -80,6 +110,8 @@ write_versions() {
         version=$("$tool" --version)
         echo "  $tool: ${version##* }" >>"$outdir/versions.yml"
     done
+    version=$("$workflow/inputs.sh" revision "$model")
+    [[ ! $version ]] || printf 'Model:\n  %s: %s\n' "$model" "$version" >>"$outdir/versions.yml"
 }
 
 # cut_sample SAMPLE DIR: its shards.
@@ -97,16 +129,21 @@ cut_sample() {
     fi
     mapfile -t paths < <(printf %s "${fasta[$1]}")
     fasta-shard --out-dir "$2/shards" --max-shard-tokens "$MAX_SHARD_TOKENS" "${fasta_shard[@]}" "${force[@]}" -- "${paths[@]}"
-    # What was made of other shards is made again.
-    [[ ! -e $before ]] || cmp -s "$before" "$2/shards/manifest.json" || rm -f "$2"/batches/*.arrow "$2"/reports/*.run.json
+    # What was made of other shards is made again, and goes where there is no such shard any more.
+    if [[ -e $before ]] && ! cmp -s "$before" "$2/shards/manifest.json"; then
+        rm -f "$2"/batches/*.arrow "$2"/reports/*.run.json
+        for name in $(comm -23 <(shards "$2" "$before" | sort) <(shards "$2" | sort)); do
+            rm -f "$2"/{embeddings/"$name".parquet,rejects/"$name".csv,logs/"$name".{events.jsonl,samples.csv},reports/"$name".pack.json,reports/*_"$name"_run_mqc.json}
+        done
+    fi
     rm -f "$before"
 }
 
-# shards DIR: the names of its shards, by the manifest.
-shards() { sed -n 's/^ *"file": "\(.*\)[.]parquet",*$/\1/p' "$1/shards/manifest.json"; }
+# shards DIR [MANIFEST]: the names of its shards, by the manifest.
+shards() { sed -n 's/^ *"file": "\(.*\)[.]parquet",*$/\1/p' "${2:-$1/shards/manifest.json}"; }
 
 # is_complete DIR NAME: whether the shard is embedded and reported on. With --force gpu-embed looks at each, and replaces what is damaged.
-is_complete() { [[ " $GPU_EMBED " != *' --force '* && -e $1/embeddings/$2.parquet && -e $1/reports/$2.run.json ]]; }
+is_complete() { [[ " $GPU_EMBED " != *' --force '* && -e $1/embeddings/$2.parquet && -e $1/rejects/$2.csv && -e $1/reports/$2.run.json ]]; }
 
 # goes_on CODE: after a failure of the sample alone (a verdict, its data, an output of its own), the first of which `failed` keeps for
 # the end. Any other ends the script.
@@ -116,14 +153,32 @@ goes_on() {
     ((failed)) || failed=$1
 }
 
-# alone COMMAND…: in a shell of its own, `code` is how it ended.
+# alone COMMAND…: in a shell of its own, `code` is how it ended. In a process group of its own, too, which gets the signals that the script gets.
 alone() {
-    set +e
+    local name
+    set +e -m
     (
         set -e
+        # When the program that runs has ended of it.
+        for name in HUP INT QUIT TERM; do
+            # shellcheck disable=SC2064
+            trap "exit $((128 + $(kill -l "$name")))" "$name"
+        done
         "$@"
-    )
+    ) &
+    group=$!
+    set +m
+    # One that came before `group` was known.
+    [[ ! $signal ]] || forward "$signal"
+    wait "$group"
     code=$?
+    # A signal ends `wait`, too.
+    while kill -0 "$group" 2>/dev/null; do
+        wait "$group"
+        code=$?
+    done
+    [[ ! $signal ]] || exit $((128 + $(kill -l "$signal")))
+    group=''
     set -e
     goes_on "$code"
 }
@@ -169,12 +224,14 @@ finish() {
 
 # validate DIR SAMPLE
 validate() {
-    local rejects quiet=()
+    local rejects surplus quiet=()
     rm -f "$1/reports/validation.json"
     [[ " $VALIDATE_EMBEDDINGS " == *' --quiet '* ]] || quiet=(--quiet)
     shopt -s nullglob
     rejects=("$1/shards/rejects.csv" "$1"/rejects/*.csv)
     shopt -u nullglob
+    surplus=$(comm -23 <(cd "$1" && ls embeddings rejects | sed -n 's/[.]\(parquet\|csv\)$//p' | sort -u) <(shards "$1" | sort) | paste -sd ' ')
+    [[ ! $surplus ]] || echo "$1: embeddings and rejects of no shard of this run, remove them: $surplus" >&2
     validate-embeddings "$1"/embeddings/*.parquet --shards "$1"/shards/*.parquet --rejects "${rejects[@]}" \
         --manifest "$1/shards/manifest.json" --report "$1/reports/validation.json" \
         --mqc "$1/reports/${2}_validation_mqc.json" "${quiet[@]}" "${validate_embeddings[@]}"
@@ -183,6 +240,8 @@ validate() {
 # summary SAMPLE…: what became of those that were asked for.
 summary() {
     local sample code=0
+    # A model that was fetched has a revision now.
+    write_versions
     for sample in "$@"; do
         echo ">$sample"
         cat "$outdir/$sample/shards/manifest.json" "$outdir/$sample/reports/validation.json" 2>/dev/null || true

@@ -4,7 +4,10 @@
 #
 #     inputs.sh TABLE MODEL OUTDIR MAX_SHARD_TOKENS [OPTIONS of gpu-embed]
 #
-# Prints what tells these weights from others at the same path (nothing for a model that is still to be fetched), then `sample<TAB>fasta`
+#     inputs.sh revision MODEL
+#
+# The second form prints the revision of a model of the Hugging Face Hub that is in its local cache, and nothing for others. The first one
+# prints what tells these weights from others at the same path (nothing for a model that is still to be fetched), then `sample<TAB>fasta`
 # for each line of the table. With TABLE `-` that is standard input, and TABLE_NAME its name in messages. With ONLY_READ=1 neither
 # FASTA nor results are looked at. The first thing wrong ends it with one line and its exit code.
 set -euo pipefail
@@ -18,7 +21,7 @@ refuse() {
 
 # rows NAME <TABLE: line, sample and fasta of each row, separated by tabs. CSV, or TSV where the header has a tab; cells may be quoted.
 rows() {
-    awk -v name="$1" -v taken='^(multiqc|versions[.]yml|batch-size[.]json|packs[.]tsv|settings[.]txt|summary[.]tsv)$' '
+    awk -v name="$1" -v taken='^(multiqc|versions[.]yml|batch-size[.]json|packs[.]tsv|pipeline_info|summary[.]tsv)$' '
         function refuse(what) {
             refused = 1
             print name ": line " NR ": " what > "/dev/stderr"
@@ -136,10 +139,13 @@ snapshot() {
     [[ -e $cache/snapshots/$commit/config.json ]]
 }
 
+# is_id MODEL: of the Hub, and no path.
+is_id() { [[ ! -e $1 && $1 =~ ^[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]+(@[A-Za-z0-9_./-]+)?$ && ! -d ${1%%/*} ]]; }
+
 # look_at_model MODEL OPTIONS: a folder, a file of weights, or an id of the Hub. Prints its files with sizes and times of change.
 look_at_model() {
     local model=$1 folder=$1 name weights=()
-    if [[ ! -e $1 && $1 =~ ^[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]+(@[A-Za-z0-9_./-]+)?$ && ! -d ${1%%/*} ]]; then
+    if is_id "$1"; then
         if ! folder=$(snapshot "$1"); then
             [[ " $2 " == *' --download '* ]] || refuse 66 "model: '$1' is not in the Hub's cache (no $folder/config.json): fetch it with gpu-embed --download, or give a folder"
             return 0
@@ -165,6 +171,10 @@ look_at_model() {
     stat -L --printf '%s %Y\n' "$folder/config.json"
 }
 
+if [[ $# -eq 2 && $1 == revision ]]; then
+    ! is_id "$2" || ! folder=$(snapshot "$2") || echo "${folder##*/}"
+    exit
+fi
 [[ $# -eq 4 || $# -eq 5 ]] || refuse 2 "${0##*/}: expected TABLE MODEL OUTDIR MAX_SHARD_TOKENS [OPTIONS]"
 if [[ $1 == - ]]; then
     name=${TABLE_NAME:-table}

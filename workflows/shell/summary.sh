@@ -3,13 +3,14 @@
 #
 #     summary.sh OUTDIR ALLOW_EMPTY <TEXT >TABLE.tsv
 #
-# TEXT has for each sample that is expected a line `>SAMPLE`, its manifest.json and its validation.json, as far as they are there. The
-# table has a line a sample; standard error says the totals and what is wrong. It ends with 1 where a sample has no verdict or a negative
+# TEXT has for each sample that is expected a line `>SAMPLE`, its manifest.json and its validation.json, as far as they are there, and a line
+# `!REASON` for whatever else is wrong with it. The table has a line a sample; standard error says the totals and what is wrong. It ends with 1 where a sample has no verdict or a negative
 # one, where every record of one was rejected and ALLOW_EMPTY is not `true`, `yes` or `1`, or where samples of OUTDIR were embedded by different models.
 set -euo pipefail
 
-# Samples of earlier runs in the same folder: `<SAMPLE`, and the line with its model, which alone counts.
+# Samples of earlier runs in the same folder: `<SAMPLE`, and the line with its model, where it has one.
 others() {
+    find "$1" -mindepth 3 -maxdepth 3 -path '*/shards/manifest.json' 2>/dev/null | sed -E 's#^.*/([^/]+)/shards/[^/]*$#<\1#' | sort || true
     find "$1" -mindepth 3 -maxdepth 3 -path '*/reports/validation.json' -exec grep -Hm 1 '^  "model_digest": ' {} + 2>/dev/null |
         sed -E 's#^.*/([^/]+)/reports/validation[.]json:#<\1\n#' || true
 }
@@ -32,10 +33,11 @@ others() {
     function tell() {
         if (sample == "") return
         expected[sample] = 1
+        if (verdict == "pass" && wrong) { verdict = "fail"; spoilt = spoilt " " sample }
+        else if (verdict == "fail") fail = fail " " sample
         if (verdict == "pass" && !rows && rejected) verdict = "empty"
         print sample, records, rows, rejected, truncated, verdict, model
         if (verdict == "none") none = none " " sample
-        if (verdict == "fail") fail = fail " " sample
         if (verdict == "empty") empty = empty " " sample
         if (verdict != "none") embedded_by(model, sample)
         samples++
@@ -43,10 +45,19 @@ others() {
         all_rejected += rejected
         all_truncated += truncated
     }
+    function count(n, what) { return n " " what (n == 1 ? "" : "s") }
     function value() { sub(/^[^:]*: /, ""); sub(/,$/, ""); gsub(/"/, ""); return $0 }
     BEGIN { OFS = "\t"; print "sample", "records", "rows", "rejected", "truncated", "verdict", "model" }
-    /^>/ { tell(); sample = substr($0, 2); records = rows = rejected = truncated = 0; verdict = "none"; model = ""; validation = 0; next }
-    /^</ { tell(); sample = ""; other = substr($0, 2); next }
+    /^>/ { tell(); sample = substr($0, 2); records = rows = rejected = truncated = 0; verdict = "none"; model = ""; validation = wrong = 0; next }
+    /^!/ { wrong = 1; reasons = reasons sample ": " substr($0, 2) "\n"; next }
+    /^</ {
+        tell()
+        sample = ""
+        other = substr($0, 2)
+        if (!(other in expected) && !(other in seen)) left = left " " other
+        seen[other] = 1
+        next
+    }
     other && /^  "model_digest": / && !(other in expected) { embedded_by(value(), other) }
     other { next }
     /^  "tool": "validate-embeddings"/ { validation = 1 }
@@ -59,9 +70,12 @@ others() {
     /^ *"(rejected|in_rejects)": / { rejected += value() }
     END {
         tell()
-        printf "%d sample%s: %d rows, %d rejected, %d truncated, in %s\n", samples, samples == 1 ? "" : "s", all_rows, all_rejected, all_truncated, outdir > "/dev/stderr"
+        printf "%s: %s, %d rejected, %d truncated, in %s\n", count(samples, "sample"), count(all_rows + 0, "row"), all_rejected, all_truncated, outdir > "/dev/stderr"
+        if (left != "") print "not in the table, left as they are:" left > "/dev/stderr"
+        printf "%s", reasons > "/dev/stderr"
         list("no verdict, see the messages above", none)
         list("the validation failed, see SAMPLE/reports/validation.json", fail)
+        list("with files that are not of this run, see the messages above", spoilt)
         if (tolower(allow_empty) ~ /^(true|yes|1)$/ && empty != "") print "warning: every record was rejected, see SAMPLE/shards/rejects.csv and SAMPLE/rejects:" empty > "/dev/stderr"
         else list("every record was rejected, see SAMPLE/shards/rejects.csv and SAMPLE/rejects (allow_empty takes that)", empty)
         if (different > 1) list("embedded by different models, one of each is named: remove those of the wrong one", models)

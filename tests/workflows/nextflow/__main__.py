@@ -19,6 +19,7 @@ CHECKS = {
     "wrong": interface.wrong,
     "unknown": interface.unknown,
     "told": interface.told,
+    "hub": interface.hub,
     "empty": interface.empty,
     "profiles": interface.profiles,
     "lint": interface.lint,

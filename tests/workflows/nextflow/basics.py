@@ -38,13 +38,16 @@ def cut_in_another_way(case):
     told = "out/proteins: was cut with a max_shard_tokens of 15000, which is now 30000" in run.said
     check("another size of shards is refused before anything is computed", run.code != 0 and not run.tasks and told, run.said)
     left = case.path("out/proteins")
-    others = [left / "embeddings/shard-00003.parquet", left / "rejects/shard-00003.csv", left / "shards/shard-00003.parquet"]
+    others = [left / "embeddings/shard-00003.parquet", left / "embeddings/notes.txt", left / "rejects/shard-00003.csv", left / "shards/shard-00003.parquet"]
     for path in others:
         path.touch()
     again = ["-profile", "test", "-resume"]
     run = case.run(*again)
-    told = run.code != 0 and all(str(path) in run.said for path in others) and "shard-00001" not in run.said.split("earlier run")[1]
+    line = next(line for line in run.said.splitlines() if "of no shard of this run; remove and -resume" in line)
+    told = run.code != 0 and line.split(": ")[0] == "proteins" and all(str(path) in line for path in others) and "shard-00001" not in line
     check("files of a shard that is no more are told of", told, run.said)
+    table = case.path("out/summary.tsv").read_text()
+    check("and the table does not say that the sample passed", "\tfail\t" in table and "pass" not in table, table)
     for path in others:
         path.unlink()
     run = case.run(*again)
@@ -140,11 +143,17 @@ def resume(case):
     shutil.rmtree(lost["workdir"])
     run = case.run("-resume", "--input", SAMPLES, *OPTIONS)
     again = sorted((task["process"].split(":")[-1], task["tag"]) for task in run.computed())
-    published = case.path("out/first/embeddings/shard-00000.parquet")
     chain = [("GPU_EMBED", lost["tag"]), ("MONITOR_LOG_REPORT", lost["tag"]), ("VALIDATE_EMBEDDINGS", "first")]
     check("-resume after a lost task folder runs its chain alone", again == chain and run.code == 0, again)
     case.compare("out", "shell")
-    published.unlink()
+    published = case.path("out/first/embeddings/shard-00000.parquet")
+    reads = case.path("out/first/shards/rejects.csv"), case.path("out/first/reports/validation.json")
+    with published.open("r+b") as file:
+        file.seek(10000)
+        file.write(b"XXXX")
+    case.path("out/first/shards/shard-00001.parquet").write_bytes(b"PAR1")
+    for path in (case.path("out/second.v2/embeddings/shard-00000.parquet"), *reads):
+        path.unlink()
     run = case.run("-resume", "--input", SAMPLES, *OPTIONS)
-    check("-resume brings back embeddings that got lost", run.code == 0 and not run.computed() and published.exists(), run.said)
+    check("-resume mends what was published: damaged, cut off and lost files", run.code == 0 and not run.computed() and all(path.exists() for path in reads), run.said)
     case.compare("out", "shell")

@@ -37,8 +37,8 @@ class Run:
         return [task for task in tasks if status in (None, task["status"])]
 
     def computed(self):
-        """Tasks that were not taken from an earlier run; VERDICT is none, it is never kept."""
-        return [task for task in self.tasks if task["status"] != "CACHED" and task["process"].split(":")[-1] != "VERDICT"]
+        """Tasks that were not taken from an earlier run."""
+        return [task for task in self.tasks if task["status"] != "CACHED"]
 
 
 class Case:

@@ -54,6 +54,9 @@ def cohort(case):
     run = case.run(*options)
     named = "no verdict, see the messages above: bad" in run.said
     check("a sample that cannot be cut fails the run", run.code != 0 and named, run.said)
+    told = run.said.split("in out\n")[1].splitlines()
+    why = told[0].startswith("bad: fasta-shard: input1/twice.fasta: record 2 'x': expected a new id")
+    check("the end of the run says why, and nothing else", why and len(told) == 2 and run.said.count("WARN") == 0, told)
     check("the other one is done", json.loads(case.path("out/a/reports/validation.json").read_text())["rows"] == 100, run.said)
     check("and no other error hides the reason", "Exception" not in run.said, run.said)
     case.path("samples.csv").write_text(f"sample\tfasta\nempty\tgaps.fasta\na\t{PROTEINS}\n")

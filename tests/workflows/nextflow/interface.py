@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 
 from jsonschema import Draft202012Validator
@@ -70,7 +71,7 @@ def schema(case):
         check("a draft 2020-12 schema", described["$schema"] == "https://json-schema.org/draft/2020-12/schema")
         Draft202012Validator.check_schema(described)
     names = Draft202012Validator(table["items"]["properties"]["sample"])
-    taken = [name for name in ("a", "_b.2", "a b", "", "-c", "..", "multiqc", "settings.txt") if names.is_valid(name)]
+    taken = [name for name in ("a", "_b.2", "a b", "", "-c", "..", "multiqc", "pipeline_info") if names.is_valid(name)]
     check("names of samples", taken == ["a", "_b.2"], taken)
     references = [entry["$ref"].removeprefix("#/$defs/") for entry in groups["allOf"]]
     check("every group counts", sorted(references) == sorted(groups["$defs"]), references)
@@ -149,9 +150,12 @@ def wrong(case):
 
 
 def unknown(case):
-    run = case.run("-profile", "test", "-stub", "--max-shard-tokens", "5", "--colour", "red")
-    warned = "did you mean --max_shard_tokens?" in run.said and "--colour is no parameter" in run.said
-    check("unknown parameters are warned of", run.code == 0 and warned and run.said.count("is no parameter") == 2, run.said)
+    """An unknown parameter ends the run before any task, with one line."""
+    for given, meant in [("--max_shard_token", " did you mean --max_shard_tokens?"), ("--outDir", " did you mean --outdir?"), ("--colour", "")]:
+        run = case.run("-profile", "test", given, "5")
+        said = [line for line in run.said.splitlines() if line and not line.startswith(("N E X T", "Launching"))]
+        told = f"{given} is no parameter of this workflow:{meant} --help lists all"
+        check(told, run.code != 0 and said == [told] and not run.tasks, run.said)
 
 
 def told(case):
@@ -166,6 +170,25 @@ def told(case):
     check("a word without a parameter", run.code != 0 and not run.tasks and "'b.fasta' belongs to no parameter" in run.said, run.said)
     run = case.run("--input", "*.fasta", "--model", MODEL, "--device", "cpu", "-stub")
     check("a glob in quotes is two samples", run.code == 0 and len(run.of("FASTA_SHARD")) == 2, run.said)
+
+
+def hub(case):
+    """A model of the Hub: its revision is told, and the parameters of the run repeat it."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    cache = case.path("hub/models--some--model")
+    (cache / "refs").mkdir(parents=True)
+    (cache / "refs/main").write_text(commit)
+    shutil.copytree(MODEL, cache / "snapshots" / commit)
+    case.env["HF_HUB_CACHE"] = str(case.path("hub"))
+    run = case.run("--input", PROTEINS, "--model", "some/model", "--device", "cpu", "--gpu_embed_args", '--pool "max"')
+    check("a model of the Hub", run.code == 0, run.said)
+    versions = case.path("out/versions.yml").read_text()
+    check("versions.yml says which revision", f"Model:\n    some/model: {commit}\n" in versions, versions)
+    kept = case.path("out/pipeline_info/params.json").rename(case.path("params.json"))
+    found = json.loads(kept.read_text())
+    check("the parameters of the run, as JSON", (found["model"], found["gpu_embed_args"]) == ("some/model", '--pool "max"'), found)
+    run = case.run("-resume", "-params-file", kept)
+    check("which repeat it", run.code == 0 and run.tasks and not run.computed(), run.said)
 
 
 def empty(case):

@@ -60,9 +60,17 @@ check "a shard that is packed keeps its batches" cmp kept.parquet small/a/embedd
 check "which are others" differ kept.parquet explicit/a/embeddings/shard-00000.parquet
 check "one that is not packed gets those of the new size" cmp {small,explicit}/a/embeddings/shard-00001.parquet
 
-check "another model" refuses 73 "has embeddings of MODEL=$model: take another folder" samples.csv "results of a" "$model-bin"
-GPU_EMBED='--device cpu --pool max' check "other options" refuses 73 'has embeddings of GPU_EMBED=--device cpu: take' samples.csv "results of a" "$model"
-
+check "another model" refuses 73 "has embeddings of MODEL '$model', which is now '$model-bin': take another folder" samples.csv "results of a" "$model-bin"
+GPU_EMBED='--device cpu --pool max' check "other options" refuses 73 "has embeddings of GPU_EMBED '--device cpu', which is now '--device cpu --pool max': take" samples.csv "results of a" "$model"
+GPU_EMBED='--pool mean,max --layers 2 --device cpu' check "options" chain samples.csv "an \"order\"" "$model"
+touch before
+GPU_EMBED=' --download --layers=2  --threads 1 --device=cpu --pool mean,max' check "the same in another order, and what changes no value" \
+    chain samples.csv "an \"order\"" "$(realpath --relative-to . "$model")/"
+same "embeds nothing" "" "$(find "an \"order\"" -name '*.parquet' -newer before)"
+same "the parameters of the run, as JSON" "an \"order\" 30000 False" "$(python3 -c '
+import json, sys
+found = json.load(open(sys.argv[1]))
+print(found["outdir"], found["max_shard_tokens"], found["allow_empty"])' "an \"order\"/pipeline_info/params.json")"
 
 echo "what is lost, changed or refused"
 digest() { sed -n 's/^  "model": "\([0-9a-f]\{32\}\)",$/\1/p' "$1"; }
@@ -79,6 +87,9 @@ cp -r lost whole
 rm lost/a/embeddings/shard-00000.parquet
 check "embeddings that were lost, with their list of rejects still there, come back" runs all.csv lost "$model"
 check "the same" diff -r whole/a/embeddings lost/a/embeddings
+rm lost/a/rejects/shard-00001.csv
+check "a list of rejects that was lost comes back" runs all.csv lost "$model"
+check "the same" diff -r whole/a/rejects lost/a/rejects
 rm lost/a/shards/shard-00001.parquet
 touch before
 check "a shard that was lost is cut again" runs all.csv lost "$model"
@@ -95,12 +106,28 @@ cp -r "$model" weights
 check "a model" runs all.csv weighed weights
 reweigh weights
 check "other weights at its path are refused" fails_with 73 all.csv weighed weights
-check "in so many words" finds '^weighed: has embeddings of other weights: take another folder, or remove settings.txt'
+check "in so many words" finds '^weighed: has embeddings of other weights: take another folder, or remove pipeline_info/params.json'
 check "a run of other weights" runs all.csv weighed2 weights
 cp -r weighed2/a lost/b
 check "samples of two models in one folder" fails_with 1 all.csv lost "$model"
 check "are found" finds "^embedded by different models.*: $(digest lost/a/reports/validation.json) \(a\) $(digest lost/b/reports/validation.json) \(b\)$"
+head -n 100 "$proteins" >short.fasta
+printf 'sample,fasta\nb,short.fasta\n' >short.csv
+cp -r whole shorter
+mv shorter/a shorter/b
+check "a FASTA that became shorter is refused" fails_with 73 short.csv shorter "$model"
+FASTA_SHARD=--force check "and taken where --force says so" runs short.csv shorter "$model"
+same "of which nothing of other shards stays" "" "$(find shorter -name '*shard-00001*')"
+touch shorter/b/embeddings/shard-00009.parquet
+check "files of no shard fail" fails_with 65 short.csv shorter "$model"
+check "and are named" finds '^shorter/b: embeddings and rejects of no shard of this run, remove them: shard-00009$'
+rm shorter/b/embeddings/shard-00009.parquet
 rm -r lost/b
+mkdir -p lost/{old,older}/shards
+touch lost/{old,older}/shards/manifest.json
+check "samples that are not in the table" runs all.csv lost "$model"
+check "are told of" finds '^not in the table, left as they are: old older$'
+rm -r lost/old*
 MAX_SHARD_TOKENS=20000 check "another size of shards" fails_with 73 all.csv lost "$model"
 check "is refused before anything is done" test "$(wc -l <log)" -eq 1 -a -e lost/a/shards/manifest.json
 check "in so many words" finds '^lost/a: was cut with a max_shard_tokens of 30000, which is now 20000'
@@ -174,7 +201,38 @@ cp -r "$model" hub/models--some--model/snapshots/$commit
 for revision in '' @main @$commit; do
     HF_HUB_CACHE=$work/hub check "one that is there: some/model$revision" runs all.csv "hub$revision" "some/model$revision"
     check "is the same" diff -r whole/a/embeddings "hub$revision/a/embeddings"
+    check "versions.yml says which revision" grep -x "  some/model$revision: $commit" "hub$revision/versions.yml"
 done
+check "an empty OUTDIR" refuses 2 'found an empty OUTDIR' samples.csv "" "$model"
+printf '>x\nACD\n' >one.fasta
+printf 'sample,fasta\na,one.fasta\n' >one.csv
+check "a protein" runs one.csv one "$model"
+check "is one row" finds '^1 sample: 1 row, 0 rejected, 0 truncated, in one$'
 check "usage" refuses 2 'expected SAMPLES.csv OUTDIR MODEL, found 1 arguments; --help' samples.csv
 check "--help" grep -q 'MAX_SHARD_TOKENS' <(chain --help)
 check "--version" grep -qE '^plmkit [0-9.]+$' <(chain --version)
+
+echo "a signal to the script alone"
+many 8 >many.fasta
+printf 'sample,fasta\nlong,many.fasta\nnext,%s\n' "$proteins" >many.csv
+export MAX_SHARD_TOKENS=200000 FASTA_SHARD='--duplicate-ids suffix' PACK_BATCHES='--max-batch-tokens 4096' GPU_EMBED='--device cpu --save-every 10ms'
+check "uninterrupted" runs many.csv uninterrupted "$model"
+for signal in TERM INT; do
+    # Of a background process without job control, a shell has INT ignored.
+    python3 -c 'import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])' \
+        "$root/workflows/shell/plmkit.sh" many.csv "$work/results" "$model" >log 2>&1 &
+    script=$!
+    check "gpu-embed saves" until_true 60 halt long shard-00000
+    child=$(embedding long shard-00000)
+    kill -$signal $script
+    check "gpu-embed gets the signal" until_true 10 signalled "$child"
+    kill -CONT "$child"
+    code=0
+    wait $script || code=$?
+    same "the script ends as it does" "$((128 + $(kill -l $signal)))" "$code"
+    check "when it has ended" test ! -e "/proc/$child"
+    check "and begins no other sample" test ! -e results/next
+done
+check "the same command" runs many.csv "$work/results" "$model"
+check "goes on from what was saved" test "$(saved results/long/logs/shard-00000.events.jsonl)" -gt 0
+check "the same as uninterrupted" equal uninterrupted results

@@ -60,8 +60,12 @@ rm results/a/embeddings/shard-00001.parquet
 same "embeddings: only their chain runs" "all:1 embed:1 pack:1 run_report:1 summary:1 validate:1" "$(jobs)"
 check "they come back" run
 check "the same" equal chain results
+rm results/a/shards/rejects.csv
+same "the rejects of the input: only they and the validation" "all:1 restore:1 summary:1 validate:1" "$(jobs)"
+check "they come back" run
+check "the same" equal chain results
 rm results/a/shards/shard-00001.parquet
-same "a shard: only it and its chain run" "all:1 embed:1 pack:1 restore_shard:1 run_report:1 summary:1 validate:1" "$(jobs)"
+same "a shard: only it and its chain run" "all:1 embed:1 pack:1 restore:1 run_report:1 summary:1 validate:1" "$(jobs)"
 touch before
 check "it comes back" run
 check "the same" equal chain results
@@ -96,6 +100,18 @@ check "another size of shards" refuses '^results/a: was cut with a max_shard_tok
 mkdir bare
 check "a model that is none" refuses "^model: 'bare': no bare/config.json" --config model=bare
 HF_HUB_CACHE=$work check "a model of the Hub that is not there" refuses "^model: 'some/model' is not in the Hub's cache" --config model=some/model
+commit=0123456789abcdef0123456789abcdef01234567
+mkdir -p hub/models--some--model/{refs,snapshots}
+echo $commit >hub/models--some--model/refs/main
+cp -r "$model" hub/models--some--model/snapshots/$commit
+HF_HUB_CACHE=$work/hub check "one that is there" run --config model=some/model outdir=hub-results
+check "versions.yml says which revision" grep -x "  some/model: $commit" hub-results/versions.yml
+same "the parameters of the run, as JSON" "some/model 20000 False" "$(python3 -c '
+import json
+found = json.load(open("hub-results/pipeline_info/params.json"))
+print(found["model"], found["max_shard_tokens"], found["multiqc"])')"
+check "with which it runs again" grep -q 'Nothing to be done' <(HF_HUB_CACHE=$work/hub snakemake --snakefile "$flow/workflow/Snakefile" \
+    --configfile hub-results/pipeline_info/params.json --cores 2 2>&1)
 
 echo "samples"
 cp -r "$model" weights

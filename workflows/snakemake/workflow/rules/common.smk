@@ -66,6 +66,14 @@ def summarise(table, said=None):
     return done.returncode == 0
 
 
+def revision_of(model):
+    """The commit of a model of the Hub that its local cache has, for versions.yml."""
+    script = workflow.source_path("../../../shell/inputs.sh")
+    command = ["bash", script, "revision", model]
+    found = subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout.strip()
+    return f"Model:\n  {model}: {found}\n" if found else ""
+
+
 IMAGES = {
     "plmkit": "docker://ghcr.io/plmkit/plmkit:0.1.0",
     "plmkit-cpu": "docker://ghcr.io/plmkit/plmkit-cpu:0.1.0",
@@ -119,6 +127,14 @@ def shards(sample):
     with checkpoints.shard.get(sample=sample).output.manifest.open() as file:
         files = [shard["file"] for shard in json.load(file)["shards"]]
     return [file.removesuffix(".parquet") for file in files]
+
+
+def when_cut(name):
+    """An input function: a file of a sample that is there when the sample is cut."""
+    return (
+        lambda wildcards: shards(wildcards.sample)
+        and f"{OUTDIR}/{wildcards.sample}/{name}"
+    )
 
 
 def of_each_shard(pattern):

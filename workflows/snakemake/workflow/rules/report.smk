@@ -24,6 +24,18 @@ rule run_report:
         " --out {output.json:q} --mqc {output.mqc:q} 2> {log:q}"
 
 
+rule parameters:
+    output:
+        f"{OUTDIR}/pipeline_info/params.json",
+    log:
+        "logs/parameters.log",
+    localrule: True
+    params:
+        config=config,
+    run:
+        Path(output[0]).write_text(json.dumps(params.config, indent=2) + "\n")
+
+
 rule versions:
     output:
         f"{OUTDIR}/versions.yml",
@@ -36,9 +48,11 @@ rule versions:
         EMBED_IMAGE
     params:
         snakemake=snakemake.__version__,
+        # One that is fetched by this run has none yet; the next run tells it.
+        revision=revision_of(config["model"]),
     shell:
         "(echo plmkit: && for tool in fasta-shard pack-batches gpu-embed validate-embeddings monitor-log; do"
-        ' printf "  %s: %s\\n" $($tool --version) || exit; done &&'
+        ' printf "  %s: %s\\n" $($tool --version) || exit; done && printf %s {params.revision:q} &&'
         ' printf "Workflow:\\n  snakemake: %s\\n" {params.snakemake}) > {output:q} 2> {log:q}'
 
 

@@ -1,11 +1,10 @@
-# The shards are beside the manifest and not among the outputs, since nobody knows their number before. The manifest is
-# written last and names them. --force: what is there was made from something else, or Snakemake would not run this.
+# The shards and the rejects are beside the manifest and not among the outputs: nobody knows how many shards there will be before. The manifest
+# is written last and names them. --force: what is there was made from something else, or Snakemake would not run this.
 checkpoint shard:
     input:
         fasta=lambda wildcards: SAMPLES[wildcards.sample],
     output:
         manifest=f"{OUTDIR}/{{sample}}/shards/manifest.json",
-        rejects=f"{OUTDIR}/{{sample}}/shards/rejects.csv",
     log:
         "logs/{sample}/shard.log",
     benchmark:
@@ -28,16 +27,18 @@ checkpoint shard:
         " --force --out-dir {params.folder:q} -- {input.fasta:q} 2> {log:q}"
 
 
-# A shard that got lost comes back without its neighbours being written again, which would have all of them embedded again.
-# `ancient`: a shard is older than its manifest, and right; this runs only where there is none.
-rule restore_shard:
+# What got lost of it comes back without its neighbours being written again, which would have all of them embedded again.
+# `ancient`: such a file is older than its manifest, and right; this runs only where there is none.
+rule restore:
     input:
         manifest=ancient(f"{OUTDIR}/{{sample}}/shards/manifest.json"),
         fasta=lambda wildcards: ancient(SAMPLES[wildcards.sample]),
     output:
-        f"{OUTDIR}/{{sample}}/shards/{{shard}}.parquet",
+        f"{OUTDIR}/{{sample}}/shards/{{file}}",
     log:
-        "logs/{sample}/{shard}.restore.log",
+        "logs/{sample}/{file}.restore.log",
+    wildcard_constraints:
+        file=r"shard-(long-)?\d+\.parquet|rejects\.csv",
     conda:
         "../envs/plmkit.yaml"
     threads: 4

@@ -3,7 +3,7 @@
 rule validate:
     input:
         manifest=f"{OUTDIR}/{{sample}}/shards/manifest.json",
-        rejects=f"{OUTDIR}/{{sample}}/shards/rejects.csv",
+        rejects=when_cut("shards/rejects.csv"),
         shards=of_each_shard("shards/{shard}.parquet"),
         embeddings=of_each_shard("embeddings/{shard}.parquet"),
     output:

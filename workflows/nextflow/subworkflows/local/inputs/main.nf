@@ -21,7 +21,7 @@ def helpText(schema) {
     return "nextflow run ${workflow.manifest.name} --input samples.csv --model MODEL --outdir DIR\n\n${parts.join('\n')}"
 }
 
-// The parameters as nextflow_schema.json describes them; unknown ones are warned of. Words without a parameter are what a shell makes
+// The parameters as nextflow_schema.json describes them, and no others. Words without a parameter are what a shell makes
 // of a glob without quotes.
 def checkParams(given, words, schema) {
     // Nextflow makes `-stub true` of -stub, and a word of that.
@@ -34,9 +34,9 @@ def checkParams(given, words, schema) {
     def required = groups.collectMany { group -> group.required ?: [] }
 
     // --max-shard-tokens comes as maxShardTokens, with some versions beside the name as it was given.
-    given.keySet().findAll { name -> !known.containsKey(name) }.groupBy { name -> plain(name) }.each { spelling, names ->
-        def meant = known.keySet().find { name -> plain(name) == spelling }
-        log.warn("--${names.first()} is no parameter of this workflow and changes nothing${meant ? ": did you mean --${meant}?" : ''}")
+    given.keySet().findAll { name -> !known.containsKey(name) }.each { name ->
+        def nearest = known.keySet().max { other -> alike(name, other) }
+        error("--${name} is no parameter of this workflow: ${alike(name, nearest) > 0.5 ? "did you mean --${nearest}? " : ''}--help lists all")
     }
     required.each { name ->
         if (given[name] == null || given[name] == '' || given[name] == true) {
@@ -46,8 +46,10 @@ def checkParams(given, words, schema) {
     known.each { name, rule -> checkParam(name, given[name], rule) }
 }
 
-def plain(name) {
-    return name.replaceAll('[-_]', '').toLowerCase()
+// The share of pairs of letters that two names have in common.
+def alike(left, right) {
+    def (a, b) = [left, right].collect { name -> name.replaceAll('[-_]', '').toLowerCase().toList().collate(2, 1, false)*.join() }
+    return 2 * a.intersect(b).size() / (a.size() + b.size())
 }
 
 def checkParam(name, value, rule) {
@@ -140,4 +142,9 @@ def existing(name) {
 def readModel(model) {
     def folder = file(model.toString())
     return folder.isDirectory() ? [files("${folder}/*.{json,safetensors,bin}").sort { path -> path.name }, ''] : [[], model]
+}
+
+// The commit of a model of the Hub that the local cache has, or ''.
+def modelRevision(model, shell) {
+    return ['bash', "${shell}/inputs.sh", 'revision', model].collect { word -> word.toString() }.execute().text.trim()
 }
