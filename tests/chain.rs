@@ -439,6 +439,7 @@ fn a_dataset_names_its_parts_and_is_known_by_them_without_its_shards() {
     fs::rename(&part, &aside).expect("rename");
     fs::write(&part, "no embeddings").expect("write");
     validate(folder.path(), 65);
+    assert!(!named.exists());
     fs::remove_file(&part).expect("remove");
     validate(folder.path(), 1);
     assert_eq!(json(&named)["outcome"], "fail");

@@ -333,7 +333,7 @@ fn all_workers_killed_at_once_cost_time_and_nothing_else() {
 fn a_worker_that_cannot_be_replaced_is_missed_and_no_more() {
     let mut case = longer();
     let expected = case.undisturbed();
-    let (model, away) = (case.path("model"), case.path("shards/away"));
+    let (model, away) = (case.path("model-tiny"), case.path("shards/away"));
     fs::create_dir(&model).expect("folder");
     for name in ["config.json", "model.safetensors"] {
         fs::copy(case.model.join(name), model.join(name)).expect("copy");

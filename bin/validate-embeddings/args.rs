@@ -102,6 +102,13 @@ pub(crate) struct Args {
     common: Common,
 }
 
+impl Args {
+    /// The folder that --dataset names.
+    pub(crate) fn dataset(&self) -> Option<Dataset> {
+        self.dataset.clone().map(Dataset::new)
+    }
+}
+
 impl Program for Args {
     const NAME: &'static str = "validate-embeddings";
 
@@ -154,12 +161,12 @@ impl TryFrom<Args> for Config {
 
     fn try_from(args: Args) -> Result<Self, Fault> {
         let mut config = Self {
+            dataset: args.dataset(),
             embeddings: files_of(args.embeddings, "parquet")?,
             shards: files_of(args.shards, "parquet")?,
             rejects: files_of(args.rejects, "csv")?,
             manifest: args.manifest,
             reference: args.reference,
-            dataset: args.dataset.map(Dataset::new),
             min_cosine: args.min_cosine,
             report: args.report,
             mqc: args.mqc,

@@ -19,6 +19,11 @@ use crate::vectors::Vectors;
 
 /// Reads everything, reports, and says by the exit code whether a check failed.
 pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
+    if let Some(dataset) = args.dataset()
+        && dataset.has_shards()
+    {
+        dataset.forget()?;
+    }
     let config = Config::try_from(args)?;
     // What is missing or foreign should show before hours of reading.
     let mut stitched = false;
@@ -35,11 +40,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
 
     let listed = match &config.dataset {
         Some(dataset) if config.shards.is_empty() => Some(dataset.listed()?.parts()),
-        Some(dataset) => {
-            dataset.forget()?;
-            None
-        }
-        None => None,
+        _ => None,
     };
 
     let mut examination = Examination::new();
