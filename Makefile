@@ -35,7 +35,10 @@ demo: build ## Run the whole chain on 100 proteins and a tiny model
 
 test: build .venv/readers/complete ## Run the tests, and open every file with pyarrow, polars and DuckDB
 	cargo test --release --locked --workspace
-	PYTHONDONTWRITEBYTECODE=1 .venv/readers/bin/python -m pytest -q -p no:cacheprovider tests/python tests/bench
+	PYTHONDONTWRITEBYTECODE=1 .venv/readers/bin/python -m pytest -q -p no:cacheprovider -m "not elsewhere" tests/python tests/bench
+
+results-check: build .venv/readers/complete .venv/ways/complete .venv/reference/complete ## Run all of docs/results.md: faiss, AnnData, … (half a minute, 6 GB of Python packages)
+	PYTHONDONTWRITEBYTECODE=1 .venv/readers/bin/python -m pytest -q -p no:cacheprovider tests/python/test_results.py
 
 torture: build ## Kill the programs, fill their disks, damage their files and starve them of memory (minutes)
 	cargo test --release --locked --workspace --test torture -- --ignored --nocapture --test-threads 2
@@ -174,6 +177,6 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 
 FORCE:
 
-.PHONY: help setup build demo test torture parity parity-mutants bench bench-parts fuzz kernels gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
+.PHONY: help setup build demo test results-check torture parity parity-mutants bench bench-parts fuzz kernels gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
 	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc workflows-overhead lint advisories install install-check \
 	dist wheel dist-check images sif images-check conda aarch64-check goldens

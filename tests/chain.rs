@@ -3,10 +3,14 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use arrow::array::AsArray;
 use common::{assert_failed, bin, run, test_data};
+use plmkit_contract::{DESCRIPTION, SAMPLE, ordinals};
+use plmkit_store::{EmbeddingsReader, read_shard};
 use serde_json::Value;
 
 /// FASTA to a validated dataset in `folder`; returns the manifest.
@@ -365,4 +369,162 @@ fn a_file_of_the_wrong_kind_is_named_with_the_program_that_makes_the_right_one()
             assert!(!path("x").exists());
         }
     }
+}
+
+/// FASTA to a dataset as the workflows lay it out, in `folder`.
+fn dataset(folder: &Path, fasta: &str, sample: &str) {
+    run(bin("fasta-shard")
+        .arg(test_data(fasta))
+        .args(["--max-shard-tokens", "20000", "--long", "window"])
+        .args(["--sample", sample, "--out-dir"])
+        .arg(folder.join("shards")));
+    for part in ["embeddings", "rejects", "batches"] {
+        fs::create_dir(folder.join(part)).expect("folder");
+    }
+    for shard in 0..3 {
+        let name = format!("shard-{shard:05}");
+        let at = |part: &str, extension| folder.join(part).join(&name).with_extension(extension);
+        run(bin("pack-batches")
+            .arg(at("shards", "parquet"))
+            .arg("--description")
+            .arg("--out")
+            .arg(at("batches", "arrow")));
+        run(bin("gpu-embed")
+            .arg(at("batches", "arrow"))
+            .arg("--out")
+            .arg(at("embeddings", "parquet"))
+            .arg("--rejects")
+            .arg(at("rejects", "csv"))
+            .arg("--model")
+            .arg(test_data("model-tiny")));
+    }
+}
+
+fn validate(dataset: &Path, code: i32) -> String {
+    let mut command = bin("validate-embeddings");
+    let output = command.arg("--dataset").arg(dataset).output().expect("run");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    stderr
+}
+
+#[test]
+fn a_dataset_names_its_parts_and_is_known_by_them_without_its_shards() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    dataset(folder.path(), "proteins.fasta", "liver");
+    let named = folder.path().join("dataset.json");
+    validate(folder.path(), 0);
+    let found = json(&named);
+    for (entry, expected) in [
+        ("outcome", "pass"),
+        ("sample", "liver"),
+        ("model", "model-tiny"),
+        ("manifest", "shards/manifest.json"),
+    ] {
+        assert_eq!(found[entry], expected, "{entry}");
+    }
+    let parts = found["embeddings"].as_array().expect("parts");
+    assert_eq!(parts[2]["file"], "embeddings/shard-00002.parquet");
+    assert_eq!(
+        parts.iter().map(|part| count(part, "rows")).sum::<u64>(),
+        100
+    );
+    let column =
+        serde_json::json!({"name": "mean_4", "of": "protein", "dimension": 64, "type": "f32"});
+    assert_eq!(found["columns"], serde_json::json!([column]));
+
+    // A verdict that is not about what is there now is worse than none.
+    let part = folder.path().join("embeddings/shard-00001.parquet");
+    let aside = folder.path().join("aside");
+    fs::rename(&part, &aside).expect("rename");
+    fs::write(&part, "no embeddings").expect("write");
+    validate(folder.path(), 65);
+    assert!(!named.exists());
+    fs::remove_file(&part).expect("remove");
+    validate(folder.path(), 1);
+    assert_eq!(json(&named)["outcome"], "fail");
+    fs::rename(&aside, &part).expect("rename");
+    validate(&named, 0);
+
+    // The parts alone, and what is known of them.
+    fs::remove_dir_all(folder.path().join("shards")).expect("remove");
+    let before = fs::read(&named).expect("read");
+    assert!(validate(folder.path(), 0).contains("parts"));
+    fs::rename(&part, &aside).expect("rename");
+    let said = validate(folder.path(), 1);
+    assert!(
+        said.contains("first: embeddings/shard-00001.parquet: a part of the dataset, and missing"),
+        "{said}"
+    );
+    assert_eq!(fs::read(&named).expect("read"), before);
+    fs::remove_file(&named).expect("remove");
+    assert!(validate(folder.path(), 66).contains("expected a folder shards, or dataset.json"));
+}
+
+#[test]
+fn rows_say_their_sample_and_description() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    dataset(folder.path(), "proteins.fasta", "liver");
+    let shard = read_shard(&folder.path().join("shards/shard-00000.parquet")).expect("shard");
+    let mut described = BTreeMap::new();
+    for batch in &shard.batches {
+        let descriptions = batch["description"].as_string::<i32>().iter();
+        let descriptions = descriptions.map(|text| text.map(str::to_owned));
+        described.extend(ordinals(batch).iter().copied().zip(descriptions));
+    }
+    let embedded = folder.path().join("embeddings/shard-00000.parquet");
+    let mut embedded = EmbeddingsReader::open(&embedded).expect("embeddings");
+    let mut rows = 0;
+    while let Some(batch) = embedded.next_batch().expect("rows") {
+        let columns = [SAMPLE, DESCRIPTION].map(|name| batch[name].as_string::<i32>());
+        for (row, ordinal) in ordinals(&batch).iter().enumerate() {
+            assert_eq!(columns[0].value(row), "liver");
+            assert_eq!(Some(columns[1].value(row)), described[ordinal].as_deref());
+            rows += 1;
+        }
+    }
+    assert_eq!(rows, described.len());
+}
+
+/// Ordinals count within a set of shards: those of two are not compared, and files of two are no table.
+#[test]
+fn batches_and_embeddings_of_two_sets_of_shards_are_not_taken_together() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let [one, other] = ["one", "other"].map(|sample| {
+        let at = folder.path().join(sample);
+        fs::create_dir(&at).expect("folder");
+        dataset(&at, "proteins.fasta", sample);
+        at
+    });
+    let embed = |batches: [PathBuf; 2]| {
+        let mut command = bin("gpu-embed");
+        command
+            .args(batches)
+            .arg("--model")
+            .arg(test_data("model-tiny"));
+        command.arg("--out").arg(folder.path().join("e.parquet"));
+        command.output().expect("run")
+    };
+    let first = one.join("batches/shard-00000.arrow");
+    let output = embed([first.clone(), other.join("batches/shard-00001.arrow")]);
+    assert_failed(&output, 65, "not of the same set of shards as");
+    let output = embed([first, one.join("batches/shard-00001.arrow")]);
+    assert!(output.status.success());
+
+    let part = |of: &Path, name| of.join("embeddings").join(name);
+    let fails = |parts: [PathBuf; 2], what: &str| {
+        let output = bin("validate-embeddings")
+            .args(parts)
+            .output()
+            .expect("run");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains(what), "{stderr}");
+    };
+    let first = part(&one, "shard-00000.parquet");
+    fails(
+        [first.clone(), part(&other, "shard-00001.parquet")],
+        "expected sample \"one\" as in ",
+    );
+    fails([first.clone(), first], "made from the same batches as");
 }

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use common::{bin, run, test_data};
+use plmkit_store::EmbeddingsReader;
 use serde_json::json;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
@@ -311,6 +312,17 @@ fn a_cached_file_that_changed_is_not_used() {
     run(&mut case.embed("some/model", "e.parquet"));
 }
 
+/// The same vectors by a model of another name: that of the Hub with its commit, and that of a folder.
+fn same_rows(hub: &Path, folder: &Path) {
+    let [hub, folder] = [hub, folder].map(|path| EmbeddingsReader::open(path).expect("embeddings"));
+    assert_eq!(hub.digest(), folder.digest());
+    let name = |of: &EmbeddingsReader| of.provenance().model.clone().expect("a name");
+    assert_eq!(name(&hub).name, "some/model");
+    assert_eq!(name(&hub).revision.as_deref(), Some(COMMIT));
+    assert!(name(&folder).name.starts_with("model-tiny"));
+    assert_eq!(name(&folder).revision, None);
+}
+
 fn same_bytes(one: &Path, other: &Path) {
     assert!(fs::read(one).expect("read") == fs::read(other).expect("read"));
 }
@@ -325,7 +337,7 @@ fn a_model_is_fetched_once_and_then_found_without_a_network() {
     );
     let folder = test_data("model-tiny");
     run(&mut case.embed(folder.to_str().expect("path"), "folder.parquet"));
-    same_bytes(&case.path("e.parquet"), &case.path("folder.parquet"));
+    same_rows(&case.path("e.parquet"), &case.path("folder.parquet"));
 
     // The layout is that of the Hub's own library, with nothing of ours left in it.
     let snapshot = case.cached().join("snapshots").join(COMMIT);
@@ -374,7 +386,7 @@ fn a_model_in_several_files() {
     let snapshot = case.cached().join("snapshots").join(COMMIT);
     assert_eq!(common::all(&snapshot), files);
     run(&mut case.embed(folder.to_str().expect("path"), "folder.parquet"));
-    same_bytes(&case.path("e.parquet"), &case.path("folder.parquet"));
+    same_rows(&case.path("e.parquet"), &case.path("folder.parquet"));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arrow::array::{AsArray, ListArray, RecordBatch, UInt8Array};
 use arrow::datatypes::UInt8Type;
-use plmkit_contract::{Stop, batches_schema};
+use plmkit_contract::{Labels, Stop, batches_schema};
 use plmkit_store::{BatchesFile, BatchesWriter};
 
 use common::{assert_failed, bin, run, test_data, visible};
@@ -261,7 +261,8 @@ fn inputs_that_are_not_batches() {
         66,
         "absent.arrow: cannot open",
     );
-    refused(folder.path(), 66, "is a directory");
+    let shards = folder.path().join("shards");
+    refused(&shards, 66, "expected files named *.arrow in this folder");
     refused(
         &folder.path().join("shards/shard-00000.parquet"),
         65,
@@ -449,7 +450,7 @@ fn a_task_of_slurm_uses_the_cpus_that_it_was_given() {
 fn with_a_strange_token(batches: &Path) -> PathBuf {
     let file = BatchesFile::open(batches, &Stop::default()).expect("batches");
     let out = batches.with_file_name("strange.arrow");
-    let mut writer = BatchesWriter::create(&out, file.provenance()).expect("create");
+    let mut writer = BatchesWriter::create(&out, file.labels(), file.provenance()).expect("create");
     for pack in 0..file.len() {
         let rows = file.batch(pack).expect("pack").record_batch().clone();
         let list: &ListArray = rows["tokens"].as_list();
@@ -461,7 +462,7 @@ fn with_a_strange_token(batches: &Path) -> PathBuf {
         let list = ListArray::new(field, offsets, Arc::new(UInt8Array::from(tokens)), None);
         let mut columns = rows.columns().to_vec();
         *columns.last_mut().expect("columns") = Arc::new(list);
-        let rows = RecordBatch::try_new(batches_schema(), columns).expect("rows");
+        let rows = RecordBatch::try_new(batches_schema(Labels::default()), columns).expect("rows");
         writer.write(&rows).expect("write");
     }
     writer.finish().expect("finish");

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{Float16Type, Float32Type, UInt32Type, UInt64Type};
+use arrow::datatypes::{Float16Type, Float32Type, UInt32Type};
 use common::{assert_failed, bin, model_of, run, test_data};
+use plmkit_contract::ordinals;
 use plmkit_store::EmbeddingsReader;
 use safetensors::SafeTensors;
 use safetensors::tensor::{TensorView, serialize};
@@ -64,9 +65,9 @@ impl Case {
     fn means(&self, out: &str) -> BTreeMap<u64, Vec<f32>> {
         let mut means = BTreeMap::new();
         for batch in rows(&self.path(out)) {
-            let ordinals = batch["ordinal"].as_primitive::<UInt64Type>();
+            let ordinals = ordinals(&batch);
             let vectors = batch["mean_4"].as_fixed_size_list();
-            for (row, &ordinal) in ordinals.values().iter().enumerate() {
+            for (row, &ordinal) in ordinals.iter().enumerate() {
                 means.insert(ordinal, floats(&vectors.value(row)));
             }
         }
@@ -366,7 +367,9 @@ fn columns_are_told_with_their_shapes_and_those_of_several_vectors_are_not_compa
     let run: serde_json::Value =
         serde_json::from_str(events.lines().next().expect("a line")).expect("JSON");
     assert!(run["model_digest"].is_string());
-    assert_eq!(report["model"], run["model_digest"]);
+    for entry in ["model", "model_digest"] {
+        assert_eq!(report[entry], run[entry], "{entry}");
+    }
 }
 
 #[test]
@@ -453,7 +456,7 @@ fn keys(path: &Path) -> Vec<(u64, u32)> {
     let mut reader = EmbeddingsReader::open(path).expect("embeddings");
     let mut keys = Vec::new();
     while let Some(rows) = reader.next_batch().expect("rows") {
-        let ordinals = rows["ordinal"].as_primitive::<UInt64Type>().values();
+        let ordinals = ordinals(&rows);
         let starts = rows["start"].as_primitive::<UInt32Type>().values();
         keys.extend(ordinals.iter().copied().zip(starts.iter().copied()));
     }

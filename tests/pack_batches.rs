@@ -10,10 +10,12 @@ use std::process::Command;
 use std::time::SystemTime;
 
 use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{UInt8Type, UInt32Type, UInt64Type};
+use arrow::datatypes::{UInt8Type, UInt32Type};
 use arrow::ipc::reader::FileReader;
 use common::{SmallDisk, assert_failed, bin, run, test_data, visible};
-use plmkit_contract::{Provenance, ShardRow, Stop, batches_schema, residue_digest};
+use plmkit_contract::{
+    Labels, Provenance, SequenceDigest, ShardRow, Stop, batches_schema, ordinals,
+};
 use plmkit_store::{BatchesFile, ShardWriter};
 use serde_json::Value;
 
@@ -44,7 +46,7 @@ fn write_shard(path: &Path, sequences: &[String]) {
             length: sequence.len() as u32 + 5,
             start: ordinal as u32 % 2,
             truncated: ordinal % 3 == 0,
-            digest: residue_digest(sequence.as_bytes()),
+            digest: SequenceDigest::new(sequence.as_bytes()),
         };
         writer.push(&row).expect("push");
     }
@@ -75,7 +77,10 @@ fn pack(shard: &Path, out: &Path, max_batch_tokens: u32) -> Command {
 /// The record batches as any reader of Arrow IPC files gives them.
 fn record_batches(path: &Path) -> Vec<RecordBatch> {
     let reader = FileReader::try_new(File::open(path).expect("open"), None).expect("an IPC file");
-    assert_eq!(reader.schema().fields(), batches_schema().fields());
+    assert_eq!(
+        reader.schema().fields(),
+        batches_schema(Labels::default()).fields()
+    );
     reader.map(|batch| batch.expect("a record batch")).collect()
 }
 
@@ -112,7 +117,7 @@ fn the_offsets_of_tokens_are_cu_seqlens_and_the_values_are_the_packed_ids() {
             packed.push(2); // <eos>
             cu_seqlens.push(i32::try_from(packed.len()).expect("few tokens"));
 
-            let ordinal = batch["ordinal"].as_primitive::<UInt64Type>().value(row);
+            let ordinal = ordinals(&batch)[row];
             let start = batch["start"].as_primitive::<UInt32Type>().value(row);
             let length = batch["length"].as_primitive::<UInt32Type>().value(row);
             let truncated = batch["truncated"].as_boolean().value(row);
@@ -121,8 +126,9 @@ fn the_offsets_of_tokens_are_cu_seqlens_and_the_values_are_the_packed_ids() {
                 (length, truncated),
                 (sequence.len() as u32 + 5, place.is_multiple_of(3))
             );
-            let digest = batch["digest"].as_fixed_size_binary().value(row);
-            assert_eq!(digest, residue_digest(sequence.as_bytes()));
+            let digest = batch["sequence_digest"].as_string::<i32>().value(row);
+            let digest: Result<SequenceDigest, ()> = digest.parse();
+            assert_eq!(digest, Ok(SequenceDigest::new(sequence.as_bytes())));
             *seen.entry(place).or_insert(0) += 1;
         }
         assert!(packed.len() <= 2048);
@@ -258,7 +264,7 @@ type Windows = Vec<(usize, usize, u32, usize)>;
 fn windows(batches: &[RecordBatch]) -> BTreeMap<u64, Windows> {
     let mut proteins: BTreeMap<u64, Windows> = BTreeMap::new();
     for (place, batch) in batches.iter().enumerate() {
-        let ordinals = batch["ordinal"].as_primitive::<UInt64Type>().values();
+        let ordinals = ordinals(batch);
         let starts = batch["start"].as_primitive::<UInt32Type>().values();
         let tokens = batch["tokens"].as_list::<i32>().offsets().lengths();
         for (row, tokens) in tokens.enumerate() {
@@ -576,7 +582,7 @@ fn the_largest_header_and_the_largest_sequence_pass_and_no_larger_ones() {
             let row = |row: usize| {
                 let cu_seqlens = &pack.cu_seqlens()[row..=row + 1];
                 (
-                    pack.ordinals().value(row),
+                    pack.ordinals()[row],
                     pack.ids().value(row).to_owned(),
                     (cu_seqlens[1] - cu_seqlens[0]) as usize,
                 )

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::{Float32Type, UInt32Type, UInt64Type};
+use arrow::datatypes::{Float32Type, UInt32Type};
 use common::{assert_failed, bin, run, test_data};
-use plmkit_contract::{N_WINDOWS, ShardRow, WINDOWS};
+use plmkit_contract::{N_WINDOWS, ShardRow, WINDOWS, ordinals};
 use plmkit_store::{EmbeddingsReader, ShardWriter, read_shard};
 
 const MAX: usize = 100;
@@ -108,7 +108,7 @@ impl Set {
 struct Row {
     id: String,
     length: u32,
-    digest: Vec<u8>,
+    digest: String,
     n_windows: Option<u32>,
     /// By column.
     values: BTreeMap<String, Vec<f32>>,
@@ -123,13 +123,16 @@ fn read(path: &Path) -> BTreeMap<(u64, u32), Row> {
                 let column = batch.column_by_name(name)?;
                 Some(column.as_primitive::<UInt32Type>().value(row))
             };
-            let ordinal = batch["ordinal"].as_primitive::<UInt64Type>().value(row);
+            let ordinal = ordinals(&batch)[row];
             let key = (ordinal, number("start").expect("start"));
             let columns = reader.layout().columns.iter().map(ToString::to_string);
             let found = Row {
                 id: batch["id"].as_string::<i32>().value(row).to_owned(),
                 length: number("length").expect("length"),
-                digest: batch["digest"].as_fixed_size_binary().value(row).to_vec(),
+                digest: batch["sequence_digest"]
+                    .as_string::<i32>()
+                    .value(row)
+                    .to_owned(),
                 n_windows: number(N_WINDOWS),
                 values: columns
                     .map(|name| (name.clone(), values(&batch, &name, row)))
@@ -376,12 +379,12 @@ fn without(path: &Path, out: &Path, dropped: impl Fn(u64, u32) -> bool) {
     for batch in &table.batches {
         let number = |name: &str, row: usize| batch[name].as_primitive::<UInt32Type>().value(row);
         for row in 0..batch.num_rows() {
-            let ordinal = batch["ordinal"].as_primitive::<UInt64Type>().value(row);
+            let ordinal = ordinals(batch)[row];
             let start = number("start", row);
             if dropped(ordinal, start) {
                 continue;
             }
-            let digest = batch["digest"].as_fixed_size_binary().value(row);
+            let digest = batch["sequence_digest"].as_string::<i32>().value(row);
             let row = ShardRow {
                 ordinal,
                 id: batch["id"].as_string::<i32>().value(row),
@@ -390,7 +393,7 @@ fn without(path: &Path, out: &Path, dropped: impl Fn(u64, u32) -> bool) {
                 length: number("length", row),
                 start,
                 truncated: false,
-                digest: digest.try_into().expect("16 bytes"),
+                digest: digest.parse().expect("a digest"),
             };
             writer.push(&row).expect("push");
         }

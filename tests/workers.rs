@@ -205,7 +205,7 @@ fn company(batches: &Path, ordinal: u64) -> Vec<u64> {
     let file = plmkit_store::BatchesFile::open(batches, &plmkit_contract::Stop::default());
     let file = file.expect("batches");
     let packs = (0..file.len()).map(|pack| file.batch(pack).expect("pack"));
-    let mut ordinals = packs.map(|pack| pack.ordinals().values().to_vec());
+    let mut ordinals = packs.map(|pack| pack.ordinals().to_vec());
     let found = ordinals.find(|ordinals| ordinals.contains(&ordinal));
     found.expect("in a pack")
 }
@@ -333,7 +333,7 @@ fn all_workers_killed_at_once_cost_time_and_nothing_else() {
 fn a_worker_that_cannot_be_replaced_is_missed_and_no_more() {
     let mut case = longer();
     let expected = case.undisturbed();
-    let (model, away) = (case.path("model"), case.path("shards/away"));
+    let (model, away) = (case.path("model-tiny"), case.path("shards/away"));
     fs::create_dir(&model).expect("folder");
     for name in ["config.json", "model.safetensors"] {
         fs::copy(case.model.join(name), model.join(name)).expect("copy");

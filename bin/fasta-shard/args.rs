@@ -43,6 +43,13 @@ pub(crate) struct Args {
     #[arg(value_parser = file())]
     out_dir: PathBuf,
 
+    /// Name of the sample: the embeddings get a column `sample` with it
+    ///
+    /// Tables of several samples can then be read as one.
+    #[arg(long, value_name = "NAME", help_heading = "Output")]
+    #[arg(value_parser = sample)]
+    sample: Option<String>,
+
     /// Replace a set of shards that was made from other input or with other options
     #[arg(long, help_heading = "Output")]
     force: bool,
@@ -166,6 +173,13 @@ enum Alphabet {
     Protein,
 }
 
+fn sample(name: &str) -> Result<String, &'static str> {
+    if name.is_empty() || name.chars().any(char::is_control) {
+        return Err("expected text without control characters");
+    }
+    Ok(name.to_owned())
+}
+
 impl Program for Args {
     const NAME: &'static str = "fasta-shard";
 
@@ -225,6 +239,7 @@ impl TryFrom<Args> for Config {
         Ok(Self {
             inputs,
             folder: args.out_dir,
+            sample: args.sample,
             target,
             policy: Policy {
                 invalid: args.invalid.into(),

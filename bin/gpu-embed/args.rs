@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use plmkit_cli::{
-    Common, Exit, Fault, NamedPath, Program, ProgressMode, file, interval, keep_apart,
+    Common, Exit, Fault, NamedPath, Program, ProgressMode, file, files_of, interval, keep_apart,
     keep_renameable,
 };
 use plmkit_contract::StoreDtype;
 use plmkit_engine::{Config, Injection, Windows, rejects_beside};
 use plmkit_esm2::{Device, Dtype, Isa, Kernels};
+use plmkit_hub::model_name;
 
 use crate::outputs::OutputArgs;
 use crate::threads::default_threads;
@@ -34,7 +35,7 @@ use crate::threads::default_threads;
 )]
 #[expect(clippy::struct_excessive_bools, reason = "one for each flag")]
 pub(crate) struct Args {
-    /// Batches files, as pack-batches writes them; none with --probe
+    /// Batches files, as pack-batches writes them, or folders of such .arrow files; none with --probe
     #[arg(required_unless_present = "probe", value_name = "BATCHES.arrow")]
     #[arg(value_parser = file())]
     batches: Vec<PathBuf>,
@@ -246,7 +247,8 @@ impl TryFrom<Args> for Config {
             return Err(Fault::new(Exit::Usage, what.to_owned()));
         }
         Ok(Self {
-            batches: args.batches,
+            batches: files_of(args.batches, "arrow")?,
+            model_name: model_name(&args.model),
             model: args.model,
             out: args.out.unwrap_or_default(),
             device: args.device,
@@ -307,7 +309,7 @@ pub(crate) fn check_outputs(args: &Args) -> Result<(), Fault> {
 
 /// Outputs must not destroy the batches, the model or one another.
 fn keep_files_apart(args: &Args) -> Result<(), Fault> {
-    let weights = files_of(&args.model);
+    let weights = model_files(&args.model);
     let batches = args
         .batches
         .iter()
@@ -327,7 +329,7 @@ fn keep_files_apart(args: &Args) -> Result<(), Fault> {
 }
 
 /// The files of a model: those in its folder, or a weight file and the config.json beside it.
-fn files_of(model: &Path) -> Vec<PathBuf> {
+fn model_files(model: &Path) -> Vec<PathBuf> {
     match fs::read_dir(model) {
         Ok(entries) => entries
             .filter_map(|entry| entry.ok().map(|entry| entry.path()))

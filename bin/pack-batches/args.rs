@@ -55,6 +55,10 @@ pub(crate) struct Args {
     #[arg(value_parser = file())]
     batch_size: Option<PathBuf>,
 
+    /// Take the descriptions of the FASTA along, as a column of the batches and of the embeddings
+    #[arg(long, help_heading = "Packing")]
+    description: bool,
+
     /// Threads to use at most; one is used, since it packs far more than any device can embed
     ///
     /// The batches do not depend on it.
@@ -81,6 +85,8 @@ pub(crate) struct Config {
     pub(crate) out: PathBuf,
     pub(crate) report: Option<PathBuf>,
     pub(crate) force: bool,
+    /// Whether descriptions go along.
+    pub(crate) description: bool,
     /// 1 to `i32::MAX`: what the offsets of a list can count.
     pub(crate) max_batch_tokens: u32,
 }
@@ -109,6 +115,7 @@ impl TryFrom<Args> for Config {
             out: args.out,
             report: args.report,
             force: args.force,
+            description: args.description,
             max_batch_tokens,
         })
     }

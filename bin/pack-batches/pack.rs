@@ -3,18 +3,22 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, FixedSizeBinaryArray, ListArray, RecordBatch, StringArray, UInt8Array,
-    UInt32Array, UInt64Array,
+    ArrayRef, BooleanArray, Int64Array, ListArray, RecordBatch, StringArray, UInt8Array,
+    UInt32Array,
 };
-use arrow::buffer::{Buffer, OffsetBuffer};
-use arrow::datatypes::{DataType, Field};
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use plmkit_cli::{Exit, Fault};
-use plmkit_contract::{Quoted, ShardRow, batches_schema};
+use plmkit_contract::{Labels, Quoted, ShardRow};
 use plmkit_sequence::tokenize;
 
 /// The record batch of one pack, in which the offsets of `tokens` are `cu_seqlens` and its values the packed
-/// token ids. The message of an error names the record by its ordinal, but not the file.
-pub(crate) fn record_batch(rows: &[ShardRow]) -> Result<RecordBatch, Fault> {
+/// token ids. Of the columns of `schema`, the labels may be there or not; `sample` is there if it has one. The message of an error names the record by its ordinal, but not the file.
+pub(crate) fn record_batch(
+    rows: &[ShardRow],
+    sample: Option<&str>,
+    schema: &SchemaRef,
+) -> Result<RecordBatch, Fault> {
     let mut tokens = Vec::new(); // (total_tokens)
     let mut cu_seqlens = Vec::with_capacity(rows.len() + 1); // (sequences + 1)
     cu_seqlens.push(0);
@@ -35,16 +39,10 @@ pub(crate) fn record_batch(rows: &[ShardRow]) -> Result<RecordBatch, Fault> {
         Arc::new(UInt8Array::from(tokens)),
         None,
     );
-    let digests: Buffer = rows
-        .iter()
-        .flat_map(|row| row.digest)
-        .collect::<Vec<u8>>()
-        .into();
-    let digests = FixedSizeBinaryArray::try_new(16, digests, None);
     let built = list.and_then(|tokens| {
-        let columns: Vec<ArrayRef> = vec![
-            Arc::new(UInt64Array::from_iter_values(
-                rows.iter().map(|row| row.ordinal),
+        let mut columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from_iter_values(
+                rows.iter().map(|row| row.ordinal.cast_signed()),
             )),
             Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.id))),
             Arc::new(UInt32Array::from_iter_values(
@@ -56,10 +54,19 @@ pub(crate) fn record_batch(rows: &[ShardRow]) -> Result<RecordBatch, Fault> {
             Arc::new(BooleanArray::from(
                 rows.iter().map(|row| row.truncated).collect::<Vec<_>>(),
             )),
-            Arc::new(digests?),
-            Arc::new(tokens),
+            Arc::new(StringArray::from_iter_values(
+                rows.iter().map(|row| row.digest.to_string()),
+            )),
         ];
-        RecordBatch::try_new(batches_schema(), columns)
+        if let Some(sample) = sample {
+            columns.push(Arc::new(StringArray::from(vec![sample; rows.len()])));
+        }
+        if Labels::of(schema).description {
+            let descriptions = rows.iter().map(|row| row.description);
+            columns.push(Arc::new(descriptions.collect::<StringArray>()));
+        }
+        columns.push(Arc::new(tokens));
+        RecordBatch::try_new(SchemaRef::clone(schema), columns)
     });
     built.map_err(|error| Fault::new(Exit::Internal, error.to_string()))
 }

@@ -1,7 +1,9 @@
 //! From a shard to a batches file.
 
 use plmkit_cli::{Exit, Fault, Program, Stop};
-use plmkit_contract::{Provenance, ShardRow, WINDOWS, path_text};
+use plmkit_contract::{
+    DESCRIPTION, Labels, Provenance, SAMPLE, SOURCE, ShardRow, WINDOWS, batches_schema, path_text,
+};
 use plmkit_pack::{Groups, PackingReport, Plan, plan};
 use plmkit_store::{BatchesWriter, Existing, FileKind, existing_batches, read_shard, write_json};
 use serde_json::Value;
@@ -23,7 +25,15 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let plan = plan(&lengths, &groups, config.max_batch_tokens);
     let packing = PackingReport::new(&plan, &lengths);
     let mut provenance = Provenance::new(Args::NAME, vec![table.digest.to_string()])
+        .with(SOURCE, table.provenance.source())
         .with("max_batch_tokens", config.max_batch_tokens);
+    let sample = table.provenance.options.get(SAMPLE).and_then(Value::as_str);
+    if let Some(sample) = sample {
+        provenance = provenance.with(SAMPLE, sample);
+    }
+    if config.description {
+        provenance = provenance.with(DESCRIPTION, true);
+    }
     // Also of a shard in which no protein is long: files of one set are embedded alike.
     if table.provenance.options.get("long").and_then(Value::as_str) == Some("window") {
         provenance = provenance.with(WINDOWS, true);
@@ -33,7 +43,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         !config.force && existing_batches(&config.out, &provenance, stop)? != Existing::Absent;
     let done = if done { "already complete: " } else { "" };
     if done.is_empty() {
-        write(&config, &shard, &plan, &provenance, stop)?;
+        write(&config, &shard, &plan, (sample, &provenance), stop)?;
     }
     if let Some(report) = &config.report {
         write_json(report, &Report::new(&provenance, &packing))?;
@@ -47,16 +57,21 @@ fn write(
     config: &Config,
     shard: &Shard,
     plan: &Plan,
-    provenance: &Provenance,
+    (sample, provenance): (Option<&str>, &Provenance),
     stop: &Stop,
 ) -> Result<(), Fault> {
-    let mut writer = BatchesWriter::create(&config.out, provenance)?;
+    let labels = Labels {
+        sample: sample.is_some(),
+        description: config.description,
+    };
+    let schema = batches_schema(labels);
+    let mut writer = BatchesWriter::create(&config.out, labels, provenance)?;
     for pack in plan.packs() {
         if stop.requested() {
             return Err(Fault::new(Exit::Transient, "stopped"));
         }
         let rows: Vec<ShardRow> = pack.iter().map(|&row| shard.row(row)).collect();
-        let batch = record_batch(&rows).map_err(|fault| {
+        let batch = record_batch(&rows, sample, &schema).map_err(|fault| {
             let path = path_text(&config.shard);
             Fault::new(fault.exit(), format!("{path}: {}", fault.message()))
         })?;

@@ -1,8 +1,8 @@
 //! A shard in memory, row by row.
 
-use arrow::array::{Array, AsArray, BooleanArray, FixedSizeBinaryArray, RecordBatch, StringArray};
-use arrow::datatypes::{UInt32Type, UInt64Type};
-use plmkit_contract::ShardRow;
+use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, StringArray};
+use arrow::datatypes::UInt32Type;
+use plmkit_contract::{ShardRow, ordinals};
 use plmkit_sequence::SPECIAL_TOKENS;
 use plmkit_store::Table;
 
@@ -22,7 +22,7 @@ struct Columns<'a> {
     lengths: &'a [u32],
     starts: &'a [u32],
     truncated: &'a BooleanArray,
-    digests: &'a FixedSizeBinaryArray,
+    digests: &'a StringArray,
 }
 
 impl<'a> Shard<'a> {
@@ -68,20 +68,18 @@ impl<'a> Shard<'a> {
 impl<'a> Columns<'a> {
     fn new(batch: &'a RecordBatch) -> Self {
         Self {
-            ordinals: batch["ordinal"].as_primitive::<UInt64Type>().values(),
+            ordinals: ordinals(batch),
             ids: batch["id"].as_string(),
             descriptions: batch["description"].as_string(),
             sequences: batch["sequence"].as_string(),
             lengths: batch["length"].as_primitive::<UInt32Type>().values(),
             starts: batch["start"].as_primitive::<UInt32Type>().values(),
             truncated: batch["truncated"].as_boolean(),
-            digests: batch["digest"].as_fixed_size_binary(),
+            digests: batch["sequence_digest"].as_string(),
         }
     }
 
     fn row(&self, row: usize) -> ShardRow<'a> {
-        let mut digest = [0; 16];
-        digest.copy_from_slice(self.digests.value(row));
         ShardRow {
             ordinal: self.ordinals[row],
             id: self.ids.value(row),
@@ -93,7 +91,8 @@ impl<'a> Columns<'a> {
             length: self.lengths[row],
             start: self.starts[row],
             truncated: self.truncated.value(row),
-            digest,
+            // A file that was verified has no other text.
+            digest: self.digests.value(row).parse().unwrap_or_default(),
         }
     }
 }

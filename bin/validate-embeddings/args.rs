@@ -1,9 +1,13 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Parser;
-use plmkit_cli::{Common, Fault, NamedPath, Program, file, keep_apart};
+use plmkit_cli::{Common, Fault, NamedPath, Program, file, files_of, keep_apart};
+
+use plmkit_contract::path_text;
+
+use crate::dataset::Dataset;
 
 /// Checks that embeddings are complete, finite and right
 ///
@@ -16,17 +20,28 @@ use plmkit_cli::{Common, Fault, NamedPath, Program, file, keep_apart};
 #[derive(Debug, Parser)]
 #[command(name = "validate-embeddings", version)]
 pub(crate) struct Args {
-    /// Embeddings to check, written by gpu-embed; several files are taken as one set
-    #[arg(value_name = "EMB.parquet", required = true)]
+    /// Embeddings to check, written by gpu-embed; several files are taken as one set, and a folder stands for the .parquet files in it
+    #[arg(value_name = "EMB.parquet", required_unless_present = "dataset")]
     #[arg(value_parser = file())]
     embeddings: Vec<PathBuf>,
 
-    /// Shards that the embeddings were made from: all of them
+    /// Folder of a sample's results, or its dataset.json: check what is in it, in place of lists of files
+    ///
+    /// The folder has the embeddings in embeddings/, the shards with manifest.json and rejects.csv in shards/, and lists of what
+    /// gpu-embed could not embed in rejects/, as the workflows leave them. The verdict goes into dataset.json in the folder,
+    /// which names all parts with their digests, the model, the columns and the counts. Where shards/ is not there any more, the
+    /// embeddings have to be those that dataset.json names, and it stays as it is.
+    #[arg(long, value_name = "DIR", help_heading = "Expectations")]
+    #[arg(conflicts_with_all = ["embeddings", "shards", "rejects", "manifest"])]
+    #[arg(value_parser = file())]
+    dataset: Option<PathBuf>,
+
+    /// Shards that the embeddings were made from: all of them, or their folder
     #[arg(long, value_name = "SHARD.parquet", num_args = 1.., help_heading = "Expectations")]
     #[arg(value_parser = file())]
     shards: Vec<PathBuf>,
 
-    /// rejects.csv of the same shards, and those of gpu-embed if it wrote any
+    /// rejects.csv of the same shards, and those of gpu-embed if it wrote any; a folder stands for the .csv files in it
     ///
     /// Shards and rejects together must account for every input record. A row of the shards may be missing from the
     /// embeddings if gpu-embed listed it, in the file that it wrote together with them.
@@ -87,6 +102,13 @@ pub(crate) struct Args {
     common: Common,
 }
 
+impl Args {
+    /// The folder that --dataset names.
+    pub(crate) fn dataset(&self) -> Option<Dataset> {
+        self.dataset.clone().map(Dataset::new)
+    }
+}
+
 impl Program for Args {
     const NAME: &'static str = "validate-embeddings";
 
@@ -116,40 +138,57 @@ pub(crate) struct Config {
     /// None: whether shards and rejects are all there were is not checked.
     pub(crate) manifest: Option<PathBuf>,
     pub(crate) reference: Option<PathBuf>,
+    /// Where all of these were found, if they were not named.
+    pub(crate) dataset: Option<Dataset>,
     /// From -1 to 1.
     pub(crate) min_cosine: f64,
     pub(crate) report: Option<PathBuf>,
     pub(crate) mqc: Option<PathBuf>,
 }
 
+impl Config {
+    /// What reports call a file.
+    pub(crate) fn name(&self, path: &Path) -> String {
+        match &self.dataset {
+            Some(dataset) => path_text(dataset.relative(path)),
+            None => path_text(path),
+        }
+    }
+}
+
 impl TryFrom<Args> for Config {
     type Error = Fault;
 
     fn try_from(args: Args) -> Result<Self, Fault> {
-        let inputs: Vec<NamedPath> = [
-            ("the embeddings", args.embeddings.as_slice()),
-            ("--shards", &args.shards),
-            ("--rejects", &args.rejects),
-            ("--manifest", args.manifest.as_slice()),
-            ("--reference", args.reference.as_slice()),
-        ]
-        .into_iter()
-        .flat_map(|(name, paths)| paths.iter().map(move |path| (name, path.as_path())))
-        .collect();
-        let outputs: Vec<NamedPath> = [("--report", &args.report), ("--mqc", &args.mqc)]
-            .into_iter()
-            .filter_map(|(name, path)| Some((name, path.as_deref()?)))
-            .collect();
-        keep_apart(&inputs, &outputs)?;
-        Ok(Self {
-            embeddings: args.embeddings,
-            shards: args.shards,
-            rejects: args.rejects,
+        let mut config = Self {
+            dataset: args.dataset(),
+            embeddings: files_of(args.embeddings, "parquet")?,
+            shards: files_of(args.shards, "parquet")?,
+            rejects: files_of(args.rejects, "csv")?,
             manifest: args.manifest,
             reference: args.reference,
             min_cosine: args.min_cosine,
             report: args.report,
             mqc: args.mqc,
-        })
+        };
+        if let Some(dataset) = config.dataset.clone() {
+            dataset.find(&mut config)?;
+        }
+        let inputs: Vec<NamedPath> = [
+            ("the embeddings", config.embeddings.as_slice()),
+            ("--shards", &config.shards),
+            ("--rejects", &config.rejects),
+            ("--manifest", config.manifest.as_slice()),
+            ("--reference", config.reference.as_slice()),
+        ]
+        .into_iter()
+        .flat_map(|(name, paths)| paths.iter().map(move |path| (name, path.as_path())))
+        .collect();
+        let outputs: Vec<NamedPath> = [("--report", &config.report), ("--mqc", &config.mqc)]
+            .into_iter()
+            .filter_map(|(name, path)| Some((name, path.as_deref()?)))
+            .collect();
+        keep_apart(&inputs, &outputs)?;
+        Ok(config)
     }
 }

@@ -2,6 +2,7 @@
 
 mod args;
 mod batches;
+mod dataset;
 mod keys;
 mod mqc;
 mod proteins;

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use plmkit_check::{Outcome, Verdict};
 use serde_json::{Map, Value, json};
+
+use crate::report::Report;
 
 /// Columns: check, count, title, description.
 const COUNTS: [(&str, &str, &str, &str); 10] = [
@@ -65,7 +66,8 @@ const COUNTS: [(&str, &str, &str, &str); 10] = [
 ];
 
 /// The table. The row is named after the file, whose name is `SAMPLE_mqc.json`.
-pub(crate) fn table(path: &Path, verdict: &Verdict) -> Value {
+pub(crate) fn table(path: &Path, report: &Report) -> Value {
+    let verdict = report.verdict;
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let sample = stem.strip_suffix("_mqc").unwrap_or(&stem);
 
@@ -78,14 +80,13 @@ pub(crate) fn table(path: &Path, verdict: &Verdict) -> Value {
         headers.insert(name.to_owned(), header);
         row.extend(value.map(|value| (name.to_owned(), value)));
     };
-    let outcome = if verdict.passed() {
-        Outcome::Pass
-    } else {
-        Outcome::Fail
-    };
     let rules = json!({"pass": [{"s_eq": "pass"}], "fail": [{"s_eq": "fail"}]});
     let verdict_header = json!({"title": "Verdict", "cond_formatting_rules": rules});
-    column("outcome", verdict_header, Some(outcome.to_string().into()));
+    column(
+        "outcome",
+        verdict_header,
+        Some(report.outcome.to_string().into()),
+    );
     column(
         "rows",
         header("Rows", "Embeddings read"),
@@ -116,6 +117,11 @@ pub(crate) fn table(path: &Path, verdict: &Verdict) -> Value {
             found.map(|&found| found.into()),
         );
     }
+    column(
+        "model",
+        json!({"title": "Model"}),
+        report.model.map(Value::from),
+    );
     let mins = verdict.agreement.iter().filter_map(|column| column.min);
     let min_header = json!({
         "title": "Least cosine",

@@ -2,7 +2,7 @@
 
 use arrow::array::AsArray;
 use plmkit_check::{Row, ShardRows};
-use plmkit_contract::{Span, residue_digest};
+use plmkit_contract::{SequenceDigest, Span};
 use plmkit_store::Table;
 
 use crate::keys::Keys;
@@ -70,7 +70,7 @@ impl<'a> Protein<'a> {
     fn row(&self) -> Row<'a> {
         Row {
             start: 0,
-            digest: residue_digest(&self.residues),
+            digest: SequenceDigest::new(&self.residues),
             n_windows: self.n_windows,
             ..self.first
         }

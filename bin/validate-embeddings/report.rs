@@ -1,14 +1,19 @@
-//! What `--report` writes.
+//! What `--report` writes, and what `dataset.json` is.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use plmkit_check::{Outcome, Verdict};
-use plmkit_contract::{CONTRACT_VERSION, RowDigest};
-use serde::Serialize;
+use plmkit_contract::{
+    CONTRACT_VERSION, Column as Computed, EmbeddingLayout, PACKING, Provenance, RowDigest, SAMPLE,
+    SOURCE, VOCABULARY,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::args::Config;
 
-/// The whole of the report: what was checked, then the fields of [`Verdict`].
+/// The whole of the report: what the embeddings are, what was checked, then the fields of [`Verdict`].
 #[derive(Serialize)]
 pub(crate) struct Report<'a> {
     /// The file contract's version.
@@ -18,9 +23,21 @@ pub(crate) struct Report<'a> {
     /// Its version.
     version: &'static str,
     /// `fail` if any check failed, else `pass`.
-    outcome: Outcome,
-    /// The digest of the model that the first of the embeddings names.
-    model: Option<String>,
+    pub(crate) outcome: Outcome,
+    /// The sample, where it has a name. This and what follows is as the first of the embeddings says.
+    sample: Option<&'a str>,
+    /// What the model is called.
+    pub(crate) model: Option<&'a str>,
+    /// Its commit of the Hugging Face Hub, where it is known.
+    model_revision: Option<&'a str>,
+    /// Its digest.
+    model_digest: Option<&'a str>,
+    /// The version of gpu-embed.
+    embedded_by: Option<String>,
+    /// What the vectors depend on beside the model.
+    options: BTreeMap<&'a str, &'a Value>,
+    /// The vector columns.
+    columns: Vec<Column>,
     /// The embeddings files, in the order given.
     embeddings: &'a [Input],
     /// The shards, in the order given.
@@ -34,13 +51,24 @@ pub(crate) struct Report<'a> {
     /// The smallest cosine with the reference that passes; null when there is no reference.
     min_cosine: Option<f64>,
     #[serde(flatten)]
-    verdict: &'a Verdict,
+    pub(crate) verdict: &'a Verdict,
+}
+
+/// A vector column.
+#[derive(Serialize)]
+struct Column {
+    name: String,
+    /// What has a vector of its own.
+    of: &'static str,
+    /// Values in a vector.
+    dimension: usize,
+    r#type: String,
 }
 
 /// A data file that was read and verified.
-#[derive(Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Input {
-    /// Its path, as given.
+    /// Its path, as given, or in a dataset from its folder on.
     file: String,
     /// Its rows.
     rows: u64,
@@ -48,24 +76,49 @@ pub(crate) struct Input {
     digest: String,
 }
 
+/// What an earlier validation listed.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Listed {
+    embeddings: Vec<Input>,
+}
+
+impl Listed {
+    /// Name and digest of each embeddings file.
+    pub(crate) fn parts(&self) -> Vec<(String, String)> {
+        self.embeddings.iter().map(Input::part).collect()
+    }
+}
+
 impl Input {
-    pub(crate) fn new(path: &Path, digest: RowDigest) -> Self {
+    pub(crate) fn new(file: String, digest: RowDigest) -> Self {
         Self {
-            file: text(path),
+            file,
             rows: digest.rows(),
             digest: digest.to_string(),
         }
     }
+
+    /// Its name and its digest.
+    pub(crate) fn part(&self) -> (String, String) {
+        (self.file.clone(), self.digest.clone())
+    }
 }
 
 impl<'a> Report<'a> {
+    /// `first` is where the first of the embeddings comes from, and its columns.
     pub(crate) fn new(
         config: &Config,
-        model: Option<String>,
-        embeddings: &'a [Input],
-        shards: &'a [Input],
+        first: Option<&'a (Provenance, EmbeddingLayout)>,
+        (embeddings, shards): (&'a [Input], &'a [Input]),
         verdict: &'a Verdict,
     ) -> Self {
+        let work = first.map(|(work, _)| work);
+        let model = work.and_then(|work| work.model.as_ref());
+        let option = |name| work.and_then(|work| work.options.get(name)?.as_str());
+        // These have entries of their own, or are about files and not about vectors.
+        let elsewhere = ["columns", "model", PACKING, SAMPLE, SOURCE];
+        let options = work.into_iter().flat_map(|work| &work.options);
+        let options = options.filter(|(name, _)| !elsewhere.contains(&name.as_str()));
         Self {
             contract: CONTRACT_VERSION,
             tool: "validate-embeddings",
@@ -75,11 +128,23 @@ impl<'a> Report<'a> {
             } else {
                 Outcome::Fail
             },
-            model,
+            sample: option(SAMPLE),
+            model: model.map(|model| model.name.as_str()),
+            model_revision: model.and_then(|model| model.revision.as_deref()),
+            model_digest: option("model"),
+            embedded_by: work.map(|work| format!("{} {}", work.tool, work.version)),
+            options: options
+                .map(|(name, value)| (name.as_str(), value))
+                .collect(),
+            columns: first.map(|(_, layout)| columns(layout)).unwrap_or_default(),
             embeddings,
             shards,
-            rejects: config.rejects.iter().map(|path| text(path)).collect(),
-            manifest: config.manifest.as_deref().map(text),
+            rejects: config
+                .rejects
+                .iter()
+                .map(|path| config.name(path))
+                .collect(),
+            manifest: config.manifest.as_deref().map(|path| config.name(path)),
             reference: config.reference.as_deref().map(text),
             min_cosine: config.reference.is_some().then_some(config.min_cosine),
             verdict,
@@ -87,6 +152,25 @@ impl<'a> Report<'a> {
     }
 }
 
-fn text(path: &Path) -> String {
+fn columns(layout: &EmbeddingLayout) -> Vec<Column> {
+    let columns = layout.columns.iter().map(|&column| {
+        let (of, dimension) = match column {
+            Computed::Pooled(_) => ("protein", layout.dim),
+            Computed::Residues(_) => ("residue", layout.dim),
+            Computed::Logits => ("residue", VOCABULARY),
+            Computed::Contacts => ("pair of residues", 1),
+        };
+        Column {
+            name: column.to_string(),
+            of,
+            dimension,
+            r#type: layout.dtype.to_string(),
+        }
+    });
+    columns.collect()
+}
+
+/// A path as it was given.
+pub(crate) fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use plmkit_check::{Check, Examination, Outcome, ShardRows, Verdict};
+use plmkit_check::{Check, Examination, Outcome, ShardRows, Verdict, parts};
 use plmkit_cli::{Exit, Fault, Stop};
-use plmkit_contract::{path_text, plural};
+use plmkit_contract::{Labels, path_text, plural};
 use plmkit_store::{EmbeddingsReader, FileKind, read_rejects, read_sealed, read_shard, write_json};
 use tracing::{error, info, warn};
 
@@ -19,23 +19,34 @@ use crate::vectors::Vectors;
 
 /// Reads everything, reports, and says by the exit code whether a check failed.
 pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
+    if let Some(dataset) = args.dataset()
+        && dataset.has_shards()
+    {
+        dataset.forget()?;
+    }
     let config = Config::try_from(args)?;
     // What is missing or foreign should show before hours of reading.
     let mut stitched = false;
-    let mut model = None;
+    let mut labels = Labels::default();
+    let mut origin = None;
     for path in &config.embeddings {
         let opened = EmbeddingsReader::open(path);
         let opened = opened.map_err(|error| error.of_input(FileKind::Embeddings))?;
         stitched |= opened.layout().stitched;
-        // `origin` compares the others with the first.
-        let named = opened.provenance().options.get("model");
-        model = model.or_else(|| Some(named?.as_str()?.to_owned()));
+        labels = opened.layout().labels;
+        // The check `origin` compares the others with the first.
+        origin.get_or_insert_with(|| (opened.provenance().clone(), opened.layout().clone()));
     }
+
+    let listed = match &config.dataset {
+        Some(dataset) if config.shards.is_empty() => Some(dataset.listed()?.parts()),
+        _ => None,
+    };
 
     let mut examination = Examination::new();
     for path in &config.rejects {
         examination.rejects(
-            &path_text(path),
+            &config.name(path),
             read_rejects(path).map_err(|error| error.of_input(FileKind::Rejects))?,
         );
     }
@@ -51,7 +62,12 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         let mut rows = ShardRows::default();
         for path in &config.shards {
             go_on(stop)?;
-            shards.push(add_shard(&mut examination, &mut rows, path, stitched)?);
+            shards.push(add_shard(
+                &mut examination,
+                &mut rows,
+                (path, &config),
+                (stitched, labels),
+            )?);
         }
         examination = examination.with_shards(rows);
     }
@@ -60,15 +76,18 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         embeddings.push(examine(&mut examination, path, &config, stop)?);
     }
 
-    let verdict = examination.finish();
+    let mut verdict = examination.finish();
+    let found: Vec<(String, String)> = embeddings.iter().map(Input::part).collect();
+    verdict.checks.push(parts(listed.as_deref(), &found));
+    let report = Report::new(&config, origin.as_ref(), (&embeddings, &shards), &verdict);
+    if let (Some(dataset), None) = (&config.dataset, &listed) {
+        write_json(&dataset.file(), &report)?;
+    }
     if let Some(path) = &config.report {
-        write_json(
-            path,
-            &Report::new(&config, model, &embeddings, &shards, &verdict),
-        )?;
+        write_json(path, &report)?;
     }
     if let Some(path) = &config.mqc {
-        write_json(path, &table(path, &verdict))?;
+        write_json(path, &table(path, &report))?;
     }
     tell(&verdict);
     Ok(if verdict.passed() {
@@ -83,12 +102,13 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
 fn add_shard(
     examination: &mut Examination,
     rows: &mut ShardRows,
-    path: &Path,
-    stitched: bool,
+    (path, config): (&Path, &Config),
+    (stitched, labels): (bool, Labels),
 ) -> Result<Input, Fault> {
     let table = read_shard(path).map_err(|error| error.of_input(FileKind::Shard))?;
-    let batches = batches_digest(path, &table)?;
-    examination.shard(&path_text(path), &table.provenance, table.digest, batches);
+    let batches = batches_digest(path, &table, labels)?;
+    let name = config.name(path);
+    examination.shard(&name, &table.provenance, table.digest, batches);
     if stitched {
         add_proteins(rows, &table);
     } else {
@@ -98,7 +118,7 @@ fn add_shard(
             }
         }
     }
-    Ok(Input::new(path, table.digest))
+    Ok(Input::new(name, table.digest))
 }
 
 /// Shows all rows of an embeddings file to `examination`.
@@ -111,7 +131,7 @@ fn examine(
     let mut reader = EmbeddingsReader::open(path)?;
     let layout = reader.layout().clone();
     examination
-        .file(&path_text(path), reader.provenance(), &layout)
+        .file(&config.name(path), reader.provenance(), &layout)
         .map_err(|error| {
             // Only a reference can be wrong here.
             let reference = config.reference.as_deref().unwrap_or(path);
@@ -129,7 +149,7 @@ fn examine(
             examination.row(&row, &vectors);
         }
     }
-    Ok(Input::new(path, reader.digest()))
+    Ok(Input::new(config.name(path), reader.digest()))
 }
 
 fn go_on(stop: &Stop) -> Result<(), Fault> {

@@ -7,8 +7,8 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 
 use arrow::array::AsArray;
-use arrow::datatypes::{UInt32Type, UInt64Type};
-use plmkit_contract::Manifest;
+use arrow::datatypes::UInt32Type;
+use plmkit_contract::{Manifest, ordinals};
 use plmkit_store::read_shard;
 use tempfile::TempDir;
 
@@ -149,8 +149,8 @@ pub(crate) fn refused(output: &Output, code: i32, message: &str) {
 pub(crate) fn rows(shard: &Path) -> Vec<Row> {
     let table = read_shard(shard).expect("a shard");
     let batches = table.batches.iter().flat_map(|batch| {
-        (0..batch.num_rows()).map(|i| Row {
-            ordinal: batch["ordinal"].as_primitive::<UInt64Type>().value(i),
+        (0..batch.num_rows()).map(move |i| Row {
+            ordinal: ordinals(batch)[i],
             start: batch["start"].as_primitive::<UInt32Type>().value(i),
             id: batch["id"].as_string::<i32>().value(i).to_owned(),
             sequence: batch["sequence"].as_string::<i32>().value(i).to_owned(),

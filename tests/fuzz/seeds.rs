@@ -12,8 +12,8 @@ use arrow::array::{
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use plmkit_contract::{
-    Column, EmbeddingLayout, KEY_COLUMNS, Manifest, Pool, Provenance, Reason, Reject, Sealed,
-    ShardRow, StoreDtype, VectorColumn, batches_schema, residue_digest,
+    Column, EmbeddingLayout, KEY_COLUMNS, Labels, Manifest, Pool, Provenance, Reason, Reject,
+    Sealed, SequenceDigest, ShardRow, StoreDtype, VectorColumn, batches_schema,
 };
 use plmkit_sequence::tokenize;
 use plmkit_store::{BatchesWriter, EmbeddingsWriter, ListWriter, ShardWriter, read_shard};
@@ -61,7 +61,7 @@ fn shard(folder: &Path) -> Result<RecordBatch> {
             length: sequence.len() as u32,
             start: 0,
             truncated: false,
-            digest: residue_digest(sequence.as_bytes()),
+            digest: SequenceDigest::new(sequence.as_bytes()),
         })?;
     }
     writer
@@ -76,7 +76,11 @@ fn shard(folder: &Path) -> Result<RecordBatch> {
 fn batches(folder: &Path, shard: &RecordBatch) -> Result<()> {
     for rows in [0, 2, 3] {
         let provenance = Provenance::new("pack-batches", Vec::new()).with("max_batch_tokens", 64);
-        let mut writer = BatchesWriter::create(&folder.join(format!("{rows}.arrow")), &provenance)?;
+        let mut writer = BatchesWriter::create(
+            &folder.join(format!("{rows}.arrow")),
+            Labels::default(),
+            &provenance,
+        )?;
         if rows > 0 {
             writer.write(&pack(&shard.slice(0, rows))?)?;
             writer.write(&pack(&shard.slice(rows, 4 - rows))?)?;
@@ -100,7 +104,7 @@ fn pack(rows: &RecordBatch) -> Result<RecordBatch> {
         None,
     );
     Ok(RecordBatch::try_new(
-        batches_schema(),
+        batches_schema(Labels::default()),
         with_keys(rows, list),
     )?)
 }
@@ -113,6 +117,7 @@ fn embeddings(folder: &Path, shard: &RecordBatch) -> Result<()> {
         dim: 4,
         dtype: StoreDtype::F32,
         stitched: false,
+        labels: Labels::default(),
     };
     let schema = layout.schema();
     let values: Vec<f32> = (0..16_u8).map(|i| f32::from(i) / 7.0).collect();
@@ -136,6 +141,7 @@ fn embeddings(folder: &Path, shard: &RecordBatch) -> Result<()> {
         columns: columns.to_vec(),
         dtype: StoreDtype::F16,
         stitched: true,
+        labels: Labels::default(),
         ..layout
     };
     EmbeddingsWriter::create(&path, &halves)?.finish(&Provenance::new("gpu-embed", Vec::new()))?;

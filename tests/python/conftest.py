@@ -13,6 +13,10 @@ PROTEINS = ROOT / "test-data/proteins.fasta"
 MODEL = ROOT / "test-data/model-tiny"
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "elsewhere: needs the packages of an environment beside that of the readers")
+
+
 def run(program, *arguments):
     """Runs one of the five programs; a failure shows what it said."""
     done = subprocess.run([PROGRAMS / program, *map(str, arguments)], capture_output=True, text=True, check=False)

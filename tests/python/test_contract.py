@@ -54,7 +54,7 @@ def test_shards_hold_every_residue_of_the_fasta(chain):
                 "length": len(sequence),
                 "start": start,
                 "truncated": False,
-                "digest": blake3.blake3(residues.encode()).digest(16),
+                "sequence_digest": blake3.blake3(residues.encode()).hexdigest(16),
             }
     assert shards == expected
     assert chain.rejects.read_text(encoding="utf-8") == "ordinal,id,length,reason\n"
@@ -100,10 +100,8 @@ def value_bytes(value, kind):
         data = np.array(value, kind.value_type.to_pandas_dtype()).tobytes()
     elif pa.types.is_string(kind):
         data = value.encode()
-    elif pa.types.is_fixed_size_binary(kind):
-        data = value
     else:
-        data = struct.pack({pa.uint64(): "<Q", pa.uint32(): "<I", pa.bool_(): "<?"}[kind], value)
+        data = struct.pack({pa.int64(): "<q", pa.uint32(): "<I", pa.bool_(): "<?"}[kind], value)
     return struct.pack("<Q", len(data)) + data
 
 

@@ -6,15 +6,15 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, FixedSizeBinaryArray, FixedSizeListArray, Float32Array, RecordBatch,
-    StringArray, UInt32Array, UInt64Array,
+    ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int64Array, RecordBatch, StringArray,
+    UInt32Array,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use plmkit_contract::{
-    ByteDigest, Column, EmbeddingLayout, Pool, Provenance, ShardRow, StoreDtype, VectorColumn,
-    residue_digest,
+    ByteDigest, Column, EmbeddingLayout, Pool, Provenance, SequenceDigest, ShardRow, StoreDtype,
+    VectorColumn,
 };
 use plmkit_store::{EmbeddingsWriter, ShardWriter};
 use serde_json::Value;
@@ -35,7 +35,7 @@ pub(crate) struct Row {
     pub(crate) start: u32,
     pub(crate) length: u32,
     pub(crate) truncated: bool,
-    pub(crate) digest: [u8; 16],
+    pub(crate) digest: SequenceDigest,
     pub(crate) vector: Vec<f32>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn rows() -> Vec<Row> {
         start,
         length: 10 + ordinal as u32,
         truncated: ordinal == 11,
-        digest: residue_digest(sequence(ordinal, start).as_bytes()),
+        digest: SequenceDigest::new(sequence(ordinal, start).as_bytes()),
         vector: (0..DIM)
             .map(|i| ((ordinal * 31 + u64::from(start) + i as u64 * 17) % 23) as f32 - 11.5)
             .collect(),
@@ -121,14 +121,14 @@ impl Set {
             dim,
             dtype,
             stitched: false,
+            labels: plmkit_contract::Labels::default(),
         };
         let mut writer = EmbeddingsWriter::create(&path, &layout).expect("create");
         if !rows.is_empty() {
-            let digests = rows.iter().flat_map(|row| row.digest).collect::<Vec<u8>>();
             let truncated: Vec<bool> = rows.iter().map(|row| row.truncated).collect();
             let arrays: Vec<ArrayRef> = vec![
-                Arc::new(UInt64Array::from_iter_values(
-                    rows.iter().map(|row| row.ordinal),
+                Arc::new(Int64Array::from_iter_values(
+                    rows.iter().map(|row| row.ordinal.cast_signed()),
                 )),
                 Arc::new(StringArray::from_iter_values(
                     rows.iter().map(|row| &row.id),
@@ -140,7 +140,9 @@ impl Set {
                     rows.iter().map(|row| row.length),
                 )),
                 Arc::new(BooleanArray::from(truncated)),
-                Arc::new(FixedSizeBinaryArray::new(16, digests.into(), None)),
+                Arc::new(StringArray::from_iter_values(
+                    rows.iter().map(|row| row.digest.to_string()),
+                )),
                 vectors(rows, &dtype.arrow()),
             ];
             let batch = RecordBatch::try_new(SchemaRef::clone(writer.schema()), arrays);

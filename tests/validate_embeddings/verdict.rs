@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use plmkit_contract::StoreDtype;
+use plmkit_contract::{SequenceDigest, StoreDtype};
 use serde_json::Value;
 
 use crate::common::bin;
@@ -118,7 +118,7 @@ fn each_kind_of_fault_is_found_counted_and_named() {
             "records",
             "digest",
             "ordinal 3 'P03': made from other residues",
-            |rows| rows[3].digest[0] ^= 1,
+            |rows| rows[3].digest = SequenceDigest::default(),
         ),
         (
             "finite",

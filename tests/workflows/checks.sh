@@ -50,7 +50,7 @@ equal() {
     while read -r file; do
         cmp "$1/$file" "$2/$file" || return
     done < <(cd "$1" && $list \( -path '*/shards/*' -o -path '*/embeddings/*' -o -path '*/rejects/*' -o -name '*.pack.json' -o -name batch-size.json \))
-    for file in "$1"/*/reports/validation.json "$2"/*/reports/validation.json; do
+    for file in "$1"/*/dataset.json "$2"/*/dataset.json; do
         grep -q '^  "outcome": "pass"' "$file" || return
     done
     # Nothing is left behind.

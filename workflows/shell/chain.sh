@@ -119,7 +119,7 @@ cut_sample() {
     local paths name force=() before=$2/.manifest.before
     mkdir -p "$2"/{batches,embeddings,logs,rejects,reports}
     # An earlier verdict is not this one's.
-    rm -f "$2/reports/validation.json"
+    rm -f "$2/dataset.json"
     if [[ -e $2/shards/manifest.json ]]; then
         [[ -e $before ]] || cp "$2/shards/manifest.json" "$before"
         # One that got lost is cut again.
@@ -128,7 +128,7 @@ cut_sample() {
         done
     fi
     mapfile -t paths < <(printf %s "${fasta[$1]}")
-    fasta-shard --out-dir "$2/shards" --max-shard-tokens "$MAX_SHARD_TOKENS" "${fasta_shard[@]}" "${force[@]}" -- "${paths[@]}"
+    fasta-shard --sample "$1" --out-dir "$2/shards" --max-shard-tokens "$MAX_SHARD_TOKENS" "${fasta_shard[@]}" "${force[@]}" -- "${paths[@]}"
     # What was made of other shards is made again, and goes where there is no such shard any more.
     if [[ -e $before ]] && ! cmp -s "$before" "$2/shards/manifest.json"; then
         rm -f "$2"/batches/*.arrow "$2"/reports/*.run.json
@@ -224,17 +224,11 @@ finish() {
 
 # validate DIR SAMPLE
 validate() {
-    local rejects surplus quiet=()
-    rm -f "$1/reports/validation.json"
+    local surplus quiet=()
     [[ " $VALIDATE_EMBEDDINGS " == *' --quiet '* ]] || quiet=(--quiet)
-    shopt -s nullglob
-    rejects=("$1/shards/rejects.csv" "$1"/rejects/*.csv)
-    shopt -u nullglob
     surplus=$(comm -23 <(cd "$1" && ls embeddings rejects | sed -n 's/[.]\(parquet\|csv\)$//p' | sort -u) <(shards "$1" | sort) | paste -sd ' ')
     [[ ! $surplus ]] || echo "$1: embeddings and rejects of no shard of this run, remove them: $surplus" >&2
-    validate-embeddings "$1"/embeddings/*.parquet --shards "$1"/shards/*.parquet --rejects "${rejects[@]}" \
-        --manifest "$1/shards/manifest.json" --report "$1/reports/validation.json" \
-        --mqc "$1/reports/${2}_validation_mqc.json" "${quiet[@]}" "${validate_embeddings[@]}"
+    validate-embeddings --dataset "$1" --mqc "$1/reports/${2}_validation_mqc.json" "${quiet[@]}" "${validate_embeddings[@]}"
 }
 
 # summary SAMPLE…: what became of those that were asked for.
@@ -244,7 +238,7 @@ summary() {
     write_versions
     for sample in "$@"; do
         echo ">$sample"
-        cat "$outdir/$sample/shards/manifest.json" "$outdir/$sample/reports/validation.json" 2>/dev/null || true
+        cat "$outdir/$sample/shards/manifest.json" "$outdir/$sample/dataset.json" 2>/dev/null || true
     done | "$workflow/summary.sh" "$outdir" "${ALLOW_EMPTY:-}" >"$outdir/.summary.$$" || code=$?
     mv "$outdir/.summary.$$" "$outdir/summary.tsv"
     return "$code"

@@ -3,7 +3,7 @@
 #
 #     summary.sh OUTDIR ALLOW_EMPTY <TEXT >TABLE.tsv
 #
-# TEXT has for each sample that is expected a line `>SAMPLE`, its manifest.json and its validation.json, as far as they are there, and a line
+# TEXT has for each sample that is expected a line `>SAMPLE`, its manifest.json and its dataset.json, as far as they are there, and a line
 # `!REASON` for whatever else is wrong with it. The table has a line a sample; standard error says the totals and what is wrong. It ends with 1 where a sample has no verdict or a negative
 # one, where every record of one was rejected and ALLOW_EMPTY is not `true`, `yes` or `1`, or where samples of OUTDIR were embedded by different models.
 set -euo pipefail
@@ -11,8 +11,8 @@ set -euo pipefail
 # Samples of earlier runs in the same folder: `<SAMPLE`, and the line with its model, where it has one.
 others() {
     find "$1" -mindepth 3 -maxdepth 3 -path '*/shards/manifest.json' 2>/dev/null | sed -E 's#^.*/([^/]+)/shards/[^/]*$#<\1#' | sort || true
-    find "$1" -mindepth 3 -maxdepth 3 -path '*/reports/validation.json' -exec grep -Hm 1 '^  "model": ' {} + 2>/dev/null |
-        sed -E 's#^.*/([^/]+)/reports/validation[.]json:#<\1\n#' || true
+    find "$1" -mindepth 2 -maxdepth 2 -name dataset.json -exec grep -Hm 1 '^  "model_digest": ' {} + 2>/dev/null |
+        sed -E 's#^.*/([^/]+)/dataset[.]json:#<\1\n#' || true
 }
 
 {
@@ -36,7 +36,7 @@ others() {
         if (verdict == "pass" && wrong) { verdict = "fail"; spoilt = spoilt " " sample }
         else if (verdict == "fail") fail = fail " " sample
         if (verdict == "pass" && !rows && rejected) verdict = "empty"
-        print sample, records, rows, rejected, truncated, verdict, model
+        print sample, records, rows, rejected, truncated, verdict, name, model
         if (verdict == "none") none = none " " sample
         if (verdict == "empty") empty = empty " " sample
         if (verdict != "none") embedded_by(model, sample)
@@ -47,8 +47,8 @@ others() {
     }
     function count(n, what) { return n " " what (n == 1 ? "" : "s") }
     function value() { sub(/^[^:]*: /, ""); sub(/,$/, ""); gsub(/"/, ""); return $0 }
-    BEGIN { OFS = "\t"; print "sample", "records", "rows", "rejected", "truncated", "verdict", "model" }
-    /^>/ { tell(); sample = substr($0, 2); records = rows = rejected = truncated = 0; verdict = "none"; model = ""; validation = wrong = 0; next }
+    BEGIN { OFS = "\t"; print "sample", "records", "rows", "rejected", "truncated", "verdict", "model", "model_digest" }
+    /^>/ { tell(); sample = substr($0, 2); records = rows = rejected = truncated = 0; verdict = "none"; model = name = ""; validation = wrong = 0; next }
     /^!/ { wrong = 1; reasons = reasons sample ": " substr($0, 2) "\n"; next }
     /^</ {
         tell()
@@ -58,14 +58,15 @@ others() {
         seen[other] = 1
         next
     }
-    other && /^  "model": / && !(other in expected) { embedded_by(value(), other) }
+    other && /^  "model_digest": / && !(other in expected) { embedded_by(value(), other) }
     other { next }
     /^  "tool": "validate-embeddings"/ { validation = 1 }
     /^  "records": / && !validation { records = value() + 0 }
     /^ *"proteins_truncated": / { truncated = value() + 0 }
     !validation { next }
     /^  "outcome": / { verdict = value() }
-    /^  "model": / { model = value() }
+    /^  "model": / { name = value() }
+    /^  "model_digest": / { model = value() }
     /^  "rows": / { rows = value() + 0 }
     /^ *"(rejected|in_rejects)": / { rejected += value() }
     END {
@@ -74,7 +75,7 @@ others() {
         if (left != "") print "not in the table, left as they are:" left > "/dev/stderr"
         printf "%s", reasons > "/dev/stderr"
         list("no verdict, see the messages above", none)
-        list("the validation failed, see SAMPLE/reports/validation.json", fail)
+        list("the validation failed, see SAMPLE/dataset.json", fail)
         list("with files that are not of this run, see the messages above", spoilt)
         if (tolower(allow_empty) ~ /^(true|yes|1)$/ && empty != "") print "warning: every record was rejected, see SAMPLE/shards/rejects.csv and SAMPLE/rejects:" empty > "/dev/stderr"
         else list("every record was rejected, see SAMPLE/shards/rejects.csv and SAMPLE/rejects (allow_empty takes that)", empty)

@@ -162,7 +162,7 @@ impl Agreement {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{Pool, VectorColumn};
+    use plmkit_contract::{Pool, SequenceDigest, VectorColumn};
 
     use super::*;
     use crate::offender::LISTED;
@@ -181,7 +181,7 @@ mod tests {
             start: 0,
             length: 9,
             truncated: false,
-            digest: [0; 16],
+            digest: SequenceDigest::default(),
             n_windows: 1,
         }
     }

@@ -1,6 +1,6 @@
 //! Whether embeddings hold what the shards hold.
 
-use plmkit_contract::{Quoted, Reject, plural};
+use plmkit_contract::{Quoted, Reject, SequenceDigest, plural};
 
 use crate::check::Check;
 use crate::offender::{Offender, Offenders};
@@ -25,7 +25,7 @@ struct Expected {
     /// The offset of the row in its protein. Of one put together from windows, their number: it begins at 0.
     start_or_windows: u32,
     length: u32,
-    digest: [u8; 16],
+    digest: SequenceDigest,
     stitched: bool,
     truncated: bool,
     seen: bool,
@@ -262,7 +262,7 @@ mod tests {
             start,
             length: 900,
             truncated: false,
-            digest: [1; 16],
+            digest: SequenceDigest::new(b"MKV"),
             n_windows: 1,
         }
     }
@@ -312,7 +312,7 @@ mod tests {
         found[0].id = "Q";
         found[1].length = 901;
         found[2].truncated = true;
-        found[3].digest[15] = 0;
+        found[3].digest = SequenceDigest::new(b"MKL");
         let [coverage, records] = judge(&expected, &found);
         assert_eq!(coverage.outcome, Outcome::Pass);
         assert_eq!(records.outcome, Outcome::Fail);

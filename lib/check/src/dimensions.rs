@@ -74,6 +74,7 @@ mod tests {
             dim: 320,
             dtype: StoreDtype::F32,
             stitched: false,
+            labels: plmkit_contract::Labels::default(),
         };
         let mut others = vec![first.clone(); 5];
         others[1].dim = 640;

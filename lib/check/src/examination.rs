@@ -140,7 +140,7 @@ impl Examination {
         let manifest = self.manifest.as_ref();
         let residues_truncated =
             manifest.and_then(|manifest| manifest.changed.get("residues_truncated").copied());
-        let records = manifest.map(|manifest| manifest.records);
+        let records_read = manifest.map(|manifest| manifest.records);
         let rejected = self.rejects.is_some().then_some(&self.rejected);
         let manifest = manifest.map_or_else(
             || Check::skipped("manifest", "no manifest was given"),
@@ -148,7 +148,7 @@ impl Examination {
         );
         let ordinals = match (&self.coverage, self.rejects) {
             (Some(coverage), Some(rejects)) => {
-                ordinals::check(coverage.ordinals(), rejects, records)
+                ordinals::check(coverage.ordinals(), rejects, records_read)
             }
             (None, _) => Check::skipped("ordinals", "no shards were given"),
             (_, None) => Check::skipped("ordinals", "no rejects were given"),
@@ -156,6 +156,10 @@ impl Examination {
         let skipped =
             ["coverage", "records"].map(|name| Check::skipped(name, "no shards were given"));
         let not_embedded = self.not_embedded;
+        let mut all_rejected = self.rejected;
+        for reject in &not_embedded {
+            *all_rejected.entry(reject.reason).or_default() += 1;
+        }
         let coverage = self.coverage.map(|coverage| coverage.finish(not_embedded));
         let [coverage, records] = coverage.unwrap_or(skipped);
         let ([finite, zero], norms) = self.values.finish();
@@ -168,9 +172,11 @@ impl Examination {
         );
         let (origin, dimensions) = (self.origin.finish(), self.dimensions.finish());
         Verdict {
+            records: records_read,
             rows: self.rows,
             truncated: self.truncated,
             residues_truncated,
+            rejected: all_rejected,
             checks: vec![
                 coverage, records, ordinals, manifest, origin, dimensions, finite, zero, reference,
             ],
@@ -183,7 +189,7 @@ impl Examination {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{Column, Pool, StoreDtype, VectorColumn};
+    use plmkit_contract::{Column, Labels, Pool, SequenceDigest, StoreDtype, VectorColumn};
 
     use super::*;
     use crate::{Outcome, ReferenceBuilder};
@@ -203,6 +209,7 @@ mod tests {
             dim,
             dtype: StoreDtype::F32,
             stitched: false,
+            labels: Labels::default(),
         }
     }
 
@@ -217,7 +224,7 @@ mod tests {
             start: 0,
             length: 9,
             truncated: false,
-            digest: [0; 16],
+            digest: SequenceDigest::default(),
             n_windows: 1,
         }
     }

@@ -6,16 +6,16 @@
 //!
 //! ```
 //! use plmkit_check::{Examination, Outcome, Row, ShardRows};
-//! use plmkit_contract::{EmbeddingLayout, Provenance, StoreDtype};
+//! use plmkit_contract::{EmbeddingLayout, Labels, Provenance, SequenceDigest, StoreDtype};
 //!
-//! let row = |ordinal, id| Row { ordinal, id, start: 0, length: 3, truncated: false, digest: [7; 16], n_windows: 1 };
+//! let row = |ordinal, id| Row { ordinal, id, start: 0, length: 3, truncated: false, digest: SequenceDigest::new(b"MKV"), n_windows: 1 };
 //! let mut shards = ShardRows::default();
 //! shards.push(&row(0, "P1"));
 //! shards.push(&row(1, "P2"));
 //!
 //! let mut examination = Examination::new().with_shards(shards);
 //! let columns = vec!["mean_6".parse().unwrap()];
-//! let layout = EmbeddingLayout { columns, dim: 2, dtype: StoreDtype::F32, stitched: false };
+//! let layout = EmbeddingLayout { columns, dim: 2, dtype: StoreDtype::F32, stitched: false, labels: Labels::default() };
 //! examination.file("embeddings.parquet", &Provenance::new("gpu-embed", vec![]), &layout).unwrap();
 //! examination.row(&row(0, "P1"), &[&[0.6, 0.8]]);
 //!
@@ -37,6 +37,7 @@ mod manifest;
 mod offender;
 mod ordinals;
 mod origin;
+mod parts;
 mod reference;
 mod row;
 mod values;
@@ -49,6 +50,7 @@ pub use coverage::ShardRows;
 pub use error::ReferenceError;
 pub use examination::Examination;
 pub use offender::Offender;
+pub use parts::parts;
 pub use reference::{Reference, ReferenceBuilder};
 pub use row::Row;
 pub use values::ColumnNorms;

@@ -111,7 +111,7 @@ mod tests {
             start: 511,
             length: 1,
             truncated: false,
-            digest: [0; 16],
+            digest: plmkit_contract::SequenceDigest::default(),
             n_windows: 1,
         };
         let text = Offender::row(&row, "missing").to_string();

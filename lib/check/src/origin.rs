@@ -1,8 +1,8 @@
 //! Whether files that are taken as one set were made by the same work.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use plmkit_contract::{Provenance, Quoted, RowDigest, plural};
+use plmkit_contract::{Provenance, Quoted, RowDigest, SOURCE, plural};
 
 use crate::check::Check;
 use crate::offender::{Offender, Offenders};
@@ -54,7 +54,12 @@ impl Family {
 impl Origin {
     /// Sees an embeddings file.
     pub(crate) fn embeddings(&mut self, file: &str, provenance: &Provenance) {
-        if let Some(problem) = self.embeddings.add(file, provenance) {
+        let problem = self.embeddings.add(file, provenance).or_else(|| {
+            let (first, expected) = self.embeddings.first.as_ref()?;
+            (expected.options.get(SOURCE) != provenance.options.get(SOURCE))
+                .then(|| format!("{file}: not of the same set of shards as {first}"))
+        });
+        if let Some(problem) = problem {
             self.different.add(|| Offender::file(problem));
         }
         self.expected_rejects.extend(provenance.rejects.clone());
@@ -91,6 +96,18 @@ impl Origin {
             };
             other_batches.add(|| Offender::file(problem()));
         }
+        let mut embedded_twice = Offenders::default();
+        let mut first_of = BTreeMap::new();
+        for (file, batches) in self
+            .embedded
+            .iter()
+            .filter(|(_, batches)| !is_empty(batches))
+        {
+            if let Some(first) = first_of.insert(batches, file) {
+                let problem = || format!("{file}: made from the same batches as {first}");
+                embedded_twice.add(|| Offender::file(problem()));
+            }
+        }
         let mut other_rejects = Offenders::default();
         let known = |digest: &String| self.expected_rejects.contains(digest);
         for (file, _) in self.rejects.iter().filter(|(_, digest)| !known(digest)) {
@@ -98,12 +115,13 @@ impl Origin {
             other_rejects.add(|| Offender::file(problem()));
         }
         let summary = format!(
-            "{}, {}: {} of other work than the first, {} batches of other shards, \
+            "{}, {}: {} of other work than the first, {} batches of other shards, {} batches embedded twice, \
              {} rejects of other embeddings",
             plural(self.embeddings.files, "embeddings file"),
             plural(self.shards.files, "shard"),
             self.different.count,
             other_batches.count,
+            embedded_twice.count,
             other_rejects.count
         );
         Check::judged(
@@ -116,10 +134,18 @@ impl Origin {
             [
                 ("different", self.different),
                 ("other_batches", other_batches),
+                ("embedded_twice", embedded_twice),
                 ("other_rejects", other_rejects),
             ],
         )
     }
+}
+
+/// Whether batches of this digest have no rows: all such have the same.
+fn is_empty(batches: &str) -> bool {
+    batches
+        .parse()
+        .is_ok_and(|digest: RowDigest| digest.rows() == 0)
 }
 
 #[cfg(test)]
@@ -153,6 +179,23 @@ mod tests {
             [
                 "c: expected model \"m\" as in a, found \"n\"",
                 "d: expected the program 'gpu-embed' as in a, found 'another'",
+            ]
+        );
+    }
+
+    #[test]
+    fn embeddings_of_two_sets_of_shards_or_of_the_same_batches_are_no_set() {
+        let mut origin = Origin::default();
+        for (file, source, batches) in [("a", "s", "x"), ("b", "t", "y"), ("c", "s", "x")] {
+            origin.embeddings(file, &embeddings("m", batches).with(SOURCE, source));
+        }
+        let lines = origin.finish().offenders;
+        let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            lines,
+            [
+                "b: not of the same set of shards as a",
+                "c: made from the same batches as a",
             ]
         );
     }

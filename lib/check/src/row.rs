@@ -1,5 +1,7 @@
 //! What identifies a row of a shard or of an embeddings file.
 
+use plmkit_contract::SequenceDigest;
+
 /// The key columns of one row, as [`KEY_COLUMNS`](plmkit_contract::KEY_COLUMNS) names them, and
 /// [`N_WINDOWS`](plmkit_contract::N_WINDOWS).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +17,7 @@ pub struct Row<'a> {
     /// Whether residues of the protein are in no row at all.
     pub truncated: bool,
     /// Digest of the row's residues.
-    pub digest: [u8; 16],
+    pub digest: SequenceDigest,
     /// The windows that the row was put together from: 1 where it is one itself, or has none.
     pub n_windows: u32,
 }

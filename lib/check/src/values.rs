@@ -151,26 +151,25 @@ impl Column {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::VectorColumn;
+    use plmkit_contract::{SequenceDigest, VectorColumn};
 
     use super::*;
     use crate::Outcome;
 
-    const ROW: Row = Row {
-        ordinal: 4,
-        id: "P",
-        start: 0,
-        length: 1,
-        truncated: false,
-        digest: [0; 16],
-        n_windows: 1,
-    };
-
     fn judge(pool: Pool, vectors: &[[f32; 2]]) -> ([Check; 2], Vec<ColumnNorms>) {
+        let row = Row {
+            ordinal: 4,
+            id: "P",
+            start: 0,
+            length: 1,
+            truncated: false,
+            digest: SequenceDigest::default(),
+            n_windows: 1,
+        };
         let mut values = Values::default();
         let column = values.column(Name::Pooled(VectorColumn { pool, layer: 1 }));
         for vector in vectors {
-            values.see(&ROW, column, vector);
+            values.see(&row, column, vector);
         }
         values.finish()
     }

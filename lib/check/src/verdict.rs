@@ -1,5 +1,8 @@
 //! What an examination found.
 
+use std::collections::BTreeMap;
+
+use plmkit_contract::Reason;
 use serde::Serialize;
 
 use crate::{Check, ColumnAgreement, ColumnNorms, Outcome};
@@ -7,12 +10,16 @@ use crate::{Check, ColumnAgreement, ColumnNorms, Outcome};
 /// All checks with what they counted, and the distributions behind them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
+    /// Records of the input, as the manifest says; null when none was given.
+    pub records: Option<u64>,
     /// Rows seen over all embeddings files.
     pub rows: u64,
     /// Of these, the ones of proteins of which residues were cut off.
     pub truncated: u64,
     /// Residues that were cut off, as the manifest says; null when none was given.
     pub residues_truncated: Option<u64>,
+    /// Records that are in no shard, and rows that were not embedded, by reason, as far as lists of them were given.
+    pub rejected: BTreeMap<Reason, u64>,
     /// The checks, always all of them, in this order:
     ///
     /// | name | passes when | counts |
@@ -21,11 +28,12 @@ pub struct Verdict {
     /// | `records` | id, length, truncation and residue digest are those of the shard row | `compared`, `id`, `length`, `truncated`, `digest` |
     /// | `ordinals` | shards and rejects together hold each ordinal from 0 to the last of the manifest, or to the largest, in one of them | `in_shards`, `in_rejects`, `absent`, `in_both`, `rejected_twice`, `beyond` |
     /// | `manifest` | the shards are those of the manifest, and so is the file of rejected records, by its counts and its digest | `records`, `listed` (shards), `not_given`, `unlisted` (shards), `other_rejects` (reasons), `altered_rejects` (files) |
-    /// | `origin` | all embeddings were made by the same work (program, options, model), all shards by the same work from the same inputs, and the batches between them are those of the shards | `embeddings`, `shards` (files), `different` (files), `other_batches` |
+    /// | `origin` | all embeddings were made by the same work (program, options, model), all shards by the same work from the same inputs, and the batches between them are those of the shards, each embedded once | `embeddings`, `shards` (files), `different` (files), `other_batches`, `embedded_twice` |
     /// | `dimensions` | all files have the same vector columns, dimension and type | `files`, `different` |
     /// | `finite` | no value is NaN or infinite | `vectors`, `not_finite` (vectors), `nan`, `infinite` (values) |
     /// | `norms` | no vector is all zero, but in `std_*` columns, where a single residue has no deviation | `vectors`, `zero` |
     /// | `reference` | each reference row is found, at least one is compared, each cosine reaches the floor | `compared`, `not_in_reference` (rows), `not_found` (reference rows), `below`, `undefined`, `other_dimension` (vectors), `nothing_compared` |
+    /// | `parts` | the embeddings are those that an earlier validation of the dataset listed | `listed`, `missing_parts`, `unlisted_parts`, `altered_parts` (files) |
     pub checks: Vec<Check>,
     /// The norms of each vector column.
     pub norms: Vec<ColumnNorms>,

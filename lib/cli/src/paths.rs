@@ -1,11 +1,13 @@
 //! Files that a command line names more than once.
 
 use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf, absolute};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use plmkit_contract::{Exit, is_stream, path_text};
+use plmkit_contract::{Exit, io_text, is_stream, path_text};
 
 use crate::Fault;
 
@@ -24,6 +26,45 @@ pub fn file() -> impl TypedValueParser<Value = PathBuf> {
             Ok(path)
         }
     })
+}
+
+/// The files of a folder whose names end with `.extension`, in the order of their names. Hidden ones are nobody's input.
+pub fn files_in(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let hidden = path
+            .file_name()
+            .is_none_or(|name| name.as_bytes().starts_with(b"."));
+        if !hidden && path.extension().is_some_and(|found| found == extension) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The files that `paths` name: a folder stands for the [files in it](files_in) with this extension, of which there has to be
+/// one.
+pub fn files_of(paths: Vec<PathBuf>, extension: &str) -> Result<Vec<PathBuf>, Fault> {
+    let mut files = Vec::with_capacity(paths.len());
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path);
+            continue;
+        }
+        let missing = |what: &dyn std::fmt::Display| {
+            Fault::new(Exit::NoInput, format!("{}: {what}", path_text(&path)))
+        };
+        let found = files_in(&path, extension).map_err(|error| missing(&io_text(&error)))?;
+        if found.is_empty() {
+            return Err(missing(&format_args!(
+                "expected files named *.{extension} in this folder, found none"
+            )));
+        }
+        files.extend(found);
+    }
+    Ok(files)
 }
 
 /// A fault unless each of the outputs can be renamed to its path when it is complete.

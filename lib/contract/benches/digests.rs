@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use plmkit_contract::{ByteDigest, RESIDUES, residue_digest};
+use plmkit_contract::{ByteDigest, RESIDUES, SequenceDigest};
 
 fn digests(criterion: &mut Criterion) {
     let bytes: Vec<u8> = RESIDUES.iter().copied().cycle().take(1 << 20).collect();
@@ -11,7 +11,7 @@ fn digests(criterion: &mut Criterion) {
     for residues in [100, 300, 1000] {
         group.throughput(Throughput::Bytes(residues as u64));
         group.bench_function(BenchmarkId::new("residues", residues), |bencher| {
-            bencher.iter(|| residue_digest(&bytes[..residues]));
+            bencher.iter(|| SequenceDigest::new(&bytes[..residues]));
         });
     }
     group.throughput(Throughput::Bytes(bytes.len() as u64));

@@ -19,7 +19,7 @@ use std::str::FromStr;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{
-    DataType, Float16Type, Float32Type, Float64Type, UInt8Type, UInt32Type, UInt64Type,
+    DataType, Float16Type, Float32Type, Float64Type, Int64Type, UInt8Type, UInt32Type,
 };
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -220,9 +220,9 @@ fn items<'a>(name: &str, array: &'a ArrayRef) -> Result<(&'a [u8], usize), Diges
                 .as_slice(),
             4,
         ),
-        DataType::UInt64 => (
+        DataType::Int64 => (
             array
-                .as_primitive::<UInt64Type>()
+                .as_primitive::<Int64Type>()
                 .values()
                 .inner()
                 .as_slice(),
@@ -252,9 +252,6 @@ fn items<'a>(name: &str, array: &'a ArrayRef) -> Result<(&'a [u8], usize), Diges
                 .as_slice(),
             8,
         ),
-        DataType::FixedSizeBinary(width) => {
-            (array.as_fixed_size_binary().value_data(), *width as usize)
-        }
         DataType::FixedSizeList(_, count) => {
             let values = array.as_fixed_size_list().values();
             if values.null_count() > 0 {
@@ -275,14 +272,40 @@ fn items<'a>(name: &str, array: &'a ArrayRef) -> Result<(&'a [u8], usize), Diges
     Ok(cells)
 }
 
-/// The identity of a sequence: BLAKE3 of its residues as embedded, cut to 128 bits.
+/// The identity of a sequence: BLAKE3 of its residues as embedded, cut to 128 bits. Files hold it as 32 hexadecimal digits,
+/// which is text in every format that a table may be turned into.
 ///
 /// ```
-/// let digest = plmkit_contract::residue_digest(b"MKV");
-/// assert_eq!(digest, blake3::hash(b"MKV").as_bytes()[..16]);
+/// use plmkit_contract::SequenceDigest;
+/// let digest = SequenceDigest::new(b"MKV");
+/// assert_eq!(digest.to_string(), blake3::hash(b"MKV").to_hex()[..32]);
+/// assert_eq!(digest.to_string().parse(), Ok(digest));
 /// ```
-pub fn residue_digest(residues: &[u8]) -> [u8; 16] {
-    short(blake3::hash(residues))
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SequenceDigest([u8; 16]);
+
+impl SequenceDigest {
+    /// The digest of these residues.
+    pub fn new(residues: &[u8]) -> Self {
+        Self(short(blake3::hash(residues)))
+    }
+}
+
+impl fmt::Display for SequenceDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+impl FromStr for SequenceDigest {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let value = u128::from_str_radix(text, 16).map_err(|_| ())?;
+        let digest = Self(value.to_be_bytes());
+        // "+0" parses as a number but is nothing that was ever written.
+        (digest.to_string() == text).then_some(digest).ok_or(())
+    }
 }
 
 /// The identity of an input or a model as it is written in provenance: `blake3-128:<32 hexadecimal digits>`.
@@ -300,16 +323,14 @@ fn short(hash: blake3::Hash) -> [u8; 16] {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{
-        BooleanArray, FixedSizeBinaryArray, FixedSizeListArray, ListArray, StringArray, UInt64Array,
-    };
+    use arrow::array::{BooleanArray, FixedSizeListArray, Int64Array, ListArray, StringArray};
     use arrow::buffer::OffsetBuffer;
     use arrow::datatypes::{Field, Schema};
     use proptest::prelude::*;
 
     use super::*;
 
-    type Row = (u64, Option<String>, bool, Vec<u8>, [f32; 2]);
+    type Row = (i64, Option<String>, bool, Vec<u8>, [f32; 2]);
 
     fn batch(rows: &[Row]) -> RecordBatch {
         let tokens = ListArray::new(
@@ -328,15 +349,10 @@ mod tests {
             )),
             None,
         );
-        let keys: Vec<u8> = rows
-            .iter()
-            .flat_map(|row| u128::from(row.0).to_le_bytes())
-            .collect();
-        let keys = FixedSizeBinaryArray::new(16, keys.into(), None);
         RecordBatch::try_from_iter_with_nullable([
             (
                 "n",
-                Arc::new(UInt64Array::from_iter_values(rows.iter().map(|r| r.0))) as ArrayRef,
+                Arc::new(Int64Array::from_iter_values(rows.iter().map(|r| r.0))) as ArrayRef,
                 false,
             ),
             (
@@ -349,7 +365,6 @@ mod tests {
                 Arc::new(rows.iter().map(|r| Some(r.2)).collect::<BooleanArray>()),
                 false,
             ),
-            ("k", Arc::new(keys), false),
             ("t", Arc::new(tokens), false),
             ("v", Arc::new(vectors), false),
         ])
@@ -373,8 +388,6 @@ mod tests {
         bytes.extend(u64::MAX.to_le_bytes());
         bytes.extend(1u64.to_le_bytes());
         bytes.push(1);
-        bytes.extend(16u64.to_le_bytes());
-        bytes.extend(7u128.to_le_bytes());
         bytes.extend(2u64.to_le_bytes());
         bytes.extend([0, 5]);
         bytes.extend(8u64.to_le_bytes());
@@ -398,7 +411,7 @@ mod tests {
 
     fn row() -> impl Strategy<Value = Row> {
         (
-            any::<u64>(),
+            any::<i64>(),
             any::<Option<String>>(),
             any::<bool>(),
             proptest::collection::vec(any::<u8>(), 0..9),

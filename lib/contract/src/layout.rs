@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
 use crate::schema::{key_fields, one_line};
-use crate::{Column, KEY_COLUMNS, StoreDtype, VOCABULARY, fields_text};
+use crate::{Column, KEY_COLUMNS, Labels, StoreDtype, VOCABULARY, fields_text};
 
 /// The column of an embeddings file that counts the windows of each row's protein. It follows the key.
 pub const N_WINDOWS: &str = "n_windows";
@@ -14,12 +14,13 @@ pub const N_WINDOWS: &str = "n_windows";
 /// and what a model computed.
 ///
 /// ```
-/// use plmkit_contract::{EmbeddingLayout, StoreDtype};
+/// use plmkit_contract::{EmbeddingLayout, Labels, StoreDtype};
 /// let layout = EmbeddingLayout {
 ///     columns: ["mean_6", "contacts"].map(|name| name.parse().unwrap()).to_vec(),
 ///     dim: 320,
 ///     dtype: StoreDtype::F32,
 ///     stitched: false,
+///     labels: Labels::default(),
 /// };
 /// assert_eq!(EmbeddingLayout::of(&layout.schema()).unwrap(), layout);
 /// ```
@@ -33,6 +34,8 @@ pub struct EmbeddingLayout {
     pub dtype: StoreDtype,
     /// Whether a row is a whole protein, whatever windows it was computed in: there is a column [`N_WINDOWS`].
     pub stitched: bool,
+    /// The columns between those and the vectors.
+    pub labels: Labels,
 }
 
 impl EmbeddingLayout {
@@ -42,7 +45,8 @@ impl EmbeddingLayout {
         let stitched = fields
             .get(KEY_COLUMNS.len())
             .is_some_and(|field| field.name() == N_WINDOWS);
-        let computed = fields.get(keys(stitched)..).unwrap_or_default();
+        let labels = Labels::of(schema);
+        let computed = fields.get(keys(stitched, labels)..).unwrap_or_default();
         let first = computed
             .first()
             .ok_or_else(|| "expected at least one vector column, found none".to_owned())?;
@@ -70,6 +74,7 @@ impl EmbeddingLayout {
             dim: *dim as usize,
             dtype,
             stitched,
+            labels,
         };
         let expected = layout.schema();
         if fields_text(&expected) == fields_text(schema) {
@@ -89,6 +94,7 @@ impl EmbeddingLayout {
         if self.stitched {
             fields.push(Field::new(N_WINDOWS, DataType::UInt32, false));
         }
+        fields.extend(self.labels.fields());
         let computed = self
             .columns
             .iter()
@@ -99,7 +105,7 @@ impl EmbeddingLayout {
 
     /// The number of columns before those that a model computed.
     pub fn keys(&self) -> usize {
-        keys(self.stitched)
+        keys(self.stitched, self.labels)
     }
 
     fn column_type(&self, column: Column) -> DataType {
@@ -117,8 +123,8 @@ impl EmbeddingLayout {
     }
 }
 
-fn keys(stitched: bool) -> usize {
-    KEY_COLUMNS.len() + usize::from(stitched)
+fn keys(stitched: bool, labels: Labels) -> usize {
+    KEY_COLUMNS.len() + usize::from(stitched) + labels.count()
 }
 
 #[cfg(test)]
@@ -129,7 +135,7 @@ mod tests {
     #[test]
     fn foreign_columns_are_named() {
         let error = EmbeddingLayout::of(&shard_schema()).expect_err("a shard holds no vectors");
-        assert!(error.contains("truncated"), "{error}");
+        assert!(error.contains("sequence_digest"), "{error}");
     }
 
     #[test]
@@ -139,6 +145,7 @@ mod tests {
             dim: 4,
             dtype: StoreDtype::F16,
             stitched: true,
+            labels: Labels::default(),
         };
         let schema = layout.schema();
         assert_eq!(schema.field(KEY_COLUMNS.len()).name(), N_WINDOWS);

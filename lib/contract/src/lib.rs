@@ -11,6 +11,7 @@ mod digest;
 mod exit;
 mod guard;
 mod kind;
+mod labels;
 mod layout;
 mod manifest;
 mod packing;
@@ -29,20 +30,23 @@ pub use alphabet::{FIRST_RESIDUE_TOKEN, RESIDUES, residue_of};
 pub use batch_size::{BatchSize, DEFAULT_BATCH_TOKENS};
 pub use byte_digest::ByteDigest;
 pub use column::{Column, VOCABULARY};
-pub use digest::{DigestError, RowDigest, content_digest, residue_digest};
+pub use digest::{DigestError, RowDigest, SequenceDigest, content_digest};
 pub use exit::{Exit, Failure, exit_of};
 pub use guard::{guarded, is_guarded};
 pub use kind::Kind;
+pub use labels::{DESCRIPTION, Labels, SAMPLE};
 pub use layout::{EmbeddingLayout, N_WINDOWS};
 pub use manifest::{
     InputSummary, LengthBin, LengthSummary, Manifest, ShardSummary, length_bin_edges,
 };
 pub use packing::PackingDigest;
-pub use provenance::{CONTRACT_VERSION, KERNELS, MetadataError, PACKING, Provenance, WINDOWS, key};
+pub use provenance::{
+    CONTRACT_VERSION, KERNELS, MetadataError, ModelName, PACKING, Provenance, SOURCE, WINDOWS, key,
+};
 pub use quote::{LIST_SHOWN, Quoted, cause, io_text, one_line, path_text, plural};
 pub use regular::{check_fetched, check_regular, is_stream};
 pub use reject::{Reason, Reject, RejectsList, Renamed};
-pub use schema::{KEY_COLUMNS, batches_schema, fields_text, shard_schema};
+pub use schema::{KEY_COLUMNS, batches_schema, fields_text, ordinals, shard_schema};
 pub use sealed::{Sealed, SealedError};
 pub use shard_row::ShardRow;
 pub use span::Span;

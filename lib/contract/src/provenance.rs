@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Kind, Quoted, RowDigest};
+use crate::{ByteDigest, Kind, Quoted, RowDigest};
 
 /// The version of the file contract. A reader refuses a file of another version.
 pub const CONTRACT_VERSION: &str = "1";
@@ -20,6 +21,10 @@ pub const KERNELS: &str = "kernels";
 /// The option that files made from windows have, and no others: `true` in a batches file, and what became of the
 /// windows in an embeddings file, "stitch" or "separate".
 pub const WINDOWS: &str = "windows";
+
+/// The option of batches and embeddings that says which cut of which FASTA they were made from: the same text for all that comes
+/// of one set of shards, and another for anything else. Ordinals count within it.
+pub const SOURCE: &str = "source";
 
 /// The metadata keys of every data file.
 pub mod key {
@@ -39,10 +44,21 @@ pub mod key {
     pub const OPTIONS: &str = "plmkit.options";
     /// The [digest](crate::ByteDigest) of the file that lists what is not in this one. Not every file has it.
     pub const REJECTS: &str = "plmkit.rejects";
+    /// JSON object: a [`ModelName`](crate::ModelName). Embeddings have it.
+    pub const MODEL: &str = "plmkit.model";
     /// JSON object: how near a sample of the rows came to the same in f32. Files that were computed in int8 have it.
     pub const PARITY: &str = "plmkit.parity";
     /// The [row digest](crate::RowDigest).
     pub const ROWS: &str = "plmkit.rows";
+}
+
+/// What people call a model. Its identity is the digest among the options: a name may stand for other weights tomorrow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelName {
+    /// The id of the Hugging Face Hub, `organisation/name`, or the name of the folder that the model was in.
+    pub name: String,
+    /// The commit of the Hub, where it is known.
+    pub revision: Option<String>,
 }
 
 /// Where a file comes from. No path, host name or time: the same work gives the same bytes.
@@ -61,6 +77,8 @@ pub struct Provenance {
     pub rejects: Option<String>,
     /// How near a sample came to the same in f32, where that was measured. It is found out like the rejects.
     pub parity: Option<Value>,
+    /// What the model was called. The same work has another name tomorrow: it is no difference either.
+    pub model: Option<ModelName>,
 }
 
 /// What is wrong with a file's metadata.
@@ -117,6 +135,7 @@ impl Provenance {
             options: BTreeMap::new(),
             rejects: None,
             parity: None,
+            model: None,
         }
     }
 
@@ -141,6 +160,19 @@ impl Provenance {
         self
     }
 
+    /// The same with what the model was called.
+    #[must_use]
+    pub fn with_model(mut self, model: ModelName) -> Self {
+        self.model = Some(model);
+        self
+    }
+
+    /// The digest by which what is made of these files knows them: [`SOURCE`].
+    pub fn source(&self) -> String {
+        let work = serde_json::json!([self.inputs, self.options]);
+        ByteDigest::of(work.to_string().as_bytes()).to_string()
+    }
+
     /// The metadata entries of a finished file with the rows `rows`.
     pub fn entries(&self, kind: Kind, rows: RowDigest) -> BTreeMap<String, String> {
         let options = Value::from_iter(self.options.clone());
@@ -160,6 +192,10 @@ impl Provenance {
                 .as_ref()
                 .map(|parity| (key::PARITY, parity.to_string())),
         )
+        .chain(self.model.as_ref().map(|model| {
+            let text = serde_json::json!({"name": model.name, "revision": model.revision});
+            (key::MODEL, text.to_string())
+        }))
         .map(|(key, value)| (key.to_owned(), value))
         .collect()
     }
@@ -196,10 +232,8 @@ impl Provenance {
             inputs: parse(key::INPUTS, entry(key::INPUTS)?)?,
             options: parse(key::OPTIONS, entry(key::OPTIONS)?)?,
             rejects: metadata.get(key::REJECTS).cloned(),
-            parity: match metadata.get(key::PARITY) {
-                Some(text) => Some(parse(key::PARITY, text)?),
-                None => None,
-            },
+            parity: optional(metadata, key::PARITY)?,
+            model: optional(metadata, key::MODEL)?,
         };
         let rows = entry(key::ROWS)?
             .parse()
@@ -221,14 +255,14 @@ impl Provenance {
         if let Some((what, was, is)) = self.changed_work(other) {
             return Some(format!("{what} was {was} and is now {is}"));
         }
-        if self.inputs != other.inputs {
+        if self.inputs != other.inputs || self.options.get(SOURCE) != other.options.get(SOURCE) {
             return Some("the input is not the same".to_owned());
         }
         let packed_otherwise = self.options.get(PACKING) != other.options.get(PACKING);
         packed_otherwise.then(|| "the batches are packed otherwise".to_owned())
     }
 
-    /// The first thing but the inputs and their packing in which `other` is not the same work: what it is, here and
+    /// The first thing but the inputs, their source and their packing in which `other` is not the same work: what it is, here and
     /// in `other`.
     pub fn changed_work<'a>(&'a self, other: &'a Self) -> Option<(&'a str, String, String)> {
         if self.tool != other.tool {
@@ -237,7 +271,7 @@ impl Provenance {
         }
         let mut names = self.options.keys().chain(other.options.keys());
         let name = names.find(|&name| {
-            ![PACKING, KERNELS].contains(&name.as_str())
+            ![PACKING, KERNELS, SOURCE].contains(&name.as_str())
                 && self.options.get(name) != other.options.get(name)
         })?;
         let [here, there] = [self, other].map(|work| {
@@ -246,6 +280,13 @@ impl Provenance {
         });
         Some((name, here, there))
     }
+}
+
+fn optional<T: serde::de::DeserializeOwned>(
+    metadata: &BTreeMap<String, String>,
+    key: &'static str,
+) -> Result<Option<T>, MetadataError> {
+    metadata.get(key).map(|text| parse(key, text)).transpose()
 }
 
 fn parse<T: serde::de::DeserializeOwned>(

@@ -3,10 +3,20 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+
+use crate::Labels;
 
 /// The columns that identify a row, in the order in which every batches and embeddings file begins.
-pub const KEY_COLUMNS: [&str; 6] = ["ordinal", "id", "start", "length", "truncated", "digest"];
+pub const KEY_COLUMNS: [&str; 6] = [
+    "ordinal",
+    "id",
+    "start",
+    "length",
+    "truncated",
+    "sequence_digest",
+];
 
 /// The columns of a shard: one row for each sequence, or for each window of one.
 ///
@@ -19,39 +29,50 @@ pub const KEY_COLUMNS: [&str; 6] = ["ordinal", "id", "start", "length", "truncat
 /// | `length` | residues of the whole protein |
 /// | `start` | 0-based offset of this row's first residue in the protein |
 /// | `truncated` | true where residues of the protein are in no row at all |
-/// | `digest` | BLAKE3 of `sequence`, first 16 bytes |
+/// | `sequence_digest` | BLAKE3 of `sequence`, first 16 bytes in hexadecimal |
 pub fn shard_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
-        Field::new("ordinal", DataType::UInt64, false),
+        Field::new("ordinal", DataType::Int64, false),
         Field::new("id", DataType::Utf8, false),
         Field::new("description", DataType::Utf8, true),
         Field::new("sequence", DataType::Utf8, false),
         Field::new("length", DataType::UInt32, false),
         Field::new("start", DataType::UInt32, false),
         Field::new("truncated", DataType::Boolean, false),
-        Field::new("digest", DataType::FixedSizeBinary(16), false),
+        Field::new("sequence_digest", DataType::Utf8, false),
     ]))
 }
 
 /// The columns of a batches file: one record batch for each pack, one row for each sequence in it.
 ///
-/// `tokens` holds `<cls> residues <eos>` as token ids. Its offsets buffer is `cu_seqlens`, its values buffer the
+/// Between the key and `tokens` stand the `labels`. `tokens` holds `<cls> residues <eos>` as token ids. Its offsets buffer is `cu_seqlens`, its values buffer the
 /// packed input ids: what a variable-length attention kernel takes, with nothing to build.
-pub fn batches_schema() -> SchemaRef {
+pub fn batches_schema(labels: Labels) -> SchemaRef {
     let mut fields = key_fields();
+    fields.extend(labels.fields());
     let token = Field::new_list_field(DataType::UInt8, false);
     fields.push(Field::new("tokens", DataType::List(Arc::new(token)), false));
     Arc::new(Schema::new(fields))
 }
 
+/// The ordinals of a record batch with the key columns. Files hold them as int64, which every reader of tables has; none is
+/// negative.
+///
+/// # Panics
+/// If the batch has no int64 column `ordinal`.
+pub fn ordinals(batch: &RecordBatch) -> &[u64] {
+    let ordinals = batch["ordinal"].as_primitive::<Int64Type>().values();
+    ordinals.inner().typed_data()
+}
+
 pub(crate) fn key_fields() -> Vec<Field> {
     vec![
-        Field::new("ordinal", DataType::UInt64, false),
+        Field::new("ordinal", DataType::Int64, false),
         Field::new("id", DataType::Utf8, false),
         Field::new("start", DataType::UInt32, false),
         Field::new("length", DataType::UInt32, false),
         Field::new("truncated", DataType::Boolean, false),
-        Field::new("digest", DataType::FixedSizeBinary(16), false),
+        Field::new("sequence_digest", DataType::Utf8, false),
     ]
 }
 
@@ -83,12 +104,11 @@ fn type_text(data_type: &DataType) -> String {
     match data_type {
         DataType::UInt8 => "u8".into(),
         DataType::UInt32 => "u32".into(),
-        DataType::UInt64 => "u64".into(),
+        DataType::Int64 => "i64".into(),
         DataType::Float16 => "f16".into(),
         DataType::Float32 => "f32".into(),
         DataType::Boolean => "bool".into(),
         DataType::Utf8 => "utf8".into(),
-        DataType::FixedSizeBinary(width) => format!("fixed[{width}]"),
         DataType::List(field) => format!("list<{}>", item(field)),
         DataType::FixedSizeList(field, count) => format!("vector<{}, {count}>", item(field)),
         other => other.to_string(),
@@ -111,17 +131,22 @@ mod tests {
             dim: 1280,
             dtype: StoreDtype::F32,
             stitched: false,
+            labels: Labels::default(),
         };
         let stitched = EmbeddingLayout {
             columns: columns[..1].to_vec(),
             stitched: true,
+            labels: Labels {
+                sample: true,
+                description: true,
+            },
             ..embeddings.clone()
         };
         let found = format!(
             "[shard]\n{}\n[batches]\n{}\n[embeddings with a column of each kind]\n{}\n\
-             [embeddings of proteins put together from windows]\n{}",
+             [embeddings of proteins put together from windows, with labels]\n{}",
             fields_text(&shard_schema()),
-            fields_text(&batches_schema()),
+            fields_text(&batches_schema(Labels::default())),
             fields_text(&embeddings.schema()),
             fields_text(&stitched.schema()),
         );

@@ -1,5 +1,7 @@
 //! One row of a shard.
 
+use crate::SequenceDigest;
+
 /// One row of a shard: a protein, or one window of it. The fields are the columns of
 /// [`shard_schema`](crate::shard_schema).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +20,6 @@ pub struct ShardRow<'a> {
     pub start: u32,
     /// Whether residues of the protein are in no row at all.
     pub truncated: bool,
-    /// [`residue_digest`](crate::residue_digest) of `sequence`.
-    pub digest: [u8; 16],
+    /// Digest of `sequence`.
+    pub digest: SequenceDigest,
 }

@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plmkit_contract::{Column, Pool, StoreDtype, VectorColumn};
+use plmkit_contract::{Column, ModelName, Pool, StoreDtype, VectorColumn};
 use plmkit_esm2::{Device, Dtype, EsmError, Kernels, Setup};
 
 /// The whole of a run's options.
@@ -16,6 +16,8 @@ pub struct Config {
     pub batches: Vec<PathBuf>,
     /// The checkpoint: its folder, or its weight file.
     pub model: PathBuf,
+    /// What people call it.
+    pub model_name: ModelName,
     /// The embeddings file to write; of a probe the batch size, or empty for none.
     pub out: PathBuf,
     /// Where to compute.

@@ -77,6 +77,18 @@ pub enum EngineError {
         /// Whether those of `path` were made from windows.
         windows: bool,
     },
+    /// Batches of two sets of shards, in which the same ordinals are other proteins.
+    #[error(
+        "{}: not of the same set of shards as {}: its FASTA, its sample or the options of fasta-shard or pack-batches are others",
+        path_text(.path),
+        path_text(.first)
+    )]
+    OtherSource {
+        /// The file that differs from the first.
+        path: PathBuf,
+        /// The first file.
+        first: PathBuf,
+    },
     /// Contacts of proteins in windows.
     #[error(
         "--contacts: pairs of residues that no window holds have none; take --windows separate, or shards without \
@@ -134,6 +146,7 @@ impl Failure for EngineError {
             Self::Doubled { .. }
             | Self::Windows { .. }
             | Self::Mixed { .. }
+            | Self::OtherSource { .. }
             | Self::Parity { .. } => Exit::Data,
             Self::Worker { exit, .. } => *exit,
             Self::Contacts => Exit::Usage,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plmkit_contract::EmbeddingLayout;
+use plmkit_contract::{EmbeddingLayout, Labels};
 use plmkit_esm2::{Dtype, Esm2, EsmError, LoadTimes};
 use serde::{Deserialize, Serialize};
 
@@ -77,13 +77,14 @@ impl Facts {
     pub(crate) fn layout(
         &self,
         config: &Config,
-        stitched: bool,
+        (stitched, labels): (bool, Labels),
     ) -> Result<EmbeddingLayout, EsmError> {
         Ok(EmbeddingLayout {
             columns: config.outputs.columns(self.layers)?,
             dim: self.dim,
             dtype: config.store_dtype,
             stitched,
+            labels,
         })
     }
 }

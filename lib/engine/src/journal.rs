@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use plmkit_contract::ModelName;
 use plmkit_esm2::DeviceTimes;
 use plmkit_telemetry::event::{
     BatchDone, Event, EventWriter, KernelTimes, Outcome, RunDone, RunStarted, milliseconds, run_id,
@@ -58,6 +59,7 @@ pub(crate) struct Written<'a> {
 /// What the first event says of the run.
 pub(crate) struct Started<'a> {
     pub(crate) facts: &'a Facts,
+    pub(crate) model: &'a ModelName,
     /// The GPUs that compute.
     pub(crate) gpu_uuids: Option<Vec<String>>,
     pub(crate) threads: usize,
@@ -91,6 +93,9 @@ impl Journal {
             tool: "gpu-embed".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             model_digest: Some(facts.digest.clone()),
+            model: Some(started.model.name.clone()),
+            model_revision: started.model.revision.clone(),
+            sample: plan.sample().map(str::to_owned),
             device: Some(match started.workers {
                 Some(_) => facts.device_kind().to_owned(),
                 None => facts.device.clone(),

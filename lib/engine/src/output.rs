@@ -1,10 +1,11 @@
 //! What was computed, as columns of an embeddings file.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, AsArray, FixedSizeBinaryArray, FixedSizeListArray, Float16Array, Float32Array,
-    ListArray, RecordBatch, UInt32Array,
+    ArrayRef, AsArray, FixedSizeListArray, Float16Array, Float32Array, ListArray, RecordBatch,
+    StringArray, UInt32Array,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::filter_record_batch;
@@ -137,7 +138,7 @@ fn keys(
         keys.push(match name {
             // Rows that are not windows start at 0, too.
             "start" if whole => Arc::new(UInt32Array::from(vec![0; rows.len()])),
-            "digest" if whole => Arc::new(digests(column.as_fixed_size_binary(), rows)?),
+            "sequence_digest" if whole => Arc::new(digests(column.as_string(), rows)),
             _ => Arc::clone(column),
         });
     }
@@ -146,19 +147,23 @@ fn keys(
         let windows = windows.map(|stitched| stitched.as_ref().map_or(1, |whole| whole.n_windows));
         keys.push(Arc::new(UInt32Array::from_iter_values(windows)));
     }
+    keys.extend(
+        layout
+            .labels
+            .fields()
+            .map(|field| Arc::clone(&kept[field.name().as_str()])),
+    );
     Ok(keys)
 }
 
 /// The digests of the rows: of those put together, that of the whole protein.
-fn digests(
-    of_pack: &FixedSizeBinaryArray,
-    rows: &[OutputRow],
-) -> Result<FixedSizeBinaryArray, ArrowError> {
+fn digests(of_pack: &StringArray, rows: &[OutputRow]) -> StringArray {
     let digests = of_pack.iter().flatten().zip(rows);
-    FixedSizeBinaryArray::try_from_iter(digests.map(|(digest, row)| match &row.stitched {
-        Some(whole) => &whole.digest[..],
-        None => digest,
-    }))
+    let digests = digests.map(|(digest, row)| match &row.stitched {
+        Some(whole) => whole.digest.to_string().into(),
+        None => Cow::Borrowed(digest),
+    });
+    StringArray::from_iter_values(digests)
 }
 
 /// A buffer for arrays. It goes back to where it came from when they are gone.

@@ -1,6 +1,6 @@
 //! A pack to rows of the output.
 
-use plmkit_contract::{EmbeddingLayout, Reason, StoreDtype};
+use plmkit_contract::{EmbeddingLayout, Reason, SequenceDigest, StoreDtype};
 use plmkit_esm2::{Buffer, DeviceTimes, EsmError, Pending};
 
 use crate::EngineError;
@@ -42,7 +42,7 @@ pub(crate) struct OutputRow {
 pub(crate) struct Stitched {
     pub(crate) n_windows: u32,
     /// Of the residues of the whole protein.
-    pub(crate) digest: [u8; 16],
+    pub(crate) digest: SequenceDigest,
 }
 
 /// Computes packs, and puts the windows of proteins together.
@@ -93,7 +93,7 @@ impl<'a> PackEmbedder<'a> {
         let mut wholes = Vec::new();
         let ordinals = job.pack.ordinals();
         // One protein after the other: the values of all residues of a pack may not fit into memory at once.
-        for run in windows.chunk_by(|&a, &b| ordinals.value(a) == ordinals.value(b)) {
+        for run in windows.chunk_by(|&a, &b| ordinals[a] == ordinals[b]) {
             wholes.extend(self.stitch(job, run, &mut embedded)?);
         }
         if !wholes.is_empty() {
@@ -254,6 +254,7 @@ mod tests {
             dim: 1,
             dtype: StoreDtype::F32,
             stitched: true,
+            labels: plmkit_contract::Labels::default(),
         };
         // Rows 1 and 3 have 2 and 4 residues.
         let mut embedded = Embedded {
@@ -268,7 +269,7 @@ mod tests {
             values: vec![vec![value], vec![value; 3]],
             residues: 3,
             n_windows: 2,
-            digest: [0; 16],
+            digest: SequenceDigest::default(),
         };
         embedded.insert(&layout, vec![(2, whole(2.0)), (4, whole(4.0))]);
         let rows: Vec<usize> = embedded.rows.iter().map(|row| row.row).collect();

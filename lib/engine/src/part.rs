@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use arrow::array::{AsArray, RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
-use arrow::datatypes::{UInt32Type, UInt64Type};
-use plmkit_contract::{KERNELS, Provenance, Reason};
+use arrow::datatypes::UInt32Type;
+use plmkit_contract::{KERNELS, Provenance, Reason, ordinals};
 use plmkit_store::{EmbeddingsReader, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -182,7 +182,7 @@ impl Part {
 
 /// Ordinal and start of each row.
 pub(crate) fn keys(rows: &RecordBatch) -> impl Iterator<Item = (u64, u32)> {
-    let ordinals = rows["ordinal"].as_primitive::<UInt64Type>().values();
+    let ordinals = ordinals(rows);
     let starts = rows["start"].as_primitive::<UInt32Type>().values();
     ordinals.iter().copied().zip(starts.iter().copied())
 }

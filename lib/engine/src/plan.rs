@@ -1,11 +1,16 @@
 //! What a run has before it: the opened batches files and their sums.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use plmkit_contract::{Column, EmbeddingLayout, Reason, Reject, Stop, VOCABULARY, WINDOWS};
+use plmkit_contract::{
+    Column, DESCRIPTION, EmbeddingLayout, Labels, Reason, Reject, SAMPLE, SOURCE, Stop, VOCABULARY,
+    WINDOWS,
+};
 use plmkit_store::{BatchesFile, FileKind, PackedBatch, ROW_GROUP_BYTES};
+use serde_json::Value;
 
 use crate::EngineError;
 use crate::config::Windows;
@@ -44,6 +49,10 @@ pub(crate) struct Plan {
     /// What becomes of windows; `None` where the batches were not made from windows.
     pub(crate) windows: Option<Windows>,
     /// The packs at whose end a protein is unfinished, rising.
+    /// The columns of the batches beside the key and the tokens.
+    pub(crate) labels: Labels,
+    /// Which shards all batches come from, and how they are labelled: the options that the output takes over.
+    pub(crate) origin: BTreeMap<String, Value>,
     unfinished: Vec<u64>,
     /// How the rows so far stand to those of later packs, at the end of each pack.
     ends: Vec<End>,
@@ -111,7 +120,7 @@ impl Job {
         } else {
             self.pack.starts().value(row)
         };
-        (self.pack.ordinals().value(row), start)
+        (self.pack.ordinals()[row], start)
     }
 
     /// The line of the rejects for a row of the pack.
@@ -155,6 +164,8 @@ impl Plan {
             rows: 0,
             truncated: 0,
             windows: None,
+            labels: Labels::default(),
+            origin: BTreeMap::new(),
             unfinished: Vec::new(),
             ends: Vec::new(),
         };
@@ -176,7 +187,7 @@ impl Plan {
                 sizes.push(size);
                 let residues = (0..pack.sequences()).map(|row| pack.residues(row));
                 pairs.push(residues.map(|residues| residues * residues).sum());
-                let (ordinals, starts) = (pack.ordinals().values(), pack.starts().values());
+                let (ordinals, starts) = (pack.ordinals(), pack.starts().values());
                 let of_pack = ordinals.iter().copied();
                 ordinals_of.push((of_pack.clone().min(), of_pack.max()));
                 keys.extend(ordinals.iter().copied().zip(starts.iter().copied()));
@@ -208,19 +219,30 @@ impl Plan {
         file: &BatchesFile,
         windows: Windows,
     ) -> Result<(), EngineError> {
-        let has = file.provenance().options.contains_key(WINDOWS);
+        let options = &file.provenance().options;
+        let has = options.contains_key(WINDOWS);
         let found = has.then_some(windows);
-        match self.files.first() {
-            Some(first) if self.windows != found => Err(EngineError::Mixed {
-                path: path.to_owned(),
-                first: first.path.to_path_buf(),
-                windows: has,
-            }),
-            _ => {
-                self.windows = found;
-                Ok(())
-            }
+        let origin: BTreeMap<String, Value> = [SOURCE, SAMPLE, DESCRIPTION]
+            .into_iter()
+            .filter_map(|name| Some((name.to_owned(), options.get(name)?.clone())))
+            .collect();
+        let Some(first) = self.files.first() else {
+            (self.windows, self.labels, self.origin) = (found, file.labels(), origin);
+            return Ok(());
+        };
+        let (path, first) = (path.to_owned(), first.path.to_path_buf());
+        if self.windows != found {
+            let windows = has;
+            return Err(EngineError::Mixed {
+                path,
+                first,
+                windows,
+            });
         }
+        if self.origin != origin || self.labels != file.labels() {
+            return Err(EngineError::OtherSource { path, first });
+        }
+        Ok(())
     }
 
     /// Counts the rows that the next pack gives, and follows its windows.
@@ -237,6 +259,11 @@ impl Plan {
             self.truncated += u64::from(pack.truncated().value(row));
         }
         Ok(())
+    }
+
+    /// The sample that all sequences are of, where it has a name.
+    pub(crate) fn sample(&self) -> Option<&str> {
+        self.origin.get(SAMPLE).and_then(Value::as_str)
     }
 
     /// Whether the windows of a protein give one row together.
@@ -289,7 +316,7 @@ impl Plan {
     /// The error of a row that comes twice.
     fn doubled(&self, (ordinal, start): (u64, u32)) -> EngineError {
         let holds = |pack: &PackedBatch| {
-            let keys = pack.ordinals().values().iter().zip(pack.starts().values());
+            let keys = pack.ordinals().iter().zip(pack.starts().values());
             keys.into_iter().any(|key| key == (&ordinal, &start))
         };
         let mut holders = self.jobs().flatten().filter(|job| holds(&job.pack));

@@ -130,7 +130,7 @@ pub fn embed(
         return Err(EngineError::Contacts);
     }
     let (backend, facts) = Backend::start(config, &plan, stop)?;
-    let layout = facts.layout(config, plan.stitched())?;
+    let layout = facts.layout(config, (plan.stitched(), plan.labels))?;
     let provenance = provenance(config, &plan, &facts, &layout.columns);
     if !config.force
         && let Existing::Complete { digest, rejects } =
@@ -203,6 +203,7 @@ impl<'a> Run<'a> {
         let to_compute = self.plan.amount_without(&ranges);
         let started = Started {
             facts: self.facts,
+            model: &config.model_name,
             gpu_uuids: self.gpu_uuids(),
             threads: config.threads.get(),
             workers: backend.workers(),
@@ -309,6 +310,7 @@ impl<'a> Run<'a> {
         let provenance = self.provenance.clone();
         let provenance = provenance
             .with_rejects(list.publish(rejects)?)
+            .with_model(self.config.model_name.clone())
             .with_parity(parity.map(Parity::to_json));
         Ok(blocks.publish(&provenance, claim)?.digest.rows())
     }
@@ -325,6 +327,9 @@ fn provenance(config: &Config, plan: &Plan, facts: &Facts, columns: &[Column]) -
         .with("device", facts.device_kind())
         .with(KERNELS, facts.kernels.as_str())
         .with("store_dtype", config.store_dtype.to_string());
+    for (name, value) in &plan.origin {
+        provenance = provenance.with(name, value.clone());
+    }
     if let Some(windows) = plan.windows {
         provenance = provenance.with(WINDOWS, windows.to_string());
     }

@@ -62,7 +62,7 @@ impl<'a> Selection<'a> {
 
     /// The record that a sequence is of.
     pub(crate) fn ordinal(&self, sequence: usize) -> u64 {
-        self.job.pack.ordinals().value(self.rows[sequence])
+        self.job.pack.ordinals()[self.rows[sequence]]
     }
 
     /// The residues of a sequence.

@@ -102,6 +102,7 @@ impl<'a> Pool<'a> {
                 device: own.device,
                 threads: share(config.threads.get(), worker, count),
                 stitched: plan.stitched(),
+                labels: plan.labels,
                 largest: plan.largest(),
                 speaks: worker == 0,
             },

@@ -78,11 +78,13 @@ pub(crate) fn load(model: &Path, method: Method, stop: &Stop) -> Result<Checkpoi
             assembly.body(frequencies, method)
         })?
     };
+    let weights = assembly.weights(body)?;
+    mapped.files.iter().try_for_each(WeightFile::unchanged)?;
     Ok(Checkpoint {
-        digest,
-        weights: assembly.weights(body)?,
-        compiled,
         config,
+        digest,
+        weights,
+        compiled,
     })
 }
 

@@ -12,6 +12,7 @@ mod error;
 mod files;
 mod id;
 mod job;
+mod name;
 mod settings;
 
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 pub use download::{Download, Observer};
 pub use error::HubError;
 pub use id::ModelId;
+pub use name::model_name;
 pub use settings::Settings;
 
 use plmkit_contract::Stop;

@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::path::PathBuf;
 
-use plmkit_contract::Provenance;
+use plmkit_contract::{Provenance, SAMPLE};
 use serde_json::Value;
 
 use crate::duplicate::DuplicatePolicy;
@@ -28,6 +28,8 @@ pub struct Config {
     pub inputs: Vec<Input>,
     /// Where the set of shards goes.
     pub folder: PathBuf,
+    /// The name of the sample, where it has one.
+    pub sample: Option<String>,
     /// How many shards there are.
     pub target: Target,
     /// What happens to each record.
@@ -53,7 +55,7 @@ impl Config {
             Target::Shards(count) => (Some(count.get()), None),
             Target::MaxTokens(tokens) => (None, Some(tokens.get())),
         };
-        Provenance::new("fasta-shard", inputs)
+        let provenance = Provenance::new("fasta-shard", inputs)
             .with("shards", shards)
             .with("max_shard_tokens", max_shard_tokens)
             .with("min_residues", policy.min_residues)
@@ -61,7 +63,11 @@ impl Config {
             .with("long", policy.long)
             .with("overlap", overlap)
             .with("invalid", policy.invalid)
-            .with("duplicate_ids", self.duplicates)
+            .with("duplicate_ids", self.duplicates);
+        match &self.sample {
+            Some(sample) => provenance.with(SAMPLE, sample.as_str()),
+            None => provenance,
+        }
     }
 
     /// Shards of usual proteins that are written at the same time.

@@ -57,6 +57,7 @@ fn compare_set(
         options: manifest.options,
         rejects: Some(manifest.rejects_digest),
         parity: None,
+        model: None,
     };
     same(&path, &earlier, provenance)?;
     for name in &found.shards {

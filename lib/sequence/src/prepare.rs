@@ -106,7 +106,7 @@ fn text(residues: Vec<u8>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{ShardRow, residue_digest};
+    use plmkit_contract::{SequenceDigest, ShardRow};
 
     use super::*;
 
@@ -159,7 +159,7 @@ mod tests {
             length: 3,
             start: 0,
             truncated: false,
-            digest: residue_digest(b"MKV"),
+            digest: SequenceDigest::new(b"MKV"),
         };
         assert_eq!(rows, [expected]);
         assert_eq!(protein.tokens(), 5);

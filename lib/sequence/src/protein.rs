@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use plmkit_contract::{ShardRow, residue_digest};
+use plmkit_contract::{SequenceDigest, ShardRow};
 
 use crate::residue::ResidueChanges;
 use crate::token::SPECIAL_TOKENS;
@@ -65,7 +65,7 @@ impl Protein {
                 length: self.length,
                 start: window.start,
                 truncated: self.is_truncated(),
-                digest: residue_digest(sequence.as_bytes()),
+                digest: SequenceDigest::new(sequence.as_bytes()),
             }
         })
     }

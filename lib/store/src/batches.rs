@@ -11,7 +11,9 @@ use arrow::ipc::convert::try_fb_to_schema;
 use arrow::ipc::reader::FileDecoder;
 use arrow::ipc::writer::FileWriter;
 use arrow::ipc::{Block, root_as_footer};
-use plmkit_contract::{Kind, PackingDigest, Provenance, RowDigest, Stop, batches_schema, key};
+use plmkit_contract::{
+    Kind, Labels, PackingDigest, Provenance, RowDigest, Stop, batches_schema, key,
+};
 
 use crate::checksums::Format;
 use crate::parquet::same_columns;
@@ -28,15 +30,19 @@ pub struct BatchesWriter {
 
 impl BatchesWriter {
     /// Starts a file that will be at `path`.
-    pub fn create(path: &Path, provenance: &Provenance) -> Result<Self, StoreError> {
+    pub fn create(
+        path: &Path,
+        labels: Labels,
+        provenance: &Provenance,
+    ) -> Result<Self, StoreError> {
         // Readers in other languages see the schema's metadata at once; what depends on the rows follows in
         // the footer.
         let entries = provenance
             .entries(Kind::Batches, RowDigest::default())
             .into_iter()
             .filter(|(name, _)| name != key::ROWS);
-        let schema =
-            Schema::clone(&batches_schema()).with_metadata(entries.collect::<BTreeMap<_, _>>());
+        let schema = Schema::clone(&batches_schema(labels))
+            .with_metadata(entries.collect::<BTreeMap<_, _>>());
         let writer = FileWriter::try_new(Summed::new(AtomicFile::create(path)?), &schema)
             .map_err(|error| StoreError::encoding_arrow(path, error))?;
         Ok(Self {
@@ -86,6 +92,7 @@ pub struct BatchesFile {
     file: VerifiedFile,
     decoder: FileDecoder,
     blocks: Vec<Block>,
+    schema: SchemaRef,
     provenance: Provenance,
     digest: RowDigest,
     packing: PackingDigest,
@@ -123,11 +130,12 @@ impl BatchesFile {
         };
         let (provenance, digest) = Provenance::open(&entries, Kind::Batches)
             .map_err(|source| StoreError::metadata(path, source))?;
-        same_columns(&schema, &batches_schema())
+        same_columns(&schema, &batches_schema(Labels::of(&schema)))
             .map_err(|what| StoreError::malformed(path, what))?;
         let mut opened = Self {
             file,
-            decoder: FileDecoder::new(schema, version),
+            decoder: FileDecoder::new(SchemaRef::clone(&schema), version),
+            schema,
             blocks,
             provenance,
             digest,
@@ -138,11 +146,16 @@ impl BatchesFile {
                 return Err(StoreError::Stopped);
             }
             let pack = opened.batch(index)?;
-            let (ordinals, starts) = (pack.ordinals().values(), pack.starts().values());
+            let (ordinals, starts) = (pack.ordinals(), pack.starts().values());
             opened.packing.update(ordinals, starts);
         }
         opened.file.verify_rest(stop)?;
         Ok(opened)
+    }
+
+    /// The columns beside the key and the tokens.
+    pub fn labels(&self) -> Labels {
+        Labels::of(&self.schema)
     }
 
     /// Packs in the file.

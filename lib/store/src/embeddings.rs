@@ -115,7 +115,7 @@ pub(crate) fn properties_of(layout: &EmbeddingLayout) -> WriterProperties {
     let mut properties = properties()
         .set_column_encoding(ColumnPath::from("ordinal"), Encoding::DELTA_BINARY_PACKED)
         .set_column_encoding(ColumnPath::from("id"), Encoding::DELTA_LENGTH_BYTE_ARRAY)
-        .set_column_statistics_enabled(ColumnPath::from("digest"), EnabledStatistics::None)
+        .set_column_statistics_enabled(ColumnPath::from("sequence_digest"), EnabledStatistics::None)
         // Ids are in no order: without it, a reader would look for one in every row group.
         .set_column_bloom_filter_fpp(ColumnPath::from("id"), ID_FALSE_POSITIVES);
     for column in &layout.columns {
@@ -188,8 +188,8 @@ mod tests {
 
     use super::*;
     use arrow::array::{
-        ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, FixedSizeListArray, Float32Array,
-        StringArray, UInt32Array, UInt64Array,
+        ArrayRef, AsArray, BooleanArray, FixedSizeListArray, Float32Array, Int64Array, StringArray,
+        UInt32Array,
     };
     use arrow::datatypes::{DataType, Field, Float32Type};
 
@@ -202,6 +202,7 @@ mod tests {
             dim: 4,
             dtype: StoreDtype::F32,
             stitched: true,
+            labels: plmkit_contract::Labels::default(),
         };
         let mut writer = EmbeddingsWriter::create(&path, &layout).expect("create");
         let values: Vec<f32> = (0..12u8).map(|i| f32::from(i) / 7.0).collect();
@@ -212,12 +213,12 @@ mod tests {
             None,
         );
         let arrays: Vec<ArrayRef> = vec![
-            Arc::new(UInt64Array::from(vec![0, 1, 2])),
+            Arc::new(Int64Array::from(vec![0, 1, 2])),
             Arc::new(StringArray::from(vec!["a", "b", "c"])),
             Arc::new(UInt32Array::from(vec![0; 3])),
             Arc::new(UInt32Array::from(vec![9; 3])),
             Arc::new(BooleanArray::from(vec![false; 3])),
-            Arc::new(FixedSizeBinaryArray::new(16, vec![7u8; 48].into(), None)),
+            Arc::new(StringArray::from(vec!["07"; 3])),
             Arc::new(UInt32Array::from(vec![1, 2, 1])),
             Arc::new(vectors),
         ];

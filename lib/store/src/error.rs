@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use arrow::error::ArrowError;
 use parquet::errors::ParquetError;
 use plmkit_contract::{Exit, Failure, MetadataError, SealedError, io_text, one_line, path_text};
+use rustix::io::Errno;
 
 /// Why a file could not be read or written. Each message but the last starts with the path.
 #[derive(Debug, thiserror::Error)]
@@ -106,9 +107,12 @@ pub enum StoreError {
 impl Failure for StoreError {
     fn exit(&self) -> Exit {
         match self {
+            Self::Open { source, .. } if is_out_of_files(source) => Exit::Io,
             Self::Open { .. } => Exit::NoInput,
             // A full disk shows at the first byte or at the last: one exit code for both.
-            Self::Create { source, .. } if is_out_of_space(source) => Exit::Io,
+            Self::Create { source, .. } if is_out_of_space(source) || is_out_of_files(source) => {
+                Exit::Io
+            }
             Self::Create { .. } | Self::Exists { .. } => Exit::CannotCreate,
             Self::Read { .. } | Self::Write { .. } => Exit::Io,
             Self::Busy { .. } | Self::Stopped => Exit::Transient,
@@ -255,6 +259,12 @@ fn write_text(error: &io::Error) -> String {
         }
         _ => io_text(error),
     }
+}
+
+/// Whether the process, or the system, may have no more files open.
+fn is_out_of_files(error: &io::Error) -> bool {
+    let refused = [Errno::MFILE, Errno::NFILE];
+    Errno::from_io_error(error).is_some_and(|found| refused.contains(&found))
 }
 
 fn is_out_of_space(error: &io::Error) -> bool {

@@ -1,11 +1,10 @@
 //! One packed batch, as read from a batches file.
 
 use arrow::array::{
-    Array, AsArray, BooleanArray, FixedSizeBinaryArray, ListArray, PrimitiveArray, RecordBatch,
-    StringArray,
+    Array, AsArray, BooleanArray, ListArray, PrimitiveArray, RecordBatch, StringArray,
 };
-use arrow::datatypes::{UInt8Type, UInt32Type, UInt64Type};
-use plmkit_contract::Span;
+use arrow::datatypes::{UInt8Type, UInt32Type};
+use plmkit_contract::{Span, ordinals};
 
 /// A pack: some sequences back to back, without padding.
 ///
@@ -89,8 +88,8 @@ impl PackedBatch {
     }
 
     /// 0-based positions of the records in the whole input. Shape: (sequences), as for all columns.
-    pub fn ordinals(&self) -> &PrimitiveArray<UInt64Type> {
-        self.batch["ordinal"].as_primitive()
+    pub fn ordinals(&self) -> &[u64] {
+        ordinals(&self.batch)
     }
 
     /// The ids.
@@ -111,11 +110,6 @@ impl PackedBatch {
     /// Whether residues of the protein are in no row at all.
     pub fn truncated(&self) -> &BooleanArray {
         self.batch["truncated"].as_boolean()
-    }
-
-    /// Digests of the residues.
-    pub fn digests(&self) -> &FixedSizeBinaryArray {
-        self.batch["digest"].as_fixed_size_binary()
     }
 
     /// The record batch itself, with the columns of [`batches_schema`](plmkit_contract::batches_schema).

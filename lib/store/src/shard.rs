@@ -4,8 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanBuilder, FixedSizeBinaryBuilder, RecordBatch, StringBuilder, UInt32Builder,
-    UInt64Builder,
+    ArrayRef, BooleanBuilder, Int64Builder, RecordBatch, StringBuilder, UInt32Builder,
 };
 use arrow::error::ArrowError;
 use parquet::basic::Encoding;
@@ -48,9 +47,7 @@ impl ShardWriter {
 
     /// Adds a row.
     pub fn push(&mut self, row: &ShardRow<'_>) -> Result<(), StoreError> {
-        self.rows
-            .push(row)
-            .map_err(|error| StoreError::encoding_arrow(self.writer.path(), error))?;
+        self.rows.push(row);
         if self.rows.bytes >= self.batch_bytes {
             self.flush()?;
         }
@@ -115,7 +112,7 @@ fn shard_properties() -> WriterProperties {
     ] {
         properties = properties.set_column_encoding(ColumnPath::from(column), encoding);
     }
-    for column in ["description", "sequence", "digest"] {
+    for column in ["description", "sequence", "sequence_digest"] {
         // The smallest and the largest of these help no reader to skip anything.
         properties = properties
             .set_column_statistics_enabled(ColumnPath::from(column), EnabledStatistics::None);
@@ -125,47 +122,46 @@ fn shard_properties() -> WriterProperties {
 
 /// Rows on their way into a record batch.
 struct Rows {
-    ordinal: UInt64Builder,
+    ordinal: Int64Builder,
     id: StringBuilder,
     description: StringBuilder,
     sequence: StringBuilder,
     length: UInt32Builder,
     start: UInt32Builder,
     truncated: BooleanBuilder,
-    digest: FixedSizeBinaryBuilder,
+    digest: StringBuilder,
     bytes: usize,
 }
 
 impl Default for Rows {
     fn default() -> Self {
         Self {
-            ordinal: UInt64Builder::new(),
+            ordinal: Int64Builder::new(),
             id: StringBuilder::new(),
             description: StringBuilder::new(),
             sequence: StringBuilder::new(),
             length: UInt32Builder::new(),
             start: UInt32Builder::new(),
             truncated: BooleanBuilder::new(),
-            digest: FixedSizeBinaryBuilder::new(16),
+            digest: StringBuilder::new(),
             bytes: 0,
         }
     }
 }
 
 impl Rows {
-    fn push(&mut self, row: &ShardRow<'_>) -> Result<(), ArrowError> {
-        const FIXED_COLUMNS: usize = 8 + 4 + 4 + 1 + 16;
-        self.ordinal.append_value(row.ordinal);
+    fn push(&mut self, row: &ShardRow<'_>) {
+        const FIXED_COLUMNS: usize = 8 + 4 + 4 + 1 + 32;
+        self.ordinal.append_value(row.ordinal.cast_signed());
         self.id.append_value(row.id);
         self.description.append_option(row.description);
         self.sequence.append_value(row.sequence);
         self.length.append_value(row.length);
         self.start.append_value(row.start);
         self.truncated.append_value(row.truncated);
-        self.digest.append_value(row.digest)?;
+        self.digest.append_value(row.digest.to_string());
         self.bytes +=
             FIXED_COLUMNS + row.id.len() + row.description.map_or(0, str::len) + row.sequence.len();
-        Ok(())
     }
 
     fn take(&mut self) -> Result<RecordBatch, ArrowError> {
@@ -188,9 +184,7 @@ impl Rows {
 mod tests {
     use std::fs;
 
-    use arrow::array::AsArray;
-    use arrow::datatypes::UInt64Type;
-    use plmkit_contract::{Exit, Failure, residue_digest};
+    use plmkit_contract::{Exit, Failure, SequenceDigest};
 
     use super::*;
 
@@ -208,7 +202,7 @@ mod tests {
                 length: sequence.len() as u32,
                 start: 0,
                 truncated: false,
-                digest: residue_digest(sequence.as_bytes()),
+                digest: SequenceDigest::new(sequence.as_bytes()),
             };
             writer.push(&row).expect("push");
         }
@@ -233,12 +227,7 @@ mod tests {
         let ordinals: Vec<u64> = table
             .batches
             .iter()
-            .flat_map(|batch| {
-                batch["ordinal"]
-                    .as_primitive::<UInt64Type>()
-                    .values()
-                    .to_vec()
-            })
+            .flat_map(|batch| plmkit_contract::ordinals(batch).to_vec())
             .collect();
         assert_eq!(ordinals, (0..5000).collect::<Vec<u64>>());
         let again = folder.path().join("again.parquet");

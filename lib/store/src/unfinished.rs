@@ -19,6 +19,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{
     PageIndexPolicy, ParquetMetaDataOptions, ParquetMetaDataReader, RowGroupMetaData,
 };
+use parquet::file::statistics::Statistics;
 use plmkit_contract::{EmbeddingLayout, Kind, Provenance, RowDigest, Stop};
 use rustix::fs::{Advice, fadvise};
 
@@ -390,7 +391,7 @@ fn recorded(file: &VerifiedFile) -> Result<(RowGroups, Provenance), StoreError> 
             segments: file.segments(start..start + size(group)).to_vec(),
             rows: rows.parse().map_err(|()| malformed("no digest of rows"))?,
             described: Described {
-                group: group.clone(),
+                group: as_written(group).map_err(broken)?,
                 column_indexes: columns
                     .clone()
                     .map(|at| index.column_index(at).cloned())
@@ -400,6 +401,25 @@ fn recorded(file: &VerifiedFile) -> Result<(RowGroups, Provenance), StoreError> 
         });
     }
     Ok((groups, provenance))
+}
+
+/// A row group that was read, described as when it was written: the writer gives the smallest and the largest of signed numbers in
+/// the fields of old readers as well, and the reader does not say that it saw those.
+fn as_written(group: &RowGroupMetaData) -> Result<RowGroupMetaData, ParquetError> {
+    let columns = group.columns().iter().map(|column| {
+        let Some(Statistics::Int64(signed)) = column.statistics() else {
+            return Ok(column.clone());
+        };
+        let signed = signed.clone().with_backwards_compatible_min_max(true);
+        let column = column.clone().into_builder();
+        column.set_statistics(Statistics::Int64(signed)).build()
+    });
+    let columns: Result<_, ParquetError> = columns.collect();
+    group
+        .clone()
+        .into_builder()
+        .set_column_metadata(columns?)
+        .build()
 }
 
 /// Bytes of a row group.

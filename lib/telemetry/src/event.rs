@@ -50,6 +50,15 @@ pub struct RunStarted {
     /// Digest of the model, as embedding files carry it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_digest: Option<String>,
+    /// What the model is called: an id of the Hugging Face Hub, or the name of its folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The commit of the Hub, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_revision: Option<String>,
+    /// The sample that the sequences are of, where it has a name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample: Option<String>,
     /// Where it computes: `cpu`, `cuda:0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,

@@ -18,7 +18,7 @@ def stub(case):
     run = case.run("-profile", "test", "-stub", "--multiqc")
     check("-stub ends well", run.code == 0, run.said)
     check("-stub runs every process, MultiQC too", len(run.of("MULTIQC")) == 1 and len(run.of("GPU_EMBED")) == 2 and len(run.of("GPU_EMBED_PROBE")) == 1, run.tasks)
-    check("-stub publishes the layout", "proteins/reports/validation.json" in names(case.path("out")))
+    check("-stub publishes the layout", "proteins/dataset.json" in names(case.path("out")))
     run = case.run("-profile", "test", "-stub", "-resume")
     check("-resume is refused where it would not see changed options", run.code != 0 and not run.tasks and "unset it" in run.said, run.said)
 
@@ -26,7 +26,7 @@ def stub(case):
 def profile_test(case):
     run = case.run("-profile", "test")
     check("-profile test ends well, in three shards", run.code == 0 and len(run.of("GPU_EMBED")) == 3, run.said)
-    verdict = json.loads(case.path("out/proteins/reports/validation.json").read_text())
+    verdict = json.loads(case.path("out/proteins/dataset.json").read_text())
     rows = sum(file["rows"] for file in verdict["embeddings"])
     written = sorted(path.name.split("_2")[0] for path in case.path("out/pipeline_info").iterdir())
     check("the engine's reports", written == ["execution_report", "execution_timeline", "params.json", "pipeline_dag"], written)
@@ -65,10 +65,10 @@ def weights(case):
     with case.path("model/model.safetensors").open("r+b") as file:
         file.seek(600000)
         file.write(b"U")
-    digest = json.loads(case.path("out/proteins/reports/validation.json").read_text())["model"]
+    digest = json.loads(case.path("out/proteins/dataset.json").read_text())["model_digest"]
     run = case.run("-resume", *options)
     check("other weights are embedded with again", run.code == 0 and run.of("GPU_EMBED", "COMPLETED") and not run.of("FASTA_SHARD", "COMPLETED"), run.tasks)
-    other = json.loads(case.path("out/proteins/reports/validation.json").read_text())["model"]
+    other = json.loads(case.path("out/proteins/dataset.json").read_text())["model_digest"]
     check("and the verdict names them", other != digest, (other, digest))
     case.path("other.fasta").write_bytes(PROTEINS.read_bytes())
     run = case.run("--input", "other.fasta", "--model", MODEL, "--device", "cpu")
@@ -157,7 +157,7 @@ def resume(case):
     check("-resume after a lost task folder runs its chain alone", again == chain and run.code == 0, again)
     case.compare("out", "shell")
     published = case.path("out/first/embeddings/shard-00000.parquet")
-    reads = case.path("out/first/shards/rejects.csv"), case.path("out/first/reports/validation.json")
+    reads = case.path("out/first/shards/rejects.csv"), case.path("out/first/dataset.json")
     with published.open("r+b") as file:
         file.seek(10000)
         file.write(b"XXXX")

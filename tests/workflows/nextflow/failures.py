@@ -39,8 +39,8 @@ def verdict(case):
     # The glob of its arguments is expanded before: the second of the three files is taken out of them.
     case.wrapper("validate-embeddings", '[[ $1 == --version ]] && exec "$real" "$@"\nexec "$real" "$1" "${@:3}"\n')
     run = case.run("-profile", "test")
-    report = case.path("out/proteins/reports/validation.json")
-    check("a failing verdict fails the run", run.code != 0 and "the validation failed, see SAMPLE/reports/validation.json: proteins" in run.said, run.said)
+    report = case.path("out/proteins/dataset.json")
+    check("a failing verdict fails the run", run.code != 0 and "the validation failed, see SAMPLE/dataset.json: proteins" in run.said, run.said)
     check("its report is published", report.exists() and json.loads(report.read_text())["outcome"] == "fail", run.said)
     check("and so are the versions", case.path("out/versions.yml").exists())
 
@@ -57,7 +57,7 @@ def cohort(case):
     told = run.said.split("in out\n")[1].splitlines()
     why = told[0].startswith("bad: fasta-shard: input1/twice.fasta: record 2 'x': expected a new id")
     check("the end of the run says why, and nothing else", why and len(told) == 2 and run.said.count("WARN") == 0, told)
-    check("the other one is done", json.loads(case.path("out/a/reports/validation.json").read_text())["rows"] == 100, run.said)
+    check("the other one is done", json.loads(case.path("out/a/dataset.json").read_text())["rows"] == 100, run.said)
     check("and no other error hides the reason", "Exception" not in run.said, run.said)
     case.path("samples.csv").write_text(f"sample\tfasta\nempty\tgaps.fasta\na\t{PROTEINS}\n")
     options += ["--fasta_shard_args", "--invalid reject"]

@@ -216,5 +216,5 @@ def empty(case):
     values += ["publish_mode", "images", "save_in", "allow_empty", "slurm_options"]
     case.path("params.yaml").write_text("device: cpu\n" + "".join(f"{name}:\n" for name in values))
     run = case.run("-params-file", "params.yaml", "--input", PROTEINS, "--model", MODEL)
-    verdict = case.path("out/proteins/reports/validation.json")
+    verdict = case.path("out/proteins/dataset.json")
     check("empty values", run.code == 0 and json.loads(verdict.read_text())["rows"] == 100, run.said)

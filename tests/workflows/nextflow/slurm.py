@@ -27,7 +27,7 @@ def slurm(case):
 
 
 def jobs(case):
-    many(case.path("long.fasta"), 2)
+    many(case.path("long.fasta"), 20)
     case.wrapper("gpu-embed", f"""
 [[ $1 == --version ]] && exec "$real" "$@"
 echo "${{CUDA_VISIBLE_DEVICES-none}} ${{SLURM_JOB_ID-none}}" >>{case.folder}/devices

@@ -20,7 +20,7 @@ head -n 40 "$proteins" >"$awkward"
 gzip <"$awkward" >./-few.fasta.gz
 printf '\xef\xbb\xbfnotes,sample,fasta\r\nx,a,%s\r\n,a_b,-few.fasta.gz\r\n,c,-few.fasta.gz' "$awkward" >samples.csv
 check "names that a shell would read, columns in any order, a table from a spreadsheet" chain samples.csv "results of a" "$model"
-same "three samples" "a a_b c" "$(find "results of a" -name validation.json -exec grep -l '"outcome": "pass"' {} + | cut -d / -f 2 | sort | paste -sd ' ')"
+same "three samples" "a a_b c" "$(find "results of a" -name dataset.json -exec grep -l '"outcome": "pass"' {} + | cut -d / -f 2 | sort | paste -sd ' ')"
 same "versions of all programs" 5 "$(grep -cE '^  [a-z-]+: [0-9.]+$' "results of a/versions.yml")"
 
 touch before
@@ -73,7 +73,7 @@ found = json.load(open(sys.argv[1]))
 print(found["outdir"], found["max_shard_tokens"], found["allow_empty"])' "an \"order\"/pipeline_info/params.json")"
 
 echo "what is lost, changed or refused"
-digest() { sed -n 's/^  "model": "\([0-9a-f]\{32\}\)",$/\1/p' "$1"; }
+digest() { sed -n 's/^  "model_digest": "\([0-9a-f]\{32\}\)",$/\1/p' "$1"; }
 finds() { grep -E -- "$1" log; }
 runs() { chain "$@" 2>log; }
 fails_with() {
@@ -101,7 +101,7 @@ GPU_EMBED="$GPU_EMBED --force" check "and are replaced where --force says so" ru
 check "the same" diff -r whole/a/embeddings lost/a/embeddings
 same "a line for each shard and sample, one for the batch size, and the totals" "5" "$(rm -rf lost && chain all.csv lost "$model" 2>&1 | grep -vc warning:)"
 check "the summary" finds '^1 sample: 100 rows, 0 rejected, 8 truncated, in lost$'
-same "as a table" "a 100 100 0 8 pass $(digest lost/a/reports/validation.json)" "$(tail -n +2 lost/summary.tsv | tr '\t' ' ')"
+same "as a table" "a 100 100 0 8 pass model-tiny $(digest lost/a/dataset.json)" "$(tail -n +2 lost/summary.tsv | tr '\t' ' ')"
 cp -r "$model" weights
 check "a model" runs all.csv weighed weights
 reweigh weights
@@ -110,7 +110,7 @@ check "in so many words" finds '^weighed: has embeddings of other weights: take 
 check "a run of other weights" runs all.csv weighed2 weights
 cp -r weighed2/a lost/b
 check "samples of two models in one folder" fails_with 1 all.csv lost "$model"
-check "are found" finds "^embedded by different models.*: $(digest lost/a/reports/validation.json) \(a\) $(digest lost/b/reports/validation.json) \(b\)$"
+check "are found" finds "^embedded by different models.*: $(digest lost/a/dataset.json) \(a\) $(digest lost/b/dataset.json) \(b\)$"
 head -n 100 "$proteins" >short.fasta
 printf 'sample,fasta\nb,short.fasta\n' >short.csv
 cp -r whole shorter

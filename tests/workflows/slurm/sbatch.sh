@@ -59,7 +59,7 @@ done
 rm results/long/embeddings/shard-00000.parquet
 validation=$(sbatch --wait --parsable --gres=none "$WORKFLOW/embed.sbatch" "$work/results" "$model") || true
 check "missing embeddings fail the validation" is FAILED "$validation"
-check "its report is there" grep -q '"outcome": "fail"' results/long/reports/validation.json
+check "its report is there" grep -q '"outcome": "fail"' results/long/dataset.json
 
 printf '>x\nACD\n>x\nACD\n' >twice.fasta
 printf 'sample,fasta\nbad,twice.fasta\na,%s\n' "$proteins" >cohort.csv

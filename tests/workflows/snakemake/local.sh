@@ -76,7 +76,7 @@ check "then nothing is to do" grep -q 'Nothing to be done' <(run 2>&1)
 echo "what must not pass"
 cp results/a/embeddings/shard-00000.parquet results/a/embeddings/shard-00009.parquet
 check "embeddings of no shard fail the workflow" fails run --forcerun results/a/reports/a_validation_mqc.json
-check "its report is kept" grep -q '"outcome": "fail"' results/a/reports/validation.json
+check "its report is kept" grep -q '"outcome": "fail"' results/a/dataset.json
 rm results/a/embeddings/shard-00009.parquet
 check "without them it passes" run
 check "a wrong option" refuses "Additional properties.*max_shard_token'" --config max_shard_token=5
@@ -126,8 +126,8 @@ said() { grep -E -- "$1" mixed.log; }
 check "a sample that cannot be cut fails the workflow" fails mixed
 check "which names it" said '^no verdict, .*: bad$'
 check "and shows why" said "^fasta-shard: twice.fasta: record 2 'x'"
-check "the other one has its verdict" grep -q '"outcome": "pass"' mixed/a/reports/validation.json
-check "and all of its embeddings" test "$(grep -o '"rows": 100' mixed/a/reports/validation.json | head -n 1)"
+check "the other one has its verdict" grep -q '"outcome": "pass"' mixed/a/dataset.json
+check "and all of its embeddings" test "$(grep -o '"rows": 100' mixed/a/dataset.json | head -n 1)"
 printf 'sample\tfasta\na\ta, "b".fasta\nempty\tgaps.fasta\n' >table.csv
 sed -i 's/fasta_shard:/fasta_shard: --invalid reject/' mixed.yaml
 check "so does one without a record that is taken" fails mixed

@@ -40,7 +40,7 @@ rule mine:
         "du -b em*bedded/*/embeddings/*.parquet > {output}"
 SMK
 check "a module of another workflow" snakemake --cores 2
-same "with two shards of 100 proteins" "2 100" "$(wc -l <sizes.txt) $(rows "em bedded/a/reports/validation.json")"
+same "with two shards of 100 proteins" "2 100" "$(wc -l <sizes.txt) $(rows "em bedded/a/dataset.json")"
 check "a second run does nothing" grep -q 'Nothing to be done' <(snakemake --cores 2 2>&1)
 
 # As from GitHub: files of a repository, which Snakemake fetches one by one.

@@ -35,7 +35,7 @@ impl Order {
     pub(crate) fn see(&mut self, pack: &PackedBatch) -> Result<(), Disorder> {
         let mut current: Option<Open> = None;
         for row in 0..pack.sequences() {
-            let (ordinal, span) = (pack.ordinals().value(row), pack.span(row));
+            let (ordinal, span) = (pack.ordinals()[row], pack.span(row));
             if let Some(left) = current.take_if(|open| open.ordinal != ordinal) {
                 self.leave(left)?;
             }

@@ -1,6 +1,6 @@
 //! The protein whose windows are coming.
 
-use plmkit_contract::{Column, Pool, Reason, Span, VectorColumn, residue_digest, residue_of};
+use plmkit_contract::{Column, Pool, Reason, SequenceDigest, Span, VectorColumn, residue_of};
 
 use super::{Blend, Moments, WeightedMean};
 
@@ -13,8 +13,8 @@ pub(crate) struct Whole {
     pub(crate) residues: usize,
     /// The windows that it was put together from.
     pub(crate) n_windows: u32,
-    /// [`residue_digest`] of all residues.
-    pub(crate) digest: [u8; 16],
+    /// Digest of all residues.
+    pub(crate) digest: SequenceDigest,
 }
 
 /// Puts one protein after the other together from its windows.
@@ -180,7 +180,7 @@ impl Protein {
             values,
             residues: self.residues.len(),
             n_windows: self.n_windows,
-            digest: residue_digest(&self.residues),
+            digest: SequenceDigest::new(&self.residues),
         }
     }
 }
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(whole.values[2], [(82.0_f32 / 5.0).sqrt(); DIM]);
         assert_eq!(whole.values[3], [4.0; DIM], "three residues each");
         assert_eq!(whole.n_windows, 2);
-        assert_eq!(whole.digest, residue_digest(b"MKVLA"));
+        assert_eq!(whole.digest, SequenceDigest::new(b"MKVLA"));
     }
 
     #[test]

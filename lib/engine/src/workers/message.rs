@@ -15,7 +15,7 @@ use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamDecoder;
 use arrow::ipc::writer::StreamWriter;
-use plmkit_contract::{Exit, Reason};
+use plmkit_contract::{Exit, Labels, Reason};
 use plmkit_esm2::{Buffer, Buffers, Device};
 use plmkit_store::PackedBatch;
 use serde::de::DeserializeOwned;
@@ -46,6 +46,8 @@ pub(crate) struct Load {
     pub(crate) threads: usize,
     /// Whether the windows of a protein give one row together.
     pub(crate) stitched: bool,
+    /// The columns that rows have beside the key.
+    pub(crate) labels: Labels,
     /// The most sequences, and the most tokens, of a pack.
     pub(crate) largest: (usize, usize),
     /// Whether it says what people should know of the model: one of all workers does.
@@ -228,13 +230,13 @@ fn invalid(error: ArrowError) -> io::Error {
 mod tests {
     use std::time::Duration;
 
-    use arrow::array::{Float32Array, UInt64Array};
+    use arrow::array::{Float32Array, Int64Array};
     use plmkit_esm2::{DeviceTimes, KernelTimes};
 
     use super::*;
 
     fn rows() -> RecordBatch {
-        let ordinals: arrow::array::ArrayRef = Arc::new(UInt64Array::from(vec![7, 8, 9]));
+        let ordinals: arrow::array::ArrayRef = Arc::new(Int64Array::from(vec![7, 8, 9]));
         let values: arrow::array::ArrayRef = Arc::new(Float32Array::from(vec![1.5, -0.0, 3.0]));
         RecordBatch::try_from_iter([("ordinal", ordinals), ("value", values)]).expect("columns")
     }

@@ -62,7 +62,7 @@ fn work(config: &Config, line: &UnixStream) -> Result<(), EngineError> {
     let stop = Stop::default();
     let model = load_model(&config, load, &stop)?;
     let facts = Facts::of(&model.model, &config.outputs)?;
-    let layout = facts.layout(&config, load.stitched)?;
+    let layout = facts.layout(&config, (load.stitched, load.labels))?;
     send(&mut &*line, &Answer::Ready(facts), None).map_err(broken)?;
     while let Some((asked, body)) = request(line)? {
         match asked {

@@ -21,6 +21,12 @@ pub enum CheckpointError {
         /// The reason.
         source: io::Error,
     },
+    /// A weight file was written to while it was read.
+    #[error("{}: changed while it was read", path_text(.path))]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
     /// The folder has no weights that can be read.
     #[error("{path}: expected model.safetensors, pytorch_model.bin or an index of either, found {found}", path = path_text(folder))]
     NoWeights {
@@ -158,6 +164,7 @@ impl Failure for CheckpointError {
     fn exit(&self) -> Exit {
         match self {
             Self::Open { .. } | Self::NoWeights { .. } | Self::NotWeights { .. } => Exit::NoInput,
+            Self::Changed { .. } => Exit::Transient,
             _ => Exit::Data,
         }
     }

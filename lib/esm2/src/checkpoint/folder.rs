@@ -1,9 +1,11 @@
 //! Which files hold the weights of a model.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
 
 use memmap2::Mmap;
 use plmkit_contract::Quoted;
@@ -28,9 +30,46 @@ const WEIGHTS: [&str; 4] = [
 pub(super) struct WeightFile {
     pub(super) path: PathBuf,
     bytes: Mmap,
+    file: File,
+    opened: Stamp,
+}
+
+/// What a file has another of when it was written to: size and times of change.
+type Stamp = (u64, SystemTime, (i64, i64));
+
+fn stamp(file: &File) -> io::Result<Stamp> {
+    let found = file.metadata()?;
+    let changed = (found.ctime(), found.ctime_nsec());
+    Ok((found.len(), found.modified()?, changed))
 }
 
 impl WeightFile {
+    fn open(path: PathBuf) -> Result<Self, CheckpointError> {
+        let mapped = mapped::open(&path).and_then(|file| {
+            let opened = stamp(&file)?;
+            Ok((mapped::map(&file)?, file, opened))
+        });
+        match mapped {
+            Ok((bytes, file, opened)) => Ok(Self {
+                path,
+                bytes,
+                file,
+                opened,
+            }),
+            Err(source) => Err(CheckpointError::Open { path, source }),
+        }
+    }
+
+    /// An error if the file was written to since it was opened: what was read of it may be of two models.
+    pub(super) fn unchanged(&self) -> Result<(), CheckpointError> {
+        match stamp(&self.file) {
+            Ok(now) if now == self.opened => Ok(()),
+            _ => Err(CheckpointError::Changed {
+                path: self.path.clone(),
+            }),
+        }
+    }
+
     /// The tensors of the file, by the names that they have in it. What it says of their places and sizes has been
     /// checked against its own.
     pub(super) fn tensors(&self) -> Result<Vec<(String, StoredTensor<'_>)>, CheckpointError> {
@@ -100,13 +139,7 @@ pub(super) fn of(model: &Path) -> &Path {
 
 /// Maps the one file, or the several, in which the weights of a folder or of a weight file lie.
 pub(super) fn weight_files(model: &Path) -> Result<Vec<WeightFile>, CheckpointError> {
-    paths(model)?
-        .into_iter()
-        .map(|path| match mapped::map(&path) {
-            Ok(bytes) => Ok(WeightFile { path, bytes }),
-            Err(source) => Err(CheckpointError::Open { path, source }),
-        })
-        .collect()
+    paths(model)?.into_iter().map(WeightFile::open).collect()
 }
 
 fn paths(model: &Path) -> Result<Vec<PathBuf>, CheckpointError> {
@@ -196,6 +229,23 @@ fn instead(folder: &Path) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_is_written_to_is_not_what_was_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        fs::write(&path, b"weights").unwrap();
+        let file = WeightFile::open(path.clone()).unwrap();
+        assert!(file.unchanged().is_ok());
+        std::thread::sleep(std::time::Duration::from_millis(20)); // the clock of the file system may be coarse
+        fs::write(&path, b"changed").unwrap();
+        let error = file.unchanged().unwrap_err();
+        assert!(error.to_string().ends_with("changed while it was read"));
+        assert_eq!(
+            plmkit_contract::Failure::exit(&error),
+            plmkit_contract::Exit::Transient
+        );
+    }
 
     #[test]
     fn an_index_cannot_name_a_file_outside_its_folder() {

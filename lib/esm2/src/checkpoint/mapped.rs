@@ -17,13 +17,12 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 
 /// Maps a file read-only.
 #[allow(unsafe_code)]
-pub(super) fn map(path: &Path) -> io::Result<Mmap> {
-    let file = open(path)?;
+pub(super) fn map(file: &File) -> io::Result<Mmap> {
     // SAFETY: the bytes are only ever read, as bytes: they are checked, hashed and copied out, and no value of
     // another type is ever borrowed from them. A file that another process changes meanwhile can give wrong bytes,
     // and one that it cuts off ends this process with SIGBUS; both need a write to a checkpoint that is being loaded,
     // and the map is gone once loading is done, or with a model whose layers are read when they are computed.
-    unsafe { Mmap::map(&file) }
+    unsafe { Mmap::map(file) }
 }
 
 /// Lets go of the memory that shows `bytes` of the map; it is read from the file again where it is needed again.
@@ -46,12 +45,16 @@ pub(super) fn forget(map: &Mmap, bytes: &[u8]) {
 mod tests {
     use super::*;
 
+    fn mapped(path: &Path) -> io::Result<Mmap> {
+        map(&open(path)?)
+    }
+
     #[test]
     fn a_map_shows_the_bytes_of_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bytes");
         std::fs::write(&path, b"weights").unwrap();
-        assert_eq!(&map(&path).unwrap()[..], b"weights");
+        assert_eq!(&mapped(&path).unwrap()[..], b"weights");
     }
 
     /// KiB of a mapped file that are in this process's memory.
@@ -72,7 +75,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().canonicalize().unwrap().join("bytes");
         std::fs::write(&path, vec![7; 1 << 20]).unwrap();
-        let map = map(&path).unwrap();
+        let map = mapped(&path).unwrap();
         let sum = || map.iter().map(|&byte| u64::from(byte)).sum::<u64>();
         assert_eq!(sum(), 7 << 20);
         assert_eq!(resident(&path), 1 << 10);
@@ -88,15 +91,15 @@ mod tests {
     #[test]
     fn a_folder_or_an_absent_file_is_an_error_and_an_empty_file_is_not() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(map(folder.path()).is_err());
-        let device = map(Path::new("/dev/null")).unwrap_err();
+        assert!(mapped(folder.path()).is_err());
+        let device = mapped(Path::new("/dev/null")).unwrap_err();
         assert_eq!(device.to_string(), "not a regular file");
         assert_eq!(
-            map(&folder.path().join("absent")).unwrap_err().kind(),
+            mapped(&folder.path().join("absent")).unwrap_err().kind(),
             io::ErrorKind::NotFound
         );
         let empty = folder.path().join("empty");
         std::fs::write(&empty, b"").unwrap();
-        assert!(map(&empty).unwrap().is_empty());
+        assert!(mapped(&empty).unwrap().is_empty());
     }
 }

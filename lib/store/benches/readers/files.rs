@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, FixedSizeBinaryArray, FixedSizeListArray, Float32Array, ListArray,
-    RecordBatch, StringArray, UInt8Array, UInt32Array, UInt64Array,
+    ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int64Array, ListArray, RecordBatch,
+    StringArray, UInt8Array, UInt32Array,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use plmkit_contract::{
-    EmbeddingLayout, FIRST_RESIDUE_TOKEN, Provenance, RESIDUES, ShardRow, StoreDtype,
-    batches_schema, residue_digest,
+    EmbeddingLayout, FIRST_RESIDUE_TOKEN, Labels, Provenance, RESIDUES, SequenceDigest, ShardRow,
+    StoreDtype, batches_schema,
 };
 use plmkit_store::{BatchesWriter, EmbeddingsWriter, ShardWriter};
 
@@ -87,7 +87,7 @@ pub(crate) fn write_shard(path: &Path, proteins: &[Protein]) {
             length: protein.residues.len() as u32,
             start: 0,
             truncated: false,
-            digest: residue_digest(protein.residues.as_bytes()),
+            digest: SequenceDigest::new(protein.residues.as_bytes()),
         };
         writer.push(&row).expect("space for a row");
     }
@@ -96,7 +96,7 @@ pub(crate) fn write_shard(path: &Path, proteins: &[Protein]) {
 }
 
 pub(crate) fn write_batches(path: &Path, proteins: &[Protein]) {
-    let mut writer = BatchesWriter::create(path, &provenance()).expect("a file");
+    let mut writer = BatchesWriter::create(path, Labels::default(), &provenance()).expect("a file");
     let mut rest = proteins;
     while !rest.is_empty() {
         let mut tokens = 0;
@@ -107,7 +107,8 @@ pub(crate) fn write_batches(path: &Path, proteins: &[Protein]) {
         let (pack, after) = rest.split_at(fitting.count());
         let mut columns = keys(pack);
         columns.push(tokens_of(pack));
-        let batch = RecordBatch::try_new(batches_schema(), columns).expect("whole columns");
+        let batch = RecordBatch::try_new(batches_schema(Labels::default()), columns)
+            .expect("whole columns");
         writer.write(&batch).expect("space for a pack");
         rest = after;
     }
@@ -137,6 +138,7 @@ pub(crate) fn write_embeddings(path: &Path, proteins: &[Protein]) {
         dim: DIM as usize,
         dtype: StoreDtype::F32,
         stitched: false,
+        labels: Labels::default(),
     };
     let mut writer = EmbeddingsWriter::create(path, &layout).expect("a file");
     let schema = SchemaRef::clone(writer.schema());
@@ -160,10 +162,10 @@ fn keys(proteins: &[Protein]) -> Vec<ArrayRef> {
     let count = proteins.len();
     let digests = proteins
         .iter()
-        .map(|protein| residue_digest(protein.residues.as_bytes()));
+        .map(|protein| SequenceDigest::new(protein.residues.as_bytes()));
     vec![
-        Arc::new(UInt64Array::from_iter_values(
-            proteins.iter().map(|protein| protein.ordinal),
+        Arc::new(Int64Array::from_iter_values(
+            proteins.iter().map(|protein| protein.ordinal.cast_signed()),
         )),
         Arc::new(StringArray::from_iter_values(
             proteins.iter().map(|protein| &protein.id),
@@ -173,7 +175,9 @@ fn keys(proteins: &[Protein]) -> Vec<ArrayRef> {
             proteins.iter().map(|protein| protein.residues.len() as u32),
         )),
         Arc::new(BooleanArray::from(vec![false; count])),
-        Arc::new(FixedSizeBinaryArray::try_from_iter(digests).expect("digests of 16 bytes")),
+        Arc::new(StringArray::from_iter_values(
+            digests.map(|digest| digest.to_string()),
+        )),
     ]
 }
 

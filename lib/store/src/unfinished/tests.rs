@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, FixedSizeBinaryArray, FixedSizeListArray, Float32Array, ListArray,
-    RecordBatch, StringArray, UInt32Array, UInt64Array,
+    ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int64Array, ListArray, RecordBatch,
+    StringArray, UInt32Array,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field};
@@ -20,6 +20,7 @@ fn layout() -> EmbeddingLayout {
         dim: DIM,
         dtype: StoreDtype::F32,
         stitched: false,
+        labels: plmkit_contract::Labels::default(),
     }
 }
 
@@ -40,13 +41,13 @@ fn lists(items: ArrayRef, lengths: &[usize]) -> ArrayRef {
 }
 
 /// Proteins of these lengths, of which one may be nothing.
-fn rows(ordinal: u64, lengths: &[usize]) -> RecordBatch {
+fn rows(ordinal: i64, lengths: &[usize]) -> RecordBatch {
     let (count, residues) = (lengths.len(), lengths.iter().sum());
     let squares: Vec<usize> = lengths.iter().map(|length| length * length).collect();
     let pairs = (0..squares.iter().sum::<usize>()).map(|at| at as f32 / 3.0);
-    let ordinals = ordinal..ordinal + count as u64;
+    let ordinals = ordinal..ordinal + i64::try_from(count).expect("few rows");
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(UInt64Array::from_iter_values(ordinals.clone())),
+        Arc::new(Int64Array::from_iter_values(ordinals.clone())),
         Arc::new(StringArray::from_iter_values(
             ordinals.map(|at| format!("p{at}")),
         )),
@@ -55,11 +56,7 @@ fn rows(ordinal: u64, lengths: &[usize]) -> RecordBatch {
             lengths.iter().map(|&length| length as u32),
         )),
         Arc::new(BooleanArray::from(vec![false; count])),
-        Arc::new(FixedSizeBinaryArray::new(
-            16,
-            vec![7_u8; 16 * count].into(),
-            None,
-        )),
+        Arc::new(StringArray::from(vec!["07"; count])),
         vectors(DIM, count, ordinal as f32),
         lists(vectors(DIM, residues, -1.0), lengths),
         lists(vectors(33, residues, 2.0), lengths),

@@ -26,6 +26,12 @@ pub struct RunSummary {
     pub tool: Option<String>,
     /// Its version.
     pub version: Option<String>,
+    /// The sample that the sequences are of, where it has a name.
+    pub sample: Option<String>,
+    /// What the model is called.
+    pub model: Option<String>,
+    /// Its commit of the Hugging Face Hub, where it is known.
+    pub model_revision: Option<String>,
     /// Digest of the model.
     pub model_digest: Option<String>,
     /// Where it computed.
@@ -245,6 +251,9 @@ impl RunCount {
             run: self.run,
             tool: named(started.tool),
             version: named(started.version),
+            sample: started.sample,
+            model: started.model,
+            model_revision: started.model_revision,
             model_digest: started.model_digest,
             device: started.device,
             gpu_uuids: started.gpu_uuids,

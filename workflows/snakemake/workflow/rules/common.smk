@@ -52,7 +52,7 @@ def summarise(table, said=None):
     text = []
     for sample in SAMPLES:
         text.append(f">{sample}\n")
-        for name in ("shards/manifest.json", "reports/validation.json"):
+        for name in ("shards/manifest.json", "dataset.json"):
             path = Path(OUTDIR, sample, name)
             text.append(path.read_text() if path.exists() else "")
     script = workflow.source_path("../../../shell/summary.sh")

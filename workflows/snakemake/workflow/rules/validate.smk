@@ -1,5 +1,5 @@
-# The report is a log, which stays when the verdict is negative and the job fails. All files of the folders are given, and not
-# those of the inputs: one that is left from another set of shards has to be found, and thousands fit into no command.
+# dataset.json is a log, which stays when the verdict is negative and the job fails. All files of the folders are looked at, and
+# not those of the inputs alone: one that is left from another set of shards has to be found.
 rule validate:
     input:
         manifest=f"{OUTDIR}/{{sample}}/shards/manifest.json",
@@ -14,7 +14,7 @@ rule validate:
             labels={"sample": "{sample}"},
         ),
     log:
-        report=f"{OUTDIR}/{{sample}}/reports/validation.json",
+        report=f"{OUTDIR}/{{sample}}/dataset.json",
         stderr="logs/{sample}/validate.log",
     benchmark:
         "benchmarks/{sample}/validate.tsv"
@@ -27,10 +27,7 @@ rule validate:
         folder=lambda wildcards: f"{OUTDIR}/{wildcards.sample}",
         options=OPTIONS["validate_embeddings"],
     shell:
-        "rm -f {log.report:q};"
-        " validate-embeddings {params.folder:q}/embeddings/*.parquet --shards {params.folder:q}/shards/*.parquet"
-        " --rejects {input.rejects:q} {params.folder:q}/rejects/*.csv --manifest {input.manifest:q}"
-        " --report {log.report:q} --mqc {output:q} {params.options} 2> {log.stderr:q}"
+        "validate-embeddings --dataset {params.folder:q} --mqc {output:q} {params.options} 2> {log.stderr:q}"
 
 
 # Fails where a sample is not what was asked for, though each by itself was validated.

@@ -6,10 +6,11 @@ process VALIDATE_EMBEDDINGS {
     container 'ghcr.io/plmkit/plmkit-tools:0.1.0'
 
     input:
-    tuple val(meta), path(embeddings, stageAs: 'embeddings/*'), path(shards, stageAs: 'shards/*'), path(rejects, stageAs: 'rejects/*'), path(manifest)
+    // With the shards their manifest.json and rejects.csv.
+    tuple val(meta), path(embeddings, stageAs: 'embeddings/*'), path(shards, stageAs: 'shards/*'), path(rejects, stageAs: 'rejects/*')
 
     output:
-    tuple val(meta), path("${prefix}.validation.json"), emit: report
+    tuple val(meta), path("${prefix}.dataset.json"), emit: report
     tuple val(meta), path("${prefix}_validation_mqc.json"), emit: mqc
     // 'pass' or 'fail'. A task that failed would not hand over its report, so what calls this has to act on the verdict.
     tuple val(meta), env('VERDICT'), emit: verdict
@@ -20,19 +21,19 @@ process VALIDATE_EMBEDDINGS {
     prefix = task.ext.prefix ?: "${meta.id}"
     """
     VERDICT=pass
-    validate-embeddings embeddings/*.parquet --shards shards/*.parquet --rejects rejects/*.csv --manifest ${manifest} \\
-        --report ${prefix}.validation.json --mqc ${prefix}_validation_mqc.json ${args} || {
+    validate-embeddings --dataset . --mqc ${prefix}_validation_mqc.json ${args} || {
         code=\$?
         [[ \$code -eq 1 ]] || exit \$code
         VERDICT=fail
     }
+    mv dataset.json ${prefix}.dataset.json
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
     VERDICT=pass
-    printf '{\\n  "tool": "validate-embeddings",\\n  "outcome": "pass",\\n  "rows": 1\\n}\\n' >${prefix}.validation.json
+    printf '{\\n  "tool": "validate-embeddings",\\n  "outcome": "pass",\\n  "rows": 1\\n}\\n' >${prefix}.dataset.json
     touch ${prefix}_validation_mqc.json
     """
 }

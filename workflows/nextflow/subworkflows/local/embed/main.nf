@@ -39,7 +39,7 @@ workflow EMBED {
         .map { meta, files, rejects, json -> [meta.id, meta, files, rejects, json] }
     VALIDATE_EMBEDDINGS(
         embedded.join(cut).map { _id, rows, rejects, meta, files, rejects_of_input, manifest_of_input ->
-            [meta, rows, files, [rejects_of_input] + rejects, manifest_of_input]
+            [meta, rows, files + [rejects_of_input, manifest_of_input], rejects]
         }
     )
 
