@@ -131,7 +131,8 @@ class Case:
 
 def names(folder):
     """Files of the results of samples."""
-    return sorted(str(path.relative_to(folder)) for path in folder.glob("*/*/*") if path.is_file())
+    found = [path.relative_to(folder) for path in folder.glob("*/**/*") if path.is_file()]
+    return sorted(str(path) for path in found if path.parts[0] not in ("multiqc", "pipeline_info"))
 
 
 def many(path, copies):

@@ -173,7 +173,7 @@ def repository(case):
     run = case.run("-profile", "test", "-r", "v1", workflow=source.as_uri())
     cloned = case.path("home/assets/local/plmkit/workflows").is_dir()
     check("a clone of the repository", run.code == 0 and cloned and len(run.of("GPU_EMBED")) == 3, run.said)
-    verdict = json.loads(case.path("out/proteins/reports/validation.json").read_text())
+    verdict = json.loads(case.path("out/proteins/dataset.json").read_text())
     check("its validation passes", verdict["outcome"] == "pass", verdict)
 
 
