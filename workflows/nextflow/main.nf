@@ -1,21 +1,21 @@
 #!/usr/bin/env nextflow
 
-include { EMBED                                                                         } from './subworkflows/local/embed/main'
-include { MULTIQC                                                                       } from './modules/local/multiqc/main'
-include { VERDICT                                                                       } from './subworkflows/local/verdict/main'
-include { VERSIONS                                                                      } from './modules/local/versions/main'
-include { checkEngine; checkParams; helpText; modelRevision; readModel; readSamples     } from './subworkflows/local/inputs/main'
+include { EMBED                                                                                   } from './subworkflows/local/embed/main'
+include { MULTIQC                                                                                 } from './modules/local/multiqc/main'
+include { VERDICT                                                                                 } from './subworkflows/local/verdict/main'
+include { VERSIONS                                                                                } from './modules/local/versions/main'
+include { checkEngine; checkParams; helpText; modelRevision; readModel; readSamples; wantsMultiqc } from './subworkflows/local/inputs/main'
 
 // [ process, tool, version ] of all tasks as YAML, sorted; `Workflow` stands last as in nf-core.
-def versionsYaml(versions, revision) {
+def versionsYaml(versions, model, revision) {
     def tools = versions
         .collect { process, tool, version -> [process.tokenize(':').last(), tool, version] }
         .unique()
         .sort { entry -> entry.join(' ') }
         .groupBy { entry -> entry[0] }
         .collect { process, entries -> "${process}:\n" + entries.collect { entry -> "    ${entry[1]}: ${entry[2]}\n" }.join() }
-    def model = revision ? "Model:\n    ${params.model}: ${revision}\n" : ''
-    return tools.join() + model + "Workflow:\n    ${workflow.manifest.name}: ${workflow.manifest.version}\n    Nextflow: ${workflow.nextflow.version}\n"
+    def cached = revision ? "Model:\n    ${model}: ${revision}\n" : ''
+    return tools.join() + cached + "Workflow:\n    ${workflow.manifest.name}: ${workflow.manifest.version}\n    Nextflow: ${workflow.nextflow.version}\n"
 }
 
 workflow {
@@ -53,12 +53,14 @@ workflow {
 
     EMBED(channel.fromList(samples), model, probe, save_in.toString())
 
-    versions = VERSIONS(channel.topic('versions').toList().map { all -> versionsYaml(all, modelRevision(params.model, "${projectDir}/../shell")) })
+    versions = VERSIONS(channel.topic('versions').toList().map { all ->
+        versionsYaml(all, params.model, modelRevision(params.model, "${projectDir}/../shell"))
+    })
     report = channel.empty()
-    if (params.multiqc) {
+    if (wantsMultiqc(params.multiqc)) {
         tables = EMBED.out.mqc
             .map { _meta, table -> table }
-            .mix(versions.multiqc)
+            .mix(versions.multiqc, channel.fromPath("${projectDir}/assets/*_{config,mqc}.yml"))
             .toSortedList { a, b -> a.name <=> b.name }
         report = MULTIQC(tables).report
     }

@@ -18,6 +18,7 @@ CHECKS = {
     "batch_size": basics.batch_size,
     "wrong": interface.wrong,
     "unknown": interface.unknown,
+    "repository": interface.repository,
     "told": interface.told,
     "hub": interface.hub,
     "empty": interface.empty,

@@ -28,6 +28,8 @@ def profile_test(case):
     check("-profile test ends well, in three shards", run.code == 0 and len(run.of("GPU_EMBED")) == 3, run.said)
     verdict = json.loads(case.path("out/proteins/dataset.json").read_text())
     rows = sum(file["rows"] for file in verdict["embeddings"])
+    written = sorted(path.name.split("_2")[0] for path in case.path("out/pipeline_info").iterdir())
+    check("the engine's reports", written == ["execution_report", "execution_timeline", "params.json", "pipeline_dag"], written)
     check("its validation passes for 100 proteins", verdict["outcome"] == "pass" and rows == 100, verdict)
     cut_in_another_way(case)
 
@@ -106,13 +108,21 @@ def packed_with(case):
 
 def multiqc(case):
     """MultiQC, strict, as the last step: it shows what the programs wrote for it."""
+    run = case.run("-profile", "test", "-stub")
+    check("none where MultiQC is not at hand", run.code == 0 and not run.of("MULTIQC"), run.said)
     case.env["PATH"] += f":{ROOT}/.venv/multiqc/bin"
-    run = case.run("-profile", "test", "--multiqc")
-    check("-profile test with MultiQC", run.code == 0 and len(run.of("MULTIQC", "COMPLETED")) == 1, run.said)
+    run = case.run("-profile", "test", "--outdir", "without", "--multiqc", "false", "-stub")
+    check("none where that is not wanted", run.code == 0 and not run.of("MULTIQC"), run.said)
+    case.path("samples.csv").write_text(f"sample,fasta\ndry_run.v2,{PROTEINS}\na,{PROTEINS}\n")
+    run = case.run("-profile", "test", "--input", "samples.csv")
+    check("-profile test with MultiQC, which is at hand", run.code == 0 and len(run.of("MULTIQC", "COMPLETED")) == 1, run.said)
     data = case.path("out/multiqc/multiqc_data")
-    shown = (data / "multiqc_data.json").read_text()
-    entries = ["proteins_validation"] + [f"proteins_shard-0000{number}_run" for number in range(3)]
-    check(f"it shows {', '.join(entries)}", all(entry in shown for entry in entries), shown)
+    shown = {name: (data / f"multiqc_plmkit_{name}_table.txt").read_text().splitlines() for name in ("validate_embeddings", "monitor")}
+    shown = {name: [line.split("\t")[0] for line in lines[1:]] for name, lines in shown.items()}
+    check("a row for each sample", shown["validate_embeddings"] == ["a", "dry_run.v2"], shown)
+    shards = [f"{sample}_shard-0000{number}" for sample in ("a", "dry_run.v2") for number in range(3)]
+    check("and for each of its shards, under the same name", shown["monitor"] == shards, shown)
+    check("the methods", "Lin, Z., Akin, H." in case.path("out/multiqc/multiqc_report.html").read_text())
     check("and the versions", "gpu-embed" in (data / "multiqc_software_versions.txt").read_text())
 
 

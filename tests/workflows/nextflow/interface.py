@@ -158,6 +158,25 @@ def unknown(case):
         check(told, run.code != 0 and said == [told] and not run.tasks, run.said)
 
 
+def repository(case):
+    """`nextflow run REPOSITORY` from another folder: of a path, and of a repository that Nextflow clones."""
+    run = case.run("-profile", "test", "-stub", workflow=ROOT)
+    check("the folder of the repository", run.code == 0 and len(run.of("GPU_EMBED")) == 2, run.said)
+    source = case.path("plmkit")
+    for name in ("workflows", "test-data"):
+        shutil.copytree(ROOT / name, source / name)
+    shutil.copy(ROOT / "nextflow.config", source)
+    for command in (["init", "-q", "-b", "main"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "a"], ["tag", "v1"]):
+        subprocess.run(["git", *command], cwd=source, check=True)
+    # Its clones go into this folder; for a clone the engine has to be told that it may.
+    case.env.update(NXF_HOME=str(case.path("home")), NXF_OFFLINE="false")
+    run = case.run("-profile", "test", "-r", "v1", workflow=source.as_uri())
+    cloned = case.path("home/assets/local/plmkit/workflows").is_dir()
+    check("a clone of the repository", run.code == 0 and cloned and len(run.of("GPU_EMBED")) == 3, run.said)
+    verdict = json.loads(case.path("out/proteins/reports/validation.json").read_text())
+    check("its validation passes", verdict["outcome"] == "pass", verdict)
+
+
 def told(case):
     """--help and --version end well, before anything else is looked at; a glob that the shell has expanded does not."""
     helped = case.run("--help")

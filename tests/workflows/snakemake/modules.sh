@@ -43,6 +43,21 @@ check "a module of another workflow" snakemake --cores 2
 same "with two shards of 100 proteins" "2 100" "$(wc -l <sizes.txt) $(rows "em bedded/a/dataset.json")"
 check "a second run does nothing" grep -q 'Nothing to be done' <(snakemake --cores 2 2>&1)
 
+# As from GitHub: files of a repository, which Snakemake fetches one by one.
+mkdir ../fetched ../repository
+cd ../repository
+cp -r "$root/workflows" .
+git init -q -b main
+git add .
+git -c user.name=a -c user.email=a@b commit -q -m a
+git tag v1
+cd ../fetched
+cp ../module/{samples.csv,config.yaml} .
+sed "s#\"$root/workflows/snakemake/workflow/Snakefile\"#\"git+file://$work/repository/workflows/snakemake/workflow/Snakefile@v1\"#" ../module/Snakefile >Snakefile
+check "it names the repository" grep -q 'git+file' Snakefile
+check "a module of a repository" snakemake --cores 2
+same "with two shards of 100 proteins" "2 100" "$(wc -l <sizes.txt) $(rows "em bedded/a/reports/validation.json")"
+
 cd ../rules
 cp "$proteins" proteins.fasta
 {

@@ -3,18 +3,22 @@
 set -euo pipefail
 # shellcheck source=tests/workflows/checks.sh
 source "$(dirname "$0")/../checks.sh"
-PATH=$PATH:$root/.venv/multiqc/bin
-printf 'sample,fasta\na,%s\nb,%s\n' "$proteins" "$proteins" >samples.csv
+printf 'sample,fasta\ndry_run.v2,%s\nb,%s\n' "$proteins" "$proteins" >samples.csv
 cat >config.yaml <<CONF
 samples: samples.csv
 model: $model
 max_shard_tokens: 30000
 options: {gpu_embed: --device cpu}
-multiqc: true
 CONF
-check "a run" snakemake --snakefile "$root/workflows/snakemake/workflow/Snakefile" --configfile config.yaml --cores 2
+run() { snakemake --snakefile "$root/workflows/snakemake/workflow/Snakefile" --configfile config.yaml --cores 2 "$@"; }
+none() { run --dry-run "$@" >dry.log 2>&1 && ! grep multiqc_files dry.log; }
+check "none where MultiQC is not at hand" none
+PATH=$PATH:$root/.venv/multiqc/bin
+check "none where that is not wanted" none --config multiqc=False
+check "a run with MultiQC, which is at hand" run
 data=results/multiqc/multiqc_data
-for entry in a_validation b_validation a_shard-00000_run a_shard-00001_run; do
-    check "it shows $entry" grep -q "$entry" $data/multiqc_data.json
-done
+names() { tail -n +2 "$data/multiqc_plmkit_$1_table.txt" | cut -f 1 | paste -sd ' '; }
+same "a row for each sample" "b dry_run.v2" "$(names validate_embeddings)"
+same "and for each of its shards, under the same name" "b_shard-00000 b_shard-00001 dry_run.v2_shard-00000 dry_run.v2_shard-00001" "$(names monitor)"
+check "the methods" grep -q 'Lin, Z., Akin, H.' results/multiqc/multiqc_report.html
 check "and the versions" grep -q gpu-embed $data/multiqc_software_versions.txt

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -93,6 +94,12 @@ WEIGHTS, SAMPLES = read_inputs()
 # Where the model is computed.
 EMBED_IMAGE = image(
     "plmkit-cpu" if "--device cpu" in OPTIONS["gpu_embed"] else "plmkit"
+)
+# Unless the user says so: where it is at hand. An image or an environment of it may need a network that is not there.
+MULTIQC = config.get(
+    "multiqc",
+    shutil.which("multiqc") is not None
+    and not workflow.deployment_settings.deployment_method,
 )
 # Measured, unless the user says how large batches are.
 BATCH_SIZE = f"{OUTDIR}/batch-size.json"

@@ -56,6 +56,27 @@ rule versions:
         ' printf "Workflow:\\n  snakemake: %s\\n" {params.snakemake}) > {output:q} 2> {log:q}'
 
 
+# Where the container of MultiQC sees them.
+rule multiqc_files:
+    input:
+        f"{OUTDIR}/versions.yml",
+    output:
+        config=f"{OUTDIR}/multiqc/multiqc_config.yml",
+        methods=f"{OUTDIR}/multiqc/plmkit_methods_mqc.yml",
+        versions=f"{OUTDIR}/multiqc/plmkit_mqc_versions.yml",
+    log:
+        "logs/multiqc_files.log",
+    localrule: True
+    params:
+        sources=[
+            workflow.source_path("../../../nextflow/assets/multiqc_config.yml"),
+            workflow.source_path("../../../nextflow/assets/plmkit_methods_mqc.yml"),
+        ],
+    run:
+        for source, copy in zip([*params.sources, input[0]], output):
+            shutil.copyfile(source, copy)
+
+
 rule multiqc:
     input:
         of_all_shards("reports/{sample}_{shard}_run_mqc.json"),
@@ -64,14 +85,15 @@ rule multiqc:
             outdir=OUTDIR,
             sample=SAMPLES,
         ),
-        versions=f"{OUTDIR}/versions.yml",
+        config=rules.multiqc_files.output.config,
+        methods=rules.multiqc_files.output.methods,
+        versions=rules.multiqc_files.output.versions,
     output:
         report(
             f"{OUTDIR}/multiqc/multiqc_report.html",
             caption="../report/multiqc.rst",
             category="MultiQC",
         ),
-        versions=f"{OUTDIR}/multiqc/plmkit_mqc_versions.yml",
     log:
         "logs/multiqc.log",
     conda:
@@ -85,5 +107,5 @@ rule multiqc:
         folders=expand("{outdir}/{sample}/reports", outdir=OUTDIR, sample=SAMPLES),
         out=subpath(output[0], parent=True),
     shell:
-        "(cp {input.versions:q} {output.versions:q} &&"
-        " multiqc --strict --force --outdir {params.out:q} {output.versions:q} {params.folders:q}) > {log:q} 2>&1"
+        "multiqc --strict --force --config {input.config:q} --outdir {params.out:q}"
+        " {input.methods:q} {input.versions:q} {params.folders:q} > {log:q} 2>&1"

@@ -148,3 +148,8 @@ def readModel(model) {
 def modelRevision(model, shell) {
     return ['bash', "${shell}/inputs.sh", 'revision', model].collect { word -> word.toString() }.execute().text.trim()
 }
+
+// Unless the user says so: where MultiQC is at hand. An image of it may need a network that is not there.
+def wantsMultiqc(given) {
+    return given != null ? given : !workflow.containerEngine && System.getenv('PATH').tokenize(':').any { folder -> file("${folder}/multiqc").exists() }
+}
