@@ -13,7 +13,7 @@ use plmkit_cli::{
     Common, Exit, Fault, NamedPath, Program, ProgressMode, file, files_of, interval, keep_apart,
     keep_renameable,
 };
-use plmkit_contract::StoreDtype;
+use plmkit_contract::{ModelName, StoreDtype};
 use plmkit_engine::{Config, Injection, Windows, rejects_beside};
 use plmkit_esm2::{Device, Dtype, Isa, Kernels};
 use plmkit_hub::model_name;
@@ -48,6 +48,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MODEL")]
     #[arg(value_parser = file())]
     pub(crate) model: PathBuf,
+
+    /// What the results call the model [default: its id on the Hub, or the name of its folder]
+    ///
+    /// It is for people: models are told apart by their digest, and another name is no other work.
+    #[arg(long, value_name = "NAME")]
+    model_name: Option<String>,
 
     /// Fetch a model of the Hub that its local cache does not have
     ///
@@ -248,7 +254,13 @@ impl TryFrom<Args> for Config {
         }
         Ok(Self {
             batches: files_of(args.batches, "arrow")?,
-            model_name: model_name(&args.model),
+            model_name: match args.model_name {
+                Some(name) => ModelName {
+                    name,
+                    ..model_name(&args.model)
+                },
+                None => model_name(&args.model),
+            },
             model: args.model,
             out: args.out.unwrap_or_default(),
             device: args.device,

@@ -36,8 +36,7 @@ def final(case):
 
 def verdict(case):
     """A row that vanishes between embedding and validation."""
-    # The glob of its arguments is expanded before: the second of the three files is taken out of them.
-    case.wrapper("validate-embeddings", '[[ $1 == --version ]] && exec "$real" "$@"\nexec "$real" "$1" "${@:3}"\n')
+    case.wrapper("validate-embeddings", '[[ $1 == --version ]] || rm embeddings/*shard-00001.parquet\nexec "$real" "$@"\n')
     run = case.run("-profile", "test")
     report = case.path("out/proteins/dataset.json")
     check("a failing verdict fails the run", run.code != 0 and "the validation failed, see SAMPLE/dataset.json: proteins" in run.said, run.said)

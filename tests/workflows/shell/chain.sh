@@ -200,7 +200,8 @@ echo $commit >hub/models--some--model/refs/main
 cp -r "$model" hub/models--some--model/snapshots/$commit
 for revision in '' @main @$commit; do
     HF_HUB_CACHE=$work/hub check "one that is there: some/model$revision" runs all.csv "hub$revision" "some/model$revision"
-    check "is the same" diff -r whole/a/embeddings "hub$revision/a/embeddings"
+    check "is the same" diff <(grep '"digest"' whole/a/dataset.json) <(grep '"digest"' "hub$revision/a/dataset.json")
+    check "and says what it is" grep -qx "  \"model_revision\": \"$commit\"," "hub$revision/a/dataset.json"
     check "versions.yml says which revision" grep -x "  some/model$revision: $commit" "hub$revision/versions.yml"
 done
 check "an empty OUTDIR" refuses 2 'found an empty OUTDIR' samples.csv "" "$model"

@@ -9,7 +9,7 @@ include { VALIDATE_EMBEDDINGS } from '../../../modules/local/validate-embeddings
 workflow EMBED {
     take:
     samples // channel: [ val(meta), [ path(fasta), … ] ], meta.id is the sample
-    model   // value: [ path(folder), '' ], or [ [], id ] of a model of the Hugging Face Hub
+    model   // value: [ path(folder), name ], or [ [], id ] of a model of the Hugging Face Hub
     probe   // value: whether to measure the batch size on a GPU; otherwise the options of pack-batches say it
     save_in // value: folder for what interrupted tasks have finished, an absolute path, or ''
 

@@ -138,10 +138,10 @@ def existing(name) {
     return found
 }
 
-// [ files, '' ] of a folder, so that other weights in it make other tasks; or [ [], id ] of a model of the Hugging Face Hub.
+// [ files, name ] of a folder, so that other weights in it make other tasks; or [ [], id ] of a model of the Hugging Face Hub.
 def readModel(model) {
     def folder = file(model.toString())
-    return folder.isDirectory() ? [files("${folder}/*.{json,safetensors,bin}").sort { path -> path.name }, ''] : [[], model]
+    return folder.isDirectory() ? [files("${folder}/*.{json,safetensors,bin}").sort { path -> path.name }, folder.name] : [[], model]
 }
 
 // The commit of a model of the Hub that the local cache has, or ''.

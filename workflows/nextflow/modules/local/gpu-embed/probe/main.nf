@@ -1,13 +1,13 @@
 process GPU_EMBED_PROBE {
-    tag "${model_id ?: model instanceof List ? 'model' : model}"
+    tag "${model_name ?: model}"
     label 'process_gpu'
 
     conda "${moduleDir}/environment.yml"
     container "${task.accelerator ? 'ghcr.io/plmkit/plmkit:0.1.0' : 'ghcr.io/plmkit/plmkit-cpu:0.1.0'}"
 
     input:
-    // A folder or its files, or none and the id of a model of the Hugging Face Hub.
-    tuple path(model, stageAs: 'model/*'), val(model_id)
+    // A folder or its files and what it is called, or none and the id of a model of the Hugging Face Hub.
+    tuple path(model, stageAs: 'model/*'), val(model_name)
 
     output:
     path "batch-size.json", emit: batch_size
@@ -17,7 +17,7 @@ process GPU_EMBED_PROBE {
     // Those of GPU_EMBED: outputs and precision decide how much memory a token takes.
     def args = task.ext.args ?: ''
     """
-    gpu-embed --probe --out batch-size.json --model ${model_id ?: model instanceof List ? 'model' : model} ${args}
+    gpu-embed --probe --out batch-size.json --model ${model ? (model instanceof List ? 'model' : model) : model_name} ${args}
     """
 
     stub:
