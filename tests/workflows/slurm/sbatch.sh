@@ -6,6 +6,11 @@ source "$(dirname "$0")/../checks.sh"
 start_cluster
 export WORKFLOW=$root/workflows/slurm
 
+# The symptoms that README.md lists.
+[[ -e /etc/slurm/slurm.conf ]] || check "a cluster whose configuration is not in its place" grep 'fetch_config: DNS SRV lookup failed' \
+    <(env -u SLURM_CONF sbatch "$WORKFLOW/prepare.sbatch" 2>&1)
+check "no accounting" grep 'Slurm accounting storage is disabled' <(sacct 2>&1)
+
 many 8 >many.fasta
 printf 'sample,fasta\nlong,many.fasta\na,%s\n' "$proteins" >samples.csv
 export MAX_SHARD_TOKENS=200000 FASTA_SHARD='--duplicate-ids suffix' PACK_BATCHES='--max-batch-tokens 4096'
