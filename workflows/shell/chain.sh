@@ -226,7 +226,7 @@ finish() {
 validate() {
     local surplus quiet=()
     [[ " $VALIDATE_EMBEDDINGS " == *' --quiet '* ]] || quiet=(--quiet)
-    surplus=$(comm -23 <(cd "$1" && ls embeddings rejects | sed -n 's/[.]\(parquet\|csv\)$//p' | sort -u) <(shards "$1" | sort) | paste -sd ' ')
+    surplus=$(comm -23 <(find "$1/embeddings" "$1/rejects" -type f -name '[!.]*' | sed -n 's#.*/\(.*\)[.]\(parquet\|csv\)$#\1#p' | sort -u) <(shards "$1" | sort) | paste -sd ' ')
     [[ ! $surplus ]] || echo "$1: embeddings and rejects of no shard of this run, remove them: $surplus" >&2
     validate-embeddings --dataset "$1" --mqc "$1/reports/${2}_validation_mqc.json" "${quiet[@]}" "${validate_embeddings[@]}"
 }

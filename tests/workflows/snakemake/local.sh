@@ -48,10 +48,11 @@ check "a run" run
 check "layout and data are the shell chain's" equal chain results
 check "what could not be embedded is listed" grep ',not_finite,' results/a/rejects/shard-00000.csv results/b/rejects/shard-00000.csv
 same "all programs have a version" 5 "$(grep -cE '^  (fasta-shard|pack-batches|gpu-embed|validate-embeddings|monitor-log): [0-9.]+$' results/versions.yml)"
-check "benchmarks" test -s benchmarks/a/shard-00000.embed.tsv
+check "benchmarks" test -s benchmarks/a/shard-00000.embed.tsv -a -s benchmarks/summary.tsv
+same "in every rule" "$(grep -chE '^(rule|checkpoint) ' "$flow"/workflow/rules/*.smk | paste -sd +)" "$(grep -ch '^    benchmark:' "$flow"/workflow/rules/*.smk | paste -sd +)"
 check "a second run does nothing" grep -q 'Nothing to be done' <(run 2>&1)
 check "the report of Snakemake" run --report report.html
-for entry in a_validation_mqc.json shard-00000.run.json; do
+for entry in summary.tsv a_validation_mqc.json shard-00000.run.json; do
     check "it has $entry" grep -q "$entry" report.html
 done
 
@@ -109,7 +110,7 @@ check "versions.yml says which revision" grep -x "  some/model: $commit" hub-res
 same "the parameters of the run, as JSON" "some/model 20000 False" "$(python3 -c '
 import json
 found = json.load(open("hub-results/pipeline_info/params.json"))
-print(found["model"], found["max_shard_tokens"], found["multiqc"])')"
+print(found["model"], found["max_shard_tokens"], found["allow_empty"])')"
 check "with which it runs again" grep -q 'Nothing to be done' <(HF_HUB_CACHE=$work/hub snakemake --snakefile "$flow/workflow/Snakefile" \
     --configfile hub-results/pipeline_info/params.json --cores 2 2>&1)
 

@@ -4,6 +4,8 @@ rule batch_size:
         f"{OUTDIR}/batch-size.json",
     log:
         "logs/batch_size.log",
+    benchmark:
+        "benchmarks/batch_size.tsv"
     retries: 2
     conda:
         "../envs/plmkit.yaml"
@@ -33,6 +35,8 @@ rule pack:
         report=f"{OUTDIR}/{{sample}}/reports/{{shard}}.pack.json",
     log:
         "logs/{sample}/{shard}.pack.log",
+    benchmark:
+        "benchmarks/{sample}/{shard}.pack.tsv"
     localrule: True
     conda:
         "../envs/plmkit.yaml"

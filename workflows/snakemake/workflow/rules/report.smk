@@ -12,6 +12,8 @@ rule run_report:
         mqc=f"{OUTDIR}/{{sample}}/reports/{{sample}}_{{shard}}_run_mqc.json",
     log:
         "logs/{sample}/{shard}.report.log",
+    benchmark:
+        "benchmarks/{sample}/{shard}.report.tsv"
     localrule: True
     conda:
         "../envs/plmkit.yaml"
@@ -29,6 +31,8 @@ rule parameters:
         f"{OUTDIR}/pipeline_info/params.json",
     log:
         "logs/parameters.log",
+    benchmark:
+        "benchmarks/parameters.tsv"
     localrule: True
     params:
         config=config,
@@ -41,6 +45,8 @@ rule versions:
         f"{OUTDIR}/versions.yml",
     log:
         "logs/versions.log",
+    benchmark:
+        "benchmarks/versions.tsv"
     localrule: True
     conda:
         "../envs/plmkit.yaml"
@@ -66,6 +72,8 @@ rule multiqc_files:
         versions=f"{OUTDIR}/multiqc/plmkit_mqc_versions.yml",
     log:
         "logs/multiqc_files.log",
+    benchmark:
+        "benchmarks/multiqc_files.tsv"
     localrule: True
     params:
         sources=[
@@ -96,6 +104,8 @@ rule multiqc:
         ),
     log:
         "logs/multiqc.log",
+    benchmark:
+        "benchmarks/multiqc.tsv"
     conda:
         "../envs/multiqc.yaml"
     container:

@@ -37,6 +37,8 @@ rule restore:
         f"{OUTDIR}/{{sample}}/shards/{{file}}",
     log:
         "logs/{sample}/{file}.restore.log",
+    benchmark:
+        "benchmarks/{sample}/{file}.restore.tsv"
     wildcard_constraints:
         file=r"shard-(long-)?\d+\.parquet|rejects\.csv",
     conda:

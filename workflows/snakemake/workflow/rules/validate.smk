@@ -39,9 +39,15 @@ rule summary:
             sample=SAMPLES,
         ),
     output:
-        f"{OUTDIR}/summary.tsv",
+        report(
+            f"{OUTDIR}/summary.tsv",
+            caption="../report/summary.rst",
+            category="Summary",
+        ),
     log:
         "logs/summary.log",
+    benchmark:
+        "benchmarks/summary.tsv"
     localrule: True
     params:
         allow_empty=config["allow_empty"],
