@@ -56,7 +56,7 @@ cp ../module/{samples.csv,config.yaml} .
 sed "s#\"$root/workflows/snakemake/workflow/Snakefile\"#\"git+file://$work/repository/workflows/snakemake/workflow/Snakefile@v1\"#" ../module/Snakefile >Snakefile
 check "it names the repository" grep -q 'git+file' Snakefile
 check "a module of a repository" snakemake --cores 2
-same "with two shards of 100 proteins" "2 100" "$(wc -l <sizes.txt) $(rows "em bedded/a/reports/validation.json")"
+same "with two shards of 100 proteins" "2 100" "$(wc -l <sizes.txt) $(rows "em bedded/a/dataset.json")"
 
 cd ../rules
 cp "$proteins" proteins.fasta
