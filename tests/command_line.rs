@@ -214,6 +214,16 @@ fn a_working_folder_that_was_removed_is_said() {
 }
 
 #[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    for program in PROGRAMS {
+        let full = fs::File::create("/dev/full").expect("a full device");
+        let output = common::bin(program).arg("--help").stdout(full).output();
+        let what = "standard output: cannot write: no space left on device";
+        common::assert_failed(&output.expect("run"), 74, what);
+    }
+}
+
+#[test]
 fn usage_and_help_say_what_a_probe_needs() {
     let help = run("gpu-embed", "--help").stdout;
     let help = String::from_utf8_lossy(&help);

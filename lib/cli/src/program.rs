@@ -2,12 +2,12 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, ErrorKind, Write};
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
 use clap::{Command, Parser};
-use plmkit_contract::{Exit, Stop, is_guarded};
+use plmkit_contract::{Exit, Stop, io_text, is_guarded};
 
 use crate::file_size::survive_limit;
 use crate::generate::generate;
@@ -79,9 +79,16 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
 /// Says what clap says of a command line: help, or what is wrong, in one line.
 fn refused<P: Program>(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // A reader that has gone is no failure.
-        let _ = error.print();
-        return ExitCode::SUCCESS;
+        let printed = error.print().and_then(|()| io::stdout().flush());
+        return match printed {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                log::install(P::NAME, LogFormat::Text, false);
+                let what = format!("standard output: cannot write: {}", io_text(&error));
+                exit_code(Err(Fault::new(Exit::Io, what)))
+            }
+            // A reader that has gone is no failure.
+            _ => ExitCode::SUCCESS,
+        };
     }
     log::install(P::NAME, asked_for(env::args_os()), false);
     let what = without_usage(&error.to_string());

@@ -73,6 +73,15 @@ pub(crate) fn verify(
             None => Ok(()),
         };
     }
+    if !path.exists() {
+        let out = path_text(&config.out);
+        return Err(StoreError::Malformed {
+            path,
+            what: format!(
+                "missing: the list of {rejected} rows that {out} lacks; --force makes both again"
+            ),
+        });
+    }
     let found = read_rejects(&path).map_err(StoreError::of_existing)?;
     if Some(found.digest.as_str()) == digest {
         Ok(())
