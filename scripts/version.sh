@@ -13,6 +13,7 @@ edits=(
     -e "s#(ghcr[.]io/plmkit/plmkit[a-z-]*:)$number#\1$version#g"
     -e "s#(\bplmkit(-tools)? *=+ *)$number#\1$version#g"
     -e "s#(\btag=\"v)$number#\1$version#g"
+    -e "s#(-r v)$number#\1$version#g"
     -e "s#(\bplmkit-)$number(-x86_64-linux)#\1$version\2#g"
     # Of nextflow.config, a Conda recipe and CITATION.cff, at the top or one level down.
     -e "/^(manifest|context|package|version)\b/,/^\}/s#^( *version *[=:] *['\"]?)$number#\1$version#"
