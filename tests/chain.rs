@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use arrow::array::AsArray;
+use arrow::array::{Array, AsArray};
 use common::{assert_failed, bin, run, test_data};
 use plmkit_contract::{DESCRIPTION, SAMPLE, ordinals};
 use plmkit_store::{EmbeddingsReader, read_shard};
@@ -372,9 +372,13 @@ fn a_file_of_the_wrong_kind_is_named_with_the_program_that_makes_the_right_one()
 }
 
 /// FASTA to a dataset as the workflows lay it out, in `folder`.
-fn dataset(folder: &Path, fasta: &str, sample: &str) {
+fn dataset(folder: &Path, sample: &str) {
+    // One has no description.
+    let fasta = fs::read_to_string(test_data("proteins.fasta")).expect("read");
+    let (_, rest) = fasta.split_once('\n').expect("a header");
+    fs::write(folder.join("in.fasta"), format!(">bare\n{rest}")).expect("write");
     run(bin("fasta-shard")
-        .arg(test_data(fasta))
+        .arg(folder.join("in.fasta"))
         .args(["--max-shard-tokens", "20000", "--long", "window"])
         .args(["--sample", sample, "--out-dir"])
         .arg(folder.join("shards")));
@@ -411,7 +415,7 @@ fn validate(dataset: &Path, code: i32) -> String {
 #[test]
 fn a_dataset_names_its_parts_and_is_known_by_them_without_its_shards() {
     let folder = tempfile::tempdir().expect("temp folder");
-    dataset(folder.path(), "proteins.fasta", "liver");
+    dataset(folder.path(), "liver");
     let named = folder.path().join("dataset.json");
     validate(folder.path(), 0);
     let found = json(&named);
@@ -433,16 +437,31 @@ fn a_dataset_names_its_parts_and_is_known_by_them_without_its_shards() {
         serde_json::json!({"name": "mean_4", "of": "protein", "dimension": 64, "type": "f32"});
     assert_eq!(found["columns"], serde_json::json!([column]));
 
-    // A verdict that is not about what is there now is worse than none.
+    // What cannot be read has no verdict, and what is missing a negative one.
     let part = folder.path().join("embeddings/shard-00001.parquet");
     let aside = folder.path().join("aside");
     fs::rename(&part, &aside).expect("rename");
     fs::write(&part, "no embeddings").expect("write");
     validate(folder.path(), 65);
-    assert!(!named.exists());
+    assert_eq!(json(&named), found, "what was known is not lost");
     fs::remove_file(&part).expect("remove");
     validate(folder.path(), 1);
     assert_eq!(json(&named)["outcome"], "fail");
+    fs::rename(&aside, &part).expect("rename");
+    validate(&named, 0);
+
+    // What readers of the folder would take for a part, or stop at.
+    let stray = folder.path().join("embeddings/notes.txt");
+    fs::write(&stray, "").expect("write");
+    assert!(validate(&named, 1).contains("first: embeddings/notes.txt: among the embeddings"));
+    fs::remove_file(&stray).expect("remove");
+
+    // A list that lacks a part is no list to go by.
+    fs::rename(&part, &aside).expect("rename");
+    validate(&named, 1);
+    fs::rename(folder.path().join("shards"), folder.path().join("cut")).expect("rename");
+    assert!(validate(&named, 1).contains("the validation that listed the parts failed"));
+    fs::rename(folder.path().join("cut"), folder.path().join("shards")).expect("rename");
     fs::rename(&aside, &part).expect("rename");
     validate(&named, 0);
 
@@ -457,6 +476,11 @@ fn a_dataset_names_its_parts_and_is_known_by_them_without_its_shards() {
         "{said}"
     );
     assert_eq!(fs::read(&named).expect("read"), before);
+    let edited = String::from_utf8(before)
+        .expect("text")
+        .replace("model-tiny", "another");
+    fs::write(&named, edited).expect("write");
+    assert!(validate(folder.path(), 65).contains("dataset.json: damaged or altered"));
     fs::remove_file(&named).expect("remove");
     assert!(validate(folder.path(), 66).contains("expected a folder shards, or dataset.json"));
 }
@@ -464,7 +488,7 @@ fn a_dataset_names_its_parts_and_is_known_by_them_without_its_shards() {
 #[test]
 fn rows_say_their_sample_and_description() {
     let folder = tempfile::tempdir().expect("temp folder");
-    dataset(folder.path(), "proteins.fasta", "liver");
+    dataset(folder.path(), "liver");
     let shard = read_shard(&folder.path().join("shards/shard-00000.parquet")).expect("shard");
     let mut described = BTreeMap::new();
     for batch in &shard.batches {
@@ -479,7 +503,9 @@ fn rows_say_their_sample_and_description() {
         let columns = [SAMPLE, DESCRIPTION].map(|name| batch[name].as_string::<i32>());
         for (row, ordinal) in ordinals(&batch).iter().enumerate() {
             assert_eq!(columns[0].value(row), "liver");
-            assert_eq!(Some(columns[1].value(row)), described[ordinal].as_deref());
+            let description = columns[1].is_valid(row).then(|| columns[1].value(row));
+            assert_eq!(description, described[ordinal].as_deref());
+            assert_eq!(description.is_none(), *ordinal == 0);
             rows += 1;
         }
     }
@@ -493,7 +519,7 @@ fn batches_and_embeddings_of_two_sets_of_shards_are_not_taken_together() {
     let [one, other] = ["one", "other"].map(|sample| {
         let at = folder.path().join(sample);
         fs::create_dir(&at).expect("folder");
-        dataset(&at, "proteins.fasta", sample);
+        dataset(&at, sample);
         at
     });
     let embed = |batches: [PathBuf; 2]| {

@@ -45,7 +45,7 @@ pub(crate) struct Args {
 
     /// Name of the sample: the embeddings get a column `sample` with it
     ///
-    /// Tables of several samples can then be read as one.
+    /// Tables of several samples can then be read as one. The name is letters, digits, _, - and ., the first no - or .
     #[arg(long, value_name = "NAME", help_heading = "Output")]
     #[arg(value_parser = sample)]
     sample: Option<String>,
@@ -174,8 +174,13 @@ enum Alphabet {
 }
 
 fn sample(name: &str) -> Result<String, &'static str> {
-    if name.is_empty() || name.chars().any(char::is_control) {
-        return Err("expected text without control characters");
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    if name.is_empty()
+        || name.len() > 200
+        || name.starts_with(['-', '.'])
+        || !name.bytes().all(allowed)
+    {
+        return Err("expected up to 200 letters, digits, _, - and ., the first no - or .");
     }
     Ok(name.to_owned())
 }

@@ -29,8 +29,9 @@ pub(crate) struct Args {
     ///
     /// The folder has the embeddings in embeddings/, the shards with manifest.json and rejects.csv in shards/, and lists of what
     /// gpu-embed could not embed in rejects/, as the workflows leave them. The verdict goes into dataset.json in the folder,
-    /// which names all parts with their digests, the model, the columns and the counts. Where shards/ is not there any more, the
-    /// embeddings have to be those that dataset.json names, and it stays as it is.
+    /// which names all parts with their digests, the model, the options, the columns and the counts; one that is there is replaced,
+    /// unless a file is damaged or missing (65, 66). Where shards/ is not there any more, the embeddings have to be those that
+    /// dataset.json names, and it stays as it is.
     #[arg(long, value_name = "DIR", help_heading = "Expectations")]
     #[arg(conflicts_with_all = ["embeddings", "shards", "rejects", "manifest"])]
     #[arg(value_parser = file())]

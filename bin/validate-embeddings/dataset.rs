@@ -1,17 +1,22 @@
 //! A folder of results as the workflows lay it out, and the file that names it.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use plmkit_check::Parts;
 use plmkit_cli::{Exit, Fault, files_in, files_of};
-use plmkit_contract::{io_text, path_text};
+use plmkit_contract::{SealedError, io_text, is_sealed, path_text, seal};
+use plmkit_store::{StoreError, write_report};
 
 use crate::args::Config;
-use crate::report::Listed;
+use crate::report::{Listed, Report};
 
 /// The file that names a dataset, in its folder.
 const NAME: &str = "dataset.json";
+
+/// The folder of its parts.
+const EMBEDDINGS: &str = "embeddings";
 
 /// Where the parts of a dataset are.
 #[derive(Clone, Debug)]
@@ -42,7 +47,12 @@ impl Dataset {
     /// Adds what is in the folder to what is to be checked.
     pub(crate) fn find(&self, config: &mut Config) -> Result<(), Fault> {
         let all = |name: &str, extension| files_of(vec![self.folder.join(name)], extension);
-        config.embeddings = all("embeddings", "parquet")?;
+        if !self.folder.join(EMBEDDINGS).is_dir() {
+            let what =
+                "expected the folder of one sample's results, with a folder embeddings in it";
+            return Err(fault(&self.folder, Exit::NoInput, what));
+        }
+        config.embeddings = all(EMBEDDINGS, "parquet")?;
         if !self.has_shards() {
             return Ok(());
         }
@@ -64,20 +74,52 @@ impl Dataset {
         self.folder.join("shards").is_dir()
     }
 
-    /// Removes the verdict of an earlier validation: from now on it is nobody's.
-    pub(crate) fn forget(&self) -> Result<(), Fault> {
-        let path = self.file();
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                let what = format!("cannot replace: {}", io_text(&error));
-                Err(fault(&path, Exit::CannotCreate, &what))
-            }
-            _ => Ok(()),
+    /// Writes `dataset.json`, if it is not that already: what is archived may be read-only.
+    pub(crate) fn write(&self, report: &Report) -> Result<(), StoreError> {
+        let (path, text) = (self.file(), seal(report));
+        if fs::read(&path).is_ok_and(|found| found == text.as_bytes()) {
+            return Ok(());
         }
+        write_report(&path, &text)
+    }
+
+    /// What is known of the parts before they are read.
+    pub(crate) fn parts(&self) -> Result<Parts, Fault> {
+        let strays = self.strays();
+        let strays = strays.map_err(|error| fault(&self.folder, Exit::Io, &io_text(&error)))?;
+        if self.has_shards() {
+            return Ok(Parts {
+                strays,
+                ..Parts::default()
+            });
+        }
+        let listed = self.listed()?;
+        Ok(Parts {
+            listed: Some(listed.parts()),
+            failed_before: !listed.passed(),
+            strays,
+        })
+    }
+
+    /// What readers find in the folder of embeddings beside the embeddings. What is hidden they pass over.
+    fn strays(&self) -> io::Result<Vec<String>> {
+        let mut strays = Vec::new();
+        for entry in fs::read_dir(self.folder.join(EMBEDDINGS))? {
+            let path = entry?.path();
+            let hidden = path
+                .file_name()
+                .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+            let part = path.extension().is_some_and(|found| found == "parquet") && path.is_file();
+            if !hidden && !part {
+                strays.push(path_text(self.relative(&path)));
+            }
+        }
+        strays.sort();
+        Ok(strays)
     }
 
     /// What `dataset.json` lists.
-    pub(crate) fn listed(&self) -> Result<Listed, Fault> {
+    fn listed(&self) -> Result<Listed, Fault> {
         let path = self.file();
         let text = fs::read(&path).map_err(|error| {
             let exit = match error.kind() {
@@ -90,10 +132,13 @@ impl Dataset {
             );
             fault(&self.folder, exit, &what)
         })?;
-        serde_json::from_slice(&text).map_err(|error| {
-            let what = format!("not the {NAME} of a validation: {error}");
-            fault(&path, Exit::Data, &what)
-        })
+        let listed: Result<Listed, _> = serde_json::from_slice(&text);
+        match listed {
+            _ if !is_sealed(&text) => Err(SealedError::Seal.to_string()),
+            Err(error) => Err(format!("not the {NAME} of a validation: {error}")),
+            Ok(listed) => listed.of_this_contract(),
+        }
+        .map_err(|what| fault(&path, Exit::Data, &what))
     }
 }
 

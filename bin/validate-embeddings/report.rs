@@ -5,8 +5,8 @@ use std::path::Path;
 
 use plmkit_check::{Outcome, Verdict};
 use plmkit_contract::{
-    CONTRACT_VERSION, Column as Computed, EmbeddingLayout, PACKING, Provenance, RowDigest, SAMPLE,
-    SOURCE, VOCABULARY,
+    CONTRACT_VERSION, Column as Computed, EmbeddingLayout, InputSummary, Manifest, PACKING,
+    Provenance, Quoted, RowDigest, SAMPLE, SOURCE, VOCABULARY,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,7 +24,7 @@ pub(crate) struct Report<'a> {
     version: &'static str,
     /// `fail` if any check failed, else `pass`.
     pub(crate) outcome: Outcome,
-    /// The sample, where it has a name. This and what follows is as the first of the embeddings says.
+    /// The sample, where it has a name: by the manifest, or by the first of the embeddings, as is what follows.
     sample: Option<&'a str>,
     /// What the model is called.
     pub(crate) model: Option<&'a str>,
@@ -38,12 +38,16 @@ pub(crate) struct Report<'a> {
     options: BTreeMap<&'a str, &'a Value>,
     /// The vector columns.
     columns: Vec<Column>,
+    /// The FASTA inputs; null when no manifest was given.
+    inputs: Option<&'a [InputSummary]>,
+    /// How the shards were made from them; null when no manifest was given.
+    shard_options: Option<&'a BTreeMap<String, Value>>,
     /// The embeddings files, in the order given.
     embeddings: &'a [Input],
     /// The shards, in the order given.
     shards: &'a [Input],
-    /// The rejects files, in the order given.
-    rejects: Vec<String>,
+    /// The lists of rejects, in the order given; `rows` are their lines.
+    rejects: &'a [Input],
     /// The manifest; null when none was given.
     manifest: Option<String>,
     /// The reference; null when none was given.
@@ -72,17 +76,42 @@ pub(crate) struct Input {
     file: String,
     /// Its rows.
     rows: u64,
-    /// Its row digest.
+    /// Its row digest; of a list, the digest of its bytes.
     digest: String,
 }
 
 /// What an earlier validation listed.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Listed {
+    contract: String,
+    outcome: String,
     embeddings: Vec<Input>,
 }
 
+/// The files that were read.
+pub(crate) struct Inputs<'a> {
+    pub(crate) embeddings: &'a [Input],
+    pub(crate) shards: &'a [Input],
+    pub(crate) rejects: &'a [Input],
+    pub(crate) manifest: Option<&'a Manifest>,
+}
+
 impl Listed {
+    /// The same, if this program knows what it means.
+    pub(crate) fn of_this_contract(self) -> Result<Self, String> {
+        if self.contract == CONTRACT_VERSION {
+            return Ok(self);
+        }
+        let found = Quoted(&self.contract);
+        Err(format!(
+            "expected file contract version {CONTRACT_VERSION}, found {found}"
+        ))
+    }
+
+    pub(crate) fn passed(&self) -> bool {
+        self.outcome == "pass"
+    }
+
     /// Name and digest of each embeddings file.
     pub(crate) fn parts(&self) -> Vec<(String, String)> {
         self.embeddings.iter().map(Input::part).collect()
@@ -90,12 +119,16 @@ impl Listed {
 }
 
 impl Input {
-    pub(crate) fn new(file: String, digest: RowDigest) -> Self {
+    pub(crate) fn new(file: String, rows: u64, digest: &str) -> Self {
         Self {
             file,
-            rows: digest.rows(),
-            digest: digest.to_string(),
+            rows,
+            digest: digest.to_owned(),
         }
+    }
+
+    pub(crate) fn of_rows(file: String, digest: RowDigest) -> Self {
+        Self::new(file, digest.rows(), &digest.to_string())
     }
 
     /// Its name and its digest.
@@ -109,7 +142,7 @@ impl<'a> Report<'a> {
     pub(crate) fn new(
         config: &Config,
         first: Option<&'a (Provenance, EmbeddingLayout)>,
-        (embeddings, shards): (&'a [Input], &'a [Input]),
+        inputs: Inputs<'a>,
         verdict: &'a Verdict,
     ) -> Self {
         let work = first.map(|(work, _)| work);
@@ -128,7 +161,10 @@ impl<'a> Report<'a> {
             } else {
                 Outcome::Fail
             },
-            sample: option(SAMPLE),
+            sample: match inputs.manifest {
+                Some(manifest) => manifest.options.get(SAMPLE).and_then(Value::as_str),
+                None => option(SAMPLE),
+            },
             model: model.map(|model| model.name.as_str()),
             model_revision: model.and_then(|model| model.revision.as_deref()),
             model_digest: option("model"),
@@ -137,13 +173,11 @@ impl<'a> Report<'a> {
                 .map(|(name, value)| (name.as_str(), value))
                 .collect(),
             columns: first.map(|(_, layout)| columns(layout)).unwrap_or_default(),
-            embeddings,
-            shards,
-            rejects: config
-                .rejects
-                .iter()
-                .map(|path| config.name(path))
-                .collect(),
+            inputs: inputs.manifest.map(|manifest| manifest.inputs.as_slice()),
+            shard_options: inputs.manifest.map(|manifest| &manifest.options),
+            embeddings: inputs.embeddings,
+            shards: inputs.shards,
+            rejects: inputs.rejects,
             manifest: config.manifest.as_deref().map(|path| config.name(path)),
             reference: config.reference.as_deref().map(text),
             min_cosine: config.reference.is_some().then_some(config.min_cosine),

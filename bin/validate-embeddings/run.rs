@@ -4,26 +4,22 @@ use std::path::Path;
 
 use plmkit_check::{Check, Examination, Outcome, ShardRows, Verdict, parts};
 use plmkit_cli::{Exit, Fault, Stop};
-use plmkit_contract::{Labels, path_text, plural};
+use plmkit_contract::{Labels, Manifest, path_text, plural};
 use plmkit_store::{EmbeddingsReader, FileKind, read_rejects, read_sealed, read_shard, write_json};
 use tracing::{error, info, warn};
 
 use crate::args::{Args, Config};
 use crate::batches::batches_digest;
+use crate::dataset::Dataset;
 use crate::keys::Keys;
 use crate::mqc::table;
 use crate::proteins::add_proteins;
 use crate::reference::read_reference;
-use crate::report::{Input, Report};
+use crate::report::{Input, Inputs, Report};
 use crate::vectors::Vectors;
 
 /// Reads everything, reports, and says by the exit code whether a check failed.
 pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
-    if let Some(dataset) = args.dataset()
-        && dataset.has_shards()
-    {
-        dataset.forget()?;
-    }
     let config = Config::try_from(args)?;
     // What is missing or foreign should show before hours of reading.
     let mut stitched = false;
@@ -38,21 +34,27 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         origin.get_or_insert_with(|| (opened.provenance().clone(), opened.layout().clone()));
     }
 
-    let listed = match &config.dataset {
-        Some(dataset) if config.shards.is_empty() => Some(dataset.listed()?.parts()),
-        _ => None,
-    };
+    let dataset = config.dataset.as_ref();
+    let known = dataset.map(Dataset::parts).transpose()?;
 
     let mut examination = Examination::new();
+    let mut rejects = Vec::new();
     for path in &config.rejects {
-        examination.rejects(
-            &config.name(path),
-            read_rejects(path).map_err(|error| error.of_input(FileKind::Rejects))?,
-        );
+        let list = read_rejects(path).map_err(|error| error.of_input(FileKind::Rejects))?;
+        let name = config.name(path);
+        rejects.push(Input::new(
+            name.clone(),
+            list.lines.len() as u64,
+            &list.digest,
+        ));
+        examination.rejects(&name, list);
     }
+    let mut manifest = None;
     if let Some(path) = &config.manifest {
-        examination = examination
-            .with_manifest(read_sealed(path).map_err(|error| error.of_input(FileKind::Manifest))?);
+        let read: Manifest =
+            read_sealed(path).map_err(|error| error.of_input(FileKind::Manifest))?;
+        manifest = Some(read.clone());
+        examination = examination.with_manifest(read);
     }
     if let Some(path) = &config.reference {
         examination = examination.with_reference(read_reference(path)?, config.min_cosine);
@@ -78,10 +80,19 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
 
     let mut verdict = examination.finish();
     let found: Vec<(String, String)> = embeddings.iter().map(Input::part).collect();
-    verdict.checks.push(parts(listed.as_deref(), &found));
-    let report = Report::new(&config, origin.as_ref(), (&embeddings, &shards), &verdict);
-    if let (Some(dataset), None) = (&config.dataset, &listed) {
-        write_json(&dataset.file(), &report)?;
+    verdict.checks.push(parts(known, &found));
+    let inputs = Inputs {
+        embeddings: &embeddings,
+        shards: &shards,
+        rejects: &rejects,
+        manifest: manifest.as_ref(),
+    };
+    let report = Report::new(&config, origin.as_ref(), inputs, &verdict);
+    // First: what follows may not be writable.
+    tell(&verdict);
+    // Without shards there is less to say than what it says already.
+    if let Some(dataset) = dataset.filter(|dataset| dataset.has_shards()) {
+        dataset.write(&report)?;
     }
     if let Some(path) = &config.report {
         write_json(path, &report)?;
@@ -89,7 +100,6 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     if let Some(path) = &config.mqc {
         write_json(path, &table(path, &report))?;
     }
-    tell(&verdict);
     Ok(if verdict.passed() {
         Exit::Done
     } else {
@@ -118,7 +128,7 @@ fn add_shard(
             }
         }
     }
-    Ok(Input::new(name, table.digest))
+    Ok(Input::of_rows(name, table.digest))
 }
 
 /// Shows all rows of an embeddings file to `examination`.
@@ -149,7 +159,7 @@ fn examine(
             examination.row(&row, &vectors);
         }
     }
-    Ok(Input::new(config.name(path), reader.digest()))
+    Ok(Input::of_rows(config.name(path), reader.digest()))
 }
 
 fn go_on(stop: &Stop) -> Result<(), Fault> {

@@ -80,7 +80,7 @@ def main():
     run(programs / "pack-batches", work / "shard-00000.parquet", "--out", work / "batches.arrow")
     embed = [work / "batches.arrow", "--device", "cpu", *OUTPUTS]
     for model, out in (original, "original.parquet"), (converted, "converted.parquet"):
-        run(programs / "gpu-embed", *embed, "--model", model, "--out", work / out)
+        run(programs / "gpu-embed", *embed, "--model", model, "--model-name", configuration.name, "--out", work / out)
     # To the byte: the digest of the model in it, too.
     same = (work / "original.parquet").read_bytes() == (work / "converted.parquet").read_bytes()
     assert same, "the converted model gives other embeddings"

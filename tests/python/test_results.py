@@ -43,6 +43,7 @@ def sample(tmp_path_factory):
         "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
         "MAX_SHARD_TOKENS": "12000",
         "FASTA_SHARD": "--min-residues 5",
+        "PACK_BATCHES": "--description",
         "GPU_EMBED": "--device cpu --residues --inject not-finite=20",
     }
     command = [ROOT / "workflows/shell/plmkit.sh", folder / "samples.csv", folder / "results", MODEL]

@@ -42,14 +42,16 @@ until_true() {
     done
 }
 
+# shared [TESTS OF find]: the files here that all workflows make.
+shared() { find . -type f -not -name versions.yml -not -path './multiqc/*' -not -path './pipeline_info/*' -not -name packs.tsv "$@"; }
+
 # equal FOLDER FOLDER: the same files but for what engines add, and the same bytes in all that is data.
 equal() {
-    local list='find . -type f -not -name versions.yml -not -path ./multiqc/* -not -path ./pipeline_info/* -not -name packs.tsv'
-    diff <(cd "$1" && $list | sort) <(cd "$2" && $list | sort) || return
+    diff <(cd "$1" && shared | sort) <(cd "$2" && shared | sort) || return
     local file
     while read -r file; do
         cmp "$1/$file" "$2/$file" || return
-    done < <(cd "$1" && $list \( -path '*/shards/*' -o -path '*/embeddings/*' -o -path '*/rejects/*' -o -name '*.pack.json' -o -name batch-size.json \))
+    done < <(cd "$1" && shared \( -path '*/shards/*' -o -path '*/embeddings/*' -o -path '*/rejects/*' -o -name '*.pack.json' -o -name batch-size.json \))
     for file in "$1"/*/dataset.json "$2"/*/dataset.json; do
         grep -q '^  "outcome": "pass"' "$file" || return
     done

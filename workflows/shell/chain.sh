@@ -118,8 +118,6 @@ write_versions() {
 cut_sample() {
     local paths name force=() before=$2/.manifest.before
     mkdir -p "$2"/{batches,embeddings,logs,rejects,reports}
-    # An earlier verdict is not this one's.
-    rm -f "$2/dataset.json"
     if [[ -e $2/shards/manifest.json ]]; then
         [[ -e $before ]] || cp "$2/shards/manifest.json" "$before"
         # One that got lost is cut again.
@@ -238,7 +236,9 @@ summary() {
     write_versions
     for sample in "$@"; do
         echo ">$sample"
-        cat "$outdir/$sample/shards/manifest.json" "$outdir/$sample/dataset.json" 2>/dev/null || true
+        cat "$outdir/$sample/shards/manifest.json" 2>/dev/null || true
+        # A verdict of an earlier run is not this one's.
+        [[ ! $outdir/$sample/dataset.json -nt $outdir/pipeline_info/params.json ]] || cat "$outdir/$sample/dataset.json"
     done | "$workflow/summary.sh" "$outdir" "${ALLOW_EMPTY:-}" >"$outdir/.summary.$$" || code=$?
     mv "$outdir/.summary.$$" "$outdir/summary.tsv"
     return "$code"

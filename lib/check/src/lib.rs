@@ -50,7 +50,7 @@ pub use coverage::ShardRows;
 pub use error::ReferenceError;
 pub use examination::Examination;
 pub use offender::Offender;
-pub use parts::parts;
+pub use parts::{Parts, parts};
 pub use reference::{Reference, ReferenceBuilder};
 pub use row::Row;
 pub use values::ColumnNorms;

@@ -2,14 +2,42 @@
 
 use std::collections::BTreeMap;
 
+use plmkit_contract::plural;
+
 use crate::check::Check;
 use crate::offender::{Offender, Offenders};
 
-/// The check `parts`: of `found`, each with the name of its file and its digest, against `listed`, if there is a list.
-pub fn parts(listed: Option<&[(String, String)]>, found: &[(String, String)]) -> Check {
-    let Some(listed) = listed else {
-        return Check::skipped("parts", "the shards say what is expected, or nothing does");
+/// What is known of the parts of a dataset before they are read.
+#[derive(Debug, Default)]
+pub struct Parts {
+    /// Name and digest of each, as an earlier validation listed them; none where the shards say what is expected.
+    pub listed: Option<Vec<(String, String)>>,
+    /// Whether that validation failed: its list may lack what should be there.
+    pub failed_before: bool,
+    /// What lies among the parts and is none: readers of the folder would take it for one, or stop at it.
+    pub strays: Vec<String>,
+}
+
+/// The check `parts`: of `found`, each with the name of its file and its digest, if they are those of a dataset.
+pub fn parts(dataset: Option<Parts>, found: &[(String, String)]) -> Check {
+    let Some(dataset) = dataset else {
+        return Check::skipped("parts", "no dataset was given");
     };
+    let mut strays = Offenders::default();
+    for stray in &dataset.strays {
+        strays.add(|| {
+            Offender::file(format!(
+                "{stray}: among the embeddings, and no Parquet file"
+            ))
+        });
+    }
+    let mut failed_before = Offenders::default();
+    if dataset.failed_before {
+        let problem = "dataset.json: the validation that listed the parts failed";
+        failed_before.add(|| Offender::file(problem.to_owned()));
+    }
+    // With shards, the checks of coverage say what is missing.
+    let listed = dataset.listed.as_deref().unwrap_or(found);
     let mut expected: BTreeMap<&str, &str> = listed
         .iter()
         .map(|(file, digest)| (file.as_str(), digest.as_str()))
@@ -29,12 +57,13 @@ pub fn parts(listed: Option<&[(String, String)]>, found: &[(String, String)]) ->
         missing.add(|| Offender::file(format!("{file}: a part of the dataset, and missing")));
     }
     let summary = format!(
-        "{} of {} parts: {} missing, {} not listed, {} with other rows",
-        found.len(),
+        "{} found, {} expected: {} missing, {} not listed, {} with other rows, {} other files among them",
+        plural(found.len(), "part"),
         listed.len(),
         missing.count,
         unlisted.count,
-        altered.count
+        altered.count,
+        strays.count
     );
     Check::judged(
         "parts",
@@ -44,6 +73,8 @@ pub fn parts(listed: Option<&[(String, String)]>, found: &[(String, String)]) ->
             ("missing_parts", missing),
             ("unlisted_parts", unlisted),
             ("altered_parts", altered),
+            ("failed_before", failed_before),
+            ("strays", strays),
         ],
     )
 }
@@ -61,9 +92,26 @@ mod tests {
     #[test]
     fn every_part_is_there_with_its_rows_and_no_other() {
         let listed = of(&[("a", "1"), ("b", "2"), ("c", "3")]);
+        let known = || Parts {
+            listed: Some(listed.clone()),
+            ..Parts::default()
+        };
         assert_eq!(parts(None, &listed).outcome, Outcome::Skipped);
-        assert_eq!(parts(Some(&listed), &listed).outcome, Outcome::Pass);
-        let check = parts(Some(&listed), &of(&[("a", "1"), ("b", "9"), ("d", "3")]));
+        for dataset in [Parts::default(), known()] {
+            assert_eq!(parts(Some(dataset), &listed).outcome, Outcome::Pass);
+        }
+        let strays = vec!["notes.txt".to_owned()];
+        for dataset in [
+            Parts {
+                failed_before: true,
+                ..known()
+            },
+            Parts { strays, ..known() },
+        ] {
+            assert_eq!(parts(Some(dataset), &listed).outcome, Outcome::Fail);
+        }
+        let found = of(&[("a", "1"), ("b", "9"), ("d", "3")]);
+        let check = parts(Some(known()), &found);
         assert_eq!(check.outcome, Outcome::Fail);
         let lines: Vec<String> = check.offenders.iter().map(ToString::to_string).collect();
         assert_eq!(

@@ -33,7 +33,7 @@ pub struct Verdict {
     /// | `finite` | no value is NaN or infinite | `vectors`, `not_finite` (vectors), `nan`, `infinite` (values) |
     /// | `norms` | no vector is all zero, but in `std_*` columns, where a single residue has no deviation | `vectors`, `zero` |
     /// | `reference` | each reference row is found, at least one is compared, each cosine reaches the floor | `compared`, `not_in_reference` (rows), `not_found` (reference rows), `below`, `undefined`, `other_dimension` (vectors), `nothing_compared` |
-    /// | `parts` | the embeddings are those that an earlier validation of the dataset listed | `listed`, `missing_parts`, `unlisted_parts`, `altered_parts` (files) |
+    /// | `parts` | the folder of embeddings has nothing else in it; without shards, the embeddings are those that an earlier validation listed, and it passed | `listed`, `missing_parts`, `unlisted_parts`, `altered_parts`, `strays` (files), `failed_before` |
     pub checks: Vec<Check>,
     /// The norms of each vector column.
     pub norms: Vec<ColumnNorms>,

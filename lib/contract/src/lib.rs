@@ -47,7 +47,7 @@ pub use quote::{LIST_SHOWN, Quoted, cause, io_text, one_line, path_text, plural}
 pub use regular::{check_fetched, check_regular, is_stream};
 pub use reject::{Reason, Reject, RejectsList, Renamed};
 pub use schema::{KEY_COLUMNS, batches_schema, fields_text, ordinals, shard_schema};
-pub use sealed::{Sealed, SealedError};
+pub use sealed::{Sealed, SealedError, is_sealed, seal};
 pub use shard_row::ShardRow;
 pub use span::Span;
 pub use stop::Stop;

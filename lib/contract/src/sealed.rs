@@ -38,26 +38,40 @@ pub trait Sealed: Serialize + DeserializeOwned {
     /// # Panics
     /// Never: every entry has a form in JSON.
     fn to_json(&self) -> String {
-        let text = serde_json::to_string_pretty(self).expect("every entry has a form in JSON");
-        let entries = text.strip_suffix("\n}").unwrap_or(&text);
-        format!("{entries}{SEAL_ENTRY}{}", end(entries))
+        seal(self)
     }
 
     /// Reads the text of a file. Any changed byte is an error.
     fn from_json(text: &[u8]) -> Result<Self, SealedError> {
-        let sealed = std::str::from_utf8(text)
-            .ok()
-            .and_then(|text| text.rsplit_once(SEAL_ENTRY));
         let foreign = |value: Value| value["tool"] != Self::TOOL;
-        match sealed {
+        let expected = Self::WHAT;
+        match sealed_entries(text) {
             Some((entries, seal)) if seal == end(entries) => Ok(serde_json::from_slice(text)?),
             None if serde_json::from_slice(text).is_ok_and(foreign) => {
-                let expected = Self::WHAT;
                 Err(SealedError::Foreign { expected })
             }
             _ => Err(SealedError::Seal),
         }
     }
+}
+
+/// A value with entries as the text of a JSON file that ends with a seal.
+///
+/// # Panics
+/// If the value has no form in JSON.
+pub fn seal<T: Serialize + ?Sized>(value: &T) -> String {
+    let text = serde_json::to_string_pretty(value).expect("every entry has a form in JSON");
+    let entries = text.strip_suffix("\n}").unwrap_or(&text);
+    format!("{entries}{SEAL_ENTRY}{}", end(entries))
+}
+
+/// Whether the text of a file ends with the seal of what comes before it.
+pub fn is_sealed(text: &[u8]) -> bool {
+    sealed_entries(text).is_some_and(|(entries, seal)| seal == end(entries))
+}
+
+fn sealed_entries(text: &[u8]) -> Option<(&str, &str)> {
+    std::str::from_utf8(text).ok()?.rsplit_once(SEAL_ENTRY)
 }
 
 /// The seal of `entries` and what closes the text.

@@ -22,7 +22,8 @@ impl PackedBatch {
         if let Some(column) = batch
             .columns()
             .iter()
-            .position(|column| column.null_count() > 0)
+            .zip(batch.schema_ref().fields())
+            .position(|(column, field)| column.null_count() > 0 && !field.is_nullable())
         {
             return Err(format!(
                 "column '{}' has a null",

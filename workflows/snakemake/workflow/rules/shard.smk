@@ -22,9 +22,9 @@ checkpoint shard:
         options=OPTIONS["fasta_shard"],
     # An earlier verdict is not this one's.
     shell:
-        "rm -f {params.folder:q}/../dataset.json;"
-        " fasta-shard --sample {wildcards.sample:q} --max-shard-tokens {params.tokens} --threads {threads} {params.options}"
+        "fasta-shard --sample {wildcards.sample:q} --max-shard-tokens {params.tokens} --threads {threads} {params.options}"
         " --force --out-dir {params.folder:q} -- {input.fasta:q} 2> {log:q}"
+        " && rm -f {params.folder:q}/../dataset.json"
 
 
 # What got lost of it comes back without its neighbours being written again, which would have all of them embedded again.
