@@ -1,8 +1,9 @@
 //! A folder of results as the workflows lay it out, and the file that names it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use plmkit_check::Parts;
 use plmkit_cli::{Exit, Fault, files_in, files_of};
@@ -74,10 +75,12 @@ impl Dataset {
         self.folder.join("shards").is_dir()
     }
 
-    /// Writes `dataset.json`, if it is not that already: what is archived may be read-only.
+    /// Writes `dataset.json`. One that says the same stays, since what is archived may be read-only; where it may, its time says when
+    /// it was last found right.
     pub(crate) fn write(&self, report: &Report) -> Result<(), StoreError> {
         let (path, text) = (self.file(), seal(report));
         if fs::read(&path).is_ok_and(|found| found == text.as_bytes()) {
+            let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
             return Ok(());
         }
         write_report(&path, &text)

@@ -89,6 +89,7 @@ pub(crate) struct Listed {
 }
 
 /// The files that were read.
+#[derive(Clone, Copy)]
 pub(crate) struct Inputs<'a> {
     pub(crate) embeddings: &'a [Input],
     pub(crate) shards: &'a [Input],
