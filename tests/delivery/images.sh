@@ -74,13 +74,12 @@ lacks() {
 
 # The steps that need no libtorch, by the image without it.
 tools_alone() {
-    "$1" fasta-shard proteins.fasta --out-dir shards --max-shard-tokens "$MAX_SHARD_TOKENS" &&
+    "$1" fasta-shard proteins.fasta --sample proteins --out-dir shards --max-shard-tokens "$MAX_SHARD_TOKENS" &&
         "$1" pack-batches shards/shard-00000.parquet --out 0.arrow &&
         cmp "$work/$image/data/shards/manifest.json" "$work/host/proteins/shards/manifest.json" &&
         "$1" monitor-log record --out gpu.csv --interval 100ms -- sleep 0.5 &&
-        cp "$work"/host/proteins/embeddings/* "$work/$image/data" &&
-        "$1" bash -c 'validate-embeddings shard-*.parquet --shards shards/shard-*.parquet --rejects shards/rejects.csv *.rejects.csv \
-            --manifest shards/manifest.json --report verdict.json'
+        cp -r "$work"/host/proteins/{embeddings,rejects} "$work/$image/data" &&
+        "$1" validate-embeddings --dataset .
 }
 
 # chain RUN USER: the whole chain of an image, by podman or Apptainer.
