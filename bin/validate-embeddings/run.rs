@@ -88,17 +88,17 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         manifest: manifest.as_ref(),
     };
     let report = Report::new(&config, origin.as_ref(), inputs, &verdict);
-    // First: what follows may not be writable.
-    tell(&verdict);
-    // Without shards there is less to say than what it says already.
-    if let Some(dataset) = dataset.filter(|dataset| dataset.has_shards()) {
-        dataset.write(&report)?;
-    }
     if let Some(path) = &config.report {
         write_json(path, &report)?;
     }
     if let Some(path) = &config.mqc {
         write_json(path, &table(path, &report))?;
+    }
+    // Before the folder is written to: that of an archive may not be writable.
+    tell(&verdict);
+    // Without shards there is less to say than what it says already.
+    if let Some(dataset) = dataset.filter(|dataset| dataset.has_shards()) {
+        dataset.write(&report)?;
     }
     Ok(if verdict.passed() {
         Exit::Done
