@@ -147,7 +147,7 @@ images: dist ## Build the images plmkit-tools, plmkit-cpu and plmkit, or those o
 sif: ## Make SIF files for Apptainer from the images, in dist
 	@containers/images.sh sif $(IMAGES)
 
-images-check: build .venv/snakemake/complete ## Build images and SIF files, run the chain and the workflows from them (minutes, root, a JDK and Maven)
+images-check: build dist .venv/snakemake/complete ## Build images and SIF files, run the chain and the workflows from them (minutes, root, a JDK and Maven)
 	@tests/delivery/images.sh
 
 conda: build .venv/conda/complete ## Write the Conda recipe of HEAD into dist/conda, check it and run its tests
