@@ -6,7 +6,6 @@ use plmkit_contract::{
 };
 use plmkit_pack::{Groups, PackingReport, Plan, plan};
 use plmkit_store::{BatchesWriter, Existing, FileKind, existing_batches, read_shard, write_json};
-use serde_json::Value;
 use tracing::info;
 
 use crate::args::{Args, Config};
@@ -27,7 +26,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let mut provenance = Provenance::new(Args::NAME, vec![table.digest.to_string()])
         .with(SOURCE, table.provenance.source())
         .with("max_batch_tokens", config.max_batch_tokens);
-    let sample = table.provenance.options.get(SAMPLE).and_then(Value::as_str);
+    let sample = table.provenance.text_option(SAMPLE);
     if let Some(sample) = sample {
         provenance = provenance.with(SAMPLE, sample);
     }
@@ -35,7 +34,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         provenance = provenance.with(DESCRIPTION, true);
     }
     // Also of a shard in which no protein is long: files of one set are embedded alike.
-    if table.provenance.options.get("long").and_then(Value::as_str) == Some("window") {
+    if table.provenance.text_option("long") == Some("window") {
         provenance = provenance.with(WINDOWS, true);
     }
 

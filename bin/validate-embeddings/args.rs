@@ -103,13 +103,6 @@ pub(crate) struct Args {
     common: Common,
 }
 
-impl Args {
-    /// The folder that --dataset names.
-    pub(crate) fn dataset(&self) -> Option<Dataset> {
-        self.dataset.clone().map(Dataset::new)
-    }
-}
-
 impl Program for Args {
     const NAME: &'static str = "validate-embeddings";
 
@@ -162,7 +155,7 @@ impl TryFrom<Args> for Config {
 
     fn try_from(args: Args) -> Result<Self, Fault> {
         let mut config = Self {
-            dataset: args.dataset(),
+            dataset: args.dataset.map(Dataset::new),
             embeddings: files_of(args.embeddings, "parquet")?,
             shards: files_of(args.shards, "parquet")?,
             rejects: files_of(args.rejects, "csv")?,

@@ -12,7 +12,6 @@ use plmkit_contract::{
 };
 use plmkit_sequence::tokenize;
 use plmkit_store::Table;
-use serde_json::Value;
 
 /// The row digest of the batches file that pack-batches makes of the shard at `path`, whatever its options but the
 /// `labels`: the
@@ -30,7 +29,7 @@ pub(crate) fn batches_digest(
         let keys = KEY_COLUMNS.iter().map(|&name| Arc::clone(&batch[name]));
         let mut columns: Vec<ArrayRef> = keys.collect();
         if labels.sample {
-            let sample = shard.provenance.options.get(SAMPLE).and_then(Value::as_str);
+            let sample = shard.provenance.text_option(SAMPLE);
             let sample = vec![sample.unwrap_or_default(); batch.num_rows()];
             columns.push(Arc::new(StringArray::from(sample)));
         }

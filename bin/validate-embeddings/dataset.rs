@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use plmkit_check::Parts;
-use plmkit_cli::{Exit, Fault, files_in, files_of};
+use plmkit_cli::{Exit, Fault, files_in, files_of, is_hidden};
 use plmkit_contract::{SealedError, io_text, is_sealed, path_text, seal};
 use plmkit_store::{StoreError, write_report};
 
@@ -36,7 +36,7 @@ impl Dataset {
     }
 
     /// The file that names it.
-    pub(crate) fn file(&self) -> PathBuf {
+    fn file(&self) -> PathBuf {
         self.folder.join(NAME)
     }
 
@@ -109,11 +109,8 @@ impl Dataset {
         let mut strays = Vec::new();
         for entry in fs::read_dir(self.folder.join(EMBEDDINGS))? {
             let path = entry?.path();
-            let hidden = path
-                .file_name()
-                .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
             let part = path.extension().is_some_and(|found| found == "parquet") && path.is_file();
-            if !hidden && !part {
+            if !is_hidden(&path) && !part {
                 strays.push(path_text(self.relative(&path)));
             }
         }

@@ -148,7 +148,7 @@ impl<'a> Report<'a> {
     ) -> Self {
         let work = first.map(|(work, _)| work);
         let model = work.and_then(|work| work.model.as_ref());
-        let option = |name| work.and_then(|work| work.options.get(name)?.as_str());
+        let option = |name| work.and_then(|work| work.text_option(name));
         // These have entries of their own, or are about files and not about vectors.
         let elsewhere = ["columns", "model", PACKING, SAMPLE, SOURCE];
         let options = work.into_iter().flat_map(|work| &work.options);
@@ -206,6 +206,6 @@ fn columns(layout: &EmbeddingLayout) -> Vec<Column> {
 }
 
 /// A path as it was given.
-pub(crate) fn text(path: &Path) -> String {
+fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

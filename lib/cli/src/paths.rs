@@ -28,15 +28,18 @@ pub fn file() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
+/// Whether the name of a path begins with a dot: readers of a folder pass over it.
+pub fn is_hidden(path: &Path) -> bool {
+    path.file_name()
+        .is_none_or(|name| name.as_bytes().starts_with(b"."))
+}
+
 /// The files of a folder whose names end with `.extension`, in the order of their names. Hidden ones are nobody's input.
 pub fn files_in(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let hidden = path
-            .file_name()
-            .is_none_or(|name| name.as_bytes().starts_with(b"."));
-        if !hidden && path.extension().is_some_and(|found| found == extension) {
+        if !is_hidden(&path) && path.extension().is_some_and(|found| found == extension) {
             files.push(path);
         }
     }

@@ -167,6 +167,11 @@ impl Provenance {
         self
     }
 
+    /// The value of an option that is text.
+    pub fn text_option(&self, name: &str) -> Option<&str> {
+        self.options.get(name)?.as_str()
+    }
+
     /// The digest by which what is made of these files knows them: [`SOURCE`].
     pub fn source(&self) -> String {
         let work = serde_json::json!([self.inputs, self.options]);
