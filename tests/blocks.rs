@@ -41,7 +41,7 @@ impl Blocks {
         let mut command = self.case.embed_saving("e.parquet", "20ms");
         command.args(COLUMNS);
         if let Some(folder) = saved_in {
-            command.arg("--save-in").arg(folder);
+            command.arg("--checkpoint-dir").arg(folder);
         }
         command
     }

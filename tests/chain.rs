@@ -18,7 +18,7 @@ fn chain(folder: &Path, options: &[&str]) -> Value {
     let shards = folder.join("shards");
     run(bin("fasta-shard")
         .arg(test_data("proteins.fasta"))
-        .arg("--out-dir")
+        .arg("--out")
         .arg(&shards)
         .args(options));
     let manifest = json(&shards.join("manifest.json"));
@@ -86,7 +86,7 @@ fn long_proteins_under_every_policy() {
         ("reject", records - long_records, long_records),
     ] {
         let folder = tempfile::tempdir().expect("temp folder");
-        let manifest = chain(folder.path(), &["--shards", "2", "--long", policy]);
+        let manifest = chain(folder.path(), &["--shards", "2", "--long-policy", policy]);
         assert_eq!(count(&manifest, "records"), records, "{policy}");
         assert_eq!(count(&manifest, "rows"), rows, "{policy}");
         assert_eq!(
@@ -174,7 +174,7 @@ fn a_mix_of_origins_is_noticed() {
     let again = folder.path().join("again");
     run(bin("fasta-shard")
         .arg(test_data("proteins.fasta"))
-        .arg("--out-dir")
+        .arg("--out")
         .arg(&again)
         .args(["--shards", "2", "--max-residues", "900"]));
     let given = ["shard-00000.parquet", "../again/shard-00001.parquet"];
@@ -290,7 +290,7 @@ fn a_file_of_the_wrong_kind_is_named_with_the_program_that_makes_the_right_one()
     };
     let embed = format!("--model {model} --device cpu --progress none --out");
     for line in [
-        "fasta-shard a.fasta --shards 1 --out-dir s",
+        "fasta-shard a.fasta --shards 1 --out s",
         "pack-batches s/shard-00000.parquet --out b.arrow",
         &format!("gpu-embed b.arrow {embed} e.parquet --events ev.jsonl"),
         "monitor-log record --out gpu.csv -- true",
@@ -312,7 +312,7 @@ fn a_file_of_the_wrong_kind_is_named_with_the_program_that_makes_the_right_one()
     for (own, line, expected) in [
         (
             "a.fasta",
-            "fasta-shard FILE --shards 1 --out-dir x",
+            "fasta-shard FILE --shards 1 --out x",
             "not FASTA: expected '>'",
         ),
         (
@@ -379,8 +379,8 @@ fn dataset(folder: &Path, sample: &str) {
     fs::write(folder.join("in.fasta"), format!(">bare\n{rest}")).expect("write");
     run(bin("fasta-shard")
         .arg(folder.join("in.fasta"))
-        .args(["--max-shard-tokens", "20000", "--long", "window"])
-        .args(["--sample", sample, "--out-dir"])
+        .args(["--max-shard-tokens", "20000", "--long-policy", "window"])
+        .args(["--sample", sample, "--out"])
         .arg(folder.join("shards")));
     for part in ["embeddings", "rejects", "batches"] {
         fs::create_dir(folder.join(part)).expect("folder");

@@ -93,7 +93,7 @@ fn a_usage_error_is_json_where_json_is_asked_for() {
 #[test]
 fn a_dash_is_a_stream_where_there_can_be_one_and_refused_elsewhere() {
     for line in [
-        "fasta-shard a.fasta --shards 1 --out-dir -",
+        "fasta-shard a.fasta --shards 1 --out -",
         "pack-batches - --out b.arrow",
         "pack-batches s.parquet --out -",
         "pack-batches s.parquet --out b.arrow --batch-size -",
@@ -103,7 +103,7 @@ fn a_dash_is_a_stream_where_there_can_be_one_and_refused_elsewhere() {
         "gpu-embed --probe --model m --out -",
         "gpu-embed b.arrow --model m --out e.parquet --rejects -",
         "gpu-embed b.arrow --model m --out e.parquet --events -",
-        "gpu-embed b.arrow --model m --out e.parquet --save-in -",
+        "gpu-embed b.arrow --model m --out e.parquet --checkpoint-dir -",
         "validate-embeddings -",
         "validate-embeddings e.parquet --shards -",
         "validate-embeddings e.parquet --shards s.parquet --rejects -",
@@ -139,7 +139,7 @@ fn a_table_goes_to_no_device_and_a_report_to_any() {
     };
     fs::write(folder.path().join("a.fasta"), ">a\nMKV\n").expect("write");
     assert!(
-        run("fasta-shard a.fasta --shards 1 --out-dir s")
+        run("fasta-shard a.fasta --shards 1 --out s")
             .status
             .success()
     );
@@ -193,8 +193,8 @@ fn a_table_goes_to_no_device_and_a_report_to_any() {
 fn a_working_folder_that_was_removed_is_said() {
     // The libraries that gpu-embed is linked with end it before its first line.
     for (line, code) in [
-        ("fasta-shard a.fasta --shards 1 --out-dir s", 66),
-        ("fasta-shard /dev/null --shards 1 --out-dir s", 73),
+        ("fasta-shard a.fasta --shards 1 --out s", 66),
+        ("fasta-shard /dev/null --shards 1 --out s", 73),
         ("pack-batches s.parquet --out b.arrow", 66),
         ("validate-embeddings e.parquet", 66),
         ("monitor-log report --events a.jsonl --out r.json", 66),
@@ -263,7 +263,7 @@ fn as_the_first_process_of_a_container_a_stopped_program_ends_with_the_code_of_t
     let folder = tempfile::tempdir().expect("temp folder");
     let mut child = first_process
         .arg(common::bin("fasta-shard").get_program())
-        .args(["-", "--max-shard-tokens", "1000000", "--out-dir"])
+        .args(["-", "--max-shard-tokens", "1000000", "--out"])
         .arg(folder.path().join("shards"))
         .stdin(Stdio::piped())
         .spawn()

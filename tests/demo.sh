@@ -12,7 +12,7 @@ number() {
 
 rm -rf demo
 mkdir demo
-fasta-shard test-data/proteins.fasta --out-dir demo/shards --shards 2
+fasta-shard test-data/proteins.fasta --out demo/shards --shards 2
 for shard in demo/shards/shard-*.parquet; do
     name=$(basename "$shard" .parquet)
     pack-batches "$shard" --out "demo/$name.arrow" --max-batch-tokens 4096 --report "demo/$name.pack.json"

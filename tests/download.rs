@@ -195,7 +195,7 @@ impl Case {
         let shards = folder.path().join("shards");
         run(bin("fasta-shard")
             .arg(&fasta)
-            .arg("--out-dir")
+            .arg("--out")
             .arg(&shards)
             .args(["--shards", "1"]));
         let batches = folder.path().join("b.arrow");

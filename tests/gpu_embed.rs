@@ -23,7 +23,7 @@ fn batches(folder: &Path, budget: u32) -> PathBuf {
         let fasta = test_data("proteins.fasta");
         run(bin("fasta-shard")
             .arg(fasta)
-            .arg("--out-dir")
+            .arg("--out")
             .arg(&shards)
             .args(["--shards", "1"]));
     }
@@ -233,9 +233,7 @@ fn a_pointer_of_git_lfs_is_named_and_how_the_file_is_fetched() {
         refused(&mut embed, name);
     }
     let mut shard = bin("fasta-shard");
-    shard
-        .arg(at("pointer"))
-        .args(["--shards", "1", "--out-dir"]);
+    shard.arg(at("pointer")).args(["--shards", "1", "--out"]);
     refused(shard.arg(at("of-pointer")), "pointer");
     let mut pack = bin("pack-batches");
     pack.arg(at("pointer")).arg("--out").arg(at("p.arrow"));
@@ -403,7 +401,7 @@ fn an_empty_shard_gives_an_empty_output() {
     let shards = folder.path().join("shards");
     run(bin("fasta-shard")
         .arg(&fasta)
-        .arg("--out-dir")
+        .arg("--out")
         .arg(&shards)
         .args(["--shards", "2"]));
     let packed = folder.path().join("b.arrow");

@@ -15,7 +15,7 @@ fn folder() -> TempDir {
     let proteins = fs::read_to_string(test_data("proteins.fasta")).expect("test data");
     let copies = (0..30).map(|copy| proteins.replace('>', &format!(">{copy}-")));
     fs::write(folder.path().join("in.fasta"), copies.collect::<String>()).expect("write");
-    let cut = "in.fasta --shards 1 --out-dir shards";
+    let cut = "in.fasta --shards 1 --out shards";
     run(&mut command(folder.path(), "fasta-shard", cut));
     folder
 }
@@ -66,7 +66,7 @@ fn ladder(folder: &Path, program: &str, arguments: &str, limits: impl Iterator<I
 fn fasta_shard() {
     let folder = folder();
     fs::create_dir(folder.path().join("out")).expect("folder");
-    let cut = "in.fasta --shards 2 --out-dir out/shards";
+    let cut = "in.fasta --shards 2 --out out/shards";
     ladder(folder.path(), "fasta-shard", cut, 10..400);
 }
 
@@ -90,7 +90,7 @@ fn what_computes_reports_and_validates() {
         fs::read(test_data("proteins.fasta")).expect("read"),
     )
     .expect("write");
-    let one = "--shards 1 --out-dir few";
+    let one = "--shards 1 --out few";
     run(&mut command(
         folder,
         "fasta-shard",

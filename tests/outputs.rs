@@ -33,7 +33,7 @@ impl Case {
         fs::write(case.path("in.fasta"), some.trim_end_matches('>')).expect("write");
         run(bin("fasta-shard")
             .arg(case.path("in.fasta"))
-            .arg("--out-dir")
+            .arg("--out")
             .arg(case.path("shards"))
             .args(["--shards", "1", "--max-residues", "300"]));
         run(bin("pack-batches")
@@ -382,10 +382,7 @@ fn one_is_counted_in_the_singular() {
     )
     .expect("write");
     let mut shard = bin("fasta-shard");
-    shard
-        .arg(at("one.fasta"))
-        .arg("--out-dir")
-        .arg(at("shards"));
+    shard.arg(at("one.fasta")).arg("--out").arg(at("shards"));
     let said = run(shard.args(["--shards", "1", "--max-residues", "100"]));
     for told in [
         "1 record: 1 accepted",
@@ -473,14 +470,18 @@ fn rows_are_in_the_order_of_the_input() {
     let shard = |folder: &str, options: &[&str]| {
         run(bin("fasta-shard")
             .arg(case.path("many.fasta"))
-            .arg("--out-dir")
+            .arg("--out")
             .arg(case.path(folder))
             .args(options));
     };
     let common = ["--max-residues", "300", "--shards"];
     shard(
         "windows",
-        &[&common[..], &["1", "--long", "window", "--overlap", "50"]].concat(),
+        &[
+            &common[..],
+            &["1", "--long-policy", "window", "--overlap", "50"],
+        ]
+        .concat(),
     );
     shard("two", &[&common[..], &["2"]].concat());
     let packed = |shard: &str| {

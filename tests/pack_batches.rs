@@ -280,9 +280,9 @@ fn windowed(folder: &Path, max_residues: &str, overlap: &str) -> PathBuf {
     let shards = folder.join("shards");
     run(bin("fasta-shard")
         .arg(test_data("proteins.fasta"))
-        .arg("--out-dir")
+        .arg("--out")
         .arg(&shards)
-        .args(["--shards", "1", "--long", "window"])
+        .args(["--shards", "1", "--long-policy", "window"])
         .args(["--max-residues", max_residues, "--overlap", overlap]));
     shards.join("shard-00000.parquet")
 }
@@ -535,7 +535,7 @@ fn the_largest_header_and_the_largest_sequence_pass_and_no_larger_ones() {
         fs::write(&fasta, text).expect("write");
         let mut command = bin("fasta-shard");
         command.arg(&fasta).args(["--shards", "1"]);
-        command.args(["--max-residues", &SEQUENCE.to_string(), "--out-dir"]);
+        command.args(["--max-residues", &SEQUENCE.to_string(), "--out"]);
         command.arg(folder.path().join("shards"));
         command
     };

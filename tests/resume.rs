@@ -53,7 +53,7 @@ fn a_second_try_in_another_folder_goes_on_from_what_the_first_saved() {
     let first = folder("first");
     let mut child = case
         .embed(&first)
-        .args(["--save-in", saved])
+        .args(["--checkpoint-dir", saved])
         .stderr(Stdio::null())
         .spawn()
         .expect("spawn");
@@ -66,7 +66,10 @@ fn a_second_try_in_another_folder_goes_on_from_what_the_first_saved() {
     }
     send(&child, SIGSTOP);
     let second = folder("second");
-    let busy = case.embed(&second).args(["--save-in", saved]).output();
+    let busy = case
+        .embed(&second)
+        .args(["--checkpoint-dir", saved])
+        .output();
     assert_failed(&busy.expect("run"), 75, "another");
     child.kill().expect("kill");
     child.wait().expect("wait");
@@ -75,11 +78,11 @@ fn a_second_try_in_another_folder_goes_on_from_what_the_first_saved() {
     let other = folder("other");
     let refused = case
         .embed(&other)
-        .args(["--save-in", saved, "--pool", "max"])
+        .args(["--checkpoint-dir", saved, "--pool", "max"])
         .output();
     assert_failed(&refused.expect("run"), 73, "an unfinished run of which");
 
-    let said = run(case.embed(&second).args(["--save-in", saved]));
+    let said = run(case.embed(&second).args(["--checkpoint-dir", saved]));
     assert!(said.contains(" saved by an earlier run)"), "{said}");
     assert!(fs::read(case.path(&second)).expect("output") == expected);
     assert!(!parts.exists());
@@ -505,7 +508,7 @@ fn a_window_without_finite_vectors_costs_its_protein_no_other() {
     // Windows from 0, 80 and 160; the pyrrolysines are in the first and in the last.
     let sequence = "MKVLAGTWYQ".repeat(20);
     let sequence = format!("MO{}OM", &sequence[2..198]);
-    let options = ["--long", "window", "--overlap", "20"];
+    let options = ["--long-policy", "window", "--overlap", "20"];
     case.pack_with(&format!(">a\nMKVL\n>b\n{sequence}\n"), &options, 256);
     let mut embed = bin("gpu-embed");
     embed.arg(case.path("b.arrow")).arg("--model");
@@ -644,7 +647,10 @@ fn a_folder_that_is_removed_meanwhile_is_named() {
 fn a_folder_to_save_in_that_cannot_be_is_named() {
     let case = Case::new();
     let mut command = case.embed("e.parquet");
-    let output = command.args(["--save-in", "/proc"]).output().expect("run");
+    let output = command
+        .args(["--checkpoint-dir", "/proc"])
+        .output()
+        .expect("run");
     assert_failed(&output, 73, "gpu-embed: /proc: cannot create");
 }
 

@@ -52,9 +52,9 @@ impl Set {
         let mut shard = bin("fasta-shard");
         shard
             .arg(self.path("in.fasta"))
-            .arg("--out-dir")
+            .arg("--out")
             .arg(self.path(shards))
-            .args(["--shards", "1", "--long", long])
+            .args(["--shards", "1", "--long-policy", long])
             .args(["--max-residues", &max.to_string()]);
         if long == "window" {
             shard.args(["--overlap", &overlap.to_string()]);
@@ -506,7 +506,7 @@ fn batches_with_and_without_windows_are_no_run() {
     assert_failed(
         &output.expect("run"),
         65,
-        "truncated-256.arrow: expected batches of --long window as in ",
+        "truncated-256.arrow: expected batches of --long-policy window as in ",
     );
     let output = set
         .embed(&[truncated.clone(), windows], "e.parquet", &[])
@@ -514,7 +514,7 @@ fn batches_with_and_without_windows_are_no_run() {
     assert_failed(
         &output.expect("run"),
         65,
-        ", found batches of --long window",
+        ", found batches of --long-policy window",
     );
 
     // Without windows there is nothing to choose.

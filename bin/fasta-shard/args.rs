@@ -28,7 +28,7 @@ const OVERLAP: u32 = 256;
 #[derive(Debug, Parser)]
 #[command(name = "fasta-shard", version)]
 #[command(
-    override_usage = "fasta-shard [OPTIONS] --out-dir <DIR> (--shards <N> | --max-shard-tokens <N>) <IN.fasta>..."
+    override_usage = "fasta-shard [OPTIONS] --out <DIR> (--shards <N> | --max-shard-tokens <N>) <IN.fasta>..."
 )]
 pub(crate) struct Args {
     /// FASTA inputs, read in this order; - is standard input
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// Folder to write the shards, rejects.csv and manifest.json to; made if there is none
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     #[arg(value_parser = file())]
-    out_dir: PathBuf,
+    out: PathBuf,
 
     /// Name of the sample: the embeddings get a column `sample` with it
     ///
@@ -86,9 +86,9 @@ pub(crate) struct Args {
 
     /// What happens to a longer protein
     #[arg(long, value_enum, value_name = "POLICY", default_value_t = Long::Truncate, help_heading = "Long proteins")]
-    long: Long,
+    long_policy: Long,
 
-    /// What two neighbouring windows share, in residues (with --long window) [default: 256]
+    /// What two neighbouring windows share, in residues (with --long-policy window) [default: 256]
     ///
     /// More gives the residues at a seam more context and costs more tokens.
     #[arg(long, value_name = "RESIDUES", help_heading = "Long proteins")]
@@ -208,10 +208,10 @@ impl TryFrom<Args> for Config {
                 "- is given more than once: standard input can be read once",
             ));
         }
-        let long = LongPolicy::from(args.long);
+        let long = LongPolicy::from(args.long_policy);
         if args.overlap.is_some() && long != LongPolicy::Window {
             return Err(Fault::usage(
-                "--overlap is of windows: expected --long window with it",
+                "--overlap is of windows: expected --long-policy window with it",
             ));
         }
         let overlap = args.overlap.unwrap_or(OVERLAP);
@@ -243,7 +243,7 @@ impl TryFrom<Args> for Config {
         let cpus = || thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         Ok(Self {
             inputs,
-            folder: args.out_dir,
+            folder: args.out,
             sample: args.sample,
             target,
             policy: Policy {

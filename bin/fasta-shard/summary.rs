@@ -33,7 +33,7 @@ pub(crate) fn warnings(manifest: &Manifest, limit: Option<u64>) -> Vec<String> {
     if let Some(count @ 1..) = manifest.changed.get("proteins_truncated") {
         let longest = &manifest.options["max_residues"];
         warnings.push(format!(
-            "{} truncated to {longest} residues; --long window keeps every residue",
+            "{} truncated to {longest} residues; --long-policy window keeps every residue",
             plural(*count, "protein")
         ));
     }

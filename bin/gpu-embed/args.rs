@@ -87,18 +87,18 @@ pub(crate) struct Args {
 
     /// Longest time that finished batches may be unsaved: 10s, 5m
     ///
-    /// They are saved in .NAME.plmkit-run, beside the output unless --save-in is given, until it is complete. The same command
+    /// They are saved in .NAME.plmkit-run, beside the output unless --checkpoint-dir is given, until it is complete. The same command
     /// after an interruption goes on from there and gives the output that an uninterrupted run would have given.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval, help_heading = "Output")]
-    save_every: Duration,
+    checkpoint_interval: Duration,
 
     /// Folder to save finished batches in; made if there is none [default: that of the output]
     ///
-    /// For a workflow engine that tries again in another folder: with the same --save-in and the same name of the output, the
+    /// For a workflow engine that tries again in another folder: with the same --checkpoint-dir and the same name of the output, the
     /// second try goes on where the first one was interrupted. What another work has saved there is never taken.
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     #[arg(value_parser = file())]
-    save_in: Option<PathBuf>,
+    checkpoint_dir: Option<PathBuf>,
 
     /// Wait while another process is writing this output, which otherwise ends the run with exit code 75
     ///
@@ -109,7 +109,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     outputs: OutputArgs,
 
-    /// What becomes of the windows that fasta-shard --long window cut long proteins into
+    /// What becomes of the windows that fasta-shard --long-policy window cut long proteins into
     ///
     /// `stitch` gives a protein one row, at the place of its last window, and each row the number of its windows,
     /// `n_windows`. The vector of a residue is the mean over the windows that hold it, weighted by the number of residues from it to
@@ -281,8 +281,8 @@ impl TryFrom<Args> for Config {
                 StoreArg::F16 => StoreDtype::F16,
             },
             rejects: args.rejects,
-            save_every: args.save_every,
-            save_in: args.save_in,
+            checkpoint_interval: args.checkpoint_interval,
+            checkpoint_dir: args.checkpoint_dir,
             wait: args.wait,
             events: args.events,
             threads: args

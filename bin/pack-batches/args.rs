@@ -59,13 +59,6 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Packing")]
     description: bool,
 
-    /// Threads to use at most; one is used, since it packs far more than any device can embed
-    ///
-    /// The batches do not depend on it.
-    #[arg(long, value_name = "N", help_heading = "Packing")]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
-    threads: Option<u16>,
-
     #[command(flatten)]
     common: Common,
 }

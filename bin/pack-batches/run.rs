@@ -34,7 +34,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         provenance = provenance.with(DESCRIPTION, true);
     }
     // Also of a shard in which no protein is long: files of one set are embedded alike.
-    if table.provenance.text_option("long") == Some("window") {
+    if table.provenance.text_option("long_policy") == Some("window") {
         provenance = provenance.with(WINDOWS, true);
     }
 

@@ -52,7 +52,7 @@ class Chain:
 
     def fasta_shard(self):
         shutil.rmtree(self.shards, ignore_errors=True)
-        return self.run("fasta-shard", self.fasta, "--out-dir", self.shards, "--shards", 1, "--threads", self.threads)
+        return self.run("fasta-shard", self.fasta, "--out", self.shards, "--shards", 1, "--threads", self.threads)
 
     def pack_batches(self):
         self.batches.unlink(missing_ok=True)

@@ -43,7 +43,7 @@ impl Case {
         fs::write(self.path("in.fasta"), fasta).expect("write");
         run(bin("fasta-shard")
             .arg(self.path("in.fasta"))
-            .arg("--out-dir")
+            .arg("--out")
             .arg(self.path("shards"))
             .args(["--shards", "1", "--max-residues", "100"])
             .args(options));
@@ -72,7 +72,7 @@ impl Case {
             .arg("--out")
             .arg(self.path(out))
             .args(["--device", "cpu", "--progress", "none"])
-            .args(["--threads", "1", "--save-every", every, "--model"])
+            .args(["--threads", "1", "--checkpoint-interval", every, "--model"])
             .arg(&self.model);
         command
     }
@@ -177,7 +177,7 @@ pub(crate) fn in_windows() -> Case {
     let residues: String = lines.collect();
     // The pyrrolysine is in one of the windows only, from residue 720 to 819.
     let long = format!("{}O{}", &residues[..760], &residues[761..1500]);
-    let options = ["--long", "window", "--overlap", "20"];
+    let options = ["--long-policy", "window", "--overlap", "20"];
     case.pack_with(
         &format!(">long\n{}\n{fasta}>poisoned\n{long}\n", &residues[..1500]),
         &options,

@@ -35,7 +35,7 @@ mkdir -p "$work/run"
 # chain FOLDER COMMAND…: what the README does, with programs that COMMAND… starts. FOLDER is at /data where the programs are.
 chain() {
     local at=$1 run=("${@:2}")
-    "${run[@]}" fasta-shard "$at/in.fasta" --out-dir "$at/shards" --shards 1 --quiet
+    "${run[@]}" fasta-shard "$at/in.fasta" --out "$at/shards" --shards 1 --quiet
     "${run[@]}" pack-batches "$at/shards/shard-00000.parquet" --out "$at/b.arrow" --quiet
     "${run[@]}" monitor-log record --quiet --out "$at/samples.csv" -- \
         gpu-embed "$at/b.arrow" --model "$at/model-tiny" --device cpu --out "$at/e.parquet" --quiet
@@ -202,7 +202,7 @@ PYTHON
 
     environment tools dist/plmkit_tools-*.whl
     rm -rf "$data/shards" "$data/b.arrow"
-    in_environment fasta-shard "$data/in.fasta" --out-dir "$data/shards" --shards 1 --quiet
+    in_environment fasta-shard "$data/in.fasta" --out "$data/shards" --shards 1 --quiet
     in_environment pack-batches "$data/shards/shard-00000.parquet" --out "$data/b.arrow" --quiet
     in_environment validate-embeddings "$data/e.parquet" --shards "$data/shards/shard-00000.parquet" --rejects "$data/shards/rejects.csv" \
         --manifest "$data/shards/manifest.json" --quiet

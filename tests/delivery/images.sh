@@ -74,7 +74,7 @@ lacks() {
 
 # The steps that need no libtorch, by the image without it.
 tools_alone() {
-    "$1" fasta-shard proteins.fasta --sample proteins --out-dir shards --max-shard-tokens "$MAX_SHARD_TOKENS" &&
+    "$1" fasta-shard proteins.fasta --sample proteins --out shards --max-shard-tokens "$MAX_SHARD_TOKENS" &&
         "$1" pack-batches shards/shard-00000.parquet --out 0.arrow &&
         cmp "$work/$image/data/shards/manifest.json" "$work/host/proteins/shards/manifest.json" &&
         "$1" monitor-log record --out gpu.csv --interval 100ms -- sleep 0.5 &&

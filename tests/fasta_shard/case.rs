@@ -43,13 +43,13 @@ impl Case {
         fs::write(self.path(name), bytes).expect("write an input");
     }
 
-    /// `fasta-shard ARGS --out-dir out`, run where the inputs are.
+    /// `fasta-shard ARGS --out out`, run where the inputs are.
     pub(crate) fn command(&self, args: &str) -> Command {
         let mut command = Command::new(program());
         command
             .current_dir(self.0.path())
             .args(args.split(' '))
-            .args(["--out-dir", "out"]);
+            .args(["--out", "out"]);
         command
     }
 

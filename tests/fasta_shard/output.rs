@@ -23,7 +23,7 @@ fn folders_that_cannot_be_made() {
     for folder in ["out/below", "/proc/below/it"] {
         let output = Command::new(program())
             .current_dir(case.path(""))
-            .args(["a.fasta", "--shards", "1", "--out-dir", folder])
+            .args(["a.fasta", "--shards", "1", "--out", folder])
             .output()
             .expect("run");
         refused(&output, 73, &format!("{folder}: cannot create: "));
@@ -37,7 +37,7 @@ fn folders_that_were_made_are_removed_again() {
     case.write("a.fasta", ">a\nM1\n");
     let output = Command::new(program())
         .current_dir(case.path(""))
-        .args(["a.fasta", "--shards", "1", "--out-dir", "new/and/deep"])
+        .args(["a.fasta", "--shards", "1", "--out", "new/and/deep"])
         .output()
         .expect("run");
     refused(&output, 65, "record 1 'a'");
@@ -53,7 +53,7 @@ fn names_of_several_lines_are_said_on_one() {
         let mut command = Command::new(program());
         command.current_dir(case.path(""));
         command.args(["none\nat all.fasta", "a.fasta", "--shards", "1"]);
-        let output = command.args(["--out-dir", "o\nut"]).output().expect("run");
+        let output = command.args(["--out", "o\nut"]).output().expect("run");
         done(&output);
         stderr(&output)
     };
@@ -82,7 +82,7 @@ fn a_full_disk() {
     }
     let output = Command::new(program())
         .current_dir(case.path(""))
-        .args(["a.fasta", "--shards", "2", "--out-dir", "disk/out"])
+        .args(["a.fasta", "--shards", "2", "--out", "disk/out"])
         .output();
     let left = fs::read_dir(&disk).map(Iterator::count);
     let unmounted = Command::new("umount").arg(&disk).status().expect("umount");
@@ -102,7 +102,7 @@ fn a_limit_on_file_sizes() {
     let output = Command::new("sh")
         .current_dir(case.path(""))
         .args(["-c", "ulimit -f 8; exec \"$0\" \"$@\"", program()])
-        .args(["a.fasta", "--shards", "2", "--out-dir", "out"])
+        .args(["a.fasta", "--shards", "2", "--out", "out"])
         .output();
     refused(&output.expect("run"), 74, "file too large");
     assert!(!case.out().exists(), "nothing is left behind");
@@ -116,7 +116,7 @@ fn more_shards_than_files_may_be_open() {
         let output = Command::new("sh")
             .current_dir(case.path(""))
             .args(["-c", "ulimit -n $1; shift; exec \"$@\"", "sh", files])
-            .args([program(), "a.fasta", "--shards", "400", "--out-dir", out])
+            .args([program(), "a.fasta", "--shards", "400", "--out", out])
             .output();
         done(&output.expect("run"));
         fs::read(case.path(out).join("manifest.json")).expect("manifest.json")
@@ -150,7 +150,7 @@ fn stopped_by(signal: &str) -> Option<i32> {
     let case = Case::new();
     let mut run = Command::new(program())
         .current_dir(case.path(""))
-        .args(["-", "--shards", "4", "--out-dir", "out"])
+        .args(["-", "--shards", "4", "--out", "out"])
         .stdin(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -188,7 +188,7 @@ fn a_signal_ends_a_run_that_waits_for_a_writer() {
     assert!(made.expect("mkfifo").success());
     let mut run = Command::new(program())
         .current_dir(case.path(""))
-        .args(["a.fasta", "--shards", "4", "--out-dir", "out"])
+        .args(["a.fasta", "--shards", "4", "--out", "out"])
         .spawn()
         .expect("start");
     let start = Instant::now();
@@ -237,7 +237,7 @@ fn a_killed_run_leaves_no_set_and_the_next_one_is_whole() {
     for pause in [5, 10, 20, 40] {
         let mut run = Command::new(program())
             .current_dir(case.path(""))
-            .args(["a.fasta", "--shards", "4", "--out-dir", "out", "--quiet"])
+            .args(["a.fasta", "--shards", "4", "--out", "out", "--quiet"])
             .spawn()
             .expect("start");
         sleep(Duration::from_millis(pause));

@@ -311,7 +311,7 @@ fn a_protein_of_40000_residues_under_each_policy() {
     assert_eq!(case.manifest().changed["proteins_truncated"], 1);
     assert_eq!(case.manifest().changed["residues_truncated"], 40_000 - 1022);
 
-    let case = made(&fasta, " --long window");
+    let case = made(&fasta, " --long-policy window");
     let windows = rows(&case);
     assert_eq!(
         windows[..2],
@@ -324,7 +324,7 @@ fn a_protein_of_40000_residues_under_each_policy() {
         assert_eq!(row.sequence, sequence[start..start + row.sequence.len()]);
     }
 
-    let case = made(&fasta, " --long split-off");
+    let case = made(&fasta, " --long-policy split-off");
     assert_eq!(rows(&case), [(0, 40_000, 40_000, false)]);
     let files: Vec<(String, u64)> = case
         .manifest()
@@ -340,7 +340,7 @@ fn a_protein_of_40000_residues_under_each_policy() {
         ]
     );
 
-    let case = made(&fasta, " --long reject");
+    let case = made(&fasta, " --long-policy reject");
     assert_eq!(rows(&case), []);
     assert_eq!(
         case.rejects(),
@@ -352,7 +352,7 @@ fn a_protein_of_40000_residues_under_each_policy() {
 fn windows_of_a_protein_share_a_shard() {
     let case = Case::new();
     case.write("a.fasta", crate::case::proteins(60, 4));
-    case.succeeds("a.fasta --shards 4 --long window --max-residues 200 --overlap 50");
+    case.succeeds("a.fasta --shards 4 --long-policy window --max-residues 200 --overlap 50");
     let manifest = case.manifest();
     let mut seen = std::collections::HashMap::new();
     for shard in &manifest.shards {

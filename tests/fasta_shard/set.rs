@@ -17,8 +17,8 @@ fn the_number_of_threads_changes_no_byte() {
     for options in [
         "--shards 5",
         "--max-shard-tokens 20000",
-        "--shards 3 --long split-off",
-        "--shards 3 --long window",
+        "--shards 3 --long-policy split-off",
+        "--shards 3 --long-policy window",
     ] {
         let made = |threads: usize| {
             let case = case();
@@ -166,7 +166,7 @@ fn other_work_is_replaced_only_by_force() {
         "exists and holds other work (shards was 3 and is now 2); --force replaces it",
     );
     case.fails(
-        "a.fasta --shards 3 --long window",
+        "a.fasta --shards 3 --long-policy window",
         73,
         "long was \"truncate\" and is now \"window\"",
     );

@@ -21,16 +21,18 @@ fn one_target_is_required() {
 fn values_that_make_no_sense() {
     assert!(message("a.fasta --shards 0").contains("0 is not in 1..=100000"));
     assert!(
-        message("a.fasta --shards 1 --long middle")
+        message("a.fasta --shards 1 --long-policy middle")
             .contains("[possible values: truncate, window, split-off, reject]")
     );
     assert!(
-        message("a.fasta --shards 1 --long window --overlap 1022")
+        message("a.fasta --shards 1 --long-policy window --overlap 1022")
             .contains("--overlap must be less than --max-residues")
     );
-    assert!(message("a.fasta --shards 1 --overlap 9").contains("expected --long window with it"));
     assert!(
-        message("a.fasta --shards 1 --long reject --min-residues 2000")
+        message("a.fasta --shards 1 --overlap 9").contains("expected --long-policy window with it")
+    );
+    assert!(
+        message("a.fasta --shards 1 --long-policy reject --min-residues 2000")
             .contains("--min-residues is above --max-residues")
     );
     assert!(message("- - --shards 1").contains("- is given more than once"));

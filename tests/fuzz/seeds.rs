@@ -172,7 +172,7 @@ fn fasta(folder: &Path) -> Result<()> {
 
 fn manifest(folder: &Path) -> Result<()> {
     let manifest = json!({
-        "contract": "1", "tool": "fasta-shard", "version": "0.1.0", "options": {"shards": 1, "long": "window"},
+        "contract": "1", "tool": "fasta-shard", "version": "0.1.0", "options": {"shards": 1, "long_policy": "window"},
         "inputs": [{"name": "a.fasta", "digest": "blake3-128:00", "bytes": 9, "records": 2}],
         "records": 2, "accepted": 1, "rejected": {"empty": 1, "too_short": 0, "too_long": 0, "invalid_residue": 0},
         "rejects_digest": "xxh3-128:00",

@@ -30,7 +30,7 @@ class Inputs:
         self.natural = self.packed("natural", natural, 4096)
         self.windows_rows = 3
         windows = [protein(length, length) for length in (900, 250, 90)]
-        self.windows = self.packed("windows", windows, 1024, "--long", "window", "--max-residues", "100", "--overlap", "20")
+        self.windows = self.packed("windows", windows, 1024, "--long-policy", "window", "--max-residues", "100", "--overlap", "20")
         # One batch. Of the longest first, so that the calls of attention differ in that, too.
         self.peptides_rows = 70_000
         peptides = [protein(3 + seed % 5, seed) for seed in range(self.peptides_rows)]
@@ -44,7 +44,7 @@ class Inputs:
             proteins = "".join(f">{name}{i}\n{sequence}\n" for i, sequence in enumerate(proteins))
         fasta, shards, batches = (self.folder / f"{name}{end}" for end in (".fasta", "-shards", ".arrow"))
         fasta.write_text(proteins, encoding="utf-8")
-        self.run("fasta-shard", fasta, "--out-dir", shards, "--shards", "1", "--force", *options)
+        self.run("fasta-shard", fasta, "--out", shards, "--shards", "1", "--force", *options)
         self.run("pack-batches", shards / "shard-00000.parquet", "--out", batches, "--max-batch-tokens", str(budget), "--force")
         return batches
 

@@ -41,7 +41,7 @@ class Programs:
         shard = self.work / f"{name}-shards" / "shard-00000.parquet"
         if not shard.is_file():
             fasta.write_text("".join(f">{one}\n{sequence}\n" for one, sequence in proteins), encoding="utf-8")
-            self.run("fasta-shard", fasta, "--out-dir", shard.parent, "--shards", 1, "--max-residues", 100_000)
+            self.run("fasta-shard", fasta, "--out", shard.parent, "--shards", 1, "--max-residues", 100_000)
         self.run("pack-batches", shard, "--out", batches, "--max-batch-tokens", budget)
         return batches
 

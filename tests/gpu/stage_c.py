@@ -133,7 +133,7 @@ def kills(bench):
     compared(bench, "the same run twice", again, whole)
     command, parts, saved = bench.programs.embed_command(batches, model, killed), bench.folder / ".killed.parquet.plmkit-run", 0
     for _ in range(2):
-        process = subprocess.Popen([*command, "--save-every", "10ms"], stderr=subprocess.DEVNULL)
+        process = subprocess.Popen([*command, "--checkpoint-interval", "10ms"], stderr=subprocess.DEVNULL)
         while process.poll() is None and len(list(parts.glob("part-*"))) < saved + 2:
             time.sleep(0.002)
         process.kill()

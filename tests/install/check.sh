@@ -83,7 +83,7 @@ for way in $ways; do
     echo "install-check: $way: $(wc -w <<<"$libraries") libraries; not found: ${lacking:-none}"
 
     cp test-data/proteins.fasta "$root/data/in.fasta"
-    in_root fasta-shard /data/in.fasta --out-dir /data/shards --shards 1 --quiet
+    in_root fasta-shard /data/in.fasta --out /data/shards --shards 1 --quiet
     in_root pack-batches /data/shards/shard-00000.parquet --out /data/b.arrow --quiet
     # shellcheck disable=SC2046
     {

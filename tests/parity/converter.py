@@ -76,7 +76,7 @@ def main():
     run(Path(sys.executable), CONVERTER, pt, converted)
 
     proteins.write_fasta(proteins.choose(8, 300), work / "proteins.fasta")
-    run(programs / "fasta-shard", work / "proteins.fasta", "--out-dir", work, "--shards", 1)
+    run(programs / "fasta-shard", work / "proteins.fasta", "--out", work, "--shards", 1)
     run(programs / "pack-batches", work / "shard-00000.parquet", "--out", work / "batches.arrow")
     embed = [work / "batches.arrow", "--device", "cpu", *OUTPUTS]
     for model, out in (original, "original.parquet"), (converted, "converted.parquet"):

@@ -37,7 +37,7 @@ class Embedder:
         fasta, shards = self.folder / "proteins.fasta", self.folder / f"shards-{dtype}"
         batches, out = self.folder / f"{dtype}.arrow", self.folder / f"{dtype}.parquet"
         proteins.write_fasta(chosen, fasta)
-        fasta_shard = [fasta, "--out-dir", shards, "--shards", 1, "--max-residues", 2000, "--force"]
+        fasta_shard = [fasta, "--out", shards, "--shards", 1, "--max-residues", 2000, "--force"]
         run(self.programs / "fasta-shard", *fasta_shard)
         pack = [shards / "shard-00000.parquet", "--out", batches, "--max-batch-tokens", self.budget, "--force"]
         run(self.programs / "pack-batches", *pack)

@@ -36,7 +36,7 @@ class Chain:
 def chain(tmp_path_factory):
     """Two shards with windows of long proteins, packed, and embedded into one file with two columns of vectors."""
     folder = tmp_path_factory.mktemp("chain")
-    run("fasta-shard", PROTEINS, "--out-dir", folder, "--shards", 2, "--long", "window")
+    run("fasta-shard", PROTEINS, "--out", folder, "--shards", 2, "--long-policy", "window")
     shards = sorted(folder.glob("shard-*.parquet"))
     batches = [shard.with_suffix(".arrow") for shard in shards]
     for shard, packed in zip(shards, batches, strict=True):

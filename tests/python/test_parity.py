@@ -15,7 +15,7 @@ TOLERANCE = 2e-5
 def embedded(tmp_path_factory):
     """accession -> column -> vector, for every layer and pooling, packed with other proteins."""
     folder = tmp_path_factory.mktemp("parity")
-    run("fasta-shard", PROTEINS, "--out-dir", folder, "--shards", 1)
+    run("fasta-shard", PROTEINS, "--out", folder, "--shards", 1)
     run("pack-batches", folder / "shard-00000.parquet", "--out", folder / "packed.arrow")
     layers = ",".join(map(str, LAYERS))
     out = folder / "embeddings.parquet"

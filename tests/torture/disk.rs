@@ -182,8 +182,8 @@ fn fasta_shard() {
         name: "fasta-shard",
         command: &|folder| {
             let mut command = bin("fasta-shard");
-            command.arg(&fasta).arg("--out-dir").arg(folder.join("set"));
-            command.args(["--shards", "2", "--long", "reject"]);
+            command.arg(&fasta).arg("--out").arg(folder.join("set"));
+            command.args(["--shards", "2", "--long-policy", "reject"]);
             // With more it is a matter of chance which shard asks for the last page.
             command.args(["--threads", "1"]);
             command

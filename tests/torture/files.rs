@@ -23,7 +23,7 @@ impl Files {
         };
         run(bin("fasta-shard")
             .arg(test_data("proteins.fasta"))
-            .args(["--shards", "1", "--max-residues", RESIDUES, "--out-dir"])
+            .args(["--shards", "1", "--max-residues", RESIDUES, "--out"])
             .arg(files.path("set")));
         run(bin("pack-batches")
             .arg(files.shard())

@@ -126,7 +126,7 @@ fn manifest() {
     let mut program = bin("fasta-shard");
     program
         .arg(test_data("proteins.fasta"))
-        .args(["--shards", "1", "--max-residues", RESIDUES, "--out-dir"])
+        .args(["--shards", "1", "--max-residues", RESIDUES, "--out"])
         .arg(files.path("set"));
     let read = |path: &Path| read_sealed::<Manifest>(path).map(drop);
     sweep("manifest", &files.manifest(), read, &mut program);

@@ -121,7 +121,7 @@ fn fasta_bombs() {
             let mut command = bin("fasta-shard");
             command
                 .arg(&path)
-                .args(["--shards", "1", "--out-dir"])
+                .args(["--shards", "1", "--out"])
                 .arg(files.path("bombed"));
             refuses(&format!("{name}, {format}"), &command, GIB);
         }

@@ -27,7 +27,7 @@ pub(crate) fn write_shard(folder: &Path, copies: usize) -> PathBuf {
     run(bin("fasta-shard")
         .args(["--shards", "1", "--max-residues", "64"])
         .arg(fasta)
-        .arg("--out-dir")
+        .arg("--out")
         .arg(&shards));
     shards.join("shard-00000.parquet")
 }

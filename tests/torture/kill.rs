@@ -135,8 +135,8 @@ fn fasta_shard() {
     write_fasta(&fasta, 200);
     let command = |folder: &Path| {
         let mut command = bin("fasta-shard");
-        command.arg(&fasta).arg("--out-dir").arg(folder);
-        command.args(["--shards", "4", "--threads", "2", "--long", "reject"]);
+        command.arg(&fasta).arg("--out").arg(folder);
+        command.args(["--shards", "4", "--threads", "2", "--long-policy", "reject"]);
         command
     };
     let undisturbed = tempfile::tempdir().expect("temp folder");
@@ -200,7 +200,9 @@ fn kill_gpu_embed(name: &str, options: &[&str], (once, twice): (usize, usize)) {
         .args(["--max-batch-tokens", "256"]));
     let command = |folder: &Path| {
         let mut command = embed(&batches, folder);
-        command.args(["--save-every", "10ms"]).args(options);
+        command
+            .args(["--checkpoint-interval", "10ms"])
+            .args(options);
         command
     };
     let undisturbed = tempfile::tempdir().expect("temp folder");

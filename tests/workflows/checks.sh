@@ -120,7 +120,7 @@ outdir: $outdir
 model: $model
 options:
   fasta_shard: --duplicate-ids suffix
-  gpu_embed: --device cpu --save-every 10ms
+  gpu_embed: --device cpu --checkpoint-interval 10ms
   pack_batches: --max-batch-tokens 4096
 CONF
     FASTA_SHARD='--duplicate-ids suffix' GPU_EMBED='--device cpu' PACK_BATCHES='--max-batch-tokens 4096' \

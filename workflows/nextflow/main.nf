@@ -39,9 +39,9 @@ workflow {
 
     // The same place for every attempt, and for every -resume. One that is not a folder of this machine cannot be written to.
     local = workflow.workDir.toUri().scheme == 'file'
-    save_in = params.save_in ? file(params.save_in) : local ? file("${workflow.workDir}/plmkit-saved/${workflow.sessionId}") : ''
-    if (save_in) {
-        save_in.mkdirs()
+    checkpoint_dir = params.checkpoint_dir ? file(params.checkpoint_dir) : local ? file("${workflow.workDir}/plmkit-saved/${workflow.sessionId}") : ''
+    if (checkpoint_dir) {
+        checkpoint_dir.mkdirs()
     }
     // What is mounted and not there would be made by the container engine, for root.
     if (workflow.containerEngine) {
@@ -51,7 +51,7 @@ workflow {
     // Once for all shards, unless the user says how large batches are.
     probe = !params.max_batch_tokens && !(params.pack_batches_args ?: '').contains('--max-batch-tokens')
 
-    EMBED(channel.fromList(samples), model, probe, save_in.toString())
+    EMBED(channel.fromList(samples), model, probe, checkpoint_dir.toString())
 
     versions = VERSIONS(channel.topic('versions').toList().map { all ->
         versionsYaml(all, params.model, modelRevision(params.model, "${projectDir}/../shell"))
@@ -68,7 +68,7 @@ workflow {
     VERDICT(
         params,
         samples.collect { meta, _fasta -> meta.id },
-        params.save_in || !local ? '' : save_in.toString(),
+        params.checkpoint_dir || !local ? '' : checkpoint_dir.toString(),
         EMBED.out.manifest.map { meta, manifest -> [meta.id, manifest] },
         EMBED.out.report.map { meta, validation -> [meta.id, validation] },
         EMBED.out.embeddings.map { meta, rows, _rejects ->

@@ -64,7 +64,7 @@ forward() {
 # canonical OPTIONS: what decides about embeddings, one way to write it. Not the order, and not what changes no value.
 canonical() {
     tr -s '[:space:]' '\n' <<<"$1" | awk '/^--?[A-Za-z]/ { if (NR > 1) print ""; sub(/=/, " ") } { printf "%s ", $0 } END { print "" }' | sort |
-        grep -vE '^(--(force|quiet|wait|download|(threads|progress|save-every|save-in) .*))? *$' | paste -sd ' ' | tr -s ' '
+        grep -vE '^(--(force|quiet|wait|download|(threads|progress|checkpoint-interval|checkpoint-dir) .*))? *$' | paste -sd ' ' | tr -s ' '
 }
 
 # the_model MODEL: its path, however it is written, or its id.
@@ -126,7 +126,7 @@ cut_sample() {
         done
     fi
     mapfile -t paths < <(printf %s "${fasta[$1]}")
-    fasta-shard --sample "$1" --out-dir "$2/shards" --max-shard-tokens "$MAX_SHARD_TOKENS" "${fasta_shard[@]}" "${force[@]}" -- "${paths[@]}"
+    fasta-shard --sample "$1" --out "$2/shards" --max-shard-tokens "$MAX_SHARD_TOKENS" "${fasta_shard[@]}" "${force[@]}" -- "${paths[@]}"
     # What was made of other shards is made again, and goes where there is no such shard any more.
     if [[ -e $before ]] && ! cmp -s "$before" "$2/shards/manifest.json"; then
         rm -f "$2"/batches/*.arrow "$2"/reports/*.run.json

@@ -103,7 +103,7 @@ impl<'a> Blocks<'a> {
         };
         Ok(Self {
             named: folder.named(config),
-            every: config.save_every,
+            every: config.checkpoint_interval,
             saved: Instant::now(),
             open: Vec::new(),
             encoding: VecDeque::new(),

@@ -35,9 +35,9 @@ pub struct Config {
     /// Where the sequences that cannot be embedded are listed; by default beside the output, as `NAME.rejects.csv`.
     pub rejects: Option<PathBuf>,
     /// How long finished batches may be unsaved: the most work that a killed run loses.
-    pub save_every: Duration,
+    pub checkpoint_interval: Duration,
     /// The folder in which finished batches are saved until the output is complete; by default that of the output.
-    pub save_in: Option<PathBuf>,
+    pub checkpoint_dir: Option<PathBuf>,
     /// Whether to wait for another process that is writing the output, which is an error otherwise.
     pub wait: bool,
     /// Where run events go, if anywhere.

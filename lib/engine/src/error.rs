@@ -92,7 +92,7 @@ pub enum EngineError {
     /// Contacts of proteins in windows.
     #[error(
         "--contacts: pairs of residues that no window holds have none; take --windows separate, or shards without \
-         --long window"
+         --long-policy window"
     )]
     Contacts,
     /// In int8 the vectors of the run's own sequences are too far from those in f32.
@@ -130,7 +130,7 @@ pub enum EngineError {
 
 fn of_windows(windows: bool) -> &'static str {
     if windows {
-        "of --long window"
+        "of --long-policy window"
     } else {
         "without windows"
     }

@@ -118,7 +118,7 @@ pub fn embed(
     let usable = stop.interruptible(|| config.device.check());
     usable.map_err(EsmError::from)?;
     // An output that is complete can be looked at where nothing can be written.
-    let claim = || RunFolder::claim(&config.out, config.save_in.as_deref());
+    let claim = || RunFolder::claim(&config.out, config.checkpoint_dir.as_deref());
     let claimed = match claimed(config, stop, claim) {
         Err(refused @ (StoreError::Busy { .. } | StoreError::Stopped)) => {
             return Err(refused.into());

@@ -115,7 +115,7 @@ impl RunFolder {
 
     /// What messages name where that cannot be written.
     pub(crate) fn named(&self, config: &Config) -> PathBuf {
-        match config.save_in {
+        match config.checkpoint_dir {
             None => config.out.clone(),
             Some(_) => self.blocks(),
         }

@@ -60,7 +60,7 @@ impl Config {
             .with("max_shard_tokens", max_shard_tokens)
             .with("min_residues", policy.min_residues)
             .with("max_residues", policy.max_residues)
-            .with("long", policy.long)
+            .with("long_policy", policy.long)
             .with("overlap", overlap)
             .with("invalid", policy.invalid)
             .with("duplicate_ids", self.duplicates);

@@ -90,7 +90,7 @@ pub enum ShardError {
         input: Input,
     },
     /// An input is a file of the output folder.
-    #[error("{input}: expected an input that is no file of the set of shards in --out-dir")]
+    #[error("{input}: expected an input that is no file of the set of shards in --out")]
     InputInFolder {
         /// The input.
         input: Input,

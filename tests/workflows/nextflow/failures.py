@@ -8,7 +8,7 @@ from case import MODEL, PROTEINS, check, many
 FEW = ["-profile", "test", "--max_shard_tokens", "1000000"]
 # Seconds of work for each task, saved in small pieces: whoever waits for some of them comes before its end.
 LONG = ["--input", "long.fasta", "--model", MODEL, "--device", "cpu", "--max_shard_tokens", "400000", "--max_batch_tokens", "1024"]
-LONG += ["--fasta_shard_args", "--duplicate-ids suffix", "--gpu_embed_args", "--save-every 10ms"]
+LONG += ["--fasta_shard_args", "--duplicate-ids suffix", "--gpu_embed_args", "--checkpoint-interval 10ms"]
 SHELL = {"MAX_SHARD_TOKENS": "400000", "PACK_BATCHES": "--max-batch-tokens 1024", "GPU_EMBED": "--device cpu"}
 SHELL |= {"FASTA_SHARD": "--duplicate-ids suffix"}
 

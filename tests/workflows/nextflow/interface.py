@@ -213,7 +213,7 @@ def hub(case):
 def empty(case):
     """An empty value of a YAML file means none."""
     values = ["max_shard_tokens", "max_batch_tokens", "fasta_shard_args", "pack_batches_args", "gpu_embed_args", "validate_embeddings_args"]
-    values += ["publish_mode", "images", "save_in", "allow_empty", "slurm_options"]
+    values += ["publish_mode", "images", "checkpoint_dir", "allow_empty", "slurm_options"]
     case.path("params.yaml").write_text("device: cpu\n" + "".join(f"{name}:\n" for name in values))
     run = case.run("-params-file", "params.yaml", "--input", PROTEINS, "--model", MODEL)
     verdict = case.path("out/proteins/dataset.json")

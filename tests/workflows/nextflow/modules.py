@@ -18,7 +18,7 @@ def modules(case):
     case.wrapper("gpu-embed", f"""
 [[ -e $once ]] && exec "$real" "$@"
 touch "$once"
-"$real" "$@" --save-every 10ms &
+"$real" "$@" --checkpoint-interval 10ms &
 until compgen -G '{case.folder}/work/saved/*/*/.*.plmkit-run/part-*[0-9].parquet'; do sleep 0.01; done
 kill -TERM $!
 wait $!

@@ -131,10 +131,10 @@ rm -r lost/old*
 MAX_SHARD_TOKENS=20000 check "another size of shards" fails_with 73 all.csv lost "$model"
 check "is refused before anything is done" test "$(wc -l <log)" -eq 1 -a -e lost/a/shards/manifest.json
 check "in so many words" finds '^lost/a: was cut with a max_shard_tokens of 30000, which is now 20000'
-FASTA_SHARD='--long window' check "other shards are refused" fails_with 73 all.csv lost "$model"
+FASTA_SHARD='--long-policy window' check "other shards are refused" fails_with 73 all.csv lost "$model"
 check "with an option" finds '--force replaces it$'
-FASTA_SHARD='--long window --force' check "which is taken" runs all.csv lost "$model"
-FASTA_SHARD='--long window' check "and gives what a new folder has" runs all.csv windows "$model"
+FASTA_SHARD='--long-policy window --force' check "which is taken" runs all.csv lost "$model"
+FASTA_SHARD='--long-policy window' check "and gives what a new folder has" runs all.csv windows "$model"
 check "the same" diff -r windows/a/embeddings lost/a/embeddings
 
 echo "samples that fail"
@@ -216,7 +216,7 @@ check "--version" grep -qE '^plmkit [0-9.]+$' <(chain --version)
 echo "a signal to the script alone"
 many 8 >many.fasta
 printf 'sample,fasta\nlong,many.fasta\nnext,%s\n' "$proteins" >many.csv
-export MAX_SHARD_TOKENS=200000 FASTA_SHARD='--duplicate-ids suffix' PACK_BATCHES='--max-batch-tokens 4096' GPU_EMBED='--device cpu --save-every 10ms'
+export MAX_SHARD_TOKENS=200000 FASTA_SHARD='--duplicate-ids suffix' PACK_BATCHES='--max-batch-tokens 4096' GPU_EMBED='--device cpu --checkpoint-interval 10ms'
 check "uninterrupted" runs many.csv uninterrupted "$model"
 for signal in TERM INT; do
     # Of a background process without job control, a shell has INT ignored.

@@ -14,7 +14,7 @@ check "no accounting" grep 'Slurm accounting storage is disabled' <(sacct 2>&1)
 many 8 >many.fasta
 printf 'sample,fasta\nlong,many.fasta\na,%s\n' "$proteins" >samples.csv
 export MAX_SHARD_TOKENS=200000 FASTA_SHARD='--duplicate-ids suffix' PACK_BATCHES='--max-batch-tokens 4096'
-export GPU_EMBED='--device cpu --threads 1 --save-every 10ms'
+export GPU_EMBED='--device cpu --threads 1 --checkpoint-interval 10ms'
 check "the shell chain" "$root/workflows/shell/plmkit.sh" samples.csv chain "$model"
 
 prepare=$(SBATCH_TIMELIMIT=1 SBATCH_SIGNAL=B:USR1@58 sbatch --parsable "$WORKFLOW/prepare.sbatch" samples.csv "$work/results" "$model")

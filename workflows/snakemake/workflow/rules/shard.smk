@@ -23,7 +23,7 @@ checkpoint shard:
     # An earlier verdict is not this one's.
     shell:
         "fasta-shard --sample {wildcards.sample:q} --max-shard-tokens {params.tokens} --threads {threads} {params.options}"
-        " --force --out-dir {params.folder:q} -- {input.fasta:q} 2> {log:q}"
+        " --force --out {params.folder:q} -- {input.fasta:q} 2> {log:q}"
         " && rm -f {params.folder:q}/../dataset.json"
 
 
@@ -52,6 +52,6 @@ rule restore:
         options=OPTIONS["fasta_shard"],
     shell:
         "(folder=$(mktemp -d {output:q}.XXXXXX) && trap 'rm -r \"$folder\"' EXIT &&"
-        ' fasta-shard --sample {wildcards.sample:q} --max-shard-tokens {params.tokens} --threads {threads} {params.options} --out-dir "$folder" -- {input.fasta:q} &&'
+        ' fasta-shard --sample {wildcards.sample:q} --max-shard-tokens {params.tokens} --threads {threads} {params.options} --out "$folder" -- {input.fasta:q} &&'
         ' cmp {input.manifest:q} "$folder/manifest.json" &&'
         ' mv "$folder/$(basename {output:q})" {output:q}) > {log:q} 2>&1'

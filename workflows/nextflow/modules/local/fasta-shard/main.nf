@@ -21,7 +21,7 @@ process FASTA_SHARD {
     def args = task.ext.args ?: '--shards 1'
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    fasta-shard ${fasta} --sample ${meta.id} --out-dir ${prefix} --threads ${task.cpus} ${args}
+    fasta-shard ${fasta} --sample ${meta.id} --out ${prefix} --threads ${task.cpus} ${args}
     """
 
     stub:

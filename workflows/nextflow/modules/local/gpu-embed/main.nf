@@ -10,7 +10,7 @@ process GPU_EMBED {
     // A folder or its files and what it is called, or none and the id of a model of the Hugging Face Hub.
     tuple path(model, stageAs: 'model/*'), val(model_name)
     // An absolute path that all attempts see, or '': each begins anew.
-    val save_in
+    val checkpoint_dir
 
     output:
     tuple val(meta), path("${prefix}.parquet"), path("${prefix}.rejects.csv", arity: '0..*'), emit: embeddings
@@ -23,12 +23,12 @@ process GPU_EMBED {
     prefix = task.ext.prefix ?: "${meta.id}"
     // A folder for this shard and these options alone, so that runs with other options do not meet in it.
     def options = "${args} ${model_name ?: model}".md5()
-    def saved = save_in ? "${save_in}/${prefix}.${options}" : ''
+    def saved = checkpoint_dir ? "${checkpoint_dir}/${prefix}.${options}" : ''
     def named = model_name ? " --model-name '${model_name}'" : ''
     def known = model ? "${model instanceof List ? 'model' : model}${named}" : model_name
     // --wait: a task that outlived its engine may be at work on this shard. --force replaces what is saved of other work, such as
     // another model of that name or another kind of CPU, and keeps the rest.
-    def save = saved ? "--save-in '${saved}' --wait --force" : ''
+    def save = saved ? "--checkpoint-dir '${saved}' --wait --force" : ''
     """
     code=0
     monitor-log record --out ${prefix}.samples.csv -- \\

@@ -11,7 +11,7 @@ workflow EMBED {
     samples // channel: [ val(meta), [ path(fasta), … ] ], meta.id is the sample
     model   // value: [ path(folder), name ], or [ [], id ] of a model of the Hugging Face Hub
     probe   // value: whether to measure the batch size on a GPU; otherwise the options of pack-batches say it
-    save_in // value: folder for what interrupted tasks have finished, an absolute path, or ''
+    checkpoint_dir // value: folder for what interrupted tasks have finished, an absolute path, or ''
 
     main:
     FASTA_SHARD(samples)
@@ -24,7 +24,7 @@ workflow EMBED {
         batch_size = GPU_EMBED_PROBE(model).batch_size
     }
     PACK_BATCHES(shards, batch_size)
-    GPU_EMBED(PACK_BATCHES.out.batches, model, save_in)
+    GPU_EMBED(PACK_BATCHES.out.batches, model, checkpoint_dir)
     MONITOR_LOG_REPORT(GPU_EMBED.out.logs)
 
     // With the number of its shards a sample is validated as soon as its last one is embedded. In the order of their names, since
