@@ -253,7 +253,7 @@ impl TryFrom<Args> for Config {
             return Err(Fault::new(Exit::Usage, what.to_owned()));
         }
         Ok(Self {
-            batches: files_of(args.batches, "arrow")?,
+            batches: files_of(args.batches, &["arrow"])?,
             model_name: match args.model_name {
                 Some(name) => ModelName {
                     name,

@@ -40,15 +40,15 @@ pub(crate) enum Command {
 
     /// Tell Prometheus of GPUs, host and runs, over HTTP or in a file
     ///
-    /// GET /metrics answers with what was seen last, in the text form 0.0.4 or, where the client asks for it, as
-    /// `OpenMetrics` 1.0. Runs until SIGHUP, SIGINT, SIGQUIT or SIGTERM. A value that is not known is not exported, never 0.
+    /// GET /metrics answers with what was seen last, in the text form 0.0.4. Runs until SIGHUP, SIGINT, SIGQUIT or SIGTERM. A value
+    /// that is not known is not exported, never 0.
     Export(ExportArgs),
 
     /// Report on runs from their event log, from GPU samples, or from both joined
     ///
     /// Throughput, MFU, residues for each joule, waits, where the time went, how full the batches were, how busy the GPUs
-    /// were; and findings, each with a sentence of advice. Several runs in one event log are told apart. A last line that is
-    /// torn, as a killed writer leaves it, is left out and said.
+    /// were; and findings, each with a sentence of advice. Several runs in one event log are told apart; a run that was interrupted
+    /// and went on is one run. A last line that is torn, as a killed writer leaves it, is left out and said.
     Report(ReportArgs),
 }
 
@@ -106,10 +106,6 @@ pub(crate) struct TopArgs {
     /// Show one moment and end
     #[arg(long, help_heading = "Output")]
     pub(crate) once: bool,
-
-    /// One JSON object a line: a GPU, or the host, with the columns of the log as keys, or a run, with the key "run"
-    #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
 
     /// Run event logs, and folders whose *.jsonl of the last day are looked at, also those that come later
     #[arg(long, value_name = "PATH", num_args = 1.., default_value = ".", help_heading = "Input")]
@@ -176,18 +172,18 @@ pub(crate) struct ExportArgs {
 #[derive(Debug, clap::Args)]
 #[command(group(ArgGroup::new("input").required(true).multiple(true).args(["gpu", "events"])))]
 pub(crate) struct ReportArgs {
-    /// GPU samples, written by monitor-log record: the log, or the Parquet file that it was made into
+    /// GPU samples, written by monitor-log record: logs, Parquet files made of them, or folders of *.csv and *.parquet
     ///
-    /// With --events, the samples that fall into a run count, by the time of day; if none does, they count for no verdict. A clock that was
-    /// set in the meantime is seen by the seconds that both logs count beside it.
-    #[arg(long, value_name = "FILE.csv", help_heading = "Input")]
+    /// With --events, the samples of the time of a run count. Logs of one boot of a machine are joined by the seconds since boot that
+    /// both write, others by the time of day. If no sample was taken during a run, the samples count for no verdict.
+    #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Input")]
     #[arg(value_parser = file())]
-    pub(crate) gpu: Option<PathBuf>,
+    pub(crate) gpu: Vec<PathBuf>,
 
-    /// Run event log, written by gpu-embed --events
-    #[arg(long, value_name = "FILE.jsonl", help_heading = "Input")]
+    /// Run event logs, written by gpu-embed --events, or folders of *.jsonl
+    #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Input")]
     #[arg(value_parser = file())]
-    pub(crate) events: Option<PathBuf>,
+    pub(crate) events: Vec<PathBuf>,
 
     /// Report to write, as JSON; `-` is standard output. What could not be computed is null
     #[arg(long, value_name = "FILE.json", help_heading = "Output")]

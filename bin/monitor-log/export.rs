@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use plmkit_cli::{Exit, Fault};
 use plmkit_contract::io_text;
-use plmkit_telemetry::PATIENCE;
+use plmkit_telemetry::STOP_TIMEOUT;
 use plmkit_telemetry::command::wait_for_end;
-use plmkit_telemetry::export::{Family, families};
+use plmkit_telemetry::export::prometheus_text;
 use tracing::warn;
 
 use crate::End;
 use crate::args::ExportArgs;
-use crate::watch::{Moment, Watch};
+use crate::monitor::{Monitor, Snapshot};
 use http::Endpoint;
 use textfile::Textfile;
 
@@ -25,14 +25,14 @@ use textfile::Textfile;
 pub(crate) fn export(args: &ExportArgs, end: &mut Option<End>) -> Result<Exit, Fault> {
     if let Some(path) = &args.textfile {
         let mut textfile = Textfile::at(path, &args.events)?;
-        let mut watch = watch(args);
-        textfile.write(&told(&watch.look_through()))?;
+        let mut monitor = open_monitor(args);
+        textfile.write(&metrics(&monitor.look_through()))?;
         if args.once {
             return Ok(Exit::Done);
         }
-        let sampler = Sampler::start(watch, args.interval, move |families| {
+        let sampler = Sampler::start(monitor, args.interval, move |text| {
             // One that cannot be written now may be later, when there is room again.
-            textfile.write_or_warn(&families);
+            textfile.write_or_warn(&text);
         })?;
         *end = Some(End::Signal(
             wait_for_end().map_err(|error| internal(&error))?,
@@ -44,12 +44,12 @@ pub(crate) fn export(args: &ExportArgs, end: &mut Option<End>) -> Result<Exit, F
         Textfile::remove(path);
     } else {
         let endpoint = Endpoint::listen(args.listen)?;
-        let mut watch = watch(args);
-        let snapshot = endpoint
-            .serve(told(&watch.look_through()))
+        let mut monitor = open_monitor(args);
+        let served = endpoint
+            .serve(metrics(&monitor.look_through()))
             .map_err(|error| internal(&error))?;
-        let sampler = Sampler::start(watch, args.interval, move |families| {
-            snapshot.replace(families);
+        let sampler = Sampler::start(monitor, args.interval, move |text| {
+            served.replace(text);
         })?;
         *end = Some(End::Signal(
             wait_for_end().map_err(|error| internal(&error))?,
@@ -59,8 +59,8 @@ pub(crate) fn export(args: &ExportArgs, end: &mut Option<End>) -> Result<Exit, F
     Ok(Exit::Done)
 }
 
-fn watch(args: &ExportArgs) -> Watch {
-    Watch::open(&args.driver, &args.events, args.keep).forgetting(args.keep)
+fn open_monitor(args: &ExportArgs) -> Monitor {
+    Monitor::open(&args.driver, &args.events, args.keep).forgetting(args.keep)
 }
 
 /// Looks at everything at an interval, in a thread of its own.
@@ -71,11 +71,11 @@ struct Sampler {
 }
 
 impl Sampler {
-    /// Hands the families of each interval to `put`.
+    /// Hands the metrics of each interval to `put`.
     fn start(
-        mut watch: Watch,
+        mut monitor: Monitor,
         interval: Duration,
-        mut put: impl FnMut(Vec<Family>) + Send + 'static,
+        mut put: impl FnMut(String) + Send + 'static,
     ) -> Result<Self, Fault> {
         let (stop, stopped) = mpsc::channel();
         let (end, ended) = mpsc::channel();
@@ -85,7 +85,7 @@ impl Sampler {
                 let _end: Sender<()> = end;
                 // The channel is the clock: nothing wakes the thread between two samples but the end.
                 while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-                    put(told(&watch.look()));
+                    put(metrics(&monitor.look()));
                 }
             })
             .map_err(|error| internal(&error))?;
@@ -96,16 +96,16 @@ impl Sampler {
     fn finish(self) {
         // A sampler that panicked has ended already, and said so.
         let _ = self.stop.send(());
-        if self.ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+        if self.ended.recv_timeout(STOP_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             warn!("the driver does not answer: ending without it");
         }
     }
 }
 
-/// Says what people should know; the rest is for Prometheus.
-fn told(moment: &Moment) -> Vec<Family> {
-    moment.notes.iter().for_each(|note| warn!("{note}"));
-    families(&moment.rows, &moment.runs)
+/// Logs the notes of a snapshot; the rest is for Prometheus.
+fn metrics(snapshot: &Snapshot) -> String {
+    snapshot.notes.iter().for_each(|note| warn!("{note}"));
+    prometheus_text(&snapshot.rows, &snapshot.runs)
 }
 
 fn internal(error: &io::Error) -> Fault {

@@ -2,10 +2,10 @@
 
 mod args;
 mod export;
+mod monitor;
 mod record;
 mod report;
 mod top;
-mod watch;
 
 use std::process::ExitCode;
 

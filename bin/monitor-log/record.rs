@@ -9,11 +9,12 @@ use std::process::{self, Command, ExitStatus};
 
 use plmkit_cli::{Exit, Fault};
 use plmkit_contract::{io_text, path_text};
+use plmkit_logs::LogError;
+use plmkit_logs::gpu_csv::GpuCsvWriter;
+use plmkit_logs::gpu_parquet::to_parquet;
 use plmkit_store::StoreError;
 use plmkit_telemetry::command::{Forwarder, wait_for_end};
-use plmkit_telemetry::gpu_csv::GpuCsvWriter;
-use plmkit_telemetry::gpu_parquet::to_parquet;
-use plmkit_telemetry::{LOOK_AGAIN, Recorded, Recorder, Recording, Sources, TelemetryError};
+use plmkit_telemetry::{DRIVER_RETRY, Recorder, RecorderEnd, RecorderOptions, Sources};
 
 use crate::args::RecordArgs;
 
@@ -40,7 +41,7 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
     let was_there = place.log.exists();
     let log = match GpuCsvWriter::append(&place.log) {
         // A workflow engine may start a task again while the one before still runs. The command must not suffer from that.
-        Err(error @ TelemetryError::Store(StoreError::Busy { .. })) if !args.command.is_empty() => {
+        Err(error @ LogError::Store(StoreError::Busy { .. })) if !args.command.is_empty() => {
             tracing::warn!("{error}; recording begins when that process has ended");
             None
         }
@@ -131,19 +132,19 @@ fn start(
     command: Option<u32>,
 ) -> Option<Recorder> {
     let folder = args.out.parent().filter(|folder| *folder != Path::new(""));
-    let recording = Recording {
+    let options = RecorderOptions {
         interval: args.interval,
         sources: Sources {
             nvml: args.driver.nvml.clone(),
-            look_again: LOOK_AGAIN,
+            driver_retry: DRIVER_RETRY,
             disk: Some(folder.unwrap_or(Path::new(".")).to_owned()),
             command,
         },
         memory_warning: args.memory_warning,
     };
     let started = match log {
-        Some(log) => Recorder::start(log, recording),
-        None => Recorder::start_when_free(&place.log, recording),
+        Some(log) => Recorder::start(log, options),
+        None => Recorder::start_when_free(&place.log, options),
     };
     started
         .inspect_err(|error| tracing::warn!("cannot start recording: {}", io_text(error)))
@@ -161,14 +162,14 @@ fn finish(recorder: Option<Recorder>, place: &Place) {
         tracing::warn!("{why}; the samples are in {}", path_text(&place.log));
     };
     match left {
-        Recorded::Nothing => {}
-        Recorded::Hangs => are_in_the_log(&format!("{} is not made", path_text(parquet))),
+        RecorderEnd::Nothing => {}
+        RecorderEnd::Hangs => are_in_the_log(&format!("{} is not made", path_text(parquet))),
         // Another process has made it meanwhile.
-        Recorded::Log(_) if parquet.exists() => {
+        RecorderEnd::Log(_) if parquet.exists() => {
             are_in_the_log(&format!("{}: exists", path_text(parquet)));
         }
         // Held until the log is removed: another recorder would add to what is lost.
-        Recorded::Log(_held) => match to_parquet(&place.log, parquet) {
+        RecorderEnd::Log(_held) => match to_parquet(&place.log, parquet) {
             Ok(()) => {
                 let _ = fs::remove_file(&place.log);
             }

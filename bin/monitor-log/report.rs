@@ -1,24 +1,30 @@
 //! `monitor-log report`.
 
-use std::path::Path;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
 
-use plmkit_cli::{Exit, Fault, NamedPath, keep_apart};
-use plmkit_store::{FileKind, write_json, write_report};
-use plmkit_telemetry::TelemetryError;
-use plmkit_telemetry::event::for_each_event;
-use plmkit_telemetry::gpu_parquet::GpuSamples;
-use plmkit_telemetry::report::{Report, Runs, Samples, Tier, html, multiqc, sentences};
+use plmkit_cli::{Exit, Fault, NamedPath, files_of, keep_apart};
+use plmkit_logs::LogError;
+use plmkit_logs::event::EventReader;
+use plmkit_logs::gpu_parquet::GpuSamples;
+use plmkit_store::{FileKind, open_input, write_json, write_report};
+use plmkit_telemetry::report::{
+    Report, Runs, Samples, SamplesSummary, Tier, html, multiqc, sentences,
+};
 use tracing::{info, warn};
 
 use crate::args::ReportArgs;
 
-/// Writes the report, says it in sentences, and judges.
+/// Writes the report, logs it in sentences, and judges.
 pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
-    check(args)?;
-    let report = read(args)?;
+    let events = files_of(args.events.clone(), &["jsonl"])?;
+    let samples = files_of(args.gpu.clone(), &["csv", "parquet"])?;
+    check_paths(&events, &samples, args)?;
+    let report = read(&events, &samples, args.peak_tflops)?;
     write_json(&args.out, &report)?;
     if let Some(mqc) = &args.mqc {
-        write_json(mqc, &multiqc(&report, &sample_of(mqc)))?;
+        write_json(mqc, &multiqc(&report, &sample_name(mqc)))?;
     }
     if let Some(path) = &args.html {
         write_report(path, &html(&report))?;
@@ -29,54 +35,66 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
     Ok(judge(&report, args.fail_on.map(Tier::from)))
 }
 
-fn check(args: &ReportArgs) -> Result<(), Fault> {
-    let files = [
-        ("--gpu", args.gpu.as_deref()),
-        ("--events", args.events.as_deref()),
-        ("--out", Some(args.out.as_path())),
-        ("--mqc", args.mqc.as_deref()),
-        ("--html", args.html.as_deref()),
-    ];
-    let [inputs, outputs] = [&files[..2], &files[2..]].map(|files| {
-        let given = files.iter().filter_map(|&(name, path)| Some((name, path?)));
-        given.collect::<Vec<NamedPath>>()
-    });
+fn check_paths(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Result<(), Fault> {
+    let events = events.iter().map(|path| ("--events", path.as_path()));
+    let samples = samples.iter().map(|path| ("--gpu", path.as_path()));
+    let inputs: Vec<NamedPath> = samples.chain(events).collect();
+    let mut outputs = vec![("--out", args.out.as_path())];
+    outputs.extend(args.mqc.as_deref().map(|path| ("--mqc", path)));
+    outputs.extend(args.html.as_deref().map(|path| ("--html", path)));
     keep_apart(&inputs, &outputs)
 }
 
 /// Events first: they say which samples belong to a run.
-fn read(args: &ReportArgs) -> Result<Report, Fault> {
+fn read(
+    events: &[PathBuf],
+    samples: &[PathBuf],
+    peak_tflops: Option<f64>,
+) -> Result<Report, Fault> {
     let mut runs = Runs::default();
-    let path = args.events.as_deref();
-    let events_torn = path
-        .map(|path| {
-            let read = for_each_event(path, |event| runs.add(event));
-            read.map_err(|error| of_input(FileKind::Events, path, error))
-        })
-        .transpose()?;
-    let mut samples = Samples::during(&runs);
-    let events = events_torn.map(|torn| runs.finish(torn));
-    let mut samples_torn = None;
-    if let Some(path) = &args.gpu {
-        let fault = |error| of_input(FileKind::Samples, path, error);
-        let mut reader = GpuSamples::open(path).map_err(fault)?;
-        for sample in reader.by_ref() {
-            samples.add(&sample.map_err(fault)?);
-        }
-        samples_torn = Some(reader.torn());
+    let mut torn = false;
+    for path in events {
+        torn |=
+            read_events(path, &mut runs).map_err(|error| explain(FileKind::Events, path, error))?;
     }
-    let samples = samples_torn.map(|torn| samples.finish(torn, events.as_ref()));
-    Ok(Report::new(events, samples, args.peak_tflops))
+    let mut joined = Samples::during(&runs);
+    let events = (!events.is_empty()).then(|| runs.finish(torn));
+    let mut samples_torn = false;
+    for path in samples {
+        let read = read_samples(path, &mut joined);
+        samples_torn |= read.map_err(|error| explain(FileKind::Samples, path, error))?;
+    }
+    let finish = || joined.finish(samples_torn, events.as_ref());
+    let samples: Option<SamplesSummary> = (!samples.is_empty()).then(finish);
+    Ok(Report::new(events, samples, peak_tflops))
+}
+
+/// Whether a torn last line was left out.
+fn read_events(path: &Path, runs: &mut Runs) -> Result<bool, LogError> {
+    let mut log: EventReader<BufReader<File>> =
+        EventReader::new(BufReader::new(open_input(path)?), path);
+    for event in log.by_ref() {
+        runs.add(&event?);
+    }
+    Ok(log.torn())
+}
+
+fn read_samples(path: &Path, samples: &mut Samples) -> Result<bool, LogError> {
+    let mut log = GpuSamples::open(path)?;
+    for sample in log.by_ref() {
+        samples.add(&sample?);
+    }
+    Ok(log.torn())
 }
 
 /// Why a log cannot be read: it may be a file of another kind.
-fn of_input(expected: FileKind, path: &Path, error: TelemetryError) -> Fault {
+fn explain(expected: FileKind, path: &Path, error: LogError) -> Fault {
     let mistaken = expected.mistaken(path);
     mistaken.map_or_else(|| error.into(), Fault::from)
 }
 
 /// `SAMPLE` of `SAMPLE_mqc.json`.
-fn sample_of(path: &Path) -> String {
+fn sample_name(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     stem.strip_suffix("_mqc").unwrap_or(&stem).to_owned()
 }

@@ -7,39 +7,26 @@ mod text;
 mod view;
 
 use std::io::{self, IsTerminal};
-use std::thread;
 use std::time::Duration;
 
 use plmkit_cli::{Exit, Fault, print};
 
 use crate::End;
 use crate::args::TopArgs;
-use crate::watch::Watch;
+use crate::monitor::Monitor;
 
 /// Logs in folders that are older than this are of runs that are over.
 const KEEP: Duration = Duration::from_hours(24);
 
 /// A view that changes, where somebody watches; elsewhere one moment.
 pub(crate) fn top(args: &TopArgs, end: &mut Option<End>) -> Result<Exit, Fault> {
-    let watched = io::stdout().is_terminal() && !args.once;
-    if watched && !args.json {
+    if io::stdout().is_terminal() && !args.once {
         return screen::show(args, KEEP, end);
     }
-    let mut watch = Watch::open(&args.driver, &args.events, KEEP);
-    loop {
-        let moment = watch.look_through();
-        moment
-            .notes
-            .iter()
-            .for_each(|note| tracing::warn!("{note}"));
-        print(if args.json {
-            lines::json(&moment)
-        } else {
-            lines::plain(&moment)
-        })?;
-        if !watched {
-            return Ok(Exit::Done);
-        }
-        thread::sleep(args.interval);
+    let snapshot = Monitor::open(&args.driver, &args.events, KEEP).look_through();
+    for note in &snapshot.notes {
+        tracing::warn!("{note}");
     }
+    print(lines::plain(&snapshot))?;
+    Ok(Exit::Done)
 }

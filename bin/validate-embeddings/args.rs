@@ -156,9 +156,9 @@ impl TryFrom<Args> for Config {
     fn try_from(args: Args) -> Result<Self, Fault> {
         let mut config = Self {
             dataset: args.dataset.map(Dataset::new),
-            embeddings: files_of(args.embeddings, "parquet")?,
-            shards: files_of(args.shards, "parquet")?,
-            rejects: files_of(args.rejects, "csv")?,
+            embeddings: files_of(args.embeddings, &["parquet"])?,
+            shards: files_of(args.shards, &["parquet"])?,
+            rejects: files_of(args.rejects, &["csv"])?,
             manifest: args.manifest,
             reference: args.reference,
             min_cosine: args.min_cosine,

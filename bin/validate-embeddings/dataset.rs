@@ -47,7 +47,7 @@ impl Dataset {
 
     /// Adds what is in the folder to what is to be checked.
     pub(crate) fn find(&self, config: &mut Config) -> Result<(), Fault> {
-        let all = |name: &str, extension| files_of(vec![self.folder.join(name)], extension);
+        let all = |name: &str, extension| files_of(vec![self.folder.join(name)], &[extension]);
         if !self.folder.join(EMBEDDINGS).is_dir() {
             let what =
                 "expected the folder of one sample's results, with a folder embeddings in it";
@@ -63,7 +63,7 @@ impl Dataset {
         // No list is written, or kept, of shards that were embedded as a whole.
         let lists = self.folder.join("rejects");
         if lists.is_dir() {
-            let lists = files_in(&lists, "csv");
+            let lists = files_in(&lists, &["csv"]);
             let lists = lists.map_err(|error| fault(&self.folder, Exit::Io, &io_text(&error)))?;
             config.rejects.extend(lists);
         }

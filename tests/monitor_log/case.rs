@@ -6,13 +6,13 @@ use std::process::{Child, Command, ExitStatus, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use plmkit_telemetry::GpuSample;
-use plmkit_telemetry::gpu_parquet::GpuSamples;
+use plmkit_logs::GpuSample;
+use plmkit_logs::gpu_parquet::GpuSamples;
 use tempfile::TempDir;
 
 use crate::common::program;
 
-pub(crate) const HEADER: &str = plmkit_telemetry::gpu_csv::HEADER;
+pub(crate) const HEADER: &str = plmkit_logs::gpu_csv::HEADER;
 
 /// A temporary folder in which `monitor-log` runs, without a driver unless one is installed.
 pub(crate) struct Case(TempDir);

@@ -111,7 +111,7 @@ fn a_run_is_followed_while_it_works() {
     let lines: Vec<&str> = log.split_inclusive('\n').collect();
     let exporter = Exporter::start(&case, " --keep 24h --events .");
     let now = |line: &str| {
-        let now = plmkit_telemetry::Timestamp::now().to_string();
+        let now = plmkit_logs::Timestamp::now().to_string();
         // The type comes first, as the writer writes it: that is how a log is known.
         line.replace("2026-01-31T12:00:00.000Z", &now)
             .replace("2026-01-31T12:00:03.000Z", &now)

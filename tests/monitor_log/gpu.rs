@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use plmkit_telemetry::{GpuSample, Sampler, Sources};
+use plmkit_logs::GpuSample;
+use plmkit_telemetry::{Sampler, Sources};
 
 use crate::case::{Case, text};
 
@@ -263,10 +264,10 @@ fn a_driver_that_counts_too_much_makes_no_log_that_cannot_be_read() {
 fn a_driver_that_comes_later_is_found() {
     let case = Case::with_gpus();
     let library = case.path("driver/libnvidia-ml.so.1");
-    let sampler = |look_again| {
+    let sampler = |driver_retry| {
         Sampler::open(&Sources {
             nvml: Some(case.path("late.so")),
-            look_again,
+            driver_retry,
             disk: None,
             command: None,
         })

@@ -331,7 +331,7 @@ fn a_parquet_file_is_reported_on_as_the_log_that_it_was_made_of() {
     let case = Case::with_gpus();
     assert!(case.wrap("sleep 0.5").status().unwrap().success());
     let [csv, parquet] = ["gpu.csv", "gpu.parquet"].map(|name| case.path(name));
-    plmkit_telemetry::gpu_parquet::to_parquet(&csv, &parquet).unwrap();
+    plmkit_logs::gpu_parquet::to_parquet(&csv, &parquet).unwrap();
     let of_log = report(&case, "--gpu gpu.csv");
     assert_eq!(of_log["samples"]["gpus"].as_array().unwrap().len(), 4);
     assert_eq!(report(&case, "--gpu gpu.parquet"), of_log);

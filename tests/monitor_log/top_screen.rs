@@ -14,7 +14,7 @@ use crate::terminal::{Terminal, pair, spawn};
 fn busy() -> Case {
     let case = Case::with_gpus();
     let log = std::fs::read_to_string(fixture("events.jsonl")).unwrap();
-    let now = plmkit_telemetry::Timestamp::now().to_string();
+    let now = plmkit_logs::Timestamp::now().to_string();
     let begun: String = log.split_inclusive('\n').take(3).collect();
     case.write(
         "run.jsonl",

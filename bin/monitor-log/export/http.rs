@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use plmkit_cli::{Exit, Fault};
 use plmkit_contract::io_text;
-use plmkit_telemetry::export::{Family, Format, encode};
+use plmkit_telemetry::export::CONTENT_TYPE;
 use tracing::info;
 
 use connection::{Answer, Request};
@@ -33,7 +33,7 @@ pub(super) struct Endpoint {
 
 /// What scrapes are answered with.
 #[derive(Clone)]
-pub(super) struct Snapshot(Arc<Mutex<Arc<Vec<Family>>>>);
+pub(super) struct ServedText(Arc<Mutex<String>>);
 
 impl Endpoint {
     /// Takes the port, so that one in use is said before anything else is done.
@@ -49,31 +49,34 @@ impl Endpoint {
         taken.map(|(address, listener)| Self { listener, address })
     }
 
-    /// Answers with `families`, and with what they are replaced by, until the process ends.
-    pub(super) fn serve(self, families: Vec<Family>) -> io::Result<Snapshot> {
-        let snapshot = Snapshot(Arc::new(Mutex::new(Arc::new(families))));
-        let served = snapshot.clone();
+    /// Answers with `text`, and with what replaces it, until the process ends.
+    pub(super) fn serve(self, text: String) -> io::Result<ServedText> {
+        let text = ServedText(Arc::new(Mutex::new(text)));
+        let served = text.clone();
         thread::Builder::new()
             .name("http".to_owned())
             .spawn(move || accept(&self.listener, &served))?;
         info!("serving http://{}/metrics", self.address);
-        Ok(snapshot)
+        Ok(text)
     }
 }
 
-impl Snapshot {
-    /// From now on scrapes are answered with `families`.
-    pub(super) fn replace(&self, families: Vec<Family>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(families);
+impl ServedText {
+    /// Replaces the text for all scrapes to come.
+    pub(super) fn replace(&self, text: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
 
-    fn get(&self) -> Arc<Vec<Family>> {
-        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    fn get(&self) -> String {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
 /// A thread for each connection: a client that does not read its answer keeps its own, for a time.
-fn accept(listener: &TcpListener, snapshot: &Snapshot) {
+fn accept(listener: &TcpListener, served: &ServedText) {
     let open = Arc::new(AtomicUsize::new(0));
     loop {
         let Ok((stream, _)) = listener.accept() else {
@@ -84,11 +87,11 @@ fn accept(listener: &TcpListener, snapshot: &Snapshot) {
             open.fetch_sub(1, Ordering::Relaxed);
             continue;
         }
-        let (snapshot, counted) = (snapshot.clone(), Arc::clone(&open));
+        let (served, counted) = (served.clone(), Arc::clone(&open));
         let started = thread::Builder::new()
             .name("scrape".to_owned())
             .spawn(move || {
-                serve(stream, &snapshot);
+                serve(stream, &served);
                 counted.fetch_sub(1, Ordering::Relaxed);
             });
         if started.is_err() {
@@ -97,9 +100,9 @@ fn accept(listener: &TcpListener, snapshot: &Snapshot) {
     }
 }
 
-fn serve(stream: TcpStream, snapshot: &Snapshot) {
+fn serve(stream: TcpStream, served: &ServedText) {
     // A client that has gone, or says nothing, needs no answer.
-    let _ = connection::serve(stream, |request| answer(request, snapshot));
+    let _ = connection::serve(stream, |request| answer(request, served));
 }
 
 /// The path of a target, which a proxy may be given with scheme and host (RFC 9112, 3.2.2).
@@ -111,7 +114,7 @@ fn path_of(target: &str) -> &str {
     path.split('?').next().unwrap_or_default()
 }
 
-fn answer(request: &Request, snapshot: &Snapshot) -> Answer {
+fn answer(request: &Request, served: &ServedText) -> Answer {
     let path = path_of(&request.target);
     if !matches!(path, "/" | "/metrics") {
         return Answer::new("404 Not Found", TEXT, "not found: see /metrics\n");
@@ -123,12 +126,5 @@ fn answer(request: &Request, snapshot: &Snapshot) -> Answer {
     if path == "/" {
         return Answer::new("200 OK", "text/html; charset=utf-8", INDEX);
     }
-    let format = Format::accepted(&request.accept);
-    Answer::new(
-        "200 OK",
-        format.content_type(),
-        &encode(&snapshot.get(), format),
-    )
-    // A cache between must not give one form to who asked for the other.
-    .with("Vary: Accept")
+    Answer::new("200 OK", CONTENT_TYPE, &served.get())
 }

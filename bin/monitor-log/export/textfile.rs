@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use plmkit_cli::{Exit, Fault, NamedPath, keep_apart, keep_renameable};
 use plmkit_contract::{io_text, path_text};
 use plmkit_store::AtomicFile;
-use plmkit_telemetry::export::{Family, Format, encode};
 use tracing::{info, warn};
 
 /// A file that is there whole or not at all: a collector may read at any time.
@@ -37,23 +36,22 @@ impl Textfile {
         })
     }
 
-    /// Replaces the file. The collector reads the older of the two forms.
-    pub(super) fn write(&self, families: &[Family]) -> Result<(), Fault> {
+    /// Replaces the file.
+    pub(super) fn write(&self, text: &str) -> Result<(), Fault> {
         let mut file = AtomicFile::create(&self.path)?;
-        file.write_all(encode(families, Format::Prometheus).as_bytes())
-            .map_err(|error| {
-                let path = path_text(&self.path);
-                Fault::new(
-                    Exit::Io,
-                    format!("{path}: cannot write: {}", io_text(&error)),
-                )
-            })?;
+        file.write_all(text.as_bytes()).map_err(|error| {
+            let path = path_text(&self.path);
+            Fault::new(
+                Exit::Io,
+                format!("{path}: cannot write: {}", io_text(&error)),
+            )
+        })?;
         Ok(file.finish()?)
     }
 
     /// The same; the first of several failures is said, and the end of them.
-    pub(super) fn write_or_warn(&mut self, families: &[Family]) {
-        match (self.write(families), self.failing) {
+    pub(super) fn write_or_warn(&mut self, text: &str) {
+        match (self.write(text), self.failing) {
             (Err(fault), false) => {
                 warn!("{}; trying again", fault.message());
                 self.failing = true;

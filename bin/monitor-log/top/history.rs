@@ -1,18 +1,18 @@
-//! What the view remembers from moment to moment.
+//! What the view remembers from snapshot to snapshot.
 
 use std::collections::{HashMap, VecDeque};
 
-use plmkit_telemetry::GpuSample;
+use plmkit_logs::GpuSample;
 
-use crate::watch::Moment;
+use crate::monitor::Snapshot;
 
-/// Moments: as many as the widest terminal shows.
+/// Snapshots: as many as the widest terminal shows.
 const MOMENTS: usize = 512;
 
-/// The last moment, and of each GPU the ones before it.
+/// The last snapshot, and of each GPU the ones before it.
 #[derive(Default)]
 pub(super) struct History {
-    pub(super) last: Option<Moment>,
+    pub(super) last: Option<Snapshot>,
     /// The commands of the processes on GPUs.
     pub(super) commands: HashMap<u32, String>,
     /// What people should know, the latest last.
@@ -21,23 +21,26 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Takes in a moment; `command` finds the name of a process, where it can be had.
-    pub(super) fn add(&mut self, mut moment: Moment, command: impl Fn(u32) -> Option<String>) {
-        for (index, row) in gpus(&moment.rows) {
+    /// Takes in a snapshot; `command` finds the name of a process, where it can be had.
+    pub(super) fn add(&mut self, mut snapshot: Snapshot, command: impl Fn(u32) -> Option<String>) {
+        for (index, row) in gpus(&snapshot.rows) {
             let past = self.utilization.entry(index).or_default();
             past.push_back(row.gpu_util.map(u64::from));
             if past.len() > MOMENTS {
                 past.pop_front();
             }
         }
-        let processes = moment.rows.iter().filter_map(|row| row.processes.as_ref());
+        let processes = snapshot
+            .rows
+            .iter()
+            .filter_map(|row| row.processes.as_ref());
         let pids = processes
             .flat_map(|processes| &processes.0)
             .map(|process| process.pid);
         // A number may be another process's by now.
         self.commands = pids.filter_map(|pid| Some((pid, command(pid)?))).collect();
-        self.notes.append(&mut moment.notes);
-        self.last = Some(moment);
+        self.notes.append(&mut snapshot.notes);
+        self.last = Some(snapshot);
     }
 
     /// The last `count` utilisations of a GPU in percent, the latest last; `None` where it was not known.

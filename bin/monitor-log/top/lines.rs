@@ -1,38 +1,20 @@
-//! One moment as plain lines, for scripts and logs.
+//! One snapshot as plain lines, for scripts and logs.
 
 use plmkit_contract::{LIST_SHOWN, one_line};
-use plmkit_telemetry::GpuSample;
+use plmkit_logs::GpuSample;
 use plmkit_telemetry::live::RunStatus;
-use serde::Serialize;
 
 use super::text::{batches, duration, or_dash, percent, queue, short, state};
-use crate::watch::Moment;
+use crate::monitor::Snapshot;
 
 /// A line for each GPU, or for the host where there is no GPU, and a line for each run.
-pub(super) fn plain(moment: &Moment) -> String {
-    let rows = moment.rows.iter().map(row);
+pub(super) fn plain(snapshot: &Snapshot) -> String {
+    let rows = snapshot.rows.iter().map(row);
     // Names of runs and GPUs may hold anything.
     let printable = |line: String| one_line(&line, LIST_SHOWN) + "\n";
-    rows.chain(moment.runs.iter().map(run))
+    rows.chain(snapshot.runs.iter().map(run))
         .map(printable)
         .collect()
-}
-
-/// One JSON object a line.
-pub(super) fn json(moment: &Moment) -> String {
-    /// Told from a row of samples by its only key.
-    #[derive(Serialize)]
-    struct Run<'a> {
-        run: &'a RunStatus,
-    }
-
-    let rows = moment.rows.iter().map(serde_json::to_string);
-    let runs = moment
-        .runs
-        .iter()
-        .map(|run| serde_json::to_string(&Run { run }));
-    // Structs of numbers and strings always serialise.
-    rows.chain(runs).flatten().map(|line| line + "\n").collect()
 }
 
 fn row(sample: &GpuSample) -> String {

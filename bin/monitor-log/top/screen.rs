@@ -20,9 +20,9 @@ use super::history::History;
 use super::view;
 use crate::End;
 use crate::args::TopArgs;
-use crate::watch::{Moment, Watch};
+use crate::monitor::{Monitor, Snapshot};
 
-/// How long a key, a signal or a moment may wait.
+/// How long a key, a signal or a snapshot may wait.
 const TICK: Duration = Duration::from_millis(50);
 
 /// How long the view, and then the terminal, have to end when they are asked to.
@@ -34,7 +34,7 @@ const LOOK_FOR_TERMINAL: Duration = Duration::from_millis(500);
 /// What a process dies of whose terminal goes away.
 const SIGHUP: i32 = 1;
 
-/// Shows moments until a key or a signal asks for the end.
+/// Shows snapshots until a key or a signal asks for the end.
 pub(super) fn show(args: &TopArgs, keep: Duration, end: &mut Option<End>) -> Result<Exit, Fault> {
     let failed = |error: io::Error| {
         Fault::new(
@@ -44,9 +44,9 @@ pub(super) fn show(args: &TopArgs, keep: Duration, end: &mut Option<End>) -> Res
     };
     let signal = signals().map_err(failed)?;
     mind_the_terminal().map_err(failed)?;
-    let moments = watch(args, keep).map_err(failed)?;
+    let snapshots = watch(args, keep).map_err(failed)?;
     let mut screen = Screen::enter().map_err(failed)?;
-    let shown = screen.run(&moments, &signal);
+    let shown = screen.run(&snapshots, &signal);
     let mut signal = signal.load(Ordering::Relaxed);
     if io::stdout().is_terminal() {
         drop(screen);
@@ -72,12 +72,12 @@ impl Screen {
         ratatui::try_init().map(Self).inspect_err(|_| leave())
     }
 
-    fn run(&mut self, moments: &Receiver<Moment>, signal: &AtomicI32) -> io::Result<()> {
+    fn run(&mut self, snapshots: &Receiver<Snapshot>, signal: &AtomicI32) -> io::Result<()> {
         let mut history = History::default();
         let mut changed = true;
         while signal.load(Ordering::Relaxed) == 0 {
-            for moment in moments.try_iter() {
-                history.add(moment, command);
+            for snapshot in snapshots.try_iter() {
+                history.add(snapshot, command);
                 changed = true;
             }
             if changed {
@@ -159,23 +159,23 @@ fn end_without_the_view(signal: i32) {
     end_at_once(die_of(signal));
 }
 
-/// Moments, from a thread of their own: neither a slow driver nor a long log holds up a key.
-fn watch(args: &TopArgs, keep: Duration) -> io::Result<Receiver<Moment>> {
-    let (sender, moments) = mpsc::channel();
+/// Snapshots, from a thread of their own: neither a slow driver nor a long log holds up a key.
+fn watch(args: &TopArgs, keep: Duration) -> io::Result<Receiver<Snapshot>> {
+    let (sender, snapshots) = mpsc::channel();
     let (driver, events, interval) = (args.driver.clone(), args.events.clone(), args.interval);
     thread::Builder::new()
         .name("sampler".to_owned())
         .spawn(move || {
             // Messages on standard error would be written across the view.
             with_default(NoSubscriber::default(), || {
-                send(Watch::open(&driver, &events, keep), interval, &sender);
+                send(Monitor::open(&driver, &events, keep), interval, &sender);
             });
         })?;
-    Ok(moments)
+    Ok(snapshots)
 }
 
-fn send(mut watch: Watch, interval: Duration, moments: &Sender<Moment>) {
-    while moments.send(watch.look()).is_ok() {
+fn send(mut monitor: Monitor, interval: Duration, snapshots: &Sender<Snapshot>) {
+    while snapshots.send(monitor.look()).is_ok() {
         thread::sleep(interval);
     }
 }

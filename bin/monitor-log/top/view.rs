@@ -13,33 +13,33 @@ use ratatui::widgets::Paragraph;
 
 use super::history::{self, History};
 use super::text::{DASH, gib};
-use crate::watch::Moment;
+use crate::monitor::Snapshot;
 use bar::bar;
 use plan::{Contents, Plan};
 
-/// Draws the last moment, in as much detail as there is room for.
+/// Draws the last snapshot, in as much detail as there is room for.
 pub(super) fn draw(frame: &mut Frame, history: &History) {
     let mut rows = Rows { left: frame.area() };
-    let Some(moment) = &history.last else {
+    let Some(snapshot) = &history.last else {
         rows.line(frame, Line::from("monitor-log top: looking for GPUs"));
         return;
     };
-    let gpus: Vec<_> = history::gpus(&moment.rows).collect();
+    let gpus: Vec<_> = history::gpus(&snapshot.rows).collect();
     let plan = Plan::new(
         frame.area().height,
         &Contents {
             gpus: gpus.len(),
             processes: gpus::processes(&gpus).count(),
-            runs: moment.runs.len(),
+            runs: snapshot.runs.len(),
             note: !history.notes.is_empty(),
         },
     );
-    rows.line(frame, title(moment, gpus.len()));
-    let host = host(moment, bar_width(frame));
+    rows.line(frame, title(snapshot, gpus.len()));
+    let host = host(snapshot, bar_width(frame));
     rows.line(frame, host);
     gpus::draw(frame, &mut rows, &gpus, history, &plan);
     gpus::draw_processes(frame, &mut rows, &gpus, history, &plan);
-    runs::draw(frame, &mut rows, &moment.runs, &plan);
+    runs::draw(frame, &mut rows, &snapshot.runs, &plan);
     if let Some(note) = history.notes.last().filter(|_| plan.note) {
         rows.line(frame, Line::from(note.as_str()).fg(Color::Yellow));
     }
@@ -69,8 +69,8 @@ impl Rows {
     }
 }
 
-fn title(moment: &Moment, gpus: usize) -> Line<'static> {
-    let time = moment.rows.first().map(|row| row.timestamp.to_string());
+fn title(snapshot: &Snapshot, gpus: usize) -> Line<'static> {
+    let time = snapshot.rows.first().map(|row| row.timestamp.to_string());
     // To the second.
     let time = time.and_then(|time| Some(time.split_once('.')?.0.replace('T', " ")));
     let found = match gpus {
@@ -85,8 +85,8 @@ fn title(moment: &Moment, gpus: usize) -> Line<'static> {
     ])
 }
 
-fn host(moment: &Moment, width: u16) -> Line<'static> {
-    let Some(row) = moment.rows.first() else {
+fn host(snapshot: &Snapshot, width: u16) -> Line<'static> {
+    let Some(row) = snapshot.rows.first() else {
         return Line::default();
     };
     let cpu = row.host_cpu_util.map(|percent| percent / 100.0);

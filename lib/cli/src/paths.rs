@@ -34,12 +34,13 @@ pub fn is_hidden(path: &Path) -> bool {
         .is_none_or(|name| name.as_bytes().starts_with(b"."))
 }
 
-/// The files of a folder whose names end with `.extension`, in the order of their names. Hidden ones are nobody's input.
-pub fn files_in(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
+/// The files of a folder whose names end with one of the `extensions`, in the order of their names. Hidden ones are nobody's input.
+pub fn files_in(folder: &Path, extensions: &[&str]) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        if !is_hidden(&path) && path.extension().is_some_and(|found| found == extension) {
+        let known = |found| extensions.iter().any(|&extension| found == extension);
+        if !is_hidden(&path) && path.extension().is_some_and(known) {
             files.push(path);
         }
     }
@@ -47,9 +48,9 @@ pub fn files_in(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The files that `paths` name: a folder stands for the [files in it](files_in) with this extension, of which there has to be
-/// one.
-pub fn files_of(paths: Vec<PathBuf>, extension: &str) -> Result<Vec<PathBuf>, Fault> {
+/// The files that `paths` name: a folder stands for the [files in it](files_in) with one of these extensions, of which there
+/// has to be one.
+pub fn files_of(paths: Vec<PathBuf>, extensions: &[&str]) -> Result<Vec<PathBuf>, Fault> {
     let mut files = Vec::with_capacity(paths.len());
     for path in paths {
         if !path.is_dir() {
@@ -59,10 +60,11 @@ pub fn files_of(paths: Vec<PathBuf>, extension: &str) -> Result<Vec<PathBuf>, Fa
         let missing = |what: &dyn std::fmt::Display| {
             Fault::new(Exit::NoInput, format!("{}: {what}", path_text(&path)))
         };
-        let found = files_in(&path, extension).map_err(|error| missing(&io_text(&error)))?;
+        let found = files_in(&path, extensions).map_err(|error| missing(&io_text(&error)))?;
         if found.is_empty() {
             return Err(missing(&format_args!(
-                "expected files named *.{extension} in this folder, found none"
+                "expected files named *.{} in this folder, found none",
+                extensions.join(" or *.")
             )));
         }
         files.extend(found);

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use arrow::error::ArrowError;
 use plmkit_contract::{Exit, Failure, Quoted, io_text, path_text};
 use plmkit_esm2::{EsmError, VarlenError};
+use plmkit_logs::LogError;
 use plmkit_store::StoreError;
-use plmkit_telemetry::TelemetryError;
 
 use crate::parity::Parity;
 
@@ -21,7 +21,7 @@ pub enum EngineError {
     Model(#[from] EsmError),
     /// The event log cannot be opened.
     #[error(transparent)]
-    Events(#[from] TelemetryError),
+    Events(#[from] LogError),
     /// A pack holds what the model cannot read.
     #[error("{}: record batch {batch}: {source}", path_text(.path))]
     Batch {

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use plmkit_contract::ModelName;
 use plmkit_esm2::DeviceTimes;
-use plmkit_telemetry::event::{
+use plmkit_logs::event::{
     BatchDone, Event, EventWriter, KernelTimes, Outcome, RunDone, RunStarted, milliseconds, run_id,
     utilization,
 };
-use plmkit_telemetry::{Pulse, Said, TelemetryError, Timestamp};
+use plmkit_logs::{LogError, ProgressMessage, ProgressReporter, Timestamp, boot_id, boot_seconds};
 use serde::{Deserialize, Serialize};
 
 use crate::facts::Facts;
@@ -20,7 +20,7 @@ pub(crate) struct Journal {
     run: String,
     start: Instant,
     writer: Option<EventWriter>,
-    pulse: Pulse,
+    progress: ProgressReporter,
     /// What was written so far.
     pub(crate) done: Totals,
 }
@@ -58,6 +58,8 @@ pub(crate) struct Written<'a> {
 
 /// What the first event says of the run.
 pub(crate) struct Started<'a> {
+    /// The lasting name of the work.
+    pub(crate) job: String,
     pub(crate) facts: &'a Facts,
     pub(crate) model: &'a ModelName,
     /// The GPUs that compute.
@@ -78,18 +80,21 @@ impl Journal {
         path: Option<&Path>,
         plan: &Plan,
         started: &Started<'_>,
-    ) -> Result<Self, TelemetryError> {
+    ) -> Result<Self, LogError> {
         let facts = started.facts;
         let mut journal = Self {
             run: run_id(),
             start: Instant::now(),
             writer: path.map(EventWriter::append).transpose()?,
-            pulse: Pulse::default(),
+            progress: ProgressReporter::default(),
             done: Totals::default(),
         };
         journal.write(&Event::Run(RunStarted {
             run: journal.run.clone(),
+            job: Some(started.job.clone()),
             time: Some(Timestamp::now()),
+            boot_id: boot_id(),
+            boot_s: Some(boot_seconds()),
             tool: "gpu-embed".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             model_digest: Some(facts.digest.clone()),
@@ -134,6 +139,7 @@ impl Journal {
             run: self.run.clone(),
             batch: job.index,
             time: Some(Timestamp::now()),
+            boot_s: Some(boot_seconds()),
             elapsed_s: Some(self.elapsed().as_secs_f64()),
             wait_ms: Some(milliseconds(timing.wait)),
             h2d_ms: timing.device.map(|times| milliseconds(times.h2d)),
@@ -167,10 +173,10 @@ impl Journal {
             oom_splits: written.oom_splits,
             rejected: written.rejected,
         };
-        for said in self.pulse.add(&batch) {
-            match said {
-                Said::Line(line) => tracing::info!("{line}"),
-                Said::Warning(warning) => tracing::warn!("{warning}"),
+        for message in self.progress.add(&batch) {
+            match message {
+                ProgressMessage::Line(line) => tracing::info!("{line}"),
+                ProgressMessage::Warning(warning) => tracing::warn!("{warning}"),
             }
         }
         self.write(&Event::Batch(batch));
@@ -181,6 +187,7 @@ impl Journal {
         let event = Event::Done(RunDone {
             run: self.run.clone(),
             time: Some(Timestamp::now()),
+            boot_s: Some(boot_seconds()),
             sequences: self.done.sequences,
             tokens: self.done.tokens,
             residues: self.done.residues,

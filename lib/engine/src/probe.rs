@@ -6,9 +6,9 @@ use std::path::Path;
 
 use plmkit_contract::{BatchSize, Column, Stop, path_text};
 use plmkit_esm2::{Esm2, EsmError, Varlen};
+use plmkit_logs::Timestamp;
+use plmkit_logs::event::{Event, EventWriter, Probed};
 use plmkit_store::{AtomicFile, StoreError, read_sealed, write_sealed};
-use plmkit_telemetry::Timestamp;
-use plmkit_telemetry::event::{Event, EventWriter, Probed};
 use serde_json::Value;
 
 use crate::config::Injection;

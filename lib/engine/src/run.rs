@@ -5,11 +5,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plmkit_contract::{
-    Column, EmbeddingLayout, KERNELS, PACKING, Provenance, Reject, Stop, WINDOWS,
+    ByteDigest, Column, EmbeddingLayout, KERNELS, PACKING, Provenance, Reject, Stop, WINDOWS,
 };
 use plmkit_esm2::{Device, EsmError};
+use plmkit_logs::event::Outcome as Ended;
 use plmkit_store::{AtomicFile, Existing, StoreError, existing_embeddings};
-use plmkit_telemetry::event::Outcome as Ended;
 
 use crate::backend::Backend;
 use crate::block::Blocks;
@@ -202,6 +202,7 @@ impl<'a> Run<'a> {
         let ranges: Vec<Range<u64>> = std::iter::once(0..first).chain(in_parts).collect();
         let to_compute = self.plan.amount_without(&ranges);
         let started = Started {
+            job: job_name(self.provenance),
             facts: self.facts,
             model: &config.model_name,
             gpu_uuids: self.gpu_uuids(),
@@ -314,6 +315,15 @@ impl<'a> Run<'a> {
             .with_parity(parity.map(Parity::to_json));
         Ok(blocks.publish(&provenance, claim)?.digest.rows())
     }
+}
+
+/// The lasting name of the work: that of a run that goes on where an interrupted one stopped is the same. Kernels are left out:
+/// what other kernels have computed is computed again, as a part of the same work.
+fn job_name(provenance: &Provenance) -> String {
+    let mut options = provenance.options.clone();
+    options.remove(KERNELS);
+    let work = serde_json::json!([provenance.inputs, options]);
+    ByteDigest::of(work.to_string().as_bytes()).to_string()
 }
 
 /// What the output depends on. Threads, prefetch and the order of files' names are not in it.

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use procfs::{CpuTime, Current, CurrentSI, KernelStats, Meminfo};
 
-use crate::GpuSample;
 use disk::Disks;
+use plmkit_logs::GpuSample;
 
 const MIB: u64 = 1 << 20;
 
@@ -88,7 +88,7 @@ impl From<&CpuTime> for Ticks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Timestamp;
+    use plmkit_logs::Timestamp;
 
     #[test]
     fn utilization_is_the_share_of_ticks_that_were_not_idle() {

@@ -1,27 +1,15 @@
-//! Run events, GPU and host sampling, thresholds and reports.
+//! GPUs and host, sampled; runs, followed while they work; reports on both; metrics for Prometheus.
 
 pub mod command;
-mod error;
-pub mod event;
 pub mod export;
-mod family;
-pub mod gpu_csv;
-pub mod gpu_parquet;
 mod host;
 pub mod live;
-mod log;
+mod memory_warning;
 mod nvml;
-mod pressure;
-mod pulse;
+mod process_tree;
 mod recorder;
 pub mod report;
-mod sample;
 mod sampler;
-mod time;
 
-pub use error::TelemetryError;
-pub use pulse::{Pulse, Said};
-pub use recorder::{PATIENCE, Recorded, Recorder, Recording};
-pub use sample::{GpuProcess, GpuSample, Processes, Throttle};
-pub use sampler::{LOOK_AGAIN, Sampler, Sources};
-pub use time::Timestamp;
+pub use recorder::{Recorder, RecorderEnd, RecorderOptions, STOP_TIMEOUT};
+pub use sampler::{DRIVER_RETRY, Sampler, Sources};

@@ -3,11 +3,11 @@
 //! [`Follower`] reads, [`LiveRuns`] keeps what was read, [`RunStatus`] says it. Only the first touches files.
 
 mod follower;
+mod recent_batches;
 mod run;
 mod runs;
 mod status;
 mod tail;
-mod window;
 
 pub use follower::{Followed, Follower};
 pub use runs::LiveRuns;

@@ -2,8 +2,8 @@
 
 mod activity;
 mod gpu;
-mod noted;
 mod processes;
+mod unavailable;
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -11,9 +11,9 @@ use std::path::Path;
 use nvml_wrapper::Nvml;
 use plmkit_contract::cause;
 
-use crate::GpuSample;
 use gpu::Gpu;
-use noted::Noted;
+use plmkit_logs::GpuSample;
+use unavailable::Unavailable;
 
 /// The name that the driver installs; without the `.1` it exists only beside a CUDA toolkit.
 const LIBRARY: &str = "libnvidia-ml.so.1";
@@ -23,7 +23,7 @@ const MIB: u64 = 1 << 20;
 /// The GPUs that the driver sees.
 pub(crate) struct Gpus {
     gpus: Vec<Gpu>,
-    noted: Noted,
+    unavailable: Unavailable,
 }
 
 impl Gpus {
@@ -40,11 +40,11 @@ impl Gpus {
         }
         // Readings of activity borrow it from one moment to the next: it stays until the process ends.
         let nvml: &'static Nvml = Box::leak(Box::new(nvml));
-        let mut noted = Noted::default();
-        let gpus = (0..count).map(|index| Gpu::new(nvml, index, &mut noted));
+        let mut unavailable = Unavailable::default();
+        let gpus = (0..count).map(|index| Gpu::new(nvml, index, &mut unavailable));
         Ok(Self {
             gpus: gpus.collect(),
-            noted,
+            unavailable,
         })
     }
 
@@ -52,7 +52,7 @@ impl Gpus {
     pub(crate) fn read(&mut self, moment: &GpuSample) -> Vec<GpuSample> {
         self.gpus
             .iter_mut()
-            .map(|gpu| gpu.read(moment, &mut self.noted))
+            .map(|gpu| gpu.read(moment, &mut self.unavailable))
             .collect()
     }
 }

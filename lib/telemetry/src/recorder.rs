@@ -11,22 +11,23 @@ use std::time::{Duration, Instant};
 use plmkit_contract::path_text;
 use plmkit_store::StoreError;
 
-use crate::gpu_csv::GpuCsvWriter;
-use crate::pressure::Pressure;
-use crate::{GpuSample, Sampler, Sources, TelemetryError};
+use crate::memory_warning::MemoryWarnings;
+use crate::{Sampler, Sources};
+use plmkit_logs::gpu_csv::GpuCsvWriter;
+use plmkit_logs::{GpuSample, LogError};
 
 /// A last sample closer than this share of the interval to the one before would say nothing.
 const LAST_SAMPLE_SHARE: u32 = 10;
 
 /// How long an end waits for the sampling thread. Neither a driver nor a file system that hangs may hold up more than that.
-pub const PATIENCE: Duration = Duration::from_secs(2);
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How often a log that another process is writing is tried.
-const TRY_AGAIN: Duration = Duration::from_millis(500);
+const LOG_RETRY: Duration = Duration::from_millis(500);
 
 /// What to record, and how often.
 #[derive(Clone, Debug)]
-pub struct Recording {
+pub struct RecorderOptions {
     /// Time between samples.
     pub interval: Duration,
     /// What to sample.
@@ -44,7 +45,7 @@ pub struct Recorder {
 }
 
 /// How a recorder ended.
-pub enum Recorded {
+pub enum RecorderEnd {
     /// The log, which no other recorder writes to as long as it is open.
     Log(GpuCsvWriter),
     /// There is no record of this recorder: another process was writing the log all the time, or it could not be opened.
@@ -55,18 +56,18 @@ pub enum Recorded {
 
 impl Recorder {
     /// Starts at once, in a thread of its own, where the driver's library is loaded too: that may take seconds.
-    pub fn start(log: GpuCsvWriter, recording: Recording) -> io::Result<Self> {
-        Self::spawn(recording, |_| Some(log))
+    pub fn start(log: GpuCsvWriter, options: RecorderOptions) -> io::Result<Self> {
+        Self::spawn(options, |_| Some(log))
     }
 
     /// Starts as soon as no other process writes the log at `path`.
-    pub fn start_when_free(path: &Path, recording: Recording) -> io::Result<Self> {
+    pub fn start_when_free(path: &Path, options: RecorderOptions) -> io::Result<Self> {
         let path = path.to_owned();
-        Self::spawn(recording, move |stopped| when_free(&path, stopped))
+        Self::spawn(options, move |stopped| when_free(&path, stopped))
     }
 
     fn spawn(
-        recording: Recording,
+        options: RecorderOptions,
         open: impl FnOnce(&Receiver<()>) -> Option<GpuCsvWriter> + Send + 'static,
     ) -> io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
@@ -77,13 +78,13 @@ impl Recorder {
             .name("recorder".to_owned())
             .spawn(move || {
                 let log = open(&stopped).map(|mut log| {
-                    let mut sampler = Sampler::open(&recording.sources);
-                    let mut pressure = Pressure::new(recording.memory_warning);
+                    let mut sampler = Sampler::open(&options.sources);
+                    let mut warnings = MemoryWarnings::new(options.memory_warning);
                     record(
-                        recording.interval,
+                        options.interval,
                         || {
                             let rows = sampler.sample();
-                            for warning in pressure.warnings(&rows) {
+                            for warning in warnings.warnings(&rows) {
                                 tracing::warn!("{warning}");
                             }
                             rows
@@ -109,15 +110,15 @@ impl Recorder {
     }
 
     /// Takes a last sample and ends.
-    pub fn finish(self) -> Recorded {
+    pub fn finish(self) -> RecorderEnd {
         // A recorder whose log failed has ended already.
         let _ = self.stop.send(());
-        match self.ended.recv_timeout(PATIENCE) {
-            Ok(Some(log)) => Recorded::Log(log),
-            Ok(None) => Recorded::Nothing,
+        match self.ended.recv_timeout(STOP_TIMEOUT) {
+            Ok(Some(log)) => RecorderEnd::Log(log),
+            Ok(None) => RecorderEnd::Nothing,
             Err(RecvTimeoutError::Disconnected) => {
                 tracing::warn!("the recorder failed: the log is cut short");
-                Recorded::Hangs
+                RecorderEnd::Hangs
             }
             Err(RecvTimeoutError::Timeout) => {
                 let hangs = if self.writing.load(Ordering::Relaxed) {
@@ -126,7 +127,7 @@ impl Recorder {
                     "the driver does not answer"
                 };
                 tracing::warn!("{hangs}: ending without the last samples");
-                Recorded::Hangs
+                RecorderEnd::Hangs
             }
         }
     }
@@ -145,8 +146,8 @@ fn when_free(path: &Path, stopped: &Receiver<()>) -> Option<GpuCsvWriter> {
                 tracing::info!("{}: recording from now on", path_text(path));
                 return Some(log);
             }
-            Err(TelemetryError::Store(StoreError::Busy { .. })) => {
-                if !goes_on(stopped, TRY_AGAIN) {
+            Err(LogError::Store(StoreError::Busy { .. })) => {
+                if !goes_on(stopped, LOG_RETRY) {
                     return None;
                 }
             }
@@ -162,7 +163,7 @@ fn when_free(path: &Path, stopped: &Receiver<()>) -> Option<GpuCsvWriter> {
 fn record(
     interval: Duration,
     mut sample: impl FnMut() -> Vec<GpuSample>,
-    mut put: impl FnMut(&[GpuSample]) -> Result<(), TelemetryError>,
+    mut put: impl FnMut(&[GpuSample]) -> Result<(), LogError>,
     pause: impl Fn(Duration) -> bool,
 ) {
     let mut write = |rows: &[GpuSample]| {
@@ -198,7 +199,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::Timestamp;
+    use plmkit_logs::Timestamp;
 
     #[test]
     fn deadlines_are_multiples_of_the_interval_however_long_a_sample_takes() {

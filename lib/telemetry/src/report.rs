@@ -4,39 +4,31 @@
 //! computed is `None` (null in JSON), never 0. Shares and utilisations are fractions, 0 to 1. Rates divide by
 //! elapsed time of a monotonic clock; times of day only tell which samples were taken during a run.
 
+mod attempt;
 mod bins;
-mod clock;
-mod count;
 mod devices;
 mod efficiency;
-mod energy;
 mod findings;
 mod gpus;
-mod health;
-mod held;
 mod host;
 mod html;
-mod join;
-pub(crate) mod mean;
 mod multiqc;
-pub(crate) mod packing;
+mod number_set;
+mod packing;
 mod pictures;
-pub(crate) mod queue;
-mod recordings;
+mod power;
+mod queue;
 mod run;
 mod run_gpu;
 mod runs;
 mod samples;
-#[cfg(test)]
-mod schema;
-mod seen;
-mod session;
 mod stages;
+#[cfg(test)]
+mod tests;
 mod text;
-pub mod thresholds;
-mod windows;
-mod work;
-mod worked_on;
+mod throttle_count;
+mod time_axis;
+mod time_span;
 
 use std::fmt;
 
@@ -53,7 +45,7 @@ pub use queue::{Queue, QueueState, WaitBin};
 pub use run::{RunSummary, Throughput};
 pub use run_gpu::RunGpu;
 pub use runs::{Runs, RunsSummary};
-pub use samples::{Samples, SamplesSummary, Window};
+pub use samples::{Samples, SamplesSummary, Scope};
 pub use stages::{Stage, Stages};
 pub use text::sentences;
 
@@ -145,17 +137,7 @@ impl Report {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tier_begins_below_its_threshold() {
-        let tier = |share| Tier::below(share, 0.5, 0.8);
-        assert_eq!(tier(0.49), Tier::Critical);
-        assert_eq!(tier(0.5), Tier::Mild);
-        assert_eq!(tier(0.79), Tier::Mild);
-        assert_eq!(tier(0.8), Tier::None);
-        assert!(Tier::Critical > Tier::Mild && Tier::Mild > Tier::None);
-    }
+/// `part` of `whole`; `None` where there is no whole.
+fn share(part: f64, whole: f64) -> Option<f64> {
+    (whole > 0.0).then(|| part / whole)
 }

@@ -3,20 +3,22 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::family::Family;
+use plmkit_logs::{GpuSample, Timestamp, boot_id, boot_seconds};
+
+use crate::host::Host;
 use crate::nvml::Gpus;
-use crate::{GpuSample, Timestamp, host::Host};
+use crate::process_tree::ProcessTree;
 
 /// How often a driver that was not there is looked for again: a service of the node may be started before it.
-pub const LOOK_AGAIN: Duration = Duration::from_mins(1);
+pub const DRIVER_RETRY: Duration = Duration::from_mins(1);
 
 /// What to sample.
 #[derive(Clone, Debug)]
 pub struct Sources {
     /// NVML, the driver's management library; `None`: the one that is installed.
     pub nvml: Option<PathBuf>,
-    /// How often it is looked for while it is not there: [`LOOK_AGAIN`].
-    pub look_again: Duration,
+    /// How often it is looked for while it is not there: [`DRIVER_RETRY`].
+    pub driver_retry: Duration,
     /// A path on the file system whose free space is watched.
     pub disk: Option<PathBuf>,
     /// The process that is recorded: GPU processes that are neither it nor descend from it are foreign.
@@ -28,11 +30,11 @@ pub struct Sampler {
     gpus: Option<Gpus>,
     /// NVML, and when it was looked for.
     nvml: Option<PathBuf>,
-    look_again: Duration,
+    driver_retry: Duration,
     looked: Instant,
     host: Host,
-    family: Option<Family>,
-    start: Instant,
+    command: Option<ProcessTree>,
+    boot_id: Option<String>,
 }
 
 impl Sampler {
@@ -44,20 +46,21 @@ impl Sampler {
         Self {
             gpus,
             nvml: sources.nvml.clone(),
-            look_again: sources.look_again,
+            driver_retry: sources.driver_retry,
             looked: Instant::now(),
             host: Host::new(sources.disk.as_deref()),
-            family: sources.command.map(Family::of),
-            start: Instant::now(),
+            command: sources.command.map(ProcessTree::new),
+            boot_id: boot_id(),
         }
     }
 
     /// The rows of this moment, at least one.
     pub fn sample(&mut self) -> Vec<GpuSample> {
         let mut moment = GpuSample::at(Timestamp::now());
-        moment.elapsed_s = Some(self.start.elapsed().as_millis() as f64 / 1000.0);
+        moment.boot_id.clone_from(&self.boot_id);
+        moment.boot_s = Some(boot_seconds());
         self.host.read(&mut moment);
-        if self.gpus.is_none() && self.looked.elapsed() >= self.look_again {
+        if self.gpus.is_none() && self.looked.elapsed() >= self.driver_retry {
             self.gpus = Gpus::open(self.nvml.as_deref())
                 .inspect(|_| tracing::info!("the driver is there by now"))
                 .ok();
@@ -67,12 +70,12 @@ impl Sampler {
             return vec![moment];
         };
         let mut samples = gpus.read(&moment);
-        if let Some(family) = &mut self.family {
+        if let Some(command) = &mut self.command {
             for sample in &mut samples {
                 sample.foreign_processes = sample
                     .processes
                     .as_ref()
-                    .and_then(|processes| family.foreign(processes));
+                    .and_then(|processes| command.foreign(processes));
             }
         }
         samples

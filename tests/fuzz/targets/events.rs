@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use plmkit_fuzz::judged;
-use plmkit_telemetry::event::EventReader;
+use plmkit_logs::event::EventReader;
 use plmkit_telemetry::report::{Report, Runs, sentences};
 
 fuzz_target!(|bytes: &[u8]| {
@@ -13,7 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
         let Some(event) = judged(event) else {
             return;
         };
-        runs.add(event);
+        runs.add(&event);
     }
     let torn = reader.torn();
     sentences(&Report::new(Some(runs.finish(torn)), None, None));

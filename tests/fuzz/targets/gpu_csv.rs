@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use plmkit_fuzz::judged;
-use plmkit_telemetry::gpu_csv::GpuCsvReader;
+use plmkit_logs::gpu_csv::GpuCsvReader;
 use plmkit_telemetry::report::{Report, Runs, Samples, sentences};
 
 fuzz_target!(|bytes: &[u8]| {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use httparse::{EMPTY_HEADER, Status};
 
 /// How long a client has for its request, and again for reading the answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Requests of Prometheus have a tenth of this.
 const MOST_BYTES: usize = 16 << 10;
@@ -18,8 +18,6 @@ pub(super) struct Request {
     pub(super) method: String,
     /// The path, with what follows it.
     pub(super) target: String,
-    /// All `Accept` headers.
-    pub(super) accept: String,
 }
 
 /// What it gets.
@@ -52,7 +50,7 @@ pub(super) fn serve(
     mut stream: TcpStream,
     answer: impl FnOnce(&Request) -> Answer,
 ) -> io::Result<()> {
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let (answer, only_head) = match read(&mut stream)? {
         Some(request) => (answer(&request), request.method == "HEAD"),
         None => (
@@ -71,7 +69,7 @@ pub(super) fn serve(
 
 /// The request, without its body; `None` where it is none, or too long.
 fn read(stream: &mut TcpStream) -> io::Result<Option<Request>> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     let mut bytes = Vec::new();
     let mut part = [0; 4096];
     while bytes.len() < MOST_BYTES {
@@ -100,16 +98,9 @@ fn parse(bytes: &[u8]) -> Result<Option<Request>, httparse::Error> {
     if request.parse(bytes)? == Status::Partial {
         return Ok(None);
     }
-    let accept = request
-        .headers
-        .iter()
-        .filter(|header| header.name.eq_ignore_ascii_case("accept"))
-        .map(|header| String::from_utf8_lossy(header.value));
-    let accept = accept.collect::<Vec<_>>().join(",");
     Ok(Some(Request {
         method: request.method.unwrap_or_default().to_owned(),
         target: request.path.unwrap_or_default().to_owned(),
-        accept,
     }))
 }
 

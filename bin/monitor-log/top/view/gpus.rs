@@ -1,9 +1,9 @@
 //! GPUs and the processes on them.
 
-use plmkit_telemetry::report::thresholds::{
+use plmkit_logs::thresholds::{
     GPU_CRITICAL_BELOW, GPU_HOT_ABOVE_C, GPU_MILD_BELOW, MEMORY_CRITICAL_ABOVE,
 };
-use plmkit_telemetry::{GpuProcess, GpuSample};
+use plmkit_logs::{GpuProcess, GpuSample};
 use ratatui::Frame;
 use ratatui::style::{Color, Stylize};
 use ratatui::text::{Line, Span};

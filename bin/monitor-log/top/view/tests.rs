@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::path::Path;
 use std::{env, fs};
 
-use plmkit_telemetry::event::{BatchDone, Event, Outcome, RunDone, RunStarted};
+use plmkit_logs::event::{BatchDone, Event, Outcome, RunDone, RunStarted};
+use plmkit_logs::{GpuProcess, GpuSample, Processes, Throttle, Timestamp};
 use plmkit_telemetry::live::LiveRuns;
-use plmkit_telemetry::{GpuProcess, GpuSample, Processes, Throttle, Timestamp};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
@@ -121,12 +121,14 @@ fn history(gpus: u32) -> History {
             (host.index, host.uuid, host.name) = (None, None, None);
             rows.push(host);
         }
-        let moment = Moment {
+        let snapshot = Snapshot {
             rows,
             runs: runs.clone(),
             notes: Vec::new(),
         };
-        history.add(moment, |pid| (pid == 4711).then(|| "gpu-embed".to_owned()));
+        history.add(snapshot, |pid| {
+            (pid == 4711).then(|| "gpu-embed".to_owned())
+        });
     }
     history
 }

@@ -7,7 +7,7 @@ use procfs::diskstats;
 use rustix::fs::statvfs;
 
 use super::MIB;
-use crate::GpuSample;
+use plmkit_logs::GpuSample;
 
 /// The kernel counts in these, whatever the disk's own are (Documentation/block/stat.rst).
 const SECTOR: u64 = 512;

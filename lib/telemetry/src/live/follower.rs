@@ -129,7 +129,7 @@ mod tests {
     use std::fs::File;
 
     use super::*;
-    use crate::Timestamp;
+    use plmkit_logs::Timestamp;
 
     const HOUR: Duration = Duration::from_hours(1);
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::window::Window;
+use super::recent_batches::RecentBatches;
 use super::{Progress, Recent, RunState, RunStatus};
-use crate::Timestamp;
-use crate::event::{Event, Outcome, RunStarted};
 use crate::report::{RunSummary, Runs};
+use plmkit_logs::Timestamp;
+use plmkit_logs::event::{Event, Outcome, RunStarted};
 
 /// A run of which nothing is heard for longer than this is silent, unless its batches take as long.
 const SILENT_AFTER_S: f64 = 60.0;
@@ -24,7 +24,7 @@ pub(super) struct LiveRun {
     count: Runs,
     started: Option<RunStarted>,
     ended: bool,
-    window: Window,
+    recent_batches: RecentBatches,
     last_event: Timestamp,
     last_batch_s: Option<f64>,
     longest_gap_s: f64,
@@ -37,7 +37,7 @@ impl LiveRun {
             count: Runs::default(),
             started: None,
             ended: false,
-            window: Window::default(),
+            recent_batches: RecentBatches::default(),
             last_event: time,
             last_batch_s: None,
             longest_gap_s: 0.0,
@@ -53,7 +53,7 @@ impl LiveRun {
                 self.ended = false;
             }
             Event::Batch(batch) => {
-                self.window.add(batch);
+                self.recent_batches.add(batch);
                 if let Some(now_s) = batch.elapsed_s {
                     let before_s = self.last_batch_s.unwrap_or(now_s);
                     self.longest_gap_s = self.longest_gap_s.max(now_s - before_s);
@@ -62,11 +62,11 @@ impl LiveRun {
             }
             Event::Done(_) => {
                 self.ended = true;
-                self.window = Window::default();
+                self.recent_batches = RecentBatches::default();
             }
-            Event::Probe(_) => {}
+            Event::Probe(_) | Event::Unknown => {}
         }
-        self.count.add(event);
+        self.count.add(&event);
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -91,7 +91,7 @@ impl LiveRun {
             None if silence_s > self.silent_after_s() => RunState::Silent,
             None => RunState::Running,
         };
-        let recent = self.window.recent();
+        let recent = self.recent_batches.recent();
         Some(RunStatus {
             progress: self.progress(&summary, &recent, state),
             state,

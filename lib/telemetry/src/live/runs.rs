@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use super::run::LiveRun;
 use super::{RunState, RunStatus};
-use crate::Timestamp;
-use crate::event::Event;
+use plmkit_logs::Timestamp;
+use plmkit_logs::event::Event;
 
 /// All runs of which events were read, by their names. Reads no clock and no file.
 ///
 /// ```
-/// use plmkit_telemetry::event::{BatchDone, Event, RunStarted};
+/// use plmkit_logs::event::{BatchDone, Event, RunStarted};
 /// use plmkit_telemetry::live::{LiveRuns, RunState};
 ///
 /// let mut runs = LiveRuns::default();
 /// let now = "2026-01-31T12:00:00Z".parse()?;
 /// let run = || "r".to_owned();
-/// runs.add(Event::Run(RunStarted { run: run(), tokens_total: Some(40), ..RunStarted::default() }), now);
-/// runs.add(Event::Batch(BatchDone { run: run(), tokens: 10, elapsed_s: Some(2.0), ..BatchDone::default() }), now);
+/// runs.add(&Event::Run(RunStarted { run: run(), tokens_total: Some(40), ..RunStarted::default() }), now);
+/// runs.add(&Event::Batch(BatchDone { run: run(), tokens: 10, elapsed_s: Some(2.0), ..BatchDone::default() }), now);
 /// let status = &runs.status(now)[0];
 /// assert_eq!((status.state, status.progress.share), (RunState::Running, Some(0.25)));
 /// assert_eq!(status.progress.eta_s, Some(6.0));
@@ -32,19 +32,10 @@ pub struct LiveRuns {
 impl LiveRuns {
     /// Takes in an event. `written` is when its log was written last, for an event that does not say when it was.
     pub fn add(&mut self, event: Event, written: Timestamp) {
-        let (run, time) = match &event {
-            Event::Run(started) => (&started.run, started.time),
-            Event::Batch(batch) => (&batch.run, batch.time),
-            Event::Done(done) => (&done.run, done.time),
-            Event::Probe(_) => return,
-        };
-        let time = time.unwrap_or(written);
-        if !self.runs.contains_key(run) {
-            self.runs.insert(run.clone(), LiveRun::new(time));
-        }
-        if let Some(live) = self.runs.get_mut(run) {
-            live.add(event, time);
-        }
+        let Some(run) = event.run() else { return };
+        let time = event.time().unwrap_or(written);
+        let live = self.runs.entry(run.to_owned());
+        live.or_insert_with(|| LiveRun::new(time)).add(event, time);
     }
 
     /// Lets go of the runs that have ended and of which nothing was heard for longer than `keep`. One that has not ended may
@@ -80,7 +71,7 @@ impl LiveRuns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{BatchDone, Outcome, RunDone, RunStarted};
+    use plmkit_logs::event::{BatchDone, Outcome, RunDone, RunStarted};
 
     fn at(seconds: i64) -> Timestamp {
         let start: Timestamp = "2026-01-31T12:00:00Z".parse().unwrap();

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::Timestamp;
 use crate::report::{QueueState, RunSummary};
+use plmkit_logs::Timestamp;
 
 /// Where a run stands. What is not known is `None`, never 0.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -6,9 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use crate::event::{EVENT_MAGIC, Event, parse};
-use crate::log::CompleteLines;
-use crate::{TelemetryError, Timestamp};
+use plmkit_logs::event::{EVENT_MAGIC, Event, parse_event};
+use plmkit_logs::{CompleteLines, LogError, Timestamp};
 
 /// What is compared to see that the beginning of a file is still the one that was read.
 const HEAD_BYTES: u64 = 256;
@@ -145,7 +144,7 @@ impl Tail {
             if text.is_empty() {
                 continue;
             }
-            match parse(text) {
+            match parse_event(text) {
                 Ok(event) => event.into_iter().for_each(&mut take),
                 Err(_) if self.told => {}
                 Err(reason) => {
@@ -164,7 +163,7 @@ impl Tail {
     }
 
     fn bad_line(&self, line: u64, reason: String) -> String {
-        TelemetryError::Line {
+        LogError::Line {
             path: self.path.clone(),
             line,
             reason,

@@ -5,7 +5,7 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::gpm::{GpmSample, gpm_metrics_get};
 use nvml_wrapper::{Device, Nvml};
 
-use crate::GpuSample;
+use plmkit_logs::GpuSample;
 
 const METRICS: [GpmMetricId; 5] = [
     GpmMetricId::SmUtil,

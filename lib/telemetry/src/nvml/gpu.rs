@@ -9,10 +9,10 @@ use nvml_wrapper::{Device, Nvml};
 
 use super::MIB;
 use super::activity::{Activity, tenth};
-use super::noted::Noted;
 use super::processes::{Utilization, processes};
-use crate::GpuSample;
-use crate::sample::Throttle;
+use super::unavailable::Unavailable;
+use plmkit_logs::GpuSample;
+use plmkit_logs::Throttle;
 
 /// A GPU and what must be remembered of it from one reading to the next.
 pub(super) struct Gpu {
@@ -26,21 +26,21 @@ pub(super) struct Gpu {
 }
 
 impl Gpu {
-    pub(super) fn new(nvml: &'static Nvml, index: u32, noted: &mut Noted) -> Self {
-        let device = noted.known(index, "the GPU", nvml.device_by_index(index));
+    pub(super) fn new(nvml: &'static Nvml, index: u32, unavailable: &mut Unavailable) -> Self {
+        let device = unavailable.known(index, "the GPU", nvml.device_by_index(index));
         let device = device.as_ref();
         Self {
             nvml,
             index,
-            uuid: device.and_then(|device| noted.known(index, "uuid", device.uuid())),
-            name: device.and_then(|device| noted.known(index, "name", device.name())),
+            uuid: device.and_then(|device| unavailable.known(index, "uuid", device.uuid())),
+            name: device.and_then(|device| unavailable.known(index, "name", device.name())),
             activity: device.and_then(|device| Activity::of(nvml, device)),
             utilization: Utilization::default(),
         }
     }
 
     /// A row; the time and the host's columns are those of `moment`.
-    pub(super) fn read(&mut self, moment: &GpuSample, noted: &mut Noted) -> GpuSample {
+    pub(super) fn read(&mut self, moment: &GpuSample, unavailable: &mut Unavailable) -> GpuSample {
         let mut sample = GpuSample {
             index: Some(self.index),
             uuid: self.uuid.clone(),
@@ -49,7 +49,7 @@ impl Gpu {
         };
         let mut reading = Reading {
             index: self.index,
-            noted,
+            unavailable,
         };
         // A GPU that comes back after a reset has another handle.
         let found = self.nvml.device_by_index(self.index);
@@ -77,12 +77,12 @@ impl Gpu {
 
 struct Reading<'a> {
     index: u32,
-    noted: &'a mut Noted,
+    unavailable: &'a mut Unavailable,
 }
 
 impl Reading<'_> {
     fn known<T>(&mut self, what: &'static str, value: Result<T, NvmlError>) -> Option<T> {
-        self.noted.known(self.index, what, value)
+        self.unavailable.known(self.index, what, value)
     }
 
     fn load(&mut self, device: &Device, sample: &mut GpuSample) {

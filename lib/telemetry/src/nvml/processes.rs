@@ -8,7 +8,7 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::struct_wrappers::device::{ProcessInfo, ProcessUtilizationSample};
 
 use super::MIB;
-use crate::sample::{GpuProcess, Processes};
+use plmkit_logs::{GpuProcess, Processes};
 
 /// How busy each process kept a GPU, from the driver's own buffer of samples.
 #[derive(Default)]

@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::devices::peak_flops_per_s;
-use super::mean::share;
 use super::run::RunSummary;
 use super::run_gpu::RunGpu;
+use super::share;
 
 /// What the work cost, beside what the devices could have done.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -78,13 +78,13 @@ fn sum(gpus: &[RunGpu], figure: impl Fn(&RunGpu) -> Option<f64>) -> Option<f64> 
 mod tests {
     use super::super::Runs;
     use super::*;
-    use crate::event::{BatchDone, Event, RunDone, RunStarted};
+    use plmkit_logs::event::{BatchDone, Event, RunDone, RunStarted};
 
     /// 1e15 operations on 3,000 residues in 10 s.
     fn run(device: &str) -> RunSummary {
         let mut runs = Runs::default();
         let name = || "r".to_owned();
-        runs.add(Event::Run(RunStarted {
+        runs.add(&Event::Run(RunStarted {
             run: name(),
             device: Some(device.to_owned()),
             dtype: Some("bf16".to_owned()),
@@ -92,14 +92,14 @@ mod tests {
             flops_per_pair: Some(2_000_000_000),
             ..RunStarted::default()
         }));
-        runs.add(Event::Batch(BatchDone {
+        runs.add(&Event::Batch(BatchDone {
             run: name(),
             tokens: 4000,
             residues: 3000,
             pairs: Some(100_000),
             ..BatchDone::default()
         }));
-        runs.add(Event::Done(RunDone {
+        runs.add(&Event::Done(RunDone {
             run: name(),
             tokens: 4000,
             elapsed_s: 10.0,

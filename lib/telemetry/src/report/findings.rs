@@ -6,16 +6,16 @@ use std::fmt;
 use serde::Serialize;
 
 use super::gpus::GpuSummary;
-use super::held::is_severe;
-use super::mean::share;
 use super::queue::QueueState;
 use super::run::RunSummary;
+use super::share;
 use super::stages::percent;
-use super::thresholds::{
+use super::throttle_count::is_severe;
+use super::{RunsSummary, SamplesSummary, Tier};
+use plmkit_logs::thresholds::{
     GPU_HOT_ABOVE_C, MEMORY_CRITICAL_ABOVE, MEMORY_MILD_ABOVE, STARVED_CRITICAL_ABOVE,
     THROTTLED_OFTEN_ABOVE,
 };
-use super::{RunsSummary, SamplesSummary, Tier};
 
 /// Something worth knowing of a run or a GPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -155,7 +155,7 @@ fn of_gpu(list: &mut List, gpu: &GpuSummary) {
         );
         list.add(Tier::Critical, FindingKind::MemoryErrors, text);
     }
-    held(list, gpu);
+    throttling(list, gpu);
     if let Some((hottest, hot)) = gpu
         .max_temperature_c
         .zip(gpu.hot_samples)
@@ -194,20 +194,21 @@ fn of_gpu(list: &mut List, gpu: &GpuSummary) {
 }
 
 /// What held the clocks down. At full load a power limit nearly always does, which costs little; heat should not.
-fn held(list: &mut List, gpu: &GpuSummary) {
-    let held = &gpu.held;
+fn throttling(list: &mut List, gpu: &GpuSummary) {
+    let throttling = &gpu.throttling;
     let reasons = |severe: bool| {
-        let reasons = held
+        let reasons = throttling
             .reasons
             .iter()
             .filter(|(reason, _)| is_severe(reason) == severe);
-        let named = reasons
-            .map(|(reason, &samples)| format!("{reason} in {}", of_samples(samples, held.samples)));
+        let named = reasons.map(|(reason, &samples)| {
+            format!("{reason} in {}", of_samples(samples, throttling.samples))
+        });
         named.collect::<Vec<_>>()
     };
-    let often = |samples: u64| samples as f64 > THROTTLED_OFTEN_ABOVE * held.samples as f64;
-    if held.severe > 0 {
-        let tier = if often(held.severe) {
+    let often = |samples: u64| samples as f64 > THROTTLED_OFTEN_ABOVE * throttling.samples as f64;
+    if throttling.severe > 0 {
+        let tier = if often(throttling.severe) {
             Tier::Critical
         } else {
             Tier::Mild
@@ -219,7 +220,7 @@ fn held(list: &mut List, gpu: &GpuSummary) {
         list.add(tier, FindingKind::Throttling, text);
     }
     let capped = reasons(false);
-    if !capped.is_empty() && often(held.any - held.severe) {
+    if !capped.is_empty() && often(throttling.any - throttling.severe) {
         let text = format!(
             "a power limit or a setting held the clocks down ({}): a higher limit, if there is one, makes it faster",
             capped.join(", ")
@@ -309,8 +310,8 @@ fn of_batches(part: u64, all: u64) -> String {
 mod tests {
     use super::super::{Report, Runs, Samples};
     use super::*;
-    use crate::event::{BatchDone, Event};
-    use crate::{GpuSample, Throttle};
+    use plmkit_logs::event::{BatchDone, Event};
+    use plmkit_logs::{GpuSample, Throttle};
 
     /// Ten samples of a GPU, all but the last as they are.
     fn found(change: impl Fn(u32, &mut GpuSample)) -> Vec<(Tier, FindingKind, String)> {
@@ -321,7 +322,8 @@ mod tests {
                 index: Some(0),
                 uuid: Some("GPU-0".to_owned()),
                 name: Some("Fake".to_owned()),
-                elapsed_s: Some(f64::from(second)),
+                boot_id: Some("b".to_owned()),
+                boot_s: Some(f64::from(second)),
                 temperature_c: Some(80),
                 mem_used_mib: Some(900),
                 mem_total_mib: Some(1000),
@@ -424,11 +426,10 @@ mod tests {
         assert_eq!(found(capped(1)), []);
         let lose = |i: u32, s: &mut GpuSample| {
             if i > 5 {
-                let (uuid, elapsed_s) = (s.uuid.take(), s.elapsed_s);
+                let uuid = s.uuid.take();
                 *s = GpuSample {
                     index: Some(0),
                     uuid,
-                    elapsed_s,
                     ..GpuSample::at(s.timestamp)
                 };
             }
@@ -467,7 +468,7 @@ mod tests {
         let finding = |elapsed_s| {
             let mut runs = Runs::default();
             for batch in 0..10 {
-                runs.add(Event::Batch(BatchDone {
+                runs.add(&Event::Batch(BatchDone {
                     run: "r".to_owned(),
                     batch,
                     wait_ms: Some(if batch < 6 { 60.0 } else { 0.0 }),

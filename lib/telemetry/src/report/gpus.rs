@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use plmkit_logs::thresholds::{
+    GPU_CRITICAL_BELOW, GPU_HOT_ABOVE_C, GPU_LOST_MOMENTS, GPU_MILD_BELOW, GPU_MIN_SAMPLES,
+};
+use plmkit_logs::{GpuSample, Mean};
+
 use super::Tier;
-use super::energy::Energy;
-use super::held::Held;
-use super::mean::Mean;
-use super::thresholds::{GPU_CRITICAL_BELOW, GPU_HOT_ABOVE_C, GPU_MILD_BELOW, GPU_MIN_SAMPLES};
-use crate::GpuSample;
+use super::power::PowerCount;
+use super::throttle_count::ThrottleCount;
 
 /// One GPU over the samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -58,10 +60,10 @@ pub struct GpuSummary {
     pub bottleneck: Option<Tier>,
     /// What held the clocks down, for findings.
     #[serde(skip)]
-    pub(super) held: Held,
+    pub(super) throttling: ThrottleCount,
 }
 
-/// Samples of one GPU.
+/// Sums over samples of one GPU.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GpuCount {
     pub(super) index: Option<u32>,
@@ -72,28 +74,32 @@ pub(super) struct GpuCount {
     sm_active: Mean,
     tensor_active: Mean,
     dram_active: Mean,
-    energy: Energy,
+    pub(super) power: PowerCount,
     peak_mem_used_mib: Option<u64>,
     mem_total_mib: Option<u64>,
     max_temperature_c: Option<u32>,
     hot: Option<u64>,
-    held: Held,
+    throttling: ThrottleCount,
     foreign: Option<u64>,
-}
-
-/// What concerns the whole recording, whatever runs there were.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Health {
-    /// Memory errors that came up.
-    pub(super) new_ecc_uncorrected: Option<u64>,
-    /// Whether values ended while the recording went on, or never came.
-    pub(super) lost: bool,
+    last_ecc_uncorrected: Option<u64>,
+    new_ecc_uncorrected: Option<u64>,
+    has_values: bool,
+    /// Samples without values since the last one with values.
+    empty_samples: u64,
 }
 
 impl GpuCount {
-    /// Takes in a sample of a recording.
-    pub(super) fn add(&mut self, sample: &GpuSample, recording: usize) {
-        self.know(sample.index, sample.uuid.as_ref(), sample.name.as_ref());
+    pub(super) fn is_of(&self, sample: &GpuSample) -> bool {
+        self.uuid == sample.uuid && (self.uuid.is_some() || self.index == sample.index)
+    }
+
+    pub(super) fn add(&mut self, sample: &GpuSample) {
+        self.index = self.index.or(sample.index);
+        // A name may come late: a lost GPU has none at first.
+        if self.uuid.is_none() || self.name.is_none() {
+            self.uuid = self.uuid.take().or_else(|| sample.uuid.clone());
+            self.name = self.name.take().or_else(|| sample.name.clone());
+        }
         self.samples += 1;
         for (mean, percent) in [
             (&mut self.utilization, sample.gpu_util.map(f64::from)),
@@ -105,9 +111,9 @@ impl GpuCount {
                 mean.add(percent / 100.0);
             }
         }
-        self.energy.add(sample, recording);
+        self.power.add(sample);
         if let Some(throttle) = &sample.throttle {
-            self.held.add(throttle);
+            self.throttling.add(throttle);
         }
         if let Some(celsius) = sample.temperature_c {
             *self.hot.get_or_insert(0) += u64::from(celsius > GPU_HOT_ABOVE_C);
@@ -118,54 +124,33 @@ impl GpuCount {
         self.peak_mem_used_mib = self.peak_mem_used_mib.max(sample.mem_used_mib);
         self.mem_total_mib = self.mem_total_mib.max(sample.mem_total_mib);
         self.max_temperature_c = self.max_temperature_c.max(sample.temperature_c);
-    }
-
-    /// Takes in what was seen of the same GPU at another time.
-    pub(super) fn merge(&mut self, other: &Self) {
-        self.know(other.index, other.uuid.as_ref(), other.name.as_ref());
-        self.samples += other.samples;
-        for (mean, other) in [
-            (&mut self.utilization, &other.utilization),
-            (&mut self.sm_active, &other.sm_active),
-            (&mut self.tensor_active, &other.tensor_active),
-            (&mut self.dram_active, &other.dram_active),
-        ] {
-            mean.merge(other);
+        if let Some(errors) = sample.ecc_uncorrected {
+            // Errors of before are no finding, and a driver that was loaded again counts from 0.
+            let before = self.last_ecc_uncorrected.replace(errors).unwrap_or(errors);
+            *self.new_ecc_uncorrected.get_or_insert(0) += errors.saturating_sub(before);
         }
-        self.energy.merge(&other.energy);
-        self.held.merge(&other.held);
-        self.hot = sum(self.hot, other.hot);
-        self.foreign = sum(self.foreign, other.foreign);
-        self.peak_mem_used_mib = self.peak_mem_used_mib.max(other.peak_mem_used_mib);
-        self.mem_total_mib = self.mem_total_mib.max(other.mem_total_mib);
-        self.max_temperature_c = self.max_temperature_c.max(other.max_temperature_c);
-    }
-
-    /// A name may come late: a lost GPU has none at first.
-    fn know(&mut self, index: Option<u32>, uuid: Option<&String>, name: Option<&String>) {
-        self.index = self.index.or(index);
-        if self.uuid.is_none() {
-            self.uuid = uuid.cloned();
-        }
-        if self.name.is_none() {
-            self.name = name.cloned();
+        if has_values(sample) {
+            (self.has_values, self.empty_samples) = (true, 0);
+        } else {
+            self.empty_samples += 1;
         }
     }
 
-    pub(super) fn mean_power_w(&self) -> Option<f64> {
-        self.energy.mean_power_w()
+    /// Whether its values ended while the recording went on, or never came. The driver knows the name of a GPU that was lost
+    /// before the recording began, too.
+    fn is_lost(&self) -> bool {
+        let known = self.has_values || self.uuid.is_some() || self.name.is_some();
+        known && self.empty_samples >= GPU_LOST_MOMENTS
     }
 
-    pub(super) fn finish(self, in_run: bool, health: Health) -> GpuSummary {
-        let enough = self.utilization.count >= GPU_MIN_SAMPLES;
+    /// `recording` is the same GPU over the whole recording.
+    pub(super) fn finish(self, in_run: bool, recording: &Self) -> GpuSummary {
+        let enough = self.utilization.count() >= GPU_MIN_SAMPLES;
         let mean_utilization = self.utilization.mean();
         let judged = mean_utilization.filter(|_| in_run && enough);
-        let says = self.held.samples > 0;
+        let throttling = Some(&self.throttling).filter(|count| count.samples > 0);
         GpuSummary {
-            mean_power_w: self.mean_power_w(),
             index: self.index,
-            uuid: self.uuid,
-            name: self.name,
             in_run,
             samples: self.samples,
             mean_utilization,
@@ -176,20 +161,31 @@ impl GpuCount {
             mem_total_mib: self.mem_total_mib,
             max_temperature_c: self.max_temperature_c,
             hot_samples: self.hot,
-            throttled_samples: says.then_some(self.held.any),
-            throttle_reasons: says.then(|| self.held.reasons.clone()),
+            mean_power_w: self.power.mean_w(),
+            throttled_samples: throttling.map(|count| count.any),
+            throttle_reasons: throttling.map(|count| count.reasons.clone()),
             foreign_samples: self.foreign,
-            new_ecc_uncorrected: health.new_ecc_uncorrected,
-            lost: health.lost,
+            new_ecc_uncorrected: recording.new_ecc_uncorrected,
+            lost: recording.is_lost(),
             bottleneck: judged.map(|mean| Tier::below(mean, GPU_CRITICAL_BELOW, GPU_MILD_BELOW)),
-            held: self.held,
+            uuid: self.uuid,
+            name: self.name,
+            throttling: self.throttling,
         }
     }
 }
 
-fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
-    one.zip(other)
-        .map(|(one, other)| one + other)
-        .or(one)
-        .or(other)
+/// Whether the driver told anything of the GPU but its name.
+fn has_values(sample: &GpuSample) -> bool {
+    sample.gpu_util.is_some()
+        || sample.mem_used_mib.is_some()
+        || sample.temperature_c.is_some()
+        || sample.power_w.is_some()
+        || sample.sm_clock_mhz.is_some()
+        || sample.power_limit_w.is_some()
+        || sample.mem_clock_mhz.is_some()
+        || sample.energy_j.is_some()
+        || sample.throttle.is_some()
+        || sample.processes.is_some()
+        || sample.ecc_uncorrected.is_some()
 }

@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-use super::mean::Mean;
-use crate::{GpuSample, Timestamp};
+use plmkit_logs::{GpuSample, Mean, Timestamp};
 
 /// The host over the samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -40,14 +39,6 @@ impl HostCount {
         }
         self.peak_mem_used_mib = self.peak_mem_used_mib.max(sample.host_mem_used_mib);
         self.mem_total_mib = self.mem_total_mib.max(sample.host_mem_total_mib);
-    }
-
-    /// Takes in what was seen at another time.
-    pub(super) fn merge(&mut self, other: &Self) {
-        self.samples += other.samples;
-        self.cpu.merge(&other.cpu);
-        self.peak_mem_used_mib = self.peak_mem_used_mib.max(other.peak_mem_used_mib);
-        self.mem_total_mib = self.mem_total_mib.max(other.mem_total_mib);
     }
 
     pub(super) fn finish(&self) -> HostSummary {

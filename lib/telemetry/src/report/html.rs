@@ -93,8 +93,8 @@ fn remarks(page: &mut Page, report: &Report) {
 mod tests {
     use super::super::{Runs, Samples};
     use super::*;
-    use crate::event::{BatchDone, Event, RunStarted};
-    use crate::{GpuSample, Throttle};
+    use plmkit_logs::event::{BatchDone, Event, RunStarted};
+    use plmkit_logs::{GpuSample, Throttle};
 
     const EVIL: &str = "</title><script>alert(1)</script>\"'&\u{202e}\0";
 
@@ -102,7 +102,7 @@ mod tests {
     fn whatever_a_log_says_is_text() {
         let mut runs = Runs::default();
         let evil = || Some(EVIL.to_owned());
-        runs.add(Event::Run(RunStarted {
+        runs.add(&Event::Run(RunStarted {
             run: EVIL.to_owned(),
             tool: EVIL.to_owned(),
             version: EVIL.to_owned(),
@@ -114,7 +114,7 @@ mod tests {
             ..RunStarted::default()
         }));
         for batch in 0..3 {
-            runs.add(Event::Batch(BatchDone {
+            runs.add(&Event::Batch(BatchDone {
                 run: EVIL.to_owned(),
                 batch,
                 tokens: 10,

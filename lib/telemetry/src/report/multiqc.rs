@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::mean::Mean;
 use super::{Report, RunSummary};
+use plmkit_logs::Mean;
 
 /// The report as custom content. Rows are called `sample`, and where there are several runs, after the run too.
 /// What is not known is left out of the table. Without runs the row tells of the GPUs and the host alone.

@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
+use plmkit_logs::Mean;
+use plmkit_logs::event::BatchDone;
+use plmkit_logs::thresholds::{PACKING_CRITICAL_BELOW, PACKING_MILD_BELOW};
+
 use super::Tier;
-use super::mean::Mean;
-use super::thresholds::{PACKING_CRITICAL_BELOW, PACKING_MILD_BELOW};
-use crate::event::{BatchDone, utilization};
 
 /// How full the batches were. The last batch of each file holds what was left over and is counted apart.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -38,7 +39,7 @@ pub struct Tail {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PackingCount {
+pub(super) struct PackingCount {
     body: Mean,
     below_85: u64,
     below_80: u64,
@@ -46,10 +47,10 @@ pub(crate) struct PackingCount {
 }
 
 impl PackingCount {
-    /// Takes in a batch; how full it was, as far as is known.
-    pub(crate) fn add(&mut self, batch: &BatchDone) -> Option<f64> {
-        let computed = || utilization(batch.tokens, batch.token_budget?);
-        let utilization = batch.utilization.or_else(computed)?;
+    pub(super) fn add(&mut self, batch: &BatchDone) {
+        let Some(utilization) = batch.packing() else {
+            return;
+        };
         if batch.tail {
             self.tail.add(utilization);
         } else {
@@ -57,21 +58,20 @@ impl PackingCount {
             self.below_85 += u64::from(utilization < PACKING_MILD_BELOW);
             self.below_80 += u64::from(utilization < PACKING_CRITICAL_BELOW);
         }
-        Some(utilization)
     }
 
-    pub(crate) fn finish(&self) -> Packing {
+    pub(super) fn finish(&self) -> Packing {
         let mean_utilization = self.body.mean();
         let tier = mean_utilization
             .map(|mean| Tier::below(mean, PACKING_CRITICAL_BELOW, PACKING_MILD_BELOW));
         Packing {
-            batches: self.body.count,
+            batches: self.body.count(),
             mean_utilization,
-            min_utilization: self.body.min,
+            min_utilization: self.body.min(),
             below_85: self.below_85,
             below_80: self.below_80,
             tail: Tail {
-                batches: self.tail.count,
+                batches: self.tail.count(),
                 mean_utilization: self.tail.mean(),
             },
             tier,

@@ -1,7 +1,8 @@
 //! What is drawn: lines over time and over batches, in bins.
 
+use plmkit_logs::event::BatchDone;
+
 use super::bins::Bins;
-use crate::event::BatchDone;
 
 /// Runs with pictures, the first of a log: each takes memory, and nobody looks at more.
 pub(super) const MOST_RUNS: usize = 20;
@@ -31,15 +32,15 @@ impl Default for RunPictures {
 }
 
 impl RunPictures {
-    /// A batch of a session that began `before_s` into the run.
-    pub(super) fn add(&mut self, batch: &BatchDone, before_s: f64, utilization: Option<f64>) {
+    /// Adds a batch of an attempt that began `before_s` into the run.
+    pub(super) fn add(&mut self, batch: &BatchDone, before_s: f64) {
         if let Some(elapsed_s) = batch.elapsed_s {
             let at_s = before_s + elapsed_s;
             // The tokens of a batch were computed since the one before it.
             self.tokens.spread(self.end_s, at_s, batch.tokens as f64);
             self.end_s = self.end_s.max(at_s);
         }
-        if let Some(utilization) = utilization.filter(|_| !batch.tail) {
+        if let Some(utilization) = batch.packing().filter(|_| !batch.tail) {
             self.utilization.add(batch.batch as f64, utilization);
         }
     }
@@ -71,7 +72,7 @@ mod tests {
                     elapsed_s: Some(f64::from(number) * 0.3),
                     ..BatchDone::default()
                 };
-                pictures.add(&batch, 0.0, None);
+                pictures.add(&batch, 0.0);
             }
             for (at_s, rate) in pictures.tokens_per_s() {
                 assert!((rate - 1000.0).abs() < 1.0, "{batches}: {rate} at {at_s}");

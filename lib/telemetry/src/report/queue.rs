@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::mean::Mean;
-use super::thresholds::{QUEUE_FULL_BELOW_MS, QUEUE_STARVED_ABOVE_MS};
-use crate::event::BatchDone;
+use plmkit_logs::Mean;
+use plmkit_logs::event::BatchDone;
+use plmkit_logs::thresholds::{QUEUE_FULL_BELOW_MS, QUEUE_STARVED_ABOVE_MS};
 
 /// Upper edges of the wait histogram; a last bin takes the rest.
 const EDGES_MS: [f64; 8] = [0.1, 1.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1000.0];
@@ -51,15 +51,29 @@ pub struct WaitBin {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct QueueCount {
+pub(super) struct QueueCount {
     bins: [u64; EDGES_MS.len() + 1],
     full: u64,
     starved: u64,
     depth: Mean,
 }
 
+impl QueueState {
+    /// All states.
+    pub const ALL: [Self; 3] = [Self::Full, Self::Normal, Self::Starved];
+
+    /// Its name, as in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Normal => "normal",
+            Self::Starved => "starved",
+        }
+    }
+}
+
 impl QueueCount {
-    pub(crate) fn add(&mut self, batch: &BatchDone) {
+    pub(super) fn add(&mut self, batch: &BatchDone) {
         if let Some(depth) = batch.queue_depth {
             self.depth.add(depth as f64);
         }
@@ -69,7 +83,7 @@ impl QueueCount {
         self.starved += u64::from(wait_ms > QUEUE_STARVED_ABOVE_MS);
     }
 
-    pub(crate) fn finish(&self) -> Queue {
+    pub(super) fn finish(&self) -> Queue {
         let batches: u64 = self.bins.iter().sum();
         // By the majority, not by the mean: the first batch always waits for the first read.
         let state = if batches == 0 {

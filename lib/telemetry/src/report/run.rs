@@ -3,25 +3,27 @@
 use plmkit_contract::plural;
 use serde::Serialize;
 
+use plmkit_logs::Timestamp;
+use plmkit_logs::event::{BatchDone, Event, Outcome, RunDone, RunStarted};
+
+use super::attempt::Attempt;
 use super::efficiency::Efficiency;
-use super::mean::share;
+use super::number_set::NumberSet;
 use super::packing::{Packing, PackingCount};
 use super::pictures::RunPictures;
 use super::queue::{Queue, QueueCount};
 use super::run_gpu::RunGpu;
-use super::seen::Seen;
-use super::session::Session;
+use super::share;
 use super::stages::{Stages, StagesCount};
-use super::work::Work;
-use crate::Timestamp;
-use crate::event::{BatchDone, Event, Outcome, RunDone, RunStarted};
 
-/// What the events of one run say. Counts are sums over its batch events; a batch that is there twice counts once.
+/// One run, with all attempts at it. Counts are sums over its batch events; a batch that is there twice counts once.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RunSummary {
-    /// The run's name.
+    /// The run's name: of several attempts, that of the last.
     pub run: String,
+    /// The lasting name of the work, by which attempts belong together.
+    pub job: Option<String>,
     /// The program.
     pub tool: Option<String>,
     /// Its version.
@@ -47,12 +49,12 @@ pub struct RunSummary {
     /// When it started.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub started: Option<Timestamp>,
-    /// How many times it was started under this name: again, where it was killed and went on.
-    pub sessions: u64,
+    /// How many processes were at work on it, one after the other: more than one where it was interrupted and went on.
+    pub attempts: u64,
     /// How it ended; `None` where it was killed or is still running.
-    #[cfg_attr(test, schemars(schema_with = "super::schema::outcome"))]
+    #[cfg_attr(test, schemars(schema_with = "super::tests::outcome_schema"))]
     pub outcome: Option<Outcome>,
-    /// Seconds by a monotonic clock, to the end or to the last batch known; of all sessions together.
+    /// Seconds by a monotonic clock, to the end or to the last batch known; of all attempts together.
     pub elapsed_s: Option<f64>,
     /// Seconds in which the model was loaded before that, when it was started last.
     pub load_s: Option<f64>,
@@ -86,7 +88,7 @@ pub struct RunSummary {
     pub packing: Packing,
     /// What else should be known.
     pub notes: Vec<String>,
-    /// Whether all its sessions computed in the same way on the same devices.
+    /// Whether all attempts computed in the same way on the same devices.
     #[serde(skip)]
     alike: bool,
     /// Floating-point operations of all batches.
@@ -115,7 +117,7 @@ impl RunSummary {
         if self.gpu_uuids.is_none() && gpus.as_ref().is_some_and(|gpus| gpus.len() > 1) {
             self.notes.push("the run does not say which GPUs it worked on: all of the log are taken for its own".to_owned());
         }
-        // Of sessions on different devices no figure would be right.
+        // Of attempts on different devices no figure would be right.
         let gpus = gpus.filter(|_| self.alike);
         self.efficiency = Efficiency::of(self, gpus.as_deref(), peak_tflops);
         if self.efficiency.mfu.is_some_and(|mfu| mfu > 1.0) {
@@ -125,24 +127,20 @@ impl RunSummary {
     }
 }
 
-#[derive(Clone, Debug)]
+/// Sums over the events of one run.
+#[derive(Clone, Debug, Default)]
 pub(super) struct RunCount {
-    run: String,
-    /// One at least.
-    sessions: Vec<Session>,
-    /// The session that events belong to now.
-    session: usize,
-    /// The elapsed time of the sessions before that one.
-    before_s: f64,
-    seen_batches: Seen,
+    attempts: Vec<Attempt>,
+    batch_numbers: NumberSet,
     batches: u64,
     doubled: u64,
     sequences: u64,
     residues: u64,
     tokens: u64,
+    /// Pairs of tokens of one sequence; `None` once a batch does not say how many it holds.
+    pairs: Option<f64>,
     oom_splits: u64,
     rejected: u64,
-    work: Work,
     stages: StagesCount,
     queue: QueueCount,
     packing: PackingCount,
@@ -151,60 +149,44 @@ pub(super) struct RunCount {
 
 impl RunCount {
     /// `drawn`: whether there will be pictures of it.
-    pub(super) fn new(run: &str, drawn: bool) -> Self {
+    pub(super) fn new(drawn: bool) -> Self {
         Self {
-            run: run.to_owned(),
-            sessions: vec![Session::default()],
-            session: 0,
-            before_s: 0.0,
-            seen_batches: Seen::default(),
-            batches: 0,
-            doubled: 0,
-            sequences: 0,
-            residues: 0,
-            tokens: 0,
-            oom_splits: 0,
-            rejected: 0,
-            work: Work::default(),
-            stages: StagesCount::default(),
-            queue: QueueCount::default(),
-            packing: PackingCount::default(),
+            pairs: Some(0.0),
             pictures: drawn.then(RunPictures::default),
+            ..Self::default()
         }
     }
 
-    pub(super) fn run(&self) -> &str {
-        &self.run
+    /// Makes room for another attempt; its position.
+    pub(super) fn begin_attempt(&mut self) -> usize {
+        self.attempts.push(Attempt::default());
+        self.attempts.len() - 1
     }
 
-    pub(super) fn add(&mut self, event: Event) {
-        match event {
-            Event::Run(started) => self.start(started),
-            Event::Batch(batch) => self.add_batch(&batch),
-            Event::Done(done) => self.sessions[self.session].end(done),
-            // Of no run.
-            Event::Probe(_) => {}
+    /// Whether it was interrupted during this work, and may go on.
+    pub(super) fn is_unfinished(&self, job: &str) -> bool {
+        let last = self.attempts.last();
+        let started = last.and_then(|attempt| attempt.started.as_ref());
+        let done = self
+            .last_done()
+            .is_some_and(|done| done.outcome == Outcome::Done);
+        !done && started.is_some_and(|started| started.job.as_deref() == Some(job))
+    }
+
+    pub(super) fn attempts(&self) -> &[Attempt] {
+        &self.attempts
+    }
+
+    /// Adds an event of an attempt.
+    pub(super) fn add(&mut self, attempt: usize, event: &Event) {
+        self.attempts[attempt].add(event);
+        if let Event::Batch(batch) = event {
+            self.add_batch(attempt, batch);
         }
     }
 
-    /// A start that is there already is a part of the log that is there twice, and no session of its own.
-    fn start(&mut self, started: RunStarted) {
-        let same = |session: &Session| session.started.as_ref() == Some(&started);
-        let known = self.sessions.iter().position(same);
-        self.session = known.unwrap_or_else(|| {
-            if self.sessions[self.session].started.is_some() {
-                self.sessions.push(Session::default());
-            }
-            self.sessions.len() - 1
-        });
-        let before = self.sessions[..self.session].iter();
-        self.before_s = before.filter_map(Session::elapsed_s).sum();
-        self.sessions[self.session].start(started);
-    }
-
-    fn add_batch(&mut self, batch: &BatchDone) {
-        self.sessions[self.session].batch(batch.time, batch.elapsed_s);
-        if !self.seen_batches.insert(batch.batch) {
+    fn add_batch(&mut self, attempt: usize, batch: &BatchDone) {
+        if !self.batch_numbers.insert(batch.batch) {
             self.doubled += 1;
             return;
         }
@@ -212,23 +194,21 @@ impl RunCount {
         self.sequences += batch.sequences;
         self.residues += batch.residues;
         self.tokens += batch.tokens;
+        let pairs = self.pairs.zip(batch.pairs);
+        self.pairs = pairs.map(|(sum, pairs)| sum + pairs as f64);
         self.oom_splits += batch.oom_splits;
         self.rejected += batch.rejected;
-        self.work.add(batch);
         self.stages.add(batch);
         self.queue.add(batch);
-        let utilization = self.packing.add(batch);
+        self.packing.add(batch);
         if let Some(pictures) = &mut self.pictures {
-            pictures.add(batch, self.before_s, utilization);
+            let before = self.attempts[..attempt].iter();
+            pictures.add(batch, before.filter_map(Attempt::elapsed_s).sum());
         }
     }
 
-    /// Its sessions, one at least.
-    pub(super) fn sessions(&self) -> &[Session] {
-        &self.sessions
-    }
-
-    pub(super) fn finish(self) -> RunSummary {
+    /// `run` is its name.
+    pub(super) fn finish(self, run: String) -> RunSummary {
         let rejected = self.rejected();
         let notes = self.notes();
         let elapsed_s = self.elapsed_s();
@@ -240,15 +220,19 @@ impl RunCount {
             tokens_per_s: per_second(self.tokens),
         };
         let named = |text: String| Some(text).filter(|text| !text.is_empty());
-        let first_started = self.sessions[0].started.as_ref();
+        let first_started = self
+            .attempts
+            .first()
+            .and_then(|first| first.started.as_ref());
         let first_time = first_started.and_then(|started| started.time);
         let alike = self.are_alike();
-        let sessions = self.sessions.len() as u64;
-        let last = self.sessions.into_iter().next_back().unwrap_or_default();
+        let attempts = self.attempts.len() as u64;
+        let last = self.attempts.into_iter().next_back().unwrap_or_default();
         let started = last.started.unwrap_or_default();
         RunSummary {
-            flops: self.work.flops(&started).filter(|_| alike),
-            run: self.run,
+            flops: flops(&started, self.tokens, self.pairs).filter(|_| alike),
+            run,
+            job: started.job,
             tool: named(started.tool),
             version: named(started.version),
             sample: started.sample,
@@ -261,7 +245,7 @@ impl RunCount {
             threads: started.threads,
             workers: started.workers,
             started: first_time,
-            sessions,
+            attempts,
             outcome: last.done.map(|done| done.outcome),
             elapsed_s,
             load_s: started.load_ms.map(|load_ms| load_ms / 1000.0),
@@ -288,18 +272,18 @@ impl RunCount {
     }
 
     fn elapsed_s(&self) -> Option<f64> {
-        let known = self.sessions.iter().filter_map(Session::elapsed_s);
+        let known = self.attempts.iter().filter_map(Attempt::elapsed_s);
         known.reduce(|sum, elapsed_s| sum + elapsed_s)
     }
 
-    /// Whether one figure can say how well all sessions used their devices.
+    /// Whether one figure can say how well all attempts used their devices.
     fn are_alike(&self) -> bool {
-        let pairs = self.sessions.windows(2);
+        let pairs = self.attempts.windows(2);
         pairs.into_iter().all(|pair| pair[0].is_like(&pair[1]))
     }
 
     fn last_done(&self) -> Option<&RunDone> {
-        self.sessions.last()?.done.as_ref()
+        self.attempts.last()?.done.as_ref()
     }
 
     /// What a run took over from an earlier one is in its last event only.
@@ -310,18 +294,18 @@ impl RunCount {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let last = self.sessions.last();
-        let saved = last.and_then(|session| session.started.as_ref()?.batches_saved);
+        let last = self.attempts.last();
+        let saved = last.and_then(|attempt| attempt.started.as_ref()?.batches_saved);
         if let Some(saved) = saved.filter(|&saved| saved > 0) {
             notes.push(format!(
                 "{} taken over from an earlier run",
                 plural(saved, "batch")
             ));
         }
-        if self.sessions.len() > 1 {
+        if self.attempts.len() > 1 {
             notes.push(format!(
-                "it was started {} times: time is that of all of them",
-                self.sessions.len()
+                "it was interrupted and went on: the time is that of {} attempts",
+                self.attempts.len()
             ));
         }
         if !self.are_alike() {
@@ -335,8 +319,8 @@ impl RunCount {
                 self.doubled
             ));
         }
-        // Of several sessions the last one speaks for itself only.
-        let alone = self.last_done().filter(|_| self.sessions.len() == 1);
+        // Of several attempts the last one speaks for itself only.
+        let alone = self.last_done().filter(|_| self.attempts.len() == 1);
         if let Some(done) = alone.filter(|done| done.tokens != self.tokens) {
             notes.push(format!(
                 "events are missing: the batches hold {}, the run says {}",
@@ -349,4 +333,12 @@ impl RunCount {
         }
         notes
     }
+}
+
+/// Floating-point operations on real tokens, those of attention included. `None` where a batch or the run leaves a part unsaid:
+/// less than was computed would be a wrong figure, not a lower one.
+fn flops(started: &RunStarted, tokens: u64, pairs: Option<f64>) -> Option<f64> {
+    let of_tokens = tokens as f64 * started.flops_per_token? as f64;
+    let of_pairs = pairs? * started.flops_per_pair? as f64;
+    Some(of_tokens + of_pairs)
 }

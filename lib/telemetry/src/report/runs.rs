@@ -4,10 +4,11 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
+use plmkit_logs::event::Event;
+
 use super::pictures::MOST_RUNS;
 use super::run::{RunCount, RunSummary};
-use super::session::Session;
-use crate::event::Event;
+use super::time_span::TimeSpans;
 
 /// The runs of a log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -19,16 +20,16 @@ pub struct RunsSummary {
     pub runs: Vec<RunSummary>,
 }
 
-/// Takes in events, in any order, of any number of runs.
+/// Sums over the events of any number of runs, in any order.
 ///
 /// ```
-/// use plmkit_telemetry::event::{BatchDone, Event, RunDone};
+/// use plmkit_logs::event::{BatchDone, Event, RunDone};
 /// use plmkit_telemetry::report::Runs;
 ///
 /// let mut runs = Runs::default();
 /// let run = || "r".to_owned();
-/// runs.add(Event::Batch(BatchDone { run: run(), sequences: 2, tokens: 90, residues: 86, ..BatchDone::default() }));
-/// runs.add(Event::Done(RunDone { run: run(), tokens: 90, elapsed_s: 1.5, ..RunDone::default() }));
+/// runs.add(&Event::Batch(BatchDone { run: run(), sequences: 2, tokens: 90, residues: 86, ..BatchDone::default() }));
+/// runs.add(&Event::Done(RunDone { run: run(), tokens: 90, elapsed_s: 1.5, ..RunDone::default() }));
 /// let summary = runs.finish(false);
 /// assert_eq!(summary.runs[0].throughput.tokens_per_s, Some(60.0));
 /// assert_eq!(summary.runs[0].stages.compute, None);
@@ -36,50 +37,70 @@ pub struct RunsSummary {
 #[derive(Clone, Debug, Default)]
 pub struct Runs {
     counts: Vec<RunCount>,
-    positions: HashMap<String, usize>,
-    /// The run of the event before.
-    last: usize,
+    /// Of each name of a run, the position of the run and of the attempt.
+    places: HashMap<String, (usize, usize)>,
+    /// The name and the place of the event before.
+    last: Option<(String, (usize, usize))>,
 }
 
 impl Runs {
-    /// Takes in an event.
-    pub fn add(&mut self, event: Event) {
-        let run = match &event {
-            Event::Run(started) => &started.run,
-            Event::Batch(batch) => &batch.run,
-            Event::Done(done) => &done.run,
-            Event::Probe(_) => return,
+    /// Adds an event.
+    pub fn add(&mut self, event: &Event) {
+        let Some(run) = event.run() else { return };
+        let (count, attempt) = match &self.last {
+            // Nearly always, which takes no hashing.
+            Some((last, place)) if last == run => *place,
+            _ => self.place(run, event),
         };
-        let position = self.position(run);
-        self.last = position;
-        self.counts[position].add(event);
+        self.counts[count].add(attempt, event);
     }
 
-    /// Nearly always that of the event before, which takes no hashing.
-    fn position(&mut self, run: &str) -> usize {
-        let last = self.counts.get(self.last);
-        if last.is_some_and(|last| last.run() == run) {
-            return self.last;
-        }
-        if let Some(&position) = self.positions.get(run) {
-            return position;
-        }
-        let position = self.counts.len();
-        self.positions.insert(run.to_owned(), position);
-        self.counts.push(RunCount::new(run, position < MOST_RUNS));
-        position
+    /// The place of a run: of one that is new, beside the interrupted run of the same job, if there is one.
+    fn place(&mut self, run: &str, event: &Event) -> (usize, usize) {
+        let known = self.places.get(run).copied();
+        let place = known.unwrap_or_else(|| {
+            let job = match event {
+                Event::Run(started) => started.job.as_deref(),
+                _ => None,
+            };
+            let unfinished = |job| {
+                self.counts
+                    .iter()
+                    .rposition(|count| count.is_unfinished(job))
+            };
+            let position = job.and_then(unfinished).unwrap_or_else(|| {
+                self.counts
+                    .push(RunCount::new(self.counts.len() < MOST_RUNS));
+                self.counts.len() - 1
+            });
+            (position, self.counts[position].begin_attempt())
+        });
+        self.places.insert(run.to_owned(), place);
+        self.last = Some((run.to_owned(), place));
+        place
     }
 
-    /// The sessions of each run.
-    pub(super) fn sessions(&self) -> impl Iterator<Item = &[Session]> {
-        self.counts.iter().map(RunCount::sessions)
+    /// When runs were at work.
+    pub(super) fn time_spans(&self) -> TimeSpans {
+        let counts = self.counts.iter().enumerate();
+        TimeSpans::new(counts.flat_map(|(position, count)| {
+            let attempts = count.attempts().iter();
+            attempts.map(move |attempt| (position, &attempt.span))
+        }))
     }
 
-    /// What the events say.
+    /// The runs, by their first event. `torn_last_line` says whether the log ends in a torn line, which was left out.
     pub fn finish(self, torn_last_line: bool) -> RunsSummary {
+        let mut names = vec![String::new(); self.counts.len()];
+        let mut places: Vec<_> = self.places.into_iter().collect();
+        places.sort_by_key(|&(_, place)| place);
+        for (run, (position, _)) in places {
+            names[position] = run;
+        }
+        let runs = self.counts.into_iter().zip(names);
         RunsSummary {
             torn_last_line,
-            runs: self.counts.into_iter().map(RunCount::finish).collect(),
+            runs: runs.map(|(count, run)| count.finish(run)).collect(),
         }
     }
 }
@@ -87,7 +108,7 @@ impl Runs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{BatchDone, Outcome, RunDone, RunStarted};
+    use plmkit_logs::event::{BatchDone, Outcome, RunDone, RunStarted};
 
     fn batch(run: &str, tokens: u64, elapsed_s: f64) -> Event {
         Event::Batch(BatchDone {
@@ -103,7 +124,7 @@ mod tests {
 
     fn summary(events: impl IntoIterator<Item = Event>) -> Vec<RunSummary> {
         let mut runs = Runs::default();
-        events.into_iter().for_each(|event| runs.add(event));
+        events.into_iter().for_each(|event| runs.add(&event));
         runs.finish(false).runs
     }
 
@@ -168,32 +189,6 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumps_back_changes_no_rate_and_begins_another_stretch() {
-        let at = |event: Event, time: &str| match event {
-            Event::Batch(batch) => Event::Batch(BatchDone {
-                time: time.parse().ok(),
-                ..batch
-            }),
-            other => other,
-        };
-        let mut runs = Runs::default();
-        runs.add(at(batch("r", 10, 1.0), "2026-01-31T12:00:00Z"));
-        runs.add(at(batch("r", 10, 2.0), "2026-01-31T11:00:00Z"));
-        let sessions = runs.sessions().next().unwrap();
-        let stretches = sessions[0].clock().stretches();
-        assert!(
-            stretches
-                .iter()
-                .all(|stretch| stretch.first_ms <= stretch.last_ms)
-        );
-        assert_eq!(stretches.len(), 2);
-        assert_eq!(
-            runs.finish(false).runs[0].throughput.tokens_per_s,
-            Some(10.0)
-        );
-    }
-
-    #[test]
     fn a_log_appended_to_itself_says_the_same_and_that_it_is_doubled() {
         let log = || {
             let mut slow = batch("r", 10, 1.0);
@@ -217,9 +212,10 @@ mod tests {
         assert_eq!((once[0].rejected, once[0].notes.len()), (2, 0));
     }
 
-    fn started(run: &str, time: &str) -> Event {
+    fn started(run: &str, job: &str, time: &str) -> Event {
         Event::Run(RunStarted {
             run: run.to_owned(),
+            job: Some(job.to_owned()),
             time: time.parse().ok(),
             device: Some("cpu".to_owned()),
             flops_per_token: Some(7),
@@ -248,30 +244,31 @@ mod tests {
         })
     }
 
-    /// Killed after 4 s, with batch 1 not saved; started again, and done after 3 s more.
-    fn resumed(second: &str) -> Vec<Event> {
+    /// Killed after 4 s, with batch 1 not saved; started again, for the same job or another, and done after 3 s more.
+    fn resumed(second_job: &str) -> Vec<Event> {
         vec![
-            started("r", "2026-01-31T12:00:00Z"),
-            numbered("r", 0, 2.0),
-            numbered("r", 1, 4.0),
-            started(second, "2026-01-31T12:10:00Z"),
-            numbered(second, 1, 1.0),
-            numbered(second, 2, 2.5),
-            done(second, 20, 3.0),
+            started("r1", "job", "2026-01-31T12:00:00Z"),
+            numbered("r1", 0, 2.0),
+            numbered("r1", 1, 4.0),
+            started("r2", second_job, "2026-01-31T12:10:00Z"),
+            numbered("r2", 1, 1.0),
+            numbered("r2", 2, 2.5),
+            done("r2", 20, 3.0),
         ]
     }
 
     #[test]
-    fn a_run_that_goes_on_under_its_name_took_the_time_of_both() {
-        let runs = summary(resumed("r"));
+    fn an_interrupted_run_that_goes_on_took_the_time_of_both_attempts() {
+        let runs = summary(resumed("job"));
         assert_eq!(runs.len(), 1);
         let run = &runs[0];
-        assert_eq!((run.sessions, run.batches, run.tokens), (2, 3, 30));
+        assert_eq!((run.run.as_str(), run.job.as_deref()), ("r2", Some("job")));
+        assert_eq!((run.attempts, run.batches, run.tokens), (2, 3, 30));
         assert_eq!(run.elapsed_s, Some(7.0));
         assert_eq!(run.throughput.tokens_per_s, Some(30.0 / 7.0));
         assert_eq!((run.flops, run.outcome), (Some(210.0), Some(Outcome::Done)));
         let notes = [
-            "it was started 2 times: time is that of all of them",
+            "it was interrupted and went on: the time is that of 2 attempts",
             "batch events that are there again are counted once: 1",
         ];
         assert_eq!(run.notes, notes);
@@ -280,31 +277,37 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_goes_on_under_another_name_is_another() {
-        let runs = summary(resumed("s"));
+    fn other_work_and_the_same_work_again_are_other_runs() {
+        let runs = summary(resumed("other"));
         let figures = runs
             .iter()
             .map(|run| (run.tokens, run.elapsed_s, run.outcome));
         let expected = [(20, Some(4.0), None), (20, Some(3.0), Some(Outcome::Done))];
         assert_eq!(figures.collect::<Vec<_>>(), expected);
+        let again = [
+            started("r3", "job", "2026-01-31T13:00:00Z"),
+            done("r3", 0, 9.0),
+        ];
+        let runs = summary(resumed("job").into_iter().chain(again));
+        let names: Vec<_> = runs.iter().map(|run| run.run.as_str()).collect();
+        assert_eq!(names, ["r2", "r3"]);
     }
 
     #[test]
-    fn two_sessions_in_a_log_that_is_there_twice_are_two() {
-        let once = summary(resumed("r"));
-        let mut twice = summary(resumed("r").into_iter().chain(resumed("r")));
+    fn two_attempts_in_a_log_that_is_there_twice_are_two() {
+        let mut once = summary(resumed("job"));
+        let mut twice = summary(resumed("job").into_iter().chain(resumed("job")));
         assert_eq!(
             twice[0].notes.pop().as_deref(),
             Some("batch events that are there again are counted once: 5")
         );
-        let mut once = once;
         once[0].notes.pop();
         assert_eq!(twice, once);
     }
 
     #[test]
     fn a_run_that_goes_on_elsewhere_has_no_single_figure() {
-        let mut events = resumed("r");
+        let mut events = resumed("job");
         if let Event::Run(started) = &mut events[3] {
             started.device = Some("cuda:0".to_owned());
         }
@@ -314,14 +317,26 @@ mod tests {
     }
 
     #[test]
-    fn lost_events_are_noticed() {
-        let done = RunDone {
-            run: "r".to_owned(),
-            tokens: 30,
-            elapsed_s: 3.0,
-            ..RunDone::default()
+    fn operations_are_unknown_where_a_part_of_them_is() {
+        let flops = |per_pair, pairs| {
+            let Event::Run(mut start) = started("r", "job", "") else {
+                unreachable!()
+            };
+            start.flops_per_pair = per_pair;
+            let Event::Batch(mut batch) = numbered("r", 0, 1.0) else {
+                unreachable!()
+            };
+            batch.pairs = pairs;
+            summary([Event::Run(start), Event::Batch(batch)])[0].flops
         };
-        let runs = summary([batch("r", 10, 1.0), Event::Done(done)]);
+        assert_eq!(flops(Some(2), Some(60)), Some(70.0 + 120.0));
+        assert_eq!(flops(None, Some(60)), None);
+        assert_eq!(flops(Some(2), None), None);
+    }
+
+    #[test]
+    fn lost_events_are_noticed() {
+        let runs = summary([batch("r", 10, 1.0), done("r", 30, 3.0)]);
         assert_eq!(
             runs[0].notes,
             ["events are missing: the batches hold 10 tokens, the run says 30"]

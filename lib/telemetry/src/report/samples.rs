@@ -1,23 +1,18 @@
 //! The GPUs and the host of a sample log.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use plmkit_logs::GpuSample;
 use serde::Serialize;
 
 use super::bins::Bins;
-use super::count::Count;
-use super::gpus::GpuSummary;
-use super::health::HealthCount;
-use super::host::HostSummary;
-use super::join::{Cell, join};
-use super::recordings::Recordings;
+use super::gpus::{GpuCount, GpuSummary};
+use super::host::{HostCount, HostSummary};
 use super::run::RunSummary;
-use super::run_gpu::RunGpu;
+use super::run_gpu::{RunGpu, find_gpu, run_gpus, worked_on};
 use super::runs::{Runs, RunsSummary};
-use super::windows::Windows;
-use super::worked_on::{gpus_of, works_on};
-use crate::GpuSample;
+use super::time_axis::TimeAxis;
+use super::time_span::TimeSpans;
 
 /// GPUs whose utilisation is drawn; more lines than that cannot be told apart.
 const MOST_LINES: usize = 16;
@@ -34,8 +29,8 @@ const FINEST_S: f64 = 0.5;
 pub struct SamplesSummary {
     /// Whether the log ends in a torn line, which was left out.
     pub torn_last_line: bool,
-    /// Which samples were taken.
-    pub window: Window,
+    /// Which samples count.
+    pub scope: Scope,
     /// The GPUs.
     pub gpus: Vec<GpuSummary>,
     /// The host.
@@ -50,11 +45,11 @@ pub struct SamplesSummary {
     pub(super) pictures: SamplesPictures,
 }
 
-/// Which samples were taken.
+/// Which samples count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Window {
+pub enum Scope {
     /// Those that fall into a run.
     Runs,
     /// All of them: no run is known, or none falls into one; then they count for no verdict.
@@ -70,107 +65,116 @@ pub(super) struct SamplesPictures {
     pub(super) spans_s: Vec<Range<f64>>,
 }
 
-/// Takes in samples.
+/// Sums over samples, joined with runs.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
-    windows: Windows,
-    recordings: Recordings,
-    all: Count,
-    /// Of each GPU of `all`, in the same order.
-    health: Vec<HealthCount>,
+    spans: TimeSpans,
+    axis: TimeAxis,
     lines: Vec<Bins>,
-    cells: BTreeMap<Cell, Count>,
+    all: Count,
+    /// Samples of the time of any run.
+    inside: Count,
+    /// Samples of the time of each run.
+    by_run: Vec<Count>,
+}
+
+/// Sums over some of the samples.
+#[derive(Clone, Debug, Default)]
+struct Count {
+    samples: u64,
+    gpus: Vec<GpuCount>,
+    host: HostCount,
+    /// Where the samples lie on the axis.
+    span_s: Option<Range<f64>>,
+}
+
+impl Count {
+    /// Adds a sample that lies at `at_s` on the axis; the position of its GPU, if it is of one.
+    fn add(&mut self, sample: &GpuSample, at_s: f64) -> Option<usize> {
+        self.samples += 1;
+        self.span_s.get_or_insert(at_s..at_s).end = at_s;
+        self.host.add(sample);
+        if sample.index.is_none() && sample.uuid.is_none() {
+            return None;
+        }
+        let known = self.gpus.iter().position(|gpu| gpu.is_of(sample));
+        let position = known.unwrap_or_else(|| {
+            self.gpus.push(GpuCount::default());
+            self.gpus.len() - 1
+        });
+        self.gpus[position].add(sample);
+        Some(position)
+    }
 }
 
 impl Samples {
-    /// Samples to be joined with `runs`.
+    /// No samples yet, to be joined with `runs`.
     pub fn during(runs: &Runs) -> Self {
         Self {
-            windows: Windows::of(runs),
+            spans: runs.time_spans(),
             ..Self::default()
         }
     }
 
-    /// Takes in a sample.
+    /// Adds a sample.
     pub fn add(&mut self, sample: &GpuSample) {
-        let place = self.recordings.place(sample);
-        if let Some(gpu) = self.all.add(sample, place) {
-            if gpu == self.health.len() {
-                self.health.push(HealthCount::default());
-                self.lines
-                    .extend((gpu < MOST_LINES).then(|| Bins::new(FINEST_S)));
+        let at_s = self.axis.place(sample);
+        if let Some(gpu) = self.all.add(sample, at_s) {
+            if gpu == self.lines.len() && gpu < MOST_LINES {
+                self.lines.push(Bins::new(FINEST_S));
             }
-            self.health[gpu].add(sample, place);
             if let Some((line, percent)) = self.lines.get_mut(gpu).zip(sample.gpu_util) {
-                line.add(place.at_s, f64::from(percent) / 100.0);
+                line.add(at_s, f64::from(percent) / 100.0);
             }
         }
-        if let Some(interval) = self.windows.interval(sample.timestamp.unix_ms()) {
-            let cell = (interval, place.recording, place.stretch);
-            self.cells.entry(cell).or_default().add(sample, place);
+        let runs = self.spans.runs_at(sample);
+        if !runs.is_empty() {
+            self.inside.add(sample, at_s);
+        }
+        for run in runs {
+            if self.by_run.len() <= run {
+                self.by_run.resize_with(run + 1, Count::default);
+            }
+            self.by_run[run].add(sample, at_s);
         }
     }
 
     /// What the samples say; `events` tells which GPUs the runs worked on.
-    pub fn finish(self, torn_last_line: bool, events: Option<&RunsSummary>) -> SamplesSummary {
+    pub fn finish(mut self, torn_last_line: bool, events: Option<&RunsSummary>) -> SamplesSummary {
         let runs = events.map_or(&[][..], |events| &events.runs);
-        let windows = self.windows.runs.iter().enumerate();
-        let joined = windows.map(|(position, windows)| {
-            let uuids = runs.get(position).and_then(|run| run.gpu_uuids.as_deref());
-            join(
-                windows,
-                uuids.unwrap_or_default(),
-                &self.cells,
-                &self.recordings,
-            )
-        });
-        let joined: Vec<BTreeSet<Cell>> = joined.collect();
-        let during = |cells: &BTreeSet<Cell>| {
-            let mut count = Count::default();
-            for cell in cells {
-                count.merge(&self.cells[cell]);
-            }
-            count
-        };
-        let by_run = runs.iter().enumerate().map(|(position, run)| {
-            let cells = joined.get(position);
-            gpus_of(run, &self.all, &cells.map(during).unwrap_or_default())
-        });
-        let by_run = by_run.collect();
-        // A sample in two runs at once counts once.
-        let inside = during(&joined.iter().flatten().copied().collect());
+        self.by_run.resize_with(runs.len(), Count::default);
+        let gpus_of_runs = runs.iter().zip(&self.by_run);
+        let gpus_of_runs =
+            gpus_of_runs.map(|(run, during)| run_gpus(run, &self.all.gpus, &during.gpus));
         // Those of another day would judge runs that they say nothing of.
-        let elsewhere = inside.samples == 0 && self.all.samples > 0 && self.windows.are_known();
-        let notes = notes(runs, &self.all, elsewhere);
-        let (window, count) = if inside.samples == 0 {
-            (Window::Recording, self.all.clone())
+        let elsewhere = self.inside.samples == 0 && self.all.samples > 0 && self.spans.are_known();
+        let (scope, count) = if self.inside.samples == 0 {
+            (Scope::Recording, self.all.clone())
         } else {
-            (Window::Runs, inside)
+            (Scope::Runs, self.inside)
         };
-        let spans_s = joined
-            .iter()
-            .flat_map(|cells| spans_s(cells, &self.cells))
-            .collect();
-        let indices = self.all.gpus.iter().map(|(_, gpu)| gpu.index);
-        let utilization = indices.zip(self.lines).collect();
-        let host = count.host.finish();
-        let gpus = count.gpus.into_iter().map(|(key, gpu)| {
+        let gpus = count.gpus.into_iter().map(|gpu| {
             let in_run =
-                !elsewhere && events.is_none_or(|events| works_on(events, gpu.uuid.as_deref()));
-            let health = self.all.position(&key).and_then(|gpu| self.health.get(gpu));
-            let health = health.map(|health| health.finish(&self.recordings));
-            gpu.finish(in_run, health.unwrap_or_default())
+                !elsewhere && events.is_none_or(|events| worked_on(events, gpu.uuid.as_deref()));
+            let same = |other: &&GpuCount| (&other.uuid, other.index) == (&gpu.uuid, gpu.index);
+            let recording = self.all.gpus.iter().find(same).cloned();
+            gpu.finish(in_run, &recording.unwrap_or_default())
         });
+        let indices = self.all.gpus.iter().map(|gpu| gpu.index);
         SamplesSummary {
             torn_last_line,
-            window,
+            scope,
             gpus: gpus.collect(),
-            host,
-            notes,
-            by_run,
+            host: count.host.finish(),
+            notes: notes(runs, &self.all, elsewhere),
+            by_run: gpus_of_runs.collect(),
             pictures: SamplesPictures {
-                utilization,
-                spans_s,
+                utilization: indices.zip(self.lines).collect(),
+                spans_s: self
+                    .by_run
+                    .iter()
+                    .filter_map(|count| count.span_s.clone())
+                    .collect(),
             },
         }
     }
@@ -187,7 +191,7 @@ fn notes(runs: &[RunSummary], all: &Count, elsewhere: bool) -> Vec<String> {
     let uuids = |run: &RunSummary| run.gpu_uuids.clone().unwrap_or_default();
     let strange = runs.iter().filter(|run| {
         let uuids = uuids(run);
-        let known = |uuid: &String| all.by_uuid(uuid).is_some();
+        let known = |uuid: &String| find_gpu(&all.gpus, uuid).is_some();
         !uuids.is_empty() && all.samples > 0 && !uuids.iter().any(known)
     });
     for run in strange.take(MOST_NAMED) {
@@ -200,24 +204,12 @@ fn notes(runs: &[RunSummary], all: &Count, elsewhere: bool) -> Vec<String> {
     notes
 }
 
-/// When a run was at work, in seconds of all recordings: a span for each recording.
-fn spans_s(of: &BTreeSet<Cell>, cells: &BTreeMap<Cell, Count>) -> Vec<Range<f64>> {
-    let mut spans: BTreeMap<usize, Range<f64>> = BTreeMap::new();
-    for cell in of {
-        if let Some((from_s, to_s)) = cells[cell].span_s {
-            let span = spans.entry(cell.1).or_insert(from_s..to_s);
-            *span = span.start.min(from_s)..span.end.max(to_s);
-        }
-    }
-    spans.into_values().collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Tier;
     use super::*;
-    use crate::Throttle;
-    use crate::event::{BatchDone, Event, RunStarted};
+    use plmkit_logs::Throttle;
+    use plmkit_logs::event::{BatchDone, Event, RunStarted};
 
     fn sample(second: u32, index: Option<u32>, gpu_util: Option<u32>) -> GpuSample {
         let time = format!("2026-01-31T12:00:{second:02}Z");
@@ -240,14 +232,14 @@ mod tests {
     fn run(device: &str, gpu_uuid: Option<&str>, first: u32, last: u32) -> Runs {
         let time = |second: u32| format!("2026-01-31T12:00:{second:02}Z").parse().ok();
         let mut runs = Runs::default();
-        runs.add(Event::Run(RunStarted {
+        runs.add(&Event::Run(RunStarted {
             run: "r".to_owned(),
             device: Some(device.to_owned()),
             gpu_uuids: gpu_uuid.map(|uuid| vec![uuid.to_owned()]),
             time: time(first),
             ..RunStarted::default()
         }));
-        runs.add(Event::Batch(BatchDone {
+        runs.add(&Event::Batch(BatchDone {
             run: "r".to_owned(),
             time: time(last),
             ..BatchDone::default()
@@ -262,10 +254,7 @@ mod tests {
             sample(second, Some(0), Some(if busy { 90 } else { 0 }))
         });
         let summary = summary(run("cuda:0", None, 10, 19), busy_in_the_run);
-        assert_eq!(
-            (summary.window, summary.gpus[0].samples),
-            (Window::Runs, 10)
-        );
+        assert_eq!((summary.scope, summary.gpus[0].samples), (Scope::Runs, 10));
         assert_eq!(summary.gpus[0].mean_utilization, Some(0.9));
         assert_eq!(summary.gpus[0].bottleneck, Some(Tier::None));
         assert_eq!(
@@ -281,8 +270,8 @@ mod tests {
             (0..12).map(|s| sample(s, Some(0), Some(40))),
         );
         assert_eq!(
-            (summary.window, summary.gpus[0].samples),
-            (Window::Recording, 12)
+            (summary.scope, summary.gpus[0].samples),
+            (Scope::Recording, 12)
         );
         assert_eq!(
             (summary.gpus[0].bottleneck, summary.gpus[0].in_run),

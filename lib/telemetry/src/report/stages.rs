@@ -2,8 +2,10 @@
 
 use serde::Serialize;
 
-use super::mean::{Mean, share};
-use crate::event::BatchDone;
+use plmkit_logs::Mean;
+use plmkit_logs::event::BatchDone;
+
+use super::share;
 
 /// The stages of a batch. They may overlap, so their shares need not add up to one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -65,12 +67,12 @@ impl StagesCount {
     pub(super) fn finish(&self, elapsed_s: Option<f64>, workers: u64) -> Stages {
         let stage = |mean: &Mean, workers: u64| {
             Some(Stage {
-                total_ms: mean.sum,
+                total_ms: mean.sum(),
                 mean_ms: mean.mean()?,
-                max_ms: mean.max?,
+                max_ms: mean.max()?,
                 // Of a killed run the writing may reach beyond the last time that is known.
                 share: elapsed_s
-                    .and_then(|elapsed_s| share(mean.sum, elapsed_s * 1000.0 * workers as f64))
+                    .and_then(|elapsed_s| share(mean.sum(), elapsed_s * 1000.0 * workers as f64))
                     .map(|share| share.min(1.0)),
             })
         };

@@ -5,7 +5,7 @@ use plmkit_contract::{LIST_SHOWN, one_line, plural};
 use super::findings::gpu_name;
 use super::stages::percent;
 use super::{GpuSummary, Report, RunSummary, Throughput};
-use crate::event::Outcome;
+use plmkit_logs::event::Outcome;
 
 /// The report in sentences, one a line: what was done, what was seen, and what is worth knowing of it.
 pub fn sentences(report: &Report) -> Vec<String> {

@@ -1,0 +1,352 @@
+//! Run events: what an embedding run says about itself while it works.
+//!
+//! One JSON object a line with a `type` field. Several runs may follow one another in a file, or write to it at
+//! the same time: `run` tells them apart. A value that is not known is left out, never 0.
+
+mod reader;
+mod writer;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+
+use crate::Timestamp;
+
+pub use reader::{EventReader, parse_event};
+pub use writer::{EVENT_MAGIC, EventWriter};
+
+/// One line of a run's event log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Event {
+    /// A run starts.
+    Run(RunStarted),
+    /// A batch is through.
+    Batch(BatchDone),
+    /// A run ends, well or badly. A killed run has no such line.
+    Done(RunDone),
+    /// It was found out how much fits into a device's memory. Belongs to no run.
+    Probe(Probed),
+    /// A type of a newer program. Readers leave it out.
+    #[serde(other, skip_serializing)]
+    Unknown,
+}
+
+impl Event {
+    /// The run that the event belongs to; `None` of no run.
+    pub fn run(&self) -> Option<&str> {
+        match self {
+            Self::Run(started) => Some(&started.run),
+            Self::Batch(batch) => Some(&batch.run),
+            Self::Done(done) => Some(&done.run),
+            Self::Probe(_) | Self::Unknown => None,
+        }
+    }
+
+    /// When it was, by the time of day.
+    pub fn time(&self) -> Option<Timestamp> {
+        match self {
+            Self::Run(started) => started.time,
+            Self::Batch(batch) => batch.time,
+            Self::Done(done) => done.time,
+            Self::Probe(probed) => probed.time,
+            Self::Unknown => None,
+        }
+    }
+
+    /// When it was, in [seconds since boot](crate::boot_seconds).
+    pub fn boot_s(&self) -> Option<f64> {
+        match self {
+            Self::Run(started) => started.boot_s,
+            Self::Batch(batch) => batch.boot_s,
+            Self::Done(done) => done.boot_s,
+            Self::Probe(_) | Self::Unknown => None,
+        }
+    }
+}
+
+/// The first event of a run: what will be done, with what.
+#[skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunStarted {
+    /// The run's name: see [`run_id`].
+    pub run: String,
+    /// The lasting name of the work: a run that goes on where an interrupted one stopped has the same.
+    pub job: Option<String>,
+    /// When.
+    pub time: Option<Timestamp>,
+    /// The [boot](crate::boot_id) of the machine, for the `boot_s` of all events of the run.
+    pub boot_id: Option<String>,
+    /// When, in [seconds since boot](crate::boot_seconds).
+    pub boot_s: Option<f64>,
+    /// The program.
+    #[serde(default)]
+    pub tool: String,
+    /// Its version.
+    #[serde(default)]
+    pub version: String,
+    /// Digest of the model, as embedding files carry it.
+    pub model_digest: Option<String>,
+    /// What the model is called: an id of the Hugging Face Hub, or the name of its folder.
+    pub model: Option<String>,
+    /// The commit of the Hub, where it is known.
+    pub model_revision: Option<String>,
+    /// The sample that the sequences are of, where it has a name.
+    pub sample: Option<String>,
+    /// Where it computes: `cpu`, `cuda:0`.
+    pub device: Option<String>,
+    /// UUIDs of the GPUs as the driver writes them (`GPU-…`): they join the run with the samples of those GPUs.
+    pub gpu_uuids: Option<Vec<String>>,
+    /// The process, as the host of the run sees it.
+    pub pid: Option<u32>,
+    /// Floating-point operations of the matrix products for a token, attention left out; a multiplication and an addition are two.
+    pub flops_per_token: Option<u64>,
+    /// Floating-point operations of attention for a pair of tokens of one sequence, over all layers and heads.
+    pub flops_per_pair: Option<u64>,
+    /// The number type of the computation: `f32`, `f16`, `bf16`, `int8`.
+    pub dtype: Option<String>,
+    /// CPU threads.
+    pub threads: Option<u64>,
+    /// The processes that compute, where the run itself does not.
+    pub workers: Option<u64>,
+    /// Batches that this run will compute.
+    pub batches_total: Option<u64>,
+    /// Batches that an earlier, interrupted run has saved and this one takes over.
+    pub batches_saved: Option<u64>,
+    /// Sequences (rows: windows count apart) that this run will compute.
+    pub sequences_total: Option<u64>,
+    /// Tokens that this run will compute, `<cls>` and `<eos>` included.
+    pub tokens_total: Option<u64>,
+    /// Tokens that a batch may hold.
+    pub token_budget: Option<u64>,
+    /// Loading the model, which came before the first batch: opening the device, reading, hashing and packing or copying the weights,
+    /// and what follows. Of several workers, the first that was ready.
+    pub load_ms: Option<f64>,
+    /// Compiling kernels for a GPU, a part of `load_ms`.
+    pub compile_ms: Option<f64>,
+    /// Page-locking host memory for the largest batches, a part of `load_ms`.
+    pub pin_ms: Option<f64>,
+    /// Comparing int8 with f32 on a sample, after loading.
+    pub compare_ms: Option<f64>,
+}
+
+/// A batch is through: its results are handed to the writer.
+#[skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BatchDone {
+    /// The run's name.
+    pub run: String,
+    /// Position of the batch among all batches of the run.
+    pub batch: u64,
+    /// When.
+    pub time: Option<Timestamp>,
+    /// When, in [seconds since boot](crate::boot_seconds).
+    pub boot_s: Option<f64>,
+    /// Seconds since the run's start, by a monotonic clock.
+    pub elapsed_s: Option<f64>,
+    /// How long the device waited for this batch to come out of the queue.
+    pub wait_ms: Option<f64>,
+    /// Copy from host to device.
+    pub h2d_ms: Option<f64>,
+    /// Forward pass and pooling.
+    pub compute_ms: Option<f64>,
+    /// Copy from device to host.
+    pub d2h_ms: Option<f64>,
+    /// What `compute_ms` went into, where that was to be known.
+    pub kernels: Option<KernelTimes>,
+    /// Encoding and writing of the results.
+    pub write_ms: Option<f64>,
+    /// Batches that lay ready in the queue when this one was taken, itself not counted.
+    pub queue_depth: Option<u64>,
+    /// The worker that computed it, counted from 0.
+    pub worker: Option<u64>,
+    /// Sequences (rows) in the batch.
+    pub sequences: u64,
+    /// Tokens in the batch, `<cls>` and `<eos>` included.
+    pub tokens: u64,
+    /// Residues in the batch.
+    pub residues: u64,
+    /// Pairs of tokens of one sequence: the sum of the squares of their lengths in tokens.
+    pub pairs: Option<u64>,
+    /// Tokens that the batch might have held.
+    pub token_budget: Option<u64>,
+    /// How full it was, 0 to 1: see [`utilization`].
+    pub utilization: Option<f64>,
+    /// Whether it is the last batch of its file, which holds what was left over: it says nothing about packing.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tail: bool,
+    /// How many times the batch was halved because memory ran out.
+    #[serde(default)]
+    pub oom_splits: u64,
+    /// Sequences (rows) of the batch that could not be embedded.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub rejected: u64,
+}
+
+impl BatchDone {
+    /// How full the batch was, 0 to 1, as far as is known: see [`utilization`].
+    pub fn packing(&self) -> Option<f64> {
+        let computed = || utilization(self.tokens, self.token_budget?);
+        self.utilization.or_else(computed)
+    }
+}
+
+/// How long a device computed, by what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KernelTimes {
+    /// Matrix products.
+    pub gemm_ms: f64,
+    /// Attention.
+    pub attention_ms: f64,
+    /// Token embedding.
+    pub embedding_ms: f64,
+    /// Sums of the residual stream and the `LayerNorm` after them.
+    pub layer_norm_ms: f64,
+    /// Rotation of queries and keys.
+    pub rotary_ms: f64,
+    /// GELU, with the bias before it where it is not added by the matrix product.
+    pub gelu_ms: f64,
+    /// Pooling, rows of residues, logits.
+    pub pooling_ms: f64,
+    /// Copies of hidden states that were asked for, and the final `LayerNorm`.
+    pub collect_ms: f64,
+}
+
+/// The last event of a run.
+#[skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunDone {
+    /// The run's name.
+    pub run: String,
+    /// When.
+    pub time: Option<Timestamp>,
+    /// When, in [seconds since boot](crate::boot_seconds).
+    pub boot_s: Option<f64>,
+    /// Sequences (rows) computed.
+    pub sequences: u64,
+    /// Tokens computed, `<cls>` and `<eos>` included.
+    pub tokens: u64,
+    /// Residues computed.
+    pub residues: u64,
+    /// Sequences (rows) that could not be embedded.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub rejected: u64,
+    /// Seconds since the run's start, by a monotonic clock.
+    pub elapsed_s: f64,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// How many tokens a device computes at once.
+#[skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Probed {
+    /// When.
+    pub time: Option<Timestamp>,
+    /// Digest of the model.
+    pub model_digest: String,
+    /// Where: `cuda:0`.
+    pub device: String,
+    /// The number type of the computation.
+    pub dtype: String,
+    /// The most tokens that were computed at once.
+    pub largest_tokens: u64,
+    /// What batches should hold at most.
+    pub recommended_tokens: u64,
+    /// Computations that were tried.
+    pub tries: u64,
+    /// Those of them for which memory ran out.
+    pub out_of_memory: u64,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Everything was computed and written.
+    #[default]
+    Done,
+    /// It was asked to stop, and did.
+    Stopped,
+    /// An error ended it.
+    Failed,
+}
+
+/// A name for a run that starts now in this process: UTC time and process id.
+pub fn run_id() -> String {
+    format!("{}-{}", Timestamp::now(), std::process::id())
+}
+
+/// How full a batch of `tokens` tokens is, 0 to 1. One sequence longer than the budget fills its batch.
+///
+/// ```
+/// use plmkit_logs::event::utilization;
+///
+/// assert_eq!(utilization(3, 4), Some(0.75));
+/// assert_eq!(utilization(5, 4), Some(1.0));
+/// assert_eq!(utilization(0, 0), None);
+/// ```
+pub fn utilization(tokens: u64, token_budget: u64) -> Option<f64> {
+    let room = token_budget.max(tokens);
+    (room > 0).then(|| tokens as f64 / room as f64)
+}
+
+/// A duration in milliseconds, to the microsecond: what the `…_ms` fields hold.
+pub fn milliseconds(duration: Duration) -> f64 {
+    duration.as_micros() as f64 / 1000.0
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_object_with_its_type_first_and_unknown_values_left_out() {
+        let event = Event::Batch(BatchDone {
+            run: "r".to_owned(),
+            batch: 7,
+            compute_ms: Some(milliseconds(Duration::from_nanos(1_234_567))),
+            sequences: 2,
+            tokens: 10,
+            residues: 6,
+            ..BatchDone::default()
+        });
+        let text = serde_json::to_string(&event).unwrap();
+        let expected = concat!(
+            r#"{"type":"batch","run":"r","batch":7,"compute_ms":1.234,"#,
+            r#""sequences":2,"tokens":10,"residues":6,"oom_splits":0}"#
+        );
+        assert_eq!(text, expected);
+        assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
+    }
+
+    #[test]
+    fn rejected_sequences_are_written_where_there_are_some_and_read_where_nothing_is_said() {
+        let mut done = RunDone {
+            run: "r".to_owned(),
+            ..RunDone::default()
+        };
+        for (rejected, said) in [(0, false), (3, true)] {
+            done.rejected = rejected;
+            let text = serde_json::to_string(&Event::Done(done.clone())).unwrap();
+            assert_eq!(text.contains("rejected"), said, "{text}");
+            let read: Event = serde_json::from_str(&text).unwrap();
+            assert_eq!(read, Event::Done(done.clone()));
+        }
+    }
+
+    #[test]
+    fn null_is_a_value_that_is_not_known() {
+        let text = r#"{"type":"run","run":"r","threads":null,"time":null}"#;
+        let expected = Event::Run(RunStarted {
+            run: "r".to_owned(),
+            ..RunStarted::default()
+        });
+        assert_eq!(serde_json::from_str::<Event>(text).unwrap(), expected);
+    }
+}
