@@ -34,7 +34,8 @@ fn each_field_of_each_gpu_stands_for_itself() {
         expected.host_disk_read_mib_s = full.host_disk_read_mib_s;
         expected.host_disk_write_mib_s = full.host_disk_write_mib_s;
         expected.host_disk_free_mib = full.host_disk_free_mib;
-        expected.elapsed_s = full.elapsed_s;
+        expected.boot_id.clone_from(&full.boot_id);
+        expected.boot_s = full.boot_s;
         assert_eq!(*lost, host(&expected));
 
         assert_eq!(full.name.as_deref(), Some("Fake, 0"));
@@ -102,7 +103,7 @@ fn each_field_of_each_gpu_stands_for_itself() {
     let energy = |at: usize| {
         (
             moments[at][0].energy_j.unwrap(),
-            moments[at][0].elapsed_s.unwrap(),
+            moments[at][0].boot_s.unwrap(),
         )
     };
     let ((first_j, first_s), (last_j, last_s)) = (energy(0), energy(moments.len() - 1));

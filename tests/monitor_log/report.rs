@@ -242,14 +242,22 @@ fn bad_input_is_one_line_with_the_line_number_and_leaves_nothing() {
             65,
             "other.csv: line 1: not a run event",
         ),
-        ("--gpu bad.csv", 65, "bad.csv: line 2: column 'index': "),
+        ("--gpu bad.csv", 65, "bad.csv: line 2: column 'boot_s': "),
         (
             "--gpu other.csv",
             65,
             "other.csv: line 1: not a GPU sample log",
         ),
-        ("--events driver", 66, "driver: cannot open: is a directory"),
-        ("--gpu driver", 66, "driver: cannot open: is a directory"),
+        (
+            "--events driver",
+            66,
+            "driver: expected files named *.jsonl in this folder, found none",
+        ),
+        (
+            "--gpu driver",
+            66,
+            "driver: expected files named *.csv or *.parquet in this folder, found none",
+        ),
         (
             "--events absurd.jsonl",
             65,
@@ -330,11 +338,13 @@ fn samples_of_another_day_are_told_of_and_judge_nothing() {
 fn a_parquet_file_is_reported_on_as_the_log_that_it_was_made_of() {
     let case = Case::with_gpus();
     assert!(case.wrap("sleep 0.5").status().unwrap().success());
-    let [csv, parquet] = ["gpu.csv", "gpu.parquet"].map(|name| case.path(name));
+    fs::create_dir(case.path("folder")).unwrap();
+    let [csv, parquet] = ["gpu.csv", "folder/gpu.parquet"].map(|name| case.path(name));
     plmkit_logs::gpu_parquet::to_parquet(&csv, &parquet).unwrap();
     let of_log = report(&case, "--gpu gpu.csv");
     assert_eq!(of_log["samples"]["gpus"].as_array().unwrap().len(), 4);
-    assert_eq!(report(&case, "--gpu gpu.parquet"), of_log);
+    assert_eq!(report(&case, "--gpu folder/gpu.parquet"), of_log);
+    assert_eq!(report(&case, "--gpu folder"), of_log);
 }
 
 #[test]

@@ -12,7 +12,7 @@ const NOON: &str = "2026-01-31T12:00:";
 /// 20 s: 2e12 operations for a token and 1e9 for each of 1e6 pairs a batch, 8e15 in all.
 fn events() -> String {
     let mut log = format!(
-        "{{\"type\":\"run\",\"run\":\"r\",\"time\":\"{NOON}10.000Z\",\"device\":\"cuda\",\"dtype\":\"bf16\",\
+        "{{\"type\":\"run\",\"run\":\"r\",\"time\":\"{NOON}10.000Z\",\"boot_id\":\"b\",\"boot_s\":10.0,\"device\":\"cuda\",\"dtype\":\"bf16\",\
          \"gpu_uuids\":[\"GPU-0\",\"GPU-1\"],\"flops_per_token\":2000000000000,\"flops_per_pair\":1000000000}}\n"
     );
     for batch in 0..4 {
@@ -20,13 +20,14 @@ fn events() -> String {
         let _ = writeln!(
             log,
             "{{\"type\":\"batch\",\"run\":\"r\",\"batch\":{batch},\"time\":\"2026-01-31T{hour}:00:{}.000Z\",\
-             \"elapsed_s\":{}.0,\"wait_ms\":0.5,\"compute_ms\":9000,\"sequences\":50,\"tokens\":500,\"residues\":400,\
+             \"boot_s\":{}.0,\"elapsed_s\":{}.0,\"wait_ms\":0.5,\"compute_ms\":9000,\"sequences\":50,\"tokens\":500,\"residues\":400,\
              \"pairs\":1000000,\"token_budget\":512,\"queue_depth\":3}}",
+            batch * 10 + 20,
             batch * 10 + 20,
             batch * 10 + 10,
         );
     }
-    log + "{\"type\":\"done\",\"run\":\"r\",\"time\":\"2026-01-31T13:00:50.000Z\",\"sequences\":200,\"tokens\":2000,\
+    log + "{\"type\":\"done\",\"run\":\"r\",\"time\":\"2026-01-31T13:00:50.000Z\",\"boot_s\":50.0,\"sequences\":200,\"tokens\":2000,\
            \"residues\":1600,\"elapsed_s\":40.0,\"outcome\":\"done\"}\n"
 }
 
@@ -34,7 +35,7 @@ fn events() -> String {
 /// else. The wall clock is put forward with that of the run.
 fn samples() -> String {
     let mut log =
-        "timestamp,index,uuid,name,gpu_util,power_w,energy_j,throttle,foreign_processes,ecc_uncorrected,elapsed_s\n".to_owned();
+        "timestamp,boot_id,boot_s,index,uuid,name,gpu_util,power_w,energy_j,throttle,foreign_processes,ecc_uncorrected\n".to_owned();
     let mut energy_j = 1000;
     for second in 0..=60 {
         let hour = if second <= 30 { 12 } else { 13 };
@@ -42,7 +43,7 @@ fn samples() -> String {
             let busy = (10..=50).contains(&second);
             let _ = writeln!(
                 log,
-                "2026-01-31T{hour}:{:02}:{:02}.000Z,{gpu},GPU-{gpu},NVIDIA H100 80GB HBM3,{},,{energy_j},none,0,0,{second}",
+                "2026-01-31T{hour}:{:02}:{:02}.000Z,b,{second},{gpu},GPU-{gpu},NVIDIA H100 80GB HBM3,{},,{energy_j},none,0,0",
                 second / 60,
                 second % 60,
                 if busy { 90 } else { 0 },
@@ -161,6 +162,41 @@ fn a_measured_peak_takes_the_place_of_the_named_one() {
 }
 
 #[test]
+fn a_folder_stands_for_the_logs_in_it() {
+    let case = case();
+    let whole = run(&case, "--events events.jsonl --gpu gpu.csv");
+    std::fs::create_dir(case.path("logs")).unwrap();
+    // An interrupted attempt at the same run, in files of its own.
+    let (first, rest) = (events(), samples());
+    let header = rest.lines().next().unwrap();
+    let half = rest.match_indices('\n').nth(60).unwrap().0 + 1;
+    let split = first.match_indices('\n').nth(2).unwrap().0 + 1;
+    let start = first.lines().next().unwrap();
+    let job = |line: &str, run: &str| {
+        line.replace("\"run\":\"r\"", &format!("\"run\":\"{run}\",\"job\":\"j\""))
+    };
+    case.write("logs/1.jsonl", &job(&first[..split], "r1"));
+    let second = format!("{start}\n{}", &first[split..]);
+    case.write("logs/2.jsonl", &job(&second, "r2"));
+    case.write("logs/.hidden.jsonl", "no log");
+    case.write("logs/1.csv", &rest[..half]);
+    case.write("logs/2.csv", &format!("{header}\n{}", &rest[half..]));
+    let joined = run(&case, "--events logs --gpu logs");
+    assert_eq!(
+        (&joined["run"], &joined["attempts"]),
+        (&"r2".into(), &2.into())
+    );
+    for figure in ["tokens", "residues", "batches", "gpus"] {
+        assert_eq!(joined[figure], whole[figure], "{figure}");
+    }
+    let named = run(
+        &case,
+        "--events logs/1.jsonl logs/2.jsonl --gpu logs/1.csv logs/2.csv",
+    );
+    assert_eq!(named, joined);
+}
+
+#[test]
 fn one_gpu_without_samples_leaves_energy_and_mfu_unknown() {
     let case = case();
     let one: String = samples()
@@ -185,19 +221,19 @@ fn failing_hardware_is_a_negative_verdict_and_other_findings_are_told_only() {
         (output.status.code().unwrap(), text(&output.stderr))
     };
     assert_eq!(exit("GPU-9", "").0, 0);
-    let (code, told) = exit(",none,0,0,45\n", ",none,0,1,45\n");
+    let (code, told) = exit(",21500,none,0,0\n", ",21500,none,0,1\n");
     assert_eq!(code, 1, "{told}");
     assert!(
         told.contains("critical: gpu 0 (NVIDIA H100 80GB HBM3): 1 memory errors"),
         "{told}"
     );
-    let (code, told) = exit(",none,0,0,", ",sw_thermal_slowdown,0,0,");
+    let (code, told) = exit(",none,0,0\n", ",sw_thermal_slowdown,0,0\n");
     assert_eq!(code, 1, "{told}");
     assert!(
         told.contains("sw_thermal_slowdown in 100.0 % of the samples"),
         "{told}"
     );
-    let (code, told) = exit(",none,0,0,", ",sw_power_cap,2,0,");
+    let (code, told) = exit(",none,0,0\n", ",sw_power_cap,2,0\n");
     assert_eq!(code, 0, "{told}");
     assert!(
         told.contains("mild: gpu 1 (NVIDIA H100 80GB HBM3): others computed on it"),

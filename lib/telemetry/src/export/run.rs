@@ -203,7 +203,7 @@ mod tests {
     fn text(events: impl IntoIterator<Item = Event>) -> String {
         let now: Timestamp = "2026-01-31T12:00:00.500Z".parse().unwrap();
         let mut runs = LiveRuns::default();
-        events.into_iter().for_each(|event| runs.add(event, now));
+        events.into_iter().for_each(|event| runs.add(&event, now));
         let mut text = MetricsText::default();
         write(&mut text, &runs.status(now));
         text.finish()

@@ -103,7 +103,7 @@ impl Follower {
             .tails
             .entry(path.to_owned())
             .or_insert_with(|| Tail::new(path.to_owned()));
-        let look = tail.read(LIMIT_BYTES, |event, written| runs.add(event, written));
+        let look = tail.read(LIMIT_BYTES, |event, written| runs.add(&event, written));
         let other = tail.is_other();
         match look {
             Ok(look) => {

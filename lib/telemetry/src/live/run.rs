@@ -45,9 +45,9 @@ impl LiveRun {
     }
 
     /// Takes in an event of this run, seen at `time`.
-    pub(super) fn add(&mut self, event: Event, time: Timestamp) {
+    pub(super) fn add(&mut self, event: &Event, time: Timestamp) {
         self.last_event = self.last_event.max(time);
-        match &event {
+        match event {
             Event::Run(started) => {
                 self.started = Some(started.clone());
                 self.ended = false;
@@ -66,7 +66,7 @@ impl LiveRun {
             }
             Event::Probe(_) | Event::Unknown => {}
         }
-        self.count.add(&event);
+        self.count.add(event);
     }
 
     pub(super) fn has_ended(&self) -> bool {

@@ -31,7 +31,7 @@ pub struct LiveRuns {
 
 impl LiveRuns {
     /// Takes in an event. `written` is when its log was written last, for an event that does not say when it was.
-    pub fn add(&mut self, event: Event, written: Timestamp) {
+    pub fn add(&mut self, event: &Event, written: Timestamp) {
         let Some(run) = event.run() else { return };
         let time = event.time().unwrap_or(written);
         let live = self.runs.entry(run.to_owned());
@@ -117,7 +117,7 @@ mod tests {
 
     fn runs(events: impl IntoIterator<Item = Event>) -> LiveRuns {
         let mut runs = LiveRuns::default();
-        events.into_iter().for_each(|event| runs.add(event, at(0)));
+        events.into_iter().for_each(|event| runs.add(&event, at(0)));
         runs
     }
 
@@ -223,7 +223,7 @@ mod tests {
         let (keep, hour) = (Duration::from_secs(20), 3600);
         runs.forget(at(hour), keep);
         assert!(runs.status_of_recent(at(hour), keep).is_empty());
-        runs.add(batch("r", 3, hour), at(hour));
+        runs.add(&batch("r", 3, hour), at(hour));
         let status = runs.status_of_recent(at(hour), keep).pop().unwrap();
         assert_eq!(
             (status.progress.batches, status.progress.batches_total),
