@@ -14,7 +14,7 @@ use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use csv::StringRecord;
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use plmkit_store::{AtomicFile, open_input};
@@ -78,33 +78,30 @@ fn copy_rows(log: File, file: AtomicFile) -> Result<AtomicFile, ArrowError> {
     Ok(writer.into_inner()?)
 }
 
-/// The samples of a log or of a Parquet file, whichever is there, in their order. After an error it ends.
+/// The samples of a log or of a Parquet file, whichever is there, in their order.
 pub enum GpuSamples {
-    /// A CSV log.
+    /// Of a CSV log.
     Csv(GpuCsvReader<Box<dyn BufRead>>),
-    /// A Parquet file.
-    Parquet(GpuParquetReader),
+    /// Of a Parquet file.
+    Parquet(Box<dyn Iterator<Item = Result<GpuSample, LogError>>>),
 }
 
 impl GpuSamples {
     /// Opens the file at `path`.
     pub fn open(path: &Path) -> Result<Self, LogError> {
         let mut file = open_input(path)?;
-        let read_error = |source| LogError::Read {
-            path: path.to_owned(),
-            source,
-        };
+        let mut head = Vec::new();
         // A file that cannot be sought, a pipe, is a log.
         if file.stream_position().is_ok() {
-            let mut head = Vec::new();
-            (&mut file)
-                .take(MAGIC.len() as u64)
-                .read_to_end(&mut head)
-                .map_err(read_error)?;
-            file.rewind().map_err(read_error)?;
-            if head == MAGIC {
-                return GpuParquetReader::open(file, path).map(Self::Parquet);
-            }
+            let magic = (&mut file).take(MAGIC.len() as u64);
+            let read = { magic }.read_to_end(&mut head).and_then(|_| file.rewind());
+            read.map_err(|source| LogError::Read {
+                path: path.to_owned(),
+                source,
+            })?;
+        }
+        if head == MAGIC {
+            return read_parquet(file, path.to_owned());
         }
         let source: Box<dyn BufRead> = Box::new(BufReader::new(file));
         Ok(Self::Csv(GpuCsvReader::new(source, path)))
@@ -112,10 +109,7 @@ impl GpuSamples {
 
     /// Whether a last line without its newline was left out: known at the end.
     pub fn torn(&self) -> bool {
-        match self {
-            Self::Csv(log) => log.torn(),
-            Self::Parquet(_) => false,
-        }
+        matches!(self, Self::Csv(log) if log.torn())
     }
 }
 
@@ -124,84 +118,43 @@ impl Iterator for GpuSamples {
 
     fn next(&mut self) -> Option<Self::Item> {
         match self {
-            Self::Csv(log) => log.next(),
-            Self::Parquet(file) => file.next(),
+            Self::Csv(samples) => samples.next(),
+            Self::Parquet(samples) => samples.next(),
         }
     }
 }
 
-/// The samples of a Parquet file.
-pub struct GpuParquetReader {
-    batches: ParquetRecordBatchReader,
-    samples: std::vec::IntoIter<Result<GpuSample, String>>,
-    path: PathBuf,
-    failed: bool,
-}
-
-impl GpuParquetReader {
-    fn open(file: File, path: &Path) -> Result<Self, LogError> {
-        let batches = ParquetRecordBatchReaderBuilder::try_new(file)
-            .and_then(ParquetRecordBatchReaderBuilder::build)
-            .map_err(|error| not_samples(path, error.to_string()))?;
-        Ok(Self {
-            batches,
-            samples: Vec::new().into_iter(),
-            path: path.to_owned(),
-            failed: false,
-        })
-    }
-
-    fn advance(&mut self) -> Result<Option<GpuSample>, String> {
-        loop {
-            if let Some(sample) = self.samples.next() {
-                return sample.map(Some);
-            }
-            let Some(batch) = self.batches.next() else {
-                return Ok(None);
-            };
-            let samples = batch.and_then(|batch| samples_of(&batch));
-            self.samples = samples.map_err(|error| error.to_string())?.into_iter();
-        }
-    }
-}
-
-impl Iterator for GpuParquetReader {
-    type Item = Result<GpuSample, LogError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.failed {
-            return None;
-        }
-        let next = self.advance().transpose()?;
-        self.failed = next.is_err();
-        Some(next.map_err(|reason| not_samples(&self.path, reason)))
-    }
-}
-
-fn not_samples(path: &Path, reason: String) -> LogError {
-    LogError::NotSamples {
-        path: path.to_owned(),
+fn read_parquet(file: File, path: PathBuf) -> Result<GpuSamples, LogError> {
+    let not_samples = move |reason| LogError::NotSamples {
+        path: path.clone(),
         reason,
-    }
+    };
+    let batches = ParquetRecordBatchReaderBuilder::try_new(file)
+        .and_then(ParquetRecordBatchReaderBuilder::build)
+        .map_err(|error| not_samples(error.to_string()))?;
+    let samples = batches.flat_map(|batch| {
+        let samples = batch.and_then(|batch| parse_batch(&batch));
+        samples.unwrap_or_else(|error| vec![Err(error.to_string())])
+    });
+    let samples = samples.map(move |sample| sample.map_err(&not_samples));
+    Ok(GpuSamples::Parquet(Box::new(samples)))
 }
 
 /// The rows of a batch, each read as the row of a log with the same values.
-fn samples_of(batch: &RecordBatch) -> Result<Vec<Result<GpuSample, String>>, ArrowError> {
+fn parse_batch(batch: &RecordBatch) -> Result<Vec<Result<GpuSample, String>>, ArrowError> {
     let options = FormatOptions::new().with_timestamp_tz_format(Some("%Y-%m-%dT%H:%M:%S%.3fZ"));
-    let columns: Vec<ArrayFormatter> = batch
-        .columns()
-        .iter()
+    let columns = batch.columns().iter();
+    let columns: Vec<ArrayFormatter> = columns
         .map(|column| ArrayFormatter::try_new(column, &options))
         .collect::<Result<_, _>>()?;
     let schema = batch.schema();
     let header: StringRecord = schema.fields().iter().map(|field| field.name()).collect();
     let samples = (0..batch.num_rows()).map(|row| {
-        let values: Result<Vec<String>, ArrowError> = columns
+        let values: StringRecord = columns
             .iter()
-            .map(|column| column.value(row).try_to_string())
+            .map(|column| column.value(row).to_string())
             .collect();
-        let values = values.map_err(|error| error.to_string())?;
-        parse_row(Some(&header), &StringRecord::from(values))
+        parse_row(Some(&header), &values)
     });
     Ok(samples.collect())
 }

@@ -10,7 +10,7 @@ use crate::lines::CompleteLines;
 /// The events of a log, in the order of the lines. Holds one line in memory.
 ///
 /// Types and fields that it does not know are left out: a newer program may write more. A last line without
-/// its newline is left out as well, see [`EventReader::torn`]. After an error it ends.
+/// its newline is left out as well, see [`EventReader::torn`].
 ///
 /// ```
 /// use plmkit_logs::event::{Event, EventReader};
@@ -30,7 +30,6 @@ pub struct EventReader<R> {
     lines: CompleteLines<R>,
     line: Vec<u8>,
     path: PathBuf,
-    failed: bool,
 }
 
 impl<R: BufRead> EventReader<R> {
@@ -40,7 +39,6 @@ impl<R: BufRead> EventReader<R> {
             lines: CompleteLines::new(source),
             line: Vec::new(),
             path: path.into(),
-            failed: false,
         }
     }
 
@@ -89,12 +87,7 @@ impl<R: BufRead> Iterator for EventReader<R> {
     type Item = Result<Event, LogError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.failed {
-            return None;
-        }
-        let next = self.advance().transpose();
-        self.failed = matches!(next, Some(Err(_)));
-        next
+        self.advance().transpose()
     }
 }
 
@@ -245,13 +238,5 @@ mod tests {
             shorter(BATCH).split(" (column").next(),
             shorter(&spaced).split(" (column").next()
         );
-    }
-
-    #[test]
-    fn nothing_comes_after_an_error() {
-        let log = format!("nonsense\n{BATCH}\n");
-        let mut reader = EventReader::new(log.as_bytes(), "e.jsonl");
-        assert!(reader.next().unwrap().is_err());
-        assert!(reader.next().is_none());
     }
 }

@@ -12,7 +12,7 @@ use crate::{GpuSample, LogError, Timestamp};
 /// The samples of a log, in the order of the lines. Holds one row in memory.
 ///
 /// Columns are found by name: a newer program may write more of them, an older one fewer. A last line without
-/// its newline is left out, see [`GpuCsvReader::torn`]. After an error it ends.
+/// its newline is left out, see [`GpuCsvReader::torn`].
 ///
 /// ```
 /// use plmkit_logs::gpu_csv::GpuCsvReader;
@@ -32,7 +32,6 @@ pub struct GpuCsvReader<R> {
     header: Option<StringRecord>,
     record: StringRecord,
     path: PathBuf,
-    failed: bool,
 }
 
 impl<R: BufRead> GpuCsvReader<R> {
@@ -43,7 +42,6 @@ impl<R: BufRead> GpuCsvReader<R> {
             header: None,
             record: StringRecord::new(),
             path: path.into(),
-            failed: false,
         }
     }
 
@@ -123,12 +121,7 @@ impl<R: BufRead> Iterator for GpuCsvReader<R> {
     type Item = Result<GpuSample, LogError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.failed {
-            return None;
-        }
-        let next = self.advance().transpose();
-        self.failed = matches!(next, Some(Err(_)));
-        next
+        self.advance().transpose()
     }
 }
 

@@ -9,84 +9,58 @@ pub(super) fn peak_flops_per_s(name: &str, dtype: &str) -> Option<f64> {
     let name = name.trim();
     let name = name.strip_prefix("NVIDIA ").unwrap_or(name);
     let name = name.strip_prefix("Tesla ").unwrap_or(name);
-    let device = DEVICES.iter().find(|device| device.names.contains(&name))?;
+    let (_, f16, f32, has_bf16) = DEVICES.iter().find(|device| device.0.contains(&name))?;
     let tera = match dtype {
-        "f16" => Some(device.f16),
-        "bf16" => device.bf16.then_some(device.f16),
-        "f32" => Some(device.f32),
-        _ => None,
+        "f16" => f16,
+        "bf16" if *has_bf16 => f16,
+        "f32" => f32,
+        _ => return None,
     };
-    tera.map(|tera| tera * 1e12)
+    Some(tera * 1e12)
 }
 
-/// Peaks in 1e12 operations a second.
-struct Device {
-    /// What NVML calls it, without maker. A part of a GPU (MIG) has a longer name and is none of these.
-    names: &'static [&'static str],
-    f16: f64,
-    f32: f64,
-    /// Whether the tensor cores have bfloat16, at the rate of f16.
-    bf16: bool,
-}
-
-const fn device(names: &'static [&'static str], f16: f64, f32: f64) -> Device {
-    let bf16 = true;
-    Device {
-        names,
-        f16,
-        f32,
-        bf16,
-    }
-}
-
-/// Volta and Turing.
-const fn without_bf16(names: &'static [&'static str], f16: f64, f32: f64) -> Device {
-    let bf16 = false;
-    Device {
-        names,
-        f16,
-        f32,
-        bf16,
-    }
-}
+/// What NVML calls a device, without its maker; its peaks in 1e12 operations a second, of tensor cores in f16 and of f32; whether
+/// the tensor cores have bfloat16, at the rate of f16. A part of a GPU (MIG) has a longer name and is none of these.
+type Device = (&'static [&'static str], f64, f64, bool);
 
 #[rustfmt::skip]
 const DEVICES: &[Device] = &[
-    device(&["B200"], 2250.0, 75.0),
-    device(&["GB200"], 2500.0, 80.0),
-    device(&["H200", "H100 80GB HBM3", "H100 96GB HBM3", "GH200 120GB", "GH200 480GB", "GH200 144G HBM3e"], 989.4, 66.9),
-    device(&["H200 NVL", "H100 NVL"], 835.5, 60.0),
-    device(&["H100 PCIe"], 756.0, 51.2),
-    device(
+    (&["B200"], 2250.0, 75.0, true),
+    (&["GB200"], 2500.0, 80.0, true),
+    (&["H200", "H100 80GB HBM3", "H100 96GB HBM3", "GH200 120GB", "GH200 480GB", "GH200 144G HBM3e"], 989.4, 66.9, true),
+    (&["H200 NVL", "H100 NVL"], 835.5, 60.0, true),
+    (&["H100 PCIe"], 756.0, 51.2, true),
+    (
         &["A100-SXM4-40GB", "A100-SXM4-80GB", "A100-PCIE-40GB", "A100 80GB PCIe", "A100-PCIE-80GB",
           "A800-SXM4-80GB", "A800 80GB PCIe"],
-        312.0, 19.5,
+        312.0, 19.5, true,
     ),
-    device(&["A30"], 165.0, 10.3),
-    device(&["A40"], 149.7, 37.4),
-    device(&["A10"], 125.0, 31.2),
-    device(&["A10G"], 70.0, 35.0),
-    device(&["A2"], 18.0, 4.5),
-    device(&["L40S"], 362.0, 91.6),
-    device(&["L40"], 181.0, 90.5),
-    device(&["L4"], 121.0, 30.3),
-    device(&["RTX 6000 Ada Generation"], 364.2, 91.1),
-    device(&["RTX A6000"], 154.8, 38.7),
-    device(&["RTX A5000"], 111.1, 27.8),
-    device(&["RTX A4000"], 76.7, 19.2),
+    (&["A30"], 165.0, 10.3, true),
+    (&["A40"], 149.7, 37.4, true),
+    (&["A10"], 125.0, 31.2, true),
+    (&["A10G"], 70.0, 35.0, true),
+    (&["A2"], 18.0, 4.5, true),
+    (&["L40S"], 362.0, 91.6, true),
+    (&["L40"], 181.0, 90.5, true),
+    (&["L4"], 121.0, 30.3, true),
+    (&["RTX 6000 Ada Generation"], 364.2, 91.1, true),
+    (&["RTX A6000"], 154.8, 38.7, true),
+    (&["RTX A5000"], 111.1, 27.8, true),
+    (&["RTX A4000"], 76.7, 19.2, true),
     // Of GeForce half the rate is for sums in f16 only.
-    device(&["GeForce RTX 5090"], 209.5, 104.8),
-    device(&["GeForce RTX 4090"], 165.2, 82.6),
-    device(&["GeForce RTX 4080"], 97.5, 48.7),
-    device(&["GeForce RTX 3090 Ti"], 80.0, 40.0),
-    device(&["GeForce RTX 3090"], 71.0, 35.6),
-    device(&["GeForce RTX 3080"], 59.5, 29.8),
-    without_bf16(&["V100-SXM2-16GB", "V100-SXM2-32GB", "V100-SXM3-32GB"], 125.0, 15.7),
-    without_bf16(&["V100S-PCIE-32GB"], 130.0, 16.4),
-    without_bf16(&["V100-PCIE-16GB", "V100-PCIE-32GB"], 112.0, 14.0),
-    without_bf16(&["T4"], 65.0, 8.1),
-    without_bf16(&["Quadro RTX 6000", "Quadro RTX 8000"], 130.5, 16.3),
-    without_bf16(&["GeForce RTX 2080 Ti"], 53.8, 13.4),
+    (&["GeForce RTX 5090"], 209.5, 104.8, true),
+    (&["GeForce RTX 4090"], 165.2, 82.6, true),
+    (&["GeForce RTX 4080"], 97.5, 48.7, true),
+    (&["GeForce RTX 3090 Ti"], 80.0, 40.0, true),
+    (&["GeForce RTX 3090"], 71.0, 35.6, true),
+    (&["GeForce RTX 3080"], 59.5, 29.8, true),
+    // Volta and Turing.
+    (&["V100-SXM2-16GB", "V100-SXM2-32GB", "V100-SXM3-32GB"], 125.0, 15.7, false),
+    (&["V100S-PCIE-32GB"], 130.0, 16.4, false),
+    (&["V100-PCIE-16GB", "V100-PCIE-32GB"], 112.0, 14.0, false),
+    (&["T4"], 65.0, 8.1, false),
+    (&["Quadro RTX 6000", "Quadro RTX 8000"], 130.5, 16.3, false),
+    (&["GeForce RTX 2080 Ti"], 53.8, 13.4, false),
 ];
 
 #[cfg(test)]
@@ -126,7 +100,7 @@ mod tests {
     #[test]
     fn no_name_is_there_twice() {
         let mut names = HashSet::new();
-        for name in DEVICES.iter().flat_map(|device| device.names) {
+        for name in DEVICES.iter().flat_map(|device| device.0) {
             assert!(names.insert(name), "{name}");
         }
     }

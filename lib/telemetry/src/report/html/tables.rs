@@ -6,131 +6,117 @@ use plmkit_page::{Cell, Table, Tone};
 use crate::report::text::outcome;
 use crate::report::{Finding, GpuSummary, HostSummary, QueueState, RunSummary, Tier};
 
-pub(super) fn findings(findings: &[Finding]) -> Table {
-    let mut table = Table::new(["tier", "of", "finding", "in the verdict"]);
-    for finding in findings {
-        let tone = match finding.tier {
-            Tier::None => Tone::Good,
-            Tier::Mild => Tone::Fair,
-            Tier::Critical => Tone::Bad,
-        };
-        table.row([
-            Cell::badge(tone, finding.tier.to_string()),
-            Cell::text(finding.subject.as_str()),
-            Cell::text(finding.text.as_str()),
-            Cell::text(if finding.in_verdict { "yes" } else { "no" }),
-        ]);
+/// A heading, and the cell below it.
+type Column<T> = (&'static str, fn(&T) -> Cell);
+
+fn table<T>(rows: &[T], columns: &[Column<T>]) -> Table {
+    let mut table = Table::new(columns.iter().map(|(heading, _)| *heading));
+    for row in rows {
+        table.row(columns.iter().map(|(_, cell)| cell(row)));
     }
     table
+}
+
+pub(super) fn findings(findings: &[Finding]) -> Table {
+    table(
+        findings,
+        &[
+            ("tier", tier),
+            ("of", |finding| Cell::text(finding.subject.as_str())),
+            ("finding", |finding| Cell::text(finding.text.as_str())),
+            ("in the verdict", |finding| {
+                Cell::text(if finding.in_verdict { "yes" } else { "no" })
+            }),
+        ],
+    )
+}
+
+fn tier(finding: &Finding) -> Cell {
+    let tone = match finding.tier {
+        Tier::None => Tone::Good,
+        Tier::Mild => Tone::Fair,
+        Tier::Critical => Tone::Bad,
+    };
+    Cell::badge(tone, finding.tier.to_string())
 }
 
 /// What was done, and how fast.
 pub(super) fn work(runs: &[RunSummary]) -> Table {
-    let mut table = Table::new([
-        "run",
-        "end",
-        "device",
-        "type",
-        "batches",
-        "sequences",
-        "tokens",
-        "time, s",
-        "sequences/s",
-        "residues/s",
-        "tokens/s",
-    ]);
-    for run in runs {
-        let rates = &run.throughput;
-        table.row([
-            Cell::text(run.run.as_str()),
-            Cell::text(outcome(run.outcome)),
-            known(run.device.as_ref()),
-            known(run.dtype.as_ref()),
-            count(Some(run.batches)),
-            count(Some(run.sequences)),
-            count(Some(run.tokens)),
-            number(run.elapsed_s, 2),
-            number(rates.sequences_per_s, 1),
-            number(rates.residues_per_s, 0),
-            number(rates.tokens_per_s, 0),
-        ]);
-    }
-    table
+    table(
+        runs,
+        &[
+            ("run", |run| Cell::text(run.run.as_str())),
+            ("end", |run| Cell::text(outcome(run.outcome))),
+            ("device", |run| known(run.device.as_ref())),
+            ("type", |run| known(run.dtype.as_ref())),
+            ("batches", |run| count(Some(run.batches))),
+            ("sequences", |run| count(Some(run.sequences))),
+            ("tokens", |run| count(Some(run.tokens))),
+            ("time, s", |run| number(run.elapsed_s, 2)),
+            ("sequences/s", |run| {
+                number(run.throughput.sequences_per_s, 1)
+            }),
+            ("residues/s", |run| number(run.throughput.residues_per_s, 0)),
+            ("tokens/s", |run| number(run.throughput.tokens_per_s, 0)),
+        ],
+    )
 }
 
 /// How well the devices were used.
 pub(super) fn efficiency(runs: &[RunSummary]) -> Table {
-    let mut table = Table::new([
-        "run",
-        "GPUs",
-        "MFU, %",
-        "GPU busy, %",
-        "power, W",
-        "residues/J",
-        "computing, %",
-        "packing, %",
-        "queue",
-        "queue depth",
-    ]);
-    for run in runs {
-        let efficiency = &run.efficiency;
-        let queue = run.queue.state.map(|state| match state {
-            QueueState::Full => "full",
-            QueueState::Normal => "normal",
-            QueueState::Starved => "starved",
-        });
-        let gpus = run.gpus.as_deref();
-        let busy = gpus.and_then(|gpus| {
-            let sum: f64 = gpus
-                .iter()
-                .map(|gpu| gpu.mean_utilization)
-                .sum::<Option<f64>>()?;
-            (!gpus.is_empty()).then(|| sum / gpus.len() as f64)
-        });
-        table.row([
-            Cell::text(run.run.as_str()),
-            count(gpus.map(|gpus| gpus.len() as u64)),
-            percent(efficiency.mfu),
-            percent(busy),
-            number(efficiency.mean_power_w, 0),
-            number(efficiency.residues_per_joule, 2),
-            percent(run.stages.compute.as_ref().and_then(|stage| stage.share)),
-            percent(run.packing.mean_utilization),
-            known(queue),
-            number(run.queue.mean_depth, 1),
-        ]);
-    }
-    table
+    table(
+        runs,
+        &[
+            ("run", |run| Cell::text(run.run.as_str())),
+            ("GPUs", |run| {
+                count(run.gpus.as_ref().map(|gpus| gpus.len() as u64))
+            }),
+            ("MFU, %", |run| percent(run.efficiency.mfu)),
+            ("GPU busy, %", |run| percent(mean_utilization(run))),
+            ("power, W", |run| number(run.efficiency.mean_power_w, 0)),
+            ("residues/J", |run| {
+                number(run.efficiency.residues_per_joule, 2)
+            }),
+            ("computing, %", |run| {
+                percent(run.stages.compute.as_ref().and_then(|stage| stage.share))
+            }),
+            ("packing, %", |run| percent(run.packing.mean_utilization)),
+            ("queue", |run| known(run.queue.state.map(QueueState::name))),
+            ("queue depth", |run| number(run.queue.mean_depth, 1)),
+        ],
+    )
+}
+
+/// Mean utilisation of a run's GPUs; `None` where that of one is not known.
+fn mean_utilization(run: &RunSummary) -> Option<f64> {
+    let gpus = run.gpus.as_ref().filter(|gpus| !gpus.is_empty())?;
+    let sum: f64 = gpus
+        .iter()
+        .map(|gpu| gpu.mean_utilization)
+        .sum::<Option<f64>>()?;
+    Some(sum / gpus.len() as f64)
 }
 
 pub(super) fn gpus(gpus: &[GpuSummary]) -> Table {
-    let mut table = Table::new([
-        "GPU",
-        "product",
-        "samples",
-        "busy, %",
-        "tensor cores, %",
-        "memory at most, MiB",
-        "memory, MiB",
-        "hottest, °C",
-        "power, W",
-        "clocks held down, samples",
-    ]);
-    for gpu in gpus {
-        table.row([
-            count(gpu.index.map(u64::from)),
-            known(gpu.name.as_ref()),
-            count(Some(gpu.samples)),
-            percent(gpu.mean_utilization),
-            percent(gpu.mean_tensor_active),
-            count(gpu.peak_mem_used_mib),
-            count(gpu.mem_total_mib),
-            count(gpu.max_temperature_c.map(u64::from)),
-            number(gpu.mean_power_w, 0),
-            count(gpu.throttled_samples),
-        ]);
-    }
-    table
+    table(
+        gpus,
+        &[
+            ("GPU", |gpu| count(gpu.index.map(u64::from))),
+            ("product", |gpu| known(gpu.name.as_ref())),
+            ("samples", |gpu| count(Some(gpu.samples))),
+            ("busy, %", |gpu| percent(gpu.mean_utilization)),
+            ("tensor cores, %", |gpu| percent(gpu.mean_tensor_active)),
+            ("memory at most, MiB", |gpu| count(gpu.peak_mem_used_mib)),
+            ("memory, MiB", |gpu| count(gpu.mem_total_mib)),
+            ("hottest, °C", |gpu| {
+                count(gpu.max_temperature_c.map(u64::from))
+            }),
+            ("power, W", |gpu| number(gpu.mean_power_w, 0)),
+            ("clocks held down, samples", |gpu| {
+                count(gpu.throttled_samples)
+            }),
+        ],
+    )
 }
 
 pub(super) fn host(host: &HostSummary) -> String {
