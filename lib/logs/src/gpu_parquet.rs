@@ -81,7 +81,7 @@ fn copy_rows(log: File, file: AtomicFile) -> Result<AtomicFile, ArrowError> {
 /// The samples of a log or of a Parquet file, whichever is there, in their order.
 pub enum GpuSamples {
     /// Of a CSV log.
-    Csv(GpuCsvReader<Box<dyn BufRead>>),
+    Csv(Box<GpuCsvReader<Box<dyn BufRead>>>),
     /// Of a Parquet file.
     Parquet(Box<dyn Iterator<Item = Result<GpuSample, LogError>>>),
 }
@@ -104,7 +104,7 @@ impl GpuSamples {
             return read_parquet(file, path.to_owned());
         }
         let source: Box<dyn BufRead> = Box::new(BufReader::new(file));
-        Ok(Self::Csv(GpuCsvReader::new(source, path)))
+        Ok(Self::Csv(Box::new(GpuCsvReader::new(source, path))))
     }
 
     /// Whether a last line without its newline was left out: known at the end.

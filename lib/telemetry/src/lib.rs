@@ -10,6 +10,8 @@ mod process_tree;
 mod recorder;
 pub mod report;
 mod sampler;
+#[cfg(test)]
+mod tests;
 
 pub use recorder::{Recorder, RecorderEnd, RecorderOptions, STOP_TIMEOUT};
 pub use sampler::{DRIVER_RETRY, Sampler, Sources};

@@ -28,7 +28,7 @@ pub struct Efficiency {
 impl Efficiency {
     /// Of a run on `gpus`, as far as they are known. `peak_tflops` is a measured peak of each device, in 1e12 operations a
     /// second, in the place of the one that its name stands for.
-    pub(super) fn of(run: &RunSummary, gpus: Option<&[RunGpu]>, peak_tflops: Option<f64>) -> Self {
+    pub(super) fn new(run: &RunSummary, gpus: Option<&[RunGpu]>, peak_tflops: Option<f64>) -> Self {
         let flops = run.flops;
         let elapsed_s = run.elapsed_s.filter(|&elapsed_s| elapsed_s > 0.0);
         let peak_flops_per_s = match peak_tflops {
@@ -76,36 +76,22 @@ fn sum(gpus: &[RunGpu], figure: impl Fn(&RunGpu) -> Option<f64>) -> Option<f64> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::Runs;
     use super::*;
-    use plmkit_logs::event::{BatchDone, Event, RunDone, RunStarted};
+    use crate::tests::{batch, done, started, summaries};
 
     /// 1e15 operations on 3,000 residues in 10 s.
     fn run(device: &str) -> RunSummary {
-        let mut runs = Runs::default();
-        let name = || "r".to_owned();
-        runs.add(&Event::Run(RunStarted {
-            run: name(),
-            device: Some(device.to_owned()),
-            dtype: Some("bf16".to_owned()),
-            flops_per_token: Some(200_000_000_000),
-            flops_per_pair: Some(2_000_000_000),
-            ..RunStarted::default()
-        }));
-        runs.add(&Event::Batch(BatchDone {
-            run: name(),
-            tokens: 4000,
-            residues: 3000,
-            pairs: Some(100_000),
-            ..BatchDone::default()
-        }));
-        runs.add(&Event::Done(RunDone {
-            run: name(),
-            tokens: 4000,
-            elapsed_s: 10.0,
-            ..RunDone::default()
-        }));
-        runs.finish(false).runs.remove(0)
+        let started = started(|run| {
+            run.device = Some(device.to_owned());
+            run.dtype = Some("bf16".to_owned());
+            run.flops_per_token = Some(200_000_000_000);
+            run.flops_per_pair = Some(2_000_000_000);
+        });
+        let batch = batch(0, |batch| {
+            (batch.tokens, batch.residues, batch.pairs) = (4000, 3000, Some(100_000));
+        });
+        let done = done(|done| (done.tokens, done.elapsed_s) = (4000, 10.0));
+        summaries([started, batch, done]).remove(0)
     }
 
     fn gpu(name: &str, mean_power_w: Option<f64>) -> RunGpu {
@@ -121,7 +107,7 @@ mod tests {
     #[test]
     fn mfu_is_work_over_time_over_the_peak_of_all_devices() {
         let gpus = [gpu(H100, Some(500.0)), gpu(H100, Some(250.0))];
-        let found = Efficiency::of(&run("cuda"), Some(&gpus), None);
+        let found = Efficiency::new(&run("cuda"), Some(&gpus), None);
         assert_eq!(found.flops, Some(1e15));
         assert_eq!(found.peak_flops_per_s, Some(2.0 * 989.4e12));
         assert_eq!(found.mfu, Some(1e14 / (2.0 * 989.4e12)));
@@ -130,29 +116,26 @@ mod tests {
             (Some(750.0), Some(7500.0))
         );
         assert_eq!(found.residues_per_joule, Some(0.4));
-        let measured = Efficiency::of(&run("cuda"), Some(&gpus), Some(200.0));
+        let measured = Efficiency::new(&run("cuda"), Some(&gpus), Some(200.0));
         assert_eq!(measured.mfu, Some(0.25));
     }
 
     #[test]
     fn one_gpu_that_is_not_known_leaves_the_sum_unknown_and_not_smaller() {
         let gpus = [gpu(H100, Some(500.0)), gpu("Fake, 0", None)];
-        let found = Efficiency::of(&run("cuda"), Some(&gpus), None);
+        let found = Efficiency::new(&run("cuda"), Some(&gpus), None);
         assert_eq!((found.peak_flops_per_s, found.mfu), (None, None));
         assert_eq!((found.energy_j, found.residues_per_joule), (None, None));
     }
 
     #[test]
-    fn a_cpu_has_a_measured_peak_or_none_and_no_energy() {
-        let found = Efficiency::of(&run("cpu"), Some(&[]), None);
-        assert_eq!(
-            (found.mfu, found.energy_j, found.residues_per_joule),
-            (None, None, None)
-        );
-        assert_eq!(
-            Efficiency::of(&run("cpu"), Some(&[]), Some(200.0)).mfu,
-            Some(0.5)
-        );
+    fn a_cpu_and_a_numbered_gpu_are_one_device_and_have_a_measured_peak_or_none() {
+        let mfu =
+            |device, gpus: Option<&[RunGpu]>, peak| Efficiency::new(&run(device), gpus, peak).mfu;
+        assert_eq!(mfu("cpu", Some(&[]), None), None);
+        assert_eq!(mfu("cpu", Some(&[]), Some(200.0)), Some(0.5));
+        assert_eq!(mfu("cuda:1", None, Some(200.0)), Some(0.5));
+        assert_eq!(mfu("cuda", None, Some(200.0)), None);
     }
 
     #[test]
@@ -165,14 +148,5 @@ mod tests {
         };
         assert_eq!(notes(100.0), [""; 0]);
         assert!(notes(99.0)[0].starts_with("an MFU above 100 % cannot be"));
-    }
-
-    #[test]
-    fn gpus_that_nothing_tells_of_are_one_where_the_device_has_a_number() {
-        assert_eq!(
-            Efficiency::of(&run("cuda:1"), None, Some(200.0)).mfu,
-            Some(0.5)
-        );
-        assert_eq!(Efficiency::of(&run("cuda"), None, Some(200.0)).mfu, None);
     }
 }

@@ -91,17 +91,19 @@ pub(super) fn findings(
     samples: Option<&SamplesSummary>,
 ) -> Vec<Finding> {
     let mut list = List::default();
-    for gpu in samples
-        .iter()
-        .flat_map(|samples| &samples.gpus)
-        .filter(|gpu| gpu.in_run)
-    {
+    let gpus = samples.iter().flat_map(|samples| &samples.gpus);
+    for gpu in gpus.filter(|gpu| gpu.in_run) {
         list.subject = gpu_name(gpu.index, gpu.name.as_deref());
-        of_gpu(&mut list, gpu);
+        add_utilization(&mut list, gpu);
+        add_failures(&mut list, gpu);
+        add_throttling(&mut list, gpu);
+        add_limits(&mut list, gpu);
     }
     for run in events.iter().flat_map(|events| &events.runs) {
         list.subject = format!("run {}", run.run);
-        of_run(&mut list, run);
+        add_packing(&mut list, run);
+        add_starvation(&mut list, run);
+        add_losses(&mut list, run);
     }
     // Stable: GPUs and runs stay in their order.
     list.findings
@@ -133,144 +135,112 @@ impl List {
     }
 }
 
-fn of_gpu(list: &mut List, gpu: &GpuSummary) {
-    if let Some((tier, mean)) = gpu.bottleneck.zip(gpu.mean_utilization) {
-        let advice = match tier {
-            Tier::None => "it was kept busy",
-            Tier::Mild => "it was idle part of the time: see waits and writing",
-            Tier::Critical => {
-                "it was idle most of the time: something else is the bottleneck, see waits and writing"
-            }
-        };
-        let text = format!("{advice} (mean utilization {})", percent(mean));
-        list.add(tier, FindingKind::Bottleneck, text);
-    }
+fn critical_if(critical: bool) -> Tier {
+    if critical { Tier::Critical } else { Tier::Mild }
+}
+
+fn add_utilization(list: &mut List, gpu: &GpuSummary) {
+    let Some((tier, mean)) = gpu.bottleneck.zip(gpu.mean_utilization) else {
+        return;
+    };
+    let advice = match tier {
+        Tier::None => "it was kept busy",
+        Tier::Mild => "it was idle part of the time: see waits and writing",
+        Tier::Critical => {
+            "it was idle most of the time: something else is the bottleneck, see waits and writing"
+        }
+    };
+    let text = format!("{advice} (mean utilization {})", percent(mean));
+    list.add(tier, FindingKind::Bottleneck, text);
+}
+
+/// Failing hardware.
+fn add_failures(list: &mut List, gpu: &GpuSummary) {
     if gpu.lost {
         let text = "its values ended while the recording went on, or never came: look for Xid errors in the kernel's log, and reset or replace it";
         list.add(Tier::Critical, FindingKind::GpuLost, text.to_owned());
     }
-    if let Some(errors) = gpu.new_ecc_uncorrected.filter(|&errors| errors > 0) {
+    if let Some(errors @ 1..) = gpu.new_ecc_uncorrected {
         let text = format!(
             "{errors} memory errors that could not be corrected came up: do not trust what it computed, and reset or replace it"
         );
         list.add(Tier::Critical, FindingKind::MemoryErrors, text);
     }
-    throttling(list, gpu);
-    if let Some((hottest, hot)) = gpu
-        .max_temperature_c
-        .zip(gpu.hot_samples)
-        .filter(|&(_, hot)| hot > 0)
-    {
-        let text = format!(
-            "it reached {hottest} °C, and was above {GPU_HOT_ABOVE_C} °C in {}: look at cooling and at its neighbours",
-            of_samples(hot, gpu.samples)
-        );
-        list.add(Tier::Mild, FindingKind::Temperature, text);
-    }
-    let memory = gpu.peak_mem_used_mib.zip(gpu.mem_total_mib);
-    if let Some(used) = memory.and_then(|(used, total)| share(used as f64, total as f64)) {
-        let tier = if used > MEMORY_CRITICAL_ABOVE {
-            Tier::Critical
-        } else if used > MEMORY_MILD_ABOVE {
-            Tier::Mild
-        } else {
-            Tier::None
-        };
-        if tier > Tier::None {
-            let text = format!(
-                "{} of its memory was in use at most: pack with a smaller --max-batch-tokens before it runs out",
-                percent(used)
-            );
-            list.add(tier, FindingKind::DeviceMemory, text);
-        }
-    }
-    if let Some(foreign) = gpu.foreign_samples.filter(|&foreign| foreign > 0) {
-        let text = format!(
-            "others computed on it in {}: figures are of all together, ask for the GPU alone",
-            of_samples(foreign, gpu.samples)
-        );
-        list.add(Tier::Mild, FindingKind::ForeignProcesses, text);
-    }
 }
 
 /// What held the clocks down. At full load a power limit nearly always does, which costs little; heat should not.
-fn throttling(list: &mut List, gpu: &GpuSummary) {
+fn add_throttling(list: &mut List, gpu: &GpuSummary) {
     let throttling = &gpu.throttling;
     let reasons = |severe: bool| {
-        let reasons = throttling
-            .reasons
-            .iter()
-            .filter(|(reason, _)| is_severe(reason) == severe);
+        let reasons = throttling.reasons.iter();
+        let reasons = reasons.filter(|(reason, _)| is_severe(reason) == severe);
         let named = reasons.map(|(reason, &samples)| {
-            format!("{reason} in {}", of_samples(samples, throttling.samples))
+            format!(
+                "{reason} in {}",
+                share_of(samples, throttling.samples, "samples")
+            )
         });
-        named.collect::<Vec<_>>()
+        named.collect::<Vec<_>>().join(", ")
     };
     let often = |samples: u64| samples as f64 > THROTTLED_OFTEN_ABOVE * throttling.samples as f64;
     if throttling.severe > 0 {
-        let tier = if often(throttling.severe) {
-            Tier::Critical
-        } else {
-            Tier::Mild
-        };
         let text = format!(
             "heat or its supply of power held the clocks down ({}): look at cooling and power cables",
-            reasons(true).join(", ")
+            reasons(true)
         );
-        list.add(tier, FindingKind::Throttling, text);
+        list.add(
+            critical_if(often(throttling.severe)),
+            FindingKind::Throttling,
+            text,
+        );
     }
     let capped = reasons(false);
     if !capped.is_empty() && often(throttling.any - throttling.severe) {
         let text = format!(
-            "a power limit or a setting held the clocks down ({}): a higher limit, if there is one, makes it faster",
-            capped.join(", ")
+            "a power limit or a setting held the clocks down ({capped}): a higher limit, if there is one, makes it faster"
         );
         list.add(Tier::Mild, FindingKind::PowerCap, text);
     }
 }
 
-fn of_run(list: &mut List, run: &RunSummary) {
-    packing(list, run);
-    let queue = &run.queue;
-    if queue.state == Some(QueueState::Starved) {
-        let waited = run.stages.wait.as_ref().and_then(|wait| wait.share);
-        let tier = if waited.is_some_and(|waited| waited > STARVED_CRITICAL_ABOVE) {
-            Tier::Critical
-        } else {
-            Tier::Mild
-        };
-        let depth = queue.mean_depth.map_or_else(String::new, |depth| {
-            format!("; {depth:.1} batches lay ready on average")
-        });
+/// Heat, full memory, and others on the GPU.
+fn add_limits(list: &mut List, gpu: &GpuSummary) {
+    if let (Some(hottest), Some(hot @ 1..)) = (gpu.max_temperature_c, gpu.hot_samples) {
         let text = format!(
-            "the device waited for more than 50 ms for {}{depth}: raise --prefetch or read from a faster disk",
-            of_batches(queue.starved, queue.batches)
+            "it reached {hottest} °C, and was above {GPU_HOT_ABOVE_C} °C in {}: look at cooling and at its neighbours",
+            share_of(hot, gpu.samples, "samples")
         );
-        list.add(tier, FindingKind::QueueStarved, text);
+        list.add(Tier::Mild, FindingKind::Temperature, text);
     }
-    if run.oom_splits > 0 {
+    let memory = gpu.peak_mem_used_mib.zip(gpu.mem_total_mib);
+    let used = memory.and_then(|(used, total)| share(used as f64, total as f64));
+    if let Some(used) = used.filter(|&used| used > MEMORY_MILD_ABOVE) {
         let text = format!(
-            "batches were halved for lack of memory, {} in all: pack with a smaller --max-batch-tokens",
-            run.oom_splits
+            "{} of its memory was in use at most: pack with a smaller --max-batch-tokens before it runs out",
+            percent(used)
         );
-        list.add(Tier::Mild, FindingKind::OutOfMemory, text);
+        list.add(
+            critical_if(used > MEMORY_CRITICAL_ABOVE),
+            FindingKind::DeviceMemory,
+            text,
+        );
     }
-    if run.rejected > 0 {
+    if let Some(foreign @ 1..) = gpu.foreign_samples {
         let text = format!(
-            "{} could not be embedded: the rejects file of the run says why",
-            plural(run.rejected, "sequence")
+            "others computed on it in {}: figures are of all together, ask for the GPU alone",
+            share_of(foreign, gpu.samples, "samples")
         );
-        list.add(Tier::Mild, FindingKind::Rejected, text);
+        list.add(Tier::Mild, FindingKind::ForeignProcesses, text);
     }
 }
 
-fn packing(list: &mut List, run: &RunSummary) {
+fn add_packing(list: &mut List, run: &RunSummary) {
     let packing = &run.packing;
-    let Some(((tier, mean), min)) = packing
-        .tier
-        .zip(packing.mean_utilization)
-        .zip(packing.min_utilization)
-    else {
+    let (Some(tier), Some(mean), Some(min)) = (
+        packing.tier,
+        packing.mean_utilization,
+        packing.min_utilization,
+    ) else {
         return;
     };
     let advice = match tier {
@@ -292,18 +262,43 @@ fn packing(list: &mut List, run: &RunSummary) {
     list.add(tier, FindingKind::Packing, text);
 }
 
-fn of_samples(part: u64, all: u64) -> String {
-    format!(
-        "{} of the samples",
-        percent(share(part as f64, all as f64).unwrap_or_default())
-    )
+fn add_starvation(list: &mut List, run: &RunSummary) {
+    let queue = &run.queue;
+    if queue.state != Some(QueueState::Starved) {
+        return;
+    }
+    let waited = run.stages.wait.as_ref().and_then(|wait| wait.share);
+    let depth = queue.mean_depth.map_or_else(String::new, |depth| {
+        format!("; {depth:.1} batches lay ready on average")
+    });
+    let text = format!(
+        "the device waited for more than 50 ms for {}{depth}: raise --prefetch or read from a faster disk",
+        share_of(queue.starved, queue.batches, "batches")
+    );
+    let long = waited.is_some_and(|waited| waited > STARVED_CRITICAL_ABOVE);
+    list.add(critical_if(long), FindingKind::QueueStarved, text);
 }
 
-fn of_batches(part: u64, all: u64) -> String {
-    format!(
-        "{} of the batches",
-        percent(share(part as f64, all as f64).unwrap_or_default())
-    )
+fn add_losses(list: &mut List, run: &RunSummary) {
+    if run.oom_splits > 0 {
+        let text = format!(
+            "batches were halved for lack of memory, {} in all: pack with a smaller --max-batch-tokens",
+            run.oom_splits
+        );
+        list.add(Tier::Mild, FindingKind::OutOfMemory, text);
+    }
+    if run.rejected > 0 {
+        let text = format!(
+            "{} could not be embedded: the rejects file of the run says why",
+            plural(run.rejected, "sequence")
+        );
+        list.add(Tier::Mild, FindingKind::Rejected, text);
+    }
+}
+
+fn share_of(part: u64, all: u64, what: &str) -> String {
+    let share = share(part as f64, all as f64).unwrap_or_default();
+    format!("{} of the {what}", percent(share))
 }
 
 #[cfg(test)]

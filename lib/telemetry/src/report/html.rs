@@ -91,55 +91,39 @@ fn remarks(page: &mut Page, report: &Report) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Runs, Samples};
+    use plmkit_logs::Throttle;
+
     use super::*;
-    use plmkit_logs::event::{BatchDone, Event, RunStarted};
-    use plmkit_logs::{GpuSample, Throttle};
+    use crate::tests::{batch, report, runs, sample, started};
 
     const EVIL: &str = "</title><script>alert(1)</script>\"'&\u{202e}\0";
 
     #[test]
     fn whatever_a_log_says_is_text() {
-        let mut runs = Runs::default();
         let evil = || Some(EVIL.to_owned());
-        runs.add(&Event::Run(RunStarted {
-            run: EVIL.to_owned(),
-            tool: EVIL.to_owned(),
-            version: EVIL.to_owned(),
-            model_digest: evil(),
-            device: evil(),
-            dtype: evil(),
-            gpu_uuids: Some(vec![EVIL.to_owned()]),
-            time: "2026-01-31T12:00:00Z".parse().ok(),
-            ..RunStarted::default()
-        }));
-        for batch in 0..3 {
-            runs.add(&Event::Batch(BatchDone {
-                run: EVIL.to_owned(),
-                batch,
-                tokens: 10,
-                wait_ms: Some(100.0),
-                compute_ms: Some(1.0),
-                elapsed_s: Some(batch as f64 + 1.0),
-                utilization: Some(0.5),
-                oom_splits: 1,
-                rejected: 1,
-                ..BatchDone::default()
-            }));
-        }
-        let mut samples = Samples::during(&runs);
-        for second in 0..10 {
-            samples.add(&GpuSample {
-                uuid: evil(),
-                name: evil(),
-                gpu_util: Some(10 * second),
-                throttle: Some(Throttle(vec![EVIL.to_owned(), "hw_slowdown".to_owned()])),
-                ..GpuSample::at(format!("2026-01-31T12:00:0{second}Z").parse().unwrap())
-            });
-        }
-        let events = runs.finish(true);
-        let samples = samples.finish(true, Some(&events));
-        let html = html(&Report::new(Some(events), Some(samples), None));
+        let started = started(|run| {
+            run.run = EVIL.to_owned();
+            (run.tool, run.version) = (EVIL.to_owned(), EVIL.to_owned());
+            (run.model_digest, run.device, run.dtype) = (evil(), evil(), evil());
+            run.gpu_uuids = Some(vec![EVIL.to_owned()]);
+            run.time = "2026-01-31T12:00:00Z".parse().ok();
+        });
+        let batches = (0..3).map(|number| {
+            batch(number, |batch| {
+                batch.run = EVIL.to_owned();
+                (batch.tokens, batch.oom_splits, batch.rejected) = (10, 1, 1);
+                (batch.wait_ms, batch.compute_ms) = (Some(100.0), Some(1.0));
+                (batch.elapsed_s, batch.utilization) = (Some(number as f64 + 1.0), Some(0.5));
+            })
+        });
+        let samples = (0..10).map(|second| {
+            sample(second, |sample| {
+                (sample.uuid, sample.name) = (evil(), evil());
+                sample.gpu_util = Some(10 * second);
+                sample.throttle = Some(Throttle(vec![EVIL.to_owned(), "hw_slowdown".to_owned()]));
+            })
+        });
+        let html = html(&report(runs([started].into_iter().chain(batches)), samples));
         assert!(
             !html.contains("<script") && html.matches("</title>").count() == 1,
             "{html}"

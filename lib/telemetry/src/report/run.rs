@@ -119,7 +119,7 @@ impl RunSummary {
         }
         // Of attempts on different devices no figure would be right.
         let gpus = gpus.filter(|_| self.alike);
-        self.efficiency = Efficiency::of(self, gpus.as_deref(), peak_tflops);
+        self.efficiency = Efficiency::new(self, gpus.as_deref(), peak_tflops);
         if self.efficiency.mfu.is_some_and(|mfu| mfu > 1.0) {
             self.notes.push("an MFU above 100 % cannot be: the peak is another than that of --peak-tflops or of the GPU's name, or the events are wrong".to_owned());
         }

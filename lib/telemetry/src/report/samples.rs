@@ -208,55 +208,48 @@ fn notes(runs: &[RunSummary], all: &Count, elsewhere: bool) -> Vec<String> {
 mod tests {
     use super::super::Tier;
     use super::*;
-    use plmkit_logs::Throttle;
-    use plmkit_logs::event::{BatchDone, Event, RunStarted};
+    use crate::tests::{batch, report, runs, sample, started};
 
-    fn sample(second: u32, index: Option<u32>, gpu_util: Option<u32>) -> GpuSample {
-        let time = format!("2026-01-31T12:00:{second:02}Z");
-        GpuSample {
-            index,
-            uuid: index.map(|index| format!("GPU-{index}")),
-            gpu_util,
-            host_cpu_util: Some(f64::from(second)),
-            host_mem_used_mib: Some(1000 + u64::from(second)),
-            ..GpuSample::at(time.parse().unwrap())
-        }
+    /// 10 s of the GPUs `GPU-0` and up, each with its utilisation.
+    fn samples(percent: impl Fn(u32) -> Vec<Option<u32>>, seconds: u32) -> Vec<GpuSample> {
+        let rows = (0..seconds).flat_map(|second| {
+            let gpus = percent(second).into_iter().enumerate();
+            gpus.map(move |(gpu, percent)| {
+                sample(second, |sample| {
+                    (sample.index, sample.gpu_util) = (Some(gpu as u32), percent);
+                    sample.uuid = Some(format!("GPU-{gpu}"));
+                    sample.host_cpu_util = Some(f64::from(second));
+                    sample.host_mem_used_mib = Some(1000 + u64::from(second));
+                })
+            })
+        });
+        rows.collect()
     }
 
-    fn summary(runs: Runs, samples: impl IntoIterator<Item = GpuSample>) -> SamplesSummary {
-        let mut joined = Samples::during(&runs);
-        samples.into_iter().for_each(|sample| joined.add(&sample));
-        joined.finish(false, Some(&runs.finish(false)))
+    fn summary(runs: Runs, samples: Vec<GpuSample>) -> SamplesSummary {
+        report(runs, samples).samples.unwrap()
     }
 
     fn run(device: &str, gpu_uuid: Option<&str>, first: u32, last: u32) -> Runs {
         let time = |second: u32| format!("2026-01-31T12:00:{second:02}Z").parse().ok();
-        let mut runs = Runs::default();
-        runs.add(&Event::Run(RunStarted {
-            run: "r".to_owned(),
-            device: Some(device.to_owned()),
-            gpu_uuids: gpu_uuid.map(|uuid| vec![uuid.to_owned()]),
-            time: time(first),
-            ..RunStarted::default()
-        }));
-        runs.add(&Event::Batch(BatchDone {
-            run: "r".to_owned(),
-            time: time(last),
-            ..BatchDone::default()
-        }));
-        runs
+        let started = started(|run| {
+            run.device = Some(device.to_owned());
+            run.gpu_uuids = gpu_uuid.map(|uuid| vec![uuid.to_owned()]);
+            run.time = time(first);
+        });
+        runs([started, batch(0, |batch| batch.time = time(last))])
     }
 
     #[test]
     fn samples_outside_the_run_do_not_count() {
-        let busy_in_the_run = (0..30).map(|second| {
-            let busy = (10..20).contains(&second);
-            sample(second, Some(0), Some(if busy { 90 } else { 0 }))
-        });
-        let summary = summary(run("cuda:0", None, 10, 19), busy_in_the_run);
-        assert_eq!((summary.scope, summary.gpus[0].samples), (Scope::Runs, 10));
-        assert_eq!(summary.gpus[0].mean_utilization, Some(0.9));
-        assert_eq!(summary.gpus[0].bottleneck, Some(Tier::None));
+        let busy = |second| vec![Some(if (10..20).contains(&second) { 90 } else { 0 })];
+        let summary = summary(run("cuda:0", None, 10, 19), samples(busy, 30));
+        let gpu = &summary.gpus[0];
+        assert_eq!((summary.scope, gpu.samples), (Scope::Runs, 10));
+        assert_eq!(
+            (gpu.mean_utilization, gpu.bottleneck),
+            (Some(0.9), Some(Tier::None))
+        );
         assert_eq!(
             (summary.host.samples, summary.host.peak_mem_used_mib),
             (10, Some(1019))
@@ -265,26 +258,21 @@ mod tests {
 
     #[test]
     fn where_no_sample_falls_into_a_run_all_are_told_of_and_none_is_judged() {
-        let summary = summary(
-            run("cuda:0", None, 50, 59),
-            (0..12).map(|s| sample(s, Some(0), Some(40))),
-        );
-        assert_eq!(
-            (summary.scope, summary.gpus[0].samples),
-            (Scope::Recording, 12)
-        );
-        assert_eq!(
-            (summary.gpus[0].bottleneck, summary.gpus[0].in_run),
-            (None, false)
-        );
+        let summary = summary(run("cuda:0", None, 50, 59), samples(|_| vec![Some(40)], 12));
+        let gpu = &summary.gpus[0];
+        assert_eq!((summary.scope, gpu.samples), (Scope::Recording, 12));
+        assert_eq!((gpu.bottleneck, gpu.in_run), (None, false));
         assert!(summary.notes[0].starts_with("no sample was taken while"));
     }
 
     #[test]
     fn samples_of_other_gpus_than_the_run_names_are_told() {
         let notes = |uuid| {
-            let rows = (0..12).map(|s| sample(s, Some(0), Some(40)));
-            summary(run("cuda:0", Some(uuid), 0, 9), rows).notes
+            summary(
+                run("cuda:0", Some(uuid), 0, 9),
+                samples(|_| vec![Some(40)], 12),
+            )
+            .notes
         };
         assert_eq!(notes("GPU-0"), [""; 0]);
         let other = notes("GPU-9");
@@ -296,74 +284,44 @@ mod tests {
 
     #[test]
     fn too_few_samples_and_unknown_utilization_give_no_tier() {
-        let nine = summary(
-            Runs::default(),
-            (0..9).map(|s| sample(s, Some(0), Some(10))),
-        );
-        assert_eq!(
-            (nine.gpus[0].bottleneck, nine.gpus[0].mean_utilization),
-            (None, Some(0.1))
-        );
-        let unknown = summary(Runs::default(), (0..20).map(|s| sample(s, Some(0), None)));
-        assert_eq!(
-            (unknown.gpus[0].bottleneck, unknown.gpus[0].mean_utilization),
-            (None, None)
-        );
-        assert_eq!(unknown.gpus[0].throttled_samples, None);
+        let found = |percent, seconds| {
+            let gpu = summary(Runs::default(), samples(|_| vec![percent], seconds))
+                .gpus
+                .remove(0);
+            (gpu.bottleneck, gpu.mean_utilization, gpu.throttled_samples)
+        };
+        assert_eq!(found(Some(10), 9), (None, Some(0.1), None));
+        assert_eq!(found(None, 20), (None, None, None));
     }
 
     #[test]
     fn only_a_gpu_that_a_run_worked_on_is_judged() {
-        let two =
-            || (0..10).flat_map(|s| [sample(s, Some(0), Some(5)), sample(s, Some(1), Some(70))]);
         let tiers = |runs| {
-            let gpus = summary(runs, two()).gpus;
+            let gpus = summary(runs, samples(|_| vec![Some(5), Some(70)], 10)).gpus;
             [gpus[0].bottleneck, gpus[1].bottleneck]
         };
+        let both = [Some(Tier::Critical), Some(Tier::Mild)];
         assert_eq!(
             tiers(run("cuda:0", Some("GPU-1"), 0, 9)),
             [None, Some(Tier::Mild)]
         );
-        assert_eq!(
-            tiers(run("cuda:0", None, 0, 9)),
-            [Some(Tier::Critical), Some(Tier::Mild)]
-        );
+        assert_eq!(tiers(run("cuda:0", None, 0, 9)), both);
         assert_eq!(tiers(run("cpu", None, 0, 9)), [None, None]);
-        assert_eq!(
-            tiers(Runs::default()),
-            [Some(Tier::Critical), Some(Tier::Mild)]
-        );
+        assert_eq!(tiers(Runs::default()), both);
     }
 
     #[test]
     fn the_host_counts_once_a_moment_and_is_no_gpu() {
-        let rows = [
-            sample(0, Some(0), None),
-            sample(0, Some(1), None),
-            sample(10, None, None),
-        ];
+        let mut rows = samples(|_| vec![None, None], 1);
+        rows.push(GpuSample {
+            host_cpu_util: Some(10.0),
+            ..GpuSample::at("2026-01-31T12:00:10Z".parse().unwrap())
+        });
         let summary = summary(Runs::default(), rows);
         assert_eq!(
             (summary.host.samples, summary.host.mean_cpu_utilization),
             (2, Some(0.05))
         );
         assert_eq!(summary.gpus.len(), 2);
-    }
-
-    #[test]
-    fn throttled_samples_are_counted_among_those_that_say() {
-        let throttle =
-            |names: &[&str]| Some(Throttle(names.iter().map(ToString::to_string).collect()));
-        let rows = [throttle(&[]), throttle(&["hw_slowdown"]), None]
-            .into_iter()
-            .enumerate();
-        let rows = rows.map(|(second, throttle)| GpuSample {
-            throttle,
-            ..sample(second as u32, Some(0), None)
-        });
-        assert_eq!(
-            summary(Runs::default(), rows).gpus[0].throttled_samples,
-            Some(1)
-        );
     }
 }

@@ -121,25 +121,27 @@ pub(super) fn percent(share: f64) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_stage_that_no_batch_tells_of_is_unknown_and_not_zero() {
+    fn stages(batches: u64, compute_ms: f64, elapsed_s: Option<f64>, workers: u64) -> Stages {
         let mut count = StagesCount::default();
-        for compute_ms in [300.0, 500.0] {
-            let batch = BatchDone {
+        for _ in 0..batches {
+            count.add(&BatchDone {
                 compute_ms: Some(compute_ms),
                 write_ms: Some(50.0),
                 ..BatchDone::default()
-            };
-            count.add(&batch);
+            });
         }
-        let stages = count.finish(Some(1.0), 1);
+        count.finish(elapsed_s, workers)
+    }
+
+    #[test]
+    fn a_stage_that_no_batch_tells_of_is_unknown_and_not_zero() {
+        let stages = stages(2, 400.0, Some(1.0), 1);
         let compute = stages.compute.unwrap();
         assert_eq!(
             (compute.total_ms, compute.mean_ms, compute.max_ms),
-            (800.0, 400.0, 500.0)
+            (800.0, 400.0, 400.0)
         );
-        assert_eq!(compute.share, Some(0.8));
-        assert_eq!(stages.h2d, None);
+        assert_eq!((compute.share, stages.h2d), (Some(0.8), None));
         let advice =
             "computing took 80.0 % of the time; the largest other part was writing, 10.0 %";
         assert_eq!(stages.advice.as_deref(), Some(advice));
@@ -147,28 +149,15 @@ mod tests {
 
     #[test]
     fn what_several_workers_do_at_once_is_a_share_of_the_time_of_all() {
-        let mut count = StagesCount::default();
-        for _ in 0..4 {
-            count.add(&BatchDone {
-                compute_ms: Some(400.0),
-                write_ms: Some(50.0),
-                ..BatchDone::default()
-            });
-        }
-        let stages = count.finish(Some(1.0), 2);
+        let stages = stages(4, 400.0, Some(1.0), 2);
         let shares = [stages.compute, stages.write].map(|stage| stage.unwrap().share);
         assert_eq!(shares, [Some(0.8), Some(0.2)]);
     }
 
     #[test]
     fn without_elapsed_time_there_are_no_shares_and_no_advice() {
-        let mut count = StagesCount::default();
-        count.add(&BatchDone {
-            compute_ms: Some(1.0),
-            ..BatchDone::default()
-        });
         for elapsed_s in [None, Some(0.0)] {
-            let stages = count.finish(elapsed_s, 1);
+            let stages = stages(1, 1.0, elapsed_s, 1);
             assert_eq!((stages.compute.unwrap().share, stages.advice), (None, None));
         }
     }

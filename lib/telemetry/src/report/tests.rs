@@ -135,9 +135,13 @@ impl Machine {
 
 fn joined(events: &[Event], samples: &[GpuSample]) -> Vec<RunSummary> {
     let mut runs = Runs::default();
-    events.iter().for_each(|event| runs.add(event));
+    for event in events {
+        runs.add(event);
+    }
     let mut joined = Samples::during(&runs);
-    samples.iter().for_each(|sample| joined.add(sample));
+    for sample in samples {
+        joined.add(sample);
+    }
     let events = runs.finish(false);
     let samples = joined.finish(false, Some(&events));
     Report::new(Some(events), Some(samples), None)
