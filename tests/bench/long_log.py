@@ -46,7 +46,7 @@ def write_events(path, events):
         )))
     with open(path, "w", buffering=1 << 20) as log:
         log.write(
-            f'{{"type":"run","run":"{RUN}","time":"{timestamp(0)}","tool":"gpu-embed","version":"0.1.0",'
+            f'{{"type":"run","run":"{RUN}","time":"{timestamp(0)}","boot_id":"b","boot_s":0.0,"tool":"gpu-embed","version":"0.1.0",'
             f'"model_digest":"00112233445566778899aabbccddeeff","device":"cuda:0","gpu_uuids":["GPU-0"],"pid":4711,'
             f'"flops_per_token":297000000,"flops_per_pair":76800,"dtype":"bf16","threads":8,'
             f'"batches_total":{events},"token_budget":{TOKEN_BUDGET}}}\n'
@@ -61,11 +61,11 @@ def write_events(path, events):
                 second = timestamp(elapsed_s)[:-4]
             log.write(
                 f'{{"type":"batch","run":"{RUN}","batch":{batch},"time":"{second}{batch % 50 * 20:03}Z",'
-                f'"elapsed_s":{elapsed_s:.6f},"wait_ms":{wait_ms},{rest}'
+                f'"boot_s":{elapsed_s:.3f},"elapsed_s":{elapsed_s:.6f},"wait_ms":{wait_ms},{rest}'
             )
         elapsed_s = events * BATCH_S
         log.write(
-            f'{{"type":"done","run":"{RUN}","time":"{timestamp(elapsed_s)}","sequences":0,"tokens":{total},'
+            f'{{"type":"done","run":"{RUN}","time":"{timestamp(elapsed_s)}","boot_s":{elapsed_s},"sequences":0,"tokens":{total},'
             f'"residues":0,"elapsed_s":{elapsed_s},"outcome":"done"}}\n'
         )
     return {"batches": events, "tokens": total, "tokens_per_s": total / elapsed_s}
@@ -74,12 +74,12 @@ def write_events(path, events):
 def write_samples(path, seconds):
     """Two GPUs, a row a second."""
     with open(path, "w") as log:
-        log.write("timestamp,index,uuid,name,gpu_util,mem_used_mib,mem_total_mib,temperature_c,power_w,throttle,energy_j,elapsed_s\n")
+        log.write("timestamp,boot_id,boot_s,index,uuid,name,gpu_util,mem_used_mib,mem_total_mib,temperature_c,power_w,throttle,energy_j\n")
         for second in range(seconds):
             for gpu in 0, 1:
                 log.write(
-                    f"{timestamp(second)},{gpu},GPU-{gpu},NVIDIA H100 80GB HBM3,{90 + second % 10},60000,81559,"
-                    f"66,{600 + second % 50},none,{625.5 * second},{second}\n"
+                    f"{timestamp(second)},b,{second},{gpu},GPU-{gpu},NVIDIA H100 80GB HBM3,{90 + second % 10},60000,81559,"
+                    f"66,{600 + second % 50},none,{625.5 * second}\n"
                 )
 
 
