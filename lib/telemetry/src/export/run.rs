@@ -195,15 +195,19 @@ fn write_stages(text: &mut MetricsText, runs: &[(&RunStatus, Labels)]) {
 
 #[cfg(test)]
 mod tests {
+    use plmkit_logs::Timestamp;
+    use plmkit_logs::event::Event;
+
     use super::*;
     use crate::live::LiveRuns;
-    use plmkit_logs::Timestamp;
-    use plmkit_logs::event::{BatchDone, Event, RunStarted};
+    use crate::tests::{batch, started};
 
     fn text(events: impl IntoIterator<Item = Event>) -> String {
         let now: Timestamp = "2026-01-31T12:00:00.500Z".parse().unwrap();
         let mut runs = LiveRuns::default();
-        events.into_iter().for_each(|event| runs.add(&event, now));
+        for event in events {
+            runs.add(&event, now);
+        }
         let mut text = MetricsText::default();
         write(&mut text, &runs.status(now));
         text.finish()
@@ -218,21 +222,12 @@ mod tests {
 
     #[test]
     fn a_run_that_says_little_has_no_zeros_for_what_it_does_not_say() {
-        let text = text([Event::Run(RunStarted {
-            run: "r".to_owned(),
-            ..RunStarted::default()
-        })]);
-        let names: Vec<&str> = text
-            .lines()
-            .filter(|line| !line.starts_with('#'))
-            .map(|line| line.split('{').next().unwrap())
-            .collect();
+        let text = text([started(|_| {})]);
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let mut names: Vec<&str> = lines.map(|line| line.split('{').next().unwrap()).collect();
+        names.dedup();
         let expected = [
             "plmkit_run_info",
-            "plmkit_run_state",
-            "plmkit_run_state",
-            "plmkit_run_state",
-            "plmkit_run_state",
             "plmkit_run_state",
             "plmkit_run_batches_total",
             "plmkit_run_sequences_total",
@@ -248,17 +243,14 @@ mod tests {
 
     #[test]
     fn times_are_seconds_and_buckets_hold_the_smaller_ones() {
-        let batch = |batch, wait_ms| {
-            Event::Batch(BatchDone {
-                run: "r".to_owned(),
-                batch,
-                elapsed_s: Some(batch as f64),
-                wait_ms: Some(wait_ms),
-                compute_ms: Some(2500.0),
-                ..BatchDone::default()
+        let batches = [0.5, 80.0, 1500.0].into_iter().enumerate();
+        let batches = batches.map(|(number, wait_ms)| {
+            batch(number as u64, |batch| {
+                (batch.elapsed_s, batch.wait_ms) = (Some(number as f64), Some(wait_ms));
+                batch.compute_ms = Some(2500.0);
             })
-        };
-        let text = text([batch(0, 0.5), batch(1, 80.0), batch(2, 1500.0)]);
+        });
+        let text = text(batches);
         for line in [
             "plmkit_run_wait_seconds_bucket{run=\"r\",le=\"0.0001\"} 0",
             "plmkit_run_wait_seconds_bucket{run=\"r\",le=\"0.001\"} 1",

@@ -77,7 +77,6 @@ mod tests {
 
     fn batch(batch: u64, elapsed_s: f64, tokens: u64, wait_ms: f64) -> BatchDone {
         BatchDone {
-            run: "r".to_owned(),
             batch,
             elapsed_s: Some(elapsed_s),
             tokens,
@@ -89,11 +88,11 @@ mod tests {
     }
 
     fn recent_batches(batches: impl IntoIterator<Item = BatchDone>) -> RecentBatches {
-        let mut recent_batches = RecentBatches::default();
-        batches
-            .into_iter()
-            .for_each(|batch| recent_batches.add(&batch));
-        recent_batches
+        let mut recent = RecentBatches::default();
+        for batch in batches {
+            recent.add(&batch);
+        }
+        recent
     }
 
     #[test]
@@ -101,19 +100,25 @@ mod tests {
         let slow = (0..100).map(|n| batch(n, n as f64, 10, 100.0));
         let fast = (100..200).map(|n| batch(n, n as f64, 1000, 0.1));
         let recent = recent_batches(slow.chain(fast)).recent();
-        assert_eq!(recent.tokens_per_s, Some(1000.0));
-        assert_eq!(recent.residues_per_s, Some(500.0));
-        assert_eq!(recent.queue, Some(QueueState::Full));
-        assert_eq!(recent.mean_wait_ms, Some(0.1));
+        assert_eq!(
+            (recent.tokens_per_s, recent.residues_per_s),
+            (Some(1000.0), Some(500.0))
+        );
+        assert_eq!(
+            (recent.queue, recent.mean_wait_ms),
+            (Some(QueueState::Full), Some(0.1))
+        );
         assert_eq!(recent.queue_depth, Some(199));
     }
 
     #[test]
     fn of_a_slow_run_the_last_batches_count_however_old() {
-        let recent =
-            recent_batches((0..20).map(|n| batch(n, n as f64 * 100.0, 700, 60.0))).recent();
-        assert_eq!(recent.tokens_per_s, Some(7.0));
-        assert_eq!(recent.queue, Some(QueueState::Starved));
+        let slow = (0..20).map(|n| batch(n, n as f64 * 100.0, 700, 60.0));
+        let recent = recent_batches(slow).recent();
+        assert_eq!(
+            (recent.tokens_per_s, recent.queue),
+            (Some(7.0), Some(QueueState::Starved))
+        );
     }
 
     #[test]
@@ -129,10 +134,11 @@ mod tests {
     #[test]
     fn a_log_that_is_read_again_changes_nothing_and_a_fast_run_takes_little_memory() {
         let batches = || (0..10_000).map(|n| batch(n, n as f64 * 1e-3, 10, 0.1));
-        let once = recent_batches(batches());
-        assert_eq!(once.batches.len(), MOST);
-        let twice = recent_batches(batches().chain(batches()));
-        assert_eq!(twice.batches.len(), MOST);
+        let (once, twice) = (
+            recent_batches(batches()),
+            recent_batches(batches().chain(batches())),
+        );
+        assert_eq!((once.batches.len(), twice.batches.len()), (MOST, MOST));
         assert_eq!(twice.recent(), once.recent());
     }
 }

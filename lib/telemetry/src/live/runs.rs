@@ -70,107 +70,89 @@ impl LiveRuns {
 
 #[cfg(test)]
 mod tests {
+    use plmkit_logs::event::Outcome;
+
     use super::*;
-    use plmkit_logs::event::{BatchDone, Outcome, RunDone, RunStarted};
+    use crate::tests;
 
     fn at(seconds: i64) -> Timestamp {
         let start: Timestamp = "2026-01-31T12:00:00Z".parse().unwrap();
-        chrono::DateTime::from_timestamp_millis(start.unix_ms() + seconds * 1000)
-            .unwrap()
-            .into()
+        let time = chrono::DateTime::from_timestamp_millis(start.unix_ms() + seconds * 1000);
+        time.unwrap().into()
     }
 
-    fn started(run: &str) -> RunStarted {
-        RunStarted {
-            run: run.to_owned(),
-            time: Some(at(0)),
-            batches_total: Some(8),
-            batches_saved: Some(2),
-            tokens_total: Some(800),
-            ..RunStarted::default()
-        }
+    fn started(tokens_total: Option<u64>) -> Event {
+        tests::started(|run| {
+            run.time = Some(at(0));
+            (run.batches_total, run.batches_saved) = (Some(8), Some(2));
+            run.tokens_total = tokens_total;
+        })
     }
 
     fn batch(run: &str, number: u64, second: i64) -> Event {
-        Event::Batch(BatchDone {
-            run: run.to_owned(),
-            batch: number,
-            time: Some(at(second)),
-            elapsed_s: Some(second as f64),
-            sequences: 1,
-            tokens: 100,
-            residues: 98,
-            ..BatchDone::default()
+        tests::batch(number, |batch| {
+            run.clone_into(&mut batch.run);
+            (batch.time, batch.elapsed_s) = (Some(at(second)), Some(second as f64));
+            (batch.sequences, batch.tokens, batch.residues) = (1, 100, 98);
         })
     }
 
     fn done(run: &str, second: i64, outcome: Outcome) -> Event {
-        Event::Done(RunDone {
-            run: run.to_owned(),
-            time: Some(at(second)),
-            tokens: 100,
-            elapsed_s: second as f64,
-            outcome,
-            ..RunDone::default()
+        tests::done(|done| {
+            run.clone_into(&mut done.run);
+            (done.time, done.elapsed_s) = (Some(at(second)), second as f64);
+            (done.tokens, done.outcome) = (100, outcome);
         })
     }
 
     fn runs(events: impl IntoIterator<Item = Event>) -> LiveRuns {
         let mut runs = LiveRuns::default();
-        events.into_iter().for_each(|event| runs.add(&event, at(0)));
+        for event in events {
+            runs.add(&event, at(0));
+        }
         runs
     }
 
     #[test]
     fn progress_counts_what_was_saved_and_time_left_is_that_of_the_recent_rate() {
-        let runs = runs([
-            Event::Run(started("r")),
-            batch("r", 2, 10),
-            batch("r", 3, 12),
-            batch("r", 4, 14),
-        ]);
+        let batches =
+            [(2, 10), (3, 12), (4, 14)].map(|(number, second)| batch("r", number, second));
+        let runs = runs([started(Some(800))].into_iter().chain(batches));
         let status = runs.status(at(15)).pop().unwrap();
-        assert_eq!(status.state, RunState::Running);
+        let progress = &status.progress;
+        assert_eq!((status.state, status.silence_s), (RunState::Running, 1.0));
+        assert_eq!((progress.batches, progress.batches_total), (5, Some(10)));
         assert_eq!(
-            (status.progress.batches, status.progress.batches_total),
-            (5, Some(10))
+            (progress.share, progress.eta_s),
+            (Some(300.0 / 800.0), Some(10.0))
         );
-        assert_eq!(status.progress.share, Some(300.0 / 800.0));
         assert_eq!(status.recent.tokens_per_s, Some(50.0));
-        assert_eq!(status.progress.eta_s, Some(10.0));
-        assert!((status.silence_s - 1.0).abs() < 1e-9);
     }
 
     #[test]
     fn without_tokens_the_share_is_that_of_batches() {
-        let unknown = RunStarted {
-            tokens_total: None,
-            ..started("r")
+        let progress = |events: &[Event]| {
+            let mut all = runs(events.iter().cloned()).status(at(11));
+            all.pop().unwrap().progress
         };
-        let status = runs([Event::Run(unknown), batch("r", 2, 10)])
-            .status(at(11))
-            .pop()
-            .unwrap();
-        assert_eq!(
-            (status.progress.share, status.progress.eta_s),
-            (Some(0.3), None)
-        );
-        let status = runs([batch("r", 2, 10)]).status(at(11)).pop().unwrap();
-        assert_eq!((status.progress.share, status.progress.batches), (None, 1));
+        let known = progress(&[started(None), batch("r", 2, 10)]);
+        assert_eq!((known.share, known.eta_s), (Some(0.3), None));
+        let unknown = progress(&[batch("r", 2, 10)]);
+        assert_eq!((unknown.share, unknown.batches), (None, 1));
     }
 
     #[test]
     fn a_run_is_silent_after_a_time_that_its_batches_do_not_take() {
-        let state = |runs: &LiveRuns, second| runs.status(at(second))[0].state;
-        let fast = runs([batch("r", 0, 10), batch("r", 1, 11)]);
-        assert_eq!(state(&fast, 71), RunState::Running);
-        assert_eq!(state(&fast, 72), RunState::Silent);
-        let slow = runs([batch("r", 0, 10), batch("r", 1, 110)]);
-        assert_eq!(state(&slow, 610), RunState::Running);
-        assert_eq!(state(&slow, 611), RunState::Silent);
-        let loading = runs([Event::Run(started("r"))]);
-        assert_eq!(state(&loading, 600), RunState::Running);
-        assert_eq!(state(&loading, 601), RunState::Silent);
+        let fast = vec![batch("r", 0, 10), batch("r", 1, 11)];
+        let slow = vec![batch("r", 0, 10), batch("r", 1, 110)];
+        for (events, last) in [(fast, 71), (slow, 610), (vec![started(None)], 600)] {
+            let runs = runs(events);
+            let state = |second| runs.status(at(second))[0].state;
+            assert_eq!(
+                [state(last), state(last + 1)],
+                [RunState::Running, RunState::Silent]
+            );
+        }
     }
 
     #[test]
@@ -180,13 +162,13 @@ mod tests {
             (Outcome::Stopped, RunState::Stopped),
             (Outcome::Failed, RunState::Failed),
         ] {
-            let runs = runs([
-                Event::Run(started("r")),
+            let events = [
+                started(None),
                 batch("r", 0, 10),
                 batch("r", 1, 11),
                 done("r", 12, outcome),
-            ]);
-            let status = runs.status(at(1_000_000)).pop().unwrap();
+            ];
+            let status = runs(events).status(at(1_000_000)).pop().unwrap();
             assert_eq!((status.state, status.progress.eta_s), (state, None));
             assert_eq!(
                 status.recent.tokens_per_s, None,
@@ -197,8 +179,9 @@ mod tests {
 
     #[test]
     fn runs_at_work_come_first_and_old_ones_are_let_go() {
+        let old = done("old", 5, Outcome::Done);
         let mut runs = runs([
-            done("old", 5, Outcome::Done),
+            old,
             batch("at work", 0, 60),
             done("ended", 70, Outcome::Done),
         ]);
@@ -207,43 +190,42 @@ mod tests {
             all.map(|status| status.summary.run).collect::<Vec<_>>()
         };
         assert_eq!(names(&runs), ["at work", "ended", "old"]);
-        runs.forget(at(80), Duration::from_secs(20));
-        assert_eq!(names(&runs), ["at work", "ended"]);
-        runs.forget(at(-80), Duration::from_secs(20));
-        assert_eq!(
-            names(&runs),
-            ["at work", "ended"],
-            "a clock that went back forgets nothing"
-        );
+        // A clock that goes back forgets nothing.
+        for now in [80, -80] {
+            runs.forget(at(now), Duration::from_secs(20));
+            assert_eq!(names(&runs), ["at work", "ended"]);
+        }
     }
 
     #[test]
     fn a_run_that_pauses_comes_back_as_it_was() {
-        let mut runs = runs([Event::Run(started("r")), batch("r", 2, 10)]);
+        let mut runs = runs([started(Some(800)), batch("r", 2, 10)]);
         let (keep, hour) = (Duration::from_secs(20), 3600);
         runs.forget(at(hour), keep);
         assert!(runs.status_of_recent(at(hour), keep).is_empty());
         runs.add(&batch("r", 3, hour), at(hour));
-        let status = runs.status_of_recent(at(hour), keep).pop().unwrap();
-        assert_eq!(
-            (status.progress.batches, status.progress.batches_total),
-            (4, Some(10))
-        );
-        assert_eq!(status.progress.tokens_total, Some(800));
+        let progress = runs
+            .status_of_recent(at(hour), keep)
+            .pop()
+            .unwrap()
+            .progress;
+        assert_eq!((progress.batches, progress.batches_total), (4, Some(10)));
+        assert_eq!(progress.tokens_total, Some(800));
     }
 
     #[test]
     fn a_log_that_is_read_again_counts_once() {
-        let log = || {
-            let run = Event::Run(started("r"));
-            [run]
-                .into_iter()
-                .chain((0..4_i64).map(|n| batch("r", n.unsigned_abs(), n)))
+        let log = [
+            started(None),
+            batch("r", 0, 0),
+            batch("r", 1, 1),
+            batch("r", 2, 2),
+        ];
+        let status = |events: &[Event]| {
+            let mut status = runs(events.iter().cloned()).status(at(9)).remove(0);
+            status.summary.notes.clear();
+            status
         };
-        let (once, twice) = (runs(log()), runs(log().chain(log())));
-        let (mut once, mut twice) = (once.status(at(9)), twice.status(at(9)));
-        once[0].summary.notes.clear();
-        twice[0].summary.notes.clear();
-        assert_eq!(once, twice);
+        assert_eq!(status(&log), status(&[&log[..], &log].concat()));
     }
 }

@@ -303,49 +303,47 @@ fn share_of(part: u64, all: u64, what: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Report, Runs, Samples};
-    use super::*;
-    use plmkit_logs::event::{BatchDone, Event};
     use plmkit_logs::{GpuSample, Throttle};
 
-    /// Ten samples of a GPU, all but the last as they are.
+    use super::super::{Report, Runs};
+    use super::*;
+    use crate::tests::{batch, report, runs, sample};
+
+    /// The findings of ten samples of a GPU.
     fn found(change: impl Fn(u32, &mut GpuSample)) -> Vec<(Tier, FindingKind, String)> {
-        let mut samples = Samples::default();
-        for second in 0..10 {
-            let time = format!("2026-01-31T12:00:{second:02}Z");
-            let mut sample = GpuSample {
-                index: Some(0),
-                uuid: Some("GPU-0".to_owned()),
-                name: Some("Fake".to_owned()),
-                boot_id: Some("b".to_owned()),
-                boot_s: Some(f64::from(second)),
-                temperature_c: Some(80),
-                mem_used_mib: Some(900),
-                mem_total_mib: Some(1000),
-                throttle: Some(Throttle::default()),
-                foreign_processes: Some(0),
-                ecc_uncorrected: Some(3),
-                ..GpuSample::at(time.parse().unwrap())
-            };
-            change(second, &mut sample);
-            samples.add(&sample);
-        }
-        let report = Report::new(None, Some(samples.finish(false, None)), None);
+        let samples = (0..10).map(|second| {
+            sample(second, |sample| {
+                sample.temperature_c = Some(80);
+                (sample.mem_used_mib, sample.mem_total_mib) = (Some(900), Some(1000));
+                sample.throttle = Some(Throttle::default());
+                (sample.foreign_processes, sample.ecc_uncorrected) = (Some(0), Some(3));
+                change(second, sample);
+            })
+        });
+        let findings = report(Runs::default(), samples).findings;
         assert!(
-            report
-                .findings
+            findings
                 .iter()
                 .all(|finding| finding.subject == "gpu 0 (Fake)")
         );
-        let findings = report.findings.into_iter();
-        findings
+        let found = findings.into_iter();
+        found
             .map(|finding| (finding.tier, finding.kind, finding.text))
             .collect()
+    }
+
+    fn throttled(most: u32, reason: &'static str) -> impl Fn(u32, &mut GpuSample) {
+        move |second, sample| {
+            if second < most {
+                sample.throttle = Some(Throttle(vec![reason.to_owned()]));
+            }
+        }
     }
 
     #[test]
     fn a_threshold_itself_is_no_finding() {
         assert_eq!(found(|_, _| {}), []);
+        assert_eq!(found(throttled(1, "sw_power_cap")), []);
     }
 
     #[test]
@@ -354,125 +352,108 @@ mod tests {
             DeviceMemory, ForeignProcesses, GpuLost, MemoryErrors, PowerCap, Temperature,
             Throttling,
         };
-        let throttle = |reason: &str| Some(Throttle(vec![reason.to_owned()]));
-        let one = |change: &dyn Fn(u32, &mut GpuSample), tier, kind, text: &str| {
+        let lost = |second, sample: &mut GpuSample| {
+            if second > 5 {
+                *sample = GpuSample {
+                    index: Some(0),
+                    uuid: sample.uuid.take(),
+                    ..GpuSample::at(sample.timestamp)
+                };
+            }
+        };
+        type Change<'a> = &'a dyn Fn(u32, &mut GpuSample);
+        let cases: [(Change, Tier, FindingKind, &str); 9] = [
+            (
+                &|i, s| s.temperature_c = Some(80 + i / 9),
+                Tier::Mild,
+                Temperature,
+                "reached 81 °C, and was above 80 °C in 10.0 %",
+            ),
+            (
+                &|i, s| s.mem_used_mib = Some(900 + u64::from(i)),
+                Tier::Mild,
+                DeviceMemory,
+                "90.9 % of its memory",
+            ),
+            (
+                &|_, s| s.mem_used_mib = Some(951),
+                Tier::Critical,
+                DeviceMemory,
+                "95.1 %",
+            ),
+            (
+                &|i, s| s.foreign_processes = Some(i % 2),
+                Tier::Mild,
+                ForeignProcesses,
+                "50.0 % of the samples",
+            ),
+            (
+                &|i, s| s.ecc_uncorrected = Some(3 + u64::from(i > 4)),
+                Tier::Critical,
+                MemoryErrors,
+                "1 memory errors",
+            ),
+            (
+                &throttled(1, "hw_thermal_slowdown"),
+                Tier::Mild,
+                Throttling,
+                "hw_thermal_slowdown in 10.0 %",
+            ),
+            (
+                &throttled(2, "hw_thermal_slowdown"),
+                Tier::Critical,
+                Throttling,
+                "hw_thermal_slowdown in 20.0 %",
+            ),
+            (
+                &throttled(10, "sw_power_cap"),
+                Tier::Mild,
+                PowerCap,
+                "sw_power_cap in 100.0 %",
+            ),
+            (&lost, Tier::Critical, GpuLost, "its values ended"),
+        ];
+        for (change, tier, kind, text) in cases {
             let found = found(change);
             assert_eq!(found.len(), 1, "{found:?}");
             assert_eq!((found[0].0, found[0].1), (tier, kind), "{found:?}");
             assert!(found[0].2.contains(text), "{found:?}");
-        };
-        one(
-            &|i, s| s.temperature_c = Some(80 + i / 9),
-            Tier::Mild,
-            Temperature,
-            "reached 81 °C, and was above 80 °C in 10.0 %",
-        );
-        one(
-            &|i, s| s.mem_used_mib = Some(900 + u64::from(i)),
-            Tier::Mild,
-            DeviceMemory,
-            "90.9 % of its memory",
-        );
-        one(
-            &|_, s| s.mem_used_mib = Some(951),
-            Tier::Critical,
-            DeviceMemory,
-            "95.1 %",
-        );
-        one(
-            &|i, s| s.foreign_processes = Some(i % 2),
-            Tier::Mild,
-            ForeignProcesses,
-            "50.0 % of the samples",
-        );
-        one(
-            &|i, s| s.ecc_uncorrected = Some(3 + u64::from(i > 4)),
-            Tier::Critical,
-            MemoryErrors,
-            "1 memory errors",
-        );
-        let severe = |most: u32| {
-            move |i: u32, s: &mut GpuSample| {
-                if i < most {
-                    s.throttle = throttle("hw_thermal_slowdown");
-                }
-            }
-        };
-        one(
-            &severe(1),
-            Tier::Mild,
-            Throttling,
-            "hw_thermal_slowdown in 10.0 %",
-        );
-        one(
-            &severe(2),
-            Tier::Critical,
-            Throttling,
-            "hw_thermal_slowdown in 20.0 %",
-        );
-        let capped = |most: u32| {
-            move |i: u32, s: &mut GpuSample| {
-                if i < most {
-                    s.throttle = throttle("sw_power_cap");
-                }
-            }
-        };
-        one(&capped(10), Tier::Mild, PowerCap, "sw_power_cap in 100.0 %");
-        assert_eq!(found(capped(1)), []);
-        let lose = |i: u32, s: &mut GpuSample| {
-            if i > 5 {
-                let uuid = s.uuid.take();
-                *s = GpuSample {
-                    index: Some(0),
-                    uuid,
-                    ..GpuSample::at(s.timestamp)
-                };
-            }
-        };
-        one(&lose, Tier::Critical, GpuLost, "its values ended");
+        }
     }
 
     #[test]
     fn the_verdict_is_the_worst_of_what_counts() {
         use FindingKind::{Bottleneck, DeviceMemory, Temperature};
-        let report = |gpu_util, temperature_c| {
-            let mut samples = Samples::default();
-            for second in 0..10 {
-                let time = format!("2026-01-31T12:00:{second:02}Z");
-                samples.add(&GpuSample {
-                    index: Some(0),
-                    gpu_util,
-                    temperature_c,
-                    mem_used_mib: Some(99),
-                    mem_total_mib: Some(100),
-                    ..GpuSample::at(time.parse().unwrap())
-                });
-            }
-            Report::new(None, Some(samples.finish(false, None)), None)
+        let report = |gpu_util, temperature_c| -> Report {
+            let samples = (0..10).map(|second| {
+                sample(second, |sample| {
+                    (sample.gpu_util, sample.temperature_c) = (gpu_util, temperature_c);
+                    (sample.mem_used_mib, sample.mem_total_mib) = (Some(99), Some(100));
+                })
+            });
+            report(Runs::default(), samples)
         };
         let hot = report(Some(70), Some(95));
-        assert_eq!(hot.verdict, Some(Tier::Mild));
         let kinds: Vec<_> = hot.findings.iter().map(|finding| finding.kind).collect();
         assert_eq!(kinds, [DeviceMemory, Bottleneck, Temperature]);
-        assert_eq!(report(None, Some(95)).verdict, None);
-        assert_eq!(report(Some(90), None).verdict, Some(Tier::None));
+        let verdicts = [
+            hot.verdict,
+            report(None, Some(95)).verdict,
+            report(Some(90), None).verdict,
+        ];
+        assert_eq!(verdicts, [Some(Tier::Mild), None, Some(Tier::None)]);
     }
 
     #[test]
     fn a_starved_queue_is_critical_where_it_cost_much_time() {
         let finding = |elapsed_s| {
-            let mut runs = Runs::default();
-            for batch in 0..10 {
-                runs.add(&Event::Batch(BatchDone {
-                    run: "r".to_owned(),
-                    batch,
-                    wait_ms: Some(if batch < 6 { 60.0 } else { 0.0 }),
-                    queue_depth: Some(0),
-                    elapsed_s: Some(elapsed_s),
-                    ..BatchDone::default()
-                }));
-            }
-            let report = Report::new(Some(runs.finish(false)), None, None);
+            let batches = (0..10).map(|number| {
+                batch(number, |batch| {
+                    batch.wait_ms = Some(if number < 6 { 60.0 } else { 0.0 });
+                    (batch.queue_depth, batch.elapsed_s) = (Some(0), Some(elapsed_s));
+                })
+            });
+            let report = report(runs(batches), []);
             assert_eq!(report.verdict, None);
             report.findings[0].clone()
         };

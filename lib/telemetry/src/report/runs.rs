@@ -107,200 +107,130 @@ impl Runs {
 
 #[cfg(test)]
 mod tests {
+    use plmkit_logs::event::Outcome;
+
     use super::*;
-    use plmkit_logs::event::{BatchDone, Outcome, RunDone, RunStarted};
+    use crate::tests::{self, summaries};
 
-    fn batch(run: &str, tokens: u64, elapsed_s: f64) -> Event {
-        Event::Batch(BatchDone {
-            run: run.to_owned(),
-            batch: (elapsed_s * 1000.0) as u64,
-            sequences: 1,
-            tokens,
-            residues: tokens - 2,
-            elapsed_s: Some(elapsed_s),
-            ..BatchDone::default()
+    fn started(run: &str, job: &str) -> Event {
+        tests::started(|started| {
+            run.clone_into(&mut started.run);
+            started.job = Some(job.to_owned());
+            started.time = "2026-01-31T12:00:00Z".parse().ok();
+            started.device = Some("cpu".to_owned());
+            (started.flops_per_token, started.flops_per_pair) = (Some(7), Some(2));
         })
     }
 
-    fn summary(events: impl IntoIterator<Item = Event>) -> Vec<RunSummary> {
-        let mut runs = Runs::default();
-        events.into_iter().for_each(|event| runs.add(&event));
-        runs.finish(false).runs
-    }
-
-    #[test]
-    fn interleaved_runs_are_told_apart() {
-        let runs = summary([batch("b", 10, 1.0), batch("a", 5, 1.0), batch("b", 20, 2.0)]);
-        assert_eq!(
-            runs.iter().map(|run| run.run.as_str()).collect::<Vec<_>>(),
-            ["b", "a"]
-        );
-        assert_eq!(
-            (runs[0].batches, runs[0].tokens, runs[0].residues),
-            (2, 30, 26)
-        );
-        assert_eq!(runs[0].throughput.tokens_per_s, Some(15.0));
-        assert_eq!(runs[1].throughput.tokens_per_s, Some(5.0));
-    }
-
-    #[test]
-    fn a_killed_run_is_measured_to_its_last_batch() {
-        let runs = summary([batch("r", 10, 2.0), batch("r", 10, 1.0)]);
-        assert_eq!((runs[0].elapsed_s, runs[0].outcome), (Some(2.0), None));
-        assert!(runs[0].notes[0].starts_with("the run has no end"));
-    }
-
-    #[test]
-    fn a_run_without_batches_has_rates_of_zero_over_real_time_and_unknown_means() {
-        let done = RunDone {
-            run: "r".to_owned(),
-            elapsed_s: 3.0,
-            ..RunDone::default()
-        };
-        let runs = summary([Event::Done(done)]);
-        assert_eq!(runs[0].throughput.tokens_per_s, Some(0.0));
-        assert_eq!(runs[0].outcome, Some(Outcome::Done));
-        assert_eq!(
-            (runs[0].queue.state, runs[0].packing.mean_utilization),
-            (None, None)
-        );
-        assert!(runs[0].notes.is_empty());
-    }
-
-    #[test]
-    fn no_elapsed_time_gives_no_rates() {
-        let done = RunDone {
-            run: "r".to_owned(),
-            elapsed_s: 0.0,
-            ..RunDone::default()
-        };
-        assert_eq!(
-            summary([Event::Done(done)])[0].throughput.tokens_per_s,
-            None
-        );
-        let started = RunStarted {
-            run: "r".to_owned(),
-            ..RunStarted::default()
-        };
-        assert_eq!(
-            summary([Event::Run(started)])[0].throughput.tokens_per_s,
-            None
-        );
-    }
-
-    #[test]
-    fn a_log_appended_to_itself_says_the_same_and_that_it_is_doubled() {
-        let log = || {
-            let mut slow = batch("r", 10, 1.0);
-            if let Event::Batch(batch) = &mut slow {
-                batch.compute_ms = Some(990.0);
-                batch.rejected = 2;
-            }
-            let done = RunDone {
-                run: "r".to_owned(),
-                tokens: 10,
-                elapsed_s: 1.0,
-                ..RunDone::default()
-            };
-            [slow, Event::Done(done)]
-        };
-        let once = summary(log());
-        let mut twice = summary(log().into_iter().chain(log()));
-        let note = "batch events that are there again are counted once: 1";
-        assert_eq!(twice[0].notes.pop().as_deref(), Some(note));
-        assert_eq!(twice, once);
-        assert_eq!((once[0].rejected, once[0].notes.len()), (2, 0));
-    }
-
-    fn started(run: &str, job: &str, time: &str) -> Event {
-        Event::Run(RunStarted {
-            run: run.to_owned(),
-            job: Some(job.to_owned()),
-            time: time.parse().ok(),
-            device: Some("cpu".to_owned()),
-            flops_per_token: Some(7),
-            flops_per_pair: Some(0),
-            ..RunStarted::default()
-        })
-    }
-
-    fn numbered(run: &str, number: u64, elapsed_s: f64) -> Event {
-        Event::Batch(BatchDone {
-            run: run.to_owned(),
-            batch: number,
-            tokens: 10,
-            pairs: Some(100),
-            elapsed_s: Some(elapsed_s),
-            ..BatchDone::default()
+    fn batch(run: &str, number: u64, elapsed_s: f64) -> Event {
+        tests::batch(number, |batch| {
+            run.clone_into(&mut batch.run);
+            (batch.sequences, batch.tokens, batch.residues) = (1, 10, 8);
+            (batch.pairs, batch.elapsed_s) = (Some(100), Some(elapsed_s));
         })
     }
 
     fn done(run: &str, tokens: u64, elapsed_s: f64) -> Event {
-        Event::Done(RunDone {
-            run: run.to_owned(),
-            tokens,
-            elapsed_s,
-            ..RunDone::default()
+        tests::done(|done| {
+            run.clone_into(&mut done.run);
+            (done.tokens, done.elapsed_s) = (tokens, elapsed_s);
         })
+    }
+
+    #[test]
+    fn interleaved_runs_are_told_apart() {
+        let runs = summaries([batch("b", 0, 1.0), batch("a", 0, 1.0), batch("b", 1, 2.5)]);
+        let figures = runs.iter().map(|run| {
+            (
+                run.run.as_str(),
+                run.batches,
+                run.residues,
+                run.throughput.tokens_per_s,
+            )
+        });
+        let expected = [("b", 2, 16, Some(8.0)), ("a", 1, 8, Some(10.0))];
+        assert_eq!(figures.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_killed_run_is_measured_to_its_last_batch() {
+        let run = &summaries([batch("r", 1, 2.0), batch("r", 0, 1.0)])[0];
+        assert_eq!((run.elapsed_s, run.outcome), (Some(2.0), None));
+        assert!(run.notes[0].starts_with("the run has no end"));
+    }
+
+    #[test]
+    fn a_run_without_batches_has_rates_of_zero_over_real_time_and_unknown_means() {
+        let run = &summaries([done("r", 0, 3.0)])[0];
+        assert_eq!(
+            (run.throughput.tokens_per_s, run.outcome),
+            (Some(0.0), Some(Outcome::Done))
+        );
+        assert_eq!(
+            (run.queue.state, run.packing.mean_utilization),
+            (None, None)
+        );
+        assert!(run.notes.is_empty());
+        for without_time in [done("r", 0, 0.0), started("r", "job")] {
+            assert_eq!(summaries([without_time])[0].throughput.tokens_per_s, None);
+        }
     }
 
     /// Killed after 4 s, with batch 1 not saved; started again, for the same job or another, and done after 3 s more.
     fn resumed(second_job: &str) -> Vec<Event> {
         vec![
-            started("r1", "job", "2026-01-31T12:00:00Z"),
-            numbered("r1", 0, 2.0),
-            numbered("r1", 1, 4.0),
-            started("r2", second_job, "2026-01-31T12:10:00Z"),
-            numbered("r2", 1, 1.0),
-            numbered("r2", 2, 2.5),
+            started("r1", "job"),
+            batch("r1", 0, 2.0),
+            batch("r1", 1, 4.0),
+            started("r2", second_job),
+            batch("r2", 1, 1.0),
+            batch("r2", 2, 2.5),
             done("r2", 20, 3.0),
         ]
     }
 
     #[test]
     fn an_interrupted_run_that_goes_on_took_the_time_of_both_attempts() {
-        let runs = summary(resumed("job"));
+        let runs = summaries(resumed("job"));
         assert_eq!(runs.len(), 1);
         let run = &runs[0];
         assert_eq!((run.run.as_str(), run.job.as_deref()), ("r2", Some("job")));
         assert_eq!((run.attempts, run.batches, run.tokens), (2, 3, 30));
-        assert_eq!(run.elapsed_s, Some(7.0));
-        assert_eq!(run.throughput.tokens_per_s, Some(30.0 / 7.0));
-        assert_eq!((run.flops, run.outcome), (Some(210.0), Some(Outcome::Done)));
+        assert_eq!(
+            (run.elapsed_s, run.throughput.tokens_per_s),
+            (Some(7.0), Some(30.0 / 7.0))
+        );
+        assert_eq!(
+            (run.flops, run.outcome),
+            (Some(210.0 + 600.0), Some(Outcome::Done))
+        );
         let notes = [
             "it was interrupted and went on: the time is that of 2 attempts",
             "batch events that are there again are counted once: 1",
         ];
         assert_eq!(run.notes, notes);
-        let time = run.started.map(|time| time.to_string());
-        assert_eq!(time.as_deref(), Some("2026-01-31T12:00:00.000Z"));
     }
 
     #[test]
     fn other_work_and_the_same_work_again_are_other_runs() {
-        let runs = summary(resumed("other"));
+        let runs = summaries(resumed("other"));
         let figures = runs
             .iter()
             .map(|run| (run.tokens, run.elapsed_s, run.outcome));
         let expected = [(20, Some(4.0), None), (20, Some(3.0), Some(Outcome::Done))];
         assert_eq!(figures.collect::<Vec<_>>(), expected);
-        let again = [
-            started("r3", "job", "2026-01-31T13:00:00Z"),
-            done("r3", 0, 9.0),
-        ];
-        let runs = summary(resumed("job").into_iter().chain(again));
+        let again = [started("r3", "job"), done("r3", 0, 9.0)];
+        let runs = summaries(resumed("job").into_iter().chain(again));
         let names: Vec<_> = runs.iter().map(|run| run.run.as_str()).collect();
         assert_eq!(names, ["r2", "r3"]);
     }
 
     #[test]
-    fn two_attempts_in_a_log_that_is_there_twice_are_two() {
-        let mut once = summary(resumed("job"));
-        let mut twice = summary(resumed("job").into_iter().chain(resumed("job")));
-        assert_eq!(
-            twice[0].notes.pop().as_deref(),
-            Some("batch events that are there again are counted once: 5")
-        );
+    fn a_log_that_is_there_twice_counts_once() {
+        let mut once = summaries(resumed("job"));
+        let mut twice = summaries(resumed("job").into_iter().chain(resumed("job")));
+        let note = "batch events that are there again are counted once: 5";
+        assert_eq!(twice[0].notes.pop().as_deref(), Some(note));
         once[0].notes.pop();
         assert_eq!(twice, once);
     }
@@ -311,7 +241,7 @@ mod tests {
         if let Event::Run(started) = &mut events[3] {
             started.device = Some("cuda:0".to_owned());
         }
-        let run = &summary(events)[0];
+        let run = &summaries(events)[0];
         assert_eq!((run.flops, run.tokens), (None, 30));
         assert!(run.notes[1].starts_with("it went on with other devices"));
     }
@@ -319,26 +249,23 @@ mod tests {
     #[test]
     fn operations_are_unknown_where_a_part_of_them_is() {
         let flops = |per_pair, pairs| {
-            let Event::Run(mut start) = started("r", "job", "") else {
-                unreachable!()
-            };
-            start.flops_per_pair = per_pair;
-            let Event::Batch(mut batch) = numbered("r", 0, 1.0) else {
-                unreachable!()
-            };
-            batch.pairs = pairs;
-            summary([Event::Run(start), Event::Batch(batch)])[0].flops
+            let started = tests::started(|run| {
+                (run.flops_per_token, run.flops_per_pair) = (Some(7), per_pair);
+            });
+            let batch = tests::batch(0, |batch| (batch.tokens, batch.pairs) = (10, pairs));
+            summaries([started, batch])[0].flops
         };
         assert_eq!(flops(Some(2), Some(60)), Some(70.0 + 120.0));
-        assert_eq!(flops(None, Some(60)), None);
-        assert_eq!(flops(Some(2), None), None);
+        assert_eq!((flops(None, Some(60)), flops(Some(2), None)), (None, None));
     }
 
     #[test]
-    fn lost_events_are_noticed() {
-        let runs = summary([batch("r", 10, 1.0), done("r", 30, 3.0)]);
+    fn lost_events_and_rejected_sequences_are_noticed() {
+        let rejected = tests::batch(0, |batch| (batch.tokens, batch.rejected) = (10, 2));
+        let run = &summaries([rejected, done("r", 30, 3.0)])[0];
+        assert_eq!(run.rejected, 2);
         assert_eq!(
-            runs[0].notes,
+            run.notes,
             ["events are missing: the batches hold 10 tokens, the run says 30"]
         );
     }
