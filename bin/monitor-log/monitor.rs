@@ -58,22 +58,13 @@ impl Monitor {
         }
     }
 
-    /// Looks at everything once. Where a log is long and new, its runs are not complete yet.
-    pub(crate) fn look(&mut self) -> Snapshot {
-        self.read(false)
-    }
-
-    /// Looks at everything once, and reads all logs to their ends.
-    pub(crate) fn look_through(&mut self) -> Snapshot {
-        self.read(true)
-    }
-
-    fn read(&mut self, to_the_end: bool) -> Snapshot {
+    /// Looks at everything once. A log that is long and new is not read to its end, unless `to_the_end`: its runs are not complete.
+    pub(crate) fn take_snapshot(&mut self, to_the_end: bool) -> Snapshot {
         let mut notes = Vec::new();
         loop {
-            let followed = self.follower.look(&mut self.runs);
-            notes.extend(followed.notes);
-            if !(followed.behind && to_the_end) {
+            let update = self.follower.read_new(&mut self.runs);
+            notes.extend(update.notes);
+            if !(update.behind && to_the_end) {
                 break;
             }
         }

@@ -18,7 +18,7 @@ use plmkit_telemetry::{DRIVER_RETRY, Recorder, RecorderEnd, RecorderOptions, Sou
 
 use crate::args::RecordArgs;
 
-/// How this process has to end, in the place of another or by a signal of its own.
+/// How this process has to end, in the paths of another or by a signal of its own.
 pub(crate) enum End {
     /// With an exit code that is not ours.
     Code(u8),
@@ -37,9 +37,9 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
         return Err(Fault::usage("expected a command after --, found none"));
     }
     // A log that cannot be opened is a mistake on the command line: better said before a long run than after it.
-    let place = Place::of(&args.out)?;
-    let was_there = place.log.exists();
-    let log = match GpuCsvWriter::append(&place.log) {
+    let paths = LogPaths::new(&args.out)?;
+    let was_there = paths.log.exists();
+    let log = match GpuCsvWriter::append(&paths.log) {
         // A workflow engine may start a task again while the one before still runs. The command must not suffer from that.
         Err(error @ LogError::Store(StoreError::Busy { .. })) if !args.command.is_empty() => {
             tracing::warn!("{error}; recording begins when that process has ended");
@@ -50,9 +50,9 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
     let internal =
         |error: io::Error| Fault::new(Exit::Internal, format!("cannot handle signals: {error}"));
     let Some((program, arguments)) = args.command.split_first() else {
-        let recorder = start(log, &place, args, None);
+        let recorder = start(log, &paths, args, None);
         *end = Some(End::Signal(wait_for_end().map_err(internal)?));
-        finish(recorder, &place);
+        finish(recorder, &paths);
         return Ok(Exit::Done);
     };
 
@@ -63,7 +63,7 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
         .map_err(|error| {
             if !was_there && log.is_some() {
                 // Nothing was recorded: an empty log would only look like a record.
-                let _ = fs::remove_file(&place.log);
+                let _ = fs::remove_file(&paths.log);
             }
             *end = Some(End::Code(if error.kind() == io::ErrorKind::NotFound {
                 NOT_FOUND
@@ -80,22 +80,22 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
             )
         })?;
     // With all that descends from this process: what the command leaves running in the background as well.
-    let recorder = start(log, &place, args, Some(process::id()));
+    let recorder = start(log, &paths, args, Some(process::id()));
     let status = forwarder.wait(&child).map_err(internal)?;
-    finish(recorder, &place);
+    finish(recorder, &paths);
     *end = Some(end_of(status));
     Ok(Exit::Done)
 }
 
 /// Where the samples go.
-struct Place {
+struct LogPaths {
     log: PathBuf,
     /// What is made of the log at the end.
     parquet: Option<PathBuf>,
 }
 
-impl Place {
-    fn of(out: &Path) -> Result<Self, Fault> {
+impl LogPaths {
+    fn new(out: &Path) -> Result<Self, Fault> {
         if out
             .extension()
             .is_none_or(|extension| extension != "parquet")
@@ -127,7 +127,7 @@ impl Place {
 /// A command goes on without a record where there can be none. Without a log, which another process has, it begins later.
 fn start(
     log: Option<GpuCsvWriter>,
-    place: &Place,
+    paths: &LogPaths,
     args: &RecordArgs,
     command: Option<u32>,
 ) -> Option<Recorder> {
@@ -144,7 +144,7 @@ fn start(
     };
     let started = match log {
         Some(log) => Recorder::start(log, options),
-        None => Recorder::start_when_free(&place.log, options),
+        None => Recorder::start_when_free(&paths.log, options),
     };
     started
         .inspect_err(|error| tracing::warn!("cannot start recording: {}", io_text(error)))
@@ -152,14 +152,14 @@ fn start(
 }
 
 /// Whatever becomes of the record, the command has ended as it has ended.
-fn finish(recorder: Option<Recorder>, place: &Place) {
+fn finish(recorder: Option<Recorder>, paths: &LogPaths) {
     let Some(recorder) = recorder else { return };
     let left = recorder.finish();
-    let Some(parquet) = &place.parquet else {
+    let Some(parquet) = &paths.parquet else {
         return;
     };
     let are_in_the_log = |why: &str| {
-        tracing::warn!("{why}; the samples are in {}", path_text(&place.log));
+        tracing::warn!("{why}; the samples are in {}", path_text(&paths.log));
     };
     match left {
         RecorderEnd::Nothing => {}
@@ -169,9 +169,9 @@ fn finish(recorder: Option<Recorder>, place: &Place) {
             are_in_the_log(&format!("{}: exists", path_text(parquet)));
         }
         // Held until the log is removed: another recorder would add to what is lost.
-        RecorderEnd::Log(_held) => match to_parquet(&place.log, parquet) {
+        RecorderEnd::Log(_held) => match to_parquet(&paths.log, parquet) {
             Ok(()) => {
-                let _ = fs::remove_file(&place.log);
+                let _ = fs::remove_file(&paths.log);
             }
             Err(error) => are_in_the_log(&error.to_string()),
         },

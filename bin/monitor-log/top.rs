@@ -23,7 +23,7 @@ pub(crate) fn top(args: &TopArgs, end: &mut Option<End>) -> Result<Exit, Fault> 
     if io::stdout().is_terminal() && !args.once {
         return screen::show(args, KEEP, end);
     }
-    let snapshot = Monitor::open(&args.driver, &args.events, KEEP).look_through();
+    let snapshot = Monitor::open(&args.driver, &args.events, KEEP).take_snapshot(true);
     for note in &snapshot.notes {
         tracing::warn!("{note}");
     }

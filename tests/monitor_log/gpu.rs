@@ -201,25 +201,6 @@ fn top_has_a_line_for_each_gpu() {
 }
 
 #[test]
-fn what_is_recorded_can_be_reported() {
-    let case = Case::with_gpus();
-    assert!(case.wrap("sleep 0.8").status().unwrap().success());
-    assert!(
-        case.run("report --gpu gpu.csv --out report.json")
-            .status
-            .success()
-    );
-    let report: serde_json::Value = serde_json::from_str(&case.read("report.json")).unwrap();
-    let gpus = report["samples"]["gpus"].as_array().unwrap();
-    assert_eq!(gpus.len(), GPUS);
-    assert_eq!(gpus[0]["mean_utilization"], 0.97);
-    assert_eq!(gpus[0]["throttled_samples"], gpus[0]["samples"]);
-    assert_eq!(gpus[0]["bottleneck"], "none");
-    assert!(gpus[1]["mean_utilization"].is_null() && gpus[1]["bottleneck"].is_null());
-    assert!(report["events"].is_null());
-}
-
-#[test]
 fn what_a_command_leaves_in_the_background_is_its_own() {
     let case = Case::with_gpus();
     // Told to the driver only when its parent is gone.

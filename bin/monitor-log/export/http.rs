@@ -3,8 +3,7 @@
 mod connection;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -77,32 +76,25 @@ impl ServedText {
 
 /// A thread for each connection: a client that does not read its answer keeps its own, for a time.
 fn accept(listener: &TcpListener, served: &ServedText) {
-    let open = Arc::new(AtomicUsize::new(0));
+    // Each thread holds one as long as it runs.
+    let connections = Arc::new(());
     loop {
         let Ok((stream, _)) = listener.accept() else {
             thread::sleep(BREATH);
             continue;
         };
-        if open.fetch_add(1, Ordering::Relaxed) >= MOST {
-            open.fetch_sub(1, Ordering::Relaxed);
+        if Arc::strong_count(&connections) > MOST {
             continue;
         }
-        let (served, counted) = (served.clone(), Arc::clone(&open));
-        let started = thread::Builder::new()
+        let (served, connection) = (served.clone(), Arc::clone(&connections));
+        // A client that has gone or says nothing, and a system without room for a thread, need no answer.
+        let _ = thread::Builder::new()
             .name("scrape".to_owned())
             .spawn(move || {
-                serve(stream, &served);
-                counted.fetch_sub(1, Ordering::Relaxed);
+                let _connection = connection;
+                let _ = connection::serve(stream, |request| answer(request, &served));
             });
-        if started.is_err() {
-            open.fetch_sub(1, Ordering::Relaxed);
-        }
     }
-}
-
-fn serve(stream: TcpStream, served: &ServedText) {
-    // A client that has gone, or says nothing, needs no answer.
-    let _ = connection::serve(stream, |request| answer(request, served));
 }
 
 /// The path of a target, which a proxy may be given with scheme and host (RFC 9112, 3.2.2).

@@ -175,7 +175,7 @@ fn watch(args: &TopArgs, keep: Duration) -> io::Result<Receiver<Snapshot>> {
 }
 
 fn send(mut monitor: Monitor, interval: Duration, snapshots: &Sender<Snapshot>) {
-    while snapshots.send(monitor.look()).is_ok() {
+    while snapshots.send(monitor.take_snapshot(false)).is_ok() {
         thread::sleep(interval);
     }
 }

@@ -52,7 +52,7 @@ struct Rows {
 
 impl Rows {
     /// The next rows, as many as are there.
-    fn take(&mut self, height: u16) -> Rect {
+    fn area(&mut self, height: u16) -> Rect {
         let height = height.min(self.left.height);
         let taken = Rect {
             height,
@@ -64,7 +64,7 @@ impl Rows {
     }
 
     fn line(&mut self, frame: &mut Frame, line: Line) {
-        let area = self.take(1);
+        let area = self.area(1);
         frame.render_widget(Paragraph::new(line), area);
     }
 }

@@ -36,7 +36,7 @@ pub enum TimeUnit {
 
 impl TimeUnit {
     /// The one in which a time is a number of few digits.
-    pub fn of(longest_s: f64) -> Self {
+    pub fn for_seconds(longest_s: f64) -> Self {
         if longest_s < 300.0 {
             Self::Seconds
         } else if longest_s < 3.0 * 3600.0 {

@@ -1,5 +1,6 @@
 //! GPUs and host, sampled; runs, followed while they work; reports on both; metrics for Prometheus.
 
+mod background;
 pub mod command;
 pub mod export;
 mod host;
@@ -13,5 +14,6 @@ mod sampler;
 #[cfg(test)]
 mod tests;
 
-pub use recorder::{Recorder, RecorderEnd, RecorderOptions, STOP_TIMEOUT};
+pub use background::{Background, NoResult};
+pub use recorder::{Recorder, RecorderEnd, RecorderOptions};
 pub use sampler::{DRIVER_RETRY, Sampler, Sources};

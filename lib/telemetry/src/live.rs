@@ -3,12 +3,12 @@
 //! [`Follower`] reads, [`LiveRuns`] keeps what was read, [`RunStatus`] says it. Only the first touches files.
 
 mod follower;
+mod log_tail;
 mod recent_batches;
 mod run;
 mod runs;
 mod status;
-mod tail;
 
-pub use follower::{Followed, Follower};
+pub use follower::{Follower, FollowerUpdate};
 pub use runs::LiveRuns;
 pub use status::{Progress, Recent, RunState, RunStatus};

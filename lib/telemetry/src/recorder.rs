@@ -4,13 +4,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use plmkit_contract::path_text;
 use plmkit_store::StoreError;
 
+use crate::background::{Background, NoResult, StopSignal};
 use crate::memory_warning::MemoryWarnings;
 use crate::{Sampler, Sources};
 use plmkit_logs::gpu_csv::GpuCsvWriter;
@@ -18,9 +17,6 @@ use plmkit_logs::{GpuSample, LogError};
 
 /// A last sample closer than this share of the interval to the one before would say nothing.
 const LAST_SAMPLE_SHARE: u32 = 10;
-
-/// How long an end waits for the sampling thread. Neither a driver nor a file system that hangs may hold up more than that.
-pub const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How often a log that another process is writing is tried.
 const LOG_RETRY: Duration = Duration::from_millis(500);
@@ -38,8 +34,7 @@ pub struct RecorderOptions {
 
 /// Samples into a log until it is told to finish. A log that cannot be written is warned of once.
 pub struct Recorder {
-    stop: Sender<()>,
-    ended: Receiver<Option<GpuCsvWriter>>,
+    thread: Background<Option<GpuCsvWriter>>,
     /// Whether the thread hands rows to the system, for a word on what it hangs in.
     writing: Arc<AtomicBool>,
 }
@@ -63,83 +58,56 @@ impl Recorder {
     /// Starts as soon as no other process writes the log at `path`.
     pub fn start_when_free(path: &Path, options: RecorderOptions) -> io::Result<Self> {
         let path = path.to_owned();
-        Self::spawn(options, move |stopped| when_free(&path, stopped))
+        Self::spawn(options, move |stop| open_when_free(&path, stop))
     }
 
     fn spawn(
         options: RecorderOptions,
-        open: impl FnOnce(&Receiver<()>) -> Option<GpuCsvWriter> + Send + 'static,
+        open: impl FnOnce(&StopSignal) -> Option<GpuCsvWriter> + Send + 'static,
     ) -> io::Result<Self> {
-        let (stop, stopped) = mpsc::channel();
-        let (end, ended) = mpsc::channel();
         let writing = Arc::new(AtomicBool::new(false));
         let is_writing = Arc::clone(&writing);
-        thread::Builder::new()
-            .name("recorder".to_owned())
-            .spawn(move || {
-                let log = open(&stopped).map(|mut log| {
-                    let mut sampler = Sampler::open(&options.sources);
-                    let mut warnings = MemoryWarnings::new(options.memory_warning);
-                    record(
-                        options.interval,
-                        || {
-                            let rows = sampler.sample();
-                            for warning in warnings.warnings(&rows) {
-                                tracing::warn!("{warning}");
-                            }
-                            rows
-                        },
-                        |rows| {
-                            is_writing.store(true, Ordering::Relaxed);
-                            let written = log.write(rows);
-                            is_writing.store(false, Ordering::Relaxed);
-                            written
-                        },
-                        |pause| goes_on(&stopped, pause),
-                    );
-                    log
-                });
-                // One that was left behind has nobody to tell.
-                let _ = end.send(log);
-            })?;
-        Ok(Self {
-            stop,
-            ended,
-            writing,
-        })
+        let thread = Background::start("recorder", move |stop| {
+            let mut log = open(stop)?;
+            let mut sampler = Sampler::open(&options.sources);
+            let mut warnings = MemoryWarnings::new(options.memory_warning);
+            let sample = || {
+                let rows = sampler.sample();
+                for warning in warnings.warnings(&rows) {
+                    tracing::warn!("{warning}");
+                }
+                rows
+            };
+            let write = |rows: &[GpuSample]| {
+                is_writing.store(true, Ordering::Relaxed);
+                let written = log.write(rows);
+                is_writing.store(false, Ordering::Relaxed);
+                written
+            };
+            record(options.interval, sample, write, |pause| stop.pause(pause));
+            Some(log)
+        })?;
+        Ok(Self { thread, writing })
     }
 
     /// Takes a last sample and ends.
     pub fn finish(self) -> RecorderEnd {
-        // A recorder whose log failed has ended already.
-        let _ = self.stop.send(());
-        match self.ended.recv_timeout(STOP_TIMEOUT) {
-            Ok(Some(log)) => RecorderEnd::Log(log),
-            Ok(None) => RecorderEnd::Nothing,
-            Err(RecvTimeoutError::Disconnected) => {
-                tracing::warn!("the recorder failed: the log is cut short");
-                RecorderEnd::Hangs
+        let reason = match self.thread.stop() {
+            Ok(Some(log)) => return RecorderEnd::Log(log),
+            Ok(None) => return RecorderEnd::Nothing,
+            Err(NoResult::Failed) => "the recorder failed: the log is cut short",
+            Err(NoResult::Hangs) if self.writing.load(Ordering::Relaxed) => {
+                "the log takes no more rows: ending without the last samples"
             }
-            Err(RecvTimeoutError::Timeout) => {
-                let hangs = if self.writing.load(Ordering::Relaxed) {
-                    "the log takes no more rows"
-                } else {
-                    "the driver does not answer"
-                };
-                tracing::warn!("{hangs}: ending without the last samples");
-                RecorderEnd::Hangs
-            }
-        }
+            Err(NoResult::Hangs) => "the driver does not answer: ending without the last samples",
+        };
+        tracing::warn!("{reason}");
+        RecorderEnd::Hangs
     }
 }
 
-/// Waits for `pause`; false where the end came meanwhile. The channel is the clock: nothing else wakes the thread.
-fn goes_on(stopped: &Receiver<()>, pause: Duration) -> bool {
-    stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout)
-}
-
 /// The log at `path` once nobody writes it; `None` where the end came before, or where it cannot be opened.
-fn when_free(path: &Path, stopped: &Receiver<()>) -> Option<GpuCsvWriter> {
+fn open_when_free(path: &Path, stop: &StopSignal) -> Option<GpuCsvWriter> {
     loop {
         match GpuCsvWriter::append(path) {
             Ok(log) => {
@@ -147,7 +115,7 @@ fn when_free(path: &Path, stopped: &Receiver<()>) -> Option<GpuCsvWriter> {
                 return Some(log);
             }
             Err(LogError::Store(StoreError::Busy { .. })) => {
-                if !goes_on(stopped, LOG_RETRY) {
+                if !stop.pause(LOG_RETRY) {
                     return None;
                 }
             }

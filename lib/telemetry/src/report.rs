@@ -121,7 +121,7 @@ impl Report {
                 None => Samples::default().finish(false, Some(events)).by_run,
             };
             for (run, gpus) in events.runs.iter_mut().zip(by_run) {
-                run.join(gpus, peak_tflops);
+                run.join_gpus(gpus, peak_tflops);
             }
         }
         let findings = findings::findings(events.as_ref(), samples.as_ref());

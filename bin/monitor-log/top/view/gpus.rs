@@ -45,7 +45,7 @@ pub(super) fn draw(
         let mut spans = vec![Span::from("       ")];
         spans.extend(bars(row, bar_width(frame)));
         rows.line(frame, Line::from(spans));
-        let mut area = rows.take((plan.gpu_rows - 2) as u16);
+        let mut area = rows.area((plan.gpu_rows - 2) as u16);
         area.x += 7.min(area.width);
         area.width = area.width.saturating_sub(7);
         let past = history.utilization(index, usize::from(area.width));

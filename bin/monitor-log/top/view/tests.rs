@@ -66,7 +66,7 @@ fn runs() -> LiveRuns {
     let mut runs = LiveRuns::default();
     for pid in [4711, 4100] {
         runs.add(
-            Event::Run(RunStarted {
+            &Event::Run(RunStarted {
                 run: name(pid),
                 time: Some(at(0)),
                 device: Some("cuda:0".to_owned()),
@@ -79,7 +79,7 @@ fn runs() -> LiveRuns {
         );
         for batch in 0..120 {
             runs.add(
-                Event::Batch(BatchDone {
+                &Event::Batch(BatchDone {
                     run: name(pid),
                     batch,
                     time: Some(at(batch as u32)),
@@ -98,7 +98,7 @@ fn runs() -> LiveRuns {
         }
     }
     runs.add(
-        Event::Done(RunDone {
+        &Event::Done(RunDone {
             run: name(4100),
             time: Some(at(118)),
             tokens: 120 * 16_000,

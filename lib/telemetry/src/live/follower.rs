@@ -1,4 +1,4 @@
-//! The event logs of a machine, found and followed.
+//! The event logs of a machine, found and update.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -8,27 +8,27 @@ use std::time::{Duration, SystemTime};
 use plmkit_contract::{io_text, path_text};
 
 use super::LiveRuns;
-use super::tail::Tail;
+use super::log_tail::LogTail;
 
 /// What is read of a log at once: a screen must not stand still while a long log is read for the first time.
 const LIMIT_BYTES: u64 = 32 << 20;
 
 /// Follows event logs: files, and all `*.jsonl` of folders, also those that come later.
 ///
-/// A file that is named is followed whatever it is called, one in a folder only if it was written to within the time
+/// A file that is named is update whatever it is called, one in a folder only if it was written to within the time
 /// that is set, if it begins as an event log does, and if its name is not hidden. Folders in folders are not searched.
 #[derive(Debug)]
 pub struct Follower {
     paths: Vec<PathBuf>,
     keep: Duration,
-    tails: BTreeMap<PathBuf, Tail>,
-    told: HashSet<PathBuf>,
+    tails: BTreeMap<PathBuf, LogTail>,
+    noted: HashSet<PathBuf>,
 }
 
-/// What came of a look at all logs.
+/// What reading all logs found out.
 #[derive(Debug, Default)]
-pub struct Followed {
-    /// A long log is not read to its end yet: the next look goes on.
+pub struct FollowerUpdate {
+    /// A long log is not read to its end yet: the next read goes on.
     pub behind: bool,
     /// What people should know, each once.
     pub notes: Vec<String>,
@@ -41,39 +41,39 @@ impl Follower {
             paths,
             keep,
             tails: BTreeMap::new(),
-            told: HashSet::new(),
+            noted: HashSet::new(),
         }
     }
 
-    /// Reads what is new into `runs`. What cannot be read is a note, and tried again at the next look.
-    pub fn look(&mut self, runs: &mut LiveRuns) -> Followed {
-        let mut followed = Followed::default();
+    /// Reads what is new into `runs`. What cannot be read is a note, and tried again at the next read.
+    pub fn read_new(&mut self, runs: &mut LiveRuns) -> FollowerUpdate {
+        let mut update = FollowerUpdate::default();
         let mut there = HashSet::new();
         for given in self.paths.clone() {
             match fs::metadata(&given) {
                 Ok(found) if found.is_dir() => {
-                    let logs = self.logs_in(&given, &mut followed);
+                    let logs = self.logs_in(&given, &mut update);
                     for path in logs {
-                        self.look_at(&path, false, runs, &mut followed);
+                        self.read_log(&path, false, runs, &mut update);
                         there.insert(path);
                     }
                 }
                 Ok(_) => {
-                    self.look_at(&given, true, runs, &mut followed);
+                    self.read_log(&given, true, runs, &mut update);
                     there.insert(given);
                 }
-                Err(error) => self.tell(&given, &io_text(&error), &mut followed),
+                Err(error) => self.note_once(&given, &io_text(&error), &mut update),
             }
         }
         self.tails.retain(|path, _| there.contains(path));
-        followed
+        update
     }
 
-    fn logs_in(&mut self, folder: &Path, followed: &mut Followed) -> Vec<PathBuf> {
+    fn logs_in(&mut self, folder: &Path, update: &mut FollowerUpdate) -> Vec<PathBuf> {
         let entries = match fs::read_dir(folder) {
             Ok(entries) => entries,
             Err(error) => {
-                self.tell(folder, &io_text(&error), followed);
+                self.note_once(folder, &io_text(&error), update);
                 return Vec::new();
             }
         };
@@ -98,28 +98,34 @@ impl Follower {
         paths
     }
 
-    fn look_at(&mut self, path: &Path, given: bool, runs: &mut LiveRuns, followed: &mut Followed) {
+    fn read_log(
+        &mut self,
+        path: &Path,
+        given: bool,
+        runs: &mut LiveRuns,
+        update: &mut FollowerUpdate,
+    ) {
         let tail = self
             .tails
             .entry(path.to_owned())
-            .or_insert_with(|| Tail::new(path.to_owned()));
-        let look = tail.read(LIMIT_BYTES, |event, written| runs.add(&event, written));
+            .or_insert_with(|| LogTail::new(path.to_owned()));
+        let read = tail.read(LIMIT_BYTES, |event, written| runs.add(&event, written));
         let other = tail.is_other();
-        match look {
-            Ok(look) => {
-                followed.behind |= look.behind;
-                followed.notes.extend(look.bad);
+        match read {
+            Ok(read) => {
+                update.behind |= read.behind;
+                update.notes.extend(read.bad_line);
                 if given && other {
-                    self.tell(path, "not a run event log", followed);
+                    self.note_once(path, "not a run event log", update);
                 }
             }
-            Err(error) => self.tell(path, &io_text(&error), followed),
+            Err(error) => self.note_once(path, &io_text(&error), update),
         }
     }
 
-    fn tell(&mut self, path: &Path, what: &str, followed: &mut Followed) {
-        if self.told.insert(path.to_owned()) {
-            followed.notes.push(format!("{}: {what}", path_text(path)));
+    fn note_once(&mut self, path: &Path, what: &str, update: &mut FollowerUpdate) {
+        if self.noted.insert(path.to_owned()) {
+            update.notes.push(format!("{}: {what}", path_text(path)));
         }
     }
 }
@@ -179,14 +185,14 @@ mod tests {
         case.write(".hidden.jsonl", &run("hidden"));
         case.write("other.jsonl", "{\"level\":\"info\"}\n");
         fs::create_dir(case.path("folder.jsonl")).unwrap();
-        let notes = follower.look(&mut case.runs).notes;
+        let notes = follower.read_new(&mut case.runs).notes;
         assert_eq!(case.names(), ["a"]);
         assert!(notes.is_empty(), "{notes:?}");
         case.write("c.jsonl", &run("c"));
-        follower.look(&mut case.runs);
+        follower.read_new(&mut case.runs);
         assert_eq!(case.names(), ["a", "c"]);
         fs::remove_file(case.path("a.jsonl")).unwrap();
-        let notes = follower.look(&mut case.runs).notes;
+        let notes = follower.read_new(&mut case.runs).notes;
         assert!(notes.is_empty(), "{notes:?}");
         assert_eq!(case.names(), ["a", "c"], "a run outlives its log");
     }
@@ -201,9 +207,9 @@ mod tests {
             .unwrap()
             .set_modified(SystemTime::now() - 2 * HOUR)
             .unwrap();
-        Follower::new(vec![case.path("")], HOUR).look(&mut case.runs);
+        Follower::new(vec![case.path("")], HOUR).read_new(&mut case.runs);
         assert!(case.names().is_empty());
-        Follower::new(vec![case.path("old.jsonl")], HOUR).look(&mut case.runs);
+        Follower::new(vec![case.path("old.jsonl")], HOUR).read_new(&mut case.runs);
         assert_eq!(case.names(), ["old"]);
     }
 
@@ -212,16 +218,16 @@ mod tests {
         let mut case = Case::new();
         case.write("other.txt", "other");
         let mut follower = Follower::new(vec![case.path("other.txt"), case.path("late")], HOUR);
-        let notes = follower.look(&mut case.runs).notes;
+        let notes = follower.read_new(&mut case.runs).notes;
         assert_eq!(notes.len(), 2, "{notes:?}");
         assert!(
             notes[0].ends_with("other.txt: not a run event log"),
             "{notes:?}"
         );
         assert!(notes[1].contains("late: "), "{notes:?}");
-        assert!(follower.look(&mut case.runs).notes.is_empty());
+        assert!(follower.read_new(&mut case.runs).notes.is_empty());
         case.write("late", &run("late"));
-        follower.look(&mut case.runs);
+        follower.read_new(&mut case.runs);
         assert_eq!(case.names(), ["late"]);
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct Activity {
 
 impl Activity {
     /// `None` for a GPU without such monitors.
-    pub(super) fn of(nvml: &'static Nvml, device: &Device) -> Option<Self> {
+    pub(super) fn open(nvml: &'static Nvml, device: &Device) -> Option<Self> {
         // Drivers before 520 do not know the question.
         let supported = device.gpm_support().unwrap_or(false);
         supported.then_some(Self {

@@ -10,7 +10,7 @@ pub(super) struct Unavailable(HashSet<(u32, &'static str)>);
 
 impl Unavailable {
     /// The value, or `None` and, the first time, a line that says why.
-    pub(super) fn known<T>(
+    pub(super) fn value<T>(
         &mut self,
         index: u32,
         what: &'static str,
@@ -38,9 +38,9 @@ mod tests {
     fn what_is_not_available_is_said_once() {
         let mut unavailable = Unavailable::default();
         let unsupported = || Err::<u32, _>(NvmlError::NotSupported);
-        assert_eq!(unavailable.known(0, "power_w", unsupported()), None);
-        assert_eq!(unavailable.known(0, "power_w", Ok(3)), Some(3));
-        assert_eq!(unavailable.known(0, "power_w", unsupported()), None);
+        assert_eq!(unavailable.value(0, "power_w", unsupported()), None);
+        assert_eq!(unavailable.value(0, "power_w", Ok(3)), Some(3));
+        assert_eq!(unavailable.value(0, "power_w", unsupported()), None);
         assert_eq!(unavailable.0.len(), 1);
     }
 }

@@ -35,7 +35,7 @@ impl Bin {
         }
     }
 
-    fn join(self, next: Self) -> Self {
+    fn merge(self, next: Self) -> Self {
         Self {
             from: self.from,
             to: next.to,
@@ -89,7 +89,7 @@ impl Bins {
         while at / self.width >= MOST as f64 {
             self.width *= 2.0;
             let pairs = self.bins.chunks(2).map(|pair| match pair {
-                [one, next] => one.join(*next),
+                [one, next] => one.merge(*next),
                 _ => Bin {
                     to: pair[0].from + self.width,
                     ..pair[0]

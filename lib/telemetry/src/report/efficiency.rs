@@ -143,7 +143,7 @@ mod tests {
         let notes = |peak_tflops| {
             let mut run = run("cuda:0");
             run.notes.clear();
-            run.join(None, Some(peak_tflops));
+            run.join_gpus(None, Some(peak_tflops));
             run.notes
         };
         assert_eq!(notes(100.0), [""; 0]);

@@ -24,12 +24,12 @@ pub fn multiqc(report: &Report, sample: &str) -> Value {
         } else {
             format!("{sample} {}", run.run)
         };
-        let row = of_run(run).into_iter().chain([host.clone()]);
-        data.insert(name, known(row));
+        let row = run_cells(run).into_iter().chain([host.clone()]);
+        data.insert(name, known_cells(row));
     }
     if runs.is_empty() {
         let row = [("gpu_percent", hundred(gpus(report))), host];
-        data.insert(sample.to_owned(), known(row));
+        data.insert(sample.to_owned(), known_cells(row));
     }
     json!({
         "id": "plmkit_monitor",
@@ -58,7 +58,7 @@ fn percent(title: &str, description: &str) -> Value {
     json!({ "title": title, "description": description, "suffix": " %", "format": "{:,.1f}", "min": 0, "max": 100 })
 }
 
-fn of_run(run: &RunSummary) -> Vec<(&'static str, Value)> {
+fn run_cells(run: &RunSummary) -> Vec<(&'static str, Value)> {
     let queue = &run.queue;
     let starved = (queue.batches > 0).then(|| queue.starved as f64 / queue.batches as f64);
     let compute = run.stages.compute.as_ref().and_then(|stage| stage.share);
@@ -114,7 +114,7 @@ fn host(report: &Report) -> (&'static str, Value) {
 }
 
 /// The cells of a row that are known.
-fn known(row: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
+fn known_cells(row: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
     let known = row.into_iter().filter(|(_, value)| !value.is_null());
     let cells: Map<String, Value> = known
         .map(|(name, value)| (name.to_owned(), value))

@@ -113,7 +113,7 @@ pub struct Throughput {
 
 impl RunSummary {
     /// Joins it with what was seen of its GPUs.
-    pub(super) fn join(&mut self, gpus: Option<Vec<RunGpu>>, peak_tflops: Option<f64>) {
+    pub(super) fn join_gpus(&mut self, gpus: Option<Vec<RunGpu>>, peak_tflops: Option<f64>) {
         if self.gpu_uuids.is_none() && gpus.as_ref().is_some_and(|gpus| gpus.len() > 1) {
             self.notes.push("the run does not say which GPUs it worked on: all of the log are taken for its own".to_owned());
         }

@@ -13,7 +13,7 @@ pub(super) fn gpus(samples: &SamplesSummary) -> Option<Figure> {
         .iter()
         .filter(|(_, bins)| !bins.bins().is_empty());
     let end_s = known.clone().map(|(_, bins)| end(bins)).fold(0.0, f64::max);
-    let unit = TimeUnit::of(end_s);
+    let unit = TimeUnit::for_seconds(end_s);
     let scale = unit.seconds();
     let lines = known.map(|(index, bins)| Line {
         name: index.map_or_else(|| "GPU ?".to_owned(), |index| format!("GPU {index}")),
@@ -45,7 +45,7 @@ pub(super) fn run(run: &RunSummary) -> Vec<Figure> {
     let Some(pictures) = &run.pictures else {
         return Vec::new();
     };
-    let unit = TimeUnit::of(pictures.end_s);
+    let unit = TimeUnit::for_seconds(pictures.end_s);
     let points = pictures.tokens_per_s().into_iter();
     let throughput = Figure::lines(&Lines {
         caption: "Throughput over the run.",

@@ -47,8 +47,8 @@ pub(super) fn work(runs: &[RunSummary]) -> Table {
         &[
             ("run", |run| Cell::text(run.run.as_str())),
             ("end", |run| Cell::text(outcome(run.outcome))),
-            ("device", |run| known(run.device.as_ref())),
-            ("type", |run| known(run.dtype.as_ref())),
+            ("device", |run| text_or_dash(run.device.as_ref())),
+            ("type", |run| text_or_dash(run.dtype.as_ref())),
             ("batches", |run| count(Some(run.batches))),
             ("sequences", |run| count(Some(run.sequences))),
             ("tokens", |run| count(Some(run.tokens))),
@@ -81,7 +81,9 @@ pub(super) fn efficiency(runs: &[RunSummary]) -> Table {
                 percent(run.stages.compute.as_ref().and_then(|stage| stage.share))
             }),
             ("packing, %", |run| percent(run.packing.mean_utilization)),
-            ("queue", |run| known(run.queue.state.map(QueueState::name))),
+            ("queue", |run| {
+                text_or_dash(run.queue.state.map(QueueState::name))
+            }),
             ("queue depth", |run| number(run.queue.mean_depth, 1)),
         ],
     )
@@ -102,7 +104,7 @@ pub(super) fn gpus(gpus: &[GpuSummary]) -> Table {
         gpus,
         &[
             ("GPU", |gpu| count(gpu.index.map(u64::from))),
-            ("product", |gpu| known(gpu.name.as_ref())),
+            ("product", |gpu| text_or_dash(gpu.name.as_ref())),
             ("samples", |gpu| count(Some(gpu.samples))),
             ("busy, %", |gpu| percent(gpu.mean_utilization)),
             ("tensor cores, %", |gpu| percent(gpu.mean_tensor_active)),
@@ -136,7 +138,7 @@ pub(super) fn host(host: &HostSummary) -> String {
     )
 }
 
-fn known(text: Option<impl Into<String>>) -> Cell {
+fn text_or_dash(text: Option<impl Into<String>>) -> Cell {
     Cell::text(text.map_or_else(|| "–".to_owned(), Into::into))
 }
 

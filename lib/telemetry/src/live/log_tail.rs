@@ -14,10 +14,10 @@ const HEAD_BYTES: u64 = 256;
 
 /// A log, and how far it was read.
 #[derive(Debug)]
-pub(super) struct Tail {
+pub(super) struct LogTail {
     path: PathBuf,
     /// Of the file when it was looked at last.
-    seen: Option<Seen>,
+    seen: Option<FileState>,
     /// Its first bytes, at most [`HEAD_BYTES`] of those that were read.
     head: Vec<u8>,
     /// The end of the last complete line that was read.
@@ -25,12 +25,12 @@ pub(super) struct Tail {
     /// Lines read.
     lines: u64,
     kind: Kind,
-    /// Whether a bad line was told of.
-    told: bool,
+    /// Whether a bad line was warned of.
+    warned: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
+struct FileState {
     device: u64,
     inode: u64,
     bytes: u64,
@@ -45,16 +45,16 @@ enum Kind {
     Other,
 }
 
-/// What came of a look at a log.
+/// What reading a log found out.
 #[derive(Debug, Default)]
-pub(super) struct Look {
+pub(super) struct TailUpdate {
     /// There is more to be read than the limit allowed.
     pub(super) behind: bool,
     /// The first bad line of the file.
-    pub(super) bad: Option<String>,
+    pub(super) bad_line: Option<String>,
 }
 
-impl Tail {
+impl LogTail {
     pub(super) fn new(path: PathBuf) -> Self {
         Self {
             path,
@@ -63,7 +63,7 @@ impl Tail {
             offset: 0,
             lines: 0,
             kind: Kind::Unknown,
-            told: false,
+            warned: false,
         }
     }
 
@@ -78,19 +78,19 @@ impl Tail {
         &mut self,
         limit: u64,
         mut take: impl FnMut(Event, Timestamp),
-    ) -> io::Result<Look> {
+    ) -> io::Result<TailUpdate> {
         let found = fs::metadata(&self.path)?;
         if !found.is_file() {
             // Reading from a pipe could wait for ever.
             self.kind = Kind::Other;
-            return Ok(Look::default());
+            return Ok(TailUpdate::default());
         }
-        if self.seen == Some(Seen::of(&found)) && !self.is_behind() {
-            return Ok(Look::default());
+        if self.seen == Some(FileState::new(&found)) && !self.is_behind() {
+            return Ok(TailUpdate::default());
         }
         let mut file = File::open(&self.path)?;
         let found = file.metadata()?;
-        let now = Seen::of(&found);
+        let now = FileState::new(&found);
         if self.is_another(now, &mut file)? {
             *self = Self::new(self.path.clone());
         }
@@ -99,20 +99,20 @@ impl Tail {
             self.kind = kind_of(&mut file)?;
         }
         if self.kind != Kind::Events {
-            return Ok(Look::default());
+            return Ok(TailUpdate::default());
         }
 
         let written = found
             .modified()
             .unwrap_or_else(|_| SystemTime::now())
             .into();
-        let look = self.read_lines(&mut file, limit, |event| take(event, written))?;
+        let update = self.read_lines(&mut file, limit, |event| take(event, written))?;
         self.head.clear();
         file.seek(SeekFrom::Start(0))?;
         (&file)
             .take(HEAD_BYTES.min(self.offset))
             .read_to_end(&mut self.head)?;
-        Ok(look)
+        Ok(update)
     }
 
     fn read_lines(
@@ -120,21 +120,21 @@ impl Tail {
         file: &mut File,
         limit: u64,
         mut take: impl FnMut(Event),
-    ) -> io::Result<Look> {
+    ) -> io::Result<TailUpdate> {
         file.seek(SeekFrom::Start(self.offset))?;
         let mut lines = CompleteLines::new(BufReader::with_capacity(1 << 16, file));
         let mut line = Vec::new();
-        let mut look = Look::default();
+        let mut update = TailUpdate::default();
         let end = self.offset.saturating_add(limit);
         loop {
             match lines.read_line(&mut line) {
                 Ok(true) => {}
-                Ok(false) => return Ok(look),
+                Ok(false) => return Ok(update),
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                     // A line without an end: this is no log after all.
                     self.kind = Kind::Other;
-                    look.bad = Some(self.bad_line(self.lines + 1, error.to_string()));
-                    return Ok(look);
+                    update.bad_line = Some(self.bad_line(self.lines + 1, error.to_string()));
+                    return Ok(update);
                 }
                 Err(error) => return Err(error),
             }
@@ -146,18 +146,18 @@ impl Tail {
             }
             match parse_event(text) {
                 Ok(event) => event.into_iter().for_each(&mut take),
-                Err(_) if self.told => {}
+                Err(_) if self.warned => {}
                 Err(reason) => {
-                    self.told = true;
-                    look.bad = Some(format!(
+                    self.warned = true;
+                    update.bad_line = Some(format!(
                         "{}; such lines are left out",
                         self.bad_line(self.lines, reason)
                     ));
                 }
             }
             if self.offset >= end {
-                look.behind = self.is_behind();
-                return Ok(look);
+                update.behind = self.is_behind();
+                return Ok(update);
             }
         }
     }
@@ -177,7 +177,7 @@ impl Tail {
     }
 
     /// Whether this is not what was read so far.
-    fn is_another(&self, now: Seen, file: &mut File) -> io::Result<bool> {
+    fn is_another(&self, now: FileState, file: &mut File) -> io::Result<bool> {
         let Some(before) = self.seen else {
             return Ok(false);
         };
@@ -193,8 +193,8 @@ impl Tail {
     }
 }
 
-impl Seen {
-    fn of(found: &Metadata) -> Self {
+impl FileState {
+    fn new(found: &Metadata) -> Self {
         Self {
             device: found.dev(),
             inode: found.ino(),
@@ -233,13 +233,13 @@ mod tests {
 
     struct Case {
         folder: tempfile::TempDir,
-        tail: Tail,
+        tail: LogTail,
     }
 
     impl Case {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
-            let tail = Tail::new(folder.path().join("events.jsonl"));
+            let tail = LogTail::new(folder.path().join("events.jsonl"));
             Self { folder, tail }
         }
 
@@ -259,16 +259,16 @@ mod tests {
         }
 
         /// The numbers of the batches that are new, and what was said.
-        fn read(&mut self, limit: u64) -> (Vec<u64>, Look) {
+        fn read(&mut self, limit: u64) -> (Vec<u64>, TailUpdate) {
             let mut numbers = Vec::new();
-            let look = self
+            let update = self
                 .tail
                 .read(limit, |event, _| match event {
                     Event::Batch(batch) => numbers.push(batch.batch),
                     other => panic!("{other:?}"),
                 })
                 .unwrap();
-            (numbers, look)
+            (numbers, update)
         }
 
         fn numbers(&mut self) -> Vec<u64> {
@@ -320,10 +320,10 @@ mod tests {
     fn a_long_log_is_read_a_part_at_a_time() {
         let mut case = Case::new();
         case.append(&(0..3).map(batch).collect::<String>());
-        let (numbers, look) = case.read(1);
-        assert_eq!((numbers, look.behind), (vec![0], true));
-        let (numbers, look) = case.read(batch(0).len() as u64 + 1);
-        assert_eq!((numbers, look.behind), (vec![1, 2], false));
+        let (numbers, update) = case.read(1);
+        assert_eq!((numbers, update.behind), (vec![0], true));
+        let (numbers, update) = case.read(batch(0).len() as u64 + 1);
+        assert_eq!((numbers, update.behind), (vec![1, 2], false));
     }
 
     #[test]
@@ -334,16 +334,16 @@ mod tests {
             batch(0).trim(),
             batch(1)
         ));
-        let (numbers, look) = case.read(u64::MAX);
+        let (numbers, update) = case.read(u64::MAX);
         assert_eq!(numbers, [0, 1]);
-        let said = look.bad.unwrap();
+        let said = update.bad_line.unwrap();
         assert!(
             said.contains("events.jsonl: line 2: not a run event")
                 && said.ends_with("; such lines are left out"),
             "{said}"
         );
         case.append("[]\n");
-        assert!(case.read(u64::MAX).1.bad.is_none());
+        assert!(case.read(u64::MAX).1.bad_line.is_none());
     }
 
     #[test]
@@ -362,9 +362,9 @@ mod tests {
     fn a_line_without_an_end_is_no_log() {
         let mut case = Case::new();
         case.append(&(batch(0) + &"x".repeat(2 << 20)));
-        let (numbers, look) = case.read(u64::MAX);
+        let (numbers, update) = case.read(u64::MAX);
         assert_eq!(numbers, [0]);
-        assert!(look.bad.unwrap().contains("line 2: longer than"));
+        assert!(update.bad_line.unwrap().contains("line 2: longer than"));
         assert!(case.tail.is_other());
     }
 }
