@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 
-use common::case::Case;
+use common::case::{Case, send};
 use common::{bin, run};
 use serde_json::Value;
 
@@ -103,4 +103,33 @@ fn a_report_says_what_the_events_add_up_to_and_leaves_empty_what_no_gpu_tells() 
     for unknown in ["residues_per_joule", "energy_j", "mfu"] {
         assert_eq!(reported["efficiency"][unknown], Value::Null, "{unknown}");
     }
+}
+
+#[test]
+fn a_run_that_is_stopped_and_goes_on_is_one_run_of_the_report() {
+    let case = Case::new();
+    let [events, report] =
+        ["events.jsonl", "report.json"].map(|name| case.path(&format!("shards/{name}")));
+    let mut child = case.underway_with("e.parquet", &["--events", events.to_str().expect("text")]);
+    send(&child, 15);
+    child.wait().expect("wait");
+    run(case.embed("e.parquet").arg("--events").arg(&events));
+    run(bin("monitor-log")
+        .arg("report")
+        .arg("--events")
+        .arg(case.path("shards"))
+        .arg("--out")
+        .arg(&report));
+    let report: Value = serde_json::from_slice(&fs::read(&report).expect("report")).expect("JSON");
+    let runs = report["events"]["runs"].as_array().expect("runs");
+    assert_eq!(runs.len(), 1, "{runs:?}");
+    assert_eq!(
+        (&runs[0]["attempts"], &runs[0]["outcome"]),
+        (&2.into(), &"done".into())
+    );
+    let count = |field: &str| runs[0][field].as_u64().expect("a count");
+    assert_eq!(
+        count("batches"),
+        count("batches_saved") + count("batches_total")
+    );
 }
