@@ -19,38 +19,38 @@ use plan::{Contents, Plan};
 
 /// Draws the last snapshot, in as much detail as there is room for.
 pub(super) fn draw(frame: &mut Frame, history: &History) {
-    let mut rows = Rows { left: frame.area() };
+    let left = frame.area();
+    let mut rows = ScreenRows { frame, left };
     let Some(snapshot) = &history.last else {
-        rows.line(frame, Line::from("monitor-log top: looking for GPUs"));
+        rows.line(Line::from("monitor-log top: looking for GPUs"));
         return;
     };
     let gpus: Vec<_> = history::gpus(&snapshot.rows).collect();
-    let plan = Plan::new(
-        frame.area().height,
-        &Contents {
-            gpus: gpus.len(),
-            processes: gpus::processes(&gpus).count(),
-            runs: snapshot.runs.len(),
-            note: !history.notes.is_empty(),
-        },
-    );
-    rows.line(frame, title(snapshot, gpus.len()));
-    let host = host(snapshot, bar_width(frame));
-    rows.line(frame, host);
-    gpus::draw(frame, &mut rows, &gpus, history, &plan);
-    gpus::draw_processes(frame, &mut rows, &gpus, history, &plan);
-    runs::draw(frame, &mut rows, &snapshot.runs, &plan);
+    let contents = Contents {
+        gpus: gpus.len(),
+        processes: gpus::processes(&gpus).count(),
+        runs: snapshot.runs.len(),
+        note: !history.notes.is_empty(),
+    };
+    let plan = Plan::new(left.height, &contents);
+    rows.line(title(snapshot, gpus.len()));
+    let host = host(snapshot, rows.bar_width());
+    rows.line(host);
+    gpus::draw(&mut rows, &gpus, history, &plan);
+    gpus::draw_processes(&mut rows, &gpus, history, &plan);
+    runs::draw(&mut rows, &snapshot.runs, &plan);
     if let Some(note) = history.notes.last().filter(|_| plan.note) {
-        rows.line(frame, Line::from(note.as_str()).fg(Color::Yellow));
+        rows.line(Line::from(note.as_str()).fg(Color::Yellow));
     }
 }
 
 /// The rows of the screen, taken from above.
-struct Rows {
+struct ScreenRows<'a, 'b> {
+    frame: &'a mut Frame<'b>,
     left: Rect,
 }
 
-impl Rows {
+impl ScreenRows<'_, '_> {
     /// The next rows, as many as are there.
     fn area(&mut self, height: u16) -> Rect {
         let height = height.min(self.left.height);
@@ -63,9 +63,14 @@ impl Rows {
         taken
     }
 
-    fn line(&mut self, frame: &mut Frame, line: Line) {
+    fn line(&mut self, line: Line) {
         let area = self.area(1);
-        frame.render_widget(Paragraph::new(line), area);
+        self.frame.render_widget(Paragraph::new(line), area);
+    }
+
+    /// Two bars and their figures fill an ordinary terminal; a wider one has longer bars.
+    fn bar_width(&self) -> u16 {
+        14 + self.left.width.saturating_sub(80) / 2
     }
 }
 
@@ -90,10 +95,7 @@ fn host(snapshot: &Snapshot, width: u16) -> Line<'static> {
         return Line::default();
     };
     let cpu = row.host_cpu_util.map(|percent| percent / 100.0);
-    let memory = row
-        .host_mem_used_mib
-        .zip(row.host_mem_total_mib)
-        .map(|(used, total)| used as f64 / total.max(1) as f64);
+    let memory = share_of(row.host_mem_used_mib, row.host_mem_total_mib);
     let mut spans = vec![Span::from("host   cpu  ")];
     spans.extend(bar(cpu, width, Color::Cyan));
     spans.push(Span::from(percent_of(cpu)));
@@ -107,9 +109,9 @@ fn host(snapshot: &Snapshot, width: u16) -> Line<'static> {
     Line::from(spans)
 }
 
-/// Two bars and their figures fill an ordinary terminal; a wider one has longer bars.
-fn bar_width(frame: &Frame) -> u16 {
-    14 + frame.area().width.saturating_sub(80) / 2
+/// The share of memory in use.
+fn share_of(used_mib: Option<u64>, total_mib: Option<u64>) -> Option<f64> {
+    Some(used_mib? as f64 / total_mib?.max(1) as f64)
 }
 
 /// A share in a column of its own.

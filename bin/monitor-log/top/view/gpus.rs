@@ -4,14 +4,13 @@ use plmkit_logs::thresholds::{
     GPU_CRITICAL_BELOW, GPU_HOT_ABOVE_C, GPU_MILD_BELOW, MEMORY_CRITICAL_ABOVE,
 };
 use plmkit_logs::{GpuProcess, GpuSample};
-use ratatui::Frame;
 use ratatui::style::{Color, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Sparkline;
 
 use super::super::history::History;
 use super::super::text::{gib, or_dash};
-use super::{Plan, Rows, bar, bar_width, heading, percent_of};
+use super::{Plan, ScreenRows, bar, heading, percent_of, share_of};
 
 type Gpu<'a> = (u32, &'a GpuSample);
 
@@ -23,28 +22,22 @@ pub(super) fn processes<'a>(gpus: &'a [Gpu<'a>]) -> impl Iterator<Item = (u32, G
     })
 }
 
-pub(super) fn draw(
-    frame: &mut Frame,
-    rows: &mut Rows,
-    gpus: &[Gpu],
-    history: &History,
-    plan: &Plan,
-) {
+pub(super) fn draw(rows: &mut ScreenRows, gpus: &[Gpu], history: &History, plan: &Plan) {
     for &(index, row) in gpus.iter().take(plan.gpus) {
         if plan.gpu_rows == 1 {
             let mut spans = vec![Span::from(format!("gpu {index:<2} "))];
             spans.extend(bars(row, 5));
             spans.extend(figures(row));
-            rows.line(frame, Line::from(spans));
+            rows.line(Line::from(spans));
             continue;
         }
         let name = row.name.as_deref().unwrap_or_default();
         let mut spans = vec![Span::from(format!("gpu {index:<2} {name:<20.20} ")).bold()];
         spans.extend(figures(row));
-        rows.line(frame, Line::from(spans));
+        rows.line(Line::from(spans));
         let mut spans = vec![Span::from("       ")];
-        spans.extend(bars(row, bar_width(frame)));
-        rows.line(frame, Line::from(spans));
+        spans.extend(bars(row, rows.bar_width()));
+        rows.line(Line::from(spans));
         let mut area = rows.area((plan.gpu_rows - 2) as u16);
         area.x += 7.min(area.width);
         area.width = area.width.saturating_sub(7);
@@ -54,17 +47,14 @@ pub(super) fn draw(
             .max(100)
             .absent_value_symbol("·")
             .fg(Color::Green);
-        frame.render_widget(line, area);
+        rows.frame.render_widget(line, area);
     }
 }
 
 /// Utilisation and memory.
 fn bars(row: &GpuSample, width: u16) -> Vec<Span<'static>> {
     let busy = row.gpu_util.map(|percent| f64::from(percent) / 100.0);
-    let memory = row
-        .mem_used_mib
-        .zip(row.mem_total_mib)
-        .map(|(used, total)| used as f64 / total.max(1) as f64);
+    let memory = share_of(row.mem_used_mib, row.mem_total_mib);
     let busy_color = match busy {
         Some(share) if share < GPU_CRITICAL_BELOW => Color::Red,
         Some(share) if share < GPU_MILD_BELOW => Color::Yellow,
@@ -109,37 +99,24 @@ fn figures(row: &GpuSample) -> Vec<Span<'static>> {
     spans
 }
 
-pub(super) fn draw_processes(
-    frame: &mut Frame,
-    rows: &mut Rows,
-    gpus: &[Gpu],
-    history: &History,
-    plan: &Plan,
-) {
+pub(super) fn draw_processes(rows: &mut ScreenRows, gpus: &[Gpu], history: &History, plan: &Plan) {
     if plan.processes == 0 {
         return;
     }
-    let heads = ["pid", "gpu", "mem GiB", "util %"];
-    rows.line(
-        frame,
-        heading(format!(
-            "{:>9} {:>4} {:>9} {:>7}  command",
-            heads[0], heads[1], heads[2], heads[3]
-        )),
-    );
+    let [pid, gpu, memory, busy] = ["pid", "gpu", "mem GiB", "util %"];
+    rows.line(heading(format!(
+        "{pid:>9} {gpu:>4} {memory:>9} {busy:>7}  command"
+    )));
     for (index, process) in processes(gpus).take(plan.processes) {
         let command = history
             .commands
             .get(&process.pid)
             .map_or("-", String::as_str);
-        rows.line(
-            frame,
-            Line::from(format!(
-                "{:>9} {index:>4} {:>9} {:>7}  {command}",
-                process.pid,
-                gib(process.mem_used_mib),
-                or_dash(process.gpu_util.as_ref()),
-            )),
-        );
+        rows.line(Line::from(format!(
+            "{:>9} {index:>4} {:>9} {:>7}  {command}",
+            process.pid,
+            gib(process.mem_used_mib),
+            or_dash(process.gpu_util.as_ref()),
+        )));
     }
 }

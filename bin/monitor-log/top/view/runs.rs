@@ -3,14 +3,13 @@
 use std::fmt::Write;
 
 use plmkit_telemetry::live::{RunState, RunStatus};
-use ratatui::Frame;
 use ratatui::style::{Color, Stylize};
 use ratatui::text::{Line, Span};
 
 use super::super::text::{DASH, batches, duration, or_dash, percent, queue, short, state};
-use super::{Plan, Rows, bar, heading, percent_of};
+use super::{Plan, ScreenRows, bar, heading, percent_of};
 
-pub(super) fn draw(frame: &mut Frame, rows: &mut Rows, runs: &[RunStatus], plan: &Plan) {
+pub(super) fn draw(rows: &mut ScreenRows, runs: &[RunStatus], plan: &Plan) {
     if plan.runs == 0 {
         return;
     }
@@ -18,11 +17,11 @@ pub(super) fn draw(frame: &mut Frame, rows: &mut Rows, runs: &[RunStatus], plan:
         0 => String::new(),
         more => format!(", {more} more"),
     };
-    rows.line(frame, heading(format!("runs{hidden}")));
+    rows.line(heading(format!("runs{hidden}")));
     for run in runs.iter().take(plan.runs) {
-        rows.line(frame, progress(run));
+        rows.line(progress(run));
         if plan.run_rows > 1 {
-            rows.line(frame, throughput(run));
+            rows.line(throughput(run));
         }
     }
 }
