@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::case::{Case, fixture, kill, text};
+use crate::case::{Case, assert_contains, fixture, kill, text};
 use crate::common::assert_failed;
 
 /// An exporter on a free port.
@@ -142,10 +142,7 @@ fn a_run_that_is_long_over_is_left_out() {
     let exporter = Exporter::start(&case, " --keep 1h --events old.jsonl");
     let metrics = exporter.metrics();
     assert!(!metrics.contains("plmkit_run"), "{metrics}");
-    assert!(
-        metrics.contains("plmkit_host_memory_size_bytes "),
-        "{metrics}"
-    );
+    assert_contains(&metrics, "plmkit_host_memory_size_bytes ");
 }
 
 #[test]
@@ -156,7 +153,7 @@ fn metrics_have_the_media_type_of_their_form() {
         let (head, body) = exporter.ask("GET", "/metrics?x=y", accept);
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
         let kind = "Content-Type: text/plain; version=0.0.4; charset=utf-8";
-        assert!(head.contains(kind), "{head}");
+        assert_contains(&head, kind);
         assert!(body.starts_with("# HELP plmkit_exporter_info "), "{body}");
     }
 }
@@ -203,10 +200,7 @@ fn a_client_that_says_nothing_does_not_keep_others_waiting() {
         .collect();
     let metrics = exporter.metrics();
     assert!(metrics.contains("plmkit_exporter_info"));
-    assert!(
-        metrics.contains("\nplmkit_exporter_driver_up 0\n"),
-        "{metrics}"
-    );
+    assert_contains(&metrics, "\nplmkit_exporter_driver_up 0\n");
     let mut nonsense = TcpStream::connect(&exporter.address).unwrap();
     nonsense
         .write_all(b"\x16\x03\x01 not HTTP\r\n\r\n")
@@ -225,9 +219,9 @@ fn a_port_in_use_is_one_line() {
     let named = case.run("export --listen localhost:9401");
     let said = text(&named.stderr);
     assert_eq!(named.status.code(), Some(2));
-    assert!(
-        said.contains("expected an address in numbers and a port: 127.0.0.1:9401"),
-        "{said}"
+    assert_contains(
+        &said,
+        "expected an address in numbers and a port: 127.0.0.1:9401",
     );
 }
 
@@ -247,9 +241,9 @@ fn a_file_is_written_once_and_stays() {
     let output = case.run("--quiet export --textfile gpu.prom --once");
     assert!(output.status.success() && output.stdout.is_empty());
     let file = case.read("gpu.prom");
-    assert!(
-        file.contains("plmkit_gpu_temperature_celsius{uuid=\"GPU-0\",index=\"0\"} 61\n"),
-        "{file}"
+    assert_contains(
+        &file,
+        "plmkit_gpu_temperature_celsius{uuid=\"GPU-0\",index=\"0\"} 61\n",
     );
     assert!(file.ends_with('\n'));
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::fs::OFlags;
 
-use crate::case::{Case, kill, wait_until, wait_within};
+use crate::case::{Case, assert_contains, kill, wait_until, wait_within};
 
 /// Two seconds of patience, and a machine that is busy.
 const SOON: Duration = Duration::from_secs(8);
@@ -66,7 +66,7 @@ fn a_signal_ends_a_recording_and_an_exporter_when_the_driver_hangs() {
             "{args}"
         );
         let said = said(&mut child);
-        assert!(said.contains("the driver does not answer"), "{said}");
+        assert_contains(&said, "the driver does not answer");
         std::fs::remove_file(case.path("hang")).unwrap();
     }
     assert!(
@@ -98,7 +98,7 @@ fn a_command_ends_as_it_ends_when_its_log_hangs() {
     let status = wait_within(&mut child, SOON).expect("it ends");
     assert_eq!(status.code(), Some(7));
     let said = said(&mut child);
-    assert!(said.contains("the log takes no more rows"), "{said}");
+    assert_contains(&said, "the log takes no more rows");
 }
 
 #[test]

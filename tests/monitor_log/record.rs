@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::case::{Case, HEADER, kill, text};
+use crate::case::{Case, HEADER, assert_contains, kill, text};
 use crate::common::assert_failed;
 
 /// Columns that a GPU fills in: from `index` to `dram_active`.
@@ -227,7 +227,7 @@ fn a_library_that_cannot_be_loaded_is_named_and_the_host_is_recorded() {
     let output = case.run("record --out gpu.csv --nvml missing/libnvidia-ml.so.1 -- true");
     assert!(output.status.success());
     let stderr = text(&output.stderr);
-    assert!(stderr.contains("missing/libnvidia-ml.so.1"), "{stderr}");
+    assert_contains(&stderr, "missing/libnvidia-ml.so.1");
     assert!(
         case.samples("gpu.csv")
             .iter()

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::case::{Case, text};
+use crate::case::{Case, assert_contains, text};
 
 const NOON: &str = "2026-01-31T12:00:";
 
@@ -102,13 +102,10 @@ fn the_same_figures_stand_in_the_table_and_in_the_sentences() {
     let output =
         case.run("report --events events.jsonl --gpu gpu.csv --out r.json --mqc r_mqc.json");
     let stderr = text(&output.stderr);
-    assert!(
-        stderr.contains("MFU 10.1 %, 0.04 residues/J, 1000 W"),
-        "{stderr}"
-    );
-    assert!(
-        stderr.contains("ok: gpu 1 (NVIDIA H100 80GB HBM3): it was kept busy"),
-        "{stderr}"
+    assert_contains(&stderr, "MFU 10.1 %, 0.04 residues/J, 1000 W");
+    assert_contains(
+        &stderr,
+        "ok: gpu 1 (NVIDIA H100 80GB HBM3): it was kept busy",
     );
     let table: Value = serde_json::from_str(&case.read("r_mqc.json")).unwrap();
     let row = &table["data"]["r"];
@@ -157,7 +154,7 @@ fn a_measured_peak_takes_the_place_of_the_named_one() {
         ));
         assert_eq!(output.status.code(), Some(2));
         let stderr = text(&output.stderr);
-        assert!(stderr.contains("expected a number above 0"), "{stderr}");
+        assert_contains(&stderr, "expected a number above 0");
     }
 }
 
@@ -223,24 +220,18 @@ fn failing_hardware_is_a_negative_verdict_and_other_findings_are_told_only() {
     assert_eq!(exit("GPU-9", "").0, 0);
     let (code, told) = exit(",21500,none,0,0\n", ",21500,none,0,1\n");
     assert_eq!(code, 1, "{told}");
-    assert!(
-        told.contains("critical: gpu 0 (NVIDIA H100 80GB HBM3): 1 memory errors"),
-        "{told}"
+    assert_contains(
+        &told,
+        "critical: gpu 0 (NVIDIA H100 80GB HBM3): 1 memory errors",
     );
     let (code, told) = exit(",none,0,0\n", ",sw_thermal_slowdown,0,0\n");
     assert_eq!(code, 1, "{told}");
-    assert!(
-        told.contains("sw_thermal_slowdown in 100.0 % of the samples"),
-        "{told}"
-    );
+    assert_contains(&told, "sw_thermal_slowdown in 100.0 % of the samples");
     let (code, told) = exit(",none,0,0\n", ",sw_power_cap,2,0\n");
     assert_eq!(code, 0, "{told}");
-    assert!(
-        told.contains("mild: gpu 1 (NVIDIA H100 80GB HBM3): others computed on it"),
-        "{told}"
+    assert_contains(
+        &told,
+        "mild: gpu 1 (NVIDIA H100 80GB HBM3): others computed on it",
     );
-    assert!(
-        told.contains("sw_power_cap in 100.0 % of the samples"),
-        "{told}"
-    );
+    assert_contains(&told, "sw_power_cap in 100.0 % of the samples");
 }

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use crate::case::{Case, fixture, text};
+use crate::case::{Case, assert_contains, fixture, text};
 
 #[test]
 fn off_a_terminal_there_is_one_line_for_the_host_with_or_without_once() {
@@ -59,9 +59,6 @@ fn what_is_named_and_is_no_log_is_said_and_no_failure() {
     let output = case.run("top --once --events other.txt missing.jsonl");
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{stderr}");
-    assert!(
-        stderr.contains("warning: other.txt: not a run event log"),
-        "{stderr}"
-    );
-    assert!(stderr.contains("warning: missing.jsonl: "), "{stderr}");
+    assert_contains(&stderr, "warning: other.txt: not a run event log");
+    assert_contains(&stderr, "warning: missing.jsonl: ");
 }

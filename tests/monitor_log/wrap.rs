@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use crate::case::{Case, kill, text, wait_until, wait_within};
+use crate::case::{Case, assert_contains, kill, text, wait_until, wait_within};
 use crate::common::{assert_failed, first_process, program, visible};
 use crate::terminal::{pair, spawn};
 
@@ -137,7 +137,7 @@ print("interrupts:", 1 if again is None else 2)
     stdin.write_all(b"\x03").unwrap();
     stdin.flush().unwrap();
     stdout.read_to_string(&mut seen).unwrap();
-    assert!(seen.contains("interrupts: 1"), "{seen}");
+    assert_contains(&seen, "interrupts: 1");
     terminal.wait().unwrap();
 }
 

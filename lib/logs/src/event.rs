@@ -326,21 +326,6 @@ mod tests {
     }
 
     #[test]
-    fn rejected_sequences_are_written_where_there_are_some_and_read_where_nothing_is_said() {
-        let mut done = RunDone {
-            run: "r".to_owned(),
-            ..RunDone::default()
-        };
-        for (rejected, said) in [(0, false), (3, true)] {
-            done.rejected = rejected;
-            let text = serde_json::to_string(&Event::Done(done.clone())).unwrap();
-            assert_eq!(text.contains("rejected"), said, "{text}");
-            let read: Event = serde_json::from_str(&text).unwrap();
-            assert_eq!(read, Event::Done(done.clone()));
-        }
-    }
-
-    #[test]
     fn null_is_a_value_that_is_not_known() {
         let text = r#"{"type":"run","run":"r","threads":null,"time":null}"#;
         let expected = Event::Run(RunStarted {

@@ -236,6 +236,14 @@ mod tests {
     }
 
     #[test]
+    fn batches_of_an_earlier_run_are_told() {
+        let started = tests::started(|run| run.batches_saved = Some(3));
+        let run = &summaries([started])[0];
+        assert_eq!(run.batches_saved, Some(3));
+        assert_eq!(run.notes[0], "3 batches taken over from an earlier run");
+    }
+
+    #[test]
     fn a_run_that_goes_on_elsewhere_has_no_single_figure() {
         let mut events = resumed("job");
         if let Event::Run(started) = &mut events[3] {
