@@ -62,7 +62,7 @@ for sample in long a; do
 done
 
 rm results/long/embeddings/shard-00000.parquet
-validation=$(sbatch --wait --parsable --gres=none "$workflow/embed.sbatch" "$work/results" "$model") || true
+validation=$(WORKFLOW=$workflow sbatch --wait --parsable --gres=none "$workflow/embed.sbatch" "$work/results" "$model") || true
 check "missing embeddings fail the validation" is FAILED "$validation"
 check "its report is there" grep -q '"outcome": "fail"' results/long/dataset.json
 
