@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Where threads meet between phases: all others wait while the leader does something alone.
 #[derive(Debug, Default)]
-pub(crate) struct Gate {
+pub(crate) struct Barrier {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -14,7 +14,7 @@ pub(crate) struct Gate {
 #[derive(Debug, Default)]
 struct State {
     waiting: usize,
-    /// How many times the gate was opened.
+    /// How many times the barrier was opened.
     opened: u64,
     /// Whether those who come through go on.
     go_on: bool,
@@ -22,7 +22,7 @@ struct State {
     broken: bool,
 }
 
-impl Gate {
+impl Barrier {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -39,7 +39,7 @@ impl Gate {
         state
     }
 
-    /// Waits for the leader to open the gate; whether to go on.
+    /// Waits for the leader to open the barrier; whether to go on.
     pub(crate) fn pass(&self) -> bool {
         let opened = {
             let mut state = self.lock();
@@ -68,10 +68,10 @@ impl Gate {
     }
 }
 
-/// Breaks the gate if its thread panics, so that nobody waits for it.
-pub(crate) struct Breaks<'a>(pub(crate) &'a Gate);
+/// PoisonGuard the barrier if its thread panics, so that nobody waits for it.
+pub(crate) struct PoisonGuard<'a>(pub(crate) &'a Barrier);
 
-impl Drop for Breaks<'_> {
+impl Drop for PoisonGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.lock().broken = true;
@@ -80,11 +80,11 @@ impl Drop for Breaks<'_> {
     }
 }
 
-/// Pieces of work, handed out one by one to whoever is free.
+/// WorkQueue of work, handed out one by one to whoever is free.
 #[derive(Debug, Default)]
-pub(crate) struct Pieces(AtomicUsize);
+pub(crate) struct WorkQueue(AtomicUsize);
 
-impl Pieces {
+impl WorkQueue {
     /// The number of the next of `count` pieces.
     pub(crate) fn next(&self, count: usize) -> Option<usize> {
         let next = self.0.fetch_add(1, Ordering::Relaxed);
@@ -98,20 +98,20 @@ mod tests {
 
     #[test]
     fn nobody_passes_before_the_leader_opens() {
-        let gate = Gate::default();
+        let barrier = Barrier::default();
         let (before, after) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
                     for round in 0..100 {
                         before.fetch_add(1, Ordering::SeqCst);
-                        assert_eq!(gate.pass(), round < 99);
+                        assert_eq!(barrier.pass(), round < 99);
                         after.fetch_add(1, Ordering::SeqCst);
                     }
                 });
             }
             for round in 1..=100 {
-                let result = gate.lead(3, || {
+                let result = barrier.lead(3, || {
                     assert_eq!(before.load(Ordering::SeqCst), 3 * round);
                     if round < 100 { Ok(()) } else { Err(()) }
                 });
@@ -124,14 +124,14 @@ mod tests {
     #[test]
     #[should_panic(expected = "a scoped thread panicked")]
     fn a_panic_keeps_nobody_waiting() {
-        let gate = Gate::default();
+        let barrier = Barrier::default();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let _breaks = Breaks(&gate);
+                let _guard = PoisonGuard(&barrier);
                 panic!("on purpose");
             });
             let led = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                gate.lead(1, || Ok::<(), ()>(()))
+                barrier.lead(1, || Ok::<(), ()>(()))
             }));
             assert!(led.is_err());
         });
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn each_piece_is_handed_out_once() {
-        let pieces = Pieces::default();
+        let pieces = WorkQueue::default();
         let all: Vec<usize> = std::iter::from_fn(|| pieces.next(4)).collect();
         assert_eq!(all, [0, 1, 2, 3]);
         assert_eq!(pieces.next(4), None);

@@ -13,7 +13,7 @@ pub(super) trait Multiplier<S: Simd, const ROWS: usize> {
     const BYTES: usize;
 
     /// Takes up the rows `range` of `x`.
-    unsafe fn take(&mut self, x: Rows<'_>, range: Range<usize>);
+    unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>);
 
     /// The products of a panel with up to `ROWS` rows from `row`, counted from the first that was taken up; `rows` of them
     /// are there.
@@ -59,7 +59,7 @@ pub(super) unsafe fn products<S, F, M, const ROWS: usize>(
     for first in (0..rows).step_by(at_once) {
         let last = rows.min(first + at_once);
         unsafe {
-            multiplier.take(x, first..last);
+            multiplier.load_rows(x, first..last);
             for (panel, column) in (0..weights.outputs).step_by(columns).enumerate() {
                 let bias = weights.bias.as_ptr().add(column);
                 let (left, right) = (S::load(bias), S::load(bias.add(S::LANES)));
