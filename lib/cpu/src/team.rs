@@ -4,7 +4,7 @@ use std::panic::panic_any;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Where threads meet between phases: all others wait while the leader does something alone.
+/// Where threads meet between phases. The other threads wait while the leader does something alone.
 #[derive(Debug, Default)]
 pub(crate) struct Barrier {
     state: Mutex<State>,
@@ -14,12 +14,12 @@ pub(crate) struct Barrier {
 #[derive(Debug, Default)]
 struct State {
     waiting: usize,
-    /// How many times the barrier was opened.
+    /// How many times the leader has opened the barrier.
     opened: u64,
-    /// Whether those who come through go on.
+    /// Whether the threads that pass go on with their work.
     go_on: bool,
-    /// Whether a thread panicked: it will not come.
-    broken: bool,
+    /// Whether a thread has panicked and will never arrive.
+    poisoned: bool,
 }
 
 impl Barrier {
@@ -30,16 +30,16 @@ impl Barrier {
     fn wait_while(&self, waits: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
         let state = self
             .changed
-            .wait_while(self.lock(), |state| !state.broken && waits(state));
+            .wait_while(self.lock(), |state| !state.poisoned && waits(state));
         let state = state.unwrap_or_else(PoisonError::into_inner);
-        if state.broken {
+        if state.poisoned {
             drop(state);
             panic_any("another thread of the team panicked");
         }
         state
     }
 
-    /// Waits for the leader to open the barrier; whether to go on.
+    /// Waits until the leader opens the barrier. Returns whether to go on.
     pub(crate) fn pass(&self) -> bool {
         let opened = {
             let mut state = self.lock();
@@ -50,7 +50,7 @@ impl Barrier {
         self.wait_while(|state| state.opened == opened).go_on
     }
 
-    /// Waits for all `others`, does something while they wait, and lets them go on, or sends them home after an error.
+    /// Waits for all `others`, runs `alone` while they wait, and opens the barrier. After an error the others do not go on.
     pub(crate) fn lead<E>(
         &self,
         others: usize,
@@ -68,24 +68,24 @@ impl Barrier {
     }
 }
 
-/// PoisonGuard the barrier if its thread panics, so that nobody waits for it.
+/// Poisons the barrier if the thread panics: the other threads then panic too, and none of them waits for ever.
 pub(crate) struct PoisonGuard<'a>(pub(crate) &'a Barrier);
 
 impl Drop for PoisonGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.lock().broken = true;
+            self.0.lock().poisoned = true;
             self.0.changed.notify_all();
         }
     }
 }
 
-/// WorkQueue of work, handed out one by one to whoever is free.
+/// Hands out the numbers of work items, one at a time, to whichever thread is free.
 #[derive(Debug, Default)]
 pub(crate) struct WorkQueue(AtomicUsize);
 
 impl WorkQueue {
-    /// The number of the next of `count` pieces.
+    /// The number of the next item, of `count`.
     pub(crate) fn next(&self, count: usize) -> Option<usize> {
         let next = self.0.fetch_add(1, Ordering::Relaxed);
         (next < count).then_some(next)
