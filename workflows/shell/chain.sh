@@ -117,7 +117,6 @@ write_versions() {
 # cut_sample SAMPLE DIR: its shards.
 cut_sample() {
     local paths name force=() before=$2/.manifest.before
-    mkdir -p "$2"/{batches,embeddings,logs,rejects,reports}
     if [[ -e $2/shards/manifest.json ]]; then
         [[ -e $before ]] || cp "$2/shards/manifest.json" "$before"
         # One that got lost is cut again.
@@ -127,6 +126,7 @@ cut_sample() {
     fi
     mapfile -t paths < <(printf %s "${fasta[$1]}")
     fasta-shard --sample "$1" --out "$2/shards" --max-shard-tokens "$MAX_SHARD_TOKENS" "${fasta_shard[@]}" "${force[@]}" -- "${paths[@]}"
+    mkdir -p "$2"/{batches,embeddings,logs,rejects,reports}
     # What was made of other shards is made again, and goes where there is no such shard any more.
     if [[ -e $before ]] && ! cmp -s "$before" "$2/shards/manifest.json"; then
         rm -f "$2"/batches/*.arrow "$2"/reports/*.run.json

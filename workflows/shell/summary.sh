@@ -36,6 +36,7 @@ others() {
         if (verdict == "pass" && wrong) { verdict = "fail"; spoilt = spoilt " " sample }
         else if (verdict == "fail") fail = fail " " sample
         if (verdict == "pass" && !rows && rejected) verdict = "empty"
+        if (!rows) truncated = 0
         print sample, records, rows, rejected, truncated, verdict, name, model
         if (verdict == "none") none = none " " sample
         if (verdict == "empty") empty = empty " " sample
