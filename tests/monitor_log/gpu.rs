@@ -34,8 +34,7 @@ fn each_field_of_each_gpu_stands_for_itself() {
         expected.host_disk_read_mib_s = full.host_disk_read_mib_s;
         expected.host_disk_write_mib_s = full.host_disk_write_mib_s;
         expected.host_disk_free_mib = full.host_disk_free_mib;
-        expected.boot_id.clone_from(&full.boot_id);
-        expected.boot_s = full.boot_s;
+        (expected.boot_id, expected.boot_s) = (full.boot_id.clone(), full.boot_s);
         assert_eq!(*lost, host(&expected));
 
         assert_eq!(full.name.as_deref(), Some("Fake, 0"));

@@ -91,8 +91,8 @@ fn accept(listener: &TcpListener, served: &ServedText) {
         let _ = thread::Builder::new()
             .name("scrape".to_owned())
             .spawn(move || {
-                let _connection = connection;
                 let _ = connection::serve(stream, |request| answer(request, &served));
+                drop(connection);
             });
     }
 }

@@ -340,6 +340,8 @@ mod tests {
         }
     }
 
+    type Change<'a> = &'a dyn Fn(u32, &mut GpuSample);
+
     #[test]
     fn a_threshold_itself_is_no_finding() {
         assert_eq!(found(|_, _| {}), []);
@@ -361,7 +363,6 @@ mod tests {
                 };
             }
         };
-        type Change<'a> = &'a dyn Fn(u32, &mut GpuSample);
         let cases: [(Change, Tier, FindingKind, &str); 9] = [
             (
                 &|i, s| s.temperature_c = Some(80 + i / 9),
