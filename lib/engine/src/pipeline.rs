@@ -2,55 +2,94 @@
 
 use std::thread;
 
-use crossbeam_channel::bounded;
+use crossbeam_channel::{Sender, bounded};
 
-use crate::EngineError;
 use crate::backend::Backend;
-use crate::part::Part;
-use crate::plan::Plan;
-use crate::reader::read;
-use crate::run::Observer;
+use crate::batch::QueuedBatch;
+use crate::checkpoint::{Part, remove_file};
+use crate::inputs::RunInputs;
 use crate::writer::Writer;
+use crate::{EngineError, Progress};
 
-/// Results that may wait for the writer: enough for it to close a row group while the next pack is computed.
+/// Results that may wait for the writer: enough for it to close a row group while the next batch is computed.
 pub(crate) const RESULTS_AHEAD: usize = 2;
 
-/// What the three stages of a run work with.
-pub(crate) struct Pipeline<'a, 'w> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) prefetch: usize,
-    pub(crate) backend: &'w mut Backend<'a>,
-    pub(crate) writer: &'w mut Writer<'a>,
+/// Runs until all batches are through, a stop is requested or a stage fails. Of the batches of `parts` the results are read
+/// and not computed.
+pub(crate) fn run(
+    (inputs, parts): (&RunInputs, Vec<Part>),
+    prefetch: usize,
+    backend: &mut dyn Backend,
+    writer: &mut Writer<'_>,
+    report: &mut dyn FnMut(Progress),
+) -> Result<(), EngineError> {
+    let (batches_in, batches) = bounded(prefetch);
+    let (results_in, results) = bounded(RESULTS_AHEAD);
+    let (layout, first) = (writer.layout, writer.batches);
+    thread::scope(|scope| {
+        thread::Builder::new()
+            .name("reader".into())
+            .spawn_scoped(scope, move || {
+                if let Err(error) = read_batches(inputs, first, parts, &batches_in) {
+                    // The computation may have ended before, and then it says why.
+                    let _ = batches_in.send(Err(error));
+                }
+            })?;
+        let writer = thread::Builder::new()
+            .name("writer".into())
+            .spawn_scoped(scope, move || writer.write(&results, inputs.total.batches))?;
+        let computed = backend.run(layout, &batches, &mut |batch, result| {
+            let tokens = batch.packed.tokens().len() as u64;
+            // A writer that ended early says why.
+            let sent = results_in.send((batch, result)).is_ok();
+            if sent {
+                report(Progress::Advanced { tokens });
+            }
+            sent
+        });
+        // The other threads end when their queues do.
+        drop((batches, results_in));
+        let written = writer
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        written.and(computed)
+    })
 }
 
-impl Pipeline<'_, '_> {
-    /// Runs until all packs are through, a stop is asked for or a stage fails. `parts` are not computed again.
-    pub(crate) fn run(
-        self,
-        parts: Vec<Part>,
-        observer: &mut dyn Observer,
-    ) -> Result<(), EngineError> {
-        let (packs_in, packs) = bounded(self.prefetch);
-        let (results, results_out) = bounded(RESULTS_AHEAD);
-        let (plan, writer) = (self.plan, self.writer);
-        let layout = writer.columns.layout();
-        let first = writer.batches;
-        thread::scope(|scope| {
-            thread::Builder::new()
-                .name("reader".into())
-                .spawn_scoped(scope, move || read(plan, first, parts, &packs_in))?;
-            let writer = thread::Builder::new()
-                .name("writer".into())
-                .spawn_scoped(scope, move || {
-                    writer.write(&results_out, plan.total.batches)
-                })?;
-            let computed = self.backend.run(layout, &packs, &results, observer);
-            // The other threads end when their queues do.
-            drop((packs, results));
-            let written = writer
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            written.and(computed)
-        })
+/// Sends every batch of `inputs` from the position `first` on until the other side hangs up or a batch is unreadable. `parts`
+/// rise and are apart.
+fn read_batches(
+    inputs: &RunInputs,
+    first: u64,
+    parts: Vec<Part>,
+    queue: &Sender<Result<QueuedBatch, EngineError>>,
+) -> Result<(), EngineError> {
+    let mut batches = inputs.batches_where(|index| index >= first);
+    let mut parts = parts.into_iter().peekable();
+    while let Some(batch) = batches.next().transpose()? {
+        let part = parts.next_if(|part| part.batches.start == batch.index);
+        let mut group = vec![batch];
+        let mut saved = Vec::new();
+        if let Some(part) = part {
+            let more = (part.batches.end - part.batches.start - 1) as usize;
+            for batch in batches.by_ref().take(more) {
+                group.push(batch?);
+            }
+            match part.read(&group) {
+                Ok(results) => saved = results,
+                Err(error) => {
+                    tracing::warn!("{error}; its batches are computed again");
+                    remove_file(&part.path)?;
+                }
+            }
+        }
+        let mut saved = saved.into_iter();
+        for batch in group {
+            let saved = saved.next();
+            if queue.send(Ok(QueuedBatch { batch, saved })).is_err() {
+                return Ok(());
+            }
+        }
     }
+    Ok(())
 }

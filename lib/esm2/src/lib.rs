@@ -53,7 +53,7 @@ pub use dtype::Dtype;
 pub use error::EsmError;
 pub use heads::Head;
 pub use model::{Esm2, LoadTimes, Visit};
-pub use pending::{Computed, Pending};
+pub use pending::{ModelOutput, Pending};
 pub use plmkit_cpu::Isa;
 pub use setup::{Kernels, ParseKernelsError, Setup};
 pub use threads::set_threads;

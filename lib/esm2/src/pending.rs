@@ -23,7 +23,7 @@ pub(crate) struct OnDevice {
 
 /// What was computed of a batch.
 #[derive(Debug, Default)]
-pub struct Computed {
+pub struct ModelOutput {
     /// For each column the values of all sequences, one after the other.
     pub columns: Vec<Buffer<f32>>,
     /// What the device took for it; `None` where it was computed while it was asked for.
@@ -42,7 +42,7 @@ impl Pending {
     }
 
     /// Waits for it.
-    pub fn finish(self) -> Result<Computed, EsmError> {
+    pub fn finish(self) -> Result<ModelOutput, EsmError> {
         let mut times = self.on_device.map(OnDevice::wait).transpose()?;
         let mut columns = Vec::with_capacity(self.values.len());
         for values in self.values {
@@ -55,7 +55,7 @@ impl Pending {
                 }
             });
         }
-        Ok(Computed { columns, times })
+        Ok(ModelOutput { columns, times })
     }
 }
 

@@ -1,11 +1,14 @@
 //! Threads that encode row groups and write them, each where the one before it ends.
 
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread::{self, JoinHandle, available_parallelism};
 
 use arrow::array::RecordBatch;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use plmkit_store::{PlacedRowGroup, RowGroupEncoder, Sink, StoreError};
+
+/// More threads than this write faster than file systems take it.
+const THREADS: usize = 4;
 
 /// What comes of a row group.
 pub(crate) type Placed = Receiver<Result<PlacedRowGroup, StoreError>>;
@@ -18,6 +21,11 @@ pub(crate) struct Encoders {
     threads: Vec<JoinHandle<()>>,
     /// Where the next row group begins, once that is known.
     start: Receiver<u64>,
+}
+
+/// The number of threads that encode, on this machine.
+pub(crate) fn encoder_threads() -> usize {
+    available_parallelism().map_or(1, usize::from).min(THREADS)
 }
 
 /// Rows on their way into a file.

@@ -4,19 +4,18 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use plmkit_contract::ModelName;
-use plmkit_esm2::DeviceTimes;
 use plmkit_telemetry::event::{
     BatchDone, Event, EventWriter, KernelTimes, Outcome, RunDone, RunStarted, milliseconds, run_id,
     utilization,
 };
 use plmkit_telemetry::{Pulse, Said, TelemetryError, Timestamp};
-use serde::{Deserialize, Serialize};
 
-use crate::facts::Facts;
-use crate::plan::{Amount, Job, Plan};
+use crate::batch::{Batch, BatchStats};
+use crate::inputs::{RunInputs, Workload};
+use crate::model_info::ModelInfo;
 
 /// Writes run events, if they are wanted, and counts what was done.
-pub(crate) struct Journal {
+pub(crate) struct EventLog {
     run: String,
     start: Instant,
     writer: Option<EventWriter>,
@@ -34,112 +33,98 @@ pub(crate) struct Totals {
     pub(crate) rejected: u64,
 }
 
-/// How long the stages of one batch took.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Timing {
-    pub(crate) wait: Duration,
-    pub(crate) compute: Duration,
-    /// What a device with a clock of its own says.
-    pub(crate) device: Option<DeviceTimes>,
-    pub(crate) queue_depth: u64,
-    /// The worker that computed it.
-    pub(crate) worker: Option<u64>,
-}
-
-/// How a batch came into the output.
-pub(crate) struct Written<'a> {
-    pub(crate) timing: &'a Timing,
-    pub(crate) write: Duration,
-    /// How many times it was halved because memory ran out.
-    pub(crate) oom_splits: u64,
-    /// Its sequences without vectors.
-    pub(crate) rejected: u64,
-}
-
 /// What the first event says of the run.
-pub(crate) struct Started<'a> {
-    pub(crate) facts: &'a Facts,
+pub(crate) struct RunStart<'a> {
+    pub(crate) info: &'a ModelInfo,
     pub(crate) model: &'a ModelName,
     /// The GPUs that compute.
     pub(crate) gpu_uuids: Option<Vec<String>>,
     pub(crate) threads: usize,
     pub(crate) workers: Option<u64>,
     /// What is not in a part yet.
-    pub(crate) to_compute: Amount,
+    pub(crate) to_compute: Workload,
     /// Batches that an earlier run has saved.
     pub(crate) batches_saved: u64,
     /// How long int8 was compared with f32, if it was.
     pub(crate) compared: Option<Duration>,
 }
 
-impl Journal {
+impl EventLog {
     /// Opens the log at `path`, if there is one to be, and writes the first event.
     pub(crate) fn start(
         path: Option<&Path>,
-        plan: &Plan,
-        started: &Started<'_>,
+        inputs: &RunInputs,
+        started: &RunStart<'_>,
     ) -> Result<Self, TelemetryError> {
-        let facts = started.facts;
-        let mut journal = Self {
+        let info = started.info;
+        let mut log = Self {
             run: run_id(),
             start: Instant::now(),
             writer: path.map(EventWriter::append).transpose()?,
             pulse: Pulse::default(),
             done: Totals::default(),
         };
-        journal.write(&Event::Run(RunStarted {
-            run: journal.run.clone(),
+        log.write(&Event::Run(RunStarted {
+            run: log.run.clone(),
             time: Some(Timestamp::now()),
             tool: "gpu-embed".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            model_digest: Some(facts.digest.clone()),
+            model_digest: Some(info.digest.clone()),
             model: Some(started.model.name.clone()),
             model_revision: started.model.revision.clone(),
-            sample: plan.sample().map(str::to_owned),
+            sample: inputs.sample().map(str::to_owned),
             device: Some(match started.workers {
-                Some(_) => facts.device_kind().to_owned(),
-                None => facts.device.clone(),
+                Some(_) => info.device_kind().to_owned(),
+                None => info.device.clone(),
             }),
             gpu_uuids: started.gpu_uuids.clone(),
             pid: Some(std::process::id()),
-            flops_per_token: Some(facts.flops_per_token),
-            flops_per_pair: Some(facts.flops_per_pair),
-            dtype: Some(facts.dtype.to_string()),
+            flops_per_token: Some(info.flops_per_token),
+            flops_per_pair: Some(info.flops_per_pair),
+            dtype: Some(info.dtype.to_string()),
             threads: Some(started.threads as u64),
             workers: started.workers,
             batches_total: Some(started.to_compute.batches),
             sequences_total: Some(started.to_compute.sequences),
             tokens_total: Some(started.to_compute.tokens),
             batches_saved: (started.batches_saved > 0).then_some(started.batches_saved),
-            token_budget: plan.token_budget(),
-            load_ms: Some(milliseconds(facts.load_times.all)),
-            compile_ms: facts.load_times.compiled.map(milliseconds),
-            pin_ms: facts.load_times.pinned.map(milliseconds),
+            token_budget: inputs.token_budget(),
+            load_ms: Some(milliseconds(info.load_times.all)),
+            compile_ms: info.load_times.compiled.map(milliseconds),
+            pin_ms: info.load_times.pinned.map(milliseconds),
             compare_ms: started.compared.map(milliseconds),
         }));
-        Ok(journal)
+        Ok(log)
     }
 
-    /// A batch is in the output.
-    pub(crate) fn batch(&mut self, job: &Job, written: &Written<'_>) {
-        let timing = written.timing;
-        let (sequences, tokens) = (job.pack.sequences() as u64, job.pack.tokens().len() as u64);
+    /// Writes the event of a batch that is in the output. It took so long to `write`, and so many of its sequences have no vectors.
+    pub(crate) fn write_batch(
+        &mut self,
+        batch: &Batch,
+        stats: &BatchStats,
+        write: Duration,
+        rejected: u64,
+    ) {
+        let (sequences, tokens) = (
+            batch.packed.sequences() as u64,
+            batch.packed.tokens().len() as u64,
+        );
         // <cls> and <eos> are no residues.
         let residues = tokens - 2 * sequences;
         self.done.sequences += sequences;
         self.done.tokens += tokens;
         self.done.residues += residues;
-        self.done.rejected += written.rejected;
-        let batch = BatchDone {
+        self.done.rejected += rejected;
+        let event = BatchDone {
             run: self.run.clone(),
-            batch: job.index,
+            batch: batch.index,
             time: Some(Timestamp::now()),
             elapsed_s: Some(self.elapsed().as_secs_f64()),
-            wait_ms: Some(milliseconds(timing.wait)),
-            h2d_ms: timing.device.map(|times| milliseconds(times.h2d)),
-            compute_ms: Some(milliseconds(timing.compute)),
-            d2h_ms: timing.device.map(|times| milliseconds(times.d2h)),
-            kernels: timing.device.and_then(|times| {
+            wait_ms: Some(milliseconds(stats.wait)),
+            h2d_ms: stats.device.map(|times| milliseconds(times.h2d)),
+            compute_ms: Some(milliseconds(stats.compute)),
+            d2h_ms: stats.device.map(|times| milliseconds(times.d2h)),
+            kernels: stats.device.and_then(|times| {
                 let kernels = times.kernels?;
                 Some(KernelTimes {
                     gemm_ms: milliseconds(kernels.gemm),
@@ -152,31 +137,31 @@ impl Journal {
                     collect_ms: milliseconds(kernels.collect),
                 })
             }),
-            write_ms: Some(milliseconds(written.write)),
-            queue_depth: Some(timing.queue_depth),
-            worker: timing.worker,
+            write_ms: Some(milliseconds(write)),
+            queue_depth: Some(stats.queue_depth),
+            worker: stats.worker,
             sequences,
             tokens,
             residues,
-            pairs: Some(pairs(job)),
-            token_budget: job.token_budget,
-            utilization: job
+            pairs: Some(pairs(batch)),
+            token_budget: batch.token_budget,
+            utilization: batch
                 .token_budget
                 .and_then(|budget| utilization(tokens, budget)),
-            tail: job.tail,
-            oom_splits: written.oom_splits,
-            rejected: written.rejected,
+            tail: batch.tail,
+            oom_splits: stats.oom_splits,
+            rejected,
         };
-        for said in self.pulse.add(&batch) {
+        for said in self.pulse.add(&event) {
             match said {
                 Said::Line(line) => tracing::info!("{line}"),
                 Said::Warning(warning) => tracing::warn!("{warning}"),
             }
         }
-        self.write(&Event::Batch(batch));
+        self.write(&Event::Batch(event));
     }
 
-    /// The run is over.
+    /// Writes the last event.
     pub(crate) fn end(&mut self, outcome: Outcome) {
         let event = Event::Done(RunDone {
             run: self.run.clone(),
@@ -205,8 +190,8 @@ impl Journal {
 }
 
 /// Pairs of tokens of one sequence.
-fn pairs(job: &Job) -> u64 {
-    let lengths = job.pack.cu_seqlens().windows(2);
+fn pairs(batch: &Batch) -> u64 {
+    let lengths = batch.packed.cu_seqlens().windows(2);
     lengths
         .map(|ends| u64::from(ends[1].abs_diff(ends[0])).pow(2))
         .sum()
