@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use plmkit_contract::ModelName;
+use plmkit_esm2::Work;
 use plmkit_telemetry::event::{
     BatchDone, Event, EventWriter, KernelTimes, Outcome, RunDone, RunStarted, milliseconds, run_id,
     utilization,
@@ -127,14 +128,14 @@ impl EventLog {
             kernels: stats.device.and_then(|times| {
                 let kernels = times.kernels?;
                 Some(KernelTimes {
-                    gemm_ms: milliseconds(kernels.gemm),
-                    attention_ms: milliseconds(kernels.attention),
-                    embedding_ms: milliseconds(kernels.embedding),
-                    layer_norm_ms: milliseconds(kernels.layer_norm),
-                    rotary_ms: milliseconds(kernels.rotary),
-                    gelu_ms: milliseconds(kernels.gelu),
-                    pooling_ms: milliseconds(kernels.pooling),
-                    collect_ms: milliseconds(kernels.collect),
+                    gemm_ms: milliseconds(kernels[Work::Gemm]),
+                    attention_ms: milliseconds(kernels[Work::Attention]),
+                    embedding_ms: milliseconds(kernels[Work::Embedding]),
+                    layer_norm_ms: milliseconds(kernels[Work::LayerNorm]),
+                    rotary_ms: milliseconds(kernels[Work::Rotary]),
+                    gelu_ms: milliseconds(kernels[Work::Gelu]),
+                    pooling_ms: milliseconds(kernels[Work::Pooling]),
+                    collect_ms: milliseconds(kernels[Work::Collect]),
                 })
             }),
             write_ms: Some(milliseconds(write)),

@@ -144,7 +144,7 @@ impl<'a> Run<'a> {
                 self.blocks,
                 blocks.map(|saved| (saved.file, saved.blocks)),
                 parts.iter().map(|part| part.batches.start).collect(),
-            )?,
+            ),
             events: events?,
             batches: first,
             saved_batches: first,

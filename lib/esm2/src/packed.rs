@@ -3,8 +3,7 @@
 use tch::{Kind, Tensor};
 
 use crate::embedding::shares_kept;
-use crate::profile::{Laps, Work};
-use crate::timing::Span;
+use crate::timing::{LapTimer, Span, Work};
 use crate::transfer::Transfer;
 use crate::vocabulary::CLS;
 use crate::{EsmError, Varlen};
@@ -33,7 +32,7 @@ pub(crate) struct Packed<'a> {
     /// The type in which GEMMs and attention compute.
     pub(crate) kind: Kind,
     /// What takes down what the time goes into, if that is to be known.
-    pub(crate) laps: Option<Laps>,
+    pub(crate) laps: Option<LapTimer>,
 }
 
 impl<'a> Packed<'a> {
@@ -90,7 +89,7 @@ impl<'a> Packed<'a> {
     /// What was asked of the device since the last lap was `work`.
     pub(crate) fn lap(&self, work: Work) -> Result<(), EsmError> {
         match &self.laps {
-            Some(laps) => laps.end(work),
+            Some(laps) => laps.end_lap(work),
             None => Ok(()),
         }
     }

@@ -1,7 +1,6 @@
 //! What was asked of a model.
 
-use crate::profile::Laps;
-use crate::timing::{DeviceTimes, Span};
+use crate::timing::{DeviceTimes, LapTimer, Span};
 use crate::transfer::Values;
 use crate::{Buffer, EsmError};
 
@@ -18,7 +17,7 @@ pub(crate) struct OnDevice {
     pub(crate) copied_in: Span,
     pub(crate) computed: Span,
     /// What it computed, if that is to be known.
-    pub(crate) laps: Option<Laps>,
+    pub(crate) laps: Option<LapTimer>,
 }
 
 /// What was computed of a batch.

@@ -15,7 +15,7 @@ use plmkit_store::{
     AtomicFile, EmbeddingsWriter, FileSummary, PlacedRowGroup, StoreError, UnfinishedEmbeddings,
 };
 
-use super::encoders::{Encoders, Placed, encoder_threads};
+use super::encoders::{Encoders, RowGroupThread, encoder_threads};
 use super::part::keys;
 use super::record::{Block, Rejected, provenance_of_blocks, provenance_of_part};
 use super::run_folder::{RunFolder, remove_file};
@@ -60,7 +60,7 @@ struct FinishedBatch {
 struct Encoding {
     batches: Vec<FinishedBatch>,
     /// Row groups that are underway, and the ones before them.
-    underway: VecDeque<Placed>,
+    underway: VecDeque<RowGroupThread>,
     placed: Vec<PlacedRowGroup>,
     /// Whether all of its row groups were submitted.
     submitted: bool,
@@ -75,18 +75,18 @@ impl<'a> Blocks<'a> {
         planned: &'a [Range<u64>],
         saved: Option<(UnfinishedEmbeddings, Vec<Block>)>,
         parts: Vec<u64>,
-    ) -> Result<Self, StoreError> {
+    ) -> Self {
         let (file, finished) = match saved {
             Some((file, blocks)) => (Some(file), blocks),
             None => (None, Vec::new()),
         };
-        Ok(Self {
+        Self {
             named: folder.named(config),
             every: config.checkpoint_interval,
             saved: Instant::now(),
             open: Vec::new(),
             encoding: VecDeque::new(),
-            file: file.map(with_encoders).transpose()?,
+            file: file.map(with_encoders),
             recorded: finished.len(),
             finished,
             folder,
@@ -94,7 +94,7 @@ impl<'a> Blocks<'a> {
             layout,
             planned,
             parts,
-        })
+        }
     }
 
     /// Adds the result of the next batch.
@@ -131,11 +131,11 @@ impl<'a> Blocks<'a> {
         Ok(())
     }
 
-    /// Has the rows of the block encoded, which is complete. Waits while too much is underway.
+    /// Has the rows of the open block encoded, which is complete. Waits while too many row groups are underway.
     fn encode(&mut self) -> Result<(), StoreError> {
         let batches = std::mem::take(&mut self.open);
         let rows = in_order(batches.iter().map(|batch| &batch.rows));
-        let groups = self.file().map(|(_, encoders)| encoders.cut(rows.iter()));
+        let groups = self.file().map(|(_, encoders)| encoders.cut(&rows));
         self.encoding.push_back(Encoding {
             batches,
             underway: VecDeque::new(),
@@ -143,12 +143,12 @@ impl<'a> Blocks<'a> {
             submitted: false,
         });
         for rows in groups? {
-            while self.underway() > encoder_threads() {
+            while self.underway() >= encoder_threads() {
                 self.wait()?;
             }
-            let placed = self.file()?.1.submit(rows);
+            let thread = self.file()?.1.submit(rows)?;
             if let Some(block) = self.encoding.back_mut() {
-                block.underway.push_back(placed);
+                block.underway.push_back(thread);
             }
         }
         if let Some(block) = self.encoding.back_mut() {
@@ -160,15 +160,13 @@ impl<'a> Blocks<'a> {
 
     /// The output under construction.
     fn file(&mut self) -> Result<&mut (UnfinishedEmbeddings, Encoders), StoreError> {
-        let file = if let Some(file) = self.file.take() {
-            file
-        } else {
-            let path = self.folder.blocks();
-            with_encoders(UnfinishedEmbeddings::create(
-                &path,
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => with_encoders(UnfinishedEmbeddings::create(
+                &self.folder.blocks(),
                 &self.named,
                 self.layout,
-            )?)?
+            )?),
         };
         Ok(self.file.insert(file))
     }
@@ -180,18 +178,14 @@ impl<'a> Blocks<'a> {
 
     /// Waits for the first row group that is underway.
     fn wait(&mut self) -> Result<(), StoreError> {
-        let block = self
-            .encoding
-            .iter_mut()
-            .find(|block| !block.underway.is_empty());
-        if let Some(block) = block {
-            let placed = match (block.underway[0].recv(), &mut self.file) {
-                (Ok(placed), _) => placed?,
-                (Err(_), Some((_, encoders))) => return Err(encoders.ended()),
-                (Err(_), None) => unreachable!("row groups are underway to a file"),
-            };
-            block.underway.pop_front();
-            block.placed.push(placed);
+        let mut blocks = self.encoding.iter_mut();
+        if let Some(block) = blocks.find(|block| !block.underway.is_empty())
+            && let Some(thread) = block.underway.pop_front()
+        {
+            let placed = join(thread);
+            // A block that lacks a row group is never complete, nor are those behind it.
+            block.submitted &= placed.is_ok();
+            block.placed.push(placed?);
         }
         self.finish_blocks();
         Ok(())
@@ -284,10 +278,8 @@ impl<'a> Blocks<'a> {
 
     /// The run ends before the output is complete: saves what is done. Blocks that could not be written are saved in rows.
     pub(crate) fn keep(&mut self) -> Result<(), StoreError> {
-        let _ = self.wait_for_all();
-        if let Some((_, encoders)) = &mut self.file {
-            encoders.end();
-        }
+        // Until nothing more is written, even where one of them fails.
+        while self.wait_for_all().is_err() {}
         let lost = self.encoding.drain(..).flat_map(|block| block.batches);
         self.open = lost.chain(self.open.drain(..)).collect();
         match &self.file {
@@ -312,18 +304,20 @@ impl<'a> Blocks<'a> {
         provenance: &Provenance,
         claim: AtomicFile,
     ) -> Result<FileSummary, StoreError> {
-        let (file, encoders) = self.file()?;
-        encoders.end();
+        let (file, _) = self.file()?;
         file.publish(provenance, claim)
     }
 }
 
-fn with_encoders(
-    file: UnfinishedEmbeddings,
-) -> Result<(UnfinishedEmbeddings, Encoders), StoreError> {
-    let encoder = file.encoder().clone();
-    let encoders = Encoders::new(encoder_threads(), encoder, &file.sink(), file.end())?;
-    Ok((file, encoders))
+fn with_encoders(file: UnfinishedEmbeddings) -> (UnfinishedEmbeddings, Encoders) {
+    let encoders = Encoders::new(&file);
+    (file, encoders)
+}
+
+fn join(thread: RowGroupThread) -> Result<PlacedRowGroup, StoreError> {
+    thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// The rows by rising ordinal and start, as slices of these batches: no value is copied.
