@@ -2,7 +2,7 @@
 
 use crossbeam_channel::Receiver;
 use plmkit_contract::{EmbeddingLayout, Stop};
-use plmkit_esm2::{Device, EsmError, OwnGpu, set_threads};
+use plmkit_esm2::{Device, EsmError, WorkerGpu, set_threads};
 
 use crate::batch::{Batch, BatchResult, QueuedBatch};
 use crate::in_process::InProcess;
@@ -40,7 +40,7 @@ pub(crate) fn start<'a>(
     let devices = match (config.device, config.workers) {
         (Device::All, _) => Device::each_gpu().map_err(EsmError::from)?,
         (device, Some(count)) => vec![
-            OwnGpu {
+            WorkerGpu {
                 device,
                 visible: None
             };

@@ -1,7 +1,7 @@
 //! A batch to rows of the output.
 
 use plmkit_contract::{EmbeddingLayout, Reason, StoreDtype};
-use plmkit_esm2::{EsmError, ModelOutput, Pending};
+use plmkit_esm2::{EsmError, ModelOutput, PendingOutput};
 
 use crate::EngineError;
 use crate::batch::{Batch, BatchResult};
@@ -29,7 +29,7 @@ impl<'a> BatchEmbedder<'a> {
     }
 
     /// Starts the computation of a batch, but for its windows, so that a device computes it while the program goes on.
-    pub(crate) fn begin(&self, batch: &Batch) -> Option<Result<Pending, EngineError>> {
+    pub(crate) fn begin(&self, batch: &Batch) -> Option<Result<PendingOutput, EngineError>> {
         let (_, ordinary) = windows_and_others(batch);
         self.embedder.begin(self.select(batch, &ordinary))
     }

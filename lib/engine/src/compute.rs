@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use plmkit_contract::{Column, Reason, Stop, StoreDtype};
-use plmkit_esm2::{Buffer, Dtype, Esm2, ModelOutput, Pending, Varlen};
+use plmkit_esm2::{Buffer, Dtype, Esm2, ModelOutput, PendingOutput, Varlen};
 
 use crate::EngineError;
 use crate::batch::{Batch, BatchStats};
@@ -75,7 +75,10 @@ pub(crate) struct Embedder<'a> {
 impl Embedder<'_> {
     /// Starts the computation of some sequences, if they can be computed together: a device computes them while the program
     /// goes on. [`embed`](Self::embed) takes the output, and recovers where that is an error.
-    pub(crate) fn begin(&self, selection: Selection<'_>) -> Option<Result<Pending, EngineError>> {
+    pub(crate) fn begin(
+        &self,
+        selection: Selection<'_>,
+    ) -> Option<Result<PendingOutput, EngineError>> {
         let all = 0..selection.rows.len();
         let cu_seqlens = selection.cu_seqlens(&all);
         if all.is_empty() || !self.limit.permits(cu_seqlens[all.end] as usize) {
@@ -156,7 +159,7 @@ impl Embedder<'_> {
         selection: Selection<'_>,
         sequences: &Range<usize>,
         dtype: Dtype,
-    ) -> Result<Pending, EngineError> {
+    ) -> Result<PendingOutput, EngineError> {
         let ordinals = sequences.clone().map(|row| selection.ordinal(row));
         self.injection.maybe_fail(ordinals);
         let tokens = selection.tokens(sequences);

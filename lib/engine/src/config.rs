@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use plmkit_contract::{Column, ModelName, Pool, StoreDtype, VectorColumn};
-use plmkit_esm2::{Device, Dtype, EsmError, Kernels, Setup};
+use plmkit_esm2::{ComputeOptions, Device, Dtype, EsmError, Kernels};
 
 /// The options of a run.
 #[derive(Clone, Debug)]
@@ -142,8 +142,8 @@ pub enum Layers {
 
 impl RunConfig {
     /// Where and how the model computes.
-    pub(crate) fn setup(&self) -> Setup {
-        Setup {
+    pub(crate) fn setup(&self) -> ComputeOptions {
+        ComputeOptions {
             device: self.device,
             dtype: self.dtype,
             kernels: self.kernels,

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crossbeam_channel::Receiver;
 use plmkit_contract::{EmbeddingLayout, Stop};
-use plmkit_esm2::{Esm2, EsmError, Pending};
+use plmkit_esm2::{Esm2, EsmError, PendingOutput};
 
 use crate::backend::Backend;
 use crate::batch::{Batch, BatchResult, BatchStats, QueuedBatch};
@@ -108,7 +108,7 @@ struct InFlight {
     queued: QueuedBatch,
     stats: BatchStats,
     started: Instant,
-    pending: Option<Result<Pending, EngineError>>,
+    pending: Option<Result<PendingOutput, EngineError>>,
 }
 
 impl InFlight {

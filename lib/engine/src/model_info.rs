@@ -25,9 +25,9 @@ pub(crate) struct ModelInfo {
     pub(crate) dtype: Dtype,
     /// What computes the layers.
     pub(crate) kernels: String,
-    /// What [`plmkit_esm2::Config::flops_per_token`] says.
+    /// What [`plmkit_esm2::ModelConfig::flops_per_token`] says.
     pub(crate) flops_per_token: u64,
-    /// What [`plmkit_esm2::Config::flops_per_pair`] says.
+    /// What [`plmkit_esm2::ModelConfig::flops_per_pair`] says.
     pub(crate) flops_per_pair: u64,
     /// How long loading took.
     pub(crate) load_times: LoadTimes,
@@ -37,7 +37,7 @@ impl ModelInfo {
     /// Those of `model`, of which `outputs` are wanted, or why it cannot compute them.
     pub(crate) fn new(model: &Esm2, outputs: &Outputs) -> Result<Self, EsmError> {
         let layers = model.config().layers;
-        let heads = model.heads_of(&outputs.columns(layers)?);
+        let heads = model.heads_for(&outputs.columns(layers)?);
         let digest = |head: plmkit_esm2::Head| {
             Ok((head.name().to_owned(), model.head_digest(head)?.to_owned()))
         };

@@ -150,7 +150,7 @@ impl<'a> Run<'a> {
             saved_batches: first,
             in_f32: 0,
         };
-        config.device.say_if_cpu();
+        config.device.log_if_cpu();
         report(Progress::Started {
             tokens: inputs.total.tokens,
         });

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use plmkit_contract::{Exit, Stop};
-use plmkit_esm2::{Buffers, EsmError, OwnGpu};
+use plmkit_esm2::{Buffers, EsmError, WorkerGpu};
 
 use crate::batch::BatchResult;
 use crate::inputs::RunInputs;
@@ -91,7 +91,7 @@ impl<'a> WorkerPool<'a> {
     /// Starts a worker for each of `devices` and waits for the first to be ready.
     pub(crate) fn start(
         config: &'a RunConfig,
-        devices: Vec<OwnGpu>,
+        devices: Vec<WorkerGpu>,
         inputs: &RunInputs,
         stop: &'a Stop,
     ) -> Result<(Self, ModelInfo), EngineError> {

@@ -9,28 +9,28 @@ use plmkit_cpu::Isa;
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
-use crate::body::Watch;
+use crate::body::LayerObserver;
 use crate::checkpoint::{self, Checkpoint};
 use crate::collect::residues;
+use crate::device_batch::DeviceBatch;
 use crate::heads::Contacts;
-use crate::packed::Packed;
-use crate::pending::{OnDevice, Pending};
+use crate::pending::{OnDevice, PendingOutput};
 use crate::shim::{cuda_memory, cuda_release};
 use crate::threads::set_libtorch_threads;
 use crate::timing::{Span, Work};
 use crate::transfer::{Transfer, Values};
 use crate::weights::Weights;
-use crate::{Buffer, Config, Device, Dtype, EsmError, Head, Setup, Varlen};
+use crate::{Buffer, ComputeOptions, Device, Dtype, EsmError, Head, ModelConfig, Varlen};
 
 /// An ESM-2 on one device.
 ///
 /// ```
 /// # use std::path::Path;
 /// use plmkit_contract::{Column, Stop};
-/// use plmkit_esm2::{Esm2, Setup, Varlen};
+/// use plmkit_esm2::{Esm2, ComputeOptions, Varlen};
 ///
 /// # let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../test-data/model-tiny"));
-/// let model = Esm2::load(folder, Setup::default(), &Stop::default())?;
+/// let model = Esm2::load(folder, ComputeOptions::default(), &Stop::default())?;
 /// let tokens = [0, 20, 5, 2, 0, 6, 2]; // <cls> M A <eos> <cls> G <eos>
 /// let batch = Varlen::new(&tokens, &[0, 4, 7]).unwrap();
 /// let columns = ["mean_4", "contacts"].map(|name| name.parse::<Column>().unwrap());
@@ -43,7 +43,7 @@ use crate::{Buffer, Config, Device, Dtype, EsmError, Head, Setup, Varlen};
 pub struct Esm2 {
     /// Where it was loaded from, for messages.
     source: PathBuf,
-    config: Config,
+    config: ModelConfig,
     digest: String,
     weights: Weights,
     transfer: Transfer,
@@ -77,9 +77,9 @@ impl Esm2 {
     /// Loads the Hugging Face checkpoint in the folder `model` (`config.json`, and weights as safetensors or as PyTorch
     /// saves them, one file or several), or in the weight file `model` with its `config.json` beside it. `stop` is looked
     /// at between tensors.
-    pub fn load(model: &Path, setup: Setup, stop: &Stop) -> Result<Self, EsmError> {
+    pub fn load(model: &Path, setup: ComputeOptions, stop: &Stop) -> Result<Self, EsmError> {
         let started = Instant::now();
-        let method = setup.on(&setup.device.open()?);
+        let method = setup.plan_for(&setup.device.open()?);
         if method.dtype == Dtype::Int8 && method.own.is_none() {
             return Err(EsmError::NoInt8);
         }
@@ -103,7 +103,7 @@ impl Esm2 {
             source: model.to_owned(),
             config,
             digest,
-            transfer: Transfer::on(method.device, setup.profile)?,
+            transfer: Transfer::new(method.device, setup.profile)?,
             dtype,
             kernels: weights.body.kernels(),
             weights,
@@ -152,7 +152,7 @@ impl Esm2 {
             source: self.source.clone(),
             config: self.config.clone(),
             digest: self.digest.clone(),
-            transfer: Transfer::on(tch::Device::Cpu, false)?,
+            transfer: Transfer::new(tch::Device::Cpu, false)?,
             dtype: Dtype::F32,
             kernels: weights.body.kernels(),
             weights,
@@ -167,7 +167,7 @@ impl Esm2 {
     }
 
     /// The model's sizes.
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &ModelConfig {
         &self.config
     }
 
@@ -207,10 +207,10 @@ impl Esm2 {
     }
 
     /// The heads that `columns` are computed with, each once.
-    pub fn heads_of(&self, columns: &[Column]) -> Vec<Head> {
+    pub fn heads_for(&self, columns: &[Column]) -> Vec<Head> {
         let mut heads: Vec<Head> = columns
             .iter()
-            .filter_map(|&column| Head::of(column))
+            .filter_map(|&column| Head::for_column(column))
             .collect();
         heads.dedup();
         heads
@@ -257,20 +257,20 @@ impl Esm2 {
         columns: &[Column],
         dtype: Dtype,
         stop: &Stop,
-    ) -> Result<Pending, EsmError> {
-        for head in self.heads_of(columns) {
+    ) -> Result<PendingOutput, EsmError> {
+        for head in self.heads_for(columns) {
             self.head_digest(head)?;
         }
         let layers = self.config.layers;
         let depth = |column: &Column| column.layer().map_or(layers, |layer| layer as usize);
         let Some(depth) = columns.iter().map(depth).max() else {
-            return Ok(Pending::new(Vec::new(), None));
+            return Ok(PendingOutput::new(Vec::new(), None));
         };
         let transfer = &self.transfer;
         let by_residue = |column: &Column| matches!(column, Column::Residues(_) | Column::Logits);
         let rows = transfer.device() != tch::Device::Cpu && columns.iter().any(by_residue);
         let _no_grad = tch::no_grad_guard();
-        let (batch, copied_in) = Packed::new(batch, dtype.kind(), transfer, rows)?;
+        let (batch, copied_in) = DeviceBatch::new(batch, dtype.kind(), transfer, rows)?;
         let begin = transfer.mark()?;
         let heads = &self.weights.heads;
         let wanted = columns.contains(&Column::Contacts);
@@ -332,7 +332,7 @@ impl Esm2 {
             }),
             _ => None,
         };
-        Ok(Pending::new(values, on_device))
+        Ok(PendingOutput::new(values, on_device))
     }
 
     /// Runs layers 1 to `depth` and shows `visit` the output of each, and of layer 0.
@@ -345,7 +345,7 @@ impl Esm2 {
         depth: usize,
         visit: &mut Visit,
     ) -> Result<(), EsmError> {
-        let (batch, _) = Packed::new(batch, self.dtype.kind(), &self.transfer, false)?;
+        let (batch, _) = DeviceBatch::new(batch, self.dtype.kind(), &self.transfer, false)?;
         self.forward(&batch, depth, None, &mut |layer, hidden| {
             visit(layer, &hidden()?)
         })
@@ -353,7 +353,7 @@ impl Esm2 {
 
     fn forward(
         &self,
-        batch: &Packed,
+        batch: &DeviceBatch,
         depth: usize,
         contacts: Option<&mut Contacts>,
         offer: &mut Offer,
@@ -371,25 +371,25 @@ impl Esm2 {
             embedding, body, ..
         } = &self.weights;
         let x = body.embed(embedding, batch)?; // (rows, hidden)
-        let mut watcher = Watcher {
+        let mut collector = Collector {
             model: self,
             batch,
             contacts,
             offer,
         };
-        body.forward(x, batch, depth, &mut watcher)
+        body.forward(x, batch, depth, &mut collector)
     }
 }
 
 /// Shows hidden states to a visitor, and adds up attention maps.
-struct Watcher<'a, 'c, 'v> {
+struct Collector<'a, 'c, 'v> {
     model: &'a Esm2,
-    batch: &'a Packed<'a>,
+    batch: &'a DeviceBatch<'a>,
     contacts: Option<&'a mut Contacts<'c>>,
     offer: &'a mut Offer<'v>,
 }
 
-impl Watch for Watcher<'_, '_, '_> {
+impl LayerObserver for Collector<'_, '_, '_> {
     fn hidden(
         &mut self,
         layer: usize,

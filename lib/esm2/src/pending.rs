@@ -6,7 +6,7 @@ use crate::{Buffer, EsmError};
 
 /// What was asked of a model and may still be computed.
 #[derive(Debug)]
-pub struct Pending {
+pub struct PendingOutput {
     values: Vec<Values>,
     on_device: Option<OnDevice>,
 }
@@ -29,7 +29,7 @@ pub struct ModelOutput {
     pub times: Option<DeviceTimes>,
 }
 
-impl Pending {
+impl PendingOutput {
     /// The values of each column, computed by a device that still works, if one does.
     pub(crate) fn new(values: Vec<Values>, on_device: Option<OnDevice>) -> Self {
         Self { values, on_device }
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn what_is_there_is_computed_and_has_no_time_of_a_device() {
         let values = [vec![1.0, 2.0], vec![3.0]].map(|values| Values::Here(values.into()));
-        let pending = Pending::new(values.into(), None);
+        let pending = PendingOutput::new(values.into(), None);
         assert!(pending.is_computed());
         let computed = pending.finish().unwrap();
         assert_eq!(computed.columns[0][..], [1.0, 2.0]);

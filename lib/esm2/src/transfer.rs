@@ -41,7 +41,7 @@ struct Streams {
 }
 
 impl Transfer {
-    pub(crate) fn on(device: Device, profile: bool) -> Result<Self, EsmError> {
+    pub(crate) fn new(device: Device, profile: bool) -> Result<Self, EsmError> {
         let streams = match device {
             Device::Cuda(index) => Some(Streams {
                 compute: Stream::current(index)?,

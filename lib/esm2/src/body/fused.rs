@@ -7,13 +7,13 @@ use plmkit_contract::Pool;
 use plmkit_gpu::{AddLayerNorm, BiasGelu, Element, Embed, GpuError, Kernels, Pooling, Rope};
 use tch::{Kind, Tensor};
 
-use super::{Body, Watch};
+use super::{Body, LayerObserver};
 use crate::EsmError;
 use crate::attention::{Attention, OneKernel};
+use crate::device_batch::DeviceBatch;
 use crate::embedding::Embedding;
 use crate::layer::Layer;
 use crate::layer_norm::LayerNorm;
-use crate::packed::Packed;
 use crate::rope::{Frequencies, RotationCache, turns};
 use crate::timing::Work;
 use crate::vocabulary::MASK;
@@ -75,7 +75,7 @@ impl Body for OnGpu {
         "cuda".to_owned()
     }
 
-    fn embed(&self, embedding: &Embedding, batch: &Packed) -> Result<Tensor, EsmError> {
+    fn embed(&self, embedding: &Embedding, batch: &DeviceBatch) -> Result<Tensor, EsmError> {
         let table = &embedding.table;
         let (rows, hidden) = table.size2()?;
         let tokens = batch.tokens.size1()?;
@@ -106,9 +106,9 @@ impl Body for OnGpu {
     fn forward(
         &self,
         x: Tensor,
-        batch: &Packed,
+        batch: &DeviceBatch,
         depth: usize,
-        watch: &mut dyn Watch,
+        observer: &mut dyn LayerObserver,
     ) -> Result<(), EsmError> {
         let mut pass = Pass {
             kernels: self.kernels_for(batch.kind)?,
@@ -118,7 +118,7 @@ impl Body for OnGpu {
             x: x.f_contiguous()?,
         };
         batch.lap(Work::Embedding)?;
-        watch.hidden(0, &|| Ok(pass.x.shallow_clone()))?;
+        observer.hidden(0, &|| Ok(pass.x.shallow_clone()))?;
         let mut rotations = RotationCache::default();
         let mut normalised = match self.layers[..depth].first() {
             Some(layer) => pass.normalise(None, &layer.attention_norm)?,
@@ -132,7 +132,7 @@ impl Body for OnGpu {
             let table = rotations.get(inv_freq, || rotary_table(inv_freq, batch))?;
             let qkv = pass.rotate(&qkv, table)?; // (rows, 3, heads, head_dim)
             batch.lap(Work::Rotary)?;
-            watch.attention(&|| Ok(qkv.f_to_kind(Kind::Float)?))?;
+            observer.attention(&|| Ok(qkv.f_to_kind(Kind::Float)?))?;
             let mixed = self.attention.forward(&qkv, batch)?; // (rows, hidden)
             batch.lap(Work::Attention)?;
             let attended = layer.out.forward(&mixed, batch.kind)?;
@@ -151,12 +151,12 @@ impl Body for OnGpu {
                 }
             }
             batch.lap(Work::LayerNorm)?;
-            watch.hidden(number + 1, &|| Ok(pass.x.shallow_clone()))?;
+            observer.hidden(number + 1, &|| Ok(pass.x.shallow_clone()))?;
         }
         Ok(())
     }
 
-    fn pool(&self, hidden: &Tensor, batch: &Packed, by: Pool) -> Result<Tensor, EsmError> {
+    fn pool(&self, hidden: &Tensor, batch: &DeviceBatch, by: Pool) -> Result<Tensor, EsmError> {
         let (tokens, width) = hidden.size2()?;
         let hidden = hidden.f_contiguous()?;
         let sequences = batch.varlen.sequences();
@@ -194,7 +194,7 @@ impl Body for OnGpu {
 struct Pass<'a> {
     kernels: &'a Kernels,
     heads: i64,
-    batch: &'a Packed<'a>,
+    batch: &'a DeviceBatch<'a>,
     /// `(rows)` i32
     positions: Tensor,
     /// The residual stream, `(rows, hidden)` f32.
@@ -268,7 +268,7 @@ impl Pass<'_> {
 }
 
 /// Cosines and sines of the positions in a batch: `(longest sequence, head_dim/2, 2)` f32.
-fn rotary_table(inv_freq: &Frequencies, batch: &Packed) -> Result<Tensor, EsmError> {
+fn rotary_table(inv_freq: &Frequencies, batch: &DeviceBatch) -> Result<Tensor, EsmError> {
     let device = batch.positions.device();
     let positions = Tensor::f_arange(batch.longest, (Kind::Float, device))?;
     let turns = turns(&positions, inv_freq)?;

@@ -2,11 +2,11 @@
 
 use tch::{Kind, Tensor};
 
-use super::{Body, Watch};
+use super::{Body, LayerObserver};
 use crate::EsmError;
 use crate::attention::Attention;
+use crate::device_batch::DeviceBatch;
 use crate::layer::Layer;
-use crate::packed::Packed;
 use crate::rope::{RotationCache, rotate, turns};
 use crate::timing::Work;
 
@@ -36,19 +36,19 @@ impl Body for OnLibtorch {
     fn forward(
         &self,
         mut x: Tensor,
-        batch: &Packed,
+        batch: &DeviceBatch,
         depth: usize,
-        watch: &mut dyn Watch,
+        observer: &mut dyn LayerObserver,
     ) -> Result<(), EsmError> {
         batch.lap(Work::Embedding)?;
-        watch.hidden(0, &|| Ok(x.shallow_clone()))?;
+        observer.hidden(0, &|| Ok(x.shallow_clone()))?;
         let mut rotations = RotationCache::default();
         for (layer, number) in self.layers[..depth].iter().zip(1..) {
             let turns =
                 rotations.get(&layer.inv_freq, || turns(&batch.positions, &layer.inv_freq))?;
-            self.attend(layer, &mut x, turns, batch, watch)?;
+            self.attend(layer, &mut x, turns, batch, observer)?;
             feed_forward(layer, &mut x, batch)?;
-            watch.hidden(number, &|| Ok(x.shallow_clone()))?;
+            observer.hidden(number, &|| Ok(x.shallow_clone()))?;
         }
         Ok(())
     }
@@ -56,14 +56,14 @@ impl Body for OnLibtorch {
 
 impl OnLibtorch {
     /// Adds the attention of `layer` to the residual stream `x`, `(total_tokens, hidden)` f32, and shows its queries and keys to
-    /// `watch`. GEMMs and attention are of the batch's kind.
+    /// `observer`. GEMMs and attention are of the batch's kind.
     fn attend(
         &self,
         layer: &Layer,
         x: &mut Tensor,
         turns: &Tensor,
-        batch: &Packed,
-        watch: &mut dyn Watch,
+        batch: &DeviceBatch,
+        observer: &mut dyn LayerObserver,
     ) -> Result<(), EsmError> {
         let (tokens, hidden) = x.size2()?;
         let heads = self.heads as i64;
@@ -75,7 +75,7 @@ impl OnLibtorch {
         let qkv = qkv.f_view([tokens, 3 * heads, hidden / heads])?;
         rotate(&qkv.f_narrow(1, 0, 2 * heads)?, turns)?;
         let qkv = qkv.f_view([tokens, 3, heads, hidden / heads])?;
-        watch.attention(&|| Ok(qkv.shallow_clone()))?;
+        observer.attention(&|| Ok(qkv.shallow_clone()))?;
         let qkv = qkv.f_to_kind(batch.kind)?;
         batch.lap(Work::Rotary)?;
         let mixed = self.attention.forward(&qkv, batch)?; // (total_tokens, hidden)
@@ -86,7 +86,7 @@ impl OnLibtorch {
 }
 
 /// Adds the output of the feed-forward network of `layer` to the residual stream.
-fn feed_forward(layer: &Layer, x: &mut Tensor, batch: &Packed) -> Result<(), EsmError> {
+fn feed_forward(layer: &Layer, x: &mut Tensor, batch: &DeviceBatch) -> Result<(), EsmError> {
     let normalised = layer.ffn_norm.forward(x)?;
     batch.lap(Work::LayerNorm)?;
     let mut wide = layer.up.forward(&normalised, batch.kind)?; // (total_tokens, intermediate)

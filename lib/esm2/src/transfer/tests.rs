@@ -10,8 +10,8 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use tch::{Device, Kind, Tensor};
 
 use super::{Transfer, Values};
-use crate::packed::Packed;
-use crate::pending::{OnDevice, Pending};
+use crate::device_batch::DeviceBatch;
+use crate::pending::{OnDevice, PendingOutput};
 use crate::timing::{KernelTimes, Span, Work};
 use crate::{DeviceTimes, Varlen};
 
@@ -76,10 +76,10 @@ fn copies_are_ordered_by_the_device_and_the_host_waits_at_the_end() {
             .to_owned()
     };
 
-    let transfer = Transfer::on(Device::Cuda(0), true).unwrap();
+    let transfer = Transfer::new(Device::Cuda(0), true).unwrap();
     let tokens = [0, 20, 32, 2];
     let varlen = Varlen::new(&tokens, &[0, 4]).unwrap();
-    let (batch, copied_in) = Packed::new(varlen, Kind::Float, &transfer, true).unwrap();
+    let (batch, copied_in) = DeviceBatch::new(varlen, Kind::Float, &transfer, true).unwrap();
     // Memory of the stream that copies, kept for the one that reads, which waits for the last copy. Nobody else waits.
     let copy = "memory of stream 1\nstream 1 copies in\nmemory is kept for stream 0\n";
     let expected = [
@@ -101,7 +101,7 @@ fn copies_are_ordered_by_the_device_and_the_host_waits_at_the_end() {
     assert_eq!(said(), expected);
     let end = transfer.mark().unwrap().unwrap();
     said();
-    let pending = Pending::new(
+    let pending = PendingOutput::new(
         vec![values],
         Some(OnDevice {
             copied_in: copied_in.unwrap(),
@@ -132,7 +132,7 @@ fn copies_are_ordered_by_the_device_and_the_host_waits_at_the_end() {
 
 #[test]
 fn on_a_cpu_tensors_are_there_at_once_row_by_row() {
-    let transfer = Transfer::on(Device::Cpu, true).unwrap();
+    let transfer = Transfer::new(Device::Cpu, true).unwrap();
     let tensor = Tensor::from_slice(&[1f32, 2.0, 3.0, 4.0]).view([2, 2]).tr();
     let Values::Here(values) = transfer
         .download([Ok(tensor.shallow_clone()), Ok(tensor.shallow_clone())])
