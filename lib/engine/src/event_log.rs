@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use plmkit_contract::ModelName;
 use plmkit_esm2::Work;
 use plmkit_telemetry::event::{
     BatchDone, Event, EventWriter, KernelTimes, Outcome, RunDone, RunStarted, milliseconds, run_id,
@@ -12,8 +11,6 @@ use plmkit_telemetry::event::{
 use plmkit_telemetry::{Pulse, Said, TelemetryError, Timestamp};
 
 use crate::batch::{Batch, BatchStats};
-use crate::inputs::{RunInputs, Workload};
-use crate::model_info::ModelInfo;
 
 /// Writes run events, if they are wanted, and counts what was done.
 pub(crate) struct EventLog {
@@ -34,30 +31,9 @@ pub(crate) struct Totals {
     pub(crate) rejected: u64,
 }
 
-/// What the first event says of the run.
-pub(crate) struct RunStart<'a> {
-    pub(crate) info: &'a ModelInfo,
-    pub(crate) model: &'a ModelName,
-    /// The GPUs that compute.
-    pub(crate) gpu_uuids: Option<Vec<String>>,
-    pub(crate) threads: usize,
-    pub(crate) workers: Option<u64>,
-    /// What is not in a part yet.
-    pub(crate) to_compute: Workload,
-    /// Batches that an earlier run has saved.
-    pub(crate) batches_saved: u64,
-    /// How long int8 was compared with f32, if it was.
-    pub(crate) compared: Option<Duration>,
-}
-
 impl EventLog {
-    /// Opens the log at `path`, if there is one to be, and writes the first event.
-    pub(crate) fn start(
-        path: Option<&Path>,
-        inputs: &RunInputs,
-        started: &RunStart<'_>,
-    ) -> Result<Self, TelemetryError> {
-        let info = started.info;
+    /// Opens the log at `path`, if there is one to be, and writes the first event, which gets the id of the run.
+    pub(crate) fn start(path: Option<&Path>, started: RunStarted) -> Result<Self, TelemetryError> {
         let mut log = Self {
             run: run_id(),
             start: Instant::now(),
@@ -68,32 +44,7 @@ impl EventLog {
         log.write(&Event::Run(RunStarted {
             run: log.run.clone(),
             time: Some(Timestamp::now()),
-            tool: "gpu-embed".to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            model_digest: Some(info.digest.clone()),
-            model: Some(started.model.name.clone()),
-            model_revision: started.model.revision.clone(),
-            sample: inputs.sample().map(str::to_owned),
-            device: Some(match started.workers {
-                Some(_) => info.device_kind().to_owned(),
-                None => info.device.clone(),
-            }),
-            gpu_uuids: started.gpu_uuids.clone(),
-            pid: Some(std::process::id()),
-            flops_per_token: Some(info.flops_per_token),
-            flops_per_pair: Some(info.flops_per_pair),
-            dtype: Some(info.dtype.to_string()),
-            threads: Some(started.threads as u64),
-            workers: started.workers,
-            batches_total: Some(started.to_compute.batches),
-            sequences_total: Some(started.to_compute.sequences),
-            tokens_total: Some(started.to_compute.tokens),
-            batches_saved: (started.batches_saved > 0).then_some(started.batches_saved),
-            token_budget: inputs.token_budget(),
-            load_ms: Some(milliseconds(info.load_times.all)),
-            compile_ms: info.load_times.compiled.map(milliseconds),
-            pin_ms: info.load_times.pinned.map(milliseconds),
-            compare_ms: started.compared.map(milliseconds),
+            ..started
         }));
         Ok(log)
     }

@@ -2,17 +2,20 @@
 
 use std::thread;
 
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::backend::Backend;
-use crate::batch::QueuedBatch;
+use crate::batch::{Batch, BatchResult, QueuedBatch};
 use crate::checkpoint::{Part, remove_file};
 use crate::inputs::RunInputs;
 use crate::writer::Writer;
 use crate::{EngineError, Progress};
 
+/// A batch to compute, or why there is none.
+pub(crate) type QueueItem = Result<QueuedBatch, EngineError>;
+
 /// Results that may wait for the writer: enough for it to close a row group while the next batch is computed.
-pub(crate) const RESULTS_AHEAD: usize = 2;
+const RESULTS_AHEAD: usize = 2;
 
 /// Runs until all batches are through, a stop is requested or a stage fails. Of the batches of `parts` the results are read
 /// and not computed.
@@ -23,29 +26,51 @@ pub(crate) fn run(
     writer: &mut Writer<'_>,
     report: &mut dyn FnMut(Progress),
 ) -> Result<(), EngineError> {
-    let (batches_in, batches) = bounded(prefetch);
-    let (results_in, results) = bounded(RESULTS_AHEAD);
     let (layout, first) = (writer.layout, writer.batches);
+    run_stages(
+        bounded(prefetch),
+        |queue| {
+            if let Err(error) = read_batches(inputs, first, parts, queue) {
+                // The computation may have ended before, and then it says why.
+                let _ = queue.send(Err(error));
+            }
+        },
+        |batches, deliver| {
+            backend.run(layout, batches, &mut |batch, result| {
+                let tokens = batch.packed.tokens().len() as u64;
+                let delivered = deliver(batch, result);
+                if delivered {
+                    report(Progress::Advanced { tokens });
+                }
+                delivered
+            })
+        },
+        |results| writer.write(results, inputs.total.batches),
+    )
+}
+
+/// Runs `read` and `write` in threads of their own beside `compute`: the first sends batches into `queue`, the last takes the
+/// results that `compute` delivers. Delivering fails where `write` has ended, which says why.
+pub(crate) fn run_stages(
+    queue: (Sender<QueueItem>, Receiver<QueueItem>),
+    read: impl FnOnce(&Sender<QueueItem>) + Send,
+    compute: impl FnOnce(
+        &Receiver<QueueItem>,
+        &mut dyn FnMut(Batch, BatchResult) -> bool,
+    ) -> Result<(), EngineError>,
+    write: impl FnOnce(&Receiver<(Batch, BatchResult)>) -> Result<(), EngineError> + Send,
+) -> Result<(), EngineError> {
+    let (batches_in, batches) = queue;
+    let (results_in, results) = bounded(RESULTS_AHEAD);
     thread::scope(|scope| {
         thread::Builder::new()
             .name("reader".into())
-            .spawn_scoped(scope, move || {
-                if let Err(error) = read_batches(inputs, first, parts, &batches_in) {
-                    // The computation may have ended before, and then it says why.
-                    let _ = batches_in.send(Err(error));
-                }
-            })?;
+            .spawn_scoped(scope, move || read(&batches_in))?;
         let writer = thread::Builder::new()
             .name("writer".into())
-            .spawn_scoped(scope, move || writer.write(&results, inputs.total.batches))?;
-        let computed = backend.run(layout, &batches, &mut |batch, result| {
-            let tokens = batch.packed.tokens().len() as u64;
-            // A writer that ended early says why.
-            let sent = results_in.send((batch, result)).is_ok();
-            if sent {
-                report(Progress::Advanced { tokens });
-            }
-            sent
+            .spawn_scoped(scope, move || write(&results))?;
+        let computed = compute(&batches, &mut |batch, result| {
+            results_in.send((batch, result)).is_ok()
         });
         // The other threads end when their queues do.
         drop((batches, results_in));
@@ -62,7 +87,7 @@ fn read_batches(
     inputs: &RunInputs,
     first: u64,
     parts: Vec<Part>,
-    queue: &Sender<Result<QueuedBatch, EngineError>>,
+    queue: &Sender<QueueItem>,
 ) -> Result<(), EngineError> {
     let mut batches = inputs.batches_where(|index| index >= first);
     let mut parts = parts.into_iter().peekable();

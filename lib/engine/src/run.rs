@@ -6,12 +6,12 @@ use std::time::Instant;
 use plmkit_contract::{EmbeddingLayout, KERNELS, PACKING, Provenance, Reject, Stop, WINDOWS};
 use plmkit_esm2::{Device, Dtype, EsmError};
 use plmkit_store::{AtomicFile, Existing, StoreError, existing_embeddings};
-use plmkit_telemetry::event::Outcome;
+use plmkit_telemetry::event::{Outcome, RunStarted, milliseconds};
 
 use crate::backend::{self, Backend};
 use crate::checkpoint::{Blocks, RunFolder, Saved, SavedBlocks, remove_file};
 use crate::claim::claim_output;
-use crate::event_log::{EventLog, RunStart};
+use crate::event_log::EventLog;
 use crate::inputs::RunInputs;
 use crate::model_info::ModelInfo;
 use crate::parity::Parity;
@@ -120,20 +120,21 @@ impl<'a> Run<'a> {
         let ranges: Vec<Range<u64>> = std::iter::once(0..first).chain(in_parts).collect();
         let to_compute = inputs.workload_without(&ranges);
         let batches_saved = inputs.total.batches - to_compute.batches;
-        let events = EventLog::start(
-            config.events.as_deref(),
-            inputs,
-            &RunStart {
-                info: self.info,
-                model: &config.model_name,
-                gpu_uuids: self.gpu_uuids(),
-                threads: config.threads.get(),
-                workers: backend.workers(),
-                batches_saved,
-                to_compute,
-                compared,
-            },
-        );
+        let workers = backend.workers();
+        let started = RunStarted {
+            // Each worker has a device of the kind.
+            device: Some(match workers {
+                Some(_) => self.info.device_kind().to_owned(),
+                None => self.info.device.clone(),
+            }),
+            workers,
+            batches_total: Some(to_compute.batches),
+            sequences_total: Some(to_compute.sequences),
+            tokens_total: Some(to_compute.tokens),
+            batches_saved: (batches_saved > 0).then_some(batches_saved),
+            compare_ms: compared.map(milliseconds),
+            ..self.started()
+        };
         let in_blocks = blocks.as_ref().map(|saved| saved.rejects(inputs));
         let mut writer = Writer {
             layout: self.layout,
@@ -145,7 +146,7 @@ impl<'a> Run<'a> {
                 blocks.map(|saved| (saved.file, saved.blocks)),
                 parts.iter().map(|part| part.batches.start).collect(),
             ),
-            events: events?,
+            events: EventLog::start(config.events.as_deref(), started)?,
             batches: first,
             saved_batches: first,
             in_f32: 0,
@@ -168,13 +169,33 @@ impl<'a> Run<'a> {
         self.end(writer, publication, batches_saved, computed)
     }
 
-    /// The GPUs that compute.
-    fn gpu_uuids(&self) -> Option<Vec<String>> {
-        match self.config.device {
-            Device::All => Device::All,
-            _ => self.info.device.parse().ok()?,
+    /// What the first event says of the model and its inputs.
+    fn started(&self) -> RunStarted {
+        let (config, inputs, info) = (self.config, self.inputs, self.info);
+        // Of all workers, or the one that was chosen.
+        let device = match config.device {
+            Device::All => Ok(Device::All),
+            _ => info.device.parse(),
+        };
+        RunStarted {
+            tool: "gpu-embed".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            model_digest: Some(info.digest.clone()),
+            model: Some(config.model_name.name.clone()),
+            model_revision: config.model_name.revision.clone(),
+            sample: inputs.sample().map(str::to_owned),
+            gpu_uuids: device.ok().and_then(Device::gpu_uuids),
+            pid: Some(std::process::id()),
+            flops_per_token: Some(info.flops_per_token),
+            flops_per_pair: Some(info.flops_per_pair),
+            dtype: Some(info.dtype.to_string()),
+            threads: Some(config.threads.get() as u64),
+            token_budget: inputs.token_budget(),
+            load_ms: Some(milliseconds(info.load_times.all)),
+            compile_ms: info.load_times.compiled.map(milliseconds),
+            pin_ms: info.load_times.pinned.map(milliseconds),
+            ..RunStarted::default()
         }
-        .gpu_uuids()
     }
 
     /// Publishes what is complete and says how it ended. `saved_before` batches were in parts when the run began.

@@ -5,10 +5,9 @@ use std::net::Shutdown;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::thread;
 
 use arrow::array::RecordBatch;
-use crossbeam_channel::{Receiver, bounded, unbounded};
+use crossbeam_channel::{Receiver, unbounded};
 use plmkit_contract::{EmbeddingLayout, Stop, exit_of};
 use plmkit_esm2::{Buffers, set_threads};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -18,7 +17,7 @@ use super::message::{Answer, BatchPlace, Load, Request, receive, send, write_fra
 use crate::backend::Backend;
 use crate::batch::{Batch, BatchResult, QueuedBatch};
 use crate::in_process::InProcess;
-use crate::pipeline::RESULTS_AHEAD;
+use crate::pipeline::run_stages;
 use crate::{EngineError, RunConfig};
 
 /// Computes for the run at the other end of standard input, a socket, until it hangs up. What goes wrong is told to that
@@ -98,33 +97,23 @@ fn compute_batches(
     line: &UnixStream,
     first: QueuedBatch,
 ) -> Result<(), EngineError> {
-    // Without a bound: a run does not send before it reads, so one of the two must always read.
-    let (batches_in, batches) = unbounded();
-    let (results_in, results) = bounded(RESULTS_AHEAD);
-    thread::scope(|scope| {
-        thread::Builder::new()
-            .name("reader".into())
-            .spawn_scoped(scope, move || {
-                let mut next = Some(Ok(first));
-                while let Some(batch) = next {
-                    let ended = batch.is_err() || batches_in.send(batch).is_err();
-                    next = if ended { None } else { next_batch(line) };
-                }
-            })?;
-        // However this ends: the reader may wait for batches that nobody computes any more.
-        let hang_up = HangUp(line);
-        let writer = thread::Builder::new()
-            .name("writer".into())
-            .spawn_scoped(scope, move || send_results(line, &results))?;
-        let computed = model.run(layout, &batches, &mut |batch, result| {
-            results_in.send((batch, result)).is_ok()
-        });
-        drop((batches, results_in, hang_up));
-        let sent = writer
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        sent.and(computed)
-    })
+    run_stages(
+        // Without a bound: a run does not send before it reads, so one of the two must always read.
+        unbounded(),
+        |queue| {
+            let mut next = Some(Ok(first));
+            while let Some(batch) = next {
+                let ended = batch.is_err() || queue.send(batch).is_err();
+                next = if ended { None } else { next_batch(line) };
+            }
+        },
+        |batches, deliver| {
+            // However this ends: the reader may wait for batches that nobody computes any more.
+            let _hang_up = HangUp(line);
+            model.run(layout, batches, deliver)
+        },
+        |results| send_results(line, results),
+    )
 }
 
 /// Ends the reading of a line on drop.
