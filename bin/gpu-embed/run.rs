@@ -40,9 +40,15 @@ pub(crate) fn run(mut args: Args, stop: &Stop) -> Result<Exit, Fault> {
             progress = Some(Progress::start(mode, quiet, "tokens", tokens));
         }
         RunProgress::Advanced { tokens } => {
-            progress.iter_mut().for_each(|shown| shown.advance(tokens));
+            if let Some(shown) = &mut progress {
+                shown.advance(tokens);
+            }
         }
-        RunProgress::Ended => progress.take().into_iter().for_each(Progress::finish),
+        RunProgress::Ended => {
+            if let Some(shown) = progress.take() {
+                shown.finish();
+            }
+        }
     };
     let wants_probe = args.probe;
     let config = RunConfig::try_from(args)?;

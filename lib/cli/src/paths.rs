@@ -35,9 +35,10 @@ where
     T: Copy + Display + Send + Sync + 'static,
 {
     let names = values.map(|value| value.to_string());
-    PossibleValuesParser::new(names.clone()).map(move |text| {
-        let place = names.iter().position(|name| *name == text);
-        values[place.expect("a possible value")]
+    PossibleValuesParser::new(names).try_map(move |text| {
+        let mut values = values.into_iter();
+        let found = values.find(|value| value.to_string() == text);
+        found.ok_or("expected one of the possible values")
     })
 }
 

@@ -1,17 +1,12 @@
 //! Where batches are computed: in this process or in others.
 
 use crossbeam_channel::Receiver;
-use plmkit_contract::{EmbeddingLayout, Stop};
-use plmkit_esm2::{Device, EsmError, WorkerGpu, set_threads};
+use plmkit_contract::EmbeddingLayout;
 
+use crate::EngineError;
 use crate::batch::{Batch, BatchResult, QueuedBatch};
-use crate::in_process::InProcess;
-use crate::inputs::RunInputs;
-use crate::model_info::ModelInfo;
 use crate::parity::Parity;
 use crate::sample::Sample;
-use crate::workers::WorkerPool;
-use crate::{EngineError, RunConfig};
 
 /// Computes the batches of a run.
 pub(crate) trait Backend {
@@ -29,30 +24,4 @@ pub(crate) trait Backend {
         batches: &Receiver<Result<QueuedBatch, EngineError>>,
         deliver: &mut dyn FnMut(Batch, BatchResult) -> bool,
     ) -> Result<(), EngineError>;
-}
-
-/// Loads the model for the batches of `inputs`.
-pub(crate) fn start<'a>(
-    config: &'a RunConfig,
-    inputs: &RunInputs,
-    stop: &'a Stop,
-) -> Result<(Box<dyn Backend + 'a>, ModelInfo), EngineError> {
-    let devices = match (config.device, config.workers) {
-        (Device::All, _) => Device::each_gpu().map_err(EsmError::from)?,
-        (device, Some(count)) => vec![
-            WorkerGpu {
-                device,
-                visible: None
-            };
-            count.get()
-        ],
-        (_, None) => {
-            set_threads(config.threads);
-            let model = InProcess::load(config, inputs.largest_batch(), stop)?;
-            let info = model.info()?;
-            return Ok((Box::new(model), info));
-        }
-    };
-    let (pool, info) = WorkerPool::start(config, devices, inputs, stop)?;
-    Ok((Box::new(pool), info))
 }

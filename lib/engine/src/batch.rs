@@ -18,7 +18,7 @@ pub(crate) struct Batch {
     /// The batches file.
     pub(crate) path: Arc<Path>,
     /// Position in that file.
-    pub(crate) batch_in_file: usize,
+    pub(crate) index_in_file: usize,
     /// Whether it holds what was left over when the other batches of its file were filled.
     pub(crate) tail: bool,
     /// Tokens that the batch was packed for, if the file says so.

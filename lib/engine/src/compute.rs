@@ -167,11 +167,11 @@ impl Embedder<'_> {
         let cu_seqlens = selection.cu_seqlens(sequences);
         let Batch {
             path,
-            batch_in_file,
+            index_in_file,
             ..
         } = selection.batch;
         let batch = Varlen::new(&tokens, &cu_seqlens)
-            .map_err(|error| EngineError::batch(path, *batch_in_file, error))?;
+            .map_err(|error| EngineError::batch(path, *index_in_file, error))?;
         Ok(self
             .model
             .begin(batch, selection.columns, dtype, self.stop)?)

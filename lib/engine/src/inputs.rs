@@ -297,7 +297,7 @@ impl RunInputs {
     /// How the rows of each file are packed.
     pub(crate) fn packing(&self) -> Vec<String> {
         let packings = self.files.iter().map(|input| input.file.packing());
-        packings.map(|packing| packing.to_string()).collect()
+        packings.map(ToString::to_string).collect()
     }
 
     /// The largest token budget that a file was packed for.
@@ -339,7 +339,7 @@ impl RunInputs {
             Ok(Batch {
                 index,
                 path: Arc::clone(&input.path),
-                batch_in_file: batch,
+                index_in_file: batch,
                 tail: input.tail == Some(batch),
                 token_budget: token_budget(&input.file),
                 packed: input.file.batch(batch)?,

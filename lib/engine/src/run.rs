@@ -4,19 +4,21 @@ use std::ops::Range;
 use std::time::Instant;
 
 use plmkit_contract::{EmbeddingLayout, KERNELS, PACKING, Provenance, Reject, Stop, WINDOWS};
-use plmkit_esm2::{Device, Dtype, EsmError};
+use plmkit_esm2::{Device, Dtype, EsmError, WorkerGpu, set_threads};
 use plmkit_store::{AtomicFile, Existing, StoreError, existing_embeddings};
 use plmkit_telemetry::event::{Outcome, RunStarted, milliseconds};
 
-use crate::backend::{self, Backend};
+use crate::backend::Backend;
 use crate::checkpoint::{Blocks, RunFolder, Saved, SavedBlocks, remove_file};
 use crate::claim::claim_output;
 use crate::event_log::EventLog;
+use crate::in_process::InProcess;
 use crate::inputs::RunInputs;
 use crate::model_info::ModelInfo;
 use crate::parity::Parity;
 use crate::rejects_list::{self, RejectsList};
 use crate::sample::Sample;
+use crate::workers::WorkerPool;
 use crate::writer::Writer;
 use crate::{EngineError, Progress, RunConfig, RunOutcome, RunSummary, pipeline};
 
@@ -41,7 +43,7 @@ pub fn embed(
     if inputs.stitched() && config.outputs.contacts {
         return Err(EngineError::Contacts);
     }
-    let (mut backend, info) = backend::start(config, &inputs, stop)?;
+    let (mut backend, info) = start_backend(config, &inputs, stop)?;
     let layout = info.layout(config, (inputs.stitched(), inputs.labels))?;
     let provenance = provenance(config, &inputs, &info, &layout);
     if !config.force
@@ -74,6 +76,32 @@ pub fn embed(
         folder.clear(&provenance, &layout)?;
     }
     Ok(outcome)
+}
+
+/// Loads the model for the batches of `inputs`.
+fn start_backend<'a>(
+    config: &'a RunConfig,
+    inputs: &RunInputs,
+    stop: &'a Stop,
+) -> Result<(Box<dyn Backend + 'a>, ModelInfo), EngineError> {
+    let devices = match (config.device, config.workers) {
+        (Device::All, _) => Device::each_gpu().map_err(EsmError::from)?,
+        (device, Some(count)) => vec![
+            WorkerGpu {
+                device,
+                visible: None
+            };
+            count.get()
+        ],
+        (_, None) => {
+            set_threads(config.threads);
+            let model = InProcess::load(config, inputs.largest_batch(), stop)?;
+            let info = model.info()?;
+            return Ok((Box::new(model), info));
+        }
+    };
+    let (pool, info) = WorkerPool::start(config, devices, inputs, stop)?;
+    Ok((Box::new(pool), info))
 }
 
 /// What a run works with.

@@ -42,7 +42,7 @@ impl Sample {
             let batch = batch?;
             let (tokens, offsets) = (batch.packed.tokens(), batch.packed.cu_seqlens());
             Varlen::new(tokens, offsets)
-                .map_err(|error| EngineError::batch(&batch.path, batch.batch_in_file, error))?;
+                .map_err(|error| EngineError::batch(&batch.path, batch.index_in_file, error))?;
             let sequences = batch.packed.sequences();
             let places = PLACES.min(sequences);
             let rows = (0..places).map(|place| place * sequences / places);

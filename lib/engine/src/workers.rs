@@ -80,7 +80,7 @@ enum WorkerEvent {
     /// How near int8 came to f32.
     Parity(Parity),
     /// A worker has computed a batch, the one at this position.
-    Computed(usize, u64, BatchResult),
+    Computed(usize, u64, Box<BatchResult>),
     /// This worker was lost, and is replaced if it can be.
     Lost(usize),
     /// Nothing that matters.
@@ -228,7 +228,7 @@ impl<'a> WorkerPool<'a> {
                 if let Some(stats) = &mut result.stats {
                     stats.worker = Some(worker as u64);
                 }
-                Ok(WorkerEvent::Computed(worker, index, result))
+                Ok(WorkerEvent::Computed(worker, index, Box::new(result)))
             }
             // One that takes a place finds what the others had found when they began, or it is no help.
             Some((Answer::Failed { message, .. }, _)) if !slot.ready && self.info.is_some() => {

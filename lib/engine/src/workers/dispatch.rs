@@ -57,7 +57,10 @@ impl Backend for WorkerPool<'_> {
         };
         let (messages, closed) = (self.messages.clone(), never());
         let mut ended = false;
-        while !self.stop.requested() && !(ended && dispatch.schedule.is_empty()) {
+        while !self.stop.requested() {
+            if ended && dispatch.schedule.is_empty() {
+                break;
+            }
             self.hand_out(&mut dispatch)?;
             let wanted = if !ended && dispatch.schedule.has_room() {
                 batches
@@ -70,7 +73,7 @@ impl Backend for WorkerPool<'_> {
                     Err(_) => ended = true,
                 },
                 recv(messages) -> message => match self.handle_message(message.expect("the pool has a sender"))? {
-                    WorkerEvent::Computed(worker, index, result) => dispatch.add_result(worker, index, result),
+                    WorkerEvent::Computed(worker, index, result) => dispatch.add_result(worker, index, *result),
                     WorkerEvent::Lost(worker) => {
                         let given_up = dispatch.retry_or_give_up(worker, layout);
                         self.count_given_up(given_up)?;
@@ -177,7 +180,7 @@ impl Dispatch {
                 tracing::warn!(
                     "{}: record batch {}: given up, since {lost} workers were lost with it",
                     path_text(&batch.path),
-                    batch.batch_in_file
+                    batch.index_in_file
                 );
             }
             given_up += group.len();

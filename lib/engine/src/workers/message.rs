@@ -61,7 +61,7 @@ pub(crate) struct BatchPlace {
     index: u64,
     /// The batches file, for messages.
     path: String,
-    batch_in_file: usize,
+    index_in_file: usize,
     stitched: bool,
 }
 
@@ -92,7 +92,7 @@ impl BatchPlace {
         Self {
             index: batch.index,
             path: batch.path.to_string_lossy().into_owned(),
-            batch_in_file: batch.batch_in_file,
+            index_in_file: batch.index_in_file,
             stitched: batch.stitched,
         }
     }
@@ -102,7 +102,7 @@ impl BatchPlace {
         Ok(Batch {
             index: self.index,
             path: Arc::from(Path::new(&self.path)),
-            batch_in_file: self.batch_in_file,
+            index_in_file: self.index_in_file,
             tail: false,
             token_budget: None,
             packed: PackedBatch::new(rows)?,

@@ -24,7 +24,7 @@ pub(crate) struct OnCpu {
 }
 
 impl OnCpu {
-    /// DeviceBatch layers.
+    /// Packed layers.
     pub(crate) fn new(isa: Isa, multiply: Multiply, layers: Vec<Layer>, heads: usize) -> Self {
         Self {
             kernels: isa.for_weights(multiply).to_string(),
