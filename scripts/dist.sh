@@ -51,7 +51,7 @@ compile() {
     )
     SOURCE_DATE_EPOCH=0 PLMKIT_PORTABLE=1 CFLAGS="${CFLAGS:-} $maps" CXXFLAGS="${CXXFLAGS:-} $maps" \
         CARGO_ENCODED_RUSTFLAGS=$(IFS=$'\x1f' && echo "${flags[*]}") \
-        cargo build --locked --profile dist --target "$triple" --target-dir "$build"
+        cargo build --locked --profile dist --no-default-features --features torch --target "$triple" --target-dir "$build"
 }
 
 # The texts that the licences of what is compiled in ask to be kept, and the list of that, as CycloneDX.

@@ -11,7 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use common::case::{Case, SIGTERM, send};
-use common::{all, assert_failed, bin, run, test_data};
+use common::{all, assert_failed, assert_fails, bin, run, test_data};
 use serde_json::Value;
 
 /// A folder with a driver that tells of other GPUs than there are.
@@ -73,15 +73,10 @@ fn each_thing_that_is_missing_for_a_gpu_has_a_line_of_its_own() {
         ),
         ("all", "", "device 'all' does not exist; found no GPU"),
     ] {
-        let output = embed(&case, &driver, device, gpus).output().expect("run");
-        assert_failed(&output, 69, expected);
+        assert_fails(embed(&case, &driver, device, gpus), 69, expected);
     }
-    let output = embed(&case, &driver, "cuda", both)
-        .env("FAKE_STATUS", "803")
-        .output()
-        .expect("run");
-    assert_failed(
-        &output,
+    assert_fails(
+        embed(&case, &driver, "cuda", both).env("FAKE_STATUS", "803"),
         69,
         "device 'cuda:0': the NVIDIA driver does not work: cuInit: system has unsupported display driver",
     );
@@ -144,7 +139,7 @@ fn a_driver_that_aborts_has_a_line_too() {
     let line = "gpu-embed: device 'auto': the NVIDIA driver does not work: it aborts; --device cpu computes on the CPU";
     let mut aborts = embed(&case, &driver, "auto", "");
     aborts.env("FAKE_STATUS", "abort");
-    assert_failed(&aborts.output().expect("run"), 69, line);
+    assert_fails(aborts, 69, line);
 }
 
 /// The program with libtorch for CUDA and without the libraries that it needs, as links in the layout of an installation.
@@ -297,9 +292,8 @@ fn without_a_driver_the_line_says_so_and_auto_is_the_cpu() {
 fn one_worker_for_each_gpu_and_no_other_number() {
     let case = Case::new();
     let mut embed = embed(&case, Path::new("/"), "all", "");
-    let output = embed.args(["--workers", "2"]).output().expect("run");
-    assert_failed(
-        &output,
+    assert_fails(
+        embed.args(["--workers", "2"]),
         2,
         "--workers: with --device all there is one for each GPU",
     );
@@ -345,12 +339,8 @@ fn the_largest_batch_is_found_and_four_fifths_of_it_are_recommended() {
 
 #[test]
 fn a_probe_that_can_find_nothing_says_why() {
-    let output = probe()
-        .args(["--quiet", "--inject", "out-of-memory-above=1000"])
-        .output()
-        .expect("run");
-    assert_failed(
-        &output,
+    assert_fails(
+        probe().args(["--quiet", "--inject", "out-of-memory-above=1000"]),
         75,
         "not even one sequence of 1022 residues fits into the memory of cpu",
     );
@@ -430,7 +420,7 @@ fn a_batch_size_is_kept_until_it_is_of_other_work() {
     );
     let mut pack = bin("pack-batches");
     pack.args(["shard.parquet", "--out", "c.arrow", "--batch-size", file]);
-    assert_failed(&pack.output().expect("run"), 65, "damaged or altered");
+    assert_fails(&mut pack, 65, "damaged or altered");
     pack.args(["--max-batch-tokens", "5"]);
     assert_eq!(pack.output().expect("run").status.code(), Some(2));
     assert!(size(&["--force"]).status.success());

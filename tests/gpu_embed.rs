@@ -13,38 +13,23 @@ use arrow::datatypes::UInt8Type;
 use plmkit_contract::{Labels, Stop, batches_schema};
 use plmkit_store::{BatchesFile, BatchesWriter};
 
-use common::{assert_failed, bin, run, test_data, visible};
+use common::{assert_fails, bin, run, test_data, visible};
 
 /// Packed batches of the test proteins.
 fn batches(folder: &Path, budget: u32) -> PathBuf {
     let out = folder.join(format!("packed-{budget}.arrow"));
     let shards = folder.join("shards");
-    if !shards.exists() {
-        let fasta = test_data("proteins.fasta");
-        run(bin("fasta-shard")
-            .arg(fasta)
-            .arg("--out")
-            .arg(&shards)
-            .args(["--shards", "1"]));
-    }
-    run(bin("pack-batches")
-        .arg(shards.join("shard-00000.parquet"))
-        .arg("--out")
-        .arg(&out)
-        .args(["--max-batch-tokens", &budget.to_string()]));
+    let shard = if shards.exists() {
+        shards.join("shard-00000.parquet")
+    } else {
+        common::shard(&test_data("proteins.fasta"), &shards, &[])
+    };
+    common::pack(&shard, &out, budget);
     out
 }
 
 fn embed(batches: &Path, out: &Path) -> Command {
-    let mut command = bin("gpu-embed");
-    command
-        .arg(batches)
-        .arg("--out")
-        .arg(out)
-        .arg("--model")
-        .arg(test_data("model-tiny"))
-        .args(["--device", "cpu", "--progress", "none"]);
-    command
+    common::embed(&[batches], &test_data("model-tiny"), out)
 }
 
 /// A copy of the tiny model whose files a test may spoil.
@@ -103,12 +88,8 @@ fn a_finished_run_is_verified_and_left_alone() {
     assert!(again.contains("already complete"), "{again}");
     assert_eq!(self::modified(&out), modified);
 
-    let other = embed(&batches, &out)
-        .args(["--pool", "max"])
-        .output()
-        .expect("run");
-    assert_failed(
-        &other,
+    assert_fails(
+        embed(&batches, &out).args(["--pool", "max"]),
         73,
         "columns was [\"mean_4\"] and is now [\"max_4\"]",
     );
@@ -143,11 +124,7 @@ fn a_damaged_output_is_not_taken_for_a_finished_one() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 4;
     fs::write(&out, &bytes).expect("write");
-    assert_failed(
-        &embed(&batches, &out).output().expect("run"),
-        65,
-        "--force replaces it",
-    );
+    assert_fails(embed(&batches, &out), 65, "--force replaces it");
 }
 
 #[test]
@@ -188,7 +165,7 @@ fn no_output_destroys_an_input_or_another_output() {
             .arg(&model)
             .arg("--force")
             .args(args);
-        assert_failed(&command.output().expect("run"), 2, what);
+        assert_fails(command, 2, what);
     }
 }
 
@@ -218,7 +195,7 @@ fn a_pointer_of_git_lfs_is_named_and_how_the_file_is_fetched() {
         let what = format!(
             "{name}: cannot open: expected the file itself, found a Git LFS pointer to it; git lfs pull fetches the file"
         );
-        assert_failed(&command.output().expect("run"), 66, &what);
+        assert_fails(command, 66, &what);
     };
     for (model, name) in [
         (of_weights, "model.safetensors"),
@@ -251,7 +228,7 @@ fn inputs_that_are_not_batches() {
     let out = folder.path().join("e.parquet");
     let good = batches(folder.path(), 16384);
     let refused = |input: &Path, code: i32, what: &str| {
-        assert_failed(&embed(input, &out).output().expect("run"), code, what);
+        assert_fails(embed(input, &out), code, what);
         assert!(!out.exists());
     };
     refused(
@@ -296,15 +273,16 @@ fn model_folders_that_cannot_be_used() {
     let out = folder.path().join("e.parquet");
     let batches = batches(folder.path(), 16384);
     let refused = |model: &Path, code: i32, what: &str| {
-        let output = bin("gpu-embed")
-            .arg(&batches)
-            .arg("--out")
-            .arg(&out)
-            .arg("--model")
-            .arg(model)
-            .output()
-            .expect("run");
-        assert_failed(&output, code, what);
+        assert_fails(
+            bin("gpu-embed")
+                .arg(&batches)
+                .arg("--out")
+                .arg(&out)
+                .arg("--model")
+                .arg(model),
+            code,
+            what,
+        );
         assert!(!out.exists());
     };
     refused(&folder.path().join("absent"), 66, "absent");
@@ -335,10 +313,11 @@ fn model_folders_that_cannot_be_used() {
 fn layers_that_the_model_does_not_have() {
     let folder = tempfile::tempdir().expect("temp folder");
     let out = folder.path().join("e.parquet");
-    let output = embed(&batches(folder.path(), 16384), &out)
-        .args(["--layers", "5"])
-        .output();
-    assert_failed(&output.expect("run"), 2, "layer 5 does not exist");
+    assert_fails(
+        embed(&batches(folder.path(), 16384), &out).args(["--layers", "5"]),
+        2,
+        "layer 5 does not exist",
+    );
     assert_eq!(visible(folder.path()), ["packed-16384.arrow", "shards"]);
 }
 
@@ -351,16 +330,17 @@ fn a_gpu_that_is_not_there() {
     let folder = tempfile::tempdir().expect("temp folder");
     let out = folder.path().join("e.parquet");
     let batches = batches(folder.path(), 16384);
-    let output = bin("gpu-embed")
-        .arg(batches)
-        .arg("--out")
-        .arg(&out)
-        .arg("--model")
-        .arg(test_data("model-tiny"))
-        .args(["--device", "cuda"])
-        .output()
-        .expect("run");
-    assert_failed(&output, 69, "NVIDIA driver");
+    assert_fails(
+        bin("gpu-embed")
+            .arg(batches)
+            .arg("--out")
+            .arg(&out)
+            .arg("--model")
+            .arg(test_data("model-tiny"))
+            .args(["--device", "cuda"]),
+        69,
+        "NVIDIA driver",
+    );
     assert!(!out.exists());
 }
 
@@ -369,27 +349,19 @@ fn outputs_that_cannot_be_written() {
     let folder = tempfile::tempdir().expect("temp folder");
     let batches = batches(folder.path(), 16384);
     let nowhere = folder.path().join("no/e.parquet");
-    assert_failed(
-        &embed(&batches, &nowhere).output().expect("run"),
-        73,
-        "cannot create",
-    );
-    assert_failed(
-        &embed(&batches, folder.path()).output().expect("run"),
-        73,
-        "is a directory",
-    );
+    assert_fails(embed(&batches, &nowhere), 73, "cannot create");
+    assert_fails(embed(&batches, folder.path()), 73, "is a directory");
 
     let Some(small) = common::SmallDisk::mount(16) else {
         return;
     };
     let out = small.path().join("e.parquet");
     // Vectors of all layers of all proteins are more than 16 KiB however they are compressed.
-    let output = embed(&batches, &out)
-        .args(["--layers", "0,1,2,3,4", "--pool", "mean,max,std,bos"])
-        .output()
-        .expect("run");
-    assert_failed(&output, 74, "no space left on device");
+    assert_fails(
+        embed(&batches, &out).args(["--layers", "0,1,2,3,4", "--pool", "mean,max,std,bos"]),
+        74,
+        "no space left on device",
+    );
     assert_eq!(common::all(small.path()), Vec::<String>::new());
 }
 
@@ -479,9 +451,8 @@ fn a_token_that_is_no_token_is_an_error_of_its_file_however_it_is_computed() {
     ] {
         let out = folder.path().join("e.parquet");
         let mut embed = embed(&batches, &out);
-        let output = embed.args(options.split(' ')).output().expect("run");
-        assert_failed(
-            &output,
+        assert_fails(
+            embed.args(options.split(' ')),
             65,
             "strange.arrow: record batch 0: sequence 0 of the batch has token 200 at 5",
         );
@@ -500,8 +471,7 @@ fn a_checkpoint_that_rotted_is_refused_before_anything_is_computed() {
     let refuses = |model: &Path, what: &str| {
         let mut embed = bin("gpu-embed");
         embed.arg(&batches).arg("--out").arg(&out).arg("--model");
-        let output = embed.arg(model).args(["--device", "cpu"]).output();
-        assert_failed(&output.expect("run"), 65, what);
+        assert_fails(embed.arg(model).args(["--device", "cpu"]), 65, what);
         assert!(!out.exists());
     };
     let model = model_copy(folder.path());

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Float16Type, Float32Type, UInt32Type};
-use common::{assert_failed, bin, model_of, run, test_data};
+use common::{assert_failed, assert_fails, bin, model_of, pack, run, shard, test_data};
 use plmkit_contract::ordinals;
 use plmkit_store::EmbeddingsReader;
 use safetensors::SafeTensors;
@@ -31,16 +31,9 @@ impl Case {
         let text = fs::read_to_string(test_data("proteins.fasta")).expect("test data");
         let some: String = text.split_inclusive('>').take(21).collect();
         fs::write(case.path("in.fasta"), some.trim_end_matches('>')).expect("write");
-        run(bin("fasta-shard")
-            .arg(case.path("in.fasta"))
-            .arg("--out")
-            .arg(case.path("shards"))
-            .args(["--shards", "1", "--max-residues", "300"]));
-        run(bin("pack-batches")
-            .arg(case.path("shards/shard-00000.parquet"))
-            .arg("--out")
-            .arg(case.path("b.arrow"))
-            .args(["--max-batch-tokens", "1000"]));
+        let shards = case.path("shards");
+        let shard = shard(&case.path("in.fasta"), &shards, &["--max-residues", "300"]);
+        pack(&shard, &case.path("b.arrow"), 1000);
         case
     }
 
@@ -49,15 +42,8 @@ impl Case {
     }
 
     fn embed(&self, model: &Path, out: &str, options: &[&str]) -> Command {
-        let mut command = bin("gpu-embed");
-        command
-            .arg(self.path("b.arrow"))
-            .arg("--model")
-            .arg(model)
-            .arg("--out")
-            .arg(self.path(out))
-            .args(["--device", "cpu", "--progress", "none"])
-            .args(options);
+        let mut command = common::embed(&[&self.path("b.arrow")], model, &self.path(out));
+        command.args(options);
         command
     }
 
@@ -226,8 +212,11 @@ fn narrow_types_are_close_and_are_other_work() {
         let cosine = lowest_cosine(&case.means(&out), &expected);
         println!("{dtype}, {kernels}: lowest cosine 1 - {:.1e}", 1.0 - cosine);
         assert!(cosine >= least && cosine < 1.0, "{dtype}: {cosine}");
-        let output = case.embed(&model, &out, &["--dtype", "f32"]).output();
-        assert_failed(&output.expect("run"), 73, "dtype was");
+        assert_fails(
+            case.embed(&model, &out, &["--dtype", "f32"]),
+            73,
+            "dtype was",
+        );
     }
 }
 
@@ -321,9 +310,8 @@ fn int8_is_refused_where_it_loses_too_much() {
     assert_failed(&output.expect("run"), 65, what);
     assert!(!case.path("int8.parquet").exists());
     let with_libtorch = ["--dtype", "int8", "--kernels", "libtorch"];
-    let output = case.embed(&model, "int8.parquet", &with_libtorch).output();
-    assert_failed(
-        &output.expect("run"),
+    assert_fails(
+        case.embed(&model, "int8.parquet", &with_libtorch),
         2,
         "--dtype int8: needs plmkit's own kernels",
     );

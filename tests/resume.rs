@@ -13,11 +13,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use common::case::{
-    Case, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGSTOP, SIGTERM, SIGUSR1, in_windows,
+    Case, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGSTOP, SIGTERM, SIGUSR1, in_windows, kill,
     rejects, send,
 };
 use common::pty::pair;
-use common::{all, assert_failed, bin, model_of, run, test_data};
+use common::{all, assert_failed, assert_fails, bin, model_of, run, test_data};
 
 #[test]
 fn a_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been() {
@@ -66,21 +66,21 @@ fn a_second_try_in_another_folder_goes_on_from_what_the_first_saved() {
     }
     send(&child, SIGSTOP);
     let second = folder("second");
-    let busy = case
-        .embed(&second)
-        .args(["--checkpoint-dir", saved])
-        .output();
-    assert_failed(&busy.expect("run"), 75, "another");
-    child.kill().expect("kill");
-    child.wait().expect("wait");
+    assert_fails(
+        case.embed(&second).args(["--checkpoint-dir", saved]),
+        75,
+        "another",
+    );
+    kill(&mut child);
     assert!(!case.path(&first).exists());
 
     let other = folder("other");
-    let refused = case
-        .embed(&other)
-        .args(["--checkpoint-dir", saved, "--pool", "max"])
-        .output();
-    assert_failed(&refused.expect("run"), 73, "an unfinished run of which");
+    assert_fails(
+        case.embed(&other)
+            .args(["--checkpoint-dir", saved, "--pool", "max"]),
+        73,
+        "an unfinished run of which",
+    );
 
     let said = run(case.embed(&second).args(["--checkpoint-dir", saved]));
     assert!(said.contains(" saved by an earlier run)"), "{said}");
@@ -204,12 +204,11 @@ fn flip(path: &Path, share: f64) {
 fn parts_of_other_work_are_refused_unless_forced() {
     let case = Case::new();
     case.interrupt("e.parquet", SIGKILL);
-    let output = case
-        .embed("e.parquet")
-        .args(["--pool", "max"])
-        .output()
-        .expect("run");
-    assert_failed(&output, 73, "an unfinished run of which columns was");
+    assert_fails(
+        case.embed("e.parquet").args(["--pool", "max"]),
+        73,
+        "an unfinished run of which columns was",
+    );
     assert!(case.parts("e.parquet").len() >= 3, "nothing is thrown away");
     run(case.embed("e.parquet").args(["--pool", "max", "--force"]));
     assert!(case.parts("e.parquet").is_empty());
@@ -228,9 +227,8 @@ fn other_packs_of_the_same_rows_are_other_work() {
         73,
         "an unfinished run of which the batches are packed otherwise",
     );
-    let whole = case.embed("whole.parquet").output().expect("run");
-    assert_failed(
-        &whole,
+    assert_fails(
+        case.embed("whole.parquet"),
         73,
         "holds other work (the batches are packed otherwise)",
     );
@@ -243,8 +241,7 @@ fn an_interrupted_replacement_survives_a_look_at_what_it_replaces() {
     fs::copy(case.path("undisturbed.parquet"), case.path("e.parquet")).expect("copy");
     let other = ["--force", "--pool", "max"];
     let mut child = case.underway_with("e.parquet", &other);
-    child.kill().expect("kill");
-    child.wait().expect("wait");
+    kill(&mut child);
     let parts = case.parts("e.parquet");
     let said = run(&mut case.embed("e.parquet"));
     assert!(said.contains("already complete"), "{said}");
@@ -277,8 +274,7 @@ fn a_list_that_cannot_be_written_is_noticed_before_anything_is_computed() {
     let case = Case::new();
     let mut embed = case.embed("e.parquet");
     embed.arg("--rejects").arg(case.path("nowhere/rejects.csv"));
-    let output = embed.output().expect("run");
-    assert_failed(&output, 73, "nowhere/rejects.csv: cannot create");
+    assert_fails(embed, 73, "nowhere/rejects.csv: cannot create");
     let names = all(case.folder.path());
     assert!(
         !names.iter().any(|name| name.contains("e.parquet")),
@@ -320,8 +316,7 @@ fn what_did_not_fit_into_memory_is_tried_again() {
     case.pack(&many.collect::<String>());
     let expected = case.undisturbed();
     let mut child = case.underway_with("e.parquet", &["--inject", "out-of-memory-above=90"]);
-    child.kill().expect("kill");
-    child.wait().expect("wait");
+    kill(&mut child);
     let said = run(&mut case.embed("e.parquet"));
     assert!(said.contains("memory ran out"), "{said}");
     case.assert_complete("e.parquet", &expected);
@@ -398,8 +393,11 @@ fn one_run_at_a_time_writes_an_output() {
     // It is to be at work until it is asked no more.
     send(&first, SIGSTOP);
     let asked = Instant::now();
-    let second = case.embed("e.parquet").output().expect("run");
-    assert_failed(&second, 75, "e.parquet: another process is writing it");
+    assert_fails(
+        case.embed("e.parquet"),
+        75,
+        "e.parquet: another process is writing it",
+    );
     assert!(asked.elapsed() < Duration::from_secs(10));
     first.kill().expect("kill");
     first.wait().expect("wait");
@@ -574,8 +572,7 @@ fn what_could_not_be_embedded_survives_an_interruption() {
         );
         std::thread::sleep(Duration::from_millis(1));
     }
-    child.kill().expect("kill");
-    child.wait().expect("wait");
+    kill(&mut child);
     let output = case.embed("e.parquet").args(inject).output().expect("run");
     assert_eq!(output.status.code(), Some(1));
     assert!(fs::read(case.path("e.parquet")).expect("output") == expected);
@@ -647,11 +644,11 @@ fn a_folder_that_is_removed_meanwhile_is_named() {
 fn a_folder_to_save_in_that_cannot_be_is_named() {
     let case = Case::new();
     let mut command = case.embed("e.parquet");
-    let output = command
-        .args(["--checkpoint-dir", "/proc"])
-        .output()
-        .expect("run");
-    assert_failed(&output, 73, "gpu-embed: /proc: cannot create");
+    assert_fails(
+        command.args(["--checkpoint-dir", "/proc"]),
+        73,
+        "gpu-embed: /proc: cannot create",
+    );
 }
 
 #[test]
@@ -660,8 +657,11 @@ fn files_of_others_are_left_alone() {
     fs::create_dir(case.path("precious")).expect("folder");
     fs::write(case.path("precious/thesis.txt"), "years").expect("write");
     std::os::unix::fs::symlink("precious", case.path(".e.parquet.plmkit-run")).expect("link");
-    let output = case.embed("e.parquet").output().expect("run");
-    assert_failed(&output, 73, ".e.parquet.plmkit-run: cannot create");
+    assert_fails(
+        case.embed("e.parquet"),
+        73,
+        ".e.parquet.plmkit-run: cannot create",
+    );
     assert!(case.path("precious/thesis.txt").exists());
 
     fs::write(case.path("f.rejects.csv"), "precious").expect("write");
@@ -676,7 +676,7 @@ fn files_of_others_are_left_alone() {
         let name = of_others
             .rsplit_once('/')
             .map_or(of_others, |(_, name)| name);
-        assert_failed(&embed.output().expect("run"), 73, name);
+        assert_fails(embed, 73, name);
     }
     let shards = fs::read_to_string(case.path("shards/rejects.csv")).expect("kept");
     assert_eq!(shards, "ordinal,id,length,reason\n");
@@ -764,8 +764,7 @@ fn a_list_of_others_does_not_stay_beside_an_output() {
         "garbage\n",
     ] {
         fs::write(case.path("e.rejects.csv"), invented).expect("write");
-        let again = case.embed("e.parquet").output().expect("run");
-        assert_failed(&again, 65, "e.rejects.csv: not ");
+        assert_fails(case.embed("e.parquet"), 65, "e.rejects.csv: not ");
         run(case.embed("e.parquet").arg("--force"));
         let list = fs::read_to_string(case.path("e.rejects.csv")).expect("list");
         assert_eq!(list, "ordinal,id,length,reason,start\n");
@@ -800,7 +799,7 @@ fn a_link_to_something_unfinished_is_no_output() {
     std::os::unix::fs::symlink(".e.parquet.plmkit-tmp", case.path("link.csv")).expect("link");
     let mut embed = case.embed("e.parquet");
     embed.arg("--rejects").arg(case.path("link.csv"));
-    assert_failed(&embed.output().expect("run"), 2, "--rejects ");
+    assert_fails(embed, 2, "--rejects ");
 }
 
 #[test]

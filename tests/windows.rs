@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{Float32Type, UInt32Type};
-use common::{assert_failed, bin, run, test_data};
+use common::{assert_failed, assert_fails, bin, run, test_data};
 use plmkit_contract::{N_WINDOWS, ShardRow, WINDOWS, ordinals};
 use plmkit_store::{EmbeddingsReader, ShardWriter, read_shard};
 
@@ -49,44 +49,29 @@ impl Set {
     }
 
     fn cut(&self, shards: &str, long: &str, max: usize, overlap: usize) {
-        let mut shard = bin("fasta-shard");
-        shard
-            .arg(self.path("in.fasta"))
-            .arg("--out")
-            .arg(self.path(shards))
-            .args(["--shards", "1", "--long-policy", long])
-            .args(["--max-residues", &max.to_string()]);
+        let (max, overlap) = (max.to_string(), overlap.to_string());
+        let mut options = vec!["--long-policy", long, "--max-residues", &max];
         if long == "window" {
-            shard.args(["--overlap", &overlap.to_string()]);
+            options.extend(["--overlap", &overlap]);
         }
-        run(&mut shard);
+        common::shard(&self.path("in.fasta"), &self.path(shards), &options);
     }
 
-    fn pack(&self, shards: &str, budget: usize) -> PathBuf {
+    fn pack(&self, shards: &str, budget: u32) -> PathBuf {
         let out = self.path(&format!("{shards}-{budget}.arrow"));
-        run(bin("pack-batches")
-            .arg(self.shard(shards))
-            .arg("--out")
-            .arg(&out)
-            .args(["--max-batch-tokens", &budget.to_string()]));
+        common::pack(&self.shard(shards), &out, budget);
         out
     }
 
     fn embed(&self, batches: &[PathBuf], out: &str, options: &[&str]) -> Command {
-        let mut command = bin("gpu-embed");
-        command
-            .args(batches)
-            .arg("--out")
-            .arg(self.path(out))
-            .arg("--model")
-            .arg(test_data("model-tiny"))
-            .args(["--device", "cpu", "--progress", "none"])
-            .args(options);
+        let batches: Vec<&Path> = batches.iter().map(PathBuf::as_path).collect();
+        let mut command = common::embed(&batches, &test_data("model-tiny"), &self.path(out));
+        command.args(options);
         command
     }
 
     /// The rows that `gpu-embed` makes of the windows packed with this budget.
-    fn rows(&self, budget: usize, out: &str, options: &[&str]) -> BTreeMap<(u64, u32), Row> {
+    fn rows(&self, budget: u32, out: &str, options: &[&str]) -> BTreeMap<(u64, u32), Row> {
         run(&mut self.embed(&[self.pack("shards", budget)], out, options));
         read(&self.path(out))
     }
@@ -500,19 +485,13 @@ fn batches_with_and_without_windows_are_no_run() {
     let set = Set::new(30);
     set.cut("truncated", "truncate", MAX, 0);
     let (windows, truncated) = (set.pack("shards", 256), set.pack("truncated", 256));
-    let output = set
-        .embed(&[windows.clone(), truncated.clone()], "e.parquet", &[])
-        .output();
-    assert_failed(
-        &output.expect("run"),
+    assert_fails(
+        set.embed(&[windows.clone(), truncated.clone()], "e.parquet", &[]),
         65,
         "truncated-256.arrow: expected batches of --long-policy window as in ",
     );
-    let output = set
-        .embed(&[truncated.clone(), windows], "e.parquet", &[])
-        .output();
-    assert_failed(
-        &output.expect("run"),
+    assert_fails(
+        set.embed(&[truncated.clone(), windows], "e.parquet", &[]),
         65,
         ", found batches of --long-policy window",
     );
@@ -531,11 +510,8 @@ fn the_way_is_part_of_the_work() {
     let set = Set::new(30);
     set.rows(256, "e.parquet", &[]);
     let batches = [set.pack("shards", 256)];
-    let output = set
-        .embed(&batches, "e.parquet", &["--windows", "separate"])
-        .output();
-    assert_failed(
-        &output.expect("run"),
+    assert_fails(
+        set.embed(&batches, "e.parquet", &["--windows", "separate"]),
         73,
         "windows was \"stitch\" and is now \"separate\"",
     );
@@ -554,8 +530,7 @@ fn contacts_are_of_windows_or_of_proteins_at_full_length() {
     let mut embed = bin("gpu-embed");
     embed.args(&batches).args(["--contacts", "--device", "cpu"]);
     embed.args(["--model", "nowhere", "--out"]);
-    let output = embed.arg(set.path("e.parquet")).output();
-    assert_failed(&output.expect("run"), 2, "--windows separate");
+    assert_fails(embed.arg(set.path("e.parquet")), 2, "--windows separate");
     run(&mut set.embed(
         &batches,
         "e.parquet",

@@ -10,8 +10,8 @@ use std::process::{Child, Command, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::case::{Case, SIGKILL, SIGTERM, in_windows, rejects};
-use common::{all, assert_failed, bin, run};
+use common::case::{self, Case, SIGKILL, SIGTERM, in_windows, rejects};
+use common::{all, assert_fails, bin, run};
 use serde_json::Value;
 
 /// A run that lasts long enough for something to happen to it.
@@ -193,8 +193,7 @@ fn a_run_goes_on_in_one_process_with_what_workers_saved() {
     let case = Case::new();
     let expected = case.undisturbed();
     let mut child = case.underway_with("e.parquet", &["--workers", "2"]);
-    child.kill().expect("kill");
-    child.wait().expect("wait");
+    case::kill(&mut child);
     let said = run(&mut case.embed("e.parquet"));
     assert!(said.contains(" saved by an earlier run)"), "{said}");
     case.assert_complete("e.parquet", &expected);
@@ -276,8 +275,7 @@ fn a_pack_that_was_given_up_is_tried_again_by_the_next_run() {
     let expected = case.undisturbed();
     // The pack comes before those that are saved when the run is killed.
     let mut child = case.underway_with("e.parquet", &["--workers", "1", "--inject", "abort=42"]);
-    child.kill().expect("kill");
-    child.wait().expect("wait");
+    case::kill(&mut child);
     run(case.embed("e.parquet").args(["--workers", "1"]));
     case.assert_complete("e.parquet", &expected);
 }
@@ -383,11 +381,12 @@ fn what_is_wrong_is_said_once_as_by_one_process() {
     assert_eq!(output.status.code(), alone.status.code());
     assert_eq!(output.stderr, alone.stderr);
     case.model = common::test_data("model-tiny");
-    let output = case
-        .embed("e.parquet")
-        .args(["--workers", "3", "--layers", "9"])
-        .output();
-    assert_failed(&output.expect("run"), 2, "layer 9 does not exist");
+    assert_fails(
+        case.embed("e.parquet")
+            .args(["--workers", "3", "--layers", "9"]),
+        2,
+        "layer 9 does not exist",
+    );
     let names = all(case.folder.path());
     assert!(
         !names.iter().any(|name| name.contains("e.parquet")),
@@ -398,13 +397,8 @@ fn what_is_wrong_is_said_once_as_by_one_process() {
 #[test]
 fn a_worker_without_a_run_says_so() {
     let case = Case::new();
-    let output = case
-        .embed("e.parquet")
-        .arg("--worker")
-        .output()
-        .expect("run");
-    assert_failed(
-        &output,
+    assert_fails(
+        case.embed("e.parquet").arg("--worker"),
         75,
         "the connection between a run and its worker broke",
     );

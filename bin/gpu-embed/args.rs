@@ -5,21 +5,22 @@ use std::ffi::OsString;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use plmkit_cli::{
     Common, Exit, Fault, NamedPath, Program, ProgressMode, file, files_of, interval, keep_apart,
-    keep_renameable,
+    keep_renameable, one_of,
 };
 use plmkit_contract::{ModelName, StoreDtype};
-use plmkit_engine::{Config, Injection, Windows, rejects_beside};
-use plmkit_esm2::{Device, Dtype, Isa, Kernels};
+use plmkit_engine::{Injection, RunConfig, Windows, rejects_beside};
+use plmkit_esm2::{Device, Kernels};
 use plmkit_hub::model_name;
 
 use crate::outputs::OutputArgs;
-use crate::threads::default_threads;
+#[cfg(feature = "testing")]
+use crate::testing::TestingArgs;
 
 /// Embed packed batches with ESM-2, without padding.
 ///
@@ -117,22 +118,22 @@ pub(crate) struct Args {
     /// weighted by their residues. `separate` gives each window its own row.
     #[arg(
         long,
-        value_enum,
+        value_parser = one_of([Windows::Stitch, Windows::Separate]),
         value_name = "WAY",
         default_value = "stitch",
         help_heading = "Vectors"
     )]
-    windows: WindowsArg,
+    windows: Windows,
 
     /// Type in which vectors are stored; f16 halves the file and keeps three significant digits
     #[arg(
         long,
-        value_enum,
+        value_parser = one_of([StoreDtype::F32, StoreDtype::F16]),
         value_name = "TYPE",
         default_value = "f32",
         help_heading = "Vectors"
     )]
-    store_dtype: StoreArg,
+    store_dtype: StoreDtype,
 
     /// Device to compute on: auto, cpu, cuda, cuda:N or all
     ///
@@ -158,12 +159,12 @@ pub(crate) struct Args {
     /// 256 to 4,096): below a cosine of 0.999 of a mean vector or 0.98 of a residue vector the run is refused.
     #[arg(
         long,
-        value_enum,
+        value_parser = ["auto", "f32", "f16", "bf16", "int8"],
         value_name = "TYPE",
         default_value = "auto",
         help_heading = "Computation"
     )]
-    dtype: DtypeArg,
+    dtype: String,
 
     /// CPU threads [default: the CPUs that this process may use, at most `SLURM_CPUS_PER_TASK`]
     #[arg(long, value_name = "N", help_heading = "Computation")]
@@ -192,7 +193,7 @@ pub(crate) struct Args {
     #[arg(long, hide = true)]
     pub(crate) worker: bool,
 
-    /// Packs that are read ahead of the computation
+    /// Batches that are read ahead of the computation
     #[arg(
         long,
         value_name = "N",
@@ -217,19 +218,9 @@ pub(crate) struct Args {
     )]
     pub(crate) progress: ProgressMode,
 
-    /// What computes the layers on a CPU, for comparisons: `auto`, `portable`, `avx2`, `avx512`, `avx512_vnni`,
-    /// `avx512_bf16`, `libtorch`
-    #[arg(long, value_name = "KERNELS", default_value = "auto", hide = true)]
-    #[arg(value_parser = |text: &str| kernels(text, Isa::is_available))]
-    kernels: Kernels,
-
-    /// Say in the run events what a GPU's time goes into
-    #[arg(long, hide = true, requires = "events")]
-    profile: bool,
-
-    /// Produce failures on purpose, for tests: `out-of-memory-above=TOKENS`, `not-finite=ORDINAL`, `abort=ORDINAL`, `panic=ORDINAL`
-    #[arg(long, value_name = "FAILURE", value_delimiter = ',', hide = true)]
-    inject: Vec<Failure>,
+    #[cfg(feature = "testing")]
+    #[command(flatten)]
+    testing: TestingArgs,
 
     #[command(flatten)]
     pub(crate) common: Common,
@@ -243,7 +234,7 @@ impl Program for Args {
     }
 }
 
-impl TryFrom<Args> for Config {
+impl TryFrom<Args> for RunConfig {
     type Error = Fault;
 
     fn try_from(args: Args) -> Result<Self, Fault> {
@@ -252,7 +243,8 @@ impl TryFrom<Args> for Config {
             let what = "--workers: with --device all there is one for each GPU";
             return Err(Fault::new(Exit::Usage, what.to_owned()));
         }
-        Ok(Self {
+        #[cfg_attr(not(feature = "testing"), expect(unused_mut))]
+        let mut config = Self {
             batches: files_of(args.batches, &["arrow"])?,
             model_name: match args.model_name {
                 Some(name) => ModelName {
@@ -265,21 +257,10 @@ impl TryFrom<Args> for Config {
             out: args.out.unwrap_or_default(),
             device: args.device,
             outputs: args.outputs.into(),
-            windows: match args.windows {
-                WindowsArg::Stitch => Windows::Stitch,
-                WindowsArg::Separate => Windows::Separate,
-            },
-            dtype: match args.dtype {
-                DtypeArg::Auto => None,
-                DtypeArg::F32 => Some(Dtype::F32),
-                DtypeArg::F16 => Some(Dtype::F16),
-                DtypeArg::Bf16 => Some(Dtype::Bf16),
-                DtypeArg::Int8 => Some(Dtype::Int8),
-            },
-            store_dtype: match args.store_dtype {
-                StoreArg::F32 => StoreDtype::F32,
-                StoreArg::F16 => StoreDtype::F16,
-            },
+            windows: args.windows,
+            // Any type but `auto`.
+            dtype: args.dtype.parse().ok(),
+            store_dtype: args.store_dtype,
             rejects: args.rejects,
             checkpoint_interval: args.checkpoint_interval,
             checkpoint_dir: args.checkpoint_dir,
@@ -295,10 +276,13 @@ impl TryFrom<Args> for Config {
             worker_arguments: worker_arguments(),
             prefetch: args.prefetch.into(),
             force: args.force,
-            kernels: args.kernels,
-            profile: args.profile,
-            injection: injection(args.inject),
-        })
+            kernels: Kernels::default(),
+            profile: false,
+            injection: Injection::default(),
+        };
+        #[cfg(feature = "testing")]
+        args.testing.apply(&mut config);
+        Ok(config)
     }
 }
 
@@ -350,86 +334,12 @@ fn model_files(model: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// Kernels of an instruction set that this CPU has, as `has` says.
-fn kernels(text: &str, has: impl Fn(Isa) -> bool) -> Result<Kernels, String> {
-    match text.parse::<Kernels>() {
-        Ok(Kernels::Own(isa)) if !has(isa) => Err(format!("this CPU has no {isa}")),
-        parsed => parsed.map_err(|error| error.to_string()),
-    }
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum WindowsArg {
-    Stitch,
-    Separate,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum StoreArg {
-    F32,
-    F16,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum DtypeArg {
-    Auto,
-    F32,
-    F16,
-    Bf16,
-    Int8,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Failure {
-    OutOfMemoryAbove(usize),
-    NotFinite(u64),
-    Abort(u64),
-    Panic(u64),
-}
-
-impl FromStr for Failure {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parsed = match text.split_once('=') {
-            Some(("out-of-memory-above", tokens)) => {
-                tokens.parse().ok().map(Self::OutOfMemoryAbove)
-            }
-            Some(("not-finite", ordinal)) => ordinal.parse().ok().map(Self::NotFinite),
-            Some(("abort", ordinal)) => ordinal.parse().ok().map(Self::Abort),
-            Some(("panic", ordinal)) => ordinal.parse().ok().map(Self::Panic),
-            _ => None,
-        };
-        parsed.ok_or_else(|| {
-            "expected out-of-memory-above=TOKENS, not-finite=ORDINAL, abort=ORDINAL or panic=ORDINAL".to_owned()
-        })
-    }
-}
-
-fn injection(failures: Vec<Failure>) -> Injection {
-    let mut injection = Injection::default();
-    for failure in failures {
-        match failure {
-            Failure::OutOfMemoryAbove(tokens) => injection.out_of_memory_above = Some(tokens),
-            Failure::NotFinite(ordinal) => injection.not_finite.push(ordinal),
-            Failure::Abort(ordinal) => injection.abort.push(ordinal),
-            Failure::Panic(ordinal) => injection.panic.push(ordinal),
-        }
-    }
-    injection
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kernels_that_the_cpu_cannot_run_are_refused() {
-        let has = |isa| isa <= Isa::Avx2;
-        assert_eq!(kernels("avx2", has), Ok(Kernels::Own(Isa::Avx2)));
-        assert_eq!(kernels("libtorch", has), Ok(Kernels::Libtorch));
-        let refused = Err("this CPU has no avx512".to_owned());
-        assert_eq!(kernels("avx512", has), refused);
-        assert!(kernels("avx1024", has).is_err());
-    }
+/// The CPUs that this process may use, by its affinity and its control group, and of these no more than SLURM gave to the
+/// task: without a control group around it, a task sees all CPUs of its node.
+fn default_threads() -> NonZeroUsize {
+    let available = available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let of_task = env::var("SLURM_CPUS_PER_TASK").ok();
+    of_task
+        .and_then(|cpus| cpus.parse().ok())
+        .map_or(available, |cpus: NonZeroUsize| cpus.min(available))
 }

@@ -4,7 +4,8 @@ mod args;
 mod model;
 mod outputs;
 mod run;
-mod threads;
+#[cfg(feature = "testing")]
+mod testing;
 mod workspace;
 
 use std::process::ExitCode;

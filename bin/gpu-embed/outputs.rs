@@ -1,6 +1,7 @@
 //! What to compute, on the command line.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use plmkit_cli::one_of;
 use plmkit_contract::Pool;
 use plmkit_engine::{Layers, Outputs};
 
@@ -13,10 +14,11 @@ pub(crate) struct OutputArgs {
     #[arg(
         long,
         value_name = "POOL",
+        value_parser = one_of(Pool::ALL),
         value_delimiter = ',',
         default_value = "mean"
     )]
-    pool: Vec<PoolArg>,
+    pool: Vec<Pool>,
 
     /// Layers whose output is wanted: numbers from 0 (the token embedding), last or all
     #[arg(long, value_name = "LAYERS", value_parser = layers, default_value = "last")]
@@ -39,30 +41,11 @@ pub(crate) struct OutputArgs {
 impl From<OutputArgs> for Outputs {
     fn from(args: OutputArgs) -> Self {
         Self {
-            pools: args.pool.into_iter().map(Pool::from).collect(),
+            pools: args.pool,
             layers: args.layers,
             residues: args.residues,
             logits: args.logits,
             contacts: args.contacts,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum PoolArg {
-    Mean,
-    Max,
-    Std,
-    Bos,
-}
-
-impl From<PoolArg> for Pool {
-    fn from(arg: PoolArg) -> Self {
-        match arg {
-            PoolArg::Mean => Self::Mean,
-            PoolArg::Max => Self::Max,
-            PoolArg::Std => Self::Std,
-            PoolArg::Bos => Self::Bos,
         }
     }
 }
@@ -73,12 +56,13 @@ fn layers(text: &str) -> Result<Layers, String> {
         "all" => return Ok(Layers::All),
         _ => {}
     }
-    text.split(',')
-        .map(|layer| {
-            layer.trim().parse().map_err(|_| {
-                format!("expected 'last', 'all' or layer numbers such as 6,33; found '{layer}'")
-            })
-        })
-        .collect::<Result<_, _>>()
-        .map(Layers::Listed)
+    let listed = text.split(',').map(|layer| match layer.trim() {
+        alone @ ("last" | "all") => Err(format!(
+            "'{alone}' stands alone: layers are listed by number"
+        )),
+        number => number.parse().map_err(|_| {
+            format!("expected 'last', 'all' or layer numbers such as 6,33; found '{number}'")
+        }),
+    });
+    listed.collect::<Result<_, _>>().map(Layers::Listed)
 }

@@ -1,10 +1,9 @@
 //! The run, with what people see of it.
 
-use plmkit_cli::{
-    Exit, Fault, Progress, ProgressMode, Stop, on_abort, print, say_nothing_of_memory,
-};
+use plmkit_cli::{Exit, Fault, Progress, Stop, on_abort, print, say_nothing_of_memory};
 use plmkit_contract::{BatchSize, path_text, plural};
-use plmkit_engine::{Config, Observer, Outcome, Summary, embed, probe, serve};
+use plmkit_engine::Progress as RunProgress;
+use plmkit_engine::{RunConfig, RunOutcome, RunSummary, embed, probe, serve};
 use plmkit_esm2::DeviceError;
 use plmkit_hub::HubError;
 
@@ -25,7 +24,7 @@ pub(crate) fn run(mut args: Args, stop: &Stop) -> Result<Exit, Fault> {
     };
     if args.worker {
         say_nothing_of_memory();
-        serve(&Config::try_from(args)?)?;
+        serve(&RunConfig::try_from(args)?)?;
         return Ok(Exit::Done);
     }
     let aborted = DeviceError::Driver {
@@ -34,30 +33,42 @@ pub(crate) fn run(mut args: Args, stop: &Stop) -> Result<Exit, Fault> {
     };
     on_abort(&args, stop, &aborted.into())
         .map_err(|error| Fault::new(Exit::Internal, format!("cannot handle signals: {error}")))?;
-    let mut screen = Screen {
-        mode: args.progress,
-        quiet: args.common.quiet,
-        progress: None,
+    let (mode, quiet) = (args.progress, args.common.quiet);
+    let mut progress = None;
+    let mut report = |event| match event {
+        RunProgress::Started { tokens } => {
+            progress = Some(Progress::start(mode, quiet, "tokens", tokens));
+        }
+        RunProgress::Advanced { tokens } => {
+            if let Some(shown) = &mut progress {
+                shown.advance(tokens);
+            }
+        }
+        RunProgress::Ended => {
+            if let Some(shown) = progress.take() {
+                shown.finish();
+            }
+        }
     };
     let wants_probe = args.probe;
-    let config = Config::try_from(args)?;
+    let config = RunConfig::try_from(args)?;
     if wants_probe {
         return print_probe(&probe(&config, stop)?);
     }
     let out = path_text(&config.out);
-    let rejected = match embed(&config, stop, &mut screen)? {
-        Outcome::Done(summary) => {
+    let rejected = match embed(&config, stop, &mut report)? {
+        RunOutcome::Done(summary) => {
             tracing::info!("{out}: {}", line(&summary));
             summary.rejected
         }
-        Outcome::AlreadyComplete { rows, rejected } => {
+        RunOutcome::AlreadyComplete { rows, rejected } => {
             tracing::info!(
                 "{out}: already complete and verified, {}",
                 plural(rows, "row")
             );
             rejected
         }
-        Outcome::Stopped { saved, batches } => {
+        RunOutcome::Stopped { saved, batches } => {
             tracing::warn!(
                 "stopped: {saved} of {} saved, and the same command goes on from there",
                 plural(batches, "batch")
@@ -94,7 +105,7 @@ fn print_probe(size: &BatchSize) -> Result<Exit, Fault> {
     print(format!("{recommended}\n")).map(|()| Exit::Done)
 }
 
-fn line(summary: &Summary) -> String {
+fn line(summary: &RunSummary) -> String {
     let seconds = summary.elapsed.as_secs_f64();
     let columns = summary.columns.iter();
     let columns: Vec<String> = columns
@@ -120,29 +131,4 @@ fn line(summary: &Summary) -> String {
         plural(summary.tokens, "token"),
         summary.tokens as f64 / seconds,
     )
-}
-
-/// Shows progress on standard error.
-struct Screen {
-    mode: ProgressMode,
-    quiet: bool,
-    progress: Option<Progress>,
-}
-
-impl Observer for Screen {
-    fn started(&mut self, tokens: u64) {
-        self.progress = Some(Progress::start(self.mode, self.quiet, "tokens", tokens));
-    }
-
-    fn advanced(&mut self, tokens: u64) {
-        if let Some(progress) = &mut self.progress {
-            progress.advance(tokens);
-        }
-    }
-
-    fn ended(&mut self) {
-        if let Some(progress) = self.progress.take() {
-            progress.finish();
-        }
-    }
 }

@@ -14,7 +14,7 @@ plmkit-tools)
     ;;
 plmkit)
     programs=(gpu-embed)
-    options=(--bin gpu-embed)
+    options=(--bin gpu-embed --no-default-features --features torch)
     export LIBTORCH=$PREFIX
     install -D -t "$share/plmkit" scripts/convert-fair-esm.py
     ;;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{all, bin, program, run, test_data};
+use super::{all, pack, program, run, shard, test_data};
 
 /// A set of many small packs, so that a run can be interrupted between any two.
 pub(crate) struct Case {
@@ -41,17 +41,9 @@ impl Case {
             let _ = fs::remove_dir_all(&old).or_else(|_| fs::remove_file(&old));
         }
         fs::write(self.path("in.fasta"), fasta).expect("write");
-        run(bin("fasta-shard")
-            .arg(self.path("in.fasta"))
-            .arg("--out")
-            .arg(self.path("shards"))
-            .args(["--shards", "1", "--max-residues", "100"])
-            .args(options));
-        run(bin("pack-batches")
-            .arg(self.path("shards/shard-00000.parquet"))
-            .arg("--out")
-            .arg(self.path("b.arrow"))
-            .args(["--max-batch-tokens", &max_batch_tokens.to_string()]));
+        let options = [&["--max-residues", "100"], options].concat();
+        let shard = shard(&self.path("in.fasta"), &self.path("shards"), &options);
+        pack(&shard, &self.path("b.arrow"), max_batch_tokens);
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -149,6 +141,12 @@ pub(crate) fn send(child: &Child, signal: i32) {
     let arguments = [format!("-{signal}"), child.id().to_string()];
     let sent = Command::new("kill").args(arguments).status();
     assert!(sent.expect("kill").success());
+}
+
+/// Kills a run and waits for its end.
+pub(crate) fn kill(child: &mut Child) {
+    child.kill().expect("kill");
+    child.wait().expect("wait");
 }
 
 pub(crate) const SIGHUP: i32 = 1;

@@ -5,6 +5,7 @@
 pub(crate) mod case;
 pub(crate) mod pty;
 
+use std::borrow::BorrowMut;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -50,6 +51,31 @@ pub(crate) fn test_data(name: &str) -> PathBuf {
         .join(name)
 }
 
+/// Cuts a FASTA file into one shard in the folder `out`, and returns the shard.
+pub(crate) fn shard(fasta: &Path, out: &Path, options: &[&str]) -> PathBuf {
+    let mut shard = bin("fasta-shard");
+    shard.arg(fasta).arg("--out").arg(out);
+    run(shard.args(["--shards", "1"]).args(options));
+    out.join("shard-00000.parquet")
+}
+
+/// Packs a shard into batches of so many tokens.
+pub(crate) fn pack(shard: &Path, out: &Path, max_batch_tokens: u32) {
+    let mut pack = bin("pack-batches");
+    pack.arg(shard).arg("--out").arg(out);
+    run(pack.args(["--max-batch-tokens", &max_batch_tokens.to_string()]));
+}
+
+/// A run of `gpu-embed` on the CPU.
+#[cfg(feature = "torch")]
+pub(crate) fn embed(batches: &[&Path], model: &Path, out: &Path) -> Command {
+    let mut embed = bin("gpu-embed");
+    embed.args(batches).arg("--model").arg(model);
+    embed.arg("--out").arg(out);
+    embed.args(["--device", "cpu", "--progress", "none"]);
+    embed
+}
+
 /// A folder `name` in `folder` with the configuration of the tiny model and these weights.
 pub(crate) fn model_of(folder: &Path, name: &str, weights: &[u8]) -> PathBuf {
     let model = folder.join(name);
@@ -84,6 +110,12 @@ pub(crate) fn with_memory(command: &Command, mib: u64) -> Command {
         .arg(command.get_program())
         .args(command.get_args());
     limited
+}
+
+/// The program ends with `code` and says so in one line that contains `what`.
+pub(crate) fn assert_fails(mut command: impl BorrowMut<Command>, code: i32, what: &str) {
+    let output = command.borrow_mut().output().expect("the program starts");
+    assert_failed(&output, code, what);
 }
 
 /// The program ended with `code` and said so in one line that contains `what`.

@@ -21,7 +21,9 @@ pub use generate::Generate;
 pub use interval::interval;
 pub use memory::say_nothing_of_memory;
 pub use output::print;
-pub use paths::{NamedPath, file, files_in, files_of, is_hidden, keep_apart, keep_renameable};
+pub use paths::{
+    NamedPath, file, files_in, files_of, is_hidden, keep_apart, keep_renameable, one_of,
+};
 pub use program::{Program, main};
 pub use progress::{Progress, ProgressMode};
 pub use signals::{die_of, end_at_once, on_abort};

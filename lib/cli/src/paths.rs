@@ -1,12 +1,13 @@
 //! Files that a command line names more than once.
 
+use std::fmt::Display;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf, absolute};
 
-use clap::builder::{PathBufValueParser, TypedValueParser};
+use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
 use plmkit_contract::{Exit, io_text, is_stream, path_text};
 
 use crate::Fault;
@@ -25,6 +26,19 @@ pub fn file() -> impl TypedValueParser<Value = PathBuf> {
         } else {
             Ok(path)
         }
+    })
+}
+
+/// Reads one of `values` as it prints itself, so that the command line and the metadata of files spell it alike.
+pub fn one_of<T, const N: usize>(values: [T; N]) -> impl TypedValueParser<Value = T>
+where
+    T: Copy + Display + Send + Sync + 'static,
+{
+    let names = values.map(|value| value.to_string());
+    PossibleValuesParser::new(names).try_map(move |text| {
+        let mut values = values.into_iter();
+        let found = values.find(|value| value.to_string() == text);
+        found.ok_or("expected one of the possible values")
     })
 }
 

@@ -40,7 +40,7 @@ pub struct Encoder {
 }
 
 /// Someone who is shown what is computed, and can end it by an error.
-pub trait Watch {
+pub trait LayerObserver {
     /// Why no more is wanted.
     type Error: From<OutOfMemory>;
 
@@ -104,7 +104,7 @@ impl Encoder {
     ///
     /// # Errors
     /// The watcher's, or that memory ran out.
-    pub fn forward<W: Watch>(
+    pub fn forward<W: LayerObserver>(
         &self,
         x: &mut [f32],
         sequences: &[Range<usize>],
@@ -289,7 +289,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn lead<W: Watch>(
+    fn lead<W: LayerObserver>(
         &self,
         others: usize,
         scratch: &mut ThreadScratch,

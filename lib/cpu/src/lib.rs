@@ -35,7 +35,7 @@ mod tile;
 
 pub use aligned::{Aligned, OutOfMemory};
 pub use attention::{Head, Scratch, attention};
-pub use encoder::{Encoder, Layer, Watch};
+pub use encoder::{Encoder, Layer, LayerObserver};
 pub use isa::Isa;
 pub use layer_norm::LayerNorm;
 pub use linear::{Converted, Multiply, Panel, Stored, Then, Weights};

@@ -1,17 +1,16 @@
-//! What a run is asked to do.
+//! The options of a run.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use plmkit_contract::{Column, ModelName, Pool, StoreDtype, VectorColumn};
-use plmkit_esm2::{Device, Dtype, EsmError, Kernels, Setup};
+use plmkit_esm2::{ComputeOptions, Device, Dtype, EsmError, Kernels};
 
-/// The whole of a run's options.
+/// The options of a run.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct RunConfig {
     /// The batches files, in order.
     pub batches: Vec<PathBuf>,
     /// The checkpoint: its folder, or its weight file.
@@ -49,7 +48,7 @@ pub struct Config {
     /// The command line, without the program's name, with which this program ends up in [`serve`](crate::serve) with
     /// the same configuration.
     pub worker_arguments: Vec<OsString>,
-    /// Packs that are read ahead.
+    /// Batches that are read ahead.
     pub prefetch: usize,
     /// Whether an output of other work may be replaced.
     pub force: bool,
@@ -75,21 +74,13 @@ pub struct Outputs {
 }
 
 /// What becomes of the windows that a long protein was cut into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum Windows {
     /// One row for the protein, put together from them.
     Stitch,
     /// A row for each.
     Separate,
-}
-
-impl fmt::Display for Windows {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Stitch => "stitch",
-            Self::Separate => "separate",
-        })
-    }
 }
 
 /// Failures that are produced on purpose, so that what is done about them can be tested on any machine.
@@ -106,8 +97,8 @@ pub struct Injection {
 }
 
 impl Injection {
-    /// What is to happen in the computation of these records.
-    pub(crate) fn strike(&self, mut ordinals: impl Iterator<Item = u64>) {
+    /// Aborts or panics if one of these records is to do so.
+    pub(crate) fn maybe_fail(&self, mut ordinals: impl Iterator<Item = u64>) {
         if self.abort.is_empty() && self.panic.is_empty() {
             return;
         }
@@ -119,8 +110,8 @@ impl Injection {
         }
     }
 
-    /// That there is memory for so many tokens at once.
-    pub(crate) fn memory_for(&self, tokens: usize) -> Result<(), EsmError> {
+    /// Fails if so many tokens at once are not to fit into memory.
+    pub(crate) fn check_memory(&self, tokens: usize) -> Result<(), EsmError> {
         match self.out_of_memory_above {
             Some(most) if tokens > most => Err(EsmError::OutOfMemory("injected".to_owned())),
             _ => Ok(()),
@@ -149,10 +140,10 @@ pub enum Layers {
     Listed(Vec<u32>),
 }
 
-impl Config {
+impl RunConfig {
     /// Where and how the model computes.
-    pub(crate) fn setup(&self) -> Setup {
-        Setup {
+    pub(crate) fn setup(&self) -> ComputeOptions {
+        ComputeOptions {
             device: self.device,
             dtype: self.dtype,
             kernels: self.kernels,

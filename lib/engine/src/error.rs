@@ -9,6 +9,7 @@ use plmkit_logs::LogError;
 use plmkit_store::StoreError;
 
 use crate::parity::Parity;
+use crate::stitch::Disorder;
 
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +23,7 @@ pub enum EngineError {
     /// The event log cannot be opened.
     #[error(transparent)]
     Events(#[from] LogError),
-    /// A pack holds what the model cannot read.
+    /// A batch holds what the model cannot read.
     #[error("{}: record batch {batch}: {source}", path_text(.path))]
     Batch {
         /// The batches file.
@@ -162,6 +163,16 @@ impl EngineError {
             path: path.to_owned(),
             batch,
             source,
+        }
+    }
+
+    pub(crate) fn windows(path: &Path, batch: usize, disorder: Disorder) -> Self {
+        Self::Windows {
+            path: path.to_owned(),
+            batch,
+            ordinal: disorder.ordinal,
+            id: disorder.id,
+            what: disorder.what,
         }
     }
 }

@@ -1,38 +1,39 @@
-//! Packs computed by a model in this process.
+//! Batches computed by a model in this process.
 
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::Receiver;
 use plmkit_contract::{EmbeddingLayout, Stop};
-use plmkit_esm2::{Esm2, Pending};
+use plmkit_esm2::{Esm2, EsmError, PendingOutput};
 
-use crate::allowance::Allowance;
+use crate::backend::Backend;
+use crate::batch::{Batch, BatchResult, BatchStats, QueuedBatch};
+use crate::batch_embedder::BatchEmbedder;
 use crate::compute::Embedder;
-use crate::journal::Timing;
-use crate::pack::PackEmbedder;
-use crate::reader::{Item, Received, receive, receive_ready};
-use crate::run::Observer;
-use crate::writer::{Finished, Results};
-use crate::{Config, EngineError};
+use crate::model_info::ModelInfo;
+use crate::parity::Parity;
+use crate::sample::Sample;
+use crate::token_limit::TokenLimit;
+use crate::{EngineError, RunConfig};
 
 /// A loaded model, and how it is to compute.
 pub(crate) struct InProcess<'a> {
-    pub(crate) model: Esm2,
-    pub(crate) config: &'a Config,
-    pub(crate) stop: &'a Stop,
+    model: Esm2,
+    config: &'a RunConfig,
+    stop: &'a Stop,
 }
 
 impl<'a> InProcess<'a> {
-    /// Loads the model of `config`, for packs of up to so many sequences and tokens.
+    /// Loads the model of `config`, for batches of up to so many sequences and tokens.
     pub(crate) fn load(
-        config: &'a Config,
-        largest: (usize, usize),
+        config: &'a RunConfig,
+        largest_batch: (usize, usize),
         stop: &'a Stop,
     ) -> Result<Self, EngineError> {
         let mut model = Esm2::load(&config.model, config.setup(), stop)?;
         let columns = config.outputs.columns(model.config().layers)?;
-        // Packs find out themselves what does not fit.
-        if let Err(error) = model.reserve(largest, &columns) {
+        // Where that does not fit, batches are halved.
+        if let Err(error) = model.reserve(largest_batch, &columns) {
             tracing::debug!("{error}");
         }
         Ok(Self {
@@ -42,72 +43,85 @@ impl<'a> InProcess<'a> {
         })
     }
 
-    /// Computes pack after pack until there are no more, a stop is asked for, or nobody takes the results.
-    pub(crate) fn run(
-        &self,
+    pub(crate) fn info(&self) -> Result<ModelInfo, EsmError> {
+        ModelInfo::new(&self.model, &self.config.outputs)
+    }
+}
+
+impl Backend for InProcess<'_> {
+    fn workers(&self) -> Option<u64> {
+        None
+    }
+
+    fn measure(&mut self, sample: Sample) -> Result<Parity, EngineError> {
+        Ok(sample.measure(&self.model, self.stop)?)
+    }
+
+    fn run(
+        &mut self,
         layout: &EmbeddingLayout,
-        packs: &Receiver<Result<Item, EngineError>>,
-        results: &Sender<Finished>,
-        observer: &mut dyn Observer,
+        batches: &Receiver<Result<QueuedBatch, EngineError>>,
+        deliver: &mut dyn FnMut(Batch, BatchResult) -> bool,
     ) -> Result<(), EngineError> {
         let embedder = Embedder {
             model: &self.model,
             stop: self.stop,
             injection: &self.config.injection,
-            allowance: Allowance::default(),
+            limit: TokenLimit::default(),
         };
-        let mut embedder = PackEmbedder::new(embedder, layout);
-        // What a GPU computes while the next pack is asked for.
+        let mut embedder = BatchEmbedder::new(embedder, layout);
+        // The batch that a GPU computes while the next one is begun.
         let mut on_device: Option<InFlight> = None;
         while !self.stop.requested() {
-            let received = match on_device {
-                None => receive(packs)?,
-                Some(_) => receive_ready(packs)?,
+            let asked = Instant::now();
+            let queued = match on_device {
+                None => batches.recv().ok(),
+                Some(_) => batches.try_recv().ok(),
             };
-            if received.is_none() && on_device.is_none() {
+            let stats = BatchStats {
+                wait: asked.elapsed(),
+                queue_depth: batches.len() as u64,
+                ..BatchStats::default()
+            };
+            let queued = queued.transpose()?;
+            if queued.is_none() && on_device.is_none() {
                 break;
             }
-            let next = received.map(|received| InFlight::begin(&embedder, received));
-            let (waits, computed) = match next {
-                Some(next) if next.is_on_device() => (Some(next), None),
-                next => (None, next),
-            };
-            // In the order of packs.
-            for in_flight in on_device.take().into_iter().chain(computed) {
-                let Some(finished) = in_flight.finish(&mut embedder)? else {
+            let mut next = queued.map(|queued| InFlight::begin(&embedder, queued, stats));
+            let begun = next.take_if(|next| next.is_on_device());
+            for in_flight in on_device.take().into_iter().chain(next) {
+                let Some((batch, result)) = in_flight.finish(&mut embedder)? else {
                     return Ok(());
                 };
-                let tokens = finished.job.pack.tokens().len() as u64;
-                if results.send(finished).is_err() {
-                    // The writer ended early and says why.
+                if !deliver(batch, result) {
                     return Ok(());
                 }
-                observer.advanced(tokens);
             }
-            on_device = waits;
+            on_device = begun;
         }
         Ok(())
     }
 }
 
-/// A pack that was asked for.
+/// A batch whose computation was begun.
 struct InFlight {
-    received: Received,
+    queued: QueuedBatch,
+    stats: BatchStats,
     started: Instant,
-    pending: Option<Result<Pending, EngineError>>,
+    pending: Option<Result<PendingOutput, EngineError>>,
 }
 
 impl InFlight {
-    fn begin(embedder: &PackEmbedder<'_>, received: Received) -> Self {
-        let Item { job, saved } = &received.item;
+    fn begin(embedder: &BatchEmbedder<'_>, queued: QueuedBatch, stats: BatchStats) -> Self {
         let started = Instant::now();
         Self {
-            pending: match saved {
-                None => embedder.begin(job),
+            pending: match queued.saved {
+                None => embedder.begin(&queued.batch),
                 Some(_) => None,
             },
+            queued,
+            stats,
             started,
-            received,
         }
     }
 
@@ -116,33 +130,29 @@ impl InFlight {
         matches!(&self.pending, Some(Ok(pending)) if !pending.is_computed())
     }
 
-    /// Waits for it, and computes what was not begun; `None` once a stop was requested.
-    fn finish(self, embedder: &mut PackEmbedder<'_>) -> Result<Option<Finished>, EngineError> {
-        let Received {
-            item: Item { job, saved },
-            wait,
-            queue_depth,
-        } = self.received;
+    /// Waits for the device, and computes what was not begun; `None` once a stop was requested.
+    fn finish(
+        self,
+        embedder: &mut BatchEmbedder<'_>,
+    ) -> Result<Option<(Batch, BatchResult)>, EngineError> {
+        let QueuedBatch { batch, saved } = self.queued;
         if let Some(saved) = saved {
-            let result = Results::Saved(saved);
-            return Ok(Some(Finished { job, result }));
+            return Ok(Some((batch, saved)));
         }
-        let begun = self.pending.map(|pending| Ok(pending?.finish()?));
-        let Some(computed) = embedder.embed(&job, begun)? else {
+        let output = self.pending.map(|pending| Ok(pending?.finish()?));
+        let Some(mut result) = embedder.embed(&batch, output)? else {
             return Ok(None);
         };
-        let timing = Timing {
-            wait,
+        result.stats = result.stats.map(|stats| BatchStats {
+            wait: self.stats.wait,
+            queue_depth: self.stats.queue_depth,
             // A device that works while the program goes on has a clock of its own.
-            compute: match computed.times {
+            compute: match stats.device {
                 Some(times) => times.compute,
                 None => self.started.elapsed(),
             },
-            device: computed.times,
-            queue_depth,
-            worker: None,
-        };
-        let result = Results::Computed(computed, timing);
-        Ok(Some(Finished { job, result }))
+            ..stats
+        });
+        Ok(Some((batch, result)))
     }
 }

@@ -4,12 +4,12 @@
 //! calling thread computes, and a writer turns vectors into row groups, so that the device never waits for a disk:
 //!
 //! ```text
-//! batches files ──reader──▶ [--prefetch packs] ──compute──▶ [results] ──writer──▶ run events
+//! batches files ──reader──▶ [--prefetch batches] ──compute──▶ [results] ──writer──▶ run events
 //!                    ▲                                                   ├────▶ blocks ──encoders──▶ embeddings file
 //!                    └────────────────── parts of an interrupted run ◀───┴────▶ parts
 //! ```
 //!
-//! The computation is a model in this process, or [worker processes](Config::workers) with one each.
+//! The computation is a model in this process, or [worker processes](RunConfig::workers) with one each.
 //!
 //! The output grows in *blocks*: consecutive batches whose bounds follow from the batches files. A block is encoded once, by a
 //! pool of threads, and stays where it was written; a record says which blocks are there. Rows of the block that is not complete
@@ -17,38 +17,37 @@
 //! parts on in place of computing them, so the bytes of the output are those of an uninterrupted run.
 //!
 //! The windows of a protein become one row, at the place of the last one, while they are computed. A part ends only
-//! where no protein is unfinished, so that what lies between the packs of a protein never has to be saved.
+//! where no protein is unfinished, so that what lies between the batches of a protein never has to be saved.
 
-mod allowance;
 mod backend;
-mod block;
+mod batch;
+mod batch_embedder;
+mod checkpoint;
+mod claim;
+mod columns;
 mod compute;
 mod config;
-mod encoders;
 mod error;
-mod facts;
+mod event_log;
 mod in_process;
-mod journal;
-mod output;
-mod pack;
+mod inputs;
+mod model_info;
+mod outcome;
 mod parity;
-mod part;
 mod pipeline;
-mod plan;
 mod probe;
-mod reader;
-mod rejects;
+mod rejects_list;
 mod run;
-mod run_folder;
-mod saved;
-mod selection;
+mod sample;
 mod stitch;
+mod token_limit;
 mod workers;
 mod writer;
 
-pub use config::{Config, Injection, Layers, Outputs, Windows, rejects_beside};
+pub use config::{Injection, Layers, Outputs, RunConfig, Windows, rejects_beside};
 pub use error::EngineError;
+pub use outcome::{Progress, RunOutcome, RunSummary};
 pub use parity::Parity;
 pub use probe::probe;
-pub use run::{Observer, Outcome, Summary, embed};
+pub use run::embed;
 pub use workers::serve;

@@ -11,10 +11,10 @@ use plmkit_logs::event::{Event, EventWriter, Probed};
 use plmkit_store::{AtomicFile, StoreError, read_sealed, write_sealed};
 use serde_json::Value;
 
+use crate::claim::claim_output;
 use crate::config::Injection;
-use crate::facts::Facts;
-use crate::run::claimed;
-use crate::{Config, EngineError};
+use crate::model_info::ModelInfo;
+use crate::{EngineError, RunConfig};
 
 /// Tokens of a sequence of the batches that are tried: as long as ESM-2 was trained on. What is tried is a multiple.
 const SEQUENCE: usize = 1024;
@@ -27,14 +27,14 @@ const SHARE: usize = 80;
 /// Finds the largest batch that fits into the memory of the device of `config` beside its model, for its outputs and its type, and
 /// keeps it in the output, if there is to be one. What an output that is there says of the same work is taken, and not measured again.
 /// On a CPU it is the default.
-pub fn probe(config: &Config, stop: &Stop) -> Result<BatchSize, EngineError> {
+pub fn probe(config: &RunConfig, stop: &Stop) -> Result<BatchSize, EngineError> {
     // Before the output is claimed: a driver may hang.
     let on_cpu = stop.interruptible(|| config.device.is_cpu());
     // There a batch that is too large takes minutes and then the machine's memory.
     let on_cpu = on_cpu.map_err(EsmError::from)? && config.injection.out_of_memory_above.is_none();
     let kept = !config.out.as_os_str().is_empty();
     // Before the model is loaded, and until there is an answer: of several processes one measures.
-    let output = kept.then(|| claimed(config, stop, || AtomicFile::create(&config.out)));
+    let output = kept.then(|| claim_output(config, stop, || AtomicFile::create(&config.out)));
     let output = output.transpose()?;
     let model = if on_cpu {
         None
@@ -62,16 +62,16 @@ pub fn probe(config: &Config, stop: &Stop) -> Result<BatchSize, EngineError> {
 }
 
 /// What a measurement depends on.
-fn work(config: &Config, model: &Esm2) -> Result<BTreeMap<String, Value>, EngineError> {
-    let facts = Facts::of(model, &config.outputs)?;
-    let columns = config.outputs.columns(facts.layers)?;
+fn work(config: &RunConfig, model: &Esm2) -> Result<BTreeMap<String, Value>, EngineError> {
+    let info = ModelInfo::new(model, &config.outputs)?;
+    let columns = config.outputs.columns(info.layers)?;
     let columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
     let mut work = BTreeMap::from([
-        ("model".to_owned(), Value::from(facts.digest.as_str())),
+        ("model".to_owned(), Value::from(info.digest.as_str())),
         ("columns".to_owned(), columns.into()),
-        ("dtype".to_owned(), facts.dtype.to_string().into()),
+        ("dtype".to_owned(), info.dtype.to_string().into()),
         ("workers".to_owned(), workers(config).into()),
-        ("device".to_owned(), facts.device_kind().into()),
+        ("device".to_owned(), info.device_kind().into()),
     ]);
     if let Some((name, memory)) = model.gpu()? {
         work.insert("device".to_owned(), name.into());
@@ -81,13 +81,13 @@ fn work(config: &Config, model: &Esm2) -> Result<BTreeMap<String, Value>, Engine
 }
 
 /// Processes that share the memory of the device.
-fn workers(config: &Config) -> usize {
+fn workers(config: &RunConfig) -> usize {
     config.workers.map_or(1, NonZeroUsize::get)
 }
 
 /// What is at the path of the output, if it was measured as `wanted` says. Anything else that is there is an error, and is replaced with
 /// `--force`.
-fn existing(config: &Config, wanted: &BatchSize) -> Result<Option<BatchSize>, EngineError> {
+fn existing(config: &RunConfig, wanted: &BatchSize) -> Result<Option<BatchSize>, EngineError> {
     if !config.out.exists() {
         return Ok(None);
     }
@@ -111,7 +111,7 @@ fn existing(config: &Config, wanted: &BatchSize) -> Result<Option<BatchSize>, En
 
 /// Computes larger and larger batches until memory runs out.
 fn measure(
-    config: &Config,
+    config: &RunConfig,
     model: &Esm2,
     stop: &Stop,
     size: &mut BatchSize,
@@ -176,7 +176,7 @@ impl Trial<'_> {
     fn fits(&self, sequences: usize) -> Result<bool, EsmError> {
         let (tokens, cu_seqlens) = sequences_of(sequences);
         let batch = Varlen::new(&tokens, &cu_seqlens).expect("well-formed sequences");
-        let computed = self.injection.memory_for(tokens.len()).and_then(|()| {
+        let computed = self.injection.check_memory(tokens.len()).and_then(|()| {
             self.model
                 .embed(batch, &self.columns, self.model.dtype(), self.stop)
         });

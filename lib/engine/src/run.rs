@@ -1,137 +1,53 @@
 //! One run, from opened files to a published one.
 
 use std::ops::Range;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use plmkit_contract::{
-    ByteDigest, Column, EmbeddingLayout, KERNELS, PACKING, Provenance, Reject, Stop, WINDOWS,
+    ByteDigest, EmbeddingLayout, KERNELS, PACKING, Provenance, Reject, Stop, WINDOWS,
 };
-use plmkit_esm2::{Device, EsmError};
-use plmkit_logs::event::Outcome as Ended;
+use plmkit_esm2::{Device, Dtype, EsmError, WorkerGpu, set_threads};
+use plmkit_logs::event::{Outcome, RunStarted, milliseconds};
 use plmkit_store::{AtomicFile, Existing, StoreError, existing_embeddings};
 
 use crate::backend::Backend;
-use crate::block::Blocks;
-use crate::facts::Facts;
-use crate::journal::{Journal, Started, Totals};
-use crate::output::Columns;
-use crate::parity::{self, Parity};
-use crate::pipeline::Pipeline;
-use crate::plan::Plan;
-use crate::rejects::{self, Rejects};
-use crate::run_folder::{RunFolder, remove};
-use crate::saved::{Saved, SavedBlocks};
+use crate::checkpoint::{Blocks, RunFolder, Saved, SavedBlocks, remove_file};
+use crate::claim::claim_output;
+use crate::event_log::EventLog;
+use crate::in_process::InProcess;
+use crate::inputs::RunInputs;
+use crate::model_info::ModelInfo;
+use crate::parity::Parity;
+use crate::rejects_list::{self, RejectsList};
+use crate::sample::Sample;
+use crate::workers::WorkerPool;
 use crate::writer::Writer;
-use crate::{Config, EngineError};
+use crate::{EngineError, Progress, RunConfig, RunOutcome, RunSummary, pipeline};
 
-/// Time between two looks at an output that another process is writing.
-const BETWEEN_CLAIMS: Duration = Duration::from_millis(200);
-
-/// Someone who watches a run.
-pub trait Observer {
-    /// The run starts; it has this many tokens before it.
-    fn started(&mut self, tokens: u64);
-    /// This many tokens more are computed.
-    fn advanced(&mut self, tokens: u64);
-    /// No more will be computed.
-    fn ended(&mut self);
-}
-
-/// How a run ended.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    /// The output is complete.
-    Done(Summary),
-    /// The output was complete before: verified, and left as it was.
-    AlreadyComplete {
-        /// Its rows.
-        rows: u64,
-        /// Sequences that could not be embedded.
-        rejected: u64,
-    },
-    /// A stop was asked for. Nothing is at the output's path; what was computed is saved for the next run.
-    Stopped {
-        /// Batches that are saved.
-        saved: u64,
-        /// All batches.
-        batches: u64,
-    },
-}
-
-/// What a run did.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Summary {
-    /// Rows in the output: proteins, or their windows.
-    pub rows: u64,
-    /// Proteins of the input of which residues were cut off before.
-    pub truncated: u64,
-    /// Proteins, or windows, that could not be embedded.
-    pub rejected: u64,
-    /// Batches in the output.
-    pub batches: u64,
-    /// Of these, the ones that an earlier, interrupted run had saved.
-    pub saved_batches: u64,
-    /// Sequences that this run computed again in f32, since their values were not finite in the type of the model.
-    pub in_f32: u64,
-    /// Tokens computed by this run, `<cls>` and `<eos>` included.
-    pub tokens: u64,
-    /// The columns written.
-    pub columns: Vec<Column>,
-    /// Values in a vector.
-    pub dim: usize,
-    /// Time from the first pack to the published file; loading the model is not in it.
-    pub elapsed: Duration,
-}
-
-/// Claims an output, with `--wait` when it is free.
-pub(crate) fn claimed<T>(
-    config: &Config,
-    stop: &Stop,
-    claim: impl Fn() -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
-    let mut said = false;
-    loop {
-        match claim() {
-            Err(busy @ StoreError::Busy { .. }) if config.wait => {
-                if stop.requested() {
-                    return Err(StoreError::Stopped);
-                }
-                if !said {
-                    tracing::warn!("{busy}; waiting for it to end");
-                    said = true;
-                }
-                thread::sleep(BETWEEN_CLAIMS);
-            }
-            claimed => return claimed,
-        }
-    }
-}
-
-/// Embeds every sequence of the batches files into one embeddings file.
+/// Embeds every sequence of the batches files into one embeddings file, and reports how far it is.
 pub fn embed(
-    config: &Config,
+    config: &RunConfig,
     stop: &Stop,
-    observer: &mut dyn Observer,
-) -> Result<Outcome, EngineError> {
+    report: &mut dyn FnMut(Progress),
+) -> Result<RunOutcome, EngineError> {
     // Before the output is claimed: a driver may hang. What takes no time to see comes before what may take minutes.
     let usable = stop.interruptible(|| config.device.check());
     usable.map_err(EsmError::from)?;
     // An output that is complete can be looked at where nothing can be written.
     let claim = || RunFolder::claim(&config.out, config.checkpoint_dir.as_deref());
-    let claimed = match claimed(config, stop, claim) {
+    let claimed = match claim_output(config, stop, claim) {
         Err(refused @ (StoreError::Busy { .. } | StoreError::Stopped)) => {
             return Err(refused.into());
         }
         claimed => claimed,
     };
-    let plan = Plan::open(&config.batches, config.windows, stop)?;
-    if plan.stitched() && config.outputs.contacts {
+    let inputs = RunInputs::open(&config.batches, config.windows, stop)?;
+    if inputs.stitched() && config.outputs.contacts {
         return Err(EngineError::Contacts);
     }
-    let (backend, facts) = Backend::start(config, &plan, stop)?;
-    let layout = facts.layout(config, (plan.stitched(), plan.labels))?;
-    let provenance = provenance(config, &plan, &facts, &layout.columns);
+    let (mut backend, info) = start_backend(config, &inputs, stop)?;
+    let layout = info.layout(config, (inputs.stitched(), inputs.labels))?;
+    let provenance = provenance(config, &inputs, &info, &layout);
     if !config.force
         && let Existing::Complete { digest, rejects } =
             existing_embeddings(&config.out, &provenance, stop)?
@@ -139,41 +55,73 @@ pub fn embed(
         if let Ok(folder) = claimed {
             folder.clear(&provenance, &layout)?;
         }
-        let rejected = plan.rows.saturating_sub(digest.rows());
-        rejects::verify(config, rejects.as_deref(), rejected)?;
-        return Ok(Outcome::AlreadyComplete {
+        let rejected = inputs.rows.saturating_sub(digest.rows());
+        rejects_list::verify(config, rejects.as_deref(), rejected)?;
+        return Ok(RunOutcome::AlreadyComplete {
             rows: digest.rows(),
             rejected,
         });
     }
     let folder = claimed?;
-    let saved = Saved::take_over(&folder, config, &plan, (&provenance, &layout), stop)?;
-    let blocks = plan.blocks(&layout);
+    let saved = Saved::take_over(&folder, config, &inputs, (&provenance, &layout), stop)?;
     let run = Run {
         config,
-        plan: &plan,
-        blocks: &blocks,
-        facts: &facts,
+        inputs: &inputs,
+        blocks: &inputs.blocks(&layout),
+        info: &info,
         layout: &layout,
         provenance: &provenance,
     };
-    let outcome = run.embed(&folder, backend, saved, observer);
+    let outcome = run.embed(&folder, &mut *backend, saved, report);
     let outcome = outcome.map_err(|error| folder.explain(error))?;
-    if let Outcome::Done(_) = outcome {
+    if let RunOutcome::Done(_) = outcome {
         folder.clear(&provenance, &layout)?;
     }
     Ok(outcome)
 }
 
+/// Loads the model for the batches of `inputs`.
+fn start_backend<'a>(
+    config: &'a RunConfig,
+    inputs: &RunInputs,
+    stop: &'a Stop,
+) -> Result<(Box<dyn Backend + 'a>, ModelInfo), EngineError> {
+    let devices = match (config.device, config.workers) {
+        (Device::All, _) => Device::each_gpu().map_err(EsmError::from)?,
+        (device, Some(count)) => vec![
+            WorkerGpu {
+                device,
+                visible: None
+            };
+            count.get()
+        ],
+        (_, None) => {
+            set_threads(config.threads);
+            let model = InProcess::load(config, inputs.largest_batch(), stop)?;
+            let info = model.info()?;
+            return Ok((Box::new(model), info));
+        }
+    };
+    let (pool, info) = WorkerPool::start(config, devices, inputs, stop)?;
+    Ok((Box::new(pool), info))
+}
+
 /// What a run works with.
 struct Run<'a> {
-    config: &'a Config,
-    plan: &'a Plan,
+    config: &'a RunConfig,
+    inputs: &'a RunInputs,
     /// Those of the output.
     blocks: &'a [Range<u64>],
-    facts: &'a Facts,
+    info: &'a ModelInfo,
     layout: &'a EmbeddingLayout,
     provenance: &'a Provenance,
+}
+
+/// What becomes the output and its list.
+struct Publication<'a> {
+    claim: AtomicFile,
+    rejects: RejectsList<'a>,
+    parity: Option<Parity>,
 }
 
 impl<'a> Run<'a> {
@@ -181,123 +129,148 @@ impl<'a> Run<'a> {
     fn embed(
         &self,
         folder: &'a RunFolder,
-        mut backend: Backend<'a>,
+        backend: &mut dyn Backend,
         saved: Saved,
-        observer: &mut dyn Observer,
-    ) -> Result<Outcome, EngineError> {
-        let config = self.config;
+        report: &mut dyn FnMut(Progress),
+    ) -> Result<RunOutcome, EngineError> {
+        let (config, inputs) = (self.config, self.inputs);
         let claim = AtomicFile::create(&config.out)?;
-        let rejects = Rejects::begin(config, folder)?;
+        let rejects = RejectsList::begin(config, folder)?;
         let before = Instant::now();
-        let parity = parity::gate(config, self.plan, self.facts, &mut backend)?;
+        let parity = check_parity(config, inputs, self.info, backend)?;
         let compared = parity.map(|_| before.elapsed());
         let Saved {
             blocks,
             parts,
             replaced,
         } = saved;
-        replaced.iter().try_for_each(|path| remove(path))?;
+        replaced.iter().try_for_each(|path| remove_file(path))?;
         let first = blocks.as_ref().map_or(0, SavedBlocks::end);
         let in_parts = parts.iter().map(|part| part.batches.clone());
         let ranges: Vec<Range<u64>> = std::iter::once(0..first).chain(in_parts).collect();
-        let to_compute = self.plan.amount_without(&ranges);
-        let started = Started {
-            job: job_name(self.provenance),
-            facts: self.facts,
-            model: &config.model_name,
-            gpu_uuids: self.gpu_uuids(),
-            threads: config.threads.get(),
-            workers: backend.workers(),
-            batches_saved: self.plan.total.batches - to_compute.batches,
-            to_compute,
-            compared,
+        let to_compute = inputs.workload_without(&ranges);
+        let batches_saved = inputs.total.batches - to_compute.batches;
+        let workers = backend.workers();
+        let started = RunStarted {
+            // Each worker has a device of the kind.
+            device: Some(match workers {
+                Some(_) => self.info.device_kind().to_owned(),
+                None => self.info.device.clone(),
+            }),
+            workers,
+            batches_total: Some(to_compute.batches),
+            sequences_total: Some(to_compute.sequences),
+            tokens_total: Some(to_compute.tokens),
+            batches_saved: (batches_saved > 0).then_some(batches_saved),
+            compare_ms: compared.map(milliseconds),
+            ..self.started()
         };
-        let firsts = parts.iter().map(|part| part.batches.start).collect();
-        let in_blocks = blocks.as_ref().map(|saved| saved.rejects(self.plan));
+        let in_blocks = blocks.as_ref().map(|saved| saved.rejects(inputs));
         let mut writer = Writer {
+            layout: self.layout,
             rejects: in_blocks.transpose()?.unwrap_or_default(),
-            columns: Columns::new(self.layout),
             blocks: Blocks::new(
                 (folder, config),
                 (self.provenance, self.layout),
                 self.blocks,
-                blocks,
-                firsts,
-            )?,
-            journal: Journal::start(config.events.as_deref(), self.plan, &started)?,
+                blocks.map(|saved| (saved.file, saved.blocks)),
+                parts.iter().map(|part| part.batches.start).collect(),
+            ),
+            events: EventLog::start(config.events.as_deref(), started)?,
             batches: first,
             saved_batches: first,
             in_f32: 0,
         };
-        config.device.say_if_cpu();
-        observer.started(self.plan.total.tokens);
-        observer.advanced(self.plan.tokens_before(first));
-        let pipeline = Pipeline {
-            plan: self.plan,
-            prefetch: config.prefetch,
-            backend: &mut backend,
-            writer: &mut writer,
+        config.device.log_if_cpu();
+        report(Progress::Started {
+            tokens: inputs.total.tokens,
+        });
+        report(Progress::Advanced {
+            tokens: inputs.tokens_before(first),
+        });
+        let stages = (inputs, parts);
+        let computed = pipeline::run(stages, config.prefetch, backend, &mut writer, report);
+        report(Progress::Ended);
+        let publication = Publication {
+            claim,
+            rejects,
+            parity,
         };
-        let computed = pipeline.run(parts, observer);
-        observer.ended();
-        let publication = (claim, rejects, parity);
-        self.end(writer, publication, started.batches_saved, computed)
+        self.end(writer, publication, batches_saved, computed)
     }
 
-    /// The GPUs that compute.
-    fn gpu_uuids(&self) -> Option<Vec<String>> {
-        match self.config.device {
-            Device::All => Device::All,
-            _ => self.facts.device.parse().ok()?,
+    /// What the first event says of the model and its inputs.
+    fn started(&self) -> RunStarted {
+        let (config, inputs, info) = (self.config, self.inputs, self.info);
+        // Of all workers, or the one that was chosen.
+        let device = match config.device {
+            Device::All => Ok(Device::All),
+            _ => info.device.parse(),
+        };
+        RunStarted {
+            job: Some(job_name(self.provenance)),
+            tool: "gpu-embed".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            model_digest: Some(info.digest.clone()),
+            model: Some(config.model_name.name.clone()),
+            model_revision: config.model_name.revision.clone(),
+            sample: inputs.sample().map(str::to_owned),
+            gpu_uuids: device.ok().and_then(Device::gpu_uuids),
+            pid: Some(std::process::id()),
+            flops_per_token: Some(info.flops_per_token),
+            flops_per_pair: Some(info.flops_per_pair),
+            dtype: Some(info.dtype.to_string()),
+            threads: Some(config.threads.get() as u64),
+            token_budget: inputs.token_budget(),
+            load_ms: Some(milliseconds(info.load_times.all)),
+            compile_ms: info.load_times.compiled.map(milliseconds),
+            pin_ms: info.load_times.pinned.map(milliseconds),
+            ..RunStarted::default()
         }
-        .gpu_uuids()
     }
 
     /// Publishes what is complete and says how it ended. `saved_before` batches were in parts when the run began.
     fn end(
         &self,
         mut writer: Writer<'_>,
-        publication: (AtomicFile, Rejects<'_>, Option<Parity>),
+        publication: Publication<'_>,
         saved_before: u64,
         computed: Result<(), EngineError>,
-    ) -> Result<Outcome, EngineError> {
-        let (batches, saved_batches, in_f32) =
-            (writer.batches, writer.saved_batches, writer.in_f32);
+    ) -> Result<RunOutcome, EngineError> {
+        let mut events = writer.events;
         let rejected = writer.rejects.len() as u64;
-        let mut journal = writer.journal;
         // Those of an earlier run, too: the event speaks of the whole output.
-        journal.done.rejected = rejected;
+        events.done.rejected = rejected;
         let published = match computed {
-            Ok(()) if batches < self.plan.total.batches => {
-                journal.end(Ended::Stopped);
-                return Ok(Outcome::Stopped {
-                    saved: (batches - writer.blocks.unsaved()).max(saved_before),
-                    batches: self.plan.total.batches,
+            Ok(()) if writer.batches < self.inputs.total.batches => {
+                events.end(Outcome::Stopped);
+                return Ok(RunOutcome::Stopped {
+                    saved: (writer.batches - writer.blocks.unsaved()).max(saved_before),
+                    batches: self.inputs.total.batches,
                 });
             }
             Ok(()) => self.publish(&mut writer.blocks, publication, writer.rejects),
             Err(error) => Err(error),
         };
         if published.is_err() {
-            // The first error is the one to tell.
+            // The first error is the one to report.
             let _ = writer.blocks.keep();
         }
-        journal.end(match published {
-            Ok(_) => Ended::Done,
-            Err(_) => Ended::Failed,
+        events.end(match published {
+            Ok(_) => Outcome::Done,
+            Err(_) => Outcome::Failed,
         });
-        let Totals { tokens, .. } = journal.done;
-        Ok(Outcome::Done(Summary {
+        Ok(RunOutcome::Done(RunSummary {
             rows: published?,
-            truncated: self.plan.truncated,
+            truncated: self.inputs.truncated,
             rejected,
-            batches,
-            saved_batches,
-            in_f32,
-            tokens,
+            batches: writer.batches,
+            saved_batches: writer.saved_batches,
+            in_f32: writer.in_f32,
+            tokens: events.done.tokens,
             columns: self.layout.columns.clone(),
             dim: self.layout.dim,
-            elapsed: journal.elapsed(),
+            elapsed: events.elapsed(),
         }))
     }
 
@@ -305,15 +278,16 @@ impl<'a> Run<'a> {
     fn publish(
         &self,
         blocks: &mut Blocks<'_>,
-        (claim, list, parity): (AtomicFile, Rejects<'_>, Option<Parity>),
+        publication: Publication<'_>,
         rejects: Vec<Reject>,
     ) -> Result<u64, EngineError> {
         let provenance = self.provenance.clone();
         let provenance = provenance
-            .with_rejects(list.publish(rejects)?)
+            .with_rejects(publication.rejects.publish(rejects)?)
             .with_model(self.config.model_name.clone())
-            .with_parity(parity.map(Parity::to_json));
-        Ok(blocks.publish(&provenance, claim)?.digest.rows())
+            .with_parity(publication.parity.map(Parity::to_json));
+        let written = blocks.publish(&provenance, publication.claim)?;
+        Ok(written.digest.rows())
     }
 }
 
@@ -327,25 +301,58 @@ fn job_name(provenance: &Provenance) -> String {
 }
 
 /// What the output depends on. Threads, prefetch and the order of files' names are not in it.
-fn provenance(config: &Config, plan: &Plan, facts: &Facts, columns: &[Column]) -> Provenance {
-    let names: Vec<String> = columns.iter().map(ToString::to_string).collect();
-    let mut provenance = Provenance::new("gpu-embed", plan.digests())
-        .with(PACKING, plan.packing())
-        .with("model", facts.digest.as_str())
-        .with("columns", names)
-        .with("dtype", facts.dtype.to_string())
-        .with("device", facts.device_kind())
-        .with(KERNELS, facts.kernels.as_str())
+fn provenance(
+    config: &RunConfig,
+    inputs: &RunInputs,
+    info: &ModelInfo,
+    layout: &EmbeddingLayout,
+) -> Provenance {
+    let columns: Vec<String> = layout.columns.iter().map(ToString::to_string).collect();
+    let mut provenance = Provenance::new("gpu-embed", inputs.digests())
+        .with(PACKING, inputs.packing())
+        .with("model", info.digest.as_str())
+        .with("columns", columns)
+        .with("dtype", info.dtype.to_string())
+        .with("device", info.device_kind())
+        .with(KERNELS, info.kernels.as_str())
         .with("store_dtype", config.store_dtype.to_string());
-    for (name, value) in &plan.origin {
+    for (name, value) in &inputs.origin {
         provenance = provenance.with(name, value.clone());
     }
-    if let Some(windows) = plan.windows {
+    if let Some(windows) = inputs.windows {
         provenance = provenance.with(WINDOWS, windows.to_string());
     }
     // What is computed with more than the encoder depends on more than its digest.
-    for (head, digest) in &facts.heads {
+    for (head, digest) in &info.heads {
         provenance = provenance.with(head, digest.as_str());
     }
     provenance
+}
+
+/// Compares int8 with f32, if `backend` computes in int8 and there is anything to embed. Refuses the run where they are too far apart.
+fn check_parity(
+    config: &RunConfig,
+    inputs: &RunInputs,
+    info: &ModelInfo,
+    backend: &mut dyn Backend,
+) -> Result<Option<Parity>, EngineError> {
+    if info.dtype != Dtype::Int8 {
+        return Ok(None);
+    }
+    let sample = Sample::draw(inputs)?;
+    if sample.is_empty() {
+        return Ok(None);
+    }
+    tracing::debug!(
+        "int8: comparing with f32 on a sample of {} tokens",
+        sample.tokens()
+    );
+    let parity = backend.measure(sample)?;
+    if parity.suffices() {
+        tracing::info!("int8: {parity}");
+        Ok(Some(parity))
+    } else {
+        let model = config.model.clone();
+        Err(EngineError::Parity { model, parity })
+    }
 }

@@ -9,8 +9,8 @@ mod moments;
 mod order;
 mod protein;
 
-pub(crate) use order::{Disorder, Order};
-pub(crate) use protein::{Stitcher, Whole};
+pub(crate) use order::{Disorder, WindowOrder};
+pub(crate) use protein::{Stitched, Stitcher, Whole};
 
 use blend::Blend;
 use moments::{Moments, WeightedMean};

@@ -1,34 +1,35 @@
-//! Worker processes: each has a model of its own, and whoever is free gets the next pack.
+//! Worker processes: each has a model of its own, and whoever is free gets the next batch.
 //!
-//! A run hands out packs and puts the results in order, so that its output is the one of a run in one process. A worker
+//! A run hands out batches and puts the results in order, so that its output is the one of a run in one process. A worker
 //! that dies is replaced, and what it had in hand is computed again; what no worker survives is given up, and nothing else.
 //!
 //! ```text
-//! packs ──▶ schedule ──▶ worker 0, 1, … ──▶ schedule ──▶ results, in order
+//! batches ▶ schedule ──▶ worker 0, 1, … ──▶ schedule ──▶ results, in order
 //!               ▲                │ lost
 //!               └────────────────┘
 //! ```
 
+mod dispatch;
 mod message;
-mod patience;
 mod process;
 mod schedule;
 mod serve;
-mod work;
+mod slow_batches;
 
 use std::time::{Duration, Instant};
 
-use arrow::array::RecordBatch;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use plmkit_contract::{Exit, Stop};
-use plmkit_esm2::{Buffers, EsmError, OwnGpu};
+use plmkit_esm2::{Buffers, EsmError, WorkerGpu};
 
-use crate::facts::Facts;
-use crate::parity::{Parity, Sample};
-use crate::plan::Plan;
-use crate::{Config, EngineError};
-use message::{Answer, Load, Request, Results};
-use process::{Event, Name, Process};
+use crate::batch::BatchResult;
+use crate::inputs::RunInputs;
+use crate::model_info::ModelInfo;
+use crate::parity::Parity;
+use crate::sample::Sample;
+use crate::{EngineError, RunConfig};
+use message::{Answer, Load, Request};
+use process::{Message, Process, ProcessId};
 use schedule::TRIES;
 
 pub use serve::serve;
@@ -37,26 +38,26 @@ pub use serve::serve;
 const POLL: Duration = Duration::from_millis(100);
 /// How long no worker must have been lost before what others were lost with is tried again.
 const CALM: Duration = Duration::from_secs(1);
-/// Packs that may be given up one after the other without any being computed in between: with more, it is hardly the packs.
+/// Batches that may be given up one after the other without any being computed in between: with more, it is hardly the batches.
 const GIVEN_UP: usize = 10;
 
 /// The workers of a run.
-pub(crate) struct Pool<'a> {
-    config: &'a Config,
+pub(crate) struct WorkerPool<'a> {
+    config: &'a RunConfig,
     stop: &'a Stop,
     slots: Vec<Slot>,
-    /// What all workers say, and where they say it.
-    events: Receiver<Event>,
-    mouth: Sender<Event>,
+    /// The messages of all workers, and the end that a new worker gets.
+    messages: Receiver<Message>,
+    messages_in: Sender<Message>,
     /// Where results lie.
     results: Buffers<u8>,
     /// Of the first worker that was ready.
-    facts: Option<Facts>,
+    info: Option<ModelInfo>,
     /// Processes that were started.
     starts: u64,
     /// When a worker was lost last.
     lost_at: Option<Instant>,
-    /// Packs that were given up since one was computed.
+    /// Batches that were given up since one was computed.
     given_up: usize,
 }
 
@@ -72,38 +73,38 @@ struct Slot {
     failed: usize,
 }
 
-/// What comes of an event.
-enum Told {
+/// What a message of a worker means for the run.
+enum WorkerEvent {
     /// A worker is ready for work.
     Ready,
     /// How near int8 came to f32.
     Parity(Parity),
-    /// A pack is computed.
-    Pack(usize, Box<Results>, RecordBatch),
+    /// A worker has computed a batch, the one at this position.
+    Computed(usize, u64, Box<BatchResult>),
     /// This worker was lost, and is replaced if it can be.
     Lost(usize),
     /// Nothing that matters.
     Nothing,
 }
 
-impl<'a> Pool<'a> {
+impl<'a> WorkerPool<'a> {
     /// Starts a worker for each of `devices` and waits for the first to be ready.
     pub(crate) fn start(
-        config: &'a Config,
-        devices: Vec<OwnGpu>,
-        plan: &Plan,
+        config: &'a RunConfig,
+        devices: Vec<WorkerGpu>,
+        inputs: &RunInputs,
         stop: &'a Stop,
-    ) -> Result<(Self, Facts), EngineError> {
-        let (mouth, events) = unbounded();
+    ) -> Result<(Self, ModelInfo), EngineError> {
+        let (messages_in, messages) = unbounded();
         let count = devices.len();
         let slots = devices.into_iter().enumerate().map(|(worker, own)| Slot {
             visible: own.visible,
             load: Load {
                 device: own.device,
                 threads: share(config.threads.get(), worker, count),
-                stitched: plan.stitched(),
-                labels: plan.labels,
-                largest: plan.largest(),
+                stitched: inputs.stitched(),
+                labels: inputs.labels,
+                largest: inputs.largest_batch(),
                 speaks: worker == 0,
             },
             process: None,
@@ -114,61 +115,49 @@ impl<'a> Pool<'a> {
             config,
             stop,
             slots: slots.collect(),
-            events,
-            mouth,
+            messages,
+            messages_in,
             results: Buffers::default(),
-            facts: None,
+            info: None,
             starts: 0,
             lost_at: None,
             given_up: 0,
         };
         for worker in 0..count {
-            pool.begin(worker)?;
+            pool.start_process(worker)?;
         }
         loop {
             pool.wait()?;
-            if let Some(facts) = &pool.facts {
-                let facts = facts.clone();
-                return Ok((pool, facts));
+            if let Some(info) = &pool.info {
+                let info = info.clone();
+                return Ok((pool, info));
             }
         }
     }
 
-    /// How many workers there are to be.
-    pub(crate) fn count(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// How near the model, which is in int8, comes to f32.
-    pub(crate) fn measure(&mut self, sample: Sample) -> Result<Parity, EngineError> {
+    /// Has a worker measure how near the model, which is in int8, comes to f32.
+    fn measure_parity(&mut self, sample: Sample) -> Result<Parity, EngineError> {
         let request = Request::Measure(sample);
         let mut asked = None;
         loop {
             if asked.is_none() {
-                let ready = |slot: &&Slot| slot.ready;
-                let process = self
-                    .slots
-                    .iter()
-                    .find(ready)
-                    .and_then(|slot| slot.process.as_ref());
-                if let Some(process) = process {
-                    process
-                        .ask(&request, None)
-                        .map_err(EngineError::Connection)?;
-                    asked = Some(process.name.worker);
+                let ready = self.slots.iter().find(|slot| slot.ready);
+                if let Some(process) = ready.and_then(|slot| slot.process.as_ref()) {
+                    process.send(&request, None)?;
+                    asked = Some(process.id.worker);
                 }
             }
             match self.wait()? {
-                Told::Parity(parity) => return Ok(parity),
-                Told::Lost(worker) if asked == Some(worker) => asked = None,
+                WorkerEvent::Parity(parity) => return Ok(parity),
+                WorkerEvent::Lost(worker) if asked == Some(worker) => asked = None,
                 _ => {}
             }
         }
     }
 
     /// Starts a process for a worker.
-    fn begin(&mut self, worker: usize) -> Result<(), EngineError> {
-        let name = Name {
+    fn start_process(&mut self, worker: usize) -> Result<(), EngineError> {
+        let id = ProcessId {
             worker,
             start: self.starts,
         };
@@ -177,15 +166,15 @@ impl<'a> Pool<'a> {
         let arguments = &self.config.worker_arguments;
         let visible = slot.visible.as_deref();
         let process = Process::start(
-            name,
+            id,
             arguments,
             visible,
-            self.mouth.clone(),
+            self.messages_in.clone(),
             self.results.clone(),
         );
         let process = process.map_err(EngineError::Start)?;
         let load = Request::Load(slot.load);
-        process.ask(&load, None).map_err(EngineError::Connection)?;
+        process.send(&load, None)?;
         // Those that take its place need not say it again.
         slot.load.speaks = false;
         slot.ready = false;
@@ -193,34 +182,33 @@ impl<'a> Pool<'a> {
         Ok(())
     }
 
-    /// Waits for an event.
-    fn wait(&mut self) -> Result<Told, EngineError> {
+    /// Waits for a message of any worker.
+    fn wait(&mut self) -> Result<WorkerEvent, EngineError> {
         loop {
             if self.stop.requested() {
                 return Err(EsmError::Stopped.into());
             }
-            match self.events.recv_timeout(POLL) {
-                Ok(event) => return self.hear(event),
+            match self.messages.recv_timeout(POLL) {
+                Ok(message) => return self.handle_message(message),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => unreachable!("the pool has a sender"),
             }
         }
     }
 
-    /// Takes in an event.
-    fn hear(&mut self, event: Event) -> Result<Told, EngineError> {
-        let worker = event.from.worker;
+    fn handle_message(&mut self, message: Message) -> Result<WorkerEvent, EngineError> {
+        let worker = message.from.worker;
         let slot = &mut self.slots[worker];
-        if slot.process.as_ref().map(|process| process.name) != Some(event.from) {
+        if slot.process.as_ref().map(|process| process.id) != Some(message.from) {
             // Of a process that is no worker any more.
-            return Ok(Told::Nothing);
+            return Ok(WorkerEvent::Nothing);
         }
-        match event.said {
-            Some((Answer::Ready(facts), _)) => {
+        match message.answer {
+            Some((Answer::Ready(info), _)) => {
                 slot.ready = true;
                 slot.failed = 0;
-                match &self.facts {
-                    Some(first) if !first.agrees_with(&facts) => Err(EngineError::Worker {
+                match &self.info {
+                    Some(first) if !first.agrees_with(&info) => Err(EngineError::Worker {
                         exit: Exit::Data,
                         message: format!(
                             "{}: changed while workers loaded it",
@@ -228,19 +216,23 @@ impl<'a> Pool<'a> {
                         ),
                     }),
                     _ => {
-                        self.facts = Some(facts);
-                        Ok(Told::Ready)
+                        self.info = Some(info);
+                        Ok(WorkerEvent::Ready)
                     }
                 }
             }
-            Some((Answer::Parity(parity), _)) => Ok(Told::Parity(parity)),
-            Some((Answer::Pack(results), Some(rows))) => {
+            Some((Answer::Parity(parity), _)) => Ok(WorkerEvent::Parity(parity)),
+            Some((Answer::Batch { index, mut result }, Some(rows))) => {
                 self.given_up = 0;
-                Ok(Told::Pack(worker, Box::new(results), rows))
+                result.rows = rows;
+                if let Some(stats) = &mut result.stats {
+                    stats.worker = Some(worker as u64);
+                }
+                Ok(WorkerEvent::Computed(worker, index, Box::new(result)))
             }
             // One that takes a place finds what the others had found when they began, or it is no help.
-            Some((Answer::Failed { message, .. }, _)) if !slot.ready && self.facts.is_some() => {
-                self.lost(worker, Exit::Transient, &message)
+            Some((Answer::Failed { message, .. }, _)) if !slot.ready && self.info.is_some() => {
+                self.replace_lost(worker, Exit::Transient, &message)
             }
             Some((Answer::Failed { exit, message }, _)) => {
                 match Exit::TABLE.iter().find(|(known, _)| known.code() == exit) {
@@ -249,20 +241,27 @@ impl<'a> Pool<'a> {
                     }
                     known => {
                         let exit = known.map_or(Exit::Internal, |&(exit, _)| exit);
-                        self.lost(worker, exit, &message)
+                        self.replace_lost(worker, exit, &message)
                     }
                 }
             }
-            Some((Answer::Pack(_), None)) => self.lost(worker, Exit::Internal, "it sent no rows"),
+            Some((Answer::Batch { .. }, None)) => {
+                self.replace_lost(worker, Exit::Internal, "it sent no rows")
+            }
             None => {
-                let ending = slot.process.take().map(Process::ending);
-                self.lost(worker, Exit::Transient, &ending.unwrap_or_default())
+                let ending = slot.process.take().map(Process::describe_ending);
+                self.replace_lost(worker, Exit::Transient, &ending.unwrap_or_default())
             }
         }
     }
 
     /// Replaces a worker, unless that was tried too often.
-    fn lost(&mut self, worker: usize, exit: Exit, why: &str) -> Result<Told, EngineError> {
+    fn replace_lost(
+        &mut self,
+        worker: usize,
+        exit: Exit,
+        why: &str,
+    ) -> Result<WorkerEvent, EngineError> {
         let slot = &mut self.slots[worker];
         slot.process = None;
         self.lost_at = Some(Instant::now());
@@ -271,7 +270,7 @@ impl<'a> Pool<'a> {
         }
         slot.ready = false;
         let message = format!("worker {worker} is lost: {why}");
-        let replaced = slot.failed < TRIES && self.begin(worker).is_ok();
+        let replaced = slot.failed < TRIES && self.start_process(worker).is_ok();
         if replaced {
             tracing::warn!("{message}; another takes its place");
         } else if self.slots.iter().all(|slot| slot.process.is_none()) {
@@ -279,13 +278,13 @@ impl<'a> Pool<'a> {
         } else {
             tracing::warn!("{message}; the run goes on without it");
         }
-        Ok(Told::Lost(worker))
+        Ok(WorkerEvent::Lost(worker))
     }
 
-    /// So many packs more were given up.
-    fn give_up(&mut self, packs: usize) -> Result<(), EngineError> {
-        self.given_up += packs;
-        // What takes all workers at once may cost each of them its pack.
+    /// Counts batches that were given up, and fails the run where there are too many.
+    fn count_given_up(&mut self, batches: usize) -> Result<(), EngineError> {
+        self.given_up += batches;
+        // What takes all workers at once may cost each of them its batch.
         let most = GIVEN_UP.max(self.slots.len());
         if self.given_up <= most {
             return Ok(());
@@ -300,7 +299,7 @@ impl<'a> Pool<'a> {
     }
 }
 
-impl Drop for Pool<'_> {
+impl Drop for WorkerPool<'_> {
     fn drop(&mut self) {
         // All at once, and then each is waited for.
         for process in self

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use plmkit_contract::{Column, Pool, Stop, VectorColumn};
-use plmkit_esm2::{Dtype, Esm2, Kernels, Setup, Varlen, set_threads};
+use plmkit_esm2::{ComputeOptions, Dtype, Esm2, Kernels, Varlen, set_threads};
 use safetensors::tensor::{Dtype as Stored, TensorView, serialize_to_file};
 use serde_json::json;
 
@@ -64,10 +64,10 @@ fn main() {
     let start = Instant::now();
     let model = Esm2::load(
         folder.path(),
-        Setup {
+        ComputeOptions {
             kernels,
             dtype: Some(dtype),
-            ..Setup::default()
+            ..ComputeOptions::default()
         },
         &Stop::default(),
     )

@@ -8,8 +8,8 @@ use std::fmt;
 use tch::Tensor;
 
 use crate::EsmError;
-use crate::packed::Packed;
-use crate::setup::Method;
+use crate::compute_options::ComputePlan;
+use crate::device_batch::DeviceBatch;
 
 use per_sequence::PerSequence;
 
@@ -19,11 +19,11 @@ pub(crate) use one_kernel::OneKernel;
 pub(crate) trait Attention: fmt::Debug + Send {
     /// Queries, keys and values, `(total_tokens, 3, heads, head_dim)` with the first two rotated, to the
     /// `(total_tokens, heads·head_dim)` mix of values.
-    fn forward(&self, qkv: &Tensor, batch: &Packed) -> Result<Tensor, EsmError>;
+    fn forward(&self, qkv: &Tensor, batch: &DeviceBatch) -> Result<Tensor, EsmError>;
 }
 
 /// libtorch's way without padding on a device.
-pub(crate) fn attention_on(method: Method) -> Box<dyn Attention> {
+pub(crate) fn attention_on(method: ComputePlan) -> Box<dyn Attention> {
     match method.capability {
         Some(capability) => Box::new(OneKernel { capability }),
         None => Box::new(PerSequence),

@@ -11,8 +11,8 @@ use plmkit_contract::Pool;
 use tch::Tensor;
 
 use crate::EsmError;
+use crate::device_batch::DeviceBatch;
 use crate::embedding::Embedding;
-use crate::packed::Packed;
 use crate::pooling::pool;
 use crate::threads::threads;
 
@@ -31,7 +31,7 @@ pub(crate) trait Body: fmt::Debug + Send {
     }
 
     /// Layer 0 of the model: `(rows, hidden)` f32.
-    fn embed(&self, embedding: &Embedding, batch: &Packed) -> Result<Tensor, EsmError> {
+    fn embed(&self, embedding: &Embedding, batch: &DeviceBatch) -> Result<Tensor, EsmError> {
         embedding.forward(batch)
     }
 
@@ -39,19 +39,19 @@ pub(crate) trait Body: fmt::Debug + Send {
     fn forward(
         &self,
         x: Tensor,
-        batch: &Packed,
+        batch: &DeviceBatch,
         depth: usize,
-        watch: &mut dyn Watch,
+        observer: &mut dyn LayerObserver,
     ) -> Result<(), EsmError>;
 
     /// Pools hidden states, `(total_tokens, hidden)` f32, over the residues of each sequence: `(sequences, hidden)`.
-    fn pool(&self, hidden: &Tensor, batch: &Packed, by: Pool) -> Result<Tensor, EsmError> {
+    fn pool(&self, hidden: &Tensor, batch: &DeviceBatch, by: Pool) -> Result<Tensor, EsmError> {
         pool(hidden, batch.varlen, by)
     }
 }
 
 /// Someone who is shown what is computed.
-pub(crate) trait Watch {
+pub(crate) trait LayerObserver {
     /// The output of a layer, `(rows, hidden)` f32; of layer 0, the embedding. It is copied only where it is asked for.
     fn hidden(
         &mut self,

@@ -26,14 +26,14 @@ use plmkit_contract::Stop;
 use plmkit_cpu::{Isa, Layer, Multiply};
 
 use crate::body::{Body, OnCpu, Streamed};
-use crate::setup::Method;
+use crate::compute_options::ComputePlan;
 use crate::shim::cuda_memory;
 use crate::weights::Weights;
-use crate::{Config, Device, DeviceError, EsmError};
+use crate::{Device, DeviceError, EsmError, ModelConfig};
 
 use assemble::Assembly;
 use checksums::Checksums;
-use digest::Input;
+use digest::DigestInput;
 pub use error::{CheckpointError, Names};
 use folder::WeightFile;
 use stored::Stored;
@@ -41,7 +41,7 @@ pub use torch_file::TorchFileError;
 
 /// What a checkpoint folder holds.
 pub(crate) struct Checkpoint {
-    pub(crate) config: Config,
+    pub(crate) config: ModelConfig,
     /// See [`Esm2::digest`](crate::Esm2::digest).
     pub(crate) digest: String,
     pub(crate) weights: Weights,
@@ -50,15 +50,16 @@ pub(crate) struct Checkpoint {
 }
 
 /// Reads the folder or weight file `model` and puts the weights on a device, those of the layers as `method` says.
-pub(crate) fn load(model: &Path, method: Method, stop: &Stop) -> Result<Checkpoint, EsmError> {
-    let mapped = Mapped::at(model)?;
-    let checksums = Checksums::of(&mapped.files)?;
+pub(crate) fn load(model: &Path, method: ComputePlan, stop: &Stop) -> Result<Checkpoint, EsmError> {
+    let mapped = Mapped::open(model)?;
+    let checksums = Checksums::collect(&mapped.files)?;
     // What cannot be read may be what was damaged.
     let damaged = |error| checksums.verify().err().unwrap_or(error);
     let (stored, config) = mapped.read().map_err(damaged)?;
     check_memory(&config, method)?;
-    let frequencies = frequencies::of_layers(&mapped.folder, &config, &stored).map_err(damaged)?;
-    let input = Input::of_model(&config, &stored, &frequencies);
+    let frequencies =
+        frequencies::read_frequencies(&mapped.folder, &config, &stored).map_err(damaged)?;
+    let input = DigestInput::for_model(&config, &stored, &frequencies);
     let assembly = Assembly::new(&config, &stored, method.device, stop);
     let (digest, (body, compiled)) = if let Some(isa) = method.own {
         let multiply = method.multiply();
@@ -90,9 +91,9 @@ pub(crate) fn load(model: &Path, method: Method, stop: &Stop) -> Result<Checkpoi
 
 /// Reads the same for `isa` and f32, but for the layers, which are read when they are computed.
 pub(crate) fn stream(model: &Path, isa: Isa, stop: &Stop) -> Result<Weights, EsmError> {
-    let mapped = Arc::new(Mapped::at(model)?);
+    let mapped = Arc::new(Mapped::open(model)?);
     let (stored, config) = mapped.read()?;
-    let frequencies = frequencies::of_layers(&mapped.folder, &config, &stored)?;
+    let frequencies = frequencies::read_frequencies(&mapped.folder, &config, &stored)?;
     let body = Streamed::new(isa, Arc::clone(&mapped), config.clone(), frequencies);
     Assembly::new(&config, &stored, tch::Device::Cpu, stop).weights(Box::new(body))
 }
@@ -105,17 +106,17 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
-    fn at(model: &Path) -> Result<Self, CheckpointError> {
+    fn open(model: &Path) -> Result<Self, CheckpointError> {
         Ok(Self {
             files: folder::weight_files(model)?,
-            folder: folder::of(model).to_owned(),
+            folder: folder::model_folder(model).to_owned(),
         })
     }
 
     /// The tensors, and the configuration that they were checked against.
-    fn read(&self) -> Result<(Stored<'_>, Config), CheckpointError> {
+    fn read(&self) -> Result<(Stored<'_>, ModelConfig), CheckpointError> {
         // Weights first: where there are none, or fair-esm's, that says more than an absent config.json.
-        let stored = Stored::of(&self.folder, &self.files)?;
+        let stored = Stored::open(&self.folder, &self.files)?;
         let config = read_config(&self.folder.join("config.json"))?;
         stored.check(&self.folder, &config)?;
         Ok((stored, config))
@@ -124,12 +125,12 @@ impl Mapped {
     /// A layer of a model of `config`, packed.
     pub(crate) fn layer(
         &self,
-        config: &Config,
+        config: &ModelConfig,
         number: usize,
         inv_freq: Vec<f32>,
         kernels: (Isa, Multiply),
     ) -> Result<Layer, EsmError> {
-        let stored = Stored::of(&self.folder, &self.files)?;
+        let stored = Stored::open(&self.folder, &self.files)?;
         stored.check(&self.folder, config)?;
         let mut layer = layers::layer(config, &stored, number, inv_freq, kernels)?;
         let jobs = layers::jobs(&mut layer, config, &stored, number);
@@ -139,7 +140,7 @@ impl Mapped {
 }
 
 /// That the weights are smaller than the memory of the device. Whether they fit beside what else is there is seen later.
-fn check_memory(config: &Config, method: Method) -> Result<(), EsmError> {
+fn check_memory(config: &ModelConfig, method: ComputePlan) -> Result<(), EsmError> {
     let tch::Device::Cuda(index) = method.device else {
         return Ok(());
     };
@@ -157,9 +158,9 @@ fn check_memory(config: &Config, method: Method) -> Result<(), EsmError> {
     .into())
 }
 
-fn read_config(path: &Path) -> Result<Config, CheckpointError> {
+fn read_config(path: &Path) -> Result<ModelConfig, CheckpointError> {
     let json = read_json(path)?;
-    Config::from_json(&json).map_err(|source| CheckpointError::Config {
+    ModelConfig::from_json(&json).map_err(|source| CheckpointError::Config {
         path: path.to_owned(),
         source,
     })

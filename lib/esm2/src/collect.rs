@@ -5,14 +5,14 @@ use std::ops::Range;
 use tch::{Kind, Tensor};
 
 use crate::EsmError;
-use crate::packed::Packed;
+use crate::device_batch::DeviceBatch;
 use crate::transfer::{Transfer, Values};
 
 /// The rows of `(total_tokens, n)` that belong to residues, in f32: `<cls>` and `<eos>` are left out. The batch was copied with
 /// the rows of residues.
 pub(crate) fn residues(
     x: &Tensor,
-    batch: &Packed,
+    batch: &DeviceBatch,
     transfer: &Transfer,
 ) -> Result<Values, EsmError> {
     if let Some(rows) = &batch.residues {
@@ -39,9 +39,9 @@ mod tests {
     fn special_tokens_are_left_out_one_way_and_the_other() {
         let x = Tensor::arange(14, (Kind::Float, Device::Cpu)).view([7, 2]);
         let varlen = Varlen::new(&[0, 20, 5, 2, 0, 6, 2], &[0, 4, 7]).unwrap();
-        let transfer = Transfer::on(Device::Cpu, false).unwrap();
+        let transfer = Transfer::new(Device::Cpu, false).unwrap();
         for rows in [false, true] {
-            let (batch, _) = Packed::new(varlen, Kind::Float, &transfer, rows).unwrap();
+            let (batch, _) = DeviceBatch::new(varlen, Kind::Float, &transfer, rows).unwrap();
             let Values::Here(values) = residues(&x, &batch, &transfer).unwrap() else {
                 panic!("a CPU copies at once");
             };

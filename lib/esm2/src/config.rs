@@ -10,7 +10,7 @@ use crate::vocabulary::MASK;
 
 /// The sizes and constants of one ESM-2. Any size: 8M (6 layers of 320) to 15B (48 layers of 5,120) and others.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Config {
+pub struct ModelConfig {
     /// Transformer layers (`num_hidden_layers`).
     pub layers: usize,
     /// Channels of a token's vector (`hidden_size`).
@@ -43,14 +43,14 @@ pub enum ConfigError {
     },
 }
 
-impl Config {
+impl ModelConfig {
     /// Reads and checks the bytes of a `config.json`.
     ///
     /// ```
     /// let json = br#"{"model_type": "esm", "position_embedding_type": "rotary", "token_dropout": true,
     ///     "vocab_size": 33, "num_hidden_layers": 6, "hidden_size": 320, "num_attention_heads": 20,
     ///     "intermediate_size": 1280, "layer_norm_eps": 1e-5}"#;
-    /// let config = plmkit_esm2::Config::from_json(json).unwrap();
+    /// let config = plmkit_esm2::ModelConfig::from_json(json).unwrap();
     /// assert_eq!((config.layers, config.head_dim()), (6, 16));
     /// ```
     pub fn from_json(json: &[u8]) -> Result<Self, ConfigError> {
@@ -194,15 +194,15 @@ mod tests {
         })
     }
 
-    fn with(key: &str, value: Value) -> Result<Config, ConfigError> {
+    fn with(key: &str, value: Value) -> Result<ModelConfig, ConfigError> {
         let mut config = hub();
         config[key] = value;
-        Config::from_json(config.to_string().as_bytes())
+        ModelConfig::from_json(config.to_string().as_bytes())
     }
 
     #[test]
     fn the_hub_config_of_650m() {
-        let config = Config::from_json(hub().to_string().as_bytes()).unwrap();
+        let config = ModelConfig::from_json(hub().to_string().as_bytes()).unwrap();
         assert_eq!((config.layers, config.hidden, config.heads), (33, 1280, 20));
         assert_eq!((config.head_dim(), config.intermediate), (64, 5120));
         // Twice its matrices' parameters: 33 layers of 12 x 1280 x 1280.
@@ -288,9 +288,12 @@ mod tests {
         let error = with("hidden_act", json!("ge\u{85}\u{7f}lu")).unwrap_err();
         assert!(!error.to_string().contains(char::is_control), "{error}");
         assert!(matches!(
-            Config::from_json(b"[]"),
+            ModelConfig::from_json(b"[]"),
             Err(ConfigError::Json(_))
         ));
-        assert!(matches!(Config::from_json(b"{"), Err(ConfigError::Json(_))));
+        assert!(matches!(
+            ModelConfig::from_json(b"{"),
+            Err(ConfigError::Json(_))
+        ));
     }
 }

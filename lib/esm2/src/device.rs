@@ -93,7 +93,7 @@ impl Device {
                 } else {
                     0
                 };
-                let gpu = self.among(gpus(), index)?;
+                let gpu = self.select_gpu(gpus(), index)?;
                 self.with_library(index, gpu)
             }
         }
@@ -105,7 +105,7 @@ impl Device {
     }
 
     /// Logs a line with the reason where `auto` is the CPU.
-    pub fn say_if_cpu(self) {
+    pub fn log_if_cpu(self) {
         if self == Self::Auto {
             match best(gpus()) {
                 Ok(Err(why @ NoGpu::TooOld { .. })) => {
@@ -150,14 +150,14 @@ impl Device {
 
     /// The name of a GPU, as the driver calls it.
     pub(crate) fn gpu_name(index: usize) -> Result<String, DeviceError> {
-        Ok(Self::Cuda(index).among(gpus(), index)?.name)
+        Ok(Self::Cuda(index).select_gpu(gpus(), index)?.name)
     }
 
     /// The GPUs that this process may use, each for a process of its own.
-    pub fn each_gpu() -> Result<Vec<OwnGpu>, DeviceError> {
+    pub fn each_gpu() -> Result<Vec<WorkerGpu>, DeviceError> {
         let found = gpus();
         let count = found.as_ref().map_or(0, Vec::len);
-        Self::All.among(found, 0)?;
+        Self::All.select_gpu(found, 0)?;
         let visible = env::var(CUDA_VISIBLE_DEVICES).unwrap_or_default();
         Ok(one_each(&visible, count))
     }
@@ -175,7 +175,11 @@ impl Device {
     }
 
     /// The GPU `index` of those that the driver tells of.
-    fn among(self, found: Result<Vec<Gpu>, DriverError>, index: usize) -> Result<Gpu, DeviceError> {
+    fn select_gpu(
+        self,
+        found: Result<Vec<Gpu>, DriverError>,
+        index: usize,
+    ) -> Result<Gpu, DeviceError> {
         let device = self;
         let mut gpus = found.map_err(|error| match error {
             DriverError::Missing(found) => DeviceError::NoDriver { device, found },
@@ -227,7 +231,7 @@ pub const CUDA_VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 
 /// A GPU, or an instance of one, as a process of its own gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnGpu {
+pub struct WorkerGpu {
     /// What the process is to compute on.
     pub device: Device,
     /// What [`CUDA_VISIBLE_DEVICES`] is to be for it; `None` for what it is here.
@@ -236,19 +240,19 @@ pub struct OwnGpu {
 
 /// `count` GPUs, which is what CUDA shows of those in `visible`. Of instances of GPUs (MIG) it shows a process only the first:
 /// each process has to be given another.
-fn one_each(visible: &str, count: usize) -> Vec<OwnGpu> {
+fn one_each(visible: &str, count: usize) -> Vec<WorkerGpu> {
     let named: Vec<&str> = visible.split(',').map(str::trim).collect();
     if named[0].starts_with("MIG-") {
         let instances = named.into_iter().filter(|name| name.starts_with("MIG-"));
         return instances
-            .map(|name| OwnGpu {
+            .map(|name| WorkerGpu {
                 device: Device::Cuda(0),
                 visible: Some(name.to_owned()),
             })
             .collect();
     }
     (0..count)
-        .map(|index| OwnGpu {
+        .map(|index| WorkerGpu {
             device: Device::Cuda(index),
             visible: None,
         })
@@ -359,11 +363,11 @@ mod tests {
                 "device 'cuda:1', Tesla P40, has compute capability 6.1; expected at least 7.5",
             ),
         ] {
-            let error = Device::Cuda(index).among(found, index).unwrap_err();
+            let error = Device::Cuda(index).select_gpu(found, index).unwrap_err();
             assert_eq!(error.to_string(), expected);
             assert_eq!(error.exit(), Exit::Unavailable);
         }
-        assert_eq!(Device::Cuda(0).among(Ok(vec![h100()]), 0), Ok(h100()));
+        assert_eq!(Device::Cuda(0).select_gpu(Ok(vec![h100()]), 0), Ok(h100()));
     }
 
     #[test]
@@ -386,14 +390,14 @@ mod tests {
 
     #[test]
     fn each_process_sees_its_gpu_and_keeps_what_the_scheduler_gave() {
-        let gpu = |index| OwnGpu {
+        let gpu = |index| WorkerGpu {
             device: Device::Cuda(index),
             visible: None,
         };
         assert_eq!(one_each("", 2), [gpu(0), gpu(1)]);
         assert_eq!(one_each("2,5", 2), [gpu(0), gpu(1)]);
         assert_eq!(one_each("GPU-8a,GPU-9b", 2), [gpu(0), gpu(1)]);
-        let instance = |name: &str| OwnGpu {
+        let instance = |name: &str| WorkerGpu {
             device: Device::Cuda(0),
             visible: Some(name.to_owned()),
         };

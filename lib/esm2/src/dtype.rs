@@ -1,7 +1,5 @@
 //! The types in which a model computes.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 use tch::Kind;
 
@@ -9,7 +7,19 @@ use tch::Kind;
 ///
 /// The residual stream, `LayerNorm`, rotary angles, softmax sums, pooling, the final `LayerNorm` and the heads are in
 /// f32 whatever it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::Display,
+    strum::EnumString,
+)]
+#[strum(serialize_all = "lowercase")]
 pub enum Dtype {
     /// IEEE 754 single precision.
     #[default]
@@ -31,16 +41,5 @@ impl Dtype {
             Self::F16 => Kind::Half,
             Self::Bf16 => Kind::BFloat16,
         }
-    }
-}
-
-impl fmt::Display for Dtype {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::F32 => "f32",
-            Self::F16 => "f16",
-            Self::Bf16 => "bf16",
-            Self::Int8 => "int8",
-        })
     }
 }

@@ -2,7 +2,7 @@
 
 use tch::{Kind, Tensor};
 
-use crate::packed::Packed;
+use crate::device_batch::DeviceBatch;
 use crate::vocabulary::MASK;
 use crate::{EsmError, Varlen};
 
@@ -39,7 +39,7 @@ impl Embedding {
     }
 
     /// Layer 0 of the model: `(rows, hidden)` f32.
-    pub(crate) fn forward(&self, batch: &Packed) -> Result<Tensor, EsmError> {
+    pub(crate) fn forward(&self, batch: &DeviceBatch) -> Result<Tensor, EsmError> {
         let tokens = batch.tokens.f_to_kind(Kind::Int64)?;
         let x = self.table.f_index_select(0, &tokens)?; // (rows, hidden)
         if self.token_dropout
@@ -82,8 +82,8 @@ mod tests {
 
     fn embed(tokens: &[u8], cu_seqlens: &[i32], token_dropout: bool) -> Vec<f32> {
         let varlen = Varlen::new(tokens, cu_seqlens).unwrap();
-        let transfer = Transfer::on(Device::Cpu, false).unwrap();
-        let (batch, _) = Packed::new(varlen, Kind::Float, &transfer, false).unwrap();
+        let transfer = Transfer::new(Device::Cpu, false).unwrap();
+        let (batch, _) = DeviceBatch::new(varlen, Kind::Float, &transfer, false).unwrap();
         let embedding = Embedding::new(&words(), token_dropout).unwrap();
         let own = batch.own(&embedding.forward(&batch).unwrap()).unwrap();
         Vec::try_from(own.view([-1])).unwrap()

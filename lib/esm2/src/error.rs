@@ -97,7 +97,7 @@ impl From<TchError> for EsmError {
             other => other.to_string(),
         };
         // The lines after the first are a C++ backtrace.
-        Self::of_libtorch(text.lines().next().unwrap_or_default().to_owned())
+        Self::from_libtorch_message(text.lines().next().unwrap_or_default().to_owned())
     }
 }
 
@@ -105,7 +105,7 @@ impl EsmError {
     /// What libtorch says in one line. Its C interface keeps no class of errors, and it has one for its own allocators alone: these are the
     /// words of those, CPU and CUDA, of the driver, of the libraries that take memory of their own (oneDNN has none for memory alone), and of
     /// C++.
-    pub(crate) fn of_libtorch(line: String) -> Self {
+    pub(crate) fn from_libtorch_message(line: String) -> Self {
         const OUT_OF_MEMORY: [&str; 5] = [
             "can't allocate memory",
             "out of memory",
@@ -150,7 +150,7 @@ mod tests {
                 false,
             ),
         ] {
-            let error = EsmError::of_libtorch(line.to_owned());
+            let error = EsmError::from_libtorch_message(line.to_owned());
             assert_eq!(error.is_out_of_memory(), out_of_memory, "{line}");
         }
     }

@@ -23,7 +23,7 @@ pub enum Head {
 
 impl Head {
     /// The head that a column is computed with, besides the encoder.
-    pub(crate) fn of(column: Column) -> Option<Self> {
+    pub(crate) fn for_column(column: Column) -> Option<Self> {
         match column {
             Column::Pooled(_) | Column::Residues(_) => None,
             Column::Logits => Some(Self::LanguageModel),

@@ -9,29 +9,28 @@ use plmkit_cpu::Isa;
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
-use crate::body::Watch;
+use crate::body::LayerObserver;
 use crate::checkpoint::{self, Checkpoint};
 use crate::collect::residues;
+use crate::device_batch::DeviceBatch;
 use crate::heads::Contacts;
-use crate::packed::Packed;
-use crate::pending::{OnDevice, Pending};
-use crate::profile::Work;
+use crate::pending::{OnDevice, PendingOutput};
 use crate::shim::{cuda_memory, cuda_release};
 use crate::threads::set_libtorch_threads;
-use crate::timing::Span;
+use crate::timing::{Span, Work};
 use crate::transfer::{Transfer, Values};
 use crate::weights::Weights;
-use crate::{Buffer, Config, Device, Dtype, EsmError, Head, Setup, Varlen};
+use crate::{Buffer, ComputeOptions, Device, Dtype, EsmError, Head, ModelConfig, Varlen};
 
 /// An ESM-2 on one device.
 ///
 /// ```
 /// # use std::path::Path;
 /// use plmkit_contract::{Column, Stop};
-/// use plmkit_esm2::{Esm2, Setup, Varlen};
+/// use plmkit_esm2::{Esm2, ComputeOptions, Varlen};
 ///
 /// # let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../test-data/model-tiny"));
-/// let model = Esm2::load(folder, Setup::default(), &Stop::default())?;
+/// let model = Esm2::load(folder, ComputeOptions::default(), &Stop::default())?;
 /// let tokens = [0, 20, 5, 2, 0, 6, 2]; // <cls> M A <eos> <cls> G <eos>
 /// let batch = Varlen::new(&tokens, &[0, 4, 7]).unwrap();
 /// let columns = ["mean_4", "contacts"].map(|name| name.parse::<Column>().unwrap());
@@ -44,7 +43,7 @@ use crate::{Buffer, Config, Device, Dtype, EsmError, Head, Setup, Varlen};
 pub struct Esm2 {
     /// Where it was loaded from, for messages.
     source: PathBuf,
-    config: Config,
+    config: ModelConfig,
     digest: String,
     weights: Weights,
     transfer: Transfer,
@@ -70,17 +69,13 @@ pub struct LoadTimes {
 /// The tensor is overwritten by the next layer: what is to outlast the call must be copied.
 pub type Visit<'a> = dyn FnMut(usize, &Tensor) -> Result<(), EsmError> + 'a;
 
-/// The same for one who may not want the layer.
-type Offer<'a> =
-    dyn FnMut(usize, &dyn Fn() -> Result<Tensor, EsmError>) -> Result<(), EsmError> + 'a;
-
 impl Esm2 {
     /// Loads the Hugging Face checkpoint in the folder `model` (`config.json`, and weights as safetensors or as PyTorch
     /// saves them, one file or several), or in the weight file `model` with its `config.json` beside it. `stop` is looked
     /// at between tensors.
-    pub fn load(model: &Path, setup: Setup, stop: &Stop) -> Result<Self, EsmError> {
+    pub fn load(model: &Path, setup: ComputeOptions, stop: &Stop) -> Result<Self, EsmError> {
         let started = Instant::now();
-        let method = setup.on(&setup.device.open()?);
+        let method = setup.plan_for(&setup.device.open()?);
         if method.dtype == Dtype::Int8 && method.own.is_none() {
             return Err(EsmError::NoInt8);
         }
@@ -104,7 +99,7 @@ impl Esm2 {
             source: model.to_owned(),
             config,
             digest,
-            transfer: Transfer::on(method.device, setup.profile)?,
+            transfer: Transfer::new(method.device, setup.profile)?,
             dtype,
             kernels: weights.body.kernels(),
             weights,
@@ -153,7 +148,7 @@ impl Esm2 {
             source: self.source.clone(),
             config: self.config.clone(),
             digest: self.digest.clone(),
-            transfer: Transfer::on(tch::Device::Cpu, false)?,
+            transfer: Transfer::new(tch::Device::Cpu, false)?,
             dtype: Dtype::F32,
             kernels: weights.body.kernels(),
             weights,
@@ -168,7 +163,7 @@ impl Esm2 {
     }
 
     /// The model's sizes.
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &ModelConfig {
         &self.config
     }
 
@@ -208,10 +203,10 @@ impl Esm2 {
     }
 
     /// The heads that `columns` are computed with, each once.
-    pub fn heads_of(&self, columns: &[Column]) -> Vec<Head> {
+    pub fn heads_for(&self, columns: &[Column]) -> Vec<Head> {
         let mut heads: Vec<Head> = columns
             .iter()
-            .filter_map(|&column| Head::of(column))
+            .filter_map(|&column| Head::for_column(column))
             .collect();
         heads.dedup();
         heads
@@ -258,72 +253,47 @@ impl Esm2 {
         columns: &[Column],
         dtype: Dtype,
         stop: &Stop,
-    ) -> Result<Pending, EsmError> {
-        for head in self.heads_of(columns) {
+    ) -> Result<PendingOutput, EsmError> {
+        for head in self.heads_for(columns) {
             self.head_digest(head)?;
         }
-        let layers = self.config.layers;
-        let depth = |column: &Column| column.layer().map_or(layers, |layer| layer as usize);
-        let Some(depth) = columns.iter().map(depth).max() else {
-            return Ok(Pending::new(Vec::new(), None));
+        let depths = columns.iter().map(|&column| self.layer_of(column));
+        let Some(depth) = depths.max() else {
+            return Ok(PendingOutput::new(Vec::new(), None));
         };
         let transfer = &self.transfer;
         let by_residue = |column: &Column| matches!(column, Column::Residues(_) | Column::Logits);
         let rows = transfer.device() != tch::Device::Cpu && columns.iter().any(by_residue);
         let _no_grad = tch::no_grad_guard();
-        let (batch, copied_in) = Packed::new(batch, dtype.kind(), transfer, rows)?;
+        let (batch, copied_in) = DeviceBatch::new(batch, dtype.kind(), transfer, rows)?;
         let begin = transfer.mark()?;
-        let heads = &self.weights.heads;
         let wanted = columns.contains(&Column::Contacts);
-        let mut contacts = match &heads.contact {
+        let contacts = match &self.weights.heads.contact {
             Ok(found) if wanted => {
                 let device = transfer.device();
                 Some(Contacts::new(&found.head, batch.varlen, device)?)
             }
             _ => None,
         };
-        let mut values: Vec<Values> = columns
-            .iter()
-            .map(|_| Values::Here(Buffer::default()))
-            .collect();
-        let mut collect = |layer: usize, hidden: &dyn Fn() -> Result<Tensor, EsmError>| {
-            if stop.requested() {
-                return Err(EsmError::Stopped);
-            }
-            let here =
-                |column: &Column| column.layer().map_or(layers, |layer| layer as usize) == layer;
-            if !columns.iter().any(here) {
-                return Ok(());
-            }
-            let hidden = &hidden()?;
-            batch.lap(Work::Collect)?;
-            for (&column, values) in columns.iter().zip(&mut values) {
-                let here = here(&column);
-                match (column, &heads.language_model) {
-                    (Column::Pooled(column), _) if here => {
-                        let pooled = self.weights.body.pool(hidden, &batch, column.pool)?;
-                        *values = transfer.download([Ok(pooled)])?;
-                    }
-                    (Column::Residues(_), _) if here => {
-                        *values = residues(hidden, &batch, transfer)?;
-                    }
-                    (Column::Logits, Ok(found)) if here => {
-                        let logits = found.head.forward(hidden)?;
-                        *values = residues(&logits, &batch, transfer)?;
-                    }
-                    _ => {}
-                }
-            }
-            batch.lap(Work::Pooling)
-        };
-        self.forward(&batch, depth, contacts.as_mut(), &mut collect)?;
-        if let (Some(contacts), Some(place)) = (
-            contacts,
-            columns
+        let mut collector = Collector {
+            model: self,
+            batch: &batch,
+            columns,
+            values: columns
                 .iter()
-                .position(|&column| column == Column::Contacts),
+                .map(|_| Values::Here(Buffer::default()))
+                .collect(),
+            contacts,
+            stop,
+        };
+        self.forward(&batch, depth, &mut collector)?;
+        let mut values = collector.values;
+        let mut places = columns.iter().zip(&mut values);
+        if let (Some(contacts), Some((_, place))) = (
+            collector.contacts,
+            places.find(|(column, _)| **column == Column::Contacts),
         ) {
-            values[place] = contacts.finish(transfer)?;
+            *place = contacts.finish(transfer)?;
         }
         let on_device = match (copied_in, begin, transfer.mark()?) {
             (Some(copied_in), Some(begin), Some(end)) => Some(OnDevice {
@@ -333,7 +303,7 @@ impl Esm2 {
             }),
             _ => None,
         };
-        Ok(Pending::new(values, on_device))
+        Ok(PendingOutput::new(values, on_device))
     }
 
     /// Runs layers 1 to `depth` and shows `visit` the output of each, and of layer 0.
@@ -346,18 +316,41 @@ impl Esm2 {
         depth: usize,
         visit: &mut Visit,
     ) -> Result<(), EsmError> {
-        let (batch, _) = Packed::new(batch, self.dtype.kind(), &self.transfer, false)?;
-        self.forward(&batch, depth, None, &mut |layer, hidden| {
-            visit(layer, &hidden()?)
-        })
+        let (batch, _) = DeviceBatch::new(batch, self.dtype.kind(), &self.transfer, false)?;
+        let mut visitor = Visitor {
+            model: self,
+            batch: &batch,
+            visit,
+        };
+        self.forward(&batch, depth, &mut visitor)
+    }
+
+    /// The layer whose output a column is computed from.
+    fn layer_of(&self, column: Column) -> usize {
+        let last = self.config.layers;
+        column.layer().map_or(last, |layer| layer as usize)
+    }
+
+    /// The output of a layer, `(total_tokens, hidden)` f32, from the residual stream `x` after it.
+    fn layer_output(
+        &self,
+        layer: usize,
+        batch: &DeviceBatch,
+        x: &Tensor,
+    ) -> Result<Tensor, EsmError> {
+        let own = batch.own(x)?;
+        if layer == self.config.layers {
+            self.weights.final_norm.forward(&own)
+        } else {
+            Ok(own)
+        }
     }
 
     fn forward(
         &self,
-        batch: &Packed,
+        batch: &DeviceBatch,
         depth: usize,
-        contacts: Option<&mut Contacts>,
-        offer: &mut Offer,
+        observer: &mut dyn LayerObserver,
     ) -> Result<(), EsmError> {
         let layers = self.config.layers;
         if depth > layers {
@@ -372,42 +365,56 @@ impl Esm2 {
             embedding, body, ..
         } = &self.weights;
         let x = body.embed(embedding, batch)?; // (rows, hidden)
-        let mut watcher = Watcher {
-            model: self,
-            batch,
-            contacts,
-            offer,
-        };
-        body.forward(x, batch, depth, &mut watcher)
+        body.forward(x, batch, depth, observer)
     }
 }
 
-/// Shows hidden states to a visitor, and adds up attention maps.
-struct Watcher<'a, 'c, 'v> {
+/// Takes the columns of a batch from its layers.
+struct Collector<'a> {
     model: &'a Esm2,
-    batch: &'a Packed<'a>,
-    contacts: Option<&'a mut Contacts<'c>>,
-    offer: &'a mut Offer<'v>,
+    batch: &'a DeviceBatch<'a>,
+    columns: &'a [Column],
+    /// For each column its values.
+    values: Vec<Values>,
+    contacts: Option<Contacts<'a>>,
+    stop: &'a Stop,
 }
 
-impl Watch for Watcher<'_, '_, '_> {
+impl LayerObserver for Collector<'_> {
     fn hidden(
         &mut self,
         layer: usize,
         x: &dyn Fn() -> Result<Tensor, EsmError>,
     ) -> Result<(), EsmError> {
-        let Esm2 {
-            config, weights, ..
-        } = self.model;
-        let last = layer == config.layers;
-        (self.offer)(layer, &|| {
-            let own = self.batch.own(&x()?)?;
-            if last {
-                weights.final_norm.forward(&own)
-            } else {
-                Ok(own)
+        if self.stop.requested() {
+            return Err(EsmError::Stopped);
+        }
+        let Self { model, batch, .. } = *self;
+        let columns = self.columns.iter().zip(&mut self.values);
+        let columns = columns.filter(|(column, _)| model.layer_of(**column) == layer);
+        let mut columns = columns.peekable();
+        if columns.peek().is_none() {
+            return Ok(());
+        }
+        let hidden = model.layer_output(layer, batch, &x()?)?;
+        batch.lap(Work::Collect)?;
+        for (&column, values) in columns {
+            match (column, &model.weights.heads.language_model) {
+                (Column::Pooled(column), _) => {
+                    let pooled = model.weights.body.pool(&hidden, batch, column.pool)?;
+                    *values = model.transfer.download([Ok(pooled)])?;
+                }
+                (Column::Residues(_), _) => {
+                    *values = residues(&hidden, batch, &model.transfer)?;
+                }
+                (Column::Logits, Ok(found)) => {
+                    let logits = found.head.forward(&hidden)?;
+                    *values = residues(&logits, batch, &model.transfer)?;
+                }
+                _ => {}
             }
-        })
+        }
+        batch.lap(Work::Pooling)
     }
 
     fn attention(&mut self, qkv: &dyn Fn() -> Result<Tensor, EsmError>) -> Result<(), EsmError> {
@@ -415,5 +422,26 @@ impl Watch for Watcher<'_, '_, '_> {
             Some(contacts) => contacts.add(&qkv()?),
             None => Ok(()),
         }
+    }
+}
+
+/// Shows every layer to a caller.
+struct Visitor<'a, 'v> {
+    model: &'a Esm2,
+    batch: &'a DeviceBatch<'a>,
+    visit: &'a mut Visit<'v>,
+}
+
+impl LayerObserver for Visitor<'_, '_> {
+    fn hidden(
+        &mut self,
+        layer: usize,
+        x: &dyn Fn() -> Result<Tensor, EsmError>,
+    ) -> Result<(), EsmError> {
+        (self.visit)(layer, &self.model.layer_output(layer, self.batch, &x()?)?)
+    }
+
+    fn attention(&mut self, _: &dyn Fn() -> Result<Tensor, EsmError>) -> Result<(), EsmError> {
+        Ok(())
     }
 }

@@ -1,13 +1,12 @@
 //! What was asked of a model.
 
-use crate::profile::Laps;
-use crate::timing::{DeviceTimes, Span};
+use crate::timing::{DeviceTimes, LapTimer, Span};
 use crate::transfer::Values;
 use crate::{Buffer, EsmError};
 
 /// What was asked of a model and may still be computed.
 #[derive(Debug)]
-pub struct Pending {
+pub struct PendingOutput {
     values: Vec<Values>,
     on_device: Option<OnDevice>,
 }
@@ -18,19 +17,19 @@ pub(crate) struct OnDevice {
     pub(crate) copied_in: Span,
     pub(crate) computed: Span,
     /// What it computed, if that is to be known.
-    pub(crate) laps: Option<Laps>,
+    pub(crate) laps: Option<LapTimer>,
 }
 
 /// What was computed of a batch.
 #[derive(Debug, Default)]
-pub struct Computed {
+pub struct ModelOutput {
     /// For each column the values of all sequences, one after the other.
     pub columns: Vec<Buffer<f32>>,
     /// What the device took for it; `None` where it was computed while it was asked for.
     pub times: Option<DeviceTimes>,
 }
 
-impl Pending {
+impl PendingOutput {
     /// The values of each column, computed by a device that still works, if one does.
     pub(crate) fn new(values: Vec<Values>, on_device: Option<OnDevice>) -> Self {
         Self { values, on_device }
@@ -42,7 +41,7 @@ impl Pending {
     }
 
     /// Waits for it.
-    pub fn finish(self) -> Result<Computed, EsmError> {
+    pub fn finish(self) -> Result<ModelOutput, EsmError> {
         let mut times = self.on_device.map(OnDevice::wait).transpose()?;
         let mut columns = Vec::with_capacity(self.values.len());
         for values in self.values {
@@ -55,7 +54,7 @@ impl Pending {
                 }
             });
         }
-        Ok(Computed { columns, times })
+        Ok(ModelOutput { columns, times })
     }
 }
 
@@ -80,7 +79,7 @@ mod tests {
     #[test]
     fn what_is_there_is_computed_and_has_no_time_of_a_device() {
         let values = [vec![1.0, 2.0], vec![3.0]].map(|values| Values::Here(values.into()));
-        let pending = Pending::new(values.into(), None);
+        let pending = PendingOutput::new(values.into(), None);
         assert!(pending.is_computed());
         let computed = pending.finish().unwrap();
         assert_eq!(computed.columns[0][..], [1.0, 2.0]);

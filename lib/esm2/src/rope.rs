@@ -51,45 +51,47 @@ impl Frequencies {
     }
 }
 
-/// `cos + i·sin` of each position times each frequency: `(positions, head_dim/2)` complex.
+/// `cos + i·sin` of each position times each frequency: `(positions, head_dim/2)` complex. Both are f32, as is their product:
+/// angles are rounded as fair-esm and transformers round them.
 pub(crate) fn turns(positions: &Tensor, inv_freq: &Frequencies) -> Result<Tensor, EsmError> {
     let angles = positions.f_outer(&inv_freq.tensor)?;
     Ok(Tensor::f_polar(&angles.f_ones_like()?, &angles)?)
 }
 
-/// The rotations of a batch.
-#[derive(Debug)]
-pub(crate) struct Rotation {
-    /// The frequencies that they were made of, `(head_dim/2)`.
+/// The rotations of a batch. Every layer has the same frequencies in the published checkpoints, but each stores its own.
+#[derive(Debug, Default)]
+pub(crate) struct RotationCache {
+    /// The frequencies that they were computed from.
     inv_freq: Vec<f32>,
-    /// `(total_tokens, 1, head_dim/2)` complex: `cos + i·sin` of position times frequency.
-    turns: Tensor,
+    rotations: Option<Tensor>,
 }
 
-impl Rotation {
-    /// From `(total_tokens)` positions and `(head_dim/2)` frequencies, both f32, as is their product: angles are
-    /// rounded as fair-esm and transformers round them.
-    pub(crate) fn new(positions: &Tensor, inv_freq: &Frequencies) -> Result<Self, EsmError> {
-        Ok(Self {
-            inv_freq: inv_freq.values.clone(),
-            turns: turns(positions, inv_freq)?.f_unsqueeze(1)?,
-        })
+impl RotationCache {
+    /// The rotations by `inv_freq`, computed where they are not those of the layer before.
+    pub(crate) fn get(
+        &mut self,
+        inv_freq: &Frequencies,
+        compute: impl FnOnce() -> Result<Tensor, EsmError>,
+    ) -> Result<&Tensor, EsmError> {
+        let kept = self.rotations.take();
+        let rotations = match kept.filter(|_| self.inv_freq == inv_freq.values) {
+            Some(rotations) => rotations,
+            None => compute()?,
+        };
+        self.inv_freq.clone_from(&inv_freq.values);
+        Ok(self.rotations.insert(rotations))
     }
+}
 
-    /// Whether they were made of `inv_freq`.
-    pub(crate) fn is_of(&self, inv_freq: &Frequencies) -> bool {
-        self.inv_freq == inv_freq.values
-    }
-
-    /// Rotates queries and keys in place: `(total_tokens, heads of both, head_dim)`, contiguous heads.
-    pub(crate) fn apply(&self, queries_and_keys: &Tensor) -> Result<(), EsmError> {
-        let (tokens, heads, head_dim) = queries_and_keys.size3()?;
-        let _ = queries_and_keys
-            .f_view([tokens, heads, head_dim / 2, 2])?
-            .f_view_as_complex()? // (total_tokens, heads, head_dim/2)
-            .f_mul_(&self.turns)?;
-        Ok(())
-    }
+/// Rotates queries and keys in place, `(total_tokens, heads of both, head_dim)` of contiguous heads, by [`turns`] of
+/// their positions.
+pub(crate) fn rotate(queries_and_keys: &Tensor, turns: &Tensor) -> Result<(), EsmError> {
+    let (tokens, heads, head_dim) = queries_and_keys.size3()?;
+    let _ = queries_and_keys
+        .f_view([tokens, heads, head_dim / 2, 2])?
+        .f_view_as_complex()? // (total_tokens, heads, head_dim/2)
+        .f_mul_(&turns.f_unsqueeze(1)?)?;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -134,11 +136,11 @@ mod tests {
             .collect();
 
         let frequencies = Frequencies::new(inv_freq.to_vec(), Device::Cpu).unwrap();
-        let rotation = Rotation::new(&Tensor::from_slice(&[position]), &frequencies).unwrap();
+        let turns = turns(&Tensor::from_slice(&[position]), &frequencies).unwrap();
         let vector = pair_channels(&Tensor::from_slice(&halves), 1)
             .unwrap()
             .view([1, 1, 4]);
-        rotation.apply(&vector).unwrap();
+        rotate(&vector, &turns).unwrap();
         let found = Vec::<f32>::try_from(vector.view([-1])).unwrap();
         for (pair, (first, second)) in [(0, 2), (1, 3)].into_iter().enumerate() {
             assert!((found[2 * pair] - expected[first]).abs() < 1e-6);

@@ -89,7 +89,7 @@ impl VarlenKernel {
         let [query, key, value, offsets] = [query, key, value, offsets].map(handle);
         // SAFETY: the tensors live through the call, which reads them and nothing else of this process; it writes one pointer
         // and a failure, both of which are there.
-        made(|mixed, failure| unsafe {
+        call_for_tensor(|mixed, failure| unsafe {
             plmkit_varlen_attention(
                 flash, query, key, value, offsets, longest, scale, mixed, failure,
             )
@@ -109,7 +109,7 @@ pub(crate) fn cuda_memory(index: usize) -> Result<usize, EsmError> {
 /// A tensor of the host in page-locked memory, from which a device copies by itself.
 pub(crate) fn pin(tensor: &Tensor) -> Result<Tensor, EsmError> {
     // SAFETY: the tensor lives through the call, which writes one pointer and a failure, both of which are there.
-    made(|pinned, failure| unsafe { plmkit_pin(handle(tensor), pinned, failure) })
+    call_for_tensor(|pinned, failure| unsafe { plmkit_pin(handle(tensor), pinned, failure) })
 }
 
 /// A stream of a CUDA device: what is put on it happens one after the other, beside what is put on others.
@@ -123,15 +123,15 @@ pub(crate) struct Stream {
 impl Stream {
     /// The one on which libtorch computes on device `index`.
     pub(crate) fn current(index: usize) -> Result<Self, EsmError> {
-        Self::found(index, plmkit_cuda_current_stream)
+        Self::find(index, plmkit_cuda_current_stream)
     }
 
     /// One beside it; the next call gives another.
     pub(crate) fn another(index: usize) -> Result<Self, EsmError> {
-        Self::found(index, plmkit_cuda_another_stream)
+        Self::find(index, plmkit_cuda_another_stream)
     }
 
-    fn found(
+    fn find(
         index: usize,
         find: unsafe extern "C" fn(c_int, *mut i64, *mut Failure) -> bool,
     ) -> Result<Self, EsmError> {
@@ -166,7 +166,7 @@ impl Stream {
     pub(crate) fn copy_in(&self, pinned: &Tensor, reader: &Self) -> Result<Tensor, EsmError> {
         // SAFETY: the tensor lives through the call, which writes one pointer and a failure, both of which are there; libtorch
         // keeps the memory of both tensors for what it was told that the streams do with them.
-        made(|copy, failure| unsafe {
+        call_for_tensor(|copy, failure| unsafe {
             plmkit_cuda_copy_in(
                 self.index,
                 self.id,
@@ -182,7 +182,7 @@ impl Stream {
     /// may write to it.
     pub(crate) fn copy_out(&self, tensor: &Tensor) -> Result<Tensor, EsmError> {
         // SAFETY: as above.
-        made(|copy, failure| unsafe {
+        call_for_tensor(|copy, failure| unsafe {
             plmkit_cuda_copy_out(self.index, self.id, handle(tensor), copy, failure)
         })
     }
@@ -233,7 +233,9 @@ fn handle(tensor: &Tensor) -> *const c_void {
 }
 
 /// Calls a function that makes a tensor.
-fn made(function: impl FnOnce(*mut *mut c_void, *mut Failure) -> bool) -> Result<Tensor, EsmError> {
+fn call_for_tensor(
+    function: impl FnOnce(*mut *mut c_void, *mut Failure) -> bool,
+) -> Result<Tensor, EsmError> {
     let mut tensor = ptr::null_mut();
     call(|failure| function(&raw mut tensor, failure))?;
     // SAFETY: where the call went well it made a tensor that is ours.
@@ -255,7 +257,7 @@ fn call(function: impl FnOnce(*mut Failure) -> bool) -> Result<(), EsmError> {
     Err(if failure.out_of_memory {
         EsmError::OutOfMemory(what)
     } else {
-        EsmError::of_libtorch(what)
+        EsmError::from_libtorch_message(what)
     })
 }
 

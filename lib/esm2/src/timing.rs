@@ -1,12 +1,13 @@
-//! How long a device took, by its own clock.
+//! How long a device took and for what, by its own clock.
 
-use std::ops::AddAssign;
+use std::cell::RefCell;
+use std::ops::{AddAssign, Index, IndexMut};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::EsmError;
-use crate::shim::Mark;
+use crate::shim::{Mark, Stream};
 
 /// A stretch of the work of a stream.
 #[derive(Debug)]
@@ -46,25 +47,43 @@ pub struct DeviceTimes {
     pub kernels: Option<KernelTimes>,
 }
 
-/// How long a device computed, by what.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KernelTimes {
+/// A kind of work of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
     /// Matrix products.
-    pub gemm: Duration,
+    Gemm,
     /// Attention.
-    pub attention: Duration,
+    Attention,
     /// Token embedding.
-    pub embedding: Duration,
+    Embedding,
     /// Sums of the residual stream and the `LayerNorm` after them.
-    pub layer_norm: Duration,
+    LayerNorm,
     /// Rotation of queries and keys.
-    pub rotary: Duration,
+    Rotary,
     /// GELU, with the bias before it where it is not added by the matrix product.
-    pub gelu: Duration,
+    Gelu,
     /// Pooling, rows of residues, logits.
-    pub pooling: Duration,
+    Pooling,
     /// Copies of hidden states that were asked for, and the final `LayerNorm`.
-    pub collect: Duration,
+    Collect,
+}
+
+/// How long a device computed, for each kind of [`Work`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelTimes([Duration; 8]);
+
+impl Index<Work> for KernelTimes {
+    type Output = Duration;
+
+    fn index(&self, work: Work) -> &Duration {
+        &self.0[work as usize]
+    }
+}
+
+impl IndexMut<Work> for KernelTimes {
+    fn index_mut(&mut self, work: Work) -> &mut Duration {
+        &mut self.0[work as usize]
+    }
 }
 
 impl AddAssign for DeviceTimes {
@@ -80,14 +99,45 @@ impl AddAssign for DeviceTimes {
 
 impl AddAssign for KernelTimes {
     fn add_assign(&mut self, other: Self) {
-        self.gemm += other.gemm;
-        self.attention += other.attention;
-        self.embedding += other.embedding;
-        self.layer_norm += other.layer_norm;
-        self.rotary += other.rotary;
-        self.gelu += other.gelu;
-        self.pooling += other.pooling;
-        self.collect += other.collect;
+        for (sum, more) in self.0.iter_mut().zip(other.0) {
+            *sum += more;
+        }
+    }
+}
+
+/// The points of a stream at which one kind of work ends and the next begins.
+#[derive(Debug)]
+pub(crate) struct LapTimer {
+    stream: Stream,
+    ends: RefCell<Vec<(Work, Mark)>>,
+}
+
+impl LapTimer {
+    /// Times work on `stream`.
+    pub(crate) fn new(stream: Stream) -> Self {
+        Self {
+            stream,
+            ends: RefCell::default(),
+        }
+    }
+
+    /// Ends a lap: all work since the last one was `work`.
+    pub(crate) fn end_lap(&self, work: Work) -> Result<(), EsmError> {
+        let end = self.stream.mark()?;
+        self.ends.borrow_mut().push((work, end));
+        Ok(())
+    }
+
+    /// How long each kind took from `begin` on, once the device is through with all of it.
+    pub(crate) fn times(self, begin: &Mark) -> Result<KernelTimes, EsmError> {
+        let mut times = KernelTimes::default();
+        let ends = self.ends.into_inner();
+        let mut last = begin;
+        for (work, end) in &ends {
+            times[*work] += last.until(end)?;
+            last = end;
+        }
+        Ok(times)
     }
 }
 
@@ -107,16 +157,7 @@ mod tests {
         };
         sum += plain;
         assert_eq!(sum, plain);
-        let kernels = KernelTimes {
-            gemm: ms(10),
-            attention: ms(5),
-            embedding: ms(1),
-            layer_norm: ms(2),
-            rotary: ms(3),
-            gelu: ms(4),
-            pooling: ms(6),
-            collect: ms(7),
-        };
+        let kernels = KernelTimes(std::array::from_fn(|place| ms(place as u64 + 1)));
         for _ in 0..2 {
             sum += DeviceTimes {
                 kernels: Some(kernels),
@@ -125,9 +166,7 @@ mod tests {
         }
         assert_eq!((sum.h2d, sum.compute, sum.d2h), (ms(3), ms(60), ms(9)));
         let sum = sum.kernels.expect("two of three are known");
-        assert_eq!((sum.gemm, sum.attention), (ms(20), ms(10)));
-        assert_eq!((sum.embedding, sum.layer_norm), (ms(2), ms(4)));
-        assert_eq!((sum.rotary, sum.gelu), (ms(6), ms(8)));
-        assert_eq!((sum.pooling, sum.collect), (ms(12), ms(14)));
+        assert_eq!((sum[Work::Gemm], sum[Work::Collect]), (ms(2), ms(16)));
+        assert_eq!((sum[Work::Attention], sum[Work::Pooling]), (ms(4), ms(14)));
     }
 }

@@ -10,16 +10,15 @@
 //! ```
 
 #[cfg(test)]
-mod stand_in;
+mod tests;
 
 use std::time::Duration;
 
 use tch::{Device, Kind, Tensor};
 
 use crate::EsmError;
-use crate::profile::Laps;
 use crate::shim::{Mark, Stream, pin};
-use crate::timing::Span;
+use crate::timing::{LapTimer, Span};
 use crate::{Buffer, Buffers};
 
 /// The ways to and from the device that a model is on.
@@ -42,7 +41,7 @@ struct Streams {
 }
 
 impl Transfer {
-    pub(crate) fn on(device: Device, profile: bool) -> Result<Self, EsmError> {
+    pub(crate) fn new(device: Device, profile: bool) -> Result<Self, EsmError> {
         let streams = match device {
             Device::Cuda(index) => Some(Streams {
                 compute: Stream::current(index)?,
@@ -136,9 +135,9 @@ impl Transfer {
     }
 
     /// What takes down what a batch's time goes into, if it is to be known and the device has a clock.
-    pub(crate) fn laps(&self) -> Option<Laps> {
+    pub(crate) fn laps(&self) -> Option<LapTimer> {
         let streams = self.streams.as_ref().filter(|_| self.profile)?;
-        Some(Laps::on(streams.compute))
+        Some(LapTimer::new(streams.compute))
     }
 }
 
@@ -221,29 +220,4 @@ fn gather(
         place += count;
     }
     Ok(values)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn on_a_cpu_tensors_are_there_at_once_row_by_row() {
-        let transfer = Transfer::on(Device::Cpu, true).unwrap();
-        let tensor = Tensor::from_slice(&[1f32, 2.0, 3.0, 4.0]).view([2, 2]).tr();
-        let Values::Here(values) = transfer
-            .download([Ok(tensor.shallow_clone()), Ok(tensor.shallow_clone())])
-            .unwrap()
-        else {
-            panic!("a CPU copies at once");
-        };
-        assert_eq!(values[..], [1.0, 3.0, 2.0, 4.0, 1.0, 3.0, 2.0, 4.0]);
-        let upload = transfer.upload().unwrap();
-        let same = upload.copy(&transfer.stage(&tensor).unwrap()).unwrap();
-        assert_eq!(same, tensor);
-        assert!(upload.end().unwrap().is_none());
-        assert!(transfer.mark().unwrap().is_none());
-        assert!(!transfer.reserve(&[1 << 40]).unwrap());
-        assert!(transfer.laps().is_none());
-    }
 }

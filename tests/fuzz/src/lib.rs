@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use plmkit_contract::{Exit, Failure, Stop};
-use plmkit_esm2::{Esm2, Setup};
+use plmkit_esm2::{Esm2, ComputeOptions};
 use rustix::fs::{MemfdFlags, memfd_create};
 use tempfile::TempDir;
 
@@ -54,7 +54,7 @@ static FOLDER: LazyLock<TempDir> = LazyLock::new(|| {
 pub fn load_with(name: &str, bytes: &[u8]) {
     let folder = FOLDER.path();
     fs::write(folder.join(name), bytes).expect("memory");
-    if let Some(model) = judged(Esm2::load(folder, Setup::default(), &Stop::default())) {
+    if let Some(model) = judged(Esm2::load(folder, ComputeOptions::default(), &Stop::default())) {
         assert_eq!((model.config().layers, model.config().hidden), (1, 2));
     }
 }

@@ -2,10 +2,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use plmkit_esm2::Config;
+use plmkit_esm2::ModelConfig;
 
 fuzz_target!(|bytes: &[u8]| {
-    match Config::from_json(bytes) {
+    match ModelConfig::from_json(bytes) {
         Ok(config) => assert_eq!(config.head_dim() * config.heads, config.hidden),
         Err(error) => assert!(!error.to_string().contains(char::is_control), "{error}"),
     }

@@ -3,9 +3,9 @@
 use plmkit_contract::{Span, residue_of};
 use plmkit_store::PackedBatch;
 
-/// Follows proteins from window to window: rising, without gaps, and no more than one unfinished at the end of a pack.
+/// Follows proteins from window to window: rising, without gaps, and no more than one unfinished at the end of a batched.
 #[derive(Debug, Default)]
-pub(crate) struct Order {
+pub(crate) struct WindowOrder {
     /// The protein that is not finished.
     open: Option<Open>,
 }
@@ -30,12 +30,12 @@ pub(crate) struct Disorder {
     pub(crate) what: String,
 }
 
-impl Order {
-    /// Sees the next pack.
-    pub(crate) fn see(&mut self, pack: &PackedBatch) -> Result<(), Disorder> {
+impl WindowOrder {
+    /// Checks the windows of the next batch.
+    pub(crate) fn check_batch(&mut self, packed: &PackedBatch) -> Result<(), Disorder> {
         let mut current: Option<Open> = None;
-        for row in 0..pack.sequences() {
-            let (ordinal, span) = (pack.ordinals()[row], pack.span(row));
+        for row in 0..packed.sequences() {
+            let (ordinal, span) = (packed.ordinals()[row], packed.span(row));
             if let Some(left) = current.take_if(|open| open.ordinal != ordinal) {
                 self.leave(left)?;
             }
@@ -47,11 +47,11 @@ impl Order {
                 .or_else(|| self.open.take_if(|open| open.ordinal == ordinal));
             let bad = |what| Disorder {
                 ordinal,
-                id: pack.ids().value(row).to_owned(),
+                id: packed.ids().value(row).to_owned(),
                 what,
             };
             follows(open.as_ref(), span).map_err(bad)?;
-            if let Some(token) = pack
+            if let Some(token) = packed
                 .residue_tokens(row)
                 .iter()
                 .find(|&&token| residue_of(token).is_none())
@@ -60,7 +60,7 @@ impl Order {
             }
             current = (!span.is_last()).then(|| Open {
                 ordinal,
-                id: pack.ids().value(row).to_owned(),
+                id: packed.ids().value(row).to_owned(),
                 length: span.length,
                 start: span.range().start,
                 end: span.range().end,
@@ -74,8 +74,8 @@ impl Order {
         self.open.is_some()
     }
 
-    /// There are no more packs.
-    pub(crate) fn end(&mut self) -> Result<(), Disorder> {
+    /// There are no more batches.
+    pub(crate) fn check_end(&mut self) -> Result<(), Disorder> {
         match self.open.take() {
             Some(Open {
                 ordinal,
@@ -196,16 +196,16 @@ mod tests {
 
     #[test]
     fn what_is_left_open_is_named() {
-        let mut order = Order::default();
+        let mut order = WindowOrder::default();
         order.leave(open(0, 60)).expect("the first one");
         assert!(order.unfinished());
         let second = order.leave(open(0, 30)).expect_err("a second one");
         assert!(second.what.contains("found 60 of 100"), "{}", second.what);
-        let error = order.end().expect_err("unfinished");
+        let error = order.check_end().expect_err("unfinished");
         assert_eq!(
             (error.ordinal, error.what.as_str()),
             (7, "expected windows to residue 100, found them to 60")
         );
-        assert_eq!(order.end(), Ok(()));
+        assert_eq!(order.check_end(), Ok(()));
     }
 }

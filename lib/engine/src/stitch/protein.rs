@@ -11,6 +11,12 @@ pub(crate) struct Whole {
     pub(crate) values: Vec<Vec<f32>>,
     /// All its residues.
     pub(crate) residues: usize,
+    pub(crate) origin: Stitched,
+}
+
+/// What a row put together from windows has in place of the key columns of the last one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Stitched {
     /// The windows that it was put together from.
     pub(crate) n_windows: u32,
     /// Digest of all residues.
@@ -82,7 +88,7 @@ impl Stitcher {
         window.start > 0 && matches!(self.open, Some(Err(_)))
     }
 
-    /// Adds the next window, in the order of [`Order`](super::Order): its tokens without `<cls>` and `<eos>`, and its
+    /// Adds the next window, in the order of [`WindowOrder`](super::Order): its tokens without `<cls>` and `<eos>`, and its
     /// values for each of [`columns`](Self::columns) or why it has none. After the last window of a protein, this is
     /// the protein, or why its first window without values has none.
     pub(crate) fn add(
@@ -156,7 +162,7 @@ impl Protein {
                     moments,
                     kept,
                 } => blend.add(range.clone(), values, |vector| {
-                    take(moments.as_mut(), kept.as_mut(), vector);
+                    add_vector(moments.as_mut(), kept.as_mut(), vector);
                 }),
             }
         }
@@ -179,8 +185,10 @@ impl Protein {
         Whole {
             values,
             residues: self.residues.len(),
-            n_windows: self.n_windows,
-            digest: SequenceDigest::new(&self.residues),
+            origin: Stitched {
+                n_windows: self.n_windows,
+                digest: SequenceDigest::new(&self.residues),
+            },
         }
     }
 }
@@ -195,7 +203,7 @@ impl Track {
                 mut moments,
                 mut kept,
             } => {
-                blend.finish(|vector| take(moments.as_mut(), kept.as_mut(), vector));
+                blend.finish(|vector| add_vector(moments.as_mut(), kept.as_mut(), vector));
                 (moments, kept.unwrap_or_default())
             }
         }
@@ -203,7 +211,7 @@ impl Track {
 }
 
 /// Adds the vector of a residue, which is final.
-fn take(moments: Option<&mut Moments>, kept: Option<&mut Vec<f32>>, vector: &[f32]) {
+fn add_vector(moments: Option<&mut Moments>, kept: Option<&mut Vec<f32>>, vector: &[f32]) {
     if let Some(moments) = moments {
         moments.add(vector);
     }
@@ -274,8 +282,8 @@ mod tests {
         assert_eq!(whole.values[1], [10.0; DIM]);
         assert_eq!(whole.values[2], [(82.0_f32 / 5.0).sqrt(); DIM]);
         assert_eq!(whole.values[3], [4.0; DIM], "three residues each");
-        assert_eq!(whole.n_windows, 2);
-        assert_eq!(whole.digest, SequenceDigest::new(b"MKVLA"));
+        assert_eq!(whole.origin.n_windows, 2);
+        assert_eq!(whole.origin.digest, SequenceDigest::new(b"MKVLA"));
     }
 
     #[test]

@@ -15,27 +15,27 @@ use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamDecoder;
 use arrow::ipc::writer::StreamWriter;
-use plmkit_contract::{Exit, Labels, Reason};
+use plmkit_contract::{Exit, Labels};
 use plmkit_esm2::{Buffer, Buffers, Device};
 use plmkit_store::PackedBatch;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::facts::Facts;
-use crate::journal::Timing;
-use crate::output::{Laid, shared};
-use crate::parity::{Parity, Sample};
-use crate::plan::Job;
+use crate::batch::{Batch, BatchResult};
+use crate::columns::into_arrow_buffer;
+use crate::model_info::ModelInfo;
+use crate::parity::Parity;
+use crate::sample::Sample;
 
-/// What a run asks of a worker. The first is [`Load`](Request::Load).
+/// A request of a run to a worker. The first is [`Load`](Request::Load).
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// Load the model, and answer [`Answer::Ready`].
     Load(Load),
     /// Compare int8 with f32, and answer [`Answer::Parity`].
     Measure(Sample),
-    /// Compute the pack in the body, and answer [`Answer::Pack`].
-    Pack(Place),
+    /// Compute the batch in the body, and answer [`Answer::Batch`].
+    Batch(BatchPlace),
 }
 
 /// How a worker loads the model; the rest is on its command line.
@@ -54,26 +54,30 @@ pub(crate) struct Load {
     pub(crate) speaks: bool,
 }
 
-/// Where a pack comes from, and what becomes of it.
+/// A batch without its sequences.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Place {
-    /// Position among all packs of the run.
+pub(crate) struct BatchPlace {
+    /// Position among all batches of the run.
     index: u64,
     /// The batches file, for messages.
     path: String,
-    batch_in_file: usize,
+    index_in_file: usize,
     stitched: bool,
 }
 
-/// What a worker answers, in the order in which it was asked.
+/// An answer of a worker, in the order of the requests.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
     /// The model is loaded.
-    Ready(Facts),
+    Ready(ModelInfo),
     /// How near int8 came to f32.
     Parity(Parity),
-    /// A pack is computed; its rows are in the body.
-    Pack(Results),
+    /// A batch is computed; its rows are in the body.
+    Batch {
+        /// Its position among all batches of the run.
+        index: u64,
+        result: BatchResult,
+    },
     /// The worker ends. Nothing follows.
     Failed {
         /// The exit code that a run in one process would have had.
@@ -83,71 +87,33 @@ pub(crate) enum Answer {
     },
 }
 
-/// What became of a pack, but for its rows.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Results {
-    /// Position among all packs of the run.
-    pub(crate) index: u64,
-    rejected: Vec<(usize, Reason)>,
-    oom_splits: u64,
-    in_f32: u64,
-    timing: Timing,
-}
-
-impl Place {
-    pub(crate) fn of(job: &Job) -> Self {
+impl BatchPlace {
+    pub(crate) fn new(batch: &Batch) -> Self {
         Self {
-            index: job.index,
-            path: job.path.to_string_lossy().into_owned(),
-            batch_in_file: job.batch_in_file,
-            stitched: job.stitched,
+            index: batch.index,
+            path: batch.path.to_string_lossy().into_owned(),
+            index_in_file: batch.index_in_file,
+            stitched: batch.stitched,
         }
     }
 
-    /// The job whose pack has these rows.
-    pub(crate) fn job(self, rows: RecordBatch) -> Result<Job, String> {
-        Ok(Job {
+    /// The batch that has these rows.
+    pub(crate) fn with_rows(self, rows: RecordBatch) -> Result<Batch, String> {
+        Ok(Batch {
             index: self.index,
             path: Arc::from(Path::new(&self.path)),
-            batch_in_file: self.batch_in_file,
+            index_in_file: self.index_in_file,
             tail: false,
             token_budget: None,
-            pack: PackedBatch::new(rows)?,
+            packed: PackedBatch::new(rows)?,
             stitched: self.stitched,
             ends_whole: true,
         })
     }
 }
 
-impl Results {
-    pub(crate) fn of(job: &Job, laid: &Laid, timing: &Timing) -> Self {
-        Self {
-            index: job.index,
-            rejected: laid.rejected.clone(),
-            oom_splits: laid.oom_splits,
-            in_f32: laid.in_f32,
-            timing: *timing,
-        }
-    }
-
-    /// The same with its rows, from `worker`.
-    pub(crate) fn laid(self, rows: RecordBatch, worker: usize) -> (Laid, Timing) {
-        let laid = Laid {
-            rows,
-            rejected: self.rejected,
-            oom_splits: self.oom_splits,
-            in_f32: self.in_f32,
-        };
-        let timing = Timing {
-            worker: Some(worker as u64),
-            ..self.timing
-        };
-        (laid, timing)
-    }
-}
-
 impl Answer {
-    /// That the worker ends for `exit`.
+    /// The last answer of a worker that ends with `exit`.
     pub(crate) fn failed(exit: Exit, message: String) -> Self {
         Self::Failed {
             exit: exit.code(),
@@ -159,12 +125,12 @@ impl Answer {
 /// The bytes of a frame.
 pub(crate) fn frame(head: &impl Serialize, body: Option<&RecordBatch>) -> io::Result<Vec<u8>> {
     let mut frame = Vec::new();
-    put(&mut frame, head, body)?;
+    write_frame(&mut frame, head, body)?;
     Ok(frame)
 }
 
-/// Puts a frame in place of what is there.
-pub(crate) fn put(
+/// Writes a frame in place of the bytes in `frame`.
+pub(crate) fn write_frame(
     mut frame: &mut Vec<u8>,
     head: &impl Serialize,
     body: Option<&RecordBatch>,
@@ -217,7 +183,7 @@ pub(crate) fn receive<T: DeserializeOwned>(
     if body == 0 {
         return Ok(Some((head, None)));
     }
-    let mut body = shared(bytes(body)?);
+    let mut body = into_arrow_buffer(bytes(body)?);
     let rows = StreamDecoder::new().decode(&mut body).map_err(invalid)?;
     Ok(Some((head, rows)))
 }
@@ -231,9 +197,11 @@ mod tests {
     use std::time::Duration;
 
     use arrow::array::{Float32Array, Int64Array};
+    use plmkit_contract::Reason;
     use plmkit_esm2::{DeviceTimes, KernelTimes};
 
     use super::*;
+    use crate::batch::BatchStats;
 
     fn rows() -> RecordBatch {
         let ordinals: arrow::array::ArrayRef = Arc::new(Int64Array::from(vec![7, 8, 9]));
@@ -259,37 +227,34 @@ mod tests {
     }
 
     #[test]
-    fn what_a_device_took_comes_with_the_results() {
+    fn what_a_device_took_comes_with_the_result() {
         let ms = Duration::from_millis;
-        let results = Results {
-            index: 5,
-            rejected: vec![(1, Reason::OutOfMemory)],
+        let stats = BatchStats {
+            wait: ms(1),
+            compute: ms(20),
+            device: Some(DeviceTimes {
+                h2d: ms(2),
+                compute: ms(20),
+                d2h: ms(3),
+                kernels: Some(KernelTimes::default()),
+            }),
+            queue_depth: 4,
+            worker: None,
             oom_splits: 2,
             in_f32: 1,
-            timing: Timing {
-                wait: ms(1),
-                compute: ms(20),
-                device: Some(DeviceTimes {
-                    h2d: ms(2),
-                    compute: ms(20),
-                    d2h: ms(3),
-                    kernels: Some(KernelTimes::default()),
-                }),
-                queue_depth: 4,
-                worker: None,
-            },
         };
-        let frame = frame(&results, Some(&rows())).unwrap();
-        let (results, body) = receive::<Results>(&mut frame.as_slice(), &Buffers::default())
+        let result = BatchResult {
+            rows: rows(),
+            rejected: vec![(1, Reason::OutOfMemory)],
+            stats: Some(stats),
+        };
+        let frame = frame(&result, Some(&result.rows)).unwrap();
+        let (received, body) = receive::<BatchResult>(&mut frame.as_slice(), &Buffers::default())
             .unwrap()
             .expect("a frame");
-        let (laid, timing) = results.laid(body.expect("rows"), 7);
-        assert_eq!(laid.rejected, [(1, Reason::OutOfMemory)]);
-        assert_eq!((timing.wait, timing.compute), (ms(1), ms(20)));
-        assert_eq!((timing.queue_depth, timing.worker), (4, Some(7)));
-        let times = timing.device.expect("a device's");
-        assert_eq!((times.h2d, times.d2h), (ms(2), ms(3)));
-        assert_eq!(times.kernels, Some(KernelTimes::default()));
+        assert_eq!(received.rejected, result.rejected);
+        assert_eq!(received.stats, Some(stats));
+        assert_eq!(body, Some(rows()));
     }
 
     #[test]

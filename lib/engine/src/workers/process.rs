@@ -14,30 +14,30 @@ use crossbeam_channel::{Sender, unbounded};
 use plmkit_esm2::{Buffers, CUDA_VISIBLE_DEVICES};
 
 use super::message::{Answer, Request, frame, receive};
+use crate::EngineError;
 
 /// This program, also after its file was replaced.
 const PROGRAM: &str = "/proc/self/exe";
 /// How long a worker that hung up may take to end.
-const FAREWELL: Duration = Duration::from_secs(2);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Something that a worker said.
-pub(crate) struct Event {
-    /// Which worker, and which of the processes that it was.
-    pub(crate) from: Name,
+/// A message of a worker.
+pub(crate) struct Message {
+    pub(crate) from: ProcessId,
     /// `None` where it has hung up.
-    pub(crate) said: Option<(Answer, Option<RecordBatch>)>,
+    pub(crate) answer: Option<(Answer, Option<RecordBatch>)>,
 }
 
 /// The process of a worker: `worker` is the same for one that takes the place of another, `start` is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Name {
+pub(crate) struct ProcessId {
     pub(crate) worker: usize,
     pub(crate) start: u64,
 }
 
 /// A running worker. It is killed on drop.
 pub(crate) struct Process {
-    pub(crate) name: Name,
+    pub(crate) id: ProcessId,
     child: Child,
     /// Frames for it; taken out on drop.
     requests: Option<Sender<Vec<u8>>>,
@@ -45,15 +45,15 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts this program with `arguments`, and with `visible` as the GPUs that CUDA shows to it. Everything that it says goes
-    /// to `events`, with rows in memory of `results`.
+    /// Starts this program with `arguments`, and with `visible` as the GPUs that CUDA shows to it. Its answers go
+    /// to `messages`, with rows in memory of `results`.
     ///
     /// To be called by a thread that lives as long as the worker is to: the worker is killed when that thread ends.
     pub(crate) fn start(
-        name: Name,
+        id: ProcessId,
         arguments: &[OsString],
         visible: Option<&str>,
-        events: Sender<Event>,
+        messages: Sender<Message>,
         results: Buffers<u8>,
     ) -> io::Result<Self> {
         let (here, there) = UnixStream::pair()?;
@@ -67,7 +67,7 @@ impl Process {
             .envs(visible.map(|visible| (CUDA_VISIBLE_DEVICES, visible)))
             .spawn()?;
         let mut process = Self {
-            name,
+            id,
             child,
             requests: None,
             threads: Vec::new(),
@@ -85,9 +85,9 @@ impl Process {
         process.thread("worker-out", move || {
             loop {
                 // What cannot be read was cut by the end of the worker.
-                let said = receive(&mut line, &results).unwrap_or(None);
-                let ended = said.is_none();
-                if events.send(Event { from: name, said }).is_err() || ended {
+                let answer = receive(&mut line, &results).unwrap_or(None);
+                let ended = answer.is_none();
+                if messages.send(Message { from: id, answer }).is_err() || ended {
                     break;
                 }
             }
@@ -101,9 +101,13 @@ impl Process {
         Ok(())
     }
 
-    /// Asks for something. Whether it arrives is told by the answer.
-    pub(crate) fn ask(&self, request: &Request, body: Option<&RecordBatch>) -> io::Result<()> {
-        let frame = frame(request, body)?;
+    /// Sends a request. Only its answer says that it has arrived.
+    pub(crate) fn send(
+        &self,
+        request: &Request,
+        body: Option<&RecordBatch>,
+    ) -> Result<(), EngineError> {
+        let frame = frame(request, body).map_err(EngineError::Connection)?;
         if let Some(requests) = &self.requests {
             let _ = requests.send(frame);
         }
@@ -121,11 +125,11 @@ impl Process {
     }
 
     /// How a worker that has hung up ended, in words.
-    pub(crate) fn ending(mut self) -> String {
-        let deadline = Instant::now() + FAREWELL;
+    pub(crate) fn describe_ending(mut self) -> String {
+        let deadline = Instant::now() + EXIT_TIMEOUT;
         while Instant::now() < deadline {
             if let Ok(Some(status)) = self.child.try_wait() {
-                return in_words(status);
+                return describe_exit(status);
             }
             sleep(Duration::from_millis(5));
         }
@@ -144,7 +148,7 @@ impl Drop for Process {
     }
 }
 
-fn in_words(status: ExitStatus) -> String {
+fn describe_exit(status: ExitStatus) -> String {
     match (status.signal(), status.code()) {
         (Some(9), _) => "killed by signal 9, as the kernel does when memory runs out".to_owned(),
         (Some(signal), _) => format!("killed by signal {signal}"),

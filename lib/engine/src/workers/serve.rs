@@ -5,33 +5,29 @@ use std::net::Shutdown;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::thread;
 
 use arrow::array::RecordBatch;
-use crossbeam_channel::{Receiver, bounded, unbounded};
+use crossbeam_channel::{Receiver, unbounded};
 use plmkit_contract::{EmbeddingLayout, Stop, exit_of};
 use plmkit_esm2::{Buffers, set_threads};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use tracing::subscriber::{NoSubscriber, with_default};
 
-use super::message::{Answer, Load, Place, Request, Results, put, receive, send};
-use crate::facts::Facts;
+use super::message::{Answer, BatchPlace, Load, Request, receive, send, write_frame};
+use crate::backend::Backend;
+use crate::batch::{Batch, BatchResult, QueuedBatch};
 use crate::in_process::InProcess;
-use crate::output::Columns;
-use crate::pipeline::RESULTS_AHEAD;
-use crate::reader::Item;
-use crate::run::Observer;
-use crate::writer::{self, Finished};
-use crate::{Config, EngineError};
+use crate::pipeline::run_stages;
+use crate::{EngineError, RunConfig};
 
 /// Computes for the run at the other end of standard input, a socket, until it hangs up. What goes wrong is told to that
 /// run; the error is that nobody can be told.
-pub fn serve(config: &Config) -> Result<(), EngineError> {
+pub fn serve(config: &RunConfig) -> Result<(), EngineError> {
     // A worker that hangs does not outlive its run.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| broken(error.into()))?;
     let stdin = io::stdin().as_fd().try_clone_to_owned();
     let line = UnixStream::from(stdin.map_err(broken)?);
-    match work(config, &line) {
+    match serve_requests(config, &line) {
         Ok(()) => Ok(()),
         // A run that has gone has said why.
         Err(EngineError::Connection(error))
@@ -50,35 +46,37 @@ pub fn serve(config: &Config) -> Result<(), EngineError> {
     }
 }
 
-fn work(config: &Config, line: &UnixStream) -> Result<(), EngineError> {
+fn serve_requests(config: &RunConfig, line: &UnixStream) -> Result<(), EngineError> {
     let Some((Request::Load(load), _)) = request(line)? else {
         return Err(broken(ErrorKind::InvalidData.into()));
     };
-    let config = Config {
+    let config = RunConfig {
         device: load.device,
         threads: NonZeroUsize::new(load.threads).unwrap_or(NonZeroUsize::MIN),
         ..config.clone()
     };
     let stop = Stop::default();
-    let model = load_model(&config, load, &stop)?;
-    let facts = Facts::of(&model.model, &config.outputs)?;
-    let layout = facts.layout(&config, (load.stitched, load.labels))?;
-    send(&mut &*line, &Answer::Ready(facts), None).map_err(broken)?;
+    let mut model = load_model(&config, load, &stop)?;
+    let info = model.info()?;
+    let layout = info.layout(&config, (load.stitched, load.labels))?;
+    send(&mut &*line, &Answer::Ready(info), None).map_err(broken)?;
     while let Some((asked, body)) = request(line)? {
         match asked {
             Request::Load(_) => return Err(broken(ErrorKind::InvalidData.into())),
             Request::Measure(sample) => {
-                let parity = sample.measure(&model.model, &stop)?;
+                let parity = model.measure(sample)?;
                 send(&mut &*line, &Answer::Parity(parity), None).map_err(broken)?;
             }
-            Request::Pack(place) => return packs(&model, &layout, line, item(place, body)?),
+            Request::Batch(place) => {
+                return compute_batches(&mut model, &layout, line, queued(place, body)?);
+            }
         }
     }
     Ok(())
 }
 
 fn load_model<'a>(
-    config: &'a Config,
+    config: &'a RunConfig,
     load: Load,
     stop: &'a Stop,
 ) -> Result<InProcess<'a>, EngineError> {
@@ -92,38 +90,30 @@ fn load_model<'a>(
     }
 }
 
-/// Computes the first pack and all that follow: one thread reads, one computes, one lays out and sends.
-fn packs(
-    model: &InProcess<'_>,
+/// Computes the first batch and all that follow: one thread reads, one computes, one sends.
+fn compute_batches(
+    model: &mut InProcess<'_>,
     layout: &EmbeddingLayout,
     line: &UnixStream,
-    first: Item,
+    first: QueuedBatch,
 ) -> Result<(), EngineError> {
-    // Without a bound: a run does not send before it reads, so one of the two must always read.
-    let (packs_in, packs) = unbounded();
-    let (results, results_out) = bounded(RESULTS_AHEAD);
-    thread::scope(|scope| {
-        thread::Builder::new()
-            .name("reader".into())
-            .spawn_scoped(scope, move || {
-                let mut next = Some(Ok(first));
-                while let Some(item) = next {
-                    let ended = item.is_err() || packs_in.send(item).is_err();
-                    next = if ended { None } else { next_item(line) };
-                }
-            })?;
-        // However this ends: the reader may wait for packs that nobody computes any more.
-        let hang_up = HangUp(line);
-        let writer = thread::Builder::new()
-            .name("writer".into())
-            .spawn_scoped(scope, move || answer(layout, line, &results_out))?;
-        let computed = model.run(layout, &packs, &results, &mut Unseen);
-        drop((packs, results, hang_up));
-        let answered = writer
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        answered.and(computed)
-    })
+    run_stages(
+        // Without a bound: a run does not send before it reads, so one of the two must always read.
+        unbounded(),
+        |queue| {
+            let mut next = Some(Ok(first));
+            while let Some(batch) = next {
+                let ended = batch.is_err() || queue.send(batch).is_err();
+                next = if ended { None } else { next_batch(line) };
+            }
+        },
+        |batches, deliver| {
+            // However this ends: the reader may wait for batches that nobody computes any more.
+            let _hang_up = HangUp(line);
+            model.run(layout, batches, deliver)
+        },
+        |results| send_results(line, results),
+    )
 }
 
 /// Ends the reading of a line on drop.
@@ -135,44 +125,38 @@ impl Drop for HangUp<'_> {
     }
 }
 
-/// What the run asks for; `None` once it has gone.
+/// The next request of the run; `None` once it has gone.
 fn request(line: &UnixStream) -> Result<Option<(Request, Option<RecordBatch>)>, EngineError> {
     receive(&mut &*line, &Buffers::default()).map_err(broken)
 }
 
-fn next_item(line: &UnixStream) -> Option<Result<Item, EngineError>> {
-    match request(line) {
-        Ok(Some((Request::Pack(place), body))) => Some(item(place, body)),
-        Ok(Some(_)) => Some(Err(broken(ErrorKind::InvalidData.into()))),
-        Ok(None) => None,
+fn next_batch(line: &UnixStream) -> Option<Result<QueuedBatch, EngineError>> {
+    match request(line).transpose()? {
+        Ok((Request::Batch(place), body)) => Some(queued(place, body)),
+        Ok(_) => Some(Err(broken(ErrorKind::InvalidData.into()))),
         Err(error) => Some(Err(error)),
     }
 }
 
-fn item(place: Place, body: Option<RecordBatch>) -> Result<Item, EngineError> {
-    let job = body
+fn queued(place: BatchPlace, body: Option<RecordBatch>) -> Result<QueuedBatch, EngineError> {
+    let batch = body
         .ok_or_else(|| "no rows".to_owned())
-        .and_then(|rows| place.job(rows));
-    let job = job.map_err(|what| broken(io::Error::new(ErrorKind::InvalidData, what)))?;
-    Ok(Item { job, saved: None })
+        .and_then(|rows| place.with_rows(rows));
+    let batch = batch.map_err(|what| broken(io::Error::new(ErrorKind::InvalidData, what)))?;
+    Ok(QueuedBatch { batch, saved: None })
 }
 
-/// Lays results out and sends them until there are no more.
-fn answer(
-    layout: &EmbeddingLayout,
+/// Sends results until there are no more.
+fn send_results(
     line: &UnixStream,
-    results: &Receiver<Finished>,
+    results: &Receiver<(Batch, BatchResult)>,
 ) -> Result<(), EngineError> {
-    let columns = Columns::new(layout);
     // One for all: large memory is dear when it is new.
     let mut frame = Vec::new();
-    while let Ok(Finished { job, result }) = results.recv() {
-        let writer::Results::Computed(embedded, timing) = result else {
-            continue;
-        };
-        let laid = columns.lay(&job.pack, embedded)?;
-        let answer = Answer::Pack(Results::of(&job, &laid, &timing));
-        put(&mut frame, &answer, Some(&laid.rows)).map_err(broken)?;
+    while let Ok((Batch { index, .. }, result)) = results.recv() {
+        let rows = result.rows.clone();
+        let answer = Answer::Batch { index, result };
+        write_frame(&mut frame, &answer, Some(&rows)).map_err(broken)?;
         (&mut &*line).write_all(&frame).map_err(broken)?;
     }
     Ok(())
@@ -180,13 +164,4 @@ fn answer(
 
 fn broken(error: io::Error) -> EngineError {
     EngineError::Connection(error)
-}
-
-/// The run shows how far it is.
-struct Unseen;
-
-impl Observer for Unseen {
-    fn started(&mut self, _tokens: u64) {}
-    fn advanced(&mut self, _tokens: u64) {}
-    fn ended(&mut self) {}
 }

@@ -4,7 +4,7 @@ use tch::{Kind, Tensor};
 
 use super::Attention;
 use crate::EsmError;
-use crate::packed::Packed;
+use crate::device_batch::DeviceBatch;
 use crate::shim::VarlenKernel;
 
 /// The compute capability from which on there is flash attention.
@@ -40,7 +40,7 @@ impl OneKernel {
 }
 
 impl Attention for OneKernel {
-    fn forward(&self, qkv: &Tensor, batch: &Packed) -> Result<Tensor, EsmError> {
+    fn forward(&self, qkv: &Tensor, batch: &DeviceBatch) -> Result<Tensor, EsmError> {
         let kernel = self.kernel(qkv.f_kind()?, qkv.size4()?.3);
         let call = |heads: [&Tensor; 3], offsets: &Tensor, longest, scale| {
             kernel.forward(heads, offsets, longest, scale)
@@ -54,7 +54,12 @@ type Call<'a> = dyn Fn([&Tensor; 3], &Tensor, i64, f64) -> Result<Tensor, EsmErr
 
 /// Attention by a kernel that takes `most` sequences in a call, with heads filled up with zeros to what it takes. Those add
 /// nothing to a score, and zeros to the mix.
-fn in_calls(qkv: &Tensor, batch: &Packed, most: usize, call: &Call) -> Result<Tensor, EsmError> {
+fn in_calls(
+    qkv: &Tensor,
+    batch: &DeviceBatch,
+    most: usize,
+    call: &Call,
+) -> Result<Tensor, EsmError> {
     let (rows, _, heads, head_dim) = qkv.size4()?;
     let scale = (head_dim as f64).powf(-0.5);
     let qkv = match head_dim % ALIGNMENT {
@@ -155,7 +160,7 @@ mod tests {
 
     #[test]
     fn several_calls_and_heads_of_any_width_are_one_attention() {
-        let transfer = Transfer::on(Device::Cpu, false).unwrap();
+        let transfer = Transfer::new(Device::Cpu, false).unwrap();
         for lengths in [
             vec![3, 70, 5, 4, 3, 9, 17, 3],
             vec![20, 3, 3],
@@ -171,7 +176,7 @@ mod tests {
                 cu_seqlens.push(tokens.len() as i32);
             }
             let varlen = Varlen::new(&tokens, &cu_seqlens).unwrap();
-            let (batch, _) = Packed::new(varlen, Kind::Float, &transfer, false).unwrap();
+            let (batch, _) = DeviceBatch::new(varlen, Kind::Float, &transfer, false).unwrap();
             let rows = batch.tokens.size1().unwrap();
             for head_dim in [2, 8, 10, 16, 20] {
                 tch::manual_seed(head_dim);

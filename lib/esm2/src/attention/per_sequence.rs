@@ -4,14 +4,14 @@ use tch::Tensor;
 
 use super::Attention;
 use crate::EsmError;
-use crate::packed::Packed;
+use crate::device_batch::DeviceBatch;
 
 /// `scaled_dot_product_attention` on each sequence.
 #[derive(Debug)]
 pub(crate) struct PerSequence;
 
 impl Attention for PerSequence {
-    fn forward(&self, qkv: &Tensor, batch: &Packed) -> Result<Tensor, EsmError> {
+    fn forward(&self, qkv: &Tensor, batch: &DeviceBatch) -> Result<Tensor, EsmError> {
         let (tokens, _, heads, head_dim) = qkv.size4()?;
         // Rows that belong to no sequence stay zero.
         let mixed = Tensor::f_zeros([tokens, heads, head_dim], (qkv.f_kind()?, qkv.device()))?;
@@ -65,8 +65,8 @@ mod tests {
                 tokens[bounds[1] as usize - 1] = 2;
             }
             let varlen = Varlen::new(&tokens, &cu_seqlens).unwrap();
-            let transfer = Transfer::on(Device::Cpu, false).unwrap();
-            let (batch, _) = Packed::new(varlen, Kind::Float, &transfer, false).unwrap();
+            let transfer = Transfer::new(Device::Cpu, false).unwrap();
+            let (batch, _) = DeviceBatch::new(varlen, Kind::Float, &transfer, false).unwrap();
             tch::manual_seed(head_dim);
             let qkv = Tensor::randn([378, 3, 2, head_dim], (Kind::Float, Device::Cpu));
             let found = PerSequence.forward(&qkv, &batch).unwrap();

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use plmkit_cpu::{Encoder, Isa, Layer, Multiply};
 use tch::{Device, Kind, Tensor};
 
-use super::{Body, Watch};
+use super::{Body, LayerObserver};
 use crate::checkpoint::Mapped;
-use crate::packed::Packed;
+use crate::device_batch::DeviceBatch;
 use crate::threads::threads;
-use crate::{Config, EsmError};
+use crate::{EsmError, ModelConfig};
 
 /// Parameters as the kernels read them.
 #[derive(Debug)]
@@ -54,13 +54,13 @@ impl Body for OnCpu {
     fn forward(
         &self,
         x: Tensor,
-        batch: &Packed,
+        batch: &DeviceBatch,
         depth: usize,
-        watch: &mut dyn Watch,
+        observer: &mut dyn LayerObserver,
     ) -> Result<(), EsmError> {
         // Integers cannot be had in another type.
         let in_f32 = batch.kind == Kind::Float && self.multiply != Multiply::Int8;
-        Pass::new(&x, batch, self.heads, watch)?.through(&self.encoder, depth, in_f32)
+        Pass::new(&x, batch, self.heads, observer)?.run_layers(&self.encoder, depth, in_f32)
     }
 }
 
@@ -68,7 +68,7 @@ impl Body for OnCpu {
 #[derive(Debug)]
 pub(crate) struct Streamed {
     isa: Isa,
-    config: Config,
+    config: ModelConfig,
     /// Of each layer.
     frequencies: Vec<Vec<f32>>,
     mapped: Arc<Mapped>,
@@ -78,7 +78,7 @@ impl Streamed {
     pub(crate) fn new(
         isa: Isa,
         mapped: Arc<Mapped>,
-        config: Config,
+        config: ModelConfig,
         frequencies: Vec<Vec<f32>>,
     ) -> Self {
         Self {
@@ -102,19 +102,19 @@ impl Body for Streamed {
     fn forward(
         &self,
         x: Tensor,
-        batch: &Packed,
+        batch: &DeviceBatch,
         depth: usize,
-        watch: &mut dyn Watch,
+        observer: &mut dyn LayerObserver,
     ) -> Result<(), EsmError> {
         let heads = self.config.heads;
-        let mut pass = Pass::new(&x, batch, heads, watch)?;
+        let mut pass = Pass::new(&x, batch, heads, observer)?;
         for (first, inv_freq) in self.frequencies[..depth].iter().enumerate() {
             let kernels = (self.isa, Multiply::F32);
             let layer = self
                 .mapped
                 .layer(&self.config, first, inv_freq.clone(), kernels)?;
-            pass.watcher.first = first;
-            pass.through(&Encoder::new(self.isa, vec![layer], heads), 1, true)?;
+            pass.adapter.first = first;
+            pass.run_layers(&Encoder::new(self.isa, vec![layer], heads), 1, true)?;
         }
         Ok(())
     }
@@ -125,45 +125,50 @@ struct Pass<'a> {
     /// `(total_tokens, hidden)`
     x: Vec<f32>,
     sequences: Vec<Range<usize>>,
-    watcher: Watcher<'a>,
+    adapter: TensorAdapter<'a>,
 }
 
 impl<'a> Pass<'a> {
     fn new(
         x: &Tensor,
-        batch: &Packed,
+        batch: &DeviceBatch,
         heads: usize,
-        watch: &'a mut dyn Watch,
+        observer: &'a mut dyn LayerObserver,
     ) -> Result<Self, EsmError> {
         Ok(Self {
             x: values(&batch.own(x)?)?,
             sequences: batch.varlen.spans().collect(),
-            watcher: Watcher {
+            adapter: TensorAdapter {
                 heads: heads as i64,
                 hidden: x.size2()?.1,
                 first: 0,
-                watch,
+                observer,
             },
         })
     }
 
     /// Through the first `depth` layers of `encoder`.
-    fn through(&mut self, encoder: &Encoder, depth: usize, in_f32: bool) -> Result<(), EsmError> {
-        let (x, watcher) = (&mut self.x, &mut self.watcher);
-        encoder.forward(x, &self.sequences, depth, in_f32, threads(), watcher)
+    fn run_layers(
+        &mut self,
+        encoder: &Encoder,
+        depth: usize,
+        in_f32: bool,
+    ) -> Result<(), EsmError> {
+        let (x, adapter) = (&mut self.x, &mut self.adapter);
+        encoder.forward(x, &self.sequences, depth, in_f32, threads(), adapter)
     }
 }
 
 /// Shows tensors to one who expects them.
-struct Watcher<'a> {
+struct TensorAdapter<'a> {
     heads: i64,
     hidden: i64,
     /// The layer before the first that is computed.
     first: usize,
-    watch: &'a mut dyn Watch,
+    observer: &'a mut dyn LayerObserver,
 }
 
-impl plmkit_cpu::Watch for Watcher<'_> {
+impl plmkit_cpu::LayerObserver for TensorAdapter<'_> {
     type Error = EsmError;
 
     fn hidden(&mut self, layer: usize, x: &[f32]) -> Result<(), EsmError> {
@@ -172,14 +177,14 @@ impl plmkit_cpu::Watch for Watcher<'_> {
         if layer == 0 && self.first > 0 {
             return Ok(());
         }
-        self.watch.hidden(self.first + layer, &|| {
+        self.observer.hidden(self.first + layer, &|| {
             Ok(Tensor::f_from_slice(x)?.f_view([-1, hidden])?)
         })
     }
 
     fn attention(&mut self, qkv: &[f32]) -> Result<(), EsmError> {
         let (heads, head_dim) = (self.heads, self.hidden / self.heads);
-        self.watch
+        self.observer
             .attention(&|| Ok(Tensor::f_from_slice(qkv)?.f_view([-1, 3, heads, head_dim])?))
     }
 }

@@ -7,15 +7,15 @@ use plmkit_contract::Pool;
 use plmkit_gpu::{AddLayerNorm, BiasGelu, Element, Embed, GpuError, Kernels, Pooling, Rope};
 use tch::{Kind, Tensor};
 
-use super::{Body, Watch};
+use super::{Body, LayerObserver};
 use crate::EsmError;
 use crate::attention::{Attention, OneKernel};
+use crate::device_batch::DeviceBatch;
 use crate::embedding::Embedding;
 use crate::layer::Layer;
 use crate::layer_norm::LayerNorm;
-use crate::packed::Packed;
-use crate::profile::Work;
-use crate::rope::turns;
+use crate::rope::{Frequencies, RotationCache, turns};
+use crate::timing::Work;
 use crate::vocabulary::MASK;
 
 /// The stream on which libtorch computes unless it is told otherwise, which is done for copies alone: CUDA's own.
@@ -75,7 +75,7 @@ impl Body for OnGpu {
         "cuda".to_owned()
     }
 
-    fn embed(&self, embedding: &Embedding, batch: &Packed) -> Result<Tensor, EsmError> {
+    fn embed(&self, embedding: &Embedding, batch: &DeviceBatch) -> Result<Tensor, EsmError> {
         let table = &embedding.table;
         let (rows, hidden) = table.size2()?;
         let tokens = batch.tokens.size1()?;
@@ -106,9 +106,9 @@ impl Body for OnGpu {
     fn forward(
         &self,
         x: Tensor,
-        batch: &Packed,
+        batch: &DeviceBatch,
         depth: usize,
-        watch: &mut dyn Watch,
+        observer: &mut dyn LayerObserver,
     ) -> Result<(), EsmError> {
         let mut pass = Pass {
             kernels: self.kernels_for(batch.kind)?,
@@ -118,8 +118,8 @@ impl Body for OnGpu {
             x: x.f_contiguous()?,
         };
         batch.lap(Work::Embedding)?;
-        watch.hidden(0, &|| Ok(pass.x.shallow_clone()))?;
-        let mut table = Table::default();
+        observer.hidden(0, &|| Ok(pass.x.shallow_clone()))?;
+        let mut rotations = RotationCache::default();
         let mut normalised = match self.layers[..depth].first() {
             Some(layer) => pass.normalise(None, &layer.attention_norm)?,
             None => return Ok(()),
@@ -128,9 +128,11 @@ impl Body for OnGpu {
         for (number, layer) in self.layers[..depth].iter().enumerate() {
             let qkv = layer.qkv.forward(&normalised, batch.kind)?; // (rows, 3·hidden)
             batch.lap(Work::Gemm)?;
-            let qkv = pass.rotate(&qkv, table.of(layer, batch)?)?; // (rows, 3, heads, head_dim)
+            let inv_freq = &layer.inv_freq;
+            let table = rotations.get(inv_freq, || rotary_table(inv_freq, batch))?;
+            let qkv = pass.rotate(&qkv, table)?; // (rows, 3, heads, head_dim)
             batch.lap(Work::Rotary)?;
-            watch.attention(&|| Ok(qkv.f_to_kind(Kind::Float)?))?;
+            observer.attention(&|| Ok(qkv.f_to_kind(Kind::Float)?))?;
             let mixed = self.attention.forward(&qkv, batch)?; // (rows, hidden)
             batch.lap(Work::Attention)?;
             let attended = layer.out.forward(&mixed, batch.kind)?;
@@ -149,12 +151,12 @@ impl Body for OnGpu {
                 }
             }
             batch.lap(Work::LayerNorm)?;
-            watch.hidden(number + 1, &|| Ok(pass.x.shallow_clone()))?;
+            observer.hidden(number + 1, &|| Ok(pass.x.shallow_clone()))?;
         }
         Ok(())
     }
 
-    fn pool(&self, hidden: &Tensor, batch: &Packed, by: Pool) -> Result<Tensor, EsmError> {
+    fn pool(&self, hidden: &Tensor, batch: &DeviceBatch, by: Pool) -> Result<Tensor, EsmError> {
         let (tokens, width) = hidden.size2()?;
         let hidden = hidden.f_contiguous()?;
         let sequences = batch.varlen.sequences();
@@ -192,7 +194,7 @@ impl Body for OnGpu {
 struct Pass<'a> {
     kernels: &'a Kernels,
     heads: i64,
-    batch: &'a Packed<'a>,
+    batch: &'a DeviceBatch<'a>,
     /// `(rows)` i32
     positions: Tensor,
     /// The residual stream, `(rows, hidden)` f32.
@@ -265,31 +267,12 @@ impl Pass<'_> {
     }
 }
 
-/// Cosines and sines of a batch, made anew where a layer has frequencies of its own.
-#[derive(Default)]
-struct Table {
-    inv_freq: Vec<f32>,
-    turns: Option<Tensor>,
-}
-
-impl Table {
-    /// `(longest sequence, head_dim/2, 2)` f32
-    fn of(&mut self, layer: &Layer, batch: &Packed) -> Result<&Tensor, EsmError> {
-        if self.inv_freq != layer.inv_freq.values {
-            self.turns = None;
-            self.inv_freq.clone_from(&layer.inv_freq.values);
-        }
-        let made = if let Some(made) = self.turns.take() {
-            made
-        } else {
-            let device = batch.positions.device();
-            let positions = Tensor::f_arange(batch.longest, (Kind::Float, device))?;
-            turns(&positions, &layer.inv_freq)?
-                .f_view_as_real()?
-                .f_contiguous()?
-        };
-        Ok(self.turns.insert(made))
-    }
+/// Cosines and sines of the positions in a batch: `(longest sequence, head_dim/2, 2)` f32.
+fn rotary_table(inv_freq: &Frequencies, batch: &DeviceBatch) -> Result<Tensor, EsmError> {
+    let device = batch.positions.device();
+    let positions = Tensor::f_arange(batch.longest, (Kind::Float, device))?;
+    let turns = turns(&positions, inv_freq)?;
+    Ok(turns.f_view_as_real()?.f_contiguous()?)
 }
 
 fn element(kind: Kind) -> Element {

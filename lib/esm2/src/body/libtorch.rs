@@ -1,14 +1,14 @@
 //! Layers of libtorch's operations, on any device that it has.
 
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
-use super::{Body, Watch};
+use super::{Body, LayerObserver};
 use crate::EsmError;
 use crate::attention::Attention;
+use crate::device_batch::DeviceBatch;
 use crate::layer::Layer;
-use crate::packed::Packed;
-use crate::profile::Work;
-use crate::rope::Rotation;
+use crate::rope::{RotationCache, rotate, turns};
+use crate::timing::Work;
 
 /// Parameters as tensors.
 #[derive(Debug)]
@@ -36,28 +36,64 @@ impl Body for OnLibtorch {
     fn forward(
         &self,
         mut x: Tensor,
-        batch: &Packed,
+        batch: &DeviceBatch,
         depth: usize,
-        watch: &mut dyn Watch,
+        observer: &mut dyn LayerObserver,
     ) -> Result<(), EsmError> {
         batch.lap(Work::Embedding)?;
-        watch.hidden(0, &|| Ok(x.shallow_clone()))?;
-        let mut rotation = Rotation::new(&batch.positions, &self.layers[0].inv_freq)?;
+        observer.hidden(0, &|| Ok(x.shallow_clone()))?;
+        let mut rotations = RotationCache::default();
         for (layer, number) in self.layers[..depth].iter().zip(1..) {
-            // Every layer has the same frequencies in the published checkpoints, but each stores its own.
-            if !rotation.is_of(&layer.inv_freq) {
-                rotation = Rotation::new(&batch.positions, &layer.inv_freq)?;
-            }
-            layer.forward(
-                &mut x,
-                self.heads,
-                &rotation,
-                self.attention.as_ref(),
-                batch,
-                watch,
-            )?;
-            watch.hidden(number, &|| Ok(x.shallow_clone()))?;
+            let turns =
+                rotations.get(&layer.inv_freq, || turns(&batch.positions, &layer.inv_freq))?;
+            self.attend(layer, &mut x, turns, batch, observer)?;
+            feed_forward(layer, &mut x, batch)?;
+            observer.hidden(number, &|| Ok(x.shallow_clone()))?;
         }
         Ok(())
     }
+}
+
+impl OnLibtorch {
+    /// Adds the attention of `layer` to the residual stream `x`, `(total_tokens, hidden)` f32, and shows its queries and keys to
+    /// `observer`. GEMMs and attention are of the batch's kind.
+    fn attend(
+        &self,
+        layer: &Layer,
+        x: &mut Tensor,
+        turns: &Tensor,
+        batch: &DeviceBatch,
+        observer: &mut dyn LayerObserver,
+    ) -> Result<(), EsmError> {
+        let (tokens, hidden) = x.size2()?;
+        let heads = self.heads as i64;
+        let normalised = layer.attention_norm.forward(x)?;
+        batch.lap(Work::LayerNorm)?;
+        let qkv = layer.qkv.forward(&normalised, batch.kind)?; // (total_tokens, 3·hidden)
+        batch.lap(Work::Gemm)?;
+        let qkv = qkv.f_to_kind(Kind::Float)?;
+        let qkv = qkv.f_view([tokens, 3 * heads, hidden / heads])?;
+        rotate(&qkv.f_narrow(1, 0, 2 * heads)?, turns)?;
+        let qkv = qkv.f_view([tokens, 3, heads, hidden / heads])?;
+        observer.attention(&|| Ok(qkv.shallow_clone()))?;
+        let qkv = qkv.f_to_kind(batch.kind)?;
+        batch.lap(Work::Rotary)?;
+        let mixed = self.attention.forward(&qkv, batch)?; // (total_tokens, hidden)
+        batch.lap(Work::Attention)?;
+        layer.out.add_to(x, &mixed, batch.kind)?;
+        batch.lap(Work::Gemm)
+    }
+}
+
+/// Adds the output of the feed-forward network of `layer` to the residual stream.
+fn feed_forward(layer: &Layer, x: &mut Tensor, batch: &DeviceBatch) -> Result<(), EsmError> {
+    let normalised = layer.ffn_norm.forward(x)?;
+    batch.lap(Work::LayerNorm)?;
+    let mut wide = layer.up.forward(&normalised, batch.kind)?; // (total_tokens, intermediate)
+    batch.lap(Work::Gemm)?;
+    // The exact GELU, by erf: the tanh form differs by up to 5e-4.
+    let _ = wide.f_gelu_("none")?;
+    batch.lap(Work::Gelu)?;
+    layer.down.add_to(x, &wide, batch.kind)?;
+    batch.lap(Work::Gemm)
 }

@@ -6,25 +6,25 @@ use plmkit_contract::Stop;
 use plmkit_gpu::Kernels;
 use tch::{Device, Kind, Tensor};
 
-use super::digest::Input;
+use super::digest::DigestInput;
 use super::parameters::layer_name;
 use super::stored::Stored;
 use super::work::hash;
 use crate::attention::{OneKernel, attention_on};
 use crate::body::{Body, OnGpu, OnLibtorch};
+use crate::compute_options::ComputePlan;
 use crate::embedding::Embedding;
 use crate::heads::{ContactHead, Found, Heads, LanguageModelHead};
 use crate::layer::Layer;
 use crate::layer_norm::LayerNorm;
 use crate::linear::Linear;
 use crate::rope::{Frequencies, pair_channels};
-use crate::setup::Method;
 use crate::weights::Weights;
-use crate::{Config, EsmError, Head, Names};
+use crate::{EsmError, Head, ModelConfig, Names};
 
 /// Copies weights to a device: the linear maps of the layers in the type of the method, all else in f32.
 pub(super) struct Assembly<'a> {
-    config: &'a Config,
+    config: &'a ModelConfig,
     stored: &'a Stored<'a>,
     device: Device,
     stop: &'a Stop,
@@ -32,7 +32,7 @@ pub(super) struct Assembly<'a> {
 
 impl<'a> Assembly<'a> {
     pub(super) fn new(
-        config: &'a Config,
+        config: &'a ModelConfig,
         stored: &'a Stored<'a>,
         device: Device,
         stop: &'a Stop,
@@ -94,7 +94,10 @@ impl<'a> Assembly<'a> {
         }
         Ok(Ok(Found {
             head: build()?,
-            digest: hash(&Input::of_head(self.config, self.stored, head), self.stop)?,
+            digest: hash(
+                &DigestInput::for_head(self.config, self.stored, head),
+                self.stop,
+            )?,
         }))
     }
 
@@ -102,7 +105,7 @@ impl<'a> Assembly<'a> {
     pub(super) fn body(
         &self,
         frequencies: Vec<Vec<f32>>,
-        method: Method,
+        method: ComputePlan,
     ) -> Result<(Box<dyn Body>, Option<Duration>), EsmError> {
         let (heads, kind) = (self.config.heads, method.dtype.kind());
         let layers = frequencies.into_iter().enumerate();
@@ -172,7 +175,7 @@ impl<'a> Assembly<'a> {
 }
 
 /// plmkit's own kernels for the GPU of a method, if they are wanted and can be had.
-fn kernels(method: Method) -> Option<(usize, Kernels)> {
+fn kernels(method: ComputePlan) -> Option<(usize, Kernels)> {
     let tch::Device::Cuda(index) = method.device else {
         return None;
     };

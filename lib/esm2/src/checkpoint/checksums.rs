@@ -25,7 +25,7 @@ struct Chunk {
 
 impl<'a> Checksums<'a> {
     /// Those of `files`. What says that it has none is taken as it is.
-    pub(super) fn of(files: &'a [WeightFile]) -> Result<Self, CheckpointError> {
+    pub(super) fn collect(files: &'a [WeightFile]) -> Result<Self, CheckpointError> {
         let mut records = Vec::new();
         for file in files {
             let all = file.records()?.into_iter();

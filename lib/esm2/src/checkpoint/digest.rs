@@ -12,13 +12,13 @@ use super::CheckpointError;
 use super::finite::first_not_finite;
 use super::parameters::{Parameter, head_parameters, parameters};
 use super::stored::{Entry, Stored};
-use crate::{Config, Head};
+use crate::{Head, ModelConfig};
 
 /// Bytes that are hashed at once, a power of two: the weights among them are still in the second cache when they are packed.
 pub(super) const PIECE: u64 = 1 << 18;
 
 /// What is hashed, from its first byte to its last. BLAKE3 is a tree, so that pieces can be hashed in any order.
-pub(super) struct Input<'a> {
+pub(super) struct DigestInput<'a> {
     parts: Vec<Part<'a>>,
     /// Where each part begins.
     begins: Vec<u64>,
@@ -41,11 +41,11 @@ pub(super) struct Hashed {
     wrong: Option<CheckpointError>,
 }
 
-impl<'a> Input<'a> {
+impl<'a> DigestInput<'a> {
     /// That of a model: the configuration, every encoder tensor as it is stored (name, type, shape, bytes, in the order of
     /// computation) and the rotary frequencies in use.
-    pub(super) fn of_model(
-        config: &Config,
+    pub(super) fn for_model(
+        config: &ModelConfig,
         stored: &'a Stored<'a>,
         frequencies: &[Vec<f32>],
     ) -> Self {
@@ -66,7 +66,7 @@ impl<'a> Input<'a> {
     }
 
     /// That of a head: its tensors as they are stored.
-    pub(super) fn of_head(config: &Config, stored: &'a Stored<'a>, head: Head) -> Self {
+    pub(super) fn for_head(config: &ModelConfig, stored: &'a Stored<'a>, head: Head) -> Self {
         Self::new(
             Vec::new(),
             stored,
@@ -97,10 +97,10 @@ impl<'a> Input<'a> {
             parts.push(Part::Tensor(name, entry));
         }
         parts.push(Part::Text(end));
-        Self::of_parts(parts)
+        Self::new_from_parts(parts)
     }
 
-    fn of_parts(parts: Vec<Part<'a>>) -> Self {
+    fn new_from_parts(parts: Vec<Part<'a>>) -> Self {
         let (mut begins, mut places, mut bytes) = (Vec::new(), HashMap::new(), 0);
         let mut addresses = BTreeMap::new();
         for part in &parts {
@@ -265,7 +265,7 @@ mod tests {
             let cuts = [bytes / 3, bytes / 2];
             let parts = [0..cuts[0], cuts[0]..cuts[1], cuts[1]..bytes];
             let parts = parts.map(|range| Part::Text(text[range].to_vec()));
-            let input = Input::of_parts(parts.into());
+            let input = DigestInput::new_from_parts(parts.into());
             let pieces: Vec<_> = (0..input.pieces()).map(|i| input.hash(i)).collect();
             let expected = blake3::hash(&text).to_hex();
             assert_eq!(input.digest(pieces).unwrap(), expected[..32], "{bytes}");

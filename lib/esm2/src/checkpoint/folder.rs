@@ -129,7 +129,7 @@ fn damage(bytes: &[u8], error: &SafeTensorError) -> String {
 }
 
 /// The folder of a model that is named by its folder or by a weight file.
-pub(super) fn of(model: &Path) -> &Path {
+pub(super) fn model_folder(model: &Path) -> &Path {
     match model.parent() {
         Some(folder) if folder.as_os_str().is_empty() && !model.is_dir() => Path::new("."),
         Some(folder) if !model.is_dir() => folder,
@@ -162,7 +162,7 @@ fn paths(model: &Path) -> Result<Vec<PathBuf>, CheckpointError> {
         model.to_owned()
     };
     if path.to_string_lossy().ends_with(".index.json") {
-        indexed(of(&path), &path)
+        indexed(model_folder(&path), &path)
     } else if is_weights(&path) {
         Ok(vec![path])
     } else {
@@ -285,8 +285,8 @@ mod tests {
             assert_eq!(paths(folder.path()).unwrap(), [expected.as_path()]);
             // By its own name, too.
             assert_eq!(paths(&path).unwrap(), [expected]);
-            assert_eq!(of(&path), folder.path());
+            assert_eq!(model_folder(&path), folder.path());
         }
-        assert_eq!(of(folder.path()), folder.path());
+        assert_eq!(model_folder(folder.path()), folder.path());
     }
 }

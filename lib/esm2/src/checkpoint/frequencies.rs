@@ -9,16 +9,16 @@ use super::digest::not_finite;
 use super::names::SHARED_INV_FREQ;
 use super::parameters::inv_freq_name;
 use super::stored::Stored;
-use crate::Config;
+use crate::ModelConfig;
 use crate::rope::default_inv_freq;
 
 /// The checkpoint's own frequencies, `(head_dim/2)` for each layer.
 ///
 /// ESM-2 was trained with frequencies rounded to f16, and the rounded ones are in its checkpoints: at position 1000
 /// exact ones differ by up to 0.16 radian. So they are computed only where there are none, with a warning.
-pub(super) fn of_layers(
+pub(super) fn read_frequencies(
     folder: &Path,
-    config: &Config,
+    config: &ModelConfig,
     stored: &Stored,
 ) -> Result<Vec<Vec<f32>>, CheckpointError> {
     let mut absent = 0;

@@ -8,11 +8,11 @@ use plmkit_cpu::{Isa, Layer, LayerNorm, Multiply, Panel, Weights};
 use super::parameters::layer_name;
 use super::stored::{Entry, Stored};
 use crate::rope::unpaired;
-use crate::{Config, EsmError};
+use crate::{EsmError, ModelConfig};
 
 /// A layer whose weights are zeros until its [`jobs`] are done.
 pub(super) fn layer(
-    config: &Config,
+    config: &ModelConfig,
     stored: &Stored<'_>,
     number: usize,
     inv_freq: Vec<f32>,
@@ -57,7 +57,7 @@ pub(super) fn layer(
 /// What packs the weights of a layer, panel by panel.
 pub(super) fn jobs<'a>(
     layer: &'a mut Layer,
-    config: &Config,
+    config: &ModelConfig,
     stored: &'a Stored<'a>,
     number: usize,
 ) -> Vec<Job<'a>> {

@@ -2,7 +2,7 @@
 
 use plmkit_contract::VOCABULARY;
 
-use crate::{Config, Head};
+use crate::{Head, ModelConfig};
 
 /// A tensor of the model.
 #[derive(Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(super) struct Parameter {
 }
 
 /// Those that the encoder cannot do without, in the order in which they take part in the computation.
-pub(super) fn parameters(config: &Config) -> Vec<Parameter> {
+pub(super) fn parameters(config: &ModelConfig) -> Vec<Parameter> {
     let (hidden, intermediate) = (config.hidden, config.intermediate);
     let mut all = vec![parameter(
         "embeddings.word_embeddings.weight".to_owned(),
@@ -44,7 +44,7 @@ pub(super) fn parameters(config: &Config) -> Vec<Parameter> {
 }
 
 /// Those of a head, which a checkpoint may lack. The language-model head decodes with the word embeddings.
-pub(super) fn head_parameters(config: &Config, head: Head) -> Vec<Parameter> {
+pub(super) fn head_parameters(config: &ModelConfig, head: Head) -> Vec<Parameter> {
     let hidden = config.hidden;
     let named = |name: &str, shape: &[usize]| parameter(format!("{}.{name}", head.name()), shape);
     match head {

@@ -15,7 +15,7 @@ use super::names::{SHARED_INV_FREQ, canonical};
 use super::parameters::{Parameter, head_parameters, inv_freq_name, parameters};
 use super::tensor::StoredTensor;
 use super::upload::upload;
-use crate::{Config, EsmError, Head};
+use crate::{EsmError, Head, ModelConfig};
 
 /// Every tensor that is read. Once they are checked, those of the encoder are all there, each of the right shape and of
 /// a type that is read.
@@ -100,7 +100,7 @@ impl<'a> Entry<'a> {
 
 impl<'a> Stored<'a> {
     /// Finds the tensors in `files`. The headers are checked against the sizes of the files before anything else is.
-    pub(super) fn of(folder: &Path, files: &'a [WeightFile]) -> Result<Self, CheckpointError> {
+    pub(super) fn open(folder: &Path, files: &'a [WeightFile]) -> Result<Self, CheckpointError> {
         let mut tensors = BTreeMap::new();
         for file in files {
             for (name, view) in file.tensors()? {
@@ -122,7 +122,7 @@ impl<'a> Stored<'a> {
     }
 
     /// Compares them with those that the model has.
-    pub(super) fn check(&self, folder: &Path, config: &Config) -> Result<(), CheckpointError> {
+    pub(super) fn check(&self, folder: &Path, config: &ModelConfig) -> Result<(), CheckpointError> {
         let required = parameters(config);
         let optional = optional(config);
         self.check_names(folder, &required, &optional)?;
@@ -189,7 +189,7 @@ impl<'a> Stored<'a> {
     }
 
     /// The tensors that are missing of a head.
-    pub(super) fn missing(&self, config: &Config, head: Head) -> Vec<String> {
+    pub(super) fn missing(&self, config: &ModelConfig, head: Head) -> Vec<String> {
         let parameters = head_parameters(config, head).into_iter();
         let names = parameters.map(|parameter| parameter.name);
         names
@@ -219,7 +219,7 @@ fn stored_as(dtype: Dtype) -> Option<As> {
 }
 
 /// Tensors that a checkpoint may lack.
-fn optional(config: &Config) -> Vec<Parameter> {
+fn optional(config: &ModelConfig) -> Vec<Parameter> {
     let frequencies = (0..config.layers)
         .map(inv_freq_name)
         .chain([SHARED_INV_FREQ.to_owned()])

@@ -23,7 +23,7 @@ pub use self::error::TorchFileError;
 
 /// The tensors in the bytes of a file, by name. Nothing is copied: they lie in the file.
 pub(super) fn tensors(bytes: &[u8]) -> Result<Vec<(String, StoredTensor<'_>)>, TorchFileError> {
-    let archive = Archive::of(bytes)?;
+    let archive = Archive::parse(bytes)?;
     // The other order is that of machines that libtorch does not run on any more.
     if archive
         .record("byteorder")
@@ -45,7 +45,7 @@ pub(super) fn tensors(bytes: &[u8]) -> Result<Vec<(String, StoredTensor<'_>)>, T
 
 /// The records of a file, by name.
 pub(super) fn records(bytes: &[u8]) -> Result<Vec<(&str, Record<'_>)>, TorchFileError> {
-    Ok(Archive::of(bytes)?.into_records().collect())
+    Ok(Archive::parse(bytes)?.into_records().collect())
 }
 
 /// The tensor that a pickle describes, if it lies in its storage and the storage in its record.

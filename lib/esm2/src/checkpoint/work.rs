@@ -7,7 +7,7 @@ use std::thread;
 use plmkit_contract::Stop;
 
 use super::checksums::Checksums;
-use super::digest::{Hashed, Input};
+use super::digest::{DigestInput, Hashed};
 use super::layers::Job;
 use super::stored::Entry;
 use crate::EsmError;
@@ -16,7 +16,7 @@ use crate::threads::threads;
 /// A piece of what is hashed, if anything is, the chunks of files that begin in it, and the panels whose weights do.
 #[derive(Default)]
 struct Task<'a> {
-    hash: Option<(&'a Input<'a>, usize)>,
+    hash: Option<(&'a DigestInput<'a>, usize)>,
     sums: Vec<(&'a Checksums<'a>, usize)>,
     jobs: Vec<Job<'a>>,
 }
@@ -30,7 +30,7 @@ struct Tasks<'a> {
 }
 
 /// Hashes `input`, all of whose weights are to be finite.
-pub(super) fn hash(input: &Input<'_>, stop: &Stop) -> Result<String, EsmError> {
+pub(super) fn hash(input: &DigestInput<'_>, stop: &Stop) -> Result<String, EsmError> {
     let tasks = Tasks::new(pieces(input).collect(), stop);
     tasks.on_threads(|| Ok(()))?;
     tasks.digest(input)
@@ -38,7 +38,7 @@ pub(super) fn hash(input: &Input<'_>, stop: &Stop) -> Result<String, EsmError> {
 
 /// Hashes `input`, compares `checksums`, packs panels and does something `alongside`. Returns the digest, too.
 pub(super) fn hash_and_pack<T>(
-    input: &Input<'_>,
+    input: &DigestInput<'_>,
     checksums: &Checksums<'_>,
     jobs: Vec<Job<'_>>,
     stop: &Stop,
@@ -62,7 +62,7 @@ pub(super) fn hash_and_pack<T>(
 }
 
 /// Hashes `input` piece by piece.
-fn pieces<'a>(input: &'a Input<'a>) -> impl Iterator<Item = Task<'a>> {
+fn pieces<'a>(input: &'a DigestInput<'a>) -> impl Iterator<Item = Task<'a>> {
     (0..input.pieces()).map(move |piece| Task {
         hash: Some((input, piece)),
         ..Task::default()
@@ -95,7 +95,7 @@ impl<'a> Tasks<'a> {
     }
 
     /// The digest of `input`, whose pieces they hashed.
-    fn digest(self, input: &Input<'_>) -> Result<String, EsmError> {
+    fn digest(self, input: &DigestInput<'_>) -> Result<String, EsmError> {
         let hashes = self.hashes.into_iter();
         Ok(input.digest(hashes.filter_map(OnceLock::into_inner).collect())?)
     }

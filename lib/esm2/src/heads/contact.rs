@@ -182,7 +182,7 @@ mod tests {
                 maps.push((scores / (head_dim as f64).sqrt()).softmax(-1, Kind::Double));
             }
         }
-        let transfer = Transfer::on(Device::Cpu, false).unwrap();
+        let transfer = Transfer::new(Device::Cpu, false).unwrap();
         let Values::Here(found) = contacts.finish(&transfer).unwrap() else {
             panic!("a CPU copies at once");
         };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use half::{bf16, f16};
 use plmkit_contract::Stop;
-use plmkit_esm2::{Dtype as Type, Esm2, EsmError, Setup, set_threads};
+use plmkit_esm2::{ComputeOptions, Dtype as Type, Esm2, EsmError, set_threads};
 use safetensors::Dtype;
 
 use crate::support::torch_file::{large_archive, torch_file, torch_file_as};
@@ -202,7 +202,7 @@ fn a_stop_ends_the_loading() {
     stop.request();
     let error = Esm2::load(
         &test_data("model-tiny"),
-        plmkit_esm2::Setup::default(),
+        plmkit_esm2::ComputeOptions::default(),
         &stop,
     )
     .unwrap_err();
@@ -224,9 +224,9 @@ fn threads_share_the_loading_and_change_nothing() {
 #[test]
 fn layers_that_are_read_when_they_are_computed_are_the_same() {
     let f32 = model_tiny();
-    let int8 = Setup {
+    let int8 = ComputeOptions {
         dtype: Some(Type::Int8),
-        ..Setup::default()
+        ..ComputeOptions::default()
     };
     let int8 = Esm2::load(&test_data("model-tiny"), int8, &Stop::default()).unwrap();
     let by_layer = int8.in_f32(&Stop::default()).unwrap().unwrap();
@@ -243,9 +243,9 @@ fn in_bfloat16_weights_and_biases_are_rounded() {
         eprintln!("skipped: this CPU multiplies no bfloat16");
         return;
     }
-    let bf16 = Setup {
+    let bf16 = ComputeOptions {
         dtype: Some(Type::Bf16),
-        ..Setup::default()
+        ..ComputeOptions::default()
     };
     let load = |folder: &Path| Esm2::load(folder, bf16, &Stop::default()).unwrap();
     let mut rounded = Tiny::new();

@@ -30,7 +30,7 @@ pub(in super::super) struct Record<'a> {
 
 impl<'a> Archive<'a> {
     /// Finds the records. Every place and size is checked against the file; nothing is copied.
-    pub(super) fn of(bytes: &'a [u8]) -> Result<Self, TorchFileError> {
+    pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, TorchFileError> {
         // A pickle of protocol 2, which is what came before the archives.
         if bytes.starts_with(b"\x80\x02") {
             return Err(TorchFileError::Legacy);

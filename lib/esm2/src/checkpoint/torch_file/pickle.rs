@@ -52,7 +52,7 @@ pub(super) fn state_dictionary(pickle: &[u8]) -> Result<Vec<(String, Sketch)>, T
             pickle.len()
         )));
     }
-    Machine::of(pickle).run()
+    Machine::new(pickle).run()
 }
 
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ enum Class {
 }
 
 impl Class {
-    fn of(module: &str, name: &str) -> Result<Self, TorchFileError> {
+    fn parse(module: &str, name: &str) -> Result<Self, TorchFileError> {
         Ok(match (module, name) {
             ("collections", "OrderedDict") => Self::OrderedDict,
             ("torch._utils", "_rebuild_tensor_v2") => Self::Tensor,
@@ -116,7 +116,7 @@ struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    fn of(pickle: &'a [u8]) -> Self {
+    fn new(pickle: &'a [u8]) -> Self {
         Self {
             rest: pickle,
             stack: Vec::new(),
@@ -170,7 +170,7 @@ impl<'a> Machine<'a> {
 
     fn step(&mut self, instruction: u8, at: usize) -> Result<(), TorchFileError> {
         if let Some((module, name)) = self.class(instruction).ok_or_else(|| wrong_at(at))? {
-            self.stack.push(Value::Class(Class::of(&module, &name)?));
+            self.stack.push(Value::Class(Class::parse(&module, &name)?));
             return Ok(());
         }
         self.try_step(instruction).ok_or_else(|| wrong_at(at))
@@ -264,7 +264,7 @@ impl<'a> Machine<'a> {
             // REDUCE
             b'R' => {
                 let (arguments, class) = (self.pop()?, self.pop()?);
-                self.made(&class, &arguments)?
+                self.construct(&class, &arguments)?
             }
             _ => return None,
         };
@@ -273,7 +273,7 @@ impl<'a> Machine<'a> {
     }
 
     /// What a class makes of its arguments.
-    fn made(&mut self, class: &Value, arguments: &Value) -> Option<Value> {
+    fn construct(&mut self, class: &Value, arguments: &Value) -> Option<Value> {
         let (Value::Class(class), Value::Tuple(arguments)) = (class, arguments) else {
             return None;
         };

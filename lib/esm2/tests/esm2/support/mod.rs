@@ -30,7 +30,7 @@ pub fn test_data(name: &str) -> PathBuf {
 pub fn model_tiny() -> Esm2 {
     Esm2::load(
         &test_data("model-tiny"),
-        plmkit_esm2::Setup::default(),
+        plmkit_esm2::ComputeOptions::default(),
         &Stop::default(),
     )
     .unwrap()

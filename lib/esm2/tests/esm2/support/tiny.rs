@@ -162,5 +162,9 @@ impl Tiny {
 
 /// Loads a folder to the CPU.
 pub fn load(folder: &Path) -> Result<Esm2, EsmError> {
-    Esm2::load(folder, plmkit_esm2::Setup::default(), &Stop::default())
+    Esm2::load(
+        folder,
+        plmkit_esm2::ComputeOptions::default(),
+        &Stop::default(),
+    )
 }

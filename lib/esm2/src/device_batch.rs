@@ -3,8 +3,7 @@
 use tch::{Kind, Tensor};
 
 use crate::embedding::shares_kept;
-use crate::profile::{Laps, Work};
-use crate::timing::Span;
+use crate::timing::{LapTimer, Span, Work};
 use crate::transfer::Transfer;
 use crate::vocabulary::CLS;
 use crate::{EsmError, Varlen};
@@ -15,7 +14,7 @@ const LEAST_ROWS: usize = 16;
 
 /// What the forward pass reads of a batch.
 #[derive(Debug)]
-pub(crate) struct Packed<'a> {
+pub(crate) struct DeviceBatch<'a> {
     /// The batch in host memory.
     pub(crate) varlen: Varlen<'a>,
     /// Token ids, `(rows)` u8: those of the batch, and `<cls>` up to 16 where it has fewer.
@@ -33,10 +32,10 @@ pub(crate) struct Packed<'a> {
     /// The type in which GEMMs and attention compute.
     pub(crate) kind: Kind,
     /// What takes down what the time goes into, if that is to be known.
-    pub(crate) laps: Option<Laps>,
+    pub(crate) laps: Option<LapTimer>,
 }
 
-impl<'a> Packed<'a> {
+impl<'a> DeviceBatch<'a> {
     /// Copies a batch to the device, with the rows of `residues` if they are wanted. Returns when it was copied, where the
     /// device has a clock.
     pub(crate) fn new(
@@ -90,7 +89,7 @@ impl<'a> Packed<'a> {
     /// What was asked of the device since the last lap was `work`.
     pub(crate) fn lap(&self, work: Work) -> Result<(), EsmError> {
         match &self.laps {
-            Some(laps) => laps.end(work),
+            Some(laps) => laps.end_lap(work),
             None => Ok(()),
         }
     }
@@ -111,8 +110,8 @@ mod tests {
     fn positions_restart_with_each_sequence() {
         let tokens = [0, 20, 5, 2, 0, 32, 2];
         let varlen = Varlen::new(&tokens, &[0, 4, 7]).unwrap();
-        let transfer = Transfer::on(Device::Cpu, false).unwrap();
-        let (batch, copied) = Packed::new(varlen, Kind::Float, &transfer, true).unwrap();
+        let transfer = Transfer::new(Device::Cpu, false).unwrap();
+        let (batch, copied) = DeviceBatch::new(varlen, Kind::Float, &transfer, true).unwrap();
         assert!(copied.is_none());
         let positions = Vec::<f32>::try_from(&batch.positions).unwrap();
         assert_eq!(positions[..7], [0.0, 1.0, 2.0, 3.0, 0.0, 1.0, 2.0]);
@@ -129,7 +128,7 @@ mod tests {
             Vec::<f32>::try_from(list(&batch.kept)).unwrap(),
             [1.0, 1.0 - 1.0 / 3.0]
         );
-        let plain = Packed::new(varlen, Kind::Float, &transfer, false)
+        let plain = DeviceBatch::new(varlen, Kind::Float, &transfer, false)
             .unwrap()
             .0;
         assert!(plain.residues.is_none());

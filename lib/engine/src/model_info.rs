@@ -6,11 +6,11 @@ use plmkit_contract::{EmbeddingLayout, Labels};
 use plmkit_esm2::{Dtype, Esm2, EsmError, LoadTimes};
 use serde::{Deserialize, Serialize};
 
-use crate::{Config, Outputs};
+use crate::{Outputs, RunConfig};
 
 /// A loaded model, without the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Facts {
+pub(crate) struct ModelInfo {
     /// Layers of the encoder.
     pub(crate) layers: usize,
     /// Values in a vector.
@@ -25,19 +25,19 @@ pub(crate) struct Facts {
     pub(crate) dtype: Dtype,
     /// What computes the layers.
     pub(crate) kernels: String,
-    /// What [`plmkit_esm2::Config::flops_per_token`] says.
+    /// What [`plmkit_esm2::ModelConfig::flops_per_token`] says.
     pub(crate) flops_per_token: u64,
-    /// What [`plmkit_esm2::Config::flops_per_pair`] says.
+    /// What [`plmkit_esm2::ModelConfig::flops_per_pair`] says.
     pub(crate) flops_per_pair: u64,
     /// How long loading took.
     pub(crate) load_times: LoadTimes,
 }
 
-impl Facts {
+impl ModelInfo {
     /// Those of `model`, of which `outputs` are wanted, or why it cannot compute them.
-    pub(crate) fn of(model: &Esm2, outputs: &Outputs) -> Result<Self, EsmError> {
+    pub(crate) fn new(model: &Esm2, outputs: &Outputs) -> Result<Self, EsmError> {
         let layers = model.config().layers;
-        let heads = model.heads_of(&outputs.columns(layers)?);
+        let heads = model.heads_for(&outputs.columns(layers)?);
         let digest = |head: plmkit_esm2::Head| {
             Ok((head.name().to_owned(), model.head_digest(head)?.to_owned()))
         };
@@ -76,7 +76,7 @@ impl Facts {
     /// The columns of the output that `config` asks for.
     pub(crate) fn layout(
         &self,
-        config: &Config,
+        config: &RunConfig,
         (stitched, labels): (bool, Labels),
     ) -> Result<EmbeddingLayout, EsmError> {
         Ok(EmbeddingLayout {

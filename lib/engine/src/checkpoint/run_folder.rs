@@ -10,10 +10,10 @@ use plmkit_store::{
     under_construction,
 };
 
-use crate::block;
-use crate::part::{Opened, Part};
-use crate::plan::Plan;
-use crate::{Config, EngineError};
+use super::part::{Opened, Part};
+use super::record::take_blocks;
+use crate::inputs::RunInputs;
+use crate::{EngineError, RunConfig};
 
 const MARK: &str = ".plmkit-run";
 const LOCK: &str = "lock";
@@ -114,7 +114,7 @@ impl RunFolder {
     }
 
     /// What messages name where that cannot be written.
-    pub(crate) fn named(&self, config: &Config) -> PathBuf {
+    pub(crate) fn named(&self, config: &RunConfig) -> PathBuf {
         match config.checkpoint_dir {
             None => config.out.clone(),
             Some(_) => self.blocks(),
@@ -124,7 +124,7 @@ impl RunFolder {
     /// The output under construction with its provenance, if anything of it is on record.
     pub(crate) fn open_blocks(
         &self,
-        config: &Config,
+        config: &RunConfig,
         layout: &EmbeddingLayout,
     ) -> Result<Option<(UnfinishedEmbeddings, Provenance)>, StoreError> {
         let path = self.blocks();
@@ -142,7 +142,7 @@ impl RunFolder {
     ) -> Option<String> {
         let path = self.blocks();
         let (_, mut found) = UnfinishedEmbeddings::open(&path, &path, layout).ok()??;
-        found.options.remove(block::BLOCKS);
+        take_blocks(&mut found);
         found.difference(provenance)
     }
 
@@ -156,16 +156,16 @@ impl RunFolder {
 
     /// Removes the blocks.
     pub(crate) fn remove_blocks(&self) -> Result<(), StoreError> {
-        remove(&self.blocks())?;
-        remove(&UnfinishedEmbeddings::record_of(&self.blocks()))
+        remove_file(&self.blocks())?;
+        remove_file(&UnfinishedEmbeddings::record_of(&self.blocks()))
     }
 
-    /// The parts that an earlier run of the same work left, rising and apart, from the pack `first` on. Those of other work are an error or,
+    /// The parts that an earlier run of the same work left, rising and apart, from the batch `first` on. Those of other work are an error or,
     /// with `force`, the second result: what this run replaces. What is damaged is removed.
     pub(crate) fn parts(
         &self,
         provenance: &Provenance,
-        (plan, first): (&Plan, u64),
+        (inputs, first): (&RunInputs, u64),
         force: bool,
     ) -> Result<(Vec<Part>, Vec<PathBuf>), StoreError> {
         let mut parts: Vec<Part> = Vec::new();
@@ -173,24 +173,24 @@ impl RunFolder {
         for name in self.names()? {
             let path = self.path.join(&name);
             if under_construction(&name).is_some() {
-                remove(&path)?;
+                remove_file(&path)?;
                 continue;
             }
             let end = parts.last().map_or(first, |part| part.batches.end);
             match Part::open(&path, provenance) {
                 // Killed between the record of a block and the removal of its rows.
-                Ok(Opened::Same(part)) if part.batches.end <= first => remove(&path)?,
+                Ok(Opened::Same(part)) if part.batches.end <= first => remove_file(&path)?,
                 Ok(Opened::Same(part)) if part.deserves_another_try() => {
                     tracing::warn!(
                         "{}: has sequences for which memory ran out or workers were lost; it is computed again",
                         path_text(&path)
                     );
-                    remove(&path)?;
+                    remove_file(&path)?;
                 }
                 Ok(Opened::Same(part))
                     if part.batches.start >= end
-                        && part.batches.end <= plan.total.batches
-                        && plan.is_whole(&part.batches) =>
+                        && part.batches.end <= inputs.total.batches
+                        && inputs.is_whole(&part.batches) =>
                 {
                     parts.push(part);
                 }
@@ -202,12 +202,12 @@ impl RunFolder {
                         "{}: overlaps another part, or cuts a protein; it is computed again",
                         path_text(&path)
                     );
-                    remove(&path)?;
+                    remove_file(&path)?;
                 }
                 Ok(Opened::Other(_)) => replaced.push(path),
                 Err(error) => {
                     tracing::warn!("{error}; it is computed again");
-                    remove(&path)?;
+                    remove_file(&path)?;
                 }
             }
         }
@@ -256,7 +256,7 @@ impl RunFolder {
         layout: &EmbeddingLayout,
     ) -> Result<(), StoreError> {
         let rejects = self.path.join(REJECTS);
-        remove(&rejects)?;
+        remove_file(&rejects)?;
         remove_unfinished(&rejects);
         remove_unfinished(&UnfinishedEmbeddings::record_of(&self.blocks()));
         let mut other = self.other_blocks(provenance, layout);
@@ -267,7 +267,7 @@ impl RunFolder {
             let path = self.path.join(&name);
             match Part::open(&path, provenance) {
                 Ok(Opened::Other(difference)) => other = Some(difference),
-                _ => remove(&path)?,
+                _ => remove_file(&path)?,
             }
         }
         let names = entries(&self.path).unwrap_or_default();
@@ -323,7 +323,7 @@ impl Drop for RunFolder {
     }
 }
 
-pub(crate) fn remove(path: &Path) -> Result<(), StoreError> {
+pub(crate) fn remove_file(path: &Path) -> Result<(), StoreError> {
     match fs::remove_file(path) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => Err(StoreError::Write {
             path: path.to_owned(),

@@ -1,35 +1,34 @@
-//! What was computed, as columns of an embeddings file.
+//! Computed values as columns of an embeddings file.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{
     ArrayRef, AsArray, FixedSizeListArray, Float16Array, Float32Array, ListArray, RecordBatch,
-    StringArray, UInt32Array,
+    StringArray, UInt32Array, UInt64Array,
 };
 use arrow::buffer::OffsetBuffer;
-use arrow::compute::filter_record_batch;
+use arrow::compute::take_record_batch;
 use arrow::datatypes::{ArrowNativeType, DataType, SchemaRef, ToByteSlice};
 use arrow::error::ArrowError;
 use bytes::Bytes;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-use plmkit_contract::{Column, EmbeddingLayout, KEY_COLUMNS, Reason, StoreDtype};
+use plmkit_contract::{Column, EmbeddingLayout, KEY_COLUMNS, StoreDtype};
 use plmkit_esm2::{Buffer, Buffers};
 use plmkit_store::PackedBatch;
 
-use crate::pack::{Embedded, OutputRow};
+use crate::stitch::Stitched;
 
-/// What became of a pack, its rows laid out as columns.
+/// A row of the output.
 #[derive(Debug)]
-pub(crate) struct Laid {
-    pub(crate) rows: RecordBatch,
-    /// The rows of the pack that would give a row of the output and have no values, rising.
-    pub(crate) rejected: Vec<(usize, Reason)>,
-    /// How many times sequences were computed in two halves because memory ran out.
-    pub(crate) oom_splits: u64,
-    /// How many sequences were computed again in f32.
-    pub(crate) in_f32: u64,
+pub(crate) struct OutputRow {
+    /// The row of the batch that it has its key from; of a protein put together, the last window.
+    pub(crate) row: usize,
+    /// The residues that it is about.
+    pub(crate) residues: usize,
+    /// Where it was put together from windows.
+    pub(crate) stitched: Option<Stitched>,
 }
 
 /// Lays results out as the columns of an embeddings file.
@@ -49,31 +48,18 @@ impl<'a> Columns<'a> {
         }
     }
 
-    pub(crate) fn layout(&self) -> &'a EmbeddingLayout {
-        self.layout
-    }
-
-    /// What became of `pack`.
-    pub(crate) fn lay(
+    /// The rows `rows` of a batch with `values`, for each column those of all rows, one after the other.
+    pub(crate) fn lay_out(
         &self,
-        pack: &PackedBatch,
-        mut embedded: Embedded,
-    ) -> Result<Laid, ArrowError> {
-        Ok(Laid {
-            rejected: std::mem::take(&mut embedded.rejected),
-            oom_splits: embedded.oom_splits,
-            in_f32: embedded.in_f32,
-            rows: self.rows(pack, embedded)?,
-        })
-    }
-
-    /// The rows of `pack` that have vectors.
-    fn rows(&self, pack: &PackedBatch, embedded: Embedded) -> Result<RecordBatch, ArrowError> {
-        let mut arrays = keys(self.layout, pack, &embedded.rows)?;
+        packed: &PackedBatch,
+        rows: &[OutputRow],
+        values: Vec<Buffer<f32>>,
+    ) -> Result<RecordBatch, ArrowError> {
+        let mut arrays = key_columns(self.layout, packed, rows)?;
         let fields = &self.schema.fields()[self.layout.keys()..];
-        let columns = self.layout.columns.iter().zip(embedded.values);
+        let columns = self.layout.columns.iter().zip(values);
         for ((&column, values), field) in columns.zip(fields) {
-            let lengths = embedded.rows.iter().map(|row| match column {
+            let lengths = rows.iter().map(|row| match column {
                 Column::Contacts => row.residues * row.residues,
                 _ => row.residues,
             });
@@ -105,11 +91,11 @@ impl<'a> Columns<'a> {
                 )?)
             }
             _ => match &self.halves {
-                None => Arc::new(Float32Array::new(shared(values).into(), None)),
+                None => Arc::new(Float32Array::new(into_arrow_buffer(values).into(), None)),
                 Some(halves) => {
                     let mut narrow = halves.take(values.len());
                     narrow.convert_from_f32_slice(&values);
-                    Arc::new(Float16Array::new(shared(narrow).into(), None))
+                    Arc::new(Float16Array::new(into_arrow_buffer(narrow).into(), None))
                 }
             },
         })
@@ -117,49 +103,37 @@ impl<'a> Columns<'a> {
 }
 
 /// The columns before those that a model computed.
-fn keys(
+fn key_columns(
     layout: &EmbeddingLayout,
-    pack: &PackedBatch,
+    packed: &PackedBatch,
     rows: &[OutputRow],
 ) -> Result<Vec<ArrayRef>, ArrowError> {
-    let kept = if rows.len() == pack.sequences() {
-        pack.record_batch().clone()
-    } else {
-        let mut kept = vec![false; pack.sequences()];
-        for row in rows {
-            kept[row.row] = true;
-        }
-        filter_record_batch(pack.record_batch(), &kept.into())?
-    };
-    let whole = rows.iter().any(|row| row.stitched.is_some());
+    let indices = UInt64Array::from_iter_values(rows.iter().map(|row| row.row as u64));
+    let kept = take_record_batch(packed.record_batch(), &indices)?;
     let mut keys: Vec<ArrayRef> = Vec::with_capacity(layout.keys());
     for name in KEY_COLUMNS {
         let column = &kept[name];
         keys.push(match name {
             // Rows that are not windows start at 0, too.
-            "start" if whole => Arc::new(UInt32Array::from(vec![0; rows.len()])),
-            "sequence_digest" if whole => Arc::new(digests(column.as_string(), rows)),
+            "start" if layout.stitched => Arc::new(UInt32Array::from(vec![0; rows.len()])),
+            "sequence_digest" if layout.stitched => Arc::new(digests(column.as_string(), rows)),
             _ => Arc::clone(column),
         });
     }
     if layout.stitched {
-        let windows = rows.iter().map(|row| &row.stitched);
-        let windows = windows.map(|stitched| stitched.as_ref().map_or(1, |whole| whole.n_windows));
+        let windows = rows.iter().map(|row| row.stitched);
+        let windows = windows.map(|stitched| stitched.map_or(1, |whole| whole.n_windows));
         keys.push(Arc::new(UInt32Array::from_iter_values(windows)));
     }
-    keys.extend(
-        layout
-            .labels
-            .fields()
-            .map(|field| Arc::clone(&kept[field.name().as_str()])),
-    );
+    let labels = layout.labels.fields();
+    keys.extend(labels.map(|field| Arc::clone(&kept[field.name().as_str()])));
     Ok(keys)
 }
 
 /// The digests of the rows: of those put together, that of the whole protein.
-fn digests(of_pack: &StringArray, rows: &[OutputRow]) -> StringArray {
-    let digests = of_pack.iter().flatten().zip(rows);
-    let digests = digests.map(|(digest, row)| match &row.stitched {
+fn digests(of_batch: &StringArray, rows: &[OutputRow]) -> StringArray {
+    let digests = of_batch.iter().flatten().zip(rows);
+    let digests = digests.map(|(digest, row)| match row.stitched {
         Some(whole) => whole.digest.to_string().into(),
         None => Cow::Borrowed(digest),
     });
@@ -167,7 +141,7 @@ fn digests(of_pack: &StringArray, rows: &[OutputRow]) -> StringArray {
 }
 
 /// A buffer for arrays. It goes back to where it came from when they are gone.
-pub(crate) fn shared<T: ArrowNativeType>(buffer: Buffer<T>) -> arrow::buffer::Buffer {
+pub(crate) fn into_arrow_buffer<T: ArrowNativeType>(buffer: Buffer<T>) -> arrow::buffer::Buffer {
     Bytes::from_owner(Owner(buffer)).into()
 }
 

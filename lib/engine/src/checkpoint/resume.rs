@@ -5,11 +5,14 @@ use std::path::PathBuf;
 use plmkit_contract::{EmbeddingLayout, Provenance, Reason, Reject, Stop, path_text};
 use plmkit_store::{StoreError, UnfinishedEmbeddings};
 
-use crate::block::{BLOCKS, Block, encoders, of_blocks};
-use crate::part::{self, Part, Rejected, malformed, of_batches};
-use crate::plan::Plan;
-use crate::run_folder::RunFolder;
-use crate::{Config, EngineError};
+use super::encoders::encoder_threads;
+use super::part::Part;
+use super::record::{
+    Block, Rejected, difference, malformed, provenance_of_blocks, provenance_of_part, take_blocks,
+};
+use super::run_folder::RunFolder;
+use crate::inputs::RunInputs;
+use crate::{EngineError, RunConfig};
 
 /// What a run need not compute.
 pub(crate) struct Saved {
@@ -31,8 +34,8 @@ impl Saved {
     /// `--force`, to be replaced.
     pub(crate) fn take_over(
         folder: &RunFolder,
-        config: &Config,
-        plan: &Plan,
+        config: &RunConfig,
+        inputs: &RunInputs,
         (provenance, layout): (&Provenance, &EmbeddingLayout),
         stop: &Stop,
     ) -> Result<Self, StoreError> {
@@ -44,10 +47,10 @@ impl Saved {
                 replaced.push(UnfinishedEmbeddings::record_of(&folder.blocks()));
                 None
             }
-            None => SavedBlocks::take_over(folder, config, plan, (provenance, layout), stop)?,
+            None => SavedBlocks::take_over(folder, config, inputs, (provenance, layout), stop)?,
         };
         let first = blocks.as_ref().map_or(0, SavedBlocks::end);
-        let (parts, others) = folder.parts(provenance, (plan, first), config.force)?;
+        let (parts, others) = folder.parts(provenance, (inputs, first), config.force)?;
         replaced.extend(others);
         Ok(Self {
             blocks,
@@ -58,25 +61,25 @@ impl Saved {
 }
 
 impl SavedBlocks {
-    /// The position of the pack behind them.
+    /// The position of the batch behind them.
     pub(crate) fn end(&self) -> u64 {
         self.blocks.last().map_or(0, |block| block.batches.end)
     }
 
     /// The rows that are missing in them.
-    pub(crate) fn rejects(&self, plan: &Plan) -> Result<Vec<Reject>, EngineError> {
+    pub(crate) fn rejects(&self, inputs: &RunInputs) -> Result<Vec<Reject>, EngineError> {
         let rejected = self.blocks.iter().flat_map(|block| &block.rejected);
         let reasons: std::collections::BTreeMap<(u64, u32), Reason> =
-            rejected.map(|row| (row.key(), row.reason())).collect();
+            rejected.map(|row| (row.key(), row.reason)).collect();
         let mut rejects = Vec::new();
         if reasons.is_empty() {
             return Ok(rejects);
         }
-        for job in plan.jobs_where(|pack| pack < self.end()) {
-            let job = job?;
-            let lines = job.output_rows().filter_map(|row| {
-                let reason = reasons.get(&job.key(row))?;
-                Some(job.reject(row, *reason))
+        for batch in inputs.batches_where(|index| index < self.end()) {
+            let batch = batch?;
+            let lines = batch.output_rows().filter_map(|row| {
+                let reason = reasons.get(&batch.key(row))?;
+                Some(batch.reject(row, *reason))
             });
             rejects.extend(lines);
         }
@@ -86,8 +89,8 @@ impl SavedBlocks {
     /// The blocks before the first one that has to be computed again; those behind it become parts.
     fn take_over(
         folder: &RunFolder,
-        config: &Config,
-        plan: &Plan,
+        config: &RunConfig,
+        inputs: &RunInputs,
         (provenance, layout): (&Provenance, &EmbeddingLayout),
         stop: &Stop,
     ) -> Result<Option<Self>, StoreError> {
@@ -100,8 +103,8 @@ impl SavedBlocks {
             Ok(None) => return folder.remove_blocks().map(|()| None),
             Err(error) => return again(folder, &error),
         };
-        let intact = file.verify(encoders(), stop)?;
-        let planned = plan.blocks(layout);
+        let intact = file.verify(encoder_threads(), stop)?;
+        let planned = inputs.blocks(layout);
         let mut keep = 0;
         let mut row_groups = 0;
         let mut kept_row_groups = 0;
@@ -120,7 +123,7 @@ impl SavedBlocks {
                 continue;
             } else {
                 let rejected = block.rejected.iter();
-                let part = of_batches(provenance, &block.batches, rejected);
+                let part = provenance_of_part(provenance, &block.batches, rejected);
                 file.copy(own, &folder.part(first), &part)?;
                 continue;
             };
@@ -136,7 +139,7 @@ impl SavedBlocks {
             return Ok(None);
         }
         let blocks = blocks[..keep].to_vec();
-        file.truncate(kept_row_groups, &of_blocks(provenance, &blocks))?;
+        file.truncate(kept_row_groups, &provenance_of_blocks(provenance, &blocks))?;
         Ok(Some(Self { file, blocks }))
     }
 }
@@ -149,10 +152,9 @@ fn recorded(
     provenance: &Provenance,
 ) -> Result<Vec<Block>, StoreError> {
     let path = folder.blocks();
-    let blocks = found.options.remove(BLOCKS).unwrap_or_default();
-    let blocks = serde_json::from_value::<Vec<Block>>(blocks);
-    let blocks = blocks.map_err(|_| malformed(&path, "not the blocks of a run"))?;
-    part::difference(&path, &found, provenance)?;
+    let blocks = take_blocks(&mut found);
+    let blocks = blocks.ok_or_else(|| malformed(&path, "not the blocks of a run"))?;
+    difference(&path, &found, provenance)?;
     let row_groups: usize = blocks.iter().map(|block| block.row_groups).sum();
     if row_groups == file.len() {
         Ok(blocks)

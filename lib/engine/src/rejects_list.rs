@@ -5,21 +5,21 @@
 use plmkit_contract::{Reject, path_text};
 use plmkit_store::{ListWriter, StoreError, read_rejects, remove_unfinished};
 
-use crate::Config;
-use crate::run_folder::RunFolder;
+use crate::RunConfig;
+use crate::checkpoint::RunFolder;
 
 /// The list of a run, under construction.
-pub(crate) struct Rejects<'a> {
-    config: &'a Config,
+pub(crate) struct RejectsList<'a> {
+    config: &'a RunConfig,
     folder: &'a RunFolder,
     writer: ListWriter,
 }
 
-impl<'a> Rejects<'a> {
+impl<'a> RejectsList<'a> {
     /// Begins the list, before anything is computed, so that a path that cannot be written is noticed in time. A list
     /// that is there may be replaced if a killed run of this output gave it its name, or with `force`; until then it
     /// stays.
-    pub(crate) fn begin(config: &'a Config, folder: &'a RunFolder) -> Result<Self, StoreError> {
+    pub(crate) fn begin(config: &'a RunConfig, folder: &'a RunFolder) -> Result<Self, StoreError> {
         let path = config.rejects();
         // Nobody else gives a list this name from now on.
         let writer = ListWriter::of_rows(&path)?;
@@ -61,7 +61,7 @@ impl<'a> Rejects<'a> {
 /// Checks that the list of the complete output of `config` is there if any of its rows are `rejected`, and that one that is
 /// there has the digest that the output knows. An empty one is written where it is asked for and is not there.
 pub(crate) fn verify(
-    config: &Config,
+    config: &RunConfig,
     digest: Option<&str>,
     rejected: u64,
 ) -> Result<(), StoreError> {

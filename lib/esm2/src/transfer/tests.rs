@@ -1,4 +1,4 @@
-//! What a GPU is told of copies, by a device that only writes it down: see `tests/streams/stand_in.cpp`.
+//! Transfers on a CPU, and on a stand-in for a GPU that writes down its calls: see `tests/streams/stand_in.cpp`.
 #![allow(unsafe_code)] // a library is loaded in libtorch_cuda's place
 
 use std::env;
@@ -7,18 +7,17 @@ use std::process::Command;
 use std::time::Duration;
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-use tch::{Device, Kind};
+use tch::{Device, Kind, Tensor};
 
-use super::Transfer;
-use crate::packed::Packed;
-use crate::pending::{OnDevice, Pending};
-use crate::profile::Work;
-use crate::timing::{KernelTimes, Span};
+use super::{Transfer, Values};
+use crate::device_batch::DeviceBatch;
+use crate::pending::{OnDevice, PendingOutput};
+use crate::timing::{KernelTimes, Span, Work};
 use crate::{DeviceTimes, Varlen};
 
 /// The other tests of this process ask for CUDA and expect that there is none.
 const ALONE: &str =
-    "transfer::stand_in::copies_are_ordered_by_the_device_and_the_host_waits_at_the_end";
+    "transfer::tests::copies_are_ordered_by_the_device_and_the_host_waits_at_the_end";
 const LIBRARY: &str = "PLMKIT_STREAMS_STAND_IN";
 
 #[test]
@@ -77,10 +76,10 @@ fn copies_are_ordered_by_the_device_and_the_host_waits_at_the_end() {
             .to_owned()
     };
 
-    let transfer = Transfer::on(Device::Cuda(0), true).unwrap();
+    let transfer = Transfer::new(Device::Cuda(0), true).unwrap();
     let tokens = [0, 20, 32, 2];
     let varlen = Varlen::new(&tokens, &[0, 4]).unwrap();
-    let (batch, copied_in) = Packed::new(varlen, Kind::Float, &transfer, true).unwrap();
+    let (batch, copied_in) = DeviceBatch::new(varlen, Kind::Float, &transfer, true).unwrap();
     // Memory of the stream that copies, kept for the one that reads, which waits for the last copy. Nobody else waits.
     let copy = "memory of stream 1\nstream 1 copies in\nmemory is kept for stream 0\n";
     let expected = [
@@ -102,7 +101,7 @@ fn copies_are_ordered_by_the_device_and_the_host_waits_at_the_end() {
     assert_eq!(said(), expected);
     let end = transfer.mark().unwrap().unwrap();
     said();
-    let pending = Pending::new(
+    let pending = PendingOutput::new(
         vec![values],
         Some(OnDevice {
             copied_in: copied_in.unwrap(),
@@ -119,15 +118,34 @@ fn copies_are_ordered_by_the_device_and_the_host_waits_at_the_end() {
     assert_eq!(computed.columns[0][..4], [0.0, 1.0, 2.0, 3.0]);
     let ms = Duration::from_millis;
     // Its clock goes by events: from 1 to 2, 3 to 9, 7 to 8.
+    let mut kernels = KernelTimes::default();
+    kernels[Work::Gemm] = ms(1);
+    kernels[Work::Pooling] = ms(1);
     let expected = DeviceTimes {
         h2d: ms(1),
         compute: ms(6),
         d2h: ms(1),
-        kernels: Some(KernelTimes {
-            gemm: ms(1),
-            pooling: ms(1),
-            ..KernelTimes::default()
-        }),
+        kernels: Some(kernels),
     };
     assert_eq!(computed.times, Some(expected));
+}
+
+#[test]
+fn on_a_cpu_tensors_are_there_at_once_row_by_row() {
+    let transfer = Transfer::new(Device::Cpu, true).unwrap();
+    let tensor = Tensor::from_slice(&[1f32, 2.0, 3.0, 4.0]).view([2, 2]).tr();
+    let Values::Here(values) = transfer
+        .download([Ok(tensor.shallow_clone()), Ok(tensor.shallow_clone())])
+        .unwrap()
+    else {
+        panic!("a CPU copies at once");
+    };
+    assert_eq!(values[..], [1.0, 3.0, 2.0, 4.0, 1.0, 3.0, 2.0, 4.0]);
+    let upload = transfer.upload().unwrap();
+    let same = upload.copy(&transfer.stage(&tensor).unwrap()).unwrap();
+    assert_eq!(same, tensor);
+    assert!(upload.end().unwrap().is_none());
+    assert!(transfer.mark().unwrap().is_none());
+    assert!(!transfer.reserve(&[1 << 40]).unwrap());
+    assert!(transfer.laps().is_none());
 }

@@ -7,41 +7,20 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
-use plmkit_contract::{EmbeddingLayout, Provenance, Reason};
+use plmkit_contract::{EmbeddingLayout, Provenance};
 use plmkit_store::{
     AtomicFile, EmbeddingsWriter, FileSummary, PlacedRowGroup, StoreError, UnfinishedEmbeddings,
 };
-use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use crate::Config;
-use crate::encoders::{Encoders, Placed};
-use crate::part::{Rejected, keys, of_batches};
-use crate::plan::Job;
-use crate::run_folder::{RunFolder, remove};
-use crate::saved::SavedBlocks;
-
-/// The option in which the record of an unfinished output lists its blocks.
-pub(crate) const BLOCKS: &str = "blocks";
-/// More threads than this write faster than file systems take it.
-const ENCODERS: usize = 4;
-
-/// A block that is encoded and written.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Block {
-    pub(crate) batches: Range<u64>,
-    pub(crate) row_groups: usize,
-    pub(crate) rejected: Vec<Rejected>,
-}
-
-/// The provenance of an unfinished output of these blocks.
-pub(crate) fn of_blocks(provenance: &Provenance, blocks: &[Block]) -> Provenance {
-    provenance.clone().with(BLOCKS, json!(blocks))
-}
+use super::encoders::{Encoders, RowGroupThread, encoder_threads};
+use super::part::keys;
+use super::record::{Block, Rejected, provenance_of_blocks, provenance_of_part};
+use super::run_folder::{RunFolder, remove_file};
+use crate::RunConfig;
+use crate::batch::{Batch, BatchResult};
 
 /// Puts batches into blocks, has these encoded, and saves what is done.
 pub(crate) struct Blocks<'a> {
@@ -56,7 +35,7 @@ pub(crate) struct Blocks<'a> {
     every: Duration,
     saved: Instant,
     /// The batches of the block that is not complete.
-    open: Vec<Batch>,
+    open: Vec<FinishedBatch>,
     encoding: VecDeque<Encoding>,
     file: Option<(UnfinishedEmbeddings, Encoders)>,
     /// The blocks in the file.
@@ -68,7 +47,7 @@ pub(crate) struct Blocks<'a> {
 }
 
 /// The results of a batch.
-struct Batch {
+struct FinishedBatch {
     index: u64,
     rows: RecordBatch,
     rejected: Vec<Rejected>,
@@ -79,35 +58,35 @@ struct Batch {
 
 /// A block on its way into the file.
 struct Encoding {
-    batches: Vec<Batch>,
+    batches: Vec<FinishedBatch>,
     /// Row groups that are underway, and the ones before them.
-    underway: VecDeque<Placed>,
+    underway: VecDeque<RowGroupThread>,
     placed: Vec<PlacedRowGroup>,
     /// Whether all of its row groups were submitted.
     submitted: bool,
 }
 
 impl<'a> Blocks<'a> {
-    /// Blocks `planned` of the output `provenance`, which has the columns of `layout`. The first may be `saved`, and others in
-    /// `parts`, by their first batches.
+    /// Blocks `planned` of the output `provenance`, which has the columns of `layout`. The first may be `saved` in a file, and others
+    /// in `parts`, by their first batches.
     pub(crate) fn new(
-        (folder, config): (&'a RunFolder, &'a Config),
+        (folder, config): (&'a RunFolder, &'a RunConfig),
         (provenance, layout): (&'a Provenance, &'a EmbeddingLayout),
         planned: &'a [Range<u64>],
-        saved: Option<SavedBlocks>,
+        saved: Option<(UnfinishedEmbeddings, Vec<Block>)>,
         parts: Vec<u64>,
-    ) -> Result<Self, StoreError> {
+    ) -> Self {
         let (file, finished) = match saved {
-            Some(saved) => (Some(saved.file), saved.blocks),
+            Some((file, blocks)) => (Some(file), blocks),
             None => (None, Vec::new()),
         };
-        Ok(Self {
+        Self {
             named: folder.named(config),
             every: config.checkpoint_interval,
             saved: Instant::now(),
             open: Vec::new(),
             encoding: VecDeque::new(),
-            file: file.map(with_encoders).transpose()?,
+            file: file.map(with_encoders),
             recorded: finished.len(),
             finished,
             folder,
@@ -115,47 +94,48 @@ impl<'a> Blocks<'a> {
             layout,
             planned,
             parts,
-        })
+        }
     }
 
-    /// Adds the results of the next batch; `saved`: a part has them.
-    pub(crate) fn push(
-        &mut self,
-        job: &Job,
-        rows: RecordBatch,
-        rejected: &[(usize, Reason)],
-        saved: bool,
-    ) -> Result<(), StoreError> {
+    /// Adds the result of the next batch.
+    pub(crate) fn push(&mut self, batch: &Batch, result: BatchResult) -> Result<(), StoreError> {
+        // What no computation preceded is in a part.
+        let saved = result.stats.is_none();
         if saved {
             // A part holds consecutive batches.
             self.save_rows()?;
         }
-        self.open.push(Batch {
-            index: job.index,
-            rows,
-            rejected: rejected.iter().map(|&row| Rejected::of(job, row)).collect(),
-            ends_whole: job.ends_whole,
+        let rejected = result.rejected.iter();
+        self.open.push(FinishedBatch {
+            index: batch.index,
+            rows: result.rows,
+            rejected: rejected
+                .map(|&(row, reason)| Rejected::new(batch, row, reason))
+                .collect(),
+            ends_whole: batch.ends_whole,
             saved,
         });
-        let block = self.planned.partition_point(|block| block.end <= job.index);
+        let block = self
+            .planned
+            .partition_point(|block| block.end <= batch.index);
         if self
             .planned
             .get(block)
-            .is_some_and(|block| block.end == job.index + 1)
+            .is_some_and(|block| block.end == batch.index + 1)
         {
             self.encode()?;
         }
-        if job.ends_whole && self.saved.elapsed() >= self.every {
+        if batch.ends_whole && self.saved.elapsed() >= self.every {
             self.save()?;
         }
         Ok(())
     }
 
-    /// Has the rows of the block encoded, which is complete. Waits while too much is underway.
+    /// Has the rows of the open block encoded, which is complete. Waits while too many row groups are underway.
     fn encode(&mut self) -> Result<(), StoreError> {
         let batches = std::mem::take(&mut self.open);
         let rows = in_order(batches.iter().map(|batch| &batch.rows));
-        let groups = self.file().map(|(_, encoders)| encoders.cut(rows.iter()));
+        let groups = self.file().map(|(_, encoders)| encoders.cut(&rows));
         self.encoding.push_back(Encoding {
             batches,
             underway: VecDeque::new(),
@@ -163,12 +143,12 @@ impl<'a> Blocks<'a> {
             submitted: false,
         });
         for rows in groups? {
-            while self.underway() > encoders() {
+            while self.underway() >= encoder_threads() {
                 self.wait()?;
             }
-            let placed = self.file()?.1.submit(rows);
+            let thread = self.file()?.1.submit(rows)?;
             if let Some(block) = self.encoding.back_mut() {
-                block.underway.push_back(placed);
+                block.underway.push_back(thread);
             }
         }
         if let Some(block) = self.encoding.back_mut() {
@@ -180,15 +160,13 @@ impl<'a> Blocks<'a> {
 
     /// The output under construction.
     fn file(&mut self) -> Result<&mut (UnfinishedEmbeddings, Encoders), StoreError> {
-        let file = if let Some(file) = self.file.take() {
-            file
-        } else {
-            let path = self.folder.blocks();
-            with_encoders(UnfinishedEmbeddings::create(
-                &path,
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => with_encoders(UnfinishedEmbeddings::create(
+                &self.folder.blocks(),
                 &self.named,
                 self.layout,
-            )?)?
+            )?),
         };
         Ok(self.file.insert(file))
     }
@@ -200,18 +178,14 @@ impl<'a> Blocks<'a> {
 
     /// Waits for the first row group that is underway.
     fn wait(&mut self) -> Result<(), StoreError> {
-        let block = self
-            .encoding
-            .iter_mut()
-            .find(|block| !block.underway.is_empty());
-        if let Some(block) = block {
-            let placed = match (block.underway[0].recv(), &mut self.file) {
-                (Ok(placed), _) => placed?,
-                (Err(_), Some((_, encoders))) => return Err(encoders.ended()),
-                (Err(_), None) => unreachable!("row groups are underway to a file"),
-            };
-            block.underway.pop_front();
-            block.placed.push(placed);
+        let mut blocks = self.encoding.iter_mut();
+        if let Some(block) = blocks.find(|block| !block.underway.is_empty())
+            && let Some(thread) = block.underway.pop_front()
+        {
+            let placed = join(thread);
+            // A block that lacks a row group is never complete, nor are those behind it.
+            block.submitted &= placed.is_ok();
+            block.placed.push(placed?);
         }
         self.finish_blocks();
         Ok(())
@@ -255,7 +229,7 @@ impl<'a> Blocks<'a> {
         if let Some((file, _)) = &self.file
             && self.finished.len() > self.recorded
         {
-            file.record(&of_blocks(self.provenance, &self.finished))?;
+            file.record(&provenance_of_blocks(self.provenance, &self.finished))?;
             self.recorded = self.finished.len();
             self.remove_parts()?;
         }
@@ -279,7 +253,7 @@ impl<'a> Blocks<'a> {
             }
             let rejected = batches.iter().flat_map(|batch| &batch.rejected);
             let range = first..first + batches.len() as u64;
-            part.finish(&of_batches(self.provenance, &range, rejected))?;
+            part.finish(&provenance_of_part(self.provenance, &range, rejected))?;
             for batch in batches {
                 batch.saved = true;
             }
@@ -292,7 +266,7 @@ impl<'a> Blocks<'a> {
     fn remove_parts(&mut self) -> Result<(), StoreError> {
         let end = self.finished.last().map_or(0, |block| block.batches.end);
         for first in self.parts.extract_if(.., |first| *first < end) {
-            remove(&self.folder.part(first))?;
+            remove_file(&self.folder.part(first))?;
         }
         Ok(())
     }
@@ -304,16 +278,14 @@ impl<'a> Blocks<'a> {
 
     /// The run ends before the output is complete: saves what is done. Blocks that could not be written are saved in rows.
     pub(crate) fn keep(&mut self) -> Result<(), StoreError> {
-        let _ = self.wait_for_all();
-        if let Some((_, encoders)) = &mut self.file {
-            encoders.end();
-        }
+        // Until nothing more is written, even where one of them fails.
+        while self.wait_for_all().is_err() {}
         let lost = self.encoding.drain(..).flat_map(|block| block.batches);
         self.open = lost.chain(self.open.drain(..)).collect();
         match &self.file {
             Some(_) if self.finished.is_empty() => self.folder.remove_blocks()?,
             Some((file, _)) => {
-                file.close(&of_blocks(self.provenance, &self.finished))?;
+                file.close(&provenance_of_blocks(self.provenance, &self.finished))?;
                 self.remove_parts()?;
             }
             None => {}
@@ -332,23 +304,20 @@ impl<'a> Blocks<'a> {
         provenance: &Provenance,
         claim: AtomicFile,
     ) -> Result<FileSummary, StoreError> {
-        let (file, encoders) = self.file()?;
-        encoders.end();
+        let (file, _) = self.file()?;
         file.publish(provenance, claim)
     }
 }
 
-fn with_encoders(
-    file: UnfinishedEmbeddings,
-) -> Result<(UnfinishedEmbeddings, Encoders), StoreError> {
-    let encoder = file.encoder().clone();
-    let encoders = Encoders::new(encoders(), encoder, &file.sink(), file.end())?;
-    Ok((file, encoders))
+fn with_encoders(file: UnfinishedEmbeddings) -> (UnfinishedEmbeddings, Encoders) {
+    let encoders = Encoders::new(&file);
+    (file, encoders)
 }
 
-/// Threads that encode, on this machine.
-pub(crate) fn encoders() -> usize {
-    available_parallelism().map_or(1, usize::from).min(ENCODERS)
+fn join(thread: RowGroupThread) -> Result<PlacedRowGroup, StoreError> {
+    thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// The rows by rising ordinal and start, as slices of these batches: no value is copied.

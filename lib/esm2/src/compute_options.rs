@@ -9,7 +9,7 @@ use crate::{Device, Dtype};
 
 /// Where and how a model computes.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Setup {
+pub struct ComputeOptions {
     /// On what.
     pub device: Device,
     /// In what; `None` for the most exact that is fast on the device.
@@ -20,16 +20,16 @@ pub struct Setup {
     pub profile: bool,
 }
 
-impl Setup {
+impl ComputeOptions {
     /// How a model computes on a device that was opened for it.
-    pub(crate) fn on(&self, opened: &Opened) -> Method {
+    pub(crate) fn plan_for(&self, opened: &Opened) -> ComputePlan {
         let own = match self.kernels {
             _ if opened.device != tch::Device::Cpu => None,
             Kernels::Best => Some(Isa::best()),
             Kernels::Own(isa) => Some(isa),
             Kernels::Libtorch => None,
         };
-        Method {
+        ComputePlan {
             device: opened.device,
             capability: opened.capability,
             own,
@@ -39,9 +39,9 @@ impl Setup {
     }
 }
 
-/// How a model does compute: a [`Setup`], once it is known what the device can.
+/// How a model does compute: a [`ComputeOptions`], once it is known what the device can.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Method {
+pub(crate) struct ComputePlan {
     /// On what.
     pub(crate) device: tch::Device,
     /// Its compute capability, where it is a GPU.
@@ -54,7 +54,7 @@ pub(crate) struct Method {
     pub(crate) dtype: Dtype,
 }
 
-impl Method {
+impl ComputePlan {
     /// The type in which plmkit's own kernels multiply.
     pub(crate) fn multiply(&self) -> Multiply {
         match self.dtype {

@@ -1,0 +1,154 @@
+//! The run events of this run.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use plmkit_esm2::Work;
+use plmkit_logs::event::{
+    BatchDone, Event, EventWriter, KernelTimes, Outcome, RunDone, RunStarted, milliseconds, run_id,
+    utilization,
+};
+use plmkit_logs::{LogError, ProgressMessage, ProgressReporter, Timestamp, boot_id, boot_seconds};
+
+use crate::batch::{Batch, BatchStats};
+
+/// Writes run events, if they are wanted, and counts what was done.
+pub(crate) struct EventLog {
+    run: String,
+    start: Instant,
+    writer: Option<EventWriter>,
+    progress: ProgressReporter,
+    /// What was written so far.
+    pub(crate) done: Totals,
+}
+
+/// Sums over batches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) sequences: u64,
+    pub(crate) tokens: u64,
+    pub(crate) residues: u64,
+    pub(crate) rejected: u64,
+}
+
+impl EventLog {
+    /// Opens the log at `path`, if there is one to be, and writes the first event, which gets the id of the run.
+    pub(crate) fn start(path: Option<&Path>, started: RunStarted) -> Result<Self, LogError> {
+        let mut log = Self {
+            run: run_id(),
+            start: Instant::now(),
+            writer: path.map(EventWriter::append).transpose()?,
+            progress: ProgressReporter::default(),
+            done: Totals::default(),
+        };
+        log.write(&Event::Run(RunStarted {
+            run: log.run.clone(),
+            time: Some(Timestamp::now()),
+            boot_id: boot_id(),
+            boot_s: Some(boot_seconds()),
+            ..started
+        }));
+        Ok(log)
+    }
+
+    /// Writes the event of a batch that is in the output. It took so long to `write`, and so many of its sequences have no vectors.
+    pub(crate) fn write_batch(
+        &mut self,
+        batch: &Batch,
+        stats: &BatchStats,
+        write: Duration,
+        rejected: u64,
+    ) {
+        let (sequences, tokens) = (
+            batch.packed.sequences() as u64,
+            batch.packed.tokens().len() as u64,
+        );
+        // <cls> and <eos> are no residues.
+        let residues = tokens - 2 * sequences;
+        self.done.sequences += sequences;
+        self.done.tokens += tokens;
+        self.done.residues += residues;
+        self.done.rejected += rejected;
+        let event = BatchDone {
+            run: self.run.clone(),
+            batch: batch.index,
+            time: Some(Timestamp::now()),
+            boot_s: Some(boot_seconds()),
+            elapsed_s: Some(self.elapsed().as_secs_f64()),
+            wait_ms: Some(milliseconds(stats.wait)),
+            h2d_ms: stats.device.map(|times| milliseconds(times.h2d)),
+            compute_ms: Some(milliseconds(stats.compute)),
+            d2h_ms: stats.device.map(|times| milliseconds(times.d2h)),
+            kernels: stats.device.and_then(|times| {
+                let kernels = times.kernels?;
+                Some(KernelTimes {
+                    gemm_ms: milliseconds(kernels[Work::Gemm]),
+                    attention_ms: milliseconds(kernels[Work::Attention]),
+                    embedding_ms: milliseconds(kernels[Work::Embedding]),
+                    layer_norm_ms: milliseconds(kernels[Work::LayerNorm]),
+                    rotary_ms: milliseconds(kernels[Work::Rotary]),
+                    gelu_ms: milliseconds(kernels[Work::Gelu]),
+                    pooling_ms: milliseconds(kernels[Work::Pooling]),
+                    collect_ms: milliseconds(kernels[Work::Collect]),
+                })
+            }),
+            write_ms: Some(milliseconds(write)),
+            queue_depth: Some(stats.queue_depth),
+            worker: stats.worker,
+            sequences,
+            tokens,
+            residues,
+            pairs: Some(pairs(batch)),
+            token_budget: batch.token_budget,
+            utilization: batch
+                .token_budget
+                .and_then(|budget| utilization(tokens, budget)),
+            tail: batch.tail,
+            oom_splits: stats.oom_splits,
+            rejected,
+        };
+        for message in self.progress.add(&event) {
+            match message {
+                ProgressMessage::Line(line) => tracing::info!("{line}"),
+                ProgressMessage::Warning(warning) => tracing::warn!("{warning}"),
+            }
+        }
+        self.write(&Event::Batch(event));
+    }
+
+    /// Writes the last event.
+    pub(crate) fn end(&mut self, outcome: Outcome) {
+        let event = Event::Done(RunDone {
+            run: self.run.clone(),
+            time: Some(Timestamp::now()),
+            boot_s: Some(boot_seconds()),
+            sequences: self.done.sequences,
+            tokens: self.done.tokens,
+            residues: self.done.residues,
+            rejected: self.done.rejected,
+            elapsed_s: self.elapsed().as_secs_f64(),
+            outcome,
+        });
+        self.write(&event);
+    }
+
+    /// Time since the run began, after the model was loaded.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn write(&mut self, event: &Event) {
+        // A log that cannot be written costs the log, not the run. The writer says so once and then keeps quiet.
+        if let Some(Err(error)) = self.writer.as_mut().map(|writer| writer.write(event)) {
+            tracing::warn!("{error}; the run goes on without run events");
+        }
+    }
+}
+
+/// Pairs of tokens of one sequence.
+fn pairs(batch: &Batch) -> u64 {
+    let lengths = batch.packed.cu_seqlens().windows(2);
+    lengths
+        .map(|ends| u64::from(ends[1].abs_diff(ends[0])).pow(2))
+        .sum()
+}
