@@ -1,7 +1,7 @@
 //! What to compute, on the command line.
 
 use clap::{Args, ValueEnum};
-use plmkit_contract::Pool;
+use plmkit_contract::Pooling;
 use plmkit_engine::{Layers, Outputs};
 
 #[derive(Args, Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct OutputArgs {
 impl From<OutputArgs> for Outputs {
     fn from(args: OutputArgs) -> Self {
         Self {
-            pools: args.pool.into_iter().map(Pool::from).collect(),
+            pools: args.pool.into_iter().map(Pooling::from).collect(),
             layers: args.layers,
             residues: args.residues,
             logits: args.logits,
@@ -56,7 +56,7 @@ enum PoolArg {
     Bos,
 }
 
-impl From<PoolArg> for Pool {
+impl From<PoolArg> for Pooling {
     fn from(arg: PoolArg) -> Self {
         match arg {
             PoolArg::Mean => Self::Mean,

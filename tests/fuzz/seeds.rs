@@ -12,7 +12,7 @@ use arrow::array::{
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use plmkit_contract::{
-    Column, EmbeddingLayout, KEY_COLUMNS, Labels, Manifest, Pool, Provenance, Reason, Reject,
+    Column, EmbeddingLayout, KEY_COLUMNS, Labels, Manifest, Pooling, Provenance, Reason, Reject,
     Sealed, SequenceDigest, ShardRow, StoreDtype, VectorColumn, batches_schema,
 };
 use plmkit_sequence::tokenize;
@@ -111,7 +111,7 @@ fn pack(rows: &RecordBatch) -> Result<RecordBatch> {
 
 fn embeddings(folder: &Path, shard: &RecordBatch) -> Result<()> {
     let columns =
-        [Pool::Mean, Pool::Bos].map(|pool| Column::Pooled(VectorColumn { pool, layer: 1 }));
+        [Pooling::Mean, Pooling::Bos].map(|pool| Column::Pooled(VectorColumn { pool, layer: 1 }));
     let layout = EmbeddingLayout {
         columns: columns[..1].to_vec(),
         dim: 4,

@@ -13,7 +13,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use plmkit_contract::{
-    ByteDigest, Column, EmbeddingLayout, Pool, Provenance, SequenceDigest, ShardRow, StoreDtype,
+    ByteDigest, Column, EmbeddingLayout, Pooling, Provenance, SequenceDigest, ShardRow, StoreDtype,
     VectorColumn,
 };
 use plmkit_store::{EmbeddingsWriter, ShardWriter};
@@ -22,7 +22,7 @@ use serde_json::Value;
 use crate::common::bin;
 
 pub(crate) const MEAN: Column = Column::Pooled(VectorColumn {
-    pool: Pool::Mean,
+    pool: Pooling::Mean,
     layer: 6,
 });
 pub(crate) const DIM: usize = 8;

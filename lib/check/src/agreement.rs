@@ -162,7 +162,7 @@ impl Agreement {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{Pool, SequenceDigest, VectorColumn};
+    use plmkit_contract::{Pooling, SequenceDigest, VectorColumn};
 
     use super::*;
     use crate::offender::LISTED;
@@ -170,7 +170,7 @@ mod tests {
     use crate::{Outcome, ReferenceBuilder};
 
     const MEAN: Column = Column::Pooled(VectorColumn {
-        pool: Pool::Mean,
+        pool: Pooling::Mean,
         layer: 6,
     });
 

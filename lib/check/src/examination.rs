@@ -189,17 +189,17 @@ impl Examination {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{Column, Labels, Pool, SequenceDigest, StoreDtype, VectorColumn};
+    use plmkit_contract::{Column, Labels, Pooling, SequenceDigest, StoreDtype, VectorColumn};
 
     use super::*;
     use crate::{Outcome, ReferenceBuilder};
 
     const MEAN: Column = Column::Pooled(VectorColumn {
-        pool: Pool::Mean,
+        pool: Pooling::Mean,
         layer: 6,
     });
     const MAX: Column = Column::Pooled(VectorColumn {
-        pool: Pool::Max,
+        pool: Pooling::Max,
         layer: 6,
     });
 

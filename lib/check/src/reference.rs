@@ -153,7 +153,7 @@ impl Reference {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{Pool, VectorColumn};
+    use plmkit_contract::{Pooling, VectorColumn};
 
     use super::*;
 
@@ -201,11 +201,11 @@ mod tests {
     #[test]
     fn columns_pair_by_name_or_when_there_is_no_choice() {
         let mean = Column::Pooled(VectorColumn {
-            pool: Pool::Mean,
+            pool: Pooling::Mean,
             layer: 6,
         });
         let max = Column::Pooled(VectorColumn {
-            pool: Pool::Max,
+            pool: Pooling::Max,
             layer: 6,
         });
         let names = reference(&["max_6", "mean_6"]);

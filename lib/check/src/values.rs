@@ -1,6 +1,6 @@
 //! Whether values are finite, and how long vectors are.
 
-use plmkit_contract::{Column as Name, Pool, plural};
+use plmkit_contract::{Column as Name, Pooling, plural};
 use serde::Serialize;
 
 use crate::check::Check;
@@ -92,7 +92,7 @@ impl Values {
             column.zero += 1;
             // Equal residues deviate by zero, and a protein may have no contacts.
             let may_be = match column.name {
-                Name::Pooled(name) => name.pool == Pool::Std,
+                Name::Pooled(name) => name.pool == Pooling::Std,
                 Name::Contacts => true,
                 Name::Residues(_) | Name::Logits => false,
             };
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use crate::Outcome;
 
-    fn judge(pool: Pool, vectors: &[[f32; 2]]) -> ([Check; 2], Vec<ColumnNorms>) {
+    fn judge(pool: Pooling, vectors: &[[f32; 2]]) -> ([Check; 2], Vec<ColumnNorms>) {
         let row = Row {
             ordinal: 4,
             id: "P",
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn nan_and_infinite_values_are_counted_and_their_rows_named() {
         let ([finite, zero], norms) = judge(
-            Pool::Mean,
+            Pooling::Mean,
             &[
                 [3.0, 4.0],
                 [f32::NAN, f32::INFINITY],
@@ -201,19 +201,19 @@ mod tests {
 
     #[test]
     fn a_zero_vector_fails_but_as_a_deviation() {
-        let ([_, zero], norms) = judge(Pool::Bos, &[[0.0, -0.0], [1.0, 0.0]]);
+        let ([_, zero], norms) = judge(Pooling::Bos, &[[0.0, -0.0], [1.0, 0.0]]);
         assert_eq!((zero.outcome, zero.counts["zero"]), (Outcome::Fail, 1));
         assert_eq!(
             (norms[0].min, norms[0].mean, norms[0].max),
             (Some(0.0), Some(0.5), Some(1.0))
         );
-        let ([_, zero], norms) = judge(Pool::Std, &[[0.0, 0.0]]);
+        let ([_, zero], norms) = judge(Pooling::Std, &[[0.0, 0.0]]);
         assert_eq!((zero.outcome, norms[0].zero), (Outcome::Pass, 1));
     }
 
     #[test]
     fn no_finite_vector_no_norm() {
-        let (_, norms) = judge(Pool::Mean, &[[f32::NAN, 0.0]]);
+        let (_, norms) = judge(Pooling::Mean, &[[f32::NAN, 0.0]]);
         assert_eq!(
             (norms[0].min, norms[0].mean, norms[0].max),
             (None, None, None)

@@ -51,4 +51,4 @@ pub use sealed::{Sealed, SealedError, is_sealed, seal};
 pub use shard_row::ShardRow;
 pub use span::Span;
 pub use stop::Stop;
-pub use vector::{Pool, StoreDtype, VectorColumn};
+pub use vector::{Pooling, StoreDtype, VectorColumn};

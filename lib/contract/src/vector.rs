@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 use arrow::datatypes::DataType;
 
-/// How the residue vectors of a sequence become one vector. `<cls>` and `<eos>` take no part, but in [`Pool::Bos`].
+/// How the residue vectors of a sequence become one vector. `<cls>` and `<eos>` take no part, but in [`Pooling::Bos`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Pool {
+pub enum Pooling {
     /// The mean over residues.
     Mean,
     /// The largest value over residues, channel by channel.
@@ -18,12 +18,12 @@ pub enum Pool {
     Bos,
 }
 
-impl Pool {
+impl Pooling {
     /// Every pooling, in the order in which documentation lists them.
     pub const ALL: [Self; 4] = [Self::Mean, Self::Max, Self::Std, Self::Bos];
 }
 
-impl fmt::Display for Pool {
+impl fmt::Display for Pooling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Mean => "mean",
@@ -34,7 +34,7 @@ impl fmt::Display for Pool {
     }
 }
 
-impl FromStr for Pool {
+impl FromStr for Pooling {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -87,15 +87,15 @@ impl fmt::Display for StoreDtype {
 /// layer is taken after the final `LayerNorm`, as in fair-esm's `representations`.
 ///
 /// ```
-/// use plmkit_contract::{Pool, VectorColumn};
+/// use plmkit_contract::{Pooling, VectorColumn};
 /// let column: VectorColumn = "mean_33".parse().unwrap();
-/// assert_eq!(column, VectorColumn { pool: Pool::Mean, layer: 33 });
+/// assert_eq!(column, VectorColumn { pool: Pooling::Mean, layer: 33 });
 /// assert_eq!(column.to_string(), "mean_33");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VectorColumn {
     /// How residues were combined.
-    pub pool: Pool,
+    pub pool: Pooling,
     /// The layer whose output it is.
     pub layer: u32,
 }
