@@ -14,7 +14,7 @@ use arrow::datatypes::{UInt8Type, UInt32Type};
 use arrow::ipc::reader::FileReader;
 use common::{SmallDisk, assert_failed, bin, run, test_data, visible};
 use plmkit_contract::{
-    Labels, Provenance, SequenceDigest, ShardRow, Stop, batches_schema, ordinals,
+    Labels, Provenance, RowKey, SequenceDigest, ShardRow, Stop, batches_schema, ordinals,
 };
 use plmkit_store::{BatchesFile, ShardWriter};
 use serde_json::Value;
@@ -38,15 +38,19 @@ fn sequences(count: usize) -> Vec<String> {
 fn write_shard(path: &Path, sequences: &[String]) {
     let mut writer = ShardWriter::create(path, 1 << 20).expect("create");
     for (ordinal, sequence) in (0..).zip(sequences) {
-        let row = ShardRow {
+        let key = RowKey {
             ordinal: 3 * ordinal,
             id: &format!("protein-{ordinal}"),
-            description: None,
-            sequence,
-            length: sequence.len() as u32 + 5,
             start: ordinal as u32 % 2,
+            length: sequence.len() as u32 + 5,
             truncated: ordinal % 3 == 0,
             digest: SequenceDigest::new(sequence.as_bytes()),
+            n_windows: 1,
+        };
+        let row = ShardRow {
+            key,
+            description: None,
+            sequence,
         };
         writer.push(&row).expect("push");
     }

@@ -2,10 +2,8 @@
 //! padding.
 
 mod args;
-mod pack;
 mod report;
 mod run;
-mod shard;
 
 use std::process::ExitCode;
 

@@ -9,43 +9,42 @@ use plmkit_contract::path_text;
 
 use crate::dataset::Dataset;
 
-/// Checks that embeddings are complete, finite and right
+/// Check that embeddings are complete, finite and correct
 ///
-/// Every file is read to its end and its digest verified. With --shards, each row of the shards must be there
-/// exactly once, with its id, length and residues; with --reference, vectors must agree with those of the reference.
-/// A check whose input is not given is skipped, and the report says so.
+/// Every file is read to its end, and its digest is verified. With --shards, the embeddings must have each row of the
+/// shards exactly once, with its id, length and residues. With --reference, vectors must agree with the reference. A
+/// check without its input is skipped, and the report lists it as skipped.
 ///
-/// Exit codes: 0, no check failed; 1, a check failed; 65, a file is damaged or not what it should be; 66, a file is
-/// missing.
+/// Exit codes: 0, no check failed; 1, a check failed; 65, a file is damaged or of another kind; 66, a file is missing.
 #[derive(Debug, Parser)]
 #[command(name = "validate-embeddings", version)]
 pub(crate) struct Args {
-    /// Embeddings to check, written by gpu-embed; several files are taken as one set, and a folder stands for the .parquet files in it
+    /// Embeddings of gpu-embed to check; several files are one set, and a folder stands for its .parquet files
     #[arg(value_name = "EMB.parquet", required_unless_present = "dataset")]
     #[arg(value_parser = file())]
     embeddings: Vec<PathBuf>,
 
-    /// Folder of a sample's results, or its dataset.json: check what is in it, in place of lists of files
+    /// Folder of a sample's results, or its dataset.json: check all files in it
     ///
-    /// The folder has the embeddings in embeddings/, the shards with manifest.json and rejects.csv in shards/, and lists of what
-    /// gpu-embed could not embed in rejects/, as the workflows leave them. The verdict goes into dataset.json in the folder,
-    /// which names all parts with their digests, the model, the options, the columns and the counts; one that is there is replaced,
-    /// unless a file is damaged or missing (65, 66). Where shards/ is not there any more, the embeddings have to be those that
-    /// dataset.json names, and it stays as it is.
+    /// The workflows write this folder: embeddings in embeddings/, shards with manifest.json and rejects.csv in shards/,
+    /// and the lists of gpu-embed in rejects/. The verdict is written to dataset.json in the folder, with all parts and
+    /// their digests, the model, the options, the columns and the counts. An existing dataset.json is overwritten, unless
+    /// a file is damaged or missing (65, 66). Without shards/, the embeddings must be those that dataset.json lists, and
+    /// dataset.json is not changed.
     #[arg(long, value_name = "DIR", help_heading = "Expectations")]
     #[arg(conflicts_with_all = ["embeddings", "shards", "rejects", "manifest"])]
     #[arg(value_parser = file())]
     dataset: Option<PathBuf>,
 
-    /// Shards that the embeddings were made from: all of them, or their folder
+    /// All shards that the embeddings were made from, or their folder
     #[arg(long, value_name = "SHARD.parquet", num_args = 1.., help_heading = "Expectations")]
     #[arg(value_parser = file())]
     shards: Vec<PathBuf>,
 
-    /// rejects.csv of the same shards, and those of gpu-embed if it wrote any; a folder stands for the .csv files in it
+    /// rejects.csv of the same shards, and any lists of gpu-embed; a folder stands for its .csv files
     ///
-    /// Shards and rejects together must account for every input record. A row of the shards may be missing from the
-    /// embeddings if gpu-embed listed it, in the file that it wrote together with them.
+    /// Shards and rejects together must have every input record. The embeddings may lack a row of the shards if the list
+    /// that gpu-embed wrote with them has it.
     #[arg(
         long,
         value_name = "FILE",
@@ -58,8 +57,8 @@ pub(crate) struct Args {
 
     /// manifest.json of the same shards
     ///
-    /// The shards must be all of the manifest and no other, and rejects.csv the file that it knows by its digest: then
-    /// a record that was lost at the end of the input shows as well.
+    /// The shards must be exactly those of the manifest, and rejects.csv must have the digest that the manifest lists. This
+    /// also finds records that were lost at the end of the input.
     #[arg(
         long,
         value_name = "FILE.json",
@@ -69,17 +68,17 @@ pub(crate) struct Args {
     #[arg(value_parser = file())]
     manifest: Option<PathBuf>,
 
-    /// Vectors to compare with: a Parquet file of any origin, with `id`, perhaps `start`, and vector columns
+    /// Vectors to compare with: any Parquet file with `id`, an optional `start`, and vector columns
     ///
-    /// Rows are compared by id and start (0 where the reference has no such column), columns by name; where both
-    /// sides have a single vector column, its name does not matter. Vectors are lists or fixed-size lists of
-    /// floating-point numbers. Residue vectors, logits and contacts of gpu-embed are not compared with each other. A
-    /// reference may be a sample: rows that it does not have are not compared. It is held in memory.
+    /// Rows are matched by id and start (0 without such a column), columns by name. If both sides have a single vector
+    /// column, its name does not matter. Vectors are lists or fixed-size lists of floating-point numbers. Residue
+    /// vectors, logits and contacts of gpu-embed are not compared with each other. The reference may be a sample: rows
+    /// that it lacks are not compared. The reference is held in memory.
     #[arg(long, value_name = "REF.parquet", help_heading = "Expectations")]
     #[arg(value_parser = file())]
     reference: Option<PathBuf>,
 
-    /// Smallest cosine with the reference that passes
+    /// Smallest accepted cosine with the reference
     #[arg(
         long,
         value_name = "COSINE",
@@ -89,14 +88,12 @@ pub(crate) struct Args {
     #[arg(value_parser = cosine, allow_negative_numbers = true)]
     min_cosine: f64,
 
-    /// Write the verdict as JSON; `-` is standard output
+    /// Write the verdict as JSON; - is standard output
     #[arg(long, value_name = "FILE.json", help_heading = "Output")]
     report: Option<PathBuf>,
 
     #[arg(long, value_name = "FILE_mqc.json", help_heading = "Output")]
-    #[arg(
-        help = "Write the verdict as a table for MultiQC, with the sample's name from the file's name"
-    )]
+    #[arg(help = "Write the verdict as a MultiQC table; the file's name gives the sample's name")]
     mqc: Option<PathBuf>,
 
     #[command(flatten)]
@@ -122,7 +119,7 @@ fn cosine(text: &str) -> Result<f64, String> {
 
 /// What to check.
 #[derive(Debug)]
-pub(crate) struct Config {
+pub(crate) struct ValidationConfig {
     /// At least one.
     pub(crate) embeddings: Vec<PathBuf>,
     /// None: coverage is not checked.
@@ -140,7 +137,7 @@ pub(crate) struct Config {
     pub(crate) mqc: Option<PathBuf>,
 }
 
-impl Config {
+impl ValidationConfig {
     /// What reports call a file.
     pub(crate) fn name(&self, path: &Path) -> String {
         match &self.dataset {
@@ -150,7 +147,7 @@ impl Config {
     }
 }
 
-impl TryFrom<Args> for Config {
+impl TryFrom<Args> for ValidationConfig {
     type Error = Fault;
 
     fn try_from(args: Args) -> Result<Self, Fault> {

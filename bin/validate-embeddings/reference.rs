@@ -18,11 +18,8 @@ pub(crate) fn read_reference(path: &Path) -> Result<Reference, Fault> {
     let mut file = ForeignParquet::open(path, |schema| {
         names = vector_columns(schema);
         if schema.index_of("id").is_err() || names.is_empty() {
-            let found: Vec<&str> = schema
-                .fields()
-                .iter()
-                .map(|field| field.name().as_str())
-                .collect();
+            let fields = schema.fields().iter();
+            let found: Vec<&str> = fields.map(|field| field.name().as_str()).collect();
             let expected =
                 "expected a column 'id' and lists of floating-point numbers, found columns";
             let found = one_line(&found.join(", "), LIST_SHOWN);
@@ -62,13 +59,9 @@ pub(crate) fn read_reference(path: &Path) -> Result<Reference, Fault> {
 
 /// The names of the columns that are lists of floating-point numbers.
 fn vector_columns(schema: &Schema) -> Vec<String> {
-    let vectors = schema
-        .fields()
-        .iter()
-        .filter(|field| match field.data_type() {
-            DataType::List(item) => item.data_type().is_floating(),
-            _ => false,
-        });
+    let vectors = schema.fields().iter().filter(
+        |field| matches!(field.data_type(), DataType::List(item) if item.data_type().is_floating()),
+    );
     vectors.map(|field| field.name().clone()).collect()
 }
 
@@ -80,10 +73,10 @@ fn add(
 ) -> Result<(), String> {
     let ids = whole(batch, "id", &DataType::Utf8)?;
     let ids = ids.as_string::<i32>();
-    let starts = match batch.column_by_name("start") {
-        Some(_) => Some(whole(batch, "start", &DataType::UInt32)?),
-        None => None,
-    };
+    let starts = batch.column_by_name("start");
+    let starts = starts
+        .map(|_| whole(batch, "start", &DataType::UInt32))
+        .transpose()?;
     let starts = starts.as_ref().map(AsArray::as_primitive::<UInt32Type>);
     let item = Field::new_list_field(DataType::Float32, true);
     let lists = names

@@ -13,9 +13,8 @@ use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use plmkit_contract::{
     Column, EmbeddingLayout, KEY_COLUMNS, Labels, Manifest, Pooling, Provenance, Reason, Reject,
-    Sealed, SequenceDigest, ShardRow, StoreDtype, VectorColumn, batches_schema,
+    RowKey, Sealed, SequenceDigest, ShardRow, StoreDtype, VectorColumn, batches_schema, tokenize,
 };
-use plmkit_sequence::tokenize;
 use plmkit_store::{BatchesWriter, EmbeddingsWriter, ListWriter, ShardWriter, read_shard};
 use serde_json::{Map, Value, json};
 
@@ -53,15 +52,19 @@ fn shard(folder: &Path) -> Result<RecordBatch> {
     let path = folder.join("shard.parquet");
     let mut writer = ShardWriter::create(&path, 1 << 16)?;
     for (ordinal, (id, sequence)) in (0..).zip(PROTEINS) {
-        writer.push(&ShardRow {
+        let key = RowKey {
             ordinal,
             id,
-            description: (ordinal > 1).then_some("a protein"),
-            sequence,
-            length: sequence.len() as u32,
             start: 0,
+            length: sequence.len() as u32,
             truncated: false,
             digest: SequenceDigest::new(sequence.as_bytes()),
+            n_windows: 1,
+        };
+        writer.push(&ShardRow {
+            key,
+            description: (ordinal > 1).then_some("a protein"),
+            sequence,
         })?;
     }
     writer
@@ -187,8 +190,8 @@ fn manifest(folder: &Path) -> Result<()> {
 }
 
 fn rejects(folder: &Path) -> Result<()> {
-    let of_records = ListWriter::of_records(&folder.join("records.csv"))?;
-    let of_rows = ListWriter::of_rows(&folder.join("rows.csv"))?;
+    let of_records = ListWriter::create_rejects(&folder.join("records.csv"))?;
+    let of_rows = ListWriter::create_rejected_rows(&folder.join("rows.csv"))?;
     for (mut writer, reasons, starts) in [
         (of_records, &Reason::SHARDING[..], [None, None]),
         (of_rows, &Reason::EMBEDDING[..], [Some(0), Some(766)]),

@@ -13,8 +13,8 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use plmkit_contract::{
-    ByteDigest, Column, EmbeddingLayout, Pooling, Provenance, SequenceDigest, ShardRow, StoreDtype,
-    VectorColumn,
+    ByteDigest, Column, EmbeddingLayout, Pooling, Provenance, RowKey, SequenceDigest, ShardRow,
+    StoreDtype, VectorColumn,
 };
 use plmkit_store::{EmbeddingsWriter, ShardWriter};
 use serde_json::Value;
@@ -93,15 +93,19 @@ impl Set {
     pub(crate) fn shard(&self, name: &str, rows: &[Row]) {
         let mut writer = ShardWriter::create(&self.path(name), 1 << 20).expect("create");
         for row in rows {
-            let row = ShardRow {
+            let key = RowKey {
                 ordinal: row.ordinal,
                 id: &row.id,
-                description: None,
-                sequence: &sequence(row.ordinal, row.start),
-                length: row.length,
                 start: row.start,
+                length: row.length,
                 truncated: row.truncated,
                 digest: row.digest,
+                n_windows: 1,
+            };
+            let row = ShardRow {
+                key,
+                description: None,
+                sequence: &sequence(row.ordinal, row.start),
             };
             writer.push(&row).expect("push");
         }
@@ -152,7 +156,7 @@ impl Set {
         }
         let mut provenance = Provenance::new("gpu-embed", vec![]);
         if let Ok(list) = fs::read(self.path("embeddings.rejects.csv")) {
-            provenance = provenance.with_rejects(ByteDigest::of(&list).to_string());
+            provenance = provenance.with_rejects(ByteDigest::compute(&list).to_string());
         }
         writer.finish(&provenance).expect("finish");
         path

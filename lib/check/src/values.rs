@@ -1,12 +1,11 @@
 //! Whether values are finite, and how long vectors are.
 
-use plmkit_contract::{Column as Name, Pooling, plural};
+use plmkit_contract::{Column as Name, Pooling, RowKey, plural};
 use serde::Serialize;
 
 use crate::check::Check;
-use crate::offender::{Offender, Offenders};
-use crate::row::Row;
 use crate::vector::dot;
+use crate::violation::Violations;
 
 /// The vectors of one column over all files.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -33,8 +32,8 @@ pub struct ColumnNorms {
 #[derive(Debug, Default)]
 pub(crate) struct Values {
     columns: Vec<Column>,
-    not_finite: Offenders,
-    zero: Offenders,
+    not_finite: Violations,
+    zero: Violations,
 }
 
 #[derive(Debug)]
@@ -70,7 +69,7 @@ impl Values {
         self.columns.len() - 1
     }
 
-    pub(crate) fn see(&mut self, row: &Row, column: usize, vector: &[f32]) {
+    pub(crate) fn add(&mut self, row: &RowKey, column: usize, vector: &[f32]) {
         let column = &mut self.columns[column];
         column.vectors += 1;
         // Squares of finite single-precision values cannot overflow a double-precision sum.
@@ -80,8 +79,9 @@ impl Values {
             let infinite = vector.iter().filter(|value| value.is_infinite()).count() as u64;
             column.nan += nan;
             column.infinite += infinite;
-            let problem = || format!("{}: {nan} NaN, {infinite} infinite values", column.name);
-            self.not_finite.add(|| Offender::row(row, problem()));
+            let name = column.name;
+            let problem = format_args!("{name}: {nan} NaN, {infinite} infinite values");
+            self.not_finite.add_row(row, problem);
             return;
         }
         column.finite += 1;
@@ -97,8 +97,8 @@ impl Values {
                 Name::Residues(_) | Name::Logits => false,
             };
             if !may_be {
-                self.zero
-                    .add(|| Offender::row(row, format!("{}: all values are zero", column.name)));
+                let problem = format_args!("{}: all values are zero", column.name);
+                self.zero.add_row(row, problem);
             }
         }
     }
@@ -154,10 +154,10 @@ mod tests {
     use plmkit_contract::{SequenceDigest, VectorColumn};
 
     use super::*;
-    use crate::Outcome;
+    use crate::CheckOutcome;
 
     fn judge(pool: Pooling, vectors: &[[f32; 2]]) -> ([Check; 2], Vec<ColumnNorms>) {
-        let row = Row {
+        let row = RowKey {
             ordinal: 4,
             id: "P",
             start: 0,
@@ -169,7 +169,7 @@ mod tests {
         let mut values = Values::default();
         let column = values.column(Name::Pooled(VectorColumn { pool, layer: 1 }));
         for vector in vectors {
-            values.see(&row, column, vector);
+            values.add(&row, column, vector);
         }
         values.finish()
     }
@@ -185,14 +185,14 @@ mod tests {
                 [f32::MAX, 0.0],
             ],
         );
-        assert_eq!(finite.outcome, Outcome::Fail);
+        assert_eq!(finite.outcome, CheckOutcome::Fail);
         assert_eq!(finite.counts["not_finite"], 2);
         assert_eq!((finite.counts["nan"], finite.counts["infinite"]), (1, 2));
         assert_eq!(
-            finite.offenders[0].to_string(),
+            finite.violations[0].to_string(),
             "ordinal 4 'P': mean_1: 1 NaN, 1 infinite values"
         );
-        assert_eq!(zero.outcome, Outcome::Pass);
+        assert_eq!(zero.outcome, CheckOutcome::Pass);
         assert_eq!(
             (norms[0].min, norms[0].max),
             (Some(5.0), Some(f64::from(f32::MAX)))
@@ -202,13 +202,13 @@ mod tests {
     #[test]
     fn a_zero_vector_fails_but_as_a_deviation() {
         let ([_, zero], norms) = judge(Pooling::Bos, &[[0.0, -0.0], [1.0, 0.0]]);
-        assert_eq!((zero.outcome, zero.counts["zero"]), (Outcome::Fail, 1));
+        assert_eq!((zero.outcome, zero.counts["zero"]), (CheckOutcome::Fail, 1));
         assert_eq!(
             (norms[0].min, norms[0].mean, norms[0].max),
             (Some(0.0), Some(0.5), Some(1.0))
         );
         let ([_, zero], norms) = judge(Pooling::Std, &[[0.0, 0.0]]);
-        assert_eq!((zero.outcome, norms[0].zero), (Outcome::Pass, 1));
+        assert_eq!((zero.outcome, norms[0].zero), (CheckOutcome::Pass, 1));
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! What an examination found.
+//! What an validator found.
 
 use std::collections::BTreeMap;
 
 use plmkit_contract::Reason;
 use serde::Serialize;
 
-use crate::{Check, ColumnAgreement, ColumnNorms, Outcome};
+use crate::{Check, CheckOutcome, ColumnAgreement, ColumnNorms};
 
 /// All checks with what they counted, and the distributions behind them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -54,6 +54,6 @@ impl Verdict {
     pub fn failed(&self) -> impl Iterator<Item = &Check> {
         self.checks
             .iter()
-            .filter(|check| check.outcome == Outcome::Fail)
+            .filter(|check| check.outcome == CheckOutcome::Fail)
     }
 }

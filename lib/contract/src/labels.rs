@@ -20,7 +20,7 @@ pub struct Labels {
 
 impl Labels {
     /// Those among the columns of `schema`.
-    pub fn of(schema: &Schema) -> Self {
+    pub fn from_schema(schema: &Schema) -> Self {
         let has = |name| schema.column_with_name(name).is_some();
         Self {
             sample: has(SAMPLE),

@@ -6,7 +6,10 @@ use std::str::FromStr;
 use arrow::datatypes::DataType;
 
 /// How the residue vectors of a sequence become one vector. `<cls>` and `<eos>` take no part, but in [`Pooling::Bos`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::Display, strum::EnumString,
+)]
+#[strum(serialize_all = "lowercase")]
 pub enum Pooling {
     /// The mean over residues.
     Mean,
@@ -23,30 +26,9 @@ impl Pooling {
     pub const ALL: [Self; 4] = [Self::Mean, Self::Max, Self::Std, Self::Bos];
 }
 
-impl fmt::Display for Pooling {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Mean => "mean",
-            Self::Max => "max",
-            Self::Std => "std",
-            Self::Bos => "bos",
-        })
-    }
-}
-
-impl FromStr for Pooling {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        Self::ALL
-            .into_iter()
-            .find(|pool| pool.to_string() == text)
-            .ok_or(())
-    }
-}
-
 /// The type in which vectors are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum StoreDtype {
     /// IEEE 754 single precision.
     F32,
@@ -69,15 +51,6 @@ impl StoreDtype {
             Self::F32 => 4,
             Self::F16 => 2,
         }
-    }
-}
-
-impl fmt::Display for StoreDtype {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::F32 => "f32",
-            Self::F16 => "f16",
-        })
     }
 }
 
@@ -112,14 +85,10 @@ impl FromStr for VectorColumn {
     fn from_str(text: &str) -> Result<Self, ()> {
         let (pool, layer) = text.split_once('_').ok_or(())?;
         let column = Self {
-            pool: pool.parse()?,
+            pool: pool.parse().map_err(|_| ())?,
             layer: layer.parse().map_err(|_| ())?,
         };
         // "+3" and "03" parse as numbers but are no name that was ever written.
-        if column.to_string() == text {
-            Ok(column)
-        } else {
-            Err(())
-        }
+        (column.to_string() == text).then_some(column).ok_or(())
     }
 }

@@ -3,14 +3,19 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use clap::ValueEnum;
+use plmkit_contract::SequenceDigest;
+use serde::Serialize;
+
 /// What to do with a record whose id an earlier one has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub enum DuplicatePolicy {
-    /// Stop the run.
+    /// Stop the run and name both records
     Error,
-    /// Append `_2`, `_3`, … until the id is new.
+    /// Append _2, _3, … to the id, the first that no record has, and list both ids in renamed.csv; files are read twice
     Suffix,
-    /// Keep the id: only the ordinal then tells the records apart.
+    /// Keep the id: only the ordinal tells the records apart
     Keep,
 }
 
@@ -34,7 +39,7 @@ pub struct Ids {
     policy: DuplicatePolicy,
     /// Fingerprint to the ordinal of its first record, or under `Suffix` to the last suffix given, or to one of the two
     /// numbers below.
-    seen: HashMap<[u8; 16], u64>,
+    seen: HashMap<SequenceDigest, u64>,
 }
 
 /// Of an id that a record has which is still to come.
@@ -107,10 +112,8 @@ impl Ids {
     }
 }
 
-fn fingerprint(id: &str) -> [u8; 16] {
-    let mut short = [0; 16];
-    short.copy_from_slice(&blake3::hash(id.as_bytes()).as_bytes()[..16]);
-    short
+fn fingerprint(id: &str) -> SequenceDigest {
+    SequenceDigest::new(id.as_bytes())
 }
 
 #[cfg(test)]

@@ -1,21 +1,24 @@
 //! From a record of a file to what is embedded of it.
 
+use clap::ValueEnum;
 use plmkit_contract::{Reason, Reject};
+use serde::Serialize;
 
 use crate::fasta::Record;
 use crate::protein::Protein;
-use crate::residue::{InvalidPolicy, InvalidResidue, ResidueChanges, normalise};
+use crate::residue::{InvalidPolicy, InvalidResidue, normalise};
 
 /// What to do with a protein of more than the maximum of residues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub enum LongPolicy {
-    /// Keep the first residues.
+    /// Embed its first --max-residues residues; the row is marked as truncated
     Truncate,
-    /// Make overlapping windows, one row each.
+    /// Embed overlapping windows of --max-residues, all in one shard; gpu-embed puts them together again
     Window,
-    /// Keep it whole, in a shard with other long ones.
+    /// Keep it whole, in separate shards (shard-long-00000.parquet, …) that can be packed with a budget of their own
     SplitOff,
-    /// Reject it.
+    /// Write it to rejects.csv
     Reject,
 }
 
@@ -52,25 +55,14 @@ impl Policy {
         let normalised = normalise(&mut residues, self.invalid == InvalidPolicy::X);
         let length = u32::try_from(residues.len()).unwrap_or(u32::MAX);
         let long = length > self.max_residues;
-        let (reason, changes) = match normalised {
+        let reason = match normalised {
             Err(invalid) if self.invalid == InvalidPolicy::Error => return Err(invalid),
-            Err(_) if !record.id.is_empty() => {
-                (Some(Reason::InvalidResidue), ResidueChanges::default())
-            }
-            normalised => {
-                let reason = if record.id.is_empty() {
-                    Some(Reason::NoId)
-                } else if length == 0 {
-                    Some(Reason::Empty)
-                } else if length < self.min_residues {
-                    Some(Reason::TooShort)
-                } else if long && self.long == LongPolicy::Reject {
-                    Some(Reason::TooLong)
-                } else {
-                    None
-                };
-                (reason, normalised.unwrap_or_default())
-            }
+            _ if record.id.is_empty() => Some(Reason::NoId),
+            Err(_) => Some(Reason::InvalidResidue),
+            Ok(_) if length == 0 => Some(Reason::Empty),
+            Ok(_) if length < self.min_residues => Some(Reason::TooShort),
+            Ok(_) if long && self.long == LongPolicy::Reject => Some(Reason::TooLong),
+            Ok(_) => None,
         };
         if let Some(reason) = reason {
             return Ok(Prepared::Rejected(Reject {
@@ -91,22 +83,18 @@ impl Policy {
             ordinal,
             id: record.id,
             description: record.description,
-            residues: text(residues),
+            residues: String::from_utf8(residues).expect("normalised residues are ASCII letters"),
             length,
             split_off: long && self.long == LongPolicy::SplitOff,
-            changes,
+            changes: normalised.unwrap_or_default(),
             window,
         }))
     }
 }
 
-fn text(residues: Vec<u8>) -> String {
-    String::from_utf8(residues).expect("normalised residues are ASCII letters")
-}
-
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{SequenceDigest, ShardRow};
+    use plmkit_contract::{RowKey, SequenceDigest, ShardRow};
 
     use super::*;
 
@@ -151,15 +139,19 @@ mod tests {
     fn a_row_has_all_that_a_shard_holds() {
         let protein = accepted(POLICY, "mkv*");
         let rows: Vec<_> = protein.rows().collect();
-        let expected = ShardRow {
+        let key = RowKey {
             ordinal: 7,
             id: "P1",
-            description: Some("a protein"),
-            sequence: "MKV",
-            length: 3,
             start: 0,
+            length: 3,
             truncated: false,
             digest: SequenceDigest::new(b"MKV"),
+            n_windows: 1,
+        };
+        let expected = ShardRow {
+            key,
+            description: Some("a protein"),
+            sequence: "MKV",
         };
         assert_eq!(rows, [expected]);
         assert_eq!(protein.tokens(), 5);
@@ -184,7 +176,7 @@ mod tests {
         let protein = accepted(POLICY, FIFTEEN);
         let row = protein.rows().next().expect("a row");
         assert_eq!(
-            (row.sequence, row.length, row.truncated),
+            (row.sequence, row.key.length, row.key.truncated),
             (&FIFTEEN[..10], 15, true)
         );
 
@@ -197,7 +189,14 @@ mod tests {
         );
         let rows: Vec<_> = protein
             .rows()
-            .map(|row| (row.start, row.sequence, row.length, row.truncated))
+            .map(|row| {
+                (
+                    row.key.start,
+                    row.sequence,
+                    row.key.length,
+                    row.key.truncated,
+                )
+            })
             .collect();
         assert_eq!(
             rows,

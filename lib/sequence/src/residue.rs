@@ -1,15 +1,18 @@
 //! Which characters are residues, and what becomes of the others.
 
-use plmkit_contract::RESIDUES;
+use clap::ValueEnum;
+use plmkit_contract::token_of;
+use serde::Serialize;
 
 /// What to do with a character that is no residue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub enum InvalidPolicy {
-    /// Stop the run.
+    /// Stop the run and name the record, the position and the character
     Error,
-    /// Take `X`, the unknown residue, in its place.
+    /// Replace the character by X, the unknown residue
     X,
-    /// Reject the record.
+    /// Write the record to rejects.csv, and any record without an id
     Reject,
 }
 
@@ -33,17 +36,11 @@ pub struct InvalidResidue {
     pub found: u8,
 }
 
-/// The residue that each byte stands for, in upper case; 0 where it stands for none.
-const RESIDUE_OF: [u8; 256] = {
-    let mut table = [0; 256];
-    let mut i = 0;
-    while i < RESIDUES.len() {
-        table[RESIDUES[i] as usize] = RESIDUES[i];
-        table[RESIDUES[i].to_ascii_lowercase() as usize] = RESIDUES[i];
-        i += 1;
-    }
-    table
-};
+/// The residue that a byte stands for, in upper case.
+fn residue(byte: u8) -> Option<u8> {
+    let upper = byte.to_ascii_uppercase();
+    token_of(upper).map(|_| upper)
+}
 
 /// Brings the bytes of a record's sequence lines into the form that is embedded.
 ///
@@ -66,23 +63,19 @@ pub fn normalise(sequence: &mut Vec<u8>, replace: bool) -> Result<ResidueChanges
         sequence.pop();
         changes.stops_removed = 1;
     }
-    if !replace
-        && let Some(i) = sequence
-            .iter()
-            .position(|&byte| RESIDUE_OF[byte as usize] == 0)
-    {
+    if !replace && let Some(i) = sequence.iter().position(|&byte| residue(byte).is_none()) {
         return Err(InvalidResidue {
             position: i + 1,
             found: sequence[i],
         });
     }
     for byte in sequence {
-        match RESIDUE_OF[*byte as usize] {
-            0 => {
+        match residue(*byte) {
+            None => {
                 *byte = b'X';
                 changes.replaced += 1;
             }
-            residue => {
+            Some(residue) => {
                 changes.uppercased += u64::from(*byte != residue);
                 *byte = residue;
             }
@@ -93,6 +86,7 @@ pub fn normalise(sequence: &mut Vec<u8>, replace: bool) -> Result<ResidueChanges
 
 #[cfg(test)]
 mod tests {
+    use plmkit_contract::RESIDUES;
     use proptest::prelude::*;
 
     use super::*;

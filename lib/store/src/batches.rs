@@ -129,8 +129,8 @@ impl BatchesFile {
             (SchemaRef::new(schema), entries, blocks, footer.version())
         };
         let (provenance, digest) = Provenance::open(&entries, Kind::Batches)
-            .map_err(|source| StoreError::metadata(path, source))?;
-        same_columns(&schema, &batches_schema(Labels::of(&schema)))
+            .map_err(|error| StoreError::metadata(path, &error))?;
+        same_columns(&schema, &batches_schema(Labels::from_schema(&schema)))
             .map_err(|what| StoreError::malformed(path, what))?;
         let mut opened = Self {
             file,
@@ -155,7 +155,7 @@ impl BatchesFile {
 
     /// The columns beside the key and the tokens.
     pub fn labels(&self) -> Labels {
-        Labels::of(&self.schema)
+        Labels::from_schema(&self.schema)
     }
 
     /// Packs in the file.

@@ -29,7 +29,7 @@ use crate::lock::is_at;
 use crate::parquet::entries;
 use crate::row_group::{Described, PlacedRowGroup, RowGroup, RowGroupEncoder, bloom_filter};
 use crate::verified::{VerifiedFile, append};
-use crate::{AtomicFile, FileSummary, StoreError};
+use crate::{AtomicFile, FileSummary, StoreError, remove_file};
 
 /// The option in which a record has the digests of the rows of row groups.
 const ROW_GROUPS: &str = "row_groups";
@@ -49,11 +49,8 @@ pub struct UnfinishedEmbeddings {
 impl UnfinishedEmbeddings {
     /// Begins a file at `path`, in place of any that is there. Messages name `named`.
     pub fn create(path: &Path, named: &Path, layout: &EmbeddingLayout) -> Result<Self, StoreError> {
-        remove(&Self::record_of(path))?;
-        let failed = |source| StoreError::Create {
-            path: named.to_owned(),
-            source,
-        };
+        remove_file(&Self::record_of(path))?;
+        let failed = StoreError::cannot_create(named);
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -79,10 +76,7 @@ impl UnfinishedEmbeddings {
         named: &Path,
         layout: &EmbeddingLayout,
     ) -> Result<Option<(Self, Provenance)>, StoreError> {
-        let failed = |source| StoreError::Read {
-            path: path.to_owned(),
-            source,
-        };
+        let failed = StoreError::cannot_read(path);
         let opened = OpenOptions::new().read(true).write(true).open(path);
         let file = opened.map_err(failed)?;
         let verified = match fs::read(Self::record_of(path)) {
@@ -211,8 +205,7 @@ impl UnfinishedEmbeddings {
             .map_err(|source| self.failed(source))?;
         let path = Self::record_of(&self.path);
         let mut file = AtomicFile::create(&path)?;
-        let written = file.write_all(&record);
-        written.map_err(|source| StoreError::Write { path, source })?;
+        file.append(&record)?;
         file.finish()
     }
 
@@ -236,7 +229,7 @@ impl UnfinishedEmbeddings {
         cut.map_err(|source| self.failed(source))?;
         self.write(self.end(), &record)?;
         self.file.sync_all().map_err(|source| self.failed(source))?;
-        remove(&Self::record_of(&self.path))
+        remove_file(&Self::record_of(&self.path))
     }
 
     /// Copies some of the row groups into an embeddings file of their own, byte by byte.
@@ -246,13 +239,10 @@ impl UnfinishedEmbeddings {
         to: &Path,
         provenance: &Provenance,
     ) -> Result<(), StoreError> {
-        let failed = |source| StoreError::Write {
-            path: to.to_owned(),
-            source,
-        };
+        let failed = StoreError::cannot_write(to);
         let mut file = AtomicFile::create(to)?;
         let mut copied = RowGroups::default();
-        file.write_all(Format::Parquet.magic()).map_err(failed)?;
+        file.append(Format::Parquet.magic())?;
         for group in &self.groups.all()[groups] {
             self.segments(group, |bytes| file.write_all(bytes))
                 .map_err(failed)?;
@@ -261,7 +251,7 @@ impl UnfinishedEmbeddings {
         }
         let footer = copied.footer(&self.encoder, provenance);
         let footer = footer.map_err(|error| StoreError::encoding_parquet(to, error))?;
-        file.write_all(&footer).map_err(failed)?;
+        file.append(&footer)?;
         file.finish()
     }
 
@@ -297,10 +287,7 @@ impl UnfinishedEmbeddings {
     }
 
     fn failed(&self, source: io::Error) -> StoreError {
-        StoreError::Write {
-            path: self.named.clone(),
-            source,
-        }
+        StoreError::cannot_write(&self.named)(source)
     }
 }
 
@@ -329,10 +316,7 @@ impl Sink {
 
     /// The error of something that cannot be written.
     pub fn failed(&self, source: io::Error) -> StoreError {
-        StoreError::Write {
-            path: self.named.clone(),
-            source,
-        }
+        StoreError::cannot_write(&self.named)(source)
     }
 
     /// The error of rows that cannot be encoded.
@@ -374,7 +358,7 @@ fn recorded(file: &VerifiedFile) -> Result<(RowGroups, Provenance), StoreError> 
         .map_err(broken)?;
     let about = metadata.file_metadata();
     let (mut provenance, _) = Provenance::open(&entries(about), Kind::Embeddings)
-        .map_err(|source| StoreError::metadata(path, source))?;
+        .map_err(|error| StoreError::metadata(path, &error))?;
     let rows = provenance.options.remove(ROW_GROUPS).unwrap_or_default();
     let rows: Vec<String> =
         serde_json::from_value(rows).map_err(|_| malformed("no record of row groups"))?;
@@ -430,16 +414,6 @@ fn size(group: &RowGroupMetaData) -> u64 {
         column.byte_range().1 + filter
     });
     sizes.sum()
-}
-
-fn remove(path: &Path) -> Result<(), StoreError> {
-    match fs::remove_file(path) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(StoreError::Write {
-            path: path.to_owned(),
-            source,
-        }),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

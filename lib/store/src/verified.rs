@@ -72,10 +72,7 @@ impl VerifiedFile {
     /// Opens a file and verifies its end.
     pub(crate) fn open(path: &Path, format: Format) -> Result<Self, StoreError> {
         let file = open_input(path)?;
-        let unread = |source| StoreError::Read {
-            path: path.to_owned(),
-            source,
-        };
+        let unread = StoreError::cannot_read(path);
         let len = file.metadata().map_err(unread)?.len();
         let mut bytes = Vec::new();
         let end = loop {
@@ -212,10 +209,7 @@ impl VerifiedFile {
                 path: inner.path.clone(),
                 bytes: all,
             },
-            _ => StoreError::Read {
-                path: inner.path.clone(),
-                source,
-            },
+            _ => StoreError::cannot_read(&inner.path)(source),
         })?;
         for index in segments {
             let segment = inner.segments[index];
