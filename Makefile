@@ -25,7 +25,7 @@ help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 setup: ## Fetch libtorch into .libtorch (0.6 GB, once; with GPU=1 or a driver 1.8 GB more; GPU=0: without)
-	@lib/esm2/libtorch/libtorch.sh fetch
+	@scripts/libtorch.sh fetch
 
 build: setup ## Build the five programs into target/release
 	cargo build --release --locked $(BUILD)
@@ -64,7 +64,7 @@ fuzz: setup .cargo-tools/$(CARGO_FUZZ) ## Run each fuzz target for FUZZ_SECONDS 
 	@PATH="$(abspath .cargo-tools/bin):$$PATH" tests/fuzz/run.sh $(FUZZ_SECONDS)
 
 kernels: ## Compile the CUDA kernels for every architecture, without a GPU (90 MB of NVRTC)
-	@lib/esm2/libtorch/libtorch.sh fetch-nvrtc
+	@scripts/libtorch.sh fetch-nvrtc
 	cargo test --release --locked -p plmkit-gpu --test folder -- --ignored
 	LD_LIBRARY_PATH="$(abspath .libtorch/nvidia/cu13/lib)$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH}" \
 		cargo test --release --locked -p plmkit-gpu -- --ignored --nocapture
@@ -127,7 +127,7 @@ tests/workflows/snakemake/%: FORCE
 
 install: build ## Install into PREFIX, /usr/local by default
 	@scripts/stage.sh $(or $(CARGO_TARGET_DIR),target)/release "$(abspath $(DESTDIR)$(PREFIX))"
-	@lib/esm2/libtorch/libtorch.sh install "$(abspath $(DESTDIR)$(PREFIX))/lib/plmkit"
+	@scripts/libtorch.sh install "$(abspath $(DESTDIR)$(PREFIX))/lib/plmkit"
 
 install-check: .venv/reference/complete ## See that an installation works where nothing else is: CPU, GPU=1 and LIBTORCH= (minutes, root, 2.4 GB of wheels)
 	@tests/install/check.sh

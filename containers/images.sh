@@ -11,8 +11,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # shellcheck disable=SC2034
 what=images
-# shellcheck source=lib/wheels.sh
-source lib/wheels.sh
+# shellcheck source=scripts/wheels.sh
+source scripts/wheels.sh
 
 version=$(scripts/version.sh)
 registry=${REGISTRY:-ghcr.io/plmkit}
@@ -25,8 +25,8 @@ context=target/images/context
 
 # The libraries of one image, without those of the image below it.
 stage() {
-    GPU=$1 LIBTORCH='' lib/esm2/libtorch/libtorch.sh fetch
-    GPU=$1 LINK=1 LIBTORCH='' lib/esm2/libtorch/libtorch.sh install "$PWD/$context/$2"
+    GPU=$1 LIBTORCH='' scripts/libtorch.sh fetch
+    GPU=$1 LINK=1 LIBTORCH='' scripts/libtorch.sh install "$PWD/$context/$2"
 }
 
 build() {

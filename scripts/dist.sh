@@ -8,8 +8,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # shellcheck disable=SC2034
 what=dist
-# shellcheck source=lib/wheels.sh
-source lib/wheels.sh
+# shellcheck source=scripts/wheels.sh
+source scripts/wheels.sh
 
 glibc=2.28
 triple=x86_64-unknown-linux-gnu
@@ -22,7 +22,7 @@ torch=${LIBTORCH:-$PWD/.libtorch/torch}
 # that is linked into a program.
 make_stand_ins() {
     local folder=$build/glibc-$glibc fresh=$build/fresh zig=$PWD/$build/tools/ziglang/zig library
-    unpack_wheels scripts/wheels.txt "$build/tools" zig
+    unpack_wheels scripts/wheels-zig.txt "$build/tools" zig
     [[ ! -d $folder ]] || return 0
     rm -rf "$fresh"
     mkdir -p "$fresh/lib"

@@ -15,4 +15,4 @@ for program in fasta-shard pack-batches gpu-embed validate-embeddings monitor-lo
     "$programs/$program" --generate complete-fish >"$share/fish/vendor_completions.d/$program.fish"
 done
 install -m 644 LICENSE-APACHE LICENSE-MIT README.md CHANGELOG.md "$share/doc/plmkit"
-install lib/esm2/convert-fair-esm.py "$share/plmkit"
+install scripts/convert-fair-esm.py "$share/plmkit"

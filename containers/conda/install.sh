@@ -16,7 +16,7 @@ plmkit)
     programs=(gpu-embed)
     options=(--bin gpu-embed)
     export LIBTORCH=$PREFIX
-    install -D -t "$share/plmkit" lib/esm2/convert-fair-esm.py
+    install -D -t "$share/plmkit" scripts/convert-fair-esm.py
     ;;
 *)
     echo "install.sh: expected PKG_NAME plmkit or plmkit-tools, found $PKG_NAME" >&2

@@ -37,7 +37,7 @@ for part in $parts; do
         "target/$target/release/fasta-shard" --version
         ;;
     chain)
-        lib/esm2/libtorch/libtorch.sh fetch aarch64
+        scripts/libtorch.sh fetch aarch64
         export LIBTORCH=$PWD/.libtorch/aarch64/torch
         cargo test --release --locked --target "$target" -p plmkit-esm2 --test esm2 -- golden:: oracle::
         cargo build --release --locked --target "$target"

@@ -79,7 +79,7 @@ def run_tests(output, sources):
 
 def check_libtorch(output):
     """Its libtorch is the one that all else is built with."""
-    pinned = re.search(r" torch-(\d+[.]\d+)[.]", (ROOT / "lib/esm2/libtorch/wheels.txt").read_text()).group(1)
+    pinned = re.search(r" torch-(\d+[.]\d+)[.]", (ROOT / "scripts/wheels-libtorch.txt").read_text()).group(1)
     (spec,) = [spec for spec in output["requirements"]["host"] if spec.startswith("libtorch ")]
     assert MatchSpec(spec, strict=True).version == f"{pinned}.*", spec
 

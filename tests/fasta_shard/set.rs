@@ -168,7 +168,7 @@ fn other_work_is_replaced_only_by_force() {
     case.fails(
         "a.fasta --shards 3 --long-policy window",
         73,
-        "long was \"truncate\" and is now \"window\"",
+        "long_policy was \"truncate\" and is now \"window\"",
     );
     case.fails("other.fasta --shards 3", 73, "the input is not the same");
     assert!(case.files() == before);

@@ -24,7 +24,7 @@ EVERYTHING = ["--pool", "mean,max,std,bos", "--layers", "all", "--residues", "--
 UNCACHED = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 WORKSPACE = 32 << 20
 # The files that an installation on this kind of machine has of each wheel: the last column of its table.
-PINS = [line.split() for line in (ROOT / "lib/esm2/libtorch/wheels.txt").read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
+PINS = [line.split() for line in (ROOT / "scripts/wheels-libtorch.txt").read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
 INSTALLED = re.compile("|".join(kept for *_, wheel, kept in PINS if wheel.endswith(f"{os.uname().machine}.whl")))
 
 

@@ -24,7 +24,7 @@ from configurations import CONFIGURATIONS
 from programs import ProgramFailed, run
 
 ROOT = Path(__file__).parents[2]
-CONVERTER = ROOT / "lib/esm2/convert-fair-esm.py"
+CONVERTER = ROOT / "scripts/convert-fair-esm.py"
 OUTPUTS = ["--pool", "mean,bos", "--layers", "all", "--residues", "--logits", "--contacts"]
 
 

@@ -75,9 +75,11 @@ param() { sed -n 's/^  "'"$1"'": "\(.*\)",*$/\1/p' "$outdir/pipeline_info/params
 
 # check_params [WEIGHTS]: finished shards are not looked at again, so they must be what these parameters give, and of these weights. How
 # shards are cut is in their manifest, which fasta-shard compares.
+compare=''
 check_params() {
     local name was now other=''
-    [[ -e $outdir/pipeline_info/params.json ]] && compgen -G "$outdir/*/embeddings/*.parquet" >/dev/null || return 0
+    compgen -G "$outdir/*/embeddings/*.parquet" >/dev/null || return 0
+    [[ -e $outdir/pipeline_info/params.json ]] || { compare=true && return; }
     for name in gpu_embed pack_batches; do
         was=$(param $name)
         now=${name^^}
@@ -88,12 +90,13 @@ check_params() {
     # A model that was still to be fetched had none yet.
     was=$(param weights)
     [[ $other || ! $was || ! ${1-} || $was == "$1" ]] || other='other weights'
-    [[ ! $other ]] || refuse 73 "$outdir: has embeddings of $other: take another folder, or remove pipeline_info/params.json if both give the same"
+    [[ ! $other ]] || refuse 73 "$outdir: has embeddings of $other: take another folder; or remove pipeline_info/params.json, and each shard is compared with what is asked for"
 }
 
 # keep_params SAMPLES WEIGHTS: the parameters of the run, as JSON.
 keep_params() {
-    local file=$outdir/pipeline_info/params.json
+    # Until all is compared the file is hidden: a run that ends before compares again.
+    local file=$outdir/pipeline_info/${compare:+.}params.json
     # shellcheck disable=SC2153
     set -- samples "$1" outdir "$outdir" model "$model" max_shard_tokens "$MAX_SHARD_TOKENS" fasta_shard "$FASTA_SHARD" pack_batches "$PACK_BATCHES" \
         gpu_embed "$GPU_EMBED" validate_embeddings "$VALIDATE_EMBEDDINGS" weights "$2" allow_empty "$([[ ${ALLOW_EMPTY:-} =~ ^([Tt]rue|[Yy]es|1)$ ]] && echo true || echo false)"
@@ -117,16 +120,18 @@ write_versions() {
 # cut_sample SAMPLE DIR: its shards.
 cut_sample() {
     local paths name force=() before=$2/.manifest.before
-    mkdir -p "$2"/{batches,embeddings,logs,rejects,reports}
     if [[ -e $2/shards/manifest.json ]]; then
         [[ -e $before ]] || cp "$2/shards/manifest.json" "$before"
         # One that got lost is cut again.
         for name in $(shards "$2"); do
-            [[ -e $2/shards/$name.parquet || " $FASTA_SHARD " == *' --force '* ]] || force=(--force)
+            [[ -e $2/shards/$name.parquet ]] || force=(--force)
         done
+        [[ -e $2/shards/rejects.csv ]] || force=(--force)
+        [[ " $FASTA_SHARD " != *' --force '* ]] || force=()
     fi
     mapfile -t paths < <(printf %s "${fasta[$1]}")
     fasta-shard --sample "$1" --out "$2/shards" --max-shard-tokens "$MAX_SHARD_TOKENS" "${fasta_shard[@]}" "${force[@]}" -- "${paths[@]}"
+    mkdir -p "$2"/{batches,embeddings,logs,rejects,reports}
     # What was made of other shards is made again, and goes where there is no such shard any more.
     if [[ -e $before ]] && ! cmp -s "$before" "$2/shards/manifest.json"; then
         rm -f "$2"/batches/*.arrow "$2"/reports/*.run.json
@@ -140,8 +145,9 @@ cut_sample() {
 # shards DIR [MANIFEST]: the names of its shards, by the manifest.
 shards() { sed -n 's/^ *"file": "\(.*\)[.]parquet",*$/\1/p' "${2:-$1/shards/manifest.json}"; }
 
-# is_complete DIR NAME: whether the shard is embedded and reported on. With --force gpu-embed looks at each, and replaces what is damaged.
-is_complete() { [[ " $GPU_EMBED " != *' --force '* && -e $1/embeddings/$2.parquet && -e $1/rejects/$2.csv && -e $1/reports/$2.run.json ]]; }
+# is_complete DIR NAME: whether the shard is embedded and reported on. With --force gpu-embed looks at each, and replaces what is damaged;
+# where no params.json says how they were made, it looks at each, too, and refuses what is other work.
+is_complete() { [[ ! $compare && " $GPU_EMBED " != *' --force '* && -e $1/embeddings/$2.parquet && -e $1/rejects/$2.csv && -e $1/reports/$2.run.json ]]; }
 
 # goes_on CODE: after a failure of the sample alone (a verdict, its data, an output of its own), the first of which `failed` keeps for
 # the end. Any other ends the script.
@@ -206,11 +212,12 @@ pack() {
 # record DIR NAME MODEL OPTIONS…: one pack to its embeddings, with a record of the machine beside them. In a process of its own, which
 # it becomes. --force: what is left of embeddings that got lost, or of other work, is replaced; the settings have been compared.
 record() {
-    local progress=()
+    local progress=() force=(--force)
+    [[ ! $compare || ! -e $1/embeddings/$2.parquet || " $GPU_EMBED " == *' --force '* ]] || force=()
     [[ -t 2 || " $GPU_EMBED" == *' --progress'* ]] || progress=(--progress none)
     exec monitor-log record --quiet --out "$1/logs/$2.samples.csv" -- \
         gpu-embed "$1/batches/$2.arrow" --model "$3" --out "$1/embeddings/$2.parquet" --rejects "$1/rejects/$2.csv" \
-        --events "$1/logs/$2.events.jsonl" --force "${progress[@]}" "${gpu_embed[@]}" "${@:4}"
+        --events "$1/logs/$2.events.jsonl" "${force[@]}" "${progress[@]}" "${gpu_embed[@]}" "${@:4}"
 }
 
 # finish DIR SAMPLE NAME: what comes after the embeddings.
@@ -231,15 +238,16 @@ validate() {
 
 # summary SAMPLE…: what became of those that were asked for.
 summary() {
-    local sample code=0
-    # A model that was fetched has a revision now.
-    write_versions
+    local sample code=0 info=$outdir/pipeline_info
     for sample in "$@"; do
         echo ">$sample"
         cat "$outdir/$sample/shards/manifest.json" 2>/dev/null || true
         # A verdict of an earlier run is not this one's.
-        [[ ! $outdir/$sample/dataset.json -nt $outdir/pipeline_info/params.json ]] || cat "$outdir/$sample/dataset.json"
+        [[ ! $outdir/$sample/dataset.json -nt $outdir/versions.yml ]] || cat "$outdir/$sample/dataset.json"
     done | "$workflow/summary.sh" "$outdir" "${ALLOW_EMPTY:-}" >"$outdir/.summary.$$" || code=$?
     mv "$outdir/.summary.$$" "$outdir/summary.tsv"
+    # A model that was fetched has a revision now.
+    write_versions
+    ((code)) || [[ ! -e $info/.params.json ]] || mv "$info/.params.json" "$info/params.json"
     return "$code"
 }

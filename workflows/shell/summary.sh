@@ -36,6 +36,7 @@ others() {
         if (verdict == "pass" && wrong) { verdict = "fail"; spoilt = spoilt " " sample }
         else if (verdict == "fail") fail = fail " " sample
         if (verdict == "pass" && !rows && rejected) verdict = "empty"
+        if (!rows) truncated = 0
         print sample, records, rows, rejected, truncated, verdict, name, model
         if (verdict == "none") none = none " " sample
         if (verdict == "empty") empty = empty " " sample
@@ -78,7 +79,7 @@ others() {
         list("the validation failed, see SAMPLE/dataset.json", fail)
         list("with files that are not of this run, see the messages above", spoilt)
         if (tolower(allow_empty) ~ /^(true|yes|1)$/ && empty != "") print "warning: every record was rejected, see SAMPLE/shards/rejects.csv and SAMPLE/rejects:" empty > "/dev/stderr"
-        else list("every record was rejected, see SAMPLE/shards/rejects.csv and SAMPLE/rejects (allow_empty takes that)", empty)
+        else list("every record was rejected, see SAMPLE/shards/rejects.csv and SAMPLE/rejects (allow_empty, in the shell ALLOW_EMPTY=true, takes that)", empty)
         if (different > 1) list("embedded by different models, one of each is named: remove those of the wrong one", models)
         exit failed
     }'

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::aligned::{Aligned, OutOfMemory};
 use crate::attention::{Head, Scratch, attention};
 use crate::shared::Shared;
-use crate::team::{Breaks, Gate, Pieces};
+use crate::team::{Barrier, PoisonGuard, WorkQueue};
 use crate::{Converted, Isa, LayerNorm, Multiply, Rotations, Rows, RowsMut, Then, Weights};
 
 /// The parameters of a layer.
@@ -62,18 +62,18 @@ struct Arena {
     /// `(tokens, hidden)`
     mixed: Aligned,
     /// One for each thread.
-    desks: Vec<Desk>,
+    thread_scratch: Vec<ThreadScratch>,
 }
 
 /// Memory of a thread.
 #[derive(Debug, Default)]
-struct Desk {
+struct ThreadScratch {
     /// `(rows of a block, hidden)`
     normed: Aligned,
     /// `(rows of a block, intermediate)`
     wide: Aligned,
     converted: Converted,
-    scratch: Scratch,
+    attention: Scratch,
 }
 
 /// Rows that go through the dense layers together: what they need between them stays in the cache.
@@ -128,7 +128,7 @@ impl Encoder {
             positions,
             qkv,
             mixed,
-            desks,
+            thread_scratch,
         } = &mut *arena;
         let work = Work {
             encoder: self,
@@ -142,18 +142,18 @@ impl Encoder {
             rotations,
             blocks,
             attentions: attentions(sequences, self.heads, threads),
-            phases: (0..=2 * depth).map(|_| Pieces::default()).collect(),
-            gate: Gate::default(),
+            phases: (0..=2 * depth).map(|_| WorkQueue::default()).collect(),
+            barrier: Barrier::default(),
         };
-        let (own, others) = desks.split_at_mut(1);
+        let (own, others) = thread_scratch.split_at_mut(1);
         std::thread::scope(|scope| {
-            // Before anyone waits at the gate.
-            let _breaks = Breaks(&work.gate);
+            // Before anyone waits at the barrier.
+            let _guard = PoisonGuard(&work.barrier);
             let mut started = 0;
-            for desk in &mut others[..threads - 1] {
+            for scratch in &mut others[..threads - 1] {
                 // Where no more threads can be had, those that are there do the work.
                 let thread = std::thread::Builder::new().name("kernels".to_owned());
-                let Ok(_) = thread.spawn_scoped(scope, || work.follow(desk)) else {
+                let Ok(_) = thread.spawn_scoped(scope, || work.follow(scratch)) else {
                     break;
                 };
                 started += 1;
@@ -245,24 +245,25 @@ impl Arena {
         }
         self.qkv.grow(tokens * 3 * hidden)?;
         self.mixed.grow(tokens * hidden)?;
-        if self.desks.len() < threads {
-            self.desks.resize_with(threads, Desk::default);
+        if self.thread_scratch.len() < threads {
+            self.thread_scratch
+                .resize_with(threads, ThreadScratch::default);
         }
         let wide = layers
             .iter()
             .map(|layer| layer.up.outputs())
             .max()
             .unwrap_or(0);
-        for desk in &mut self.desks[..threads] {
-            desk.normed.grow(rows * hidden)?;
-            desk.wide.grow(rows * wide)?;
+        for scratch in &mut self.thread_scratch[..threads] {
+            scratch.normed.grow(rows * hidden)?;
+            scratch.wide.grow(rows * wide)?;
             for layer in layers {
                 for weights in [&layer.qkv, &layer.out, &layer.up, &layer.down] {
-                    desk.converted.grow(weights, rows)?;
+                    scratch.converted.grow(weights, rows)?;
                 }
             }
             if let Some(layer) = layers.first() {
-                desk.scratch.grow(longest, 2 * layer.inv_freq.len())?;
+                scratch.attention.grow(longest, 2 * layer.inv_freq.len())?;
             }
         }
         Ok(())
@@ -283,21 +284,21 @@ struct Work<'a> {
     blocks: Vec<Range<usize>>,
     attentions: Vec<Piece>,
     /// Dense layers and attention in turns.
-    phases: Vec<Pieces>,
-    gate: Gate,
+    phases: Vec<WorkQueue>,
+    barrier: Barrier,
 }
 
 impl Work<'_> {
     fn lead<W: Watch>(
         &self,
         others: usize,
-        desk: &mut Desk,
+        scratch: &mut ThreadScratch,
         watch: &mut W,
     ) -> Result<(), W::Error> {
         let depth = self.layers.len();
         for layer in 0..=depth {
-            self.dense(layer, desk);
-            self.gate.lead(others, || -> Result<(), W::Error> {
+            self.dense(layer, scratch);
+            self.barrier.lead(others, || -> Result<(), W::Error> {
                 // SAFETY: all others wait.
                 let (x, qkv) = unsafe { (self.x.values(), self.qkv.values()) };
                 watch.hidden(layer, x)?;
@@ -307,27 +308,27 @@ impl Work<'_> {
                 Ok(())
             })?;
             if layer < depth {
-                self.attend(layer, desk);
-                self.gate.lead(others, || Ok::<(), W::Error>(()))?;
+                self.attend(layer, scratch);
+                self.barrier.lead(others, || Ok::<(), W::Error>(()))?;
             }
         }
         Ok(())
     }
 
-    fn follow(&self, desk: &mut Desk) {
-        let _breaks = Breaks(&self.gate);
+    fn follow(&self, scratch: &mut ThreadScratch) {
+        let _guard = PoisonGuard(&self.barrier);
         for layer in 0..=self.layers.len() {
-            self.dense(layer, desk);
-            if !self.gate.pass() || layer == self.layers.len() {
+            self.dense(layer, scratch);
+            if !self.barrier.pass() || layer == self.layers.len() {
                 return;
             }
-            self.attend(layer, desk);
-            self.gate.pass();
+            self.attend(layer, scratch);
+            self.barrier.pass();
         }
     }
 
     /// What lies between two attentions: the second half of the layer before, and what this one's attention needs.
-    fn dense(&self, layer: usize, desk: &mut Desk) {
+    fn dense(&self, layer: usize, scratch: &mut ThreadScratch) {
         let (isa, hidden) = (self.encoder.isa, self.hidden);
         while let Some(piece) = self.phases[2 * layer].next(self.blocks.len()) {
             let rows = self.blocks[piece].clone();
@@ -339,12 +340,12 @@ impl Work<'_> {
                     self.mixed.rows(rows.clone()),
                 )
             };
-            let Desk {
+            let ThreadScratch {
                 normed,
                 wide,
                 converted,
                 ..
-            } = desk;
+            } = scratch;
             let mut converted = (!self.in_f32).then_some(converted);
             let normed = &mut normed[..rows.len() * hidden];
             if let Some(before) = layer.checked_sub(1) {
@@ -383,7 +384,7 @@ impl Work<'_> {
         }
     }
 
-    fn attend(&self, layer: usize, desk: &mut Desk) {
+    fn attend(&self, layer: usize, scratch: &mut ThreadScratch) {
         let head_dim = self.hidden / self.encoder.heads;
         let narrow = match self.layers[layer].qkv.multiply() {
             Multiply::F32 => false,
@@ -418,7 +419,7 @@ impl Work<'_> {
                     head,
                     queries.clone(),
                     &mut mixed,
-                    &mut desk.scratch,
+                    &mut scratch.attention,
                 );
             }
         }

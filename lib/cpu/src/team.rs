@@ -4,9 +4,9 @@ use std::panic::panic_any;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Where threads meet between phases: all others wait while the leader does something alone.
+/// Where threads meet between phases. The other threads wait while the leader does something alone.
 #[derive(Debug, Default)]
-pub(crate) struct Gate {
+pub(crate) struct Barrier {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -14,15 +14,15 @@ pub(crate) struct Gate {
 #[derive(Debug, Default)]
 struct State {
     waiting: usize,
-    /// How many times the gate was opened.
+    /// How many times the leader has opened the barrier.
     opened: u64,
-    /// Whether those who come through go on.
+    /// Whether the threads that pass go on with their work.
     go_on: bool,
-    /// Whether a thread panicked: it will not come.
-    broken: bool,
+    /// Whether a thread has panicked and will never arrive.
+    poisoned: bool,
 }
 
-impl Gate {
+impl Barrier {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -30,16 +30,16 @@ impl Gate {
     fn wait_while(&self, waits: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
         let state = self
             .changed
-            .wait_while(self.lock(), |state| !state.broken && waits(state));
+            .wait_while(self.lock(), |state| !state.poisoned && waits(state));
         let state = state.unwrap_or_else(PoisonError::into_inner);
-        if state.broken {
+        if state.poisoned {
             drop(state);
             panic_any("another thread of the team panicked");
         }
         state
     }
 
-    /// Waits for the leader to open the gate; whether to go on.
+    /// Waits until the leader opens the barrier. Returns whether to go on.
     pub(crate) fn pass(&self) -> bool {
         let opened = {
             let mut state = self.lock();
@@ -50,7 +50,7 @@ impl Gate {
         self.wait_while(|state| state.opened == opened).go_on
     }
 
-    /// Waits for all `others`, does something while they wait, and lets them go on, or sends them home after an error.
+    /// Waits for all `others`, runs `alone` while they wait, and opens the barrier. After an error the others do not go on.
     pub(crate) fn lead<E>(
         &self,
         others: usize,
@@ -68,24 +68,24 @@ impl Gate {
     }
 }
 
-/// Breaks the gate if its thread panics, so that nobody waits for it.
-pub(crate) struct Breaks<'a>(pub(crate) &'a Gate);
+/// Poisons the barrier if the thread panics: the other threads then panic too, and none of them waits for ever.
+pub(crate) struct PoisonGuard<'a>(pub(crate) &'a Barrier);
 
-impl Drop for Breaks<'_> {
+impl Drop for PoisonGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.lock().broken = true;
+            self.0.lock().poisoned = true;
             self.0.changed.notify_all();
         }
     }
 }
 
-/// Pieces of work, handed out one by one to whoever is free.
+/// Hands out the numbers of work items, one at a time, to whichever thread is free.
 #[derive(Debug, Default)]
-pub(crate) struct Pieces(AtomicUsize);
+pub(crate) struct WorkQueue(AtomicUsize);
 
-impl Pieces {
-    /// The number of the next of `count` pieces.
+impl WorkQueue {
+    /// The number of the next item, of `count`.
     pub(crate) fn next(&self, count: usize) -> Option<usize> {
         let next = self.0.fetch_add(1, Ordering::Relaxed);
         (next < count).then_some(next)
@@ -98,20 +98,20 @@ mod tests {
 
     #[test]
     fn nobody_passes_before_the_leader_opens() {
-        let gate = Gate::default();
+        let barrier = Barrier::default();
         let (before, after) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
                     for round in 0..100 {
                         before.fetch_add(1, Ordering::SeqCst);
-                        assert_eq!(gate.pass(), round < 99);
+                        assert_eq!(barrier.pass(), round < 99);
                         after.fetch_add(1, Ordering::SeqCst);
                     }
                 });
             }
             for round in 1..=100 {
-                let result = gate.lead(3, || {
+                let result = barrier.lead(3, || {
                     assert_eq!(before.load(Ordering::SeqCst), 3 * round);
                     if round < 100 { Ok(()) } else { Err(()) }
                 });
@@ -124,14 +124,14 @@ mod tests {
     #[test]
     #[should_panic(expected = "a scoped thread panicked")]
     fn a_panic_keeps_nobody_waiting() {
-        let gate = Gate::default();
+        let barrier = Barrier::default();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let _breaks = Breaks(&gate);
+                let _guard = PoisonGuard(&barrier);
                 panic!("on purpose");
             });
             let led = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                gate.lead(1, || Ok::<(), ()>(()))
+                barrier.lead(1, || Ok::<(), ()>(()))
             }));
             assert!(led.is_err());
         });
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn each_piece_is_handed_out_once() {
-        let pieces = Pieces::default();
+        let pieces = WorkQueue::default();
         let all: Vec<usize> = std::iter::from_fn(|| pieces.next(4)).collect();
         assert_eq!(all, [0, 1, 2, 3]);
         assert_eq!(pieces.next(4), None);

@@ -38,7 +38,7 @@ impl Kernels {
     pub fn load(ordinal: usize, element: Element) -> Result<Self, GpuError> {
         let device = Device::open(ordinal)?;
         let image = compile(device.architecture()?, element)?;
-        Self::on(device, &image)
+        Self::on_device(device, &image)
     }
 
     /// Loads kernels that were compiled before.
@@ -47,10 +47,10 @@ impl Kernels {
     /// [`GpuError::NoLibrary`] and [`GpuError::NoSymbol`] where the driver is missing or too old, and
     /// [`GpuError::Driver`] where there is no such device or the image is not for it.
     pub fn from_image(ordinal: usize, image: &Image) -> Result<Self, GpuError> {
-        Self::on(Device::open(ordinal)?, image)
+        Self::on_device(Device::open(ordinal)?, image)
     }
 
-    fn on(device: Device, image: &Image) -> Result<Self, GpuError> {
+    fn on_device(device: Device, image: &Image) -> Result<Self, GpuError> {
         Ok(Self {
             element: image.element(),
             module: Module::load(device, image)?,

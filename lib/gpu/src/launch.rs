@@ -35,7 +35,7 @@ impl Launch {
         }
     }
 
-    fn with(mut self, bytes: &[u8]) -> Self {
+    fn push(mut self, bytes: &[u8]) -> Self {
         self.arguments[self.given].0[..bytes.len()].copy_from_slice(bytes);
         self.given += 1;
         self
@@ -43,22 +43,22 @@ impl Launch {
 
     /// A pointer of the device.
     pub(crate) fn pointer<T>(self, pointer: *const T) -> Self {
-        self.with(&(pointer.addr() as u64).to_ne_bytes())
+        self.push(&(pointer.addr() as u64).to_ne_bytes())
     }
 
     /// An `unsigned`.
     pub(crate) fn count(self, value: u32) -> Self {
-        self.with(&value.to_ne_bytes())
+        self.push(&value.to_ne_bytes())
     }
 
     /// An `int`.
     pub(crate) fn integer(self, value: i32) -> Self {
-        self.with(&value.to_ne_bytes())
+        self.push(&value.to_ne_bytes())
     }
 
     /// A `float`.
     pub(crate) fn float(self, value: f32) -> Self {
-        self.with(&value.to_ne_bytes())
+        self.push(&value.to_ne_bytes())
     }
 
     /// The address of each argument. Of those that were not given nobody asks.

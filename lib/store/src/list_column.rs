@@ -2,7 +2,7 @@
 //!
 //! A general writer makes two levels for each value and copies all of them. Here they are known: every value is there, and
 //! all vectors have one length. So a page is a header, a few runs of levels, and the values as they lie in memory. They are not
-//! compressed: mantissas are noise (DESIGN.md has the measurement).
+//! compressed: mantissas are noise (docs/performance.md has the measurement).
 
 use std::ops::Range;
 

@@ -90,9 +90,9 @@ check "the same" diff -r whole/a/embeddings lost/a/embeddings
 rm lost/a/rejects/shard-00001.csv
 check "a list of rejects that was lost comes back" runs all.csv lost "$model"
 check "the same" diff -r whole/a/rejects lost/a/rejects
-rm lost/a/shards/shard-00001.parquet
+rm lost/a/shards/{shard-00001.parquet,rejects.csv}
 touch before
-check "a shard that was lost is cut again" runs all.csv lost "$model"
+check "a shard and the list of rejects that were lost are made again" runs all.csv lost "$model"
 check "the same" diff -r whole/a/shards lost/a/shards
 same "and nothing is embedded again" "" "$(find lost/a/embeddings -newer before)"
 printf XXXX | dd of=lost/a/embeddings/shard-00000.parquet bs=1 seek=10000 conv=notrunc status=none
@@ -106,7 +106,16 @@ cp -r "$model" weights
 check "a model" runs all.csv weighed weights
 reweigh weights
 check "other weights at its path are refused" fails_with 73 all.csv weighed weights
-check "in so many words" finds '^weighed: has embeddings of other weights: take another folder, or remove pipeline_info/params.json'
+check "in so many words" finds '^weighed: has embeddings of other weights: take another folder; or remove pipeline_info/params.json, and each shard is compared'
+rm weighed/pipeline_info/params.json
+check "without what says how they were made each shard is compared" fails_with 73 all.csv weighed weights
+check "and other weights are found" finds "^gpu-embed: weighed/a/embeddings/shard-00000.parquet: exists and holds other work .model was"
+check "by the next run, too" fails_with 73 all.csv weighed weights
+cp "$model"/model.safetensors weights/
+check "while the same weights are taken" runs all.csv weighed weights
+check "and nothing is embedded again" test ! weighed/a/embeddings/shard-00000.parquet -nt weights/model.safetensors
+check "from then on as before" test -s weighed/pipeline_info/params.json
+reweigh weights
 check "a run of other weights" runs all.csv weighed2 weights
 cp -r weighed2/a lost/b
 check "samples of two models in one folder" fails_with 1 all.csv lost "$model"

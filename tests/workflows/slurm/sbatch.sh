@@ -4,11 +4,11 @@ set -euo pipefail
 # shellcheck source=tests/workflows/checks.sh
 source "$(dirname "$0")/../checks.sh"
 start_cluster
-export WORKFLOW=$root/workflows/slurm
+workflow=$root/workflows/slurm
 
 # The symptoms that README.md lists.
 [[ -e /etc/slurm/slurm.conf ]] || check "a cluster whose configuration is not in its place" grep 'fetch_config: DNS SRV lookup failed' \
-    <(env -u SLURM_CONF sbatch "$WORKFLOW/prepare.sbatch" 2>&1)
+    <(env -u SLURM_CONF sbatch "$workflow/prepare.sbatch" 2>&1)
 check "no accounting" grep 'Slurm accounting storage is disabled' <(sacct 2>&1)
 
 many 8 >many.fasta
@@ -17,7 +17,7 @@ export MAX_SHARD_TOKENS=200000 FASTA_SHARD='--duplicate-ids suffix' PACK_BATCHES
 export GPU_EMBED='--device cpu --threads 1 --checkpoint-interval 10ms'
 check "the shell chain" "$root/workflows/shell/plmkit.sh" samples.csv chain "$model"
 
-prepare=$(SBATCH_TIMELIMIT=1 SBATCH_SIGNAL=B:USR1@58 sbatch --parsable "$WORKFLOW/prepare.sbatch" samples.csv "$work/results" "$model")
+prepare=$(SBATCH_TIMELIMIT=1 SBATCH_SIGNAL=B:USR1@58 sbatch --parsable "$workflow/prepare.sbatch" samples.csv "$work/results" "$model")
 check "shards, an array and a validation" until_true 60 is COMPLETED "$prepare"
 report=$(tail -n 1 "plmkit-$prepare.log")
 [[ $report =~ ^3\ shards:\ job\ array\ ([0-9]+),\ validation\ ([0-9]+)$ ]]
@@ -44,14 +44,14 @@ check "layout and data are the shell chain's" equal chain results
 
 # The same once more: everything is kept, the validation alone has something to do.
 touch before
-prepare=$(sbatch --wait --parsable "$WORKFLOW/prepare.sbatch" samples.csv "$work/results" "$model")
+prepare=$(sbatch --wait --parsable "$workflow/prepare.sbatch" samples.csv "$work/results" "$model")
 report=$(tail -n 1 "plmkit-$prepare.log")
 check "a second run passes" until_true 60 is COMPLETED "${report##* }"
 same "and embeds nothing" "" "$(find results -name '*.parquet' -newer before)"
 
 # Without a size in PACK_BATCHES.
 export GPU_EMBED="$small_device --threads 1"
-prepare=$(PACK_BATCHES='' sbatch --wait --parsable "$WORKFLOW/prepare.sbatch" samples.csv "$work/small" "$model")
+prepare=$(PACK_BATCHES='' sbatch --wait --parsable "$workflow/prepare.sbatch" samples.csv "$work/small" "$model")
 report=$(tail -n 1 "plmkit-$prepare.log")
 check "a run that measures the batch size passes" until_true 120 is COMPLETED "${report##* }"
 same "its batches hold what was measured" 4096 "$(packed_with small)"
@@ -62,13 +62,13 @@ for sample in long a; do
 done
 
 rm results/long/embeddings/shard-00000.parquet
-validation=$(sbatch --wait --parsable --gres=none "$WORKFLOW/embed.sbatch" "$work/results" "$model") || true
+validation=$(WORKFLOW=$workflow sbatch --wait --parsable --gres=none "$workflow/embed.sbatch" "$work/results" "$model") || true
 check "missing embeddings fail the validation" is FAILED "$validation"
 check "its report is there" grep -q '"outcome": "fail"' results/long/dataset.json
 
 printf '>x\nACD\n>x\nACD\n' >twice.fasta
 printf 'sample,fasta\nbad,twice.fasta\na,%s\n' "$proteins" >cohort.csv
-prepare=$(FASTA_SHARD='' sbatch --wait --parsable "$WORKFLOW/prepare.sbatch" cohort.csv "$work/cohort" "$model") || true
+prepare=$(FASTA_SHARD='' sbatch --wait --parsable "$workflow/prepare.sbatch" cohort.csv "$work/cohort" "$model") || true
 check "a sample that cannot be cut fails its job" is FAILED "$prepare"
 same "which names it" "not cut, see above: bad" "$(tail -n 1 "plmkit-$prepare.log")"
 report=$(grep 'job array' "plmkit-$prepare.log")
@@ -78,7 +78,7 @@ check "in so many words" grep -x 'no verdict, see the messages above: bad' "plmk
 check "the other sample is the shell chain's" diff <(grep '"digest"' chain/a/dataset.json) <(grep '"digest"' cohort/a/dataset.json)
 rm cohort/a/embeddings/shard-00000.parquet
 printf 'sample,fasta\na,%s\n' "$proteins" >cohort.csv
-prepare=$(FASTA_SHARD='' sbatch --wait --parsable "$WORKFLOW/prepare.sbatch" cohort.csv "$work/cohort" "$model")
+prepare=$(FASTA_SHARD='' sbatch --wait --parsable "$workflow/prepare.sbatch" cohort.csv "$work/cohort" "$model")
 report=$(tail -n 1 "plmkit-$prepare.log")
 check "embeddings that were lost come back" until_true 120 is COMPLETED "${report##* }"
 check "the same" diff <(grep '"digest"' chain/a/dataset.json) <(grep '"digest"' cohort/a/dataset.json)

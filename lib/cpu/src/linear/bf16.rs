@@ -103,7 +103,7 @@ mod x86 {
         const BYTES: usize = size_of::<u16>();
 
         #[inline(always)]
-        unsafe fn take(&mut self, x: Rows<'_>, range: Range<usize>) {
+        unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>) {
             unsafe {
                 for (i, row) in range.enumerate() {
                     convert(
@@ -142,7 +142,7 @@ mod x86 {
         const BYTES: usize = size_of::<f32>();
 
         #[inline(always)]
-        unsafe fn take(&mut self, x: Rows<'_>, range: Range<usize>) {
+        unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>) {
             self.first = x.at(range.start);
         }
 

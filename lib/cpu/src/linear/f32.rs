@@ -29,7 +29,7 @@ impl<S: Simd, const ROWS: usize> Multiplier<S, ROWS> for InF32<'_> {
     const BYTES: usize = size_of::<f32>();
 
     #[inline(always)]
-    unsafe fn take(&mut self, x: Rows<'_>, range: Range<usize>) {
+    unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>) {
         self.first = x.at(range.start);
         self.inputs = x.width();
     }

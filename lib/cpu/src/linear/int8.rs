@@ -53,7 +53,7 @@ impl Quantized {
 
 /// The bytes of inputs and the scales of that many rows.
 fn room(weights: &Weights, rows: usize) -> [usize; 2] {
-    let (inputs, form) = (weights.inputs, Form::of(weights.isa));
+    let (inputs, form) = (weights.inputs, Form::for_isa(weights.isa));
     let rows = room_for(rows, inputs, form.bytes, form.rows);
     [
         rows * padded(inputs) * form.bytes,
@@ -77,7 +77,7 @@ pub(super) struct Form {
 }
 
 impl Form {
-    pub(super) fn of(isa: Isa) -> Self {
+    pub(super) fn for_isa(isa: Isa) -> Self {
         match isa {
             Isa::Portable => Self::by::<PortableDot>(6),
             #[cfg(target_arch = "x86_64")]
@@ -114,7 +114,7 @@ impl Panels {
 
     /// Where each panel goes.
     pub(super) fn rooms(&mut self, isa: Isa, inputs: usize) -> impl Iterator<Item = Room<'_>> {
-        let (columns, zero_point) = (columns(isa), Form::of(isa).zero_point);
+        let (columns, zero_point) = (columns(isa), Form::for_isa(isa).zero_point);
         let groups = columns * inputs.div_ceil(GROUP);
         let panels = self.weights.chunks_exact_mut(columns * padded(inputs));
         let scales = self.scales.chunks_exact_mut(groups);
@@ -256,7 +256,7 @@ unsafe fn multiply<D: Dot, F: Finish, const ROWS: usize>(job: Job<'_>, out: &mut
         x,
         quantized,
     } = job;
-    debug_assert_eq!(Form::by::<D>(ROWS), Form::of(weights.isa));
+    debug_assert_eq!(Form::by::<D>(ROWS), Form::for_isa(weights.isa));
     let integers = Integers::<D> {
         panels,
         quantized: quantized.inputs.as_mut_ptr(),
@@ -293,7 +293,7 @@ impl<D: Dot, const ROWS: usize> Multiplier<D::F, ROWS> for Integers<'_, D> {
     const BYTES: usize = D::BYTES;
 
     #[inline(always)]
-    unsafe fn take(&mut self, x: Rows<'_>, range: Range<usize>) {
+    unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>) {
         for (i, row) in range.enumerate() {
             unsafe {
                 let (from, to) = (x.at(row), self.quantized.add(i * self.stride()));

@@ -152,7 +152,7 @@ unsafe fn pack<S: Simd>(panel: &mut Panel<'_>, rows: &[(Stored, &[u8])]) {
     let together = match &panel.room {
         Room::F32(_) => 1,
         Room::Bf16(_) => 2,
-        Room::Int8(_) => Form::of(panel.isa).together,
+        Room::Int8(_) => Form::for_isa(panel.isa).together,
     };
     let mut values = [0f32; BLOCK];
     // (columns, BLOCK): the values that are multiplied together, in one word. Rows that are not there stay zeros.

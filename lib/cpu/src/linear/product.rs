@@ -7,31 +7,30 @@ use crate::activation;
 use crate::simd::Simd;
 use crate::{Rows, RowsMut};
 
-/// What multiplies input rows by a panel of weights.
+/// Multiplies input rows by a panel of weights.
 pub(super) trait Multiplier<S: Simd, const ROWS: usize> {
     /// The bytes that an input value takes while it is multiplied.
     const BYTES: usize;
 
-    /// Takes up the rows `range` of `x`.
-    unsafe fn take(&mut self, x: Rows<'_>, range: Range<usize>);
+    /// Loads the rows `range` of `x`, in the form in which they are multiplied.
+    unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>);
 
-    /// The products of a panel with up to `ROWS` rows from `row`, counted from the first that was taken up; `rows` of them
-    /// are there.
+    /// The products of a panel with `rows` ≤ `ROWS` rows, from `row` on. Rows are counted from the first loaded one.
     unsafe fn tile(&self, row: usize, rows: usize, panel: usize) -> [[S::V; VECTORS]; ROWS];
 }
 
 /// Bytes of input rows that stay in a core's cache while all of the weights pass by.
 const INPUT_BYTES: usize = 448 << 10;
 
-/// Rows that are taken up at once even if they are too long for that: each pass over the weights costs memory bandwidth.
+/// Rows that are loaded at once even if they exceed [`INPUT_BYTES`]: each pass over the weights costs memory bandwidth.
 const LEAST_ROWS: usize = 36;
 
-/// The most rows that are taken up at once.
+/// The most rows that are loaded at once.
 fn most_rows(inputs: usize, bytes: usize, tile: usize) -> usize {
     (INPUT_BYTES / bytes / inputs).max(LEAST_ROWS) / tile * tile
 }
 
-/// The room for rows that are taken up at once, of `rows` or fewer: whole tiles.
+/// How many rows are loaded at once, of `rows` or fewer, in whole tiles.
 pub(super) fn room_for(rows: usize, inputs: usize, bytes: usize, tile: usize) -> usize {
     most_rows(inputs, bytes, tile).min(rows.next_multiple_of(tile))
 }
@@ -51,7 +50,7 @@ pub(super) unsafe fn products<S, F, M, const ROWS: usize>(
     let columns = VECTORS * S::LANES;
     let rows = x.rows();
     let most = most_rows(weights.inputs, M::BYTES, ROWS);
-    // As equal as possible: each pass over the weights costs the same.
+    // Passes of equal size: each pass over the weights costs the same.
     let at_once = rows
         .div_ceil(rows.div_ceil(most).max(1))
         .next_multiple_of(ROWS);
@@ -59,7 +58,7 @@ pub(super) unsafe fn products<S, F, M, const ROWS: usize>(
     for first in (0..rows).step_by(at_once) {
         let last = rows.min(first + at_once);
         unsafe {
-            multiplier.take(x, first..last);
+            multiplier.load_rows(x, first..last);
             for (panel, column) in (0..weights.outputs).step_by(columns).enumerate() {
                 let bias = weights.bias.as_ptr().add(column);
                 let (left, right) = (S::load(bias), S::load(bias.add(S::LANES)));

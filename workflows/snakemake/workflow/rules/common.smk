@@ -47,6 +47,13 @@ def read_inputs():
     return weights if Path(config["model"]).exists() else "", samples
 
 
+def remove_batches():
+    """Of samples that are done. Snakemake removes what is temporary by itself, but not what a killed run left."""
+    for sample in SAMPLES:
+        if Path(OUTDIR, sample, "dataset.json").exists():
+            shutil.rmtree(Path(OUTDIR, sample, "batches"), ignore_errors=True)
+
+
 def summarise(table, said=None):
     """The table of all samples, and on standard error, or in a file, the totals and what is wrong; whether nothing is."""
     text = []

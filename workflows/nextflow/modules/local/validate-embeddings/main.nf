@@ -20,6 +20,10 @@ process VALIDATE_EMBEDDINGS {
     def args = task.ext.args ?: ''
     prefix = task.ext.prefix ?: "${meta.id}"
     """
+    # dataset.json names the parts as they are published: without their sample.
+    shopt -s nullglob
+    for file in embeddings/${prefix}_*.parquet; do mv "\$file" "\${file/${prefix}_/}"; done
+    for file in rejects/${prefix}_*.rejects.csv; do name=\${file/${prefix}_/}; mv "\$file" "\${name%.rejects.csv}.csv"; done
     VERDICT=pass
     validate-embeddings --dataset . --mqc ${prefix}_validation_mqc.json ${args} || {
         code=\$?

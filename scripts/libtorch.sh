@@ -7,17 +7,17 @@
 #   libtorch.sh fetch-nvrtc     puts the compiler of CUDA kernels there, and nothing else
 #   libtorch.sh install FOLDER  copies the libraries that were fetched, without the CUDA libraries if GPU=0; by hard links if LINK=1
 #
-# wheels.txt lists what is fetched. The libraries find each other through their own RPATH as long as torch/ and nvidia/ lie side by side.
+# wheels-libtorch.txt lists what is fetched. The libraries find each other through their own RPATH as long as torch/ and nvidia/ lie side by side.
 # A libtorch in LIBTORCH is used where it is.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-root=$(cd "$here/../../.." && pwd)
+root=$(dirname "$here")
 target=$root/.libtorch
 # shellcheck disable=SC2034
 what=libtorch
-# shellcheck source=lib/wheels.sh
-source "$root/lib/wheels.sh"
+# shellcheck source=scripts/wheels.sh
+source "$root/scripts/wheels.sh"
 
 # A driver installs each of these; a container is given at least one of them.
 has_driver() {
@@ -44,16 +44,16 @@ check_elsewhere() {
 }
 
 fetch() {
-    if [[ $(uname -s) != Linux || -z $(pins_of "$here/wheels.txt" "$@") ]]; then
+    if [[ $(uname -s) != Linux || -z $(pins_of "$here/wheels-libtorch.txt" "$@") ]]; then
         fail 69 "no wheel is pinned for $(uname -s) $machine: set LIBTORCH to the folder of a libtorch 2.11.0 for it"
     fi
-    unpack_wheels "$here/wheels.txt" "$target" "$@"
+    unpack_wheels "$here/wheels-libtorch.txt" "$target" "$@"
 }
 
 # The files of the wheels of these groups that a program needs when it runs.
 installed() {
     local pin
-    pins_of "$here/wheels.txt" "$@" | while read -r _ _ pin _; do
+    pins_of "$here/wheels-libtorch.txt" "$@" | while read -r _ _ pin _; do
         tail -n +2 "$target/wheels/$pin.list"
     done | grep -Ev '^torch/(include/|lib/libtorch[.]so)'
 }
@@ -65,7 +65,7 @@ install_into() {
         say "gpu-embed will use the libraries in $LIBTORCH/lib, where they are now"
         return
     fi
-    if [[ ${GPU:-} == 0 || -n $(pins_of "$here/wheels.txt" cuda nvrtc | missing_wheels "$target") ]]; then
+    if [[ ${GPU:-} == 0 || -n $(pins_of "$here/wheels-libtorch.txt" cuda nvrtc | missing_wheels "$target") ]]; then
         groups=(cpu)
         without='^torch/lib/lib(c10_cuda|caffe2_nvrtc|torch_cuda|torch_nvshmem)[.]so'
     fi
