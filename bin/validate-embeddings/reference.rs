@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Float32Type, Schema, UInt32Type};
-use plmkit_check::{Reference, ReferenceBuilder};
+use plmkit_check::Reference;
 use plmkit_cli::{Exit, Fault};
 use plmkit_contract::{Column, LIST_SHOWN, guarded, one_line, path_text};
 use plmkit_store::{EmbeddingsReader, FileKind, ForeignParquet};
@@ -41,7 +41,7 @@ pub(crate) fn read_reference(path: &Path) -> Result<Reference, Fault> {
         Some(embeddings) => embeddings.next_batch(),
         None => file.next_batch(),
     };
-    let mut reference = ReferenceBuilder::new(names.clone());
+    let mut reference = Reference::new(names.clone());
     let broken = |what: String| {
         // It may quote names of columns.
         let what = one_line(&what, LIST_SHOWN);
@@ -52,9 +52,9 @@ pub(crate) fn read_reference(path: &Path) -> Result<Reference, Fault> {
             .unwrap_or_else(Err)
             .map_err(broken)?;
     }
-    reference
-        .finish()
-        .map_err(|error| broken(error.to_string()))
+    let sorted = reference.sort();
+    sorted.map_err(|error| broken(error.to_string()))?;
+    Ok(reference)
 }
 
 /// The names of the columns that are lists of floating-point numbers.
@@ -66,11 +66,7 @@ fn vector_columns(schema: &Schema) -> Vec<String> {
 }
 
 /// Adds the rows of a batch.
-fn add(
-    reference: &mut ReferenceBuilder,
-    names: &[String],
-    batch: &RecordBatch,
-) -> Result<(), String> {
+fn add(reference: &mut Reference, names: &[String], batch: &RecordBatch) -> Result<(), String> {
     let ids = whole(batch, "id", &DataType::Utf8)?;
     let ids = ids.as_string::<i32>();
     let starts = batch.column_by_name("start");

@@ -158,9 +158,9 @@ mod tests {
     use plmkit_contract::{Pooling, SequenceDigest, VectorColumn};
 
     use super::*;
+    use crate::CheckOutcome;
     use crate::vector::cosine;
     use crate::violation::LISTED;
-    use crate::{CheckOutcome, ReferenceBuilder};
 
     const MEAN: Column = Column::Pooled(VectorColumn {
         pool: Pooling::Mean,
@@ -181,11 +181,13 @@ mod tests {
 
     /// A reference of unit vectors along the first axis, one for each id.
     fn judge(ids: &[&str], found: &[(&str, [f32; 2])]) -> (Check, Vec<ColumnAgreement>) {
-        let mut builder = ReferenceBuilder::new(["mean_6".to_owned()]);
+        let mut reference = Reference::new(["mean_6".to_owned()]);
         for id in ids {
-            builder.push(id, 0, [&[1.0, 0.0][..]]).expect("two values");
+            reference
+                .push(id, 0, [&[1.0, 0.0][..]])
+                .expect("two values");
         }
-        let reference = builder.finish().expect("each id once");
+        reference.sort().expect("each id once");
         let mut agreement = Agreement::new(reference, 0.999);
         let pairs = agreement.pair(&[MEAN]).expect("the same name");
         for (ordinal, (id, vector)) in (0..).zip(found) {

@@ -48,7 +48,7 @@ pub use cosines::{ColumnAgreement, Compared};
 pub use coverage::ExpectedRows;
 pub use error::ReferenceError;
 pub use parts::{Parts, check_parts};
-pub use reference::{Reference, ReferenceBuilder};
+pub use reference::Reference;
 pub use validator::Validator;
 pub use values::ColumnNorms;
 pub use verdict::Verdict;

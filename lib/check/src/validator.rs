@@ -191,7 +191,7 @@ mod tests {
     use plmkit_contract::{Column, Labels, Pooling, SequenceDigest, StoreDtype, VectorColumn};
 
     use super::*;
-    use crate::{CheckOutcome, ReferenceBuilder};
+    use crate::CheckOutcome;
 
     const MEAN: Column = Column::Pooled(VectorColumn {
         pool: Pooling::Mean,
@@ -260,9 +260,11 @@ mod tests {
 
     #[test]
     fn columns_are_followed_by_name_from_file_to_file() {
-        let mut builder = ReferenceBuilder::new(["max_6".to_owned()]);
-        builder.push("P", 0, [&[1.0, 0.0][..]]).expect("two values");
-        let reference = builder.finish().expect("one row");
+        let mut reference = Reference::new(["max_6".to_owned()]);
+        reference
+            .push("P", 0, [&[1.0, 0.0][..]])
+            .expect("two values");
+        reference.sort().expect("one row");
         let mut validator = Validator::new().with_reference(reference, 0.999);
         let along: &[f32] = &[3.0, 0.0];
         let across: &[f32] = &[0.0, 0.0];

@@ -1,7 +1,7 @@
 //! Whether values are finite, and how long vectors are.
 
-use plmkit_contract::{Column as Name, Pooling, RowKey, plural};
-use serde::Serialize;
+use plmkit_contract::{Column, Pooling, RowKey, plural};
+use serde::{Serialize, Serializer};
 
 use crate::check::Check;
 use crate::vector::dot;
@@ -11,7 +11,8 @@ use crate::violation::Violations;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ColumnNorms {
     /// The column's name.
-    pub column: String,
+    #[serde(serialize_with = "serialize_name")]
+    pub column: Column,
     /// Its vectors.
     pub vectors: u64,
     /// NaN values in them.
@@ -26,78 +27,74 @@ pub struct ColumnNorms {
     pub mean: Option<f64>,
     /// The largest norm of a finite vector; null when there is none.
     pub max: Option<f64>,
+    #[serde(skip)]
+    finite: u64,
+    #[serde(skip)]
+    norm_sum: f64,
+}
+
+fn serialize_name<S: Serializer>(column: &Column, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(column)
 }
 
 /// The values of all columns.
 #[derive(Debug, Default)]
 pub(crate) struct Values {
-    columns: Vec<Column>,
+    columns: Vec<ColumnNorms>,
     not_finite: Violations,
     zero: Violations,
 }
 
-#[derive(Debug)]
-struct Column {
-    name: Name,
-    vectors: u64,
-    nan: u64,
-    infinite: u64,
-    zero: u64,
-    finite: u64,
-    norm_sum: f64,
-    norm_min: f64,
-    norm_max: f64,
-}
-
 impl Values {
-    /// The place of `column` for [`Values::see`].
-    pub(crate) fn column(&mut self, column: Name) -> usize {
-        if let Some(place) = self.columns.iter().position(|known| known.name == column) {
-            return place;
-        }
-        self.columns.push(Column {
-            name: column,
-            vectors: 0,
-            nan: 0,
-            infinite: 0,
-            zero: 0,
-            finite: 0,
-            norm_sum: 0.0,
-            norm_min: f64::INFINITY,
-            norm_max: 0.0,
-        });
-        self.columns.len() - 1
+    /// The place of `column` for [`Values::add`].
+    pub(crate) fn column(&mut self, column: Column) -> usize {
+        let known = self.columns.iter().position(|known| known.column == column);
+        known.unwrap_or_else(|| {
+            self.columns.push(ColumnNorms {
+                column,
+                vectors: 0,
+                nan: 0,
+                infinite: 0,
+                zero: 0,
+                min: None,
+                mean: None,
+                max: None,
+                finite: 0,
+                norm_sum: 0.0,
+            });
+            self.columns.len() - 1
+        })
     }
 
     pub(crate) fn add(&mut self, row: &RowKey, column: usize, vector: &[f32]) {
-        let column = &mut self.columns[column];
-        column.vectors += 1;
+        let norms = &mut self.columns[column];
+        let column = norms.column;
+        norms.vectors += 1;
         // Squares of finite single-precision values cannot overflow a double-precision sum.
         let norm = dot(vector, vector).sqrt();
         if !norm.is_finite() {
             let nan = vector.iter().filter(|value| value.is_nan()).count() as u64;
             let infinite = vector.iter().filter(|value| value.is_infinite()).count() as u64;
-            column.nan += nan;
-            column.infinite += infinite;
-            let name = column.name;
-            let problem = format_args!("{name}: {nan} NaN, {infinite} infinite values");
+            norms.nan += nan;
+            norms.infinite += infinite;
+            let problem = format_args!("{column}: {nan} NaN, {infinite} infinite values");
             self.not_finite.add_row(row, problem);
             return;
         }
-        column.finite += 1;
-        column.norm_sum += norm;
-        column.norm_min = column.norm_min.min(norm);
-        column.norm_max = column.norm_max.max(norm);
+        norms.finite += 1;
+        norms.norm_sum += norm;
+        norms.min = Some(norms.min.map_or(norm, |min| min.min(norm)));
+        norms.max = Some(norms.max.map_or(norm, |max| max.max(norm)));
         if norm == 0.0 {
-            column.zero += 1;
+            norms.zero += 1;
             // Equal residues deviate by zero, and a protein may have no contacts.
-            let may_be = match column.name {
-                Name::Pooled(name) => name.pool == Pooling::Std,
-                Name::Contacts => true,
-                Name::Residues(_) | Name::Logits => false,
+            let may_be = match column {
+                Column::Pooled(name) => name.pool == Pooling::Std,
+                Column::Contacts => true,
+                Column::Residues(_) | Column::Logits => false,
             };
             if !may_be {
-                let problem = format_args!("{}: all values are zero", column.name);
+                let problem = format_args!("{column}: all values are zero");
                 self.zero.add_row(row, problem);
             }
         }
@@ -105,47 +102,28 @@ impl Values {
 
     /// The checks `finite` and `norms`, and the distribution of norms.
     pub(crate) fn finish(self) -> ([Check; 2], Vec<ColumnNorms>) {
-        let norms: Vec<ColumnNorms> = self.columns.iter().map(Column::norms).collect();
+        let mut norms = self.columns;
+        for column in &mut norms {
+            column.mean = (column.finite > 0).then(|| column.norm_sum / column.finite as f64);
+        }
         let sum = |count: fn(&ColumnNorms) -> u64| norms.iter().map(count).sum::<u64>();
         let vectors = sum(|column| column.vectors);
         let (nan, infinite) = (sum(|column| column.nan), sum(|column| column.infinite));
+        let of_vectors = plural(vectors, "vector");
+        let (not_finite, zero) = (self.not_finite.count, self.zero.count);
         let finite = Check::judged(
             "finite",
-            format!(
-                "{} of {} with NaN or infinite values",
-                self.not_finite.count,
-                plural(vectors, "vector")
-            ),
+            format!("{not_finite} of {of_vectors} with NaN or infinite values"),
             [("vectors", vectors), ("nan", nan), ("infinite", infinite)],
             [("not_finite", self.not_finite)],
         );
         let zero = Check::judged(
             "norms",
-            format!(
-                "{} of {} with all values zero",
-                self.zero.count,
-                plural(vectors, "vector")
-            ),
+            format!("{zero} of {of_vectors} with all values zero"),
             [("vectors", vectors)],
             [("zero", self.zero)],
         );
         ([finite, zero], norms)
-    }
-}
-
-impl Column {
-    fn norms(&self) -> ColumnNorms {
-        let some = |value: f64| (self.finite > 0).then_some(value);
-        ColumnNorms {
-            column: self.name.to_string(),
-            vectors: self.vectors,
-            nan: self.nan,
-            infinite: self.infinite,
-            zero: self.zero,
-            min: some(self.norm_min),
-            mean: some(self.norm_sum / self.finite as f64),
-            max: some(self.norm_max),
-        }
     }
 }
 
@@ -167,7 +145,7 @@ mod tests {
             n_windows: 1,
         };
         let mut values = Values::default();
-        let column = values.column(Name::Pooled(VectorColumn { pool, layer: 1 }));
+        let column = values.column(Column::Pooled(VectorColumn { pool, layer: 1 }));
         for vector in vectors {
             values.add(&row, column, vector);
         }

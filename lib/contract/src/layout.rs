@@ -5,8 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
 use crate::row_key::key_fields;
-use crate::schema::one_line;
-use crate::{Column, KEY_COLUMNS, Labels, StoreDtype, VOCABULARY, fields_text};
+use crate::{Column, KEY_COLUMNS, Labels, StoreDtype, VOCABULARY, check_columns};
 
 /// The column of an embeddings file that counts the windows of each row's protein. It follows the key.
 pub const N_WINDOWS: &str = "n_windows";
@@ -77,16 +76,7 @@ impl EmbeddingLayout {
             stitched,
             labels,
         };
-        let expected = layout.schema();
-        if fields_text(&expected) == fields_text(schema) {
-            Ok(layout)
-        } else {
-            Err(format!(
-                "expected columns {}, found {}",
-                one_line(&expected),
-                one_line(schema)
-            ))
-        }
+        check_columns(schema, &layout.schema()).map(|()| layout)
     }
 
     /// All columns with their types.

@@ -51,7 +51,7 @@ pub use quote::{LIST_SHOWN, Quoted, cause, io_text, one_line, path_text, plural}
 pub use regular::{check_fetched, check_regular, is_stream};
 pub use reject::{Reason, Reject, RejectsList, Renamed};
 pub use row_key::{KEY_COLUMNS, KeyColumns, KeyColumnsBuilder, RowKey, ordinals};
-pub use schema::{batches_schema, fields_text, shard_schema};
+pub use schema::{batches_schema, check_columns, fields_text, shard_schema};
 pub use sealed::{Sealed, SealedError, is_sealed, seal};
 pub use shard_row::ShardRow;
 pub use span::Span;

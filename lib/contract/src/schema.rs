@@ -63,9 +63,15 @@ pub fn fields_text(schema: &Schema) -> String {
     text
 }
 
-/// A schema as text in one line.
-pub(crate) fn one_line(schema: &Schema) -> String {
-    fields_text(schema).trim_end().replace('\n', ", ")
+/// Compares the columns of a file with the expected ones. The error says how they differ.
+pub fn check_columns(found: &Schema, expected: &Schema) -> Result<(), String> {
+    let [found, expected] =
+        [found, expected].map(|schema| fields_text(schema).trim_end().replace('\n', ", "));
+    if found == expected {
+        Ok(())
+    } else {
+        Err(format!("expected columns {expected}, found {found}"))
+    }
 }
 
 fn type_text(data_type: &DataType) -> String {

@@ -84,10 +84,10 @@ fn commit(model: &Path, revision: &str) -> Result<Option<String>, HubError> {
     match File::open(&path).and_then(|file| file.take(100).read_to_string(&mut text)) {
         Ok(_) => match text.trim() {
             commit if is_commit(commit) => Ok(Some(commit.to_owned())),
-            _ => Err(HubError::Ref { path }),
+            _ => Err(HubError::Ref(path)),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(HubError::Read { path, source }),
+        Err(source) => Err(HubError::Read(path, source)),
     }
 }
 
@@ -145,6 +145,6 @@ mod tests {
         assert!(find("some/model@other").unwrap().is_err());
 
         fs::write(model.join("refs/main"), "../../elsewhere").unwrap();
-        assert!(matches!(find("some/model"), Err(HubError::Ref { .. })));
+        assert!(matches!(find("some/model"), Err(HubError::Ref(_))));
     }
 }

@@ -89,10 +89,7 @@ impl Verified {
     pub(crate) fn check(&mut self, file: &Path, stop: &Stop) -> Result<(), HubError> {
         let failed = |source: io::Error| match source.kind() {
             io::ErrorKind::Interrupted => HubError::Stopped,
-            _ => HubError::Read {
-                path: file.to_owned(),
-                source,
-            },
+            _ => HubError::Read(file.to_owned(), source),
         };
         let Ok(blob) = fs::read_link(file) else {
             return Ok(());

@@ -12,11 +12,10 @@ use arrow::ipc::reader::FileDecoder;
 use arrow::ipc::writer::FileWriter;
 use arrow::ipc::{Block, root_as_footer};
 use plmkit_contract::{
-    Kind, Labels, PackingDigest, Provenance, RowDigest, Stop, batches_schema, key,
+    Kind, Labels, PackingDigest, Provenance, RowDigest, Stop, batches_schema, check_columns, key,
 };
 
 use crate::checksums::Format;
-use crate::parquet::same_columns;
 use crate::summed::Summed;
 use crate::verified::VerifiedFile;
 use crate::{AtomicFile, FileSummary, PackedBatch, StoreError};
@@ -130,7 +129,7 @@ impl BatchesFile {
         };
         let (provenance, digest) = Provenance::open(&entries, Kind::Batches)
             .map_err(|error| StoreError::metadata(path, &error))?;
-        same_columns(&schema, &batches_schema(Labels::from_schema(&schema)))
+        check_columns(&schema, &batches_schema(Labels::from_schema(&schema)))
             .map_err(|what| StoreError::malformed(path, what))?;
         let mut opened = Self {
             file,

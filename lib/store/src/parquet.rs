@@ -14,7 +14,7 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{FileMetaData, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
-use plmkit_contract::{Kind, Provenance, RowDigest, Stop, fields_text};
+use plmkit_contract::{Kind, Provenance, RowDigest, Stop};
 
 use crate::StoreError;
 use crate::checksums::Format;
@@ -99,18 +99,4 @@ pub(crate) fn entries(about: &FileMetaData) -> BTreeMap<String, String> {
     entries
         .filter_map(|entry| Some((entry.key.clone(), entry.value.clone()?)))
         .collect()
-}
-
-/// Says how `found` differs from `expected`, if it does.
-pub(crate) fn same_columns(found: &Schema, expected: &Schema) -> Result<(), String> {
-    let text = |schema: &Schema| fields_text(schema).trim_end().replace('\n', ", ");
-    if text(found) == text(expected) {
-        Ok(())
-    } else {
-        Err(format!(
-            "expected columns {}, found {}",
-            text(expected),
-            text(found)
-        ))
-    }
 }

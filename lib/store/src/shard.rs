@@ -17,11 +17,11 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use plmkit_contract::{
     DESCRIPTION, KeyColumns, KeyColumnsBuilder, Kind, Labels, Provenance, Quoted, RowDigest,
-    SAMPLE, ShardRow, batches_schema, shard_schema, tokenize,
+    SAMPLE, ShardRow, batches_schema, check_columns, shard_schema, tokenize,
 };
 
 use crate::checksums::Format;
-use crate::parquet::{Reader, properties, same_columns};
+use crate::parquet::{Reader, properties};
 use crate::summed::Summed;
 use crate::{AtomicFile, FileSummary, StoreError};
 
@@ -204,7 +204,7 @@ pub struct Shard {
 /// Reads a whole shard and verifies it.
 pub fn read_shard(path: &Path) -> Result<Shard, StoreError> {
     let mut reader = Reader::open(path, Kind::Shard, ROWS_PER_BATCH, |schema| {
-        same_columns(schema, &shard_schema())
+        check_columns(schema, &shard_schema())
     })?;
     let mut batches = Vec::new();
     while let Some(batch) = reader.next_batch()? {

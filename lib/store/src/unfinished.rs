@@ -39,9 +39,7 @@ const RECORD: &str = "record";
 /// An embeddings file under construction that survives its writer.
 pub struct UnfinishedEmbeddings {
     path: PathBuf,
-    /// What messages name.
-    named: PathBuf,
-    file: Arc<File>,
+    sink: Sink,
     encoder: RowGroupEncoder,
     groups: RowGroups,
 }
@@ -60,12 +58,11 @@ impl UnfinishedEmbeddings {
             .map_err(failed)?;
         let new = Self {
             path: path.to_owned(),
-            named: named.to_owned(),
-            file: Arc::new(file),
+            sink: Sink::new(file, named),
             encoder: encoder(path, layout)?,
             groups: RowGroups::default(),
         };
-        new.write(0, Format::Parquet.magic())?;
+        new.sink.write_bytes(0, Format::Parquet.magic())?;
         Ok(new)
     }
 
@@ -95,8 +92,7 @@ impl UnfinishedEmbeddings {
         }
         let file = Self {
             path: path.to_owned(),
-            named: named.to_owned(),
-            file: Arc::new(file),
+            sink: Sink::new(file, named),
             encoder: encoder(path, layout)?,
             groups,
         };
@@ -135,10 +131,7 @@ impl UnfinishedEmbeddings {
 
     /// What writes row groups into it, in any order and in several threads.
     pub fn sink(&self) -> Sink {
-        Sink {
-            file: Arc::clone(&self.file),
-            named: self.named.clone(),
-        }
+        self.sink.clone()
     }
 
     /// Takes a row group for written that begins where the last one ends.
@@ -187,7 +180,7 @@ impl UnfinishedEmbeddings {
         for segment in &group.segments {
             let end = place + u64::from(segment.bytes);
             bytes.clear();
-            append(&self.file, place..end, &mut bytes)?;
+            append(&self.sink.file, place..end, &mut bytes)?;
             if !segment.is(&bytes) {
                 return Err(io::ErrorKind::InvalidData.into());
             }
@@ -200,9 +193,10 @@ impl UnfinishedEmbeddings {
     /// Keeps all row groups for a later run: their bytes are on disk, and a record of them.
     pub fn record(&self, provenance: &Provenance) -> Result<(), StoreError> {
         let record = self.record_bytes(provenance)?;
-        self.file
+        self.sink
+            .file
             .sync_data()
-            .map_err(|source| self.failed(source))?;
+            .map_err(|source| self.sink.failed(source))?;
         let path = Self::record_of(&self.path);
         let mut file = AtomicFile::create(&path)?;
         file.append(&record)?;
@@ -214,21 +208,24 @@ impl UnfinishedEmbeddings {
         self.groups.truncate(count);
         // A record that is at the end of the file goes with what follows.
         self.record(provenance)?;
-        let cut = self.file.set_len(self.end());
-        cut.map_err(|source| self.failed(source))
+        let cut = self.sink.file.set_len(self.end());
+        cut.map_err(|source| self.sink.failed(source))
     }
 
     /// Keeps all row groups for a later run, with the record at the end: one file is left. One that has got its name is complete,
     /// and stays as it is.
     pub fn close(&self, provenance: &Provenance) -> Result<(), StoreError> {
-        if !is_at(&self.file, &self.path).map_err(|source| self.failed(source))? {
+        if !is_at(&self.sink.file, &self.path).map_err(|source| self.sink.failed(source))? {
             return Ok(());
         }
         let record = self.record_bytes(provenance)?;
-        let cut = self.file.set_len(self.end());
-        cut.map_err(|source| self.failed(source))?;
-        self.write(self.end(), &record)?;
-        self.file.sync_all().map_err(|source| self.failed(source))?;
+        let cut = self.sink.file.set_len(self.end());
+        cut.map_err(|source| self.sink.failed(source))?;
+        self.sink.write_bytes(self.end(), &record)?;
+        self.sink
+            .file
+            .sync_all()
+            .map_err(|source| self.sink.failed(source))?;
         remove_file(&Self::record_of(&self.path))
     }
 
@@ -262,11 +259,12 @@ impl UnfinishedEmbeddings {
         claim: AtomicFile,
     ) -> Result<FileSummary, StoreError> {
         let footer = self.groups.footer(&self.encoder, provenance);
-        let footer = footer.map_err(|error| StoreError::encoding_parquet(&self.named, error))?;
-        let cut = self.file.set_len(self.end());
-        cut.map_err(|source| self.failed(source))?;
-        self.write(self.end(), &footer)?;
-        claim.finish_as(&self.file, &self.path)?;
+        let footer =
+            footer.map_err(|error| StoreError::encoding_parquet(&self.sink.named, error))?;
+        let cut = self.sink.file.set_len(self.end());
+        cut.map_err(|source| self.sink.failed(source))?;
+        self.sink.write_bytes(self.end(), &footer)?;
+        claim.finish_as(&self.sink.file, &self.path)?;
         Ok(FileSummary {
             digest: self.rows(),
             bytes: self.end() + footer.len() as u64,
@@ -280,31 +278,34 @@ impl UnfinishedEmbeddings {
         let record = self.groups.footer(&self.encoder, &provenance);
         record.map_err(|error| StoreError::encoding_parquet(&self.path, error))
     }
-
-    fn write(&self, place: u64, bytes: &[u8]) -> Result<(), StoreError> {
-        let written = self.file.write_all_at(bytes, place);
-        written.map_err(|source| self.failed(source))
-    }
-
-    fn failed(&self, source: io::Error) -> StoreError {
-        StoreError::cannot_write(&self.named)(source)
-    }
 }
 
 /// Writes row groups into a file.
 #[derive(Clone)]
 pub struct Sink {
     file: Arc<File>,
+    /// What messages name.
     named: PathBuf,
 }
 
 impl Sink {
+    fn new(file: File, named: &Path) -> Self {
+        Self {
+            file: Arc::new(file),
+            named: named.to_owned(),
+        }
+    }
+
+    fn write_bytes(&self, place: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        let written = self.file.write_all_at(bytes, place);
+        written.map_err(|source| self.failed(source))
+    }
+
     /// Writes a row group whose bytes begin at `start`.
     pub fn write(&self, group: &RowGroup, start: u64) -> Result<PlacedRowGroup, StoreError> {
         let mut place = start;
         for bytes in group.pieces() {
-            let written = self.file.write_all_at(bytes, place);
-            written.map_err(|source| self.failed(source))?;
+            self.write_bytes(place, bytes)?;
             place += bytes.len() as u64;
         }
         // The system begins to write now what `record` would otherwise wait for all at once, and lets go of what is on disk: its memory
