@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
+use clap::builder::TypedValueParser;
 use plmkit_cli::{Common, Fault, NamedPath, Program, file, files_of, keep_apart};
 
 use plmkit_contract::path_text;
@@ -22,7 +23,7 @@ pub(crate) struct Args {
     /// Embeddings of gpu-embed to check; several files are one set, and a folder stands for its .parquet files
     #[arg(value_name = "EMB.parquet", required_unless_present = "dataset")]
     #[arg(value_parser = file())]
-    embeddings: Vec<PathBuf>,
+    pub(crate) embeddings: Vec<PathBuf>,
 
     /// Folder of a sample's results, or its dataset.json: check all files in it
     ///
@@ -33,13 +34,13 @@ pub(crate) struct Args {
     /// dataset.json is not changed.
     #[arg(long, value_name = "DIR", help_heading = "Expectations")]
     #[arg(conflicts_with_all = ["embeddings", "shards", "rejects", "manifest"])]
-    #[arg(value_parser = file())]
-    dataset: Option<PathBuf>,
+    #[arg(value_parser = file().map(Dataset::new))]
+    pub(crate) dataset: Option<Dataset>,
 
     /// All shards that the embeddings were made from, or their folder
     #[arg(long, value_name = "SHARD.parquet", num_args = 1.., help_heading = "Expectations")]
     #[arg(value_parser = file())]
-    shards: Vec<PathBuf>,
+    pub(crate) shards: Vec<PathBuf>,
 
     /// rejects.csv of the same shards, and any lists of gpu-embed; a folder stands for its .csv files
     ///
@@ -53,7 +54,7 @@ pub(crate) struct Args {
         help_heading = "Expectations"
     )]
     #[arg(value_parser = file())]
-    rejects: Vec<PathBuf>,
+    pub(crate) rejects: Vec<PathBuf>,
 
     /// manifest.json of the same shards
     ///
@@ -66,7 +67,7 @@ pub(crate) struct Args {
         help_heading = "Expectations"
     )]
     #[arg(value_parser = file())]
-    manifest: Option<PathBuf>,
+    pub(crate) manifest: Option<PathBuf>,
 
     /// Vectors to compare with: any Parquet file with `id`, an optional `start`, and vector columns
     ///
@@ -76,7 +77,7 @@ pub(crate) struct Args {
     /// that it lacks are not compared. The reference is held in memory.
     #[arg(long, value_name = "REF.parquet", help_heading = "Expectations")]
     #[arg(value_parser = file())]
-    reference: Option<PathBuf>,
+    pub(crate) reference: Option<PathBuf>,
 
     /// Smallest accepted cosine with the reference
     #[arg(
@@ -86,15 +87,15 @@ pub(crate) struct Args {
         help_heading = "Expectations"
     )]
     #[arg(value_parser = cosine, allow_negative_numbers = true)]
-    min_cosine: f64,
+    pub(crate) min_cosine: f64,
 
     /// Write the verdict as JSON; - is standard output
     #[arg(long, value_name = "FILE.json", help_heading = "Output")]
-    report: Option<PathBuf>,
+    pub(crate) report: Option<PathBuf>,
 
     #[arg(long, value_name = "FILE_mqc.json", help_heading = "Output")]
     #[arg(help = "Write the verdict as a MultiQC table; the file's name gives the sample's name")]
-    mqc: Option<PathBuf>,
+    pub(crate) mqc: Option<PathBuf>,
 
     #[command(flatten)]
     common: Common,
@@ -117,27 +118,31 @@ fn cosine(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What to check.
-#[derive(Debug)]
-pub(crate) struct ValidationConfig {
-    /// At least one.
-    pub(crate) embeddings: Vec<PathBuf>,
-    /// None: coverage is not checked.
-    pub(crate) shards: Vec<PathBuf>,
-    /// None: whether every record of the input is in a shard is not checked.
-    pub(crate) rejects: Vec<PathBuf>,
-    /// None: whether shards and rejects are all there were is not checked.
-    pub(crate) manifest: Option<PathBuf>,
-    pub(crate) reference: Option<PathBuf>,
-    /// Where all of these were found, if they were not named.
-    pub(crate) dataset: Option<Dataset>,
-    /// From -1 to 1.
-    pub(crate) min_cosine: f64,
-    pub(crate) report: Option<PathBuf>,
-    pub(crate) mqc: Option<PathBuf>,
-}
+impl Args {
+    /// Puts files in place of folders and of the dataset, and checks that no output is one of them.
+    pub(crate) fn with_files(mut self) -> Result<Self, Fault> {
+        self.embeddings = files_of(self.embeddings, "parquet")?;
+        self.shards = files_of(self.shards, "parquet")?;
+        self.rejects = files_of(self.rejects, "csv")?;
+        if let Some(dataset) = self.dataset.clone() {
+            dataset.add_files(&mut self)?;
+        }
+        let inputs = [
+            ("the embeddings", self.embeddings.as_slice()),
+            ("--shards", &self.shards),
+            ("--rejects", &self.rejects),
+            ("--manifest", self.manifest.as_slice()),
+            ("--reference", self.reference.as_slice()),
+        ];
+        let inputs = inputs
+            .into_iter()
+            .flat_map(|(name, paths)| named(name, paths));
+        let report = named("--report", self.report.as_slice());
+        let outputs: Vec<NamedPath> = report.chain(named("--mqc", self.mqc.as_slice())).collect();
+        keep_apart(&inputs.collect::<Vec<_>>(), &outputs)?;
+        Ok(self)
+    }
 
-impl ValidationConfig {
     /// What reports call a file.
     pub(crate) fn name(&self, path: &Path) -> String {
         match &self.dataset {
@@ -147,39 +152,6 @@ impl ValidationConfig {
     }
 }
 
-impl TryFrom<Args> for ValidationConfig {
-    type Error = Fault;
-
-    fn try_from(args: Args) -> Result<Self, Fault> {
-        let mut config = Self {
-            dataset: args.dataset.map(Dataset::new),
-            embeddings: files_of(args.embeddings, "parquet")?,
-            shards: files_of(args.shards, "parquet")?,
-            rejects: files_of(args.rejects, "csv")?,
-            manifest: args.manifest,
-            reference: args.reference,
-            min_cosine: args.min_cosine,
-            report: args.report,
-            mqc: args.mqc,
-        };
-        if let Some(dataset) = config.dataset.clone() {
-            dataset.find(&mut config)?;
-        }
-        let inputs: Vec<NamedPath> = [
-            ("the embeddings", config.embeddings.as_slice()),
-            ("--shards", &config.shards),
-            ("--rejects", &config.rejects),
-            ("--manifest", config.manifest.as_slice()),
-            ("--reference", config.reference.as_slice()),
-        ]
-        .into_iter()
-        .flat_map(|(name, paths)| paths.iter().map(move |path| (name, path.as_path())))
-        .collect();
-        let outputs: Vec<NamedPath> = [("--report", &config.report), ("--mqc", &config.mqc)]
-            .into_iter()
-            .filter_map(|(name, path)| Some((name, path.as_deref()?)))
-            .collect();
-        keep_apart(&inputs, &outputs)?;
-        Ok(config)
-    }
+fn named<'a>(name: &'a str, paths: &'a [PathBuf]) -> impl Iterator<Item = NamedPath<'a>> {
+    paths.iter().map(move |path| (name, path.as_path()))
 }

@@ -10,7 +10,7 @@ use plmkit_cli::{Exit, Fault, files_in, files_of, is_hidden};
 use plmkit_contract::{SealedError, io_text, is_sealed, path_text, seal};
 use plmkit_store::{StoreError, write_report};
 
-use crate::args::ValidationConfig;
+use crate::args::Args;
 use crate::report::{ListedDataset, Report};
 
 /// The file that names a dataset, in its folder.
@@ -46,26 +46,26 @@ impl Dataset {
     }
 
     /// Adds what is in the folder to what is to be checked.
-    pub(crate) fn find(&self, config: &mut ValidationConfig) -> Result<(), Fault> {
+    pub(crate) fn add_files(&self, args: &mut Args) -> Result<(), Fault> {
         let all = |name: &str, extension| files_of(vec![self.folder.join(name)], extension);
         if !self.folder.join(EMBEDDINGS).is_dir() {
             let what =
                 "expected the folder of one sample's results, with a folder embeddings in it";
             return Err(fault(&self.folder, Exit::NoInput, what));
         }
-        config.embeddings = all(EMBEDDINGS, "parquet")?;
+        args.embeddings = all(EMBEDDINGS, "parquet")?;
         if !self.has_shards() {
             return Ok(());
         }
-        config.shards = all("shards", "parquet")?;
-        config.manifest = Some(self.folder.join("shards/manifest.json"));
-        config.rejects = vec![self.folder.join("shards/rejects.csv")];
+        args.shards = all("shards", "parquet")?;
+        args.manifest = Some(self.folder.join("shards/manifest.json"));
+        args.rejects = vec![self.folder.join("shards/rejects.csv")];
         // No list is written, or kept, of shards that were embedded as a whole.
         let lists = self.folder.join("rejects");
         if lists.is_dir() {
             let lists = files_in(&lists, "csv");
             let lists = lists.map_err(|error| fault(&self.folder, Exit::Io, &io_text(&error)))?;
-            config.rejects.extend(lists);
+            args.rejects.extend(lists);
         }
         Ok(())
     }

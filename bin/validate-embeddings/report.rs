@@ -12,7 +12,7 @@ use plmkit_contract::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::args::ValidationConfig;
+use crate::args::Args;
 
 /// The whole of the report: what the embeddings are, what was checked, then the fields of [`Verdict`].
 #[derive(Serialize)]
@@ -142,7 +142,7 @@ impl InputFile {
 impl<'a> Report<'a> {
     /// `first` is where the first of the embeddings comes from, and its columns.
     pub(crate) fn new(
-        config: &'a ValidationConfig,
+        args: &'a Args,
         first: Option<&'a (Provenance, EmbeddingLayout)>,
         inputs: &'a InputFiles,
         verdict: &'a Verdict,
@@ -181,9 +181,9 @@ impl<'a> Report<'a> {
             embeddings: &inputs.embeddings,
             shards: &inputs.shards,
             rejects: &inputs.rejects,
-            manifest: config.manifest.as_deref().map(|path| config.name(path)),
-            reference: config.reference.as_deref().map(Path::to_string_lossy),
-            min_cosine: config.reference.is_some().then_some(config.min_cosine),
+            manifest: args.manifest.as_deref().map(|path| args.name(path)),
+            reference: args.reference.as_deref().map(Path::to_string_lossy),
+            min_cosine: args.reference.is_some().then_some(args.min_cosine),
             verdict,
         }
     }

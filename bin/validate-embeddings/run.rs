@@ -11,7 +11,7 @@ use plmkit_store::{
 };
 use tracing::{error, info, warn};
 
-use crate::args::{Args, ValidationConfig};
+use crate::args::Args;
 use crate::dataset::Dataset;
 use crate::mqc::table;
 use crate::proteins::add_proteins;
@@ -21,12 +21,12 @@ use crate::vectors::Vectors;
 
 /// Reads everything, reports, and says by the exit code whether a check failed.
 pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
-    let config = ValidationConfig::try_from(args)?;
+    let args = args.with_files()?;
     // What is missing or foreign should show before hours of reading.
     let mut stitched = false;
     let mut labels = Labels::default();
     let mut origin = None;
-    for path in &config.embeddings {
+    for path in &args.embeddings {
         let opened = EmbeddingsReader::open(path);
         let opened = opened.map_err(|error| error.of_input(FileKind::Embeddings))?;
         stitched |= opened.layout().stitched;
@@ -34,35 +34,35 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         // The check `origin` compares the others with the first.
         origin.get_or_insert_with(|| (opened.provenance().clone(), opened.layout().clone()));
     }
-    let dataset = config.dataset.as_ref();
+    let dataset = args.dataset.as_ref();
     let known = dataset.map(Dataset::parts).transpose()?;
 
     let mut validator = Validator::new();
     let mut files = InputFiles::default();
-    for path in &config.rejects {
+    for path in &args.rejects {
         let list = read_rejects(path).map_err(|error| error.of_input(FileKind::Rejects))?;
-        let name = config.name(path);
+        let name = args.name(path);
         let lines = list.lines.len() as u64;
         files
             .rejects
             .push(InputFile::new(&name, lines, &list.digest));
         validator.add_rejects(&name, list);
     }
-    if let Some(path) = &config.manifest {
+    if let Some(path) = &args.manifest {
         let manifest: Manifest =
             read_sealed(path).map_err(|error| error.of_input(FileKind::Manifest))?;
         files.manifest = Some(manifest.clone());
         validator = validator.with_manifest(manifest);
     }
-    if let Some(path) = &config.reference {
-        validator = validator.with_reference(read_reference(path)?, config.min_cosine);
+    if let Some(path) = &args.reference {
+        validator = validator.with_reference(read_reference(path)?, args.min_cosine);
     }
-    if !config.shards.is_empty() {
+    if !args.shards.is_empty() {
         let mut expected = ExpectedRows::default();
-        for path in &config.shards {
+        for path in &args.shards {
             check_stop(stop)?;
             let shard = read_shard(path).map_err(|error| error.of_input(FileKind::Shard))?;
-            let name = config.name(path);
+            let name = args.name(path);
             let batches = batches_digest(&shard, labels)?;
             validator.add_shard(&name, &shard.provenance, shard.digest, batches);
             if stitched {
@@ -74,19 +74,19 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         }
         validator = validator.with_shards(expected);
     }
-    for path in &config.embeddings {
-        let file = add_embeddings(&mut validator, path, &config, stop)?;
+    for path in &args.embeddings {
+        let file = add_embeddings(&mut validator, path, &args, stop)?;
         files.embeddings.push(file);
     }
     let mut verdict = validator.finish();
     let found: Vec<(String, String)> = files.embeddings.iter().map(InputFile::part).collect();
     verdict.checks.push(check_parts(known, &found));
 
-    let report = Report::new(&config, origin.as_ref(), &files, &verdict);
-    if let Some(path) = &config.report {
+    let report = Report::new(&args, origin.as_ref(), &files, &verdict);
+    if let Some(path) = &args.report {
         write_json(path, &report)?;
     }
-    if let Some(path) = &config.mqc {
+    if let Some(path) = &args.mqc {
         write_json(path, &table(path, &report))?;
     }
     // Before the folder is written to: that of an archive may not be writable.
@@ -122,16 +122,16 @@ fn batches_digest(shard: &Shard, labels: Labels) -> Result<RowDigest, Fault> {
 fn add_embeddings(
     validator: &mut Validator,
     path: &Path,
-    config: &ValidationConfig,
+    args: &Args,
     stop: &Stop,
 ) -> Result<InputFile, Fault> {
     let mut reader = EmbeddingsReader::open(path)?;
     let layout = reader.layout().clone();
-    let name = config.name(path);
+    let name = args.name(path);
     let begun = validator.begin_file(&name, reader.provenance(), &layout);
     begun.map_err(|error| {
         // Only a reference can be wrong here.
-        let reference = config.reference.as_deref().unwrap_or(path);
+        let reference = args.reference.as_deref().unwrap_or(path);
         Fault::new(Exit::Data, format!("{}: {error}", path_text(reference)))
     })?;
     while let Some(batch) = reader.next_batch()? {

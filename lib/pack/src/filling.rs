@@ -18,7 +18,7 @@ impl Filling {
         Self {
             capacity,
             packs: 0,
-            open: OpenPacks::new(capacity),
+            open: OpenPacks::default(),
             pack_of: Vec::with_capacity(sequences),
         }
     }

@@ -20,9 +20,7 @@
 
 mod filling;
 mod groups;
-mod levels;
 mod open;
-mod order;
 mod packing;
 mod padded;
 mod report;

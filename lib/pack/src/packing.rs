@@ -1,10 +1,10 @@
 //! Which sequence goes into which pack: best-fit decreasing, section by section.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 use crate::Groups;
 use crate::filling::Filling;
-use crate::order::longest_first;
 
 /// Tokens of a section. Results wait in memory until their section is computed, so that they can be written in the order
 /// of the input; the more there are, the better they fill packs.
@@ -38,8 +38,8 @@ pub struct Packing {
 /// left in them is for shorter groups, and where there are none it stays empty. A sequence longer than `capacity`
 /// gets a pack of its own.
 ///
-/// Time is linear in the number of sequences; only groups longer than `capacity` are sorted by comparison. Memory
-/// is 4 bytes for each sequence and for each pack, and 8 for each token of capacity.
+/// Each section is sorted and packed by itself, so that time grows as the number of sequences. Memory is 4 bytes for each
+/// sequence and for each pack, and a few dozen for each group of a section.
 ///
 /// # Panics
 /// Unless `groups` are those of as many sequences; with `u32::MAX` sequences or more, which is 16 GiB of
@@ -86,23 +86,23 @@ impl Packing {
             end = group.end;
         }
         let section = groups.between(first..end);
-        let order = longest_first(
-            section.map(|group| (group.start, total(of(&group)))),
-            self.capacity,
-        );
-        // No pack can have more room left than all sequences could fill, so a huge capacity costs nothing.
-        let most = u64::from(self.capacity).min(total(of(&(first..end)))) as u32;
-        let mut filling = Filling::new(most, (end - first) as usize);
-        for &start in &order {
+        let mut order: Vec<(u32, u64)> = section
+            .map(|group| (group.start, total(of(&group))))
+            .collect();
+        // A stable sort: equal lengths stay in the order given.
+        order.sort_by_key(|&(_, tokens)| Reverse(tokens));
+        let mut filling = Filling::new(self.capacity, (end - first) as usize);
+        for &(start, tokens) in &order {
             let members = of(&groups.beginning_at(start));
-            let tokens = total(members);
-            if tokens <= u64::from(most) {
+            if tokens <= u64::from(self.capacity) {
                 filling.best_fit(members.len(), tokens as u32);
             } else {
                 filling.next_fit(members);
             }
         }
-        let order = order.iter().flat_map(|&start| groups.beginning_at(start));
+        let order = order
+            .iter()
+            .flat_map(|&(start, _)| groups.beginning_at(start));
         self.gather(order, &filling);
         // The last pack is the emptiest, as a rule.
         let last = self.offsets[self.offsets.len() - 2] as usize;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{Packing, PaddedCost, order::longest_first};
+use crate::{Packing, PaddedCost};
 
 /// How well a packing uses its batches.
 ///
@@ -90,12 +90,9 @@ impl PackingReport {
 
         let tokens = filled.iter().map(|fill| fill.tokens).sum();
         let room: u64 = filled.iter().map(|fill| fill.room).sum();
-        let items = (0..).zip(lengths.iter().map(|&length| u64::from(length)));
-        let shortest_first = longest_first(items, packing.capacity());
-        let shortest_first = shortest_first
-            .iter()
-            .rev()
-            .map(|&index| lengths[index as usize]);
+        let mut shortest_first = lengths.to_vec();
+        shortest_first.sort_unstable();
+        let shortest_first = shortest_first.into_iter();
         Self {
             max_batch_tokens: packing.capacity(),
             batches: filled.len() as u64,
