@@ -19,10 +19,12 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let capacity = args.batch_tokens()?;
     let shard = read_shard(&args.shard).map_err(|error| error.of_input(FileKind::Shard))?;
     let rows = shard.rows();
-    let tokens = |residues: &str| residues.len() as u32 + SPECIAL_TOKENS;
-    let lengths: Vec<u32> = rows.iter().map(|row| tokens(row.sequence)).collect();
+    let (lengths, ordinals): (Vec<u32>, Vec<u64>) = rows
+        .iter()
+        .map(|row| (row.sequence.len() as u32 + SPECIAL_TOKENS, row.key.ordinal))
+        .unzip();
     // The windows of a protein are adjacent rows with its ordinal.
-    let groups = Groups::runs(rows.iter().map(|row| row.key.ordinal));
+    let groups = Groups::runs(ordinals);
     let packing = pack(&lengths, &groups, capacity);
     let report = PackingReport::new(&packing, &lengths);
     let labels = Labels {
