@@ -1,8 +1,6 @@
 //! The run, with what people see of it.
 
-use plmkit_cli::{
-    Exit, Fault, Progress, ProgressMode, Stop, on_abort, print, say_nothing_of_memory,
-};
+use plmkit_cli::{Exit, Fault, Progress, ProgressMode, Stop, on_abort, print, silence_refusals};
 use plmkit_contract::{BatchSize, path_text, plural};
 use plmkit_engine::{Config, Observer, Outcome, Summary, embed, probe, serve};
 use plmkit_esm2::DeviceError;
@@ -24,7 +22,7 @@ pub(crate) fn run(mut args: Args, stop: &Stop) -> Result<Exit, Fault> {
         Err(error) => return Err(error.into()),
     };
     if args.worker {
-        say_nothing_of_memory();
+        silence_refusals();
         serve(&Config::try_from(args)?)?;
         return Ok(Exit::Done);
     }

@@ -1,12 +1,13 @@
 //! From a shard to a batches file.
 
+use arrow::array::AsArray;
 use plmkit_cli::{Exit, Fault, Program, Stop};
 use plmkit_contract::{
-    DESCRIPTION, Labels, Provenance, SAMPLE, SOURCE, SPECIAL_TOKENS, WINDOWS, path_text,
+    DESCRIPTION, Labels, Provenance, SAMPLE, SOURCE, SPECIAL_TOKENS, WINDOWS, ordinals, path_text,
 };
 use plmkit_pack::{Groups, Packing, PackingReport, pack};
 use plmkit_store::{
-    BatchesWriter, Existing, FileKind, Shard, ShardRows, existing_batches, read_shard, write_json,
+    BatchesWriter, Existing, FileKind, Shard, existing_batches, read_shard, write_json,
 };
 use tracing::info;
 
@@ -18,13 +19,16 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     args.check_paths()?;
     let capacity = args.batch_tokens()?;
     let shard = read_shard(&args.shard).map_err(|error| error.of_input(FileKind::Shard))?;
-    let rows = shard.rows();
-    let (lengths, ordinals): (Vec<u32>, Vec<u64>) = rows
+    let sequences = shard
+        .batches
         .iter()
-        .map(|row| (row.sequence.len() as u32 + SPECIAL_TOKENS, row.key.ordinal))
-        .unzip();
+        .map(|batch| batch["sequence"].as_string::<i32>());
+    let residues = sequences.flat_map(|sequences| sequences.offsets().lengths());
+    let lengths: Vec<u32> = residues
+        .map(|residues| residues as u32 + SPECIAL_TOKENS)
+        .collect();
     // The windows of a protein are adjacent rows with its ordinal.
-    let groups = Groups::runs(ordinals);
+    let groups = Groups::runs(shard.batches.iter().flat_map(ordinals));
     let packing = pack(&lengths, &groups, capacity);
     let report = PackingReport::new(&packing, &lengths);
     let labels = Labels {
@@ -36,7 +40,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let done = !args.force && existing_batches(&args.out, &provenance, stop)? != Existing::Absent;
     if !done {
         let mut writer = BatchesWriter::create(&args.out, labels, &provenance)?;
-        write(&mut writer, &shard, &rows, labels, &packing, stop)?;
+        write(&mut writer, &shard, labels, &packing, stop)?;
         writer.finish()?;
     }
     if let Some(path) = &args.report {
@@ -69,11 +73,11 @@ fn provenance(shard: &Shard, labels: Labels, capacity: u32) -> Provenance {
 fn write(
     writer: &mut BatchesWriter,
     shard: &Shard,
-    rows: &ShardRows,
     labels: Labels,
     packing: &Packing,
     stop: &Stop,
 ) -> Result<(), Fault> {
+    let rows = shard.rows();
     for pack in packing.packs() {
         if stop.requested() {
             return Err(Fault::new(Exit::Transient, "stopped"));

@@ -129,7 +129,7 @@ impl InputFile {
         }
     }
 
-    pub(crate) fn of_rows(file: &str, digest: RowDigest) -> Self {
+    pub(crate) fn from_rows(file: &str, digest: RowDigest) -> Self {
         Self::new(file, digest.rows(), &digest.to_string())
     }
 

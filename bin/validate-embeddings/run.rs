@@ -70,7 +70,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
             } else {
                 shard.rows().iter().for_each(|row| expected.push(&row.key));
             }
-            files.shards.push(InputFile::of_rows(&name, shard.digest));
+            files.shards.push(InputFile::from_rows(&name, shard.digest));
         }
         validator = validator.with_shards(expected);
     }
@@ -144,7 +144,7 @@ fn add_embeddings(
             validator.add_row(&row, &vectors);
         }
     }
-    Ok(InputFile::of_rows(&name, reader.digest()))
+    Ok(InputFile::from_rows(&name, reader.digest()))
 }
 
 fn check_stop(stop: &Stop) -> Result<(), StoreError> {

@@ -1,6 +1,6 @@
 //! Verdicts on embeddings: coverage, origin, finite values, dimensions, agreement. Pure, given rows.
 //!
-//! An [`Validator`] is told what to expect (the rows of the shards, the rejected records, the manifest, a reference), then
+//! A [`Validator`] gets its expectations (the rows of the shards, the rejected records, the manifest, a reference), then
 //! sees every row of every embeddings file once, and ends in a [`Verdict`]: a list of [`Check`]s, each with what
 //! it counted and its first violations. It opens nothing and keeps no vector but the reference's own.
 //!

@@ -45,7 +45,7 @@ impl FileSet {
     }
 
     /// The first file, if it was made from other inputs.
-    fn of_other_inputs(&self, provenance: &Provenance) -> Option<&str> {
+    fn first_of_other_inputs(&self, provenance: &Provenance) -> Option<&str> {
         let (first, expected) = self.first.as_ref()?;
         (expected.inputs != provenance.inputs).then_some(first)
     }
@@ -72,7 +72,7 @@ impl Origin {
     pub(crate) fn add_shard(&mut self, file: &str, provenance: &Provenance, batches: RowDigest) {
         self.batches.insert(batches.to_string());
         let problem = self.shards.add(file, provenance).or_else(|| {
-            let first = self.shards.of_other_inputs(provenance)?;
+            let first = self.shards.first_of_other_inputs(provenance)?;
             Some(format!("{file}: made from other inputs than {first}"))
         });
         if let Some(problem) = problem {

@@ -12,7 +12,7 @@ use crate::{Check, CheckOutcome, ColumnAgreement, ColumnNorms};
 pub struct Verdict {
     /// Records of the input, as the manifest says; null when none was given.
     pub records: Option<u64>,
-    /// Rows seen over all embeddings files.
+    /// Rows of all embeddings files.
     pub rows: u64,
     /// Of these, the ones of proteins of which residues were cut off.
     pub truncated: u64,

@@ -67,7 +67,7 @@ pub(crate) fn check(
     stop: &Stop,
 ) -> Result<(), HubError> {
     let cache = settings.cache.as_deref().ok_or(HubError::NoCache)?;
-    let mut verified = Verified::of(cache, &id.folder(cache));
+    let mut verified = Verified::open(cache, &id.folder(cache));
     for name in files::needed(snapshot).unwrap_or_default() {
         verified.check(&snapshot.join(name), stop)?;
     }

@@ -76,7 +76,7 @@ pub(crate) struct Verified {
 
 impl Verified {
     /// Those of the model whose folder in `cache` is `model`.
-    pub(crate) fn of(cache: &Path, model: &Path) -> Self {
+    pub(crate) fn open(cache: &Path, model: &Path) -> Self {
         let name = model.file_name().unwrap_or_default();
         let list = cache.join(".locks").join(name).join("plmkit-verified");
         Self {
@@ -184,7 +184,7 @@ mod tests {
         fs::create_dir(&model).unwrap();
         fs::write(&blob, "hello\n").unwrap();
         symlink(name, &file).unwrap();
-        let check = || Verified::of(cache.path(), &model).check(&file, &Stop::default());
+        let check = || Verified::open(cache.path(), &model).check(&file, &Stop::default());
         let list = cache
             .path()
             .join(".locks/models--some--model/plmkit-verified");

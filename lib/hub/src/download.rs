@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// How often a request to stop is looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Is told how far a download is.
+/// Shows how far a download is.
 pub trait DownloadProgress {
     /// A file of so many bytes is being fetched.
     fn start_file(&mut self, file: &str, bytes: u64);
@@ -45,7 +45,7 @@ pub(crate) fn download(
         token: token(settings)?,
     };
     let (sender, events) = channel();
-    // A thread of its own, which is left behind when it does not end: the client can neither be told to stop nor
+    // A thread of its own, which is left behind when it does not end: the client can neither be stopped nor
     // to give up on a server that says nothing. What it leaves on the disk is what a killed process leaves.
     thread::spawn(move || {
         let ended = guarded(|| job.run(&|event| drop(sender.send(event))));
@@ -133,9 +133,9 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Seen(String);
+    struct Recorded(String);
 
-    impl DownloadProgress for Seen {
+    impl DownloadProgress for Recorded {
         fn start_file(&mut self, file: &str, bytes: u64) {
             let _ = write!(self.0, "{file} {bytes}:");
         }
@@ -154,9 +154,9 @@ mod tests {
         events: &Receiver<DownloadEvent>,
         patience: Duration,
     ) -> (Result<PathBuf, HubError>, String) {
-        let mut seen = Seen::default();
+        let mut recorded = Recorded::default();
         let id = ModelId::parse("some/model").unwrap();
-        (wait(&id, events, &mut seen, patience, stop), seen.0)
+        (wait(&id, events, &mut recorded, patience, stop), recorded.0)
     }
 
     #[test]
@@ -174,9 +174,9 @@ mod tests {
         ] {
             sender.send(event).unwrap();
         }
-        let (ended, seen) = watched(&Stop::default(), &events, PATIENCE);
+        let (ended, recorded) = watched(&Stop::default(), &events, PATIENCE);
         assert_eq!(ended.unwrap(), PathBuf::from("snapshot"));
-        assert_eq!(seen, "a 7: 3 4.");
+        assert_eq!(recorded, "a 7: 3 4.");
     }
 
     #[test]
@@ -186,9 +186,9 @@ mod tests {
         sender.send(DownloadEvent::File { name, bytes: 7 }).unwrap();
         sender.send(DownloadEvent::Bytes(7)).unwrap();
         sender.send(DownloadEvent::Bytes(1)).unwrap();
-        let (ended, seen) = watched(&Stop::default(), &events, PATIENCE);
+        let (ended, recorded) = watched(&Stop::default(), &events, PATIENCE);
         assert!(matches!(ended, Err(HubError::Network(..))), "{ended:?}");
-        assert_eq!(seen, "a 7: 7");
+        assert_eq!(recorded, "a 7: 7");
     }
 
     #[test]

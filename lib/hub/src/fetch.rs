@@ -44,33 +44,33 @@ type SendEvent<'a> = dyn Fn(DownloadEvent) + 'a;
 impl DownloadJob {
     /// Fetches what the snapshot lacks and gives its folder.
     pub(crate) fn run(&self, send: &SendEvent) -> Result<PathBuf, HubError> {
-        let place = DownloadPaths::of(&self.id, &self.cache);
-        let api = self.api(&place)?;
+        let paths = DownloadPaths::new(&self.id, &self.cache);
+        let api = self.api(&paths)?;
         // Before anything is written: a name that is mistyped leaves nothing behind.
-        let (commit, listed) = self.look(&api, &place)?;
-        let _lock = place.claim(&self.cache)?;
-        place.clear()?;
+        let (commit, listed) = self.look(&api, &paths)?;
+        let _lock = paths.claim(&self.cache)?;
+        paths.clear()?;
         let fetch = SnapshotFetch {
             // By its commit: a branch that moves meanwhile would make a model of two.
             repo: api.repo(self.repo(&commit)),
             cache: &self.cache,
             api: &api,
-            place: &place,
-            snapshot: place.model.join("snapshots").join(&commit),
+            paths: &paths,
+            snapshot: paths.model.join("snapshots").join(&commit),
             commit,
             send,
         };
         fetch.all(&listed)?;
         if !is_whole_commit(self.id.revision()) {
-            place.set_ref(self.id.revision(), &fetch.commit)?;
+            paths.set_ref(self.id.revision(), &fetch.commit)?;
         }
         // Nothing of value is left in it; what cannot be removed is in nobody's way.
-        let _ = fs::remove_dir_all(&place.staging);
+        let _ = fs::remove_dir_all(&paths.staging);
         Ok(fetch.snapshot)
     }
 
-    fn api(&self, place: &DownloadPaths) -> Result<Api, HubError> {
-        let builder = ApiBuilder::from_cache(Cache::new(place.staging.clone()))
+    fn api(&self, paths: &DownloadPaths) -> Result<Api, HubError> {
+        let builder = ApiBuilder::from_cache(Cache::new(paths.staging.clone()))
             .with_token(self.token.clone())
             .with_user_agent("plmkit", env!("CARGO_PKG_VERSION"));
         let builder = match &self.endpoint {
@@ -79,7 +79,7 @@ impl DownloadJob {
         };
         let url = self.id.to_string();
         let built = builder.build();
-        built.map_err(|error| HubError::from_request(url, &place.staging, error))
+        built.map_err(|error| HubError::from_request(url, &paths.staging, error))
     }
 
     fn repo(&self, revision: &str) -> Repo {
@@ -91,12 +91,12 @@ impl DownloadJob {
     }
 
     /// The commit that the revision is at, and the files in it.
-    fn look(&self, api: &Api, place: &DownloadPaths) -> Result<(String, Vec<String>), HubError> {
+    fn look(&self, api: &Api, paths: &DownloadPaths) -> Result<(String, Vec<String>), HubError> {
         let repo = api.repo(self.repo(self.id.revision()));
         let url = model_url(&repo);
         let info = repo
             .info()
-            .map_err(|error| HubError::from_request(url.clone(), &place.staging, error))?;
+            .map_err(|error| HubError::from_request(url.clone(), &paths.staging, error))?;
         if !is_commit(&info.sha) {
             let what = format!("expected the hash of a commit, found '{}'", info.sha);
             return Err(HubError::Answer(url, what));
@@ -125,7 +125,7 @@ struct DownloadPaths {
 }
 
 impl DownloadPaths {
-    fn of(id: &ModelId, cache: &Path) -> Self {
+    fn new(id: &ModelId, cache: &Path) -> Self {
         let model = id.folder(cache);
         let staging = model.join(".plmkit-download");
         let name = model.file_name().unwrap_or_default();
@@ -190,7 +190,7 @@ struct SnapshotFetch<'a> {
     cache: &'a Path,
     api: &'a Api,
     repo: ApiRepo,
-    place: &'a DownloadPaths,
+    paths: &'a DownloadPaths,
     commit: String,
     snapshot: PathBuf,
     send: &'a SendEvent<'a>,
@@ -236,7 +236,7 @@ impl SnapshotFetch<'_> {
     /// Fetches the content of a file, unless another snapshot has the same, and gives its name among the blobs.
     fn blob(&self, name: &str) -> Result<String, HubError> {
         let url = self.repo.url(name);
-        let failed = |error| HubError::from_request(url.clone(), &self.place.staging, error);
+        let failed = |error| HubError::from_request(url.clone(), &self.paths.staging, error);
         let wrong = |what: String| HubError::Answer(url.clone(), what);
         let metadata = self.api.metadata(&url).map_err(failed)?;
         let (etag, size) = (metadata.etag(), metadata.size() as u64);
@@ -252,12 +252,12 @@ impl SnapshotFetch<'_> {
                 metadata.commit_hash()
             )));
         }
-        let path = self.place.model.join("blobs").join(blob);
+        let path = self.paths.model.join("blobs").join(blob);
         if size_of(&path) == Some(size) {
             return Ok(blob.to_owned());
         }
         // hf-hub goes on where the part ends, and cannot go on from one that has everything or more.
-        let part = self.place.staged.join("blobs").join(format!("{etag}.part"));
+        let part = self.paths.staged.join("blobs").join(format!("{etag}.part"));
         if size_of(&part).is_some_and(|begun| begun >= size) {
             fs::remove_file(&part).map_err(|source| write_error(&part, source))?;
         }
@@ -282,7 +282,7 @@ impl SnapshotFetch<'_> {
             .and_then(|()| fs::rename(&staged, &path))
             .map_err(|source| write_error(&path, source))?;
         // So that it is not hashed again when it is used.
-        Verified::of(self.cache, &self.place.model).add(blob, &path);
+        Verified::open(self.cache, &self.paths.model).add(blob, &path);
         (self.send)(DownloadEvent::Whole);
         Ok(blob.to_owned())
     }

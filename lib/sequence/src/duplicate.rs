@@ -31,7 +31,7 @@ pub enum TakenId {
     ByRenaming,
 }
 
-/// The ids seen so far.
+/// The ids of the records so far.
 ///
 /// An id is remembered by a 128-bit fingerprint and a number, so memory is about 30 to 60 bytes for each distinct
 /// id whatever its length, and nothing under [`DuplicatePolicy::Keep`].
@@ -39,7 +39,7 @@ pub struct Ids {
     policy: DuplicatePolicy,
     /// Fingerprint to the ordinal of its first record, or under `Suffix` to the last suffix given, or to one of the two
     /// numbers below.
-    seen: HashMap<SequenceDigest, u64>,
+    taken: HashMap<SequenceDigest, u64>,
 }
 
 /// Of an id that a record has which is still to come.
@@ -52,13 +52,13 @@ impl Ids {
     pub fn new(policy: DuplicatePolicy) -> Self {
         Self {
             policy,
-            seen: HashMap::new(),
+            taken: HashMap::new(),
         }
     }
 
     /// Says that a record with this id will come, so that no other record is given it.
     pub fn announce(&mut self, id: &str) {
-        self.seen.insert(fingerprint(id), ANNOUNCED);
+        self.taken.insert(fingerprint(id), ANNOUNCED);
     }
 
     /// Takes up the id of record `ordinal`, changing it where the policy says so; returns the old one if it was changed.
@@ -74,7 +74,7 @@ impl Ids {
     pub fn admit(&mut self, ordinal: u64, id: &mut String) -> Result<Option<String>, TakenId> {
         match self.policy {
             DuplicatePolicy::Keep => Ok(None),
-            DuplicatePolicy::Error => match self.seen.entry(fingerprint(id)) {
+            DuplicatePolicy::Error => match self.taken.entry(fingerprint(id)) {
                 Entry::Occupied(first) => Err(TakenId::ByRecord {
                     first: *first.get(),
                 }),
@@ -83,7 +83,7 @@ impl Ids {
                     Ok(None)
                 }
             },
-            DuplicatePolicy::Suffix => match self.seen.entry(fingerprint(id)) {
+            DuplicatePolicy::Suffix => match self.taken.entry(fingerprint(id)) {
                 Entry::Occupied(given) if *given.get() == GIVEN => Err(TakenId::ByRenaming),
                 Entry::Occupied(last) if *last.get() != ANNOUNCED => Ok(Some(self.rename(id))),
                 first => {
@@ -98,16 +98,16 @@ impl Ids {
     fn rename(&mut self, id: &mut String) -> String {
         let old = id.clone();
         let name = fingerprint(&old);
-        let mut suffix = self.seen.get(&name).copied().unwrap_or(1);
+        let mut suffix = self.taken.get(&name).copied().unwrap_or(1);
         loop {
             suffix += 1;
             *id = format!("{old}_{suffix}");
-            if let Entry::Vacant(place) = self.seen.entry(fingerprint(id)) {
+            if let Entry::Vacant(place) = self.taken.entry(fingerprint(id)) {
                 place.insert(GIVEN);
                 break;
             }
         }
-        self.seen.insert(name, suffix);
+        self.taken.insert(name, suffix);
         old
     }
 }
@@ -183,7 +183,7 @@ mod tests {
         );
         let mut ids = Ids::new(DuplicatePolicy::Keep);
         ids.admit(0, &mut "a".to_owned()).expect("kept");
-        assert!(ids.seen.is_empty());
+        assert!(ids.taken.is_empty());
     }
 
     proptest! {

@@ -114,7 +114,7 @@ fn in_words(id: Option<&str>) -> String {
 
 impl ShardError {
     /// Why a stream of `input` could not be read or decoded.
-    pub(crate) fn of_stream(input: &Input, compression: Compression, source: io::Error) -> Self {
+    pub(crate) fn from_stream(input: &Input, compression: Compression, source: io::Error) -> Self {
         let input = input.clone();
         match source.kind() {
             _ if source.raw_os_error().is_some() => Self::Read(input, source),

@@ -65,7 +65,7 @@ impl Source {
             .by_ref()
             .take(MAGIC_LEN as u64)
             .read_to_end(&mut magic)
-            .map_err(|error| ShardError::of_stream(input, Compression::Plain, error))?;
+            .map_err(|error| ShardError::from_stream(input, Compression::Plain, error))?;
         let compression = match Compression::detect(&magic) {
             Compression::Plain if magic.is_empty() => {
                 let compression = Compression::from_name(&input.name());
@@ -81,7 +81,7 @@ impl Source {
         }
         let stream = compression
             .decode(io::Cursor::new(magic).chain(stream))
-            .map_err(|error| ShardError::of_stream(input, compression, error))?;
+            .map_err(|error| ShardError::from_stream(input, compression, error))?;
         Ok(Self {
             input: input.clone(),
             compression,
@@ -145,7 +145,11 @@ impl BufRead for Source {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.start == self.end {
             let count = self.stream.read(&mut self.buffer).map_err(|error| {
-                io::Error::other(ShardError::of_stream(&self.input, self.compression, error))
+                io::Error::other(ShardError::from_stream(
+                    &self.input,
+                    self.compression,
+                    error,
+                ))
             })?;
             self.hasher.update(&self.buffer[..count]);
             self.bytes += count as u64;
