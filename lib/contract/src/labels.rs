@@ -40,6 +40,6 @@ impl Labels {
 
     /// How many there are.
     pub(crate) fn count(self) -> usize {
-        usize::from(self.sample) + usize::from(self.description)
+        self.fields().count()
     }
 }
