@@ -65,6 +65,14 @@ impl Case {
         assert_eq!(self.names(), before, "{args}: nothing is left behind");
     }
 
+    /// Runs to success and expects `message` on standard error.
+    pub(crate) fn says(&self, args: &str, message: &str) {
+        let output = self.command(args).output().expect("run");
+        done(&output);
+        let stderr = stderr(&output);
+        assert!(stderr.contains(message), "{stderr}");
+    }
+
     /// Expects that one shard of these inputs [fails](Self::fails).
     pub(crate) fn refuses(&self, inputs: &str, code: i32, message: &str) {
         self.fails(&format!("{inputs} --shards 1"), code, message);

@@ -69,12 +69,7 @@ fn where_all_are_rejected_there_is_an_empty_shard() {
     for target in ["--shards 2", "--max-shard-tokens 100"] {
         let case = Case::new();
         case.write("a.fasta", ">a\n");
-        let output = case
-            .command(&format!("a.fasta {target}"))
-            .output()
-            .expect("run");
-        crate::case::done(&output);
-        assert!(crate::case::stderr(&output).contains("every record was rejected"));
+        case.says(&format!("a.fasta {target}"), "every record was rejected");
         assert_eq!(case.rejects(), "ordinal,id,length,reason\n0,a,0,empty\n");
         assert!(case.manifest().shards.iter().all(|shard| shard.rows == 0));
         assert_eq!(case.rows(), []);

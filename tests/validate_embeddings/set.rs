@@ -5,16 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int64Array, RecordBatch, StringArray,
-    UInt32Array,
-};
+use arrow::array::{ArrayRef, FixedSizeListArray, Float32Array, RecordBatch, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use plmkit_contract::{
-    ByteDigest, Column, EmbeddingLayout, Pooling, Provenance, RowKey, SequenceDigest, ShardRow,
-    StoreDtype, VectorColumn,
+    ByteDigest, Column, EmbeddingLayout, KeyColumnsBuilder, Pooling, Provenance, RowKey,
+    SequenceDigest, ShardRow, StoreDtype, VectorColumn,
 };
 use plmkit_store::{EmbeddingsWriter, ShardWriter};
 use serde_json::Value;
@@ -37,6 +34,20 @@ pub(crate) struct Row {
     pub(crate) truncated: bool,
     pub(crate) digest: SequenceDigest,
     pub(crate) vector: Vec<f32>,
+}
+
+impl Row {
+    fn key(&self) -> RowKey<'_> {
+        RowKey {
+            ordinal: self.ordinal,
+            id: &self.id,
+            start: self.start,
+            length: self.length,
+            truncated: self.truncated,
+            digest: self.digest,
+            n_windows: 1,
+        }
+    }
 }
 
 /// Thirty proteins, of which number 7 was rejected and number 9 is cut into two windows.
@@ -93,28 +104,16 @@ impl Set {
     pub(crate) fn shard(&self, name: &str, rows: &[Row]) {
         let mut writer = ShardWriter::create(&self.path(name), 1 << 20).expect("create");
         for row in rows {
-            let key = RowKey {
-                ordinal: row.ordinal,
-                id: &row.id,
-                start: row.start,
-                length: row.length,
-                truncated: row.truncated,
-                digest: row.digest,
-                n_windows: 1,
-            };
             let row = ShardRow {
-                key,
+                key: row.key(),
                 description: None,
                 sequence: &sequence(row.ordinal, row.start),
             };
             writer.push(&row).expect("push");
         }
         let provenance = Provenance::new("fasta-shard", vec![]);
-        writer
-            .finish(&provenance)
-            .expect("finish")
-            .publish()
-            .expect("publish");
+        let finished = writer.finish(&provenance).expect("finish");
+        finished.publish().expect("publish");
     }
 
     pub(crate) fn embeddings(&self, name: &str, rows: &[Row], dtype: StoreDtype) -> PathBuf {
@@ -129,26 +128,10 @@ impl Set {
         };
         let mut writer = EmbeddingsWriter::create(&path, &layout).expect("create");
         if !rows.is_empty() {
-            let truncated: Vec<bool> = rows.iter().map(|row| row.truncated).collect();
-            let arrays: Vec<ArrayRef> = vec![
-                Arc::new(Int64Array::from_iter_values(
-                    rows.iter().map(|row| row.ordinal.cast_signed()),
-                )),
-                Arc::new(StringArray::from_iter_values(
-                    rows.iter().map(|row| &row.id),
-                )),
-                Arc::new(UInt32Array::from_iter_values(
-                    rows.iter().map(|row| row.start),
-                )),
-                Arc::new(UInt32Array::from_iter_values(
-                    rows.iter().map(|row| row.length),
-                )),
-                Arc::new(BooleanArray::from(truncated)),
-                Arc::new(StringArray::from_iter_values(
-                    rows.iter().map(|row| row.digest.to_string()),
-                )),
-                vectors(rows, &dtype.arrow()),
-            ];
+            let mut keys = KeyColumnsBuilder::default();
+            rows.iter().for_each(|row| keys.push(&row.key()));
+            let mut arrays = Vec::from(keys.finish());
+            arrays.push(vectors(rows, &dtype.arrow()));
             let batch = RecordBatch::try_new(SchemaRef::clone(writer.schema()), arrays);
             writer
                 .write(&batch.expect("the columns of the schema"))

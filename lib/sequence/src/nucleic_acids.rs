@@ -62,6 +62,8 @@ mod tests {
         assert!(is_nucleic(&[dna]) && is_nucleic(&[rna]) && is_nucleic(&[dna, rna, protein]));
         assert!(!is_nucleic(&[protein]) && !is_nucleic(&[protein, dna]) && !is_nucleic(&[]));
         assert!(!is_nucleic(&["GAGAGATGA", "TTTT"]), "short peptides");
+        // 19 of 20 letters, and 18 of 20.
+        assert!(is_nucleic(&["ACGTACGTACGTACGTACGR"]) && !is_nucleic(&["ACGTACGTACGTACGTACRR"]));
         assert!(
             is_nucleic(&["ACGT-ACGT-ACGT-ACGT-ACGT"]),
             "gaps are no letters"

@@ -106,6 +106,14 @@ mod tests {
         overlap: 3,
     };
 
+    fn long(long: LongPolicy) -> Policy {
+        Policy { long, ..POLICY }
+    }
+
+    fn invalid(invalid: InvalidPolicy) -> Policy {
+        Policy { invalid, ..POLICY }
+    }
+
     fn record(sequence: &str) -> Record {
         Record {
             number: 1,
@@ -165,7 +173,7 @@ mod tests {
             LongPolicy::SplitOff,
             LongPolicy::Reject,
         ] {
-            let protein = accepted(Policy { long, ..POLICY }, &FIFTEEN[..10]);
+            let protein = accepted(self::long(long), &FIFTEEN[..10]);
             assert_eq!(protein.rows().count(), 1);
             assert!(!protein.is_truncated() && !protein.split_off);
         }
@@ -180,13 +188,7 @@ mod tests {
             (&FIFTEEN[..10], 15, true)
         );
 
-        let protein = accepted(
-            Policy {
-                long: LongPolicy::Window,
-                ..POLICY
-            },
-            FIFTEEN,
-        );
+        let protein = accepted(long(LongPolicy::Window), FIFTEEN);
         let rows: Vec<_> = protein
             .rows()
             .map(|row| {
@@ -207,24 +209,12 @@ mod tests {
         );
         assert_eq!((protein.row_residues(), protein.tokens()), (18, 22));
 
-        let protein = accepted(
-            Policy {
-                long: LongPolicy::SplitOff,
-                ..POLICY
-            },
-            FIFTEEN,
-        );
+        let protein = accepted(long(LongPolicy::SplitOff), FIFTEEN);
         assert_eq!(protein.rows().next().map(|row| row.sequence), Some(FIFTEEN));
         assert!(protein.split_off && !protein.is_truncated());
 
         assert_eq!(
-            rejected(
-                Policy {
-                    long: LongPolicy::Reject,
-                    ..POLICY
-                },
-                FIFTEEN
-            ),
+            rejected(long(LongPolicy::Reject), FIFTEEN),
             (15, Reason::TooLong)
         );
     }
@@ -238,6 +228,7 @@ mod tests {
             ..POLICY
         };
         assert_eq!(rejected(policy, "M K*"), (2, Reason::TooShort));
+        assert_eq!(accepted(policy, "MKV").length, 3);
         assert!(!accepted(POLICY, "ACDEFGHIKL*").is_truncated());
     }
 
@@ -251,22 +242,10 @@ mod tests {
             })
         );
         assert_eq!(
-            rejected(
-                Policy {
-                    invalid: InvalidPolicy::Reject,
-                    ..POLICY
-                },
-                "M K-*"
-            ),
+            rejected(invalid(InvalidPolicy::Reject), "M K-*"),
             (3, Reason::InvalidResidue)
         );
-        let protein = accepted(
-            Policy {
-                invalid: InvalidPolicy::X,
-                ..POLICY
-            },
-            "MK-",
-        );
+        let protein = accepted(invalid(InvalidPolicy::X), "MK-");
         assert_eq!(
             (protein.residues.as_str(), protein.changes.replaced),
             ("MKX", 1)
