@@ -81,7 +81,10 @@ rows() {
                 refuse("sample name \x27" sample "\x27: expected letters, digits, \x27_\x27, \x27-\x27 and \x27.\x27, the first no \x27-\x27 or \x27.\x27")
             if (sample ~ taken) refuse("sample name \x27" sample "\x27: the results have something else of that name")
             if (fasta ~ /\t/) refuse("a tab in the path \x27" fasta "\x27")
-            if (seen[sample, fasta]++) refuse("\x27" fasta "\x27 of \x27" sample "\x27 is there twice")
+            path = fasta
+            gsub("/([.]?/)+", "/", path)
+            sub("^([.]/)+", "", path)
+            if (seen[sample, path]++) refuse("\x27" fasta "\x27 of \x27" sample "\x27 is there twice")
             print NR "\t" sample "\t" fasta
             samples++
         }

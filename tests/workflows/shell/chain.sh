@@ -178,6 +178,7 @@ for wrong in '65|expected the columns sample,fasta|name,fasta\na,-few.fasta.gz\n
     "65|line 2: sample name '\*'|sample,fasta\n*,-few.fasta.gz\n" "65|line 2: sample name 'multiqc'|sample,fasta\nmultiqc,-few.fasta.gz\n" \
     "66|line 3: no file 'none'|sample,fasta\na,-few.fasta.gz\nb,none\n" '65|no samples|sample,fasta\n' \
     "65|'-few.fasta.gz' of 'a' is there twice|sample,fasta\na,-few.fasta.gz\na,-few.fasta.gz\n" \
+    "65|is there twice|sample,fasta\na,-few.fasta.gz\na,./-few.fasta.gz\n" \
     '65|line 2: a quote that does not end|sample,fasta\na,"-few.fasta.gz\n' '65|line 2: expected the end of the cell|sample,fasta\n"a"b,-few.fasta.gz\n' \
     '65|line 1: the column sample is there twice|sample,fasta,sample\na,-few.fasta.gz,b\n' \
     '65|line 3: expected 2 columns, found 3|sample,fasta\na,-few.fasta.gz\nb,a,b.fasta\n' \
