@@ -39,6 +39,8 @@ struct Faults {
     status: Option<u16>,
 }
 
+type SetFault = fn(&mut Faults);
+
 /// A Hub with one model, `some/model`.
 struct Hub {
     endpoint: String,
@@ -477,7 +479,7 @@ fn a_server_that_sends_something_else() {
     let mut command = case.download("some/model", "e.parquet", &hub);
     let too_many = "expected 1097272 bytes, the server sends more";
     let no_etag = "not an answer of a Hub: ETag '../../../escaped'";
-    let faults: [(fn(&mut Faults), i32, &str); 6] = [
+    let faults: [(SetFault, i32, &str); 6] = [
         (
             |it| it.flip_config = true,
             75,

@@ -8,5 +8,5 @@ mod run;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    plmkit_cli::main(run::run)
+    plmkit_cli::main(|args, stop| run::run(&args, stop))
 }

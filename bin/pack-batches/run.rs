@@ -15,7 +15,7 @@ use crate::args::Args;
 use crate::report::{Report, summary};
 
 /// Packs the shard, unless that is already done.
-pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
+pub(crate) fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     args.check_paths()?;
     let capacity = args.batch_tokens()?;
     let shard = read_shard(&args.shard).map_err(|error| error.of_input(FileKind::Shard))?;

@@ -129,7 +129,9 @@ impl Set {
         let mut writer = EmbeddingsWriter::create(&path, &layout).expect("create");
         if !rows.is_empty() {
             let mut keys = KeyColumnsBuilder::default();
-            rows.iter().for_each(|row| keys.push(&row.key()));
+            for row in rows {
+                keys.push(&row.key());
+            }
             let mut arrays = Vec::from(keys.finish());
             arrays.push(vectors(rows, &dtype.arrow()));
             let batch = RecordBatch::try_new(SchemaRef::clone(writer.schema()), arrays);

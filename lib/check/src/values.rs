@@ -1,7 +1,7 @@
 //! Whether values are finite, and how long vectors are.
 
 use plmkit_contract::{Column, Pooling, RowKey, plural};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::check::Check;
 use crate::vector::dot;
@@ -11,7 +11,6 @@ use crate::violation::Violations;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ColumnNorms {
     /// The column's name.
-    #[serde(serialize_with = "serialize_name")]
     pub column: Column,
     /// Its vectors.
     pub vectors: u64,
@@ -31,10 +30,6 @@ pub struct ColumnNorms {
     finite: u64,
     #[serde(skip)]
     norm_sum: f64,
-}
-
-fn serialize_name<S: Serializer>(column: &Column, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(column)
 }
 
 /// The values of all columns.

@@ -50,6 +50,9 @@ impl Policy {
     /// Applies the policy to the record at position `ordinal` of the whole input. One without an id is rejected.
     ///
     /// The error is a character that is no residue, under [`InvalidPolicy::Error`].
+    ///
+    /// # Panics
+    /// Never: normalised residues are ASCII letters.
     pub fn prepare(&self, ordinal: u64, record: Record) -> Result<Prepared, InvalidResidue> {
         let mut residues = record.sequence;
         let normalised = normalise(&mut residues, self.invalid == InvalidPolicy::X);
