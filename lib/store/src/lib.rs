@@ -26,6 +26,7 @@ mod parquet;
 mod rejects;
 mod row_group;
 mod shard;
+mod sink;
 mod summed;
 mod unfinished;
 mod verified;
@@ -46,7 +47,8 @@ pub use packed_batch::PackedBatch;
 pub use rejects::{FinishedList, ListWriter, read_byte_digest, read_rejects};
 pub use row_group::{PlacedRowGroup, ROW_GROUP_BYTES, RowGroup, RowGroupEncoder};
 pub use shard::{FinishedShard, Shard, ShardRows, ShardWriter, read_shard};
-pub use unfinished::{Sink, UnfinishedEmbeddings};
+pub use sink::Sink;
+pub use unfinished::UnfinishedEmbeddings;
 
 use plmkit_contract::RowDigest;
 

@@ -7,11 +7,9 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::num::NonZero;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -21,13 +19,13 @@ use parquet::file::metadata::{
 };
 use parquet::file::statistics::Statistics;
 use plmkit_contract::{EmbeddingLayout, Kind, Provenance, RowDigest, Stop};
-use rustix::fs::{Advice, fadvise};
 
 use crate::checksums::Format;
 use crate::footer_writer::RowGroups;
 use crate::lock::is_at;
 use crate::parquet::entries;
-use crate::row_group::{Described, PlacedRowGroup, RowGroup, RowGroupEncoder, bloom_filter};
+use crate::row_group::{Described, PlacedRowGroup, RowGroupEncoder, bloom_filter};
+use crate::sink::Sink;
 use crate::verified::{VerifiedFile, append};
 use crate::{AtomicFile, FileSummary, StoreError, remove_file};
 
@@ -277,52 +275,6 @@ impl UnfinishedEmbeddings {
         let provenance = provenance.clone().with(ROW_GROUPS, rows);
         let record = self.groups.footer(&self.encoder, &provenance);
         record.map_err(|error| StoreError::encoding_parquet(&self.path, error))
-    }
-}
-
-/// Writes row groups into a file.
-#[derive(Clone)]
-pub struct Sink {
-    file: Arc<File>,
-    /// What messages name.
-    named: PathBuf,
-}
-
-impl Sink {
-    fn new(file: File, named: &Path) -> Self {
-        Self {
-            file: Arc::new(file),
-            named: named.to_owned(),
-        }
-    }
-
-    fn write_bytes(&self, place: u64, bytes: &[u8]) -> Result<(), StoreError> {
-        let written = self.file.write_all_at(bytes, place);
-        written.map_err(|source| self.failed(source))
-    }
-
-    /// Writes a row group whose bytes begin at `start`.
-    pub fn write(&self, group: &RowGroup, start: u64) -> Result<PlacedRowGroup, StoreError> {
-        let mut place = start;
-        for bytes in group.pieces() {
-            self.write_bytes(place, bytes)?;
-            place += bytes.len() as u64;
-        }
-        // The system begins to write now what `record` would otherwise wait for all at once, and lets go of what is on disk: its memory
-        // is used again for what follows, where new memory would be filled with zeros first. Where it does not, nothing is lost.
-        let _ = fadvise(&self.file, 0, NonZero::new(place), Advice::DontNeed);
-        let placed = group.placed(start);
-        placed.map_err(|error| self.encoding(error))
-    }
-
-    /// The error of something that cannot be written.
-    pub fn failed(&self, source: io::Error) -> StoreError {
-        StoreError::cannot_write(&self.named)(source)
-    }
-
-    /// The error of rows that cannot be encoded.
-    pub fn encoding(&self, error: ParquetError) -> StoreError {
-        StoreError::encoding_parquet(&self.named, error)
     }
 }
 
