@@ -41,12 +41,6 @@ pub fn residue_of(token: u8) -> Option<u8> {
     RESIDUES.get(usize::from(place)).copied()
 }
 
-/// The token of an upper-case residue; `None` for any other byte.
-pub fn token_of(residue: u8) -> Option<u8> {
-    let token = TOKENS[usize::from(residue)];
-    (token != NO_TOKEN).then_some(token)
-}
-
 /// A character that has no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("residue {position} has no token: expected one of {expected}, found '{found}'", expected = RESIDUES.escape_ascii(), found = found.escape_ascii())]

@@ -28,8 +28,7 @@ mod stop;
 mod vector;
 
 pub use alphabet::{
-    CLS, EOS, FIRST_RESIDUE_TOKEN, RESIDUES, SPECIAL_TOKENS, UnknownResidue, residue_of, token_of,
-    tokenize,
+    CLS, EOS, FIRST_RESIDUE_TOKEN, RESIDUES, SPECIAL_TOKENS, UnknownResidue, residue_of, tokenize,
 };
 pub use batch_size::{BatchSize, DEFAULT_BATCH_TOKENS};
 pub use byte_digest::ByteDigest;

@@ -1,7 +1,7 @@
 //! Which characters are residues, and what becomes of the others.
 
 use clap::ValueEnum;
-use plmkit_contract::token_of;
+use plmkit_contract::RESIDUES;
 use serde::Serialize;
 
 /// What to do with a character that is no residue.
@@ -36,11 +36,17 @@ pub struct InvalidResidue {
     pub found: u8,
 }
 
-/// The residue that a byte stands for, in upper case.
-fn residue(byte: u8) -> Option<u8> {
-    let upper = byte.to_ascii_uppercase();
-    token_of(upper).map(|_| upper)
-}
+/// The residue that each byte stands for, in upper case; 0 where it stands for none. Every byte of an input is looked up.
+const UPPER_RESIDUES: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut i = 0;
+    while i < RESIDUES.len() {
+        table[RESIDUES[i] as usize] = RESIDUES[i];
+        table[RESIDUES[i].to_ascii_lowercase() as usize] = RESIDUES[i];
+        i += 1;
+    }
+    table
+};
 
 /// Brings the bytes of a record's sequence lines into the form that is embedded.
 ///
@@ -63,19 +69,23 @@ pub fn normalise(sequence: &mut Vec<u8>, replace: bool) -> Result<ResidueChanges
         sequence.pop();
         changes.stops_removed = 1;
     }
-    if !replace && let Some(i) = sequence.iter().position(|&byte| residue(byte).is_none()) {
+    if !replace
+        && let Some(i) = sequence
+            .iter()
+            .position(|&byte| UPPER_RESIDUES[byte as usize] == 0)
+    {
         return Err(InvalidResidue {
             position: i + 1,
             found: sequence[i],
         });
     }
     for byte in sequence {
-        match residue(*byte) {
-            None => {
+        match UPPER_RESIDUES[*byte as usize] {
+            0 => {
                 *byte = b'X';
                 changes.replaced += 1;
             }
-            Some(residue) => {
+            residue => {
                 changes.uppercased += u64::from(*byte != residue);
                 *byte = residue;
             }
@@ -86,7 +96,6 @@ pub fn normalise(sequence: &mut Vec<u8>, replace: bool) -> Result<ResidueChanges
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::RESIDUES;
     use proptest::prelude::*;
 
     use super::*;
