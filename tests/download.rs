@@ -39,6 +39,8 @@ struct Faults {
     status: Option<u16>,
 }
 
+type SetFault = fn(&mut Faults);
+
 /// A Hub with one model, `some/model`.
 struct Hub {
     endpoint: String,
@@ -78,7 +80,10 @@ impl Hub {
         ])
     }
 
-    fn fault(&self, faults: Faults) {
+    /// Sets the faults from now on, and no others.
+    fn fault(&self, set: impl FnOnce(&mut Faults)) {
+        let mut faults = Faults::default();
+        set(&mut faults);
         *self.faults.lock().expect("lock") = faults;
     }
 
@@ -375,13 +380,10 @@ fn a_model_in_several_files() {
     let content = files.map(|name| (name, fs::read(folder.join(name)).expect("read")));
     let unwanted = [("tf_model.h5", Vec::new()), ("vocab.txt", Vec::new())];
     let (case, hub) = (Case::new(), Hub::start([&content[..], &unwanted].concat()));
-    hub.fault(Faults {
-        cut: Some(100_000),
-        ..Faults::default()
-    });
+    hub.fault(|faults| faults.cut = Some(100_000));
     let mut command = case.download("some/model", "e.parquet", &hub);
     case.fails(&mut command, 75, "-00001-of-00002.bin: cannot fetch: ");
-    hub.fault(Faults::default());
+    hub.fault(|_| {});
     run(&mut command);
     let snapshot = case.cached().join("snapshots").join(COMMIT);
     assert_eq!(common::all(&snapshot), files);
@@ -424,8 +426,6 @@ fn a_server_that_does_not_have_it() {
 
     assert!(!case.path("hf").exists(), "a mistyped name leaves nothing");
 
-    assert!(!case.path("hf").exists(), "a mistyped name leaves nothing");
-
     let nothing = Hub::start(vec![
         ("config.json", b"{}".to_vec()),
         ("model.onnx", vec![]),
@@ -441,17 +441,14 @@ fn a_server_that_does_not_have_it() {
 #[test]
 fn a_server_that_dies_on_the_way() {
     let (case, hub) = (Case::new(), Hub::of_tiny());
-    hub.fault(Faults {
-        cut: Some(400_000),
-        ..Faults::default()
-    });
+    hub.fault(|faults| faults.cut = Some(400_000));
     let mut command = case.download("some/model", "e.parquet", &hub);
     case.fails(&mut command, 75, "model.safetensors: cannot fetch: ");
     // Neither does the next one take what is there for a model.
     let mut offline = case.embed("some/model", "e.parquet");
     case.fails(&mut offline, 66, "not in the Hub's cache");
 
-    hub.fault(Faults::default());
+    hub.fault(|_| {});
     run(&mut case.download("some/model", "e.parquet", &hub));
     let weights = case
         .cached()
@@ -464,16 +461,10 @@ fn a_server_that_dies_on_the_way() {
 #[test]
 fn a_server_that_ignores_ranges() {
     let (case, hub) = (Case::new(), Hub::of_tiny());
-    hub.fault(Faults {
-        cut: Some(400_000),
-        ..Faults::default()
-    });
+    hub.fault(|faults| faults.cut = Some(400_000));
     let mut command = case.download("some/model", "e.parquet", &hub);
     case.fails(&mut command, 75, "cannot fetch: ");
-    hub.fault(Faults {
-        no_ranges: true,
-        ..Faults::default()
-    });
+    hub.fault(|faults| faults.no_ranges = true);
     case.fails(
         &mut command,
         75,
@@ -486,51 +477,35 @@ fn a_server_that_ignores_ranges() {
 fn a_server_that_sends_something_else() {
     let (case, hub) = (Case::new(), Hub::of_tiny());
     let mut command = case.download("some/model", "e.parquet", &hub);
-    hub.fault(Faults {
-        flip_config: true,
-        ..Faults::default()
-    });
-    case.fails(
-        &mut command,
-        75,
-        "config.json: cannot fetch: expected git SHA-1 ",
-    );
-    hub.fault(Faults {
-        flip: true,
-        ..Faults::default()
-    });
-    case.fails(&mut command, 75, "expected SHA-256 ");
-    hub.fault(Faults {
-        endless: Some(3 << 30),
-        ..Faults::default()
-    });
-    case.fails(
-        &mut command,
-        75,
-        "expected 1097272 bytes, the server sends more",
-    );
-    let cached: u64 = walk(&case.cached());
-    assert!(cached < 1 << 30, "{cached} bytes were taken");
-    hub.fault(Faults {
-        etag: Some("../../../escaped"),
-        ..Faults::default()
-    });
-    case.fails(
-        &mut command,
-        65,
-        "not an answer of a Hub: ETag '../../../escaped'",
-    );
-    hub.fault(Faults {
-        status: Some(503),
-        ..Faults::default()
-    });
-    case.fails(&mut command, 75, "the server answers with status 503");
-    hub.fault(Faults {
-        status: Some(401),
-        ..Faults::default()
-    });
-    case.fails(&mut command, 66, "a private one needs a token in HF_TOKEN");
-    hub.fault(Faults::default());
+    let too_many = "expected 1097272 bytes, the server sends more";
+    let no_etag = "not an answer of a Hub: ETag '../../../escaped'";
+    let faults: [(SetFault, i32, &str); 6] = [
+        (
+            |it| it.flip_config = true,
+            75,
+            "config.json: cannot fetch: expected git SHA-1 ",
+        ),
+        (|it| it.flip = true, 75, "expected SHA-256 "),
+        (|it| it.endless = Some(3 << 30), 75, too_many),
+        (|it| it.etag = Some("../../../escaped"), 65, no_etag),
+        (
+            |it| it.status = Some(503),
+            75,
+            "the server answers with status 503",
+        ),
+        (
+            |it| it.status = Some(401),
+            66,
+            "a private one needs a token in HF_TOKEN",
+        ),
+    ];
+    for (fault, code, message) in faults {
+        hub.fault(fault);
+        case.fails(&mut command, code, message);
+        let cached = walk(&case.cached());
+        assert!(cached < 1 << 30, "{cached} bytes were taken");
+    }
+    hub.fault(|_| {});
     run(&mut command);
 }
 
@@ -540,10 +515,7 @@ fn what_is_wrong_with_a_token_is_not_said_of_the_server_or_the_model() {
     let mut command = case.download("some/model", "e.parquet", &hub);
     command.env("HF_TOKEN", "hf_valid");
     for status in [401, 403] {
-        hub.fault(Faults {
-            status: Some(status),
-            ..Faults::default()
-        });
+        hub.fault(|faults| faults.status = Some(status));
         let refused = format!("/some/model: the server refuses the token in HF_TOKEN ({status})");
         case.fails(&mut command, 66, &refused);
     }
@@ -559,7 +531,7 @@ fn what_is_wrong_with_a_token_is_not_said_of_the_server_or_the_model() {
         assert!(!String::from_utf8_lossy(&output.stderr).contains("secret"));
     }
     assert_eq!(hub.requests(), asked);
-    hub.fault(Faults::default());
+    hub.fault(|_| {});
     run(command.env("HF_TOKEN", "hf_valid\n"));
 }
 

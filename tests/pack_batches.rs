@@ -14,7 +14,8 @@ use arrow::datatypes::{UInt8Type, UInt32Type};
 use arrow::ipc::reader::FileReader;
 use common::{SmallDisk, assert_failed, bin, run, test_data, visible};
 use plmkit_contract::{
-    Labels, Provenance, SequenceDigest, ShardRow, Stop, batches_schema, ordinals,
+    KeyColumns, Labels, Provenance, RowKey, SequenceDigest, ShardRow, Stop, batches_schema,
+    ordinals,
 };
 use plmkit_store::{BatchesFile, ShardWriter};
 use serde_json::Value;
@@ -38,15 +39,19 @@ fn sequences(count: usize) -> Vec<String> {
 fn write_shard(path: &Path, sequences: &[String]) {
     let mut writer = ShardWriter::create(path, 1 << 20).expect("create");
     for (ordinal, sequence) in (0..).zip(sequences) {
-        let row = ShardRow {
+        let key = RowKey {
             ordinal: 3 * ordinal,
             id: &format!("protein-{ordinal}"),
-            description: None,
-            sequence,
-            length: sequence.len() as u32 + 5,
             start: ordinal as u32 % 2,
+            length: sequence.len() as u32 + 5,
             truncated: ordinal % 3 == 0,
             digest: SequenceDigest::new(sequence.as_bytes()),
+            n_windows: 1,
+        };
+        let row = ShardRow {
+            key,
+            description: None,
+            sequence,
         };
         writer.push(&row).expect("push");
     }
@@ -72,6 +77,23 @@ fn pack(shard: &Path, out: &Path, max_batch_tokens: u32) -> Command {
     command.arg(shard).arg("--out").arg(out);
     command.args(["--max-batch-tokens", &max_batch_tokens.to_string()]);
     command
+}
+
+fn refused(command: &mut Command, code: i32, message: &str) {
+    assert_failed(&command.output().expect("run"), code, message);
+}
+
+/// Packs with a report: the batches and the report.
+fn packed(shard: &Path, max_batch_tokens: u32) -> (Vec<RecordBatch>, Value) {
+    let [out, report] = ["out.arrow", "report.json"].map(|name| shard.with_file_name(name));
+    run(pack(shard, &out, max_batch_tokens)
+        .args(["--force", "--report"])
+        .arg(&report));
+    let report = fs::read(&report).expect("report");
+    (
+        record_batches(&out),
+        serde_json::from_slice(&report).expect("JSON"),
+    )
 }
 
 /// The record batches as any reader of Arrow IPC files gives them.
@@ -117,18 +139,14 @@ fn the_offsets_of_tokens_are_cu_seqlens_and_the_values_are_the_packed_ids() {
             packed.push(2); // <eos>
             cu_seqlens.push(i32::try_from(packed.len()).expect("few tokens"));
 
-            let ordinal = ordinals(&batch)[row];
-            let start = batch["start"].as_primitive::<UInt32Type>().value(row);
-            let length = batch["length"].as_primitive::<UInt32Type>().value(row);
-            let truncated = batch["truncated"].as_boolean().value(row);
-            assert_eq!((ordinal, start), (3 * place as u64, place as u32 % 2));
+            let key = KeyColumns::new(&batch).row(row);
             assert_eq!(
-                (length, truncated),
-                (sequence.len() as u32 + 5, place.is_multiple_of(3))
+                (key.ordinal, key.start),
+                (3 * place as u64, place as u32 % 2)
             );
-            let digest = batch["sequence_digest"].as_string::<i32>().value(row);
-            let digest: Result<SequenceDigest, ()> = digest.parse();
-            assert_eq!(digest, Ok(SequenceDigest::new(sequence.as_bytes())));
+            let (length, truncated) = (sequence.len() as u32 + 5, place.is_multiple_of(3));
+            assert_eq!((key.length, key.truncated), (length, truncated));
+            assert_eq!(key.digest, SequenceDigest::new(sequence.as_bytes()));
             *seen.entry(place).or_insert(0) += 1;
         }
         assert!(packed.len() <= 2048);
@@ -193,10 +211,7 @@ fn the_same_shard_gives_the_same_bytes() {
 #[test]
 fn the_longest_come_first_and_a_sequence_beyond_the_budget_is_alone() {
     let (folder, shard, sequences) = shard(100);
-    let (out, report) = (
-        folder.path().join("out.arrow"),
-        folder.path().join("report.json"),
-    );
+    let [out, report] = ["out.arrow", "report.json"].map(|name| folder.path().join(name));
     let stderr = run(pack(&shard, &out, 500).arg("--report").arg(&report));
     let oversized = sequences
         .iter()
@@ -302,15 +317,7 @@ fn the_windows_of_a_protein_share_a_batch_or_lie_in_consecutive_ones() {
     let folder = tempfile::tempdir().expect("temp folder");
     let shard = windowed(folder.path(), "100", "20");
     for budget in [60, 250, 1000, 2000] {
-        let (out, report) = (
-            folder.path().join("out.arrow"),
-            folder.path().join("report.json"),
-        );
-        run(pack(&shard, &out, budget)
-            .args(["--force", "--report"])
-            .arg(&report));
-
-        let batches = record_batches(&out);
+        let (batches, report) = packed(&shard, budget);
         let proteins = windows(&batches);
         assert_eq!(proteins.len(), 100);
         let (mut together, mut apart) = (0, 0);
@@ -334,9 +341,6 @@ fn the_windows_of_a_protein_share_a_batch_or_lie_in_consecutive_ones() {
         // A batch of 60 has no room for two windows, one of 2000 for those of most proteins.
         assert_eq!(together > 0, budget > 60, "{budget}");
         assert!(apart > 0, "{budget}");
-
-        let report: Value =
-            serde_json::from_slice(&fs::read(&report).expect("report")).expect("JSON");
         let oversized = batches
             .iter()
             .filter(|batch| batch["tokens"].as_list::<i32>().values().len() > budget as usize);
@@ -349,15 +353,7 @@ fn windows_that_stay_together_leave_no_room_unused() {
     let folder = tempfile::tempdir().expect("temp folder");
     let shard = windowed(folder.path(), "1022", "256");
     for budget in [4096, 16384] {
-        let (out, report) = (
-            folder.path().join("out.arrow"),
-            folder.path().join("report.json"),
-        );
-        run(pack(&shard, &out, budget)
-            .args(["--force", "--report"])
-            .arg(&report));
-        let report: Value =
-            serde_json::from_slice(&fs::read(&report).expect("report")).expect("JSON");
+        let (_, report) = packed(&shard, budget);
         let least = report["min_utilization"].as_f64().expect("a number");
         assert!(least > 0.99, "{budget}: {least}");
     }
@@ -366,18 +362,10 @@ fn windows_that_stay_together_leave_no_room_unused() {
 #[test]
 fn a_shard_without_rows_gives_a_file_without_batches() {
     let (folder, shard, _) = shard(0);
-    let (out, report) = (
-        folder.path().join("out.arrow"),
-        folder.path().join("report.json"),
-    );
-    run(pack(&shard, &out, 500).arg("--report").arg(&report));
-    assert!(record_batches(&out).is_empty());
-    assert!(
-        BatchesFile::open(&out, &Stop::default())
-            .expect("a valid file")
-            .is_empty()
-    );
-    let report: Value = serde_json::from_slice(&fs::read(&report).expect("report")).expect("JSON");
+    let (batches, report) = packed(&shard, 500);
+    assert!(batches.is_empty());
+    let file = BatchesFile::open(&folder.path().join("out.arrow"), &Stop::default());
+    assert!(file.expect("a valid file").is_empty());
     assert_eq!(
         (&report["batches"], &report["utilization"]),
         (&0.into(), &Value::Null)
@@ -398,8 +386,8 @@ fn finished_work_is_left_alone_and_other_work_is_not_overwritten() {
     assert_failed(&other, 73, "max_batch_tokens was 1000 and is now 2000");
     sequences.pop();
     write_shard(&shard, &sequences);
-    assert_failed(
-        &pack(&shard, &out, 1000).output().expect("run"),
+    refused(
+        &mut pack(&shard, &out, 1000),
         73,
         "the input is not the same",
     );
@@ -428,11 +416,7 @@ fn a_damaged_output_is_not_taken_for_finished_work() {
         .position(|window| window == tokens);
     bytes[place.expect("tokens lie in the file as they are") + 7] ^= 1;
     fs::write(&out, &bytes).expect("write");
-    assert_failed(
-        &pack(&shard, &out, 1000).output().expect("run"),
-        65,
-        "--force replaces it",
-    );
+    refused(&mut pack(&shard, &out, 1000), 65, "--force replaces it");
 }
 
 #[test]
@@ -440,11 +424,7 @@ fn a_bad_shard_is_one_line_and_leaves_nothing_behind() {
     let (folder, shard, _) = shard(100);
     let out = folder.path().join("out.arrow");
     let missing = folder.path().join("missing.parquet");
-    assert_failed(
-        &pack(&missing, &out, 1000).output().expect("run"),
-        66,
-        "missing.parquet",
-    );
+    refused(&mut pack(&missing, &out, 1000), 66, "missing.parquet");
 
     let whole = fs::read(&shard).expect("read");
     let mut damaged = whole.clone();
@@ -455,7 +435,7 @@ fn a_bad_shard_is_one_line_and_leaves_nothing_behind() {
         (b">a\nMKV\n", "shard.parquet"),
     ] {
         fs::write(&shard, bytes).expect("write");
-        assert_failed(&pack(&shard, &out, 1000).output().expect("run"), 65, what);
+        refused(&mut pack(&shard, &out, 1000), 65, what);
     }
     write_shard(&shard, &["MKV".to_owned(), "MK*".to_owned()]);
     let starred = pack(&shard, &out, 1000).output().expect("run");
@@ -471,23 +451,11 @@ fn a_bad_shard_is_one_line_and_leaves_nothing_behind() {
 fn an_output_that_cannot_be_written_leaves_nothing_behind() {
     let (folder, shard, _) = shard(1000);
     let nowhere = folder.path().join("no-such-folder").join("out.arrow");
-    assert_failed(
-        &pack(&shard, &nowhere, 1000).output().expect("run"),
-        73,
-        "no-such-folder",
-    );
-    assert_failed(
-        &pack(&shard, folder.path(), 1000).output().expect("run"),
-        73,
-        "cannot create",
-    );
+    refused(&mut pack(&shard, &nowhere, 1000), 73, "no-such-folder");
+    refused(&mut pack(&shard, folder.path(), 1000), 73, "cannot create");
     if let Some(disk) = SmallDisk::mount(64) {
         let out = disk.path().join("out.arrow");
-        assert_failed(
-            &pack(&shard, &out, 1000).output().expect("run"),
-            74,
-            "no space left",
-        );
+        refused(&mut pack(&shard, &out, 1000), 74, "no space left");
         assert!(common::all(disk.path()).is_empty());
     }
 }
@@ -496,8 +464,8 @@ fn an_output_that_cannot_be_written_leaves_nothing_behind() {
 fn a_command_line_that_makes_no_sense_is_refused() {
     let (folder, shard, _) = shard(1);
     let out = folder.path().join("out.arrow");
-    assert_failed(
-        &pack(&shard, &shard, 1000).output().expect("run"),
+    refused(
+        &mut pack(&shard, &shard, 1000),
         2,
         "--out and the shard are the same file",
     );

@@ -747,7 +747,7 @@ fn a_list_of_rejects_belongs_to_one_output() {
     let expected = fs::read(case.path("e.parquet")).expect("output");
     fs::remove_file(case.path("e.parquet")).expect("remove");
     fs::create_dir(case.path(".e.parquet.plmkit-run")).expect("folder");
-    let digest = plmkit_contract::ByteDigest::of(&list).to_string();
+    let digest = plmkit_contract::ByteDigest::compute(&list).to_string();
     fs::write(case.path(".e.parquet.plmkit-run/rejects"), digest).expect("write");
     assert_eq!(embed("e.parquet", "7").status.code(), Some(1));
     assert!(fs::read(case.path("rejects.csv")).expect("list") == list);
@@ -781,8 +781,8 @@ fn a_run_knows_each_list_that_it_began_to_publish() {
     fs::write(case.path("e.rejects.csv"), list).expect("write");
     assert_failed(&embed(), 73, "e.rejects.csv: exists and holds other work");
     // Killed twice before its output had its name, the second time before the second list had.
-    let digests =
-        [list, "another"].map(|text| plmkit_contract::ByteDigest::of(text.as_bytes()).to_string());
+    let digests = [list, "another"]
+        .map(|text| plmkit_contract::ByteDigest::compute(text.as_bytes()).to_string());
     fs::create_dir_all(case.path(".e.parquet.plmkit-run")).expect("folder");
     fs::write(
         case.path(".e.parquet.plmkit-run/rejects"),

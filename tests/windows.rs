@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{Float32Type, UInt32Type};
 use common::{assert_failed, assert_fails, bin, run, test_data};
-use plmkit_contract::{N_WINDOWS, ShardRow, WINDOWS, ordinals};
+use plmkit_contract::{N_WINDOWS, WINDOWS, ordinals};
 use plmkit_store::{EmbeddingsReader, ShardWriter, read_shard};
 
 const MAX: usize = 100;
@@ -359,31 +359,14 @@ fn a_protein_of_which_a_window_cannot_be_embedded_is_rejected_once() {
 
 /// A shard like that at `path` without some rows.
 fn without(path: &Path, out: &Path, dropped: impl Fn(u64, u32) -> bool) {
-    let table = read_shard(path).expect("a shard");
+    let shard = read_shard(path).expect("a shard");
     let mut writer = ShardWriter::create(out, 1 << 20).expect("create");
-    for batch in &table.batches {
-        let number = |name: &str, row: usize| batch[name].as_primitive::<UInt32Type>().value(row);
-        for row in 0..batch.num_rows() {
-            let ordinal = ordinals(batch)[row];
-            let start = number("start", row);
-            if dropped(ordinal, start) {
-                continue;
-            }
-            let digest = batch["sequence_digest"].as_string::<i32>().value(row);
-            let row = ShardRow {
-                ordinal,
-                id: batch["id"].as_string::<i32>().value(row),
-                description: None,
-                sequence: batch["sequence"].as_string::<i32>().value(row),
-                length: number("length", row),
-                start,
-                truncated: false,
-                digest: digest.parse().expect("a digest"),
-            };
+    for row in shard.rows().iter() {
+        if !dropped(row.key.ordinal, row.key.start) {
             writer.push(&row).expect("push");
         }
     }
-    let finished = writer.finish(&table.provenance).expect("finish");
+    let finished = writer.finish(&shard.provenance).expect("finish");
     finished.publish().expect("publish");
 }
 

@@ -7,7 +7,7 @@ use std::thread;
 use clap::{Parser, ValueEnum};
 use plmkit_cli::{Common, Fault, Program, file};
 use plmkit_sequence::{
-    Config, DuplicatePolicy, Input, InvalidPolicy, Limits, LongPolicy, Policy, Target,
+    DuplicatePolicy, Input, InvalidPolicy, Limits, LongPolicy, Policy, ShardConfig, ShardTarget,
 };
 
 /// Longest record that is read, in residues.
@@ -16,65 +16,66 @@ const MOST_RESIDUES: i64 = 1 << 24;
 /// What two windows share unless --overlap says otherwise, in residues.
 const OVERLAP: u32 = 256;
 
-/// Cuts FASTA files into shards of proteins
+/// Cut FASTA files into shards of proteins
 ///
-/// Every record of the input ends up exactly once: in a shard (shard-00000.parquet, …), or in rejects.csv with the
-/// reason. manifest.json is written last and counts everything, also what was changed on the way; where it is, the
-/// set is complete.
+/// Every record of the input is written exactly once: to a shard (shard-00000.parquet, …), or to rejects.csv with a
+/// reason. manifest.json counts records, rejects and changes. It is written last: a folder with manifest.json holds a
+/// complete set.
 ///
-/// The input is read once, and memory does not grow with it but for some 30 to 60 bytes an id. The same input and
-/// options give the same bytes whatever the number of threads, and however the input is compressed. A set that is
-/// already complete is left alone.
+/// fasta-shard reads the input once. Memory grows by 30 to 60 bytes for each id and not with the sequences. The same
+/// input and options give the same bytes with any number of threads and any compression. A complete set is kept as it
+/// is.
 #[derive(Debug, Parser)]
 #[command(name = "fasta-shard", version)]
 #[command(
     override_usage = "fasta-shard [OPTIONS] --out <DIR> (--shards <N> | --max-shard-tokens <N>) <IN.fasta>..."
 )]
 pub(crate) struct Args {
-    /// FASTA inputs, read in this order; - is standard input
+    /// FASTA inputs, in this order; - is standard input
     ///
-    /// Plain, gzip, bgzip or zstd: told by the first bytes, whatever the name says. A compressed input that is cut
-    /// is an error, never a shorter input.
+    /// Inputs are plain, gzip, bgzip or zstd. The first bytes of an input decide, not its name. A truncated compressed
+    /// input is an error.
     #[arg(value_name = "IN.fasta", required = true)]
     inputs: Vec<PathBuf>,
 
-    /// Folder to write the shards, rejects.csv and manifest.json to; made if there is none
+    /// Folder for the shards, rejects.csv and manifest.json; it is created if it does not exist
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     #[arg(value_parser = file())]
     out: PathBuf,
 
-    /// Name of the sample: the embeddings get a column `sample` with it
+    /// Name of the sample, which becomes the column `sample` of the embeddings
     ///
-    /// Tables of several samples can then be read as one. The name is letters, digits, _, - and ., the first no - or .
+    /// The column tells the samples of a joint table apart. A name has letters, digits, _, - and ., and does not begin
+    /// with - or .
     #[arg(long, value_name = "NAME", help_heading = "Output")]
     #[arg(value_parser = sample)]
     sample: Option<String>,
 
-    /// Replace a set of shards that was made from other input or with other options
+    /// Overwrite an existing set of shards
     #[arg(long, help_heading = "Output")]
     force: bool,
 
-    /// Make N shards of nearly equal numbers of tokens
+    /// Make N shards with nearly equal numbers of tokens
     ///
-    /// For a known number of jobs or GPUs. Each protein goes to the shard with the least so far: any two shards
-    /// differ by no more than one protein's tokens. A shard may stay empty.
+    /// Use it for a fixed number of jobs or GPUs. Each protein goes to the shard with the fewest tokens, so that two
+    /// shards differ by at most the tokens of one protein. A shard may stay empty.
     #[arg(long, value_name = "N", help_heading = "Shards")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     #[arg(conflicts_with = "max_shard_tokens")]
     shards: Option<u32>,
 
-    /// Make as many shards as it takes, none with more than N tokens
+    /// Make as many shards as necessary, each with at most N tokens
     ///
-    /// For jobs of a known length, as many as there are. Shards are filled one after another in the order of the
-    /// input. A protein that alone has more tokens gets a shard of its own.
+    /// Use it for jobs of a fixed length. Shards are filled one after another in input order. A protein with more than
+    /// N tokens gets its own shard.
     #[arg(long, value_name = "N", help_heading = "Shards")]
     #[arg(value_parser = clap::value_parser!(u64).range(3..))]
     max_shard_tokens: Option<u64>,
 
-    /// Longest protein that is embedded as it is, in residues
+    /// Longest protein that is embedded whole, in residues
     ///
-    /// ESM-2 was trained on sequences of up to 1022 residues. Time and memory of attention grow with the square of
-    /// the length.
+    /// ESM-2 was trained on sequences of up to 1022 residues. The time of attention grows with the square of the
+    /// length.
     #[arg(
         long,
         value_name = "RESIDUES",
@@ -84,35 +85,34 @@ pub(crate) struct Args {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_RESIDUES))]
     max_residues: u32,
 
-    /// What happens to a longer protein
-    #[arg(long, value_enum, value_name = "POLICY", default_value_t = Long::Truncate, help_heading = "Long proteins")]
-    long_policy: Long,
+    /// How to treat a longer protein
+    #[arg(long, value_enum, value_name = "POLICY", default_value_t = LongPolicy::Truncate, help_heading = "Long proteins")]
+    long_policy: LongPolicy,
 
-    /// What two neighbouring windows share, in residues (with --long-policy window) [default: 256]
+    /// Overlap of two neighbouring windows, in residues (with --long-policy window) [default: 256]
     ///
-    /// More gives the residues at a seam more context and costs more tokens.
+    /// A larger overlap gives residues at the seams more context and costs more tokens.
     #[arg(long, value_name = "RESIDUES", help_heading = "Long proteins")]
     overlap: Option<u32>,
 
-    /// What happens to a record whose id came before
-    #[arg(long, value_enum, value_name = "POLICY", default_value_t = Duplicates::Error, help_heading = "Records")]
-    duplicate_ids: Duplicates,
+    /// How to treat a record with the id of an earlier record
+    #[arg(long, value_enum, value_name = "POLICY", default_value_t = DuplicatePolicy::Error, help_heading = "Records")]
+    duplicate_ids: DuplicatePolicy,
 
-    /// What happens to a character that is no residue
+    /// How to treat a character that is not a residue
     ///
-    /// Residues are the twenty, X, B, Z, U and O. Lower case becomes upper case, white space is dropped, and so is
-    /// one * at the end of a sequence. Anything else (J, -, ., an inner *, digits) is no residue: ESM-2 has no
-    /// meaningful token for it.
+    /// Residues are the twenty amino acids, X, B, Z, U and O. Lower case becomes upper case. White space and one * at the
+    /// end of a sequence are dropped. ESM-2 has no meaningful token for anything else (J, -, ., an inner *, digits).
     ///
-    /// A header without an id stops the run as well, unless the policy is reject.
-    #[arg(long, value_enum, value_name = "POLICY", default_value_t = Invalid::Error, help_heading = "Records")]
-    invalid: Invalid,
+    /// A header without an id also stops the run, unless the policy is reject.
+    #[arg(long, value_enum, value_name = "POLICY", default_value_t = InvalidPolicy::Error, help_heading = "Records")]
+    invalid: InvalidPolicy,
 
-    /// What the letters of the inputs are
+    /// How to read the letters of the inputs
     #[arg(long, value_enum, value_name = "ALPHABET", default_value_t = Alphabet::Auto, help_heading = "Records")]
     alphabet: Alphabet,
 
-    /// Shortest protein that is not rejected, in residues
+    /// Shortest protein that is accepted, in residues
     #[arg(
         long,
         value_name = "RESIDUES",
@@ -122,9 +122,9 @@ pub(crate) struct Args {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_RESIDUES))]
     min_residues: u32,
 
-    /// Threads that compress and write shards [default: all CPUs]
+    /// Number of threads that compress and write shards [default: all CPUs]
     ///
-    /// The shards are the same with any number.
+    /// The number of threads does not change the shards.
     #[arg(long, value_name = "N", help_heading = "Resources")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -133,43 +133,11 @@ pub(crate) struct Args {
     common: Common,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Long {
-    /// Its first --max-residues residues are embedded; the row says so
-    Truncate,
-    /// It is embedded in overlapping windows of --max-residues, all in one shard, which gpu-embed puts together again
-    Window,
-    /// It stays whole, in shards of their own (shard-long-00000.parquet, …) that can be packed with their own budget
-    SplitOff,
-    /// It goes to rejects.csv
-    Reject,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Duplicates {
-    /// The run stops and names both records
-    Error,
-    /// The id gets _2, _3, … appended, the first that no record has; renamed.csv lists both. Inputs are read twice
-    Suffix,
-    /// The id stays; only the ordinal tells the records apart
-    Keep,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Invalid {
-    /// The run stops and names the record, the position and the character
-    Error,
-    /// It becomes X, the unknown residue
-    X,
-    /// The record goes to rejects.csv, and so does one without an id
-    Reject,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Alphabet {
-    /// Residues, unless nearly all letters of most records are A, C, G, T, U or N: then the input is refused
+    /// As residues; refuse an input if nearly all letters of most records are A, C, G, T, U or N
     Auto,
-    /// Residues, whichever they are
+    /// As residues, without that check
     Protein,
 }
 
@@ -193,22 +161,18 @@ impl Program for Args {
     }
 }
 
-impl TryFrom<Args> for Config {
+impl TryFrom<Args> for ShardConfig {
     type Error = Fault;
 
     fn try_from(args: Args) -> Result<Self, Fault> {
         let inputs: Vec<Input> = args.inputs.into_iter().map(Input::from).collect();
-        if inputs
-            .iter()
-            .filter(|input| **input == Input::Stdin)
-            .count()
-            > 1
-        {
+        let stdin = inputs.iter().filter(|input| **input == Input::Stdin);
+        if stdin.count() > 1 {
             return Err(Fault::usage(
                 "- is given more than once: standard input can be read once",
             ));
         }
-        let long = LongPolicy::from(args.long_policy);
+        let long = args.long_policy;
         if args.overlap.is_some() && long != LongPolicy::Window {
             return Err(Fault::usage(
                 "--overlap is of windows: expected --long-policy window with it",
@@ -230,11 +194,11 @@ impl TryFrom<Args> for Config {
         let shards = args
             .shards
             .and_then(|count| NonZero::new(count as usize))
-            .map(Target::Shards);
+            .map(ShardTarget::Shards);
         let max_tokens = args
             .max_shard_tokens
             .and_then(NonZero::new)
-            .map(Target::MaxTokens);
+            .map(ShardTarget::MaxTokens);
         let Some(target) = shards.or(max_tokens) else {
             return Err(Fault::usage(
                 "expected --shards or --max-shard-tokens, found neither",
@@ -247,13 +211,13 @@ impl TryFrom<Args> for Config {
             sample: args.sample,
             target,
             policy: Policy {
-                invalid: args.invalid.into(),
+                invalid: args.invalid,
                 min_residues: args.min_residues,
                 max_residues: args.max_residues,
                 long,
                 overlap,
             },
-            duplicates: args.duplicate_ids.into(),
+            duplicates: args.duplicate_ids,
             any_alphabet: args.alphabet == Alphabet::Protein,
             limits: Limits::default(),
             threads: args
@@ -262,36 +226,5 @@ impl TryFrom<Args> for Config {
                 .unwrap_or_else(cpus),
             force: args.force,
         })
-    }
-}
-
-impl From<Long> for LongPolicy {
-    fn from(long: Long) -> Self {
-        match long {
-            Long::Truncate => Self::Truncate,
-            Long::Window => Self::Window,
-            Long::SplitOff => Self::SplitOff,
-            Long::Reject => Self::Reject,
-        }
-    }
-}
-
-impl From<Duplicates> for DuplicatePolicy {
-    fn from(duplicates: Duplicates) -> Self {
-        match duplicates {
-            Duplicates::Error => Self::Error,
-            Duplicates::Suffix => Self::Suffix,
-            Duplicates::Keep => Self::Keep,
-        }
-    }
-}
-
-impl From<Invalid> for InvalidPolicy {
-    fn from(invalid: Invalid) -> Self {
-        match invalid {
-            Invalid::Error => Self::Error,
-            Invalid::X => Self::X,
-            Invalid::Reject => Self::Reject,
-        }
     }
 }

@@ -21,8 +21,8 @@ pub(crate) fn summary(manifest: &Manifest) -> String {
     )
 }
 
-/// What people should know before they go on. `limit` is the most tokens that a shard should have.
-pub(crate) fn warnings(manifest: &Manifest, limit: Option<u64>) -> Vec<String> {
+/// Warnings of the finished set. `limit` is the most tokens that a shard should have.
+pub(crate) fn warnings(manifest: &Manifest, limit: u64) -> Vec<String> {
     let mut warnings = Vec::new();
     for input in manifest.inputs.iter().filter(|input| input.records == 0) {
         warnings.push(format!("{}: no records", path_text(input.name.as_ref())));
@@ -37,7 +37,6 @@ pub(crate) fn warnings(manifest: &Manifest, limit: Option<u64>) -> Vec<String> {
             plural(*count, "protein")
         ));
     }
-    let limit = limit.unwrap_or(u64::MAX);
     let above = || manifest.shards.iter().filter(|shard| shard.tokens > limit);
     if let Some(largest) = above().max_by_key(|shard| shard.tokens) {
         warnings.push(format!(

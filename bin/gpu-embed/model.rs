@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use plmkit_cli::{Progress, Stop};
 use plmkit_contract::path_text;
-use plmkit_hub::{Download, HubError, Observer, Settings, resolve};
+use plmkit_hub::{DownloadProgress, HubError, Settings, resolve};
 
 use crate::args::Args;
 
@@ -14,12 +14,12 @@ pub(crate) fn locate(args: &Args, stop: &Stop) -> Result<PathBuf, HubError> {
         args,
         progress: None,
     };
-    let download = args.download.then_some(Download {
-        observer: &mut screen,
-    });
+    let download = args
+        .download
+        .then_some(&mut screen as &mut dyn DownloadProgress);
     let located = resolve(&args.model, &Settings::from_env(), download, stop);
     // A download that failed has not ended its bar.
-    screen.ended();
+    screen.end_file();
     located
 }
 
@@ -29,21 +29,21 @@ struct Screen<'a> {
     progress: Option<Progress>,
 }
 
-impl Observer for Screen<'_> {
-    fn started(&mut self, file: &str, bytes: u64) {
+impl DownloadProgress for Screen<'_> {
+    fn start_file(&mut self, file: &str, bytes: u64) {
         let model = path_text(&self.args.model);
         tracing::info!("{model}: fetching {file}, {bytes} bytes");
         let (mode, quiet) = (self.args.progress, self.args.common.quiet);
         self.progress = Some(Progress::start(mode, quiet, "bytes", bytes));
     }
 
-    fn advanced(&mut self, bytes: u64) {
+    fn add_bytes(&mut self, bytes: u64) {
         if let Some(progress) = &mut self.progress {
             progress.advance(bytes);
         }
     }
 
-    fn ended(&mut self) {
+    fn end_file(&mut self) {
         if let Some(progress) = self.progress.take() {
             progress.finish();
         }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use plmkit_cli::one_of;
-use plmkit_contract::Pool;
+use plmkit_contract::Pooling;
 use plmkit_engine::{Layers, Outputs};
 
 #[derive(Args, Debug)]
@@ -14,11 +14,11 @@ pub(crate) struct OutputArgs {
     #[arg(
         long,
         value_name = "POOL",
-        value_parser = one_of(Pool::ALL),
+        value_parser = one_of(Pooling::ALL),
         value_delimiter = ',',
         default_value = "mean"
     )]
-    pool: Vec<Pool>,
+    pool: Vec<Pooling>,
 
     /// Layers whose output is wanted: numbers from 0 (the token embedding), last or all
     #[arg(long, value_name = "LAYERS", value_parser = layers, default_value = "last")]

@@ -1,6 +1,6 @@
 //! The run, with what people see of it.
 
-use plmkit_cli::{Exit, Fault, Progress, Stop, on_abort, print, say_nothing_of_memory};
+use plmkit_cli::{Exit, Fault, Progress, Stop, on_abort, print, silence_refusals};
 use plmkit_contract::{BatchSize, path_text, plural};
 use plmkit_engine::Progress as RunProgress;
 use plmkit_engine::{RunConfig, RunOutcome, RunSummary, embed, probe, serve};
@@ -23,7 +23,7 @@ pub(crate) fn run(mut args: Args, stop: &Stop) -> Result<Exit, Fault> {
         Err(error) => return Err(error.into()),
     };
     if args.worker {
-        say_nothing_of_memory();
+        silence_refusals();
         serve(&RunConfig::try_from(args)?)?;
         return Ok(Exit::Done);
     }

@@ -7,39 +7,37 @@ use plmkit_cli::{Common, Fault, NamedPath, Program, file, keep_apart, keep_renam
 use plmkit_contract::{BatchSize, DEFAULT_BATCH_TOKENS};
 use plmkit_store::read_sealed;
 
-/// Packs the sequences of a shard into batches without padding
+/// Pack the sequences of a shard into batches without padding
 ///
-/// Each batch holds at most --max-batch-tokens tokens; a sequence longer than that gets a batch of its own. The
-/// packing is best-fit decreasing for one section of the shard after the other, so that results can be written in the
-/// order of the input. The windows of one protein stay in their order in one batch, or in consecutive ones if together they are longer than
-/// --max-batch-tokens. The same shard and the same options give the same bytes.
+/// A batch holds at most --max-batch-tokens tokens. A longer sequence gets its own batch. Packing is best-fit decreasing
+/// within one section of the shard after another, so that results can be written in input order. The windows of one
+/// protein stay together in order: in one batch, or in consecutive batches if they have more than --max-batch-tokens
+/// tokens. The same shard and options give the same bytes.
 ///
-/// An output that is already complete is left alone.
+/// A complete output is kept as it is.
 #[derive(Debug, Parser)]
 #[command(name = "pack-batches", version)]
 pub(crate) struct Args {
     /// Shard to pack, written by fasta-shard
-    #[arg(value_name = "SHARD.parquet")]
-    #[arg(value_parser = file())]
-    shard: PathBuf,
+    #[arg(value_name = "SHARD.parquet", value_parser = file())]
+    pub(crate) shard: PathBuf,
 
-    /// Batches file to write (Arrow IPC file, one record batch a pack)
-    #[arg(long, value_name = "FILE.arrow", help_heading = "Output")]
-    #[arg(value_parser = file())]
-    out: PathBuf,
+    /// Batches file to write (Arrow IPC file, one record batch for each batch)
+    #[arg(long, value_name = "FILE.arrow", value_parser = file(), help_heading = "Output")]
+    pub(crate) out: PathBuf,
 
-    /// Write how full the batches are, and what padding would have cost, as JSON; `-` is standard output
+    /// Write a JSON report: how full the batches are, and what padding would cost; - is standard output
     #[arg(long, value_name = "FILE.json", help_heading = "Output")]
-    report: Option<PathBuf>,
+    pub(crate) report: Option<PathBuf>,
 
-    /// Replace an output that holds other work
+    /// Overwrite an existing output
     #[arg(long, help_heading = "Output")]
-    force: bool,
+    pub(crate) force: bool,
 
-    /// Most tokens in a batch, `<cls>` and `<eos>` of each sequence included
+    /// Most tokens in a batch, with `<cls>` and `<eos>` of each sequence
     ///
-    /// Larger batches keep a GPU busier and take more of its memory. The memory that a batch needs grows with its
-    /// tokens, and hardly with the lengths of its sequences.
+    /// Larger batches keep a GPU busier and take more of its memory. The memory of a batch grows with its tokens and
+    /// hardly with the lengths of its sequences.
     #[arg(
         long,
         value_name = "TOKENS",
@@ -49,15 +47,14 @@ pub(crate) struct Args {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     max_batch_tokens: u32,
 
-    /// Take --max-batch-tokens from a file of gpu-embed --probe, which measured it for a GPU
-    #[arg(long, value_name = "FILE.json", help_heading = "Packing")]
+    /// Read --max-batch-tokens from a file that gpu-embed --probe wrote
+    #[arg(long, value_name = "FILE.json", value_parser = file(), help_heading = "Packing")]
     #[arg(conflicts_with = "max_batch_tokens")]
-    #[arg(value_parser = file())]
     batch_size: Option<PathBuf>,
 
-    /// Take the descriptions of the FASTA along, as a column of the batches and of the embeddings
+    /// Add the descriptions of the FASTA headers as a column of the batches and embeddings
     #[arg(long, help_heading = "Packing")]
-    description: bool,
+    pub(crate) description: bool,
 
     #[command(flatten)]
     common: Common,
@@ -71,45 +68,23 @@ impl Program for Args {
     }
 }
 
-/// What to do.
-#[derive(Debug)]
-pub(crate) struct Config {
-    pub(crate) shard: PathBuf,
-    pub(crate) out: PathBuf,
-    pub(crate) report: Option<PathBuf>,
-    pub(crate) force: bool,
-    /// Whether descriptions go along.
-    pub(crate) description: bool,
-    /// 1 to `i32::MAX`: what the offsets of a list can count.
-    pub(crate) max_batch_tokens: u32,
-}
+impl Args {
+    /// Checks that no output is an input or another output.
+    pub(crate) fn check_paths(&self) -> Result<(), Fault> {
+        keep_renameable(&[("--out", &self.out)])?;
+        let mut inputs: Vec<NamedPath> = vec![("the shard", &self.shard)];
+        inputs.extend(self.batch_size.iter().map(|path| ("--batch-size", &**path)));
+        let mut outputs: Vec<NamedPath> = vec![("--out", &self.out)];
+        outputs.extend(self.report.iter().map(|path| ("--report", &**path)));
+        keep_apart(&inputs, &outputs)
+    }
 
-impl TryFrom<Args> for Config {
-    type Error = Fault;
-
-    fn try_from(args: Args) -> Result<Self, Fault> {
-        keep_renameable(&[("--out", &args.out)])?;
-        let report = args.report.iter().map(|path| ("--report", path.as_path()));
-        let outputs = [("--out", args.out.as_path())].into_iter().chain(report);
-        let outputs: Vec<NamedPath> = outputs.collect();
-        let size = args.batch_size.iter();
-        let size = size.map(|path| ("--batch-size", path.as_path()));
-        let inputs: Vec<NamedPath> = [("the shard", args.shard.as_path())]
-            .into_iter()
-            .chain(size)
-            .collect();
-        keep_apart(&inputs, &outputs)?;
-        let max_batch_tokens = match &args.batch_size {
-            Some(path) => read_sealed::<BatchSize>(path)?.max_batch_tokens.get(),
-            None => args.max_batch_tokens,
+    /// Most tokens in a batch: 1 to `i32::MAX`, which is what the offsets of a list can count.
+    pub(crate) fn batch_tokens(&self) -> Result<u32, Fault> {
+        let Some(path) = &self.batch_size else {
+            return Ok(self.max_batch_tokens);
         };
-        Ok(Self {
-            shard: args.shard,
-            out: args.out,
-            report: args.report,
-            force: args.force,
-            description: args.description,
-            max_batch_tokens,
-        })
+        let measured: BatchSize = read_sealed(path)?;
+        Ok(measured.max_batch_tokens.get())
     }
 }

@@ -2,13 +2,11 @@
 //! padding.
 
 mod args;
-mod pack;
 mod report;
 mod run;
-mod shard;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    plmkit_cli::main(run::run)
+    plmkit_cli::main(|args, stop| run::run(&args, stop))
 }

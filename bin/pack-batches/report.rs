@@ -74,15 +74,15 @@ fn percent(share: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_pack::{Groups, plan};
+    use plmkit_pack::{Groups, pack};
 
     use super::*;
 
     #[test]
     fn the_summary_says_what_is_full_and_what_padding_costs() {
         let lengths = [250, 100, 2, 98, 60];
-        let plan = plan(&lengths, &Groups::runs(0..lengths.len()), 100);
-        let report = PackingReport::new(&plan, &lengths);
+        let packing = pack(&lengths, &Groups::runs(0..lengths.len()), 100);
+        let report = PackingReport::new(&packing, &lengths);
         assert_eq!(
             summary(&report),
             "5 sequences, 510 tokens in 4 batches, 92.7 % full (without the tail: average 100.0 %, \

@@ -1,81 +1,89 @@
 //! From a shard to a batches file.
 
+use arrow::array::AsArray;
 use plmkit_cli::{Exit, Fault, Program, Stop};
 use plmkit_contract::{
-    DESCRIPTION, Labels, Provenance, SAMPLE, SOURCE, ShardRow, WINDOWS, batches_schema, path_text,
+    DESCRIPTION, Labels, Provenance, SAMPLE, SOURCE, SPECIAL_TOKENS, WINDOWS, ordinals, path_text,
 };
-use plmkit_pack::{Groups, PackingReport, Plan, plan};
-use plmkit_store::{BatchesWriter, Existing, FileKind, existing_batches, read_shard, write_json};
+use plmkit_pack::{Groups, Packing, PackingReport, pack};
+use plmkit_store::{
+    BatchesWriter, Existing, FileKind, Shard, existing_batches, read_shard, write_json,
+};
 use tracing::info;
 
-use crate::args::{Args, Config};
-use crate::pack::record_batch;
+use crate::args::Args;
 use crate::report::{Report, summary};
-use crate::shard::Shard;
 
 /// Packs the shard, unless that is already done.
-pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
-    let config = Config::try_from(args)?;
-    let table = read_shard(&config.shard).map_err(|error| error.of_input(FileKind::Shard))?;
-    let shard = Shard::new(&table);
-    let lengths = shard.token_lengths();
+pub(crate) fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
+    args.check_paths()?;
+    let capacity = args.batch_tokens()?;
+    let shard = read_shard(&args.shard).map_err(|error| error.of_input(FileKind::Shard))?;
+    let sequences = shard
+        .batches
+        .iter()
+        .map(|batch| batch["sequence"].as_string::<i32>());
+    let residues = sequences.flat_map(|sequences| sequences.offsets().lengths());
+    let lengths: Vec<u32> = residues
+        .map(|residues| residues as u32 + SPECIAL_TOKENS)
+        .collect();
     // The windows of a protein are adjacent rows with its ordinal.
-    let groups = Groups::runs(shard.ordinals());
-    let plan = plan(&lengths, &groups, config.max_batch_tokens);
-    let packing = PackingReport::new(&plan, &lengths);
-    let mut provenance = Provenance::new(Args::NAME, vec![table.digest.to_string()])
-        .with(SOURCE, table.provenance.source())
-        .with("max_batch_tokens", config.max_batch_tokens);
-    let sample = table.provenance.text_option(SAMPLE);
-    if let Some(sample) = sample {
+    let groups = Groups::runs(shard.batches.iter().flat_map(ordinals));
+    let packing = pack(&lengths, &groups, capacity);
+    let report = PackingReport::new(&packing, &lengths);
+    let labels = Labels {
+        sample: shard.provenance.text_option(SAMPLE).is_some(),
+        description: args.description,
+    };
+    let provenance = provenance(&shard, labels, capacity);
+
+    let done = !args.force && existing_batches(&args.out, &provenance, stop)? != Existing::Absent;
+    if !done {
+        let mut writer = BatchesWriter::create(&args.out, labels, &provenance)?;
+        write(&mut writer, &shard, labels, &packing, stop)?;
+        writer.finish()?;
+    }
+    if let Some(path) = &args.report {
+        write_json(path, &Report::new(&provenance, &report))?;
+    }
+    let done = if done { "already complete: " } else { "" };
+    info!("{}: {done}{}", path_text(&args.out), summary(&report));
+    Ok(Exit::Done)
+}
+
+/// What the batches of `shard` depend on.
+fn provenance(shard: &Shard, labels: Labels, capacity: u32) -> Provenance {
+    let mut provenance = Provenance::new(Args::NAME, vec![shard.digest.to_string()])
+        .with(SOURCE, shard.provenance.source())
+        .with("max_batch_tokens", capacity);
+    if let Some(sample) = shard.provenance.text_option(SAMPLE) {
         provenance = provenance.with(SAMPLE, sample);
     }
-    if config.description {
+    if labels.description {
         provenance = provenance.with(DESCRIPTION, true);
     }
     // Also of a shard in which no protein is long: files of one set are embedded alike.
-    if table.provenance.text_option("long_policy") == Some("window") {
+    if shard.provenance.text_option("long_policy") == Some("window") {
         provenance = provenance.with(WINDOWS, true);
     }
-
-    let done =
-        !config.force && existing_batches(&config.out, &provenance, stop)? != Existing::Absent;
-    let done = if done { "already complete: " } else { "" };
-    if done.is_empty() {
-        write(&config, &shard, &plan, (sample, &provenance), stop)?;
-    }
-    if let Some(report) = &config.report {
-        write_json(report, &Report::new(&provenance, &packing))?;
-    }
-    info!("{}: {done}{}", path_text(&config.out), summary(&packing));
-    Ok(Exit::Done)
+    provenance
 }
 
 /// Writes one record batch for each pack.
 fn write(
-    config: &Config,
+    writer: &mut BatchesWriter,
     shard: &Shard,
-    plan: &Plan,
-    (sample, provenance): (Option<&str>, &Provenance),
+    labels: Labels,
+    packing: &Packing,
     stop: &Stop,
 ) -> Result<(), Fault> {
-    let labels = Labels {
-        sample: sample.is_some(),
-        description: config.description,
-    };
-    let schema = batches_schema(labels);
-    let mut writer = BatchesWriter::create(&config.out, labels, provenance)?;
-    for pack in plan.packs() {
+    let rows = shard.rows();
+    for pack in packing.packs() {
         if stop.requested() {
             return Err(Fault::new(Exit::Transient, "stopped"));
         }
-        let rows: Vec<ShardRow> = pack.iter().map(|&row| shard.row(row)).collect();
-        let batch = record_batch(&rows, sample, &schema).map_err(|fault| {
-            let path = path_text(&config.shard);
-            Fault::new(fault.exit(), format!("{path}: {}", fault.message()))
-        })?;
-        writer.write(&batch)?;
+        let rows = pack.iter().map(|&row| rows.get(row as usize));
+        writer.write(&shard.pack(rows, labels)?)?;
     }
-    writer.finish()?;
     Ok(())
 }

@@ -3,49 +3,49 @@
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
+use clap::builder::TypedValueParser;
 use plmkit_cli::{Common, Fault, NamedPath, Program, file, files_of, keep_apart};
 
 use plmkit_contract::path_text;
 
 use crate::dataset::Dataset;
 
-/// Checks that embeddings are complete, finite and right
+/// Check that embeddings are complete, finite and correct
 ///
-/// Every file is read to its end and its digest verified. With --shards, each row of the shards must be there
-/// exactly once, with its id, length and residues; with --reference, vectors must agree with those of the reference.
-/// A check whose input is not given is skipped, and the report says so.
+/// Every file is read to its end, and its digest is verified. With --shards, the embeddings must have each row of the
+/// shards exactly once, with its id, length and residues. With --reference, vectors must agree with the reference. A
+/// check without its input is skipped, and the report lists it as skipped.
 ///
-/// Exit codes: 0, no check failed; 1, a check failed; 65, a file is damaged or not what it should be; 66, a file is
-/// missing.
+/// Exit codes: 0, no check failed; 1, a check failed; 65, a file is damaged or of another kind; 66, a file is missing.
 #[derive(Debug, Parser)]
 #[command(name = "validate-embeddings", version)]
 pub(crate) struct Args {
-    /// Embeddings to check, written by gpu-embed; several files are taken as one set, and a folder stands for the .parquet files in it
+    /// Embeddings of gpu-embed to check; several files are one set, and a folder stands for its .parquet files
     #[arg(value_name = "EMB.parquet", required_unless_present = "dataset")]
     #[arg(value_parser = file())]
-    embeddings: Vec<PathBuf>,
+    pub(crate) embeddings: Vec<PathBuf>,
 
-    /// Folder of a sample's results, or its dataset.json: check what is in it, in place of lists of files
+    /// Folder of a sample's results, or its dataset.json: check all files in it
     ///
-    /// The folder has the embeddings in embeddings/, the shards with manifest.json and rejects.csv in shards/, and lists of what
-    /// gpu-embed could not embed in rejects/, as the workflows leave them. The verdict goes into dataset.json in the folder,
-    /// which names all parts with their digests, the model, the options, the columns and the counts; one that is there is replaced,
-    /// unless a file is damaged or missing (65, 66). Where shards/ is not there any more, the embeddings have to be those that
-    /// dataset.json names, and it stays as it is.
+    /// The workflows write this folder: embeddings in embeddings/, shards with manifest.json and rejects.csv in shards/,
+    /// and the lists of gpu-embed in rejects/. The verdict is written to dataset.json in the folder, with all parts and
+    /// their digests, the model, the options, the columns and the counts. An existing dataset.json is overwritten, unless
+    /// a file is damaged or missing (65, 66). Without shards/, the embeddings must be those that dataset.json lists, and
+    /// dataset.json is not changed.
     #[arg(long, value_name = "DIR", help_heading = "Expectations")]
     #[arg(conflicts_with_all = ["embeddings", "shards", "rejects", "manifest"])]
-    #[arg(value_parser = file())]
-    dataset: Option<PathBuf>,
+    #[arg(value_parser = file().map(Dataset::new))]
+    pub(crate) dataset: Option<Dataset>,
 
-    /// Shards that the embeddings were made from: all of them, or their folder
+    /// All shards that the embeddings were made from, or their folder
     #[arg(long, value_name = "SHARD.parquet", num_args = 1.., help_heading = "Expectations")]
     #[arg(value_parser = file())]
-    shards: Vec<PathBuf>,
+    pub(crate) shards: Vec<PathBuf>,
 
-    /// rejects.csv of the same shards, and those of gpu-embed if it wrote any; a folder stands for the .csv files in it
+    /// rejects.csv of the same shards, and any lists of gpu-embed; a folder stands for its .csv files
     ///
-    /// Shards and rejects together must account for every input record. A row of the shards may be missing from the
-    /// embeddings if gpu-embed listed it, in the file that it wrote together with them.
+    /// Shards and rejects together must have every input record. The embeddings may lack a row of the shards if the list
+    /// that gpu-embed wrote with them has it.
     #[arg(
         long,
         value_name = "FILE",
@@ -54,12 +54,12 @@ pub(crate) struct Args {
         help_heading = "Expectations"
     )]
     #[arg(value_parser = file())]
-    rejects: Vec<PathBuf>,
+    pub(crate) rejects: Vec<PathBuf>,
 
     /// manifest.json of the same shards
     ///
-    /// The shards must be all of the manifest and no other, and rejects.csv the file that it knows by its digest: then
-    /// a record that was lost at the end of the input shows as well.
+    /// The shards must be exactly those of the manifest, and rejects.csv must have the digest that the manifest lists. This
+    /// also finds records that were lost at the end of the input.
     #[arg(
         long,
         value_name = "FILE.json",
@@ -67,19 +67,19 @@ pub(crate) struct Args {
         help_heading = "Expectations"
     )]
     #[arg(value_parser = file())]
-    manifest: Option<PathBuf>,
+    pub(crate) manifest: Option<PathBuf>,
 
-    /// Vectors to compare with: a Parquet file of any origin, with `id`, perhaps `start`, and vector columns
+    /// Vectors to compare with: any Parquet file with `id`, an optional `start`, and vector columns
     ///
-    /// Rows are compared by id and start (0 where the reference has no such column), columns by name; where both
-    /// sides have a single vector column, its name does not matter. Vectors are lists or fixed-size lists of
-    /// floating-point numbers. Residue vectors, logits and contacts of gpu-embed are not compared with each other. A
-    /// reference may be a sample: rows that it does not have are not compared. It is held in memory.
+    /// Rows are matched by id and start (0 without such a column), columns by name. If both sides have a single vector
+    /// column, its name does not matter. Vectors are lists or fixed-size lists of floating-point numbers. Residue
+    /// vectors, logits and contacts of gpu-embed are not compared with each other. The reference may be a sample: rows
+    /// that it lacks are not compared. The reference is held in memory.
     #[arg(long, value_name = "REF.parquet", help_heading = "Expectations")]
     #[arg(value_parser = file())]
-    reference: Option<PathBuf>,
+    pub(crate) reference: Option<PathBuf>,
 
-    /// Smallest cosine with the reference that passes
+    /// Smallest accepted cosine with the reference
     #[arg(
         long,
         value_name = "COSINE",
@@ -87,17 +87,15 @@ pub(crate) struct Args {
         help_heading = "Expectations"
     )]
     #[arg(value_parser = cosine, allow_negative_numbers = true)]
-    min_cosine: f64,
+    pub(crate) min_cosine: f64,
 
-    /// Write the verdict as JSON; `-` is standard output
+    /// Write the verdict as JSON; - is standard output
     #[arg(long, value_name = "FILE.json", help_heading = "Output")]
-    report: Option<PathBuf>,
+    pub(crate) report: Option<PathBuf>,
 
     #[arg(long, value_name = "FILE_mqc.json", help_heading = "Output")]
-    #[arg(
-        help = "Write the verdict as a table for MultiQC, with the sample's name from the file's name"
-    )]
-    mqc: Option<PathBuf>,
+    #[arg(help = "Write the verdict as a MultiQC table; the file's name gives the sample's name")]
+    pub(crate) mqc: Option<PathBuf>,
 
     #[command(flatten)]
     common: Common,
@@ -120,27 +118,31 @@ fn cosine(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What to check.
-#[derive(Debug)]
-pub(crate) struct Config {
-    /// At least one.
-    pub(crate) embeddings: Vec<PathBuf>,
-    /// None: coverage is not checked.
-    pub(crate) shards: Vec<PathBuf>,
-    /// None: whether every record of the input is in a shard is not checked.
-    pub(crate) rejects: Vec<PathBuf>,
-    /// None: whether shards and rejects are all there were is not checked.
-    pub(crate) manifest: Option<PathBuf>,
-    pub(crate) reference: Option<PathBuf>,
-    /// Where all of these were found, if they were not named.
-    pub(crate) dataset: Option<Dataset>,
-    /// From -1 to 1.
-    pub(crate) min_cosine: f64,
-    pub(crate) report: Option<PathBuf>,
-    pub(crate) mqc: Option<PathBuf>,
-}
+impl Args {
+    /// Puts files in place of folders and of the dataset, and checks that no output is one of them.
+    pub(crate) fn with_files(mut self) -> Result<Self, Fault> {
+        self.embeddings = files_of(self.embeddings, &["parquet"])?;
+        self.shards = files_of(self.shards, &["parquet"])?;
+        self.rejects = files_of(self.rejects, &["csv"])?;
+        if let Some(dataset) = self.dataset.clone() {
+            dataset.add_files(&mut self)?;
+        }
+        let inputs = [
+            ("the embeddings", self.embeddings.as_slice()),
+            ("--shards", &self.shards),
+            ("--rejects", &self.rejects),
+            ("--manifest", self.manifest.as_slice()),
+            ("--reference", self.reference.as_slice()),
+        ];
+        let inputs = inputs
+            .into_iter()
+            .flat_map(|(name, paths)| named(name, paths));
+        let report = named("--report", self.report.as_slice());
+        let outputs: Vec<NamedPath> = report.chain(named("--mqc", self.mqc.as_slice())).collect();
+        keep_apart(&inputs.collect::<Vec<_>>(), &outputs)?;
+        Ok(self)
+    }
 
-impl Config {
     /// What reports call a file.
     pub(crate) fn name(&self, path: &Path) -> String {
         match &self.dataset {
@@ -150,39 +152,6 @@ impl Config {
     }
 }
 
-impl TryFrom<Args> for Config {
-    type Error = Fault;
-
-    fn try_from(args: Args) -> Result<Self, Fault> {
-        let mut config = Self {
-            dataset: args.dataset.map(Dataset::new),
-            embeddings: files_of(args.embeddings, &["parquet"])?,
-            shards: files_of(args.shards, &["parquet"])?,
-            rejects: files_of(args.rejects, &["csv"])?,
-            manifest: args.manifest,
-            reference: args.reference,
-            min_cosine: args.min_cosine,
-            report: args.report,
-            mqc: args.mqc,
-        };
-        if let Some(dataset) = config.dataset.clone() {
-            dataset.find(&mut config)?;
-        }
-        let inputs: Vec<NamedPath> = [
-            ("the embeddings", config.embeddings.as_slice()),
-            ("--shards", &config.shards),
-            ("--rejects", &config.rejects),
-            ("--manifest", config.manifest.as_slice()),
-            ("--reference", config.reference.as_slice()),
-        ]
-        .into_iter()
-        .flat_map(|(name, paths)| paths.iter().map(move |path| (name, path.as_path())))
-        .collect();
-        let outputs: Vec<NamedPath> = [("--report", &config.report), ("--mqc", &config.mqc)]
-            .into_iter()
-            .filter_map(|(name, path)| Some((name, path.as_deref()?)))
-            .collect();
-        keep_apart(&inputs, &outputs)?;
-        Ok(config)
-    }
+fn named<'a>(name: &'a str, paths: &'a [PathBuf]) -> impl Iterator<Item = NamedPath<'a>> {
+    paths.iter().map(move |path| (name, path.as_path()))
 }

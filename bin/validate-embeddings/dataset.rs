@@ -10,8 +10,8 @@ use plmkit_cli::{Exit, Fault, files_in, files_of, is_hidden};
 use plmkit_contract::{SealedError, io_text, is_sealed, path_text, seal};
 use plmkit_store::{StoreError, write_report};
 
-use crate::args::Config;
-use crate::report::{Listed, Report};
+use crate::args::Args;
+use crate::report::{ListedDataset, Report};
 
 /// The file that names a dataset, in its folder.
 const NAME: &str = "dataset.json";
@@ -46,26 +46,26 @@ impl Dataset {
     }
 
     /// Adds what is in the folder to what is to be checked.
-    pub(crate) fn find(&self, config: &mut Config) -> Result<(), Fault> {
+    pub(crate) fn add_files(&self, args: &mut Args) -> Result<(), Fault> {
         let all = |name: &str, extension| files_of(vec![self.folder.join(name)], &[extension]);
         if !self.folder.join(EMBEDDINGS).is_dir() {
             let what =
                 "expected the folder of one sample's results, with a folder embeddings in it";
             return Err(fault(&self.folder, Exit::NoInput, what));
         }
-        config.embeddings = all(EMBEDDINGS, "parquet")?;
+        args.embeddings = all(EMBEDDINGS, "parquet")?;
         if !self.has_shards() {
             return Ok(());
         }
-        config.shards = all("shards", "parquet")?;
-        config.manifest = Some(self.folder.join("shards/manifest.json"));
-        config.rejects = vec![self.folder.join("shards/rejects.csv")];
+        args.shards = all("shards", "parquet")?;
+        args.manifest = Some(self.folder.join("shards/manifest.json"));
+        args.rejects = vec![self.folder.join("shards/rejects.csv")];
         // No list is written, or kept, of shards that were embedded as a whole.
         let lists = self.folder.join("rejects");
         if lists.is_dir() {
             let lists = files_in(&lists, &["csv"]);
             let lists = lists.map_err(|error| fault(&self.folder, Exit::Io, &io_text(&error)))?;
-            config.rejects.extend(lists);
+            args.rejects.extend(lists);
         }
         Ok(())
     }
@@ -119,24 +119,24 @@ impl Dataset {
     }
 
     /// What `dataset.json` lists.
-    fn listed(&self) -> Result<Listed, Fault> {
+    fn listed(&self) -> Result<ListedDataset, Fault> {
         let path = self.file();
         let text = fs::read(&path).map_err(|error| {
-            let exit = match error.kind() {
-                ErrorKind::NotFound => Exit::NoInput,
-                _ => Exit::Io,
+            let exit = if error.kind() == ErrorKind::NotFound {
+                Exit::NoInput
+            } else {
+                Exit::Io
             };
-            let what = format!(
-                "expected a folder shards, or {NAME} of an earlier validation: {}",
-                io_text(&error)
-            );
+            let why = io_text(&error);
+            let what =
+                format!("expected a folder shards, or {NAME} of an earlier validation: {why}");
             fault(&self.folder, exit, &what)
         })?;
-        let listed: Result<Listed, _> = serde_json::from_slice(&text);
+        let listed: Result<ListedDataset, _> = serde_json::from_slice(&text);
         match listed {
             _ if !is_sealed(&text) => Err(SealedError::Seal.to_string()),
             Err(error) => Err(format!("not the {NAME} of a validation: {error}")),
-            Ok(listed) => listed.of_this_contract(),
+            Ok(listed) => listed.check_contract(),
         }
         .map_err(|what| fault(&path, Exit::Data, &what))
     }

@@ -1,9 +1,7 @@
 //! `validate-embeddings`: checks that embeddings are complete, finite and right.
 
 mod args;
-mod batches;
 mod dataset;
-mod keys;
 mod mqc;
 mod proteins;
 mod reference;

@@ -1,76 +1,70 @@
 //! Shard rows as the rows of whole proteins.
 
-use arrow::array::AsArray;
-use plmkit_check::{Row, ShardRows};
-use plmkit_contract::{SequenceDigest, Span};
-use plmkit_store::Table;
+use plmkit_check::ExpectedRows;
+use plmkit_contract::{RowKey, SequenceDigest, ShardRow, Span};
+use plmkit_store::Shard;
 
-use crate::keys::Keys;
-
-/// Adds the row of each protein of a shard to those that are expected: the windows of one, which are neighbours, as one
-/// row with the digest of all residues.
+/// Adds one row for each protein of a shard to the expected rows. The windows of a protein, which are neighbours, become
+/// one row with the digest of all residues.
 ///
 /// Windows that are missing leave gaps, which show in the digest and in the number of windows.
-pub(crate) fn add_proteins(rows: &mut ShardRows, shard: &Table) {
+pub(crate) fn add_proteins(expected: &mut ExpectedRows, shard: &Shard) {
     let mut open: Option<Protein> = None;
-    for batch in &shard.batches {
-        let sequences = batch["sequence"].as_string::<i32>();
-        for (place, row) in Keys::new(batch).rows().enumerate() {
-            let sequence = sequences.value(place).as_bytes();
-            let span = Span {
-                start: row.start,
-                residues: sequence.len(),
-                length: row.length,
-                truncated: row.truncated,
-            };
-            if let Some(protein) = &mut open {
-                if protein.first.ordinal == row.ordinal {
-                    protein.add(span, sequence);
-                    continue;
-                }
-                rows.push(&protein.row());
-                open = None;
+    for row in shard.rows().iter() {
+        match &mut open {
+            Some(protein) if protein.first.ordinal == row.key.ordinal => {
+                protein.add(&row);
+                continue;
             }
-            if span.is_window() {
-                open = Some(Protein::new(row, sequence));
-            } else {
-                rows.push(&row);
-            }
+            Some(protein) => expected.push(&protein.row()),
+            None => {}
+        }
+        open = span(&row).is_window().then(|| Protein::new(&row));
+        if open.is_none() {
+            expected.push(&row.key);
         }
     }
     if let Some(protein) = open {
-        rows.push(&protein.row());
+        expected.push(&protein.row());
+    }
+}
+
+/// Where a row lies in its protein.
+fn span(row: &ShardRow) -> Span {
+    Span {
+        start: row.key.start,
+        residues: row.sequence.len(),
+        length: row.key.length,
+        truncated: row.key.truncated,
     }
 }
 
 /// The windows of a protein so far.
 struct Protein<'a> {
-    first: Row<'a>,
+    first: RowKey<'a>,
     n_windows: u32,
-    residues: Vec<u8>,
+    residues: String,
 }
 
 impl<'a> Protein<'a> {
-    fn new(first: Row<'a>, sequence: &[u8]) -> Self {
+    fn new(first: &ShardRow<'a>) -> Self {
         Self {
-            first,
+            first: first.key,
             n_windows: 1,
-            residues: sequence.to_vec(),
+            residues: first.sequence.to_owned(),
         }
     }
 
-    fn add(&mut self, span: Span, sequence: &[u8]) {
+    fn add(&mut self, row: &ShardRow) {
         self.n_windows += 1;
-        let known = (self.residues.len() as u64).saturating_sub(span.range().start);
-        let known = usize::try_from(known).unwrap_or(usize::MAX);
-        self.residues
-            .extend_from_slice(sequence.get(known..).unwrap_or_default());
+        let known = self.residues.len().saturating_sub(row.key.start as usize);
+        self.residues += row.sequence.get(known..).unwrap_or_default();
     }
 
-    fn row(&self) -> Row<'a> {
-        Row {
+    fn row(&self) -> RowKey<'a> {
+        RowKey {
             start: 0,
-            digest: SequenceDigest::new(&self.residues),
+            digest: SequenceDigest::new(self.residues.as_bytes()),
             n_windows: self.n_windows,
             ..self.first
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Float32Type, Schema, UInt32Type};
-use plmkit_check::{Reference, ReferenceBuilder};
+use plmkit_check::Reference;
 use plmkit_cli::{Exit, Fault};
 use plmkit_contract::{Column, LIST_SHOWN, guarded, one_line, path_text};
 use plmkit_store::{EmbeddingsReader, FileKind, ForeignParquet};
@@ -18,11 +18,8 @@ pub(crate) fn read_reference(path: &Path) -> Result<Reference, Fault> {
     let mut file = ForeignParquet::open(path, |schema| {
         names = vector_columns(schema);
         if schema.index_of("id").is_err() || names.is_empty() {
-            let found: Vec<&str> = schema
-                .fields()
-                .iter()
-                .map(|field| field.name().as_str())
-                .collect();
+            let fields = schema.fields().iter();
+            let found: Vec<&str> = fields.map(|field| field.name().as_str()).collect();
             let expected =
                 "expected a column 'id' and lists of floating-point numbers, found columns";
             let found = one_line(&found.join(", "), LIST_SHOWN);
@@ -44,7 +41,7 @@ pub(crate) fn read_reference(path: &Path) -> Result<Reference, Fault> {
         Some(embeddings) => embeddings.next_batch(),
         None => file.next_batch(),
     };
-    let mut reference = ReferenceBuilder::new(names.clone());
+    let mut reference = Reference::new(names.clone());
     let broken = |what: String| {
         // It may quote names of columns.
         let what = one_line(&what, LIST_SHOWN);
@@ -55,35 +52,27 @@ pub(crate) fn read_reference(path: &Path) -> Result<Reference, Fault> {
             .unwrap_or_else(Err)
             .map_err(broken)?;
     }
-    reference
-        .finish()
-        .map_err(|error| broken(error.to_string()))
+    let sorted = reference.sort();
+    sorted.map_err(|error| broken(error.to_string()))?;
+    Ok(reference)
 }
 
 /// The names of the columns that are lists of floating-point numbers.
 fn vector_columns(schema: &Schema) -> Vec<String> {
-    let vectors = schema
-        .fields()
-        .iter()
-        .filter(|field| match field.data_type() {
-            DataType::List(item) => item.data_type().is_floating(),
-            _ => false,
-        });
+    let vectors = schema.fields().iter().filter(
+        |field| matches!(field.data_type(), DataType::List(item) if item.data_type().is_floating()),
+    );
     vectors.map(|field| field.name().clone()).collect()
 }
 
 /// Adds the rows of a batch.
-fn add(
-    reference: &mut ReferenceBuilder,
-    names: &[String],
-    batch: &RecordBatch,
-) -> Result<(), String> {
+fn add(reference: &mut Reference, names: &[String], batch: &RecordBatch) -> Result<(), String> {
     let ids = whole(batch, "id", &DataType::Utf8)?;
     let ids = ids.as_string::<i32>();
-    let starts = match batch.column_by_name("start") {
-        Some(_) => Some(whole(batch, "start", &DataType::UInt32)?),
-        None => None,
-    };
+    let starts = batch.column_by_name("start");
+    let starts = starts
+        .map(|_| whole(batch, "start", &DataType::UInt32))
+        .transpose()?;
     let starts = starts.as_ref().map(AsArray::as_primitive::<UInt32Type>);
     let item = Field::new_list_field(DataType::Float32, true);
     let lists = names

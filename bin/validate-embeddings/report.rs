@@ -1,9 +1,10 @@
 //! What `--report` writes, and what `dataset.json` is.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use plmkit_check::{Outcome, Verdict};
+use plmkit_check::{CheckOutcome, Verdict};
 use plmkit_contract::{
     CONTRACT_VERSION, Column as Computed, EmbeddingLayout, InputSummary, Manifest, PACKING,
     Provenance, Quoted, RowDigest, SAMPLE, SOURCE, VOCABULARY,
@@ -11,7 +12,7 @@ use plmkit_contract::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::args::Config;
+use crate::args::Args;
 
 /// The whole of the report: what the embeddings are, what was checked, then the fields of [`Verdict`].
 #[derive(Serialize)]
@@ -23,7 +24,7 @@ pub(crate) struct Report<'a> {
     /// Its version.
     version: &'static str,
     /// `fail` if any check failed, else `pass`.
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: CheckOutcome,
     /// The sample, where it has a name: by the manifest, or by the first of the embeddings, as is what follows.
     sample: Option<&'a str>,
     /// What the model is called.
@@ -43,15 +44,15 @@ pub(crate) struct Report<'a> {
     /// How the shards were made from them; null when no manifest was given.
     shard_options: Option<&'a BTreeMap<String, Value>>,
     /// The embeddings files, in the order given.
-    embeddings: &'a [Input],
+    embeddings: &'a [InputFile],
     /// The shards, in the order given.
-    shards: &'a [Input],
+    shards: &'a [InputFile],
     /// The lists of rejects, in the order given; `rows` are their lines.
-    rejects: &'a [Input],
+    rejects: &'a [InputFile],
     /// The manifest; null when none was given.
     manifest: Option<String>,
     /// The reference; null when none was given.
-    reference: Option<String>,
+    reference: Option<Cow<'a, str>>,
     /// The smallest cosine with the reference that passes; null when there is no reference.
     min_cosine: Option<f64>,
     #[serde(flatten)]
@@ -71,7 +72,7 @@ struct Column {
 
 /// A data file that was read and verified.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Input {
+pub(crate) struct InputFile {
     /// Its path, as given, or in a dataset from its folder on.
     file: String,
     /// Its rows.
@@ -82,24 +83,24 @@ pub(crate) struct Input {
 
 /// What an earlier validation listed.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Listed {
+pub(crate) struct ListedDataset {
     contract: String,
     outcome: String,
-    embeddings: Vec<Input>,
+    embeddings: Vec<InputFile>,
 }
 
-/// The files that were read.
-#[derive(Clone, Copy)]
-pub(crate) struct Inputs<'a> {
-    pub(crate) embeddings: &'a [Input],
-    pub(crate) shards: &'a [Input],
-    pub(crate) rejects: &'a [Input],
-    pub(crate) manifest: Option<&'a Manifest>,
+/// The files that were read, in the order given.
+#[derive(Default)]
+pub(crate) struct InputFiles {
+    pub(crate) embeddings: Vec<InputFile>,
+    pub(crate) shards: Vec<InputFile>,
+    pub(crate) rejects: Vec<InputFile>,
+    pub(crate) manifest: Option<Manifest>,
 }
 
-impl Listed {
+impl ListedDataset {
     /// The same, if this program knows what it means.
-    pub(crate) fn of_this_contract(self) -> Result<Self, String> {
+    pub(crate) fn check_contract(self) -> Result<Self, String> {
         if self.contract == CONTRACT_VERSION {
             return Ok(self);
         }
@@ -115,20 +116,20 @@ impl Listed {
 
     /// Name and digest of each embeddings file.
     pub(crate) fn parts(&self) -> Vec<(String, String)> {
-        self.embeddings.iter().map(Input::part).collect()
+        self.embeddings.iter().map(InputFile::part).collect()
     }
 }
 
-impl Input {
-    pub(crate) fn new(file: String, rows: u64, digest: &str) -> Self {
+impl InputFile {
+    pub(crate) fn new(file: &str, rows: u64, digest: &str) -> Self {
         Self {
-            file,
+            file: file.to_owned(),
             rows,
             digest: digest.to_owned(),
         }
     }
 
-    pub(crate) fn of_rows(file: String, digest: RowDigest) -> Self {
+    pub(crate) fn from_rows(file: &str, digest: RowDigest) -> Self {
         Self::new(file, digest.rows(), &digest.to_string())
     }
 
@@ -141,11 +142,12 @@ impl Input {
 impl<'a> Report<'a> {
     /// `first` is where the first of the embeddings comes from, and its columns.
     pub(crate) fn new(
-        config: &Config,
+        args: &'a Args,
         first: Option<&'a (Provenance, EmbeddingLayout)>,
-        inputs: Inputs<'a>,
+        inputs: &'a InputFiles,
         verdict: &'a Verdict,
     ) -> Self {
+        let manifest = inputs.manifest.as_ref();
         let work = first.map(|(work, _)| work);
         let model = work.and_then(|work| work.model.as_ref());
         let option = |name| work.and_then(|work| work.text_option(name));
@@ -158,11 +160,11 @@ impl<'a> Report<'a> {
             tool: "validate-embeddings",
             version: env!("CARGO_PKG_VERSION"),
             outcome: if verdict.passed() {
-                Outcome::Pass
+                CheckOutcome::Pass
             } else {
-                Outcome::Fail
+                CheckOutcome::Fail
             },
-            sample: match inputs.manifest {
+            sample: match manifest {
                 Some(manifest) => manifest.options.get(SAMPLE).and_then(Value::as_str),
                 None => option(SAMPLE),
             },
@@ -174,14 +176,14 @@ impl<'a> Report<'a> {
                 .map(|(name, value)| (name.as_str(), value))
                 .collect(),
             columns: first.map(|(_, layout)| columns(layout)).unwrap_or_default(),
-            inputs: inputs.manifest.map(|manifest| manifest.inputs.as_slice()),
-            shard_options: inputs.manifest.map(|manifest| &manifest.options),
-            embeddings: inputs.embeddings,
-            shards: inputs.shards,
-            rejects: inputs.rejects,
-            manifest: config.manifest.as_deref().map(|path| config.name(path)),
-            reference: config.reference.as_deref().map(text),
-            min_cosine: config.reference.is_some().then_some(config.min_cosine),
+            inputs: manifest.map(|manifest| manifest.inputs.as_slice()),
+            shard_options: manifest.map(|manifest| &manifest.options),
+            embeddings: &inputs.embeddings,
+            shards: &inputs.shards,
+            rejects: &inputs.rejects,
+            manifest: args.manifest.as_deref().map(|path| args.name(path)),
+            reference: args.reference.as_deref().map(Path::to_string_lossy),
+            min_cosine: args.reference.is_some().then_some(args.min_cosine),
             verdict,
         }
     }
@@ -203,9 +205,4 @@ fn columns(layout: &EmbeddingLayout) -> Vec<Column> {
         }
     });
     columns.collect()
-}
-
-/// A path as it was given.
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
 }

@@ -2,30 +2,31 @@
 
 use std::path::Path;
 
-use plmkit_check::{Check, Examination, Outcome, ShardRows, Verdict, parts};
+use plmkit_check::{CheckOutcome, ExpectedRows, Validator, Verdict, check_parts};
 use plmkit_cli::{Exit, Fault, Stop};
-use plmkit_contract::{Labels, Manifest, path_text, plural};
-use plmkit_store::{EmbeddingsReader, FileKind, read_rejects, read_sealed, read_shard, write_json};
+use plmkit_contract::{KeyColumns, Labels, Manifest, RowDigest, path_text, plural};
+use plmkit_store::{
+    EmbeddingsReader, FileKind, Shard, StoreError, read_rejects, read_sealed, read_shard,
+    write_json,
+};
 use tracing::{error, info, warn};
 
-use crate::args::{Args, Config};
-use crate::batches::batches_digest;
+use crate::args::Args;
 use crate::dataset::Dataset;
-use crate::keys::Keys;
 use crate::mqc::table;
 use crate::proteins::add_proteins;
 use crate::reference::read_reference;
-use crate::report::{Input, Inputs, Report};
+use crate::report::{InputFile, InputFiles, Report};
 use crate::vectors::Vectors;
 
 /// Reads everything, reports, and says by the exit code whether a check failed.
 pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
-    let config = Config::try_from(args)?;
+    let args = args.with_files()?;
     // What is missing or foreign should show before hours of reading.
     let mut stitched = false;
     let mut labels = Labels::default();
     let mut origin = None;
-    for path in &config.embeddings {
+    for path in &args.embeddings {
         let opened = EmbeddingsReader::open(path);
         let opened = opened.map_err(|error| error.of_input(FileKind::Embeddings))?;
         stitched |= opened.layout().stitched;
@@ -33,69 +34,63 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         // The check `origin` compares the others with the first.
         origin.get_or_insert_with(|| (opened.provenance().clone(), opened.layout().clone()));
     }
-
-    let dataset = config.dataset.as_ref();
+    let dataset = args.dataset.as_ref();
     let known = dataset.map(Dataset::parts).transpose()?;
 
-    let mut examination = Examination::new();
-    let mut rejects = Vec::new();
-    for path in &config.rejects {
+    let mut validator = Validator::new();
+    let mut files = InputFiles::default();
+    for path in &args.rejects {
         let list = read_rejects(path).map_err(|error| error.of_input(FileKind::Rejects))?;
-        let name = config.name(path);
-        rejects.push(Input::new(
-            name.clone(),
-            list.lines.len() as u64,
-            &list.digest,
-        ));
-        examination.rejects(&name, list);
+        let name = args.name(path);
+        let lines = list.lines.len() as u64;
+        files
+            .rejects
+            .push(InputFile::new(&name, lines, &list.digest));
+        validator.add_rejects(&name, list);
     }
-    let mut manifest = None;
-    if let Some(path) = &config.manifest {
-        let read: Manifest =
+    if let Some(path) = &args.manifest {
+        let manifest: Manifest =
             read_sealed(path).map_err(|error| error.of_input(FileKind::Manifest))?;
-        manifest = Some(read.clone());
-        examination = examination.with_manifest(read);
+        files.manifest = Some(manifest.clone());
+        validator = validator.with_manifest(manifest);
     }
-    if let Some(path) = &config.reference {
-        examination = examination.with_reference(read_reference(path)?, config.min_cosine);
+    if let Some(path) = &args.reference {
+        validator = validator.with_reference(read_reference(path)?, args.min_cosine);
     }
-    let mut shards = Vec::new();
-    if !config.shards.is_empty() {
-        let mut rows = ShardRows::default();
-        for path in &config.shards {
-            go_on(stop)?;
-            shards.push(add_shard(
-                &mut examination,
-                &mut rows,
-                (path, &config),
-                (stitched, labels),
-            )?);
+    if !args.shards.is_empty() {
+        let mut expected = ExpectedRows::default();
+        for path in &args.shards {
+            check_stop(stop)?;
+            let shard = read_shard(path).map_err(|error| error.of_input(FileKind::Shard))?;
+            let name = args.name(path);
+            let batches = batches_digest(&shard, labels)?;
+            validator.add_shard(&name, &shard.provenance, shard.digest, batches);
+            if stitched {
+                add_proteins(&mut expected, &shard);
+            } else {
+                shard.rows().iter().for_each(|row| expected.push(&row.key));
+            }
+            files.shards.push(InputFile::from_rows(&name, shard.digest));
         }
-        examination = examination.with_shards(rows);
+        validator = validator.with_shards(expected);
     }
-    let mut embeddings = Vec::new();
-    for path in &config.embeddings {
-        embeddings.push(examine(&mut examination, path, &config, stop)?);
+    for path in &args.embeddings {
+        let file = add_embeddings(&mut validator, path, &args, stop)?;
+        files.embeddings.push(file);
     }
+    let mut verdict = validator.finish();
+    let found: Vec<(String, String)> = files.embeddings.iter().map(InputFile::part).collect();
+    verdict.checks.push(check_parts(known, &found));
 
-    let mut verdict = examination.finish();
-    let found: Vec<(String, String)> = embeddings.iter().map(Input::part).collect();
-    verdict.checks.push(parts(known, &found));
-    let inputs = Inputs {
-        embeddings: &embeddings,
-        shards: &shards,
-        rejects: &rejects,
-        manifest: manifest.as_ref(),
-    };
-    let report = Report::new(&config, origin.as_ref(), inputs, &verdict);
-    if let Some(path) = &config.report {
+    let report = Report::new(&args, origin.as_ref(), &files, &verdict);
+    if let Some(path) = &args.report {
         write_json(path, &report)?;
     }
-    if let Some(path) = &config.mqc {
+    if let Some(path) = &args.mqc {
         write_json(path, &table(path, &report))?;
     }
     // Before the folder is written to: that of an archive may not be writable.
-    tell(&verdict);
+    log_verdict(&verdict);
     // Without shards there is less to say than what it says already.
     if let Some(dataset) = dataset.filter(|dataset| dataset.has_shards()) {
         dataset.write(&report)?;
@@ -107,71 +102,61 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     })
 }
 
-/// Adds the rows of a shard to those that are expected, and its origin to what is examined. Of `stitched` embeddings,
-/// the rows of whole proteins are expected.
-fn add_shard(
-    examination: &mut Examination,
-    rows: &mut ShardRows,
-    (path, config): (&Path, &Config),
-    (stitched, labels): (bool, Labels),
-) -> Result<Input, Fault> {
-    let table = read_shard(path).map_err(|error| error.of_input(FileKind::Shard))?;
-    let batches = batches_digest(path, &table, labels)?;
-    let name = config.name(path);
-    examination.shard(&name, &table.provenance, table.digest, batches);
-    if stitched {
-        add_proteins(rows, &table);
-    } else {
-        for batch in &table.batches {
-            for row in Keys::new(batch).rows() {
-                rows.push(&row);
-            }
-        }
+/// The row digest of the batches file that pack-batches makes of a shard, whatever its options but the `labels`: the digest
+/// does not depend on how rows are packed.
+fn batches_digest(shard: &Shard, labels: Labels) -> Result<RowDigest, Fault> {
+    let rows = shard.rows();
+    let mut digest = RowDigest::default();
+    let mut next = 0;
+    for batch in &shard.batches {
+        let end = next + batch.num_rows();
+        let batch = shard.pack((next..end).map(|row| rows.get(row)), labels)?;
+        let digested = digest.update(&batch);
+        digested.map_err(|error| Fault::new(Exit::Internal, error.to_string()))?;
+        next = end;
     }
-    Ok(Input::of_rows(name, table.digest))
+    Ok(digest)
 }
 
-/// Shows all rows of an embeddings file to `examination`.
-fn examine(
-    examination: &mut Examination,
+/// Adds all rows of an embeddings file to `validator`.
+fn add_embeddings(
+    validator: &mut Validator,
     path: &Path,
-    config: &Config,
+    args: &Args,
     stop: &Stop,
-) -> Result<Input, Fault> {
+) -> Result<InputFile, Fault> {
     let mut reader = EmbeddingsReader::open(path)?;
     let layout = reader.layout().clone();
-    examination
-        .file(&config.name(path), reader.provenance(), &layout)
-        .map_err(|error| {
-            // Only a reference can be wrong here.
-            let reference = config.reference.as_deref().unwrap_or(path);
-            Fault::new(Exit::Data, format!("{}: {error}", path_text(reference)))
-        })?;
+    let name = args.name(path);
+    let begun = validator.begin_file(&name, reader.provenance(), &layout);
+    begun.map_err(|error| {
+        // Only a reference can be wrong here.
+        let reference = args.reference.as_deref().unwrap_or(path);
+        Fault::new(Exit::Data, format!("{}: {error}", path_text(reference)))
+    })?;
     while let Some(batch) = reader.next_batch()? {
-        go_on(stop)?;
-        let vectors: Vec<Vectors> = layout
-            .columns
-            .iter()
-            .map(|column| Vectors::new(&batch[column.to_string().as_str()]))
-            .collect();
-        for (place, row) in Keys::new(&batch).rows().enumerate() {
-            let vectors: Vec<&[f32]> = vectors.iter().map(|column| column.row(place)).collect();
-            examination.row(&row, &vectors);
+        check_stop(stop)?;
+        let columns = layout.columns.iter();
+        let columns = columns.map(|column| Vectors::new(&batch[column.to_string().as_str()]));
+        let columns: Vec<Vectors> = columns.collect();
+        for (place, row) in KeyColumns::new(&batch).rows().enumerate() {
+            let vectors: Vec<&[f32]> = columns.iter().map(|column| column.row(place)).collect();
+            validator.add_row(&row, &vectors);
         }
     }
-    Ok(Input::of_rows(config.name(path), reader.digest()))
+    Ok(InputFile::from_rows(&name, reader.digest()))
 }
 
-fn go_on(stop: &Stop) -> Result<(), Fault> {
+fn check_stop(stop: &Stop) -> Result<(), StoreError> {
     if stop.requested() {
-        Err(Fault::new(Exit::Transient, "stopped"))
+        Err(StoreError::Stopped)
     } else {
         Ok(())
     }
 }
 
-/// One line for each check that failed, or one line for all.
-fn tell(verdict: &Verdict) {
+/// Logs one line for each check that failed, and a summary.
+fn log_verdict(verdict: &Verdict) {
     for check in verdict.failed() {
         error!("{check}");
     }
@@ -182,11 +167,9 @@ fn tell(verdict: &Verdict) {
         );
     }
     let names = |outcome| {
-        let checks = verdict
-            .checks
-            .iter()
-            .filter(|check| check.outcome == outcome);
-        let names: Vec<&str> = checks.map(|check: &Check| check.name).collect();
+        let checks = verdict.checks.iter();
+        let checks = checks.filter(|check| check.outcome == outcome);
+        let names: Vec<&str> = checks.map(|check| check.name).collect();
         if names.is_empty() {
             "none".to_owned()
         } else {
@@ -201,8 +184,8 @@ fn tell(verdict: &Verdict) {
     info!(
         "{}{truncated}; passed: {}; failed: {}; skipped: {}",
         plural(verdict.rows, "row"),
-        names(Outcome::Pass),
-        names(Outcome::Fail),
-        names(Outcome::Skipped)
+        names(CheckOutcome::Pass),
+        names(CheckOutcome::Fail),
+        names(CheckOutcome::Skipped)
     );
 }

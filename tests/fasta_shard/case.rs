@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
-use arrow::array::AsArray;
-use arrow::datatypes::UInt32Type;
-use plmkit_contract::{Manifest, ordinals};
+use plmkit_contract::Manifest;
 use plmkit_store::read_shard;
 use tempfile::TempDir;
 
@@ -67,6 +65,19 @@ impl Case {
         assert_eq!(self.names(), before, "{args}: nothing is left behind");
     }
 
+    /// Runs to success and expects `message` on standard error.
+    pub(crate) fn says(&self, args: &str, message: &str) {
+        let output = self.command(args).output().expect("run");
+        done(&output);
+        let stderr = stderr(&output);
+        assert!(stderr.contains(message), "{stderr}");
+    }
+
+    /// Expects that one shard of these inputs [fails](Self::fails).
+    pub(crate) fn refuses(&self, inputs: &str, code: i32, message: &str) {
+        self.fails(&format!("{inputs} --shards 1"), code, message);
+    }
+
     pub(crate) fn manifest(&self) -> Manifest {
         let json = fs::read(self.out().join("manifest.json")).expect("manifest.json");
         serde_json::from_slice(&json).expect("a manifest")
@@ -94,15 +105,9 @@ impl Case {
     }
 
     fn names(&self) -> Vec<PathBuf> {
-        let mut names: Vec<PathBuf> = files(self.0.path())
-            .into_iter()
-            .map(|(path, _)| path)
-            .collect();
-        names.push(if self.out().exists() {
-            "out".into()
-        } else {
-            "no out".into()
-        });
+        let files = files(self.0.path()).into_iter();
+        let mut names: Vec<PathBuf> = files.map(|(path, _)| path).collect();
+        names.extend(self.out().exists().then(|| "out".into()));
         names
     }
 }
@@ -147,18 +152,18 @@ pub(crate) fn refused(output: &Output, code: i32, message: &str) {
 }
 
 pub(crate) fn rows(shard: &Path) -> Vec<Row> {
-    let table = read_shard(shard).expect("a shard");
-    let batches = table.batches.iter().flat_map(|batch| {
-        (0..batch.num_rows()).map(move |i| Row {
-            ordinal: ordinals(batch)[i],
-            start: batch["start"].as_primitive::<UInt32Type>().value(i),
-            id: batch["id"].as_string::<i32>().value(i).to_owned(),
-            sequence: batch["sequence"].as_string::<i32>().value(i).to_owned(),
-            length: batch["length"].as_primitive::<UInt32Type>().value(i),
-            truncated: batch["truncated"].as_boolean().value(i),
+    let shard = read_shard(shard).expect("a shard");
+    let rows = shard.rows();
+    rows.iter()
+        .map(|row| Row {
+            ordinal: row.key.ordinal,
+            start: row.key.start,
+            id: row.key.id.to_owned(),
+            sequence: row.sequence.to_owned(),
+            length: row.key.length,
+            truncated: row.key.truncated,
         })
-    });
-    batches.collect()
+        .collect()
 }
 
 fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {

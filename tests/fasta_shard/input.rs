@@ -71,35 +71,21 @@ fn several_inputs_are_one() {
     );
     done(&output);
     let rows = case.rows();
-    let ids: Vec<(u64, &str)> = rows
-        .iter()
-        .map(|row| (row.ordinal, row.id.as_str()))
-        .collect();
+    let ids: Vec<_> = rows.iter().map(|row| (row.ordinal, &*row.id)).collect();
     assert_eq!(ids, [(0, "a"), (1, "b"), (2, "d"), (3, "c")]);
     let inputs = case.manifest().inputs;
-    let records: Vec<(&str, u64)> = inputs
+    let records: Vec<_> = inputs
         .iter()
-        .map(|input| (input.name.as_str(), input.records))
+        .map(|input| (&*input.name, input.records))
         .collect();
-    assert_eq!(
-        records,
-        [
-            ("a.fasta", 2),
-            ("empty.fasta", 0),
-            ("-", 1),
-            ("c.fasta.gz", 1)
-        ]
-    );
+    let expected = [
+        ("a.fasta", 2),
+        ("empty.fasta", 0),
+        ("-", 1),
+        ("c.fasta.gz", 1),
+    ];
+    assert_eq!(records, expected);
     assert!(crate::case::stderr(&output).contains("empty.fasta: no records"));
-}
-
-#[test]
-fn line_ends_and_blank_lines_do_not_matter() {
-    let case = Case::new();
-    case.write("a.fasta", "\r\n>a one\r\nMK\r\n\r\nVL\r\n\r\n>b\r\nM A\tG");
-    case.succeeds("a.fasta --shards 1");
-    let sequences: Vec<String> = case.rows().into_iter().map(|row| row.sequence).collect();
-    assert_eq!(sequences, ["MKVL", "MAG"]);
 }
 
 #[test]
@@ -107,47 +93,43 @@ fn missing_inputs() {
     let case = Case::new();
     case.write("a.fasta", ">a\nMK\n");
     std::fs::create_dir(case.path("folder")).expect("folder");
-    case.fails(
-        "no.fasta --shards 1",
-        66,
-        "no.fasta: cannot open: no such file or directory",
-    );
-    case.fails("a.fasta no.fasta --shards 1", 66, "no.fasta: cannot open");
-    case.fails(
-        "folder --shards 1",
-        66,
-        "folder: cannot open: is a directory",
-    );
-    case.fails(
-        "a.fasta/b --shards 1",
-        66,
-        "a.fasta/b: cannot open: not a directory",
-    );
+    for (inputs, message) in [
+        (
+            "no.fasta",
+            "no.fasta: cannot open: no such file or directory",
+        ),
+        ("a.fasta no.fasta", "no.fasta: cannot open"),
+        ("folder", "folder: cannot open: is a directory"),
+        ("a.fasta/b", "a.fasta/b: cannot open: not a directory"),
+    ] {
+        case.refuses(inputs, 66, message);
+    }
 }
 
 #[test]
 fn inputs_without_records() {
     let case = Case::new();
-    case.write("empty.fasta", "");
+    case.write("a.fasta", ">a\nMK\n");
     case.write("blank.fasta", "\n\r\n \n");
     case.write("empty.gz", gzip(b""));
-    case.fails(
-        "empty.fasta --shards 1",
-        65,
-        "empty.fasta: no FASTA records",
-    );
-    case.fails(
-        "blank.fasta empty.gz --shards 1",
-        65,
-        "blank.fasta, empty.gz: no FASTA records",
-    );
-    case.fails("- --shards 1", 65, "standard input: no FASTA records");
-    // A copy that broke off before its first byte.
-    for (name, format) in [("cut.fasta.gz", "gzip"), ("cut.zst", "zstd")] {
-        case.write(name, "");
-        case.write("a.fasta", ">a\nMK\n");
-        let message = format!("{name}: the {format} stream is cut");
-        case.fails(&format!("a.fasta {name} --shards 1"), 65, &message);
+    for empty in ["empty.fasta", "cut.fasta.gz", "cut.zst"] {
+        case.write(empty, "");
+    }
+    for (inputs, message) in [
+        ("empty.fasta", "empty.fasta: no FASTA records"),
+        (
+            "blank.fasta empty.gz",
+            "blank.fasta, empty.gz: no FASTA records",
+        ),
+        ("-", "standard input: no FASTA records"),
+        // A copy that broke off before its first byte.
+        (
+            "a.fasta cut.fasta.gz",
+            "cut.fasta.gz: the gzip stream is cut",
+        ),
+        ("a.fasta cut.zst", "cut.zst: the zstd stream is cut"),
+    ] {
+        case.refuses(inputs, 65, message);
     }
 }
 
@@ -160,39 +142,41 @@ fn damage_comes_before_what_follows_from_it() {
         let case = Case::new();
         let mut whole = pack(twice.as_bytes());
         case.write(name, &whole);
-        case.fails(&format!("{name} --shards 1"), 65, "expected a new id");
+        case.refuses(name, 65, "expected a new id");
         let near_end = whole.len() - 6;
         whole[near_end] ^= 1;
         case.write(name, &whole);
-        case.fails(&format!("{name} --shards 1"), 65, "stream is damaged");
+        case.refuses(name, 65, "stream is damaged");
     }
 }
 
 #[test]
 fn inputs_that_are_not_fasta() {
     let case = Case::new();
-    case.write("a.pdb", "HEADER    HYDROLASE\n");
-    case.write("a.fastq", "\n@read1\nMK\n+\nII\n");
-    case.write("comment.fasta", "; old style\n>a\nMK\n");
-    case.write("a.xz", b"\xfd7zXZ\0\0\x04");
-    case.write("mac.fasta", ">a one\rMK\r>b\rMV\r");
-    case.fails(
-        "a.pdb --shards 1",
-        65,
-        "a.pdb: not FASTA: expected '>' at the start of line 1, found 'HEADER    HYDROLASE'",
-    );
-    case.fails("a.fastq --shards 1", 65, "start of line 2, found '@read1'");
-    case.fails("comment.fasta --shards 1", 65, "found '; old style'");
-    case.fails(
-        "a.xz --shards 1",
-        65,
-        "a.xz: expected plain, gzip, bgzip or zstd, found xz",
-    );
-    case.fails(
-        "mac.fasta --shards 1",
-        65,
-        "mac.fasta: record 1 'a': expected lines that end in LF or CRLF",
-    );
+    let not_fasta =
+        "a.pdb: not FASTA: expected '>' at the start of line 1, found 'HEADER    HYDROLASE'";
+    for (name, bytes, message) in [
+        ("a.pdb", &b"HEADER    HYDROLASE\n"[..], not_fasta),
+        (
+            "a.fastq",
+            b"\n@read1\nMK\n+\nII\n",
+            "start of line 2, found '@read1'",
+        ),
+        ("a.fasta", b"; old style\n>a\nMK\n", "found '; old style'"),
+        (
+            "a.xz",
+            b"\xfd7zXZ\0\0\x04",
+            "a.xz: expected plain, gzip, bgzip or zstd, found xz",
+        ),
+        (
+            "mac.fasta",
+            b">a one\rMK\r",
+            "record 1 'a': expected lines that end in LF or CRLF",
+        ),
+    ] {
+        case.write(name, bytes);
+        case.refuses(name, 65, message);
+    }
 }
 
 #[test]
@@ -207,31 +191,24 @@ fn cut_and_damaged_streams() {
         let whole = pack(text.as_bytes());
         for end in [whole.len() / 2, whole.len() - 1] {
             case.write(name, &whole[..end]);
-            case.fails(
-                &format!("{name} --shards 2"),
-                65,
-                &format!("{name}: the {format} stream is cut"),
-            );
+            case.refuses(name, 65, &format!("{name}: the {format} stream is cut"));
         }
         let mut damaged = whole;
         let middle = damaged.len() / 2;
         damaged[middle] ^= 0x55;
         case.write(name, damaged);
         // What comes out before the checksum of a block may be refused first.
-        case.fails(&format!("{name} --shards 2"), 65, &format!("{name}: "));
+        case.refuses(name, 65, &format!("{name}: "));
     }
     let whole = bgzip(text.as_bytes());
     case.write("a.bgz", &whole[..whole.len() - 28]);
-    case.fails("a.bgz --shards 2", 65, "a.bgz: the gzip stream is cut");
+    case.refuses("a.bgz", 65, "a.bgz: the gzip stream is cut");
 }
 
 #[test]
 #[cfg(target_os = "linux")]
 fn a_read_that_fails() {
     // The first page of a process is never mapped.
-    Case::new().fails(
-        "/proc/self/mem --shards 1",
-        74,
-        "/proc/self/mem: cannot read: input/output error",
-    );
+    let message = "/proc/self/mem: cannot read: input/output error";
+    Case::new().refuses("/proc/self/mem", 74, message);
 }

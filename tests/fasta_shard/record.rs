@@ -20,23 +20,48 @@ fn refused(fasta: impl AsRef<[u8]>, options: &str, message: &str) {
     case.fails(&format!("a.fasta --shards 1{options}"), 65, message);
 }
 
-fn sequences(case: &Case) -> Vec<(u64, String)> {
-    case.rows()
-        .into_iter()
-        .map(|row| (row.ordinal, row.sequence))
-        .collect()
+/// Makes one shard of `fasta` and expects these lines of rejects and these sequences, each with its ordinal.
+fn expect(fasta: &str, options: &str, rejects: &str, expected: &[(u64, &str)]) -> Case {
+    let case = made(fasta, options);
+    assert_eq!(
+        case.rejects(),
+        format!("ordinal,id,length,reason\n{rejects}")
+    );
+    let rows = case.rows();
+    let found: Vec<_> = rows
+        .iter()
+        .map(|row| (row.ordinal, &*row.sequence))
+        .collect();
+    assert_eq!(found, expected, "{fasta:?}");
+    case
 }
 
 #[test]
-fn a_record_without_a_sequence_is_rejected() {
-    let case = made(">a\n>b\nMK\n>c\n \n\n>d\n*\n", "");
-    assert_eq!(
-        case.rejects(),
-        "ordinal,id,length,reason\n0,a,0,empty\n2,c,0,empty\n3,d,0,empty\n"
-    );
-    assert_eq!(sequences(&case), [(1, "MK".to_owned())]);
+fn records_that_are_rejected_and_accepted() {
+    let empty = "0,a,0,empty\n2,c,0,empty\n3,d,0,empty\n";
+    let case = expect(">a\n>b\nMK\n>c\n \n\n>d\n*\n", "", empty, &[(1, "MK")]);
     let manifest = case.manifest();
     assert_eq!((manifest.records, manifest.accepted), (4, 1));
+
+    expect(">a\nMK\n", "", "", &[(0, "MK")]);
+    let short = ">a\nMK\n>b\nMKV\n";
+    expect(
+        short,
+        " --min-residues 3",
+        "0,a,2,too_short\n",
+        &[(1, "MKV")],
+    );
+
+    let case = expect(">a\nmkV*\n>b\nM K\tV*\n", "", "", &[(0, "MKV"), (1, "MKV")]);
+    let changed = case.manifest().changed;
+    assert_eq!(
+        (
+            changed["residues_uppercased"],
+            changed["terminal_stops_removed"]
+        ),
+        (2, 2)
+    );
+    assert!(case.rows().iter().all(|row| row.length == 3));
 }
 
 #[test]
@@ -44,31 +69,11 @@ fn where_all_are_rejected_there_is_an_empty_shard() {
     for target in ["--shards 2", "--max-shard-tokens 100"] {
         let case = Case::new();
         case.write("a.fasta", ">a\n");
-        let output = case
-            .command(&format!("a.fasta {target}"))
-            .output()
-            .expect("run");
-        crate::case::done(&output);
-        assert!(crate::case::stderr(&output).contains("every record was rejected"));
+        case.says(&format!("a.fasta {target}"), "every record was rejected");
         assert_eq!(case.rejects(), "ordinal,id,length,reason\n0,a,0,empty\n");
         assert!(case.manifest().shards.iter().all(|shard| shard.rows == 0));
         assert_eq!(case.rows(), []);
     }
-}
-
-#[test]
-fn nothing_rejected_is_a_header_line() {
-    assert_eq!(made(">a\nMK\n", "").rejects(), "ordinal,id,length,reason\n");
-}
-
-#[test]
-fn short_proteins() {
-    let case = made(">a\nMK\n>b\nMKV\n", " --min-residues 3");
-    assert_eq!(
-        case.rejects(),
-        "ordinal,id,length,reason\n0,a,2,too_short\n"
-    );
-    assert_eq!(sequences(&case), [(1, "MKV".to_owned())]);
 }
 
 #[test]
@@ -88,12 +93,8 @@ fn records_without_an_id_are_set_aside() {
     let fasta = ">a\nMK\n> b\nMKV\n>\nM-K\n>\n>c\nM\n";
     for duplicates in ["error", "suffix", "keep"] {
         let options = format!(" --invalid reject --duplicate-ids {duplicates}");
-        let case = made(fasta, &options);
-        assert_eq!(
-            case.rejects(),
-            "ordinal,id,length,reason\n1,,3,no_id\n2,,3,no_id\n3,,0,no_id\n"
-        );
-        assert_eq!(sequences(&case), [(0, "MK".into()), (4, "M".into())]);
+        let rejects = "1,,3,no_id\n2,,3,no_id\n3,,0,no_id\n";
+        let case = expect(fasta, &options, rejects, &[(0, "MK"), (4, "M")]);
         let rejects = plmkit_store::read_rejects(&case.out().join("rejects.csv"));
         assert_eq!(rejects.expect("a list").lines.len(), 3);
         assert_eq!(case.manifest().rejected[&Reason::NoId], 3);
@@ -228,12 +229,8 @@ fn what_begins_a_record_or_a_comment_is_in_no_sequence() {
             message,
         );
     }
-    let case = made(">a one\r\r\nMK\r\r\n", "");
-    assert_eq!(
-        sequences(&case),
-        [(0, "MK".to_owned())],
-        "line ends of two conversions"
-    );
+    // Line ends of two conversions.
+    expect(">a one\r\r\nMK\r\r\n", "", "", &[(0, "MK")]);
 }
 
 #[test]
@@ -248,25 +245,6 @@ fn nucleic_acids_are_refused() {
     let case = made(&contigs, " --alphabet protein");
     assert_eq!(case.manifest().accepted, 50);
     made(">p\nGAGAGAGATGAGA\n>q\nMKTAYIAKQRQISFVKSHFSRQ\n", "");
-}
-
-#[test]
-fn lower_case_and_terminal_stops_are_normalised_and_counted() {
-    let case = made(">a\nmkV*\n>b\nM K\tV*\n", "");
-    assert_eq!(
-        sequences(&case),
-        [(0, "MKV".to_owned()), (1, "MKV".to_owned())]
-    );
-    let changed = case.manifest().changed;
-    assert_eq!(
-        (
-            changed["residues_uppercased"],
-            changed["terminal_stops_removed"]
-        ),
-        (2, 2)
-    );
-    let lengths: Vec<u32> = case.rows().iter().map(|row| row.length).collect();
-    assert_eq!(lengths, [3, 3]);
 }
 
 #[test]
@@ -286,10 +264,9 @@ fn characters_that_are_no_residue() {
             &format!("a.fasta: record 2 'bad': expected residues, {found}"),
         );
         let case = made(&fasta, " --invalid reject");
-        assert!(
-            case.rejects().contains("\n1,bad,") && case.rejects().ends_with(",invalid_residue\n")
-        );
-        assert_eq!(sequences(&case), [(0, "MKVXBZUO".to_owned())]);
+        let rejects = case.rejects();
+        assert!(rejects.contains("\n1,bad,") && rejects.ends_with(",invalid_residue\n"));
+        assert_eq!(case.rows()[0].sequence, "MKVXBZUO");
         let case = made(&fasta, " --invalid x");
         assert!(case.rows()[1].sequence.contains('X'));
         assert_eq!(case.manifest().changed["residues_replaced_by_x"], 1);
@@ -326,18 +303,14 @@ fn a_protein_of_40000_residues_under_each_policy() {
 
     let case = made(&fasta, " --long-policy split-off");
     assert_eq!(rows(&case), [(0, 40_000, 40_000, false)]);
-    let files: Vec<(String, u64)> = case
-        .manifest()
-        .shards
-        .into_iter()
-        .map(|shard| (shard.file, shard.rows))
+    let shards = case.manifest().shards;
+    let files: Vec<_> = shards
+        .iter()
+        .map(|shard| (&*shard.file, shard.rows))
         .collect();
     assert_eq!(
         files,
-        [
-            ("shard-00000.parquet".to_owned(), 2),
-            ("shard-long-00000.parquet".to_owned(), 1)
-        ]
+        [("shard-00000.parquet", 2), ("shard-long-00000.parquet", 1)]
     );
 
     let case = made(&fasta, " --long-policy reject");

@@ -24,15 +24,11 @@ fn the_number_of_threads_changes_no_byte() {
             let case = case();
             case.succeeds(&format!("a.fasta {options} --threads {threads}"));
             let folder = case.out();
-            let files = case.files().into_iter();
-            files
-                .map(|(path, bytes)| {
-                    (
-                        path.strip_prefix(&folder).expect("inside").to_owned(),
-                        bytes,
-                    )
-                })
-                .collect::<Vec<_>>()
+            let files = case.files().into_iter().map(|(path, bytes)| {
+                let path = path.strip_prefix(&folder).expect("inside");
+                (path.to_owned(), bytes)
+            });
+            files.collect::<Vec<_>>()
         };
         let one = made(1);
         assert!(one.len() > 4);
@@ -61,15 +57,8 @@ fn every_record_is_in_one_shard_and_shards_are_balanced() {
         );
         assert_eq!(shard.tokens, shard.residues + 2 * shard.rows);
     }
-    assert_eq!(
-        manifest
-            .lengths
-            .histogram
-            .iter()
-            .map(|bin| bin.count)
-            .sum::<u64>(),
-        400
-    );
+    let histogram = manifest.lengths.histogram.iter();
+    assert_eq!(histogram.map(|bin| bin.count).sum::<u64>(), 400);
 }
 
 #[test]
@@ -88,26 +77,16 @@ fn shards_keep_to_their_tokens() {
 
     let case = Case::new();
     case.write("a.fasta", ">a\nMK\n>b\nMKVLMKVL\n>c\nMK\n");
-    let output = case
-        .command("a.fasta --max-shard-tokens 8")
-        .output()
-        .expect("run");
-    done(&output);
-    assert!(stderr(&output).contains(
-        "shards of one protein with more than 8 tokens: 1; the largest is shard-00001.parquet with 10"
-    ));
+    let message = "shards of one protein with more than 8 tokens: 1; the largest is shard-00001.parquet with 10";
+    case.says("a.fasta --max-shard-tokens 8", message);
     assert_eq!(case.manifest().shards.len(), 3);
 }
 
 fn times(case: &Case) -> Vec<SystemTime> {
-    let modified = |path: &Path| {
-        fs::metadata(path)
-            .and_then(|metadata| metadata.modified())
-            .expect("mtime")
-    };
-    case.files()
-        .iter()
-        .map(|(path, _)| modified(path))
+    let modified = |path: &Path| path.metadata().and_then(|found| found.modified());
+    let files = case.files().into_iter();
+    files
+        .map(|(path, _)| modified(&path).expect("a time"))
         .collect()
 }
 
@@ -121,16 +100,8 @@ fn a_complete_set_is_left_alone() {
     case.succeeds("a.fasta --shards 3");
     let before = times(&case);
     for input in ["a.fasta", "b.fasta.zst"] {
-        let output = case
-            .command(&format!("{input} --shards 3 --threads 1"))
-            .output()
-            .expect("run");
-        done(&output);
-        assert!(
-            stderr(&output).contains("already complete"),
-            "{}",
-            stderr(&output)
-        );
+        let args = format!("{input} --shards 3 --threads 1");
+        case.says(&args, "already complete");
     }
     let output = fed(case.command("- --shards 3"), proteins(400, 7));
     done(&output);
@@ -147,9 +118,7 @@ fn what_a_killed_run_left_beside_a_complete_set_goes() {
     case.write("out/.manifest.json.plmkit-tmp-1-0", "half a manifest");
     case.write("out/.notes.txt.plmkit-tmp", "another program's");
     case.fails("a.fasta --shards 2", 73, "shards was 3 and is now 2");
-    let output = case.command("a.fasta --shards 3").output().expect("run");
-    done(&output);
-    assert!(stderr(&output).contains("already complete"));
+    case.says("a.fasta --shards 3", "already complete");
     fs::remove_file(case.path("out/.notes.txt.plmkit-tmp")).expect("left alone");
     assert!(case.files() == whole);
 }
@@ -173,25 +142,14 @@ fn other_work_is_replaced_only_by_force() {
     case.fails("other.fasta --shards 3", 73, "the input is not the same");
     assert!(case.files() == before);
     case.succeeds("other.fasta --shards 2 --force");
-    let names: Vec<String> = case
-        .files()
-        .into_iter()
-        .map(|(path, _)| {
-            path.file_name()
-                .expect("a name")
-                .to_string_lossy()
-                .into_owned()
-        })
-        .collect();
-    assert_eq!(
-        names,
-        [
-            "manifest.json",
-            "rejects.csv",
-            "shard-00000.parquet",
-            "shard-00001.parquet"
-        ]
-    );
+    let expected = [
+        "manifest.json",
+        "rejects.csv",
+        "shard-00000.parquet",
+        "shard-00001.parquet",
+    ];
+    let files = case.files().into_iter().map(|(path, _)| path);
+    assert!(files.eq(expected.map(|name| case.out().join(name))));
     assert_eq!(case.rows().len(), 50);
 }
 

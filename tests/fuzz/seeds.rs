@@ -12,10 +12,9 @@ use arrow::array::{
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use plmkit_contract::{
-    Column, EmbeddingLayout, KEY_COLUMNS, Labels, Manifest, Pool, Provenance, Reason, Reject,
-    Sealed, SequenceDigest, ShardRow, StoreDtype, VectorColumn, batches_schema,
+    Column, EmbeddingLayout, KEY_COLUMNS, Labels, Manifest, Pooling, Provenance, Reason, Reject,
+    RowKey, Sealed, SequenceDigest, ShardRow, StoreDtype, VectorColumn, batches_schema, tokenize,
 };
-use plmkit_sequence::tokenize;
 use plmkit_store::{BatchesWriter, EmbeddingsWriter, ListWriter, ShardWriter, read_shard};
 use serde_json::{Map, Value, json};
 
@@ -53,15 +52,19 @@ fn shard(folder: &Path) -> Result<RecordBatch> {
     let path = folder.join("shard.parquet");
     let mut writer = ShardWriter::create(&path, 1 << 16)?;
     for (ordinal, (id, sequence)) in (0..).zip(PROTEINS) {
-        writer.push(&ShardRow {
+        let key = RowKey {
             ordinal,
             id,
-            description: (ordinal > 1).then_some("a protein"),
-            sequence,
-            length: sequence.len() as u32,
             start: 0,
+            length: sequence.len() as u32,
             truncated: false,
             digest: SequenceDigest::new(sequence.as_bytes()),
+            n_windows: 1,
+        };
+        writer.push(&ShardRow {
+            key,
+            description: (ordinal > 1).then_some("a protein"),
+            sequence,
         })?;
     }
     writer
@@ -111,7 +114,7 @@ fn pack(rows: &RecordBatch) -> Result<RecordBatch> {
 
 fn embeddings(folder: &Path, shard: &RecordBatch) -> Result<()> {
     let columns =
-        [Pool::Mean, Pool::Bos].map(|pool| Column::Pooled(VectorColumn { pool, layer: 1 }));
+        [Pooling::Mean, Pooling::Bos].map(|pool| Column::Pooled(VectorColumn { pool, layer: 1 }));
     let layout = EmbeddingLayout {
         columns: columns[..1].to_vec(),
         dim: 4,
@@ -187,8 +190,8 @@ fn manifest(folder: &Path) -> Result<()> {
 }
 
 fn rejects(folder: &Path) -> Result<()> {
-    let of_records = ListWriter::of_records(&folder.join("records.csv"))?;
-    let of_rows = ListWriter::of_rows(&folder.join("rows.csv"))?;
+    let of_records = ListWriter::create_rejects(&folder.join("records.csv"))?;
+    let of_rows = ListWriter::create_rejected_rows(&folder.join("rows.csv"))?;
     for (mut writer, reasons, starts) in [
         (of_records, &Reason::SHARDING[..], [None, None]),
         (of_rows, &Reason::EMBEDDING[..], [Some(0), Some(766)]),

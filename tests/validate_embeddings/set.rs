@@ -5,16 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int64Array, RecordBatch, StringArray,
-    UInt32Array,
-};
+use arrow::array::{ArrayRef, FixedSizeListArray, Float32Array, RecordBatch, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use plmkit_contract::{
-    ByteDigest, Column, EmbeddingLayout, Pool, Provenance, SequenceDigest, ShardRow, StoreDtype,
-    VectorColumn,
+    ByteDigest, Column, EmbeddingLayout, KeyColumnsBuilder, Pooling, Provenance, RowKey,
+    SequenceDigest, ShardRow, StoreDtype, VectorColumn,
 };
 use plmkit_store::{EmbeddingsWriter, ShardWriter};
 use serde_json::Value;
@@ -22,7 +19,7 @@ use serde_json::Value;
 use crate::common::bin;
 
 pub(crate) const MEAN: Column = Column::Pooled(VectorColumn {
-    pool: Pool::Mean,
+    pool: Pooling::Mean,
     layer: 6,
 });
 pub(crate) const DIM: usize = 8;
@@ -37,6 +34,20 @@ pub(crate) struct Row {
     pub(crate) truncated: bool,
     pub(crate) digest: SequenceDigest,
     pub(crate) vector: Vec<f32>,
+}
+
+impl Row {
+    fn key(&self) -> RowKey<'_> {
+        RowKey {
+            ordinal: self.ordinal,
+            id: &self.id,
+            start: self.start,
+            length: self.length,
+            truncated: self.truncated,
+            digest: self.digest,
+            n_windows: 1,
+        }
+    }
 }
 
 /// Thirty proteins, of which number 7 was rejected and number 9 is cut into two windows.
@@ -94,23 +105,15 @@ impl Set {
         let mut writer = ShardWriter::create(&self.path(name), 1 << 20).expect("create");
         for row in rows {
             let row = ShardRow {
-                ordinal: row.ordinal,
-                id: &row.id,
+                key: row.key(),
                 description: None,
                 sequence: &sequence(row.ordinal, row.start),
-                length: row.length,
-                start: row.start,
-                truncated: row.truncated,
-                digest: row.digest,
             };
             writer.push(&row).expect("push");
         }
         let provenance = Provenance::new("fasta-shard", vec![]);
-        writer
-            .finish(&provenance)
-            .expect("finish")
-            .publish()
-            .expect("publish");
+        let finished = writer.finish(&provenance).expect("finish");
+        finished.publish().expect("publish");
     }
 
     pub(crate) fn embeddings(&self, name: &str, rows: &[Row], dtype: StoreDtype) -> PathBuf {
@@ -125,26 +128,12 @@ impl Set {
         };
         let mut writer = EmbeddingsWriter::create(&path, &layout).expect("create");
         if !rows.is_empty() {
-            let truncated: Vec<bool> = rows.iter().map(|row| row.truncated).collect();
-            let arrays: Vec<ArrayRef> = vec![
-                Arc::new(Int64Array::from_iter_values(
-                    rows.iter().map(|row| row.ordinal.cast_signed()),
-                )),
-                Arc::new(StringArray::from_iter_values(
-                    rows.iter().map(|row| &row.id),
-                )),
-                Arc::new(UInt32Array::from_iter_values(
-                    rows.iter().map(|row| row.start),
-                )),
-                Arc::new(UInt32Array::from_iter_values(
-                    rows.iter().map(|row| row.length),
-                )),
-                Arc::new(BooleanArray::from(truncated)),
-                Arc::new(StringArray::from_iter_values(
-                    rows.iter().map(|row| row.digest.to_string()),
-                )),
-                vectors(rows, &dtype.arrow()),
-            ];
+            let mut keys = KeyColumnsBuilder::default();
+            for row in rows {
+                keys.push(&row.key());
+            }
+            let mut arrays = Vec::from(keys.finish());
+            arrays.push(vectors(rows, &dtype.arrow()));
             let batch = RecordBatch::try_new(SchemaRef::clone(writer.schema()), arrays);
             writer
                 .write(&batch.expect("the columns of the schema"))
@@ -152,7 +141,7 @@ impl Set {
         }
         let mut provenance = Provenance::new("gpu-embed", vec![]);
         if let Ok(list) = fs::read(self.path("embeddings.rejects.csv")) {
-            provenance = provenance.with_rejects(ByteDigest::of(&list).to_string());
+            provenance = provenance.with_rejects(ByteDigest::compute(&list).to_string());
         }
         writer.finish(&provenance).expect("finish");
         path

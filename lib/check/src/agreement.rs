@@ -1,25 +1,24 @@
 //! How close embeddings are to a reference.
 
-use plmkit_contract::{Column, plural};
+use plmkit_contract::{Column, RowKey, plural};
 
 use crate::check::Check;
 use crate::cosines::Cosines;
-use crate::offender::{Offender, Offenders};
 use crate::reference::Reference;
-use crate::row::Row;
+use crate::violation::Violations;
 use crate::{ColumnAgreement, ReferenceError};
 
-/// A reference, and how the rows seen so far compare with it.
+/// A reference, and how the rows so far compare with it.
 #[derive(Debug)]
 pub(crate) struct Agreement {
     reference: Reference,
     min_cosine: f64,
-    seen: Vec<bool>, // by reference row
+    found: Vec<bool>, // by reference row
     columns: Vec<Cosines>,
     not_compared: Vec<String>,
     rows: u64,
     not_in_reference: u64,
-    other_dimension: Offenders,
+    other_dimension: Violations,
 }
 
 /// What a column of an embeddings file is compared with.
@@ -34,14 +33,14 @@ pub(crate) struct Pair {
 impl Agreement {
     pub(crate) fn new(reference: Reference, min_cosine: f64) -> Self {
         Self {
-            seen: vec![false; reference.rows()],
+            found: vec![false; reference.rows()],
             reference,
             min_cosine,
             columns: Vec::new(),
             not_compared: Vec::new(),
             rows: 0,
             not_in_reference: 0,
-            other_dimension: Offenders::default(),
+            other_dimension: Violations::default(),
         }
     }
 
@@ -76,54 +75,48 @@ impl Agreement {
     }
 
     /// Compares the vectors of one row.
-    pub(crate) fn see(&mut self, row: &Row, pairs: &[Pair], vectors: &[&[f32]]) {
+    pub(crate) fn add(&mut self, row: &RowKey, pairs: &[Pair], vectors: &[&[f32]]) {
         let Some(place) = self.reference.find(row.id, row.start) else {
             self.not_in_reference += 1;
             return;
         };
-        self.seen[place] = true;
+        self.found[place] = true;
         self.rows += 1;
         for pair in pairs {
-            let (found, expected) = (
-                vectors[pair.file],
-                self.reference.vector(place, pair.reference),
-            );
+            let found = vectors[pair.file];
+            let expected = self.reference.vector(place, pair.reference);
             let column = &mut self.columns[pair.agreement];
             if found.len() == expected.len() {
                 column.add(row, found, expected);
             } else {
-                let problem = || {
-                    format!(
-                        "{}: the reference has {}, the embeddings have {}",
-                        column.name(),
-                        plural(expected.len(), "value"),
-                        found.len()
-                    )
-                };
-                self.other_dimension.add(|| Offender::row(row, problem()));
+                let values = plural(expected.len(), "value");
+                let (name, found) = (column.name(), found.len());
+                let problem =
+                    format_args!("{name}: the reference has {values}, the embeddings have {found}");
+                self.other_dimension.add_row(row, problem);
             }
         }
     }
 
     /// The check `reference`, the distribution of cosines, and the columns that were not compared.
     pub(crate) fn finish(self) -> (Check, Vec<ColumnAgreement>, Vec<String>) {
-        let mut not_found = Offenders::default();
-        for row in (0..self.seen.len()).filter(|&row| !self.seen[row]) {
+        let mut not_found = Violations::default();
+        for row in (0..self.found.len()).filter(|&row| !self.found[row]) {
             let (id, start) = self.reference.key(row);
-            not_found.add(|| Offender::reference_row(id, start, "not in the embeddings"));
+            not_found.add_reference_row(id, start, "not in the embeddings");
         }
-        let (mut below, mut undefined) = (Offenders::default(), Offenders::default());
+        let (mut below, mut undefined) = (Violations::default(), Violations::default());
         for column in &self.columns {
-            column.list_offenders(self.min_cosine, &mut below, &mut undefined);
+            column.list_violations(self.min_cosine, &mut below, &mut undefined);
         }
         let min = self
             .columns
             .iter()
             .filter_map(Cosines::min)
             .reduce(f64::min);
-        let mut nothing_compared = Offenders::default();
+        let mut nothing_compared = Violations::default();
         if self.rows == 0 {
-            nothing_compared.add(|| Offender::file("no row has an id of the reference"));
+            nothing_compared.add_file("no row has an id of the reference");
         }
         let min = min.map_or_else(|| "none".to_owned(), |min| format!("{min:.7}"));
         let summary = format!(
@@ -135,7 +128,7 @@ impl Agreement {
             undefined.count,
             self.other_dimension.count,
             not_found.count,
-            self.seen.len()
+            self.found.len()
         );
         let check = Check::judged(
             "reference",
@@ -162,20 +155,20 @@ impl Agreement {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{Pool, SequenceDigest, VectorColumn};
+    use plmkit_contract::{Pooling, SequenceDigest, VectorColumn};
 
     use super::*;
-    use crate::offender::LISTED;
+    use crate::CheckOutcome;
     use crate::vector::cosine;
-    use crate::{Outcome, ReferenceBuilder};
+    use crate::violation::LISTED;
 
     const MEAN: Column = Column::Pooled(VectorColumn {
-        pool: Pool::Mean,
+        pool: Pooling::Mean,
         layer: 6,
     });
 
-    fn row(ordinal: u64, id: &str) -> Row<'_> {
-        Row {
+    fn row(ordinal: u64, id: &str) -> RowKey<'_> {
+        RowKey {
             ordinal,
             id,
             start: 0,
@@ -188,15 +181,17 @@ mod tests {
 
     /// A reference of unit vectors along the first axis, one for each id.
     fn judge(ids: &[&str], found: &[(&str, [f32; 2])]) -> (Check, Vec<ColumnAgreement>) {
-        let mut builder = ReferenceBuilder::new(["mean_6".to_owned()]);
+        let mut reference = Reference::new(["mean_6".to_owned()]);
         for id in ids {
-            builder.push(id, 0, [&[1.0, 0.0][..]]).expect("two values");
+            reference
+                .push(id, 0, [&[1.0, 0.0][..]])
+                .expect("two values");
         }
-        let reference = builder.finish().expect("each id once");
+        reference.sort().expect("each id once");
         let mut agreement = Agreement::new(reference, 0.999);
         let pairs = agreement.pair(&[MEAN]).expect("the same name");
         for (ordinal, (id, vector)) in (0..).zip(found) {
-            agreement.see(&row(ordinal, id), &pairs, &[vector]);
+            agreement.add(&row(ordinal, id), &pairs, &[vector]);
         }
         let (check, columns, _) = agreement.finish();
         (check, columns)
@@ -208,7 +203,7 @@ mod tests {
             &["a", "b"],
             &[("c", [0.0, 1.0]), ("b", [2.0, 0.0]), ("a", [1.0, 0.0])],
         );
-        assert_eq!(check.outcome, Outcome::Pass);
+        assert_eq!(check.outcome, CheckOutcome::Pass);
         assert_eq!(
             (check.counts["compared"], check.counts["not_in_reference"]),
             (2, 1)
@@ -223,9 +218,9 @@ mod tests {
             &["a", "b", "c"],
             &[("a", [1.0, 0.1]), ("b", [0.0, 1.0]), ("c", [0.0, 0.0])],
         );
-        assert_eq!(check.outcome, Outcome::Fail);
+        assert_eq!(check.outcome, CheckOutcome::Fail);
         assert_eq!((check.counts["below"], check.counts["undefined"]), (2, 1));
-        let lines: Vec<String> = check.offenders.iter().map(ToString::to_string).collect();
+        let lines: Vec<String> = check.violations.iter().map(ToString::to_string).collect();
         assert_eq!(lines[0], "ordinal 1 'b': mean_6: cosine 0.0000000");
         assert_eq!(lines[1], "ordinal 0 'a': mean_6: cosine 0.9950372");
         assert_eq!(lines[2], "ordinal 2 'c': mean_6: no cosine");
@@ -238,9 +233,12 @@ mod tests {
         let (check, _) = judge(&["a", "b"], &[("a", [1.0, 0.0])]);
         assert_eq!(
             (check.outcome, check.counts["not_found"]),
-            (Outcome::Fail, 1)
+            (CheckOutcome::Fail, 1)
         );
-        assert_eq!(check.offenders[0].to_string(), "'b': not in the embeddings");
+        assert_eq!(
+            check.violations[0].to_string(),
+            "'b': not in the embeddings"
+        );
     }
 
     #[test]
@@ -249,20 +247,23 @@ mod tests {
             let (check, columns) = judge(ids, &[("z", [1.0, 0.0])]);
             assert_eq!(
                 (check.outcome, check.counts["nothing_compared"]),
-                (Outcome::Fail, 1)
+                (CheckOutcome::Fail, 1)
             );
             assert_eq!((columns[0].compared, columns[0].min), (0, None));
         }
     }
 
     #[test]
-    fn many_offenders_are_counted_and_ten_listed() {
+    fn many_violations_are_counted_and_ten_listed() {
         let ids: Vec<String> = (0..50).map(|i| format!("p{i}")).collect();
         let names: Vec<&str> = ids.iter().map(String::as_str).collect();
         let found: Vec<(&str, [f32; 2])> =
             (0..50).map(|i| (names[i], [1.0, 0.1 + i as f32])).collect();
         let (check, columns) = judge(&names, &found);
-        assert_eq!((check.counts["below"], check.offenders.len()), (50, LISTED));
+        assert_eq!(
+            (check.counts["below"], check.violations.len()),
+            (50, LISTED)
+        );
         assert_eq!(
             (columns[0].worst[0].id.as_str(), columns[0].worst.len()),
             ("p49", LISTED)

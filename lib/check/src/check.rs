@@ -1,16 +1,17 @@
-//! One question that was put to the files, and its answer.
+//! One check of the files, and its result.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
 
-use crate::offender::{LISTED, Offender, Offenders};
+use crate::violation::{LISTED, Violation, Violations};
 
 /// How a check ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::Display)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
+#[strum(serialize_all = "lowercase")]
+pub enum CheckOutcome {
     /// Nothing is wrong.
     Pass,
     /// Something is wrong.
@@ -19,54 +20,49 @@ pub enum Outcome {
     Skipped,
 }
 
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Pass => "pass",
-            Self::Fail => "fail",
-            Self::Skipped => "skipped",
-        })
-    }
-}
-
 /// One check of a verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
     /// What was checked: one of the names in [`Verdict::checks`](crate::Verdict::checks).
     pub name: &'static str,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: CheckOutcome,
     /// The answer in one line.
     pub summary: String,
     /// What was counted, by name. Empty when skipped.
     pub counts: BTreeMap<&'static str, u64>,
-    /// The first ten offenders of each kind.
-    pub offenders: Vec<Offender>,
+    /// The first ten violations of each kind.
+    #[serde(rename = "offenders")]
+    pub violations: Vec<Violation>,
 }
 
 impl Check {
-    /// A check that fails when there is any offender of any kind.
+    /// A check that fails when there is any violation of any kind.
     pub(crate) fn judged<const N: usize, const K: usize>(
         name: &'static str,
         summary: String,
         counts: [(&'static str, u64); N],
-        offenders: [(&'static str, Offenders); K],
+        violations: [(&'static str, Violations); K],
     ) -> Self {
-        let failed = offenders.iter().any(|(_, kind)| kind.count > 0);
+        let failed = violations.iter().any(|(_, kind)| kind.count > 0);
         let mut counts = BTreeMap::from(counts);
         let mut listed = Vec::new();
-        for (kind, offenders) in offenders {
-            counts.insert(kind, offenders.count);
-            listed.extend(offenders.first);
+        for (kind, violations) in violations {
+            counts.insert(kind, violations.count);
+            listed.extend(violations.first);
         }
         debug_assert!(listed.len() <= K * LISTED);
-        let outcome = if failed { Outcome::Fail } else { Outcome::Pass };
+        let outcome = if failed {
+            CheckOutcome::Fail
+        } else {
+            CheckOutcome::Pass
+        };
         Self {
             name,
             outcome,
             summary,
             counts,
-            offenders: listed,
+            violations: listed,
         }
     }
 
@@ -74,19 +70,19 @@ impl Check {
     pub(crate) fn skipped(name: &'static str, why: &str) -> Self {
         Self {
             name,
-            outcome: Outcome::Skipped,
+            outcome: CheckOutcome::Skipped,
             summary: why.to_owned(),
             counts: BTreeMap::new(),
-            offenders: Vec::new(),
+            violations: Vec::new(),
         }
     }
 }
 
-/// The check in one line: its name, its summary, and its first offender.
+/// The check in one line: its name, its summary, and its first violation.
 impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.name, self.summary)?;
-        match self.offenders.first() {
+        match self.violations.first() {
             Some(first) => write!(f, "; first: {first}"),
             None => Ok(()),
         }

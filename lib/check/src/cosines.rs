@@ -1,11 +1,10 @@
 //! How close one column is to a reference.
 
-use plmkit_contract::Column;
+use plmkit_contract::{Column, RowKey};
 use serde::Serialize;
 
-use crate::offender::{LISTED, Offender, Offenders};
-use crate::row::Row;
 use crate::vector::cosine;
+use crate::violation::{LISTED, Violations};
 
 /// The cosines of one column with the reference.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -73,7 +72,7 @@ impl Cosines {
     }
 
     /// Adds the cosine of two vectors of the same length.
-    pub(crate) fn add(&mut self, row: &Row, found: &[f32], expected: &[f32]) {
+    pub(crate) fn add(&mut self, row: &RowKey, found: &[f32], expected: &[f32]) {
         let cosine = cosine(found, expected);
         match cosine {
             Some(cosine) => self.values.push(cosine),
@@ -88,40 +87,34 @@ impl Cosines {
             .worst
             .partition_point(|other| rank(other.cosine) <= rank(cosine));
         if place < LISTED {
-            let (ordinal, start) = row.key();
-            self.worst.insert(
-                place,
-                Compared {
-                    ordinal,
-                    start,
-                    id: row.id.to_owned(),
-                    cosine,
-                },
-            );
+            let compared = Compared {
+                ordinal: row.ordinal,
+                start: row.start,
+                id: row.id.to_owned(),
+                cosine,
+            };
+            self.worst.insert(place, compared);
             self.worst.truncate(LISTED);
         }
     }
 
     /// Counts the vectors below the floor and without a cosine, and lists the worst of them.
-    pub(crate) fn list_offenders(
+    pub(crate) fn list_violations(
         &self,
         floor: f64,
-        below: &mut Offenders,
-        undefined: &mut Offenders,
+        below: &mut Violations,
+        undefined: &mut Violations,
     ) {
         let all_below = self.values.iter().filter(|&&cosine| cosine < floor).count() as u64;
         let (below_before, undefined_before) = (below.count, undefined.count);
         for compared in &self.worst {
-            let offender = |problem| Offender {
-                ordinal: Some(compared.ordinal),
-                start: Some(compared.start),
-                id: Some(compared.id.clone()),
-                problem,
-            };
+            let (name, id) = (self.name, Some(compared.id.as_str()));
+            let (ordinal, start) = (Some(compared.ordinal), Some(compared.start));
             match compared.cosine {
-                None => undefined.add(|| offender(format!("{}: no cosine", self.name))),
+                None => undefined.add(ordinal, start, id, format_args!("{name}: no cosine")),
                 Some(cosine) if cosine < floor => {
-                    below.add(|| offender(format!("{}: cosine {cosine:.7}", self.name)));
+                    let problem = format_args!("{name}: cosine {cosine:.7}");
+                    below.add(ordinal, start, id, problem);
                 }
                 Some(_) => {}
             }

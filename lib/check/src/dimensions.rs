@@ -3,29 +3,27 @@
 use plmkit_contract::{EmbeddingLayout, plural};
 
 use crate::check::Check;
-use crate::offender::{Offender, Offenders};
+use crate::violation::Violations;
 
 /// The shape of the first file, and the files that have another.
 #[derive(Debug, Default)]
 pub(crate) struct Dimensions {
     first: Option<(String, String)>, // (file, shape)
     files: u64,
-    different: Offenders,
+    different: Violations,
 }
 
 impl Dimensions {
-    pub(crate) fn see(&mut self, file: &str, layout: &EmbeddingLayout) {
+    pub(crate) fn add(&mut self, file: &str, layout: &EmbeddingLayout) {
         self.files += 1;
         let shape = shape(layout);
         match &self.first {
             None => self.first = Some((file.to_owned(), shape)),
             Some((_, expected)) if *expected == shape => {}
             Some((first, expected)) => {
-                self.different.add(|| {
-                    Offender::file(format!(
-                        "{file}: expected {expected} as in {first}, found {shape}"
-                    ))
-                });
+                self.different.add_file(format_args!(
+                    "{file}: expected {expected} as in {first}, found {shape}"
+                ));
             }
         }
     }
@@ -82,18 +80,18 @@ mod tests {
         others[3].columns = columns(&["mean_6", "max_6"]);
         others[4].stitched = true;
         let mut dimensions = Dimensions::default();
-        dimensions.see("a", &first);
+        dimensions.add("a", &first);
         for (file, layout) in ["b", "c", "d", "e", "f"].into_iter().zip(&others) {
-            dimensions.see(file, layout);
+            dimensions.add(file, layout);
         }
         let check = dimensions.finish();
         assert_eq!((check.counts["files"], check.counts["different"]), (6, 4));
         assert_eq!(
-            check.offenders[0].to_string(),
+            check.violations[0].to_string(),
             "c: expected mean_6 (320) in f32 as in a, found mean_6 (640) in f32"
         );
         assert_eq!(
-            check.offenders[3].to_string(),
+            check.violations[3].to_string(),
             "f: expected mean_6 (320) in f32 as in a, found mean_6 (320) in f32, stitched from windows"
         );
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use plmkit_contract::{Manifest, Quoted, Reason, RowDigest, plural};
 
 use crate::check::Check;
-use crate::offender::{Offender, Offenders};
+use crate::violation::Violations;
 
 /// The check `manifest`: of `shards`, each with the name of its file, of `rejected`, the number of rejected records by
 /// reason, if rejects were given, and of the digests of `rejects_files`, each with the name of the file.
@@ -19,38 +19,35 @@ pub(crate) fn check(
     for shard in &manifest.shards {
         listed.entry(&shard.digest).or_default().push(&shard.file);
     }
-    let mut unlisted = Offenders::default();
+    let mut unlisted = Violations::default();
     for (file, digest) in shards {
         let found = listed.get_mut(digest.to_string().as_str());
         if found.and_then(Vec::pop).is_none() {
-            unlisted.add(|| Offender::file(format!("{file}: not a shard of the manifest")));
+            unlisted.add_file(format_args!("{file}: not a shard of the manifest"));
         }
     }
-    let mut not_given = Offenders::default();
+    let mut not_given = Violations::default();
     for file in listed.into_values().flatten() {
-        let problem = format!("{} of the manifest: not among the shards", Quoted(file));
-        not_given.add(|| Offender::file(problem));
+        let file = Quoted(file);
+        not_given.add_file(format_args!("{file} of the manifest: not among the shards"));
     }
-    let mut other_rejects = Offenders::default();
+    let mut other_rejects = Violations::default();
     for reason in Reason::SHARDING {
         let expected = manifest.rejected.get(&reason).copied().unwrap_or(0);
         let found = rejected.map(|counts| counts.get(&reason).copied().unwrap_or(0));
         if let Some(found) = found.filter(|&found| found != expected) {
             let problem =
-                || format!("expected {expected} records rejected as {reason}, found {found}");
-            other_rejects.add(|| Offender::file(problem()));
+                format_args!("expected {expected} records rejected as {reason}, found {found}");
+            other_rejects.add_file(problem);
         }
     }
-    let mut altered_rejects = Offenders::default();
+    let mut altered_rejects = Violations::default();
     for (file, digest) in rejects_files {
         let expected = &manifest.rejects_digest;
         if digest != expected {
-            let problem = || {
-                format!(
+            altered_rejects.add_file(format_args!(
                     "{file}: not the rejects of the manifest: it has digest {digest}, expected {expected}"
-                )
-            };
-            altered_rejects.add(|| Offender::file(problem()));
+            ));
         }
     }
     let summary = format!(

@@ -4,7 +4,7 @@ use plmkit_contract::plural;
 use std::ops::Range;
 
 use crate::check::Check;
-use crate::offender::{LISTED, Offender, Offenders};
+use crate::violation::{LISTED, Violations};
 
 /// The check `ordinals`. `shards` rises and may repeat (one for each window); `rejects` is in any order.
 ///
@@ -18,7 +18,7 @@ pub(crate) fn check(
     rejects.sort_unstable();
     let mut shards = shards.peekable();
     let mut rejected = rejects.iter().copied().peekable();
-    let [mut absent, mut both, mut twice, mut beyond] = <[Offenders; 4]>::default();
+    let [mut absent, mut both, mut twice, mut beyond] = <[Violations; 4]>::default();
     let (mut in_shards, mut in_rejects) = (0, 0);
     let mut next = 0_u64; // the smallest ordinal not accounted for
 
@@ -39,13 +39,13 @@ pub(crate) fn check(
         in_shards += u64::from(rows > 0);
         in_rejects += u64::from(lines > 0);
         if rows > 0 && lines > 0 {
-            both.add(|| Offender::record(ordinal, "both in the shards and in the rejects"));
+            both.add_record(ordinal, "both in the shards and in the rejects");
         }
         if lines > 1 {
-            twice.add(|| Offender::record(ordinal, "in the rejects more than once"));
+            twice.add_record(ordinal, "in the rejects more than once");
         }
         if records.is_some_and(|records| ordinal >= records) {
-            beyond.add(|| Offender::record(ordinal, "the input has fewer records"));
+            beyond.add_record(ordinal, "the input has fewer records");
         }
         add_gap(&mut absent, next..ordinal);
         next = ordinal.saturating_add(1);
@@ -76,10 +76,10 @@ pub(crate) fn check(
 }
 
 /// Adds ordinals that are nowhere; a wide range is counted without walking it.
-fn add_gap(absent: &mut Offenders, gap: Range<u64>) {
+fn add_gap(absent: &mut Violations, gap: Range<u64>) {
     let width = gap.end.saturating_sub(gap.start);
     for ordinal in gap.take(LISTED) {
-        absent.add(|| Offender::record(ordinal, "neither in the shards nor in the rejects"));
+        absent.add_record(ordinal, "neither in the shards nor in the rejects");
     }
     absent.count += width.saturating_sub(LISTED as u64);
 }
@@ -89,7 +89,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Outcome;
+    use crate::CheckOutcome;
 
     proptest! {
         #[test]
@@ -106,7 +106,7 @@ mod tests {
             once.extend(&rejects);
             once.sort_unstable();
             let shared_out = once.iter().copied().eq(0..records.unwrap_or(once.len() as u64));
-            prop_assert_eq!(check.outcome == Outcome::Pass, shared_out, "{:?}", check);
+            prop_assert_eq!(check.outcome == CheckOutcome::Pass, shared_out, "{:?}", check);
         }
     }
 
@@ -114,9 +114,9 @@ mod tests {
     fn a_wide_gap_is_counted_without_walking_it() {
         let check = check([u64::MAX].into_iter(), vec![2], None);
         assert_eq!(check.counts["absent"], u64::MAX - 1);
-        assert_eq!(check.offenders.len(), LISTED);
+        assert_eq!(check.violations.len(), LISTED);
         assert_eq!(
-            check.offenders[2].to_string(),
+            check.violations[2].to_string(),
             "ordinal 3: neither in the shards nor in the rejects"
         );
     }
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn windows_of_one_record_are_one_record() {
         let check = check([0, 0, 0, 2].into_iter(), vec![1], Some(3));
-        assert_eq!(check.outcome, Outcome::Pass);
+        assert_eq!(check.outcome, CheckOutcome::Pass);
         assert_eq!(
             (check.counts["in_shards"], check.counts["in_rejects"]),
             (2, 1)
@@ -144,7 +144,7 @@ mod tests {
     fn records_lost_at_the_end_show_where_their_number_is_known() {
         let check = check([0, 1].into_iter(), vec![2], Some(5));
         assert_eq!((check.counts["absent"], check.counts["beyond"]), (2, 0));
-        assert!(check.offenders[0].to_string().starts_with("ordinal 3: "));
+        assert!(check.violations[0].to_string().starts_with("ordinal 3: "));
         let check = super::check([0, 1].into_iter(), vec![2], Some(2));
         assert_eq!((check.counts["absent"], check.counts["beyond"]), (0, 1));
     }

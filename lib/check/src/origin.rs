@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use plmkit_contract::{Provenance, Quoted, RowDigest, SOURCE, plural};
 
 use crate::check::Check;
-use crate::offender::{Offender, Offenders};
+use crate::violation::Violations;
 
 /// What the embeddings and the shards say of their origin.
 #[derive(Debug, Default)]
 pub(crate) struct Origin {
-    embeddings: Family,
-    shards: Family,
+    embeddings: FileSet,
+    shards: FileSet,
     /// What the shards become when they are packed.
     batches: BTreeSet<String>,
     /// Batches that the embeddings were made from, each with the file that says so.
@@ -20,17 +20,17 @@ pub(crate) struct Origin {
     expected_rejects: BTreeSet<String>,
     /// Those that were given: name and digest.
     rejects: Vec<(String, String)>,
-    different: Offenders,
+    different: Violations,
 }
 
 /// Files of one kind: their number, and the first, which the others are compared with.
 #[derive(Debug, Default)]
-struct Family {
+struct FileSet {
     first: Option<(String, Provenance)>,
     files: u64,
 }
 
-impl Family {
+impl FileSet {
     /// How the origin of one more file differs from that of the first.
     fn add(&mut self, file: &str, provenance: &Provenance) -> Option<String> {
         self.files += 1;
@@ -45,22 +45,22 @@ impl Family {
     }
 
     /// The first file, if it was made from other inputs.
-    fn of_other_inputs(&self, provenance: &Provenance) -> Option<&str> {
+    fn first_of_other_inputs(&self, provenance: &Provenance) -> Option<&str> {
         let (first, expected) = self.first.as_ref()?;
         (expected.inputs != provenance.inputs).then_some(first)
     }
 }
 
 impl Origin {
-    /// Sees an embeddings file.
-    pub(crate) fn embeddings(&mut self, file: &str, provenance: &Provenance) {
+    /// Adds an embeddings file.
+    pub(crate) fn add_embeddings(&mut self, file: &str, provenance: &Provenance) {
         let problem = self.embeddings.add(file, provenance).or_else(|| {
             let (first, expected) = self.embeddings.first.as_ref()?;
             (expected.options.get(SOURCE) != provenance.options.get(SOURCE))
                 .then(|| format!("{file}: not of the same set of shards as {first}"))
         });
         if let Some(problem) = problem {
-            self.different.add(|| Offender::file(problem));
+            self.different.add_file(problem);
         }
         self.expected_rejects.extend(provenance.rejects.clone());
         let batches = provenance.inputs.iter().cloned();
@@ -68,35 +68,34 @@ impl Origin {
             .extend(batches.map(|batches| (file.to_owned(), batches)));
     }
 
-    /// Sees a shard and the digest of the batches that it becomes.
-    pub(crate) fn shard(&mut self, file: &str, provenance: &Provenance, batches: RowDigest) {
+    /// Adds a shard and the digest of the batches that it becomes.
+    pub(crate) fn add_shard(&mut self, file: &str, provenance: &Provenance, batches: RowDigest) {
         self.batches.insert(batches.to_string());
         let problem = self.shards.add(file, provenance).or_else(|| {
-            let first = self.shards.of_other_inputs(provenance)?;
+            let first = self.shards.first_of_other_inputs(provenance)?;
             Some(format!("{file}: made from other inputs than {first}"))
         });
         if let Some(problem) = problem {
-            self.different.add(|| Offender::file(problem));
+            self.different.add_file(problem);
         }
     }
 
-    /// Sees a list of rows that are not in the embeddings.
-    pub(crate) fn rejects(&mut self, file: &str, digest: String) {
+    /// Adds a list of rows that are not in the embeddings.
+    pub(crate) fn add_rejects(&mut self, file: &str, digest: String) {
         self.rejects.push((file.to_owned(), digest));
     }
 
     /// The check `origin`.
     pub(crate) fn finish(self) -> Check {
-        let mut other_batches = Offenders::default();
+        let mut other_batches = Violations::default();
         let known = |batches: &String| self.shards.files == 0 || self.batches.contains(batches);
         for (file, batches) in self.embedded.iter().filter(|(_, batches)| !known(batches)) {
-            let problem = || {
-                let batches = Quoted(batches);
-                format!("{file}: made from batches {batches}, which are not those of a shard")
-            };
-            other_batches.add(|| Offender::file(problem()));
+            let batches = Quoted(batches);
+            other_batches.add_file(format_args!(
+                "{file}: made from batches {batches}, which are not those of a shard"
+            ));
         }
-        let mut embedded_twice = Offenders::default();
+        let mut embedded_twice = Violations::default();
         let mut first_of = BTreeMap::new();
         for (file, batches) in self
             .embedded
@@ -104,15 +103,15 @@ impl Origin {
             .filter(|(_, batches)| !is_empty(batches))
         {
             if let Some(first) = first_of.insert(batches, file) {
-                let problem = || format!("{file}: made from the same batches as {first}");
-                embedded_twice.add(|| Offender::file(problem()));
+                let problem = format_args!("{file}: made from the same batches as {first}");
+                embedded_twice.add_file(problem);
             }
         }
-        let mut other_rejects = Offenders::default();
+        let mut other_rejects = Violations::default();
         let known = |digest: &String| self.expected_rejects.contains(digest);
         for (file, _) in self.rejects.iter().filter(|(_, digest)| !known(digest)) {
-            let problem = || format!("{file}: not the list of any of the embeddings, or altered");
-            other_rejects.add(|| Offender::file(problem()));
+            let problem = format_args!("{file}: not the list of any of the embeddings, or altered");
+            other_rejects.add_file(problem);
         }
         let summary = format!(
             "{}, {}: {} of other work than the first, {} batches of other shards, {} batches embedded twice, \
@@ -151,7 +150,7 @@ fn is_empty(batches: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Outcome;
+    use crate::CheckOutcome;
 
     fn embeddings(model: &str, batches: &str) -> Provenance {
         Provenance::new("gpu-embed", vec![batches.to_owned()]).with("model", model)
@@ -165,15 +164,15 @@ mod tests {
     fn embeddings_of_two_models_are_no_set() {
         let mut origin = Origin::default();
         for (file, model) in [("a", "m"), ("b", "m"), ("c", "n")] {
-            origin.embeddings(file, &embeddings(model, file));
+            origin.add_embeddings(file, &embeddings(model, file));
         }
-        origin.embeddings("d", &Provenance::new("another", vec![]).with("model", "m"));
+        origin.add_embeddings("d", &Provenance::new("another", vec![]).with("model", "m"));
         let check = origin.finish();
         assert_eq!(
             (check.counts["embeddings"], check.counts["different"]),
             (4, 2)
         );
-        let lines: Vec<String> = check.offenders.iter().map(ToString::to_string).collect();
+        let lines: Vec<String> = check.violations.iter().map(ToString::to_string).collect();
         assert_eq!(
             lines,
             [
@@ -187,9 +186,9 @@ mod tests {
     fn embeddings_of_two_sets_of_shards_or_of_the_same_batches_are_no_set() {
         let mut origin = Origin::default();
         for (file, source, batches) in [("a", "s", "x"), ("b", "t", "y"), ("c", "s", "x")] {
-            origin.embeddings(file, &embeddings("m", batches).with(SOURCE, source));
+            origin.add_embeddings(file, &embeddings("m", batches).with(SOURCE, source));
         }
-        let lines = origin.finish().offenders;
+        let lines = origin.finish().violations;
         let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
         assert_eq!(
             lines,
@@ -204,13 +203,13 @@ mod tests {
     fn shards_of_other_inputs_or_options_are_no_set() {
         let mut origin = Origin::default();
         let batches = RowDigest::default();
-        origin.shard("a", &shard(1022, "x"), batches);
-        origin.shard("b", &shard(1022, "x"), batches);
-        origin.shard("c", &shard(1022, "y"), batches);
-        origin.shard("d", &shard(500, "x"), batches);
+        origin.add_shard("a", &shard(1022, "x"), batches);
+        origin.add_shard("b", &shard(1022, "x"), batches);
+        origin.add_shard("c", &shard(1022, "y"), batches);
+        origin.add_shard("d", &shard(500, "x"), batches);
         let check = origin.finish();
         assert_eq!((check.counts["shards"], check.counts["different"]), (4, 2));
-        let lines: Vec<String> = check.offenders.iter().map(ToString::to_string).collect();
+        let lines: Vec<String> = check.violations.iter().map(ToString::to_string).collect();
         assert_eq!(
             lines,
             [
@@ -224,15 +223,15 @@ mod tests {
     fn batches_are_compared_where_there_are_shards() {
         let batches = RowDigest::default();
         for (input, shards, outcome) in [
-            ("other", 0, Outcome::Pass),
-            ("other", 1, Outcome::Fail),
-            (batches.to_string().as_str(), 1, Outcome::Pass),
+            ("other", 0, CheckOutcome::Pass),
+            ("other", 1, CheckOutcome::Fail),
+            (batches.to_string().as_str(), 1, CheckOutcome::Pass),
         ] {
             let mut origin = Origin::default();
             for _ in 0..shards {
-                origin.shard("s", &shard(1022, "x"), batches);
+                origin.add_shard("s", &shard(1022, "x"), batches);
             }
-            origin.embeddings("e", &embeddings("m", input));
+            origin.add_embeddings("e", &embeddings("m", input));
             let check = origin.finish();
             assert_eq!(check.outcome, outcome, "{input} {shards}");
         }
@@ -242,14 +241,14 @@ mod tests {
     fn a_list_of_rejects_is_known_by_an_embeddings_file() {
         let mut origin = Origin::default();
         for list in ["x", "y"] {
-            origin.embeddings(list, &embeddings("m", list).with_rejects(list.to_owned()));
+            origin.add_embeddings(list, &embeddings("m", list).with_rejects(list.to_owned()));
         }
         for list in ["x", "z"] {
-            origin.rejects(list, list.to_owned());
+            origin.add_rejects(list, list.to_owned());
         }
         let check = origin.finish();
         assert_eq!(check.counts["other_rejects"], 1);
-        let lines: Vec<String> = check.offenders.iter().map(ToString::to_string).collect();
+        let lines: Vec<String> = check.violations.iter().map(ToString::to_string).collect();
         assert_eq!(
             lines,
             ["z: not the list of any of the embeddings, or altered"]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use plmkit_contract::plural;
 
 use crate::check::Check;
-use crate::offender::{Offender, Offenders};
+use crate::violation::Violations;
 
 /// What is known of the parts of a dataset before they are read.
 #[derive(Debug, Default)]
@@ -19,22 +19,19 @@ pub struct Parts {
 }
 
 /// The check `parts`: of `found`, each with the name of its file and its digest, if they are those of a dataset.
-pub fn parts(dataset: Option<Parts>, found: &[(String, String)]) -> Check {
+pub fn check_parts(dataset: Option<Parts>, found: &[(String, String)]) -> Check {
     let Some(dataset) = dataset else {
         return Check::skipped("parts", "no dataset was given");
     };
-    let mut strays = Offenders::default();
+    let mut strays = Violations::default();
     for stray in &dataset.strays {
-        strays.add(|| {
-            Offender::file(format!(
-                "{stray}: among the embeddings, and no Parquet file"
-            ))
-        });
+        strays.add_file(format_args!(
+            "{stray}: among the embeddings, and no Parquet file"
+        ));
     }
-    let mut failed_before = Offenders::default();
+    let mut failed_before = Violations::default();
     if dataset.failed_before {
-        let problem = "dataset.json: the validation that listed the parts failed";
-        failed_before.add(|| Offender::file(problem.to_owned()));
+        failed_before.add_file("dataset.json: the validation that listed the parts failed");
     }
     // With shards, the checks of coverage say what is missing.
     let listed = dataset.listed.as_deref().unwrap_or(found);
@@ -42,19 +39,21 @@ pub fn parts(dataset: Option<Parts>, found: &[(String, String)]) -> Check {
         .iter()
         .map(|(file, digest)| (file.as_str(), digest.as_str()))
         .collect();
-    let (mut unlisted, mut altered) = (Offenders::default(), Offenders::default());
+    let (mut unlisted, mut altered) = (Violations::default(), Violations::default());
     for (file, digest) in found {
         match expected.remove(file.as_str()) {
-            None => unlisted.add(|| Offender::file(format!("{file}: not a part of the dataset"))),
-            Some(expected) if expected != digest => altered.add(|| {
-                Offender::file(format!("{file}: expected rows {expected}, found {digest}"))
-            }),
+            None => unlisted.add_file(format_args!("{file}: not a part of the dataset")),
+            Some(expected) if expected != digest => {
+                altered.add_file(format_args!(
+                    "{file}: expected rows {expected}, found {digest}"
+                ));
+            }
             Some(_) => {}
         }
     }
-    let mut missing = Offenders::default();
+    let mut missing = Violations::default();
     for file in expected.keys() {
-        missing.add(|| Offender::file(format!("{file}: a part of the dataset, and missing")));
+        missing.add_file(format_args!("{file}: a part of the dataset, and missing"));
     }
     let summary = format!(
         "{} found, {} expected: {} missing, {} not listed, {} with other rows, {} other files among them",
@@ -82,7 +81,7 @@ pub fn parts(dataset: Option<Parts>, found: &[(String, String)]) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Outcome;
+    use crate::CheckOutcome;
 
     fn of(files: &[(&str, &str)]) -> Vec<(String, String)> {
         let owned = |&(file, digest): &(&str, &str)| (file.to_owned(), digest.to_owned());
@@ -96,9 +95,12 @@ mod tests {
             listed: Some(listed.clone()),
             ..Parts::default()
         };
-        assert_eq!(parts(None, &listed).outcome, Outcome::Skipped);
+        assert_eq!(check_parts(None, &listed).outcome, CheckOutcome::Skipped);
         for dataset in [Parts::default(), known()] {
-            assert_eq!(parts(Some(dataset), &listed).outcome, Outcome::Pass);
+            assert_eq!(
+                check_parts(Some(dataset), &listed).outcome,
+                CheckOutcome::Pass
+            );
         }
         let strays = vec!["notes.txt".to_owned()];
         for dataset in [
@@ -108,12 +110,15 @@ mod tests {
             },
             Parts { strays, ..known() },
         ] {
-            assert_eq!(parts(Some(dataset), &listed).outcome, Outcome::Fail);
+            assert_eq!(
+                check_parts(Some(dataset), &listed).outcome,
+                CheckOutcome::Fail
+            );
         }
         let found = of(&[("a", "1"), ("b", "9"), ("d", "3")]);
-        let check = parts(Some(known()), &found);
-        assert_eq!(check.outcome, Outcome::Fail);
-        let lines: Vec<String> = check.offenders.iter().map(ToString::to_string).collect();
+        let check = check_parts(Some(known()), &found);
+        assert_eq!(check.outcome, CheckOutcome::Fail);
+        let lines: Vec<String> = check.violations.iter().map(ToString::to_string).collect();
         assert_eq!(
             lines,
             [

@@ -4,15 +4,18 @@ use plmkit_contract::Column;
 
 use crate::ReferenceError;
 
-/// A reference under construction.
+/// Vectors by id and start: what embeddings are compared with. It is held in memory.
 #[derive(Debug)]
-pub struct ReferenceBuilder {
-    columns: Vec<Vectors>,
-    keys: Vec<(String, u32)>, // (id, start), in the order of rows
+pub struct Reference {
+    columns: Vec<ReferenceColumn>,
+    /// Id and start, in the order of rows.
+    keys: Vec<(String, u32)>,
+    /// The rows, by key.
+    order: Vec<usize>,
 }
 
 #[derive(Debug)]
-struct Vectors {
+struct ReferenceColumn {
     name: String,
     /// Values of one vector; known from the first row on.
     dim: Option<usize>,
@@ -20,19 +23,18 @@ struct Vectors {
     values: Vec<f32>,
 }
 
-impl ReferenceBuilder {
+impl Reference {
     /// A reference with vector columns of these names and no rows yet.
     pub fn new(columns: impl IntoIterator<Item = String>) -> Self {
-        let columns = columns.into_iter();
+        let columns = columns.into_iter().map(|name| ReferenceColumn {
+            name,
+            dim: None,
+            values: Vec::new(),
+        });
         Self {
-            columns: columns
-                .map(|name| Vectors {
-                    name,
-                    dim: None,
-                    values: Vec::new(),
-                })
-                .collect(),
+            columns: columns.collect(),
             keys: Vec::new(),
+            order: Vec::new(),
         }
     }
 
@@ -62,40 +64,23 @@ impl ReferenceBuilder {
         Ok(())
     }
 
-    /// The finished reference.
+    /// Sorts the rows, all of which have been added, so that they can be found.
     ///
     /// # Errors
     /// If two rows have the same id and start.
-    pub fn finish(self) -> Result<Reference, ReferenceError> {
-        let mut order: Vec<usize> = (0..self.keys.len()).collect();
-        order.sort_by(|&a, &b| self.keys[a].cmp(&self.keys[b]));
-        for pair in order.windows(2) {
-            let (id, start) = &self.keys[pair[0]];
-            if self.keys[pair[0]] == self.keys[pair[1]] {
-                return Err(ReferenceError::Doubled {
-                    id: id.clone(),
-                    start: *start,
-                });
+    pub fn sort(&mut self) -> Result<(), ReferenceError> {
+        self.order = (0..self.keys.len()).collect();
+        self.order.sort_by_key(|&row| &self.keys[row]);
+        let mut pairs = self.order.windows(2);
+        match pairs.find(|pair| self.keys[pair[0]] == self.keys[pair[1]]) {
+            None => Ok(()),
+            Some(pair) => {
+                let (id, start) = self.keys[pair[0]].clone();
+                Err(ReferenceError::Doubled { id, start })
             }
         }
-        Ok(Reference {
-            columns: self.columns,
-            keys: self.keys,
-            order,
-        })
     }
-}
 
-/// Vectors by id and start: what embeddings are compared with. It is held in memory.
-#[derive(Debug)]
-pub struct Reference {
-    columns: Vec<Vectors>,
-    keys: Vec<(String, u32)>,
-    /// The rows, by key.
-    order: Vec<usize>,
-}
-
-impl Reference {
     /// The number of rows.
     pub(crate) fn rows(&self) -> usize {
         self.keys.len()
@@ -153,25 +138,23 @@ impl Reference {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{Pool, VectorColumn};
+    use plmkit_contract::{Pooling, VectorColumn};
 
     use super::*;
 
     fn reference(columns: &[&str]) -> Reference {
-        ReferenceBuilder::new(columns.iter().map(ToString::to_string))
-            .finish()
-            .expect("no rows")
+        Reference::new(columns.iter().map(ToString::to_string))
     }
 
     #[test]
     fn rows_are_found_by_id_and_start() {
-        let mut builder = ReferenceBuilder::new(["a".to_owned(), "b".to_owned()]);
+        let mut reference = Reference::new(["a".to_owned(), "b".to_owned()]);
         for (id, start, value) in [("Q", 0, 1.0), ("P", 5, 2.0), ("P", 0, 3.0)] {
-            builder
+            reference
                 .push(id, start, [&[value; 2][..], &[-value; 3]])
                 .expect("one length");
         }
-        let reference = builder.finish().expect("each key once");
+        reference.sort().expect("each key once");
         let found = reference.find("P", 5).expect("pushed");
         assert_eq!(reference.vector(found, 0), [2.0, 2.0]);
         assert_eq!(reference.vector(found, 1), [-2.0, -2.0, -2.0]);
@@ -181,17 +164,17 @@ mod tests {
 
     #[test]
     fn a_doubled_key_or_a_ragged_column_is_refused() {
-        let mut builder = ReferenceBuilder::new(["a".to_owned()]);
-        builder.push("P", 0, [&[1.0][..]]).expect("the first");
-        let error = builder
+        let mut reference = Reference::new(["a".to_owned()]);
+        reference.push("P", 0, [&[1.0][..]]).expect("the first");
+        let error = reference
             .push("Q", 0, [&[1.0, 2.0][..]])
             .expect_err("two values");
         assert_eq!(
             error.to_string(),
             "'Q': column 'a': expected 1 value, found 2"
         );
-        builder.push("P", 0, [&[2.0][..]]).expect("one value");
-        let error = builder.finish().expect_err("P twice");
+        reference.push("P", 0, [&[2.0][..]]).expect("one value");
+        let error = reference.sort().expect_err("P twice");
         assert_eq!(
             error.to_string(),
             "'P' from residue 0 is in it more than once"
@@ -201,11 +184,11 @@ mod tests {
     #[test]
     fn columns_pair_by_name_or_when_there_is_no_choice() {
         let mean = Column::Pooled(VectorColumn {
-            pool: Pool::Mean,
+            pool: Pooling::Mean,
             layer: 6,
         });
         let max = Column::Pooled(VectorColumn {
-            pool: Pool::Max,
+            pool: Pooling::Max,
             layer: 6,
         });
         let names = reference(&["max_6", "mean_6"]);

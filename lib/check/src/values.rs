@@ -1,18 +1,17 @@
 //! Whether values are finite, and how long vectors are.
 
-use plmkit_contract::{Column as Name, Pool, plural};
+use plmkit_contract::{Column, Pooling, RowKey, plural};
 use serde::Serialize;
 
 use crate::check::Check;
-use crate::offender::{Offender, Offenders};
-use crate::row::Row;
 use crate::vector::dot;
+use crate::violation::Violations;
 
 /// The vectors of one column over all files.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ColumnNorms {
     /// The column's name.
-    pub column: String,
+    pub column: Column,
     /// Its vectors.
     pub vectors: u64,
     /// NaN values in them.
@@ -27,125 +26,99 @@ pub struct ColumnNorms {
     pub mean: Option<f64>,
     /// The largest norm of a finite vector; null when there is none.
     pub max: Option<f64>,
+    #[serde(skip)]
+    finite: u64,
+    #[serde(skip)]
+    norm_sum: f64,
 }
 
 /// The values of all columns.
 #[derive(Debug, Default)]
 pub(crate) struct Values {
-    columns: Vec<Column>,
-    not_finite: Offenders,
-    zero: Offenders,
-}
-
-#[derive(Debug)]
-struct Column {
-    name: Name,
-    vectors: u64,
-    nan: u64,
-    infinite: u64,
-    zero: u64,
-    finite: u64,
-    norm_sum: f64,
-    norm_min: f64,
-    norm_max: f64,
+    columns: Vec<ColumnNorms>,
+    not_finite: Violations,
+    zero: Violations,
 }
 
 impl Values {
-    /// The place of `column` for [`Values::see`].
-    pub(crate) fn column(&mut self, column: Name) -> usize {
-        if let Some(place) = self.columns.iter().position(|known| known.name == column) {
-            return place;
-        }
-        self.columns.push(Column {
-            name: column,
-            vectors: 0,
-            nan: 0,
-            infinite: 0,
-            zero: 0,
-            finite: 0,
-            norm_sum: 0.0,
-            norm_min: f64::INFINITY,
-            norm_max: 0.0,
-        });
-        self.columns.len() - 1
+    /// The place of `column` for [`Values::add`].
+    pub(crate) fn column(&mut self, column: Column) -> usize {
+        let known = self.columns.iter().position(|known| known.column == column);
+        known.unwrap_or_else(|| {
+            self.columns.push(ColumnNorms {
+                column,
+                vectors: 0,
+                nan: 0,
+                infinite: 0,
+                zero: 0,
+                min: None,
+                mean: None,
+                max: None,
+                finite: 0,
+                norm_sum: 0.0,
+            });
+            self.columns.len() - 1
+        })
     }
 
-    pub(crate) fn see(&mut self, row: &Row, column: usize, vector: &[f32]) {
-        let column = &mut self.columns[column];
-        column.vectors += 1;
+    pub(crate) fn add(&mut self, row: &RowKey, column: usize, vector: &[f32]) {
+        let norms = &mut self.columns[column];
+        let column = norms.column;
+        norms.vectors += 1;
         // Squares of finite single-precision values cannot overflow a double-precision sum.
         let norm = dot(vector, vector).sqrt();
         if !norm.is_finite() {
             let nan = vector.iter().filter(|value| value.is_nan()).count() as u64;
             let infinite = vector.iter().filter(|value| value.is_infinite()).count() as u64;
-            column.nan += nan;
-            column.infinite += infinite;
-            let problem = || format!("{}: {nan} NaN, {infinite} infinite values", column.name);
-            self.not_finite.add(|| Offender::row(row, problem()));
+            norms.nan += nan;
+            norms.infinite += infinite;
+            let problem = format_args!("{column}: {nan} NaN, {infinite} infinite values");
+            self.not_finite.add_row(row, problem);
             return;
         }
-        column.finite += 1;
-        column.norm_sum += norm;
-        column.norm_min = column.norm_min.min(norm);
-        column.norm_max = column.norm_max.max(norm);
+        norms.finite += 1;
+        norms.norm_sum += norm;
+        norms.min = Some(norms.min.map_or(norm, |min| min.min(norm)));
+        norms.max = Some(norms.max.map_or(norm, |max| max.max(norm)));
         if norm == 0.0 {
-            column.zero += 1;
+            norms.zero += 1;
             // Equal residues deviate by zero, and a protein may have no contacts.
-            let may_be = match column.name {
-                Name::Pooled(name) => name.pool == Pool::Std,
-                Name::Contacts => true,
-                Name::Residues(_) | Name::Logits => false,
+            let may_be = match column {
+                Column::Pooled(name) => name.pool == Pooling::Std,
+                Column::Contacts => true,
+                Column::Residues(_) | Column::Logits => false,
             };
             if !may_be {
-                self.zero
-                    .add(|| Offender::row(row, format!("{}: all values are zero", column.name)));
+                let problem = format_args!("{column}: all values are zero");
+                self.zero.add_row(row, problem);
             }
         }
     }
 
     /// The checks `finite` and `norms`, and the distribution of norms.
     pub(crate) fn finish(self) -> ([Check; 2], Vec<ColumnNorms>) {
-        let norms: Vec<ColumnNorms> = self.columns.iter().map(Column::norms).collect();
+        let mut norms = self.columns;
+        for column in &mut norms {
+            column.mean = (column.finite > 0).then(|| column.norm_sum / column.finite as f64);
+        }
         let sum = |count: fn(&ColumnNorms) -> u64| norms.iter().map(count).sum::<u64>();
         let vectors = sum(|column| column.vectors);
         let (nan, infinite) = (sum(|column| column.nan), sum(|column| column.infinite));
+        let of_vectors = plural(vectors, "vector");
+        let (not_finite, zero) = (self.not_finite.count, self.zero.count);
         let finite = Check::judged(
             "finite",
-            format!(
-                "{} of {} with NaN or infinite values",
-                self.not_finite.count,
-                plural(vectors, "vector")
-            ),
+            format!("{not_finite} of {of_vectors} with NaN or infinite values"),
             [("vectors", vectors), ("nan", nan), ("infinite", infinite)],
             [("not_finite", self.not_finite)],
         );
         let zero = Check::judged(
             "norms",
-            format!(
-                "{} of {} with all values zero",
-                self.zero.count,
-                plural(vectors, "vector")
-            ),
+            format!("{zero} of {of_vectors} with all values zero"),
             [("vectors", vectors)],
             [("zero", self.zero)],
         );
         ([finite, zero], norms)
-    }
-}
-
-impl Column {
-    fn norms(&self) -> ColumnNorms {
-        let some = |value: f64| (self.finite > 0).then_some(value);
-        ColumnNorms {
-            column: self.name.to_string(),
-            vectors: self.vectors,
-            nan: self.nan,
-            infinite: self.infinite,
-            zero: self.zero,
-            min: some(self.norm_min),
-            mean: some(self.norm_sum / self.finite as f64),
-            max: some(self.norm_max),
-        }
     }
 }
 
@@ -154,10 +127,10 @@ mod tests {
     use plmkit_contract::{SequenceDigest, VectorColumn};
 
     use super::*;
-    use crate::Outcome;
+    use crate::CheckOutcome;
 
-    fn judge(pool: Pool, vectors: &[[f32; 2]]) -> ([Check; 2], Vec<ColumnNorms>) {
-        let row = Row {
+    fn judge(pool: Pooling, vectors: &[[f32; 2]]) -> ([Check; 2], Vec<ColumnNorms>) {
+        let row = RowKey {
             ordinal: 4,
             id: "P",
             start: 0,
@@ -167,9 +140,9 @@ mod tests {
             n_windows: 1,
         };
         let mut values = Values::default();
-        let column = values.column(Name::Pooled(VectorColumn { pool, layer: 1 }));
+        let column = values.column(Column::Pooled(VectorColumn { pool, layer: 1 }));
         for vector in vectors {
-            values.see(&row, column, vector);
+            values.add(&row, column, vector);
         }
         values.finish()
     }
@@ -177,7 +150,7 @@ mod tests {
     #[test]
     fn nan_and_infinite_values_are_counted_and_their_rows_named() {
         let ([finite, zero], norms) = judge(
-            Pool::Mean,
+            Pooling::Mean,
             &[
                 [3.0, 4.0],
                 [f32::NAN, f32::INFINITY],
@@ -185,14 +158,14 @@ mod tests {
                 [f32::MAX, 0.0],
             ],
         );
-        assert_eq!(finite.outcome, Outcome::Fail);
+        assert_eq!(finite.outcome, CheckOutcome::Fail);
         assert_eq!(finite.counts["not_finite"], 2);
         assert_eq!((finite.counts["nan"], finite.counts["infinite"]), (1, 2));
         assert_eq!(
-            finite.offenders[0].to_string(),
+            finite.violations[0].to_string(),
             "ordinal 4 'P': mean_1: 1 NaN, 1 infinite values"
         );
-        assert_eq!(zero.outcome, Outcome::Pass);
+        assert_eq!(zero.outcome, CheckOutcome::Pass);
         assert_eq!(
             (norms[0].min, norms[0].max),
             (Some(5.0), Some(f64::from(f32::MAX)))
@@ -201,19 +174,19 @@ mod tests {
 
     #[test]
     fn a_zero_vector_fails_but_as_a_deviation() {
-        let ([_, zero], norms) = judge(Pool::Bos, &[[0.0, -0.0], [1.0, 0.0]]);
-        assert_eq!((zero.outcome, zero.counts["zero"]), (Outcome::Fail, 1));
+        let ([_, zero], norms) = judge(Pooling::Bos, &[[0.0, -0.0], [1.0, 0.0]]);
+        assert_eq!((zero.outcome, zero.counts["zero"]), (CheckOutcome::Fail, 1));
         assert_eq!(
             (norms[0].min, norms[0].mean, norms[0].max),
             (Some(0.0), Some(0.5), Some(1.0))
         );
-        let ([_, zero], norms) = judge(Pool::Std, &[[0.0, 0.0]]);
-        assert_eq!((zero.outcome, norms[0].zero), (Outcome::Pass, 1));
+        let ([_, zero], norms) = judge(Pooling::Std, &[[0.0, 0.0]]);
+        assert_eq!((zero.outcome, norms[0].zero), (CheckOutcome::Pass, 1));
     }
 
     #[test]
     fn no_finite_vector_no_norm() {
-        let (_, norms) = judge(Pool::Mean, &[[f32::NAN, 0.0]]);
+        let (_, norms) = judge(Pooling::Mean, &[[f32::NAN, 0.0]]);
         assert_eq!(
             (norms[0].min, norms[0].mean, norms[0].max),
             (None, None, None)

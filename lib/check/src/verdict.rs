@@ -1,18 +1,18 @@
-//! What an examination found.
+//! What an validator found.
 
 use std::collections::BTreeMap;
 
 use plmkit_contract::Reason;
 use serde::Serialize;
 
-use crate::{Check, ColumnAgreement, ColumnNorms, Outcome};
+use crate::{Check, CheckOutcome, ColumnAgreement, ColumnNorms};
 
 /// All checks with what they counted, and the distributions behind them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// Records of the input, as the manifest says; null when none was given.
     pub records: Option<u64>,
-    /// Rows seen over all embeddings files.
+    /// Rows of all embeddings files.
     pub rows: u64,
     /// Of these, the ones of proteins of which residues were cut off.
     pub truncated: u64,
@@ -54,6 +54,6 @@ impl Verdict {
     pub fn failed(&self) -> impl Iterator<Item = &Check> {
         self.checks
             .iter()
-            .filter(|check| check.outcome == Outcome::Fail)
+            .filter(|check| check.outcome == CheckOutcome::Fail)
     }
 }

@@ -8,15 +8,15 @@ use crate::Generate;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "General")]
 pub struct Common {
-    /// Form of the messages on standard error: lines for people, or one JSON object a line
+    /// Format of the messages on standard error: lines of text, or one JSON object per line
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text, global = true)]
     pub log_format: LogFormat,
 
-    /// Print warnings and errors only
+    /// Print only warnings and errors
     #[arg(long, global = true)]
     pub quiet: bool,
 
-    /// Write a man page or a shell completion script to standard output and do nothing else
+    /// Write a man page or a shell completion script to standard output, and exit
     #[arg(long, value_enum, value_name = "WHAT", exclusive = true)]
     pub generate: Option<Generate>,
 }

@@ -19,7 +19,7 @@ pub use common::{Common, LogFormat};
 pub use fault::Fault;
 pub use generate::Generate;
 pub use interval::interval;
-pub use memory::say_nothing_of_memory;
+pub use memory::silence_refusals;
 pub use output::print;
 pub use paths::{
     NamedPath, file, files_in, files_of, is_hidden, keep_apart, keep_renameable, one_of,

@@ -60,8 +60,8 @@ fn given(memory: *mut u8, bytes: usize) -> *mut u8 {
 /// What stands before and behind the reason in the line. Made while there is memory.
 static LINE: OnceLock<[String; 2]> = OnceLock::new();
 
-/// From now on the line is one of `tool` in `format`.
-pub(crate) fn say_as(tool: &str, format: LogFormat) {
+/// Prepares the line of a refusal, in the name of `tool` and in `format`.
+pub(crate) fn prepare_refusal_line(tool: &str, format: LogFormat) {
     const REASON: &str = "REASON";
     let line = line(
         tool,
@@ -73,8 +73,8 @@ pub(crate) fn say_as(tool: &str, format: LogFormat) {
     let _ = LINE.set([parts.0.to_owned(), parts.1.to_owned()]);
 }
 
-/// From now on the exit code says it alone: the process that started this one has a line of its own.
-pub fn say_nothing_of_memory() {
+/// Leaves the message of a refusal to the process that started this one: the exit code is enough.
+pub fn silence_refusals() {
     SILENT.store(true, Ordering::Relaxed);
 }
 
@@ -122,13 +122,13 @@ pub(crate) fn end(why: fmt::Arguments<'_>) -> ! {
         // What does not fit is cut off.
         let _ = write!(rest, "{before}{why}{behind}");
         let left = rest.len();
-        say(&buffer[..buffer.len() - left]);
+        write_last_line(&buffer[..buffer.len() - left]);
     }
     low_level::exit(Exit::Transient.code().into())
 }
 
 /// Writes a line on standard error, and lets no library of another thread, for which there is no memory either, write one after it.
-fn say(line: &[u8]) {
+fn write_last_line(line: &[u8]) {
     // SAFETY: the line is there, and descriptors are numbers; where one cannot be had, nothing has happened.
     #[allow(unsafe_code)]
     unsafe {

@@ -118,7 +118,7 @@ pub fn keep_renameable(outputs: &[NamedPath]) -> Result<(), Fault> {
 /// assert_eq!(fault.message(), "--report and --out are the same file");
 /// ```
 pub fn keep_apart(inputs: &[NamedPath], outputs: &[NamedPath]) -> Result<(), Fault> {
-    let identified = |&(name, path): &_| (name, Identity::of(path));
+    let identified = |&(name, path): &_| (name, Identity::from_path(path));
     let unfinished = |path: &Path| is_of_unfinished(path) || is_of_unfinished(&resolved(path));
     if let Some((output, path)) = outputs.iter().find(|(_, path)| unfinished(path)) {
         let path = path_text(path);
@@ -170,7 +170,7 @@ enum Identity {
 }
 
 impl Identity {
-    fn of(path: &Path) -> Self {
+    fn from_path(path: &Path) -> Self {
         match fs::metadata(path) {
             Ok(found) => Self::There(found.dev(), found.ino()),
             Err(_) => Self::ToCome(resolved(path)),

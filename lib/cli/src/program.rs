@@ -33,7 +33,7 @@ pub trait Program: Parser {
 pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> ExitCode {
     let mut matches = match P::command().try_get_matches() {
         Ok(matches) => matches,
-        Err(error) => return refused::<P>(&error),
+        Err(error) => return report_clap_error::<P>(&error),
     };
     // Before the program's own arguments: those that it requires are missing beside this one.
     if let Some(what) = matches.remove_one("generate") {
@@ -42,11 +42,11 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
     }
     let program = match P::from_arg_matches_mut(&mut matches) {
         Ok(program) => program,
-        Err(error) => return refused::<P>(&error),
+        Err(error) => return report_clap_error::<P>(&error),
     };
     let common = program.common();
     log::install(P::NAME, common.log_format, common.quiet);
-    memory::say_as(P::NAME, common.log_format);
+    memory::prepare_refusal_line(P::NAME, common.log_format);
     panic::set_hook(Box::new(|info| {
         if let Some(what) = info.payload_as_str().and_then(memory::refusal) {
             memory::end(format_args!("{what}"));
@@ -71,13 +71,13 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
             // The hook has already said what it was.
             .unwrap_or(Ok(Exit::Internal))
     };
-    let code = exit_code(ended.map_err(in_this_folder));
+    let code = exit_code(ended.map_err(with_removed_folder));
     let signal = signals.and_then(|signals| signals.ok()?.received());
     signal.map_or(code, |signal| ExitCode::from(die_of(signal)))
 }
 
 /// Says what clap says of a command line: help, or what is wrong, in one line.
-fn refused<P: Program>(error: &clap::Error) -> ExitCode {
+fn report_clap_error<P: Program>(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let printed = error.print().and_then(|()| io::stdout().flush());
         return match printed {
@@ -90,13 +90,13 @@ fn refused<P: Program>(error: &clap::Error) -> ExitCode {
             _ => ExitCode::SUCCESS,
         };
     }
-    log::install(P::NAME, asked_for(env::args_os()), false);
+    log::install(P::NAME, requested_format(env::args_os()), false);
     let what = without_usage(&error.to_string());
     exit_code(Err(Fault::usage(format!("{what}; see --help"))))
 }
 
 /// The form of messages that a command line asks for which cannot be parsed.
-fn asked_for(arguments: impl IntoIterator<Item = OsString>) -> LogFormat {
+fn requested_format(arguments: impl IntoIterator<Item = OsString>) -> LogFormat {
     // What follows `--` is another program's.
     let own = arguments
         .into_iter()
@@ -139,7 +139,7 @@ fn print_generated(what: Generate, command: Command) -> Result<Exit, Fault> {
 }
 
 /// The same failure; where the current folder was removed, no relative path leads anywhere, and that is said.
-fn in_this_folder(fault: Fault) -> Fault {
+fn with_removed_folder(fault: Fault) -> Fault {
     if env::current_dir().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         let message = format!("{}; the current folder was removed", fault.message());
         Fault::new(fault.exit(), message)

@@ -1,11 +1,33 @@
-//! Residues and their token ids.
+//! ESM-2's alphabet: residues and their token ids.
+//!
+//! The ids are those of fair-esm's `Alphabet.from_architecture("ESM-1b")`.
 
 /// The residues of ESM-2's vocabulary in the order of their tokens: the twenty, the ambiguous `X`, `B` and `Z`,
 /// selenocysteine and pyrrolysine.
 pub const RESIDUES: &[u8; 25] = b"LAGVSERTIDPKQNFYMHWCXBUZO";
 
-/// The token id of the first of [`RESIDUES`], as in fair-esm's `Alphabet.from_architecture("ESM-1b")`.
+/// The token id of the first of [`RESIDUES`].
 pub const FIRST_RESIDUE_TOKEN: u8 = 4;
+
+/// The token that begins every sequence.
+pub const CLS: u8 = 0;
+/// The token that ends every sequence.
+pub const EOS: u8 = 2;
+/// Tokens of a row beyond its residues: `<cls>` and `<eos>`.
+pub const SPECIAL_TOKENS: u32 = 2;
+
+/// The table's entry for a byte that has no token.
+const NO_TOKEN: u8 = u8::MAX;
+
+const TOKENS: [u8; 256] = {
+    let mut table = [NO_TOKEN; 256];
+    let mut i = 0;
+    while i < RESIDUES.len() {
+        table[RESIDUES[i] as usize] = FIRST_RESIDUE_TOKEN + i as u8;
+        i += 1;
+    }
+    table
+};
 
 /// The residue that a token stands for; `None` where it stands for none, as `<cls>` and `<mask>` do.
 ///
@@ -17,4 +39,82 @@ pub const FIRST_RESIDUE_TOKEN: u8 = 4;
 pub fn residue_of(token: u8) -> Option<u8> {
     let place = token.checked_sub(FIRST_RESIDUE_TOKEN)?;
     RESIDUES.get(usize::from(place)).copied()
+}
+
+/// A character that has no token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("residue {position} has no token: expected one of {expected}, found '{found}'", expected = RESIDUES.escape_ascii(), found = found.escape_ascii())]
+pub struct UnknownResidue {
+    /// Its 1-based position.
+    pub position: usize,
+    /// The character.
+    pub found: u8,
+}
+
+/// Appends `<cls> residues <eos>` to `tokens`. On an error, `tokens` is unchanged.
+///
+/// ```
+/// let mut tokens = Vec::new();
+/// plmkit_contract::tokenize(b"MKV", &mut tokens)?;
+/// assert_eq!(tokens, [0, 20, 15, 7, 2]);
+/// # Ok::<(), plmkit_contract::UnknownResidue>(())
+/// ```
+pub fn tokenize(residues: &[u8], tokens: &mut Vec<u8>) -> Result<(), UnknownResidue> {
+    let before = tokens.len();
+    tokens.reserve(residues.len() + SPECIAL_TOKENS as usize);
+    tokens.push(CLS);
+    tokens.extend(residues.iter().map(|&residue| TOKENS[residue as usize]));
+    if let Some(i) = tokens[before..].iter().position(|&token| token == NO_TOKEN) {
+        tokens.truncate(before);
+        return Err(UnknownResidue {
+            position: i,
+            found: residues[i - 1],
+        });
+    }
+    tokens.push(EOS);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn ids_are_those_of_fair_esm() {
+        let mut tokens = Vec::new();
+        tokenize(b"LAGVSERTIDPKQNFYMHWCXBUZO", &mut tokens).expect("residues");
+        assert_eq!(tokens[0], 0);
+        assert_eq!(tokens[1..26], (4..=28).collect::<Vec<u8>>());
+        assert_eq!(tokens[26], 2);
+    }
+
+    #[test]
+    fn what_is_no_residue_is_refused_and_leaves_the_batch_alone() {
+        let mut tokens = vec![0, 5, 2];
+        let error = tokenize(b"MKj", &mut tokens).expect_err("lower case");
+        assert_eq!(
+            error,
+            UnknownResidue {
+                position: 3,
+                found: b'j'
+            }
+        );
+        assert!(error.to_string().ends_with("found 'j'"), "{error}");
+        assert_eq!(tokens, [0, 5, 2]);
+    }
+
+    proptest! {
+        #[test]
+        fn tokens_tell_the_residues(residues in proptest::collection::vec(proptest::sample::select(&RESIDUES[..]), 0..200)) {
+            let mut tokens = vec![9];
+            tokenize(&residues, &mut tokens).expect("residues");
+            prop_assert_eq!(tokens[1], CLS);
+            prop_assert_eq!(tokens[tokens.len() - 1], EOS);
+            let inner = &tokens[2..tokens.len() - 1];
+            let told: Option<Vec<u8>> = inner.iter().map(|&token| residue_of(token)).collect();
+            prop_assert_eq!(told, Some(residues));
+        }
+    }
 }

@@ -39,7 +39,7 @@ impl Sealed for BatchSize {
 
 impl BatchSize {
     /// That of a CPU: the default, with nothing measured.
-    pub fn of_cpu() -> Self {
+    pub fn for_cpu() -> Self {
         Self {
             contract: CONTRACT_VERSION.to_owned(),
             tool: Self::TOOL.to_owned(),
@@ -57,7 +57,7 @@ impl BatchSize {
     ///
     /// ```
     /// use plmkit_contract::BatchSize;
-    /// let old = BatchSize::of_cpu();
+    /// let old = BatchSize::for_cpu();
     /// let mut new = old.clone();
     /// new.options.insert("device".into(), "NVIDIA H100".into());
     /// assert_eq!(old.difference(&new).unwrap(), "device was \"cpu\" and is now \"NVIDIA H100\"");

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::Xxh3;
 /// let mut digest = ByteDigest::default();
 /// digest.update(b"ordinal,");
 /// digest.update(b"id\n");
-/// assert_eq!(digest.to_string(), ByteDigest::of(b"ordinal,id\n").to_string());
+/// assert_eq!(digest.to_string(), ByteDigest::compute(b"ordinal,id\n").to_string());
 /// assert_eq!(digest.to_string(), "xxh3-128:620e7363cab8ff74d6395980d84be14d");
 /// ```
 #[derive(Clone, Default)]
@@ -19,7 +19,7 @@ pub struct ByteDigest(Xxh3);
 
 impl ByteDigest {
     /// The digest of `bytes`.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn compute(bytes: &[u8]) -> Self {
         let mut digest = Self::default();
         digest.update(bytes);
         digest

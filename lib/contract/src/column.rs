@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Serialize, Serializer};
+
 use crate::VectorColumn;
 
 /// Tokens in ESM-2's vocabulary, in the order of its checkpoints: the values of a logits vector.
@@ -70,6 +72,13 @@ impl fmt::Display for Column {
             Self::Logits => f.write_str("logits"),
             Self::Contacts => f.write_str("contacts"),
         }
+    }
+}
+
+/// Its name.
+impl Serialize for Column {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

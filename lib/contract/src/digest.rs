@@ -17,10 +17,8 @@ use std::iter::Sum;
 use std::str::FromStr;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::buffer::NullBuffer;
-use arrow::datatypes::{
-    DataType, Float16Type, Float32Type, Float64Type, Int64Type, UInt8Type, UInt32Type,
-};
+use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
+use arrow::datatypes::DataType;
 use xxhash_rust::xxh3::Xxh3Default;
 
 const _: () = assert!(
@@ -123,153 +121,86 @@ impl FromStr for RowDigest {
 }
 
 /// One column of a batch, with the bytes of each row at hand.
-struct Column<'a> {
-    cells: Cells<'a>,
-    nulls: Option<&'a NullBuffer>,
+struct Column {
+    bytes: Buffer,
+    /// Bytes of a row, or of an item of a list.
+    width: usize,
+    /// Where the items of each row begin, and where the last ones end; none where each row is one value.
+    offsets: Option<OffsetBuffer<i32>>,
+    nulls: Option<NullBuffer>,
 }
 
-enum Cells<'a> {
-    /// Every row takes `width` bytes.
-    Fixed {
-        bytes: &'a [u8],
-        width: usize,
-    },
-    /// Row `i` takes the items `offsets[i]..offsets[i + 1]`, of `width` bytes each.
-    Varying {
-        bytes: &'a [u8],
-        offsets: &'a [i32],
-        width: usize,
-    },
-    Bits(&'a arrow::array::BooleanArray),
-}
-
-impl<'a> Column<'a> {
-    fn new(name: &str, array: &'a ArrayRef) -> Result<Self, DigestError> {
-        let cells = match array.data_type() {
-            DataType::Boolean => Cells::Bits(array.as_boolean()),
+impl Column {
+    fn new(name: &str, array: &ArrayRef) -> Result<Self, DigestError> {
+        let (bytes, width, offsets) = match array.data_type() {
+            DataType::Boolean => {
+                let bits = array.as_boolean().values().iter();
+                (bits.map(u8::from).collect(), 1, None)
+            }
             DataType::Utf8 => {
                 let strings = array.as_string::<i32>();
-                Cells::Varying {
-                    bytes: strings.value_data(),
-                    offsets: strings.value_offsets(),
-                    width: 1,
-                }
+                let offsets = strings.offsets().clone();
+                (strings.values().clone(), 1, Some(offsets))
             }
             DataType::List(_) => {
                 let list = array.as_list::<i32>();
-                let (bytes, width) = items(name, list.values())?;
-                Cells::Varying {
-                    bytes,
-                    offsets: list.value_offsets(),
-                    width,
-                }
+                let (bytes, width) = fixed_width_bytes(name, list.values())?;
+                (bytes, width, Some(list.offsets().clone()))
             }
             _ => {
-                let (bytes, width) = items(name, array)?;
-                Cells::Fixed { bytes, width }
+                let (bytes, width) = fixed_width_bytes(name, array)?;
+                (bytes, width, None)
             }
         };
         Ok(Self {
-            cells,
-            nulls: array.nulls(),
+            bytes,
+            width,
+            offsets,
+            nulls: array.nulls().cloned(),
         })
     }
 
     fn hash(&self, row: usize, hasher: &mut Xxh3Default) {
-        if self.nulls.is_some_and(|nulls| nulls.is_null(row)) {
+        if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
             hasher.update(&NULL.to_le_bytes());
             return;
         }
-        let one;
-        let value: &[u8] = match &self.cells {
-            Cells::Fixed { bytes, width } => &bytes[row * width..(row + 1) * width],
-            Cells::Varying {
-                bytes,
-                offsets,
-                width,
-            } => {
-                let (start, end) = (offsets[row] as usize, offsets[row + 1] as usize);
-                &bytes[start * width..end * width]
-            }
-            Cells::Bits(bits) => {
-                one = [u8::from(bits.value(row))];
-                &one
-            }
-        };
-        hasher.update(&(value.len() as u64).to_le_bytes());
-        hasher.update(value);
+        let [start, end] = [row, row + 1].map(|row| match &self.offsets {
+            Some(offsets) => offsets[row] as usize * self.width,
+            None => row * self.width,
+        });
+        hasher.update(&((end - start) as u64).to_le_bytes());
+        hasher.update(&self.bytes[start..end]);
     }
 }
 
 /// The bytes of a column of fixed-width values, and the width of one value in bytes.
-fn items<'a>(name: &str, array: &'a ArrayRef) -> Result<(&'a [u8], usize), DigestError> {
-    let cells = match array.data_type() {
-        DataType::UInt8 => (
-            array
-                .as_primitive::<UInt8Type>()
-                .values()
-                .inner()
-                .as_slice(),
-            1,
-        ),
-        DataType::UInt32 => (
-            array
-                .as_primitive::<UInt32Type>()
-                .values()
-                .inner()
-                .as_slice(),
-            4,
-        ),
-        DataType::Int64 => (
-            array
-                .as_primitive::<Int64Type>()
-                .values()
-                .inner()
-                .as_slice(),
-            8,
-        ),
-        DataType::Float16 => (
-            array
-                .as_primitive::<Float16Type>()
-                .values()
-                .inner()
-                .as_slice(),
-            2,
-        ),
-        DataType::Float32 => (
-            array
-                .as_primitive::<Float32Type>()
-                .values()
-                .inner()
-                .as_slice(),
-            4,
-        ),
-        DataType::Float64 => (
-            array
-                .as_primitive::<Float64Type>()
-                .values()
-                .inner()
-                .as_slice(),
-            8,
-        ),
+fn fixed_width_bytes(name: &str, array: &ArrayRef) -> Result<(Buffer, usize), DigestError> {
+    let column = || name.to_owned();
+    match array.data_type() {
         DataType::FixedSizeList(_, count) => {
             let values = array.as_fixed_size_list().values();
             if values.null_count() > 0 {
-                return Err(DigestError::NullItem {
-                    column: name.to_owned(),
-                });
+                return Err(DigestError::NullItem { column: column() });
             }
-            let (bytes, width) = items(name, values)?;
-            (bytes, width * *count as usize)
+            let (bytes, width) = fixed_width_bytes(name, values)?;
+            Ok((bytes, width * *count as usize))
         }
-        other => {
-            return Err(DigestError::Type {
-                column: name.to_owned(),
-                found: other.clone(),
-            });
+        DataType::UInt8
+        | DataType::UInt32
+        | DataType::Int64
+        | DataType::Float16
+        | DataType::Float32
+        | DataType::Float64 => {
+            let data = array.to_data();
+            let width = array.data_type().primitive_width().unwrap_or_default();
+            Ok((data.buffers()[0].slice(data.offset() * width), width))
         }
-    };
-    Ok(cells)
+        other => Err(DigestError::Type {
+            column: column(),
+            found: other.clone(),
+        }),
+    }
 }
 
 /// The identity of a sequence: BLAKE3 of its residues as embedded, cut to 128 bits. Files hold it as 32 hexadecimal digits,
@@ -281,7 +212,7 @@ fn items<'a>(name: &str, array: &'a ArrayRef) -> Result<(&'a [u8], usize), Diges
 /// assert_eq!(digest.to_string(), blake3::hash(b"MKV").to_hex()[..32]);
 /// assert_eq!(digest.to_string().parse(), Ok(digest));
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SequenceDigest([u8; 16]);
 
 impl SequenceDigest {
@@ -301,10 +232,16 @@ impl FromStr for SequenceDigest {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let value = u128::from_str_radix(text, 16).map_err(|_| ())?;
-        let digest = Self(value.to_be_bytes());
-        // "+0" parses as a number but is nothing that was ever written.
-        (digest.to_string() == text).then_some(digest).ok_or(())
+        // "+0" and "0A" parse as numbers but are nothing that was ever written.
+        let is_digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if text.len() != 32 || !text.bytes().all(is_digit) {
+            return Err(());
+        }
+        // In halves, which are numbers of the machine: each row of a shard has a digest.
+        let (high, low) = text.split_at(16);
+        let half = |text| u64::from_str_radix(text, 16).map_err(|_| ());
+        let value = u128::from(half(high)?) << 64 | u128::from(half(low)?);
+        Ok(Self(value.to_be_bytes()))
     }
 }
 

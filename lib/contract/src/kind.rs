@@ -1,9 +1,8 @@
 //! The kinds of data file.
 
-use std::fmt;
-
 /// What a data file holds, named by its `plmkit.kind` metadata entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum Kind {
     /// Records of a FASTA input, one row a sequence or window (Parquet).
     Shard,
@@ -11,14 +10,4 @@ pub enum Kind {
     Batches,
     /// Embedding vectors, one row a sequence or window (Parquet).
     Embeddings,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Shard => "shard",
-            Self::Batches => "batches",
-            Self::Embeddings => "embeddings",
-        })
-    }
 }

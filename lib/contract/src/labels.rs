@@ -20,7 +20,7 @@ pub struct Labels {
 
 impl Labels {
     /// Those among the columns of `schema`.
-    pub fn of(schema: &Schema) -> Self {
+    pub fn from_schema(schema: &Schema) -> Self {
         let has = |name| schema.column_with_name(name).is_some();
         Self {
             sample: has(SAMPLE),
@@ -40,6 +40,6 @@ impl Labels {
 
     /// How many there are.
     pub(crate) fn count(self) -> usize {
-        usize::from(self.sample) + usize::from(self.description)
+        self.fields().count()
     }
 }

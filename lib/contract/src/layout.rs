@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
-use crate::schema::{key_fields, one_line};
-use crate::{Column, KEY_COLUMNS, Labels, StoreDtype, VOCABULARY, fields_text};
+use crate::row_key::key_fields;
+use crate::{Column, KEY_COLUMNS, Labels, StoreDtype, VOCABULARY, check_columns};
 
 /// The column of an embeddings file that counts the windows of each row's protein. It follows the key.
 pub const N_WINDOWS: &str = "n_windows";
@@ -22,7 +22,7 @@ pub const N_WINDOWS: &str = "n_windows";
 ///     stitched: false,
 ///     labels: Labels::default(),
 /// };
-/// assert_eq!(EmbeddingLayout::of(&layout.schema()).unwrap(), layout);
+/// assert_eq!(EmbeddingLayout::from_schema(&layout.schema()).unwrap(), layout);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmbeddingLayout {
@@ -40,12 +40,12 @@ pub struct EmbeddingLayout {
 
 impl EmbeddingLayout {
     /// The layout that a schema has, or what is wrong with it.
-    pub fn of(schema: &Schema) -> Result<Self, String> {
+    pub fn from_schema(schema: &Schema) -> Result<Self, String> {
         let fields = schema.fields();
         let stitched = fields
             .get(KEY_COLUMNS.len())
             .is_some_and(|field| field.name() == N_WINDOWS);
-        let labels = Labels::of(schema);
+        let labels = Labels::from_schema(schema);
         let computed = fields.get(keys(stitched, labels)..).unwrap_or_default();
         let first = computed
             .first()
@@ -76,21 +76,12 @@ impl EmbeddingLayout {
             stitched,
             labels,
         };
-        let expected = layout.schema();
-        if fields_text(&expected) == fields_text(schema) {
-            Ok(layout)
-        } else {
-            Err(format!(
-                "expected columns {}, found {}",
-                one_line(&expected),
-                one_line(schema)
-            ))
-        }
+        check_columns(schema, &layout.schema()).map(|()| layout)
     }
 
     /// All columns with their types.
     pub fn schema(&self) -> SchemaRef {
-        let mut fields = key_fields();
+        let mut fields = Vec::from(key_fields());
         if self.stitched {
             fields.push(Field::new(N_WINDOWS, DataType::UInt32, false));
         }
@@ -134,7 +125,8 @@ mod tests {
 
     #[test]
     fn foreign_columns_are_named() {
-        let error = EmbeddingLayout::of(&shard_schema()).expect_err("a shard holds no vectors");
+        let error =
+            EmbeddingLayout::from_schema(&shard_schema()).expect_err("a shard holds no vectors");
         assert!(error.contains("sequence_digest"), "{error}");
     }
 
@@ -150,9 +142,9 @@ mod tests {
         let schema = layout.schema();
         assert_eq!(schema.field(KEY_COLUMNS.len()).name(), N_WINDOWS);
         assert_eq!(layout.keys(), KEY_COLUMNS.len() + 1);
-        assert_eq!(EmbeddingLayout::of(&schema).as_ref(), Ok(&layout));
+        assert_eq!(EmbeddingLayout::from_schema(&schema).as_ref(), Ok(&layout));
         layout.columns.clear();
-        let error = EmbeddingLayout::of(&layout.schema()).expect_err("no vectors");
+        let error = EmbeddingLayout::from_schema(&layout.schema()).expect_err("no vectors");
         assert!(error.contains("at least one vector column"), "{error}");
     }
 }

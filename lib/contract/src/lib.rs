@@ -19,6 +19,7 @@ mod provenance;
 mod quote;
 mod regular;
 mod reject;
+mod row_key;
 mod schema;
 mod sealed;
 mod shard_row;
@@ -26,7 +27,9 @@ mod span;
 mod stop;
 mod vector;
 
-pub use alphabet::{FIRST_RESIDUE_TOKEN, RESIDUES, residue_of};
+pub use alphabet::{
+    CLS, EOS, FIRST_RESIDUE_TOKEN, RESIDUES, SPECIAL_TOKENS, UnknownResidue, residue_of, tokenize,
+};
 pub use batch_size::{BatchSize, DEFAULT_BATCH_TOKENS};
 pub use byte_digest::ByteDigest;
 pub use column::{Column, VOCABULARY};
@@ -46,9 +49,10 @@ pub use provenance::{
 pub use quote::{LIST_SHOWN, Quoted, cause, io_text, one_line, path_text, plural};
 pub use regular::{check_fetched, check_regular, is_stream};
 pub use reject::{Reason, Reject, RejectsList, Renamed};
-pub use schema::{KEY_COLUMNS, batches_schema, fields_text, ordinals, shard_schema};
+pub use row_key::{KEY_COLUMNS, KeyColumns, KeyColumnsBuilder, RowKey, ordinals};
+pub use schema::{batches_schema, check_columns, fields_text, shard_schema};
 pub use sealed::{Sealed, SealedError, is_sealed, seal};
 pub use shard_row::ShardRow;
 pub use span::Span;
 pub use stop::Stop;
-pub use vector::{Pool, StoreDtype, VectorColumn};
+pub use vector::{Pooling, StoreDtype, VectorColumn};

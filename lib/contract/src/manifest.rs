@@ -122,7 +122,8 @@ mod tests {
             records: 3,
             accepted: 2,
             rejected: [(Reason::Empty, 1)].into(),
-            rejects_digest: ByteDigest::of(b"ordinal,id,length,reason\n0,a,0,empty\n").to_string(),
+            rejects_digest: ByteDigest::compute(b"ordinal,id,length,reason\n0,a,0,empty\n")
+                .to_string(),
             renamed_digest: None,
             rows: 2,
             residues: 20,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{ByteDigest, Kind, Quoted, RowDigest};
 
@@ -141,8 +141,8 @@ impl Provenance {
 
     /// The same with one more option.
     #[must_use]
-    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.options.insert(name.to_owned(), value.into());
+    pub fn with(mut self, name: &str, value: impl Serialize) -> Self {
+        self.options.insert(name.to_owned(), json!(value));
         self
     }
 
@@ -174,35 +174,36 @@ impl Provenance {
 
     /// The digest by which what is made of these files knows them: [`SOURCE`].
     pub fn source(&self) -> String {
-        let work = serde_json::json!([self.inputs, self.options]);
-        ByteDigest::of(work.to_string().as_bytes()).to_string()
+        let work = json!([self.inputs, self.options]);
+        ByteDigest::compute(work.to_string().as_bytes()).to_string()
     }
 
     /// The metadata entries of a finished file with the rows `rows`.
     pub fn entries(&self, kind: Kind, rows: RowDigest) -> BTreeMap<String, String> {
-        let options = Value::from_iter(self.options.clone());
-        [
+        let optional = [
+            (key::REJECTS, self.rejects.clone()),
+            (key::PARITY, self.parity.as_ref().map(Value::to_string)),
+            (
+                key::MODEL,
+                self.model.as_ref().map(|model| json!(model).to_string()),
+            ),
+        ];
+        let entries = [
             (key::KIND, kind.to_string()),
             (key::CONTRACT, CONTRACT_VERSION.to_owned()),
             (key::TOOL, self.tool.clone()),
             (key::VERSION, self.version.clone()),
-            (key::INPUTS, Value::from(self.inputs.clone()).to_string()),
-            (key::OPTIONS, options.to_string()),
+            (key::INPUTS, json!(self.inputs).to_string()),
+            (key::OPTIONS, json!(self.options).to_string()),
             (key::ROWS, rows.to_string()),
-        ]
-        .into_iter()
-        .chain(self.rejects.clone().map(|digest| (key::REJECTS, digest)))
-        .chain(
-            self.parity
-                .as_ref()
-                .map(|parity| (key::PARITY, parity.to_string())),
-        )
-        .chain(self.model.as_ref().map(|model| {
-            let text = serde_json::json!({"name": model.name, "revision": model.revision});
-            (key::MODEL, text.to_string())
-        }))
-        .map(|(key, value)| (key.to_owned(), value))
-        .collect()
+        ];
+        let optional = optional
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value?)));
+        let entries = entries.into_iter().chain(optional);
+        entries
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect()
     }
 
     /// Reads the metadata of a file of `kind`.
@@ -309,7 +310,7 @@ mod tests {
         Provenance::new("fasta-shard", vec!["blake3-128:00".into()])
             .with("max_residues", 1022)
             .with_rejects("xxh3-128:00".into())
-            .with_parity(Some(serde_json::json!({ "mean": 0.9999 })))
+            .with_parity(Some(json!({ "mean": 0.9999 })))
             .entries(Kind::Shard, RowDigest::default())
     }
 

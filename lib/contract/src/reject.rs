@@ -1,13 +1,24 @@
 //! Records that are not embedded, and why.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 
 /// Why a record was rejected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    strum::Display,
+    strum::EnumString,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Reason {
     /// The record has no residues.
     Empty,
@@ -38,33 +49,6 @@ impl Reason {
     ];
     /// Why a record of a shard gets no embedding.
     pub const EMBEDDING: [Self; 3] = [Self::OutOfMemory, Self::NotFinite, Self::WorkerLost];
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Empty => "empty",
-            Self::TooShort => "too_short",
-            Self::TooLong => "too_long",
-            Self::InvalidResidue => "invalid_residue",
-            Self::NoId => "no_id",
-            Self::OutOfMemory => "out_of_memory",
-            Self::NotFinite => "not_finite",
-            Self::WorkerLost => "worker_lost",
-        })
-    }
-}
-
-impl FromStr for Reason {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        Self::SHARDING
-            .into_iter()
-            .chain(Self::EMBEDDING)
-            .find(|reason| reason.to_string() == text)
-            .ok_or(())
-    }
 }
 
 /// One row of `rejects.csv`: a record that is in no shard, or a row of a shard that is not embedded.

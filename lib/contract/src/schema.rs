@@ -3,20 +3,10 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use arrow::array::{AsArray, RecordBatch};
-use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
-use crate::Labels;
-
-/// The columns that identify a row, in the order in which every batches and embeddings file begins.
-pub const KEY_COLUMNS: [&str; 6] = [
-    "ordinal",
-    "id",
-    "start",
-    "length",
-    "truncated",
-    "sequence_digest",
-];
+use crate::row_key::key_fields;
+use crate::{DESCRIPTION, Labels};
 
 /// The columns of a shard: one row for each sequence, or for each window of one.
 ///
@@ -31,15 +21,18 @@ pub const KEY_COLUMNS: [&str; 6] = [
 /// | `truncated` | true where residues of the protein are in no row at all |
 /// | `sequence_digest` | BLAKE3 of `sequence`, first 16 bytes in hexadecimal |
 pub fn shard_schema() -> SchemaRef {
+    let [ordinal, id, start, length, truncated, digest] = key_fields();
+    let description = Field::new(DESCRIPTION, DataType::Utf8, true);
+    let sequence = Field::new("sequence", DataType::Utf8, false);
     Arc::new(Schema::new(vec![
-        Field::new("ordinal", DataType::Int64, false),
-        Field::new("id", DataType::Utf8, false),
-        Field::new("description", DataType::Utf8, true),
-        Field::new("sequence", DataType::Utf8, false),
-        Field::new("length", DataType::UInt32, false),
-        Field::new("start", DataType::UInt32, false),
-        Field::new("truncated", DataType::Boolean, false),
-        Field::new("sequence_digest", DataType::Utf8, false),
+        ordinal,
+        id,
+        description,
+        sequence,
+        length,
+        start,
+        truncated,
+        digest,
     ]))
 }
 
@@ -48,32 +41,11 @@ pub fn shard_schema() -> SchemaRef {
 /// Between the key and `tokens` stand the `labels`. `tokens` holds `<cls> residues <eos>` as token ids. Its offsets buffer is `cu_seqlens`, its values buffer the
 /// packed input ids: what a variable-length attention kernel takes, with nothing to build.
 pub fn batches_schema(labels: Labels) -> SchemaRef {
-    let mut fields = key_fields();
+    let mut fields = Vec::from(key_fields());
     fields.extend(labels.fields());
     let token = Field::new_list_field(DataType::UInt8, false);
     fields.push(Field::new("tokens", DataType::List(Arc::new(token)), false));
     Arc::new(Schema::new(fields))
-}
-
-/// The ordinals of a record batch with the key columns. Files hold them as int64, which every reader of tables has; none is
-/// negative.
-///
-/// # Panics
-/// If the batch has no int64 column `ordinal`.
-pub fn ordinals(batch: &RecordBatch) -> &[u64] {
-    let ordinals = batch["ordinal"].as_primitive::<Int64Type>().values();
-    ordinals.inner().typed_data()
-}
-
-pub(crate) fn key_fields() -> Vec<Field> {
-    vec![
-        Field::new("ordinal", DataType::Int64, false),
-        Field::new("id", DataType::Utf8, false),
-        Field::new("start", DataType::UInt32, false),
-        Field::new("length", DataType::UInt32, false),
-        Field::new("truncated", DataType::Boolean, false),
-        Field::new("sequence_digest", DataType::Utf8, false),
-    ]
 }
 
 /// A schema as text, one column a line: `name: type`, with a `?` after the type of a column that may be null.
@@ -91,9 +63,15 @@ pub fn fields_text(schema: &Schema) -> String {
     text
 }
 
-/// A schema as text in one line.
-pub(crate) fn one_line(schema: &Schema) -> String {
-    fields_text(schema).trim_end().replace('\n', ", ")
+/// Compares the columns of a file with the expected ones. The error says how they differ.
+pub fn check_columns(found: &Schema, expected: &Schema) -> Result<(), String> {
+    let [found, expected] =
+        [found, expected].map(|schema| fields_text(schema).trim_end().replace('\n', ", "));
+    if found == expected {
+        Ok(())
+    } else {
+        Err(format!("expected columns {expected}, found {found}"))
+    }
 }
 
 fn type_text(data_type: &DataType) -> String {

@@ -76,5 +76,5 @@ fn sealed_entries(text: &[u8]) -> Option<(&str, &str)> {
 
 /// The seal of `entries` and what closes the text.
 fn end(entries: &str) -> String {
-    format!("{}\"\n}}\n", ByteDigest::of(entries.as_bytes()))
+    format!("{}\"\n}}\n", ByteDigest::compute(entries.as_bytes()))
 }

@@ -5,9 +5,12 @@ use std::str::FromStr;
 
 use arrow::datatypes::DataType;
 
-/// How the residue vectors of a sequence become one vector. `<cls>` and `<eos>` take no part, but in [`Pool::Bos`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Pool {
+/// How the residue vectors of a sequence become one vector. `<cls>` and `<eos>` take no part, but in [`Pooling::Bos`].
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::Display, strum::EnumString,
+)]
+#[strum(serialize_all = "lowercase")]
+pub enum Pooling {
     /// The mean over residues.
     Mean,
     /// The largest value over residues, channel by channel.
@@ -18,35 +21,14 @@ pub enum Pool {
     Bos,
 }
 
-impl Pool {
+impl Pooling {
     /// Every pooling, in the order in which documentation lists them.
     pub const ALL: [Self; 4] = [Self::Mean, Self::Max, Self::Std, Self::Bos];
 }
 
-impl fmt::Display for Pool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Mean => "mean",
-            Self::Max => "max",
-            Self::Std => "std",
-            Self::Bos => "bos",
-        })
-    }
-}
-
-impl FromStr for Pool {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        Self::ALL
-            .into_iter()
-            .find(|pool| pool.to_string() == text)
-            .ok_or(())
-    }
-}
-
 /// The type in which vectors are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum StoreDtype {
     /// IEEE 754 single precision.
     F32,
@@ -72,30 +54,21 @@ impl StoreDtype {
     }
 }
 
-impl fmt::Display for StoreDtype {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::F32 => "f32",
-            Self::F16 => "f16",
-        })
-    }
-}
-
 /// One vector column: a pooling of one layer's output, named `<pool>_<layer>`.
 ///
 /// Layer 0 is the scaled token embedding, layer i the residual stream after transformer layer i, and the last
 /// layer is taken after the final `LayerNorm`, as in fair-esm's `representations`.
 ///
 /// ```
-/// use plmkit_contract::{Pool, VectorColumn};
+/// use plmkit_contract::{Pooling, VectorColumn};
 /// let column: VectorColumn = "mean_33".parse().unwrap();
-/// assert_eq!(column, VectorColumn { pool: Pool::Mean, layer: 33 });
+/// assert_eq!(column, VectorColumn { pool: Pooling::Mean, layer: 33 });
 /// assert_eq!(column.to_string(), "mean_33");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VectorColumn {
     /// How residues were combined.
-    pub pool: Pool,
+    pub pool: Pooling,
     /// The layer whose output it is.
     pub layer: u32,
 }
@@ -112,14 +85,10 @@ impl FromStr for VectorColumn {
     fn from_str(text: &str) -> Result<Self, ()> {
         let (pool, layer) = text.split_once('_').ok_or(())?;
         let column = Self {
-            pool: pool.parse()?,
+            pool: pool.parse().map_err(|_| ())?,
             layer: layer.parse().map_err(|_| ())?,
         };
         // "+3" and "03" parse as numbers but are no name that was ever written.
-        if column.to_string() == text {
-            Ok(column)
-        } else {
-            Err(())
-        }
+        (column.to_string() == text).then_some(column).ok_or(())
     }
 }

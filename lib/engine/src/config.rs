@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plmkit_contract::{Column, ModelName, Pool, StoreDtype, VectorColumn};
+use plmkit_contract::{Column, ModelName, Pooling, StoreDtype, VectorColumn};
 use plmkit_esm2::{ComputeOptions, Device, Dtype, EsmError, Kernels};
 
 /// The options of a run.
@@ -62,7 +62,7 @@ pub struct RunConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outputs {
     /// How to combine residues; each gives a column for each layer.
-    pub pools: Vec<Pool>,
+    pub pools: Vec<Pooling>,
     /// The layers whose output is wanted.
     pub layers: Layers,
     /// Whether the vector of each residue is wanted, for each of the layers.

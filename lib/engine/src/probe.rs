@@ -41,7 +41,7 @@ pub fn probe(config: &RunConfig, stop: &Stop) -> Result<BatchSize, EngineError> 
     } else {
         Some(Esm2::load(&config.model, config.setup(), stop)?)
     };
-    let mut size = BatchSize::of_cpu();
+    let mut size = BatchSize::for_cpu();
     if let Some(model) = &model {
         size.options = work(config, model)?;
     }

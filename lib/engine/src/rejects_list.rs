@@ -22,7 +22,7 @@ impl<'a> RejectsList<'a> {
     pub(crate) fn begin(config: &'a RunConfig, folder: &'a RunFolder) -> Result<Self, StoreError> {
         let path = config.rejects();
         // Nobody else gives a list this name from now on.
-        let writer = ListWriter::of_rows(&path)?;
+        let writer = ListWriter::create_rejected_rows(&path)?;
         if !config.force && path.exists() {
             let found = read_rejects(&path).map_err(StoreError::of_existing)?.digest;
             if !folder.announced().contains(&found) {
@@ -69,7 +69,7 @@ pub(crate) fn verify(
     remove_unfinished(&path);
     if rejected == 0 && !path.exists() {
         return match config.rejects {
-            Some(_) => ListWriter::of_rows(&path)?.finish()?.publish(),
+            Some(_) => ListWriter::create_rejected_rows(&path)?.finish()?.publish(),
             None => Ok(()),
         };
     }

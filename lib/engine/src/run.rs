@@ -297,7 +297,7 @@ fn job_name(provenance: &Provenance) -> String {
     let mut options = provenance.options.clone();
     options.remove(KERNELS);
     let work = serde_json::json!([provenance.inputs, options]);
-    ByteDigest::of(work.to_string().as_bytes()).to_string()
+    ByteDigest::compute(work.to_string().as_bytes()).to_string()
 }
 
 /// What the output depends on. Threads, prefetch and the order of files' names are not in it.

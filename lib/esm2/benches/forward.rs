@@ -10,7 +10,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Instant;
 
-use plmkit_contract::{Column, Pool, Stop, VectorColumn};
+use plmkit_contract::{Column, Pooling, Stop, VectorColumn};
 use plmkit_esm2::{ComputeOptions, Dtype, Esm2, Kernels, Varlen, set_threads};
 use safetensors::tensor::{Dtype as Stored, TensorView, serialize_to_file};
 use serde_json::json;
@@ -77,7 +77,7 @@ fn main() {
     let (tokens, cu_seqlens) = pack(&lengths);
     let batch = Varlen::new(&tokens, &cu_seqlens).expect("whole sequences");
     let column = Column::Pooled(VectorColumn {
-        pool: Pool::Mean,
+        pool: Pooling::Mean,
         layer: shape.1 as u32,
     });
     for _ in 0..3 {

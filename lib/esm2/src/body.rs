@@ -7,7 +7,7 @@ mod libtorch;
 use std::fmt;
 use std::num::NonZeroUsize;
 
-use plmkit_contract::Pool;
+use plmkit_contract::Pooling;
 use tch::Tensor;
 
 use crate::EsmError;
@@ -45,7 +45,7 @@ pub(crate) trait Body: fmt::Debug + Send {
     ) -> Result<(), EsmError>;
 
     /// Pools hidden states, `(total_tokens, hidden)` f32, over the residues of each sequence: `(sequences, hidden)`.
-    fn pool(&self, hidden: &Tensor, batch: &DeviceBatch, by: Pool) -> Result<Tensor, EsmError> {
+    fn pool(&self, hidden: &Tensor, batch: &DeviceBatch, by: Pooling) -> Result<Tensor, EsmError> {
         pool(hidden, batch.varlen, by)
     }
 }

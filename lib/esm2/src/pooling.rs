@@ -1,12 +1,12 @@
 //! One vector for each sequence from the vectors of its tokens.
 
-use plmkit_contract::Pool;
+use plmkit_contract::Pooling;
 use tch::{Kind, TchError, Tensor};
 
 use crate::{EsmError, Varlen};
 
 /// Pools hidden states, `(total_tokens, hidden)`, over the residues of each sequence in f32: `(sequences, hidden)`.
-pub(crate) fn pool(hidden: &Tensor, batch: Varlen<'_>, pool: Pool) -> Result<Tensor, EsmError> {
+pub(crate) fn pool(hidden: &Tensor, batch: Varlen<'_>, pool: Pooling) -> Result<Tensor, EsmError> {
     let rows = batch
         .spans()
         .map(|span| {
@@ -18,11 +18,11 @@ pub(crate) fn pool(hidden: &Tensor, batch: Varlen<'_>, pool: Pool) -> Result<Ten
             };
             let residues = || own(1, tokens - 2); // (residues, hidden)
             match pool {
-                Pool::Mean => residues()?.f_mean_dim([0].as_slice(), false, Kind::Float),
-                Pool::Max => residues()?.f_amax([0], false),
+                Pooling::Mean => residues()?.f_mean_dim([0].as_slice(), false, Kind::Float),
+                Pooling::Max => residues()?.f_amax([0], false),
                 // Divided by n, so that a single residue has a deviation of 0 and not 0/0.
-                Pool::Std => residues()?.f_std_dim([0].as_slice(), false, false),
-                Pool::Bos => own(0, 1)?.f_squeeze_dim(0),
+                Pooling::Std => residues()?.f_std_dim([0].as_slice(), false, false),
+                Pooling::Bos => own(0, 1)?.f_squeeze_dim(0),
             }
         })
         .collect::<Result<Vec<Tensor>, TchError>>()?; // (hidden) each
@@ -46,7 +46,7 @@ mod tests {
         81.0, -81.0, // <eos>
     ];
 
-    fn pooled(by: Pool) -> Vec<f32> {
+    fn pooled(by: Pooling) -> Vec<f32> {
         let hidden = Tensor::from_slice(&HIDDEN).view([7, 2]);
         let batch = Varlen::new(&[0, 20, 5, 2, 0, 6, 2], &[0, 4, 7]).unwrap();
         let pooled = pool(&hidden, batch, by).unwrap();
@@ -56,18 +56,18 @@ mod tests {
 
     #[test]
     fn residues_only() {
-        assert_eq!(pooled(Pool::Mean), [1.5, 15.0, 5.0, -7.0]);
-        assert_eq!(pooled(Pool::Max), [2.0, 20.0, 5.0, -7.0]);
+        assert_eq!(pooled(Pooling::Mean), [1.5, 15.0, 5.0, -7.0]);
+        assert_eq!(pooled(Pooling::Max), [2.0, 20.0, 5.0, -7.0]);
     }
 
     #[test]
     fn the_deviation_is_divided_by_n_and_0_for_one_residue() {
-        assert_eq!(pooled(Pool::Std), [0.5, 5.0, 0.0, 0.0]);
+        assert_eq!(pooled(Pooling::Std), [0.5, 5.0, 0.0, 0.0]);
     }
 
     #[test]
     fn bos_is_the_vector_of_cls() {
-        assert_eq!(pooled(Pool::Bos), [90.0, -90.0, 80.0, -80.0]);
+        assert_eq!(pooled(Pooling::Bos), [90.0, -90.0, 80.0, -80.0]);
     }
 
     #[test]
@@ -80,9 +80,9 @@ mod tests {
         let batch = Varlen::new(&tokens, &cu_seqlens).unwrap();
         let hidden = Tensor::full([residues as i64 + 2, 1], 1000.1, (Kind::Float, Device::Cpu));
         let pooled = |by| pool(&hidden, batch, by).unwrap().double_value(&[0, 0]);
-        let mean = pooled(Pool::Mean);
+        let mean = pooled(Pooling::Mean);
         assert!((mean - 1000.1).abs() < 1e-3, "{mean}");
-        let deviation = pooled(Pool::Std);
+        let deviation = pooled(Pooling::Std);
         assert!(deviation < 1e-3, "{deviation}");
     }
 }

@@ -67,7 +67,7 @@ pub(crate) fn check(
     stop: &Stop,
 ) -> Result<(), HubError> {
     let cache = settings.cache.as_deref().ok_or(HubError::NoCache)?;
-    let mut verified = Verified::of(cache, &id.folder(cache));
+    let mut verified = Verified::open(cache, &id.folder(cache));
     for name in files::needed(snapshot).unwrap_or_default() {
         verified.check(&snapshot.join(name), stop)?;
     }
@@ -84,10 +84,10 @@ fn commit(model: &Path, revision: &str) -> Result<Option<String>, HubError> {
     match File::open(&path).and_then(|file| file.take(100).read_to_string(&mut text)) {
         Ok(_) => match text.trim() {
             commit if is_commit(commit) => Ok(Some(commit.to_owned())),
-            _ => Err(HubError::Ref { path }),
+            _ => Err(HubError::Ref(path)),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(HubError::Read { path, source }),
+        Err(source) => Err(HubError::Read(path, source)),
     }
 }
 
@@ -145,6 +145,6 @@ mod tests {
         assert!(find("some/model@other").unwrap().is_err());
 
         fs::write(model.join("refs/main"), "../../elsewhere").unwrap();
-        assert!(matches!(find("some/model"), Err(HubError::Ref { .. })));
+        assert!(matches!(find("some/model"), Err(HubError::Ref(_))));
     }
 }

@@ -76,7 +76,7 @@ pub(crate) struct Verified {
 
 impl Verified {
     /// Those of the model whose folder in `cache` is `model`.
-    pub(crate) fn of(cache: &Path, model: &Path) -> Self {
+    pub(crate) fn open(cache: &Path, model: &Path) -> Self {
         let name = model.file_name().unwrap_or_default();
         let list = cache.join(".locks").join(name).join("plmkit-verified");
         Self {
@@ -89,10 +89,7 @@ impl Verified {
     pub(crate) fn check(&mut self, file: &Path, stop: &Stop) -> Result<(), HubError> {
         let failed = |source: io::Error| match source.kind() {
             io::ErrorKind::Interrupted => HubError::Stopped,
-            _ => HubError::Read {
-                path: file.to_owned(),
-                source,
-            },
+            _ => HubError::Read(file.to_owned(), source),
         };
         let Ok(blob) = fs::read_link(file) else {
             return Ok(());
@@ -187,7 +184,7 @@ mod tests {
         fs::create_dir(&model).unwrap();
         fs::write(&blob, "hello\n").unwrap();
         symlink(name, &file).unwrap();
-        let check = || Verified::of(cache.path(), &model).check(&file, &Stop::default());
+        let check = || Verified::open(cache.path(), &model).check(&file, &Stop::default());
         let list = cache
             .path()
             .join(".locks/models--some--model/plmkit-verified");

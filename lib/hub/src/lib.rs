@@ -2,22 +2,22 @@
 //!
 //! [`resolve`] turns what a user calls a model into the folder or file that it is. What is in the Hub's cache is found
 //! as the `huggingface_hub` library of Python finds it, and what is fetched is laid down so that it finds it too. This
-//! is the only crate that opens a network connection, and only where a [`Download`] is asked for.
+//! is the only crate that opens a network connection, and only where a `download` is given.
 
 mod cache;
 mod commit;
 mod content;
 mod download;
 mod error;
+mod fetch;
 mod files;
 mod id;
-mod job;
 mod name;
 mod settings;
 
 use std::path::{Path, PathBuf};
 
-pub use download::{Download, Observer};
+pub use download::DownloadProgress;
 pub use error::HubError;
 pub use id::ModelId;
 pub use name::model_name;
@@ -51,7 +51,7 @@ use plmkit_contract::Stop;
 pub fn resolve(
     model: &Path,
     settings: &Settings,
-    download: Option<Download>,
+    download: Option<&mut dyn DownloadProgress>,
     stop: &Stop,
 ) -> Result<PathBuf, HubError> {
     let id = match model.to_str().and_then(ModelId::parse) {
@@ -60,11 +60,11 @@ pub fn resolve(
     };
     let snapshot = match (cache::find(&id, settings)?, download) {
         (Ok(snapshot), _) => snapshot,
-        (Err(missing), None) => return Err(HubError::NotCached { id, missing }),
+        (Err(missing), None) => return Err(HubError::NotCached(id, missing)),
         (Err(missing), Some(_)) if settings.offline => {
-            return Err(HubError::Offline { id, missing });
+            return Err(HubError::Offline(id, missing));
         }
-        (Err(_), Some(download)) => download.run(&id, settings, stop)?,
+        (Err(_), Some(progress)) => download::download(&id, settings, progress, stop)?,
     };
     cache::check(&id, settings, &snapshot, stop)?;
     Ok(snapshot)

@@ -3,7 +3,7 @@
 use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
 };
-use plmkit_pack::{Groups, PackingReport, plan};
+use plmkit_pack::{Groups, PackingReport, pack};
 
 /// The default of `pack-batches`.
 const CAPACITY: u32 = 16_384;
@@ -16,10 +16,10 @@ fn planner(criterion: &mut Criterion) {
     for proteins in [100_000, 1_000_000] {
         let (ordinals, lengths): (Vec<u64>, Vec<u32>) = (0..proteins).flat_map(windows).unzip();
         let groups = Groups::runs(ordinals);
-        let planned = plan(&lengths, &groups, CAPACITY);
+        let planned = pack(&lengths, &groups, CAPACITY);
         group.throughput(Throughput::Elements(lengths.len() as u64));
         group.bench_function(BenchmarkId::new("plan", proteins), |bencher| {
-            bencher.iter(|| plan(&lengths, &groups, CAPACITY));
+            bencher.iter(|| pack(&lengths, &groups, CAPACITY));
         });
         group.bench_function(BenchmarkId::new("report", proteins), |bencher| {
             bencher.iter(|| PackingReport::new(&planned, &lengths));

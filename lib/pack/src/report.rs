@@ -1,10 +1,10 @@
-//! How full the packs of a plan are.
+//! How full the packs of a packing are.
 
 use serde::Serialize;
 
-use crate::{PaddedCost, Plan, order::longest_first};
+use crate::{Packing, PaddedCost};
 
-/// How well a plan uses its batches.
+/// How well a packing uses its batches.
 ///
 /// The utilization of a batch is its tokens divided by the capacity. A batch that is one sequence longer than
 /// the capacity has a utilization of 1: it computes nothing but its own tokens. No utilization is above 1.
@@ -58,10 +58,10 @@ pub struct Tail {
 }
 
 impl PackingReport {
-    /// Reports on `plan`, made from the same `lengths` (tokens).
-    pub fn new(plan: &Plan, lengths: &[u32]) -> Self {
-        let capacity = u64::from(plan.capacity());
-        let filled: Vec<Fill> = plan
+    /// Reports on `packing`, made from the same `lengths` (tokens).
+    pub fn new(packing: &Packing, lengths: &[u32]) -> Self {
+        let capacity = u64::from(packing.capacity());
+        let filled: Vec<Fill> = packing
             .packs()
             .map(|pack| Fill::new(pack, lengths, capacity))
             .collect();
@@ -90,16 +90,13 @@ impl PackingReport {
 
         let tokens = filled.iter().map(|fill| fill.tokens).sum();
         let room: u64 = filled.iter().map(|fill| fill.room).sum();
-        let items = (0..).zip(lengths.iter().map(|&length| u64::from(length)));
-        let shortest_first = longest_first(items, plan.capacity());
-        let shortest_first = shortest_first
-            .iter()
-            .rev()
-            .map(|&index| lengths[index as usize]);
+        let mut shortest_first = lengths.to_vec();
+        shortest_first.sort_unstable();
+        let shortest_first = shortest_first.into_iter();
         Self {
-            max_batch_tokens: plan.capacity(),
+            max_batch_tokens: packing.capacity(),
             batches: filled.len() as u64,
-            sequences: plan.sequences() as u64,
+            sequences: packing.sequences() as u64,
             tokens,
             oversized_batches: filled.iter().filter(|fill| fill.oversized).count() as u64,
             utilization: (!filled.is_empty()).then(|| ratio(tokens, room)),
@@ -109,8 +106,8 @@ impl PackingReport {
             batches_below_85_percent: below(0.85),
             batches_below_80_percent: below(0.80),
             tail,
-            padded_in_input_order: PaddedCost::new(lengths.iter().copied(), plan.capacity()),
-            padded_sorted_by_length: PaddedCost::new(shortest_first, plan.capacity()),
+            padded_in_input_order: PaddedCost::new(lengths.iter().copied(), packing.capacity()),
+            padded_sorted_by_length: PaddedCost::new(shortest_first, packing.capacity()),
         }
     }
 }
@@ -156,14 +153,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{Groups, plan};
+    use crate::{Groups, pack};
 
     fn report(lengths: &[u32], capacity: u32) -> PackingReport {
         grouped(lengths, &Groups::runs(0..lengths.len()), capacity)
     }
 
     fn grouped(lengths: &[u32], groups: &Groups, capacity: u32) -> PackingReport {
-        PackingReport::new(&plan(lengths, groups, capacity), lengths)
+        PackingReport::new(&pack(lengths, groups, capacity), lengths)
     }
 
     #[test]

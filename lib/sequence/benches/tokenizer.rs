@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use plmkit_sequence::tokenize;
+use plmkit_contract::tokenize;
 
 const PROTEINS: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),

@@ -1,7 +1,9 @@
-//! Where proteins go.
+//! Which shard a protein goes to. A cost is a number of tokens.
 
-use crate::assign::{LeastLoaded, Sequential};
-use crate::config::Target;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::config::ShardTarget;
 use crate::protein::Protein;
 use crate::shard_key::ShardKey;
 
@@ -11,48 +13,144 @@ pub(crate) struct Assignment {
     long: Assigner,
 }
 
+/// How shards are filled.
 enum Assigner {
-    LeastLoaded(LeastLoaded),
-    Sequential(Sequential),
+    /// Each protein goes to the shard with the least load, the first of equals. The heaviest and the lightest shard then never
+    /// differ by more than the largest single cost.
+    LeastLoaded(BinaryHeap<Reverse<(u64, usize)>>),
+    /// One shard after another: a new one begins where the next protein would take the last above the limit. A protein that
+    /// alone is above it has a shard of its own.
+    Sequential { limit: u64, load: u64, shard: usize },
+}
+
+impl Assigner {
+    fn new(target: ShardTarget) -> Self {
+        match target {
+            ShardTarget::Shards(count) => {
+                Self::LeastLoaded((0..count.get()).map(|shard| Reverse((0, shard))).collect())
+            }
+            ShardTarget::MaxTokens(tokens) => Self::Sequential {
+                limit: tokens.get(),
+                load: 0,
+                shard: 0,
+            },
+        }
+    }
+
+    /// The shard for a protein of this cost, and one that thereby is full.
+    fn assign(&mut self, cost: u64) -> (usize, Option<usize>) {
+        match self {
+            Self::LeastLoaded(loads) => {
+                let Some(mut least) = loads.peek_mut() else {
+                    unreachable!("there is at least one shard");
+                };
+                let Reverse((load, shard)) = *least;
+                *least = Reverse((load + cost, shard));
+                (shard, None)
+            }
+            Self::Sequential { limit, load, shard } => {
+                let full = (*load > 0 && *load + cost > *limit).then_some(*shard);
+                if full.is_some() {
+                    (*shard, *load) = (*shard + 1, 0);
+                }
+                *load += cost;
+                (*shard, full)
+            }
+        }
+    }
 }
 
 impl Assignment {
-    pub(crate) fn new(target: Target) -> Self {
-        let assigner = || match target {
-            Target::Shards(count) => Assigner::LeastLoaded(LeastLoaded::new(count.get())),
-            Target::MaxTokens(tokens) => Assigner::Sequential(Sequential::new(tokens.get())),
-        };
+    pub(crate) fn new(target: ShardTarget) -> Self {
         Self {
-            usual: assigner(),
-            long: assigner(),
+            usual: Assigner::new(target),
+            long: Assigner::new(target),
         }
     }
 
     /// The shard for a protein, and one that thereby is full.
     pub(crate) fn assign(&mut self, protein: &Protein) -> (ShardKey, Option<ShardKey>) {
         let long = protein.split_off;
-        let assigner = if long {
+        let shards = if long {
             &mut self.long
         } else {
             &mut self.usual
         };
-        let cost = protein.tokens();
-        match assigner {
-            Assigner::LeastLoaded(shards) => (
-                ShardKey {
-                    long,
-                    index: shards.assign(cost),
-                },
-                None,
-            ),
-            Assigner::Sequential(shards) => {
-                let before = shards.current();
-                let index = shards.assign(cost);
-                let full = (index > before).then_some(ShardKey {
-                    long,
-                    index: before,
-                });
-                (ShardKey { long, index }, full)
+        let (index, full) = shards.assign(protein.tokens());
+        let key = |index| ShardKey { long, index };
+        (key(index), full.map(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use std::num::NonZero;
+
+    use super::*;
+
+    fn least_loaded(count: usize) -> Assigner {
+        Assigner::new(ShardTarget::Shards(NonZero::new(count).expect("a count")))
+    }
+
+    fn sequential(limit: u64) -> Assigner {
+        Assigner::new(ShardTarget::MaxTokens(
+            NonZero::new(limit).expect("a limit"),
+        ))
+    }
+
+    #[test]
+    fn ties_go_to_the_lowest_index() {
+        let mut shards = least_loaded(3);
+        let taken: Vec<usize> = [5, 5, 5, 1, 9, 1].map(|cost| shards.assign(cost).0).into();
+        assert_eq!(taken, [0, 1, 2, 0, 1, 2]);
+    }
+
+    #[test]
+    fn a_protein_above_the_limit_has_a_shard_of_its_own() {
+        let mut shards = sequential(10);
+        let taken: Vec<usize> = [4, 6, 1, 25, 3, 7, 1]
+            .map(|cost| shards.assign(cost).0)
+            .into();
+        assert_eq!(taken, [0, 0, 1, 2, 3, 3, 4]);
+    }
+
+    proptest! {
+        #[test]
+        fn loads_differ_by_at_most_one_cost(
+            costs in proptest::collection::vec(1u64..5000, 1..400),
+            count in 1usize..20,
+        ) {
+            let mut shards = least_loaded(count);
+            let mut loads = vec![0; count];
+            for &cost in &costs {
+                loads[shards.assign(cost).0] += cost;
+            }
+            let (least, most) = (loads.iter().min(), loads.iter().max());
+            prop_assert!(most.unwrap() - least.unwrap() <= *costs.iter().max().unwrap());
+        }
+
+        #[test]
+        fn shards_are_filled_in_order_up_to_the_limit(
+            costs in proptest::collection::vec(1u64..300, 1..400),
+            limit in 1u64..1000,
+        ) {
+            let mut shards = sequential(limit);
+            let mut loads: Vec<Vec<u64>> = Vec::new();
+            for &cost in &costs {
+                let (shard, full) = shards.assign(cost);
+                prop_assert_eq!(full, (shard == loads.len() && shard > 0).then(|| shard - 1));
+                prop_assert!(shard == loads.len() || shard + 1 == loads.len());
+                loads.resize(shard + 1, Vec::new());
+                loads[shard].push(cost);
+            }
+            for (shard, costs) in loads.iter().enumerate() {
+                let load: u64 = costs.iter().sum();
+                prop_assert!(load <= limit || costs.len() == 1);
+                if let Some(next) = loads.get(shard + 1) {
+                    prop_assert!(load + next[0] > limit);
+                }
             }
         }
     }

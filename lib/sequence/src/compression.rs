@@ -1,30 +1,32 @@
 //! Compressed input, told by its first bytes and not by its name.
 
-use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::GzDecoder;
 
-/// Bytes of a stream that [`Format::detect`] looks at.
+/// Bytes of a stream that [`Compression::detect`] looks at.
 pub(crate) const MAGIC_LEN: usize = 6;
 
 /// Compressed bytes read at once.
 const BUFFER: usize = 1 << 16;
 
 /// How a stream is compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "lowercase")]
+pub enum Compression {
     /// Not at all.
+    #[strum(to_string = "plain text")]
     Plain,
     /// gzip, one or many members; BGZF (what `bgzip` writes) is a kind of it.
     Gzip,
     /// Zstandard, one or many frames.
     Zstd,
     /// One that is recognised and not read.
+    #[strum(to_string = "{0}")]
     Unsupported(&'static str),
 }
 
-impl Format {
+impl Compression {
     /// Tells the format from the first [`MAGIC_LEN`] bytes, or fewer where the stream is shorter.
     pub(crate) fn detect(magic: &[u8]) -> Self {
         match magic {
@@ -39,7 +41,7 @@ impl Format {
     }
 
     /// What the name of a file without bytes says that it was to be.
-    pub(crate) fn of_name(name: &str) -> Self {
+    pub(crate) fn from_name(name: &str) -> Self {
         match name.rsplit_once('.') {
             Some((_, "gz" | "bgz" | "bgzf")) => Self::Gzip,
             Some((_, "zst" | "zstd")) => Self::Zstd,
@@ -57,17 +59,6 @@ impl Format {
             Self::Plain | Self::Unsupported(_) => Box::new(stream),
             Self::Gzip => Box::new(GzipMembers::new(buffered(stream))),
             Self::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(buffered(stream))?),
-        })
-    }
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Plain => "plain text",
-            Self::Gzip => "gzip",
-            Self::Zstd => "zstd",
-            Self::Unsupported(name) => name,
         })
     }
 }
@@ -124,13 +115,12 @@ fn is_bgzf<R>(member: &GzDecoder<R>) -> bool {
 mod tests {
     use std::io::{Cursor, Write};
 
-    use flate2::Compression;
     use flate2::write::GzEncoder;
 
     use super::*;
 
     fn gzip(text: &[u8]) -> Vec<u8> {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::default());
         encoder.write_all(text).expect("memory");
         encoder.finish().expect("memory")
     }
@@ -146,7 +136,7 @@ mod tests {
     }
 
     fn plain(stream: Vec<u8>) -> io::Result<Vec<u8>> {
-        let format = Format::detect(&stream[..stream.len().min(MAGIC_LEN)]);
+        let format = Compression::detect(&stream[..stream.len().min(MAGIC_LEN)]);
         let mut text = Vec::new();
         format.decode(Cursor::new(stream))?.read_to_end(&mut text)?;
         Ok(text)
@@ -226,12 +216,18 @@ mod tests {
 
     #[test]
     fn formats_that_are_not_read_are_named() {
-        assert_eq!(Format::detect(b"\xfd7zXZ\0"), Format::Unsupported("xz"));
-        assert_eq!(Format::detect(b"BZh91A"), Format::Unsupported("bzip2"));
         assert_eq!(
-            Format::detect(b"PK\x03\x04\x14\0"),
-            Format::Unsupported("zip")
+            Compression::detect(b"\xfd7zXZ\0"),
+            Compression::Unsupported("xz")
         );
-        assert_eq!(Format::detect(b">BZh9"), Format::Plain);
+        assert_eq!(
+            Compression::detect(b"BZh91A"),
+            Compression::Unsupported("bzip2")
+        );
+        assert_eq!(
+            Compression::detect(b"PK\x03\x04\x14\0"),
+            Compression::Unsupported("zip")
+        );
+        assert_eq!(Compression::detect(b">BZh9"), Compression::Plain);
     }
 }

@@ -4,17 +4,15 @@ use std::num::NonZero;
 use std::path::PathBuf;
 
 use plmkit_contract::{Provenance, SAMPLE};
-use serde_json::Value;
 
 use crate::duplicate::DuplicatePolicy;
 use crate::fasta::Limits;
 use crate::input::Input;
 use crate::prepare::{LongPolicy, Policy};
-use crate::residue::InvalidPolicy;
 
 /// How many shards there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum ShardTarget {
     /// So many, of nearly equal numbers of tokens.
     Shards(NonZero<usize>),
     /// As many as it takes, filled one after another up to this number of tokens each.
@@ -23,7 +21,7 @@ pub enum Target {
 
 /// A whole run.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct ShardConfig {
     /// FASTA inputs, in order; at least one.
     pub inputs: Vec<Input>,
     /// Where the set of shards goes.
@@ -31,7 +29,7 @@ pub struct Config {
     /// The name of the sample, where it has one.
     pub sample: Option<String>,
     /// How many shards there are.
-    pub target: Target,
+    pub target: ShardTarget,
     /// What happens to each record.
     pub policy: Policy,
     /// What happens to ids that come again.
@@ -46,14 +44,14 @@ pub struct Config {
     pub force: bool,
 }
 
-impl Config {
+impl ShardConfig {
     /// The provenance of the shards, given the digests of the inputs.
     pub(crate) fn provenance(&self, inputs: Vec<String>) -> Provenance {
         let policy = &self.policy;
         let overlap = (policy.long == LongPolicy::Window).then_some(policy.overlap);
         let (shards, max_shard_tokens) = match self.target {
-            Target::Shards(count) => (Some(count.get()), None),
-            Target::MaxTokens(tokens) => (None, Some(tokens.get())),
+            ShardTarget::Shards(count) => (Some(count.get()), None),
+            ShardTarget::MaxTokens(tokens) => (None, Some(tokens.get())),
         };
         let provenance = Provenance::new("fasta-shard", inputs)
             .with("shards", shards)
@@ -73,8 +71,8 @@ impl Config {
     /// Shards of usual proteins that are written at the same time.
     pub(crate) fn open_shards(&self) -> usize {
         match self.target {
-            Target::Shards(count) => count.get(),
-            Target::MaxTokens(_) => 1,
+            ShardTarget::Shards(count) => count.get(),
+            ShardTarget::MaxTokens(_) => 1,
         }
     }
 
@@ -87,34 +85,3 @@ impl Config {
 
 /// Memory for row groups over all open shards, in bytes.
 const ROW_GROUPS_BYTES: usize = 64 << 20;
-
-impl From<LongPolicy> for Value {
-    fn from(policy: LongPolicy) -> Self {
-        Self::from(match policy {
-            LongPolicy::Truncate => "truncate",
-            LongPolicy::Window => "window",
-            LongPolicy::SplitOff => "split-off",
-            LongPolicy::Reject => "reject",
-        })
-    }
-}
-
-impl From<InvalidPolicy> for Value {
-    fn from(policy: InvalidPolicy) -> Self {
-        Self::from(match policy {
-            InvalidPolicy::Error => "error",
-            InvalidPolicy::X => "x",
-            InvalidPolicy::Reject => "reject",
-        })
-    }
-}
-
-impl From<DuplicatePolicy> for Value {
-    fn from(policy: DuplicatePolicy) -> Self {
-        Self::from(match policy {
-            DuplicatePolicy::Error => "error",
-            DuplicatePolicy::Suffix => "suffix",
-            DuplicatePolicy::Keep => "keep",
-        })
-    }
-}

@@ -3,14 +3,19 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use clap::ValueEnum;
+use plmkit_contract::SequenceDigest;
+use serde::Serialize;
+
 /// What to do with a record whose id an earlier one has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub enum DuplicatePolicy {
-    /// Stop the run.
+    /// Stop the run and name both records
     Error,
-    /// Append `_2`, `_3`, … until the id is new.
+    /// Append _2, _3, … to the id, the first that no record has, and list both ids in renamed.csv; files are read twice
     Suffix,
-    /// Keep the id: only the ordinal then tells the records apart.
+    /// Keep the id: only the ordinal tells the records apart
     Keep,
 }
 
@@ -26,7 +31,7 @@ pub enum TakenId {
     ByRenaming,
 }
 
-/// The ids seen so far.
+/// The ids of the records so far.
 ///
 /// An id is remembered by a 128-bit fingerprint and a number, so memory is about 30 to 60 bytes for each distinct
 /// id whatever its length, and nothing under [`DuplicatePolicy::Keep`].
@@ -34,7 +39,7 @@ pub struct Ids {
     policy: DuplicatePolicy,
     /// Fingerprint to the ordinal of its first record, or under `Suffix` to the last suffix given, or to one of the two
     /// numbers below.
-    seen: HashMap<[u8; 16], u64>,
+    taken: HashMap<SequenceDigest, u64>,
 }
 
 /// Of an id that a record has which is still to come.
@@ -47,13 +52,13 @@ impl Ids {
     pub fn new(policy: DuplicatePolicy) -> Self {
         Self {
             policy,
-            seen: HashMap::new(),
+            taken: HashMap::new(),
         }
     }
 
     /// Says that a record with this id will come, so that no other record is given it.
     pub fn announce(&mut self, id: &str) {
-        self.seen.insert(fingerprint(id), ANNOUNCED);
+        self.taken.insert(fingerprint(id), ANNOUNCED);
     }
 
     /// Takes up the id of record `ordinal`, changing it where the policy says so; returns the old one if it was changed.
@@ -69,7 +74,7 @@ impl Ids {
     pub fn admit(&mut self, ordinal: u64, id: &mut String) -> Result<Option<String>, TakenId> {
         match self.policy {
             DuplicatePolicy::Keep => Ok(None),
-            DuplicatePolicy::Error => match self.seen.entry(fingerprint(id)) {
+            DuplicatePolicy::Error => match self.taken.entry(fingerprint(id)) {
                 Entry::Occupied(first) => Err(TakenId::ByRecord {
                     first: *first.get(),
                 }),
@@ -78,7 +83,7 @@ impl Ids {
                     Ok(None)
                 }
             },
-            DuplicatePolicy::Suffix => match self.seen.entry(fingerprint(id)) {
+            DuplicatePolicy::Suffix => match self.taken.entry(fingerprint(id)) {
                 Entry::Occupied(given) if *given.get() == GIVEN => Err(TakenId::ByRenaming),
                 Entry::Occupied(last) if *last.get() != ANNOUNCED => Ok(Some(self.rename(id))),
                 first => {
@@ -93,24 +98,22 @@ impl Ids {
     fn rename(&mut self, id: &mut String) -> String {
         let old = id.clone();
         let name = fingerprint(&old);
-        let mut suffix = self.seen.get(&name).copied().unwrap_or(1);
+        let mut suffix = self.taken.get(&name).copied().unwrap_or(1);
         loop {
             suffix += 1;
             *id = format!("{old}_{suffix}");
-            if let Entry::Vacant(place) = self.seen.entry(fingerprint(id)) {
+            if let Entry::Vacant(place) = self.taken.entry(fingerprint(id)) {
                 place.insert(GIVEN);
                 break;
             }
         }
-        self.seen.insert(name, suffix);
+        self.taken.insert(name, suffix);
         old
     }
 }
 
-fn fingerprint(id: &str) -> [u8; 16] {
-    let mut short = [0; 16];
-    short.copy_from_slice(&blake3::hash(id.as_bytes()).as_bytes()[..16]);
-    short
+fn fingerprint(id: &str) -> SequenceDigest {
+    SequenceDigest::new(id.as_bytes())
 }
 
 #[cfg(test)]
@@ -180,7 +183,7 @@ mod tests {
         );
         let mut ids = Ids::new(DuplicatePolicy::Keep);
         ids.admit(0, &mut "a".to_owned()).expect("kept");
-        assert!(ids.seen.is_empty());
+        assert!(ids.taken.is_empty());
     }
 
     proptest! {

@@ -4,17 +4,17 @@
 //! on how many threads there are.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
-use plmkit_contract::{Provenance, ShardSummary};
+use plmkit_contract::{Provenance, SPECIAL_TOKENS, ShardSummary};
 use plmkit_store::{FinishedShard, ShardWriter, StoreError};
 
 use crate::protein::Protein;
 use crate::shard_key::ShardKey;
-use crate::token::SPECIAL_TOKENS;
 
 /// Proteins that wait for one thread: enough that parsing and writing overlap, and no memory to speak of.
 const QUEUE: usize = 64;
@@ -25,12 +25,12 @@ pub(crate) struct Encoders<'scope> {
 }
 
 struct Encoder<'scope> {
-    jobs: SyncSender<Job>,
+    commands: SyncSender<ShardCommand>,
     thread: ScopedJoinHandle<'scope, Result<Vec<EncodedShard>, StoreError>>,
 }
 
-/// What a thread is told. Where its queue ends without `Finish`, its shards are thrown away.
-enum Job {
+/// A command to a thread. Where its queue ends without `Finish`, its shards are thrown away.
+enum ShardCommand {
     /// Make a shard, which may stay empty.
     Open(ShardKey),
     /// Append the rows of a protein.
@@ -58,34 +58,34 @@ impl<'scope> Encoders<'scope> {
     ) -> io::Result<Self> {
         let threads = (0..count)
             .map(|_| {
-                let (jobs, queue) = sync_channel(QUEUE);
+                let (commands, queue) = sync_channel(QUEUE);
                 let shards = OpenShards {
                     folder,
                     row_group_bytes,
                     open: BTreeMap::new(),
                 };
                 let thread = Builder::new().spawn_scoped(scope, move || shards.run(&queue))?;
-                Ok(Encoder { jobs, thread })
+                Ok(Encoder { commands, thread })
             })
             .collect::<io::Result<_>>()?;
         Ok(Self { threads })
     }
 
     pub(crate) fn open(&mut self, key: ShardKey) -> Result<(), StoreError> {
-        self.send(key, Job::Open(key))
+        self.send(key, ShardCommand::Open(key))
     }
 
     pub(crate) fn push(&mut self, key: ShardKey, protein: Protein) -> Result<(), StoreError> {
-        self.send(key, Job::Push(key, Box::new(protein)))
+        self.send(key, ShardCommand::Push(key, Box::new(protein)))
     }
 
     pub(crate) fn close(&mut self, key: ShardKey) -> Result<(), StoreError> {
-        self.send(key, Job::Close(key))
+        self.send(key, ShardCommand::Close(key))
     }
 
-    fn send(&mut self, key: ShardKey, job: Job) -> Result<(), StoreError> {
+    fn send(&mut self, key: ShardKey, command: ShardCommand) -> Result<(), StoreError> {
         let i = key.index % self.threads.len();
-        match self.threads[i].jobs.send(job) {
+        match self.threads[i].commands.send(command) {
             Ok(()) => Ok(()),
             // A thread hangs up early only where it failed.
             Err(_) => self.threads.swap_remove(i).join().map(|_| ()),
@@ -96,7 +96,9 @@ impl<'scope> Encoders<'scope> {
     pub(crate) fn finish(self, provenance: &Provenance) -> Result<Vec<EncodedShard>, StoreError> {
         for encoder in &self.threads {
             // One that has hung up is joined below.
-            let _ = encoder.jobs.send(Job::Finish(Box::new(provenance.clone())));
+            let _ = encoder
+                .commands
+                .send(ShardCommand::Finish(Box::new(provenance.clone())));
         }
         let mut shards = Vec::new();
         for encoder in self.threads {
@@ -109,7 +111,7 @@ impl<'scope> Encoders<'scope> {
 
 impl Encoder<'_> {
     fn join(self) -> Result<Vec<EncodedShard>, StoreError> {
-        drop(self.jobs);
+        drop(self.commands);
         match self.thread.join() {
             Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -131,32 +133,31 @@ struct OpenShard {
 }
 
 impl OpenShards<'_> {
-    fn run(mut self, queue: &Receiver<Job>) -> Result<Vec<EncodedShard>, StoreError> {
-        for job in queue {
-            match job {
-                Job::Open(key) => {
+    fn run(mut self, queue: &Receiver<ShardCommand>) -> Result<Vec<EncodedShard>, StoreError> {
+        for command in queue {
+            match command {
+                ShardCommand::Open(key) => {
                     self.shard(key)?;
                 }
-                Job::Push(key, protein) => self.shard(key)?.push(&protein)?,
-                Job::Close(key) => self.shard(key)?.writer.suspend()?,
-                Job::Finish(provenance) => return self.finish(&provenance),
+                ShardCommand::Push(key, protein) => self.shard(key)?.push(&protein)?,
+                ShardCommand::Close(key) => self.shard(key)?.writer.suspend()?,
+                ShardCommand::Finish(provenance) => return self.finish(&provenance),
             }
         }
         Ok(Vec::new())
     }
 
     fn shard(&mut self, key: ShardKey) -> Result<&mut OpenShard, StoreError> {
-        use std::collections::btree_map::Entry;
         match self.open.entry(key) {
             Entry::Occupied(shard) => Ok(shard.into_mut()),
-            Entry::Vacant(place) => Ok(place.insert(OpenShard {
-                writer: ShardWriter::create(
-                    &self.folder.join(key.file_name()),
-                    self.row_group_bytes,
-                )?,
-                rows: 0,
-                residues: 0,
-            })),
+            Entry::Vacant(place) => {
+                let path = self.folder.join(key.file_name());
+                Ok(place.insert(OpenShard {
+                    writer: ShardWriter::create(&path, self.row_group_bytes)?,
+                    rows: 0,
+                    residues: 0,
+                }))
+            }
         }
     }
 

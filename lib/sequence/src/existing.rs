@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use plmkit_contract::{Manifest, Provenance};
 use plmkit_store::{StoreError, read_byte_digest, read_rejects, read_sealed, read_shard};
 
-use crate::folder::{Found, OutputFolder};
+use crate::folder::{FolderContents, OutputFolder};
 
 /// What an earlier run of the same work left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,63 +21,52 @@ pub(crate) enum Earlier {
 /// error that says what differs.
 pub(crate) fn compare(
     folder: &OutputFolder,
-    found: &Found,
+    found: &FolderContents,
     provenance: &Provenance,
 ) -> Result<Earlier, StoreError> {
-    if found.manifest {
+    if found.has_manifest() {
         compare_set(folder, found, provenance)?;
         return Ok(Earlier::Complete);
     }
-    for name in &found.shards {
+    for name in found.shards() {
         let path = folder.path().join(name);
         let shard = read_shard(&path).map_err(StoreError::of_existing)?;
         same(&path, &shard.provenance, provenance)?;
     }
-    if found.shards.is_empty() {
-        return Err(exists(folder.rejects(), &"no shard beside it"));
+    if found.shards().next().is_none() {
+        return Err(exists(folder.rejects(), "no shard beside it"));
     }
     Ok(Earlier::Unfinished)
 }
 
 fn compare_set(
     folder: &OutputFolder,
-    found: &Found,
+    found: &FolderContents,
     provenance: &Provenance,
 ) -> Result<(), StoreError> {
     let path = folder.manifest();
     let manifest: Manifest = read_sealed(&path).map_err(StoreError::of_existing)?;
+    let inputs = manifest.inputs.into_iter().map(|input| input.digest);
     let earlier = Provenance {
-        tool: manifest.tool,
         version: manifest.version,
-        inputs: manifest
-            .inputs
-            .into_iter()
-            .map(|input| input.digest)
-            .collect(),
         options: manifest.options,
-        rejects: Some(manifest.rejects_digest),
-        parity: None,
-        model: None,
+        ..Provenance::new(&manifest.tool, inputs.collect())
     };
     same(&path, &earlier, provenance)?;
-    for name in &found.shards {
+    for name in found.shards() {
         if !manifest.shards.iter().any(|shard| shard.file == *name) {
-            return Err(exists(folder.path().join(name), &"not in the manifest"));
+            return Err(exists(folder.path().join(name), "not in the manifest"));
         }
     }
     for shard in &manifest.shards {
         let path = folder.path().join(&shard.file);
         let digest = read_shard(&path).map_err(listed)?.digest;
         if digest.to_string() != shard.digest {
-            return Err(exists(path, &"not the shard of the manifest"));
+            return Err(exists(path, "not the shard of the manifest"));
         }
     }
     let rejects = read_rejects(&folder.rejects()).map_err(listed)?.digest;
-    same_list(
-        folder.rejects(),
-        &rejects,
-        &earlier.rejects.unwrap_or_default(),
-    )?;
+    same_list(folder.rejects(), &rejects, &manifest.rejects_digest)?;
     if let Some(expected) = manifest.renamed_digest {
         let renamed = read_byte_digest(&folder.renamed()).map_err(listed)?;
         same_list(folder.renamed(), &renamed, &expected)?;
@@ -118,12 +107,7 @@ fn same(path: &Path, earlier: &Provenance, now: &Provenance) -> Result<(), Store
     }
 }
 
-fn exists(path: PathBuf, difference: &dyn std::fmt::Display) -> StoreError {
-    let text = difference.to_string();
-    // The message begins with the path already.
-    let head = format!("{}: ", plmkit_contract::path_text(&path));
-    StoreError::Exists {
-        difference: text.strip_prefix(&head).unwrap_or(&text).to_owned(),
-        path,
-    }
+fn exists(path: PathBuf, difference: &str) -> StoreError {
+    let difference = difference.to_owned();
+    StoreError::Exists { path, difference }
 }

@@ -5,7 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::Manifest;
-use plmkit_store::{AtomicFile, FinishedList, Lock, StoreError, under_construction, write_sealed};
+use plmkit_store::{
+    AtomicFile, FinishedList, Lock, StoreError, remove_file, under_construction, write_sealed,
+};
 
 use crate::encoders::EncodedShard;
 use crate::shard_key::is_shard_name;
@@ -39,31 +41,25 @@ pub(crate) struct FinishedSet {
 
 /// What of a set is in a folder.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
-    pub(crate) manifest: bool,
-    pub(crate) rejects: bool,
-    pub(crate) renamed: bool,
-    /// Names of shard files, sorted.
-    pub(crate) shards: Vec<String>,
+pub(crate) struct FolderContents {
+    /// Names of files of a set, sorted.
+    pub(crate) names: Vec<String>,
     /// Names of what a killed run left behind.
     temporaries: Vec<String>,
 }
 
-impl Found {
-    /// The names of the files of a set that are there.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        let others = [
-            (self.manifest, MANIFEST),
-            (self.rejects, REJECTS),
-            (self.renamed, RENAMED),
-        ];
-        let others = others.into_iter().filter(|(found, _)| *found);
-        let shards = self.shards.iter().map(String::as_str);
-        others.map(|(_, name)| name).chain(shards)
+impl FolderContents {
+    fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|found| found == name)
     }
 
-    pub(crate) fn nothing(&self) -> bool {
-        self.names().next().is_none()
+    pub(crate) fn has_manifest(&self) -> bool {
+        self.has(MANIFEST)
+    }
+
+    /// Names of shard files, sorted.
+    pub(crate) fn shards(&self) -> impl Iterator<Item = &String> {
+        self.names.iter().filter(|name| is_shard_name(name))
     }
 }
 
@@ -82,20 +78,14 @@ impl OutputFolder {
             lock: None,
         };
         for path in missing {
-            fs::create_dir(&path).map_err(|source| folder.cannot_create(source))?;
+            fs::create_dir(&path).map_err(StoreError::cannot_create(&folder.path))?;
             folder.made.push(path);
         }
         if path.is_dir() {
             Ok(folder)
         } else {
-            Err(folder.cannot_create(io::ErrorKind::NotADirectory.into()))
-        }
-    }
-
-    fn cannot_create(&self, source: io::Error) -> StoreError {
-        StoreError::Create {
-            path: self.path.clone(),
-            source,
+            let not_a_folder = io::ErrorKind::NotADirectory.into();
+            Err(StoreError::cannot_create(&folder.path)(not_a_folder))
         }
     }
 
@@ -122,36 +112,28 @@ impl OutputFolder {
         Ok(())
     }
 
-    /// Looks what is there.
-    pub(crate) fn found(&self) -> Result<Found, StoreError> {
-        let failed = |source| StoreError::Read {
-            path: self.path.clone(),
-            source,
-        };
-        let mut found = Found::default();
+    /// Lists what is there.
+    pub(crate) fn list(&self) -> Result<FolderContents, StoreError> {
+        let failed = StoreError::cannot_read(&self.path);
+        let mut found = FolderContents::default();
         for entry in fs::read_dir(&self.path).map_err(failed)? {
             let name = entry
                 .map_err(failed)?
                 .file_name()
                 .to_string_lossy()
                 .into_owned();
-            match name.as_str() {
-                MANIFEST => found.manifest = true,
-                REJECTS => found.rejects = true,
-                RENAMED => found.renamed = true,
-                _ if is_shard_name(&name) => found.shards.push(name),
-                _ if under_construction(&name).is_some_and(is_of_a_set) => {
-                    found.temporaries.push(name);
-                }
-                _ => {}
+            if is_of_a_set(&name) {
+                found.names.push(name);
+            } else if under_construction(&name).is_some_and(is_of_a_set) {
+                found.temporaries.push(name);
             }
         }
-        found.shards.sort();
+        found.names.sort();
         Ok(found)
     }
 
     /// Removes what a killed run left behind.
-    pub(crate) fn sweep(&self, found: &Found) -> Result<(), StoreError> {
+    pub(crate) fn sweep(&self, found: &FolderContents) -> Result<(), StoreError> {
         found
             .temporaries
             .iter()
@@ -161,14 +143,14 @@ impl OutputFolder {
     /// Gives all files their names; the manifest comes last and says that the set is complete. Files of an older set
     /// do not survive. Where it fails, none of the new set stays.
     pub(crate) fn publish(mut self, set: FinishedSet) -> Result<Manifest, StoreError> {
-        let old = self.found()?;
-        if old.manifest {
+        let old = self.list()?;
+        if old.has(MANIFEST) {
             self.remove(MANIFEST)?;
         }
-        if old.renamed && set.renamed.is_none() {
+        if old.has(RENAMED) && set.renamed.is_none() {
             self.remove(RENAMED)?;
         }
-        for name in &old.shards {
+        for name in old.shards() {
             if !set.manifest.shards.iter().any(|shard| shard.file == *name) {
                 self.remove(name)?;
             }
@@ -208,14 +190,7 @@ impl OutputFolder {
     }
 
     fn remove(&self, name: &str) -> Result<(), StoreError> {
-        let path = self.path.join(name);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::Write {
-                path,
-                source: error,
-            }),
-            _ => Ok(()),
-        }
+        remove_file(&self.path.join(name))
     }
 }
 
@@ -258,7 +233,7 @@ mod tests {
         };
         let shards: Vec<EncodedShard> = (0..count).map(shard).collect();
         let summaries = shards.iter().map(|shard| shard.summary.clone()).collect();
-        let rejects = ListWriter::of_records(&folder.rejects()).expect("create");
+        let rejects = ListWriter::create_rejects(&folder.rejects()).expect("create");
         let rejects = rejects.finish().expect("finish");
         let tally = Tally::default();
         FinishedSet {
@@ -282,12 +257,13 @@ mod tests {
         fs::remove_file(&in_the_way).expect("remove");
         fs::create_dir(&in_the_way).expect("folder");
         assert!(folder.publish(new).is_err());
-        let found = open().found().expect("found");
+        let found = open().list().expect("found");
         assert!(
-            !found.manifest,
+            !found.has_manifest(),
             "the old manifest would vouch for a mixed set"
         );
-        assert_eq!(found.shards, ["shard-00001.parquet", "shard-00002.parquet"]);
+        let shards: Vec<&String> = found.shards().collect();
+        assert_eq!(shards, ["shard-00001.parquet", "shard-00002.parquet"]);
         assert!(found.temporaries.is_empty());
     }
 }

@@ -1,12 +1,13 @@
 //! Inputs as a command line names them.
 
-use plmkit_contract::path_text;
 use std::fmt;
 use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::source::SourceError;
+use plmkit_contract::path_text;
+
+use crate::error::ShardError;
 
 /// An input as it is named on a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +28,23 @@ impl Input {
             Self::Stdin => "-".to_owned(),
         }
     }
+
+    /// Whether the input is there, without opening it: a pipe gives its bytes once.
+    pub(crate) fn check(&self) -> Result<(), ShardError> {
+        let Self::File(path) = self else {
+            return Ok(());
+        };
+        let found = path.metadata().and_then(|found| not_a_folder(&found));
+        found.map_err(|source| ShardError::Open(self.clone(), source))
+    }
+
+    /// Whether the bytes can be had a second time: those of a pipe or of standard input cannot.
+    pub(crate) fn can_be_read_again(&self) -> bool {
+        match self {
+            Self::File(path) => path.metadata().is_ok_and(|metadata| metadata.is_file()),
+            Self::Stdin => false,
+        }
+    }
 }
 
 impl From<PathBuf> for Input {
@@ -35,28 +53,6 @@ impl From<PathBuf> for Input {
             Self::Stdin
         } else {
             Self::File(path)
-        }
-    }
-}
-
-impl Input {
-    /// Whether the input is there, without opening it: a pipe gives its bytes once.
-    pub(crate) fn check(&self) -> Result<(), SourceError> {
-        let found = match self {
-            Self::File(path) => path.metadata().and_then(|metadata| not_a_folder(&metadata)),
-            Self::Stdin => Ok(()),
-        };
-        found.map_err(|source| SourceError::Open {
-            input: self.clone(),
-            source,
-        })
-    }
-
-    /// Whether the bytes can be had a second time: those of a pipe or of standard input cannot.
-    pub(crate) fn can_be_read_again(&self) -> bool {
-        match self {
-            Self::File(path) => path.metadata().is_ok_and(|metadata| metadata.is_file()),
-            Self::Stdin => false,
         }
     }
 }

@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use plmkit_contract::{InputSummary, Renamed, Stop};
 use plmkit_store::ListWriter;
 
-use crate::alphabet::AlphabetCheck;
 use crate::assignment::Assignment;
-use crate::config::Config;
+use crate::config::ShardConfig;
 use crate::duplicate::{Ids, TakenId};
 use crate::encoders::Encoders;
-use crate::error::ShardError;
-use crate::fasta::{FastaError, FastaReader, Limits, Record};
+use crate::error::{RecordProblem, ShardError};
+use crate::fasta::{FastaReader, Limits, Record};
 use crate::folder::{FinishedSet, OutputFolder};
 use crate::input::Input;
+use crate::nucleic_acids::NucleicAcidCheck;
 use crate::prepare::Prepared;
 use crate::protein::Protein;
 use crate::residue::InvalidPolicy;
@@ -22,7 +22,7 @@ use crate::tally::Tally;
 
 /// Takes records from the inputs to the encoders and counts them.
 pub(crate) struct Pass<'a, 'scope> {
-    config: &'a Config,
+    config: &'a ShardConfig,
     encoders: Encoders<'scope>,
     rejects: ListWriter,
     /// Begun with the first record that gets another id.
@@ -39,7 +39,7 @@ pub(crate) struct Pass<'a, 'scope> {
 
 impl<'a, 'scope> Pass<'a, 'scope> {
     pub(crate) fn new(
-        config: &'a Config,
+        config: &'a ShardConfig,
         folder: &OutputFolder,
         mut encoders: Encoders<'scope>,
     ) -> Result<Self, ShardError> {
@@ -50,7 +50,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         Ok(Self {
             config,
             encoders,
-            rejects: ListWriter::of_records(&folder.rejects())?,
+            rejects: ListWriter::create_rejects(&folder.rejects())?,
             renamed: None,
             renamed_path: folder.renamed(),
             ids: Ids::new(config.duplicates),
@@ -74,15 +74,13 @@ impl<'a, 'scope> Pass<'a, 'scope> {
 
     /// Reads an input to its end; false where a stop was asked for.
     pub(crate) fn read(&mut self, input: &Input, stop: &Stop) -> Result<bool, ShardError> {
-        let mut alphabet = AlphabetCheck::default();
-        let nucleic = || ShardError::NucleicAcids {
-            input: input.clone(),
-        };
+        let mut alphabet = NucleicAcidCheck::default();
+        let nucleic = || ShardError::NucleicAcids(input.clone());
         let read = read_all(input, self.config.limits, stop, |record| {
             if !self.config.any_alphabet && alphabet.add(&record.sequence) {
                 return Err(nucleic());
             }
-            self.take(input, record)
+            self.add(input, record)
         });
         let Some(summary) = read? else {
             return Ok(false);
@@ -94,63 +92,48 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         Ok(true)
     }
 
-    fn take(&mut self, input: &Input, mut record: Record) -> Result<(), ShardError> {
+    fn add(&mut self, input: &Input, mut record: Record) -> Result<(), ShardError> {
         let ordinal = self.records;
         self.records += 1;
         let number = record.number;
-        let admitted = if record.id.is_empty() {
-            if self.config.policy.invalid != InvalidPolicy::Reject {
-                return Err(ShardError::NoId {
-                    input: input.clone(),
-                    record: number,
-                });
-            }
-            Ok(None)
-        } else {
-            self.ids.admit(ordinal, &mut record.id)
+        let failed = |id: &str, problem| ShardError::Record {
+            input: input.clone(),
+            record: number,
+            id: (!id.is_empty()).then(|| id.to_owned()),
+            problem,
         };
-        match admitted {
-            Ok(None) => {}
-            Ok(Some(old)) => {
-                self.tally.suffixed();
-                self.renamed(ordinal, old, &record.id)?;
+        if !record.id.is_empty() {
+            match self.ids.admit(ordinal, &mut record.id) {
+                Ok(None) => {}
+                Ok(Some(old)) => {
+                    self.tally.count_suffixed();
+                    self.list_renamed(ordinal, old, &record.id)?;
+                }
+                Err(TakenId::ByRecord { first }) => {
+                    let (first_input, first_record) = self.place(first);
+                    let problem = RecordProblem::DuplicateId(first_input, first_record);
+                    return Err(failed(&record.id, problem));
+                }
+                Err(TakenId::ByRenaming) => {
+                    return Err(failed(&record.id, RecordProblem::GivenId));
+                }
             }
-            Err(TakenId::ByRecord { first }) => {
-                let (first_input, first_record) = self.place(first);
-                return Err(ShardError::DuplicateId {
-                    input: input.clone(),
-                    record: number,
-                    id: record.id,
-                    first_input,
-                    first_record,
-                });
-            }
-            Err(TakenId::ByRenaming) => {
-                return Err(ShardError::GivenId {
-                    input: input.clone(),
-                    record: number,
-                    id: record.id,
-                });
-            }
+        } else if self.config.policy.invalid != InvalidPolicy::Reject {
+            return Err(failed("", RecordProblem::NoId));
         }
         if record.description_recoded {
-            self.tally.recoded();
+            self.tally.count_recoded();
         }
         let id = record.id.clone();
         let prepared = self.config.policy.prepare(ordinal, record);
-        let prepared = prepared.map_err(|residue| ShardError::InvalidResidue {
-            input: input.clone(),
-            record: number,
-            id,
-            residue,
-        })?;
-        match prepared {
+        let invalid = |residue| failed(&id, RecordProblem::InvalidResidue(residue));
+        match prepared.map_err(invalid)? {
             Prepared::Rejected(reject) => {
-                self.tally.reject(&reject);
+                self.tally.count_rejected(&reject);
                 self.rejects.push(&reject)?;
             }
             Prepared::Accepted(protein) => {
-                self.tally.accept(&protein);
+                self.tally.count_accepted(&protein);
                 self.encode(protein)?;
             }
         }
@@ -158,10 +141,10 @@ impl<'a, 'scope> Pass<'a, 'scope> {
     }
 
     /// Lists a record that has another id than in its input.
-    fn renamed(&mut self, ordinal: u64, old: String, new: &str) -> Result<(), ShardError> {
+    fn list_renamed(&mut self, ordinal: u64, old: String, new: &str) -> Result<(), ShardError> {
         let list = match &mut self.renamed {
             Some(list) => list,
-            none => none.insert(ListWriter::of_renames(&self.renamed_path)?),
+            none => none.insert(ListWriter::create_renames(&self.renamed_path)?),
         };
         Ok(list.push(&Renamed {
             ordinal,
@@ -192,16 +175,10 @@ impl<'a, 'scope> Pass<'a, 'scope> {
     pub(crate) fn finish(self) -> Result<FinishedSet, ShardError> {
         if self.records == 0 {
             let names: Vec<String> = self.config.inputs.iter().map(Input::to_string).collect();
-            return Err(ShardError::NoRecords {
-                inputs: names.join(", "),
-            });
+            return Err(ShardError::NoRecords(names.join(", ")));
         }
-        let digests = self
-            .inputs
-            .iter()
-            .map(|input| input.digest.clone())
-            .collect();
-        let provenance = self.config.provenance(digests);
+        let digests = self.inputs.iter().map(|input| input.digest.clone());
+        let provenance = self.config.provenance(digests.collect());
         let shards = self.encoders.finish(&provenance)?;
         let summaries = shards.iter().map(|shard| shard.summary.clone()).collect();
         let rejects = self.rejects.finish()?;
@@ -219,12 +196,12 @@ impl<'a, 'scope> Pass<'a, 'scope> {
     }
 }
 
-/// Gives all records of an input to `take`; `None` where a stop was asked for.
+/// Gives all records of an input to `use_record`; `None` where a stop was asked for.
 fn read_all(
     input: &Input,
     limits: Limits,
     stop: &Stop,
-    mut take: impl FnMut(Record) -> Result<(), ShardError>,
+    mut use_record: impl FnMut(Record) -> Result<(), ShardError>,
 ) -> Result<Option<InputSummary>, ShardError> {
     let mut reader = FastaReader::open(input, limits, stop)?;
     let mut read = || -> Result<bool, ShardError> {
@@ -232,7 +209,7 @@ fn read_all(
             if stop.requested() {
                 return Ok(false);
             }
-            take(record)?;
+            use_record(record)?;
         }
         Ok(!stop.requested())
     };
@@ -240,9 +217,7 @@ fn read_all(
         Ok(true) => Ok(Some(reader.finish()?)),
         Ok(false) => Ok(None),
         // Damage explains what is wrong with the records before it is met.
-        Err(error) if error.is_of_content() => Err(reader
-            .damage(stop)
-            .map_or(error, |damage| FastaError::from(damage).into())),
+        Err(error) if error.is_of_content() => Err(reader.damage(stop).unwrap_or(error)),
         Err(error) => Err(error),
     }
 }

@@ -1,21 +1,24 @@
 //! From a record of a file to what is embedded of it.
 
+use clap::ValueEnum;
 use plmkit_contract::{Reason, Reject};
+use serde::Serialize;
 
 use crate::fasta::Record;
 use crate::protein::Protein;
-use crate::residue::{InvalidPolicy, InvalidResidue, ResidueChanges, normalise};
+use crate::residue::{InvalidPolicy, InvalidResidue, normalise};
 
 /// What to do with a protein of more than the maximum of residues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub enum LongPolicy {
-    /// Keep the first residues.
+    /// Embed its first --max-residues residues; the row is marked as truncated
     Truncate,
-    /// Make overlapping windows, one row each.
+    /// Embed overlapping windows of --max-residues, all in one shard; gpu-embed puts them together again
     Window,
-    /// Keep it whole, in a shard with other long ones.
+    /// Keep it whole, in separate shards (shard-long-00000.parquet, …) that can be packed with a budget of their own
     SplitOff,
-    /// Reject it.
+    /// Write it to rejects.csv
     Reject,
 }
 
@@ -47,30 +50,22 @@ impl Policy {
     /// Applies the policy to the record at position `ordinal` of the whole input. One without an id is rejected.
     ///
     /// The error is a character that is no residue, under [`InvalidPolicy::Error`].
+    ///
+    /// # Panics
+    /// Never: normalised residues are ASCII letters.
     pub fn prepare(&self, ordinal: u64, record: Record) -> Result<Prepared, InvalidResidue> {
         let mut residues = record.sequence;
         let normalised = normalise(&mut residues, self.invalid == InvalidPolicy::X);
         let length = u32::try_from(residues.len()).unwrap_or(u32::MAX);
         let long = length > self.max_residues;
-        let (reason, changes) = match normalised {
+        let reason = match normalised {
             Err(invalid) if self.invalid == InvalidPolicy::Error => return Err(invalid),
-            Err(_) if !record.id.is_empty() => {
-                (Some(Reason::InvalidResidue), ResidueChanges::default())
-            }
-            normalised => {
-                let reason = if record.id.is_empty() {
-                    Some(Reason::NoId)
-                } else if length == 0 {
-                    Some(Reason::Empty)
-                } else if length < self.min_residues {
-                    Some(Reason::TooShort)
-                } else if long && self.long == LongPolicy::Reject {
-                    Some(Reason::TooLong)
-                } else {
-                    None
-                };
-                (reason, normalised.unwrap_or_default())
-            }
+            _ if record.id.is_empty() => Some(Reason::NoId),
+            Err(_) => Some(Reason::InvalidResidue),
+            Ok(_) if length == 0 => Some(Reason::Empty),
+            Ok(_) if length < self.min_residues => Some(Reason::TooShort),
+            Ok(_) if long && self.long == LongPolicy::Reject => Some(Reason::TooLong),
+            Ok(_) => None,
         };
         if let Some(reason) = reason {
             return Ok(Prepared::Rejected(Reject {
@@ -91,22 +86,18 @@ impl Policy {
             ordinal,
             id: record.id,
             description: record.description,
-            residues: text(residues),
+            residues: String::from_utf8(residues).expect("normalised residues are ASCII letters"),
             length,
             split_off: long && self.long == LongPolicy::SplitOff,
-            changes,
+            changes: normalised.unwrap_or_default(),
             window,
         }))
     }
 }
 
-fn text(residues: Vec<u8>) -> String {
-    String::from_utf8(residues).expect("normalised residues are ASCII letters")
-}
-
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{SequenceDigest, ShardRow};
+    use plmkit_contract::{RowKey, SequenceDigest, ShardRow};
 
     use super::*;
 
@@ -117,6 +108,14 @@ mod tests {
         long: LongPolicy::Truncate,
         overlap: 3,
     };
+
+    fn long(long: LongPolicy) -> Policy {
+        Policy { long, ..POLICY }
+    }
+
+    fn invalid(invalid: InvalidPolicy) -> Policy {
+        Policy { invalid, ..POLICY }
+    }
 
     fn record(sequence: &str) -> Record {
         Record {
@@ -151,15 +150,19 @@ mod tests {
     fn a_row_has_all_that_a_shard_holds() {
         let protein = accepted(POLICY, "mkv*");
         let rows: Vec<_> = protein.rows().collect();
-        let expected = ShardRow {
+        let key = RowKey {
             ordinal: 7,
             id: "P1",
-            description: Some("a protein"),
-            sequence: "MKV",
-            length: 3,
             start: 0,
+            length: 3,
             truncated: false,
             digest: SequenceDigest::new(b"MKV"),
+            n_windows: 1,
+        };
+        let expected = ShardRow {
+            key,
+            description: Some("a protein"),
+            sequence: "MKV",
         };
         assert_eq!(rows, [expected]);
         assert_eq!(protein.tokens(), 5);
@@ -173,7 +176,7 @@ mod tests {
             LongPolicy::SplitOff,
             LongPolicy::Reject,
         ] {
-            let protein = accepted(Policy { long, ..POLICY }, &FIFTEEN[..10]);
+            let protein = accepted(self::long(long), &FIFTEEN[..10]);
             assert_eq!(protein.rows().count(), 1);
             assert!(!protein.is_truncated() && !protein.split_off);
         }
@@ -184,20 +187,21 @@ mod tests {
         let protein = accepted(POLICY, FIFTEEN);
         let row = protein.rows().next().expect("a row");
         assert_eq!(
-            (row.sequence, row.length, row.truncated),
+            (row.sequence, row.key.length, row.key.truncated),
             (&FIFTEEN[..10], 15, true)
         );
 
-        let protein = accepted(
-            Policy {
-                long: LongPolicy::Window,
-                ..POLICY
-            },
-            FIFTEEN,
-        );
+        let protein = accepted(long(LongPolicy::Window), FIFTEEN);
         let rows: Vec<_> = protein
             .rows()
-            .map(|row| (row.start, row.sequence, row.length, row.truncated))
+            .map(|row| {
+                (
+                    row.key.start,
+                    row.sequence,
+                    row.key.length,
+                    row.key.truncated,
+                )
+            })
             .collect();
         assert_eq!(
             rows,
@@ -208,24 +212,12 @@ mod tests {
         );
         assert_eq!((protein.row_residues(), protein.tokens()), (18, 22));
 
-        let protein = accepted(
-            Policy {
-                long: LongPolicy::SplitOff,
-                ..POLICY
-            },
-            FIFTEEN,
-        );
+        let protein = accepted(long(LongPolicy::SplitOff), FIFTEEN);
         assert_eq!(protein.rows().next().map(|row| row.sequence), Some(FIFTEEN));
         assert!(protein.split_off && !protein.is_truncated());
 
         assert_eq!(
-            rejected(
-                Policy {
-                    long: LongPolicy::Reject,
-                    ..POLICY
-                },
-                FIFTEEN
-            ),
+            rejected(long(LongPolicy::Reject), FIFTEEN),
             (15, Reason::TooLong)
         );
     }
@@ -239,6 +231,7 @@ mod tests {
             ..POLICY
         };
         assert_eq!(rejected(policy, "M K*"), (2, Reason::TooShort));
+        assert_eq!(accepted(policy, "MKV").length, 3);
         assert!(!accepted(POLICY, "ACDEFGHIKL*").is_truncated());
     }
 
@@ -252,22 +245,10 @@ mod tests {
             })
         );
         assert_eq!(
-            rejected(
-                Policy {
-                    invalid: InvalidPolicy::Reject,
-                    ..POLICY
-                },
-                "M K-*"
-            ),
+            rejected(invalid(InvalidPolicy::Reject), "M K-*"),
             (3, Reason::InvalidResidue)
         );
-        let protein = accepted(
-            Policy {
-                invalid: InvalidPolicy::X,
-                ..POLICY
-            },
-            "MK-",
-        );
+        let protein = accepted(invalid(InvalidPolicy::X), "MK-");
         assert_eq!(
             (protein.residues.as_str(), protein.changes.replaced),
             ("MKX", 1)

@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-use plmkit_contract::{SequenceDigest, ShardRow};
+use plmkit_contract::{RowKey, SPECIAL_TOKENS, SequenceDigest, ShardRow};
 
 use crate::residue::ResidueChanges;
-use crate::token::SPECIAL_TOKENS;
 use crate::window::windows;
 
 /// A protein on its way into a shard.
@@ -57,15 +56,19 @@ impl Protein {
     pub fn rows(&self) -> impl Iterator<Item = ShardRow<'_>> {
         self.windows().map(|window| {
             let sequence = &self.residues[window.start as usize..window.end as usize];
-            ShardRow {
+            let key = RowKey {
                 ordinal: self.ordinal,
                 id: &self.id,
-                description: self.description.as_deref(),
-                sequence,
-                length: self.length,
                 start: window.start,
+                length: self.length,
                 truncated: self.is_truncated(),
                 digest: SequenceDigest::new(sequence.as_bytes()),
+                n_windows: 1,
+            };
+            ShardRow {
+                key,
+                description: self.description.as_deref(),
+                sequence,
             }
         })
     }

@@ -1,15 +1,18 @@
 //! Which characters are residues, and what becomes of the others.
 
+use clap::ValueEnum;
 use plmkit_contract::RESIDUES;
+use serde::Serialize;
 
 /// What to do with a character that is no residue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub enum InvalidPolicy {
-    /// Stop the run.
+    /// Stop the run and name the record, the position and the character
     Error,
-    /// Take `X`, the unknown residue, in its place.
+    /// Replace the character by X, the unknown residue
     X,
-    /// Reject the record.
+    /// Write the record to rejects.csv, and any record without an id
     Reject,
 }
 
@@ -33,8 +36,8 @@ pub struct InvalidResidue {
     pub found: u8,
 }
 
-/// The residue that each byte stands for, in upper case; 0 where it stands for none.
-const RESIDUE_OF: [u8; 256] = {
+/// The residue that each byte stands for, in upper case; 0 where it stands for none. Every byte of an input is looked up.
+const UPPER_RESIDUES: [u8; 256] = {
     let mut table = [0; 256];
     let mut i = 0;
     while i < RESIDUES.len() {
@@ -69,7 +72,7 @@ pub fn normalise(sequence: &mut Vec<u8>, replace: bool) -> Result<ResidueChanges
     if !replace
         && let Some(i) = sequence
             .iter()
-            .position(|&byte| RESIDUE_OF[byte as usize] == 0)
+            .position(|&byte| UPPER_RESIDUES[byte as usize] == 0)
     {
         return Err(InvalidResidue {
             position: i + 1,
@@ -77,7 +80,7 @@ pub fn normalise(sequence: &mut Vec<u8>, replace: bool) -> Result<ResidueChanges
         });
     }
     for byte in sequence {
-        match RESIDUE_OF[*byte as usize] {
+        match UPPER_RESIDUES[*byte as usize] {
             0 => {
                 *byte = b'X';
                 changes.replaced += 1;

@@ -8,20 +8,19 @@ use std::thread;
 use plmkit_contract::{Manifest, Stop};
 use plmkit_store::StoreError;
 
-use crate::config::Config;
+use crate::config::ShardConfig;
 use crate::duplicate::DuplicatePolicy;
 use crate::encoders::Encoders;
 use crate::error::ShardError;
 use crate::existing::{Earlier, compare};
-use crate::fasta::FastaError;
-use crate::folder::{Found, OutputFolder};
+use crate::folder::{FolderContents, OutputFolder};
 use crate::input::Input;
 use crate::pass::Pass;
 use crate::source::Source;
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum ShardOutcome {
     /// The set was made.
     Made(Box<Manifest>),
     /// The same set was there already, complete and undamaged.
@@ -33,9 +32,9 @@ pub enum Outcome {
 /// Makes a set of shards: reads the inputs once, writes the shards, `rejects.csv` and, last, `manifest.json`.
 ///
 /// Memory does not grow with the inputs but for the fingerprints of ids ([`Ids`](crate::Ids)).
-pub fn make_shards(config: &Config, stop: &Stop) -> Result<Outcome, ShardError> {
+pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<ShardOutcome, ShardError> {
     for input in &config.inputs {
-        input.check().map_err(FastaError::from)?;
+        input.check()?;
     }
     let mut folder = OutputFolder::open(&config.folder)?;
     // A set that is complete can be looked at where nothing can be written.
@@ -43,19 +42,19 @@ pub fn make_shards(config: &Config, stop: &Stop) -> Result<Outcome, ShardError> 
         Err(busy @ StoreError::Busy { .. }) => return Err(busy.into()),
         claimed => claimed,
     };
-    let found = folder.found()?;
+    let found = folder.list()?;
     keep_inputs(config, &folder, &found)?;
-    if !config.force && !found.nothing() {
+    if !config.force && !found.names.is_empty() {
         match earlier(config, &folder, &found, stop)? {
             Some(Earlier::Complete) => {
                 if claimed.is_ok() {
                     // The set is whole even where what a killed run left beside it cannot be removed.
                     let _ = folder.sweep(&found);
                 }
-                return Ok(Outcome::AlreadyComplete);
+                return Ok(ShardOutcome::AlreadyComplete);
             }
             Some(Earlier::Unfinished) => {}
-            None => return Ok(Outcome::Stopped),
+            None => return Ok(ShardOutcome::Stopped),
         }
     }
     claimed?;
@@ -87,24 +86,28 @@ pub fn make_shards(config: &Config, stop: &Stop) -> Result<Outcome, ShardError> 
         pass.finish().map(Some)
     })?;
     match set {
-        Some(set) => Ok(Outcome::Made(Box::new(folder.publish(set)?))),
-        None => Ok(Outcome::Stopped),
+        Some(set) => Ok(ShardOutcome::Made(Box::new(folder.publish(set)?))),
+        None => Ok(ShardOutcome::Stopped),
     }
 }
 
 /// That no input is a file which the new set replaces.
-fn keep_inputs(config: &Config, folder: &OutputFolder, found: &Found) -> Result<(), ShardError> {
+fn keep_inputs(
+    config: &ShardConfig,
+    folder: &OutputFolder,
+    found: &FolderContents,
+) -> Result<(), ShardError> {
     let inode = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
     let outputs: HashSet<_> = found
-        .names()
+        .names
+        .iter()
         .filter_map(|name| inode(&folder.path().join(name)))
         .collect();
     for input in &config.inputs {
         if let Input::File(path) = input
             && inode(path).is_some_and(|inode| outputs.contains(&inode))
         {
-            let input = input.clone();
-            return Err(ShardError::InputInFolder { input });
+            return Err(ShardError::InputInFolder(input.clone()));
         }
     }
     Ok(())
@@ -112,15 +115,15 @@ fn keep_inputs(config: &Config, folder: &OutputFolder, found: &Found) -> Result<
 
 /// Compares what is in the folder with what would be made; `None` where a stop was asked for.
 fn earlier(
-    config: &Config,
+    config: &ShardConfig,
     folder: &OutputFolder,
-    found: &Found,
+    found: &FolderContents,
     stop: &Stop,
 ) -> Result<Option<Earlier>, ShardError> {
     let mut digests = Vec::new();
     for input in &config.inputs {
-        let source = Source::open(input, stop).map_err(FastaError::from)?;
-        match source.digest(stop).map_err(FastaError::from)? {
+        let source = Source::open(input, stop)?;
+        match source.digest(stop)? {
             Some(digest) => digests.push(digest),
             None => return Ok(None),
         }

@@ -1,15 +1,12 @@
 //! Where FASTA bytes come from.
 
-mod error;
-
 use std::fs::File;
 use std::io::{self, BufRead, Read};
 
 use plmkit_contract::{Stop, check_fetched, content_digest};
 
-pub use error::SourceError;
-
-use crate::compression::{Format, MAGIC_LEN};
+use crate::compression::{Compression, MAGIC_LEN};
+use crate::error::ShardError;
 use crate::input::{Input, not_a_folder};
 use crate::pipe::Pipe;
 
@@ -18,10 +15,10 @@ const BUFFER: usize = 1 << 18;
 
 /// The decompressed bytes of an input, counted and digested as they are read.
 ///
-/// Errors are [`SourceError`]s inside an [`io::Error`].
+/// Errors are [`ShardError`]s inside an [`io::Error`].
 pub struct Source {
     input: Input,
-    format: Format,
+    compression: Compression,
     stream: Box<dyn Read + Send>,
     buffer: Box<[u8]>,
     start: usize,
@@ -33,11 +30,8 @@ pub struct Source {
 
 impl Source {
     /// Opens an input and finds out how it is compressed. A pipe is at its end once `stop` is asked for.
-    pub fn open(input: &Input, stop: &Stop) -> Result<Self, SourceError> {
-        let failed = |source| SourceError::Open {
-            input: input.clone(),
-            source,
-        };
+    pub fn open(input: &Input, stop: &Stop) -> Result<Self, ShardError> {
+        let failed = |source| ShardError::Open(input.clone(), source);
         match input {
             Input::Stdin => {
                 let pipe = Pipe::open(|| Ok(io::stdin()), stop).map_err(failed)?;
@@ -64,37 +58,33 @@ impl Source {
         input: &Input,
         stream: R,
         buffer: usize,
-    ) -> Result<Self, SourceError> {
+    ) -> Result<Self, ShardError> {
         let mut stream = Retrying(stream);
         let mut magic = Vec::with_capacity(MAGIC_LEN);
         stream
             .by_ref()
             .take(MAGIC_LEN as u64)
             .read_to_end(&mut magic)
-            .map_err(|error| SourceError::new(input, Format::Plain, error))?;
-        let format = match Format::detect(&magic) {
-            Format::Plain if magic.is_empty() => {
-                let format = Format::of_name(&input.name());
-                if format != Format::Plain {
-                    let input = input.clone();
-                    return Err(SourceError::Truncated { input, format });
+            .map_err(|error| ShardError::from_stream(input, Compression::Plain, error))?;
+        let compression = match Compression::detect(&magic) {
+            Compression::Plain if magic.is_empty() => {
+                let compression = Compression::from_name(&input.name());
+                if compression != Compression::Plain {
+                    return Err(ShardError::Truncated(input.clone(), compression));
                 }
-                format
+                compression
             }
-            format => format,
+            compression => compression,
         };
-        if let Format::Unsupported(_) = format {
-            return Err(SourceError::Unsupported {
-                input: input.clone(),
-                format,
-            });
+        if let Compression::Unsupported(_) = compression {
+            return Err(ShardError::Unsupported(input.clone(), compression));
         }
-        let stream = format
+        let stream = compression
             .decode(io::Cursor::new(magic).chain(stream))
-            .map_err(|error| SourceError::new(input, format, error))?;
+            .map_err(|error| ShardError::from_stream(input, compression, error))?;
         Ok(Self {
             input: input.clone(),
-            format,
+            compression,
             stream,
             buffer: vec![0; buffer].into_boxed_slice(),
             start: 0,
@@ -112,7 +102,7 @@ impl Source {
 
     /// Whether the bytes have a checksum, or at least an end that a cut file lacks.
     pub(crate) fn is_compressed(&self) -> bool {
-        self.format != Format::Plain
+        self.compression != Compression::Plain
     }
 
     /// Whether the next byte is the first of a line.
@@ -127,9 +117,9 @@ impl Source {
     }
 
     /// Reads all bytes for their digest; `None` where a stop is asked for.
-    pub(crate) fn digest(mut self, stop: &Stop) -> Result<Option<String>, SourceError> {
+    pub(crate) fn digest(mut self, stop: &Stop) -> Result<Option<String>, ShardError> {
         while !stop.requested() {
-            if !self.skip().map_err(source_error)? && !stop.requested() {
+            if !self.skip().map_err(inner_error)? && !stop.requested() {
                 return Ok(Some(content_digest(self.hasher.finalize())));
             }
         }
@@ -144,18 +134,22 @@ impl Source {
     }
 }
 
-/// The [`SourceError`] inside an error that a [`Source`] gave.
-pub(crate) fn source_error(error: io::Error) -> SourceError {
+/// The [`ShardError`] inside an error that a [`Source`] gave.
+pub(crate) fn inner_error(error: io::Error) -> ShardError {
     error
         .downcast()
-        .expect("a source fails with a source error")
+        .expect("a source fails with an error of this crate")
 }
 
 impl BufRead for Source {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.start == self.end {
             let count = self.stream.read(&mut self.buffer).map_err(|error| {
-                io::Error::other(SourceError::new(&self.input, self.format, error))
+                io::Error::other(ShardError::from_stream(
+                    &self.input,
+                    self.compression,
+                    error,
+                ))
             })?;
             self.hasher.update(&self.buffer[..count]);
             self.bytes += count as u64;

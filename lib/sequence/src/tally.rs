@@ -5,54 +5,87 @@ use std::collections::BTreeMap;
 use plmkit_contract::{
     CONTRACT_VERSION, InputSummary, Manifest, Provenance, Reason, Reject, ShardSummary,
 };
-
 use plmkit_store::FinishedList;
 
 use crate::lengths::Lengths;
 use crate::protein::Protein;
 
+/// How often something was changed, by what; every kind is in the manifest.
+const CHANGES: [&str; 9] = [
+    "residues_uppercased",
+    "residues_replaced_by_x",
+    "terminal_stops_removed",
+    "descriptions_recoded",
+    "ids_suffixed",
+    "proteins_truncated",
+    "residues_truncated",
+    "proteins_in_windows",
+    "proteins_split_off",
+];
+
 /// Counts over the records so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tally {
     accepted: u64,
     rejected: BTreeMap<Reason, u64>,
     lengths: Lengths,
-    uppercased: u64,
-    replaced: u64,
-    stops_removed: u64,
-    recoded: u64,
-    suffixed: u64,
-    truncated: u64,
-    residues_lost: u64,
-    windowed: u64,
-    split_off: u64,
+    changed: BTreeMap<String, u64>,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self {
+            accepted: 0,
+            rejected: Reason::SHARDING.map(|reason| (reason, 0)).into(),
+            lengths: Lengths::default(),
+            changed: CHANGES.map(|change| (change.to_owned(), 0)).into(),
+        }
+    }
 }
 
 impl Tally {
-    /// A record whose id got a suffix.
-    pub(crate) fn suffixed(&mut self) {
-        self.suffixed += 1;
+    /// Counts `count` more of one of [`CHANGES`].
+    fn count_change(&mut self, change: &str, count: u64) {
+        if count > 0
+            && let Some(total) = self.changed.get_mut(change)
+        {
+            *total += count;
+        }
     }
 
-    /// A record whose description was not UTF-8.
-    pub(crate) fn recoded(&mut self) {
-        self.recoded += 1;
+    /// Counts a record whose id got a suffix.
+    pub(crate) fn count_suffixed(&mut self) {
+        self.count_change("ids_suffixed", 1);
     }
 
-    pub(crate) fn reject(&mut self, reject: &Reject) {
+    /// Counts a record whose description was not UTF-8.
+    pub(crate) fn count_recoded(&mut self) {
+        self.count_change("descriptions_recoded", 1);
+    }
+
+    pub(crate) fn count_rejected(&mut self, reject: &Reject) {
         *self.rejected.entry(reject.reason).or_default() += 1;
     }
 
-    pub(crate) fn accept(&mut self, protein: &Protein) {
+    pub(crate) fn count_accepted(&mut self, protein: &Protein) {
         self.accepted += 1;
         self.lengths.add(u64::from(protein.length));
-        self.uppercased += protein.changes.uppercased;
-        self.replaced += protein.changes.replaced;
-        self.stops_removed += protein.changes.stops_removed;
-        self.truncated += u64::from(protein.is_truncated());
-        self.residues_lost += u64::from(protein.length) - protein.residues.len() as u64;
-        self.windowed += u64::from(protein.windows().len() > 1);
-        self.split_off += u64::from(protein.split_off);
+        let lost = u64::from(protein.length) - protein.residues.len() as u64;
+        let changes = [
+            ("residues_uppercased", protein.changes.uppercased),
+            ("residues_replaced_by_x", protein.changes.replaced),
+            ("terminal_stops_removed", protein.changes.stops_removed),
+            ("proteins_truncated", u64::from(lost > 0)),
+            ("residues_truncated", lost),
+            (
+                "proteins_in_windows",
+                u64::from(protein.windows().len() > 1),
+            ),
+            ("proteins_split_off", u64::from(protein.split_off)),
+        ];
+        for (change, count) in changes {
+            self.count_change(change, count);
+        }
     }
 
     pub(crate) fn into_manifest(
@@ -62,17 +95,6 @@ impl Tally {
         rejects: &FinishedList,
         shards: Vec<ShardSummary>,
     ) -> Manifest {
-        let changed = [
-            ("residues_uppercased", self.uppercased),
-            ("residues_replaced_by_x", self.replaced),
-            ("terminal_stops_removed", self.stops_removed),
-            ("descriptions_recoded", self.recoded),
-            ("ids_suffixed", self.suffixed),
-            ("proteins_truncated", self.truncated),
-            ("residues_truncated", self.residues_lost),
-            ("proteins_in_windows", self.windowed),
-            ("proteins_split_off", self.split_off),
-        ];
         let total = |of: fn(&ShardSummary) -> u64| shards.iter().map(of).sum();
         Manifest {
             contract: CONTRACT_VERSION.to_owned(),
@@ -82,21 +104,13 @@ impl Tally {
             records: inputs.iter().map(|input| input.records).sum(),
             inputs,
             accepted: self.accepted,
-            rejected: Reason::SHARDING
-                .into_iter()
-                .map(|reason| {
-                    (
-                        reason,
-                        self.rejected.get(&reason).copied().unwrap_or_default(),
-                    )
-                })
-                .collect(),
+            rejected: self.rejected,
             rejects_digest: rejects.digest().to_owned(),
             renamed_digest: None,
             rows: total(|shard| shard.rows),
             residues: total(|shard| shard.residues),
             tokens: total(|shard| shard.tokens),
-            changed: changed.map(|(what, count)| (what.to_owned(), count)).into(),
+            changed: self.changed,
             lengths: self.lengths.summary(),
             shards,
         }

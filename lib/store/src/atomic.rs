@@ -1,22 +1,15 @@
 //! Files that appear complete or not at all.
 
-use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::StoreError;
+use crate::hidden_name::{MARK, NAME_BYTES, hidden_name, unique_suffix};
 use crate::lock::{Claim, claim_new, is_at, remove_unheld};
-
-/// What the name of a file under construction ends with, or goes on with a number where there are no locks.
-const MARK: &str = ".plmkit-tmp";
-/// The longest file name.
-const NAME_BYTES: usize = 255;
 
 /// A file under construction, beside the path it will have.
 ///
@@ -51,10 +44,7 @@ impl AtomicFile {
     /// Starts a file that will be at `path`. Its mode follows the umask, as for any new file. Where `path` is a
     /// link to a file, that file is replaced and the link stays.
     pub fn create(path: &Path) -> Result<Self, StoreError> {
-        let failed = |source| StoreError::Create {
-            path: path.to_owned(),
-            source,
-        };
+        let failed = StoreError::cannot_create(path);
         let target = target(path).map_err(failed)?;
         let name = target
             .file_name()
@@ -101,6 +91,11 @@ impl AtomicFile {
     /// Bytes written so far.
     pub fn written(&self) -> u64 {
         self.written
+    }
+
+    /// Adds bytes.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        self.write_all(bytes).map_err(|source| self.failed(source))
     }
 
     /// Closes the file descriptor until the next write, so that many files can wait for their end at once.
@@ -189,10 +184,7 @@ impl AtomicFile {
     }
 
     fn failed(&self, source: io::Error) -> StoreError {
-        StoreError::Write {
-            path: self.path.clone(),
-            source,
-        }
+        StoreError::cannot_write(&self.path)(source)
     }
 }
 
@@ -265,28 +257,6 @@ fn target(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// The name of something hidden that belongs to the file `name`: `.name` and the mark, of at most 255 bytes with room
-/// for a suffix. Where `name` is too long for that, or not text, a hash stands for what is missing of it.
-///
-/// ```
-/// use std::ffi::OsStr;
-/// assert_eq!(plmkit_store::hidden_name(OsStr::new("a.json"), ".lock"), ".a.json.lock");
-/// ```
-pub fn hidden_name(name: &OsStr, mark: &str) -> String {
-    const SUFFIX: usize = 32;
-    const HASH: usize = 17;
-    let room = NAME_BYTES - 1 - mark.len() - SUFFIX;
-    if let Some(name) = name.to_str()
-        && name.len() <= room
-    {
-        return format!(".{name}{mark}");
-    }
-    let hash = xxh3_64(name.as_encoded_bytes());
-    let text = name.to_string_lossy();
-    let beginning = &text[..text.floor_char_boundary(room - HASH)];
-    format!(".{beginning}-{hash:016x}{mark}")
-}
-
 /// Removes what a killed process left of the file at `path` under construction, unless a running one is at it.
 pub fn remove_unfinished(path: &Path) {
     if let Ok(target) = target(path)
@@ -296,201 +266,5 @@ pub fn remove_unfinished(path: &Path) {
     }
 }
 
-/// What makes a name that no other writer uses, where locks cannot.
-fn unique_suffix() -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("-{}-{next}", std::process::id())
-}
-
-/// The name that the file will have whose name is `temporary` while it is under construction, by this run or by a
-/// killed one; `None` if it is no such name.
-///
-/// ```
-/// assert_eq!(plmkit_store::under_construction(".a.json.plmkit-tmp"), Some("a.json"));
-/// assert_eq!(plmkit_store::under_construction("a.json"), None);
-/// ```
-pub fn under_construction(temporary: &str) -> Option<&str> {
-    let (name, _suffix) = temporary.strip_prefix('.')?.split_once(MARK)?;
-    Some(name)
-}
-
 #[cfg(test)]
-mod tests {
-    use std::os::unix::ffi::OsStrExt;
-    use std::os::unix::fs::PermissionsExt;
-
-    use plmkit_contract::{Exit, Failure};
-
-    use super::*;
-
-    fn mode(path: &Path) -> u32 {
-        fs::metadata(path).expect("metadata").permissions().mode()
-    }
-
-    fn names(folder: &Path) -> Vec<String> {
-        let entries = fs::read_dir(folder).expect("folder");
-        entries
-            .map(|entry| {
-                entry
-                    .expect("entry")
-                    .file_name()
-                    .to_string_lossy()
-                    .into_owned()
-            })
-            .collect()
-    }
-
-    #[test]
-    fn dropped_unfinished_leaves_the_old_file_and_nothing_else() {
-        let folder = tempfile::tempdir().expect("temp folder");
-        let path = folder.path().join("a");
-        fs::write(&path, "old").expect("write");
-        let mut file = AtomicFile::create(&path).expect("create");
-        file.write_all(b"new").expect("write");
-        assert!(
-            names(folder.path())
-                .iter()
-                .any(|name| under_construction(name).is_some())
-        );
-        drop(file);
-        assert_eq!(fs::read_to_string(&path).expect("read"), "old");
-        assert_eq!(names(folder.path()), ["a"]);
-    }
-
-    #[test]
-    fn a_suspended_file_goes_on_where_it_was() {
-        let folder = tempfile::tempdir().expect("temp folder");
-        let path = folder.path().join("a");
-        let mut file = AtomicFile::create(&path).expect("create");
-        file.write_all(b"one ").expect("write");
-        file.suspend().expect("suspend");
-        file.write_all(b"two").expect("write");
-        file.suspend().expect("suspend");
-        file.finish().expect("finish");
-        assert_eq!(fs::read_to_string(&path).expect("read"), "one two");
-    }
-
-    #[test]
-    fn mode_follows_the_umask_as_for_any_new_file() {
-        let folder = tempfile::tempdir().expect("temp folder");
-        let (ours, plain) = (folder.path().join("a"), folder.path().join("b"));
-        AtomicFile::create(&ours)
-            .expect("create")
-            .finish()
-            .expect("finish");
-        fs::write(&plain, "").expect("write");
-        assert_eq!(mode(&ours), mode(&plain));
-    }
-
-    #[test]
-    fn one_process_at_a_time_writes_a_file() {
-        let folder = tempfile::tempdir().expect("temp folder");
-        let path = folder.path().join("a");
-        let first = AtomicFile::create(&path).expect("create");
-        let error = AtomicFile::create(&path).expect_err("the first is not done");
-        assert_eq!(error.exit(), Exit::Transient);
-        first.finish().expect("finish");
-        AtomicFile::create(&path).expect("create");
-    }
-
-    #[test]
-    fn what_appeared_in_the_meantime_is_not_replaced() {
-        let folder = tempfile::tempdir().expect("temp folder");
-        let path = folder.path().join("a");
-        let file = AtomicFile::create(&path).expect("create");
-        fs::write(&path, "precious").expect("write");
-        let error = file.finish().expect_err("it was not there before");
-        assert_eq!(error.exit(), Exit::CannotCreate, "{error}");
-        assert_eq!(fs::read_to_string(&path).expect("read"), "precious");
-        assert_eq!(names(folder.path()), ["a"]);
-    }
-
-    #[test]
-    fn a_name_that_another_writer_has_by_now_is_left_to_it() {
-        let folder = tempfile::tempdir().expect("temp folder");
-        let path = folder.path().join("a");
-        let file = AtomicFile::create(&path).expect("create");
-        let temporary = folder.path().join(".a.plmkit-tmp");
-        fs::remove_file(&temporary).expect("remove");
-        fs::write(&temporary, "half of another").expect("write");
-        let error = file.finish().expect_err("the name is lost");
-        assert_eq!(error.exit(), Exit::Transient);
-        assert!(!path.exists());
-    }
-
-    #[test]
-    fn a_folder_or_a_file_that_was_removed_is_no_other_writer() {
-        let removals: [fn(&Path); 2] = [
-            |folder| fs::remove_dir_all(folder).expect("remove"),
-            |folder| fs::remove_file(folder.join(".a.plmkit-tmp")).expect("remove"),
-        ];
-        for (remove, suspended) in removals.into_iter().zip([false, true]) {
-            let outer = tempfile::tempdir().expect("temp folder");
-            let folder = outer.path().join("folder");
-            fs::create_dir(&folder).expect("folder");
-            let mut file = AtomicFile::create(&folder.join("a")).expect("create");
-            if suspended {
-                file.suspend().expect("suspend");
-            }
-            remove(&folder);
-            let error = file.finish().expect_err("it is gone");
-            assert_eq!(error.exit(), Exit::Io);
-            let what = "folder/a: cannot write: the unfinished file, or its folder, was removed";
-            assert!(error.to_string().contains(what), "{error}");
-        }
-    }
-
-    #[test]
-    fn what_a_killed_process_left_is_replaced_with_its_mode() {
-        let folder = tempfile::tempdir().expect("temp folder");
-        let path = folder.path().join("a");
-        let left = folder.path().join(".a.plmkit-tmp");
-        fs::write(&left, "half of something").expect("write");
-        fs::set_permissions(&left, fs::Permissions::from_mode(0o600)).expect("mode");
-        let mut file = AtomicFile::create(&path).expect("create");
-        file.write_all(b"new").expect("write");
-        file.finish().expect("finish");
-        assert_eq!(fs::read_to_string(&path).expect("read"), "new");
-        assert_eq!(names(folder.path()), ["a"]);
-        fs::write(folder.path().join("plain"), "").expect("write");
-        assert_eq!(mode(&path), mode(&folder.path().join("plain")));
-    }
-
-    #[test]
-    fn long_names_stay_apart_and_fit() {
-        let of = |name: &[u8]| hidden_name(OsStr::from_bytes(name), MARK);
-        let (one, other) = ("x".repeat(254) + "1", "x".repeat(254) + "2");
-        assert_ne!(of(one.as_bytes()), of(other.as_bytes()));
-        assert!(of(one.as_bytes()).len() + unique_suffix().len() <= NAME_BYTES);
-        assert!(under_construction(&of(one.as_bytes())).is_some());
-        assert!(of("ä".repeat(127).as_bytes()).len() <= NAME_BYTES);
-        assert_ne!(of(b"a\xfe"), of(b"a\xff"), "bytes that are no text");
-    }
-
-    #[test]
-    fn a_link_keeps_pointing_and_a_device_stays() {
-        let folder = tempfile::tempdir().expect("temp folder");
-        let (file, link) = (folder.path().join("a"), folder.path().join("link"));
-        fs::write(&file, "old").expect("write");
-        std::os::unix::fs::symlink("a", &link).expect("link");
-        let mut new = AtomicFile::create(&link).expect("create");
-        new.write_all(b"new").expect("write");
-        new.finish().expect("finish");
-        assert!(link.is_symlink());
-        assert_eq!(fs::read_to_string(&file).expect("read"), "new");
-        let error = AtomicFile::create(Path::new("/dev/null")).expect_err("a device");
-        assert!(error.to_string().contains("not a regular file"), "{error}");
-        assert_eq!(error.exit(), Exit::CannotCreate);
-    }
-
-    #[test]
-    fn what_cannot_be_a_file_is_refused_at_once() {
-        let folder = tempfile::tempdir().expect("temp folder");
-        let long = "x".repeat(NAME_BYTES + 1);
-        for name in ["no/a", "", "new/", &long] {
-            let error = AtomicFile::create(&folder.path().join(name)).expect_err(name);
-            assert_eq!(error.exit(), Exit::CannotCreate, "{name}");
-        }
-    }
-}
+mod tests;

@@ -12,11 +12,10 @@ use arrow::ipc::reader::FileDecoder;
 use arrow::ipc::writer::FileWriter;
 use arrow::ipc::{Block, root_as_footer};
 use plmkit_contract::{
-    Kind, Labels, PackingDigest, Provenance, RowDigest, Stop, batches_schema, key,
+    Kind, Labels, PackingDigest, Provenance, RowDigest, Stop, batches_schema, check_columns, key,
 };
 
 use crate::checksums::Format;
-use crate::parquet::same_columns;
 use crate::summed::Summed;
 use crate::verified::VerifiedFile;
 use crate::{AtomicFile, FileSummary, PackedBatch, StoreError};
@@ -129,8 +128,8 @@ impl BatchesFile {
             (SchemaRef::new(schema), entries, blocks, footer.version())
         };
         let (provenance, digest) = Provenance::open(&entries, Kind::Batches)
-            .map_err(|source| StoreError::metadata(path, source))?;
-        same_columns(&schema, &batches_schema(Labels::of(&schema)))
+            .map_err(|error| StoreError::metadata(path, &error))?;
+        check_columns(&schema, &batches_schema(Labels::from_schema(&schema)))
             .map_err(|what| StoreError::malformed(path, what))?;
         let mut opened = Self {
             file,
@@ -155,7 +154,7 @@ impl BatchesFile {
 
     /// The columns beside the key and the tokens.
     pub fn labels(&self) -> Labels {
-        Labels::of(&self.schema)
+        Labels::from_schema(&self.schema)
     }
 
     /// Packs in the file.

@@ -1,6 +1,5 @@
 //! Embedding files.
 
-use std::io::Write;
 use std::path::Path;
 
 use arrow::array::RecordBatch;
@@ -43,7 +42,7 @@ impl EmbeddingsWriter {
             rows: Vec::new(),
             bytes: 0,
         };
-        writer.append(Format::Parquet.magic())?;
+        writer.file.append(Format::Parquet.magic())?;
         Ok(writer)
     }
 
@@ -69,7 +68,7 @@ impl EmbeddingsWriter {
             let group = group.map_err(|error| self.encoding(error))?;
             let placed = group.placed(self.groups.end());
             for bytes in group.pieces() {
-                self.append(bytes)?;
+                self.file.append(bytes)?;
             }
             self.groups
                 .push(placed.map_err(|error| self.encoding(error))?);
@@ -82,21 +81,13 @@ impl EmbeddingsWriter {
         self.end_row_groups()?;
         let footer = self.groups.footer(&self.encoder, provenance);
         let footer = footer.map_err(|error| self.encoding(error))?;
-        self.append(&footer)?;
+        self.file.append(&footer)?;
         let summary = FileSummary {
             digest: self.groups.rows(),
             bytes: self.file.written(),
         };
         self.file.finish()?;
         Ok(summary)
-    }
-
-    fn append(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
-        let written = self.file.write_all(bytes);
-        written.map_err(|source| StoreError::Write {
-            path: self.file.path().to_owned(),
-            source,
-        })
     }
 
     fn encoding(&self, error: ParquetError) -> StoreError {
@@ -139,21 +130,21 @@ impl EmbeddingsReader {
     /// Opens a file and checks its columns and its provenance.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let reader = Reader::open(path, Kind::Embeddings, ROWS_PER_BATCH, |schema| {
-            EmbeddingLayout::of(schema).map(|_layout| ())
+            EmbeddingLayout::from_schema(schema).map(|_layout| ())
         })?;
-        let layout = EmbeddingLayout::of(reader.schema())
+        let layout = EmbeddingLayout::from_schema(&reader.schema)
             .map_err(|what| StoreError::malformed(path, what))?;
         Ok(Self { reader, layout })
     }
 
     /// The path it reads.
     pub fn path(&self) -> &Path {
-        self.reader.path()
+        self.reader.file.path()
     }
 
     /// All columns.
     pub fn schema(&self) -> &SchemaRef {
-        self.reader.schema()
+        &self.reader.schema
     }
 
     /// What these columns are.
@@ -163,12 +154,12 @@ impl EmbeddingsReader {
 
     /// Where the vectors come from.
     pub fn provenance(&self) -> &Provenance {
-        self.reader.provenance()
+        &self.reader.provenance
     }
 
     /// The digest of all rows as written in the metadata, with their number.
     pub fn digest(&self) -> RowDigest {
-        self.reader.digest()
+        self.reader.digest
     }
 
     /// The next rows, or `None` once all are read and every byte of the file is verified.
@@ -178,7 +169,7 @@ impl EmbeddingsReader {
 
     /// Verifies what has not been read. `stop` is looked at between segments.
     pub fn verify(&self, stop: &Stop) -> Result<(), StoreError> {
-        self.reader.verify(stop)
+        self.reader.file.verify_rest(stop)
     }
 }
 

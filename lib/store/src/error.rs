@@ -1,5 +1,6 @@
 //! What can be wrong with a file.
 
+use std::error::Error;
 use std::fmt::Display;
 use std::io;
 use std::ops::Range;
@@ -53,24 +54,16 @@ pub enum StoreError {
         /// What was expected, what was found.
         what: String,
     },
-    /// The metadata is not that of the expected file.
-    #[error("{}: {}", path_text(.path), whole_line(.source))]
-    Metadata {
+    /// The file may be whole, and is of another kind, program or contract.
+    #[error("{}: {}", path_text(.path), whole_line(.what))]
+    Foreign {
         /// The input.
         path: PathBuf,
-        /// Which invariant broke.
-        source: MetadataError,
-    },
-    /// It is not the JSON file that was asked for.
-    #[error("{}: {}", path_text(.path), whole_line(.source))]
-    Sealed {
-        /// The input.
-        path: PathBuf,
-        /// Another program's file, or which part of it is not as it was written.
-        source: SealedError,
+        /// What was expected, what was found.
+        what: String,
     },
     /// Some bytes are not those that were written, or are not there any more.
-    #[error("{}: damaged: bytes {} to {} are not as they were written", path_text(.path), .bytes.start, .bytes.end)]
+    #[error("{}: {}", path_text(.path), damage(.bytes))]
     Damaged {
         /// The input.
         path: PathBuf,
@@ -104,6 +97,14 @@ pub enum StoreError {
     Stopped,
 }
 
+/// What the error of an existing output ends with.
+const REPLACES: &str = "; --force replaces it";
+
+fn damage(bytes: &Range<u64>) -> String {
+    let Range { start, end } = bytes;
+    format!("damaged: bytes {start} to {end} are not as they were written")
+}
+
 impl Failure for StoreError {
     fn exit(&self) -> Exit {
         match self {
@@ -116,10 +117,7 @@ impl Failure for StoreError {
             Self::Create { .. } | Self::Exists { .. } => Exit::CannotCreate,
             Self::Read { .. } | Self::Write { .. } => Exit::Io,
             Self::Busy { .. } | Self::Stopped => Exit::Transient,
-            Self::Malformed { .. }
-            | Self::Metadata { .. }
-            | Self::Sealed { .. }
-            | Self::Damaged { .. } => Exit::Data,
+            Self::Malformed { .. } | Self::Foreign { .. } | Self::Damaged { .. } => Exit::Data,
             Self::Encode { .. } => Exit::Internal,
         }
     }
@@ -135,44 +133,65 @@ impl StoreError {
             Self::Open { path, source } if source.kind() != io::ErrorKind::NotFound => {
                 Self::Create { path, source }
             }
-            Self::Metadata { path, source } if source.is_of_another_kind() => Self::Exists {
+            Self::Foreign { path, what } => Self::Exists {
                 path,
-                difference: source.to_string(),
+                difference: what,
             },
-            Self::Metadata { path, source } => Self::Malformed {
-                path,
-                what: format!("{source}; --force replaces it"),
-            },
-            Self::Sealed {
-                path,
-                source: source @ SealedError::Foreign { .. },
-            } => Self::Exists {
-                path,
-                difference: source.to_string(),
-            },
-            Self::Sealed { path, source } => Self::Malformed {
-                path,
-                what: format!("{source}; --force replaces it"),
-            },
-            Self::Malformed { path, what } => Self::Malformed {
-                path,
-                what: format!("{what}; --force replaces it"),
-            },
-            Self::Damaged { path, bytes } => Self::Malformed {
-                path,
-                what: format!(
-                    "damaged: bytes {} to {} are not as they were written; --force replaces it",
-                    bytes.start, bytes.end
-                ),
-            },
+            Self::Malformed { path, what } => Self::malformed(&path, what + REPLACES),
+            Self::Damaged { path, bytes } => {
+                let what = damage(&bytes) + REPLACES;
+                Self::malformed(&path, what)
+            }
             other => other,
         }
     }
 
-    pub(crate) fn metadata(path: &Path, source: MetadataError) -> Self {
-        Self::Metadata {
+    /// Makes the error of an input at `path` that cannot be opened.
+    pub fn cannot_open(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Open {
             path: path.to_owned(),
             source,
+        }
+    }
+
+    /// Makes the error of an output at `path` that cannot be created.
+    pub fn cannot_create(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Create {
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    /// Makes the error of a file at `path` that cannot be read.
+    pub fn cannot_read(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Read {
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    /// Makes the error of a file at `path` that cannot be written.
+    pub fn cannot_write(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Write {
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    pub(crate) fn metadata(path: &Path, error: &MetadataError) -> Self {
+        Self::foreign_if(error.is_of_another_kind(), path, error)
+    }
+
+    pub(crate) fn sealed(path: &Path, error: &SealedError) -> Self {
+        Self::foreign_if(matches!(error, SealedError::Foreign { .. }), path, error)
+    }
+
+    fn foreign_if(is_foreign: bool, path: &Path, error: &dyn Display) -> Self {
+        let (path, what) = (path.to_owned(), error.to_string());
+        if is_foreign {
+            Self::Foreign { path, what }
+        } else {
+            Self::Malformed { path, what }
         }
     }
 
@@ -184,24 +203,10 @@ impl StoreError {
     }
 
     /// An error of the Parquet reader: damage, unless the operating system failed.
-    pub(crate) fn decoding_parquet(path: &Path, error: &ParquetError) -> Self {
+    pub(crate) fn decoding_parquet(path: &Path, error: &(dyn Error + 'static)) -> Self {
         match find_io(error) {
-            Some(source) => Self::Read {
-                path: path.to_owned(),
-                source,
-            },
+            Some(source) => Self::cannot_read(path)(source),
             None => Self::malformed(path, format_args!("not a readable Parquet file: {error}")),
-        }
-    }
-
-    /// An error of an Arrow reader: damage, unless the operating system failed.
-    pub(crate) fn decoding_arrow(path: &Path, format: &str, error: &ArrowError) -> Self {
-        match find_io(error) {
-            Some(source) => Self::Read {
-                path: path.to_owned(),
-                source,
-            },
-            None => Self::malformed(path, format_args!("not a readable {format} file: {error}")),
         }
     }
 
@@ -224,7 +229,7 @@ impl StoreError {
 }
 
 /// The operating system's error inside `error`, if it has one that does not merely say that bytes ran out.
-fn find_io(error: &(dyn std::error::Error + 'static)) -> Option<io::Error> {
+fn find_io(error: &(dyn Error + 'static)) -> Option<io::Error> {
     // zstd's words, of which Arrow keeps no more than the text.
     if error.to_string().ends_with("not enough memory") {
         return Some(io::ErrorKind::OutOfMemory.into());
@@ -306,12 +311,8 @@ mod tests {
         // Decoders say things in lines, and quote what is in the file.
         let error = StoreError::malformed(Path::new("x"), "bad\n\tworse");
         assert_eq!(error.to_string(), "x: bad\\n\\tworse");
-        let error = StoreError::Metadata {
-            path: "x".into(),
-            source: MetadataError::Contract {
-                found: "1\0\u{85}".into(),
-            },
-        };
+        let found = "1\0\u{85}".into();
+        let error = StoreError::metadata(Path::new("x"), &MetadataError::Contract { found });
         assert!(!error.to_string().contains(char::is_control), "{error}");
     }
 }

@@ -37,7 +37,7 @@ pub enum FileKind {
 
 impl FileKind {
     /// What the file seems to be, by its first bytes and by the kind in the metadata of Parquet. Nothing is verified.
-    pub fn of(path: &Path) -> Option<Self> {
+    pub fn detect(path: &Path) -> Option<Self> {
         let file = open_input(path).ok()?;
         let length = file.metadata().ok()?.len();
         let start = read(&file, 0, length).ok()?;
@@ -69,7 +69,7 @@ impl FileKind {
 
     /// The error that the file at `path` is of another kind than this one, if it is of one that is known.
     pub fn mistaken(self, path: &Path) -> Option<StoreError> {
-        let found = Self::of(path).filter(|found| *found != self)?;
+        let found = Self::detect(path).filter(|found| *found != self)?;
         let what = format_args!("expected {self}, found {found}{}", self.maker());
         Some(StoreError::malformed(path, what))
     }
@@ -110,9 +110,7 @@ impl StoreError {
     #[must_use]
     pub fn of_input(self, expected: FileKind) -> Self {
         let mistaken = match &self {
-            Self::Malformed { path, .. }
-            | Self::Metadata { path, .. }
-            | Self::Sealed { path, .. } => expected.mistaken(path),
+            Self::Malformed { path, .. } | Self::Foreign { path, .. } => expected.mistaken(path),
             _ => None,
         };
         mistaken.unwrap_or(self)

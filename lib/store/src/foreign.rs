@@ -74,7 +74,7 @@ impl ForeignParquet {
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, StoreError> {
         let next = guard(&self.path, || {
             let next = self.rows.next().transpose();
-            next.map_err(|error| StoreError::decoding_arrow(&self.path, "Parquet", &error))
+            next.map_err(|error| StoreError::decoding_parquet(&self.path, &error))
         })?;
         if let Some(batch) = &next {
             self.left -= i64::try_from(batch.num_rows()).unwrap_or(i64::MAX);

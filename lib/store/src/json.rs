@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use plmkit_contract::{Sealed, is_stream};
 use serde::Serialize;
@@ -15,10 +15,8 @@ const JSON_BYTES: u64 = 256 << 20;
 
 /// Writes `value` as indented JSON with a final newline, where [`write_report`] does.
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), StoreError> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| StoreError::Write {
-        path: path.to_owned(),
-        source: error.into(),
-    })?;
+    let text = serde_json::to_string_pretty(value).map_err(io::Error::from);
+    let text = text.map_err(StoreError::cannot_write(path))?;
     write_report(path, &(text + "\n"))
 }
 
@@ -28,22 +26,19 @@ pub fn write_report(path: &Path, text: &str) -> Result<(), StoreError> {
     if is_stream(path) {
         return match write_stream(path, text.as_bytes()) {
             Err(source) if source.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            written => written.map_err(|source| StoreError::Write {
-                path: if path == "-" {
-                    PathBuf::from("standard output")
+            written => {
+                let is_stdout = path == "-";
+                let named = if is_stdout {
+                    "standard output".as_ref()
                 } else {
-                    path.to_owned()
-                },
-                source,
-            }),
+                    path
+                };
+                written.map_err(StoreError::cannot_write(named))
+            }
         };
     }
     let mut file = AtomicFile::create(path)?;
-    let written = file.write_all(text.as_bytes());
-    written.map_err(|source| StoreError::Write {
-        path: path.to_owned(),
-        source,
-    })?;
+    file.append(text.as_bytes())?;
     file.finish()
 }
 
@@ -58,11 +53,7 @@ fn write_stream(path: &Path, text: &[u8]) -> io::Result<()> {
 
 /// Writes `value` as JSON with a seal.
 pub fn write_sealed(mut file: AtomicFile, value: &impl Sealed) -> Result<(), StoreError> {
-    file.write_all(value.to_json().as_bytes())
-        .map_err(|source| StoreError::Write {
-            path: file.path().to_owned(),
-            source,
-        })?;
+    file.append(value.to_json().as_bytes())?;
     file.finish()
 }
 
@@ -72,20 +63,14 @@ pub fn read_sealed<T: Sealed>(path: &Path) -> Result<T, StoreError> {
     open_input(path)?
         .take(JSON_BYTES + 1)
         .read_to_end(&mut text)
-        .map_err(|source| StoreError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
+        .map_err(StoreError::cannot_read(path))?;
     if text.len() as u64 > JSON_BYTES {
         return Err(StoreError::malformed(
             path,
             format_args!("expected a {} of at most {JSON_BYTES} bytes", T::WHAT),
         ));
     }
-    T::from_json(&text).map_err(|source| StoreError::Sealed {
-        path: path.to_owned(),
-        source,
-    })
+    T::from_json(&text).map_err(|error| StoreError::sealed(path, &error))
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ impl Levels {
     }
 
     /// Appends the length in bytes and the runs to a page, and begins anew.
-    pub(crate) fn take(&mut self, page: &mut Vec<u8>) {
+    pub(crate) fn append_to(&mut self, page: &mut Vec<u8>) {
         self.end_run();
         page.extend((self.bytes.len() as u32).to_le_bytes());
         page.append(&mut self.bytes);
@@ -59,10 +59,10 @@ mod tests {
             levels.push(level, count);
         }
         let mut page = Vec::new();
-        levels.take(&mut page);
+        levels.append_to(&mut page);
         assert_eq!(page, [8, 0, 0, 0, 2, 0, 0x80, 2, 2, 0xd8, 4, 1]);
         page.clear();
-        levels.take(&mut page);
+        levels.append_to(&mut page);
         assert_eq!(page, [0; 4], "nothing is left");
     }
 }

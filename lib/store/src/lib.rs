@@ -14,6 +14,7 @@ mod existing;
 mod file_kind;
 mod footer_writer;
 mod foreign;
+mod hidden_name;
 mod json;
 mod levels;
 mod lines;
@@ -25,28 +26,29 @@ mod parquet;
 mod rejects;
 mod row_group;
 mod shard;
+mod sink;
 mod summed;
 mod unfinished;
 mod verified;
 
-pub use atomic::{AtomicFile, hidden_name, remove_unfinished, under_construction};
+pub use atomic::{AtomicFile, remove_unfinished};
 pub use batches::{BatchesFile, BatchesWriter};
 pub use embeddings::{EmbeddingsReader, EmbeddingsWriter};
 pub use error::StoreError;
 pub use existing::{Existing, existing_batches, existing_embeddings};
 pub use file_kind::FileKind;
 pub use foreign::ForeignParquet;
+pub use hidden_name::{hidden_name, under_construction};
 pub use json::{read_sealed, write_json, write_report, write_sealed};
 pub use lines::Lines;
 pub use lock::{Lock, lock_open};
-pub use open::open_input;
+pub use open::{open_input, remove_file};
 pub use packed_batch::PackedBatch;
 pub use rejects::{FinishedList, ListWriter, read_byte_digest, read_rejects};
 pub use row_group::{PlacedRowGroup, ROW_GROUP_BYTES, RowGroup, RowGroupEncoder};
-pub use shard::{FinishedShard, ShardWriter, read_shard};
-pub use unfinished::{Sink, UnfinishedEmbeddings};
-
-pub use crate::parquet::Table;
+pub use shard::{FinishedShard, Shard, ShardRows, ShardWriter, read_shard};
+pub use sink::Sink;
+pub use unfinished::UnfinishedEmbeddings;
 
 use plmkit_contract::RowDigest;
 

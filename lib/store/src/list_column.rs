@@ -157,8 +157,8 @@ impl Pages {
             return Ok(());
         }
         let mut levels = Vec::new();
-        self.repetition.take(&mut levels);
-        self.definition.take(&mut levels);
+        self.repetition.append_to(&mut levels);
+        self.definition.append_to(&mut levels);
         let bytes = levels.len() + self.bytes;
         let mut page = header(bytes, self.levels);
         page.append(&mut levels);

@@ -25,10 +25,7 @@ pub struct Lock {
 impl Lock {
     /// Claims `output` by the lock file `path`, or says that another process has it.
     pub fn acquire(path: &Path, output: &Path) -> Result<Self, StoreError> {
-        let file = match claim(path).map_err(|source| StoreError::Create {
-            path: output.to_owned(),
-            source,
-        })? {
+        let file = match claim(path).map_err(StoreError::cannot_create(output))? {
             Claim::Held(file) => Some(file),
             Claim::Busy => {
                 return Err(StoreError::Busy {
@@ -70,19 +67,19 @@ pub(crate) enum Claim {
 /// Locks `file`, which was opened at `path`, for as long as it is open; [`StoreError::Busy`] where another process has it.
 /// False where `path` is not its name any more, since whoever had it removed it. Without locks it is not locked.
 pub fn lock_open(file: &File, path: &Path) -> Result<bool, StoreError> {
-    let failed = |source| StoreError::Create {
-        path: path.to_owned(),
-        source,
-    };
-    match try_lock(file).map_err(failed)? {
-        Tried::Busy => Err(StoreError::Busy {
-            path: path.to_owned(),
-        }),
-        // Opening follows links, so that a link to the file is its name, too.
-        Tried::Locked | Tried::Unsupported => match path.canonicalize() {
-            Ok(path) => is_at(file, &path).map_err(failed),
-            Err(_) => Ok(false),
-        },
+    let failed = StoreError::cannot_create(path);
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            let path = path.to_owned();
+            return Err(StoreError::Busy { path });
+        }
+        Err(TryLockError::Error(error)) if !is_unsupported(&error) => return Err(failed(error)),
+        _ => {}
+    }
+    // Opening follows links, so that a link to the file is its name, too.
+    match path.canonicalize() {
+        Ok(path) => is_at(file, &path).map_err(failed),
+        Err(_) => Ok(false),
     }
 }
 
@@ -146,26 +143,10 @@ fn read_write() -> OpenOptions {
 
 /// Locks `file`; `None` where `path` is not its name any more, since whoever held it removed or renamed it.
 fn lock(file: File, path: &Path) -> io::Result<Option<Claim>> {
-    Ok(match try_lock(&file)? {
-        Tried::Locked if is_at(&file, path)? => Some(Claim::Held(file)),
-        Tried::Locked => None,
-        Tried::Busy => Some(Claim::Busy),
-        Tried::Unsupported => Some(Claim::Unsupported),
-    })
-}
-
-/// What the operating system says to a lock.
-enum Tried {
-    Locked,
-    Busy,
-    Unsupported,
-}
-
-fn try_lock(file: &File) -> io::Result<Tried> {
     match file.try_lock() {
-        Ok(()) => Ok(Tried::Locked),
-        Err(TryLockError::WouldBlock) => Ok(Tried::Busy),
-        Err(TryLockError::Error(error)) if is_unsupported(&error) => Ok(Tried::Unsupported),
+        Ok(()) => Ok(is_at(&file, path)?.then_some(Claim::Held(file))),
+        Err(TryLockError::WouldBlock) => Ok(Some(Claim::Busy)),
+        Err(TryLockError::Error(error)) if is_unsupported(&error) => Ok(Some(Claim::Unsupported)),
         Err(TryLockError::Error(error)) => Err(error),
     }
 }
@@ -182,9 +163,7 @@ pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 
 fn is_unsupported(error: &io::Error) -> bool {
     let unsupported = [Errno::NOSYS, Errno::NOTSUP, Errno::OPNOTSUPP, Errno::NOLCK];
-    unsupported
-        .iter()
-        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+    Errno::from_io_error(error).is_some_and(|errno| unsupported.contains(&errno))
 }
 
 #[cfg(test)]

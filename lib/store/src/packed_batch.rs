@@ -122,3 +122,51 @@ impl PackedBatch {
         self.batch["tokens"].as_list()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, UInt8Array};
+    use arrow::buffer::OffsetBuffer;
+    use arrow::datatypes::{DataType, Field};
+    use plmkit_contract::{KeyColumnsBuilder, Labels, RowKey, SequenceDigest, batches_schema};
+
+    use super::*;
+
+    /// A pack with these offsets into five tokens.
+    fn pack(offsets: &[i32]) -> Result<PackedBatch, String> {
+        let mut keys = KeyColumnsBuilder::default();
+        for ordinal in 1..offsets.len() as u64 {
+            keys.push(&RowKey {
+                ordinal,
+                id: "P",
+                start: 0,
+                length: 1,
+                truncated: false,
+                digest: SequenceDigest::default(),
+                n_windows: 1,
+            });
+        }
+        let item = Arc::new(Field::new_list_field(DataType::UInt8, false));
+        let tokens: ArrayRef = Arc::new(UInt8Array::from(vec![0, 5, 2, 0, 2]));
+        let offsets = OffsetBuffer::new(offsets.to_vec().into());
+        let mut columns = Vec::from(keys.finish());
+        columns.push(Arc::new(ListArray::new(item, offsets, tokens, None)));
+        let schema = batches_schema(Labels::default());
+        PackedBatch::new(RecordBatch::try_new(schema, columns).expect("columns"))
+    }
+
+    #[test]
+    fn offsets_cover_all_tokens_and_each_row_has_two() {
+        let whole = pack(&[0, 3, 5]).expect("a pack");
+        assert_eq!((whole.residues(0), whole.residues(1)), (1, 0));
+        assert_eq!(whole.residue_tokens(0), [5]);
+        let error = |offsets: &[i32]| pack(offsets).expect_err("not a pack");
+        assert_eq!(error(&[0, 4, 5]), "row 1: expected at least two tokens");
+        assert_eq!(error(&[0, 3, 3, 5]), "row 1: expected at least two tokens");
+        let message = "expected token offsets from 0 to 5, found Some(0) to Some(3)";
+        assert_eq!(error(&[0, 3]), message);
+        assert!(error(&[2, 5]).starts_with("expected token offsets from 0 to 5"));
+    }
+}

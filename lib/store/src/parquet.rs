@@ -1,4 +1,4 @@
-//! What shard and embedding files share: one way to write Parquet, one way to read and verify it.
+//! What shard and embedding files share: properties of the writer, and a reader that verifies.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,21 +6,19 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
-use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
     ParquetRecordBatchReaderBuilder,
 };
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{FileMetaData, KeyValue, ParquetMetaDataReader, RowGroupMetaData};
+use parquet::file::metadata::{FileMetaData, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
-use plmkit_contract::{Kind, Provenance, RowDigest, Stop, fields_text};
+use plmkit_contract::{Kind, Provenance, RowDigest, Stop};
 
+use crate::StoreError;
 use crate::checksums::Format;
-use crate::summed::Summed;
 use crate::verified::VerifiedFile;
-use crate::{AtomicFile, FileSummary, StoreError};
 
 /// Bytes of rows that are decoded at once, unless one row has more.
 const DECODED_BYTES: u64 = 16 << 20;
@@ -32,103 +30,14 @@ pub(crate) fn properties() -> WriterPropertiesBuilder {
         .set_dictionary_enabled(false)
 }
 
-/// A Parquet file under construction that adds up the digest of its rows.
-pub(crate) struct Writer {
-    rows: ArrowWriter<Summed<AtomicFile>>,
-    kind: Kind,
-    digest: RowDigest,
-    row_group_bytes: usize,
-}
-
-impl Writer {
-    /// A row group is closed once it takes `row_group_bytes` of memory.
-    pub(crate) fn create(
-        path: &Path,
-        kind: Kind,
-        schema: SchemaRef,
-        properties: WriterProperties,
-        row_group_bytes: usize,
-    ) -> Result<Self, StoreError> {
-        let file = Summed::new(AtomicFile::create(path)?);
-        let writer = ArrowWriter::try_new(file, schema, Some(properties))
-            .map_err(|error| StoreError::encoding_parquet(path, error))?;
-        Ok(Self {
-            rows: writer,
-            kind,
-            digest: RowDigest::default(),
-            row_group_bytes,
-        })
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        self.rows.inner().inner().path()
-    }
-
-    pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<(), StoreError> {
-        self.digest
-            .update(batch)
-            .map_err(|error| StoreError::malformed(self.path(), error))?;
-        let written = self.rows.write(batch);
-        written.map_err(|error| StoreError::encoding_parquet(self.path(), error))?;
-        if self.rows.memory_size() >= self.row_group_bytes {
-            self.suspend()?;
-        }
-        Ok(())
-    }
-
-    /// Ends the row group and closes the file descriptor until the next one: there may be thousands of files.
-    pub(crate) fn suspend(&mut self) -> Result<(), StoreError> {
-        let suspended = self
-            .rows
-            .flush()
-            .and_then(|()| Ok(self.rows.inner_mut().inner_mut().suspend()?));
-        suspended.map_err(|error| StoreError::encoding_parquet(self.path(), error))
-    }
-
-    pub(crate) fn finish(mut self, provenance: &Provenance) -> Result<Finished, StoreError> {
-        let path = self.path().to_owned();
-        for (key, value) in provenance.entries(self.kind, self.digest) {
-            self.rows
-                .append_key_value_metadata(KeyValue::new(key, value));
-        }
-        let encoding = |error| StoreError::encoding_parquet(&path, error);
-        self.rows.flush().map_err(encoding)?;
-        self.rows.inner_mut().begin_end();
-        let file = self.rows.into_inner().map_err(encoding)?;
-        let file = file.finish(Format::Parquet).and_then(|mut file| {
-            file.suspend()?;
-            Ok(file)
-        });
-        let file = file.map_err(|source| StoreError::Write { path, source })?;
-        let summary = FileSummary {
-            digest: self.digest,
-            bytes: file.written(),
-        };
-        Ok(Finished { file, summary })
-    }
-}
-
-/// A file that is written but has not its name yet.
-#[must_use]
-pub(crate) struct Finished {
-    file: AtomicFile,
-    pub(crate) summary: FileSummary,
-}
-
-impl Finished {
-    pub(crate) fn publish(self) -> Result<FileSummary, StoreError> {
-        self.file.finish()?;
-        Ok(self.summary)
-    }
-}
-
 /// A Parquet file of ours that is read batch by batch.
 pub(crate) struct Reader {
-    file: VerifiedFile,
+    pub(crate) file: VerifiedFile,
     rows: ParquetRecordBatchReader,
-    schema: SchemaRef,
-    provenance: Provenance,
-    digest: RowDigest,
+    pub(crate) schema: SchemaRef,
+    pub(crate) provenance: Provenance,
+    /// The digest of all rows, as the metadata has it.
+    pub(crate) digest: RowDigest,
 }
 
 impl Reader {
@@ -152,7 +61,7 @@ impl Reader {
         let schema = SchemaRef::clone(builder.schema());
         let about = builder.metadata().file_metadata();
         let (provenance, digest) = Provenance::open(&entries(about), kind)
-            .map_err(|source| StoreError::metadata(path, source))?;
+            .map_err(|error| StoreError::metadata(path, &error))?;
         check(&schema).map_err(|what| StoreError::malformed(path, what))?;
         let groups = builder.metadata().row_groups().iter();
         let bytes: i64 = groups.map(RowGroupMetaData::total_byte_size).sum();
@@ -171,61 +80,17 @@ impl Reader {
         })
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    pub(crate) fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    pub(crate) fn provenance(&self) -> &Provenance {
-        &self.provenance
-    }
-
-    pub(crate) fn digest(&self) -> RowDigest {
-        self.digest
-    }
-
     /// The next batch. Once there is none, every byte of the file has been verified.
     pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>, StoreError> {
         let next = self.rows.next().transpose().map_err(|error| {
             self.file
-                .failed(|path| StoreError::decoding_arrow(path, "Parquet", &error))
+                .failed(|path| StoreError::decoding_parquet(path, &error))
         })?;
         if next.is_none() {
-            self.verify(&Stop::default())?;
+            self.file.verify_rest(&Stop::default())?;
         }
         Ok(next)
     }
-
-    /// Verifies what has not been read.
-    pub(crate) fn verify(&self, stop: &Stop) -> Result<(), StoreError> {
-        self.file.verify_rest(stop)
-    }
-
-    pub(crate) fn into_table(mut self) -> Result<Table, StoreError> {
-        let mut batches = Vec::new();
-        while let Some(batch) = self.next_batch()? {
-            batches.push(batch);
-        }
-        Ok(Table {
-            batches,
-            provenance: self.provenance,
-            digest: self.digest,
-        })
-    }
-}
-
-/// A whole file in memory, verified.
-#[derive(Clone, Debug)]
-pub struct Table {
-    /// The rows, in file order.
-    pub batches: Vec<RecordBatch>,
-    /// Where they come from.
-    pub provenance: Provenance,
-    /// Their digest.
-    pub digest: RowDigest,
 }
 
 /// The metadata entries of a file that have a value.
@@ -234,18 +99,4 @@ pub(crate) fn entries(about: &FileMetaData) -> BTreeMap<String, String> {
     entries
         .filter_map(|entry| Some((entry.key.clone(), entry.value.clone()?)))
         .collect()
-}
-
-/// Says how `found` differs from `expected`, if it does.
-pub(crate) fn same_columns(found: &Schema, expected: &Schema) -> Result<(), String> {
-    let text = |schema: &Schema| fields_text(schema).trim_end().replace('\n', ", ");
-    if text(found) == text(expected) {
-        Ok(())
-    } else {
-        Err(format!(
-            "expected columns {}, found {}",
-            text(expected),
-            text(found)
-        ))
-    }
 }

@@ -25,17 +25,17 @@ pub struct ListWriter {
 
 impl ListWriter {
     /// Starts a `rejects.csv` of whole records that will be at `path`.
-    pub fn of_records(path: &Path) -> Result<Self, StoreError> {
+    pub fn create_rejects(path: &Path) -> Result<Self, StoreError> {
         Self::create(path, RECORD_COLUMNS)
     }
 
     /// Starts a `rejects.csv` of rows, each with its start, that will be at `path`.
-    pub fn of_rows(path: &Path) -> Result<Self, StoreError> {
+    pub fn create_rejected_rows(path: &Path) -> Result<Self, StoreError> {
         Self::create(path, &ROW_COLUMNS)
     }
 
     /// Starts a `renamed.csv` that will be at `path`.
-    pub fn of_renames(path: &Path) -> Result<Self, StoreError> {
+    pub fn create_renames(path: &Path) -> Result<Self, StoreError> {
         Self::create(path, &["ordinal", "id", "new_id"])
     }
 
@@ -45,14 +45,16 @@ impl ListWriter {
             .from_writer(Digested::new(AtomicFile::create(path)?));
         writer
             .write_record(columns)
-            .map_err(|error| failed(path, error.into()))?;
+            .map_err(|error| StoreError::cannot_write(path)(error.into()))?;
         Ok(Self { writer })
     }
 
     /// Adds a line. One that the file has no column for, or too many, is an error.
     pub fn push(&mut self, line: &impl Serialize) -> Result<(), StoreError> {
         let pushed = self.writer.serialize(line);
-        pushed.map_err(|error| failed(self.writer.get_ref().stream.path(), error.into()))
+        pushed.map_err(|error| {
+            StoreError::cannot_write(self.writer.get_ref().stream.path())(error.into())
+        })
     }
 
     /// Completes the file; it has no name yet.
@@ -61,7 +63,7 @@ impl ListWriter {
         let Digested { stream, digest } = self
             .writer
             .into_inner()
-            .map_err(|error| failed(&path, error.into_error()))?;
+            .map_err(|error| StoreError::cannot_write(&path)(error.into_error()))?;
         Ok(FinishedList {
             file: stream,
             digest: digest.to_string(),
@@ -92,10 +94,7 @@ impl FinishedList {
 pub fn read_byte_digest(path: &Path) -> Result<String, StoreError> {
     let mut file = Digested::new(open_input(path)?);
     let read = io::copy(&mut file, &mut io::sink());
-    read.map_err(|source| StoreError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
+    read.map_err(StoreError::cannot_read(path))?;
     Ok(file.digest.to_string())
 }
 
@@ -158,18 +157,10 @@ fn check(line: &Reject, of_rows: bool) -> Result<(), String> {
 fn unreadable(path: &Path, error: csv::Error) -> StoreError {
     let what = error.to_string();
     match error.into_kind() {
-        csv::ErrorKind::Io(source) if source.kind() != ErrorKind::InvalidData => StoreError::Read {
-            path: path.to_owned(),
-            source,
-        },
+        csv::ErrorKind::Io(source) if source.kind() != ErrorKind::InvalidData => {
+            StoreError::cannot_read(path)(source)
+        }
         _ => StoreError::malformed(path, format_args!("not a rejects file: {what}")),
-    }
-}
-
-fn failed(path: &Path, source: std::io::Error) -> StoreError {
-    StoreError::Write {
-        path: path.to_owned(),
-        source,
     }
 }
 
@@ -198,9 +189,9 @@ mod tests {
 
     #[test]
     fn the_header_is_always_there() {
-        let of_records = written(ListWriter::of_records, &[]);
+        let of_records = written(ListWriter::create_rejects, &[]);
         assert_eq!(of_records, "ordinal,id,length,reason\n");
-        let of_rows = written(ListWriter::of_rows, &[]);
+        let of_rows = written(ListWriter::create_rejected_rows, &[]);
         assert_eq!(of_rows, "ordinal,id,length,reason,start\n");
     }
 
@@ -214,7 +205,7 @@ mod tests {
             start: None,
         };
         assert_eq!(
-            written(ListWriter::of_records, &[reject]),
+            written(ListWriter::create_rejects, &[reject]),
             "ordinal,id,length,reason\n3,\"a,\"\"b\"\"\",0,empty\n"
         );
     }
@@ -232,7 +223,10 @@ mod tests {
     #[test]
     fn rows_of_one_record_are_told_apart_by_their_start() {
         assert_eq!(
-            written(ListWriter::of_rows, &[row(Some(0)), row(Some(766))]),
+            written(
+                ListWriter::create_rejected_rows,
+                &[row(Some(0)), row(Some(766))]
+            ),
             "ordinal,id,length,reason,start\n3,a,2000,not_finite,0\n3,a,2000,not_finite,766\n"
         );
     }
@@ -242,8 +236,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("temp folder");
         let path = folder.path().join("rejects.csv");
         for (create, start) in [
-            (ListWriter::of_records as Create, Some(0)),
-            (ListWriter::of_rows, None),
+            (ListWriter::create_rejects as Create, Some(0)),
+            (ListWriter::create_rejected_rows, None),
         ] {
             let mut writer = create(&path).expect("create");
             assert!(writer.push(&row(start)).is_err(), "{start:?}");

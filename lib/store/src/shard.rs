@@ -1,19 +1,29 @@
 //! Shard files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanBuilder, Int64Builder, RecordBatch, StringBuilder, UInt32Builder,
+    Array, ArrayRef, AsArray, ListArray, RecordBatch, StringArray, StringBuilder, UInt8Array,
 };
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::{DataType, Field};
 use arrow::error::ArrowError;
+use parquet::arrow::ArrowWriter;
 use parquet::basic::Encoding;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
-use plmkit_contract::{Kind, Provenance, ShardRow, shard_schema};
+use plmkit_contract::{
+    DESCRIPTION, KeyColumns, KeyColumnsBuilder, Kind, Labels, Provenance, Quoted, RowDigest,
+    SAMPLE, ShardRow, batches_schema, check_columns, shard_schema, tokenize,
+};
 
-use crate::parquet::{Finished, Reader, Table, Writer, properties, same_columns};
-use crate::{FileSummary, StoreError};
+use crate::checksums::Format;
+use crate::parquet::{Reader, properties};
+use crate::summed::Summed;
+use crate::{AtomicFile, FileSummary, StoreError};
 
 /// Rows that are decoded at once.
 const ROWS_PER_BATCH: usize = 1024;
@@ -22,82 +32,141 @@ const ROWS_PER_BATCH: usize = 1024;
 ///
 /// Its bytes depend on the rows and on `row_group_bytes` only.
 pub struct ShardWriter {
-    writer: Writer,
-    rows: Rows,
-    batch_bytes: usize,
+    writer: ArrowWriter<Summed<AtomicFile>>,
+    digest: RowDigest,
+    keys: KeyColumnsBuilder,
+    descriptions: StringBuilder,
+    sequences: StringBuilder,
+    /// Bytes of the rows that are not in a record batch.
+    bytes: usize,
+    row_group_bytes: usize,
 }
 
 impl ShardWriter {
     /// Starts a shard that will be at `path` and keeps at most about `row_group_bytes` of it in memory.
     pub fn create(path: &Path, row_group_bytes: usize) -> Result<Self, StoreError> {
-        let mut writer = Writer::create(
-            path,
-            Kind::Shard,
-            shard_schema(),
-            shard_properties(),
+        let file = Summed::new(AtomicFile::create(path)?);
+        let writer = ArrowWriter::try_new(file, shard_schema(), Some(shard_properties()));
+        let mut shard = Self {
+            writer: writer.map_err(|error| StoreError::encoding_parquet(path, error))?,
+            digest: RowDigest::default(),
+            keys: KeyColumnsBuilder::default(),
+            descriptions: StringBuilder::new(),
+            sequences: StringBuilder::new(),
+            bytes: 0,
             row_group_bytes,
-        )?;
-        writer.suspend()?;
-        Ok(Self {
-            writer,
-            rows: Rows::default(),
-            batch_bytes: (row_group_bytes / 8).clamp(1 << 12, 1 << 20),
-        })
+        };
+        shard.end_row_group()?;
+        Ok(shard)
+    }
+
+    fn path(&self) -> &Path {
+        self.writer.inner().inner().path()
+    }
+
+    fn encoding(&self, error: ParquetError) -> StoreError {
+        StoreError::encoding_parquet(self.path(), error)
     }
 
     /// Adds a row.
     pub fn push(&mut self, row: &ShardRow<'_>) -> Result<(), StoreError> {
-        self.rows.push(row);
-        if self.rows.bytes >= self.batch_bytes {
-            self.flush()?;
+        const FIXED_COLUMNS: usize = 8 + 4 + 4 + 1 + 32;
+        self.keys.push(&row.key);
+        self.descriptions.append_option(row.description);
+        self.sequences.append_value(row.sequence);
+        let description = row.description.map_or(0, str::len);
+        self.bytes += FIXED_COLUMNS + row.key.id.len() + description + row.sequence.len();
+        if self.bytes >= (self.row_group_bytes / 8).clamp(1 << 12, 1 << 20) {
+            self.end_batch()?;
         }
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), StoreError> {
-        let batch = self
-            .rows
-            .take()
-            .map_err(|error| StoreError::encoding_arrow(self.writer.path(), error))?;
-        self.writer.write(&batch)
+    /// Encodes the rows so far.
+    fn end_batch(&mut self) -> Result<(), StoreError> {
+        self.bytes = 0;
+        let [ordinal, id, start, length, truncated, digest] = self.keys.finish();
+        let description = Arc::new(self.descriptions.finish());
+        let sequence = Arc::new(self.sequences.finish());
+        let columns = vec![
+            ordinal,
+            id,
+            description,
+            sequence,
+            length,
+            start,
+            truncated,
+            digest,
+        ];
+        let batch = RecordBatch::try_new(shard_schema(), columns);
+        let batch = batch.map_err(|error| StoreError::encoding_arrow(self.path(), error))?;
+        let digested = self.digest.update(&batch);
+        digested.map_err(|error| StoreError::malformed(self.path(), error))?;
+        let written = self.writer.write(&batch);
+        written.map_err(|error| self.encoding(error))?;
+        if self.writer.memory_size() >= self.row_group_bytes {
+            self.end_row_group()?;
+        }
+        Ok(())
     }
 
-    /// No row will follow: frees the memory and the file descriptor, until [`finish`](Self::finish).
+    /// Ends the row group and closes the file descriptor until the next one: there may be thousands of files.
+    fn end_row_group(&mut self) -> Result<(), StoreError> {
+        let ended = self.writer.flush();
+        let ended = ended.and_then(|()| Ok(self.writer.inner_mut().inner_mut().suspend()?));
+        ended.map_err(|error| self.encoding(error))
+    }
+
+    /// Frees the memory and the file descriptor until [`finish`](Self::finish): no row will follow.
     pub fn suspend(&mut self) -> Result<(), StoreError> {
-        self.flush()?;
-        self.writer.suspend()
+        self.end_batch()?;
+        self.end_row_group()
     }
 
     /// Writes the rest and the footer. The file has its name only after [`FinishedShard::publish`], so that a
     /// set of shards can appear together.
     pub fn finish(mut self, provenance: &Provenance) -> Result<FinishedShard, StoreError> {
-        self.flush()?;
-        self.writer.finish(provenance).map(FinishedShard)
+        self.end_batch()?;
+        let path = self.path().to_owned();
+        for (key, value) in provenance.entries(Kind::Shard, self.digest) {
+            let entry = KeyValue::new(key, value);
+            self.writer.append_key_value_metadata(entry);
+        }
+        let encoding = |error| StoreError::encoding_parquet(&path, error);
+        self.writer.flush().map_err(encoding)?;
+        self.writer.inner_mut().begin_end();
+        let file = self.writer.into_inner().map_err(encoding)?;
+        let file = file.finish(Format::Parquet).and_then(|mut file| {
+            file.suspend()?;
+            Ok(file)
+        });
+        let file = file.map_err(StoreError::cannot_write(&path))?;
+        let summary = FileSummary {
+            digest: self.digest,
+            bytes: file.written(),
+        };
+        Ok(FinishedShard { file, summary })
     }
 }
 
 /// A shard that is written but has not its name yet; dropped, it is removed.
 #[must_use]
-pub struct FinishedShard(Finished);
+pub struct FinishedShard {
+    file: AtomicFile,
+    summary: FileSummary,
+}
 
 impl FinishedShard {
     /// What the file holds.
     pub fn summary(&self) -> FileSummary {
-        self.0.summary
+        self.summary
     }
 
     /// Gives the file its name.
     pub fn publish(self) -> Result<FileSummary, StoreError> {
-        self.0.publish()
+        self.file.finish()?;
+        Ok(self.summary)
     }
-}
-
-/// Reads a whole shard and verifies it.
-pub fn read_shard(path: &Path) -> Result<Table, StoreError> {
-    Reader::open(path, Kind::Shard, ROWS_PER_BATCH, |schema| {
-        same_columns(schema, &shard_schema())
-    })?
-    .into_table()
 }
 
 fn shard_properties() -> WriterProperties {
@@ -120,151 +189,139 @@ fn shard_properties() -> WriterProperties {
     properties.build()
 }
 
-/// Rows on their way into a record batch.
-struct Rows {
-    ordinal: Int64Builder,
-    id: StringBuilder,
-    description: StringBuilder,
-    sequence: StringBuilder,
-    length: UInt32Builder,
-    start: UInt32Builder,
-    truncated: BooleanBuilder,
-    digest: StringBuilder,
-    bytes: usize,
+/// A whole shard in memory, verified.
+#[derive(Clone, Debug)]
+pub struct Shard {
+    path: PathBuf,
+    /// The rows in file order, with the columns of [`shard_schema`].
+    pub batches: Vec<RecordBatch>,
+    /// Where they come from.
+    pub provenance: Provenance,
+    /// Their digest.
+    pub digest: RowDigest,
 }
 
-impl Default for Rows {
-    fn default() -> Self {
-        Self {
-            ordinal: Int64Builder::new(),
-            id: StringBuilder::new(),
-            description: StringBuilder::new(),
-            sequence: StringBuilder::new(),
-            length: UInt32Builder::new(),
-            start: UInt32Builder::new(),
-            truncated: BooleanBuilder::new(),
-            digest: StringBuilder::new(),
-            bytes: 0,
+/// Reads a whole shard and verifies it.
+pub fn read_shard(path: &Path) -> Result<Shard, StoreError> {
+    let mut reader = Reader::open(path, Kind::Shard, ROWS_PER_BATCH, |schema| {
+        check_columns(schema, &shard_schema())
+    })?;
+    let mut batches = Vec::new();
+    while let Some(batch) = reader.next_batch()? {
+        batches.push(batch);
+    }
+    Ok(Shard {
+        path: path.to_owned(),
+        batches,
+        provenance: reader.provenance,
+        digest: reader.digest,
+    })
+}
+
+impl Shard {
+    /// Its rows, by their position.
+    pub fn rows(&self) -> ShardRows<'_> {
+        let mut rows = ShardRows {
+            batches: Vec::new(),
+            len: 0,
+        };
+        for batch in &self.batches {
+            rows.batches.push(RowsOfBatch {
+                first: rows.len,
+                keys: KeyColumns::new(batch),
+                descriptions: batch[DESCRIPTION].as_string(),
+                sequences: batch["sequence"].as_string(),
+            });
+            rows.len += batch.num_rows();
+        }
+        rows
+    }
+
+    /// The record batch of one pack of rows of the shard: offsets of `tokens` are `cu_seqlens`, its values are the packed token
+    /// ids.
+    pub fn pack<'a>(
+        &self,
+        rows: impl Iterator<Item = ShardRow<'a>>,
+        labels: Labels,
+    ) -> Result<RecordBatch, StoreError> {
+        let mut keys = KeyColumnsBuilder::default();
+        let mut descriptions = StringBuilder::new();
+        let mut tokens = Vec::new(); // (total_tokens)
+        let mut cu_seqlens = vec![0]; // (sequences + 1)
+        for row in rows {
+            let failed = |what: &dyn std::fmt::Display| {
+                let (ordinal, id) = (row.key.ordinal, Quoted(row.key.id));
+                let what = format_args!("ordinal {ordinal} {id}: {what}");
+                StoreError::malformed(&self.path, what)
+            };
+            tokenize(row.sequence.as_bytes(), &mut tokens).map_err(|error| failed(&error))?;
+            let limit = format_args!("expected at most {} tokens in a batch", i32::MAX);
+            cu_seqlens.push(i32::try_from(tokens.len()).map_err(|_| failed(&limit))?);
+            keys.push(&row.key);
+            descriptions.append_option(row.description);
+        }
+        let sequences = cu_seqlens.len() - 1;
+        let mut columns = Vec::from(keys.finish());
+        if labels.sample {
+            let sample = self.provenance.text_option(SAMPLE).unwrap_or_default();
+            columns.push(Arc::new(StringArray::from(vec![sample; sequences])));
+        }
+        if labels.description {
+            columns.push(Arc::new(descriptions.finish()));
+        }
+        columns.push(token_lists(tokens, cu_seqlens));
+        let batch = RecordBatch::try_new(batches_schema(labels), columns);
+        batch.map_err(|error: ArrowError| StoreError::encoding_arrow(&self.path, error))
+    }
+}
+
+/// Token ids as lists of type `List<UInt8>`, one a sequence.
+fn token_lists(tokens: Vec<u8>, cu_seqlens: Vec<i32>) -> ArrayRef {
+    Arc::new(ListArray::new(
+        Arc::new(Field::new_list_field(DataType::UInt8, false)),
+        OffsetBuffer::new(cu_seqlens.into()),
+        Arc::new(UInt8Array::from(tokens)),
+        None,
+    ))
+}
+
+/// The rows of a shard, numbered from 0 across its record batches.
+pub struct ShardRows<'a> {
+    batches: Vec<RowsOfBatch<'a>>,
+    len: usize,
+}
+
+/// The rows of one record batch.
+struct RowsOfBatch<'a> {
+    /// The number of the first one.
+    first: usize,
+    keys: KeyColumns<'a>,
+    descriptions: &'a StringArray,
+    sequences: &'a StringArray,
+}
+
+impl<'a> ShardRows<'a> {
+    /// Row `row`.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn get(&self, row: usize) -> ShardRow<'a> {
+        let batch = self.batches.partition_point(|batch| batch.first <= row) - 1;
+        let batch = &self.batches[batch];
+        let row = row - batch.first;
+        let described = batch.descriptions.is_valid(row);
+        ShardRow {
+            key: batch.keys.row(row),
+            description: described.then(|| batch.descriptions.value(row)),
+            sequence: batch.sequences.value(row),
         }
     }
-}
 
-impl Rows {
-    fn push(&mut self, row: &ShardRow<'_>) {
-        const FIXED_COLUMNS: usize = 8 + 4 + 4 + 1 + 32;
-        self.ordinal.append_value(row.ordinal.cast_signed());
-        self.id.append_value(row.id);
-        self.description.append_option(row.description);
-        self.sequence.append_value(row.sequence);
-        self.length.append_value(row.length);
-        self.start.append_value(row.start);
-        self.truncated.append_value(row.truncated);
-        self.digest.append_value(row.digest.to_string());
-        self.bytes +=
-            FIXED_COLUMNS + row.id.len() + row.description.map_or(0, str::len) + row.sequence.len();
-    }
-
-    fn take(&mut self) -> Result<RecordBatch, ArrowError> {
-        self.bytes = 0;
-        let columns: Vec<ArrayRef> = vec![
-            Arc::new(self.ordinal.finish()),
-            Arc::new(self.id.finish()),
-            Arc::new(self.description.finish()),
-            Arc::new(self.sequence.finish()),
-            Arc::new(self.length.finish()),
-            Arc::new(self.start.finish()),
-            Arc::new(self.truncated.finish()),
-            Arc::new(self.digest.finish()),
-        ];
-        RecordBatch::try_new(shard_schema(), columns)
+    /// All rows in file order.
+    pub fn iter(&self) -> impl Iterator<Item = ShardRow<'a>> {
+        (0..self.len).map(|row| self.get(row))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use plmkit_contract::{Exit, Failure, SequenceDigest};
-
-    use super::*;
-
-    fn write(path: &Path, rows: usize) -> FileSummary {
-        let mut writer = ShardWriter::create(path, 1 << 14).expect("create");
-        let sequence = "MKVLA".repeat(40);
-        for ordinal in 0..rows {
-            let id = format!("p{ordinal}");
-            let sequence = &sequence[..=ordinal % 150];
-            let row = ShardRow {
-                ordinal: ordinal as u64,
-                id: &id,
-                description: (ordinal % 3 == 0).then_some("a protein"),
-                sequence,
-                length: sequence.len() as u32,
-                start: 0,
-                truncated: false,
-                digest: SequenceDigest::new(sequence.as_bytes()),
-            };
-            writer.push(&row).expect("push");
-        }
-        writer.suspend().expect("suspend");
-        let provenance = Provenance::new("fasta-shard", vec![]).with("max_residues", 1022);
-        writer
-            .finish(&provenance)
-            .expect("finish")
-            .publish()
-            .expect("publish")
-    }
-
-    #[test]
-    fn rows_come_back() {
-        let folder = tempfile::tempdir().expect("temp folder");
-        let path = folder.path().join("shard.parquet");
-        let summary = write(&path, 5000);
-        assert_eq!(summary.bytes, fs::metadata(&path).expect("metadata").len());
-        let table = read_shard(&path).expect("read");
-        assert_eq!(table.digest, summary.digest);
-        assert_eq!(table.provenance.options["max_residues"], 1022);
-        let ordinals: Vec<u64> = table
-            .batches
-            .iter()
-            .flat_map(|batch| plmkit_contract::ordinals(batch).to_vec())
-            .collect();
-        assert_eq!(ordinals, (0..5000).collect::<Vec<u64>>());
-        let again = folder.path().join("again.parquet");
-        write(&again, 5000);
-        assert!(
-            fs::read(&path).expect("read") == fs::read(&again).expect("read"),
-            "same rows, same bytes"
-        );
-    }
-
-    #[test]
-    fn no_rows_is_a_valid_shard() {
-        let folder = tempfile::tempdir().expect("temp folder");
-        let path = folder.path().join("shard.parquet");
-        write(&path, 0);
-        assert_eq!(read_shard(&path).expect("read").digest.rows(), 0);
-    }
-
-    #[test]
-    fn damage_is_never_read_as_a_value() {
-        let folder = tempfile::tempdir().expect("temp folder");
-        let path = folder.path().join("shard.parquet");
-        let expected = write(&path, 300).digest;
-        let whole = fs::read(&path).expect("read");
-        for at in (0..whole.len()).step_by(7) {
-            let mut damaged = whole.clone();
-            damaged[at] ^= 1 << (at % 8);
-            fs::write(&path, &damaged).expect("write");
-            match read_shard(&path) {
-                Ok(table) => assert_eq!(table.digest, expected, "byte {at}"),
-                Err(error) => assert_eq!(error.exit(), Exit::Data, "byte {at}: {error}"),
-            }
-        }
-        for end in (0..whole.len()).step_by(64) {
-            fs::write(&path, &whole[..end]).expect("write");
-            let error = read_shard(&path).expect_err("cut");
-            assert_eq!(error.exit(), Exit::Data, "cut at {end}: {error}");
-        }
-    }
-}
+mod tests;

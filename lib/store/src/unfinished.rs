@@ -7,11 +7,9 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::num::NonZero;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -21,15 +19,15 @@ use parquet::file::metadata::{
 };
 use parquet::file::statistics::Statistics;
 use plmkit_contract::{EmbeddingLayout, Kind, Provenance, RowDigest, Stop};
-use rustix::fs::{Advice, fadvise};
 
 use crate::checksums::Format;
 use crate::footer_writer::RowGroups;
 use crate::lock::is_at;
 use crate::parquet::entries;
-use crate::row_group::{Described, PlacedRowGroup, RowGroup, RowGroupEncoder, bloom_filter};
+use crate::row_group::{Described, PlacedRowGroup, RowGroupEncoder, bloom_filter};
+use crate::sink::Sink;
 use crate::verified::{VerifiedFile, append};
-use crate::{AtomicFile, FileSummary, StoreError};
+use crate::{AtomicFile, FileSummary, StoreError, remove_file};
 
 /// The option in which a record has the digests of the rows of row groups.
 const ROW_GROUPS: &str = "row_groups";
@@ -39,9 +37,7 @@ const RECORD: &str = "record";
 /// An embeddings file under construction that survives its writer.
 pub struct UnfinishedEmbeddings {
     path: PathBuf,
-    /// What messages name.
-    named: PathBuf,
-    file: Arc<File>,
+    sink: Sink,
     encoder: RowGroupEncoder,
     groups: RowGroups,
 }
@@ -49,11 +45,8 @@ pub struct UnfinishedEmbeddings {
 impl UnfinishedEmbeddings {
     /// Begins a file at `path`, in place of any that is there. Messages name `named`.
     pub fn create(path: &Path, named: &Path, layout: &EmbeddingLayout) -> Result<Self, StoreError> {
-        remove(&Self::record_of(path))?;
-        let failed = |source| StoreError::Create {
-            path: named.to_owned(),
-            source,
-        };
+        remove_file(&Self::record_of(path))?;
+        let failed = StoreError::cannot_create(named);
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -63,12 +56,11 @@ impl UnfinishedEmbeddings {
             .map_err(failed)?;
         let new = Self {
             path: path.to_owned(),
-            named: named.to_owned(),
-            file: Arc::new(file),
+            sink: Sink::new(file, named),
             encoder: encoder(path, layout)?,
             groups: RowGroups::default(),
         };
-        new.write(0, Format::Parquet.magic())?;
+        new.sink.write_bytes(0, Format::Parquet.magic())?;
         Ok(new)
     }
 
@@ -79,10 +71,7 @@ impl UnfinishedEmbeddings {
         named: &Path,
         layout: &EmbeddingLayout,
     ) -> Result<Option<(Self, Provenance)>, StoreError> {
-        let failed = |source| StoreError::Read {
-            path: path.to_owned(),
-            source,
-        };
+        let failed = StoreError::cannot_read(path);
         let opened = OpenOptions::new().read(true).write(true).open(path);
         let file = opened.map_err(failed)?;
         let verified = match fs::read(Self::record_of(path)) {
@@ -101,8 +90,7 @@ impl UnfinishedEmbeddings {
         }
         let file = Self {
             path: path.to_owned(),
-            named: named.to_owned(),
-            file: Arc::new(file),
+            sink: Sink::new(file, named),
             encoder: encoder(path, layout)?,
             groups,
         };
@@ -141,10 +129,7 @@ impl UnfinishedEmbeddings {
 
     /// What writes row groups into it, in any order and in several threads.
     pub fn sink(&self) -> Sink {
-        Sink {
-            file: Arc::clone(&self.file),
-            named: self.named.clone(),
-        }
+        self.sink.clone()
     }
 
     /// Takes a row group for written that begins where the last one ends.
@@ -193,7 +178,7 @@ impl UnfinishedEmbeddings {
         for segment in &group.segments {
             let end = place + u64::from(segment.bytes);
             bytes.clear();
-            append(&self.file, place..end, &mut bytes)?;
+            append(&self.sink.file, place..end, &mut bytes)?;
             if !segment.is(&bytes) {
                 return Err(io::ErrorKind::InvalidData.into());
             }
@@ -206,13 +191,13 @@ impl UnfinishedEmbeddings {
     /// Keeps all row groups for a later run: their bytes are on disk, and a record of them.
     pub fn record(&self, provenance: &Provenance) -> Result<(), StoreError> {
         let record = self.record_bytes(provenance)?;
-        self.file
+        self.sink
+            .file
             .sync_data()
-            .map_err(|source| self.failed(source))?;
+            .map_err(|source| self.sink.failed(source))?;
         let path = Self::record_of(&self.path);
         let mut file = AtomicFile::create(&path)?;
-        let written = file.write_all(&record);
-        written.map_err(|source| StoreError::Write { path, source })?;
+        file.append(&record)?;
         file.finish()
     }
 
@@ -221,22 +206,25 @@ impl UnfinishedEmbeddings {
         self.groups.truncate(count);
         // A record that is at the end of the file goes with what follows.
         self.record(provenance)?;
-        let cut = self.file.set_len(self.end());
-        cut.map_err(|source| self.failed(source))
+        let cut = self.sink.file.set_len(self.end());
+        cut.map_err(|source| self.sink.failed(source))
     }
 
     /// Keeps all row groups for a later run, with the record at the end: one file is left. One that has got its name is complete,
     /// and stays as it is.
     pub fn close(&self, provenance: &Provenance) -> Result<(), StoreError> {
-        if !is_at(&self.file, &self.path).map_err(|source| self.failed(source))? {
+        if !is_at(&self.sink.file, &self.path).map_err(|source| self.sink.failed(source))? {
             return Ok(());
         }
         let record = self.record_bytes(provenance)?;
-        let cut = self.file.set_len(self.end());
-        cut.map_err(|source| self.failed(source))?;
-        self.write(self.end(), &record)?;
-        self.file.sync_all().map_err(|source| self.failed(source))?;
-        remove(&Self::record_of(&self.path))
+        let cut = self.sink.file.set_len(self.end());
+        cut.map_err(|source| self.sink.failed(source))?;
+        self.sink.write_bytes(self.end(), &record)?;
+        self.sink
+            .file
+            .sync_all()
+            .map_err(|source| self.sink.failed(source))?;
+        remove_file(&Self::record_of(&self.path))
     }
 
     /// Copies some of the row groups into an embeddings file of their own, byte by byte.
@@ -246,13 +234,10 @@ impl UnfinishedEmbeddings {
         to: &Path,
         provenance: &Provenance,
     ) -> Result<(), StoreError> {
-        let failed = |source| StoreError::Write {
-            path: to.to_owned(),
-            source,
-        };
+        let failed = StoreError::cannot_write(to);
         let mut file = AtomicFile::create(to)?;
         let mut copied = RowGroups::default();
-        file.write_all(Format::Parquet.magic()).map_err(failed)?;
+        file.append(Format::Parquet.magic())?;
         for group in &self.groups.all()[groups] {
             self.segments(group, |bytes| file.write_all(bytes))
                 .map_err(failed)?;
@@ -261,7 +246,7 @@ impl UnfinishedEmbeddings {
         }
         let footer = copied.footer(&self.encoder, provenance);
         let footer = footer.map_err(|error| StoreError::encoding_parquet(to, error))?;
-        file.write_all(&footer).map_err(failed)?;
+        file.append(&footer)?;
         file.finish()
     }
 
@@ -272,11 +257,12 @@ impl UnfinishedEmbeddings {
         claim: AtomicFile,
     ) -> Result<FileSummary, StoreError> {
         let footer = self.groups.footer(&self.encoder, provenance);
-        let footer = footer.map_err(|error| StoreError::encoding_parquet(&self.named, error))?;
-        let cut = self.file.set_len(self.end());
-        cut.map_err(|source| self.failed(source))?;
-        self.write(self.end(), &footer)?;
-        claim.finish_as(&self.file, &self.path)?;
+        let footer =
+            footer.map_err(|error| StoreError::encoding_parquet(&self.sink.named, error))?;
+        let cut = self.sink.file.set_len(self.end());
+        cut.map_err(|source| self.sink.failed(source))?;
+        self.sink.write_bytes(self.end(), &footer)?;
+        claim.finish_as(&self.sink.file, &self.path)?;
         Ok(FileSummary {
             digest: self.rows(),
             bytes: self.end() + footer.len() as u64,
@@ -289,55 +275,6 @@ impl UnfinishedEmbeddings {
         let provenance = provenance.clone().with(ROW_GROUPS, rows);
         let record = self.groups.footer(&self.encoder, &provenance);
         record.map_err(|error| StoreError::encoding_parquet(&self.path, error))
-    }
-
-    fn write(&self, place: u64, bytes: &[u8]) -> Result<(), StoreError> {
-        let written = self.file.write_all_at(bytes, place);
-        written.map_err(|source| self.failed(source))
-    }
-
-    fn failed(&self, source: io::Error) -> StoreError {
-        StoreError::Write {
-            path: self.named.clone(),
-            source,
-        }
-    }
-}
-
-/// Writes row groups into a file.
-#[derive(Clone)]
-pub struct Sink {
-    file: Arc<File>,
-    named: PathBuf,
-}
-
-impl Sink {
-    /// Writes a row group whose bytes begin at `start`.
-    pub fn write(&self, group: &RowGroup, start: u64) -> Result<PlacedRowGroup, StoreError> {
-        let mut place = start;
-        for bytes in group.pieces() {
-            let written = self.file.write_all_at(bytes, place);
-            written.map_err(|source| self.failed(source))?;
-            place += bytes.len() as u64;
-        }
-        // The system begins to write now what `record` would otherwise wait for all at once, and lets go of what is on disk: its memory
-        // is used again for what follows, where new memory would be filled with zeros first. Where it does not, nothing is lost.
-        let _ = fadvise(&self.file, 0, NonZero::new(place), Advice::DontNeed);
-        let placed = group.placed(start);
-        placed.map_err(|error| self.encoding(error))
-    }
-
-    /// The error of something that cannot be written.
-    pub fn failed(&self, source: io::Error) -> StoreError {
-        StoreError::Write {
-            path: self.named.clone(),
-            source,
-        }
-    }
-
-    /// The error of rows that cannot be encoded.
-    pub fn encoding(&self, error: ParquetError) -> StoreError {
-        StoreError::encoding_parquet(&self.named, error)
     }
 }
 
@@ -374,7 +311,7 @@ fn recorded(file: &VerifiedFile) -> Result<(RowGroups, Provenance), StoreError> 
         .map_err(broken)?;
     let about = metadata.file_metadata();
     let (mut provenance, _) = Provenance::open(&entries(about), Kind::Embeddings)
-        .map_err(|source| StoreError::metadata(path, source))?;
+        .map_err(|error| StoreError::metadata(path, &error))?;
     let rows = provenance.options.remove(ROW_GROUPS).unwrap_or_default();
     let rows: Vec<String> =
         serde_json::from_value(rows).map_err(|_| malformed("no record of row groups"))?;
@@ -430,16 +367,6 @@ fn size(group: &RowGroupMetaData) -> u64 {
         column.byte_range().1 + filter
     });
     sizes.sum()
-}
-
-fn remove(path: &Path) -> Result<(), StoreError> {
-    match fs::remove_file(path) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(StoreError::Write {
-            path: path.to_owned(),
-            source,
-        }),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -36,12 +36,12 @@ struct Inner {
     segments: Vec<Segment>,
     /// Where each segment begins, and where the last one ends.
     starts: Vec<u64>,
-    /// Whether each segment was seen to be whole.
-    seen: Vec<AtomicBool>,
+    /// Whether each segment has been verified.
+    is_verified: Vec<AtomicBool>,
     recent: Mutex<VecDeque<(usize, Bytes)>>,
     /// The footer and what is behind it.
     footer: Bytes,
-    /// What a decoder was told last, which it passes on as text.
+    /// The last error that a decoder got, which it passes on as text.
     failure: Mutex<Option<StoreError>>,
 }
 
@@ -72,10 +72,7 @@ impl VerifiedFile {
     /// Opens a file and verifies its end.
     pub(crate) fn open(path: &Path, format: Format) -> Result<Self, StoreError> {
         let file = open_input(path)?;
-        let unread = |source| StoreError::Read {
-            path: path.to_owned(),
-            source,
-        };
+        let unread = StoreError::cannot_read(path);
         let len = file.metadata().map_err(unread)?.len();
         let mut bytes = Vec::new();
         let end = loop {
@@ -131,7 +128,7 @@ impl VerifiedFile {
                 path: path.to_owned(),
                 source,
                 starts,
-                seen: end.segments.iter().map(|_| AtomicBool::default()).collect(),
+                is_verified: end.segments.iter().map(|_| AtomicBool::default()).collect(),
                 segments: end.segments,
                 recent: Mutex::default(),
                 footer,
@@ -212,10 +209,7 @@ impl VerifiedFile {
                 path: inner.path.clone(),
                 bytes: all,
             },
-            _ => StoreError::Read {
-                path: inner.path.clone(),
-                source,
-            },
+            _ => StoreError::cannot_read(&inner.path)(source),
         })?;
         for index in segments {
             let segment = inner.segments[index];
@@ -226,7 +220,7 @@ impl VerifiedFile {
                     bytes: place(index),
                 });
             }
-            inner.seen[index].store(true, Ordering::Relaxed);
+            inner.is_verified[index].store(true, Ordering::Relaxed);
             rest = next;
         }
         Ok(())
@@ -235,11 +229,11 @@ impl VerifiedFile {
     /// Verifies what has not been read. `stop` is looked at between segments.
     pub(crate) fn verify_rest(&self, stop: &Stop) -> Result<(), StoreError> {
         let mut bytes = Vec::new();
-        for (index, seen) in self.0.seen.iter().enumerate() {
+        for (index, is_verified) in self.0.is_verified.iter().enumerate() {
             if stop.requested() {
                 return Err(StoreError::Stopped);
             }
-            if !seen.load(Ordering::Relaxed) {
+            if !is_verified.load(Ordering::Relaxed) {
                 bytes.clear();
                 self.verified(index..index + 1, &mut bytes)?;
             }
@@ -247,7 +241,7 @@ impl VerifiedFile {
         Ok(())
     }
 
-    /// The error of a decoder of this file: what it was told in reading, where that failed.
+    /// The error of a decoder of this file: the error that it got from reading, if there is one.
     pub(crate) fn failed(&self, error: impl FnOnce(&Path) -> StoreError) -> StoreError {
         locked(&self.0.failure)
             .take()
@@ -256,9 +250,9 @@ impl VerifiedFile {
 
     fn for_decoder(&self, range: Range<u64>) -> ParquetResult<Bytes> {
         self.read(range).map_err(|error| {
-            let told = ParquetError::General(error.to_string());
+            let text = ParquetError::General(error.to_string());
             *locked(&self.0.failure) = Some(error);
-            told
+            text
         })
     }
 }

@@ -10,8 +10,8 @@ use libfuzzer_sys::fuzz_target;
 use plmkit_contract::Stop;
 use plmkit_fuzz::{as_file, judged};
 use plmkit_sequence::{
-    FastaError, FastaReader, Input, InvalidPolicy, Limits, LongPolicy, Policy, Prepared, Protein,
-    Record, normalise,
+    FastaReader, Input, InvalidPolicy, Limits, LongPolicy, Policy, Prepared, Protein,
+    Record, ShardError, normalise,
 };
 
 /// The longest header that is read.
@@ -39,7 +39,7 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 /// All records, or why they cannot be read.
-fn records(bytes: &[u8], header_bytes: usize) -> Result<Vec<Record>, FastaError> {
+fn records(bytes: &[u8], header_bytes: usize) -> Result<Vec<Record>, ShardError> {
     as_file(bytes, |path| {
         let limits = Limits {
             header_bytes,
@@ -94,7 +94,7 @@ fn account(policy: &Policy, ordinal: u64, record: &Record) {
 fn cover(policy: &Policy, protein: &Protein) {
     let mut covered = 0;
     for row in protein.rows() {
-        let start = row.start as usize;
+        let start = row.key.start as usize;
         assert!(start <= covered, "a gap before {start}");
         covered = start + row.sequence.len();
         assert_eq!(row.sequence, &protein.residues[start..covered]);

@@ -1,6 +1,6 @@
 //! Poolings of vectors that come one by one.
 
-use plmkit_contract::Pool;
+use plmkit_contract::Pooling;
 
 /// Mean, largest value and standard deviation of vectors, channel by channel.
 ///
@@ -46,17 +46,17 @@ impl Moments {
         }
     }
 
-    /// A pooling of the vectors, of which there is at least one: `(dim)`. [`Pool::Bos`] is none, and not among them.
-    pub(crate) fn pooled(&self, pool: Pool) -> Option<Vec<f32>> {
+    /// A pooling of the vectors, of which there is at least one: `(dim)`. [`Pooling::Bos`] is none, and not among them.
+    pub(crate) fn pooled(&self, pool: Pooling) -> Option<Vec<f32>> {
         match pool {
-            Pool::Mean => Some(narrow(&self.mean)),
-            Pool::Max => Some(self.max.clone()),
+            Pooling::Mean => Some(narrow(&self.mean)),
+            Pooling::Max => Some(self.max.clone()),
             // Divided by n, as where a protein is computed at full length.
-            Pool::Std => {
+            Pooling::Std => {
                 let variances = self.squares.iter().map(|sum| sum / self.count as f64);
                 Some(variances.map(|variance| variance.sqrt() as f32).collect())
             }
-            Pool::Bos => None,
+            Pooling::Bos => None,
         }
     }
 }
@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    fn pooled(values: &[f32], pool: Pool) -> f32 {
+    fn pooled(values: &[f32], pool: Pooling) -> f32 {
         let mut moments = Moments::new(1);
         for &value in values {
             moments.add(&[value]);
@@ -118,25 +118,25 @@ mod tests {
             let mean = values.iter().copied().map(f64::from).sum::<f64>() / count;
             let squares = values.iter().map(|&value| (f64::from(value) - mean).powi(2));
             let deviation = (squares.sum::<f64>() / count).sqrt();
-            prop_assert!((f64::from(pooled(&values, Pool::Mean)) - mean).abs() < 1e-2);
-            prop_assert!((f64::from(pooled(&values, Pool::Std)) - deviation).abs() < 1e-2);
+            prop_assert!((f64::from(pooled(&values, Pooling::Mean)) - mean).abs() < 1e-2);
+            prop_assert!((f64::from(pooled(&values, Pooling::Std)) - deviation).abs() < 1e-2);
             let max = values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            prop_assert_eq!(pooled(&values, Pool::Max).to_bits(), max.to_bits());
+            prop_assert_eq!(pooled(&values, Pooling::Max).to_bits(), max.to_bits());
         }
 
         #[test]
         fn equal_vectors_do_not_deviate(value in -1e30_f32..1e30, count in 1_usize..300) {
             let values = vec![value; count];
-            prop_assert!((pooled(&values, Pool::Mean) - value).abs() <= 0.0);
-            prop_assert!(pooled(&values, Pool::Std) <= 0.0);
+            prop_assert!((pooled(&values, Pooling::Mean) - value).abs() <= 0.0);
+            prop_assert!(pooled(&values, Pooling::Std) <= 0.0);
         }
     }
 
     #[test]
     fn small_deviations_of_large_values_keep_their_digits() {
         let values: Vec<f32> = (0..40_000u16).map(|i| 1000.0 + f32::from(i % 2)).collect();
-        assert!((pooled(&values, Pool::Mean) - 1000.5).abs() < 1e-4);
-        assert!((pooled(&values, Pool::Std) - 0.5).abs() < 1e-6);
+        assert!((pooled(&values, Pooling::Mean) - 1000.5).abs() < 1e-4);
+        assert!((pooled(&values, Pooling::Std) - 0.5).abs() < 1e-6);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The protein whose windows are coming.
 
-use plmkit_contract::{Column, Pool, Reason, SequenceDigest, Span, VectorColumn, residue_of};
+use plmkit_contract::{Column, Pooling, Reason, SequenceDigest, Span, VectorColumn, residue_of};
 
 use super::{Blend, Moments, WeightedMean};
 
@@ -139,7 +139,7 @@ impl Stitcher {
 fn source(wanted: Column) -> Column {
     match wanted {
         Column::Pooled(VectorColumn {
-            pool: Pool::Mean | Pool::Max | Pool::Std,
+            pool: Pooling::Mean | Pooling::Max | Pooling::Std,
             layer,
         }) => Column::Residues(layer),
         _ => wanted,

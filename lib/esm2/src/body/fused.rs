@@ -3,7 +3,6 @@
 use std::ptr;
 use std::sync::OnceLock;
 
-use plmkit_contract::Pool;
 use plmkit_gpu::{AddLayerNorm, BiasGelu, Element, Embed, GpuError, Kernels, Pooling, Rope};
 use tch::{Kind, Tensor};
 
@@ -156,7 +155,12 @@ impl Body for OnGpu {
         Ok(())
     }
 
-    fn pool(&self, hidden: &Tensor, batch: &DeviceBatch, by: Pool) -> Result<Tensor, EsmError> {
+    fn pool(
+        &self,
+        hidden: &Tensor,
+        batch: &DeviceBatch,
+        by: plmkit_contract::Pooling,
+    ) -> Result<Tensor, EsmError> {
         let (tokens, width) = hidden.size2()?;
         let hidden = hidden.f_contiguous()?;
         let sequences = batch.varlen.sequences();
@@ -167,10 +171,10 @@ impl Body for OnGpu {
         let out = Tensor::f_empty([sequences as i64, width as i64], floats)?;
         let work = plmkit_gpu::Pool {
             by: match by {
-                Pool::Mean => Pooling::Mean,
-                Pool::Max => Pooling::Max,
-                Pool::Std => Pooling::Std,
-                Pool::Bos => Pooling::Bos,
+                plmkit_contract::Pooling::Mean => Pooling::Mean,
+                plmkit_contract::Pooling::Max => Pooling::Max,
+                plmkit_contract::Pooling::Std => Pooling::Std,
+                plmkit_contract::Pooling::Bos => Pooling::Bos,
             },
             hidden: hidden.data_ptr().cast(),
             cu_seqlens: batch.offsets.data_ptr().cast(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
-use plmkit_contract::{Column, Pool, Stop};
+use plmkit_contract::{Column, Pooling, Stop};
 use plmkit_esm2::{Dtype, Esm2, EsmError, set_threads};
 
 use crate::support::{Pack, Protein, model_tiny, proteins, relative_error};
@@ -81,7 +81,7 @@ fn columns_come_in_the_order_asked_for() {
             .unwrap();
         assert_eq!(&alone[0], values, "{column}");
     }
-    assert_eq!(together[1][..], pack.pooled(&model, Pool::Mean).concat());
+    assert_eq!(together[1][..], pack.pooled(&model, Pooling::Mean).concat());
     assert!(
         model
             .embed(pack.batch(), &[], Dtype::F32, &Stop::default())

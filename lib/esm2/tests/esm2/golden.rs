@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use plmkit_contract::Pool;
+use plmkit_contract::Pooling;
 use plmkit_esm2::Esm2;
 use safetensors::SafeTensors;
 
@@ -103,7 +103,7 @@ fn mean_vectors_agree() {
         let proteins = golden.proteins();
         let pack = Pack::of(proteins.iter().map(|protein| protein.tokens.as_slice()));
         let (mut lowest, mut worst) = (1.0, 0.0);
-        for (protein, mean) in proteins.iter().zip(pack.pooled(&model, Pool::Mean)) {
+        for (protein, mean) in proteins.iter().zip(pack.pooled(&model, Pooling::Mean)) {
             let expected = golden.mean(protein, layers);
             lowest = f64::min(lowest, cosine(&mean, expected));
             worst = f64::max(worst, relative_error(&mean, expected, hidden));

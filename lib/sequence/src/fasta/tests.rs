@@ -12,7 +12,7 @@ const LIMITS: Limits = Limits {
 };
 
 /// Reads `text` in buffers of `buffer` bytes.
-fn read(text: &[u8], buffer: usize) -> Result<Vec<Record>, FastaError> {
+fn read(text: &[u8], buffer: usize) -> Result<Vec<Record>, ShardError> {
     let input = Input::File("a.fasta".into());
     let source = Source::new(&input, Cursor::new(text.to_vec()), buffer)?;
     let mut reader = FastaReader::new(source, LIMITS);

@@ -4,7 +4,7 @@ use plmkit_contract::{Exit, Failure};
 
 use super::*;
 
-fn open(stream: impl Read + Send + 'static) -> Result<Source, SourceError> {
+fn open(stream: impl Read + Send + 'static) -> Result<Source, ShardError> {
     Source::new(&Input::File("a.fasta".into()), stream, 16)
 }
 
@@ -39,7 +39,7 @@ fn digest_and_size_are_those_of_the_plain_bytes() {
 fn a_failing_disk_is_told_from_a_damaged_stream() {
     const EIO: i32 = 5;
     let fails = |stream| match open(stream).map(Source::finish) {
-        Ok(Err(error)) => source_error(error),
+        Ok(Err(error)) => inner_error(error),
         Err(error) => error,
         Ok(Ok(_)) => panic!("it failed"),
     };

@@ -4,17 +4,13 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int64Array, ListArray, RecordBatch,
-    StringArray, UInt8Array, UInt32Array,
-};
-use arrow::buffer::OffsetBuffer;
+use arrow::array::{FixedSizeListArray, Float32Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use plmkit_contract::{
-    EmbeddingLayout, FIRST_RESIDUE_TOKEN, Labels, Provenance, RESIDUES, SequenceDigest, ShardRow,
-    StoreDtype, batches_schema,
+    EmbeddingLayout, KeyColumnsBuilder, Labels, Provenance, RowKey, SequenceDigest, ShardRow,
+    StoreDtype,
 };
-use plmkit_store::{BatchesWriter, EmbeddingsWriter, ShardWriter};
+use plmkit_store::{BatchesWriter, EmbeddingsWriter, Shard, ShardWriter, read_shard};
 
 const PROTEINS: usize = 10_000;
 /// Tokens of a pack.
@@ -76,60 +72,53 @@ fn random(i: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-pub(crate) fn write_shard(path: &Path, proteins: &[Protein]) {
+impl Protein {
+    fn key(&self) -> RowKey<'_> {
+        RowKey {
+            ordinal: self.ordinal,
+            id: &self.id,
+            start: 0,
+            length: self.residues.len() as u32,
+            truncated: false,
+            digest: SequenceDigest::new(self.residues.as_bytes()),
+            n_windows: 1,
+        }
+    }
+}
+
+/// Writes a shard and reads it back.
+pub(crate) fn write_shard(path: &Path, proteins: &[Protein]) -> Shard {
     let mut writer = ShardWriter::create(path, 64 << 20).expect("a file");
     for protein in proteins {
         let row = ShardRow {
-            ordinal: protein.ordinal,
-            id: &protein.id,
+            key: protein.key(),
             description: Some(&protein.description),
             sequence: &protein.residues,
-            length: protein.residues.len() as u32,
-            start: 0,
-            truncated: false,
-            digest: SequenceDigest::new(protein.residues.as_bytes()),
         };
         writer.push(&row).expect("space for a row");
     }
     let finished = writer.finish(&provenance()).expect("space for a file");
     finished.publish().expect("space for a file");
+    read_shard(path).expect("a shard")
 }
 
-pub(crate) fn write_batches(path: &Path, proteins: &[Protein]) {
-    let mut writer = BatchesWriter::create(path, Labels::default(), &provenance()).expect("a file");
-    let mut rest = proteins;
+pub(crate) fn write_batches(path: &Path, shard: &Shard) {
+    let labels = Labels::default();
+    let mut writer = BatchesWriter::create(path, labels, &provenance()).expect("a file");
+    let rows: Vec<ShardRow> = shard.rows().iter().collect();
+    let mut rest = &rows[..];
     while !rest.is_empty() {
         let mut tokens = 0;
-        let fitting = rest.iter().take_while(|protein| {
-            tokens += protein.residues.len() + 2;
+        let fitting = rest.iter().take_while(|row| {
+            tokens += row.sequence.len() + 2;
             tokens <= CAPACITY
         });
         let (pack, after) = rest.split_at(fitting.count());
-        let mut columns = keys(pack);
-        columns.push(tokens_of(pack));
-        let batch = RecordBatch::try_new(batches_schema(Labels::default()), columns)
-            .expect("whole columns");
+        let batch = shard.pack(pack.iter().copied(), labels).expect("residues");
         writer.write(&batch).expect("space for a pack");
         rest = after;
     }
     writer.finish().expect("space for a file");
-}
-
-fn tokens_of(pack: &[Protein]) -> ArrayRef {
-    let token = |residue| {
-        let place = RESIDUES.iter().position(|&known| known == residue);
-        FIRST_RESIDUE_TOKEN + place.expect("a residue") as u8
-    };
-    let tokens = pack.iter().flat_map(|protein| {
-        let residues = protein.residues.bytes().map(token);
-        [0].into_iter().chain(residues).chain([2])
-    });
-    Arc::new(ListArray::new(
-        Arc::new(Field::new_list_field(DataType::UInt8, false)),
-        OffsetBuffer::from_lengths(pack.iter().map(|protein| protein.residues.len() + 2)),
-        Arc::new(UInt8Array::from_iter_values(tokens)),
-        None,
-    ))
 }
 
 pub(crate) fn write_embeddings(path: &Path, proteins: &[Protein]) {
@@ -142,7 +131,11 @@ pub(crate) fn write_embeddings(path: &Path, proteins: &[Protein]) {
     };
     let mut writer = EmbeddingsWriter::create(path, &layout).expect("a file");
     let schema = SchemaRef::clone(writer.schema());
-    let mut columns = keys(&proteins[..EMBEDDINGS]);
+    let mut keys = KeyColumnsBuilder::default();
+    for protein in &proteins[..EMBEDDINGS] {
+        keys.push(&protein.key());
+    }
+    let mut columns = Vec::from(keys.finish());
     // Numbers in (-1, 1), whose last bits are as random as those of vectors.
     let values = (0..EMBEDDINGS as u64 * DIM as u64)
         .map(|i| (random(i) as f64 / 2f64.powi(63) - 1.0) as f32);
@@ -155,30 +148,6 @@ pub(crate) fn write_embeddings(path: &Path, proteins: &[Protein]) {
     let batch = RecordBatch::try_new(schema, columns).expect("whole columns");
     writer.write(&batch).expect("space for rows");
     writer.finish(&provenance()).expect("space for a file");
-}
-
-/// The columns with which batches and embeddings begin.
-fn keys(proteins: &[Protein]) -> Vec<ArrayRef> {
-    let count = proteins.len();
-    let digests = proteins
-        .iter()
-        .map(|protein| SequenceDigest::new(protein.residues.as_bytes()));
-    vec![
-        Arc::new(Int64Array::from_iter_values(
-            proteins.iter().map(|protein| protein.ordinal.cast_signed()),
-        )),
-        Arc::new(StringArray::from_iter_values(
-            proteins.iter().map(|protein| &protein.id),
-        )),
-        Arc::new(UInt32Array::from(vec![0; count])),
-        Arc::new(UInt32Array::from_iter_values(
-            proteins.iter().map(|protein| protein.residues.len() as u32),
-        )),
-        Arc::new(BooleanArray::from(vec![false; count])),
-        Arc::new(StringArray::from_iter_values(
-            digests.map(|digest| digest.to_string()),
-        )),
-    ]
 }
 
 fn provenance() -> Provenance {

@@ -19,13 +19,13 @@ fn readers(criterion: &mut Criterion) {
     let proteins = files::proteins();
 
     let path = folder.path().join("shard.parquet");
-    files::write_shard(&path, &proteins);
+    let shard = files::write_shard(&path, &proteins);
     compare(criterion, "shard", &path, decode_parquet, |path| {
         read_shard(path).expect("a shard").digest.rows()
     });
 
     let path = folder.path().join("batches.arrow");
-    files::write_batches(&path, &proteins);
+    files::write_batches(&path, &shard);
     compare(criterion, "batches", &path, decode_ipc, |path| {
         let file = BatchesFile::open(path, &Stop::default()).expect("batches");
         file.digest().rows()
@@ -82,7 +82,8 @@ fn decode_ipc(path: &Path) -> Vec<RecordBatch> {
 fn packs(criterion: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("batches.arrow");
-    files::write_batches(&path, &files::proteins());
+    let shard = files::write_shard(&folder.path().join("shard.parquet"), &files::proteins());
+    files::write_batches(&path, &shard);
     let file = BatchesFile::open(&path, &Stop::default()).expect("batches");
     let mut group = criterion.benchmark_group("batches");
     group.throughput(Throughput::Elements(file.len() as u64));

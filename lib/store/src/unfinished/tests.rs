@@ -1,12 +1,9 @@
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int64Array, ListArray, RecordBatch,
-    StringArray, UInt32Array,
-};
+use arrow::array::{ArrayRef, FixedSizeListArray, Float32Array, ListArray, RecordBatch};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field};
-use plmkit_contract::StoreDtype;
+use plmkit_contract::{KeyColumnsBuilder, RowKey, SequenceDigest, StoreDtype};
 
 use super::*;
 use crate::EmbeddingsReader;
@@ -41,27 +38,29 @@ fn lists(items: ArrayRef, lengths: &[usize]) -> ArrayRef {
 }
 
 /// Proteins of these lengths, of which one may be nothing.
-fn rows(ordinal: i64, lengths: &[usize]) -> RecordBatch {
+fn rows(ordinal: u64, lengths: &[usize]) -> RecordBatch {
     let (count, residues) = (lengths.len(), lengths.iter().sum());
     let squares: Vec<usize> = lengths.iter().map(|length| length * length).collect();
     let pairs = (0..squares.iter().sum::<usize>()).map(|at| at as f32 / 3.0);
-    let ordinals = ordinal..ordinal + i64::try_from(count).expect("few rows");
-    let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from_iter_values(ordinals.clone())),
-        Arc::new(StringArray::from_iter_values(
-            ordinals.map(|at| format!("p{at}")),
-        )),
-        Arc::new(UInt32Array::from(vec![0; count])),
-        Arc::new(UInt32Array::from_iter_values(
-            lengths.iter().map(|&length| length as u32),
-        )),
-        Arc::new(BooleanArray::from(vec![false; count])),
-        Arc::new(StringArray::from(vec!["07"; count])),
+    let mut keys = KeyColumnsBuilder::default();
+    for (ordinal, &length) in (ordinal..).zip(lengths) {
+        keys.push(&RowKey {
+            ordinal,
+            id: &format!("p{ordinal}"),
+            start: 0,
+            length: length as u32,
+            truncated: false,
+            digest: SequenceDigest::default(),
+            n_windows: 1,
+        });
+    }
+    let mut columns = Vec::from(keys.finish());
+    columns.extend([
         vectors(DIM, count, ordinal as f32),
         lists(vectors(DIM, residues, -1.0), lengths),
         lists(vectors(33, residues, 2.0), lengths),
         lists(Arc::new(Float32Array::from_iter_values(pairs)), &squares),
-    ];
+    ]);
     RecordBatch::try_new(layout().schema(), columns).expect("columns")
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use plmkit_contract::{Column, Pool, Stop, VectorColumn};
+use plmkit_contract::{Column, Pooling, Stop, VectorColumn};
 use plmkit_esm2::{Dtype, Esm2, Varlen};
 
 /// A batch that owns its tokens.
@@ -45,7 +45,7 @@ impl Pack {
     }
 
     /// One pooling of the last layer, one vector for each sequence.
-    pub fn pooled(&self, model: &Esm2, pool: Pool) -> Vec<Vec<f32>> {
+    pub fn pooled(&self, model: &Esm2, pool: Pooling) -> Vec<Vec<f32>> {
         let layer = u32::try_from(model.config().layers).unwrap();
         let columns = model
             .embed(

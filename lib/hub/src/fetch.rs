@@ -15,7 +15,7 @@ use crate::files::{CONFIG, WEIGHTS, indexed, is_index};
 use crate::{HubError, ModelId};
 
 /// What is to be fetched, from where and to where.
-pub(crate) struct Job {
+pub(crate) struct DownloadJob {
     pub(crate) id: ModelId,
     /// The folder of the Hub's cache, absolute.
     pub(crate) cache: PathBuf,
@@ -25,7 +25,7 @@ pub(crate) struct Job {
 
 /// What happens to a job.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum DownloadEvent {
     /// A file of so many bytes is begun.
     File { name: String, bytes: u64 },
     /// So many more bytes of it are there.
@@ -38,39 +38,39 @@ pub(crate) enum Event {
     Ended(Result<PathBuf, HubError>),
 }
 
-/// Tells who watches what happens.
-type Tell<'a> = dyn Fn(Event) + 'a;
+/// Sends an event to the thread that waits for the download.
+type SendEvent<'a> = dyn Fn(DownloadEvent) + 'a;
 
-impl Job {
+impl DownloadJob {
     /// Fetches what the snapshot lacks and gives its folder.
-    pub(crate) fn run(&self, tell: &Tell) -> Result<PathBuf, HubError> {
-        let place = Place::of(&self.id, &self.cache);
-        let api = self.api(&place)?;
+    pub(crate) fn run(&self, send: &SendEvent) -> Result<PathBuf, HubError> {
+        let paths = DownloadPaths::new(&self.id, &self.cache);
+        let api = self.api(&paths)?;
         // Before anything is written: a name that is mistyped leaves nothing behind.
-        let (commit, listed) = self.look(&api, &place)?;
-        let _lock = place.claim(&self.cache)?;
-        place.clear()?;
-        let fetch = Fetch {
+        let (commit, listed) = self.look(&api, &paths)?;
+        let _lock = paths.claim(&self.cache)?;
+        paths.clear()?;
+        let fetch = SnapshotFetch {
             // By its commit: a branch that moves meanwhile would make a model of two.
             repo: api.repo(self.repo(&commit)),
             cache: &self.cache,
             api: &api,
-            place: &place,
-            snapshot: place.model.join("snapshots").join(&commit),
+            paths: &paths,
+            snapshot: paths.model.join("snapshots").join(&commit),
             commit,
-            tell,
+            send,
         };
         fetch.all(&listed)?;
         if !is_whole_commit(self.id.revision()) {
-            place.set_ref(self.id.revision(), &fetch.commit)?;
+            paths.set_ref(self.id.revision(), &fetch.commit)?;
         }
         // Nothing of value is left in it; what cannot be removed is in nobody's way.
-        let _ = fs::remove_dir_all(&place.staging);
+        let _ = fs::remove_dir_all(&paths.staging);
         Ok(fetch.snapshot)
     }
 
-    fn api(&self, place: &Place) -> Result<Api, HubError> {
-        let builder = ApiBuilder::from_cache(Cache::new(place.staging.clone()))
+    fn api(&self, paths: &DownloadPaths) -> Result<Api, HubError> {
+        let builder = ApiBuilder::from_cache(Cache::new(paths.staging.clone()))
             .with_token(self.token.clone())
             .with_user_agent("plmkit", env!("CARGO_PKG_VERSION"));
         let builder = match &self.endpoint {
@@ -79,7 +79,7 @@ impl Job {
         };
         let url = self.id.to_string();
         let built = builder.build();
-        built.map_err(|error| HubError::of_request(url, &place.staging, error))
+        built.map_err(|error| HubError::from_request(url, &paths.staging, error))
     }
 
     fn repo(&self, revision: &str) -> Repo {
@@ -91,15 +91,15 @@ impl Job {
     }
 
     /// The commit that the revision is at, and the files in it.
-    fn look(&self, api: &Api, place: &Place) -> Result<(String, Vec<String>), HubError> {
+    fn look(&self, api: &Api, paths: &DownloadPaths) -> Result<(String, Vec<String>), HubError> {
         let repo = api.repo(self.repo(self.id.revision()));
         let url = model_url(&repo);
         let info = repo
             .info()
-            .map_err(|error| HubError::of_request(url.clone(), &place.staging, error))?;
+            .map_err(|error| HubError::from_request(url.clone(), &paths.staging, error))?;
         if !is_commit(&info.sha) {
             let what = format!("expected the hash of a commit, found '{}'", info.sha);
-            return Err(HubError::Answer { url, what });
+            return Err(HubError::Answer(url, what));
         }
         let files = info.siblings.into_iter().map(|file| file.rfilename);
         Ok((info.sha, files.collect()))
@@ -113,7 +113,7 @@ fn model_url(repo: &ApiRepo) -> String {
 }
 
 /// Where things go.
-struct Place {
+struct DownloadPaths {
     /// The folder of the model in the cache.
     model: PathBuf,
     /// A cache of hf-hub's own in it. What hf-hub takes for a whole file may be none: it neither compares sizes nor
@@ -124,8 +124,8 @@ struct Place {
     lock: PathBuf,
 }
 
-impl Place {
-    fn of(id: &ModelId, cache: &Path) -> Self {
+impl DownloadPaths {
+    fn new(id: &ModelId, cache: &Path) -> Self {
         let model = id.folder(cache);
         let staging = model.join(".plmkit-download");
         let name = model.file_name().unwrap_or_default();
@@ -144,7 +144,7 @@ impl Place {
         let file = File::create(path).map_err(|source| write_error(path, source))?;
         match file.try_lock() {
             Ok(()) => Ok(file),
-            Err(TryLockError::WouldBlock) => Err(HubError::Busy { path: path.clone() }),
+            Err(TryLockError::WouldBlock) => Err(HubError::Busy(path.clone())),
             Err(TryLockError::Error(source)) => Err(write_error(path, source)),
         }
     }
@@ -182,32 +182,29 @@ fn create_folder(path: &Path) -> Result<(), HubError> {
 }
 
 fn write_error(path: &Path, source: io::Error) -> HubError {
-    HubError::Write {
-        path: path.to_owned(),
-        source,
-    }
+    HubError::Write(path.to_owned(), source)
 }
 
 /// The files of one commit.
-struct Fetch<'a> {
+struct SnapshotFetch<'a> {
     cache: &'a Path,
     api: &'a Api,
     repo: ApiRepo,
-    place: &'a Place,
+    paths: &'a DownloadPaths,
     commit: String,
     snapshot: PathBuf,
-    tell: &'a Tell<'a>,
+    send: &'a SendEvent<'a>,
 }
 
-impl Fetch<'_> {
+impl SnapshotFetch<'_> {
     /// Fetches the files that a loader needs, of those that the server has.
     fn all(&self, listed: &[String]) -> Result<(), HubError> {
         let has = |name: &str| listed.iter().any(|file| file == name);
         let Some(weights) = WEIGHTS.into_iter().find(|name| has(name)) else {
-            return Err(HubError::NoWeights {
-                url: model_url(&self.repo),
-                expected: WEIGHTS.join(" or "),
-            });
+            return Err(HubError::NoWeights(
+                model_url(&self.repo),
+                WEIGHTS.join(" or "),
+            ));
         };
         create_folder(&self.snapshot)?;
         self.file(CONFIG)?;
@@ -215,10 +212,8 @@ impl Fetch<'_> {
         if !is_index(weights) {
             return Ok(());
         }
-        let files = indexed(&path).map_err(|error| HubError::Answer {
-            url: self.repo.url(weights),
-            what: error.to_string(),
-        })?;
+        let files = indexed(&path)
+            .map_err(|error| HubError::Answer(self.repo.url(weights), error.to_string()))?;
         files.iter().try_for_each(|file| self.file(file).map(drop))
     }
 
@@ -241,11 +236,8 @@ impl Fetch<'_> {
     /// Fetches the content of a file, unless another snapshot has the same, and gives its name among the blobs.
     fn blob(&self, name: &str) -> Result<String, HubError> {
         let url = self.repo.url(name);
-        let failed = |error| HubError::of_request(url.clone(), &self.place.staging, error);
-        let wrong = |what: String| HubError::Answer {
-            url: url.clone(),
-            what,
-        };
+        let failed = |error| HubError::from_request(url.clone(), &self.paths.staging, error);
+        let wrong = |what: String| HubError::Answer(url.clone(), what);
         let metadata = self.api.metadata(&url).map_err(failed)?;
         let (etag, size) = (metadata.etag(), metadata.size() as u64);
         // Both become paths, here and in hf-hub.
@@ -260,22 +252,22 @@ impl Fetch<'_> {
                 metadata.commit_hash()
             )));
         }
-        let path = self.place.model.join("blobs").join(blob);
+        let path = self.paths.model.join("blobs").join(blob);
         if size_of(&path) == Some(size) {
             return Ok(blob.to_owned());
         }
         // hf-hub goes on where the part ends, and cannot go on from one that has everything or more.
-        let part = self.place.staged.join("blobs").join(format!("{etag}.part"));
+        let part = self.paths.staged.join("blobs").join(format!("{etag}.part"));
         if size_of(&part).is_some_and(|begun| begun >= size) {
             fs::remove_file(&part).map_err(|source| write_error(&part, source))?;
         }
-        (self.tell)(Event::File {
+        (self.send)(DownloadEvent::File {
             name: name.to_owned(),
             bytes: size,
         });
         let staged = self
             .repo
-            .download_with_progress(name, Counter { tell: self.tell })
+            .download_with_progress(name, Counter { send: self.send })
             .map_err(failed)?;
         let staged = staged
             .canonicalize()
@@ -283,18 +275,15 @@ impl Fetch<'_> {
         self.check(&staged, blob, size).map_err(|what| {
             // Not to be gone on from.
             let _ = fs::remove_file(&staged);
-            HubError::Network {
-                url: url.clone(),
-                what,
-            }
+            HubError::Network(url.clone(), what)
         })?;
         File::open(&staged)
             .and_then(|file| file.sync_all())
             .and_then(|()| fs::rename(&staged, &path))
             .map_err(|source| write_error(&path, source))?;
         // So that it is not hashed again when it is used.
-        Verified::of(self.cache, &self.place.model).add(blob, &path);
-        (self.tell)(Event::Whole);
+        Verified::open(self.cache, &self.paths.model).add(blob, &path);
+        (self.send)(DownloadEvent::Whole);
         Ok(blob.to_owned())
     }
 
@@ -305,7 +294,7 @@ impl Fetch<'_> {
             return Err(format!("expected {size} bytes, found {found}"));
         }
         let alive = || {
-            (self.tell)(Event::Alive);
+            (self.send)(DownloadEvent::Alive);
             true
         };
         match hash_like(blob, path, &alive).map_err(|error| error.to_string())? {
@@ -331,14 +320,14 @@ fn size_of(path: &Path) -> Option<u64> {
 
 /// Counts the bytes that hf-hub receives.
 struct Counter<'a> {
-    tell: &'a Tell<'a>,
+    send: &'a SendEvent<'a>,
 }
 
 impl Progress for Counter<'_> {
     fn init(&mut self, _size: usize, _filename: &str) {}
 
     fn update(&mut self, size: usize) {
-        (self.tell)(Event::Bytes(size as u64));
+        (self.send)(DownloadEvent::Bytes(size as u64));
     }
 
     fn finish(&mut self) {}

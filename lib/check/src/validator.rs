@@ -3,22 +3,21 @@
 use std::collections::BTreeMap;
 
 use plmkit_contract::{
-    EmbeddingLayout, Manifest, Provenance, Reason, Reject, RejectsList, RowDigest,
+    EmbeddingLayout, Manifest, Provenance, Reason, Reject, RejectsList, RowDigest, RowKey,
 };
 
 use crate::agreement::{Agreement, Pair};
 use crate::check::Check;
-use crate::coverage::{Coverage, ShardRows};
+use crate::coverage::{Coverage, ExpectedRows};
 use crate::dimensions::Dimensions;
 use crate::origin::Origin;
 use crate::reference::Reference;
-use crate::row::Row;
 use crate::values::Values;
 use crate::{ReferenceError, Verdict, manifest, ordinals};
 
 /// Checks embeddings as they stream by. See the [crate documentation](crate) for an example.
 #[derive(Debug, Default)]
-pub struct Examination {
+pub struct Validator {
     coverage: Option<Coverage>,
     /// Ordinals of records that are in no shard.
     rejects: Option<Vec<u64>>,
@@ -42,25 +41,25 @@ pub struct Examination {
     pairs: Vec<Pair>,
 }
 
-impl Examination {
-    /// An examination of nothing but the embeddings themselves.
+impl Validator {
+    /// An validator of nothing but the embeddings themselves.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Checks coverage of these rows.
     #[must_use]
-    pub fn with_shards(mut self, shards: ShardRows) -> Self {
+    pub fn with_shards(mut self, shards: ExpectedRows) -> Self {
         self.coverage = Some(Coverage::new(shards));
         self
     }
 
     /// Checks that shards and these rejected records share out all records; or lets these rows, which could not be
     /// embedded, be missing, and checks that an embeddings file knows their list. May be called more than once.
-    pub fn rejects(&mut self, name: &str, list: RejectsList) {
+    pub fn add_rejects(&mut self, name: &str, list: RejectsList) {
         let ordinals = self.rejects.get_or_insert_default();
         if list.of_rows {
-            self.origin.rejects(name, list.digest);
+            self.origin.add_rejects(name, list.digest);
             self.not_embedded.extend(list.lines);
             return;
         }
@@ -86,7 +85,7 @@ impl Examination {
     }
 
     /// Takes in a shard: where it comes from, the digest of its rows, and that of the batches that it becomes.
-    pub fn shard(
+    pub fn add_shard(
         &mut self,
         name: &str,
         provenance: &Provenance,
@@ -94,21 +93,21 @@ impl Examination {
         batches: RowDigest,
     ) {
         self.shards.push((name.to_owned(), rows));
-        self.origin.shard(name, provenance, batches);
+        self.origin.add_shard(name, provenance, batches);
     }
 
     /// Begins an embeddings file with these columns.
     ///
     /// # Errors
     /// If there is a reference and it has none of these columns.
-    pub fn file(
+    pub fn begin_file(
         &mut self,
         name: &str,
         provenance: &Provenance,
         layout: &EmbeddingLayout,
     ) -> Result<(), ReferenceError> {
-        self.origin.embeddings(name, provenance);
-        self.dimensions.see(name, layout);
+        self.origin.add_embeddings(name, provenance);
+        self.dimensions.add(name, layout);
         self.places = layout
             .columns
             .iter()
@@ -121,17 +120,17 @@ impl Examination {
     }
 
     /// Sees one row of the file, with one vector for each of its columns.
-    pub fn row(&mut self, row: &Row, vectors: &[&[f32]]) {
+    pub fn add_row(&mut self, row: &RowKey, vectors: &[&[f32]]) {
         self.rows += 1;
         self.truncated += u64::from(row.truncated);
         if let Some(coverage) = &mut self.coverage {
-            coverage.see(row);
+            coverage.add(row);
         }
         for (&place, vector) in self.places.iter().zip(vectors) {
-            self.values.see(row, place, vector);
+            self.values.add(row, place, vector);
         }
         if let Some(agreement) = &mut self.agreement {
-            agreement.see(row, &self.pairs, vectors);
+            agreement.add(row, &self.pairs, vectors);
         }
     }
 
@@ -189,17 +188,17 @@ impl Examination {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{Column, Labels, Pool, SequenceDigest, StoreDtype, VectorColumn};
+    use plmkit_contract::{Column, Labels, Pooling, SequenceDigest, StoreDtype, VectorColumn};
 
     use super::*;
-    use crate::{Outcome, ReferenceBuilder};
+    use crate::CheckOutcome;
 
     const MEAN: Column = Column::Pooled(VectorColumn {
-        pool: Pool::Mean,
+        pool: Pooling::Mean,
         layer: 6,
     });
     const MAX: Column = Column::Pooled(VectorColumn {
-        pool: Pool::Max,
+        pool: Pooling::Max,
         layer: 6,
     });
 
@@ -217,8 +216,8 @@ mod tests {
         Provenance::new("gpu-embed", Vec::new())
     }
 
-    fn row(ordinal: u64) -> Row<'static> {
-        Row {
+    fn row(ordinal: u64) -> RowKey<'static> {
+        RowKey {
             ordinal,
             id: "P",
             start: 0,
@@ -231,14 +230,14 @@ mod tests {
 
     #[test]
     fn what_was_not_given_is_skipped_and_does_not_fail() {
-        let mut examination = Examination::new();
-        examination
-            .file("a", &made(), &layout(&[MEAN], 1))
+        let mut validator = Validator::new();
+        validator
+            .begin_file("a", &made(), &layout(&[MEAN], 1))
             .expect("no reference");
-        examination.row(&row(0), &[&[1.0]]);
-        let verdict = examination.finish();
+        validator.add_row(&row(0), &[&[1.0]]);
+        let verdict = validator.finish();
         assert!(verdict.passed());
-        let outcomes: Vec<(&str, Outcome)> = verdict
+        let outcomes: Vec<(&str, CheckOutcome)> = verdict
             .checks
             .iter()
             .map(|check| (check.name, check.outcome))
@@ -246,36 +245,38 @@ mod tests {
         assert_eq!(
             outcomes,
             [
-                ("coverage", Outcome::Skipped),
-                ("records", Outcome::Skipped),
-                ("ordinals", Outcome::Skipped),
-                ("manifest", Outcome::Skipped),
-                ("origin", Outcome::Pass),
-                ("dimensions", Outcome::Pass),
-                ("finite", Outcome::Pass),
-                ("norms", Outcome::Pass),
-                ("reference", Outcome::Skipped),
+                ("coverage", CheckOutcome::Skipped),
+                ("records", CheckOutcome::Skipped),
+                ("ordinals", CheckOutcome::Skipped),
+                ("manifest", CheckOutcome::Skipped),
+                ("origin", CheckOutcome::Pass),
+                ("dimensions", CheckOutcome::Pass),
+                ("finite", CheckOutcome::Pass),
+                ("norms", CheckOutcome::Pass),
+                ("reference", CheckOutcome::Skipped),
             ]
         );
     }
 
     #[test]
     fn columns_are_followed_by_name_from_file_to_file() {
-        let mut builder = ReferenceBuilder::new(["max_6".to_owned()]);
-        builder.push("P", 0, [&[1.0, 0.0][..]]).expect("two values");
-        let reference = builder.finish().expect("one row");
-        let mut examination = Examination::new().with_reference(reference, 0.999);
+        let mut reference = Reference::new(["max_6".to_owned()]);
+        reference
+            .push("P", 0, [&[1.0, 0.0][..]])
+            .expect("two values");
+        reference.sort().expect("one row");
+        let mut validator = Validator::new().with_reference(reference, 0.999);
         let along: &[f32] = &[3.0, 0.0];
         let across: &[f32] = &[0.0, 0.0];
-        examination
-            .file("a", &made(), &layout(&[MEAN, MAX], 2))
+        validator
+            .begin_file("a", &made(), &layout(&[MEAN, MAX], 2))
             .expect("max_6");
-        examination.row(&row(0), &[across, along]);
-        examination
-            .file("b", &made(), &layout(&[MAX, MEAN], 2))
+        validator.add_row(&row(0), &[across, along]);
+        validator
+            .begin_file("b", &made(), &layout(&[MAX, MEAN], 2))
             .expect("max_6");
-        examination.row(&row(1), &[along, across]);
-        let verdict = examination.finish();
+        validator.add_row(&row(1), &[along, across]);
+        let verdict = validator.finish();
         let failed: Vec<&str> = verdict.failed().map(|check| check.name).collect();
         assert_eq!(failed, ["dimensions", "norms"]);
         assert_eq!(verdict.norms[0].zero, 2);
@@ -289,10 +290,10 @@ mod tests {
 
     /// Records 1 and 2 are in the shards, and 1 is embedded.
     fn passes(rejects: &[(u64, Reason)]) -> bool {
-        let mut shards = ShardRows::default();
+        let mut shards = ExpectedRows::default();
         shards.push(&row(1));
         shards.push(&row(2));
-        let mut examination = Examination::new().with_shards(shards);
+        let mut validator = Validator::new().with_shards(shards);
         for of_rows in [false, true] {
             let lines = rejects.iter().map(|&(ordinal, reason)| Reject {
                 ordinal,
@@ -307,14 +308,14 @@ mod tests {
                 of_rows,
                 digest: "the list".to_owned(),
             };
-            examination.rejects("rejects.csv", list);
+            validator.add_rejects("rejects.csv", list);
         }
         let made = made().with_rejects("the list".to_owned());
-        examination
-            .file("a", &made, &layout(&[MEAN], 1))
+        validator
+            .begin_file("a", &made, &layout(&[MEAN], 1))
             .expect("no reference");
-        examination.row(&row(1), &[&[1.0]]);
-        examination.finish().passed()
+        validator.add_row(&row(1), &[&[1.0]]);
+        validator.finish().passed()
     }
 
     #[test]

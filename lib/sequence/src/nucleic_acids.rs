@@ -10,7 +10,7 @@ const LETTERS: usize = 20;
 ///
 /// The letters A, C, G, N and T are a quarter of a usual protein, so even a short one has others.
 #[derive(Debug, Default)]
-pub(crate) struct AlphabetCheck {
+pub(crate) struct NucleicAcidCheck {
     /// Records so far.
     records: u64,
     /// Those that are long enough.
@@ -18,7 +18,7 @@ pub(crate) struct AlphabetCheck {
     nucleic: u64,
 }
 
-impl AlphabetCheck {
+impl NucleicAcidCheck {
     /// Looks at the next record of the input; true once it is clear that this is no input of proteins.
     pub(crate) fn add(&mut self, sequence: &[u8]) -> bool {
         self.records += 1;
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     fn is_nucleic(sequences: &[&str]) -> bool {
-        let mut check = AlphabetCheck::default();
+        let mut check = NucleicAcidCheck::default();
         for sequence in sequences {
             assert!(!check.add(sequence.as_bytes()), "too early");
         }
@@ -62,6 +62,8 @@ mod tests {
         assert!(is_nucleic(&[dna]) && is_nucleic(&[rna]) && is_nucleic(&[dna, rna, protein]));
         assert!(!is_nucleic(&[protein]) && !is_nucleic(&[protein, dna]) && !is_nucleic(&[]));
         assert!(!is_nucleic(&["GAGAGATGA", "TTTT"]), "short peptides");
+        // 19 of 20 letters, and 18 of 20.
+        assert!(is_nucleic(&["ACGTACGTACGTACGTACGR"]) && !is_nucleic(&["ACGTACGTACGTACGTACRR"]));
         assert!(
             is_nucleic(&["ACGT-ACGT-ACGT-ACGT-ACGT"]),
             "gaps are no letters"
@@ -70,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_large_input_is_judged_by_its_beginning() {
-        let mut check = AlphabetCheck::default();
+        let mut check = NucleicAcidCheck::default();
         let told = (0..2 * RECORDS).position(|_| check.add(&[b'A'; 30]));
         assert_eq!(told, Some(RECORDS as usize - 1));
     }

@@ -1,0 +1,156 @@
+//! The columns that identify a row: in shards, batches and embeddings files.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, AsArray, BooleanArray, BooleanBuilder, Int64Builder, RecordBatch, StringArray,
+    StringBuilder, UInt32Builder,
+};
+use arrow::datatypes::{DataType, Field, Int64Type, UInt32Type};
+
+use crate::{N_WINDOWS, SequenceDigest};
+
+/// The names of the key columns, in the order in which every batches and embeddings file begins.
+pub const KEY_COLUMNS: [&str; 6] = [
+    "ordinal",
+    "id",
+    "start",
+    "length",
+    "truncated",
+    "sequence_digest",
+];
+
+/// The columns [`KEY_COLUMNS`] with their types.
+pub(crate) fn key_fields() -> [Field; KEY_COLUMNS.len()] {
+    KEY_COLUMNS.map(|name| {
+        let data_type = match name {
+            "ordinal" => DataType::Int64,
+            "start" | "length" => DataType::UInt32,
+            "truncated" => DataType::Boolean,
+            _ => DataType::Utf8,
+        };
+        Field::new(name, data_type, false)
+    })
+}
+
+/// What identifies one row: a protein, or one window of it. The fields are [`KEY_COLUMNS`] and [`N_WINDOWS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowKey<'a> {
+    /// 0-based position of the record in the whole input, rejected records included. With `start` it is unique.
+    pub ordinal: u64,
+    /// The record's id: the first word of the FASTA header, or what the duplicate-id policy made of it.
+    pub id: &'a str,
+    /// 0-based offset of the row's first residue in the protein, in residues.
+    pub start: u32,
+    /// Residues of the whole protein.
+    pub length: u32,
+    /// Whether residues of the protein are in no row at all.
+    pub truncated: bool,
+    /// Digest of the row's residues.
+    pub digest: SequenceDigest,
+    /// The number of windows that the row was put together from; 1 for any other row.
+    pub n_windows: u32,
+}
+
+impl RowKey<'_> {
+    /// Ordinal and start: unique within a set of shards, and its order.
+    pub fn sort_key(&self) -> (u64, u32) {
+        (self.ordinal, self.start)
+    }
+}
+
+/// The key columns of a record batch, row by row.
+#[derive(Debug)]
+pub struct KeyColumns<'a> {
+    ordinals: &'a [u64],
+    ids: &'a StringArray,
+    starts: &'a [u32],
+    lengths: &'a [u32],
+    truncated: &'a BooleanArray,
+    digests: &'a StringArray,
+    /// Only embeddings of whole proteins have it.
+    n_windows: Option<&'a [u32]>,
+}
+
+impl<'a> KeyColumns<'a> {
+    /// The key columns of a batch of a verified file.
+    ///
+    /// # Panics
+    /// If the batch lacks one of them.
+    pub fn new(batch: &'a RecordBatch) -> Self {
+        let numbers = |column: &'a ArrayRef| &column.as_primitive::<UInt32Type>().values()[..];
+        Self {
+            ordinals: ordinals(batch),
+            ids: batch["id"].as_string(),
+            starts: numbers(&batch["start"]),
+            lengths: numbers(&batch["length"]),
+            truncated: batch["truncated"].as_boolean(),
+            digests: batch["sequence_digest"].as_string(),
+            n_windows: batch.column_by_name(N_WINDOWS).map(numbers),
+        }
+    }
+
+    /// The key of row `row`.
+    pub fn row(&self, row: usize) -> RowKey<'a> {
+        RowKey {
+            ordinal: self.ordinals[row],
+            id: self.ids.value(row),
+            start: self.starts[row],
+            length: self.lengths[row],
+            truncated: self.truncated.value(row),
+            // A file that was verified has no other text.
+            digest: self.digests.value(row).parse().unwrap_or_default(),
+            n_windows: self.n_windows.map_or(1, |windows| windows[row]),
+        }
+    }
+
+    /// The keys of all rows.
+    pub fn rows(&self) -> impl Iterator<Item = RowKey<'a>> {
+        (0..self.ordinals.len()).map(|row| self.row(row))
+    }
+}
+
+/// The ordinals of a record batch with the key columns. Files hold them as int64, which every reader of tables has; none is
+/// negative.
+///
+/// # Panics
+/// If the batch has no int64 column `ordinal`.
+pub fn ordinals(batch: &RecordBatch) -> &[u64] {
+    let ordinals = batch["ordinal"].as_primitive::<Int64Type>().values();
+    ordinals.inner().typed_data()
+}
+
+/// The key columns of rows that are written.
+#[derive(Debug, Default)]
+pub struct KeyColumnsBuilder {
+    ordinals: Int64Builder,
+    ids: StringBuilder,
+    starts: UInt32Builder,
+    lengths: UInt32Builder,
+    truncated: BooleanBuilder,
+    digests: StringBuilder,
+}
+
+impl KeyColumnsBuilder {
+    /// Adds a row.
+    pub fn push(&mut self, key: &RowKey) {
+        self.ordinals.append_value(key.ordinal.cast_signed());
+        self.ids.append_value(key.id);
+        self.starts.append_value(key.start);
+        self.lengths.append_value(key.length);
+        self.truncated.append_value(key.truncated);
+        self.digests.append_value(key.digest.to_string());
+    }
+
+    /// The columns of the rows so far, in the order of [`KEY_COLUMNS`]. The builder is empty again.
+    pub fn finish(&mut self) -> [ArrayRef; KEY_COLUMNS.len()] {
+        [
+            Arc::new(self.ordinals.finish()),
+            Arc::new(self.ids.finish()),
+            Arc::new(self.starts.finish()),
+            Arc::new(self.lengths.finish()),
+            Arc::new(self.truncated.finish()),
+            Arc::new(self.digests.finish()),
+        ]
+    }
+}

@@ -1,0 +1,276 @@
+use std::iter;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Best-fit decreasing as the textbook tells it, quadratic; a pack moves to the back when it changes.
+fn naive(lengths: &[u32], capacity: u32) -> Vec<Vec<u32>> {
+    let mut order: Vec<u32> = (0..lengths.len() as u32).collect();
+    order.sort_by_key(|&index| std::cmp::Reverse(lengths[index as usize]));
+    let mut open: Vec<(usize, u32)> = Vec::new(); // (pack, room)
+    let mut packs: Vec<Vec<u32>> = Vec::new();
+    for index in order {
+        let length = lengths[index as usize];
+        let best = (0..open.len())
+            .filter(|&place| open[place].1 >= length)
+            .min_by_key(|&place| open[place].1);
+        let (pack, room) = if let Some(place) = best {
+            open.remove(place)
+        } else {
+            packs.push(Vec::new());
+            (packs.len() - 1, capacity)
+        };
+        packs[pack].push(index);
+        if length <= capacity {
+            open.push((pack, room - length));
+        }
+    }
+    packs
+}
+
+/// The same for groups; the sequences of one that fits into no pack go into new packs, one after the other.
+fn naive_groups(groups: &[Vec<u32>], capacity: u32) -> Vec<Vec<u32>> {
+    let total = |group: &[u32]| group.iter().map(|&length| u64::from(length)).sum::<u64>();
+    let firsts = groups.iter().scan(0, |next, group| {
+        *next += group.len() as u32;
+        Some(*next - group.len() as u32)
+    });
+    let mut order: Vec<(u32, &Vec<u32>)> = firsts.zip(groups).collect();
+    order.sort_by_key(|(_, group)| std::cmp::Reverse(total(group)));
+    let mut open: Vec<(usize, u64)> = Vec::new(); // (pack, room)
+    let mut packs: Vec<Vec<u32>> = Vec::new();
+    for (first, group) in order {
+        let mut rows = (first..).zip(group.iter().map(|&length| u64::from(length)));
+        if total(group) <= u64::from(capacity) {
+            let best = (0..open.len())
+                .filter(|&place| open[place].1 >= total(group))
+                .min_by_key(|&place| open[place].1);
+            let (pack, room) = if let Some(place) = best {
+                open.remove(place)
+            } else {
+                packs.push(Vec::new());
+                (packs.len() - 1, u64::from(capacity))
+            };
+            packs[pack].extend(rows.map(|(row, _)| row));
+            open.push((pack, room - total(group)));
+            continue;
+        }
+        let mut rest = rows.next();
+        while let Some((row, mut tokens)) = rest {
+            let mut pack = vec![row];
+            rest = rows.next();
+            while let Some((row, length)) =
+                rest.filter(|(_, length)| tokens + length <= u64::from(capacity))
+            {
+                pack.push(row);
+                tokens += length;
+                rest = rows.next();
+            }
+            packs.push(pack);
+            if tokens <= u64::from(capacity) {
+                open.push((packs.len() - 1, u64::from(capacity) - tokens));
+            }
+        }
+    }
+    packs
+}
+
+/// In one section.
+fn singles(lengths: &[u32], capacity: u32) -> Packing {
+    let groups = Groups::runs(0..lengths.len());
+    in_sections(lengths, &groups, capacity, u64::MAX)
+}
+
+fn grouped(groups: &[Vec<u32>], capacity: u32) -> Packing {
+    let keys = (0_usize..).zip(groups);
+    let keys = keys.flat_map(|(key, group)| iter::repeat_n(key, group.len()));
+    in_sections(&groups.concat(), &Groups::runs(keys), capacity, u64::MAX)
+}
+
+fn owned(packing: &Packing) -> Vec<Vec<u32>> {
+    packing.packs().map(<[u32]>::to_vec).collect()
+}
+
+fn sequences() -> impl Strategy<Value = (Vec<u32>, u32)> {
+    (prop::collection::vec(2_u32..120, 0..400), 1_u32..300)
+}
+
+/// Proteins that are one sequence, and some that are windows.
+fn proteins() -> impl Strategy<Value = (Vec<Vec<u32>>, u32)> {
+    let lengths = prop_oneof![
+        3 => prop::collection::vec(2_u32..120, 1),
+        1 => prop::collection::vec(2_u32..120, 2..12),
+    ];
+    (prop::collection::vec(lengths, 0..150), 1_u32..500)
+}
+
+proptest! {
+    #[test]
+    fn equals_the_quadratic_algorithm((lengths, capacity) in sequences()) {
+        prop_assert_eq!(owned(&singles(&lengths, capacity)), naive(&lengths, capacity));
+    }
+
+    #[test]
+    fn holds_every_sequence_once_and_no_pack_too_full((lengths, capacity) in sequences()) {
+        let packing = singles(&lengths, capacity);
+        let mut seen: Vec<u32> = packing.packs().flatten().copied().collect();
+        seen.sort_unstable();
+        prop_assert_eq!(seen, (0..lengths.len() as u32).collect::<Vec<_>>());
+        for pack in packing.packs() {
+            let tokens: u32 = pack.iter().map(|&index| lengths[index as usize]).sum();
+            prop_assert!(!pack.is_empty());
+            prop_assert!(tokens <= capacity || pack.len() == 1);
+        }
+    }
+
+    #[test]
+    fn equals_the_quadratic_algorithm_for_groups((groups, capacity) in proteins()) {
+        prop_assert_eq!(owned(&grouped(&groups, capacity)), naive_groups(&groups, capacity));
+    }
+
+    #[test]
+    fn keeps_a_group_together_and_in_order((groups, capacity) in proteins()) {
+        let packing = grouped(&groups, capacity);
+        let lengths = groups.concat();
+        let mut place_of = vec![None; lengths.len()]; // the pack of a sequence, and its place there
+        for (pack, sequences) in packing.packs().enumerate() {
+            let tokens: u32 = sequences.iter().map(|&index| lengths[index as usize]).sum();
+            prop_assert!(tokens <= capacity || sequences.len() == 1);
+            for (place, &index) in sequences.iter().enumerate() {
+                let before = place_of[index as usize].replace((pack, place));
+                prop_assert_eq!(before, None);
+            }
+        }
+        let mut places = place_of.into_iter().map(|place| place.expect("is in a pack"));
+        for group in &groups {
+            let fits = group.iter().sum::<u32>() <= capacity;
+            let places: Vec<(usize, usize)> = places.by_ref().take(group.len()).collect();
+            prop_assert!(fits || places[0].1 == 0);
+            for pair in places.windows(2) {
+                let [(pack, place), next] = [pair[0], pair[1]];
+                prop_assert!(next == (pack, place + 1) || (!fits && next == (pack + 1, 0)));
+            }
+        }
+    }
+
+    #[test]
+    fn sections_follow_one_another(
+        (groups, capacity) in proteins(),
+        section in 1_u64..2000,
+    ) {
+        let lengths = groups.concat();
+        let keys = (0_usize..).zip(&groups);
+        let keys = keys.flat_map(|(key, group)| iter::repeat_n(key, group.len()));
+        let keys: Vec<usize> = keys.collect();
+        let packing = in_sections(&lengths, &Groups::runs(&keys), capacity, section);
+        let tokens = |rows: &[u32]| rows.iter().map(|&row| u64::from(lengths[row as usize])).sum::<u64>();
+        let mut rows: Vec<u32> = Vec::new(); // of the packs since the last end of a section
+        let mut next = 0;
+        for pack in packing.packs() {
+            prop_assert!(tokens(pack) <= u64::from(capacity) || pack.len() == 1);
+            rows.extend(pack);
+            let after = next + rows.len() as u32;
+            if rows.iter().all(|row| (next..after).contains(row)) {
+                let longest = groups.iter().map(|group| group.iter().sum::<u32>()).max();
+                let most = section.max(capacity.into()) + u64::from(capacity) + u64::from(longest.unwrap_or(0));
+                prop_assert!(tokens(&rows) <= most);
+                rows.clear();
+                next = after;
+            }
+        }
+        prop_assert_eq!((rows.len(), next as usize), (0, lengths.len()));
+    }
+
+    #[test]
+    fn needs_hardly_more_packs_than_scattered_windows_if_short_sequences_fill_them(
+        (groups, capacity) in (prop::collection::vec((1_usize..20, 2_u32..200), 1..40), 200_u32..2000),
+    ) {
+        // Windows of 200 tokens, the last shorter; and more short sequences than the packs have room for.
+        let windows = |(count, last)| [vec![200; count], vec![last]].concat();
+        let mut groups: Vec<Vec<u32>> = groups.into_iter().map(windows).collect();
+        let tokens: u32 = groups.iter().flatten().sum();
+        groups.extend((0..tokens + capacity).map(|place| vec![2 + place % 9]));
+        let lengths = groups.concat();
+        let scattered = singles(&lengths, capacity);
+        let together = grouped(&groups, capacity);
+        // One of at most 10 tokens began the last pack, since no other had room for it.
+        let least = capacity as usize - 9;
+        prop_assert!((together.len() - 1) * least <= scattered.len() * capacity as usize);
+    }
+
+    #[test]
+    fn stays_within_the_bound_of_best_fit_decreasing(
+        lengths in prop::collection::vec(1_u32..=1000, 1..500),
+        spare in 0_u32..2000,
+    ) {
+        // Cutting full packs into random pieces gives an instance whose optimum is known.
+        let capacity = 1000 + spare;
+        let mut pieces = Vec::new();
+        for &cut in &lengths {
+            pieces.extend([cut, capacity - cut]);
+        }
+        let optimum = lengths.len();
+        let packs = singles(&pieces, capacity).len();
+        prop_assert!(packs >= optimum);
+        prop_assert!(9 * packs <= 11 * optimum + 36, "{} packs for {}", packs, optimum);
+    }
+}
+
+#[test]
+fn puts_a_sequence_longer_than_the_capacity_by_itself_and_first() {
+    let packing = singles(&[4, u32::MAX, 6, 11], 10);
+    assert_eq!(owned(&packing), [vec![1], vec![3], vec![2, 0]]);
+}
+
+#[test]
+fn takes_a_capacity_beyond_all_tokens_without_paying_for_it() {
+    assert_eq!(owned(&singles(&[4, 9, 6], u32::MAX)), [[1, 2, 0]]);
+}
+
+#[test]
+fn fills_the_last_pack_of_a_section_with_what_comes_next() {
+    // The section is 0 to 3. The pack of 2 has room for 4 and not for 5, with which the next one begins.
+    let lengths = [6, 4, 3, 5, 2, 1, 9, 1];
+    let groups = Groups::runs(0..lengths.len());
+    let packing = in_sections(&lengths, &groups, 10, 18);
+    assert_eq!(
+        owned(&packing),
+        [vec![0, 1], vec![3, 2, 4], vec![6, 5], vec![7]]
+    );
+}
+
+#[test]
+fn makes_no_pack_of_no_sequence() {
+    let packing = singles(&[], 10);
+    assert!(packing.is_empty());
+    assert_eq!(
+        (packing.len(), packing.sequences(), packing.capacity()),
+        (0, 0, 10)
+    );
+}
+
+#[test]
+fn takes_empty_sequences_and_no_capacity() {
+    assert_eq!(owned(&singles(&[0, 1, 0], 0)), [vec![1], vec![0, 2]]);
+}
+
+#[test]
+fn a_group_beyond_the_capacity_fills_packs_of_its_own_and_leaves_their_rest_to_others() {
+    // The windows 1 to 5 need three packs. The last has room for 0 and for 6 with 7, the first for 8.
+    let groups = [vec![3], vec![4; 5], vec![2, 1], vec![2]];
+    let expected = [vec![1, 2, 8], vec![3, 4], vec![5, 0, 6, 7]];
+    assert_eq!(owned(&grouped(&groups, 10)), expected);
+}
+
+#[test]
+fn a_window_longer_than_the_capacity_parts_its_group() {
+    let packing = grouped(&[vec![4, 11, 4, 4], vec![6]], 10);
+    assert_eq!(owned(&packing), [vec![0, 4], vec![1], vec![2, 3]]);
+}
+
+#[test]
+#[should_panic(expected = "each sequence is in a group")]
+fn refuses_groups_of_other_sequences() {
+    pack(&[1, 2], &Groups::runs(0..3), 10);
+}
