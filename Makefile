@@ -87,8 +87,8 @@ gpu-load-mutants: build target/gpu-load/tree/run ## Build gpu-embed with known d
 	PYTHONDONTWRITEBYTECODE=1 .venv/reference/bin/python tests/gpu-load/mutants.py
 
 monitoring: build ## Check metrics, alerts and dashboards with a real Prometheus (20 MB of Debian's packages)
-	@tests/monitoring/prometheus.sh
-	PYTHONDONTWRITEBYTECODE=1 python3 tests/monitoring/check.py
+	@tests/monitor_log/prometheus/prometheus.sh
+	PYTHONDONTWRITEBYTECODE=1 python3 tests/monitor_log/prometheus/check.py
 
 lint: setup .cargo-tools/$(CARGO_DENY) ## Check formatting, lints, documentation, licences and the build without libtorch
 	cargo fmt --all --check

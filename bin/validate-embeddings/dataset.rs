@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use plmkit_check::Parts;
 use plmkit_cli::{Exit, Fault, files_in, files_of, is_hidden};
-use plmkit_contract::{SealedError, io_text, is_sealed, path_text, seal};
+use plmkit_contract::{Manifest, SealedError, io_text, is_sealed, path_text, seal};
 use plmkit_store::{StoreError, write_report};
 
 use crate::args::Args;
@@ -73,6 +73,19 @@ impl Dataset {
     /// Whether the shards are there: otherwise `dataset.json` says what is expected.
     pub(crate) fn has_shards(&self) -> bool {
         self.folder.join("shards").is_dir()
+    }
+
+    /// That every shard of the manifest is there: without one there can be no verdict, and the earlier one stays.
+    pub(crate) fn check_shards(&self, manifest: &Manifest) -> Result<(), Fault> {
+        let missing = manifest.shards.iter().find_map(|shard| {
+            let path = self.folder.join("shards").join(&shard.file);
+            (!path.exists()).then_some(path)
+        });
+        missing.map_or(Ok(()), |path| {
+            let what =
+                "no such file: expected every shard that manifest.json lists, or no folder shards";
+            Err(fault(&path, Exit::NoInput, what))
+        })
     }
 
     /// Writes `dataset.json`. One that says the same stays, since what is archived may be read-only; where it may, its time says when

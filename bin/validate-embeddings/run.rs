@@ -51,6 +51,9 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     if let Some(path) = &args.manifest {
         let manifest: Manifest =
             read_sealed(path).map_err(|error| error.of_input(FileKind::Manifest))?;
+        if let Some(dataset) = dataset {
+            dataset.check_shards(&manifest)?;
+        }
         files.manifest = Some(manifest.clone());
         validator = validator.with_manifest(manifest);
     }
@@ -74,13 +77,15 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         }
         validator = validator.with_shards(expected);
     }
+    let mut begins = Vec::new();
     for path in &args.embeddings {
-        let file = add_embeddings(&mut validator, path, &args, stop)?;
+        let (file, first) = add_embeddings(&mut validator, path, &args, stop)?;
+        begins.extend(first.map(|first| (args.name(path), first)));
         files.embeddings.push(file);
     }
     let mut verdict = validator.finish();
     let found: Vec<(String, String)> = files.embeddings.iter().map(InputFile::part).collect();
-    verdict.checks.push(check_parts(known, &found));
+    verdict.checks.push(check_parts(known, &found, &begins));
 
     let report = Report::new(&args, origin.as_ref(), &files, &verdict);
     if let Some(path) = &args.report {
@@ -118,13 +123,13 @@ fn batches_digest(shard: &Shard, labels: Labels) -> Result<RowDigest, Fault> {
     Ok(digest)
 }
 
-/// Adds all rows of an embeddings file to `validator`.
+/// Adds all rows of an embeddings file to `validator`. Returns the file and the ordinal of its first row.
 fn add_embeddings(
     validator: &mut Validator,
     path: &Path,
     args: &Args,
     stop: &Stop,
-) -> Result<InputFile, Fault> {
+) -> Result<(InputFile, Option<u64>), Fault> {
     let mut reader = EmbeddingsReader::open(path)?;
     let layout = reader.layout().clone();
     let name = args.name(path);
@@ -134,17 +139,19 @@ fn add_embeddings(
         let reference = args.reference.as_deref().unwrap_or(path);
         Fault::new(Exit::Data, format!("{}: {error}", path_text(reference)))
     })?;
+    let mut first = None;
     while let Some(batch) = reader.next_batch()? {
         check_stop(stop)?;
         let columns = layout.columns.iter();
         let columns = columns.map(|column| Vectors::new(&batch[column.to_string().as_str()]));
         let columns: Vec<Vectors> = columns.collect();
         for (place, row) in KeyColumns::new(&batch).rows().enumerate() {
+            first.get_or_insert(row.ordinal);
             let vectors: Vec<&[f32]> = columns.iter().map(|column| column.row(place)).collect();
             validator.add_row(&row, &vectors);
         }
     }
-    Ok(InputFile::from_rows(&name, reader.digest()))
+    Ok((InputFile::from_rows(&name, reader.digest()), first))
 }
 
 fn check_stop(stop: &Stop) -> Result<(), StoreError> {

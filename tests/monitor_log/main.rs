@@ -6,6 +6,8 @@ mod common;
 mod export;
 mod gpu;
 mod hang;
+#[cfg(feature = "torch")]
+mod live_run;
 mod record;
 mod report;
 mod report_join;

@@ -7,6 +7,9 @@ use plmkit_contract::plural;
 use crate::check::Check;
 use crate::violation::Violations;
 
+/// What `fasta-shard --long-policy split-off` has in the names of the shards of long proteins.
+const LONG_PROTEINS: &str = "shard-long-";
+
 /// What is known of the parts of a dataset before they are read.
 #[derive(Debug, Default)]
 pub struct Parts {
@@ -18,8 +21,33 @@ pub struct Parts {
     pub strays: Vec<String>,
 }
 
-/// The check `parts`: of `found`, each with the name of its file and its digest, if they are those of a dataset.
-pub fn check_parts(dataset: Option<Parts>, found: &[(String, String)]) -> Check {
+/// The parts, by name, that begin before the part that readers of the folder read before them. `begins` has the first ordinal of
+/// each part that has rows. Parts of long proteins are in shards of their own, which have an order of their own.
+fn out_of_order(begins: &[(String, u64)]) -> Violations {
+    let mut sorted: Vec<(bool, &str, u64)> = begins
+        .iter()
+        .map(|(file, first)| (file.contains(LONG_PROTEINS), file.as_str(), *first))
+        .collect();
+    sorted.sort_unstable();
+    let mut violations = Violations::default();
+    for pair in sorted.windows(2) {
+        let [(_, before, earlier), (_, file, first)] = [pair[0], pair[1]];
+        if pair[0].0 == pair[1].0 && first < earlier {
+            violations.add_file(format_args!(
+                "{file}: begins with ordinal {first}, {before} with {earlier}: readers of the folder go by name; expected the names in the order of the input"
+            ));
+        }
+    }
+    violations
+}
+
+/// The check `parts`: whether `found`, each with the name of its file and its digest, are the parts of a dataset, and in the order
+/// of the input. `begins` has the first ordinal of each part that has rows.
+pub fn check_parts(
+    dataset: Option<Parts>,
+    found: &[(String, String)],
+    begins: &[(String, u64)],
+) -> Check {
     let Some(dataset) = dataset else {
         return Check::skipped("parts", "no dataset was given");
     };
@@ -55,13 +83,15 @@ pub fn check_parts(dataset: Option<Parts>, found: &[(String, String)]) -> Check 
     for file in expected.keys() {
         missing.add_file(format_args!("{file}: a part of the dataset, and missing"));
     }
+    let out_of_order = out_of_order(begins);
     let summary = format!(
-        "{} found, {} expected: {} missing, {} not listed, {} with other rows, {} other files among them",
+        "{} found, {} expected: {} missing, {} not listed, {} with other rows, {} out of order, {} other files among them",
         plural(found.len(), "part"),
         listed.len(),
         missing.count,
         unlisted.count,
         altered.count,
+        out_of_order.count,
         strays.count
     );
     Check::judged(
@@ -72,6 +102,7 @@ pub fn check_parts(dataset: Option<Parts>, found: &[(String, String)]) -> Check 
             ("missing_parts", missing),
             ("unlisted_parts", unlisted),
             ("altered_parts", altered),
+            ("parts_out_of_order", out_of_order),
             ("failed_before", failed_before),
             ("strays", strays),
         ],
@@ -95,10 +126,13 @@ mod tests {
             listed: Some(listed.clone()),
             ..Parts::default()
         };
-        assert_eq!(check_parts(None, &listed).outcome, CheckOutcome::Skipped);
+        assert_eq!(
+            check_parts(None, &listed, &[]).outcome,
+            CheckOutcome::Skipped
+        );
         for dataset in [Parts::default(), known()] {
             assert_eq!(
-                check_parts(Some(dataset), &listed).outcome,
+                check_parts(Some(dataset), &listed, &[]).outcome,
                 CheckOutcome::Pass
             );
         }
@@ -111,12 +145,12 @@ mod tests {
             Parts { strays, ..known() },
         ] {
             assert_eq!(
-                check_parts(Some(dataset), &listed).outcome,
+                check_parts(Some(dataset), &listed, &[]).outcome,
                 CheckOutcome::Fail
             );
         }
         let found = of(&[("a", "1"), ("b", "9"), ("d", "3")]);
-        let check = check_parts(Some(known()), &found);
+        let check = check_parts(Some(known()), &found, &[]);
         assert_eq!(check.outcome, CheckOutcome::Fail);
         let lines: Vec<String> = check.violations.iter().map(ToString::to_string).collect();
         assert_eq!(
@@ -127,5 +161,26 @@ mod tests {
                 "b: expected rows 2, found 9",
             ]
         );
+    }
+
+    #[test]
+    fn names_are_in_the_order_of_the_input() {
+        let check = |begins: &[(&str, u64)]| {
+            let begins: Vec<(String, u64)> = begins
+                .iter()
+                .map(|&(file, first)| (file.to_owned(), first))
+                .collect();
+            check_parts(Some(Parts::default()), &[], &begins).outcome
+        };
+        let right = [
+            ("shard-00000", 0),
+            ("shard-00001", 5),
+            ("shard-long-00000", 2),
+        ];
+        assert_eq!(check(&right), CheckOutcome::Pass);
+        let swapped = [("shard-00000", 5), ("shard-00001", 0)];
+        assert_eq!(check(&swapped), CheckOutcome::Fail);
+        let renamed = [("shard-00001", 5), ("zrenamed", 0)];
+        assert_eq!(check(&renamed), CheckOutcome::Fail);
     }
 }

@@ -1,16 +1,14 @@
 //! What `gpu-embed` can compute, and in which types: the real binary on real proteins and the tiny model.
-#![cfg(feature = "torch")]
 
-mod common;
-
+use crate::common;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::common::{assert_failed, assert_fails, bin, model_of, pack, run, shard, test_data};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Float16Type, Float32Type, UInt32Type};
-use common::{assert_failed, assert_fails, bin, model_of, pack, run, shard, test_data};
 use plmkit_contract::ordinals;
 use plmkit_store::EmbeddingsReader;
 use safetensors::SafeTensors;

@@ -1,12 +1,9 @@
 //! A real run on a CPU, recorded and reported.
-#![cfg(feature = "torch")]
-
-mod common;
 
 use std::fs;
 
-use common::case::{Case, send};
-use common::{bin, run};
+use crate::common::case::{Case, send};
+use crate::common::{bin, run};
 use serde_json::Value;
 
 fn sum(batches: &[Value], field: &str) -> f64 {

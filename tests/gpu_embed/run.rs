@@ -1,8 +1,6 @@
 //! `gpu-embed`, the real binary on real proteins and the tiny model.
-#![cfg(feature = "torch")]
 
-mod common;
-
+use crate::common;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +11,7 @@ use arrow::datatypes::UInt8Type;
 use plmkit_contract::{Labels, Stop, batches_schema};
 use plmkit_store::{BatchesFile, BatchesWriter};
 
-use common::{assert_fails, bin, run, test_data, visible};
+use crate::common::{assert_fails, bin, run, test_data, visible};
 
 /// Packed batches of the test proteins.
 fn batches(folder: &Path, budget: u32) -> PathBuf {

@@ -1,8 +1,5 @@
 //! An output of several blocks, interrupted: what is written stays where it is, and the output is the one of a run that nobody
 //! disturbed.
-#![cfg(feature = "torch")]
-
-mod common;
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -12,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::case::{Case, SIGKILL, SIGTERM, send};
-use common::{all, run, test_data};
+use crate::common::case::{Case, SIGKILL, SIGTERM, send};
+use crate::common::{all, run, test_data};
 
 /// Some 2 kB a residue.
 const COLUMNS: [&str; 5] = ["--layers", "all", "--residues", "--logits", "--contacts"];

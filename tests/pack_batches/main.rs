@@ -1,5 +1,6 @@
 //! `pack-batches`, the real binary.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use std::collections::BTreeMap;

@@ -1,8 +1,6 @@
 //! `gpu-embed --device`: what is missing for a GPU is said in one line, and the search for a token budget.
-#![cfg(feature = "torch")]
 
-mod common;
-
+use crate::common;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -10,8 +8,8 @@ use std::process::{Child, Command, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::case::{Case, SIGTERM, send};
-use common::{all, assert_failed, assert_fails, bin, run, test_data};
+use crate::common::case::{Case, SIGTERM, send};
+use crate::common::{all, assert_failed, assert_fails, bin, run, test_data};
 use serde_json::Value;
 
 /// A folder with a driver that tells of other GPUs than there are.

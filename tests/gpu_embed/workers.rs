@@ -1,8 +1,6 @@
 //! `gpu-embed --workers`: several processes give what one gives, whatever happens to them.
-#![cfg(feature = "torch")]
 
-mod common;
-
+use crate::common;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -10,8 +8,8 @@ use std::process::{Child, Command, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::case::{self, Case, SIGKILL, SIGTERM, in_windows, rejects};
-use common::{all, assert_fails, bin, run};
+use crate::common::case::{self, Case, SIGKILL, SIGTERM, in_windows, rejects};
+use crate::common::{all, assert_fails, bin, run};
 use serde_json::Value;
 
 /// A run that lasts long enough for something to happen to it.

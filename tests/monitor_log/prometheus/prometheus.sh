@@ -4,7 +4,7 @@
 # They are those of Debian's package, unpacked and not installed: no root is needed, and nothing else of the machine changes.
 set -euo pipefail
 
-target=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/.monitoring
+target=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)/.monitoring
 
 say() { echo "monitoring: $*" >&2; }
 fail() {

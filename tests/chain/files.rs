@@ -1,14 +1,11 @@
 //! The whole chain on real proteins: every record is accounted for under every policy.
-#![cfg(feature = "torch")]
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::common::{assert_failed, bin, run, test_data};
 use arrow::array::{Array, AsArray};
-use common::{assert_failed, bin, run, test_data};
 use plmkit_contract::{DESCRIPTION, SAMPLE, ordinals};
 use plmkit_store::{EmbeddingsReader, read_shard};
 use serde_json::Value;
@@ -449,6 +446,21 @@ fn a_dataset_names_its_parts_and_is_known_by_them_without_its_shards() {
     assert_eq!(json(&named)["outcome"], "fail");
     fs::rename(&aside, &part).expect("rename");
     validate(&named, 0);
+
+    // Readers of the folder go by name.
+    let first = folder.path().join("embeddings/shard-00000.parquet");
+    let renamed = folder.path().join("embeddings/z.parquet");
+    fs::rename(&first, &renamed).expect("rename");
+    assert!(validate(&named, 1).contains("embeddings/z.parquet: begins with ordinal 0"));
+    fs::rename(&renamed, &first).expect("rename");
+    validate(&named, 0);
+
+    // Without all shards there is no verdict.
+    let shard = folder.path().join("shards/shard-00002.parquet");
+    fs::rename(&shard, &aside).expect("rename");
+    assert!(validate(&named, 66).contains("shards/shard-00002.parquet: no such file"));
+    assert_eq!(json(&named), found, "what was known is not lost");
+    fs::rename(&aside, &shard).expect("rename");
 
     // What readers of the folder would take for a part, or stop at.
     let stray = folder.path().join("embeddings/notes.txt");

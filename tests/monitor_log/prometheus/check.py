@@ -19,7 +19,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 FIXTURES = ROOT / "tests/fixtures/monitor_log"
 MONITORING = ROOT / "containers/monitoring"
 MONITOR_LOG = os.environ.get("MONITOR_LOG", ROOT / "target/release/monitor-log")
@@ -109,11 +109,11 @@ class Files(unittest.TestCase):
         self.assertIn("15 rules found", said)
 
     def test_alerts_fire_for_what_they_are_for(self):
-        self.accepted("test", "rules", ROOT / "tests/monitoring/alerts.test.yml")
+        self.accepted("test", "rules", ROOT / "tests/monitor_log/prometheus/alerts.test.yml")
 
     def test_each_alert_has_a_test(self):
         rules = (MONITORING / "prometheus/alerts.yml").read_text()
-        tests = (ROOT / "tests/monitoring/alerts.test.yml").read_text()
+        tests = (ROOT / "tests/monitor_log/prometheus/alerts.test.yml").read_text()
         for alert in re.findall(r"- alert: (\w+)", rules):
             self.assertRegex(tests, rf"alertname: {alert}\n\s*exp_alerts:\n\s*- exp_labels", alert)
 

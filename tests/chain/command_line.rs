@@ -1,7 +1,6 @@
 //! What every program says of itself.
 
-mod common;
-
+use crate::common;
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};

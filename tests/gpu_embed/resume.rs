@@ -1,8 +1,5 @@
 //! `gpu-embed` interrupted, short of memory, and poisoned: what is computed once is not lost, and what cannot be
 //! computed costs nothing else.
-#![cfg(feature = "torch")]
-
-mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -12,12 +9,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::case::{
+use crate::common::case::{
     Case, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGSTOP, SIGTERM, SIGUSR1, in_windows, kill,
     rejects, send,
 };
-use common::pty::pair;
-use common::{all, assert_failed, assert_fails, bin, model_of, run, test_data};
+use crate::common::pty::pair;
+use crate::common::{all, assert_failed, assert_fails, bin, model_of, run, test_data};
 
 #[test]
 fn a_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been() {

@@ -1,8 +1,6 @@
 //! `gpu-embed --download`, against a Hub of our own on this machine.
-#![cfg(feature = "torch")]
 
-mod common;
-
+use crate::common;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use common::{bin, run, test_data};
+use crate::common::{bin, run, test_data};
 use plmkit_store::EmbeddingsReader;
 use serde_json::json;
 
