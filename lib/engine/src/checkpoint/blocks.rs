@@ -143,7 +143,8 @@ impl<'a> Blocks<'a> {
             submitted: false,
         });
         for rows in groups? {
-            while self.underway() >= encoder_threads() {
+            // Rows of a block are kept until its row groups are known to be in the file.
+            while self.underway() >= encoder_threads() || self.first_is_written() {
                 self.wait()?;
             }
             let thread = self.file()?.1.submit(rows)?;
@@ -174,6 +175,12 @@ impl<'a> Blocks<'a> {
     /// Row groups that are underway.
     fn underway(&self) -> usize {
         self.encoding.iter().map(|block| block.underway.len()).sum()
+    }
+
+    /// Whether the first row group that is underway has been written.
+    fn first_is_written(&self) -> bool {
+        let mut underway = self.encoding.iter().flat_map(|block| &block.underway);
+        underway.next().is_some_and(RowGroupThread::is_finished)
     }
 
     /// Waits for the first row group that is underway.
