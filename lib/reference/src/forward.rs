@@ -99,7 +99,7 @@ impl<T: Real> Reference<T> {
         let row = |&token: &u8| {
             let word = &words[usize::from(token) * self.checkpoint.hidden..];
             let word = word[..self.checkpoint.hidden].iter();
-            word.map(|&value| T::of(value) * scale(token)).collect()
+            word.map(|&value| T::from_f32(value) * scale(token)).collect()
         };
         tokens.iter().map(row).collect()
     }
@@ -176,7 +176,7 @@ impl<T: Real> Reference<T> {
 fn rotate<T: Real>(channels: &[T], position: usize, inv_freq: &[f32]) -> Vec<T> {
     let half = inv_freq.len();
     let turned = channels.iter().enumerate().map(|(i, &channel)| {
-        let angle = T::of(position as f32 * inv_freq[i % half]);
+        let angle = T::from_f32(position as f32 * inv_freq[i % half]);
         let partner = if i < half {
             -channels[i + half]
         } else {

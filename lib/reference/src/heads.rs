@@ -25,7 +25,7 @@ pub(crate) fn contacts<T: Real>(checkpoint: &Checkpoint, maps: &[Matrix<T>]) -> 
     let residues = maps[0].len() - 2;
     let weights = checkpoint.tensor("contact_head.regression.weight");
     let bias = checkpoint.tensor("contact_head.regression.bias")[0];
-    let mut logits = vec![vec![T::of(bias); residues]; residues];
+    let mut logits = vec![vec![T::from_f32(bias); residues]; residues];
     for (map, &weight) in maps.iter().zip(weights) {
         let symmetric = |i: usize, j: usize| map[i + 1][j + 1] + map[j + 1][i + 1];
         let rows: Vec<T> = (0..residues)
@@ -34,7 +34,7 @@ pub(crate) fn contacts<T: Real>(checkpoint: &Checkpoint, maps: &[Matrix<T>]) -> 
         let all = sum(rows.iter().copied());
         for (i, logits) in logits.iter_mut().enumerate() {
             for (j, logit) in logits.iter_mut().enumerate() {
-                *logit += T::of(weight) * (symmetric(i, j) - rows[i] * rows[j] / all);
+                *logit += T::from_f32(weight) * (symmetric(i, j) - rows[i] * rows[j] / all);
             }
         }
     }

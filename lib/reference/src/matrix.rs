@@ -5,7 +5,7 @@ use num_traits::Float;
 /// The numbers in which a reference computes.
 pub trait Real: Float + std::ops::AddAssign {
     /// A stored value.
-    fn of(value: f32) -> Self;
+    fn from_f32(value: f32) -> Self;
     /// A constant.
     fn constant(value: f64) -> Self;
     /// The value in double precision.
@@ -13,7 +13,7 @@ pub trait Real: Float + std::ops::AddAssign {
 }
 
 impl Real for f32 {
-    fn of(value: f32) -> Self {
+    fn from_f32(value: f32) -> Self {
         value
     }
 
@@ -27,7 +27,7 @@ impl Real for f32 {
 }
 
 impl Real for f64 {
-    fn of(value: f32) -> Self {
+    fn from_f32(value: f32) -> Self {
         value.into()
     }
 
@@ -49,14 +49,14 @@ pub(crate) fn linear<T: Real>(x: &Matrix<T>, weight: &[f32], bias: &[f32]) -> Ma
     let weight: Matrix<T> = weight.chunks_exact(width).map(reals).collect();
     let row = |x: &Vec<T>| {
         let sums = weight.iter().zip(bias);
-        sums.map(|(weight, &bias)| dot(weight, x) + T::of(bias))
+        sums.map(|(weight, &bias)| dot(weight, x) + T::from_f32(bias))
             .collect()
     };
     x.iter().map(row).collect()
 }
 
 pub(crate) fn reals<T: Real>(values: &[f32]) -> Vec<T> {
-    values.iter().map(|&value| T::of(value)).collect()
+    values.iter().map(|&value| T::from_f32(value)).collect()
 }
 
 pub(crate) fn dot<T: Real>(a: &[T], b: &[T]) -> T {
