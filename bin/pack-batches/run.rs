@@ -78,11 +78,11 @@ fn write(
     stop: &Stop,
 ) -> Result<(), Fault> {
     let rows = shard.rows();
-    for pack in packing.packs() {
+    for batch in packing.batches() {
         if stop.requested() {
             return Err(Fault::new(Exit::Transient, "stopped"));
         }
-        let rows = pack.iter().map(|&row| rows.get(row as usize));
+        let rows = batch.iter().map(|&row| rows.get(row as usize));
         writer.write(&shard.pack(rows, labels)?)?;
     }
     Ok(())

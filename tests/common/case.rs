@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::{all, pack, program, run, shard, test_data};
 
-/// A set of many small packs, so that a run can be interrupted between any two.
+/// A set of many small batches, so that a run can be interrupted between any two.
 pub(crate) struct Case {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) model: PathBuf,
@@ -167,7 +167,7 @@ pub(crate) fn rejects(path: &Path) -> Vec<(u64, String)> {
         .collect()
 }
 
-/// Proteins in windows, two of which fit into a pack: most have windows in several packs.
+/// Proteins in windows, two of which fit into a batch: most have windows in several batches.
 pub(crate) fn in_windows() -> Case {
     let case = Case::new();
     let fasta = fs::read_to_string(test_data("proteins.fasta")).expect("test data");

@@ -450,7 +450,7 @@ fn keys(path: &Path) -> Vec<(u64, u32)> {
 fn rows_are_in_the_order_of_the_input() {
     let case = Case::new();
     let text = fs::read_to_string(test_data("proteins.fasta")).expect("test data");
-    // More than one section of the packer, and windows of a protein in several packs.
+    // More than one section of the packer, and windows of a protein in several batches.
     let copies = (0..6).map(|copy| text.replace('>', &format!(">{copy}-")));
     fs::write(case.path("many.fasta"), copies.collect::<String>()).expect("write");
     let shard = |folder: &str, options: &[&str]| {

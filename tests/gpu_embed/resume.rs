@@ -212,7 +212,7 @@ fn parts_of_other_work_are_refused_unless_forced() {
 }
 
 #[test]
-fn other_packs_of_the_same_rows_are_other_work() {
+fn other_batches_of_the_same_rows_are_other_work() {
     let case = Case::new();
     let fasta = fs::read_to_string(case.path("in.fasta")).expect("input");
     case.interrupt("e.parquet", SIGKILL);
@@ -577,7 +577,7 @@ fn what_could_not_be_embedded_survives_an_interruption() {
 }
 
 #[test]
-fn proteins_in_windows_of_several_packs_survive_interruptions() {
+fn proteins_in_windows_of_several_batches_survive_interruptions() {
     let case = in_windows();
     let expected = case.undisturbed();
     for signal in [SIGKILL, SIGTERM, SIGKILL] {

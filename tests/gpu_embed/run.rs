@@ -414,7 +414,7 @@ fn a_task_of_slurm_uses_the_cpus_that_it_was_given() {
     assert_eq!(threads("none"), available);
 }
 
-/// The packs of a batches file, with a token that no vocabulary has in the first.
+/// The batches of a batches file, with a token that no vocabulary has in the first.
 fn with_a_strange_token(batches: &Path) -> PathBuf {
     let file = BatchesFile::open(batches, &Stop::default()).expect("batches");
     let out = batches.with_file_name("strange.arrow");

@@ -297,7 +297,7 @@ fn a_stitched_row_is_like_that_of_full_length() {
 }
 
 #[test]
-fn packs_do_not_change_what_is_stitched() {
+fn batches_do_not_change_what_is_stitched() {
     let set = Set::new(30);
     let options = [
         "--pool",

@@ -106,7 +106,7 @@ fn any_number_of_workers_gives_the_bytes_of_one_process() {
 }
 
 #[test]
-fn proteins_in_windows_of_several_packs_stay_together() {
+fn proteins_in_windows_of_several_batches_stay_together() {
     let case = in_windows();
     let expected = case.undisturbed();
     run(case.embed("e.parquet").args(["--workers", "3"]));
@@ -197,14 +197,14 @@ fn a_run_goes_on_in_one_process_with_what_workers_saved() {
     case.assert_complete("e.parquet", &expected);
 }
 
-/// The ordinals of the sequences that are in a pack with another.
+/// The ordinals of the sequences that are in a batch with another.
 fn company(batches: &Path, ordinal: u64) -> Vec<u64> {
     let file = plmkit_store::BatchesFile::open(batches, &plmkit_contract::Stop::default());
     let file = file.expect("batches");
-    let packs = (0..file.len()).map(|pack| file.batch(pack).expect("pack"));
-    let mut ordinals = packs.map(|pack| pack.ordinals().to_vec());
+    let batches = (0..file.len()).map(|pack| file.batch(pack).expect("pack"));
+    let mut ordinals = batches.map(|pack| pack.ordinals().to_vec());
     let found = ordinals.find(|ordinals| ordinals.contains(&ordinal));
-    found.expect("in a pack")
+    found.expect("in a batch")
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn a_pack_that_kills_every_worker_is_given_up_and_no_other() {
 fn a_pack_that_was_given_up_is_tried_again_by_the_next_run() {
     let case = Case::new();
     let expected = case.undisturbed();
-    // The pack comes before those that are saved when the run is killed.
+    // The batch comes before those that are saved when the run is killed.
     let mut child = case.underway_with("e.parquet", &["--workers", "1", "--inject", "abort=42"]);
     case::kill(&mut child);
     run(case.embed("e.parquet").args(["--workers", "1"]));

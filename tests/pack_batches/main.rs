@@ -540,8 +540,8 @@ fn the_largest_header_and_the_largest_sequence_pass_and_no_larger_ones() {
     let out = folder.path().join("b.arrow");
     run(&mut pack(&shard, &out, 16384));
     let file = BatchesFile::open(&out, &Stop::default()).expect("open");
-    let packs = (0..file.len()).map(|index| file.batch(index).expect("a pack"));
-    let mut found: Vec<(u64, String, usize)> = packs
+    let batches = (0..file.len()).map(|index| file.batch(index).expect("a batch"));
+    let mut found: Vec<(u64, String, usize)> = batches
         .flat_map(|pack| {
             let row = |row: usize| {
                 let cu_seqlens = &pack.cu_seqlens()[row..=row + 1];

@@ -150,5 +150,5 @@ def test_every_byte_has_a_checksum(chain):
         assert checksums(path.read_bytes(), b"PAR1") >= 1
     for path in chain.batches:
         with ipc.open_file(path) as file:
-            packs = file.num_record_batches
-        assert checksums(path.read_bytes(), b"ARROW1") >= packs, "a pack is read without its neighbours"
+            batches = file.num_record_batches
+        assert checksums(path.read_bytes(), b"ARROW1") >= batches, "a batch is read without its neighbours"

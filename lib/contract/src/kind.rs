@@ -6,7 +6,7 @@
 pub enum Kind {
     /// Records of a FASTA input, one row a sequence or window (Parquet).
     Shard,
-    /// Packed batches of token ids, one record batch a pack (Arrow IPC file).
+    /// Packed batches of token ids, a record batch for each batch (Arrow IPC file).
     Batches,
     /// Embedding vectors, one row a sequence or window (Parquet).
     Embeddings,

@@ -1,10 +1,10 @@
-//! What the row digest does not see: how rows are shared out among packs.
+//! What the row digest does not see: how rows are shared out among batches.
 
 use std::fmt;
 
 use crate::ByteDigest;
 
-/// Which rows are in which pack, and in which order: XXH3-128 over the keys of all rows, pack after pack.
+/// Which rows are in which batch, and in which order: XXH3-128 over the keys of all rows, batch after batch.
 ///
 /// ```
 /// use plmkit_contract::PackingDigest;
@@ -18,7 +18,7 @@ use crate::ByteDigest;
 pub struct PackingDigest(ByteDigest);
 
 impl PackingDigest {
-    /// Adds a pack: the ordinals of its rows, and the offsets of their windows, as many.
+    /// Adds a batch: the ordinals of its rows, and the offsets of their windows, as many.
     pub fn update(&mut self, ordinals: &[u64], starts: &[u32]) {
         self.0.update(&(ordinals.len() as u64).to_le_bytes());
         for (ordinal, start) in ordinals.iter().zip(starts) {

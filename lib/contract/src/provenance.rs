@@ -11,7 +11,7 @@ use crate::{ByteDigest, Kind, Quoted, RowDigest};
 pub const CONTRACT_VERSION: &str = "1";
 
 /// The option of an embeddings file that says how its batches were packed. It decides the order of rows and not what
-/// is in them: a file of other packs is other work, and may belong to the same set of files.
+/// is in them: a file of other batches is other work, and may belong to the same set of files.
 pub const PACKING: &str = "packing";
 
 /// The option of an embeddings file that says what computed it. It decides the last bits and not what is in the file: one
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn other_packs_are_other_work_for_a_file_and_not_for_a_set() {
+    fn other_batches_are_other_work_for_a_file_and_not_for_a_set() {
         let of =
             |packing: &str| Provenance::new("gpu-embed", vec!["a".into()]).with(PACKING, packing);
         let difference = of("one").difference(&of("other"));

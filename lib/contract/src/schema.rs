@@ -36,7 +36,7 @@ pub fn shard_schema() -> SchemaRef {
     ]))
 }
 
-/// The columns of a batches file: one record batch for each pack, one row for each sequence in it.
+/// The columns of a batches file: one record batch for each batch, one row for each sequence in it.
 ///
 /// Between the key and `tokens` stand the `labels`. `tokens` holds `<cls> residues <eos>` as token ids. Its offsets buffer is `cu_seqlens`, its values buffer the
 /// packed input ids: what a variable-length attention kernel takes, with nothing to build.

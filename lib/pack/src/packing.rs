@@ -1,4 +1,4 @@
-//! Which sequence goes into which pack: best-fit decreasing, section by section.
+//! Which sequence goes into which batch: best-fit decreasing, section by section.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -7,39 +7,39 @@ use crate::Groups;
 use crate::filling::Filling;
 
 /// Tokens of a section. Results wait in memory until their section is computed, so that they can be written in the order
-/// of the input; the more there are, the better they fill packs.
+/// of the input; the more there are, the better they fill batches.
 const SECTION_TOKENS: u64 = 1 << 17;
 
-/// Which sequences each pack holds.
+/// Which sequences each batch holds.
 ///
-/// Packs are in the order of their creation, so the longest groups of a section come first. In a pack, sequences are
+/// Batches are in the order of their creation, so the longest groups of a section come first. In a batch, sequences are
 /// in the order in which they were put.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packing {
     capacity: u32,
-    /// Pack `i` is `indices[offsets[i]..offsets[i + 1]]`.
+    /// Batch `i` is `indices[offsets[i]..offsets[i + 1]]`.
     offsets: Vec<u32>,
     indices: Vec<u32>,
 }
 
-/// Packs sequences of `lengths` tokens into packs of at most `capacity` tokens.
+/// Packs sequences of `lengths` tokens into batches of at most `capacity` tokens.
 ///
 /// What is packed are groups; most sequences are one of their own. The input is cut into sections of 131,072 tokens, or of
-/// as many as a pack holds if these are more, and the groups of a section are packed by best-fit decreasing, which
-/// needs at most 11/9 of the fewest packs possible, plus a constant (Johnson et al. 1974). From the longest group
-/// to the shortest (equal lengths in the order given), each goes into the fullest pack that still has room for
-/// all of it; among equally full packs into the one that has been that full for longest; and if there is none,
+/// as many as a batch holds if these are more, and the groups of a section are packed by best-fit decreasing, which
+/// needs at most 11/9 of the fewest batches possible, plus a constant (Johnson et al. 1974). From the longest group
+/// to the shortest (equal lengths in the order given), each goes into the fullest batch that still has room for
+/// all of it; among equally full batches into the one that has been that full for longest; and if there is none,
 /// into a new one. Its sequences lie next to one another in their order. What comes next in the input fills the last
 /// pack, as long as it fits, and the next section begins behind it: all sequences of a section come before all
 /// of the next one.
 ///
-/// A group longer than `capacity` begins a new pack, and its sequences fill as many as they need by next-fit, in
-/// their order. So its packs follow one another and each begins with sequences of the group; the room that is
+/// A group longer than `capacity` begins a new batch, and its sequences fill as many as they need by next-fit, in
+/// their order. So its batches follow one another and each begins with sequences of the group; the room that is
 /// left in them is for shorter groups, and where there are none it stays empty. A sequence longer than `capacity`
-/// gets a pack of its own.
+/// gets a batch of its own.
 ///
 /// Each section is sorted and packed by itself, so that time grows as the number of sequences. Memory is 4 bytes for each
-/// sequence and for each pack, and a few dozen for each group of a section.
+/// sequence and for each batch, and a few dozen for each group of a section.
 ///
 /// # Panics
 /// Unless `groups` are those of as many sequences; with `u32::MAX` sequences or more, which is 16 GiB of
@@ -104,7 +104,7 @@ impl Packing {
             .iter()
             .flat_map(|&(start, _)| groups.beginning_at(start));
         self.gather(order, &filling);
-        // The last pack is the emptiest, as a rule.
+        // The last batch is the emptiest, as a rule.
         let last = self.offsets[self.offsets.len() - 2] as usize;
         let tokens: u64 = self.indices[last..]
             .iter()
@@ -125,12 +125,12 @@ impl Packing {
         }
     }
 
-    /// Adds the packs of a section; sequences are put in this order.
+    /// Adds the batches of a section; sequences are put in this order.
     fn gather(&mut self, order: impl Iterator<Item = u32>, filling: &Filling) {
         let start = self.indices.len() as u32;
-        let mut offsets = vec![0; filling.packs as usize + 1];
-        for &pack in &filling.pack_of {
-            offsets[pack as usize + 1] += 1;
+        let mut offsets = vec![0; filling.batches as usize + 1];
+        for &batch in &filling.batch_of {
+            offsets[batch as usize + 1] += 1;
         }
         let mut end = start;
         for offset in &mut offsets {
@@ -139,35 +139,35 @@ impl Packing {
         }
         self.offsets.extend_from_slice(&offsets[1..]);
         self.indices.resize(end as usize, 0);
-        for (index, &pack) in order.zip(&filling.pack_of) {
-            let place = &mut offsets[pack as usize];
+        for (index, &batch) in order.zip(&filling.batch_of) {
+            let place = &mut offsets[batch as usize];
             self.indices[*place as usize] = index;
             *place += 1;
         }
     }
 
-    /// The most tokens that a pack may hold, unless it is one sequence.
+    /// The most tokens that a batch may hold, unless it is one sequence.
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// The number of packs.
+    /// The number of batches.
     pub fn len(&self) -> usize {
         self.offsets.len() - 1
     }
 
-    /// Whether there is no pack, because there was no sequence.
+    /// Whether there is no batch, because there was no sequence.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The number of sequences in all packs.
+    /// The number of sequences in all batches.
     pub fn sequences(&self) -> usize {
         self.indices.len()
     }
 
-    /// For each pack the indices of its sequences in `lengths`.
-    pub fn packs(&self) -> impl ExactSizeIterator<Item = &[u32]> {
+    /// For each batch the indices of its sequences in `lengths`.
+    pub fn batches(&self) -> impl ExactSizeIterator<Item = &[u32]> {
         self.offsets
             .windows(2)
             .map(|ends| &self.indices[ends[0] as usize..ends[1] as usize])

@@ -1,4 +1,4 @@
-//! How full the packs of a packing are.
+//! How full the batches of a packing are.
 
 use serde::Serialize;
 
@@ -62,8 +62,8 @@ impl PackingReport {
     pub fn new(packing: &Packing, lengths: &[u32]) -> Self {
         let capacity = u64::from(packing.capacity());
         let filled: Vec<Fill> = packing
-            .packs()
-            .map(|pack| Fill::new(pack, lengths, capacity))
+            .batches()
+            .map(|batch| Fill::new(batch, lengths, capacity))
             .collect();
         let tail = filled
             .iter()
@@ -112,7 +112,7 @@ impl PackingReport {
     }
 }
 
-/// What one pack holds and could hold.
+/// What one batch holds and could hold.
 struct Fill {
     sequences: u64,
     tokens: u64,
@@ -121,13 +121,13 @@ struct Fill {
 }
 
 impl Fill {
-    fn new(pack: &[u32], lengths: &[u32], capacity: u64) -> Self {
-        let tokens = pack
+    fn new(batch: &[u32], lengths: &[u32], capacity: u64) -> Self {
+        let tokens = batch
             .iter()
             .map(|&index| u64::from(lengths[index as usize]))
             .sum();
         Self {
-            sequences: pack.len() as u64,
+            sequences: batch.len() as u64,
             tokens,
             room: capacity.max(tokens),
             oversized: tokens > capacity,

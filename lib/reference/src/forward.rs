@@ -99,7 +99,8 @@ impl<T: Real> Reference<T> {
         let row = |&token: &u8| {
             let word = &words[usize::from(token) * self.checkpoint.hidden..];
             let word = word[..self.checkpoint.hidden].iter();
-            word.map(|&value| T::from_f32(value) * scale(token)).collect()
+            word.map(|&value| T::from_f32(value) * scale(token))
+                .collect()
         };
         tokens.iter().map(row).collect()
     }

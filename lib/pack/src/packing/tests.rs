@@ -4,32 +4,32 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Best-fit decreasing as the textbook tells it, quadratic; a pack moves to the back when it changes.
+/// Best-fit decreasing as the textbook tells it, quadratic; a batch moves to the back when it changes.
 fn naive(lengths: &[u32], capacity: u32) -> Vec<Vec<u32>> {
     let mut order: Vec<u32> = (0..lengths.len() as u32).collect();
     order.sort_by_key(|&index| std::cmp::Reverse(lengths[index as usize]));
-    let mut open: Vec<(usize, u32)> = Vec::new(); // (pack, room)
-    let mut packs: Vec<Vec<u32>> = Vec::new();
+    let mut open: Vec<(usize, u32)> = Vec::new(); // (batch, room)
+    let mut batches: Vec<Vec<u32>> = Vec::new();
     for index in order {
         let length = lengths[index as usize];
         let best = (0..open.len())
             .filter(|&place| open[place].1 >= length)
             .min_by_key(|&place| open[place].1);
-        let (pack, room) = if let Some(place) = best {
+        let (batch, room) = if let Some(place) = best {
             open.remove(place)
         } else {
-            packs.push(Vec::new());
-            (packs.len() - 1, capacity)
+            batches.push(Vec::new());
+            (batches.len() - 1, capacity)
         };
-        packs[pack].push(index);
+        batches[batch].push(index);
         if length <= capacity {
-            open.push((pack, room - length));
+            open.push((batch, room - length));
         }
     }
-    packs
+    batches
 }
 
-/// The same for groups; the sequences of one that fits into no pack go into new packs, one after the other.
+/// The same for groups; the sequences of one that fits into no batch go into new batches, one after the other.
 fn naive_groups(groups: &[Vec<u32>], capacity: u32) -> Vec<Vec<u32>> {
     let total = |group: &[u32]| group.iter().map(|&length| u64::from(length)).sum::<u64>();
     let firsts = groups.iter().scan(0, |next, group| {
@@ -38,42 +38,42 @@ fn naive_groups(groups: &[Vec<u32>], capacity: u32) -> Vec<Vec<u32>> {
     });
     let mut order: Vec<(u32, &Vec<u32>)> = firsts.zip(groups).collect();
     order.sort_by_key(|(_, group)| std::cmp::Reverse(total(group)));
-    let mut open: Vec<(usize, u64)> = Vec::new(); // (pack, room)
-    let mut packs: Vec<Vec<u32>> = Vec::new();
+    let mut open: Vec<(usize, u64)> = Vec::new(); // (batch, room)
+    let mut batches: Vec<Vec<u32>> = Vec::new();
     for (first, group) in order {
         let mut rows = (first..).zip(group.iter().map(|&length| u64::from(length)));
         if total(group) <= u64::from(capacity) {
             let best = (0..open.len())
                 .filter(|&place| open[place].1 >= total(group))
                 .min_by_key(|&place| open[place].1);
-            let (pack, room) = if let Some(place) = best {
+            let (batch, room) = if let Some(place) = best {
                 open.remove(place)
             } else {
-                packs.push(Vec::new());
-                (packs.len() - 1, u64::from(capacity))
+                batches.push(Vec::new());
+                (batches.len() - 1, u64::from(capacity))
             };
-            packs[pack].extend(rows.map(|(row, _)| row));
-            open.push((pack, room - total(group)));
+            batches[batch].extend(rows.map(|(row, _)| row));
+            open.push((batch, room - total(group)));
             continue;
         }
         let mut rest = rows.next();
         while let Some((row, mut tokens)) = rest {
-            let mut pack = vec![row];
+            let mut batch = vec![row];
             rest = rows.next();
             while let Some((row, length)) =
                 rest.filter(|(_, length)| tokens + length <= u64::from(capacity))
             {
-                pack.push(row);
+                batch.push(row);
                 tokens += length;
                 rest = rows.next();
             }
-            packs.push(pack);
+            batches.push(batch);
             if tokens <= u64::from(capacity) {
-                open.push((packs.len() - 1, u64::from(capacity) - tokens));
+                open.push((batches.len() - 1, u64::from(capacity) - tokens));
             }
         }
     }
-    packs
+    batches
 }
 
 /// In one section.
@@ -89,7 +89,7 @@ fn grouped(groups: &[Vec<u32>], capacity: u32) -> Packing {
 }
 
 fn owned(packing: &Packing) -> Vec<Vec<u32>> {
-    packing.packs().map(<[u32]>::to_vec).collect()
+    packing.batches().map(<[u32]>::to_vec).collect()
 }
 
 fn sequences() -> impl Strategy<Value = (Vec<u32>, u32)> {
@@ -114,13 +114,13 @@ proptest! {
     #[test]
     fn holds_every_sequence_once_and_no_pack_too_full((lengths, capacity) in sequences()) {
         let packing = singles(&lengths, capacity);
-        let mut seen: Vec<u32> = packing.packs().flatten().copied().collect();
+        let mut seen: Vec<u32> = packing.batches().flatten().copied().collect();
         seen.sort_unstable();
         prop_assert_eq!(seen, (0..lengths.len() as u32).collect::<Vec<_>>());
-        for pack in packing.packs() {
-            let tokens: u32 = pack.iter().map(|&index| lengths[index as usize]).sum();
-            prop_assert!(!pack.is_empty());
-            prop_assert!(tokens <= capacity || pack.len() == 1);
+        for batch in packing.batches() {
+            let tokens: u32 = batch.iter().map(|&index| lengths[index as usize]).sum();
+            prop_assert!(!batch.is_empty());
+            prop_assert!(tokens <= capacity || batch.len() == 1);
         }
     }
 
@@ -133,23 +133,23 @@ proptest! {
     fn keeps_a_group_together_and_in_order((groups, capacity) in proteins()) {
         let packing = grouped(&groups, capacity);
         let lengths = groups.concat();
-        let mut place_of = vec![None; lengths.len()]; // the pack of a sequence, and its place there
-        for (pack, sequences) in packing.packs().enumerate() {
+        let mut place_of = vec![None; lengths.len()]; // the batch of a sequence, and its place there
+        for (batch, sequences) in packing.batches().enumerate() {
             let tokens: u32 = sequences.iter().map(|&index| lengths[index as usize]).sum();
             prop_assert!(tokens <= capacity || sequences.len() == 1);
             for (place, &index) in sequences.iter().enumerate() {
-                let before = place_of[index as usize].replace((pack, place));
+                let before = place_of[index as usize].replace((batch, place));
                 prop_assert_eq!(before, None);
             }
         }
-        let mut places = place_of.into_iter().map(|place| place.expect("is in a pack"));
+        let mut places = place_of.into_iter().map(|place| place.expect("is in a batch"));
         for group in &groups {
             let fits = group.iter().sum::<u32>() <= capacity;
             let places: Vec<(usize, usize)> = places.by_ref().take(group.len()).collect();
             prop_assert!(fits || places[0].1 == 0);
             for pair in places.windows(2) {
-                let [(pack, place), next] = [pair[0], pair[1]];
-                prop_assert!(next == (pack, place + 1) || (!fits && next == (pack + 1, 0)));
+                let [(batch, place), next] = [pair[0], pair[1]];
+                prop_assert!(next == (batch, place + 1) || (!fits && next == (batch + 1, 0)));
             }
         }
     }
@@ -165,11 +165,11 @@ proptest! {
         let keys: Vec<usize> = keys.collect();
         let packing = in_sections(&lengths, &Groups::runs(&keys), capacity, section);
         let tokens = |rows: &[u32]| rows.iter().map(|&row| u64::from(lengths[row as usize])).sum::<u64>();
-        let mut rows: Vec<u32> = Vec::new(); // of the packs since the last end of a section
+        let mut rows: Vec<u32> = Vec::new(); // of the batches since the last end of a section
         let mut next = 0;
-        for pack in packing.packs() {
-            prop_assert!(tokens(pack) <= u64::from(capacity) || pack.len() == 1);
-            rows.extend(pack);
+        for batch in packing.batches() {
+            prop_assert!(tokens(batch) <= u64::from(capacity) || batch.len() == 1);
+            rows.extend(batch);
             let after = next + rows.len() as u32;
             if rows.iter().all(|row| (next..after).contains(row)) {
                 let longest = groups.iter().map(|group| group.iter().sum::<u32>()).max();
@@ -183,10 +183,10 @@ proptest! {
     }
 
     #[test]
-    fn needs_hardly_more_packs_than_scattered_windows_if_short_sequences_fill_them(
+    fn needs_hardly_more_batches_than_scattered_windows_if_short_sequences_fill_them(
         (groups, capacity) in (prop::collection::vec((1_usize..20, 2_u32..200), 1..40), 200_u32..2000),
     ) {
-        // Windows of 200 tokens, the last shorter; and more short sequences than the packs have room for.
+        // Windows of 200 tokens, the last shorter; and more short sequences than the batches have room for.
         let windows = |(count, last)| [vec![200; count], vec![last]].concat();
         let mut groups: Vec<Vec<u32>> = groups.into_iter().map(windows).collect();
         let tokens: u32 = groups.iter().flatten().sum();
@@ -194,7 +194,7 @@ proptest! {
         let lengths = groups.concat();
         let scattered = singles(&lengths, capacity);
         let together = grouped(&groups, capacity);
-        // One of at most 10 tokens began the last pack, since no other had room for it.
+        // One of at most 10 tokens began the last batch, since no other had room for it.
         let least = capacity as usize - 9;
         prop_assert!((together.len() - 1) * least <= scattered.len() * capacity as usize);
     }
@@ -204,16 +204,16 @@ proptest! {
         lengths in prop::collection::vec(1_u32..=1000, 1..500),
         spare in 0_u32..2000,
     ) {
-        // Cutting full packs into random pieces gives an instance whose optimum is known.
+        // Cutting full batches into random pieces gives an instance whose optimum is known.
         let capacity = 1000 + spare;
         let mut pieces = Vec::new();
         for &cut in &lengths {
             pieces.extend([cut, capacity - cut]);
         }
         let optimum = lengths.len();
-        let packs = singles(&pieces, capacity).len();
-        prop_assert!(packs >= optimum);
-        prop_assert!(9 * packs <= 11 * optimum + 36, "{} packs for {}", packs, optimum);
+        let batches = singles(&pieces, capacity).len();
+        prop_assert!(batches >= optimum);
+        prop_assert!(9 * batches <= 11 * optimum + 36, "{} batches for {}", batches, optimum);
     }
 }
 
@@ -230,7 +230,7 @@ fn takes_a_capacity_beyond_all_tokens_without_paying_for_it() {
 
 #[test]
 fn fills_the_last_pack_of_a_section_with_what_comes_next() {
-    // The section is 0 to 3. The pack of 2 has room for 4 and not for 5, with which the next one begins.
+    // The section is 0 to 3. The batch of 2 has room for 4 and not for 5, with which the next one begins.
     let lengths = [6, 4, 3, 5, 2, 1, 9, 1];
     let groups = Groups::runs(0..lengths.len());
     let packing = in_sections(&lengths, &groups, 10, 18);
@@ -256,8 +256,8 @@ fn takes_empty_sequences_and_no_capacity() {
 }
 
 #[test]
-fn a_group_beyond_the_capacity_fills_packs_of_its_own_and_leaves_their_rest_to_others() {
-    // The windows 1 to 5 need three packs. The last has room for 0 and for 6 with 7, the first for 8.
+fn a_group_beyond_the_capacity_fills_batches_of_its_own_and_leaves_their_rest_to_others() {
+    // The windows 1 to 5 need three batches. The last has room for 0 and for 6 with 7, the first for 8.
     let groups = [vec![3], vec![4; 5], vec![2, 1], vec![2]];
     let expected = [vec![1, 2, 8], vec![3, 4], vec![5, 0, 6, 7]];
     assert_eq!(owned(&grouped(&groups, 10)), expected);

@@ -115,7 +115,7 @@ pub(crate) fn write_batches(path: &Path, shard: &Shard) {
         });
         let (pack, after) = rest.split_at(fitting.count());
         let batch = shard.pack(pack.iter().copied(), labels).expect("residues");
-        writer.write(&batch).expect("space for a pack");
+        writer.write(&batch).expect("space for a batch");
         rest = after;
     }
     writer.finish().expect("space for a file");

@@ -79,7 +79,7 @@ fn decode_ipc(path: &Path) -> Vec<RecordBatch> {
 }
 
 /// Packs of a file that is open, each verified again.
-fn packs(criterion: &mut Criterion) {
+fn batches(criterion: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("batches.arrow");
     let shard = files::write_shard(&folder.path().join("shard.parquet"), &files::proteins());
@@ -87,10 +87,10 @@ fn packs(criterion: &mut Criterion) {
     let file = BatchesFile::open(&path, &Stop::default()).expect("batches");
     let mut group = criterion.benchmark_group("batches");
     group.throughput(Throughput::Elements(file.len() as u64));
-    group.bench_function("packs", |bencher| {
+    group.bench_function("batches", |bencher| {
         bencher.iter(|| {
-            let packs = (0..file.len()).map(|index| file.batch(index).expect("a pack"));
-            packs.map(|pack| pack.tokens().len()).sum::<usize>()
+            let batches = (0..file.len()).map(|index| file.batch(index).expect("a batch"));
+            batches.map(|pack| pack.tokens().len()).sum::<usize>()
         });
     });
 }
@@ -101,6 +101,6 @@ criterion_group! {
         .sample_size(20)
         .warm_up_time(Duration::from_secs(1))
         .measurement_time(Duration::from_secs(3));
-    targets = readers, packs
+    targets = readers, batches
 }
 criterion_main!(benches);
