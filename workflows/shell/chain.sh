@@ -145,8 +145,8 @@ cut_sample() {
 # shards DIR [MANIFEST]: the names of its shards, by the manifest.
 shards() { sed -n 's/^ *"file": "\(.*\)[.]parquet",*$/\1/p' "${2:-$1/shards/manifest.json}"; }
 
-# is_complete DIR NAME: whether the shard is embedded and reported on. With --force gpu-embed looks at each, and replaces what is damaged;
-# where no params.json says how they were made, it looks at each, too, and refuses what is other work.
+# is_complete DIR NAME: whether the shard is embedded and reported on. With --force each is computed again;
+# where no params.json says how they were made, gpu-embed looks at each, and refuses what is other work.
 is_complete() { [[ ! $compare && " $GPU_EMBED " != *' --force '* && -e $1/embeddings/$2.parquet && -e $1/rejects/$2.csv && -e $1/reports/$2.run.json ]]; }
 
 # goes_on CODE: after a failure of the sample alone (a verdict, its data, an output of its own), the first of which `failed` keeps for
