@@ -186,7 +186,9 @@ fn log_verdict(verdict: &Verdict) {
     let truncated = match (verdict.truncated, verdict.residues_truncated) {
         (0, _) => String::new(),
         // What the manifest counts is of rows that are missing, too.
-        (rows, Some(lost)) if verdict.passed() => format!(", {rows} truncated by {}", plural(lost, "residue")),
+        (rows, Some(lost)) if verdict.passed() => {
+            format!(", {rows} truncated by {}", plural(lost, "residue"))
+        }
         (rows, _) => format!(", {rows} truncated"),
     };
     info!(
