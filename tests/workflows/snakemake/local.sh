@@ -60,7 +60,7 @@ echo "what is lost comes back"
 rm results/a/embeddings/shard-00001.parquet
 # As a killed run leaves it; `equal` sees whether it goes.
 mkdir -p results/a/batches
-touch results/a/batches/shard-00000.arrow
+touch -d 2020-01-01 results/a/batches/shard-00000.arrow
 same "embeddings: only their chain runs" "all:1 embed:1 pack:1 run_report:1 summary:1 validate:1" "$(jobs)"
 check "they come back" run
 check "the same" equal chain results
