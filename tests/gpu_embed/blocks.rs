@@ -9,11 +9,11 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::EVERY_OUTPUT;
 use crate::common::case::{Case, SIGKILL, SIGTERM, send};
 use crate::common::{all, run, test_data};
 
 /// Some 2 kB a residue.
-const COLUMNS: [&str; 5] = ["--layers", "all", "--residues", "--logits", "--contacts"];
 /// Proteins of test-data, so often: five blocks of 64 MiB.
 const COPIES: usize = 20;
 
@@ -28,7 +28,9 @@ impl Blocks {
         let proteins = fs::read_to_string(test_data("proteins.fasta")).expect("test data");
         let copies = (0..COPIES).map(|copy| proteins.replace('>', &format!(">{copy}-")));
         case.pack_with(&copies.collect::<String>(), &[], 2048);
-        run(case.embed_saving("undisturbed.parquet", "1h").args(COLUMNS));
+        run(case
+            .embed_saving("undisturbed.parquet", "1h")
+            .args(EVERY_OUTPUT));
         let expected = fs::read(case.path("undisturbed.parquet")).expect("output");
         assert!(expected.len() > 250 << 20, "{} bytes", expected.len());
         Self { case, expected }
@@ -36,7 +38,7 @@ impl Blocks {
 
     fn embed(&self, saved_in: Option<&Path>) -> Command {
         let mut command = self.case.embed_saving("e.parquet", "20ms");
-        command.args(COLUMNS);
+        command.args(EVERY_OUTPUT);
         if let Some(folder) = saved_in {
             command.arg("--checkpoint-dir").arg(folder);
         }

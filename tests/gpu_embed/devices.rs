@@ -1,6 +1,5 @@
 //! `gpu-embed --device`: what is missing for a GPU is said in one line, and the search for a token budget.
 
-use crate::common;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -9,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::common::case::{Case, SIGTERM, send};
-use crate::common::{all, assert_failed, assert_fails, bin, run, test_data};
+use crate::common::{self, all, assert_failed, assert_fails, bin, run, test_data};
 use serde_json::Value;
 
 /// A folder with a driver that tells of other GPUs than there are.

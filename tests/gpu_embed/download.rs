@@ -1,6 +1,5 @@
 //! `gpu-embed --download`, against a Hub of our own on this machine.
 
-use crate::common;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -12,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::common::{bin, run, test_data};
+use crate::common::{self, bin, run, test_data};
 use plmkit_store::EmbeddingsReader;
 use serde_json::json;
 
@@ -195,17 +194,9 @@ impl Case {
         let folder = tempfile::tempdir().expect("temp folder");
         let fasta = folder.path().join("two.fasta");
         fs::write(&fasta, ">a\nMKTAYIAK\n>b\nGG\n").expect("write");
-        let shards = folder.path().join("shards");
-        run(bin("fasta-shard")
-            .arg(&fasta)
-            .arg("--out")
-            .arg(&shards)
-            .args(["--shards", "1"]));
+        let shard = common::shard(&fasta, &folder.path().join("shards"), &[]);
         let batches = folder.path().join("b.arrow");
-        run(bin("pack-batches")
-            .arg(shards.join("shard-00000.parquet"))
-            .arg("--out")
-            .arg(&batches));
+        common::pack(&shard, &batches, 16384);
         Self { folder, batches }
     }
 

@@ -12,3 +12,6 @@ mod resume;
 mod run;
 mod windows;
 mod workers;
+
+/// Every kind of output, of all layers.
+const EVERY_OUTPUT: [&str; 5] = ["--layers", "all", "--residues", "--logits", "--contacts"];

@@ -1,12 +1,14 @@
 //! What `gpu-embed` can compute, and in which types: the real binary on real proteins and the tiny model.
 
-use crate::common;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{assert_failed, assert_fails, bin, model_of, pack, run, shard, test_data};
+use crate::EVERY_OUTPUT;
+use crate::common::{
+    self, assert_failed, assert_fails, bin, model_of, pack, run, shard, test_data,
+};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Float16Type, Float32Type, UInt32Type};
 use plmkit_contract::ordinals;
@@ -113,15 +115,7 @@ fn every_kind_of_output_fits_the_others() {
     let case = Case::new();
     for (dtype, close) in [("f32", 2e-5), ("f16", 2e-3)] {
         let out = format!("{dtype}.parquet");
-        let options = [
-            "--residues",
-            "--logits",
-            "--contacts",
-            "--layers",
-            "all",
-            "--store-dtype",
-            dtype,
-        ];
+        let options = [&EVERY_OUTPUT[..], &["--store-dtype", dtype]].concat();
         run(&mut case.embed(&test_data("model-tiny"), &out, &options));
         for batch in rows(&case.path(&out)) {
             assert_eq!(batch.num_columns(), 6 + 5 + 5 + 2);
@@ -419,15 +413,7 @@ fn every_output_is_the_same_at_any_thread_count() {
     let model = test_data("model-tiny");
     let bytes = ["1", "2", "5"].map(|threads| {
         let out = format!("{threads}.parquet");
-        let options = [
-            "--residues",
-            "--logits",
-            "--contacts",
-            "--layers",
-            "all",
-            "--threads",
-            threads,
-        ];
+        let options = [&EVERY_OUTPUT[..], &["--threads", threads]].concat();
         run(&mut case.embed(&model, &out, &options));
         fs::read(case.path(&out)).expect("output")
     });

@@ -1,6 +1,5 @@
 //! `gpu-embed`, the real binary on real proteins and the tiny model.
 
-use crate::common;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +10,7 @@ use arrow::datatypes::UInt8Type;
 use plmkit_contract::{Labels, Stop, batches_schema};
 use plmkit_store::{BatchesFile, BatchesWriter};
 
-use crate::common::{assert_fails, bin, run, test_data, visible};
+use crate::common::{self, assert_fails, bin, run, test_data, visible};
 
 /// Packed batches of the test proteins.
 fn batches(folder: &Path, budget: u32) -> PathBuf {

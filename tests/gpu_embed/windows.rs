@@ -1,12 +1,11 @@
 //! Proteins in windows, from FASTA to the verdict: `gpu-embed` puts them together, and nobody is misled about it.
 
-use crate::common;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::common::{assert_failed, assert_fails, bin, run, test_data};
+use crate::common::{self, assert_failed, assert_fails, bin, run, test_data};
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{Float32Type, UInt32Type};
 use plmkit_contract::{N_WINDOWS, WINDOWS, ordinals};

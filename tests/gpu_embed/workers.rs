@@ -1,6 +1,5 @@
 //! `gpu-embed --workers`: several processes give what one gives, whatever happens to them.
 
-use crate::common;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -9,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::common::case::{self, Case, SIGKILL, SIGTERM, in_windows, rejects};
-use crate::common::{all, assert_fails, bin, run};
+use crate::common::{self, all, assert_fails, bin, run};
 use serde_json::Value;
 
 /// A run that lasts long enough for something to happen to it.

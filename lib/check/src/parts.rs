@@ -2,13 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use plmkit_contract::plural;
+use plmkit_contract::{LONG_SHARD_PREFIX, plural};
 
 use crate::check::Check;
 use crate::violation::Violations;
-
-/// What `fasta-shard --long-policy split-off` has in the names of the shards of long proteins.
-const LONG_PROTEINS: &str = "shard-long-";
 
 /// What is known of the parts of a dataset before they are read.
 #[derive(Debug, Default)]
@@ -26,7 +23,7 @@ pub struct Parts {
 fn out_of_order(begins: &[(String, u64)]) -> Violations {
     let mut sorted: Vec<(bool, &str, u64)> = begins
         .iter()
-        .map(|(file, first)| (file.contains(LONG_PROTEINS), file.as_str(), *first))
+        .map(|(file, first)| (file.contains(LONG_SHARD_PREFIX), file.as_str(), *first))
         .collect();
     sorted.sort_unstable();
     let mut violations = Violations::default();

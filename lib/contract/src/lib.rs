@@ -40,7 +40,8 @@ pub use kind::Kind;
 pub use labels::{DESCRIPTION, Labels, SAMPLE};
 pub use layout::{EmbeddingLayout, N_WINDOWS};
 pub use manifest::{
-    InputSummary, LengthBin, LengthSummary, Manifest, ShardSummary, length_bin_edges,
+    InputSummary, LONG_SHARD_PREFIX, LengthBin, LengthSummary, Manifest, SHARD_PREFIX,
+    ShardSummary, length_bin_edges,
 };
 pub use packing::PackingDigest;
 pub use provenance::{

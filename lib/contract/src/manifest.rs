@@ -50,6 +50,12 @@ impl Sealed for Manifest {
     const TOOL: &str = "fasta-shard";
 }
 
+/// How the names of shards begin.
+pub const SHARD_PREFIX: &str = "shard-";
+
+/// How the names of shards begin that hold long proteins whole. They sort behind all others.
+pub const LONG_SHARD_PREFIX: &str = "shard-long-";
+
 /// One FASTA input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputSummary {

@@ -1,5 +1,7 @@
 //! The shards of a set and the names of their files.
 
+use plmkit_contract::{LONG_SHARD_PREFIX, SHARD_PREFIX};
+
 /// One shard of a set. Those of the long proteins come last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ShardKey {
@@ -9,18 +11,22 @@ pub(crate) struct ShardKey {
 
 impl ShardKey {
     pub(crate) fn file_name(self) -> String {
-        let long = if self.long { "long-" } else { "" };
-        format!("shard-{long}{:05}.parquet", self.index)
+        let prefix = if self.long {
+            LONG_SHARD_PREFIX
+        } else {
+            SHARD_PREFIX
+        };
+        format!("{prefix}{:05}.parquet", self.index)
     }
 }
 
 /// Whether `name` is one that a shard may have.
 pub(crate) fn is_shard_name(name: &str) -> bool {
     let digits = name
-        .strip_prefix("shard-")
+        .strip_prefix(LONG_SHARD_PREFIX)
+        .or_else(|| name.strip_prefix(SHARD_PREFIX))
         .and_then(|rest| rest.strip_suffix(".parquet"));
     digits.is_some_and(|digits| {
-        let digits = digits.strip_prefix("long-").unwrap_or(digits);
         digits.len() >= 5 && digits.bytes().all(|digit| digit.is_ascii_digit())
     })
 }
