@@ -1,4 +1,4 @@
-//! Compiles `shim/`, and lets the tests and benchmarks of this crate find libtorch where they were linked against it.
+//! Compiles `shim/`, and adds libtorch's folder to the library path of this crate's tests and benchmarks.
 
 use std::env;
 use std::path::Path;
@@ -12,19 +12,19 @@ fn main() {
         );
         return;
     };
-    // What libtorch for CUDA needs may not be there, and is not linked.
+    // Libraries that libtorch for CUDA needs are not linked, and may be missing.
     println!("cargo::rustc-link-arg=-Wl,-rpath,{libtorch}/lib,--allow-shlib-undefined");
     let include = Path::new(&libtorch).join("include");
     cc::Build::new()
         .cpp(true)
         .std("c++17")
         .files(["shim/shim.cpp", "shim/older.cpp"])
-        // As a system's: its warnings are not ours.
+        // System headers give no warnings.
         .flag("-isystem")
         .flag(include)
         .warnings(true)
         .extra_warnings(true)
         .compile("plmkit_shim");
-    // Before libtorch.so, which the linker would take for a symbol that both have, and which needs libtorch for CUDA.
+    // Before libtorch.so: the linker would take a symbol of both from libtorch.so, which needs libtorch for CUDA.
     println!("cargo::rustc-link-lib=c10");
 }

@@ -13,7 +13,7 @@ use crate::{Isa, Rows, RowsMut};
 
 use product::{Add, Gelu, Store, products};
 
-pub use pack::{Panel, Stored};
+pub use pack::{Panel, StoredType};
 
 /// Vectors of columns in a tile.
 const VECTORS: usize = 2;
@@ -129,7 +129,7 @@ impl Weights {
             .collect();
         let rows: Vec<_> = bytes
             .chunks_exact(inputs * size_of::<f32>())
-            .map(|row| (Stored::F32, row))
+            .map(|row| (StoredType::F32, row))
             .collect();
         let mut weights = Self::zeros(isa, multiply, inputs, bias)?;
         for mut panel in weights.panels() {

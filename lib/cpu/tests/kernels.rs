@@ -1,7 +1,7 @@
 //! Each kernel of each instruction set that this CPU has, beside the same written out in f64.
 
 use plmkit_cpu::{
-    Converted, Head, Isa, LayerNorm, Multiply, Rotations, Rows, RowsMut, Scratch, Stored, Then,
+    Converted, Head, Isa, LayerNorm, Multiply, Rotations, Rows, RowsMut, Scratch, StoredType, Then,
     Weights, attention,
 };
 
@@ -620,7 +620,7 @@ fn what_is_no_number_spoils_its_row_of_integers_or_its_column() {
 fn half_types_are_widened_as_they_are_everywhere() {
     let bits: Vec<u16> = (0..=u16::MAX).collect();
     let bytes: Vec<u8> = bits.iter().copied().flat_map(u16::to_le_bytes).collect();
-    let widened = |stored: Stored| {
+    let widened = |stored: StoredType| {
         let mut values = vec![0.0; bits.len()];
         stored.widen(&bytes, &mut values);
         values
@@ -629,10 +629,10 @@ fn half_types_are_widened_as_they_are_everywhere() {
     let bf16 = bits
         .iter()
         .map(|&bits| half::bf16::from_bits(bits).to_f32());
-    for (found, expected) in widened(Stored::F16)
+    for (found, expected) in widened(StoredType::F16)
         .into_iter()
         .zip(f16)
-        .chain(widened(Stored::Bf16).into_iter().zip(bf16))
+        .chain(widened(StoredType::Bf16).into_iter().zip(bf16))
     {
         let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
         assert!(same, "{found:e}, expected {expected:e}");
@@ -668,8 +668,8 @@ fn weights_are_packed_alike_from_whatever_they_are_stored_in() {
                 if multiply == Multiply::Bf16 && !isa.has_bf16() {
                     continue;
                 }
-                for (i, stored) in [Stored::F16, Stored::Bf16].into_iter().enumerate() {
-                    let rows: Vec<(Stored, &[u8])> = bytes[i]
+                for (i, stored) in [StoredType::F16, StoredType::Bf16].into_iter().enumerate() {
+                    let rows: Vec<(StoredType, &[u8])> = bytes[i]
                         .chunks_exact(inputs * stored.bytes())
                         .map(|row| (stored, row))
                         .collect();

@@ -3,29 +3,32 @@
 mod one_kernel;
 mod per_sequence;
 
-use std::fmt;
-
 use tch::Tensor;
 
 use crate::EsmError;
-use crate::compute_options::ComputePlan;
 use crate::device_batch::DeviceBatch;
 
-use per_sequence::PerSequence;
-
-pub(crate) use one_kernel::OneKernel;
-
-/// Softmax attention in which a token sees the tokens of its own sequence, all of them, and no others.
-pub(crate) trait Attention: fmt::Debug + Send {
-    /// Queries, keys and values, `(total_tokens, 3, heads, head_dim)` with the first two rotated, to the
-    /// `(total_tokens, heads·head_dim)` mix of values.
-    fn forward(&self, qkv: &Tensor, batch: &DeviceBatch) -> Result<Tensor, EsmError>;
+/// Softmax attention in which a token sees only the tokens of its own sequence, without padding.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Attention {
+    /// One kernel call for many sequences, on a GPU of this compute capability.
+    OneKernel((i32, i32)),
+    /// One call for each sequence, on a CPU.
+    PerSequence,
 }
 
-/// libtorch's way without padding on a device.
-pub(crate) fn attention_on(method: ComputePlan) -> Box<dyn Attention> {
-    match method.capability {
-        Some(capability) => Box::new(OneKernel { capability }),
-        None => Box::new(PerSequence),
+impl Attention {
+    /// Selects the kernel for a device: a GPU of this compute capability, or a CPU.
+    pub(crate) fn new(capability: Option<(i32, i32)>) -> Self {
+        capability.map_or(Self::PerSequence, Self::OneKernel)
+    }
+
+    /// Queries, keys and values, `(total_tokens, 3, heads, head_dim)` with the first two rotated, to the
+    /// `(total_tokens, heads·head_dim)` mix of values.
+    pub(crate) fn forward(self, qkv: &Tensor, batch: &DeviceBatch) -> Result<Tensor, EsmError> {
+        match self {
+            Self::OneKernel(capability) => one_kernel::forward(qkv, batch, capability),
+            Self::PerSequence => per_sequence::forward(qkv, batch),
+        }
     }
 }

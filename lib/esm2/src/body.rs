@@ -1,4 +1,4 @@
-//! The layers of a model, and the ways to compute them.
+//! The transformer layers, and the ways to compute them.
 
 mod cpu;
 mod fused;
@@ -16,26 +16,26 @@ use crate::embedding::Embedding;
 use crate::pooling::pool;
 use crate::threads::threads;
 
-pub(crate) use cpu::{OnCpu, Streamed};
+pub(crate) use cpu::OnCpu;
 pub(crate) use fused::OnGpu;
 pub(crate) use libtorch::OnLibtorch;
 
 /// The layers between the embedding and the final `LayerNorm`.
 pub(crate) trait Body: fmt::Debug + Send {
-    /// The name of what computes.
+    /// Returns the name of the kernels.
     fn kernels(&self) -> String;
 
-    /// The threads that libtorch may use for what comes before and after the layers.
+    /// Returns the threads that libtorch may use before and after the layers.
     fn libtorch_threads(&self) -> NonZeroUsize {
         threads()
     }
 
-    /// Layer 0 of the model: `(rows, hidden)` f32.
+    /// Computes layer 0 of the model: `(rows, hidden)` f32.
     fn embed(&self, embedding: &Embedding, batch: &DeviceBatch) -> Result<Tensor, EsmError> {
         embedding.forward(batch)
     }
 
-    /// Takes `x`, `(rows, hidden)` f32, through the first `depth` layers.
+    /// Applies the first `depth` layers to `x`, `(rows, hidden)` f32.
     fn forward(
         &self,
         x: Tensor,
@@ -50,15 +50,15 @@ pub(crate) trait Body: fmt::Debug + Send {
     }
 }
 
-/// Someone who is shown what is computed.
+/// Receives intermediate results of a forward pass.
 pub(crate) trait LayerObserver {
-    /// The output of a layer, `(rows, hidden)` f32; of layer 0, the embedding. It is copied only where it is asked for.
+    /// Receives the output of a layer, `(rows, hidden)` f32; that of layer 0 is the embedding. Only a call of `x` copies it.
     fn hidden(
         &mut self,
         layer: usize,
         x: &dyn Fn() -> Result<Tensor, EsmError>,
     ) -> Result<(), EsmError>;
 
-    /// Queries, keys and values of the next layer, the first two rotated: `(rows, 3, heads, head_dim)` f32.
+    /// Receives queries, keys and values of the next layer, the first two rotated: `(rows, 3, heads, head_dim)` f32.
     fn attention(&mut self, qkv: &dyn Fn() -> Result<Tensor, EsmError>) -> Result<(), EsmError>;
 }

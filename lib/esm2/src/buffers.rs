@@ -1,14 +1,14 @@
-//! Memory that is used again. The system hands out pages filled with zeros, one at a time, and takes them back: for large results
-//! that costs more than to compute their digests.
+//! Reuses memory of large results. The system clears each page of new memory, which costs more than computing the digests of the
+//! results.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Smaller buffers come from the allocator, which keeps memory for such itself.
-const LEAST_BYTES: usize = 1 << 20;
+/// Smaller buffers come from the allocator, which reuses their memory itself.
+const MIN_BYTES: usize = 1 << 20;
 
-/// Hands out buffers and takes them back, in any thread. It never holds more memory, with what is in use, than was once in use.
+/// A pool of buffers for any thread. Free and used buffers together never have more memory than the most that was in use at once.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers<T> {
     shared: Arc<Mutex<Shared<T>>>,
@@ -16,10 +16,11 @@ pub struct Buffers<T> {
 
 #[derive(Debug)]
 struct Shared<T> {
-    /// The one that came back first is the first.
+    /// Free memory, in the order in which it was returned.
     free: Vec<Vec<T>>,
-    /// Values in buffers that are in use, and the most that ever were.
+    /// Values of the buffers in use.
     used: usize,
+    /// The most values that were in use at once.
     most: usize,
 }
 
@@ -33,7 +34,7 @@ impl<T> Default for Shared<T> {
     }
 }
 
-/// Some values. On drop, the memory goes back to where it came from.
+/// A buffer of values. Drop returns its memory to the pool.
 ///
 /// ```
 /// use plmkit_esm2::{Buffer, Buffers};
@@ -47,13 +48,13 @@ pub struct Buffer<T> {
     /// May be longer than the buffer.
     memory: Vec<T>,
     len: usize,
-    from: Option<Buffers<T>>,
+    pool: Option<Buffers<T>>,
 }
 
 impl<T: Clone + Default> Buffers<T> {
-    /// A buffer of `len` values, whatever they are.
+    /// Returns a buffer of `len` arbitrary values.
     pub fn take(&self, len: usize) -> Buffer<T> {
-        if len * size_of::<T>() < LEAST_BYTES {
+        if len * size_of::<T>() < MIN_BYTES {
             return vec![T::default(); len].into();
         }
         let found = self.shared().find(len);
@@ -62,7 +63,7 @@ impl<T: Clone + Default> Buffers<T> {
         Buffer {
             memory,
             len,
-            from: Some(self.clone()),
+            pool: Some(self.clone()),
         }
     }
 }
@@ -74,15 +75,15 @@ impl<T> Buffers<T> {
 }
 
 impl<T> Shared<T> {
-    /// Memory for so many values, not for more than twice as many: that would keep it from those who need it.
+    /// Finds memory for `len` values, but not for more than twice as many, which larger buffers may need.
     fn find(&mut self, len: usize) -> Option<Vec<T>> {
-        let fit = |memory: &&(usize, usize)| (len..=2 * len).contains(&memory.0);
         let sizes = self.free.iter().map(Vec::len).zip(0..);
-        let sizes: Vec<(usize, usize)> = sizes.collect();
-        let (_, place) = sizes.iter().filter(fit).min()?;
-        Some(self.free.remove(*place))
+        let fitting = sizes.filter(|(size, _)| (len..=2 * len).contains(size));
+        let (_, index) = fitting.min()?;
+        Some(self.free.remove(index))
     }
 
+    /// Counts memory that is now in use, and frees what exceeds the most that was in use.
     fn lend(&mut self, values: usize) {
         self.used += values;
         self.most = self.most.max(self.used);
@@ -94,14 +95,14 @@ impl<T> Shared<T> {
 }
 
 impl<T> Buffer<T> {
-    /// Adds values. A buffer that has grown goes back to the allocator.
+    /// Appends values. The buffer leaves the pool.
     pub fn extend_from_slice(&mut self, more: &[T])
     where
         T: Clone,
     {
         let mut values = std::mem::take(&mut self.memory);
-        if let Some(from) = self.from.take() {
-            from.shared().used -= values.len();
+        if let Some(pool) = self.pool.take() {
+            pool.shared().used -= values.len();
         }
         values.truncate(self.len);
         values.extend_from_slice(more);
@@ -111,21 +112,21 @@ impl<T> Buffer<T> {
 
 impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
-        if let Some(from) = self.from.take() {
-            let mut shared = from.shared();
+        if let Some(pool) = self.pool.take() {
+            let mut shared = pool.shared();
             shared.used -= self.memory.len();
             shared.free.push(std::mem::take(&mut self.memory));
         }
     }
 }
 
-/// One that goes back to the allocator.
+/// A buffer that does not belong to a pool.
 impl<T> From<Vec<T>> for Buffer<T> {
     fn from(memory: Vec<T>) -> Self {
         Self {
             len: memory.len(),
             memory,
-            from: None,
+            pool: None,
         }
     }
 }
@@ -166,14 +167,14 @@ impl<T: PartialEq> PartialEq for Buffer<T> {
 mod tests {
     use super::*;
 
-    const MANY: usize = LEAST_BYTES;
+    const MANY: usize = MIN_BYTES;
 
     fn free(buffers: &Buffers<u8>) -> Vec<usize> {
         buffers.shared().free.iter().map(Vec::len).collect()
     }
 
     #[test]
-    fn what_came_back_is_lent_again_if_it_fits() {
+    fn returned_memory_is_lent_again_if_it_fits() {
         let buffers = Buffers::<u8>::default();
         let first = buffers.take(MANY);
         let place = first.as_ptr();
@@ -181,21 +182,21 @@ mod tests {
         let again = buffers.take(MANY + MANY / 8);
         assert_eq!((again.as_ptr(), again.len()), (place, MANY + MANY / 8));
         drop(again);
-        // Nobody gets twice what he needs, and small ones are the allocator's.
+        // A buffer is never more than twice too large, and the pool has no small ones.
         drop(buffers.take(3 * MANY));
-        drop(buffers.take(LEAST_BYTES - 1));
+        drop(buffers.take(MIN_BYTES - 1));
         assert_eq!(free(&buffers), [3 * MANY + 3 * MANY / 8]);
         assert!(buffers.take(0).is_empty());
     }
 
     #[test]
-    fn no_more_is_held_than_was_in_use() {
+    fn a_pool_holds_no_more_than_was_in_use() {
         let buffers = Buffers::<u8>::default();
         let size = |len: usize| len + len / 8;
         drop([buffers.take(MANY), buffers.take(MANY)]);
         assert_eq!(free(&buffers), [size(MANY); 2]);
         let large = buffers.take(3 * MANY);
-        assert_eq!(free(&buffers), [0; 0], "it takes more than both");
+        assert_eq!(free(&buffers), [0; 0]);
         drop([buffers.take(MANY), large]);
         assert_eq!(free(&buffers), [size(MANY), size(3 * MANY)]);
         let small = buffers.take(MANY);
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_grows_leaves() {
+    fn a_buffer_that_grows_leaves_the_pool() {
         let buffers = Buffers::<u8>::default();
         let mut buffer = buffers.take(MANY);
         buffer.fill(7);

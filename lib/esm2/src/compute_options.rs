@@ -1,4 +1,4 @@
-//! Where and how a model computes.
+//! Options of a computation.
 
 use std::str::FromStr;
 
@@ -7,21 +7,21 @@ use plmkit_cpu::{Isa, Multiply};
 use crate::device::Opened;
 use crate::{Device, Dtype};
 
-/// Where and how a model computes.
+/// Options of a computation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ComputeOptions {
-    /// On what.
+    /// The device.
     pub device: Device,
-    /// In what; `None` for the most exact that is fast on the device.
+    /// The type; `None` for the most exact one that is fast on the device.
     pub dtype: Option<Dtype>,
-    /// By what, on a CPU.
+    /// The kernels of a CPU.
     pub kernels: Kernels,
-    /// Whether a GPU is to tell what its time goes into, which costs it a little of that.
+    /// Whether to measure the kinds of work of a GPU, which costs a little time.
     pub profile: bool,
 }
 
 impl ComputeOptions {
-    /// How a model computes on a device that was opened for it.
+    /// Returns the plan for an opened device.
     pub(crate) fn plan_for(&self, opened: &Opened) -> ComputePlan {
         let own = match self.kernels {
             _ if opened.device != tch::Device::Cpu => None,
@@ -39,23 +39,23 @@ impl ComputeOptions {
     }
 }
 
-/// How a model does compute: a [`ComputeOptions`], once it is known what the device can.
+/// [`ComputeOptions`] resolved for a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ComputePlan {
-    /// On what.
+    /// The device.
     pub(crate) device: tch::Device,
-    /// Its compute capability, where it is a GPU.
+    /// The compute capability of a GPU.
     pub(crate) capability: Option<(i32, i32)>,
-    /// By plmkit's own kernels of this instruction set, or by libtorch.
+    /// On a CPU, the instruction set of plmkit's kernels; `None` for libtorch.
     pub(crate) own: Option<Isa>,
-    /// On a GPU, by plmkit's own kernels between matrix products and attention, or by libtorch alone.
+    /// On a GPU, whether to use plmkit's kernels between matrix products and attention.
     pub(crate) fused: bool,
-    /// In what.
+    /// The type.
     pub(crate) dtype: Dtype,
 }
 
 impl ComputePlan {
-    /// The type in which plmkit's own kernels multiply.
+    /// Returns the type of matrix products in plmkit's CPU kernels.
     pub(crate) fn multiply(&self) -> Multiply {
         match self.dtype {
             Dtype::F32 | Dtype::F16 => Multiply::F32,
@@ -65,8 +65,8 @@ impl ComputePlan {
     }
 }
 
-/// The type in which a device does compute what is asked for in `asked`: on a CPU plmkit's `own` kernels multiply f32, and
-/// bfloat16 where the CPU does; a GPU has f16, and from compute capability 8.0 bfloat16.
+/// Returns the type that a device uses for the type `asked`. plmkit's `own` kernels for a CPU support f32, int8 and, if the CPU
+/// does, bfloat16. GPUs support f16, and bfloat16 from compute capability 8.0.
 fn dtype(asked: Option<Dtype>, own: Option<Isa>, capability: Option<(i32, i32)>) -> Dtype {
     match (asked, own, capability) {
         (None, _, Some(_)) => Dtype::F16,
@@ -77,19 +77,19 @@ fn dtype(asked: Option<Dtype>, own: Option<Isa>, capability: Option<(i32, i32)>)
     }
 }
 
-/// What computes the layers on a CPU.
+/// The kernels that compute the layers on a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kernels {
-    /// plmkit's own, of the best instruction set that the CPU has.
+    /// plmkit's kernels for the best instruction set of the CPU.
     #[default]
     Best,
-    /// plmkit's own, of this instruction set.
+    /// plmkit's kernels for this instruction set.
     Own(Isa),
-    /// libtorch's.
+    /// libtorch's kernels.
     Libtorch,
 }
 
-/// Not a name of kernels.
+/// Text is not a name of kernels.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected auto, portable, avx2, avx512, avx512_vnni, avx512_bf16 or libtorch")]
 pub struct ParseKernelsError;
@@ -101,7 +101,7 @@ impl FromStr for Kernels {
         match text {
             "auto" => Ok(Self::Best),
             "libtorch" => Ok(Self::Libtorch),
-            isa => isa.parse().map(Self::Own).map_err(|()| ParseKernelsError),
+            isa => isa.parse().map(Self::Own).map_err(|_| ParseKernelsError),
         }
     }
 }
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_type_is_one_that_the_device_has() {
+    fn the_type_is_one_that_the_device_supports() {
         let (turing, hopper) = (Some((7, 5)), Some((9, 0)));
         for (asked, own, capability, expected) in [
             (None, Some(Isa::Avx2), None, Dtype::F32),

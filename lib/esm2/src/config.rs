@@ -1,4 +1,4 @@
-//! The shape of an ESM-2, as a Hub checkpoint's `config.json` states it.
+//! The configuration of an ESM-2: a checkpoint's `config.json`.
 
 use std::ops::RangeInclusive;
 
@@ -6,9 +6,9 @@ use plmkit_contract::VOCABULARY;
 use serde_json::{Map, Value};
 
 use crate::rope::ROPE_BASE;
-use crate::vocabulary::MASK;
+use crate::varlen::MASK;
 
-/// The sizes and constants of one ESM-2. Any size: 8M (6 layers of 320) to 15B (48 layers of 5,120) and others.
+/// The sizes and constants of an ESM-2 of any size: 8M (6 layers of 320) to 15B (48 layers of 5,120) and others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
     /// Transformer layers (`num_hidden_layers`).
@@ -25,23 +25,10 @@ pub struct ModelConfig {
     pub token_dropout: bool,
 }
 
-/// An entry of `config.json` that is not that of an ESM-2.
+/// Why a `config.json` is not that of an ESM-2: the key, the expected value and the value found.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConfigError {
-    /// The text is not a JSON object.
-    #[error("not a JSON object: {0}")]
-    Json(String),
-    /// An entry is absent or has another value.
-    #[error("key '{key}': expected {expected}, found {found}")]
-    Entry {
-        /// The key.
-        key: &'static str,
-        /// What an ESM-2 has there.
-        expected: String,
-        /// What the file has.
-        found: String,
-    },
-}
+#[error("{0}")]
+pub struct ConfigError(String);
 
 impl ModelConfig {
     /// Reads and checks the bytes of a `config.json`.
@@ -54,8 +41,8 @@ impl ModelConfig {
     /// assert_eq!((config.layers, config.head_dim()), (6, 16));
     /// ```
     pub fn from_json(json: &[u8]) -> Result<Self, ConfigError> {
-        let entries: Map<String, Value> =
-            serde_json::from_slice(json).map_err(|error| ConfigError::Json(error.to_string()))?;
+        let entries: Map<String, Value> = serde_json::from_slice(json)
+            .map_err(|error| ConfigError(format!("not a JSON object: {error}")))?;
         let entries = Entries(entries);
         entries.must_be("model_type", "esm", false)?;
         entries.must_be("position_embedding_type", "rotary", false)?;
@@ -78,48 +65,44 @@ impl ModelConfig {
         if config.hidden.is_multiple_of(2 * config.heads) {
             Ok(config)
         } else {
-            Err(ConfigError::Entry {
-                key: "hidden_size",
-                expected: format!(
-                    "an even number of channels for each of {} heads",
-                    config.heads
-                ),
-                found: config.hidden.to_string(),
-            })
+            let heads = config.heads;
+            let expected = format!("an even number of channels for each of {heads} heads");
+            Err(entries.invalid("hidden_size", &expected))
         }
     }
 
-    /// Channels of one attention head.
+    /// Returns the channels of an attention head.
     pub fn head_dim(&self) -> usize {
         self.hidden / self.heads
     }
 
-    /// Floating-point operations that one token costs in the matrix products of all layers, a multiplication and an addition
-    /// being two: queries, keys, values and output, and into and out of the feed-forward network.
+    /// Returns the floating-point operations for a token in the matrix products of all layers. A multiplication and an
+    /// addition count as two.
     pub fn flops_per_token(&self) -> u64 {
         let (hidden, intermediate) = (self.hidden as u64, self.intermediate as u64);
         self.layers as u64 * 2 * hidden * (4 * hidden + 2 * intermediate)
     }
 
-    /// Floating-point operations that a pair of tokens of one sequence costs in the attention of all layers and heads: queries by
-    /// keys, and weights by values.
+    /// Returns the floating-point operations for a pair of tokens in the attention of all layers and heads: queries by keys,
+    /// and weights by values.
     pub fn flops_per_pair(&self) -> u64 {
         self.layers as u64 * 4 * self.hidden as u64
     }
 }
 
+/// The entries of a `config.json`.
 struct Entries(Map<String, Value>);
 
 impl Entries {
-    /// The value of `key`; an entry that is null is the same as an absent one.
+    /// Returns the value of `key`; null if it is absent.
     fn get(&self, key: &str) -> &Value {
         self.0.get(key).unwrap_or(&Value::Null)
     }
 
-    /// An entry that can only have one value, and that may be absent where `optional`.
+    /// Checks an entry that can have only one value. It may be absent if `optional`.
     fn must_be(
         &self,
-        key: &'static str,
+        key: &str,
         expected: impl Into<Value>,
         optional: bool,
     ) -> Result<(), ConfigError> {
@@ -128,54 +111,49 @@ impl Entries {
         if *found == expected || same_number || (optional && found.is_null()) {
             Ok(())
         } else {
-            Err(self.wrong(key, expected.to_string()))
+            Err(self.invalid(key, &expected.to_string()))
         }
     }
 
-    fn count(&self, key: &'static str, range: RangeInclusive<usize>) -> Result<usize, ConfigError> {
+    fn count(&self, key: &str, range: RangeInclusive<usize>) -> Result<usize, ConfigError> {
         self.get(key)
             .as_u64()
             .and_then(|value| usize::try_from(value).ok())
             .filter(|value| range.contains(value))
             .ok_or_else(|| {
-                self.wrong(
-                    key,
-                    format!("a whole number from {} to {}", range.start(), range.end()),
-                )
+                let (least, most) = range.into_inner();
+                self.invalid(key, &format!("a whole number from {least} to {most}"))
             })
     }
 
-    fn epsilon(&self, key: &'static str) -> Result<f64, ConfigError> {
+    fn epsilon(&self, key: &str) -> Result<f64, ConfigError> {
         self.get(key)
             .as_f64()
             .filter(|value| *value > 0.0 && *value <= 0.1)
-            .ok_or_else(|| self.wrong(key, "a number above 0, at most 0.1".to_owned()))
+            .ok_or_else(|| self.invalid(key, "a number above 0, at most 0.1"))
     }
 
-    fn flag(&self, key: &'static str) -> Result<bool, ConfigError> {
+    fn flag(&self, key: &str) -> Result<bool, ConfigError> {
         self.get(key)
             .as_bool()
-            .ok_or_else(|| self.wrong(key, "true or false".to_owned()))
+            .ok_or_else(|| self.invalid(key, "true or false"))
     }
 
-    fn wrong(&self, key: &'static str, expected: String) -> ConfigError {
+    fn invalid(&self, key: &str, expected: &str) -> ConfigError {
         let found = match self.get(key) {
             Value::Null => "nothing".to_owned(),
             Value::Array(_) => "an array".to_owned(),
             Value::Object(_) => "an object".to_owned(),
-            value => one_line(&value.to_string()).chars().take(80).collect(),
+            // JSON escapes only the control characters of ASCII.
+            value => value
+                .to_string()
+                .replace(char::is_control, "\u{fffd}")
+                .chars()
+                .take(80)
+                .collect(),
         };
-        ConfigError::Entry {
-            key,
-            expected,
-            found,
-        }
+        ConfigError(format!("key '{key}': expected {expected}, found {found}"))
     }
-}
-
-/// JSON escapes most control characters by itself, but not those above ASCII's first 32.
-fn one_line(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
 }
 
 #[cfg(test)]
@@ -211,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_some_checkpoints_leave_null_have_defaults() {
+    fn entries_that_some_checkpoints_lack_have_defaults() {
         for key in [
             "emb_layer_norm_before",
             "mask_token_id",
@@ -225,31 +203,28 @@ mod tests {
 
     #[test]
     fn a_wrong_entry_is_named_with_what_was_expected() {
+        let none = Value::Null;
         for (key, value, text) in [
             (
                 "model_type",
                 json!("bert"),
-                r#"key 'model_type': expected "esm", found "bert""#,
+                r#"expected "esm", found "bert""#,
             ),
             (
                 "rope_theta",
                 json!(1e6),
-                "key 'rope_theta': expected 10000.0, found 1000000.0",
+                "expected 10000.0, found 1000000.0",
             ),
-            (
-                "vocab_size",
-                json!(32),
-                "key 'vocab_size': expected 33, found 32",
-            ),
+            ("vocab_size", json!(32), "expected 33, found 32"),
             (
                 "position_embedding_type",
-                Value::Null,
-                r#"key 'position_embedding_type': expected "rotary", found nothing"#,
+                none,
+                r#"expected "rotary", found nothing"#,
             ),
             (
                 "emb_layer_norm_before",
                 json!(true),
-                "key 'emb_layer_norm_before': expected false, found true",
+                "expected false, found true",
             ),
             (
                 "hidden_size",
@@ -280,20 +255,21 @@ mod tests {
         ] {
             let error = with(key, value).unwrap_err().to_string();
             assert!(error.contains(text), "{error}");
-            assert!(
-                error.contains(key) || key == "num_attention_heads",
-                "{error}"
-            );
+            let named = if key == "num_attention_heads" {
+                "hidden_size"
+            } else {
+                key
+            };
+            assert!(error.starts_with(&format!("key '{named}': ")), "{error}");
         }
         let error = with("hidden_act", json!("ge\u{85}\u{7f}lu")).unwrap_err();
         assert!(!error.to_string().contains(char::is_control), "{error}");
-        assert!(matches!(
-            ModelConfig::from_json(b"[]"),
-            Err(ConfigError::Json(_))
-        ));
-        assert!(matches!(
-            ModelConfig::from_json(b"{"),
-            Err(ConfigError::Json(_))
-        ));
+        for text in ["[]", "{"] {
+            let error = ModelConfig::from_json(text.as_bytes()).unwrap_err();
+            assert!(
+                error.to_string().starts_with("not a JSON object: "),
+                "{error}"
+            );
+        }
     }
 }

@@ -1,6 +1,5 @@
-//! Where the model runs.
+//! The device of a model.
 
-mod driver;
 mod error;
 mod library;
 
@@ -8,12 +7,13 @@ use std::env;
 use std::fmt;
 use std::str::FromStr;
 
+use plmkit_gpu::{Gpu, GpuError, driver_cuda_version, gpus};
 use serde::{Deserialize, Serialize};
 
-use driver::{DriverError, Gpu, gpus};
 pub use error::DeviceError;
+use error::{ON_THE_CPU, driver_reason};
 
-/// A device as it is asked for on a command line: `auto`, `cpu`, `cuda`, `cuda:N` or `all`.
+/// A device on a command line: `auto`, `cpu`, `cuda`, `cuda:N` or `all`.
 ///
 /// ```
 /// use plmkit_esm2::Device;
@@ -23,32 +23,31 @@ pub use error::DeviceError;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Device {
-    /// The first GPU that can be used, and the CPU where there is none. A GPU that lacks nothing but libraries or a driver that works is
-    /// an error, and never the CPU.
+    /// The first usable GPU, or the CPU if there is no GPU. A GPU without its libraries or with a broken driver is an error.
     #[default]
     Auto,
     /// The CPU.
     Cpu,
-    /// One CUDA device, counted from 0 among those that are visible.
+    /// A CUDA device, counted from 0 among the visible ones.
     Cuda(usize),
     /// Every visible CUDA device.
     All,
 }
 
-/// A text that names no device.
+/// Text is not a device.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected auto, cpu, cuda, cuda:N or all")]
 pub struct ParseDeviceError;
 
-/// The least compute capability that CUDA 13, with which libtorch is built, compiles for: Turing's.
-const LEAST_CAPABILITY: (i32, i32) = (7, 5);
+/// The least compute capability that CUDA 13, and so libtorch, supports: Turing's.
+const MIN_CAPABILITY: (i32, i32) = (7, 5);
 
-/// A device that can be used.
+/// A usable device.
 #[derive(Clone, Debug)]
 pub(crate) struct Opened {
-    /// For libtorch.
+    /// The device for libtorch.
     pub(crate) device: tch::Device,
-    /// Its compute capability, where it is a GPU.
+    /// The compute capability of a GPU.
     pub(crate) capability: Option<(i32, i32)>,
 }
 
@@ -59,7 +58,7 @@ impl Opened {
     };
 }
 
-/// Why the best device is the CPU.
+/// Why `auto` is the CPU.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum NoGpu {
     #[error("this machine has no NVIDIA driver ({0})")]
@@ -68,7 +67,7 @@ enum NoGpu {
     NoneVisible,
     #[error(
         "{name} has compute capability {}.{}, and libtorch needs at least {}.{}",
-        .capability.0, .capability.1, LEAST_CAPABILITY.0, LEAST_CAPABILITY.1
+        .capability.0, .capability.1, MIN_CAPABILITY.0, MIN_CAPABILITY.1
     )]
     TooOld {
         name: String,
@@ -77,7 +76,7 @@ enum NoGpu {
 }
 
 impl Device {
-    /// The libtorch device, once it is known to be usable.
+    /// Checks that the device is usable and returns it for libtorch.
     pub(crate) fn open(self) -> Result<Opened, DeviceError> {
         library::check_version()?;
         match self {
@@ -86,7 +85,7 @@ impl Device {
                 Ok((index, gpu)) => self.with_library(index, gpu),
                 Err(_) => Ok(Opened::CPU),
             },
-            // One process computes on one.
+            // A process computes on one device.
             Self::Cuda(_) | Self::All => {
                 let index = if let Self::Cuda(index) = self {
                     index
@@ -99,12 +98,12 @@ impl Device {
         }
     }
 
-    /// That it can be used, as far as can be told without using it.
+    /// Checks that the device is usable, as far as possible without using it.
     pub fn check(self) -> Result<(), DeviceError> {
         self.open().map(drop)
     }
 
-    /// Logs a line with the reason where `auto` is the CPU.
+    /// Logs the reason if `auto` is the CPU.
     pub fn log_if_cpu(self) {
         if self == Self::Auto {
             match best(gpus()) {
@@ -112,30 +111,28 @@ impl Device {
                     tracing::warn!("{why}: computing on the CPU");
                 }
                 Ok(Err(why)) => tracing::info!("{why}: computing on the CPU"),
-                // An error has ended the run where the device was opened.
+                // Opening the device has reported errors.
                 Ok(Ok(_)) | Err(_) => {}
             }
         }
     }
 
-    /// GPU `index`, once libtorch can use it.
+    /// Loads libtorch's part for GPUs and checks that the driver supports its CUDA version.
     fn with_library(self, index: usize, gpu: Gpu) -> Result<Opened, DeviceError> {
-        let device = self;
+        let device = format!("device '{self}', {}", gpu.name);
         if let Err(found) = library::load() {
-            return Err(DeviceError::NoLibrary {
-                device,
-                name: gpu.name,
-                found,
-                remedy: library::remedy(),
-            });
+            return Err(DeviceError::Unavailable(format!(
+                "{device}, needs libtorch for CUDA, which cannot be loaded: {found}; {}; {ON_THE_CPU}",
+                library::remedy()
+            )));
         }
-        match (library::cuda_version(), driver::cuda_version()) {
-            (Some((needed, _)), Some(found)) if found.0 < needed => Err(DeviceError::OldDriver {
-                device,
-                name: gpu.name,
-                needed,
-                found,
-            }),
+        match (library::cuda_version(), driver_cuda_version()) {
+            (Some(needed), Some((major, minor))) if major < needed => {
+                Err(DeviceError::Unavailable(format!(
+                    "{device}: libtorch needs an NVIDIA driver for CUDA {needed} or newer; found one for CUDA \
+                     {major}.{minor}; {ON_THE_CPU}"
+                )))
+            }
             _ => Ok(Opened {
                 device: tch::Device::Cuda(index),
                 capability: Some(gpu.capability),
@@ -143,17 +140,17 @@ impl Device {
         }
     }
 
-    /// Whether it is a CPU, once it is known to be usable.
+    /// Checks that the device is usable. Returns whether it is the CPU.
     pub fn is_cpu(self) -> Result<bool, DeviceError> {
         Ok(self.open()?.device == tch::Device::Cpu)
     }
 
-    /// The name of a GPU, as the driver calls it.
+    /// Returns the driver's name for a GPU.
     pub(crate) fn gpu_name(index: usize) -> Result<String, DeviceError> {
         Ok(Self::Cuda(index).select_gpu(gpus(), index)?.name)
     }
 
-    /// The GPUs that this process may use, each for a process of its own.
+    /// Returns the visible GPUs, each for a worker process.
     pub fn each_gpu() -> Result<Vec<WorkerGpu>, DeviceError> {
         let found = gpus();
         let count = found.as_ref().map_or(0, Vec::len);
@@ -162,58 +159,50 @@ impl Device {
         Ok(one_each(&visible, count))
     }
 
-    /// The lasting names of its GPUs; `None` where it is none or the driver does not say.
+    /// Returns the unique ids of the device's GPUs; `None` if it is not a GPU or the driver does not tell.
     pub fn gpu_uuids(self) -> Option<Vec<String>> {
-        let mut gpus = match self {
-            Self::Auto | Self::Cpu => return None,
-            Self::Cuda(_) | Self::All => gpus().ok()?,
-        };
-        if let Self::Cuda(index) = self {
-            gpus = vec![gpus.into_iter().nth(index)?];
+        match self {
+            Self::Auto | Self::Cpu => None,
+            Self::Cuda(index) => Some(vec![gpus().ok()?.into_iter().nth(index)?.uuid?]),
+            Self::All => gpus().ok()?.into_iter().map(|gpu| gpu.uuid).collect(),
         }
-        gpus.into_iter().map(|gpu| gpu.uuid).collect()
     }
 
-    /// The GPU `index` of those that the driver tells of.
+    /// Returns GPU `index` of those that the driver has `found`.
     fn select_gpu(
         self,
-        found: Result<Vec<Gpu>, DriverError>,
+        found: Result<Vec<Gpu>, GpuError>,
         index: usize,
     ) -> Result<Gpu, DeviceError> {
-        let device = self;
-        let mut gpus = found.map_err(|error| match error {
-            DriverError::Missing(found) => DeviceError::NoDriver { device, found },
-            DriverError::Failed(found) => DeviceError::Driver { device, found },
-        })?;
+        let mut gpus = found.map_err(|error| DeviceError::from_driver(self, &error))?;
         if index >= gpus.len() {
-            let found = gpus.into_iter().map(|gpu| gpu.name).collect();
-            return Err(DeviceError::NoSuchGpu { device, found });
+            return Err(DeviceError::Unavailable(format!(
+                "device '{self}' does not exist; found {}",
+                list_names(&gpus)
+            )));
         }
         let gpu = gpus.swap_remove(index);
-        if gpu.capability < LEAST_CAPABILITY {
-            return Err(DeviceError::TooOld {
-                device,
-                name: gpu.name,
-                capability: gpu.capability,
-            });
+        let ((major, minor), (least_major, least_minor)) = (gpu.capability, MIN_CAPABILITY);
+        if gpu.capability < MIN_CAPABILITY {
+            return Err(DeviceError::Unavailable(format!(
+                "device '{self}', {}, has compute capability {major}.{minor}; expected at least {least_major}.{least_minor}",
+                gpu.name
+            )));
         }
         Ok(gpu)
     }
 }
 
-/// The first GPU that libtorch can use, or why there is none. A driver that does not work is an error: there may be a GPU behind it.
-fn best(found: Result<Vec<Gpu>, DriverError>) -> Result<Result<(usize, Gpu), NoGpu>, DeviceError> {
+/// Returns the first GPU that libtorch supports, or why there is none. A broken driver is an error because there may be a GPU.
+fn best(found: Result<Vec<Gpu>, GpuError>) -> Result<Result<(usize, Gpu), NoGpu>, DeviceError> {
     let mut gpus = match found {
         Ok(gpus) => gpus,
-        Err(DriverError::Missing(found)) => return Ok(Err(NoGpu::NoDriver(found))),
-        Err(DriverError::Failed(found)) => {
-            let device = Device::Auto;
-            return Err(DeviceError::Driver { device, found });
+        Err(error) if error.is_missing_driver() => {
+            return Ok(Err(NoGpu::NoDriver(driver_reason(&error))));
         }
+        Err(error) => return Err(DeviceError::from_driver(Device::Auto, &error)),
     };
-    let usable = gpus
-        .iter()
-        .position(|gpu| gpu.capability >= LEAST_CAPABILITY);
+    let usable = gpus.iter().position(|gpu| gpu.capability >= MIN_CAPABILITY);
     Ok(match (usable, gpus.is_empty()) {
         (Some(index), _) => Ok((index, gpus.swap_remove(index))),
         (None, true) => Err(NoGpu::NoneVisible),
@@ -226,20 +215,20 @@ fn best(found: Result<Vec<Gpu>, DriverError>) -> Result<Result<(usize, Gpu), NoG
     })
 }
 
-/// The variable that says which GPUs CUDA shows to a process.
+/// The environment variable with the GPUs that CUDA shows to a process.
 pub const CUDA_VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 
-/// A GPU, or an instance of one, as a process of its own gets it.
+/// A GPU, or an instance of one, for a worker process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerGpu {
-    /// What the process is to compute on.
+    /// The device of the process.
     pub device: Device,
-    /// What [`CUDA_VISIBLE_DEVICES`] is to be for it; `None` for what it is here.
+    /// The process's [`CUDA_VISIBLE_DEVICES`]; `None` to inherit it.
     pub visible: Option<String>,
 }
 
-/// `count` GPUs, which is what CUDA shows of those in `visible`. Of instances of GPUs (MIG) it shows a process only the first:
-/// each process has to be given another.
+/// Returns the GPUs for worker processes: `count` GPUs, or the GPU instances (MIG) in `visible`. CUDA shows a process only the
+/// first instance, so that each process gets its own `CUDA_VISIBLE_DEVICES`.
 fn one_each(visible: &str, count: usize) -> Vec<WorkerGpu> {
     let named: Vec<&str> = visible.split(',').map(str::trim).collect();
     if named[0].starts_with("MIG-") {
@@ -257,6 +246,16 @@ fn one_each(visible: &str, count: usize) -> Vec<WorkerGpu> {
             visible: None,
         })
         .collect()
+}
+
+/// Returns the count and names of GPUs.
+fn list_names(gpus: &[Gpu]) -> String {
+    let names: Vec<&str> = gpus.iter().map(|gpu| gpu.name.as_str()).collect();
+    match names[..] {
+        [] => "no GPU".to_owned(),
+        [one] => format!("one GPU: {one}"),
+        _ => format!("{} GPUs: {}", names.len(), names.join(", ")),
+    }
 }
 
 impl fmt::Display for Device {
@@ -319,31 +318,43 @@ mod tests {
         }
     }
 
-    fn h100() -> Gpu {
+    fn gpu(name: &str, capability: (i32, i32)) -> Gpu {
         Gpu {
-            name: "NVIDIA H100".to_owned(),
-            capability: (9, 0),
+            name: name.to_owned(),
+            capability,
             uuid: None,
         }
     }
 
+    fn h100() -> Gpu {
+        gpu("NVIDIA H100", (9, 0))
+    }
+
+    fn missing() -> GpuError {
+        let reason = "libcuda.so.1: cannot open shared object file: No such file or directory";
+        GpuError::NoLibrary(reason.to_owned())
+    }
+
+    fn failed() -> GpuError {
+        GpuError::Driver {
+            call: "cuInit",
+            code: 803,
+            reason: "out of date".to_owned(),
+        }
+    }
+
     #[test]
-    fn what_is_missing_is_named() {
-        let old = Gpu {
-            name: "Tesla P40".to_owned(),
-            capability: (6, 1),
-            uuid: None,
-        };
-        let missing = DriverError::Missing("libcuda.so.1: not there".to_owned());
-        let failed = DriverError::Failed("cuInit: out of date (803)".to_owned());
+    fn messages_name_what_is_missing() {
+        let old = gpu("Tesla P40", (6, 1));
         for (found, index, expected) in [
             (
-                Err(missing),
+                Err(missing()),
                 0,
-                "device 'cuda:0' needs an NVIDIA driver, and this machine has none (libcuda.so.1: not there)",
+                "device 'cuda:0' needs an NVIDIA driver, and this machine has none (cannot load libcuda.so.1: cannot open \
+                 shared object file: No such file or directory)",
             ),
             (
-                Err(failed),
+                Err(failed()),
                 0,
                 "device 'cuda:0': the NVIDIA driver does not work: cuInit: out of date (803); --device cpu computes on the CPU",
             ),
@@ -371,42 +382,28 @@ mod tests {
     }
 
     #[test]
-    fn the_best_is_a_gpu_that_can_be_used_and_a_driver_that_fails_is_none() {
-        let old = Gpu {
-            capability: (6, 1),
-            ..h100()
-        };
+    fn auto_is_the_first_supported_gpu_and_a_broken_driver_is_an_error() {
+        let old = gpu("Tesla P40", (6, 1));
         let gpus = vec![old.clone(), h100(), h100()];
         assert_eq!(best(Ok(gpus)), Ok(Ok((1, h100()))));
         assert_eq!(best(Ok(vec![])), Ok(Err(NoGpu::NoneVisible)));
-        let told = best(Ok(vec![old])).unwrap().unwrap_err().to_string();
-        assert!(told.contains("compute capability 6.1"), "{told}");
-        let missing = DriverError::Missing("no file".to_owned());
-        let expected = NoGpu::NoDriver("no file".to_owned());
-        assert_eq!(best(Err(missing)), Ok(Err(expected)));
-        let failed = best(Err(DriverError::Failed("803".to_owned()))).unwrap_err();
-        assert_eq!(failed.exit(), Exit::Unavailable);
+        let reason = best(Ok(vec![old])).unwrap().unwrap_err().to_string();
+        assert!(reason.contains("compute capability 6.1"), "{reason}");
+        let expected = NoGpu::NoDriver(missing().to_string());
+        assert_eq!(best(Err(missing())), Ok(Err(expected)));
+        assert_eq!(best(Err(failed())).unwrap_err().exit(), Exit::Unavailable);
     }
 
     #[test]
-    fn each_process_sees_its_gpu_and_keeps_what_the_scheduler_gave() {
-        let gpu = |index| WorkerGpu {
+    fn each_worker_has_its_gpu_and_the_scheduler_s_selection() {
+        let worker = |index, visible: Option<&str>| WorkerGpu {
             device: Device::Cuda(index),
-            visible: None,
+            visible: visible.map(str::to_owned),
         };
-        assert_eq!(one_each("", 2), [gpu(0), gpu(1)]);
-        assert_eq!(one_each("2,5", 2), [gpu(0), gpu(1)]);
-        assert_eq!(one_each("GPU-8a,GPU-9b", 2), [gpu(0), gpu(1)]);
-        let instance = |name: &str| WorkerGpu {
-            device: Device::Cuda(0),
-            visible: Some(name.to_owned()),
-        };
-        let both = [instance("MIG-1"), instance("MIG-2")];
+        for visible in ["", "2,5", "GPU-8a,GPU-9b"] {
+            assert_eq!(one_each(visible, 2), [worker(0, None), worker(1, None)]);
+        }
+        let both = [worker(0, Some("MIG-1")), worker(0, Some("MIG-2"))];
         assert_eq!(one_each("MIG-1, MIG-2", 1), both);
-    }
-
-    #[test]
-    fn the_cpu_always_opens() {
-        assert_eq!(Device::Cpu.open().unwrap().device, tch::Device::Cpu);
     }
 }

@@ -1,43 +1,43 @@
 //! A batch on the device.
 
+use plmkit_contract::CLS;
 use tch::{Kind, Tensor};
 
 use crate::embedding::shares_kept;
 use crate::timing::{LapTimer, Span, Work};
-use crate::transfer::Transfer;
-use crate::vocabulary::CLS;
+use crate::transfer::{Transfer, Values};
 use crate::{EsmError, Varlen};
 
-/// The least rows of a GEMM: libtorch takes another kernel for a few, whose sums round otherwise, and a sequence in
-/// another company would get other last bits.
-const LEAST_ROWS: usize = 16;
+/// The least rows of a matrix product. For fewer, libtorch uses a kernel that rounds differently, which would break batch
+/// invariance.
+const MIN_ROWS: usize = 16;
 
-/// What the forward pass reads of a batch.
+/// The input of a forward pass.
 #[derive(Debug)]
 pub(crate) struct DeviceBatch<'a> {
     /// The batch in host memory.
     pub(crate) varlen: Varlen<'a>,
-    /// Token ids, `(rows)` u8: those of the batch, and `<cls>` up to 16 where it has fewer.
+    /// Token ids, `(rows)` u8: those of the batch, padded with `<cls>` to 16.
     pub(crate) tokens: Tensor,
-    /// The position of each token in its own sequence, `<cls>` being 0: `(rows)` f32, exact below 2^24.
+    /// The position of each token in its sequence, from 0 for `<cls>`: `(rows)` f32, exact below 2^24.
     pub(crate) positions: Tensor,
     /// Where each sequence begins and the last one ends, `(sequences + 1)` i32.
     pub(crate) offsets: Tensor,
-    /// Of each sequence the share of tokens that are not `<mask>`, `(sequences)` f32; `None` where there is no such token.
+    /// The share of unmasked tokens of each sequence, `(sequences)` f32; `None` if no token is masked.
     pub(crate) kept: Option<Tensor>,
-    /// The rows that are residues, `(residues)` i64, where they were asked for.
+    /// The rows that are residues, `(residues)` i64, if they were asked for.
     pub(crate) residues: Option<Tensor>,
     /// The tokens of the longest sequence.
     pub(crate) longest: i64,
-    /// The type in which GEMMs and attention compute.
+    /// The type of matrix products and attention.
     pub(crate) kind: Kind,
-    /// What takes down what the time goes into, if that is to be known.
+    /// Measures the time of each kind of work, if asked for.
     pub(crate) laps: Option<LapTimer>,
 }
 
 impl<'a> DeviceBatch<'a> {
-    /// Copies a batch to the device, with the rows of `residues` if they are wanted. Returns when it was copied, where the
-    /// device has a clock.
+    /// Copies a batch to the device, with the rows of residues if `residues`. Returns the time span of the copy, if the device
+    /// measures it.
     pub(crate) fn new(
         varlen: Varlen<'a>,
         kind: Kind,
@@ -49,7 +49,7 @@ impl<'a> DeviceBatch<'a> {
             .spans()
             .flat_map(|span| (0..span.len()).map(|position| position as f32))
             .collect();
-        let rows = tokens.len().max(LEAST_ROWS);
+        let rows = tokens.len().max(MIN_ROWS);
         tokens.resize(rows, CLS);
         positions.resize(rows, 0.0);
         let residues = residues.then(|| {
@@ -86,7 +86,7 @@ impl<'a> DeviceBatch<'a> {
         Ok((packed, upload.end()?))
     }
 
-    /// What was asked of the device since the last lap was `work`.
+    /// Ends a lap: the work of the device since the last one was `work`.
     pub(crate) fn lap(&self, work: Work) -> Result<(), EsmError> {
         match &self.laps {
             Some(laps) => laps.end_lap(work),
@@ -94,9 +94,21 @@ impl<'a> DeviceBatch<'a> {
         }
     }
 
-    /// The rows of `x` that are tokens of the batch: `(rows, n)` to `(total_tokens, n)`.
+    /// Removes padding: `(rows, n)` to `(total_tokens, n)`.
     pub(crate) fn own(&self, x: &Tensor) -> Result<Tensor, EsmError> {
         Ok(x.f_narrow(0, 0, self.varlen.total_tokens() as i64)?)
+    }
+
+    /// Downloads the rows of `x`, `(total_tokens, n)`, that are residues, in f32.
+    pub(crate) fn residues(&self, x: &Tensor, transfer: &Transfer) -> Result<Values, EsmError> {
+        if let Some(rows) = &self.residues {
+            // A copy, since the next layer overwrites hidden states.
+            return transfer.download([Ok(x.f_index_select(0, rows)?)]);
+        }
+        let spans = self.varlen.spans();
+        transfer.download(
+            spans.map(|span| Ok(x.f_narrow(0, span.start as i64 + 1, span.len() as i64 - 2)?)),
+        )
     }
 }
 
@@ -107,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_restart_with_each_sequence() {
+    fn positions_and_residues_are_those_of_each_sequence() {
         let tokens = [0, 20, 5, 2, 0, 32, 2];
         let varlen = Varlen::new(&tokens, &[0, 4, 7]).unwrap();
         let transfer = Transfer::new(Device::Cpu, false).unwrap();
@@ -117,7 +129,7 @@ mod tests {
         assert_eq!(positions[..7], [0.0, 1.0, 2.0, 3.0, 0.0, 1.0, 2.0]);
         let ids = Vec::<u8>::try_from(&batch.tokens).unwrap();
         assert_eq!(ids[..7], tokens);
-        assert_eq!((positions.len(), ids.len()), (LEAST_ROWS, LEAST_ROWS));
+        assert_eq!((positions.len(), ids.len()), (MIN_ROWS, MIN_ROWS));
         assert_eq!(batch.own(&batch.positions).unwrap().size1().unwrap(), 7);
         let list = |tensor: &Option<Tensor>| tensor.as_ref().map(Tensor::shallow_clone).unwrap();
         assert_eq!(
@@ -128,9 +140,14 @@ mod tests {
             Vec::<f32>::try_from(list(&batch.kept)).unwrap(),
             [1.0, 1.0 - 1.0 / 3.0]
         );
-        let plain = DeviceBatch::new(varlen, Kind::Float, &transfer, false)
-            .unwrap()
-            .0;
+        let x = Tensor::arange(14, (Kind::Float, Device::Cpu)).view([7, 2]);
+        let (plain, _) = DeviceBatch::new(varlen, Kind::Float, &transfer, false).unwrap();
         assert!(plain.residues.is_none());
+        for batch in [batch, plain] {
+            let Values::Here(values) = batch.residues(&x, &transfer).unwrap() else {
+                panic!("a CPU copies at once");
+            };
+            assert_eq!(values[..], [2.0, 3.0, 4.0, 5.0, 10.0, 11.0]);
+        }
     }
 }

@@ -3,10 +3,9 @@
 use serde::{Deserialize, Serialize};
 use tch::Kind;
 
-/// The type of the weights and of what GEMMs and attention read.
+/// The type of the weights and of the inputs of matrix products and attention.
 ///
-/// The residual stream, `LayerNorm`, rotary angles, softmax sums, pooling, the final `LayerNorm` and the heads are in
-/// f32 whatever it is.
+/// The residual stream, `LayerNorm`, rotary angles, softmax sums, pooling and the heads are always f32.
 #[derive(
     Clone,
     Copy,
@@ -28,15 +27,15 @@ pub enum Dtype {
     F16,
     /// bfloat16: 8 significant bits, the range of f32.
     Bf16,
-    /// 8-bit integers for the linear maps of the layers, weights and inputs, with scales for groups of 128 along the sum;
-    /// attention is in bfloat16 where the CPU computes that, and in f32 elsewhere.
+    /// 8-bit integers for weights and inputs of the dense layers, with a scale for each group of 128 along the sum. Attention
+    /// is in bfloat16 if the CPU supports it, otherwise in f32.
     Int8,
 }
 
 impl Dtype {
     pub(crate) fn kind(self) -> Kind {
         match self {
-            // What surrounds the integers is f32.
+            // Everything around the integers is f32.
             Self::F32 | Self::Int8 => Kind::Float,
             Self::F16 => Kind::Half,
             Self::Bf16 => Kind::BFloat16,

@@ -3,27 +3,27 @@
 use tch::{Kind, Tensor};
 
 use crate::device_batch::DeviceBatch;
-use crate::vocabulary::MASK;
+use crate::varlen::MASK;
 use crate::{EsmError, Varlen};
 
-/// The share of tokens that were `<mask>` in training: 15 % were chosen, and 80 % of those masked.
+/// The share of tokens that were masked in training: 80 % of 15 %.
 const MASKED_IN_TRAINING: f64 = 0.15 * 0.8;
 
-/// The embedding table with fair-esm's token dropout, which stays on at inference.
+/// The embedding table with fair-esm's token dropout, which applies at inference too.
 #[derive(Debug)]
 pub(crate) struct Embedding {
     /// `(33, hidden)` f32
     pub(crate) table: Tensor,
-    /// Whether vectors are scaled by what is masked.
+    /// Whether vectors are scaled by the share of masked tokens.
     pub(crate) token_dropout: bool,
 }
 
 impl Embedding {
-    /// Takes the word embeddings as they are stored, `(33, hidden)` f32.
+    /// Takes the stored word embeddings, `(33, hidden)` f32.
     ///
-    /// With token dropout the row of `<mask>` is zero and every vector is scaled by `(1 - 0.12) / (1 - m)`, `m`
-    /// being the share of `<mask>` among the tokens of its sequence, `<cls>` and `<eos>` included. The numerator is
-    /// multiplied into the table here, which rounds as it does where the vectors are scaled one by one.
+    /// With token dropout, the row of `<mask>` is zero, and every vector is scaled by `(1 - 0.12) / (1 - m)`: `m` is the share
+    /// of `<mask>` in its sequence, with `<cls>` and `<eos>`. This function multiplies the table by the numerator, which
+    /// rounds like multiplying the vectors.
     pub(crate) fn new(words: &Tensor, token_dropout: bool) -> Result<Self, EsmError> {
         let table = if token_dropout {
             let table = words.f_mul_scalar(1.0 - MASKED_IN_TRAINING)?;
@@ -38,7 +38,7 @@ impl Embedding {
         })
     }
 
-    /// Layer 0 of the model: `(rows, hidden)` f32.
+    /// Computes layer 0 of the model: `(rows, hidden)` f32.
     pub(crate) fn forward(&self, batch: &DeviceBatch) -> Result<Tensor, EsmError> {
         let tokens = batch.tokens.f_to_kind(Kind::Int64)?;
         let x = self.table.f_index_select(0, &tokens)?; // (rows, hidden)
@@ -55,7 +55,7 @@ impl Embedding {
     }
 }
 
-/// Of each sequence the share of tokens that are not `<mask>`; `None` where there is no such token.
+/// Returns the share of unmasked tokens of each sequence, or `None` if no token is masked.
 pub(crate) fn shares_kept(batch: Varlen<'_>) -> Option<Vec<f32>> {
     if !batch.tokens().contains(&MASK) {
         return None;
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_count_within_their_own_sequence() {
+    fn masks_are_counted_for_each_sequence() {
         let vectors = embed(&[0, 32, 5, 2, 0, 5, 2], &[0, 4, 7], true);
         let kept = 1.0 - 1.0 / 4.0;
         assert_eq!(vectors[1], 0.0);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn without_token_dropout_rows_are_taken_as_they_are() {
+    fn without_token_dropout_rows_are_not_scaled() {
         assert_eq!(embed(&[0, 32, 2], &[0, 3], false), [1.0, 33.0, 3.0]);
     }
 }

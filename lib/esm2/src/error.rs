@@ -1,4 +1,4 @@
-//! What can go wrong between a model folder and a vector.
+//! Errors of loading and computing.
 
 use std::path::PathBuf;
 
@@ -6,18 +6,18 @@ use plmkit_contract::{Exit, Failure, path_text};
 use plmkit_gpu::GpuError;
 use tch::TchError;
 
-use crate::{CheckpointError, DeviceError, Head, Names};
+use crate::{CheckpointError, DeviceError, Head};
 
-/// Why a model could not be loaded, or a batch not computed.
+/// Why a model cannot be loaded or a batch cannot be computed.
 #[derive(Debug, thiserror::Error)]
 pub enum EsmError {
-    /// The folder is not a checkpoint that can be used.
+    /// The checkpoint cannot be loaded.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     /// The device cannot be used.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// A layer that the model does not have.
+    /// The model does not have a layer.
     #[error("layer {layer} does not exist; expected 0 to {layers}")]
     NoSuchLayer {
         /// The layer asked for.
@@ -25,28 +25,28 @@ pub enum EsmError {
         /// The last layer of the model.
         layers: usize,
     },
-    /// What an output needs is not in the checkpoint.
+    /// The checkpoint lacks a head that an output needs.
     #[error("{}: has no {head}; missing {missing}", path_text(.model))]
     NoHead {
         /// The checkpoint.
         model: PathBuf,
-        /// The part of the model.
+        /// The head.
         head: Head,
-        /// Its tensors that are not there.
-        missing: Names,
+        /// Its missing tensors.
+        missing: String,
     },
-    /// Integers, and nothing that multiplies them.
+    /// int8 is asked for without kernels that multiply integers.
     #[error(
         "--dtype int8: needs plmkit's own kernels, which compute on CPUs; expected --device cpu without other --kernels"
     )]
     NoInt8,
-    /// The device's memory is full. A smaller batch may fit.
+    /// Memory is full. A smaller batch may fit.
     #[error("out of memory: {0}")]
     OutOfMemory(String),
     /// A stop was requested.
     #[error("stopped")]
     Stopped,
-    /// A kernel of plmkit's own could not be compiled or launched.
+    /// One of plmkit's GPU kernels could not be compiled or launched.
     #[error("GPU: {0}")]
     Gpu(GpuError),
     /// libtorch refused an operation.
@@ -55,7 +55,7 @@ pub enum EsmError {
 }
 
 impl EsmError {
-    /// Whether the same work in smaller batches could succeed.
+    /// Whether smaller batches may succeed.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::OutOfMemory(_))
     }
@@ -102,9 +102,8 @@ impl From<TchError> for EsmError {
 }
 
 impl EsmError {
-    /// What libtorch says in one line. Its C interface keeps no class of errors, and it has one for its own allocators alone: these are the
-    /// words of those, CPU and CUDA, of the driver, of the libraries that take memory of their own (oneDNN has none for memory alone), and of
-    /// C++.
+    /// Returns the error for a message of libtorch. Its C interface keeps no error class, so that memory errors are recognised by the
+    /// words of libtorch's allocators, CUDA's driver and libraries, oneDNN (which has no message for memory alone) and C++.
     pub(crate) fn from_libtorch_message(line: String) -> Self {
         const OUT_OF_MEMORY: [&str; 5] = [
             "can't allocate memory",
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_of_cuda_run_out_of_memory_in_words_of_their_own() {
+    fn messages_of_full_memory_are_recognised() {
         for (line, out_of_memory) in [
             (
                 "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",

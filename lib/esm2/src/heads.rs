@@ -1,28 +1,26 @@
-//! What stands on top of the encoder: parts of a checkpoint that it may lack.
+//! Heads on top of the encoder, which a checkpoint may lack.
 
 mod contact;
 mod language_model;
 
-use std::fmt;
-
 use plmkit_contract::Column;
-
-use crate::Names;
 
 pub(crate) use contact::{ContactHead, Contacts};
 pub(crate) use language_model::LanguageModelHead;
 
-/// A part of a model that not every output needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A part of a model that only some outputs need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 pub enum Head {
     /// Residue vectors to logits over the vocabulary.
+    #[strum(to_string = "language-model head")]
     LanguageModel,
     /// Attention maps to contacts.
+    #[strum(to_string = "contact head")]
     Contact,
 }
 
 impl Head {
-    /// The head that a column is computed with, besides the encoder.
+    /// Returns the head that a column needs.
     pub(crate) fn for_column(column: Column) -> Option<Self> {
         match column {
             Column::Pooled(_) | Column::Residues(_) => None,
@@ -31,7 +29,7 @@ impl Head {
         }
     }
 
-    /// The name that its tensors begin with in a checkpoint.
+    /// Returns the prefix of its tensors in a checkpoint.
     pub fn name(self) -> &'static str {
         match self {
             Self::LanguageModel => "lm_head",
@@ -40,39 +38,28 @@ impl Head {
     }
 }
 
-impl fmt::Display for Head {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::LanguageModel => "language-model head",
-            Self::Contact => "contact head",
-        })
-    }
-}
-
-/// A head as it was found in a checkpoint.
+/// A head of a checkpoint.
 #[derive(Debug)]
-pub(crate) struct Found<T> {
+pub(crate) struct HeadWeights<T> {
     pub(crate) head: T,
-    /// BLAKE3, 128 bits in hexadecimal, of its tensors as they are stored.
+    /// BLAKE3 of its stored tensors, 128 bits in hexadecimal.
     pub(crate) digest: String,
 }
 
-/// The heads of a model: each, or the tensors that are missing of it.
+/// The heads of a model. For a missing head, a list of its missing tensors.
 #[derive(Debug)]
 pub(crate) struct Heads {
-    pub(crate) language_model: Result<Found<LanguageModelHead>, Names>,
-    pub(crate) contact: Result<Found<ContactHead>, Names>,
+    pub(crate) language_model: Result<HeadWeights<LanguageModelHead>, String>,
+    pub(crate) contact: Result<HeadWeights<ContactHead>, String>,
 }
 
 impl Heads {
-    /// The digest of a head, or what is missing of it.
-    pub(crate) fn digest(&self, head: Head) -> Result<&str, &Names> {
-        match head {
-            Head::LanguageModel => self
-                .language_model
-                .as_ref()
-                .map(|found| found.digest.as_str()),
-            Head::Contact => self.contact.as_ref().map(|found| found.digest.as_str()),
-        }
+    /// Returns the digest of a head, or the list of its missing tensors.
+    pub(crate) fn digest(&self, head: Head) -> Result<&str, &String> {
+        let digest = match head {
+            Head::LanguageModel => self.language_model.as_ref().map(|head| &head.digest),
+            Head::Contact => self.contact.as_ref().map(|head| &head.digest),
+        };
+        digest.map(String::as_str)
     }
 }

@@ -4,7 +4,7 @@ use tch::Tensor;
 
 use crate::EsmError;
 
-/// Brings each token's vector to mean 0 and variance 1, then scales and shifts its channels.
+/// Normalises each token's vector to mean 0 and variance 1, then scales and shifts its channels.
 #[derive(Debug)]
 pub(crate) struct LayerNorm {
     /// `(hidden)`
@@ -16,7 +16,7 @@ pub(crate) struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// `(tokens, hidden)` to the same shape.
+    /// Maps `(tokens, hidden)` to the same shape.
     pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor, EsmError> {
         let channels = self.weight.size1()?;
         Ok(x.f_layer_norm(

@@ -1,12 +1,12 @@
 //! ESM-2: configuration, weights, model and attention on libtorch.
 //!
-//! [`Esm2::load`] reads a Hugging Face checkpoint, [`Varlen`] is a checked batch of sequences laid end to
-//! end with no padding, and [`Esm2::embed`] turns one into vectors, logits and contacts. What is computed is fair-esm's ESM-2 (Lin et
-//! al. 2023, doi:10.1126/science.ade2574), layer by layer.
+//! [`Esm2::load`] loads a Hugging Face checkpoint, [`Varlen`] is a checked batch of sequences without padding, and
+//! [`Esm2::embed`] computes vectors, logits and contacts of a batch. The model is fair-esm's ESM-2 (Lin et al. 2023,
+//! doi:10.1126/science.ade2574).
 
 #![allow(
     clippy::cast_possible_wrap,
-    reason = "libtorch counts in i64, and every size here is that of something in memory"
+    reason = "libtorch counts in i64, and every size is that of something in memory"
 )]
 #![cfg_attr(
     test,
@@ -20,7 +20,6 @@ mod attention;
 mod body;
 mod buffers;
 mod checkpoint;
-mod collect;
 mod compute_options;
 mod config;
 mod device;
@@ -29,7 +28,6 @@ mod dtype;
 mod embedding;
 mod error;
 mod heads;
-mod layer;
 mod layer_norm;
 mod linear;
 mod model;
@@ -41,11 +39,10 @@ mod threads;
 mod timing;
 mod transfer;
 mod varlen;
-mod vocabulary;
 mod weights;
 
 pub use buffers::{Buffer, Buffers};
-pub use checkpoint::{CheckpointError, Names, TorchFileError};
+pub use checkpoint::CheckpointError;
 pub use compute_options::{ComputeOptions, Kernels, ParseKernelsError};
 pub use config::{ConfigError, ModelConfig};
 pub use device::{CUDA_VISIBLE_DEVICES, Device, DeviceError, ParseDeviceError, WorkerGpu};

@@ -14,14 +14,13 @@ pub(crate) struct Linear {
 }
 
 impl Linear {
-    /// `x·Wᵀ + b`: `(tokens, in)` to `(tokens, out)`, computed in `kind`.
+    /// Returns `x·Wᵀ + b`: `(tokens, in)` to `(tokens, out)`, computed in `kind`.
     pub(crate) fn forward(&self, x: &Tensor, kind: Kind) -> Result<Tensor, EsmError> {
         let Self { weight, bias } = self.to_kind(kind)?;
         Ok(x.f_to_kind(kind)?.f_linear(&weight, Some(&bias))?)
     }
 
-    /// `sum += x·Wᵀ + b` in place, `sum` being f32 and the product of `kind`. In f32 the GEMM adds to the residual
-    /// stream as it stores, and no `(tokens, out)` is made in between.
+    /// Adds `x·Wᵀ + b`, computed in `kind`, to `sum`, f32. In f32 the GEMM adds as it stores, without a tensor in between.
     pub(crate) fn add_to(&self, sum: &mut Tensor, x: &Tensor, kind: Kind) -> Result<(), EsmError> {
         if kind == Kind::Float {
             let Self { weight, bias } = self.to_kind(kind)?;
@@ -33,7 +32,7 @@ impl Linear {
         Ok(())
     }
 
-    /// The same map with parameters of `kind`; in any other than their own they are copied.
+    /// Returns the same map with parameters of `kind`, copied if that is another type.
     pub(crate) fn to_kind(&self, kind: Kind) -> Result<Self, EsmError> {
         Ok(Self {
             weight: self.weight.f_to_kind(kind)?,

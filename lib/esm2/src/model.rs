@@ -1,4 +1,4 @@
-//! The model: a batch in; hidden states, vectors, logits and contacts out.
+//! The model: computes hidden states, vectors, logits and contacts of a batch.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,6 @@ use tch::Tensor;
 
 use crate::body::LayerObserver;
 use crate::checkpoint::{self, Checkpoint};
-use crate::collect::residues;
 use crate::device_batch::DeviceBatch;
 use crate::heads::Contacts;
 use crate::pending::{OnDevice, PendingOutput};
@@ -22,7 +21,7 @@ use crate::transfer::{Transfer, Values};
 use crate::weights::Weights;
 use crate::{Buffer, ComputeOptions, Device, Dtype, EsmError, Head, ModelConfig, Varlen};
 
-/// An ESM-2 on one device.
+/// An ESM-2 on a device.
 ///
 /// ```
 /// # use std::path::Path;
@@ -41,7 +40,7 @@ use crate::{Buffer, ComputeOptions, Device, Dtype, EsmError, Head, ModelConfig, 
 /// ```
 #[derive(Debug)]
 pub struct Esm2 {
-    /// Where it was loaded from, for messages.
+    /// The folder or weight file, for messages.
     source: PathBuf,
     config: ModelConfig,
     digest: String,
@@ -49,41 +48,39 @@ pub struct Esm2 {
     transfer: Transfer,
     dtype: Dtype,
     kernels: String,
-    /// What computes the layers, where it is plmkit's own for a CPU.
+    /// The instruction set of plmkit's CPU kernels, if they compute the layers.
     own: Option<Isa>,
     load_times: LoadTimes,
 }
 
-/// How long loading a model took.
+/// Times of loading a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadTimes {
-    /// All of it: opening the device, reading, hashing and packing or copying the weights, and the following.
+    /// The total: opening the device, reading, hashing, packing or copying weights, and the times below.
     pub all: Duration,
-    /// Compiling kernels for a GPU, where that was done.
+    /// Compiling kernels for a GPU, if any.
     pub compiled: Option<Duration>,
-    /// Page-locking host memory for batches, where that was done.
+    /// Page-locking host memory for batches, if any.
     pub pinned: Option<Duration>,
 }
 
-/// Receives layers as they appear: the layer's number and its output, `(total_tokens, hidden)` f32 on the device.
-/// The tensor is overwritten by the next layer: what is to outlast the call must be copied.
+/// Receives each layer's number and output, `(total_tokens, hidden)` f32 on the device. The next layer overwrites the tensor.
 pub type Visit<'a> = dyn FnMut(usize, &Tensor) -> Result<(), EsmError> + 'a;
 
 impl Esm2 {
-    /// Loads the Hugging Face checkpoint in the folder `model` (`config.json`, and weights as safetensors or as PyTorch
-    /// saves them, one file or several), or in the weight file `model` with its `config.json` beside it. `stop` is looked
-    /// at between tensors.
-    pub fn load(model: &Path, setup: ComputeOptions, stop: &Stop) -> Result<Self, EsmError> {
+    /// Loads the Hugging Face checkpoint in the folder `model`, or in the weight file `model` with `config.json` beside it.
+    /// Weights are safetensors or PyTorch files, one or several. `stop` is polled between tensors.
+    pub fn load(model: &Path, options: ComputeOptions, stop: &Stop) -> Result<Self, EsmError> {
         let started = Instant::now();
-        let method = setup.plan_for(&setup.device.open()?);
-        if method.dtype == Dtype::Int8 && method.own.is_none() {
+        let plan = options.plan_for(&options.device.open()?);
+        if plan.dtype == Dtype::Int8 && plan.own.is_none() {
             return Err(EsmError::NoInt8);
         }
-        // Loading is copying; a pool of threads would stay.
+        // Loading only copies, and libtorch would keep the threads.
         set_libtorch_threads(NonZeroUsize::MIN);
-        let dtype = method.dtype;
-        if let Some(asked) = setup.dtype.filter(|&asked| asked != dtype) {
-            let kind = method.capability.map_or("CPU", |_| "GPU");
+        let dtype = plan.dtype;
+        if let Some(asked) = options.dtype.filter(|&asked| asked != dtype) {
+            let kind = plan.capability.map_or("CPU", |_| "GPU");
             tracing::warn!(
                 "this {kind} has no instructions for {asked}: weights are widened, and the run is in {dtype}, as fast and as large as with --dtype {dtype}"
             );
@@ -94,16 +91,16 @@ impl Esm2 {
             digest,
             weights,
             compiled,
-        } = checkpoint::load(model, method, stop)?;
+        } = checkpoint::load(model, plan, stop)?;
         Ok(Self {
             source: model.to_owned(),
             config,
             digest,
-            transfer: Transfer::new(method.device, setup.profile)?,
+            transfer: Transfer::new(plan.device, options.profile)?,
             dtype,
             kernels: weights.body.kernels(),
             weights,
-            own: method.own,
+            own: plan.own,
             load_times: LoadTimes {
                 all: started.elapsed(),
                 compiled,
@@ -112,8 +109,8 @@ impl Esm2 {
         })
     }
 
-    /// Has page-locked memory for batches of up to so many sequences and tokens before the first comes, where the device copies from and to
-    /// such: taking it is slow, and memory taken for a small batch is of no use to a larger one.
+    /// Allocates page-locked memory for batches of up to `sequences` and `tokens`, if the device uses such memory. Allocating it
+    /// is slow, and a larger batch cannot use the memory of a smaller one.
     pub fn reserve(
         &mut self,
         (sequences, tokens): (usize, usize),
@@ -121,12 +118,12 @@ impl Esm2 {
     ) -> Result<(), EsmError> {
         let started = Instant::now();
         let (hidden, f32) = (self.config.hidden, size_of::<f32>());
-        // Token ids, their positions, where sequences begin, and the rows of residues.
+        // Token ids, positions, offsets of sequences, and rows of residues.
         let mut sizes = vec![tokens, tokens * f32, (sequences + 1) * f32, tokens * 8];
         sizes.extend(columns.iter().filter_map(|&column| match column {
             Column::Pooled(_) => Some(sequences * hidden * f32),
             Column::Residues(_) | Column::Logits => Some(column.values(tokens, hidden) * f32),
-            // Each sequence has memory of its own.
+            // Each sequence has its own memory.
             Column::Contacts => None,
         }));
         if self.transfer.reserve(&sizes)? {
@@ -136,8 +133,8 @@ impl Esm2 {
         Ok(())
     }
 
-    /// The same checkpoint in f32, for comparison, where plmkit's own kernels compute it. Its layers are packed when they are
-    /// computed, one after the other, so that it takes the memory of one.
+    /// Loads the same checkpoint in f32, for comparison; `None` unless plmkit's CPU kernels compute it. Packs each layer when it
+    /// computes it, so that only one layer is in memory.
     pub fn in_f32(&self, stop: &Stop) -> Result<Option<Self>, EsmError> {
         let Some(isa) = self.own else {
             return Ok(None);
@@ -157,26 +154,25 @@ impl Esm2 {
         }))
     }
 
-    /// How long loading took.
+    /// Returns the times of loading.
     pub fn load_times(&self) -> LoadTimes {
         self.load_times
     }
 
-    /// The model's sizes.
+    /// Returns the configuration.
     pub fn config(&self) -> &ModelConfig {
         &self.config
     }
 
-    /// BLAKE3, 128 bits in hexadecimal, of everything in the checkpoint that a vector depends on.
+    /// Returns BLAKE3, 128 bits in hexadecimal, of everything in the checkpoint that a vector depends on.
     ///
-    /// That is the configuration and the encoder's stored weights under their canonical names: the same model in one
-    /// file or several, with or without a language-model head, has the same digest, and a model cast to another
-    /// type has another.
+    /// That is the configuration and the stored encoder weights with their canonical names. The digest does not depend on the
+    /// number of files and on heads. A model cast to another type has another digest.
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// The device that the model is on: `cpu`.
+    /// Returns the device of the model: `cpu` or `cuda:0`.
     pub fn device(&self) -> String {
         match self.transfer.device() {
             tch::Device::Cuda(index) => format!("cuda:{index}"),
@@ -184,7 +180,7 @@ impl Esm2 {
         }
     }
 
-    /// The GPU that the model is on, as the driver calls it, and all of its memory in bytes; `None` on a CPU.
+    /// Returns the GPU's name and total memory in bytes; `None` on a CPU.
     pub fn gpu(&self) -> Result<Option<(String, usize)>, EsmError> {
         let tch::Device::Cuda(index) = self.transfer.device() else {
             return Ok(None);
@@ -192,17 +188,17 @@ impl Esm2 {
         Ok(Some((Device::gpu_name(index)?, cuda_memory(index)?)))
     }
 
-    /// What computes the layers: an instruction set of plmkit's own kernels, or `libtorch`.
+    /// Returns what computes the layers: an instruction set of plmkit's CPU kernels, `cuda` or `libtorch`.
     pub fn kernels(&self) -> &str {
         &self.kernels
     }
 
-    /// The type in which the model computes best: that of its weights in memory.
+    /// Returns the type of the weights in memory, in which the model is fastest.
     pub fn dtype(&self) -> Dtype {
         self.dtype
     }
 
-    /// The heads that `columns` are computed with, each once.
+    /// Returns the heads that `columns` need, each once.
     pub fn heads_for(&self, columns: &[Column]) -> Vec<Head> {
         let mut heads: Vec<Head> = columns
             .iter()
@@ -212,7 +208,7 @@ impl Esm2 {
         heads
     }
 
-    /// BLAKE3, 128 bits in hexadecimal, of the stored weights of a head; [`EsmError::NoHead`] where there is none.
+    /// Returns BLAKE3, 128 bits in hexadecimal, of the stored weights of a head, or [`EsmError::NoHead`].
     pub fn head_digest(&self, head: Head) -> Result<&str, EsmError> {
         let digest = self.weights.heads.digest(head);
         digest.map_err(|missing| EsmError::NoHead {
@@ -222,8 +218,7 @@ impl Esm2 {
         })
     }
 
-    /// Gives memory that is kept for later batches back to the device, so that the next one does not find it in pieces of the
-    /// wrong size.
+    /// Frees device memory that is cached for later batches, so that fragments do not remain.
     pub fn release(&self) -> Result<(), EsmError> {
         match self.transfer.device() {
             tch::Device::Cuda(_) => cuda_release(),
@@ -231,10 +226,9 @@ impl Esm2 {
         }
     }
 
-    /// What `columns` hold of every sequence: for each column, in that order, the values of all sequences one after
-    /// the other, as many as [`Column::values`] says, in f32. Layers above the last one asked for are not computed.
-    /// Where `dtype` is not the model's, weights are converted layer by layer, which is slow; integers are taken as they are.
-    /// Once `stop` is requested, which is looked at between layers, the error is [`EsmError::Stopped`].
+    /// Computes `columns`: for each column the f32 values of all sequences in turn, as many as [`Column::values`]. Layers that no
+    /// column needs are not computed. If `dtype` is not the model's, weights are converted layer by layer, which is slow;
+    /// int8 weights are not converted. `stop` is polled between layers and gives [`EsmError::Stopped`].
     pub fn embed(
         &self,
         batch: Varlen<'_>,
@@ -245,8 +239,8 @@ impl Esm2 {
         Ok(self.begin(batch, columns, dtype, stop)?.finish()?.columns)
     }
 
-    /// Asks for what [`embed`](Self::embed) computes. A GPU computes it while the program goes on: the next batch can be asked for before
-    /// this one is taken.
+    /// Begins the computation of [`embed`](Self::embed). A GPU computes while the program continues: the next batch can begin
+    /// before this one is finished.
     pub fn begin(
         &self,
         batch: Varlen<'_>,
@@ -306,10 +300,10 @@ impl Esm2 {
         Ok(PendingOutput::new(values, on_device))
     }
 
-    /// Runs layers 1 to `depth` and shows `visit` the output of each, and of layer 0.
+    /// Computes layers 1 to `depth` and calls `visit` with the output of each, and with layer 0.
     ///
-    /// As in fair-esm's `representations`, layer 0 is the scaled embedding, layer `i` the residual stream after
-    /// transformer layer `i`, and the last layer of the model is taken after the final `LayerNorm`.
+    /// As in fair-esm's `representations`, layer 0 is the scaled embedding, layer `i` is the residual stream after
+    /// transformer layer `i`, and the last layer of the model is the output of the final `LayerNorm`.
     pub fn hidden_states(
         &self,
         batch: Varlen<'_>,
@@ -325,13 +319,13 @@ impl Esm2 {
         self.forward(&batch, depth, &mut visitor)
     }
 
-    /// The layer whose output a column is computed from.
+    /// Returns the layer that a column is computed from.
     fn layer_of(&self, column: Column) -> usize {
         let last = self.config.layers;
         column.layer().map_or(last, |layer| layer as usize)
     }
 
-    /// The output of a layer, `(total_tokens, hidden)` f32, from the residual stream `x` after it.
+    /// Returns the output of a layer, `(total_tokens, hidden)` f32, for the residual stream `x`.
     fn layer_output(
         &self,
         layer: usize,
@@ -369,12 +363,12 @@ impl Esm2 {
     }
 }
 
-/// Takes the columns of a batch from its layers.
+/// Computes the columns of a batch from its layers.
 struct Collector<'a> {
     model: &'a Esm2,
     batch: &'a DeviceBatch<'a>,
     columns: &'a [Column],
-    /// For each column its values.
+    /// The values of each column.
     values: Vec<Values>,
     contacts: Option<Contacts<'a>>,
     stop: &'a Stop,
@@ -405,11 +399,11 @@ impl LayerObserver for Collector<'_> {
                     *values = model.transfer.download([Ok(pooled)])?;
                 }
                 (Column::Residues(_), _) => {
-                    *values = residues(&hidden, batch, &model.transfer)?;
+                    *values = batch.residues(&hidden, &model.transfer)?;
                 }
                 (Column::Logits, Ok(found)) => {
                     let logits = found.head.forward(&hidden)?;
-                    *values = residues(&logits, batch, &model.transfer)?;
+                    *values = batch.residues(&logits, &model.transfer)?;
                 }
                 _ => {}
             }
@@ -425,7 +419,7 @@ impl LayerObserver for Collector<'_> {
     }
 }
 
-/// Shows every layer to a caller.
+/// Passes every layer to a caller.
 struct Visitor<'a, 'v> {
     model: &'a Esm2,
     batch: &'a DeviceBatch<'a>,

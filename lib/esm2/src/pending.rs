@@ -1,54 +1,54 @@
-//! What was asked of a model.
+//! The output of a model, while it is computed and after.
 
 use crate::timing::{DeviceTimes, LapTimer, Span};
 use crate::transfer::Values;
 use crate::{Buffer, EsmError};
 
-/// What was asked of a model and may still be computed.
+/// An output that a device may still compute.
 #[derive(Debug)]
 pub struct PendingOutput {
     values: Vec<Values>,
     on_device: Option<OnDevice>,
 }
 
-/// Where a device is at work on a batch.
+/// The work of a device for a batch.
 #[derive(Debug)]
 pub(crate) struct OnDevice {
     pub(crate) copied_in: Span,
     pub(crate) computed: Span,
-    /// What it computed, if that is to be known.
+    /// The times of each kind of work, if measured.
     pub(crate) laps: Option<LapTimer>,
 }
 
-/// What was computed of a batch.
+/// The output for a batch.
 #[derive(Debug, Default)]
 pub struct ModelOutput {
-    /// For each column the values of all sequences, one after the other.
+    /// For each column the values of all sequences in turn.
     pub columns: Vec<Buffer<f32>>,
-    /// What the device took for it; `None` where it was computed while it was asked for.
+    /// The device's times; `None` if the program computed the output itself.
     pub times: Option<DeviceTimes>,
 }
 
 impl PendingOutput {
-    /// The values of each column, computed by a device that still works, if one does.
+    /// The values of each column, and the device that computes them, if one does.
     pub(crate) fn new(values: Vec<Values>, on_device: Option<OnDevice>) -> Self {
         Self { values, on_device }
     }
 
-    /// Whether it is computed, so that there is nothing to wait for.
+    /// Whether the output is complete, so that [`finish`](Self::finish) does not wait.
     pub fn is_computed(&self) -> bool {
         self.on_device.is_none()
     }
 
-    /// Waits for it.
+    /// Waits for the output.
     pub fn finish(self) -> Result<ModelOutput, EsmError> {
         let mut times = self.on_device.map(OnDevice::wait).transpose()?;
         let mut columns = Vec::with_capacity(self.values.len());
         for values in self.values {
             columns.push(match values {
                 Values::Here(values) => values,
-                Values::Coming(arrivals) => {
-                    let (values, took) = arrivals.wait()?;
+                Values::Coming(download) => {
+                    let (values, took) = download.wait()?;
                     times.get_or_insert_default().d2h += took;
                     values
                 }
@@ -59,7 +59,7 @@ impl PendingOutput {
 }
 
 impl OnDevice {
-    /// Waits until it is computed.
+    /// Waits for the device and returns its times.
     fn wait(self) -> Result<DeviceTimes, EsmError> {
         let compute = self.computed.took()?;
         let begin = self.computed.begin();
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_is_computed_and_has_no_time_of_a_device() {
+    fn values_in_host_memory_are_complete_and_have_no_device_times() {
         let values = [vec![1.0, 2.0], vec![3.0]].map(|values| Values::Here(values.into()));
         let pending = PendingOutput::new(values.into(), None);
         assert!(pending.is_computed());

@@ -1,4 +1,4 @@
-//! One vector for each sequence from the vectors of its tokens.
+//! Pools the vectors of a sequence's residues to one vector.
 
 use plmkit_contract::Pooling;
 use tch::{Kind, TchError, Tensor};
@@ -20,7 +20,7 @@ pub(crate) fn pool(hidden: &Tensor, batch: Varlen<'_>, pool: Pooling) -> Result<
             match pool {
                 Pooling::Mean => residues()?.f_mean_dim([0].as_slice(), false, Kind::Float),
                 Pooling::Max => residues()?.f_amax([0], false),
-                // Divided by n, so that a single residue has a deviation of 0 and not 0/0.
+                // Divided by n: a single residue has the deviation 0 instead of 0/0.
                 Pooling::Std => residues()?.f_std_dim([0].as_slice(), false, false),
                 Pooling::Bos => own(0, 1)?.f_squeeze_dim(0),
             }
@@ -35,7 +35,7 @@ mod tests {
 
     use super::*;
 
-    /// `<cls>` and `<eos>` have vectors that would show in every pooling they entered.
+    /// The vectors of `<cls>` and `<eos>` would change every pooling that included them.
     const HIDDEN: [f32; 14] = [
         90.0, -90.0, // <cls>
         1.0, 10.0, //
@@ -55,18 +55,10 @@ mod tests {
     }
 
     #[test]
-    fn residues_only() {
+    fn pooling_is_over_residues_only() {
         assert_eq!(pooled(Pooling::Mean), [1.5, 15.0, 5.0, -7.0]);
         assert_eq!(pooled(Pooling::Max), [2.0, 20.0, 5.0, -7.0]);
-    }
-
-    #[test]
-    fn the_deviation_is_divided_by_n_and_0_for_one_residue() {
         assert_eq!(pooled(Pooling::Std), [0.5, 5.0, 0.0, 0.0]);
-    }
-
-    #[test]
-    fn bos_is_the_vector_of_cls() {
         assert_eq!(pooled(Pooling::Bos), [90.0, -90.0, 80.0, -80.0]);
     }
 

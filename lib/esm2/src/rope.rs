@@ -1,9 +1,8 @@
 //! Rotary position embedding (Su et al. 2021, arXiv:2104.09864).
 //!
-//! fair-esm rotates channel `i` of a head together with channel `i + head_dim/2`. Here the two stand side by side
-//! ([`pair_channels`] reorders the rows of the query and key projections once, at load), so that a pair is a complex
-//! number and the rotation one complex product in place. Queries and keys are reordered alike, which leaves their
-//! scalar products as they are.
+//! fair-esm rotates channel `i` of a head together with channel `i + head_dim/2`. Here the two are neighbours:
+//! [`pair_channels`] reorders the rows of the query and key projections at load. So a pair is a complex number, and the
+//! rotation is a complex product in place. Both projections have the same order, so that scalar products do not change.
 
 use tch::{Device, Tensor};
 
@@ -12,35 +11,32 @@ use crate::EsmError;
 /// The base of the geometric progression of frequencies.
 pub(crate) const ROPE_BASE: f32 = 10_000.0;
 
-/// The frequencies of a checkpoint that has none: `10000^(-2i/head_dim)`, `(head_dim/2)` f32.
+/// Computes frequencies for a checkpoint without: `10000^(-2i/head_dim)`, `(head_dim/2)` f32.
 pub(crate) fn default_inv_freq(head_dim: usize) -> Vec<f32> {
     (0..head_dim / 2)
         .map(|i| 1.0 / ROPE_BASE.powf((2 * i) as f32 / head_dim as f32))
         .collect()
 }
 
-/// Reorders the rows of a query or key projection, `(heads·head_dim)` or `(heads·head_dim, in)`: within each head,
-/// channel `i` comes to stand beside channel `i + head_dim/2`.
+/// Reorders the rows of a query or key projection, `(heads·head_dim)` or `(heads·head_dim, in)`, so that in each head
+/// channel `i + head_dim/2` follows channel `i`.
 pub(crate) fn pair_channels(rows: &Tensor, heads: usize) -> Result<Tensor, EsmError> {
-    let rows_by_half = rows.f_reshape([heads as i64, 2, -1, trailing(rows)?])?; // (heads, 2, head_dim/2, in or 1)
+    let width = rows.size().get(1).copied().unwrap_or(1);
+    let rows_by_half = rows.f_reshape([heads as i64, 2, -1, width])?; // (heads, 2, head_dim/2, in or 1)
     Ok(rows_by_half.f_transpose(1, 2)?.f_reshape(rows.size())?)
 }
 
-/// The row that [`pair_channels`] has as its `row`.
+/// Returns the row of a projection that [`pair_channels`] moves to `row`.
 pub(crate) fn unpaired(row: usize, head_dim: usize) -> usize {
     let channel = row % head_dim;
     row - channel + channel % 2 * (head_dim / 2) + channel / 2
 }
 
-fn trailing(rows: &Tensor) -> Result<i64, EsmError> {
-    Ok(if rows.dim() == 1 { 1 } else { rows.size2()?.1 })
-}
-
-/// The rotary frequencies of a layer, `(head_dim/2)`: f32 whatever the type of the weights.
+/// The rotary frequencies of a layer, `(head_dim/2)`, always f32.
 #[derive(Debug)]
 pub(crate) struct Frequencies {
     pub(crate) values: Vec<f32>,
-    /// The same on the device, copied once: a batch would wait for a copy until the device is through with the one before.
+    /// The same on the device. Copying them for each batch would wait for the batch before.
     tensor: Tensor,
 }
 
@@ -51,23 +47,23 @@ impl Frequencies {
     }
 }
 
-/// `cos + i·sin` of each position times each frequency: `(positions, head_dim/2)` complex. Both are f32, as is their product:
-/// angles are rounded as fair-esm and transformers round them.
+/// Returns `cos + i·sin` of each position times each frequency: `(positions, head_dim/2)` complex. Angles are rounded to f32,
+/// as in fair-esm and transformers.
 pub(crate) fn turns(positions: &Tensor, inv_freq: &Frequencies) -> Result<Tensor, EsmError> {
     let angles = positions.f_outer(&inv_freq.tensor)?;
     Ok(Tensor::f_polar(&angles.f_ones_like()?, &angles)?)
 }
 
-/// The rotations of a batch. Every layer has the same frequencies in the published checkpoints, but each stores its own.
+/// The rotations of a batch. The layers of published checkpoints store equal frequencies.
 #[derive(Debug, Default)]
 pub(crate) struct RotationCache {
-    /// The frequencies that they were computed from.
+    /// The frequencies of the rotations.
     inv_freq: Vec<f32>,
     rotations: Option<Tensor>,
 }
 
 impl RotationCache {
-    /// The rotations by `inv_freq`, computed where they are not those of the layer before.
+    /// Returns the rotations for `inv_freq`. Computes them if the layer before had other frequencies.
     pub(crate) fn get(
         &mut self,
         inv_freq: &Frequencies,
@@ -121,7 +117,7 @@ mod tests {
         assert_eq!(Vec::<f32>::try_from(paired.select(1, 1)).unwrap()[1], 20.0);
     }
 
-    /// Paired channels rotated as complex numbers are fair-esm's halves rotated by `[-x2, x1]`.
+    /// Compares the rotation of paired channels with fair-esm's rotation of halves by `[-x2, x1]`.
     #[test]
     fn the_rotation_is_that_of_two_halves() {
         let (head_dim, inv_freq) = (4, [1.0f32, 0.25]);

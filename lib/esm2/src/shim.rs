@@ -1,4 +1,4 @@
-//! Operations of libtorch that its C interface lacks: see `shim/shim.h`.
+//! Operations of libtorch that tch's C interface lacks: see `shim/shim.h`.
 #![allow(unsafe_code)] // the only calls into C++ of this crate
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -65,18 +65,18 @@ unsafe extern "C" {
     fn plmkit_cuda_release(failure: *mut Failure) -> bool;
 }
 
-/// Attention over sequences that lie end to end, by one kernel for all.
+/// A kernel for attention over sequences that lie end to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VarlenKernel {
-    /// `FlashAttention` (Dao 2023, arXiv:2307.08691): f16 and bf16, compute capability 8.0 and later.
+    /// `FlashAttention` (Dao 2023, arXiv:2307.08691): f16 and bf16, from compute capability 8.0.
     Flash,
-    /// Memory-efficient attention (Rabe and Staats 2021, arXiv:2112.05682): f32 too, and older devices.
+    /// Memory-efficient attention (Rabe and Staats 2021, arXiv:2112.05682): also f32 and older devices.
     MemoryEfficient,
 }
 
 impl VarlenKernel {
-    /// Queries, keys and values, `(total_tokens, heads, head_dim)` each, to `(total_tokens, heads, head_dim)`. `offsets`,
-    /// `(sequences + 1)` i32, are where sequences begin and the last one ends, on the same device; the longest has
+    /// Maps queries, keys and values, `(total_tokens, heads, head_dim)` each, to `(total_tokens, heads, head_dim)`. `offsets`,
+    /// `(sequences + 1)` i32 on the same device, are where sequences begin and the last one ends. The longest sequence has
     /// `longest` tokens. Scores are multiplied by `scale`.
     pub(crate) fn forward(
         self,
@@ -87,8 +87,7 @@ impl VarlenKernel {
     ) -> Result<Tensor, EsmError> {
         let flash = self == Self::Flash;
         let [query, key, value, offsets] = [query, key, value, offsets].map(handle);
-        // SAFETY: the tensors live through the call, which reads them and nothing else of this process; it writes one pointer
-        // and a failure, both of which are there.
+        // SAFETY: the tensors outlive the call, which only reads them. It writes to the pointer and the failure of `call`.
         call_for_tensor(|mixed, failure| unsafe {
             plmkit_varlen_attention(
                 flash, query, key, value, offsets, longest, scale, mixed, failure,
@@ -97,36 +96,36 @@ impl VarlenKernel {
     }
 }
 
-/// The memory of CUDA device `index`, in bytes, whoever uses it.
+/// Returns the total memory of CUDA device `index` in bytes.
 pub(crate) fn cuda_memory(index: usize) -> Result<usize, EsmError> {
     let mut total = 0;
     let index = number(index);
-    // SAFETY: it writes a number and a failure, both of which are there.
+    // SAFETY: the call writes to a local number and a failure.
     call(|failure| unsafe { plmkit_cuda_memory(index, &raw mut total, failure) })?;
     Ok(total)
 }
 
-/// A tensor of the host in page-locked memory, from which a device copies by itself.
+/// Copies a host tensor to page-locked memory, from which a device can copy by itself.
 pub(crate) fn pin(tensor: &Tensor) -> Result<Tensor, EsmError> {
-    // SAFETY: the tensor lives through the call, which writes one pointer and a failure, both of which are there.
+    // SAFETY: the tensor outlives the call, which writes to the pointer and the failure of `call`.
     call_for_tensor(|pinned, failure| unsafe { plmkit_pin(handle(tensor), pinned, failure) })
 }
 
-/// A stream of a CUDA device: what is put on it happens one after the other, beside what is put on others.
+/// A stream of a CUDA device: work on it runs in order, and beside the work of other streams.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stream {
     index: c_int,
-    /// libtorch's number for it.
+    /// libtorch's number of the stream.
     id: i64,
 }
 
 impl Stream {
-    /// The one on which libtorch computes on device `index`.
+    /// Returns the stream on which libtorch computes on device `index`.
     pub(crate) fn current(index: usize) -> Result<Self, EsmError> {
         Self::find(index, plmkit_cuda_current_stream)
     }
 
-    /// One beside it; the next call gives another.
+    /// Returns another stream of device `index`. Each call returns a new one.
     pub(crate) fn another(index: usize) -> Result<Self, EsmError> {
         Self::find(index, plmkit_cuda_another_stream)
     }
@@ -139,33 +138,33 @@ impl Stream {
             index: number(index),
             id: 0,
         };
-        // SAFETY: it writes a number and a failure, both of which are there.
+        // SAFETY: the call writes to a local number and a failure.
         call(|failure| unsafe { find(stream.index, &raw mut stream.id, failure) })?;
         Ok(stream)
     }
 
-    /// The point after all that was put on it.
+    /// Marks the current end of the stream.
     pub(crate) fn mark(&self) -> Result<Mark, EsmError> {
         let mut mark = ptr::null_mut();
         call(|failure| {
-            // SAFETY: it writes a failure, which is there.
+            // SAFETY: the call writes to a failure.
             mark = unsafe { plmkit_cuda_mark(self.index, self.id, failure) };
             !mark.is_null()
         })?;
         Ok(Mark(mark))
     }
 
-    /// What is put on it from now on comes after `mark`, of any stream of the device.
+    /// Makes later work of the stream wait for `mark`, of any stream of the device.
     pub(crate) fn follow(&self, mark: &Mark) -> Result<(), EsmError> {
-        // SAFETY: the mark is alive through the call.
+        // SAFETY: the mark outlives the call.
         call(|failure| unsafe { plmkit_cuda_follow(self.index, self.id, mark.0, failure) })
     }
 
-    /// Has a [`pin`]ned tensor copied to the device, for `reader`, which is to [`follow`](Self::follow) that. The tensors may be
-    /// let go of before that has happened.
+    /// Queues a copy of a [`pin`]ned tensor to the device for `reader`, which must [`follow`](Self::follow) the copy. The tensors
+    /// may be dropped before the copy is done.
     pub(crate) fn copy_in(&self, pinned: &Tensor, reader: &Self) -> Result<Tensor, EsmError> {
-        // SAFETY: the tensor lives through the call, which writes one pointer and a failure, both of which are there; libtorch
-        // keeps the memory of both tensors for what it was told that the streams do with them.
+        // SAFETY: the tensor outlives the call, which writes to the pointer and the failure of `call`. libtorch keeps the memory
+        // of both tensors until the streams have used it.
         call_for_tensor(|copy, failure| unsafe {
             plmkit_cuda_copy_in(
                 self.index,
@@ -178,8 +177,8 @@ impl Stream {
         })
     }
 
-    /// Has a tensor of the device copied to page-locked memory. It may be let go of before that has happened, but nobody
-    /// may write to it.
+    /// Queues a copy of a device tensor to page-locked memory. The tensor may be dropped before the copy is done, but not
+    /// written to.
     pub(crate) fn copy_out(&self, tensor: &Tensor) -> Result<Tensor, EsmError> {
         // SAFETY: as above.
         call_for_tensor(|copy, failure| unsafe {
@@ -188,21 +187,21 @@ impl Stream {
     }
 }
 
-/// A point in the work of a stream.
+/// A mark in the work of a stream.
 #[derive(Debug)]
 pub(crate) struct Mark(*mut c_void);
 
 impl Mark {
-    /// Waits until the device has come to it.
+    /// Waits until the device has reached the mark.
     pub(crate) fn wait(&self) -> Result<(), EsmError> {
-        // SAFETY: the mark is alive as long as `self`.
+        // SAFETY: the mark lives as long as `self`.
         call(|failure| unsafe { plmkit_cuda_wait(self.0, failure) })
     }
 
-    /// The time that the device took from `self` to `later`, both of which it has passed.
+    /// Returns the device's time from `self` to `later`. The device has passed both.
     pub(crate) fn until(&self, later: &Self) -> Result<Duration, EsmError> {
         let mut milliseconds = 0.0;
-        // SAFETY: both marks are alive, and the number is there.
+        // SAFETY: both marks outlive the call, which writes to a local number.
         call(|failure| unsafe {
             plmkit_cuda_between(self.0, later.0, &raw mut milliseconds, failure)
         })?;
@@ -212,18 +211,18 @@ impl Mark {
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        // SAFETY: nobody has the mark any more.
+        // SAFETY: nothing else uses the mark.
         unsafe { plmkit_cuda_forget(self.0) }
     }
 }
 
-/// Gives what libtorch keeps for later back to the device.
+/// Frees device memory that libtorch caches.
 pub(crate) fn cuda_release() -> Result<(), EsmError> {
-    // SAFETY: it writes a failure, which is there.
+    // SAFETY: the call writes to a failure.
     call(|failure| unsafe { plmkit_cuda_release(failure) })
 }
 
-/// A device's number as the shim takes it; one that is too large is no device's either way.
+/// Returns a device number for the shim. No device has a number that is too large.
 fn number(index: usize) -> c_int {
     c_int::try_from(index).unwrap_or(c_int::MAX)
 }
@@ -232,17 +231,17 @@ fn handle(tensor: &Tensor) -> *const c_void {
     tensor.as_ptr().cast()
 }
 
-/// Calls a function that makes a tensor.
+/// Calls a function that creates a tensor.
 fn call_for_tensor(
     function: impl FnOnce(*mut *mut c_void, *mut Failure) -> bool,
 ) -> Result<Tensor, EsmError> {
     let mut tensor = ptr::null_mut();
     call(|failure| function(&raw mut tensor, failure))?;
-    // SAFETY: where the call went well it made a tensor that is ours.
+    // SAFETY: a successful call has created a tensor that this process owns.
     Ok(unsafe { Tensor::from_ptr(tensor.cast()) })
 }
 
-/// Calls a function that says whether it went well.
+/// Calls a function that returns whether it succeeded.
 fn call(function: impl FnOnce(*mut Failure) -> bool) -> Result<(), EsmError> {
     let mut failure = Failure {
         out_of_memory: false,
@@ -251,7 +250,7 @@ fn call(function: impl FnOnce(*mut Failure) -> bool) -> Result<(), EsmError> {
     if function(&raw mut failure) {
         return Ok(());
     }
-    // SAFETY: the text is ended by a 0 inside the array, which is all 0 where nothing was written.
+    // SAFETY: the text ends with a 0 inside the array, which begins as all 0.
     let what = unsafe { CStr::from_ptr(failure.what.as_ptr()) };
     let what = what.to_string_lossy().into_owned();
     Err(if failure.out_of_memory {

@@ -1,21 +1,21 @@
-//! How many CPU threads compute.
+//! The number of CPU threads.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 static THREADS: AtomicUsize = AtomicUsize::new(1);
 
-/// Sets the threads that compute a batch.
+/// Sets the number of threads that compute a batch.
 pub fn set_threads(threads: NonZeroUsize) {
     THREADS.store(threads.get(), Ordering::Relaxed);
 }
 
-/// The threads that compute a batch.
+/// Returns the number of threads that compute a batch.
 pub(crate) fn threads() -> NonZeroUsize {
     NonZeroUsize::new(THREADS.load(Ordering::Relaxed)).unwrap_or(NonZeroUsize::MIN)
 }
 
-/// Lets libtorch use so many. It starts them at once, whether it needs them or not, and ends the process where it cannot.
+/// Sets the number of libtorch's threads. libtorch starts all at once, and ends the process if it cannot.
 pub(crate) fn set_libtorch_threads(threads: NonZeroUsize) {
     let threads = i32::try_from(threads.get()).unwrap_or(i32::MAX);
     if tch::get_num_threads() != threads {

@@ -1,4 +1,4 @@
-//! How long a device took and for what, by its own clock.
+//! Times of a device's work, by its own clock.
 
 use std::cell::RefCell;
 use std::ops::{AddAssign, Index, IndexMut};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::EsmError;
 use crate::shim::{Mark, Stream};
 
-/// A stretch of the work of a stream.
+/// A section of the work of a stream.
 #[derive(Debug)]
 pub(crate) struct Span {
     begin: Mark,
@@ -17,24 +17,24 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// From one point of a stream to a later one of the same.
+    /// From one mark of a stream to a later one.
     pub(crate) fn new(begin: Mark, end: Mark) -> Self {
         Self { begin, end }
     }
 
-    /// Where it begins.
+    /// Returns the begin.
     pub(crate) fn begin(&self) -> &Mark {
         &self.begin
     }
 
-    /// Waits until the device is through with it. Returns how long that took the device.
+    /// Waits for the end. Returns the time that the device took.
     pub(crate) fn took(&self) -> Result<Duration, EsmError> {
         self.end.wait()?;
         self.begin.until(&self.end)
     }
 }
 
-/// How long a device took for a batch.
+/// The times of a device for a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceTimes {
     /// Copying to the device.
@@ -43,7 +43,7 @@ pub struct DeviceTimes {
     pub compute: Duration,
     /// Copying to the host.
     pub d2h: Duration,
-    /// What it computed, where that is taken down.
+    /// Computing, by kind of work, if measured.
     pub kernels: Option<KernelTimes>,
 }
 
@@ -56,19 +56,19 @@ pub enum Work {
     Attention,
     /// Token embedding.
     Embedding,
-    /// Sums of the residual stream and the `LayerNorm` after them.
+    /// Sums of the residual stream, and the `LayerNorm` after them.
     LayerNorm,
     /// Rotation of queries and keys.
     Rotary,
-    /// GELU, with the bias before it where it is not added by the matrix product.
+    /// GELU, with the bias before it unless the matrix product adds it.
     Gelu,
     /// Pooling, rows of residues, logits.
     Pooling,
-    /// Copies of hidden states that were asked for, and the final `LayerNorm`.
+    /// Copies of hidden states for outputs, and the final `LayerNorm`.
     Collect,
 }
 
-/// How long a device computed, for each kind of [`Work`].
+/// The times of a device by kind of [`Work`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelTimes([Duration; 8]);
 
@@ -105,7 +105,7 @@ impl AddAssign for KernelTimes {
     }
 }
 
-/// The points of a stream at which one kind of work ends and the next begins.
+/// Marks of a stream at which one kind of work ends and the next begins.
 #[derive(Debug)]
 pub(crate) struct LapTimer {
     stream: Stream,
@@ -113,7 +113,7 @@ pub(crate) struct LapTimer {
 }
 
 impl LapTimer {
-    /// Times work on `stream`.
+    /// Measures work on `stream`.
     pub(crate) fn new(stream: Stream) -> Self {
         Self {
             stream,
@@ -121,14 +121,14 @@ impl LapTimer {
         }
     }
 
-    /// Ends a lap: all work since the last one was `work`.
+    /// Ends a lap: the work since the last one was `work`.
     pub(crate) fn end_lap(&self, work: Work) -> Result<(), EsmError> {
         let end = self.stream.mark()?;
         self.ends.borrow_mut().push((work, end));
         Ok(())
     }
 
-    /// How long each kind took from `begin` on, once the device is through with all of it.
+    /// Returns the time of each kind of work since `begin`. The device has finished all of it.
     pub(crate) fn times(self, begin: &Mark) -> Result<KernelTimes, EsmError> {
         let mut times = KernelTimes::default();
         let ends = self.ends.into_inner();
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_add_up_and_kernels_where_they_are_known() {
+    fn times_add_up_and_kernels_if_they_were_measured() {
         let ms = Duration::from_millis;
         let mut sum = DeviceTimes::default();
         let plain = DeviceTimes {

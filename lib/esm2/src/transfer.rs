@@ -1,7 +1,7 @@
-//! Between host memory and a device, while the device computes.
+//! Copies between host memory and a device, while the device computes.
 //!
-//! A GPU copies on two streams beside the one that computes, so that the tokens of the next batch go in and the vectors of the last
-//! one out meanwhile. Each waits, on the device, only for what it needs:
+//! A GPU copies on two streams beside the compute stream: the tokens of the next batch are uploaded and the vectors of the last
+//! one downloaded meanwhile. Each stream waits, on the device, only for what it needs:
 //!
 //! ```text
 //! in        tokens 1 ┐ tokens 2 ┐
@@ -21,15 +21,15 @@ use crate::shim::{Mark, Stream, pin};
 use crate::timing::{LapTimer, Span};
 use crate::{Buffer, Buffers};
 
-/// The ways to and from the device that a model is on.
+/// Copies to and from the device of a model.
 #[derive(Debug)]
 pub(crate) struct Transfer {
     device: Device,
-    /// Where the device works while the program goes on.
+    /// The streams of a device that works while the program continues.
     streams: Option<Streams>,
-    /// Whether it is to be known what a batch's time goes into.
+    /// Whether to measure the kinds of work.
     profile: bool,
-    /// Where values lie on the host.
+    /// Host memory for values.
     buffers: Buffers<f32>,
 }
 
@@ -58,12 +58,12 @@ impl Transfer {
         })
     }
 
-    /// The device.
+    /// Returns the device.
     pub(crate) fn device(&self) -> Device {
         self.device
     }
 
-    /// A tensor of the host from which an [`Upload`] copies.
+    /// Returns a host tensor from which an [`Upload`] can copy.
     pub(crate) fn stage(&self, tensor: &Tensor) -> Result<Tensor, EsmError> {
         match self.streams {
             Some(_) => pin(tensor),
@@ -71,8 +71,8 @@ impl Transfer {
         }
     }
 
-    /// Takes page-locked memory of these sizes in bytes, as much as two batches need, from which that of batches will come: libtorch keeps
-    /// what was let go of. Returns whether the device has use for it.
+    /// Allocates page-locked memory of these sizes in bytes, for two batches. libtorch keeps it for later. Returns whether the
+    /// device uses such memory.
     pub(crate) fn reserve(&self, sizes: &[usize]) -> Result<bool, EsmError> {
         if self.streams.is_none() {
             return Ok(false);
@@ -83,7 +83,7 @@ impl Transfer {
         taken.collect::<Result<Vec<_>, EsmError>>().map(|_| true)
     }
 
-    /// Begins to copy to the device.
+    /// Begins an upload.
     pub(crate) fn upload(&self) -> Result<Upload<'_>, EsmError> {
         let begin = |streams: &Streams| streams.inward.mark();
         Ok(Upload {
@@ -92,7 +92,8 @@ impl Transfer {
         })
     }
 
-    /// Has the values of tensors on the device, to which nobody may write any more, copied to the host, one after the other and row by row.
+    /// Begins to copy tensors of the device to the host, one after the other in row-major order. Nothing may write to them
+    /// any more.
     pub(crate) fn download(
         &self,
         tensors: impl IntoIterator<Item = Result<Tensor, EsmError>>,
@@ -104,44 +105,36 @@ impl Transfer {
         let Some(streams) = &self.streams else {
             let tensors = tensors.collect::<Result<Vec<_>, _>>()?;
             let all = tensors.iter().map(Tensor::numel).sum();
-            return Ok(Values::Here(self.gather(all, tensors.into_iter().map(Ok))?));
+            let values = gather(&self.buffers, all, tensors.into_iter().map(Ok))?;
+            return Ok(Values::Here(values));
         };
-        let arrivals = tensors.map(|tensor| {
+        let parts = tensors.map(|tensor| {
             streams.outward.follow(&streams.compute.mark()?)?;
             let begin = streams.outward.mark()?;
             let values = streams.outward.copy_out(&tensor?)?;
             let copied = Span::new(begin, streams.outward.mark()?);
-            Ok(Arrival { values, copied })
+            Ok(DownloadPart { values, copied })
         });
-        Ok(Values::Coming(Arrivals {
-            all: arrivals.collect::<Result<_, EsmError>>()?,
+        Ok(Values::Coming(Download {
+            parts: parts.collect::<Result<_, EsmError>>()?,
             buffers: self.buffers.clone(),
         }))
     }
 
-    /// The values of f32 tensors on the host, `all` together, one after the other and row by row.
-    pub(crate) fn gather(
-        &self,
-        all: usize,
-        tensors: impl IntoIterator<Item = Result<Tensor, EsmError>>,
-    ) -> Result<Buffer<f32>, EsmError> {
-        gather(&self.buffers, all, tensors)
-    }
-
-    /// The next point in what is computed, where that happens while the program goes on.
+    /// Marks the current end of the compute stream, if there is one.
     pub(crate) fn mark(&self) -> Result<Option<Mark>, EsmError> {
         let streams = self.streams.as_ref();
         streams.map(|streams| streams.compute.mark()).transpose()
     }
 
-    /// What takes down what a batch's time goes into, if it is to be known and the device has a clock.
+    /// Returns a timer for the kinds of work, if they are to be measured and the device can.
     pub(crate) fn laps(&self) -> Option<LapTimer> {
         let streams = self.streams.as_ref().filter(|_| self.profile)?;
         Some(LapTimer::new(streams.compute))
     }
 }
 
-/// Tensors on their way to the device. What is computed next comes after those that were copied when it [ends](Self::end).
+/// An upload of tensors. Work that is queued after its [end](Self::end) waits for the copies.
 #[derive(Debug)]
 pub(crate) struct Upload<'a> {
     transfer: &'a Transfer,
@@ -149,7 +142,7 @@ pub(crate) struct Upload<'a> {
 }
 
 impl Upload<'_> {
-    /// Has a [staged](Transfer::stage) tensor copied.
+    /// Copies a [staged](Transfer::stage) tensor.
     pub(crate) fn copy(&self, staged: &Tensor) -> Result<Tensor, EsmError> {
         match &self.transfer.streams {
             Some(streams) => streams.inward.copy_in(staged, &streams.compute),
@@ -157,7 +150,7 @@ impl Upload<'_> {
         }
     }
 
-    /// No more is copied. Returns when it was, by the device's clock if it has one.
+    /// Ends the upload. Returns its time span, if the device measures it.
     pub(crate) fn end(self) -> Result<Option<Span>, EsmError> {
         let Some((streams, begin)) = self.transfer.streams.as_ref().zip(self.begin) else {
             return Ok(None);
@@ -168,44 +161,45 @@ impl Upload<'_> {
     }
 }
 
-/// Values of a column.
+/// The values of a column.
 #[derive(Debug)]
 pub(crate) enum Values {
     /// In host memory.
     Here(Buffer<f32>),
-    /// In page-locked memory to which the device copies.
-    Coming(Arrivals),
+    /// Being copied to page-locked memory.
+    Coming(Download),
 }
 
-/// Values on their way to the host, one after the other.
+/// A download of values in several parts.
 #[derive(Debug)]
-pub(crate) struct Arrivals {
-    all: Vec<Arrival>,
-    /// Where they go from there, since such memory is dear.
+pub(crate) struct Download {
+    parts: Vec<DownloadPart>,
+    /// Memory to copy the values to: page-locked memory is scarce.
     buffers: Buffers<f32>,
 }
 
 #[derive(Debug)]
-struct Arrival {
+struct DownloadPart {
     /// `(values)` f32
     values: Tensor,
     copied: Span,
 }
 
-impl Arrivals {
-    /// Waits until they are there. Returns how long the device copied, too.
+impl Download {
+    /// Waits for the values. Returns them and the time of the copies.
     pub(crate) fn wait(self) -> Result<(Buffer<f32>, Duration), EsmError> {
         let mut took = Duration::ZERO;
-        let all = self.all.iter().map(|arrival| arrival.values.numel()).sum();
-        let tensors = self.all.into_iter().map(|arrival| {
-            took += arrival.copied.took()?;
-            Ok(arrival.values)
+        let all = self.parts.iter().map(|part| part.values.numel()).sum();
+        let tensors = self.parts.into_iter().map(|part| {
+            took += part.copied.took()?;
+            Ok(part.values)
         });
         let values = gather(&self.buffers, all, tensors)?;
         Ok((values, took))
     }
 }
 
+/// Copies f32 tensors of the host, `all` values together, one after the other in row-major order.
 fn gather(
     buffers: &Buffers<f32>,
     all: usize,

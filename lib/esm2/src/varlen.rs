@@ -1,15 +1,18 @@
-//! A variable-length batch: sequences laid end to end, and where each begins.
+//! Variable-length batches: sequences that lie end to end, with their offsets.
 
 use std::ops::Range;
 
-use plmkit_contract::{Exit, Failure};
+use plmkit_contract::{CLS, EOS, Exit, Failure};
 
-use crate::vocabulary::{CLS, EOS, MASK, UNK};
+/// `<unk>`, the least token id inside a sequence: `<cls>`, `<pad>` and `<eos>` are less.
+const UNK: u8 = 3;
+/// `<mask>`, the largest token id.
+pub(crate) const MASK: u8 = 32;
 
-/// Token ids of several sequences laid end to end, with the offsets of each, checked.
+/// Checked token ids of several sequences that lie end to end, with the offset of each.
 ///
-/// The two slices are those that a packed batch file holds: `tokens` is `(total_tokens)`, each sequence being
-/// `<cls> residues <eos>` in ESM-2's vocabulary of 33, and `cu_seqlens` is `(sequences + 1)`: sequence `i` is
+/// The two slices are those of a batches file. `tokens` is `(total_tokens)`: each sequence is `<cls> residues <eos>` in
+/// ESM-2's vocabulary of 33. `cu_seqlens` is `(sequences + 1)`: sequence `i` is
 /// `tokens[cu_seqlens[i]..cu_seqlens[i + 1]]`.
 ///
 /// ```
@@ -25,54 +28,10 @@ pub struct Varlen<'a> {
     cu_seqlens: &'a [i32],
 }
 
-/// Why two slices are not a batch.
+/// Why two slices are not a batch: what was expected, and what was found.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum VarlenError {
-    /// There is no sequence.
-    #[error(
-        "cu_seqlens has {found} entries; expected one more than there are sequences, at least 2"
-    )]
-    Empty {
-        /// Entries of `cu_seqlens`.
-        found: usize,
-    },
-    /// The first offset or the last is not an end of the tokens.
-    #[error("cu_seqlens runs from {first} to {last}; expected 0 to {tokens}, the number of tokens")]
-    Ends {
-        /// The first offset.
-        first: i32,
-        /// The last offset.
-        last: i32,
-        /// The number of tokens.
-        tokens: usize,
-    },
-    /// A sequence that could not hold `<cls>`, a residue and `<eos>`.
-    #[error(
-        "sequence {sequence} of the batch runs from {start} to {end}; expected at least 3 tokens"
-    )]
-    TooShort {
-        /// 0-based position in the batch.
-        sequence: usize,
-        /// Its first token.
-        start: i32,
-        /// One past its last token.
-        end: i32,
-    },
-    /// A token that cannot stand where it does.
-    #[error(
-        "sequence {sequence} of the batch has token {found} at {position}; expected {expected}"
-    )]
-    Token {
-        /// 0-based position in the batch.
-        sequence: usize,
-        /// 0-based position in the sequence.
-        position: usize,
-        /// What may stand there.
-        expected: &'static str,
-        /// The token id.
-        found: u8,
-    },
-}
+#[error("{0}")]
+pub struct VarlenError(String);
 
 impl Failure for VarlenError {
     fn exit(&self) -> Exit {
@@ -81,60 +40,58 @@ impl Failure for VarlenError {
 }
 
 impl<'a> Varlen<'a> {
-    /// Checks that `cu_seqlens` cuts `tokens` into whole sequences.
+    /// Checks that `cu_seqlens` divides `tokens` into complete sequences.
     pub fn new(tokens: &'a [u8], cu_seqlens: &'a [i32]) -> Result<Self, VarlenError> {
         let &[first, .., last] = cu_seqlens else {
-            return Err(VarlenError::Empty {
-                found: cu_seqlens.len(),
-            });
+            return Err(VarlenError(format!(
+                "cu_seqlens has {} entries; expected one more than there are sequences, at least 2",
+                cu_seqlens.len()
+            )));
         };
         if first != 0 || usize::try_from(last) != Ok(tokens.len()) {
-            return Err(VarlenError::Ends {
-                first,
-                last,
-                tokens: tokens.len(),
-            });
+            return Err(VarlenError(format!(
+                "cu_seqlens runs from {first} to {last}; expected 0 to {}, the number of tokens",
+                tokens.len()
+            )));
         }
         for (sequence, bounds) in cu_seqlens.windows(2).enumerate() {
             let (start, end) = (bounds[0], bounds[1]);
             let length = i64::from(end) - i64::from(start);
             if length < 3 {
-                return Err(VarlenError::TooShort {
-                    sequence,
-                    start,
-                    end,
-                });
+                return Err(VarlenError(format!(
+                    "sequence {sequence} of the batch runs from {start} to {end}; expected at least 3 tokens"
+                )));
             }
         }
         let batch = Self { tokens, cu_seqlens };
-        // The offsets rise from 0 to the number of tokens: every span lies inside.
+        // The offsets increase from 0 to the number of tokens, so that every span is inside.
         for (sequence, span) in batch.spans().enumerate() {
             check_tokens(sequence, &tokens[span])?;
         }
         Ok(batch)
     }
 
-    /// The token ids, `(total_tokens)`.
+    /// Returns the token ids, `(total_tokens)`.
     pub fn tokens(&self) -> &'a [u8] {
         self.tokens
     }
 
-    /// Where each sequence begins, and where the last one ends, `(sequences + 1)`.
+    /// Returns where each sequence begins and the last one ends, `(sequences + 1)`.
     pub fn cu_seqlens(&self) -> &'a [i32] {
         self.cu_seqlens
     }
 
-    /// The number of sequences.
+    /// Returns the number of sequences.
     pub fn sequences(&self) -> usize {
         self.cu_seqlens.len() - 1
     }
 
-    /// The number of tokens, `<cls>` and `<eos>` included.
+    /// Returns the number of tokens, with `<cls>` and `<eos>`.
     pub fn total_tokens(&self) -> usize {
         self.tokens.len()
     }
 
-    /// Where each sequence lies in the tokens, in order.
+    /// Returns the range of each sequence in the tokens.
     pub(crate) fn spans(&self) -> impl Iterator<Item = Range<usize>> + use<'a> {
         self.cu_seqlens
             .windows(2)
@@ -151,12 +108,9 @@ fn check_tokens(sequence: usize, tokens: &[u8]) -> Result<(), VarlenError> {
             _ => ((UNK..=MASK).contains(&found), "3 to 32"),
         };
         if !fits {
-            return Err(VarlenError::Token {
-                sequence,
-                position,
-                expected,
-                found,
-            });
+            return Err(VarlenError(format!(
+                "sequence {sequence} of the batch has token {found} at {position}; expected {expected}"
+            )));
         }
     }
     Ok(())
@@ -176,56 +130,55 @@ mod tests {
     }
 
     #[test]
-    fn offsets_that_are_no_cut_of_the_tokens_are_refused() {
-        let error = |cu_seqlens: &[i32]| Varlen::new(&TOKENS, cu_seqlens).unwrap_err();
-        assert_eq!(error(&[]), VarlenError::Empty { found: 0 });
-        assert_eq!(error(&[0]), VarlenError::Empty { found: 1 });
-        assert!(matches!(error(&[1, 7]), VarlenError::Ends { first: 1, .. }));
-        assert!(matches!(error(&[0, 4]), VarlenError::Ends { last: 4, .. }));
-        assert!(matches!(
-            error(&[0, -1]),
-            VarlenError::Ends { last: -1, .. }
-        ));
-        assert!(matches!(
-            error(&[0, 4, 4, 7]),
-            VarlenError::TooShort { sequence: 1, .. }
-        ));
-        assert!(matches!(
-            error(&[0, 90, 7]),
-            VarlenError::TooShort { sequence: 1, .. }
-        ));
-        assert!(matches!(
-            error(&[0, i32::MIN, 7]),
-            VarlenError::TooShort { sequence: 0, .. }
-        ));
-        assert!(matches!(
-            error(&[0, 3, 7]),
-            VarlenError::Token {
-                position: 2,
-                found: 5,
-                ..
-            }
-        ));
+    fn offsets_that_do_not_divide_the_tokens_are_refused() {
+        let short = |sequence, start: i32, end: i32| {
+            format!(
+                "sequence {sequence} of the batch runs from {start} to {end}; expected at least 3 tokens"
+            )
+        };
+        let ends = |first, last| {
+            format!("cu_seqlens runs from {first} to {last}; expected 0 to 7, the number of tokens")
+        };
+        for (cu_seqlens, expected) in [
+            (
+                &[][..],
+                "cu_seqlens has 0 entries; expected one more than there are sequences, at least 2"
+                    .to_owned(),
+            ),
+            (
+                &[0],
+                "cu_seqlens has 1 entries; expected one more than there are sequences, at least 2"
+                    .to_owned(),
+            ),
+            (&[1, 7], ends(1, 7)),
+            (&[0, 4], ends(0, 4)),
+            (&[0, -1], ends(0, -1)),
+            (&[0, 4, 4, 7], short(1, 4, 4)),
+            (&[0, 90, 7], short(1, 90, 7)),
+            (&[0, i32::MIN, 7], short(0, 0, i32::MIN)),
+            (
+                &[0, 3, 7],
+                "sequence 0 of the batch has token 5 at 2; expected <eos> (2)".to_owned(),
+            ),
+        ] {
+            let error = Varlen::new(&TOKENS, cu_seqlens).unwrap_err();
+            assert_eq!(error.to_string(), expected);
+        }
     }
 
     #[test]
-    fn special_tokens_stand_at_the_ends_and_nowhere_else() {
-        let error = |tokens: &[u8]| Varlen::new(tokens, &[0, tokens.len() as i32]).unwrap_err();
-        for tokens in [
-            [20, 5, 2],
-            [0, 5, 5],
-            [0, 0, 2],
-            [0, 1, 2],
-            [0, 2, 2],
-            [0, 33, 2],
-            [0, 255, 2],
+    fn special_tokens_are_at_the_ends_and_nowhere_else() {
+        for (tokens, expected) in [
+            ([20, 5, 2], "token 20 at 0; expected <cls> (0)"),
+            ([0, 5, 5], "token 5 at 2; expected <eos> (2)"),
+            ([0, 0, 2], "token 0 at 1; expected 3 to 32"),
+            ([0, 1, 2], "token 1 at 1; expected 3 to 32"),
+            ([0, 2, 2], "token 2 at 1; expected 3 to 32"),
+            ([0, 33, 2], "token 33 at 1; expected 3 to 32"),
         ] {
-            assert!(
-                matches!(error(&tokens), VarlenError::Token { .. }),
-                "{tokens:?}"
-            );
+            let error = Varlen::new(&tokens, &[0, 3]).unwrap_err().to_string();
+            assert!(error.ends_with(expected), "{error}");
         }
-        assert!(Varlen::new(&[0, 3, 2], &[0, 3]).is_ok());
-        assert!(Varlen::new(&[0, 32, 2], &[0, 3]).is_ok());
+        assert!(Varlen::new(&[0, 3, 2, 0, 32, 2], &[0, 3, 6]).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! From the sources to code for a device.
+//! Compiles the kernels for a device.
 
 use std::ffi::{CStr, CString};
 use std::fmt;
@@ -7,12 +7,12 @@ use crate::nvrtc::{Form, Program, supported};
 use crate::source::SOURCE;
 use crate::{Element, GpuError};
 
-/// The architecture of a device, its compute capability: 9.0 is `sm_90`.
+/// The architecture of a device, which is its compute capability: 9.0 is `sm_90`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Architecture {
-    /// The generation.
+    /// The major number.
     pub major: u32,
-    /// The member of it.
+    /// The minor number.
     pub minor: u32,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for Architecture {
     }
 }
 
-/// The kernels, compiled.
+/// Compiled kernels.
 #[derive(Clone, Debug)]
 pub struct Image {
     code: Vec<u8>,
@@ -37,30 +37,30 @@ pub struct Image {
 }
 
 impl Image {
-    /// Machine code (an ELF file), or PTX, which ends with a zero byte.
+    /// Returns machine code, an ELF file, or PTX, which ends with a zero byte.
     pub fn code(&self) -> &[u8] {
         &self.code
     }
 
-    /// What `ptxas` says of each kernel: its registers, its shared memory, what it spills. Empty for PTX.
+    /// Returns the log of `ptxas`: registers, shared memory and spills of each kernel. Empty for PTX.
     pub fn log(&self) -> &str {
         &self.log
     }
 
-    /// The type that it was compiled for.
+    /// Returns the element type.
     pub fn element(&self) -> Element {
         self.element
     }
 }
 
-/// Compiles all kernels, which takes about a second. No GPU and no driver are needed, only NVRTC, and it no header.
+/// Compiles all kernels, which takes about a second. Needs NVRTC, but no GPU, driver or header.
 ///
-/// For an architecture that this NVRTC does not know yet the result is PTX for the newest older one that it does know,
-/// and the driver makes machine code of that as it loads it.
+/// For an architecture that NVRTC does not know, the result is PTX for the newest older one that it knows. The driver
+/// compiles PTX when it loads it.
 ///
 /// # Errors
-/// [`GpuError::NoLibrary`] and [`GpuError::NoSymbol`] where NVRTC is missing or too old, [`GpuError::Unsupported`]
-/// where the device is, [`GpuError::Compile`] with the compiler's log, [`GpuError::Nvrtc`] for anything else.
+/// [`GpuError::NoLibrary`] and [`GpuError::NoSymbol`] if NVRTC is missing or too old, [`GpuError::Unsupported`] if the device is
+/// too old, [`GpuError::Compile`] with the compiler's log, [`GpuError::Nvrtc`] for any other failure.
 pub fn compile(architecture: Architecture, element: Element) -> Result<Image, GpuError> {
     compile_source(SOURCE, architecture, element)
 }
@@ -77,7 +77,7 @@ fn compile_source(
         element.definition(),
         c"--std=c++17",
         c"--ptxas-options=-v",
-        // Conversions of the types that are not this ELEMENT are not used.
+        // Unused functions: conversions of other element types.
         c"--diag-suppress=177",
     ];
     let compiled = program.compile(&options)?;
@@ -92,7 +92,7 @@ fn compile_source(
     })
 }
 
-/// The option that names what to compile for, and what comes of it. `supported` is in rising order.
+/// Returns the option for the target, and the form of the code. `supported` is in increasing order.
 fn target(architecture: Architecture, supported: &[u32]) -> Result<(CString, Form), GpuError> {
     let number = architecture.number();
     let newest = supported

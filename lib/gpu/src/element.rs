@@ -1,8 +1,8 @@
-//! The type of what the matrix products read and write.
+//! The type of values between matrix products.
 
 use std::ffi::CStr;
 
-/// The type of the values between two matrix products. Kernels compute in f32 and round to it where they store.
+/// The type of values between matrix products. Kernels compute in f32 and round to this type when they store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Element {
     /// 32-bit floating point.
@@ -14,10 +14,10 @@ pub enum Element {
 }
 
 impl Element {
-    /// All of them.
+    /// All types.
     pub const ALL: [Self; 3] = [Self::F32, Self::F16, Self::Bf16];
 
-    /// Bytes of a value.
+    /// Returns the bytes of a value.
     pub const fn size(self) -> usize {
         match self {
             Self::F32 => 4,
@@ -25,7 +25,7 @@ impl Element {
         }
     }
 
-    /// How the sources are told.
+    /// Returns the compiler option that defines the type.
     pub(crate) const fn definition(self) -> &'static CStr {
         match self {
             Self::F32 => c"-DELEMENT=float",

@@ -1,102 +1,96 @@
-//! What can go wrong on the way to a kernel's launch.
+//! Errors of loading, compiling and launching kernels.
 
 use crate::Architecture;
+use crate::library::DRIVER;
 
-/// Why kernels could not be had, or one was not launched.
+/// Why kernels cannot be compiled, loaded or launched.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GpuError {
-    /// A library of CUDA is not where libraries are looked for.
-    #[error("cannot load {reason}")]
-    NoLibrary {
-        /// Its name and what is wrong, in the loader's words.
-        reason: String,
-    },
-    /// A library of CUDA lacks a function; it is from before CUDA 11.4.
+    /// A library of CUDA cannot be loaded: its name and the reason, in the loader's words.
+    #[error("cannot load {0}")]
+    NoLibrary(String),
+    /// A library of CUDA lacks a function because it is older than CUDA 11.4.
     #[error("{library} has no {symbol}: expected that of CUDA 11.4 or newer")]
     NoSymbol {
-        /// Its name.
+        /// The library.
         library: &'static str,
         /// The function.
         symbol: &'static str,
     },
-    /// NVRTC knows no architecture as old as the device.
+    /// NVRTC does not support architectures as old as the device's.
     #[error(
         "NVRTC compiles for no architecture up to {architecture}: the device is older than it supports"
     )]
     Unsupported {
-        /// That of the device.
+        /// The architecture of the device.
         architecture: Architecture,
     },
     /// The compiler refused the kernels.
     #[error("the kernels do not compile for {architecture}: {log}")]
     Compile {
-        /// What for.
+        /// The target.
         architecture: Architecture,
-        /// What NVRTC said.
+        /// NVRTC's log.
         log: String,
     },
-    /// NVRTC failed for a reason that is not in the kernels.
+    /// A call of NVRTC failed.
     #[error("NVRTC: {call} failed: {reason}")]
     Nvrtc {
-        /// Its function.
+        /// The function.
         call: &'static str,
-        /// Its own words.
+        /// The library's words.
         reason: String,
     },
-    /// The driver refused a call, or reports what an earlier launch on the device did.
-    #[error("CUDA driver: {call} failed: {reason}")]
+    /// A call of the driver failed, possibly because of an earlier launch.
+    #[error("CUDA driver: {call} failed: {reason} ({code})")]
     Driver {
-        /// Its function.
+        /// The function.
         call: &'static str,
-        /// The number of the error, a `CUresult`.
+        /// The `CUresult`.
         code: u32,
-        /// Its own words.
+        /// The library's words.
         reason: String,
     },
-    /// Values have an address, unless there are none.
-    #[error("{argument} is a null pointer")]
-    Null {
-        /// What the values are.
-        argument: &'static str,
-    },
-    /// A value's address is a multiple of its size.
-    #[error(
-        "{argument}: expected an address that is a multiple of {alignment}, found {address:#x}"
-    )]
-    Misaligned {
-        /// What the values are.
-        argument: &'static str,
-        /// Bytes.
-        alignment: usize,
-        /// The address.
-        address: usize,
-    },
-    /// A kernel counts in 32 bits, and holds a row in the registers of a block.
-    #[error("{quantity}: expected at most {limit}, found {found}")]
-    TooLarge {
-        /// What was counted.
-        quantity: &'static str,
-        /// The most that there may be.
-        limit: usize,
-        /// How many there are; `usize::MAX` where that has more digits.
-        found: usize,
-    },
-    /// A shape has a condition.
-    #[error("{quantity}: expected {expected}, found {found}")]
-    Shape {
-        /// What was counted.
-        quantity: &'static str,
-        /// The condition.
-        expected: &'static str,
-        /// How many there are.
-        found: usize,
-    },
+    /// A size or pointer does not meet the conditions of a kernel.
+    #[error("{0}")]
+    Argument(String),
 }
 
 impl GpuError {
-    /// Whether memory of the device ran out, so that less work at a time may succeed.
+    /// Whether device memory is full, so that less work at a time may succeed.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::Driver { code: 2, .. })
+    }
+
+    /// Whether the machine has no driver. A driver that cannot be loaded, such as an empty file, is another error.
+    pub fn is_missing_driver(&self) -> bool {
+        const MISSING: &str = "cannot open shared object file: No such file or directory";
+        matches!(self, Self::NoLibrary(reason) if *reason == format!("{DRIVER}: {MISSING}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_that_cannot_be_loaded_is_not_missing() {
+        for (reason, expected) in [
+            (
+                "libcuda.so.1: cannot open shared object file: No such file or directory",
+                true,
+            ),
+            ("/usr/lib/libcuda.so.1: file too short", false),
+            (
+                "libnvidia-x.so: cannot open shared object file: No such file or directory",
+                false,
+            ),
+        ] {
+            assert_eq!(
+                GpuError::NoLibrary(reason.to_owned()).is_missing_driver(),
+                expected
+            );
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The kernels of one device, ready to be launched.
+//! The kernels of a device.
 
 mod add_layer_norm;
 mod bias_gelu;
@@ -11,18 +11,18 @@ use std::ffi::c_void;
 pub use add_layer_norm::AddLayerNorm;
 pub use bias_gelu::BiasGelu;
 pub use embed::Embed;
-pub use pool::{Pool, Pooling};
+pub use pool::Pool;
 pub use rope::Rope;
 
 use crate::driver::{Device, Module};
 use crate::launch::Launch;
-use crate::{Element, GpuError, Image, compile};
+use crate::{Element, GpuError, compile};
 
-/// The kernels on one device, for one type of element. Any thread may launch them.
+/// The kernels of a device for one element type. Any thread may launch them.
 ///
-/// Each takes the description of its work, whose fields are raw pointers of the device and sizes, and puts it at the
-/// end of a stream (a `CUstream`; null is the default stream). It returns when the work is queued, not when it is done;
-/// what goes wrong on the device is an error of a later call. No tokens are no work, whatever the pointers.
+/// Each method takes a description of its work, device pointers and sizes, and queues it on a stream: a `CUstream`, or null for
+/// the default stream. It returns before the work is done; a failure on the device is an error of a later call. Work
+/// without tokens is not launched.
 #[derive(Debug)]
 pub struct Kernels {
     element: Element,
@@ -30,34 +30,21 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    /// Compiles the kernels for a device, by its number, and loads them into its primary context, which libtorch uses
-    /// too.
+    /// Compiles the kernels for a device and loads them into its primary context, which libtorch uses too.
     ///
     /// # Errors
-    /// Those of [`compile`] and of [`Kernels::from_image`].
+    /// Those of [`compile`]; [`GpuError::NoLibrary`] and [`GpuError::NoSymbol`] if the driver is missing or too old;
+    /// [`GpuError::Driver`] if there is no such device.
     pub fn load(ordinal: usize, element: Element) -> Result<Self, GpuError> {
         let device = Device::open(ordinal)?;
         let image = compile(device.architecture()?, element)?;
-        Self::on_device(device, &image)
-    }
-
-    /// Loads kernels that were compiled before.
-    ///
-    /// # Errors
-    /// [`GpuError::NoLibrary`] and [`GpuError::NoSymbol`] where the driver is missing or too old, and
-    /// [`GpuError::Driver`] where there is no such device or the image is not for it.
-    pub fn from_image(ordinal: usize, image: &Image) -> Result<Self, GpuError> {
-        Self::on_device(Device::open(ordinal)?, image)
-    }
-
-    fn on_device(device: Device, image: &Image) -> Result<Self, GpuError> {
         Ok(Self {
-            element: image.element(),
-            module: Module::load(device, image)?,
+            element,
+            module: Module::load(device, &image)?,
         })
     }
 
-    /// The type that these are for.
+    /// Returns the element type.
     pub fn element(&self) -> Element {
         self.element
     }
@@ -65,20 +52,20 @@ impl Kernels {
     /// Rotates queries and keys by their positions.
     ///
     /// # Safety
-    /// The stream is one of the device of these kernels, and the pointers are to memory of it in the shapes that
-    /// [`Rope`] states, until the stream has passed this work. Positions are rows of `turns`.
+    /// The stream belongs to the device of these kernels. The pointers are to memory of that device in the shapes of [`Rope`],
+    /// valid until the stream has done this work. Positions are rows of `turns`.
     ///
     /// # Errors
-    /// Pointers that are null or misaligned, sizes that are too large or do not fit together, and those of the driver.
+    /// [`GpuError::Argument`] for sizes and pointers, [`GpuError::Driver`].
     pub unsafe fn rope(&self, stream: *mut c_void, work: &Rope) -> Result<(), GpuError> {
-        // SAFETY: the caller vouches for the pointers, and the launch is made of its description.
+        // SAFETY: the caller guarantees the pointers of the launch.
         unsafe { self.launch(stream, work.launch(self.element)?) }
     }
 
     /// Adds to the residual stream and normalises it.
     ///
     /// # Safety
-    /// As [`Kernels::rope`], with the shapes of [`AddLayerNorm`]. `out` may be `y`, and overlaps nothing else.
+    /// As [`Kernels::rope`], with the shapes of [`AddLayerNorm`]. `out` may be `y`, and overlaps no other memory.
     ///
     /// # Errors
     /// As [`Kernels::rope`].
@@ -103,10 +90,10 @@ impl Kernels {
         unsafe { self.launch(stream, work.launch(self.element)?) }
     }
 
-    /// Looks tokens up.
+    /// Looks up token embeddings.
     ///
     /// # Safety
-    /// As [`Kernels::rope`], with the shapes of [`Embed`]. `cu_seqlens` rises from 0 to the number of tokens.
+    /// As [`Kernels::rope`], with the shapes of [`Embed`]. `cu_seqlens` increases from 0 to the number of tokens.
     ///
     /// # Errors
     /// As [`Kernels::rope`].
@@ -115,10 +102,10 @@ impl Kernels {
         unsafe { self.launch(stream, work.launch(self.element)?) }
     }
 
-    /// Makes one vector of each sequence.
+    /// Pools each sequence to one vector.
     ///
     /// # Safety
-    /// As [`Kernels::rope`], with the shapes of [`Pool`]. `cu_seqlens` rises from 0 to the number of tokens.
+    /// As [`Kernels::rope`], with the shapes of [`Pool`]. `cu_seqlens` increases from 0 to the number of tokens.
     ///
     /// # Errors
     /// As [`Kernels::rope`].

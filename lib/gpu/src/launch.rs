@@ -1,18 +1,18 @@
-//! One launch of a kernel: what the driver, or a test's emulator, is told.
+//! The description of a launch, for the driver and for the emulator of the tests.
 
 use std::ffi::c_void;
 
 use crate::source::Kernel;
 
-/// A value passed to a kernel, at the address of its first byte.
+/// The bytes of a kernel argument.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(8))]
 struct Argument([u8; 8]);
 
-/// The most arguments that a kernel has.
-const ARGUMENTS: usize = 11;
+/// The most arguments of a kernel.
+const MAX_ARGUMENTS: usize = 11;
 
-/// A kernel, how many threads run it, and its arguments in the order of its declaration.
+/// A kernel, its grid, and its arguments in the order of its declaration.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
     pub(crate) kernel: Kernel,
@@ -20,8 +20,9 @@ pub(crate) struct Launch {
     pub(crate) grid: (u32, u32),
     /// Threads of a block.
     pub(crate) threads: u32,
-    arguments: [Argument; ARGUMENTS],
-    given: usize,
+    arguments: [Argument; MAX_ARGUMENTS],
+    /// The number of arguments.
+    count: usize,
 }
 
 impl Launch {
@@ -30,49 +31,49 @@ impl Launch {
             kernel,
             grid,
             threads,
-            arguments: [Argument::default(); ARGUMENTS],
-            given: 0,
+            arguments: [Argument::default(); MAX_ARGUMENTS],
+            count: 0,
         }
     }
 
     fn push(mut self, bytes: &[u8]) -> Self {
-        self.arguments[self.given].0[..bytes.len()].copy_from_slice(bytes);
-        self.given += 1;
+        self.arguments[self.count].0[..bytes.len()].copy_from_slice(bytes);
+        self.count += 1;
         self
     }
 
-    /// A pointer of the device.
+    /// Adds a device pointer.
     pub(crate) fn pointer<T>(self, pointer: *const T) -> Self {
         self.push(&(pointer.addr() as u64).to_ne_bytes())
     }
 
-    /// An `unsigned`.
+    /// Adds an `unsigned`.
     pub(crate) fn count(self, value: u32) -> Self {
         self.push(&value.to_ne_bytes())
     }
 
-    /// An `int`.
+    /// Adds an `int`.
     pub(crate) fn integer(self, value: i32) -> Self {
         self.push(&value.to_ne_bytes())
     }
 
-    /// A `float`.
+    /// Adds a `float`.
     pub(crate) fn float(self, value: f32) -> Self {
         self.push(&value.to_ne_bytes())
     }
 
-    /// The address of each argument. Of those that were not given nobody asks.
-    pub(crate) fn addresses(&mut self) -> [*mut c_void; ARGUMENTS] {
+    /// Returns the address of each argument. The driver reads as many as the kernel declares.
+    pub(crate) fn addresses(&mut self) -> [*mut c_void; MAX_ARGUMENTS] {
         self.arguments
             .each_mut()
             .map(|argument| (&raw mut argument.0).cast())
     }
 }
 
-/// How many tokens a block takes that has so many pieces of work in each: about four for each of its threads.
+/// Returns the tokens of a block if each token has this many pieces of work: about four pieces for each thread.
 pub(crate) fn tokens_per_block(pieces: u32) -> u32 {
     (4 * THREADS / pieces).max(1)
 }
 
-/// Threads of a block, where its work does not say otherwise.
+/// The default number of threads in a block.
 pub(crate) const THREADS: u32 = 256;

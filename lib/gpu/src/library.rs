@@ -1,36 +1,33 @@
-//! Libraries of CUDA, opened when they are used.
+//! Loads the libraries of CUDA at run time.
 
 use libloading::Library;
 use plmkit_contract::cause;
 
 use crate::GpuError;
 
-/// The driver's library. Not `libcuda.so`, by which a toolkit has a library in its folder `stubs` that can only be linked against.
-pub const DRIVER: &str = "libcuda.so.1";
+/// The driver's library. Not `libcuda.so`: a toolkit has a stub of that name that can only be linked against.
+pub(crate) const DRIVER: &str = "libcuda.so.1";
 
 /// Opens the driver's library.
-///
-/// # Errors
-/// [`GpuError::NoLibrary`], with the loader's words.
-pub fn open_driver() -> Result<Library, GpuError> {
+pub(crate) fn open_driver() -> Result<Library, GpuError> {
     open(&[DRIVER])
 }
 
-/// Opens the first of these libraries that can be. If there is none, the error is that of the first.
+/// Opens the first of these libraries that can be opened. Returns the error of the first if none can.
 pub(crate) fn open(names: &[&str]) -> Result<Library, GpuError> {
     let mut reason = String::new();
     for name in names {
-        // SAFETY: NVRTC and the driver set up nothing but their own tables as they are loaded.
+        // SAFETY: loading NVRTC or the driver only sets up their own tables.
         match unsafe { Library::new(*name) } {
             Ok(library) => return Ok(library),
             Err(error) if reason.is_empty() => reason = cause(&error),
             Err(_) => {}
         }
     }
-    Err(GpuError::NoLibrary { reason })
+    Err(GpuError::NoLibrary(reason))
 }
 
-/// Declares a table of functions of a library that is opened at run time.
+/// Declares a struct of functions of a library that is loaded at run time.
 macro_rules! functions {
     ($(#[$doc:meta])* $table:ident: $($name:ident($($argument:ty),*) -> $result:ty;)*) => {
         $(#[$doc])*
@@ -41,7 +38,7 @@ macro_rules! functions {
         }
 
         impl $table {
-            /// Finds all of them in a library, which stays loaded.
+            /// Finds all functions in a library, which stays loaded.
             pub(crate) fn find(library: libloading::Library, name: &'static str) -> Result<Self, $crate::GpuError> {
                 let table = Self {
                     // SAFETY: the types are those of the library's header.
@@ -75,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_called_and_what_is_missing_is_named() {
+    fn missing_libraries_and_functions_are_named() {
         let none = "libplmkit-none.so.1";
         let error = open(&[none, "libplmkit-none.so"]).unwrap_err();
         assert_eq!(

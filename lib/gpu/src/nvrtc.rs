@@ -1,4 +1,4 @@
-//! NVRTC, the compiler: whether it is there, and its calls as results.
+//! NVRTC, the compiler of CUDA C++.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs;
@@ -13,9 +13,9 @@ use plmkit_contract::{cause, io_text, path_text};
 use crate::GpuError;
 use crate::library::{functions, open};
 
-/// NVRTC of the CUDA that libtorch is built with, or another one.
+/// NVRTC of the CUDA version of libtorch, then of others.
 const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
-/// What NVRTC reads its built-in declarations from: `.0`, `.1`, … of the same CUDA.
+/// The library of NVRTC's built-in declarations: `.0`, `.1`, … of the same CUDA.
 const BUILTINS: &str = "libnvrtc-builtins.so.13.";
 
 /// An `nvrtcResult`.
@@ -42,22 +42,21 @@ functions! {
     nvrtcGetSupportedArchs(*mut c_int) -> Status;
 }
 
-/// Once it is loaded.
+/// NVRTC after it is loaded.
 static NVRTC: OnceLock<Nvrtc> = OnceLock::new();
 
 /// Loads NVRTC from a folder that is not on the library path: `nvidia/cu13/lib` beside libtorch.
 ///
-/// `libnvrtc-builtins` comes first: NVRTC opens it by its name alone when it compiles, and does not look beside itself.
+/// Loads `libnvrtc-builtins` first: NVRTC opens it by its name when it compiles, and does not search its own folder.
 ///
 /// # Errors
-/// [`GpuError::NoLibrary`] if one of the two is not there or cannot be loaded, [`GpuError::NoSymbol`] if it is too old.
+/// [`GpuError::NoLibrary`] if a library is missing or cannot be loaded, [`GpuError::NoSymbol`] if NVRTC is too old.
 pub fn load_nvrtc_from(folder: &Path) -> Result<(), GpuError> {
     if NVRTC.get().is_some() {
         return Ok(());
     }
-    let missing = |reason: &str| GpuError::NoLibrary {
-        reason: format!("{}/{BUILTINS}*: {reason}", path_text(folder)),
-    };
+    let missing =
+        |reason: &str| GpuError::NoLibrary(format!("{}/{BUILTINS}*: {reason}", path_text(folder)));
     let entries = fs::read_dir(folder).map_err(|error| missing(&io_text(&error)))?;
     let mut builtins: Vec<_> = entries
         .flatten()
@@ -69,7 +68,7 @@ pub fn load_nvrtc_from(folder: &Path) -> Result<(), GpuError> {
         return Err(missing("no such file"));
     }
     for library in builtins {
-        // Never unloaded: NVRTC is to find it.
+        // Stays loaded, so that NVRTC finds it.
         std::mem::forget(open_global(&library)?);
     }
     let found = Nvrtc::find(open_global(&folder.join(NAMES[0]))?, NAMES[0])?;
@@ -78,14 +77,14 @@ pub fn load_nvrtc_from(folder: &Path) -> Result<(), GpuError> {
 }
 
 fn open_global(path: &Path) -> Result<Library, GpuError> {
-    // SAFETY: both libraries only set up their own tables as they are loaded.
+    // SAFETY: loading either library only sets up its own tables.
     let loaded = unsafe { unix::Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) };
-    loaded.map(Into::into).map_err(|error| GpuError::NoLibrary {
-        reason: cause(&error),
-    })
+    loaded
+        .map(Into::into)
+        .map_err(|error| GpuError::NoLibrary(cause(&error)))
 }
 
-/// NVRTC as it was loaded from a folder, or as it is found on the library path.
+/// Returns NVRTC. Searches the library path unless it was loaded from a folder.
 fn nvrtc() -> Result<&'static Nvrtc, GpuError> {
     if let Some(nvrtc) = NVRTC.get() {
         return Ok(nvrtc);
@@ -99,7 +98,7 @@ impl Nvrtc {
         if status == 0 {
             return Ok(());
         }
-        // SAFETY: what comes back is a string of the library, for any code.
+        // SAFETY: the result is a string of the library, for any status.
         let reason = unsafe { CStr::from_ptr((self.nvrtcGetErrorString)(status)) };
         Err(GpuError::Nvrtc {
             call,
@@ -108,11 +107,11 @@ impl Nvrtc {
     }
 }
 
-/// The architectures that it compiles for, in rising order, as `10 * major + minor`.
+/// Returns the supported architectures in increasing order, as `10 * major + minor`.
 pub(crate) fn supported() -> Result<Vec<u32>, GpuError> {
     let nvrtc = nvrtc()?;
     let mut count: c_int = 0;
-    // SAFETY: the second function writes as many numbers as the first said.
+    // SAFETY: the second function writes as many numbers as the first returns.
     let numbers = unsafe {
         let status = (nvrtc.nvrtcGetNumSupportedArchs)(&raw mut count);
         nvrtc.check("nvrtcGetNumSupportedArchs", status)?;
@@ -129,19 +128,19 @@ pub(crate) fn supported() -> Result<Vec<u32>, GpuError> {
     Ok(numbers)
 }
 
-/// A program of NVRTC, destroyed with its owner.
+/// A program of NVRTC. Drop destroys it.
 #[derive(Debug)]
 pub(crate) struct Program {
     nvrtc: &'static Nvrtc,
     handle: Handle,
 }
 
-/// What a program was compiled to.
+/// The form of compiled code.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Form {
     /// Machine code of one architecture.
     Cubin,
-    /// Text that a driver compiles, with a zero byte at its end.
+    /// Text that the driver compiles. Ends with a zero byte.
     Ptx,
 }
 
@@ -149,7 +148,7 @@ impl Program {
     pub(crate) fn new(source: &CStr) -> Result<Self, GpuError> {
         let nvrtc = nvrtc()?;
         let mut handle: Handle = ptr::null_mut();
-        // SAFETY: the strings end with a zero; no headers are given.
+        // SAFETY: the strings end with a zero byte, and there are no headers.
         let status = unsafe {
             (nvrtc.nvrtcCreateProgram)(
                 &raw mut handle,
@@ -164,11 +163,11 @@ impl Program {
         Ok(Self { nvrtc, handle })
     }
 
-    /// Compiles; false where the source is at fault, and the log says how.
+    /// Compiles the program. Returns whether the source compiles; the log says why not.
     #[allow(clippy::cast_possible_wrap, reason = "a handful of options")]
     pub(crate) fn compile(&self, options: &[&CStr]) -> Result<bool, GpuError> {
         let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
-        // SAFETY: the program is alive, and so are as many strings.
+        // SAFETY: the program and the strings outlive the call.
         let status = unsafe {
             (self.nvrtc.nvrtcCompileProgram)(self.handle, options.len() as c_int, options.as_ptr())
         };
@@ -179,7 +178,7 @@ impl Program {
         Ok(true)
     }
 
-    /// What the compiler and `ptxas` said.
+    /// Returns the log of the compiler and `ptxas`.
     pub(crate) fn log(&self) -> Result<String, GpuError> {
         let log = self.read(
             ("nvrtcGetProgramLogSize", self.nvrtc.nvrtcGetProgramLogSize),
@@ -191,7 +190,7 @@ impl Program {
             .to_owned())
     }
 
-    /// The result of a compilation that succeeded.
+    /// Returns the code of a program that was compiled.
     pub(crate) fn code(&self, form: Form) -> Result<Vec<u8>, GpuError> {
         match form {
             Form::Cubin => self.read(
@@ -217,7 +216,7 @@ impl Program {
         ),
     ) -> Result<Vec<u8>, GpuError> {
         let mut bytes = 0;
-        // SAFETY: the program is alive; the second function writes as many bytes as the first said.
+        // SAFETY: the program outlives the calls. The second function writes as many bytes as the first returns.
         unsafe {
             self.nvrtc
                 .check(size_call, size(self.handle, &raw mut bytes))?;
@@ -231,7 +230,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // SAFETY: it is alive until here. There is nobody to tell of a failure.
+        // SAFETY: the program exists until here. A failure cannot be reported.
         let _ = unsafe { (self.nvrtc.nvrtcDestroyProgram)(&raw mut self.handle) };
     }
 }

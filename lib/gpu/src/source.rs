@@ -1,4 +1,4 @@
-//! The text of the kernels.
+//! The source of the kernels.
 
 use std::ffi::CStr;
 
@@ -11,7 +11,7 @@ macro_rules! files {
 const TEXT: &str =
     files!("prelude.cu" "rope.cu" "add_layer_norm.cu" "bias_gelu.cu" "embed.cu" "pool.cu");
 
-/// All kernels, one program: they are compiled together, once for each type of element.
+/// The source of all kernels, one program for each element type.
 pub(crate) const SOURCE: &CStr = match CStr::from_bytes_with_nul(TEXT.as_bytes()) {
     Ok(source) => source,
     Err(_) => panic!("a zero byte in a source of the kernels"),
@@ -26,10 +26,10 @@ macro_rules! kernels {
         }
 
         impl Kernel {
-            /// All of them, each at its own number.
+            /// All kernels in the order of their numbers.
             pub(crate) const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// What the source calls it.
+            /// Returns the kernel's name in the source.
             pub(crate) const fn name(self) -> &'static CStr {
                 match self {
                     $(Self::$variant => $name,)*
@@ -39,7 +39,7 @@ macro_rules! kernels {
     };
 }
 
-// Those of packets take 8 or 16 bytes at once; those of values any width at any address.
+// Kernels of packets read 8 or 16 bytes at once. Kernels of values accept any width and address.
 kernels! {
     RopePackets c"rope_packets"
     RopeValues c"rope_values"

@@ -13,7 +13,7 @@ pub(super) const BLOCK: usize = int8::GROUP;
 
 /// The type of stored values, which are little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stored {
+pub enum StoredType {
     /// IEEE 754 single precision.
     F32,
     /// IEEE 754 half precision.
@@ -22,7 +22,7 @@ pub enum Stored {
     Bf16,
 }
 
-impl Stored {
+impl StoredType {
     /// The bytes of a value.
     pub fn bytes(self) -> usize {
         match self {
@@ -133,19 +133,19 @@ impl Panel<'_> {
     ///
     /// # Panics
     /// If they are not as many, or not as long.
-    pub fn pack(&mut self, rows: &[(Stored, &[u8])]) {
+    pub fn pack(&mut self, rows: &[(StoredType, &[u8])]) {
         assert_eq!(rows.len(), self.outputs.len(), "a panel is whole");
         for (stored, bytes) in rows {
             assert_eq!(bytes.len(), self.inputs * stored.bytes(), "a row is whole");
         }
         let panel = self;
-        dispatch!(panel.isa, pack(panel: &mut Panel<'_>, rows: &[(Stored, &[u8])]));
+        dispatch!(panel.isa, pack(panel: &mut Panel<'_>, rows: &[(StoredType, &[u8])]));
     }
 }
 
 /// Blocks of all rows one after the other, so that what is read and written lies in the first cache.
 #[inline(always)]
-unsafe fn pack<S: Simd>(panel: &mut Panel<'_>, rows: &[(Stored, &[u8])]) {
+unsafe fn pack<S: Simd>(panel: &mut Panel<'_>, rows: &[(StoredType, &[u8])]) {
     /// Columns of any instruction set.
     const MOST: usize = 32;
     let (columns, inputs) = (VECTORS * S::LANES, panel.inputs);

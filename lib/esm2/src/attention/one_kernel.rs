@@ -1,59 +1,51 @@
-//! All sequences by one kernel that knows where each begins: the GPU's way without padding.
+//! Attention on a GPU: one kernel call for many sequences, with the offset of each.
 
 use tch::{Kind, Tensor};
 
-use super::Attention;
 use crate::EsmError;
 use crate::device_batch::DeviceBatch;
 use crate::shim::VarlenKernel;
 
-/// The compute capability from which on there is flash attention.
+/// The least compute capability that has flash attention.
 const FLASH: (i32, i32) = (8, 0);
 
-/// The widest head that flash attention has.
+/// The widest head that flash attention supports.
 const FLASH_HEAD_DIM: i64 = 256;
 
-/// Both kernels take heads whose channels are a multiple of this.
+/// Both kernels need heads with a multiple of this many channels.
 const ALIGNMENT: i64 = 8;
 
-/// The most sequences of one call: both kernels have a block for each along an axis of the grid that ends here.
-const MOST_SEQUENCES: usize = 65_535;
+/// The most sequences of a call: both kernels have one block for each along a grid axis with this limit.
+const MAX_SEQUENCES: usize = 65_535;
 
-/// Flash attention where the device, the type and the heads have it, and memory-efficient attention elsewhere.
-#[derive(Debug)]
-pub(crate) struct OneKernel {
-    /// Of the device, major and minor.
-    pub(crate) capability: (i32, i32),
+/// See [`Attention::forward`](super::Attention::forward).
+pub(super) fn forward(
+    qkv: &Tensor,
+    batch: &DeviceBatch,
+    capability: (i32, i32),
+) -> Result<Tensor, EsmError> {
+    let kernel = select_kernel(capability, qkv.f_kind()?, qkv.size4()?.3);
+    let call = |heads: [&Tensor; 3], offsets: &Tensor, longest, scale| {
+        kernel.forward(heads, offsets, longest, scale)
+    };
+    in_calls(qkv, batch, MAX_SEQUENCES, &call)
 }
 
-impl OneKernel {
-    fn kernel(&self, kind: Kind, head_dim: i64) -> VarlenKernel {
-        match kind {
-            Kind::Half | Kind::BFloat16
-                if self.capability >= FLASH && head_dim <= FLASH_HEAD_DIM =>
-            {
-                VarlenKernel::Flash
-            }
-            _ => VarlenKernel::MemoryEfficient,
+/// Selects flash attention if the device, the type and the heads support it.
+fn select_kernel(capability: (i32, i32), kind: Kind, head_dim: i64) -> VarlenKernel {
+    match kind {
+        Kind::Half | Kind::BFloat16 if capability >= FLASH && head_dim <= FLASH_HEAD_DIM => {
+            VarlenKernel::Flash
         }
-    }
-}
-
-impl Attention for OneKernel {
-    fn forward(&self, qkv: &Tensor, batch: &DeviceBatch) -> Result<Tensor, EsmError> {
-        let kernel = self.kernel(qkv.f_kind()?, qkv.size4()?.3);
-        let call = |heads: [&Tensor; 3], offsets: &Tensor, longest, scale| {
-            kernel.forward(heads, offsets, longest, scale)
-        };
-        in_calls(qkv, batch, MOST_SEQUENCES, &call)
+        _ => VarlenKernel::MemoryEfficient,
     }
 }
 
 /// A kernel: see [`VarlenKernel::forward`].
 type Call<'a> = dyn Fn([&Tensor; 3], &Tensor, i64, f64) -> Result<Tensor, EsmError> + 'a;
 
-/// Attention by a kernel that takes `most` sequences in a call, with heads filled up with zeros to what it takes. Those add
-/// nothing to a score, and zeros to the mix.
+/// Computes attention by calls of `most` sequences. Heads are padded with zeros to the alignment of the kernel, which changes
+/// neither scores nor mixes.
 fn in_calls(
     qkv: &Tensor,
     batch: &DeviceBatch,
@@ -90,7 +82,7 @@ fn in_calls(
     }
     let missing = rows - batch.varlen.total_tokens() as i64;
     if missing > 0 {
-        // Rows that belong to no sequence are zero.
+        // Rows outside of all sequences are zero.
         mixed.push(mixed[0].f_new_zeros(
             [missing, heads, mixed[0].size3()?.2],
             (qkv.f_kind()?, qkv.device()),
@@ -110,22 +102,24 @@ mod tests {
 
     use super::*;
     use crate::Varlen;
-    use crate::attention::per_sequence::PerSequence;
+    use crate::attention::per_sequence;
     use crate::transfer::Transfer;
 
     #[test]
-    fn flash_attention_where_there_is_some() {
-        let hopper = OneKernel { capability: (9, 0) };
-        let turing = OneKernel { capability: (7, 5) };
-        let efficient = VarlenKernel::MemoryEfficient;
-        assert_eq!(hopper.kernel(Kind::Half, 64), VarlenKernel::Flash);
-        assert_eq!(hopper.kernel(Kind::BFloat16, 256), VarlenKernel::Flash);
-        assert_eq!(hopper.kernel(Kind::Half, 264), efficient);
-        assert_eq!(hopper.kernel(Kind::Float, 64), efficient);
-        assert_eq!(turing.kernel(Kind::Half, 64), efficient);
+    fn flash_attention_where_it_is_supported() {
+        let (hopper, turing) = ((9, 0), (7, 5));
+        for (capability, kind, head_dim, expected) in [
+            (hopper, Kind::Half, 64, VarlenKernel::Flash),
+            (hopper, Kind::BFloat16, 256, VarlenKernel::Flash),
+            (hopper, Kind::Half, 264, VarlenKernel::MemoryEfficient),
+            (hopper, Kind::Float, 64, VarlenKernel::MemoryEfficient),
+            (turing, Kind::Half, 64, VarlenKernel::MemoryEfficient),
+        ] {
+            assert_eq!(select_kernel(capability, kind, head_dim), expected);
+        }
     }
 
-    /// What the kernels compute, with what they refuse.
+    /// What the kernels compute, with asserts for what they refuse.
     fn by_hand(
         [query, key, value]: [&Tensor; 3],
         offsets: &Tensor,
@@ -159,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn several_calls_and_heads_of_any_width_are_one_attention() {
+    fn several_calls_and_padded_heads_give_the_same_attention() {
         let transfer = Transfer::new(Device::Cpu, false).unwrap();
         for lengths in [
             vec![3, 70, 5, 4, 3, 9, 17, 3],
@@ -185,7 +179,7 @@ mod tests {
                     Ok(by_hand(heads, offsets, longest, scale))
                 };
                 let found = in_calls(&qkv, &batch, 3, &call).unwrap();
-                let expected = PerSequence.forward(&qkv, &batch).unwrap();
+                let expected = per_sequence::forward(&qkv, &batch).unwrap();
                 assert_eq!(found.size(), expected.size());
                 let error = (found - expected).abs().max().double_value(&[]);
                 assert!(error < 1e-5, "{cu_seqlens:?}, head_dim {head_dim}: {error}");

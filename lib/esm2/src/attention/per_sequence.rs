@@ -1,40 +1,34 @@
-//! One sequence after the other through libtorch's fused attention: the CPU's way without padding.
+//! Attention on a CPU: libtorch's fused attention for each sequence.
 
 use tch::Tensor;
 
-use super::Attention;
 use crate::EsmError;
 use crate::device_batch::DeviceBatch;
 
-/// `scaled_dot_product_attention` on each sequence.
-#[derive(Debug)]
-pub(crate) struct PerSequence;
-
-impl Attention for PerSequence {
-    fn forward(&self, qkv: &Tensor, batch: &DeviceBatch) -> Result<Tensor, EsmError> {
-        let (tokens, _, heads, head_dim) = qkv.size4()?;
-        // Rows that belong to no sequence stay zero.
-        let mixed = Tensor::f_zeros([tokens, heads, head_dim], (qkv.f_kind()?, qkv.device()))?;
-        for span in batch.varlen.spans() {
-            let (start, length) = (span.start as i64, span.len() as i64);
-            let own = qkv.f_narrow(0, start, length)?.f_permute([1, 2, 0, 3])?; // (3, heads, length, head_dim)
-            let part = |i| own.f_narrow(0, i, 1); // (1, heads, length, head_dim)
-            // The default scale is head_dim^-0.5, applied to the scores in f32.
-            let attended = Tensor::f_scaled_dot_product_attention(
-                &part(0)?,
-                &part(1)?,
-                &part(2)?,
-                None::<Tensor>,
-                0.0,
-                false,
-                None,
-                false,
-            )?; // (1, heads, length, head_dim)
-            let by_token = attended.f_squeeze_dim(0)?.f_transpose(0, 1)?; // (length, heads, head_dim)
-            mixed.f_narrow(0, start, length)?.f_copy_(&by_token)?;
-        }
-        Ok(mixed.f_view([tokens, heads * head_dim])?)
+/// See [`Attention::forward`](super::Attention::forward).
+pub(super) fn forward(qkv: &Tensor, batch: &DeviceBatch) -> Result<Tensor, EsmError> {
+    let (tokens, _, heads, head_dim) = qkv.size4()?;
+    // Rows outside of all sequences stay zero.
+    let mixed = Tensor::f_zeros([tokens, heads, head_dim], (qkv.f_kind()?, qkv.device()))?;
+    for span in batch.varlen.spans() {
+        let (start, length) = (span.start as i64, span.len() as i64);
+        let own = qkv.f_narrow(0, start, length)?.f_permute([1, 2, 0, 3])?; // (3, heads, length, head_dim)
+        let part = |i| own.f_narrow(0, i, 1); // (1, heads, length, head_dim)
+        // The default scale is head_dim^-0.5, applied to the scores in f32.
+        let attended = Tensor::f_scaled_dot_product_attention(
+            &part(0)?,
+            &part(1)?,
+            &part(2)?,
+            None::<Tensor>,
+            0.0,
+            false,
+            None,
+            false,
+        )?; // (1, heads, length, head_dim)
+        let by_token = attended.f_squeeze_dim(0)?.f_transpose(0, 1)?; // (length, heads, head_dim)
+        mixed.f_narrow(0, start, length)?.f_copy_(&by_token)?;
     }
+    Ok(mixed.f_view([tokens, heads * head_dim])?)
 }
 
 #[cfg(test)]
@@ -69,7 +63,7 @@ mod tests {
             let (batch, _) = DeviceBatch::new(varlen, Kind::Float, &transfer, false).unwrap();
             tch::manual_seed(head_dim);
             let qkv = Tensor::randn([378, 3, 2, head_dim], (Kind::Float, Device::Cpu));
-            let found = PerSequence.forward(&qkv, &batch).unwrap();
+            let found = forward(&qkv, &batch).unwrap();
             let expected = Tensor::cat(
                 &qkv.split_with_sizes(lengths, 0)
                     .iter()

@@ -1,4 +1,4 @@
-//! Layers of plmkit's own kernels.
+//! Layers on a CPU, by plmkit's kernels.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -8,93 +8,68 @@ use plmkit_cpu::{Encoder, Isa, Layer, Multiply};
 use tch::{Device, Kind, Tensor};
 
 use super::{Body, LayerObserver};
-use crate::checkpoint::Mapped;
+use crate::checkpoint::CheckpointFiles;
 use crate::device_batch::DeviceBatch;
 use crate::threads::threads;
 use crate::{EsmError, ModelConfig};
 
-/// Parameters as the kernels read them.
+/// Computes layers with plmkit's kernels.
 #[derive(Debug)]
 pub(crate) struct OnCpu {
-    /// Their name.
-    kernels: String,
-    encoder: Encoder,
+    isa: Isa,
     multiply: Multiply,
     heads: usize,
+    layers: Layers,
+}
+
+#[derive(Debug)]
+enum Layers {
+    /// All layers in memory.
+    Packed(Encoder),
+    /// Layers that are packed in f32 when they are computed, and dropped afterwards.
+    Streamed {
+        config: ModelConfig,
+        /// The rotary frequencies of each layer.
+        frequencies: Vec<Vec<f32>>,
+        files: Arc<CheckpointFiles>,
+    },
 }
 
 impl OnCpu {
-    /// Packed layers.
-    pub(crate) fn new(isa: Isa, multiply: Multiply, layers: Vec<Layer>, heads: usize) -> Self {
+    pub(crate) fn packed(isa: Isa, multiply: Multiply, layers: Vec<Layer>, heads: usize) -> Self {
         Self {
-            kernels: isa.for_weights(multiply).to_string(),
-            encoder: Encoder::new(isa, layers, heads),
+            isa,
             multiply,
             heads,
+            layers: Layers::Packed(Encoder::new(isa, layers, heads)),
         }
     }
-}
 
-/// The values of a tensor, row by row, in f32.
-fn values(tensor: &Tensor) -> Result<Vec<f32>, EsmError> {
-    let flat = tensor.f_to_kind(Kind::Float)?.f_to_device(Device::Cpu)?;
-    Ok(Vec::try_from(flat.f_contiguous()?.f_flatten(0, -1)?)?)
-}
-
-impl Body for OnCpu {
-    fn kernels(&self) -> String {
-        self.kernels.clone()
-    }
-
-    /// With more, contacts and logits would have other last bits.
-    fn libtorch_threads(&self) -> NonZeroUsize {
-        NonZeroUsize::MIN
-    }
-
-    fn forward(
-        &self,
-        x: Tensor,
-        batch: &DeviceBatch,
-        depth: usize,
-        observer: &mut dyn LayerObserver,
-    ) -> Result<(), EsmError> {
-        // Integers cannot be had in another type.
-        let in_f32 = batch.kind == Kind::Float && self.multiply != Multiply::Int8;
-        Pass::new(&x, batch, self.heads, observer)?.run_layers(&self.encoder, depth, in_f32)
-    }
-}
-
-/// Layers that are packed in f32 when they are computed, and gone when they are.
-#[derive(Debug)]
-pub(crate) struct Streamed {
-    isa: Isa,
-    config: ModelConfig,
-    /// Of each layer.
-    frequencies: Vec<Vec<f32>>,
-    mapped: Arc<Mapped>,
-}
-
-impl Streamed {
-    pub(crate) fn new(
+    pub(crate) fn streamed(
         isa: Isa,
-        mapped: Arc<Mapped>,
+        files: Arc<CheckpointFiles>,
         config: ModelConfig,
         frequencies: Vec<Vec<f32>>,
     ) -> Self {
         Self {
             isa,
-            config,
-            frequencies,
-            mapped,
+            multiply: Multiply::F32,
+            heads: config.heads,
+            layers: Layers::Streamed {
+                config,
+                frequencies,
+                files,
+            },
         }
     }
 }
 
-impl Body for Streamed {
+impl Body for OnCpu {
     fn kernels(&self) -> String {
-        self.isa.for_weights(Multiply::F32).to_string()
+        self.isa.for_weights(self.multiply).to_string()
     }
 
+    /// One: with more, contacts and logits would have other last bits.
     fn libtorch_threads(&self) -> NonZeroUsize {
         NonZeroUsize::MIN
     }
@@ -106,64 +81,57 @@ impl Body for Streamed {
         depth: usize,
         observer: &mut dyn LayerObserver,
     ) -> Result<(), EsmError> {
-        let heads = self.config.heads;
-        let mut pass = Pass::new(&x, batch, heads, observer)?;
-        for (first, inv_freq) in self.frequencies[..depth].iter().enumerate() {
-            let kernels = (self.isa, Multiply::F32);
-            let layer = self
-                .mapped
-                .layer(&self.config, first, inv_freq.clone(), kernels)?;
-            pass.adapter.first = first;
-            pass.run_layers(&Encoder::new(self.isa, vec![layer], heads), 1, true)?;
+        let flat = batch
+            .own(&x)?
+            .f_to_kind(Kind::Float)?
+            .f_to_device(Device::Cpu)?;
+        let mut values = Vec::try_from(flat.f_contiguous()?.f_flatten(0, -1)?)?; // (total_tokens, hidden)
+        let sequences: Vec<Range<usize>> = batch.varlen.spans().collect();
+        let mut adapter = TensorAdapter {
+            heads: self.heads as i64,
+            hidden: x.size2()?.1,
+            first: 0,
+            observer,
+        };
+        let mut run = |encoder: &Encoder, first: usize, depth: usize, in_f32: bool| {
+            adapter.first = first;
+            encoder.forward(
+                &mut values,
+                &sequences,
+                depth,
+                in_f32,
+                threads(),
+                &mut adapter,
+            )
+        };
+        match &self.layers {
+            Layers::Packed(encoder) => {
+                // int8 weights cannot be converted to f32.
+                let in_f32 = batch.kind == Kind::Float && self.multiply != Multiply::Int8;
+                run(encoder, 0, depth, in_f32)
+            }
+            Layers::Streamed {
+                config,
+                frequencies,
+                files,
+            } => {
+                for (number, inv_freq) in frequencies[..depth].iter().enumerate() {
+                    let kernels = (self.isa, self.multiply);
+                    let layer = files.layer(config, number, inv_freq.clone(), kernels)?;
+                    let encoder = Encoder::new(self.isa, vec![layer], self.heads);
+                    run(&encoder, number, 1, true)?;
+                }
+                Ok(())
+            }
         }
-        Ok(())
     }
 }
 
-/// A batch on its way through the layers.
-struct Pass<'a> {
-    /// `(total_tokens, hidden)`
-    x: Vec<f32>,
-    sequences: Vec<Range<usize>>,
-    adapter: TensorAdapter<'a>,
-}
-
-impl<'a> Pass<'a> {
-    fn new(
-        x: &Tensor,
-        batch: &DeviceBatch,
-        heads: usize,
-        observer: &'a mut dyn LayerObserver,
-    ) -> Result<Self, EsmError> {
-        Ok(Self {
-            x: values(&batch.own(x)?)?,
-            sequences: batch.varlen.spans().collect(),
-            adapter: TensorAdapter {
-                heads: heads as i64,
-                hidden: x.size2()?.1,
-                first: 0,
-                observer,
-            },
-        })
-    }
-
-    /// Through the first `depth` layers of `encoder`.
-    fn run_layers(
-        &mut self,
-        encoder: &Encoder,
-        depth: usize,
-        in_f32: bool,
-    ) -> Result<(), EsmError> {
-        let (x, adapter) = (&mut self.x, &mut self.adapter);
-        encoder.forward(x, &self.sequences, depth, in_f32, threads(), adapter)
-    }
-}
-
-/// Shows tensors to one who expects them.
+/// Passes values to an observer of tensors.
 struct TensorAdapter<'a> {
     heads: i64,
     hidden: i64,
-    /// The layer before the first that is computed.
+    /// The number of layers before those of the encoder.
     first: usize,
     observer: &'a mut dyn LayerObserver,
 }
@@ -173,7 +141,7 @@ impl plmkit_cpu::LayerObserver for TensorAdapter<'_> {
 
     fn hidden(&mut self, layer: usize, x: &[f32]) -> Result<(), EsmError> {
         let hidden = self.hidden;
-        // What goes into a later layer has come out of the one before.
+        // The input of a later layer was shown as the output of the layer before.
         if layer == 0 && self.first > 0 {
             return Ok(());
         }

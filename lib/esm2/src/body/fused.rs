@@ -1,50 +1,51 @@
-//! Layers on a GPU: libtorch's matrix products and attention, and kernels of plmkit's own for everything in between.
+//! Layers on a GPU: libtorch's matrix products and attention, and plmkit's kernels for the operations in between.
 
 use std::ptr;
 use std::sync::OnceLock;
 
-use plmkit_gpu::{AddLayerNorm, BiasGelu, Element, Embed, GpuError, Kernels, Pooling, Rope};
+use plmkit_contract::Pooling;
+use plmkit_gpu::{AddLayerNorm, BiasGelu, Element, Embed, GpuError, Kernels, Pool, Rope};
 use tch::{Kind, Tensor};
 
 use super::{Body, LayerObserver};
 use crate::EsmError;
-use crate::attention::{Attention, OneKernel};
+use crate::attention::Attention;
 use crate::device_batch::DeviceBatch;
 use crate::embedding::Embedding;
-use crate::layer::Layer;
 use crate::layer_norm::LayerNorm;
 use crate::rope::{Frequencies, RotationCache, turns};
 use crate::timing::Work;
-use crate::vocabulary::MASK;
+use crate::varlen::MASK;
+use crate::weights::Layer;
 
-/// The stream on which libtorch computes unless it is told otherwise, which is done for copies alone: CUDA's own.
+/// The stream on which libtorch computes by default. Only copies use others.
 const STREAM: *mut std::ffi::c_void = ptr::null_mut();
 
-/// Parameters as tensors on a GPU, and the kernels.
+/// Computes layers with libtorch and plmkit's kernels for a GPU.
 #[derive(Debug)]
 pub(crate) struct OnGpu {
     layers: Vec<Layer>,
     heads: usize,
-    attention: OneKernel,
+    attention: Attention,
     /// The number of the GPU.
     index: usize,
-    /// For the type of the model.
+    /// The kernels for the type of the model.
     kernels: Kernels,
-    /// For sequences that are computed again in f32.
+    /// The kernels for sequences that are computed again in f32.
     in_f32: OnceLock<Result<Kernels, GpuError>>,
 }
 
 impl OnGpu {
-    /// The kernels for GPU `index` and `kind`, compiled.
+    /// Compiles the kernels for GPU `index` and `kind`.
     pub(crate) fn compile(index: usize, kind: Kind) -> Result<Kernels, GpuError> {
         Kernels::load(index, element(kind))
     }
 
-    /// On GPU `index`, for which `kernels` are.
+    /// Uses GPU `index` and its kernels.
     pub(crate) fn new(
         layers: Vec<Layer>,
         heads: usize,
-        attention: OneKernel,
+        attention: Attention,
         (index, kernels): (usize, Kernels),
     ) -> Self {
         Self {
@@ -57,7 +58,7 @@ impl OnGpu {
         }
     }
 
-    /// The kernels for values of `kind`: the model's, or f32.
+    /// Returns the kernels for values of `kind`: the model's, or f32.
     fn kernels_for(&self, kind: Kind) -> Result<&Kernels, EsmError> {
         if self.kernels.element() == element(kind) {
             return Ok(&self.kernels);
@@ -93,8 +94,8 @@ impl Body for OnGpu {
             sequences: batch.varlen.sequences(),
             hidden: hidden as usize,
         };
-        // SAFETY: contiguous tensors of these shapes on one device, that libtorch gives to nobody but what follows on the stream. The
-        // offsets are those of a checked batch; tokens behind the last sequence, if there are any, are counted as its own.
+        // SAFETY: the tensors are contiguous, have these shapes and are on one device. libtorch reuses their memory only for later
+        // work of the stream. The batch has checked the offsets; tokens after the last sequence count as part of it.
         #[allow(unsafe_code)]
         unsafe {
             self.kernels.embed(STREAM, &work)?;
@@ -138,11 +139,11 @@ impl Body for OnGpu {
             batch.lap(Work::Gemm)?;
             normalised = pass.normalise(Some(&attended), &layer.ffn_norm)?;
             batch.lap(Work::LayerNorm)?;
-            let wide = pass.widen(&normalised, layer)?; // (rows, intermediate)
+            let wide = pass.up(&normalised, layer)?; // (rows, intermediate)
             batch.lap(Work::Gelu)?;
             let fed = layer.down.forward(&wide, batch.kind)?;
             batch.lap(Work::Gemm)?;
-            // The sum is taken with the normalisation for the layer after it, if there is one.
+            // The normalisation of the next layer adds the sum.
             match self.layers[..depth].get(number + 1) {
                 Some(next) => normalised = pass.normalise(Some(&fed), &next.attention_norm)?,
                 None => {
@@ -155,27 +156,17 @@ impl Body for OnGpu {
         Ok(())
     }
 
-    fn pool(
-        &self,
-        hidden: &Tensor,
-        batch: &DeviceBatch,
-        by: plmkit_contract::Pooling,
-    ) -> Result<Tensor, EsmError> {
+    fn pool(&self, hidden: &Tensor, batch: &DeviceBatch, by: Pooling) -> Result<Tensor, EsmError> {
         let (tokens, width) = hidden.size2()?;
         let hidden = hidden.f_contiguous()?;
         let sequences = batch.varlen.sequences();
         let [tokens, width] = [tokens as usize, width as usize];
-        let room = plmkit_gpu::Pool::workspace(tokens, sequences, width)?;
+        let room = Pool::workspace(tokens, sequences, width)?;
         let floats = (Kind::Float, hidden.device());
         let workspace = Tensor::f_empty([room as i64], floats)?;
         let out = Tensor::f_empty([sequences as i64, width as i64], floats)?;
-        let work = plmkit_gpu::Pool {
-            by: match by {
-                plmkit_contract::Pooling::Mean => Pooling::Mean,
-                plmkit_contract::Pooling::Max => Pooling::Max,
-                plmkit_contract::Pooling::Std => Pooling::Std,
-                plmkit_contract::Pooling::Bos => Pooling::Bos,
-            },
+        let work = Pool {
+            by,
             hidden: hidden.data_ptr().cast(),
             cu_seqlens: batch.offsets.data_ptr().cast(),
             out: out.data_ptr().cast(),
@@ -184,8 +175,8 @@ impl Body for OnGpu {
             sequences,
             width,
         };
-        // SAFETY: contiguous tensors of these shapes on one device; libtorch gives memory that is let go of here to nobody but what
-        // follows on the same stream. The offsets are those of a checked batch.
+        // SAFETY: the tensors are contiguous, have these shapes and are on one device. libtorch reuses memory that is freed here only
+        // for later work of the stream. The batch has checked the offsets.
         #[allow(unsafe_code)]
         unsafe {
             self.kernels.pool(STREAM, &work)?;
@@ -194,7 +185,7 @@ impl Body for OnGpu {
     }
 }
 
-/// A batch on its way through the layers.
+/// The state of a forward pass.
 struct Pass<'a> {
     kernels: &'a Kernels,
     heads: i64,
@@ -206,7 +197,7 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Adds `y`, `(rows, hidden)`, to the residual stream, if there is any, and normalises it: `(rows, hidden)` of the batch's kind.
+    /// Adds `y`, `(rows, hidden)`, to the residual stream and normalises it: `(rows, hidden)` of the batch's kind.
     fn normalise(&mut self, y: Option<&Tensor>, norm: &LayerNorm) -> Result<Tensor, EsmError> {
         let (rows, hidden) = self.x.size2()?;
         let out = Tensor::f_empty([rows, hidden], (self.batch.kind, self.x.device()))?;
@@ -221,7 +212,8 @@ impl Pass<'_> {
             hidden: hidden as usize,
             eps: norm.eps as f32,
         };
-        // SAFETY: contiguous tensors of these shapes on one device, that libtorch gives to nobody but what follows on the stream.
+        // SAFETY: the tensors are contiguous, have these shapes and are on one device. libtorch reuses their memory only for later
+        // work of the stream.
         #[allow(unsafe_code)]
         unsafe {
             self.kernels.add_layer_norm(STREAM, &work)?;
@@ -250,8 +242,8 @@ impl Pass<'_> {
         Ok(qkv.f_view([rows, 3, self.heads, head_dim])?)
     }
 
-    /// Into the feed-forward network, up to its GELU: `(rows, intermediate)`.
-    fn widen(&self, normalised: &Tensor, layer: &Layer) -> Result<Tensor, EsmError> {
+    /// Computes the first half of the feed-forward network, with GELU: `(rows, intermediate)`.
+    fn up(&self, normalised: &Tensor, layer: &Layer) -> Result<Tensor, EsmError> {
         let up = layer.up.to_kind(self.batch.kind)?;
         let wide = normalised.f_matmul(&up.weight.f_tr()?)?.f_contiguous()?;
         self.batch.lap(Work::Gemm)?;
@@ -271,7 +263,7 @@ impl Pass<'_> {
     }
 }
 
-/// Cosines and sines of the positions in a batch: `(longest sequence, head_dim/2, 2)` f32.
+/// Returns cosines and sines of the positions in a batch: `(longest sequence, head_dim/2, 2)` f32.
 fn rotary_table(inv_freq: &Frequencies, batch: &DeviceBatch) -> Result<Tensor, EsmError> {
     let device = batch.positions.device();
     let positions = Tensor::f_arange(batch.longest, (Kind::Float, device))?;

@@ -1,4 +1,4 @@
-//! Layers of libtorch's operations, on any device that it has.
+//! Layers of libtorch's operations, on any device.
 
 use tch::{Kind, Tensor};
 
@@ -6,20 +6,20 @@ use super::{Body, LayerObserver};
 use crate::EsmError;
 use crate::attention::Attention;
 use crate::device_batch::DeviceBatch;
-use crate::layer::Layer;
 use crate::rope::{RotationCache, rotate, turns};
 use crate::timing::Work;
+use crate::weights::Layer;
 
-/// Parameters as tensors.
+/// Computes layers with libtorch's operations.
 #[derive(Debug)]
 pub(crate) struct OnLibtorch {
     layers: Vec<Layer>,
     heads: usize,
-    attention: Box<dyn Attention>,
+    attention: Attention,
 }
 
 impl OnLibtorch {
-    pub(crate) fn new(layers: Vec<Layer>, heads: usize, attention: Box<dyn Attention>) -> Self {
+    pub(crate) fn new(layers: Vec<Layer>, heads: usize, attention: Attention) -> Self {
         Self {
             layers,
             heads,
@@ -56,7 +56,7 @@ impl Body for OnLibtorch {
 
 impl OnLibtorch {
     /// Adds the attention of `layer` to the residual stream `x`, `(total_tokens, hidden)` f32, and shows its queries and keys to
-    /// `observer`. GEMMs and attention are of the batch's kind.
+    /// `observer`. Matrix products and attention are computed in the batch's kind.
     fn attend(
         &self,
         layer: &Layer,

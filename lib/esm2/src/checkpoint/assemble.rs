@@ -1,4 +1,4 @@
-//! Stored tensors to the layout of the forward pass.
+//! Copies stored tensors to a device, in the layout of the forward pass.
 
 use std::time::{Duration, Instant};
 
@@ -8,24 +8,23 @@ use tch::{Device, Kind, Tensor};
 
 use super::digest::DigestInput;
 use super::parameters::layer_name;
-use super::stored::Stored;
-use super::work::hash;
-use crate::attention::{OneKernel, attention_on};
+use super::stored::StoredTensors;
+use super::tasks::hash;
+use crate::attention::Attention;
 use crate::body::{Body, OnGpu, OnLibtorch};
 use crate::compute_options::ComputePlan;
 use crate::embedding::Embedding;
-use crate::heads::{ContactHead, Found, Heads, LanguageModelHead};
-use crate::layer::Layer;
+use crate::heads::{ContactHead, HeadWeights, Heads, LanguageModelHead};
 use crate::layer_norm::LayerNorm;
 use crate::linear::Linear;
 use crate::rope::{Frequencies, pair_channels};
-use crate::weights::Weights;
-use crate::{EsmError, Head, ModelConfig, Names};
+use crate::weights::{Layer, Weights};
+use crate::{EsmError, Head, ModelConfig};
 
-/// Copies weights to a device: the linear maps of the layers in the type of the method, all else in f32.
+/// Copies weights to a device: the dense layers of the encoder in the type of the plan, everything else in f32.
 pub(super) struct Assembly<'a> {
     config: &'a ModelConfig,
-    stored: &'a Stored<'a>,
+    stored: &'a StoredTensors<'a>,
     device: Device,
     stop: &'a Stop,
 }
@@ -33,7 +32,7 @@ pub(super) struct Assembly<'a> {
 impl<'a> Assembly<'a> {
     pub(super) fn new(
         config: &'a ModelConfig,
-        stored: &'a Stored<'a>,
+        stored: &'a StoredTensors<'a>,
         device: Device,
         stop: &'a Stop,
     ) -> Self {
@@ -45,7 +44,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// All weights, given the layers.
+    /// Returns all weights, given the layers.
     pub(super) fn weights(&self, body: Box<dyn Body>) -> Result<Weights, EsmError> {
         let words = self.tensor("embeddings.word_embeddings.weight")?; // (33, hidden)
         Ok(Weights {
@@ -79,46 +78,42 @@ impl<'a> Assembly<'a> {
         if self.stop.requested() {
             return Err(EsmError::Stopped);
         }
-        self.stored.entry(name).tensor(self.device)
+        self.stored.get(name).tensor(self.device)
     }
 
-    /// What `build` makes of a head that is there whole, or what is missing of it.
+    /// Returns a head made by `build`, or the names of its missing tensors.
     fn head<T>(
         &self,
         head: Head,
         build: impl FnOnce() -> Result<T, EsmError>,
-    ) -> Result<Result<Found<T>, Names>, EsmError> {
-        let missing = self.stored.missing(self.config, head);
-        if !missing.is_empty() {
-            return Ok(Err(Names(missing)));
+    ) -> Result<Result<HeadWeights<T>, String>, EsmError> {
+        if let Some(missing) = self.stored.missing_of_head(self.config, head) {
+            return Ok(Err(missing));
         }
-        Ok(Ok(Found {
+        let input = DigestInput::for_head(self.config, self.stored, head);
+        Ok(Ok(HeadWeights {
             head: build()?,
-            digest: hash(
-                &DigestInput::for_head(self.config, self.stored, head),
-                self.stop,
-            )?,
+            digest: hash(&input, self.stop)?,
         }))
     }
 
-    /// Layers of libtorch's matrix products, and the time in which kernels for what lies between were compiled.
+    /// Returns layers for libtorch's matrix products, and the time to compile kernels for the operations in between.
     pub(super) fn body(
         &self,
         frequencies: Vec<Vec<f32>>,
-        method: ComputePlan,
+        plan: ComputePlan,
     ) -> Result<(Box<dyn Body>, Option<Duration>), EsmError> {
-        let (heads, kind) = (self.config.heads, method.dtype.kind());
+        let (heads, kind) = (self.config.heads, plan.dtype.kind());
         let layers = frequencies.into_iter().enumerate();
         let layers = layers.map(|(layer, inv_freq)| self.layer(layer, inv_freq, kind));
         let layers = layers.collect::<Result<_, _>>()?;
+        let attention = Attention::new(plan.capability);
         let started = Instant::now();
-        if let (Some(capability), Some(kernels)) = (method.capability, kernels(method)) {
-            let attention = OneKernel { capability };
+        if let Some(kernels) = compile(plan) {
             let body = OnGpu::new(layers, heads, attention, kernels);
             return Ok((Box::new(body), Some(started.elapsed())));
         }
-        let body = OnLibtorch::new(layers, heads, attention_on(method));
-        Ok((Box::new(body), None))
+        Ok((Box::new(OnLibtorch::new(layers, heads, attention)), None))
     }
 
     fn layer(&self, layer: usize, inv_freq: Vec<f32>, kind: Kind) -> Result<Layer, EsmError> {
@@ -174,15 +169,16 @@ impl<'a> Assembly<'a> {
     }
 }
 
-/// plmkit's own kernels for the GPU of a method, if they are wanted and can be had.
-fn kernels(method: ComputePlan) -> Option<(usize, Kernels)> {
-    let tch::Device::Cuda(index) = method.device else {
+/// Compiles plmkit's kernels for the GPU of a plan. Returns its number and the kernels; `None` if the plan has no kernels, or
+/// after a warning if they do not compile.
+fn compile(plan: ComputePlan) -> Option<(usize, Kernels)> {
+    let Device::Cuda(index) = plan.device else {
         return None;
     };
-    if !method.fused {
+    if !plan.fused {
         return None;
     }
-    match OnGpu::compile(index, method.dtype.kind()) {
+    match OnGpu::compile(index, plan.dtype.kind()) {
         Ok(kernels) => Some((index, kernels)),
         Err(error) => {
             tracing::warn!("{error}; libtorch computes what plmkit's kernels would, more slowly");

@@ -1,25 +1,46 @@
-//! Weights that are no numbers.
+//! Finds weights that are infinite or not a number.
 
-use plmkit_cpu::Stored;
+use plmkit_cpu::StoredType;
 
-/// The place of the first value among `bytes` that is infinite or not a number.
-pub(super) fn first_not_finite(stored: Stored, bytes: &[u8]) -> Option<usize> {
-    // An exponent of ones.
+use super::CheckpointError;
+use super::stored::StoredTensor;
+
+/// Returns an error for the first value among `bytes` of a tensor that is not finite. `first` is the index of the first value.
+pub(super) fn not_finite(
+    name: &str,
+    tensor: &StoredTensor<'_>,
+    first: usize,
+    bytes: &[u8],
+) -> Option<CheckpointError> {
+    let (stored, mut found) = (tensor.stored_type(), [0.0]);
+    let index = first_not_finite(stored, bytes)?;
+    let value = index * stored.bytes()..(index + 1) * stored.bytes();
+    stored.widen(&bytes[value], &mut found);
+    let reason = format!(
+        "tensor '{name}': expected finite values, found {} at index {}",
+        found[0],
+        first + index
+    );
+    Some(CheckpointError::invalid(tensor.path(), reason))
+}
+
+/// Returns the index of the first value that is not finite: all bits of its exponent are set.
+fn first_not_finite(stored: StoredType, bytes: &[u8]) -> Option<usize> {
     match stored {
-        Stored::F32 => first(bytes, |value| {
+        StoredType::F32 => position(bytes, |value| {
             u32::from_le_bytes(value) & 0x7f80_0000 == 0x7f80_0000
         }),
-        Stored::F16 => first(bytes, |value| u16::from_le_bytes(value) & 0x7c00 == 0x7c00),
-        Stored::Bf16 => first(bytes, |value| u16::from_le_bytes(value) & 0x7f80 == 0x7f80),
+        StoredType::F16 => position(bytes, |value| u16::from_le_bytes(value) & 0x7c00 == 0x7c00),
+        StoredType::Bf16 => position(bytes, |value| u16::from_le_bytes(value) & 0x7f80 == 0x7f80),
     }
 }
 
-fn first<const WIDTH: usize>(bytes: &[u8], is: impl Fn([u8; WIDTH]) -> bool) -> Option<usize> {
+fn position<const WIDTH: usize>(bytes: &[u8], is: impl Fn([u8; WIDTH]) -> bool) -> Option<usize> {
     let (values, _) = bytes.as_chunks();
-    // Without a branch for each value, so that many are looked at at once.
+    // No branch for each value, so that the loop is vectorised.
     let any = values.iter().fold(false, |any, value| any | is(*value));
-    let place = || values.iter().position(|value| is(*value));
-    any.then(place).flatten()
+    let position = || values.iter().position(|value| is(*value));
+    any.then(position).flatten()
 }
 
 #[cfg(test)]
@@ -29,30 +50,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_finite_is_found_in_every_type() {
-        let odd = [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
-        for value in odd.into_iter().chain([f32::MAX, f32::MIN, 0.0, -0.0]) {
-            let narrow = if value.is_finite() {
-                value.signum()
-            } else {
-                value
-            };
-            let expected = odd.iter().any(|odd| odd.to_bits() == value.to_bits());
-            let expected = expected.then_some(33);
-            let f32s = [[1.5, value].map(f32::to_le_bytes), [[0; 4]; 2]].concat();
-            let f32s = [vec![[0; 4]; 32], f32s].concat().concat();
-            assert_eq!(first_not_finite(Stored::F32, &f32s), expected);
-            for (stored, bytes) in [
-                (Stored::F16, f16::from_f32(narrow).to_le_bytes()),
-                (Stored::Bf16, bf16::from_f32(narrow).to_le_bytes()),
+    fn values_that_are_not_finite_are_found_in_every_type() {
+        let f32s = |value: f32| value.to_le_bytes().to_vec();
+        let f16s = |value: f32| f16::from_f32(value).to_le_bytes().to_vec();
+        let bf16s = |value: f32| bf16::from_f32(value).to_le_bytes().to_vec();
+        let cases: [(_, &dyn Fn(f32) -> Vec<u8>, _); 3] = [
+            (StoredType::F32, &f32s, f32::MAX),
+            (StoredType::F16, &f16s, f16::MAX.to_f32()),
+            (StoredType::Bf16, &bf16s, bf16::MAX.to_f32()),
+        ];
+        for (stored, bytes_of, max) in cases {
+            for value in [
+                f32::NAN,
+                -f32::NAN,
+                f32::INFINITY,
+                f32::NEG_INFINITY,
+                max,
+                -max,
+                0.0,
+                -0.0,
             ] {
-                let bytes = [vec![[0, 1]; 33], vec![bytes; 2]].concat().concat();
-                assert_eq!(first_not_finite(stored, &bytes), expected, "{value}");
+                let bytes = [vec![bytes_of(1.5); 33], vec![bytes_of(value); 2]]
+                    .concat()
+                    .concat();
+                let expected = (!value.is_finite()).then_some(33);
+                assert_eq!(
+                    first_not_finite(stored, &bytes),
+                    expected,
+                    "{stored:?} {value}"
+                );
             }
         }
-        let largest = [f16::MAX, f16::MIN].map(f16::to_le_bytes).concat();
-        assert_eq!(first_not_finite(Stored::F16, &largest), None);
-        let largest = [bf16::MAX, bf16::MIN].map(bf16::to_le_bytes).concat();
-        assert_eq!(first_not_finite(Stored::Bf16, &largest), None);
     }
 }

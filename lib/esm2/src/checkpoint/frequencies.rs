@@ -5,33 +5,31 @@ use std::path::Path;
 use plmkit_contract::path_text;
 
 use super::CheckpointError;
-use super::digest::not_finite;
+use super::finite::not_finite;
 use super::names::SHARED_INV_FREQ;
 use super::parameters::inv_freq_name;
-use super::stored::Stored;
+use super::stored::StoredTensors;
 use crate::ModelConfig;
 use crate::rope::default_inv_freq;
 
-/// The checkpoint's own frequencies, `(head_dim/2)` for each layer.
+/// Reads the frequencies of a checkpoint, `(head_dim/2)` for each layer. Computes missing ones, with a warning.
 ///
-/// ESM-2 was trained with frequencies rounded to f16, and the rounded ones are in its checkpoints: at position 1000
-/// exact ones differ by up to 0.16 radian. So they are computed only where there are none, with a warning.
+/// ESM-2 was trained with frequencies rounded to f16, and its checkpoints store the rounded ones: at position 1000, exact
+/// frequencies differ by up to 0.16 radian.
 pub(super) fn read_frequencies(
     folder: &Path,
     config: &ModelConfig,
-    stored: &Stored,
+    stored: &StoredTensors,
 ) -> Result<Vec<Vec<f32>>, CheckpointError> {
     let mut absent = 0;
     let layers = (0..config.layers)
         .map(|layer| {
             let own = inv_freq_name(layer);
-            let name = [own.as_str(), SHARED_INV_FREQ]
-                .into_iter()
-                .find(|name| stored.has(name));
-            if let Some(name) = name {
-                let entry = stored.entry(name);
-                let wrong = not_finite(name, entry, 0, &entry.view.bytes(0..entry.view.len()));
-                return wrong.map_or_else(|| Ok(entry.values()), Err);
+            for name in [own.as_str(), SHARED_INV_FREQ] {
+                if let Some(tensor) = stored.find(name) {
+                    let error = not_finite(name, tensor, 0, &tensor.data.bytes);
+                    return error.map_or_else(|| Ok(tensor.values()), Err);
+                }
             }
             absent += 1;
             Ok(default_inv_freq(config.head_dim()))

@@ -1,25 +1,24 @@
-//! The layers of a model for plmkit's own kernels, packed from where their weights are stored.
+//! Packs stored layers for plmkit's CPU kernels.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use plmkit_cpu::{Isa, Layer, LayerNorm, Multiply, Panel, Weights};
 
 use super::parameters::layer_name;
-use super::stored::{Entry, Stored};
+use super::stored::{StoredTensor, StoredTensors};
 use crate::rope::unpaired;
 use crate::{EsmError, ModelConfig};
 
-/// A layer whose weights are zeros until its [`jobs`] are done.
+/// Returns a layer whose weights are zeros until its [`jobs`] are done.
 pub(super) fn layer(
     config: &ModelConfig,
-    stored: &Stored<'_>,
+    stored: &StoredTensors<'_>,
     number: usize,
     inv_freq: Vec<f32>,
     (isa, multiply): (Isa, Multiply),
 ) -> Result<Layer, EsmError> {
     let layer = layer_name(number);
-    let values = |name: &str| stored.entry(&format!("{layer}.{name}")).values();
+    let values = |name: &str| stored.get(&format!("{layer}.{name}")).values();
     let norm = |module: &str| LayerNorm {
         weight: values(&format!("{module}.weight")),
         bias: values(&format!("{module}.bias")),
@@ -29,7 +28,7 @@ pub(super) fn layer(
     let weights = |inputs: usize, bias: &[f32]| -> Result<Weights, EsmError> {
         let mut bias = bias.to_vec();
         if multiply == Multiply::Bf16 {
-            // Biases are of the type of the weights.
+            // Biases have the type of the weights.
             let round = |value: &mut f32| *value = half::bf16::from_f32(*value).to_f32();
             bias.iter_mut().for_each(round);
         }
@@ -54,15 +53,15 @@ pub(super) fn layer(
     })
 }
 
-/// What packs the weights of a layer, panel by panel.
+/// Returns the jobs that pack the weights of a layer, one for each panel.
 pub(super) fn jobs<'a>(
     layer: &'a mut Layer,
     config: &ModelConfig,
-    stored: &'a Stored<'a>,
+    stored: &'a StoredTensors<'a>,
     number: usize,
 ) -> Vec<Job<'a>> {
     let name = layer_name(number);
-    let entry = |module: &str| stored.entry(&format!("{name}.{module}.weight"));
+    let entry = |module: &str| stored.get(&format!("{name}.{module}.weight"));
     let projections = ["query", "key", "value"];
     let projections = projections.map(|part| entry(&format!("attention.self.{part}")));
     let head_dim = config.head_dim();
@@ -75,8 +74,8 @@ pub(super) fn jobs<'a>(
     ];
     let jobs = matrices
         .into_iter()
-        .flat_map(|(weights, entries, head_dim)| {
-            let matrix = Arc::new(Matrix { entries, head_dim });
+        .flat_map(|(weights, tensors, head_dim)| {
+            let matrix = Arc::new(Matrix { tensors, head_dim });
             let panels = weights.panels().into_iter();
             panels.map(move |panel| Job {
                 panel,
@@ -86,60 +85,57 @@ pub(super) fn jobs<'a>(
     jobs.collect()
 }
 
-/// Where the rows of a dense layer are stored.
+/// The stored rows of a dense layer.
 struct Matrix<'a> {
-    /// One below the other, of the same shape.
-    entries: Vec<&'a Entry<'a>>,
-    /// Channels of a head, where queries and keys, the first two, are [paired](crate::rope::pair_channels).
+    /// Matrices of one shape, one below the other.
+    tensors: Vec<&'a StoredTensor<'a>>,
+    /// Channels of a head if the first two matrices, queries and keys, are [paired](crate::rope::pair_channels).
     head_dim: Option<usize>,
 }
 
 impl<'a> Matrix<'a> {
-    /// Where the weights of an output are stored: a tensor and its row.
-    fn row(&self, output: usize) -> (&'a Entry<'a>, usize) {
-        let rows = self.entries[0].size(0);
+    /// Returns the tensor and the row that contain the weights of an output.
+    fn row(&self, output: usize) -> (&'a StoredTensor<'a>, usize) {
+        let rows = self.tensors[0].size(0);
         let (number, row) = (output / rows, output % rows);
         let row = match self.head_dim {
             Some(head_dim) if number < 2 => unpaired(row, head_dim),
             _ => row,
         };
-        (self.entries[number], row)
+        (self.tensors[number], row)
     }
 }
 
-/// A panel to be packed.
+/// A panel to pack.
 pub(super) struct Job<'a> {
     panel: Panel<'a>,
     matrix: Arc<Matrix<'a>>,
 }
 
 impl<'a> Job<'a> {
-    fn rows(&self) -> impl Iterator<Item = (&'a Entry<'a>, usize)> {
+    fn rows(&self) -> impl Iterator<Item = (&'a StoredTensor<'a>, usize)> {
         self.panel.outputs().map(|output| self.matrix.row(output))
     }
 
-    /// The tensor and the byte of it that its first weight begins with.
-    pub(super) fn begins(&self) -> (&'a Entry<'a>, usize) {
-        let (entry, row) = self.matrix.row(self.panel.outputs().start);
-        (entry, row * entry.size(1) * entry.stored().bytes())
+    /// Returns the address in the file where the panel's first row begins.
+    pub(super) fn address(&self) -> usize {
+        let (tensor, row) = self.matrix.row(self.panel.outputs().start);
+        let offset = row * tensor.size(1) * tensor.stored_type().bytes();
+        tensor.data.extent.as_ptr().addr() + offset
     }
 
-    /// It will be packed.
-    pub(super) fn announce(&self) {
-        self.rows().for_each(|(entry, _)| entry.announce());
+    /// Registers the job as a reader of its tensors.
+    pub(super) fn add_reader(&self) {
+        self.rows().for_each(|(tensor, _)| tensor.add_reader());
     }
 
-    /// Packs it.
+    /// Packs the panel.
     pub(super) fn pack(mut self) {
-        let rows: Vec<(_, Cow<'_, [u8]>)> = self
-            .rows()
-            .map(|(entry, row)| (entry.stored(), entry.row(row)))
-            .collect();
+        let rows = self.rows();
         let rows: Vec<_> = rows
-            .iter()
-            .map(|(stored, row)| (*stored, &row[..]))
+            .map(|(tensor, row)| (tensor.stored_type(), tensor.row(row)))
             .collect();
         self.panel.pack(&rows);
-        self.rows().for_each(|(entry, _)| entry.was_read());
+        self.rows().for_each(|(tensor, _)| tensor.remove_reader());
     }
 }

@@ -4,14 +4,14 @@ use plmkit_contract::VOCABULARY;
 
 use crate::{Head, ModelConfig};
 
-/// A tensor of the model.
+/// A tensor that the model has.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Parameter {
     pub(super) name: String,
     pub(super) shape: Vec<usize>,
 }
 
-/// Those that the encoder cannot do without, in the order in which they take part in the computation.
+/// Returns the tensors of the encoder in the order of computation.
 pub(super) fn parameters(config: &ModelConfig) -> Vec<Parameter> {
     let (hidden, intermediate) = (config.hidden, config.intermediate);
     let mut all = vec![parameter(
@@ -43,7 +43,7 @@ pub(super) fn parameters(config: &ModelConfig) -> Vec<Parameter> {
     all
 }
 
-/// Those of a head, which a checkpoint may lack. The language-model head decodes with the word embeddings.
+/// Returns the tensors of a head, which a checkpoint may lack. The language-model head decodes with the word embeddings.
 pub(super) fn head_parameters(config: &ModelConfig, head: Head) -> Vec<Parameter> {
     let hidden = config.hidden;
     let named = |name: &str, shape: &[usize]| parameter(format!("{}.{name}", head.name()), shape);
@@ -62,12 +62,12 @@ pub(super) fn head_parameters(config: &ModelConfig, head: Head) -> Vec<Parameter
     }
 }
 
-/// The canonical name of a layer, counted from 0.
+/// Returns the canonical name of a layer, counted from 0.
 pub(super) fn layer_name(layer: usize) -> String {
     format!("encoder.layer.{layer}")
 }
 
-/// The canonical name of a layer's own rotary frequencies, which a checkpoint may lack.
+/// Returns the canonical name of a layer's own rotary frequencies, which a checkpoint may lack.
 pub(super) fn inv_freq_name(layer: usize) -> String {
     format!(
         "{}.attention.self.rotary_embeddings.inv_freq",

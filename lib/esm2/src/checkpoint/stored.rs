@@ -1,96 +1,92 @@
 //! The tensors of a checkpoint under their canonical names, checked against a configuration.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use plmkit_cpu::Stored as As;
+use plmkit_cpu::StoredType;
 use safetensors::Dtype;
 use tch::{Device, Kind, Tensor};
 
-use super::error::{CheckpointError, Names};
-use super::folder::WeightFile;
+use super::error::{CheckpointError, list_names};
 use super::names::{SHARED_INV_FREQ, canonical};
 use super::parameters::{Parameter, head_parameters, inv_freq_name, parameters};
-use super::tensor::StoredTensor;
-use super::upload::upload;
+use super::tensor::TensorData;
+use super::weight_file::WeightFile;
 use crate::{EsmError, Head, ModelConfig};
 
-/// Every tensor that is read. Once they are checked, those of the encoder are all there, each of the right shape and of
-/// a type that is read.
-pub(super) struct Stored<'a> {
-    tensors: BTreeMap<String, Entry<'a>>,
+/// The tensors of a checkpoint by canonical name. After [`check`](Self::check), all tensors of the encoder are there, and all
+/// tensors have the right shape and a supported type.
+pub(super) struct StoredTensors<'a> {
+    tensors: BTreeMap<String, StoredTensor<'a>>,
 }
 
-/// A tensor, and what is still to be read of it.
-pub(super) struct Entry<'a> {
-    pub(super) view: StoredTensor<'a>,
+/// A tensor of a checkpoint and its file.
+pub(super) struct StoredTensor<'a> {
+    pub(super) data: TensorData<'a>,
     file: &'a WeightFile,
-    /// Those who were [announced](Self::announce) and have not [read](Self::was_read).
+    /// Tasks that still have to read the tensor.
     readers: AtomicUsize,
 }
 
-impl<'a> Entry<'a> {
-    /// Someone will read it.
-    pub(super) fn announce(&self) {
+impl StoredTensor<'_> {
+    /// Registers a task that will read the tensor.
+    pub(super) fn add_reader(&self) {
         self.readers.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One who was announced has read it.
-    pub(super) fn was_read(&self) {
+    /// Removes a task that has read the tensor.
+    pub(super) fn remove_reader(&self) {
         self.readers.fetch_sub(1, Ordering::Relaxed);
-        self.forget();
+        self.release();
     }
 
-    /// A whole model is in memory once, and not once more in its file.
-    fn forget(&self) {
+    /// Releases the memory of the file after the last reader, so that memory holds the model only once.
+    fn release(&self) {
         if self.readers.load(Ordering::Relaxed) == 0 {
-            self.file.forget(self.view.extent());
+            self.file.release(self.data.extent);
         }
     }
 
-    /// The type of its values.
-    pub(super) fn stored(&self) -> As {
-        stored_as(self.view.dtype()).expect("types were checked")
+    pub(super) fn stored_type(&self) -> StoredType {
+        stored_type(self.data.dtype).expect("types were checked")
     }
 
-    /// The size of a dimension of a matrix.
+    /// Returns the size of a dimension.
     pub(super) fn size(&self, dimension: usize) -> usize {
-        self.view.shape()[dimension]
+        self.data.shape[dimension]
     }
 
-    /// The file that it lies in.
+    /// Returns the path of the file.
     pub(super) fn path(&self) -> &Path {
         &self.file.path
     }
 
-    /// The values of a row of a matrix.
-    pub(super) fn row(&self, row: usize) -> Cow<'a, [u8]> {
-        let width = self.size(1) * self.stored().bytes();
-        self.view.bytes(row * width..(row + 1) * width)
+    /// Returns the bytes of a matrix row.
+    pub(super) fn row(&self, row: usize) -> &[u8] {
+        let width = self.size(1) * self.stored_type().bytes();
+        &self.data.bytes[row * width..][..width]
     }
 
-    /// All values, widened to f32.
+    /// Returns all values in f32.
     pub(super) fn values(&self) -> Vec<f32> {
-        let bytes = self.view.bytes(0..self.view.len());
-        let mut values = vec![0.0; bytes.len() / self.stored().bytes()];
-        self.stored().widen(&bytes, &mut values);
-        self.forget();
+        let bytes = &self.data.bytes;
+        let mut values = vec![0.0; bytes.len() / self.stored_type().bytes()];
+        self.stored_type().widen(bytes, &mut values);
+        self.release();
         values
     }
 
-    /// A copy on `device`, widened to f32.
+    /// Copies the tensor to `device` in f32.
     pub(super) fn tensor(&self, device: Device) -> Result<Tensor, EsmError> {
-        let kind = match self.stored() {
-            As::F32 => Kind::Float,
-            As::F16 => Kind::Half,
-            As::Bf16 => Kind::BFloat16,
+        let kind = match self.stored_type() {
+            StoredType::F32 => Kind::Float,
+            StoredType::F16 => Kind::Half,
+            StoredType::Bf16 => Kind::BFloat16,
         };
-        let shape: Vec<i64> = self.view.shape().iter().map(|&size| size as i64).collect();
-        let bytes = upload(&self.view.bytes(0..self.view.len()), device)?;
-        self.forget();
-        // That the bytes are as many as shape and type say was checked with the header.
+        let shape: Vec<i64> = self.data.shape.iter().map(|&size| size as i64).collect();
+        let bytes = upload(&self.data.bytes, device)?;
+        self.release();
         Ok(bytes
             .f_view_dtype(kind)?
             .f_view(shape.as_slice())?
@@ -98,128 +94,123 @@ impl<'a> Entry<'a> {
     }
 }
 
-impl<'a> Stored<'a> {
-    /// Finds the tensors in `files`. The headers are checked against the sizes of the files before anything else is.
+/// Copies bytes to a device, `(bytes)` u8, without a second copy on the host.
+#[allow(unsafe_code)]
+fn upload(bytes: &[u8], device: Device) -> Result<Tensor, EsmError> {
+    let size = [bytes.len() as i64];
+    let mut copy = Tensor::f_empty(size, (Kind::Uint8, device))?;
+    // SAFETY: the tensor has as many bytes as the slice and is dropped before it. A copy from memory that is not page-locked
+    // has read the source when it returns.
+    let source =
+        unsafe { Tensor::f_from_blob(bytes.as_ptr(), &size, &[1], Kind::Uint8, Device::Cpu)? };
+    copy.f_copy_(&source)?;
+    Ok(copy)
+}
+
+impl<'a> StoredTensors<'a> {
+    /// Finds the tensors in `files`. Headers are checked against file sizes first.
     pub(super) fn open(folder: &Path, files: &'a [WeightFile]) -> Result<Self, CheckpointError> {
         let mut tensors = BTreeMap::new();
         for file in files {
-            for (name, view) in file.tensors()? {
-                let Some(tensor) = canonical(&name) else {
+            for (name, data) in file.tensors()? {
+                let Some(name) = canonical(&name) else {
                     continue;
                 };
-                let entry = Entry {
-                    view,
+                let tensor = StoredTensor {
+                    data,
                     file,
                     readers: AtomicUsize::new(0),
                 };
-                if tensors.insert(tensor.clone(), entry).is_some() {
-                    let folder = folder.to_owned();
-                    return Err(CheckpointError::Twice { folder, tensor });
+                if tensors.insert(name.clone(), tensor).is_some() {
+                    let reason = format!("tensor '{name}' is stored twice");
+                    return Err(CheckpointError::invalid(folder, reason));
                 }
             }
         }
         Ok(Self { tensors })
     }
 
-    /// Compares them with those that the model has.
+    /// Checks names, shapes and types against those of the model.
     pub(super) fn check(&self, folder: &Path, config: &ModelConfig) -> Result<(), CheckpointError> {
-        let required = parameters(config);
-        let optional = optional(config);
-        self.check_names(folder, &required, &optional)?;
-        required
-            .iter()
-            .chain(&optional)
-            .try_for_each(|parameter| self.check_form(parameter))
-    }
-
-    fn check_names(
-        &self,
-        folder: &Path,
-        required: &[Parameter],
-        optional: &[Parameter],
-    ) -> Result<(), CheckpointError> {
-        let known: BTreeSet<&str> = required
-            .iter()
-            .chain(optional)
-            .map(|known| known.name.as_str())
-            .collect();
-        let missing: Vec<String> = required
-            .iter()
-            .filter(|parameter| !self.tensors.contains_key(&parameter.name))
-            .map(|parameter| parameter.name.clone())
-            .collect();
-        let unexpected: Vec<String> = self
+        let (required, optional) = (parameters(config), optional_parameters(config));
+        let all = || required.iter().chain(&optional);
+        let known: BTreeSet<&str> = all().map(|known| known.name.as_str()).collect();
+        let missing = self.missing(&required);
+        let unexpected = self
             .tensors
             .keys()
-            .filter(|name| !known.contains(name.as_str()))
-            .cloned()
-            .collect();
-        if missing.is_empty() && unexpected.is_empty() {
-            Ok(())
-        } else {
-            Err(CheckpointError::Names {
-                folder: folder.to_owned(),
-                missing: Names(missing),
-                unexpected: Names(unexpected),
-            })
+            .filter(|name| !known.contains(name.as_str()));
+        let unexpected: Vec<String> = unexpected.cloned().collect();
+        if !missing.is_empty() || !unexpected.is_empty() {
+            let reason = format!(
+                "not the tensors of this ESM-2: missing {}, unexpected {}",
+                list_names(&missing),
+                list_names(&unexpected)
+            );
+            return Err(CheckpointError::invalid(folder, reason));
         }
+        for Parameter { name, shape } in all() {
+            let Some(tensor) = self.tensors.get(name) else {
+                continue;
+            };
+            let TensorData {
+                dtype,
+                shape: found,
+                ..
+            } = &tensor.data;
+            let invalid = |reason| {
+                CheckpointError::invalid(tensor.path(), format!("tensor '{name}': {reason}"))
+            };
+            if found != shape {
+                return Err(invalid(format!(
+                    "expected shape {shape:?}, found {found:?}"
+                )));
+            }
+            if stored_type(*dtype).is_none() {
+                return Err(invalid(format!(
+                    "expected type F32, F16 or BF16, found {dtype}"
+                )));
+            }
+        }
+        Ok(())
     }
 
-    fn check_form(&self, Parameter { name, shape }: &Parameter) -> Result<(), CheckpointError> {
-        let Some(Entry { file, view, .. }) = self.tensors.get(name) else {
-            return Ok(());
-        };
-        let (path, tensor) = (file.path.clone(), name.clone());
-        if view.shape() != shape {
-            return Err(CheckpointError::Shape {
-                path,
-                tensor,
-                expected: shape.clone(),
-                found: view.shape().to_vec(),
-            });
-        }
-        match stored_as(view.dtype()) {
-            Some(_) => Ok(()),
-            None => Err(CheckpointError::Type {
-                path,
-                tensor,
-                found: view.dtype(),
-            }),
-        }
-    }
-
-    /// The tensors that are missing of a head.
-    pub(super) fn missing(&self, config: &ModelConfig, head: Head) -> Vec<String> {
-        let parameters = head_parameters(config, head).into_iter();
-        let names = parameters.map(|parameter| parameter.name);
+    /// Returns the names of parameters that are not stored.
+    fn missing(&self, parameters: &[Parameter]) -> Vec<String> {
+        let names = parameters.iter().map(|parameter| &parameter.name);
         names
-            .filter(|name| !self.tensors.contains_key(name))
+            .filter(|name| !self.tensors.contains_key(*name))
+            .cloned()
             .collect()
     }
 
-    /// Whether a tensor is there.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.tensors.contains_key(name)
+    /// Lists the tensors of a head that are not stored, if there are any.
+    pub(super) fn missing_of_head(&self, config: &ModelConfig, head: Head) -> Option<String> {
+        let missing = self.missing(&head_parameters(config, head));
+        (!missing.is_empty()).then(|| list_names(&missing))
     }
 
-    /// A tensor that is there.
-    pub(super) fn entry(&self, name: &str) -> &Entry<'a> {
-        self.tensors.get(name).expect("it is there")
+    pub(super) fn find(&self, name: &str) -> Option<&StoredTensor<'a>> {
+        self.tensors.get(name)
+    }
+
+    /// Returns a tensor that the checks have found.
+    pub(super) fn get(&self, name: &str) -> &StoredTensor<'a> {
+        self.find(name).expect("names were checked")
     }
 }
 
-/// The types that weights are stored in.
-fn stored_as(dtype: Dtype) -> Option<As> {
+fn stored_type(dtype: Dtype) -> Option<StoredType> {
     match dtype {
-        Dtype::F32 => Some(As::F32),
-        Dtype::F16 => Some(As::F16),
-        Dtype::BF16 => Some(As::Bf16),
+        Dtype::F32 => Some(StoredType::F32),
+        Dtype::F16 => Some(StoredType::F16),
+        Dtype::BF16 => Some(StoredType::Bf16),
         _ => None,
     }
 }
 
-/// Tensors that a checkpoint may lack.
-fn optional(config: &ModelConfig) -> Vec<Parameter> {
+/// Returns the tensors that a checkpoint may lack.
+fn optional_parameters(config: &ModelConfig) -> Vec<Parameter> {
     let frequencies = (0..config.layers)
         .map(inv_freq_name)
         .chain([SHARED_INV_FREQ.to_owned()])
@@ -232,4 +223,21 @@ fn optional(config: &ModelConfig) -> Vec<Parameter> {
         .into_iter()
         .flat_map(|head| head_parameters(config, head));
     frequencies.chain(heads).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_at_any_address_become_values() {
+        let values = [1.5f32, -2.0];
+        let bytes = [&[0], &values.map(f32::to_le_bytes).concat()[..]].concat();
+        let copy = upload(&bytes[1..], Device::Cpu).unwrap();
+        assert_eq!(
+            Vec::<f32>::try_from(copy.view_dtype(Kind::Float)).unwrap(),
+            values
+        );
+        assert!(upload(&[], Device::Cpu).unwrap().size() == [0]);
+    }
 }

@@ -1,152 +1,81 @@
-//! A tensor as it is stored.
+//! The values of a stored tensor.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 
-/// The values of a tensor in a file.
+/// The values of a tensor in row-major order.
 #[derive(Debug)]
-pub(super) struct StoredTensor<'a> {
-    dtype: Dtype,
-    shape: Vec<usize>,
-    values: Values<'a>,
+pub(super) struct TensorData<'a> {
+    pub(super) dtype: Dtype,
+    pub(super) shape: Vec<usize>,
+    /// The bytes of all values: those of the file, or a copy where the file has another order.
+    pub(super) bytes: Cow<'a, [u8]>,
+    /// The bytes of the file that contain the values.
+    pub(super) extent: &'a [u8],
 }
 
-#[derive(Debug)]
-enum Values<'a> {
-    /// One after the other, the last dimension first.
-    InOrder(&'a [u8]),
-    /// In another order.
-    Strided {
-        /// From the first value on.
-        bytes: &'a [u8],
-        /// For each dimension, the bytes from one value to the next.
-        strides: Vec<usize>,
-        /// The bytes of a value.
-        width: usize,
-    },
-}
-
-impl<'a> StoredTensor<'a> {
-    /// A tensor whose values, `width` bytes each, begin with those of `bytes` and lie `strides` values apart. That
-    /// they all lie in `bytes` has been checked.
+impl<'a> TensorData<'a> {
+    /// A tensor whose first value begins `bytes`, with `strides` in values. The caller has checked that all values lie in
+    /// `bytes`.
     pub(super) fn strided(
         dtype: Dtype,
-        width: usize,
         shape: Vec<usize>,
         strides: &[usize],
         bytes: &'a [u8],
     ) -> Self {
+        let width = dtype.bitsize() / 8;
         let mut next: usize = 1;
-        let in_order = shape.iter().zip(strides).rev().all(|(&size, &stride)| {
-            // The stride of a dimension of one is never used.
+        let is_row_major = shape.iter().zip(strides).rev().all(|(&size, &stride)| {
+            // The stride of a dimension of size 1 has no effect.
             let fits = size == 1 || stride == next;
             next = next.saturating_mul(size);
             fits
         });
         let count: usize = shape.iter().product();
-        let values = if in_order || count == 0 {
-            Values::InOrder(&bytes[..count * width])
+        let (bytes, extent) = if is_row_major || count == 0 {
+            let bytes = &bytes[..count * width];
+            (Cow::Borrowed(bytes), bytes)
         } else {
-            Values::Strided {
-                bytes,
-                strides: strides
-                    .iter()
-                    .map(|stride| stride.saturating_mul(width))
-                    .collect(),
-                width,
-            }
+            (Cow::Owned(row_major(&shape, strides, width, bytes)), bytes)
         };
         Self {
             dtype,
             shape,
-            values,
+            bytes,
+            extent,
         }
-    }
-
-    pub(super) fn dtype(&self) -> Dtype {
-        self.dtype
-    }
-
-    pub(super) fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    /// The bytes of all values.
-    pub(super) fn len(&self) -> usize {
-        match &self.values {
-            Values::InOrder(bytes) => bytes.len(),
-            Values::Strided { width, .. } => self.shape.iter().product::<usize>() * width,
-        }
-    }
-
-    /// The bytes of the file among which the values lie.
-    pub(super) fn extent(&self) -> &'a [u8] {
-        match self.values {
-            Values::InOrder(bytes) | Values::Strided { bytes, .. } => bytes,
-        }
-    }
-
-    /// Some of the bytes of the values one after the other, the last dimension first.
-    pub(super) fn bytes(&self, range: Range<usize>) -> Cow<'a, [u8]> {
-        match &self.values {
-            Values::InOrder(bytes) => Cow::Borrowed(&bytes[range]),
-            Values::Strided {
-                bytes,
-                strides,
-                width,
-            } => {
-                let values = range.start / width..range.end.div_ceil(*width);
-                let begin = range.start - values.start * width;
-                let mut gathered = self.gathered(bytes, strides, *width, values);
-                gathered.truncate(begin + range.len());
-                gathered.drain(..begin);
-                Cow::Owned(gathered)
-            }
-        }
-    }
-
-    fn gathered(
-        &self,
-        bytes: &[u8],
-        strides: &[usize],
-        width: usize,
-        values: Range<usize>,
-    ) -> Vec<u8> {
-        let mut gathered = Vec::with_capacity(values.len() * width);
-        let mut index = vec![0; self.shape.len()];
-        let mut left = values.start;
-        for (i, &size) in index.iter_mut().zip(&self.shape).rev() {
-            *i = left % size;
-            left /= size;
-        }
-        for _ in values {
-            let at: usize = index
-                .iter()
-                .zip(strides)
-                .map(|(i, stride)| i * stride)
-                .sum();
-            gathered.extend_from_slice(&bytes[at..at + width]);
-            for (i, &size) in index.iter_mut().zip(&self.shape).rev() {
-                *i += 1;
-                if *i < size {
-                    break;
-                }
-                *i = 0;
-            }
-        }
-        gathered
     }
 }
 
-impl<'a> From<TensorView<'a>> for StoredTensor<'a> {
+/// Copies values of `width` bytes in row-major order.
+fn row_major(shape: &[usize], strides: &[usize], width: usize, bytes: &[u8]) -> Vec<u8> {
+    let count: usize = shape.iter().product();
+    let mut copy = Vec::with_capacity(count * width);
+    let mut index = vec![0; shape.len()];
+    for _ in 0..count {
+        let places = index.iter().zip(strides);
+        let at = width * places.map(|(i, stride)| i * stride).sum::<usize>();
+        copy.extend_from_slice(&bytes[at..at + width]);
+        for (i, &size) in index.iter_mut().zip(shape).rev() {
+            *i += 1;
+            if *i < size {
+                break;
+            }
+            *i = 0;
+        }
+    }
+    copy
+}
+
+impl<'a> From<TensorView<'a>> for TensorData<'a> {
     fn from(view: TensorView<'a>) -> Self {
         Self {
             dtype: view.dtype(),
             shape: view.shape().to_vec(),
-            values: Values::InOrder(view.data()),
+            bytes: view.data().into(),
+            extent: view.data(),
         }
     }
 }
@@ -156,25 +85,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_in_any_order_come_out_in_order() {
+    fn strided_values_are_copied_in_row_major_order() {
         let bytes: Vec<u8> = (0..12).collect();
-        let tensor = |shape: &[usize], strides: &[usize]| {
-            StoredTensor::strided(Dtype::I16, 2, shape.to_vec(), strides, &bytes)
-        };
-        let all = |tensor: &StoredTensor<'_>| tensor.bytes(0..tensor.len()).into_owned();
-        let (whole, turned) = (tensor(&[2, 3], &[3, 1]), tensor(&[3, 2], &[1, 3]));
-        assert!(matches!(whole.bytes(0..12), Cow::Borrowed(_)));
-        assert_eq!(all(&whole), bytes);
-        let expected = [0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11];
-        assert_eq!(all(&turned), expected);
-        for begin in 0..12 {
-            for end in begin..=12 {
-                assert_eq!(turned.bytes(begin..end)[..], expected[begin..end]);
-            }
+        for (shape, strides, expected) in [
+            (&[2, 3][..], &[3, 1][..], &bytes[..]),
+            (&[3, 2], &[1, 3], &[0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11]),
+            (&[2], &[2], &[0, 1, 4, 5]),
+            (&[1, 2], &[7, 1], &[0, 1, 2, 3]),
+            (&[0, 3], &[3, 1], &[]),
+            (&[], &[], &[0, 1]),
+        ] {
+            let tensor = TensorData::strided(Dtype::I16, shape.to_vec(), strides, &bytes);
+            assert_eq!(&tensor.bytes[..], expected);
+            let is_borrowed = matches!(tensor.bytes, Cow::Borrowed(_));
+            assert_eq!(is_borrowed, ![&[3, 2][..], &[2]].contains(&shape));
         }
-        assert_eq!(all(&tensor(&[2], &[2])), [0, 1, 4, 5]);
-        assert_eq!(all(&tensor(&[1, 2], &[7, 1])), [0, 1, 2, 3]);
-        assert!(all(&tensor(&[0, 3], &[3, 1])).is_empty());
-        assert_eq!(all(&tensor(&[], &[])), [0, 1]);
     }
 }

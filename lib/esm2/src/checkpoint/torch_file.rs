@@ -1,133 +1,97 @@
-//! Weight files of PyTorch: what `torch.save` makes of a state dictionary, since version 1.6.
+//! PyTorch weight files: what `torch.save` makes of a state dictionary, since version 1.6.
 //!
-//! A zip archive with a pickle, `data.pkl`, that says what tensors there are, and a record of bytes for each storage.
-//! A pickle is a program, and no part of one is run here: [`pickle`] knows the few instructions and the few classes
-//! that a dictionary of tensors is made of, and refuses everything else. libtorch has an unpickler of its own, which
-//! does not do: version 2.11 fails on the `OrderedDict` that every state dictionary is, believes the sizes that a
-//! pickle claims for its storages, and follows nested values as deep as the stack goes.
+//! The file is a zip archive with a pickle, `data.pkl`, that describes the tensors, and a record of bytes for each
+//! storage. A pickle is a program, and no part of one is run here: [`pickle`] knows the few instructions and classes
+//! that make a dictionary of tensors, and refuses all others. The unpickler of libtorch cannot be used: version 2.11
+//! fails on the `OrderedDict` of every state dictionary, trusts the sizes that a pickle states for its storages, and
+//! follows nested values as deep as the stack goes.
 
 mod archive;
-mod error;
 mod pickle;
 
 use plmkit_contract::Quoted;
-use safetensors::Dtype;
 
-pub(super) use self::archive::Record;
+pub(super) use self::archive::{Record, records};
 
-use self::archive::Archive;
-use self::pickle::{Sketch, Storage};
-use super::tensor::StoredTensor;
+use self::pickle::{Storage, TensorEntry, state_dictionary};
+use super::tensor::TensorData;
 
-pub use self::error::TorchFileError;
-
-/// The tensors in the bytes of a file, by name. Nothing is copied: they lie in the file.
-pub(super) fn tensors(bytes: &[u8]) -> Result<Vec<(String, StoredTensor<'_>)>, TorchFileError> {
-    let archive = Archive::parse(bytes)?;
-    // The other order is that of machines that libtorch does not run on any more.
-    if archive
-        .record("byteorder")
-        .is_some_and(|order| order != b"little")
-    {
-        return Err(TorchFileError::damaged("byte order: expected little"));
+/// Returns the tensors of a file by name, or why it cannot be read.
+pub(super) fn tensors(bytes: &[u8]) -> Result<Vec<(String, TensorData<'_>)>, String> {
+    let records = records(bytes)?;
+    let record = |name: &str| records.get(name).map(|record| record.bytes);
+    // libtorch no longer runs on big-endian machines.
+    if record("byteorder").is_some_and(|order| order != b"little") {
+        return Err(damaged("byte order: expected little"));
     }
-    let pickle = archive
-        .record("data.pkl")
-        .ok_or_else(|| TorchFileError::damaged("no record data.pkl"))?;
-    pickle::state_dictionary(pickle)?
+    let pickle = record("data.pkl").ok_or_else(|| damaged("no record data.pkl"))?;
+    state_dictionary(pickle)?
         .into_iter()
-        .map(|(name, sketch)| {
-            let tensor = tensor(&archive, &name, &sketch)?;
+        .map(|(name, entry)| {
+            let tensor = tensor(record, &name, entry)?;
             Ok((name, tensor))
         })
         .collect()
 }
 
-/// The records of a file, by name.
-pub(super) fn records(bytes: &[u8]) -> Result<Vec<(&str, Record<'_>)>, TorchFileError> {
-    Ok(Archive::parse(bytes)?.into_records().collect())
+fn damaged(reason: impl std::fmt::Display) -> String {
+    format!("damaged or not a PyTorch file: {reason}")
 }
 
-/// The tensor that a pickle describes, if it lies in its storage and the storage in its record.
+/// Returns a tensor of the pickle. Checks that it lies in its storage, and that the storage has the size of its record.
 fn tensor<'a>(
-    archive: &Archive<'a>,
+    record: impl Fn(&str) -> Option<&'a [u8]>,
     name: &str,
-    sketch: &Sketch,
-) -> Result<StoredTensor<'a>, TorchFileError> {
-    let Storage { key, dtype, length } = &*sketch.storage;
-    let (record, width) = (format!("data/{key}"), width(*dtype));
-    // A storage without values has no record in some versions.
-    let bytes = match archive.record(&record) {
+    entry: TensorEntry,
+) -> Result<TensorData<'a>, String> {
+    let Storage { key, dtype, length } = &*entry.storage;
+    let (path, width) = (format!("data/{key}"), dtype.bitsize() / 8);
+    let bytes = match record(&path) {
+        // Some versions write no record for an empty storage.
         None if *length == 0 => &[],
-        None => {
-            return Err(TorchFileError::damaged(format!(
-                "no record {}",
-                Quoted(&record)
-            )));
-        }
+        None => return Err(damaged(format!("no record {}", Quoted(&path)))),
         Some(bytes) => bytes,
     };
     if length.checked_mul(width) != Some(bytes.len()) {
-        return Err(TorchFileError::damaged(format!(
+        return Err(damaged(format!(
             "record {}: expected {length} values of {dtype}, found {} bytes",
-            Quoted(&record),
+            Quoted(&path),
             bytes.len()
         )));
     }
-    let outside = || {
-        TorchFileError::damaged(format!(
+    // A tensor with more values than its storage repeats values. No weight does, and a copy of it would take more memory
+    // than the file has bytes.
+    let mut sizes = entry.shape.iter();
+    let values = sizes.try_fold(1, |values: usize, &size| values.checked_mul(size));
+    let fits = |last: usize| last <= *length;
+    if !end(&entry).is_some_and(fits) || !values.is_some_and(fits) {
+        return Err(damaged(format!(
             "tensor {}: expected to lie in its storage of {length} values",
             Quoted(name)
-        ))
-    };
-    let end = end(sketch).ok_or_else(outside)?;
-    // More values than there are in the storage would be one value many times over: no weight is stored so, and copying
-    // it would take more memory than the file has bytes.
-    let values = sketch
-        .shape
-        .iter()
-        .try_fold(1, |values: usize, &size| values.checked_mul(size));
-    if end > *length || values.is_none_or(|values| values > *length) {
-        return Err(outside());
+        )));
     }
-    // Without values, a tensor may begin anywhere.
-    let bytes = &bytes[sketch.offset.saturating_mul(width).min(bytes.len())..];
-    Ok(StoredTensor::strided(
-        *dtype,
-        width,
-        sketch.shape.clone(),
-        &sketch.strides,
-        bytes,
-    ))
+    // The offset of an empty tensor can lie beyond the storage.
+    let bytes = &bytes[entry.offset.saturating_mul(width).min(bytes.len())..];
+    let TensorEntry { shape, strides, .. } = entry;
+    Ok(TensorData::strided(*dtype, shape, &strides, bytes))
 }
 
-/// The index after the last value of a tensor in its storage.
-fn end(sketch: &Sketch) -> Option<usize> {
-    if sketch.shape.contains(&0) {
+/// Returns the index after the last value of a tensor in its storage.
+fn end(entry: &TensorEntry) -> Option<usize> {
+    if entry.shape.contains(&0) {
         return Some(0);
     }
-    let last = sketch
-        .shape
-        .iter()
-        .zip(&sketch.strides)
-        .try_fold(sketch.offset, |last, (&size, &stride)| {
-            last.checked_add((size - 1).checked_mul(stride)?)
-        })?;
-    last.checked_add(1)
-}
-
-/// The bytes of a value.
-fn width(dtype: Dtype) -> usize {
-    match dtype {
-        Dtype::F64 | Dtype::I64 => 8,
-        Dtype::F32 | Dtype::I32 => 4,
-        Dtype::F16 | Dtype::BF16 | Dtype::I16 => 2,
-        _ => 1,
-    }
+    let mut dimensions = entry.shape.iter().zip(&entry.strides);
+    let last = dimensions.try_fold(entry.offset, |last, (&size, &stride)| {
+        last.checked_add((size - 1).checked_mul(stride)?)
+    });
+    last?.checked_add(1)
 }
 
 #[cfg(test)]
 mod tests {
+    use safetensors::Dtype;
+
     use super::*;
 
     /// Parameters of one layer, as `torch.save` writes them.
@@ -138,15 +102,15 @@ mod tests {
         let tensors = tensors(SMALLEST).unwrap();
         assert_eq!(tensors.len(), 20);
         for (name, tensor) in tensors {
-            assert_eq!(tensor.dtype(), Dtype::F32, "{name}");
-            let ones = 1_f32.to_le_bytes().repeat(tensor.shape().iter().product());
-            assert_eq!(&tensor.bytes(0..ones.len())[..], &ones[..], "{name}");
+            assert_eq!(tensor.dtype, Dtype::F32, "{name}");
+            let ones = 1_f32.to_le_bytes().repeat(tensor.shape.iter().product());
+            assert_eq!(tensor.bytes, ones, "{name}");
         }
     }
 
-    /// None of these panics, and a file that has lost its end is no archive.
+    /// No damage panics, and a truncated file is an error.
     #[test]
-    fn damage_anywhere() {
+    fn damage_at_any_byte() {
         for length in 0..SMALLEST.len() {
             assert!(tensors(&SMALLEST[..length]).is_err(), "{length}");
         }
@@ -155,11 +119,8 @@ mod tests {
             for flip in [1, 0x80, 0xff] {
                 bytes[at] ^= flip;
                 if let Ok(tensors) = tensors(&bytes) {
-                    for (_, tensor) in tensors {
-                        let length = tensor.len();
-                        assert!(length <= 264);
-                        assert_eq!(tensor.bytes(0..length).len(), length);
-                    }
+                    let mut lengths = tensors.iter().map(|(_, tensor)| tensor.bytes.len());
+                    assert!(lengths.all(|length| length <= 264));
                 }
                 bytes[at] ^= flip;
             }

@@ -1,22 +1,22 @@
 //! Contacts from attention maps (Rao et al. 2021, doi:10.1101/2020.12.15.422761), in the memory of one map.
 //!
-//! fair-esm stacks the maps of all layers and heads, `(layers·heads, T, T)`, cuts off `<cls>` and `<eos>`, makes each
-//! symmetric, `S = A + Aᵀ`, takes off what its rows and columns have in common (average product correction,
-//! `S - r·rᵀ/s`, `r` being the row sums of `S` and `s` their sum), and takes the logistic regression over maps. Only
-//! the last step mixes maps, and it is a weighted sum, so the sum over maps comes first here:
+//! fair-esm stacks the maps of all layers and heads, `(layers·heads, T, T)`, removes `<cls>` and `<eos>`, makes each map
+//! symmetric, `S = A + Aᵀ`, applies the average product correction, `S - r·rᵀ/s` with the row sums `r` of `S` and their
+//! sum `s`, and takes the logistic regression over maps. Only the last step mixes maps, and it is a weighted sum. So this
+//! module sums over maps first:
 //!
 //! ```text
 //! Σ w(S - r·rᵀ/s)  =  (Σ wA) + (Σ wA)ᵀ - Rᵀ·diag(w/s)·R        R: (layers·heads, L), the r of all maps
 //! ```
 //!
-//! What is kept of a protein of `L` residues is one `(T, T)` map and `R`.
+//! A protein of `L` residues needs the memory of one `(T, T)` map and `R`.
 
 use tch::{Device, Kind, Tensor};
 
 use crate::transfer::{Transfer, Values};
 use crate::{EsmError, Varlen};
 
-/// Values of attention maps that are in memory at once, unless one map has more.
+/// The most values of attention maps in memory at once, unless one map has more.
 const MAP_VALUES: i64 = 1 << 22;
 
 /// The logistic regression over attention maps.
@@ -28,14 +28,14 @@ pub(crate) struct ContactHead {
     pub(crate) bias: Tensor,
 }
 
-/// The contacts of a batch while its layers are computed.
+/// Collects the contacts of a batch while its layers are computed.
 #[derive(Debug)]
 pub(crate) struct Contacts<'a> {
     head: &'a ContactHead,
     sequences: Vec<Sums>,
 }
 
-/// What is kept of the maps of a sequence of `T` tokens, `L` of them residues.
+/// Sums over the maps of a sequence of `T` tokens, `L` of them residues.
 #[derive(Debug)]
 struct Sums {
     first: i64,
@@ -76,7 +76,7 @@ impl<'a> Contacts<'a> {
             .try_for_each(|sums| sums.add(qkv, head))
     }
 
-    /// The probabilities of contact, `(L, L)` for each sequence, one after the other.
+    /// Returns the contact probabilities, `(L, L)` for each sequence in turn.
     pub(crate) fn finish(self, transfer: &Transfer) -> Result<Values, EsmError> {
         let head = self.head;
         transfer.download(self.sequences.into_iter().map(|sums| sums.finish(head)))
@@ -116,7 +116,7 @@ impl Sums {
         Ok(())
     }
 
-    /// `(L, L)` probabilities.
+    /// Returns `(L, L)` probabilities.
     fn finish(self, head: &ContactHead) -> Result<Tensor, EsmError> {
         let (tokens, residues) = (self.tokens, self.tokens - 2);
         let maps = self
@@ -130,7 +130,7 @@ impl Sums {
         let mut logits = maps.f_add(&maps.f_tr()?)?;
         let _ = logits.f_addmm_(&rows.f_tr()?, &scaled)?;
         let probabilities = logits.f_add(&head.bias)?.f_sigmoid()?;
-        // Symmetric to the bit: products and libtorch's sigmoid round otherwise here and there.
+        // The mean is symmetric to the bit. Products and libtorch's sigmoid round differently in places.
         Ok(probabilities
             .f_add(&probabilities.f_tr()?)?
             .f_mul_scalar(0.5)?)
@@ -141,7 +141,7 @@ impl Sums {
 mod tests {
     use super::*;
 
-    /// fair-esm's head written out in f64 for one sequence of `(layers·heads, T, T)` maps.
+    /// fair-esm's head in f64 for the `(layers·heads, T, T)` maps of a sequence.
     fn written_out(maps: &Tensor, head: &ContactHead) -> Tensor {
         let residues = maps.size()[1] - 2;
         let maps = maps.narrow(1, 1, residues).narrow(2, 1, residues);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sum_comes_first_and_the_result_is_the_same() {
+    fn summing_over_maps_first_gives_the_same_contacts() {
         tch::manual_seed(3);
         let (layers, heads, head_dim) = (3, 4, 8);
         let head = ContactHead {

@@ -1,4 +1,4 @@
-//! Residue vectors to logits: how likely each token of the vocabulary is in each place.
+//! Residue vectors to logits of each token of the vocabulary.
 
 use tch::{Kind, Tensor};
 
@@ -12,12 +12,12 @@ pub(crate) struct LanguageModelHead {
     /// `(hidden, hidden)`
     pub(crate) dense: Linear,
     pub(crate) norm: LayerNorm,
-    /// `(33, hidden)`: the word embeddings as they are stored, and a bias of its own.
+    /// `(33, hidden)`: the stored word embeddings, with a bias of its own.
     pub(crate) decoder: Linear,
 }
 
 impl LanguageModelHead {
-    /// The output of the last layer after the final `LayerNorm`, `(tokens, hidden)`, to `(tokens, 33)`.
+    /// Maps the output of the final `LayerNorm`, `(tokens, hidden)`, to `(tokens, 33)`.
     pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor, EsmError> {
         let mut x = self.dense.forward(x, Kind::Float)?;
         let _ = x.f_gelu_("none")?;

@@ -1,4 +1,4 @@
-//! Transfers on a CPU, and on a stand-in for a GPU that writes down its calls: see `tests/streams/stand_in.cpp`.
+//! Transfers on a CPU, and on a stand-in for a GPU that records its calls: see `tests/streams/stand_in.cpp`.
 #![allow(unsafe_code)] // a library is loaded in libtorch_cuda's place
 
 use std::env;
@@ -15,13 +15,13 @@ use crate::pending::{OnDevice, PendingOutput};
 use crate::timing::{KernelTimes, Span, Work};
 use crate::{DeviceTimes, Varlen};
 
-/// The other tests of this process ask for CUDA and expect that there is none.
+/// The test that runs in a process of its own: other tests expect that there is no CUDA.
 const ALONE: &str =
     "transfer::tests::copies_are_ordered_by_the_device_and_the_host_waits_at_the_end";
 const LIBRARY: &str = "PLMKIT_STREAMS_STAND_IN";
 
 #[test]
-fn what_a_gpu_is_told_of_copies() {
+fn copies_on_a_gpu_overlap() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("libstand_in.so");
     let target = format!("{}-unknown-linux-gnu", env::consts::ARCH);
@@ -60,15 +60,15 @@ fn what_a_gpu_is_told_of_copies() {
 }
 
 #[test]
-#[ignore = "needs a process of its own: what_a_gpu_is_told_of_copies"]
+#[ignore = "needs a process of its own: copies_on_a_gpu_overlap"]
 fn copies_are_ordered_by_the_device_and_the_host_waits_at_the_end() {
     let path = env::var_os(LIBRARY).unwrap();
-    // SAFETY: it was compiled for this, and registers itself with libtorch, which no other thread uses.
+    // SAFETY: the library was compiled for this test and registers itself with libtorch, which no other thread uses.
     let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_GLOBAL) }.unwrap();
-    // SAFETY: that is its type.
+    // SAFETY: the function has this type.
     let said = unsafe { library.get::<unsafe extern "C" fn() -> *const c_char>(b"plmkit_said\0") };
     let said = said.unwrap();
-    // SAFETY: the text is ended by a 0 and stays until the next call.
+    // SAFETY: the text ends with a 0 and stays until the next call.
     let said = || {
         unsafe { CStr::from_ptr(said()) }
             .to_str()
@@ -80,7 +80,7 @@ fn copies_are_ordered_by_the_device_and_the_host_waits_at_the_end() {
     let tokens = [0, 20, 32, 2];
     let varlen = Varlen::new(&tokens, &[0, 4]).unwrap();
     let (batch, copied_in) = DeviceBatch::new(varlen, Kind::Float, &transfer, true).unwrap();
-    // Memory of the stream that copies, kept for the one that reads, which waits for the last copy. Nobody else waits.
+    // The copying stream allocates memory that is kept for the reading stream, which waits for the last copy. Nothing else waits.
     let copy = "memory of stream 1\nstream 1 copies in\nmemory is kept for stream 0\n";
     let expected = [
         "stream 1 records event 1\n",
@@ -93,7 +93,7 @@ fn copies_are_ordered_by_the_device_and_the_host_waits_at_the_end() {
     batch.lap(Work::Gemm).unwrap();
     batch.lap(Work::Pooling).unwrap();
     said();
-    // On a stream that waits for what is computed so far and holds up no other, from memory that is kept for it.
+    // The download waits for the computation so far and delays no other stream. The source is kept for it.
     let tensors = [Ok(batch.positions.shallow_clone())];
     let values = transfer.download(tensors).unwrap();
     let expected = "stream 0 records event 6\nstream 2 waits for event 6\nstream 2 records event 7\n\
@@ -117,7 +117,7 @@ fn copies_are_ordered_by_the_device_and_the_host_waits_at_the_end() {
     );
     assert_eq!(computed.columns[0][..4], [0.0, 1.0, 2.0, 3.0]);
     let ms = Duration::from_millis;
-    // Its clock goes by events: from 1 to 2, 3 to 9, 7 to 8.
+    // The clock of the stand-in counts events: from 1 to 2, 3 to 9, 7 to 8.
     let mut kernels = KernelTimes::default();
     kernels[Work::Gemm] = ms(1);
     kernels[Work::Pooling] = ms(1);
@@ -131,7 +131,7 @@ fn copies_are_ordered_by_the_device_and_the_host_waits_at_the_end() {
 }
 
 #[test]
-fn on_a_cpu_tensors_are_there_at_once_row_by_row() {
+fn a_cpu_copies_at_once_in_row_major_order() {
     let transfer = Transfer::new(Device::Cpu, true).unwrap();
     let tensor = Tensor::from_slice(&[1f32, 2.0, 3.0, 4.0]).view([2, 2]).tr();
     let Values::Here(values) = transfer

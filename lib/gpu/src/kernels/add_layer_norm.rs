@@ -1,4 +1,4 @@
-//! The residual stream and its normalisation.
+//! Adds to the residual stream and normalises it.
 
 use std::ffi::c_void;
 
@@ -7,29 +7,29 @@ use crate::launch::{Launch, THREADS};
 use crate::source::Kernel;
 use crate::{Element, GpuError};
 
-/// Channels that a warp holds in its registers.
-const OF_A_WARP: usize = 640;
+/// The channels that a warp holds in its registers.
+const WARP_CHANNELS: usize = 640;
 
-/// Warps that a block has at most.
-const WARPS: usize = 32;
+/// The most warps of a block.
+const MAX_WARPS: usize = 32;
 
-/// `x += y`, then `LayerNorm` of `x` (Ba et al. 2016, arXiv:1607.06450), with the variance divided by the number of
-/// channels and taken from deviations: residual channels near 1000 leave the others their digits.
+/// `x += y`, then `LayerNorm` of `x` (Ba et al. 2016, arXiv:1607.06450). The variance is the mean of squared deviations, so
+/// that residual channels near 1000 do not cost the others their precision.
 #[derive(Clone, Copy, Debug)]
 pub struct AddLayerNorm {
-    /// `(tokens, hidden)` f32, the residual stream. Written if there is a `y`.
+    /// `(tokens, hidden)` f32, the residual stream. Written if `y` is given.
     pub x: *mut f32,
-    /// `(tokens, hidden)` elements to add, if there are any.
+    /// `(tokens, hidden)` elements to add, if any.
     pub y: Option<*const c_void>,
-    /// `(hidden)` f32, multiplied with what has been normalised.
+    /// `(hidden)` f32, the factor of the normalised values.
     pub weight: *const f32,
-    /// `(hidden)` f32, added to that.
+    /// `(hidden)` f32, added after the factor.
     pub bias: *const f32,
-    /// `(tokens, hidden)` elements: `x`, normalised. May be `y`.
+    /// `(tokens, hidden)` elements, the normalised `x`. May be `y`.
     pub out: *mut c_void,
-    /// How many tokens.
+    /// The number of tokens.
     pub tokens: usize,
-    /// Channels of a token, at most 20,480.
+    /// The channels of a token, at most 20,480.
     pub hidden: usize,
     /// Added to the variance.
     pub eps: f32,
@@ -42,7 +42,7 @@ impl AddLayerNorm {
         }
         let tokens = count("tokens", self.tokens)?;
         let hidden = positive("channels", self.hidden)?;
-        at_most("channels", self.hidden, WARPS * OF_A_WARP)?;
+        at_most("channels", self.hidden, MAX_WARPS * WARP_CHANNELS)?;
         extent("bytes of the residual stream", tokens, hidden, 4)?;
         let y = self.y.unwrap_or(std::ptr::null());
         pointer("x", self.x, 4)?;
@@ -64,7 +64,7 @@ impl AddLayerNorm {
         } else {
             Kernel::AddLayerNormValues
         };
-        let warps = self.hidden.div_ceil(OF_A_WARP).next_power_of_two() as u32;
+        let warps = self.hidden.div_ceil(WARP_CHANNELS).next_power_of_two() as u32;
         let threads = THREADS.max(32 * warps);
         let rows = threads / (32 * warps);
         Ok(Some(
@@ -98,7 +98,7 @@ mod tests {
 
     const EPS: f32 = 1e-5;
 
-    /// The stream and what was normalised, bytes of each.
+    /// Returns the residual stream and the normalised values.
     fn run(element: Element, case: &Case) -> (Vec<f32>, Vec<f64>) {
         let results = ORDERS.map(|order| {
             let x = Buffer::of(&case.x, 4 * case.shift);

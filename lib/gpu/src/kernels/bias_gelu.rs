@@ -1,4 +1,4 @@
-//! What stands between the two dense layers of a feed-forward block.
+//! Bias and GELU between the two dense layers of a feed-forward network.
 
 use std::ffi::c_void;
 
@@ -7,11 +7,11 @@ use crate::launch::{Launch, THREADS};
 use crate::source::Kernel;
 use crate::{Element, GpuError};
 
-/// Rows that a block takes. Its threads keep their bias in registers from one to the next.
+/// Rows of a block. Its threads keep their bias in registers.
 const ROWS: u32 = 4;
 
 /// The most blocks along y.
-const ACROSS: usize = 65_535;
+const MAX_ACROSS: usize = 65_535;
 
 /// `x = gelu(x + bias)` in place, the exact GELU of the error function (Hendrycks and Gimpel 2016, arXiv:1606.08415).
 #[derive(Clone, Copy, Debug)]
@@ -20,9 +20,9 @@ pub struct BiasGelu {
     pub x: *mut c_void,
     /// `(width)` elements.
     pub bias: *const c_void,
-    /// How many tokens.
+    /// The number of tokens.
     pub tokens: usize,
-    /// Channels of a token.
+    /// The channels of a token.
     pub width: usize,
 }
 
@@ -46,9 +46,9 @@ impl BiasGelu {
         } else {
             (Kernel::BiasGeluValues, width)
         };
-        // As many columns in each block as in the others, in whole warps.
+        // Blocks have equal numbers of columns, in whole warps.
         let across = pieces.div_ceil(THREADS);
-        at_most("blocks of channels", across as usize, ACROSS)?;
+        at_most("blocks of channels", across as usize, MAX_ACROSS)?;
         let threads = pieces.div_ceil(across).next_multiple_of(32);
         Ok(Some(
             Launch::new(kernel, (tokens.div_ceil(ROWS), across), threads)
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::emulator::{Buffer, Draw, ORDERS, assert_close, emulator};
 
-    /// What comes of values that are of the type already.
+    /// Runs the kernel on values that are already rounded to the type.
     fn run(element: Element, x: &[f64], bias: &[f64], shift: usize) -> Vec<f64> {
         let results = ORDERS.map(|order| {
             let x = Buffer::elements(element, x, shift);

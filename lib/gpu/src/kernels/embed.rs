@@ -2,36 +2,36 @@
 
 use std::ffi::c_void;
 
-use crate::check::{count, extent, is_multiple, pointer, positive};
+use crate::check::{count, extent, invalid, is_multiple, pointer, positive};
 use crate::launch::{Launch, THREADS, tokens_per_block};
 use crate::source::Kernel;
 use crate::{Element, GpuError};
 
-/// The residual stream to begin with: the table's row of each token, divided by what is kept of its sequence.
+/// The initial residual stream: the table row of each token, divided by the unmasked share of its sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct Embed {
-    /// `(tokens)` ids. One that is no row of the table becomes NaN, in every channel.
+    /// `(tokens)` ids. An id without a row in the table becomes NaN in every channel.
     pub ids: *const u8,
     /// `(rows, hidden)` of `table_element`.
     pub table: *const c_void,
-    /// f32, or the type that the kernels are for.
+    /// f32, or the element type of the kernels.
     pub table_element: Element,
-    /// Rows of the table.
+    /// The number of table rows.
     pub rows: usize,
     /// `(sequences + 1)` offsets of sequences among the tokens. Not read without `kept`.
     pub cu_seqlens: *const i32,
-    /// `(sequences)`: what the vectors of each are divided by, if they are (fair-esm's token dropout: the share of tokens
-    /// that are not masked; its 0.88 is in the table). A token behind the last sequence is counted as one of it.
+    /// `(sequences)`: the divisor of each sequence's vectors, if any. With fair-esm's token dropout, it is the share of
+    /// unmasked tokens; the factor 0.88 is in the table. Tokens after the last sequence count as part of it.
     pub kept: Option<*const f32>,
-    /// The id whose vectors are 0, if one is: `<mask>`, with token dropout.
+    /// The id whose vectors are 0, if any: `<mask>` with token dropout.
     pub masked: Option<u8>,
     /// `(tokens, hidden)`, written.
     pub out: *mut f32,
-    /// How many tokens.
+    /// The number of tokens.
     pub tokens: usize,
-    /// How many sequences.
+    /// The number of sequences.
     pub sequences: usize,
-    /// Channels of a token.
+    /// The channels of a token.
     pub hidden: usize,
 }
 
@@ -65,11 +65,8 @@ impl Embed {
             (of_table, true) if of_table == element => Kernel::EmbedPackets,
             (of_table, false) if of_table == element => Kernel::EmbedValues,
             _ => {
-                return Err(GpuError::Shape {
-                    quantity: "bits of the table's values",
-                    expected: "f32, or the type that the kernels are for",
-                    found: 8 * size,
-                });
+                let expected = "f32, or the type that the kernels are for";
+                return Err(invalid("bits of the table's values", expected, 8 * size));
             }
         };
         let per_block = tokens_per_block(hidden.div_ceil(4));

@@ -1,40 +1,29 @@
-//! One vector for each sequence from the vectors of its tokens.
+//! Pools the vectors of each sequence to one vector.
+
+use plmkit_contract::Pooling;
 
 use crate::check::{at_most, count, extent, is_multiple, pointer, positive};
 use crate::launch::{Launch, THREADS};
 use crate::source::Kernel;
 use crate::{Element, GpuError};
 
-/// Residues of a sequence that one block reduces; the same number is in the source.
+/// The residues that a block reduces. The kernel source has the same number.
 const CHUNK: usize = 128;
 
-/// Channels of a block.
+/// The channels of a block.
 const CHANNELS: u32 = 128;
 
 /// The most blocks along y.
-const ACROSS: u32 = 65_535;
+const MAX_ACROSS: u32 = 65_535;
 
-/// What is taken of the residues of a sequence: its tokens without the first and the last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Pooling {
-    /// Their mean.
-    Mean,
-    /// The largest of each channel; NaN where there is one.
-    Max,
-    /// Their standard deviation, divided by n, from the deviations from the mean: 0 for one residue.
-    Std,
-    /// The vector of the first token.
-    Bos,
-}
-
-/// Vectors of sequences from vectors of tokens, in f32. A sequence without residues becomes NaN, but for
-/// [`Pooling::Bos`].
+/// Pools f32 vectors of residues: the tokens of a sequence without the first and the last. The standard deviation is divided by
+/// n, so that it is 0 for one residue. A sequence without residues becomes NaN, except for [`Pooling::Bos`].
 ///
-/// Sums are taken in chunks of 128 residues, counted from the first of the sequence, and along one fixed tree, so
-/// that a sequence has the same bits in any batch.
+/// Sums are over chunks of 128 residues from the first of the sequence, along one fixed tree, so that a sequence has the
+/// same bits in any batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Pool {
-    /// What to take.
+    /// The pooling.
     pub by: Pooling,
     /// `(tokens, width)`
     pub hidden: *const f32,
@@ -42,22 +31,22 @@ pub struct Pool {
     pub cu_seqlens: *const i32,
     /// `(sequences, width)`, written.
     pub out: *mut f32,
-    /// [`Pool::workspace`] values, which nobody else uses until the stream has passed this work. [`Pooling::Bos`]
-    /// needs none.
+    /// [`Pool::workspace`] values that nothing else uses until the stream has done this work. Not used by
+    /// [`Pooling::Bos`].
     pub workspace: *mut f32,
-    /// How many tokens.
+    /// The number of tokens.
     pub tokens: usize,
-    /// How many sequences.
+    /// The number of sequences.
     pub sequences: usize,
-    /// Channels of a token.
+    /// The channels of a token.
     pub width: usize,
 }
 
 impl Pool {
-    /// The values that a workspace has: one row for each chunk that the sequences can have.
+    /// Returns the size of the workspace in values: one row for each possible chunk.
     ///
     /// # Errors
-    /// [`GpuError::TooLarge`] where no memory can hold them.
+    /// [`GpuError::Argument`] if no memory can hold it.
     pub fn workspace(tokens: usize, sequences: usize, width: usize) -> Result<usize, GpuError> {
         let rows = parts(tokens, sequences)?;
         let width = count("channels", width)?;
@@ -73,7 +62,7 @@ impl Pool {
         let sequences = count("sequences", self.sequences)?;
         let width = positive("channels", self.width)?;
         let across = width.div_ceil(CHANNELS);
-        at_most("blocks of channels", across as usize, ACROSS as usize)?;
+        at_most("blocks of channels", across as usize, MAX_ACROSS as usize)?;
         let size = Element::F32.size();
         extent("bytes of vectors", tokens.max(sequences), width, size)?;
         pointer("hidden", self.hidden, size)?;
@@ -89,60 +78,55 @@ impl Pool {
             && is_multiple(self.workspace, 16);
 
         let parts = parts(self.tokens, self.sequences)?;
-        let chunks = |packets, values| {
-            Launch::new(
-                if whole { packets } else { values },
-                (parts, across),
-                THREADS,
-            )
-            .pointer(self.hidden)
-            .pointer(self.cu_seqlens)
-            .pointer(self.workspace)
-            .pointer(self.out)
-            .count(sequences)
-            .count(width)
-        };
-        let join = |packets, values| {
-            Launch::new(
-                if whole { packets } else { values },
-                (sequences, across),
-                THREADS,
-            )
-            .pointer(self.cu_seqlens)
-            .pointer(self.workspace)
-            .pointer(self.out)
-            .count(width)
-        };
-        let mean = || {
-            vec![
-                chunks(Kernel::PoolChunksMeanPackets, Kernel::PoolChunksMeanValues),
-                join(
-                    Kernel::PoolSequencesMeanPackets,
-                    Kernel::PoolSequencesMeanValues,
-                ),
+        // Reduces chunks to rows of the workspace, and those to the result.
+        let reduce = |[
+            chunk_packets,
+            chunk_values,
+            sequence_packets,
+            sequence_values,
+        ]: [Kernel; 4]| {
+            let kernels = if whole {
+                [chunk_packets, sequence_packets]
+            } else {
+                [chunk_values, sequence_values]
+            };
+            [
+                Launch::new(kernels[0], (parts, across), THREADS)
+                    .pointer(self.hidden)
+                    .pointer(self.cu_seqlens)
+                    .pointer(self.workspace)
+                    .pointer(self.out)
+                    .count(sequences)
+                    .count(width),
+                Launch::new(kernels[1], (sequences, across), THREADS)
+                    .pointer(self.cu_seqlens)
+                    .pointer(self.workspace)
+                    .pointer(self.out)
+                    .count(width),
             ]
         };
+        let mean = [
+            Kernel::PoolChunksMeanPackets,
+            Kernel::PoolChunksMeanValues,
+            Kernel::PoolSequencesMeanPackets,
+            Kernel::PoolSequencesMeanValues,
+        ];
+        let max = [
+            Kernel::PoolChunksMaxPackets,
+            Kernel::PoolChunksMaxValues,
+            Kernel::PoolSequencesMaxPackets,
+            Kernel::PoolSequencesMaxValues,
+        ];
+        let std = [
+            Kernel::PoolChunksStdPackets,
+            Kernel::PoolChunksStdValues,
+            Kernel::PoolSequencesStdPackets,
+            Kernel::PoolSequencesStdValues,
+        ];
         Ok(match self.by {
-            Pooling::Mean => mean(),
-            Pooling::Max => vec![
-                chunks(Kernel::PoolChunksMaxPackets, Kernel::PoolChunksMaxValues),
-                join(
-                    Kernel::PoolSequencesMaxPackets,
-                    Kernel::PoolSequencesMaxValues,
-                ),
-            ],
-            Pooling::Std => {
-                let mut launches = mean();
-                launches.push(chunks(
-                    Kernel::PoolChunksStdPackets,
-                    Kernel::PoolChunksStdValues,
-                ));
-                launches.push(join(
-                    Kernel::PoolSequencesStdPackets,
-                    Kernel::PoolSequencesStdValues,
-                ));
-                launches
-            }
+            Pooling::Mean => reduce(mean).into(),
+            Pooling::Max => reduce(max).into(),
+            Pooling::Std => [reduce(mean), reduce(std)].concat(),
             Pooling::Bos => vec![
                 Launch::new(Kernel::PoolBos, (sequences, 1), THREADS)
                     .pointer(self.hidden)
@@ -154,8 +138,8 @@ impl Pool {
     }
 }
 
-/// Rows of the workspace. Sequence i has those from `cu_seqlens[i] / CHUNK + i` on, and no more chunks than lie
-/// before those of the next one, since a / c + ceil(l / c) is at most (a + l) / c + 1.
+/// Returns the rows of the workspace. The rows of sequence i begin at `cu_seqlens[i] / CHUNK + i`. They end before those of the
+/// next sequence, since a / c + ceil(l / c) is at most (a + l) / c + 1.
 fn parts(tokens: usize, sequences: usize) -> Result<u32, GpuError> {
     count("chunks", (tokens / CHUNK).saturating_add(sequences))
 }

@@ -2,29 +2,28 @@
 
 use std::ffi::c_void;
 
-use crate::check::{count, extent, is_multiple, pointer, positive};
+use crate::check::{count, extent, invalid, is_multiple, pointer, positive};
 use crate::launch::{Launch, THREADS, tokens_per_block};
 use crate::source::Kernel;
 use crate::{Element, GpuError};
 
-/// Queries and keys to be rotated in place.
+/// Rotates queries and keys in place.
 ///
-/// Channels `2i` and `2i + 1` of a head stand side by side as one complex number, and are multiplied by `cos + i·sin`
-/// of the position times frequency `i`. That is fair-esm's rotation of halves, once the rows of the query and key
-/// projections have been reordered.
+/// Channels `2i` and `2i + 1` of a head are a complex number, which is multiplied by `cos + i·sin` of the position times
+/// frequency `i`. With reordered query and key projections, this is fair-esm's rotation of halves.
 #[derive(Clone, Copy, Debug)]
 pub struct Rope {
-    /// `(tokens, 3, heads, head_dim)` elements: queries, keys and values of each token. Values stay as they are.
+    /// `(tokens, 3, heads, head_dim)` elements: queries, keys and values of each token. Values do not change.
     pub qkv: *mut c_void,
     /// `(tokens)`: the row of `turns` of each token.
     pub positions: *const i32,
     /// `(rows, head_dim / 2, 2)`: cosine and sine.
     pub turns: *const f32,
-    /// How many tokens.
+    /// The number of tokens.
     pub tokens: usize,
-    /// How many heads.
+    /// The number of heads.
     pub heads: usize,
-    /// Channels of a head, an even number.
+    /// The channels of a head, an even number.
     pub head_dim: usize,
 }
 
@@ -37,11 +36,11 @@ impl Rope {
         let heads = positive("heads", self.heads)?;
         let head_dim = positive("channels of a head", self.head_dim)?;
         if !self.head_dim.is_multiple_of(2) {
-            return Err(GpuError::Shape {
-                quantity: "channels of a head",
-                expected: "an even number",
-                found: self.head_dim,
-            });
+            return Err(invalid(
+                "channels of a head",
+                "an even number",
+                self.head_dim,
+            ));
         }
         let width = count(
             "channels of queries, keys and values",

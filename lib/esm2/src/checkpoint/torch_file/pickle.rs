@@ -1,7 +1,7 @@
-//! The pickle of a state dictionary: a dictionary of tensors, read and not run.
+//! Reads the pickle of a state dictionary, a dictionary of tensors, without running it.
 //!
-//! Instructions are those of Python's `pickletools`, as far as `torch.save` uses them for one in protocols 2 to 5.
-//! What no tensor is made of (`_metadata`, hooks, flags) is passed over.
+//! Knows the instructions of Python's `pickletools` that `torch.save` uses in protocols 2 to 5. Skips everything that
+//! no tensor is made of, such as `_metadata`, hooks and flags.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -9,63 +9,80 @@ use std::rc::Rc;
 use plmkit_contract::Quoted;
 use safetensors::Dtype;
 
-use super::error::TorchFileError;
+use super::damaged;
 
 /// The pickle of the 15B model has less than a quarter of a MiB.
-const LARGEST: usize = 4 << 20;
+const MAX_BYTES: usize = 4 << 20;
 
-/// More values than `torch.save` has waiting or remembers for the 15B model, 20 for each tensor or module.
-const MOST_VALUES: usize = 1 << 18;
+/// More values than `torch.save` keeps on the stack or in the memo for the 15B model, 20 for each tensor or module.
+const MAX_VALUES: usize = 1 << 18;
 
 /// More dimensions than a weight has.
-const MOST_DIMENSIONS: usize = 8;
+const MAX_DIMENSIONS: usize = 8;
 
-/// The deepest nesting of tuples: the arguments of a tensor have the tuple of its storage in them.
-const DEEPEST: usize = 4;
+/// The deepest nesting of tuples: the arguments of a tensor contain the tuple of its storage.
+const MAX_DEPTH: usize = 4;
 
-/// What a pickle says of a tensor.
+/// A tensor as the pickle describes it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Sketch {
+pub(super) struct TensorEntry {
     pub(super) storage: Rc<Storage>,
-    /// Values before the tensor's first in its storage.
+    /// Index of the first value in the storage.
     pub(super) offset: usize,
     pub(super) shape: Vec<usize>,
-    /// For each dimension of the shape, the values from one to the next.
+    /// For each dimension, the distance between neighbours, in values.
     pub(super) strides: Vec<usize>,
 }
 
-/// Values that tensors lie in.
+/// An array of values that tensors lie in.
 #[derive(Debug, PartialEq)]
 pub(super) struct Storage {
     /// The name of its record.
     pub(super) key: Rc<str>,
     pub(super) dtype: Dtype,
-    /// The number of its values.
+    /// The number of values.
     pub(super) length: usize,
 }
 
-/// The tensors of a state dictionary, by name.
-pub(super) fn state_dictionary(pickle: &[u8]) -> Result<Vec<(String, Sketch)>, TorchFileError> {
-    if pickle.len() > LARGEST {
-        return Err(TorchFileError::damaged(format!(
-            "expected a pickle of at most {LARGEST} bytes, found {}",
+/// Returns the tensors of a state dictionary by name.
+pub(super) fn state_dictionary(pickle: &[u8]) -> Result<BTreeMap<String, TensorEntry>, String> {
+    if pickle.len() > MAX_BYTES {
+        return Err(damaged(format!(
+            "expected a pickle of at most {MAX_BYTES} bytes, found {}",
             pickle.len()
         )));
     }
-    Machine::new(pickle).run()
+    let mut machine = Machine {
+        rest: pickle,
+        ..Machine::default()
+    };
+    loop {
+        let position = pickle.len() - machine.rest.len();
+        match machine.step() {
+            Some(false) => {}
+            Some(true) => return machine.into_tensors(),
+            None => {
+                return Err(machine.refusal.unwrap_or_else(|| {
+                    damaged(format!(
+                        "data.pkl is not that of a dictionary of tensors from byte {position} on"
+                    ))
+                }));
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
 enum Value {
-    /// Of no interest.
+    /// Not part of any tensor.
     Other,
     Number(i64),
     Text(Rc<str>),
     Tuple(Rc<Tuple>),
     Class(Class),
     Storage(Rc<Storage>),
-    Tensor(Rc<Sketch>),
-    /// Its place among the machine's: dictionaries change after they were put into others.
+    Tensor(Rc<TensorEntry>),
+    /// Index in [`Machine::dictionaries`]: a dictionary can change after it was put into another.
     Dictionary(usize),
 }
 
@@ -75,7 +92,7 @@ struct Tuple {
     depth: usize,
 }
 
-/// What a pickle may make objects of.
+/// A class that a pickle may use.
 #[derive(Clone, Copy, Debug)]
 enum Class {
     OrderedDict,
@@ -85,7 +102,7 @@ enum Class {
 }
 
 impl Class {
-    fn parse(module: &str, name: &str) -> Result<Self, TorchFileError> {
+    fn parse(module: &str, name: &str) -> Result<Self, String> {
         Ok(match (module, name) {
             ("collections", "OrderedDict") => Self::OrderedDict,
             ("torch._utils", "_rebuild_tensor_v2") => Self::Tensor,
@@ -100,170 +117,107 @@ impl Class {
             ("torch", "CharStorage") => Self::Storage(Dtype::I8),
             ("torch", "ByteStorage") => Self::Storage(Dtype::U8),
             ("torch", "BoolStorage") => Self::Storage(Dtype::BOOL),
-            ("argparse", "Namespace") => return Err(TorchFileError::FairEsm),
-            _ => return Err(TorchFileError::Class(format!("{module}.{name}"))),
+            ("argparse", "Namespace") => {
+                return Err(
+                    "a fair-esm checkpoint, which is not read: convert-fair-esm.py makes a folder of it that is"
+                        .to_owned(),
+                );
+            }
+            _ => {
+                return Err(format!(
+                    "has an object of class {}, which is not read: save the model again with transformers' \
+                     save_pretrained",
+                    Quoted(&format!("{module}.{name}"))
+                ));
+            }
         })
     }
 }
 
-/// The stack machine that a pickle is a program for.
+/// The stack machine that runs pickles, reduced to dictionaries of tensors.
+#[derive(Default)]
 struct Machine<'a> {
+    /// The instructions that follow.
     rest: &'a [u8],
     stack: Vec<Value>,
     marks: Vec<usize>,
     memo: HashMap<usize, Value>,
     dictionaries: Vec<Vec<(Value, Value)>>,
+    /// Why a class was refused.
+    refusal: Option<String>,
 }
 
-impl<'a> Machine<'a> {
-    fn new(pickle: &'a [u8]) -> Self {
-        Self {
-            rest: pickle,
-            stack: Vec::new(),
-            marks: Vec::new(),
-            memo: HashMap::new(),
-            dictionaries: Vec::new(),
+impl Machine<'_> {
+    /// Executes the next instruction. Returns whether it was the last; `None` for damage or a refused class.
+    fn step(&mut self) -> Option<bool> {
+        let instruction = self.byte()?;
+        if instruction != usize::from(b'.') {
+            self.execute(instruction as u8)?;
         }
+        (self.stack.len() <= MAX_VALUES).then_some(instruction == usize::from(b'.'))
     }
 
-    fn run(mut self) -> Result<Vec<(String, Sketch)>, TorchFileError> {
-        let whole = self.rest.len();
-        loop {
-            let at = whole - self.rest.len();
-            let [instruction] = self.take().ok_or_else(|| wrong_at(at))?;
-            if instruction == b'.' {
-                return self.ended();
-            }
-            self.step(instruction, at)?;
-            if self.stack.len() > MOST_VALUES {
-                return Err(wrong_at(at));
-            }
-        }
-    }
-
-    fn ended(mut self) -> Result<Vec<(String, Sketch)>, TorchFileError> {
-        let Some(Value::Dictionary(index)) = self.stack.pop() else {
-            return Err(TorchFileError::damaged("expected a dictionary of tensors"));
-        };
-        let entries = std::mem::take(&mut self.dictionaries[index]);
-        let mut tensors = BTreeMap::new();
-        for entry in entries {
-            let (Value::Text(name), Value::Tensor(sketch)) = &entry else {
-                return Err(TorchFileError::damaged(match &entry.0 {
-                    Value::Text(name) => format!("entry {}: expected a tensor", Quoted(name)),
-                    _ => "expected the names of tensors".to_owned(),
-                }));
-            };
-            // Names are shared and copied below: many entries of one long name would be more than the file holds.
-            if tensors.insert(name.clone(), sketch.clone()).is_some() {
-                return Err(TorchFileError::damaged(format!(
-                    "entry {} is there twice",
-                    Quoted(name)
-                )));
-            }
-        }
-        let tensors = tensors.into_iter();
-        Ok(tensors
-            .map(|(name, sketch)| (name.to_string(), (*sketch).clone()))
-            .collect())
-    }
-
-    fn step(&mut self, instruction: u8, at: usize) -> Result<(), TorchFileError> {
-        if let Some((module, name)) = self.class(instruction).ok_or_else(|| wrong_at(at))? {
-            self.stack.push(Value::Class(Class::parse(&module, &name)?));
-            return Ok(());
-        }
-        self.try_step(instruction).ok_or_else(|| wrong_at(at))
-    }
-
-    /// The class that `GLOBAL` or `STACK_GLOBAL` names; no class for any other instruction.
-    #[allow(clippy::option_option, reason = "the outer one is damage")]
-    fn class(&mut self, instruction: u8) -> Option<Option<(Rc<str>, Rc<str>)>> {
-        Some(match instruction {
-            b'c' => Some((self.line()?, self.line()?)),
-            0x93 => {
-                let (name, module) = (self.pop()?, self.pop()?);
-                match (module, name) {
-                    (Value::Text(module), Value::Text(name)) => Some((module, name)),
-                    _ => return None,
-                }
-            }
-            _ => None,
-        })
-    }
-
-    /// Every other instruction; nothing for one that is unknown or does not fit.
-    fn try_step(&mut self, instruction: u8) -> Option<()> {
+    /// Executes an instruction; `None` for one that is unknown or does not fit.
+    fn execute(&mut self, instruction: u8) -> Option<()> {
         let value = match instruction {
             // PROTO, FRAME
-            0x80 => return self.take::<1>().filter(|[version]| *version <= 5).map(drop),
+            0x80 => return self.byte().filter(|version| *version <= 5).map(drop),
             0x95 => return self.take::<8>().map(drop),
             // MARK
-            b'(' => return self.mark(),
-            // BINPUT, LONG_BINPUT, MEMOIZE
-            b'q' => return self.take::<1>().and_then(|[key]| self.remember(key.into())),
-            b'r' => {
-                let key = u32::from_le_bytes(self.take()?) as usize;
-                return self.remember(key);
+            b'(' => {
+                self.marks.push(self.stack.len());
+                return (self.marks.len() <= MAX_VALUES).then_some(());
             }
-            0x94 => return self.remember(self.memo.len()),
-            // APPEND, APPENDS: lists are of no interest.
-            b'a' => return self.pop().map(drop),
+            // BINPUT, LONG_BINPUT, MEMOIZE
+            b'q' => return self.byte().and_then(|key| self.memoize(key)),
+            b'r' => return self.u32().and_then(|key| self.memoize(key)),
+            0x94 => return self.memoize(self.memo.len()),
+            // APPEND, APPENDS: lists are skipped.
+            b'a' => return self.stack.pop().map(drop),
             b'e' => return self.since_mark().map(drop),
             // SETITEM, SETITEMS
-            b's' => {
-                let items = self.last(2)?;
-                return self.set(items);
-            }
-            b'u' => {
-                let items = self.since_mark()?;
-                return self.set(items);
-            }
-            // BUILD: attributes are of no interest.
+            b's' => return self.last(2).and_then(|items| self.set(items)),
+            b'u' => return self.since_mark().and_then(|items| self.set(items)),
+            // BUILD: attributes are skipped.
             b'b' => {
-                self.pop()?;
+                self.stack.pop()?;
                 return matches!(self.stack.last()?, Value::Dictionary(_)).then_some(());
             }
             // BINGET, LONG_BINGET
-            b'h' => {
-                let [key] = self.take()?;
-                self.memo.get(&usize::from(key))?.clone()
-            }
-            b'j' => {
-                let key = u32::from_le_bytes(self.take()?) as usize;
-                self.memo.get(&key)?.clone()
-            }
+            b'h' => self.byte().and_then(|key| self.memo.get(&key).cloned())?,
+            b'j' => self.u32().and_then(|key| self.memo.get(&key).cloned())?,
             // NONE, NEWTRUE, NEWFALSE, EMPTY_LIST
             b'N' | 0x88 | 0x89 | b']' => Value::Other,
             // BINFLOAT
             b'G' => self.take::<8>().map(|_| Value::Other)?,
             // BININT, BININT1, BININT2, LONG1
             b'J' => Value::Number(i32::from_le_bytes(self.take()?).into()),
-            b'K' => self
-                .take()
-                .map(|[byte]: [u8; 1]| Value::Number(byte.into()))?,
+            b'K' => Value::Number(self.byte()? as i64),
             b'M' => Value::Number(u16::from_le_bytes(self.take()?).into()),
             0x8a => self.long()?,
             // BINUNICODE, SHORT_BINUNICODE
-            b'X' => {
-                let length = u32::from_le_bytes(self.take()?) as usize;
-                self.text(length)?
-            }
-            0x8c => {
-                let [length] = self.take()?;
-                self.text(length.into())?
-            }
+            b'X' => self.u32().and_then(|length| self.text(length))?,
+            0x8c => self.byte().and_then(|length| self.text(length))?,
             // EMPTY_TUPLE, TUPLE, TUPLE1, TUPLE2, TUPLE3
             b')' => tuple(Vec::new())?,
             b't' => tuple(self.since_mark()?)?,
             0x85..=0x87 => tuple(self.last(usize::from(instruction - 0x84))?)?,
             // EMPTY_DICT
             b'}' => self.dictionary(),
+            // GLOBAL, STACK_GLOBAL
+            b'c' => {
+                let (module, name) = (self.line()?, self.line()?);
+                self.class(&module, &name)?
+            }
+            0x93 => match (self.stack.pop()?, self.stack.pop()?) {
+                (Value::Text(name), Value::Text(module)) => self.class(&module, &name)?,
+                _ => return None,
+            },
             // BINPERSID
-            b'Q' => storage(&self.pop()?)?,
+            b'Q' => storage(&self.stack.pop()?)?,
             // REDUCE
             b'R' => {
-                let (arguments, class) = (self.pop()?, self.pop()?);
+                let (arguments, class) = (self.stack.pop()?, self.stack.pop()?);
                 self.construct(&class, &arguments)?
             }
             _ => return None,
@@ -272,7 +226,12 @@ impl<'a> Machine<'a> {
         Some(())
     }
 
-    /// What a class makes of its arguments.
+    fn class(&mut self, module: &str, name: &str) -> Option<Value> {
+        let class = Class::parse(module, name).map_err(|reason| self.refusal = Some(reason));
+        class.ok().map(Value::Class)
+    }
+
+    /// Makes an object of a class.
     fn construct(&mut self, class: &Value, arguments: &Value) -> Option<Value> {
         let (Value::Class(class), Value::Tuple(arguments)) = (class, arguments) else {
             return None;
@@ -280,11 +239,11 @@ impl<'a> Machine<'a> {
         match (class, &arguments.values[..]) {
             (Class::OrderedDict, []) => Some(self.dictionary()),
             (Class::Parameter, [Value::Tensor(tensor), ..]) => Some(Value::Tensor(tensor.clone())),
-            // storage, offset, shape, strides, requires_grad, hooks, and since 2.0 more that is of no interest
+            // storage, offset, shape, strides, requires_grad, hooks, and since 2.0 others that are skipped
             (Class::Tensor, [Value::Storage(storage), offset, shape, strides, _, _, ..]) => {
                 let (shape, strides) = (sizes(shape)?, sizes(strides)?);
                 (shape.len() == strides.len()).then_some(())?;
-                Some(Value::Tensor(Rc::new(Sketch {
+                Some(Value::Tensor(Rc::new(TensorEntry {
                     storage: storage.clone(),
                     offset: size(offset)?,
                     shape,
@@ -300,7 +259,7 @@ impl<'a> Machine<'a> {
         Value::Dictionary(self.dictionaries.len() - 1)
     }
 
-    /// Puts keys and values, in turn, into the dictionary on top of the stack.
+    /// Adds alternating keys and values to the dictionary on top of the stack.
     fn set(&mut self, items: Vec<Value>) -> Option<()> {
         let Value::Dictionary(index) = *self.stack.last()? else {
             return None;
@@ -313,27 +272,19 @@ impl<'a> Machine<'a> {
         Some(())
     }
 
-    fn mark(&mut self) -> Option<()> {
-        self.marks.push(self.stack.len());
-        (self.marks.len() <= MOST_VALUES).then_some(())
-    }
-
-    fn remember(&mut self, key: usize) -> Option<()> {
+    fn memoize(&mut self, key: usize) -> Option<()> {
         let value = self.stack.last()?.clone();
         self.memo.insert(key, value);
-        (self.memo.len() <= MOST_VALUES).then_some(())
+        (self.memo.len() <= MAX_VALUES).then_some(())
     }
 
-    fn pop(&mut self) -> Option<Value> {
-        self.stack.pop()
-    }
-
-    /// The values since the last mark.
+    /// Pops the values since the last mark.
     fn since_mark(&mut self) -> Option<Vec<Value>> {
         let mark = self.marks.pop()?;
         (mark <= self.stack.len()).then(|| self.stack.split_off(mark))
     }
 
+    /// Pops `count` values.
     fn last(&mut self, count: usize) -> Option<Vec<Value>> {
         let start = self.stack.len().checked_sub(count)?;
         Some(self.stack.split_off(start))
@@ -345,23 +296,31 @@ impl<'a> Machine<'a> {
         Some(*taken)
     }
 
+    fn byte(&mut self) -> Option<usize> {
+        self.take().map(|[byte]| byte.into())
+    }
+
+    fn u32(&mut self) -> Option<usize> {
+        Some(u32::from_le_bytes(self.take()?) as usize)
+    }
+
     fn text(&mut self, length: usize) -> Option<Value> {
         let (text, rest) = self.rest.split_at_checked(length)?;
         self.rest = rest;
         Some(Value::Text(str::from_utf8(text).ok()?.into()))
     }
 
-    fn line(&mut self) -> Option<Rc<str>> {
+    fn line(&mut self) -> Option<String> {
         let length = self.rest.iter().position(|&byte| byte == b'\n')?;
         let line = str::from_utf8(&self.rest[..length]).ok()?;
         self.rest = &self.rest[length + 1..];
-        Some(line.into())
+        Some(line.to_owned())
     }
 
-    /// An integer of up to eight bytes, little-endian, in two's complement.
+    /// Reads an integer of up to eight bytes, little-endian, in two's complement.
     fn long(&mut self) -> Option<Value> {
-        let [length] = self.take()?;
-        let (bytes, rest) = self.rest.split_at_checked(length.into())?;
+        let length = self.byte()?;
+        let (bytes, rest) = self.rest.split_at_checked(length)?;
         self.rest = rest;
         let sign = bytes
             .last()
@@ -370,12 +329,31 @@ impl<'a> Machine<'a> {
         wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
         Some(Value::Number(i64::from_le_bytes(wide)))
     }
-}
 
-fn wrong_at(at: usize) -> TorchFileError {
-    TorchFileError::damaged(format!(
-        "data.pkl is not that of a dictionary of tensors from byte {at} on"
-    ))
+    /// Returns the tensors of the dictionary on top of the stack.
+    fn into_tensors(mut self) -> Result<BTreeMap<String, TensorEntry>, String> {
+        let Some(Value::Dictionary(index)) = self.stack.pop() else {
+            return Err(damaged("expected a dictionary of tensors"));
+        };
+        let mut tensors = BTreeMap::new();
+        for (key, value) in self.dictionaries.swap_remove(index) {
+            let Value::Text(name) = key else {
+                return Err(damaged("expected the names of tensors"));
+            };
+            let Value::Tensor(tensor) = value else {
+                return Err(damaged(format!(
+                    "entry {}: expected a tensor",
+                    Quoted(&name)
+                )));
+            };
+            // Many entries can share one long name. Copies of it would take more memory than the file has bytes.
+            if tensors.contains_key(&*name) {
+                return Err(damaged(format!("entry {} is there twice", Quoted(&name))));
+            }
+            tensors.insert(name.to_string(), (*tensor).clone());
+        }
+        Ok(tensors)
+    }
 }
 
 fn tuple(values: Vec<Value>) -> Option<Value> {
@@ -384,10 +362,10 @@ fn tuple(values: Vec<Value>) -> Option<Value> {
         _ => 0,
     };
     let depth = 1 + values.iter().map(depth).max().unwrap_or(0);
-    (depth <= DEEPEST).then(|| Value::Tuple(Rc::new(Tuple { values, depth })))
+    (depth <= MAX_DEPTH).then(|| Value::Tuple(Rc::new(Tuple { values, depth })))
 }
 
-/// The storage that a persistent id stands for: `("storage", class, key, device, length)`.
+/// Returns the storage of a persistent id: `("storage", class, key, device, length)`.
 fn storage(id: &Value) -> Option<Value> {
     let Value::Tuple(id) = id else {
         return None;
@@ -410,7 +388,7 @@ fn storage(id: &Value) -> Option<Value> {
 
 fn sizes(value: &Value) -> Option<Vec<usize>> {
     match value {
-        Value::Tuple(tuple) if tuple.values.len() <= MOST_DIMENSIONS => {
+        Value::Tuple(tuple) if tuple.values.len() <= MAX_DIMENSIONS => {
             tuple.values.iter().map(size).collect()
         }
         _ => None,

@@ -1,0 +1,213 @@
+//! A memory-mapped weight file.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use memmap2::{Mmap, UncheckedAdvice};
+use plmkit_contract::{check_fetched, check_regular};
+use safetensors::tensor::Metadata;
+use safetensors::{SafeTensorError, SafeTensors};
+
+use super::tensor::TensorData;
+use super::torch_file::Record;
+use super::{CheckpointError, torch_file};
+
+/// A weight file in memory.
+#[derive(Debug)]
+pub(super) struct WeightFile {
+    pub(super) path: PathBuf,
+    bytes: Mmap,
+    file: File,
+    opened: Stamp,
+}
+
+/// Size and times of change of a file: any write changes one of them.
+type Stamp = (u64, SystemTime, (i64, i64));
+
+fn stamp(file: &File) -> io::Result<Stamp> {
+    let found = file.metadata()?;
+    let changed = (found.ctime(), found.ctime_nsec());
+    Ok((found.len(), found.modified()?, changed))
+}
+
+/// Opens a regular file.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    check_regular(&path.metadata()?)?;
+    let file = File::open(path)?;
+    check_fetched(&file)?;
+    Ok(file)
+}
+
+impl WeightFile {
+    #[allow(unsafe_code)]
+    pub(super) fn open(path: PathBuf) -> Result<Self, CheckpointError> {
+        let mapped = open(&path).and_then(|file| {
+            let opened = stamp(&file)?;
+            // SAFETY: the bytes are only read, as bytes: they are checked, hashed and copied, and no value of another
+            // type is borrowed from them. A file that another process changes meanwhile can give wrong bytes, and one
+            // that it truncates ends this process with SIGBUS. Both need a write to a checkpoint that is being loaded.
+            // The map is dropped after loading, or with a model that reads its layers when it computes them.
+            Ok((unsafe { Mmap::map(&file)? }, file, opened))
+        });
+        match mapped {
+            Ok((bytes, file, opened)) => Ok(Self {
+                path,
+                bytes,
+                file,
+                opened,
+            }),
+            Err(source) => Err(CheckpointError::Open { path, source }),
+        }
+    }
+
+    /// Checks that the file is still the one that was opened: otherwise the weights may be of two models.
+    pub(super) fn check_unchanged(&self) -> Result<(), CheckpointError> {
+        match stamp(&self.file) {
+            Ok(now) if now == self.opened => Ok(()),
+            _ => Err(CheckpointError::Changed {
+                path: self.path.clone(),
+            }),
+        }
+    }
+
+    /// Returns the tensors of the file with the names that they have in it. Offsets and shapes are checked against the
+    /// file size.
+    pub(super) fn tensors(&self) -> Result<Vec<(String, TensorData<'_>)>, CheckpointError> {
+        let tensors = if self.is_safetensors() {
+            match SafeTensors::deserialize(&self.bytes) {
+                Ok(file) => {
+                    let tensors = file.tensors().into_iter();
+                    Ok(tensors.map(|(name, view)| (name, view.into())).collect())
+                }
+                Err(error) => Err(safetensors_damage(&self.bytes, &error)),
+            }
+        } else {
+            torch_file::tensors(&self.bytes)
+        };
+        tensors.map_err(|reason| CheckpointError::invalid(&self.path, reason))
+    }
+
+    /// Returns the records of a PyTorch file by name, and none for another file.
+    pub(super) fn records(&self) -> Result<BTreeMap<String, Record<'_>>, CheckpointError> {
+        if self.is_safetensors() {
+            return Ok(BTreeMap::new());
+        }
+        torch_file::records(&self.bytes)
+            .map_err(|reason| CheckpointError::invalid(&self.path, reason))
+    }
+
+    fn is_safetensors(&self) -> bool {
+        self.path
+            .extension()
+            .is_some_and(|found| found == "safetensors")
+    }
+
+    /// Releases the memory of some `bytes` of the file. A later access reads them from the file again.
+    ///
+    /// The system can take such pages back at any time, but counts them as memory of this process.
+    #[allow(unsafe_code)]
+    pub(super) fn release(&self, bytes: &[u8]) {
+        let map = &self.bytes;
+        let Some(offset) = bytes.as_ptr().addr().checked_sub(map.as_ptr().addr()) else {
+            return;
+        };
+        if bytes.is_empty() || offset + bytes.len() > map.len() {
+            return;
+        }
+        // SAFETY: the pages show a file and were never written, so that reading them again gives the same bytes. See `open`
+        // for files that change. If the system refuses, nothing has happened.
+        let _ =
+            unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, bytes.len()) };
+    }
+}
+
+/// Describes a safetensors file that is not as long as its header says. Other damage has the words of its reader.
+fn safetensors_damage(bytes: &[u8], error: &SafeTensorError) -> String {
+    const LENGTH: usize = size_of::<u64>();
+    let length = bytes
+        .first_chunk()
+        .map(|length| u64::from_le_bytes(*length));
+    let end = LENGTH.saturating_add(length.unwrap_or_default() as usize);
+    let expected = match error {
+        SafeTensorError::HeaderTooSmall | SafeTensorError::InvalidHeaderLength => {
+            format!("expected more than {end} bytes, found {}", bytes.len())
+        }
+        SafeTensorError::MetadataIncompleteBuffer => {
+            let header = serde_json::from_slice::<Metadata>(&bytes[LENGTH..end]);
+            let data = header.map_or(0, |header| header.data_len());
+            format!("expected {} bytes, found {}", end + data, bytes.len())
+        }
+        other => other.to_string(),
+    };
+    format!("damaged or not a safetensors file: {expected}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_written_to_after_it_was_opened_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        fs::write(&path, b"weights").unwrap();
+        let file = WeightFile::open(path.clone()).unwrap();
+        assert_eq!(&file.bytes[..], b"weights");
+        assert!(file.check_unchanged().is_ok());
+        std::thread::sleep(std::time::Duration::from_millis(20)); // the clock of the file system may be coarse
+        fs::write(&path, b"changed").unwrap();
+        let error = file.check_unchanged().unwrap_err();
+        assert!(error.to_string().ends_with("changed while it was read"));
+        let exit = plmkit_contract::Failure::exit(&error);
+        assert_eq!(exit, plmkit_contract::Exit::Transient);
+    }
+
+    /// KiB of a mapped file that are in this process's memory.
+    #[cfg(target_os = "linux")]
+    fn resident(path: &Path) -> u64 {
+        let maps = fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut lines = maps.lines();
+        let is_mapped = lines.any(|line| line.ends_with(path.to_str().unwrap()));
+        assert!(is_mapped);
+        let resident = lines.find_map(|line| line.strip_prefix("Rss:")).unwrap();
+        resident.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn released_bytes_leave_memory_and_can_be_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap().join("bytes");
+        fs::write(&path, vec![7; 1 << 20]).unwrap();
+        let file = WeightFile::open(path.clone()).unwrap();
+        let sum = || file.bytes.iter().map(|&byte| u64::from(byte)).sum::<u64>();
+        assert_eq!(sum(), 7 << 20);
+        assert_eq!(resident(&path), 1 << 10);
+        // A page is released even if only part of it is asked for.
+        file.release(&file.bytes[(1 << 19) + 1..]);
+        assert_eq!(resident(&path), 1 << 9);
+        file.release(&file.bytes[..]);
+        file.release(&[7; 16]);
+        assert_eq!(resident(&path), 0);
+        assert_eq!(sum(), 7 << 20);
+    }
+
+    #[test]
+    fn only_regular_files_are_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(open(folder.path()).is_err());
+        let device = open(Path::new("/dev/null")).unwrap_err();
+        assert_eq!(device.to_string(), "not a regular file");
+        let absent = open(&folder.path().join("absent")).unwrap_err();
+        assert_eq!(absent.kind(), io::ErrorKind::NotFound);
+        let empty = folder.path().join("empty");
+        fs::write(&empty, b"").unwrap();
+        assert!(WeightFile::open(empty).unwrap().bytes.is_empty());
+    }
+}
