@@ -1,4 +1,4 @@
-//! The error function and what is made of it.
+//! The error function and GELU.
 
 use crate::exp::exp;
 use crate::simd::Simd;
@@ -13,7 +13,7 @@ pub(crate) unsafe fn gelu<S: Simd>(x: S::V) -> S::V {
     }
 }
 
-/// The error function, to two units in the last place: a polynomial in `x²` near 0; elsewhere `1 - e^p(|x|)`.
+/// The error function to two units in the last place: a polynomial in `x²` near 0, otherwise `1 - e^p(|x|)`.
 ///
 /// Coefficients by N. Juffa, "Implementation of `erff()` with a maximum error of less than 1 ulp", 2018.
 #[inline(always)]
@@ -35,7 +35,7 @@ unsafe fn erf<S: Simd>(x: S::V) -> S::V {
         -6.348_467e-1,
         -1.287_175_1e-1,
     ];
-    /// Where the two meet.
+    /// The boundary of the two formulas.
     const BORDER: f32 = 475.0 / 512.0;
     unsafe {
         let t = S::abs(x);
@@ -49,7 +49,7 @@ unsafe fn erf<S: Simd>(x: S::V) -> S::V {
         for &c in &FAR[1..] {
             far = S::mul_add(far, t, S::splat(c));
         }
-        // From there on it is 1 in f32; the polynomial is not good any more.
+        // Above 4 the result is 1 in f32, and the polynomial is not accurate.
         let far = S::select_greater(
             t,
             S::splat(4.0),

@@ -1,4 +1,4 @@
-//! Memory that begins with a page, and so with a cache line.
+//! Page-aligned memory.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,28 +6,26 @@ use std::ops::{Deref, DerefMut};
 
 use memmap2::MmapMut;
 
-/// Numbers: any bits are a value, and those of zero are all 0.
-pub trait Number: Copy + number::Sealed {}
+/// A number type.
+///
+/// # Safety
+/// Any bits are a value, and the bits of zero are all 0.
+pub(crate) unsafe trait Number: Copy {}
 
-mod number {
-    pub trait Sealed {}
-    impl Sealed for f32 {}
-    impl Sealed for u16 {}
-    impl Sealed for u8 {}
-    impl Sealed for i8 {}
-    impl Sealed for i32 {}
-}
+// SAFETY: primitive numbers.
+unsafe impl Number for f32 {}
+// SAFETY: as above.
+unsafe impl Number for u16 {}
+// SAFETY: as above.
+unsafe impl Number for u8 {}
+// SAFETY: as above.
+unsafe impl Number for i8 {}
+// SAFETY: as above.
+unsafe impl Number for i32 {}
 
-impl Number for f32 {}
-impl Number for u16 {}
-impl Number for u8 {}
-impl Number for i8 {}
-impl Number for i32 {}
-
-/// Values in memory whose first byte begins a page. Pages are taken from the system when they are first written to, by whichever
-/// thread writes.
-pub struct Aligned<T = f32> {
-    /// `None` where there are no values.
+/// Page-aligned values. The system provides a page when a thread first writes to it.
+pub(crate) struct Aligned<T = f32> {
+    /// `None` if there are no values.
     bytes: Option<MmapMut>,
     len: usize,
     values: PhantomData<T>,
@@ -43,35 +41,28 @@ impl<T> Default for Aligned<T> {
     }
 }
 
-/// There is not so much memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The system refuses memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot allocate {bytes} bytes")]
 pub struct OutOfMemory {
     /// The bytes that were asked for.
     pub bytes: usize,
 }
 
-impl fmt::Display for OutOfMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot allocate {} bytes", self.bytes)
-    }
-}
-
-impl std::error::Error for OutOfMemory {}
-
 impl<T: Number> Aligned<T> {
-    /// Zeros.
-    pub fn zeros(len: usize) -> Result<Self, OutOfMemory> {
+    /// Returns `len` zeros.
+    pub(crate) fn zeros(len: usize) -> Result<Self, OutOfMemory> {
         let mut all = Self::default();
         all.grow(len)?;
         Ok(all)
     }
 
-    /// Makes room for `len` values at least; those that are there stay, new ones are zero.
-    pub fn grow(&mut self, len: usize) -> Result<(), OutOfMemory> {
+    /// Grows to at least `len` values. Keeps the existing values; new values are zero.
+    pub(crate) fn grow(&mut self, len: usize) -> Result<(), OutOfMemory> {
         if len > self.len {
             let bytes = len.saturating_mul(size_of::<T>());
             let mut grown = MmapMut::map_anon(bytes).map_err(|_| OutOfMemory { bytes })?;
-            // Huge pages are not asked for: where they have to be cleared or put together first, loading took three times as long.
+            // Without huge pages: if the system has to clear or assemble them first, loading takes three times as long.
             if let Some(bytes) = &self.bytes {
                 grown[..bytes.len()].copy_from_slice(bytes);
             }
@@ -88,7 +79,7 @@ impl<T: Number> Deref for Aligned<T> {
         let Some(bytes) = &self.bytes else {
             return &[];
         };
-        // SAFETY: there are bytes for so many, a page is aligned for any number, and any bytes are one.
+        // SAFETY: the map has `len` values, a page is aligned for any number, and any bits are a number.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), self.len) }
     }
 }

@@ -1,8 +1,8 @@
 //! Softmax attention of one head over one sequence, in blocks of queries and keys.
 //!
-//! Scores of a block of queries with a block of keys stay in the first cache. The softmax is streamed (Milakov and
-//! Gimelshein 2018, arXiv:1805.02867): the largest score so far, the sum of exponentials and the weighted values are carried
-//! from block to block and scaled down when a larger score comes.
+//! Scores of a block of queries with a block of keys stay in the first-level cache. The softmax is streamed (Milakov and
+//! Gimelshein 2018, arXiv:1805.02867): it keeps the largest score so far, the sum of exponentials and the weighted values, and
+//! scales them down when a larger score comes.
 
 #[cfg(target_arch = "x86_64")]
 mod bf16;
@@ -20,12 +20,12 @@ use packed::Packed;
 
 /// The most keys of a block.
 const MOST_KEYS: usize = 512;
-/// The most rows of a tile. More have no more speed: with two vectors each, 6 keep the multipliers busy.
+/// The most rows of a tile. 6 rows of two vectors keep the multipliers busy; more are not faster.
 const MOST_ROWS: usize = 6;
 /// The most values of a vector.
 const MOST_LANES: usize = 16;
 
-/// Memory for the keys and values of a sequence, and for a block of scores. Used again and again it grows no more.
+/// Memory for the keys and values of a sequence, and for a block of scores.
 #[derive(Debug, Default)]
 pub struct Scratch {
     keys: Aligned,
@@ -34,7 +34,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes room for a sequence of `length` tokens in a head of `dim` channels.
+    /// Grows to a sequence of `length` tokens and a head of `dim` channels.
     pub fn grow(&mut self, length: usize, dim: usize) -> Result<(), OutOfMemory> {
         let [keys, values, block] = room(length, dim);
         self.keys.grow(keys)?;
@@ -51,7 +51,7 @@ impl Scratch {
     }
 }
 
-/// The values of keys, values and a block, enough for every instruction set.
+/// Returns the sizes of keys, values and block for any instruction set.
 fn room(length: usize, dim: usize) -> [usize; 3] {
     let (length, wide) = (length.next_multiple_of(32), dim.next_multiple_of(16));
     let block = MOST_ROWS * (MOST_KEYS + wide) + MOST_LANES * wide;
@@ -61,17 +61,19 @@ fn room(length: usize, dim: usize) -> [usize; 3] {
 /// A head of a layer.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
-    /// Its place among all.
+    /// Its index.
     pub number: usize,
-    /// The channels of each.
+    /// The channels of a head.
     pub dim: usize,
 }
 
-/// The mix of values that each query of `queries` sees: `qkv` is `(length, 3·heads·dim)`, the queries, keys and values
-/// of one sequence; `out`, `(queries, heads·dim)`, gets the channels of this head. `scratch` has grown for the sequence.
+/// Computes the attention of `queries` in a head. `qkv`, `(length, 3·heads·dim)`, are the queries, keys and values of a sequence.
+/// Writes the channels of the head in `out`, `(queries, heads·dim)`. `scratch` has grown for the sequence.
 ///
-/// Multiplied in bfloat16, scaled queries, keys, values and weights are rounded to it and sums are f32; `dim` is even
-/// then. As 8-bit integers they would be too coarse: it panics.
+/// In bfloat16, scaled queries, keys, values and weights are rounded, sums are f32, and `dim` is even.
+///
+/// # Panics
+/// If the shapes do not match, or for 8-bit integers, which are too coarse.
 pub fn attention(
     isa: Isa,
     multiply: Multiply,
@@ -105,7 +107,7 @@ pub fn attention(
             );
             assert!(head.dim.is_multiple_of(2), "channels come in pairs");
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the CPU has the instructions, and the shapes were compared.
+            // SAFETY: the CPU has the instructions, and the shapes were checked.
             unsafe {
                 bf16::blocks(task, out, scratch);
             }
@@ -114,7 +116,7 @@ pub fn attention(
     }
 }
 
-/// What is to be computed.
+/// The queries of a head.
 struct Task<'a> {
     qkv: Rows<'a>,
     head: Head,
@@ -126,23 +128,23 @@ unsafe fn in_f32<S: Simd>(task: Task<'_>, out: &mut RowsMut<'_>, scratch: &mut S
     unsafe { attend::<S, f32::Products>(task, out, scratch) }
 }
 
-/// How scores and mixes are multiplied: in words of 32 bits, which are one value or two that are summed up as a pair.
+/// Products for scores and mixes, in words of 32 bits: one value, or a pair that is multiplied and summed together.
 trait Products<S: Simd> {
     /// The values of a word.
     const VALUES: usize;
-    /// The keys of a block, whose values are added one after the other.
+    /// The keys of a block. Their values are added one after the other.
     const KEYS: usize;
 
-    /// Writes `count` values times `factor` to words, which are filled up with zeros to whole vectors.
+    /// Writes `count` values times `factor` to words, padded with zeros to whole vectors.
     unsafe fn convert(to: *mut f32, from: *const f32, count: usize, factor: f32);
 
-    /// Writes `dim` channels of all rows, from `channel` on, to `(rows/VALUES, wide)`: a word is a channel of `VALUES` rows.
+    /// Writes `dim` channels of all rows, from `channel`, to `(rows/VALUES, wide)`: a word is a channel of `VALUES` rows.
     unsafe fn stack(to: *mut f32, rows: Rows<'_>, channel: usize, dim: usize, wide: usize);
 
-    /// Stores the weights of a vector of keys from `key` on in the words of a row.
+    /// Stores the weights of a vector of keys, from `key`, in the words of a row.
     unsafe fn weigh(row: *mut f32, key: usize, weights: S::V);
 
-    /// [`part`](crate::tile::part) with words for values.
+    /// [`part`](crate::tile::part) with words instead of values.
     unsafe fn tile<const ROWS: usize, const VECTORS: usize>(
         sums: &mut [[S::V; VECTORS]; ROWS],
         words: usize,
@@ -162,7 +164,7 @@ unsafe fn attend<S: Simd, P: Products<S>>(
     let Task { qkv, head, queries } = task;
     let Range { start, end } = queries;
     let packed = unsafe { Packed::new::<S, P>(qkv, head, scratch) };
-    // As equal as possible: a tile of few rows takes nearly as long as one of many.
+    // Tiles of nearly equal size, because a tile of few rows takes nearly as long as one of many.
     let tiles = (end - start).div_ceil(MOST_ROWS);
     let edge = |tile: usize| start + (end - start) * tile / tiles;
     for tile in 0..tiles {

@@ -1,8 +1,8 @@
-//! One generic function, compiled for each instruction set.
+//! Compiles a generic function for each instruction set.
 
 /// Calls a generic function with the [`Simd`](crate::simd::Simd) of an instruction set, compiled for it.
 ///
-/// `dispatch!(isa, function(a: A, b: B))` stands for `function::<S>(a, b)`; `function` is `#[inline(always)]`.
+/// `dispatch!(isa, function(a: A, b: B))` calls `function::<S>(a, b)`. `function` must be `#[inline(always)]`.
 macro_rules! dispatch {
     ($isa:expr, $function:ident($($name:ident: $kind:ty),* $(,)?)) => {{
         let isa: $crate::Isa = $isa;

@@ -1,4 +1,4 @@
-//! Dot products of 8-bit integers with sums of 32 bits: one implementation for each instruction set, and all give the same sums.
+//! Dot products of 8-bit integers with 32-bit sums. All instruction sets give the same sums.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -27,25 +27,25 @@ pub(crate) trait Dot {
     type F: Simd;
     /// A vector of sums.
     type Sums: Copy;
-    /// Some inputs, the same in every lane.
+    /// Inputs, the same in every lane.
     type Inputs: Copy;
-    /// As many weights of each column.
+    /// Weights of each column, as many as inputs.
     type Weights: Copy;
 
-    /// The products that join a sum at once.
+    /// The products that are added to a sum at once.
     const TOGETHER: usize;
     /// Bytes of an input in memory.
     const BYTES: usize;
-    /// What stands for zero: inputs in memory are larger by it.
+    /// The value that represents zero: inputs in memory are larger by it.
     const ZERO_POINT: i32;
 
     unsafe fn load(from: *const i32) -> Self::Sums;
-    /// The next inputs of a row.
+    /// Loads the next inputs of a row.
     unsafe fn inputs(from: *const u8) -> Self::Inputs;
-    /// The weights that they are multiplied by: `(LANES, TOGETHER)`.
+    /// Loads the weights for these inputs: `(LANES, TOGETHER)`.
     unsafe fn weights(from: *const i8) -> Self::Weights;
     unsafe fn add(sums: Self::Sums, inputs: Self::Inputs, weights: Self::Weights) -> Self::Sums;
     unsafe fn to_f32(sums: Self::Sums) -> <Self::F as Simd>::V;
-    /// Makes inputs of whole numbers from -127 to 127; of others, any.
+    /// Stores integers from -127 to 127 as inputs. Other values give arbitrary inputs.
     unsafe fn store(to: *mut u8, values: <Self::F as Simd>::V);
 }

@@ -1,4 +1,4 @@
-//! A transformer encoder with rotary positions and the normalisation in front of each half (pre-LN).
+//! A transformer encoder with rotary positions and pre-layer normalisation.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -13,24 +13,23 @@ use crate::{Converted, Isa, LayerNorm, Multiply, Rotations, Rows, RowsMut, Then,
 /// The parameters of a layer.
 #[derive(Debug)]
 pub struct Layer {
-    /// In front of attention.
+    /// Applied before attention.
     pub attention_norm: LayerNorm,
-    /// Queries, keys and values in one: `(3·hidden, hidden)`; channels of queries and keys that are rotated together stand
-    /// side by side.
+    /// Queries, keys and values: `(3·hidden, hidden)`. Channels of queries and keys that are rotated together are neighbours.
     pub qkv: Weights,
     /// Rotary frequencies, `(head_dim/2)`.
     pub inv_freq: Vec<f32>,
     /// After attention: `(hidden, hidden)`.
     pub out: Weights,
-    /// In front of the feed-forward network.
+    /// Applied before the feed-forward network.
     pub ffn_norm: LayerNorm,
-    /// Into the feed-forward network: `(intermediate, hidden)`.
+    /// Input of the feed-forward network: `(intermediate, hidden)`.
     pub up: Weights,
-    /// Out of it: `(hidden, intermediate)`.
+    /// Output of the feed-forward network: `(hidden, intermediate)`.
     pub down: Weights,
 }
 
-/// A stack of layers and the memory in which they compute.
+/// A stack of layers and their working memory.
 #[derive(Debug)]
 pub struct Encoder {
     isa: Isa,
@@ -39,33 +38,33 @@ pub struct Encoder {
     arena: Mutex<Arena>,
 }
 
-/// Someone who is shown what is computed, and can end it by an error.
+/// Receives intermediate results. An error ends the forward pass.
 pub trait LayerObserver {
-    /// Why no more is wanted.
+    /// The error that ends the forward pass.
     type Error: From<OutOfMemory>;
 
-    /// The output of layer `layer`, `(tokens, hidden)`; of layer 0, the input.
+    /// Receives the output of a layer, `(tokens, hidden)`; that of layer 0 is the input.
     fn hidden(&mut self, layer: usize, x: &[f32]) -> Result<(), Self::Error>;
 
-    /// Queries, keys and values of the next layer, the first two rotated: `(tokens, 3·hidden)`.
+    /// Receives queries, keys and values of the next layer, the first two rotated: `(tokens, 3·hidden)`.
     fn attention(&mut self, qkv: &[f32]) -> Result<(), Self::Error>;
 }
 
-/// Memory that is used again from batch to batch.
+/// Working memory that batches reuse.
 #[derive(Debug, Default)]
 struct Arena {
-    /// One for each set of frequencies: published checkpoints have one.
+    /// One for each set of frequencies. Published checkpoints have one set.
     rotations: Vec<Rotations>,
     positions: Vec<u32>,
     /// `(tokens, 3·hidden)`
     qkv: Aligned,
     /// `(tokens, hidden)`
     mixed: Aligned,
-    /// One for each thread.
+    /// The memory of each thread.
     thread_scratch: Vec<ThreadScratch>,
 }
 
-/// Memory of a thread.
+/// Working memory of a thread.
 #[derive(Debug, Default)]
 struct ThreadScratch {
     /// `(rows of a block, hidden)`
@@ -76,19 +75,19 @@ struct ThreadScratch {
     attention: Scratch,
 }
 
-/// Rows that go through the dense layers together: what they need between them stays in the cache.
+/// The most rows that pass through the dense layers together, so that intermediate values stay in the cache.
 const BLOCK: usize = 192;
-/// Rows that a kernel multiplies together, or twice as many as it does.
+/// The rows that a kernel multiplies together, or twice as many.
 const TILE: usize = 12;
-/// Blocks and heads are cut smaller where there are fewer pieces for each thread than that.
+/// The least work items for each thread; with fewer, blocks and heads are made smaller.
 const PIECES: usize = 4;
-/// Fewer rows than that, and packing the keys of a long sequence again costs more than it brings.
+/// The least queries of a work item: with fewer, repeated packing of the keys costs more time than it saves.
 const QUERIES: usize = 96;
-/// Heads of a short sequence in a piece: each fetches the rows of the next, which lie beside its own.
+/// The most heads of a short sequence in a work item. Each head prefetches the next, which is its neighbour in memory.
 const HEADS: usize = 5;
 
 impl Encoder {
-    /// Of these layers, each with as many `heads`.
+    /// An encoder of these layers with `heads` each.
     pub fn new(isa: Isa, layers: Vec<Layer>, heads: usize) -> Self {
         Self {
             isa,
@@ -98,12 +97,12 @@ impl Encoder {
         }
     }
 
-    /// Takes `x`, `(tokens, hidden)`, in place through the first `depth` layers. Each of `sequences` is a range of rows that
-    /// attends to itself; together, one after the other, they are all rows. With `in_f32` weights of bfloat16
-    /// are widened and all is multiplied in f32; 8-bit integers cannot be.
+    /// Applies the first `depth` layers to `x`, `(tokens, hidden)`, in place. `sequences` are the row ranges that attend to
+    /// themselves; they cover all rows in order. With `in_f32`, bfloat16 weights are widened and all products are in f32. int8
+    /// weights do not support it.
     ///
     /// # Errors
-    /// The watcher's, or that memory ran out.
+    /// Those of the observer, and refused memory.
     pub fn forward<W: LayerObserver>(
         &self,
         x: &mut [f32],
@@ -147,11 +146,11 @@ impl Encoder {
         };
         let (own, others) = thread_scratch.split_at_mut(1);
         std::thread::scope(|scope| {
-            // Before anyone waits at the barrier.
+            // Before any thread waits at the barrier.
             let _guard = PoisonGuard(&work.barrier);
             let mut started = 0;
             for scratch in &mut others[..threads - 1] {
-                // Where no more threads can be had, those that are there do the work.
+                // If the system refuses a thread, the existing ones do the work.
                 let thread = std::thread::Builder::new().name("kernels".to_owned());
                 let Ok(_) = thread.spawn_scoped(scope, || work.follow(scratch)) else {
                     break;
@@ -163,7 +162,7 @@ impl Encoder {
     }
 }
 
-/// Rows in blocks, as many for each thread and as equal as whole tiles can be.
+/// Divides rows into blocks of whole tiles: equally many for each thread, and of nearly equal size.
 fn blocks(tokens: usize, threads: usize) -> Vec<Range<usize>> {
     let tiles = tokens.div_ceil(TILE);
     let needed = tiles.div_ceil(BLOCK / TILE).max(threads * PIECES);
@@ -174,12 +173,12 @@ fn blocks(tokens: usize, threads: usize) -> Vec<Range<usize>> {
         .collect()
 }
 
-/// Some queries of some heads of a sequence.
+/// Attention of some queries of some heads of a sequence.
 #[derive(Debug, PartialEq, Eq)]
 struct Piece {
     sequence: Range<usize>,
     heads: Range<usize>,
-    /// Counted from the first row of the sequence.
+    /// Rows of the sequence, counted from its first.
     queries: Range<usize>,
 }
 
@@ -189,7 +188,7 @@ impl Piece {
     }
 }
 
-/// All attention of a layer in pieces, the most expensive first.
+/// Divides the attention of a layer into pieces, the most expensive first.
 fn attentions(sequences: &[Range<usize>], heads: usize, threads: usize) -> Vec<Piece> {
     let total: usize = sequences
         .iter()
@@ -270,7 +269,7 @@ impl Arena {
     }
 }
 
-/// What the threads of a batch share.
+/// The state that the threads of a batch share.
 struct Work<'a> {
     encoder: &'a Encoder,
     layers: &'a [Layer],
@@ -283,7 +282,7 @@ struct Work<'a> {
     rotations: &'a [Rotations],
     blocks: Vec<Range<usize>>,
     attentions: Vec<Piece>,
-    /// Dense layers and attention in turns.
+    /// Dense layers and attention alternate.
     phases: Vec<WorkQueue>,
     barrier: Barrier,
 }
@@ -299,7 +298,7 @@ impl Work<'_> {
         for layer in 0..=depth {
             self.dense(layer, scratch);
             self.barrier.lead(others, || -> Result<(), W::Error> {
-                // SAFETY: all others wait.
+                // SAFETY: all other threads wait.
                 let (x, qkv) = unsafe { (self.x.values(), self.qkv.values()) };
                 watch.hidden(layer, x)?;
                 if layer < depth {
@@ -327,12 +326,12 @@ impl Work<'_> {
         }
     }
 
-    /// What lies between two attentions: the second half of the layer before, and what this one's attention needs.
+    /// Computes the dense layers between two attentions: the rest of the layer before, and the inputs of attention.
     fn dense(&self, layer: usize, scratch: &mut ThreadScratch) {
         let (isa, hidden) = (self.encoder.isa, self.hidden);
         while let Some(piece) = self.phases[2 * layer].next(self.blocks.len()) {
             let rows = self.blocks[piece].clone();
-            // SAFETY: each block is handed out once, and attention, which reads other rows, has its own phase.
+            // SAFETY: each block has one thread, and attention, which reads other rows, runs in another phase.
             let (mut x, qkv, mixed) = unsafe {
                 (
                     self.x.rows_mut(rows.clone()),
@@ -378,7 +377,7 @@ impl Work<'_> {
                     .rotations
                     .iter()
                     .find(|known| known.are_of(&next.inv_freq));
-                let rotations = rotations.expect("they were prepared for every layer");
+                let rotations = rotations.expect("prepared for every layer");
                 rotations.apply(isa, &mut qkv, &self.positions[rows]);
             }
         }
@@ -391,7 +390,7 @@ impl Work<'_> {
             Multiply::Bf16 => !self.in_f32,
             Multiply::Int8 => self.encoder.isa.has_bf16(),
         };
-        // Channels are multiplied in pairs.
+        // bfloat16 multiplies channels in pairs.
         let multiply = if narrow && head_dim.is_multiple_of(2) {
             Multiply::Bf16
         } else {
@@ -404,7 +403,8 @@ impl Work<'_> {
                 queries,
             } = &self.attentions[piece];
             let rows = sequence.start + queries.start..sequence.start + queries.end;
-            // SAFETY: nobody writes queries, keys and values now, and each piece has its own rows and channels of the mix.
+            // SAFETY: nothing writes queries, keys and values in this phase, and each piece has its own rows and channels of the
+            // mix.
             let (qkv, mut mixed) =
                 unsafe { (self.qkv.rows(sequence.clone()), self.mixed.rows_mut(rows)) };
             for number in heads.clone() {
@@ -431,7 +431,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_all_rows_and_as_equal_as_tiles_are() {
+    fn blocks_cover_all_rows_and_are_nearly_equal() {
         for tokens in [1, 11, 12, 13, 500, 3455, 4096, 32_768] {
             for threads in [1, 2, 3, 16, 128] {
                 let blocks = blocks(tokens, threads);
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn attention_is_shared_out_to_the_last_query_of_each_head() {
+    fn pieces_cover_every_query_of_each_head() {
         let sequences = [0..52, 52..104, 104..1104];
         for threads in [1, 2, 64] {
             let pieces = attentions(&sequences, 7, threads);

@@ -6,11 +6,11 @@ use crate::simd::Simd;
 
 /// `2^x` for `x` up to 127; below -126, `2^-126`.
 ///
-/// `x` is cut into an integer and a rest of at most 1/2, which rounds nothing.
+/// Splits `x` into an integer and a remainder of at most 1/2 without rounding.
 #[inline(always)]
 pub(crate) unsafe fn exp2<S: Simd>(x: S::V) -> S::V {
     unsafe {
-        // The second of two is taken where one is no number, so that it stays none.
+        // `max` returns its second argument if one is NaN, so that NaN stays NaN.
         let x = S::max(S::splat(-126.0), x);
         let n = S::round(x);
         S::scale(exp2_of_rest::<S>(S::sub(x, n)), n)
@@ -20,7 +20,7 @@ pub(crate) unsafe fn exp2<S: Simd>(x: S::V) -> S::V {
 /// `e^x` for `x` up to 88; below -87.3, `e^-87.3`.
 #[inline(always)]
 pub(crate) unsafe fn exp<S: Simd>(x: S::V) -> S::V {
-    // ln 2 in two parts. The first has 9 bits, so that its product with an integer of 7 rounds nothing.
+    // ln 2 in two parts. The first has 9 bits, so that its product with a 7-bit integer is exact.
     const HIGH: f32 = 0.693_359_4;
     const LOW: f32 = -2.121_944_4e-4;
     unsafe {
@@ -35,7 +35,7 @@ pub(crate) unsafe fn exp<S: Simd>(x: S::V) -> S::V {
 /// `2^r` for `r` from -1/2 to 1/2.
 #[inline(always)]
 unsafe fn exp2_of_rest<S: Simd>(r: S::V) -> S::V {
-    // (2^r - 1)/r, fitted there; 2^r has a relative error of 2e-8 before rounding.
+    // (2^r - 1)/r, fitted on this interval. 2^r has a relative error of 2e-8 before rounding.
     const C: [f32; 6] = [
         LN_2,
         0.240_226_48,

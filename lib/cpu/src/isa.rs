@@ -1,46 +1,52 @@
-//! Instruction sets, and which of them this CPU has.
+//! Instruction sets.
 
-use std::fmt;
-use std::str::FromStr;
+use strum::VariantArray;
 
 use crate::Multiply;
 
-/// An instruction set that kernels are written for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// An instruction set with kernels, the best last.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    strum::Display,
+    strum::EnumString,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum Isa {
-    /// Whatever the compiler makes of plain Rust.
+    /// Any CPU.
     Portable,
     /// x86-64 with AVX2 and FMA, 8 lanes.
     Avx2,
     /// x86-64 with AVX-512 F, BW, DQ and VL, 16 lanes.
     Avx512,
-    /// The same with AVX512-VNNI: dot products of 8-bit integers.
+    /// [`Avx512`](Self::Avx512) with AVX512-VNNI: dot products of 8-bit integers.
     Avx512Vnni,
-    /// The same with AVX512-BF16, too: dot products of bfloat16.
+    /// [`Avx512Vnni`](Self::Avx512Vnni) with AVX512-BF16: dot products of bfloat16.
     Avx512Bf16,
 }
 
 impl Isa {
-    /// All, the best last.
-    pub const ALL: [Self; 5] = [
-        Self::Portable,
-        Self::Avx2,
-        Self::Avx512,
-        Self::Avx512Vnni,
-        Self::Avx512Bf16,
-    ];
-
-    /// The best that this CPU has.
+    /// Returns the best instruction set of this CPU.
     pub fn best() -> Self {
         Self::available().last().unwrap_or(Self::Portable)
     }
 
-    /// Those that this CPU has, the best last.
+    /// Returns the instruction sets of this CPU, the best last.
     pub fn available() -> impl DoubleEndedIterator<Item = Self> {
-        Self::ALL.into_iter().filter(|isa| isa.is_available())
+        Self::VARIANTS
+            .iter()
+            .copied()
+            .filter(|isa| isa.is_available())
     }
 
-    /// Whether this CPU has it.
+    /// Whether this CPU has the instruction set.
     #[cfg(target_arch = "x86_64")]
     pub fn is_available(self) -> bool {
         match self {
@@ -62,46 +68,25 @@ impl Isa {
         }
     }
 
-    /// Whether this CPU has it.
+    /// Whether this CPU has the instruction set.
     #[cfg(not(target_arch = "x86_64"))]
     pub fn is_available(self) -> bool {
         self == Self::Portable
     }
 
-    /// The least instruction set whose kernels compute the same for weights of that type, to the bit.
+    /// Returns the least instruction set with the same results for weights of a type, to the bit.
     #[must_use]
     pub fn for_weights(self, multiply: Multiply) -> Self {
         match multiply {
-            // Sums of integers are the same with VNNI and without; attention beside them is in bfloat16 where that can be.
+            // Sums of integers are the same with and without VNNI. With int8, attention is in bfloat16 if the CPU supports it.
             Multiply::Int8 if self.has_bf16() => self,
             Multiply::F32 | Multiply::Int8 => self.min(Self::Avx512),
             Multiply::Bf16 => self,
         }
     }
 
-    /// Whether it multiplies bfloat16.
+    /// Whether the instruction set multiplies bfloat16.
     pub fn has_bf16(self) -> bool {
         self == Self::Avx512Bf16
-    }
-}
-
-impl fmt::Display for Isa {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Portable => "portable",
-            Self::Avx2 => "avx2",
-            Self::Avx512 => "avx512",
-            Self::Avx512Vnni => "avx512_vnni",
-            Self::Avx512Bf16 => "avx512_bf16",
-        })
-    }
-}
-
-impl FromStr for Isa {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|isa| isa.to_string() == text).ok_or(())
     }
 }

@@ -6,7 +6,7 @@ use crate::dispatch::dispatch;
 use crate::simd::{Scalar, Simd};
 use crate::{Isa, Rows, RowsMut};
 
-/// Brings each row to mean 0 and variance 1, then scales and shifts its channels.
+/// Normalises each row to mean 0 and variance 1, then scales and shifts its channels.
 #[derive(Clone, Debug)]
 pub struct LayerNorm {
     /// `(width)`
@@ -18,7 +18,7 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// Each row of `x` to the same row of `out`, both `(rows, width)`.
+    /// Normalises the rows of `x` to those of `out`, both `(rows, width)`.
     pub fn apply(&self, isa: Isa, x: Rows<'_>, out: &mut RowsMut<'_>) {
         let width = self.weight.len();
         assert_eq!(
@@ -49,10 +49,10 @@ unsafe fn apply<S: Simd>(norm: &LayerNorm, x: Rows<'_>, out: &mut RowsMut<'_>) {
     }
 }
 
-/// Several sums at once: additions need not wait for each other.
+/// The number of independent sums, so that additions do not wait for each other.
 const CHAINS: usize = 4;
 
-/// The sum of the values.
+/// Returns the sum of the values.
 #[inline(always)]
 unsafe fn sum<S: Simd>(from: *const f32, range: Range<usize>) -> f32 {
     unsafe {
@@ -65,7 +65,7 @@ unsafe fn sum<S: Simd>(from: *const f32, range: Range<usize>) -> f32 {
     }
 }
 
-/// The sum of the squares of what is left when `mean` is taken off.
+/// Returns the sum of squared deviations from `mean`.
 #[inline(always)]
 unsafe fn squares<S: Simd>(from: *const f32, mean: f32, range: Range<usize>) -> f32 {
     unsafe {

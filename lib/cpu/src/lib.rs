@@ -1,12 +1,11 @@
-//! What a transformer computes on a CPU: matrix products, attention and what lies between, for each instruction set.
+//! CPU kernels of a transformer: matrix products, attention and the operations in between, for each instruction set.
 //!
-//! Every kernel is one generic function over a trait of vector operations, compiled for AVX-512, for AVX2 and for any CPU, and
-//! chosen at run time. What comes out for a row depends on that row (in attention, on its sequence) and on nothing that lies
-//! beside it, to the bit.
+//! A kernel is a generic function over a trait of vector operations. It is compiled for AVX-512, AVX2 and any CPU, and selected
+//! at run time. Results are batch-invariant to the bit: a row depends only on itself, and in attention on its sequence.
 
 #![allow(
     unsafe_code,
-    reason = "vector instructions and tiles of matrices are outside of what the compiler can check; each kernel checks its shapes first"
+    reason = "the compiler cannot check vector instructions and tiles of matrices; each kernel checks its shapes first"
 )]
 #![allow(
     clippy::inline_always,
@@ -33,7 +32,7 @@ mod simd;
 mod team;
 mod tile;
 
-pub use aligned::{Aligned, OutOfMemory};
+pub use aligned::OutOfMemory;
 pub use attention::{Head, Scratch, attention};
 pub use encoder::{Encoder, Layer, LayerObserver};
 pub use isa::Isa;

@@ -1,4 +1,4 @@
-//! Dense layers: `x·Wᵀ + b` and what becomes of it, tile by tile.
+//! Dense layers: `x·Wᵀ + b`, tile by tile.
 
 mod bf16;
 mod f32;
@@ -18,15 +18,15 @@ pub use pack::{Panel, StoredType};
 /// Vectors of columns in a tile.
 const VECTORS: usize = 2;
 
-/// The weights of a dense layer, `(out, in)`, packed for an instruction set in panels of as many outputs as a tile has
-/// columns; the last one is filled up with zeros.
+/// The weights of a dense layer, `(out, in)`, packed for an instruction set. A panel has as many outputs as a tile has columns;
+/// the last panel is padded with zeros.
 #[derive(Debug)]
 pub struct Weights {
     isa: Isa,
     inputs: usize,
     outputs: usize,
     panels: Panels,
-    /// Filled up with zeros like the panels.
+    /// Padded with zeros like the panels.
     bias: Vec<f32>,
 }
 
@@ -39,29 +39,29 @@ enum Panels {
     Int8(int8::Panels),
 }
 
-/// The type in which weights and inputs are multiplied; sums are f32.
+/// The type of products. Sums are f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Multiply {
     /// f32.
     F32,
-    /// bfloat16, to which inputs are rounded.
+    /// bfloat16. Inputs are rounded.
     Bf16,
-    /// 8-bit integers, to which inputs are scaled and rounded. Groups of 128 along the sum have scales of their own.
+    /// 8-bit integers. Inputs are scaled and rounded; each group of 128 along the sum has its own scale.
     Int8,
 }
 
-/// What is done with `x·Wᵀ + b` as it leaves the registers.
+/// What a product does with `x·Wᵀ + b`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// It is stored.
+    /// Stores it.
     Store,
-    /// Its GELU (by erf) is stored.
+    /// Stores its GELU (by erf).
     Gelu,
-    /// It is added to what is there.
+    /// Adds it to the output.
     Add,
 }
 
-/// Memory for some rows of inputs in the type in which they are multiplied.
+/// Memory for input rows converted to the type of products.
 #[derive(Debug, Default)]
 pub struct Converted {
     bf16: Aligned<u16>,
@@ -69,7 +69,7 @@ pub struct Converted {
 }
 
 impl Converted {
-    /// Makes room for `rows` of what `weights` are multiplied with.
+    /// Grows to `rows` inputs of `weights`.
     pub fn grow(&mut self, weights: &Weights, rows: usize) -> Result<(), OutOfMemory> {
         match weights.panels {
             Panels::F32(_) => Ok(()),
@@ -80,10 +80,10 @@ impl Converted {
 }
 
 impl Weights {
-    /// Room for weights of `inputs` values and as many outputs as `bias` has. All are zeros until the [panels](Self::panels) are packed.
+    /// Returns zero weights, `(bias.len(), inputs)`, until the [panels](Self::panels) are packed.
     ///
     /// # Panics
-    /// If this CPU has no `isa`, or that does not multiply in this type.
+    /// If this CPU does not have `isa`, or `isa` does not support `multiply`.
     pub fn zeros(
         isa: Isa,
         multiply: Multiply,
@@ -111,10 +111,10 @@ impl Weights {
         })
     }
 
-    /// Packs `weight`, `(outputs, inputs)` row by row in memory, and `bias`, `(outputs)`.
+    /// Packs `weight`, `(outputs, inputs)` row by row, and `bias`, `(outputs)`.
     ///
     /// # Panics
-    /// If `weight` has not as many values; as [`zeros`](Self::zeros).
+    /// If `weight` has another size; as [`zeros`](Self::zeros).
     pub fn pack(
         isa: Isa,
         multiply: Multiply,
@@ -138,7 +138,7 @@ impl Weights {
         Ok(weights)
     }
 
-    /// The type in which they are multiplied.
+    /// Returns the type of products.
     pub fn multiply(&self) -> Multiply {
         match self.panels {
             Panels::F32(_) => Multiply::F32,
@@ -147,18 +147,18 @@ impl Weights {
         }
     }
 
-    /// Values of an output row.
+    /// Returns the values of an output row.
     pub fn outputs(&self) -> usize {
         self.outputs
     }
 
-    /// `then` of `x·Wᵀ + b` for each row of `x`, `(rows, inputs)`, to `out`, `(rows, outputs)`. `converted` has grown for
-    /// these weights and as many rows, or is not there: then inputs are multiplied in f32, by weights of f32 or bfloat16.
+    /// Applies `then` to `x·Wᵀ + b` of each row of `x`, `(rows, inputs)`, and `out`, `(rows, outputs)`. `converted` has grown for
+    /// these weights and rows. Without it, products with f32 and bfloat16 weights are in f32.
     ///
-    /// The result of a row depends on that row alone, to the bit.
+    /// The result of a row depends only on that row, to the bit.
     ///
     /// # Panics
-    /// If the shapes do not fit, or nothing is there to convert inputs to 8-bit integers.
+    /// If the shapes do not match, or `converted` is missing for 8-bit integers.
     pub fn apply(
         &self,
         x: Rows<'_>,
@@ -202,7 +202,7 @@ impl Weights {
     }
 }
 
-/// Columns of a tile.
+/// Returns the columns of a tile.
 fn columns(isa: Isa) -> usize {
     VECTORS
         * match isa {

@@ -1,12 +1,12 @@
 //! Rotary position embedding (Su et al. 2021, arXiv:2104.09864).
 //!
-//! The two channels that are rotated together stand side by side.
+//! Channels that are rotated together are neighbours.
 
 use crate::dispatch::dispatch;
 use crate::simd::{Pair, Simd};
 use crate::{Isa, RowsMut};
 
-/// The rotations of positions from 0 on.
+/// The rotations of positions from 0.
 #[derive(Clone, Debug, Default)]
 pub struct Rotations {
     /// `(head_dim/2)`
@@ -16,8 +16,8 @@ pub struct Rotations {
 }
 
 impl Rotations {
-    /// Of `positions` positions, with these frequencies, `(head_dim/2)`. Angles are products in f32, as fair-esm and
-    /// transformers round them.
+    /// Computes the rotations of `positions` positions with frequencies `(head_dim/2)`. Angles are rounded to f32, as in fair-esm
+    /// and transformers.
     pub fn new(inv_freq: &[f32], positions: usize) -> Self {
         let mut turns = Vec::with_capacity(positions * 4 * inv_freq.len());
         for position in 0..positions {
@@ -31,19 +31,19 @@ impl Rotations {
         }
     }
 
-    /// Whether they are those of these frequencies, bit by bit: one that is no number is still the same.
+    /// Whether the rotations have these frequencies. Compares bits, so that NaN is equal to itself.
     pub fn are_of(&self, inv_freq: &[f32]) -> bool {
         let own = self.inv_freq.iter().map(|value| value.to_bits());
         own.eq(inv_freq.iter().map(|value| value.to_bits()))
     }
 
-    /// How many positions there are.
+    /// Returns the number of positions.
     pub fn positions(&self) -> usize {
         self.turns.len() / (4 * self.inv_freq.len()).max(1)
     }
 
-    /// Rotates queries and keys in place: `rows` are `(rows, 3·heads·head_dim)`, queries, keys and values, and row `i`
-    /// is at `positions[i]`.
+    /// Rotates queries and keys in place. `rows`, `(rows, 3·heads·head_dim)`, are queries, keys and values; row `i` has the
+    /// position `positions[i]`.
     pub fn apply(&self, isa: Isa, rows: &mut RowsMut<'_>, positions: &[u32]) {
         let head_dim = 2 * self.inv_freq.len();
         assert_eq!(rows.rows(), positions.len(), "each row has a position");

@@ -1,8 +1,8 @@
-//! Rows of a matrix in memory.
+//! Matrices in memory.
 
 use std::marker::PhantomData;
 
-/// `(rows, width)` values, row by row.
+/// A `(rows, width)` matrix, row by row.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
     first: *const f32,
@@ -11,7 +11,7 @@ pub struct Rows<'a> {
     lifetime: PhantomData<&'a [f32]>,
 }
 
-/// The same, to be written.
+/// A writable `(rows, width)` matrix, row by row.
 #[derive(Debug)]
 pub struct RowsMut<'a> {
     first: *mut f32,
@@ -20,26 +20,26 @@ pub struct RowsMut<'a> {
     lifetime: PhantomData<&'a mut [f32]>,
 }
 
-// SAFETY: they are slices of f32, borrowed.
+// SAFETY: they are borrowed slices of f32.
 unsafe impl Send for Rows<'_> {}
 unsafe impl Sync for Rows<'_> {}
 unsafe impl Send for RowsMut<'_> {}
 
-/// Rows of `width` that `len` values hold.
+/// Returns the number of rows in `len` values.
 fn rows_of(len: usize, width: usize) -> usize {
     assert!(width > 0 && len.is_multiple_of(width), "rows are whole");
     len / width
 }
 
 impl<'a> Rows<'a> {
-    /// All of `values`, row by row.
+    /// A matrix of all `values`.
     pub fn new(values: &'a [f32], width: usize) -> Self {
-        // SAFETY: they are borrowed, and as many.
+        // SAFETY: the values are borrowed, and the number of rows is theirs.
         unsafe { Self::from_raw(values.as_ptr(), rows_of(values.len(), width), width) }
     }
 
     /// # Safety
-    /// There are so many values, and nobody writes them.
+    /// All values exist, and nothing writes to them.
     pub(crate) unsafe fn from_raw(first: *const f32, rows: usize, width: usize) -> Self {
         Self {
             first,
@@ -49,17 +49,17 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.count
     }
 
-    /// Values of a row.
+    /// Returns the values of a row.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// The first value of a row.
+    /// Returns the address of a row.
     pub(crate) fn at(&self, row: usize) -> *const f32 {
         debug_assert!(row < self.count);
         // SAFETY: the row is one of the matrix.
@@ -68,14 +68,14 @@ impl<'a> Rows<'a> {
 }
 
 impl<'a> RowsMut<'a> {
-    /// All of `values`, row by row.
+    /// A matrix of all `values`.
     pub fn new(values: &'a mut [f32], width: usize) -> Self {
-        // SAFETY: they are borrowed for this alone, and as many.
+        // SAFETY: the values are borrowed exclusively, and the number of rows is theirs.
         unsafe { Self::from_raw(values.as_mut_ptr(), rows_of(values.len(), width), width) }
     }
 
     /// # Safety
-    /// There are so many values, and nobody else reads or writes what will be written.
+    /// All values exist, and nothing else accesses the values that will be written.
     pub(crate) unsafe fn from_raw(first: *mut f32, rows: usize, width: usize) -> Self {
         Self {
             first,
@@ -85,23 +85,23 @@ impl<'a> RowsMut<'a> {
         }
     }
 
-    /// The same rows, to be read.
+    /// Returns the same rows for reading.
     pub fn as_rows(&self) -> Rows<'_> {
-        // SAFETY: they are borrowed as long as these.
+        // SAFETY: the result borrows `self`.
         unsafe { Rows::from_raw(self.first, self.count, self.width) }
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.count
     }
 
-    /// Values of a row.
+    /// Returns the values of a row.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// The first value of a row.
+    /// Returns the address of a row.
     pub(crate) fn at(&mut self, row: usize) -> *mut f32 {
         debug_assert!(row < self.count);
         // SAFETY: the row is one of the matrix.

@@ -1,11 +1,11 @@
-//! Matrices that several threads work on, each on rows or columns of its own.
+//! Matrices that several threads write to, each to its own rows or columns.
 
 use std::marker::PhantomData;
 use std::ops::Range;
 
 use crate::{Rows, RowsMut};
 
-/// A matrix in memory that others hold, too.
+/// A matrix that several threads share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shared<'a> {
     first: *mut f32,
@@ -14,12 +14,12 @@ pub(crate) struct Shared<'a> {
     lifetime: PhantomData<&'a mut [f32]>,
 }
 
-// SAFETY: what it gives out is unsafe to ask for, and says what has to hold.
+// SAFETY: all methods that access values are unsafe and state their conditions.
 unsafe impl Send for Shared<'_> {}
 unsafe impl Sync for Shared<'_> {}
 
 impl<'a> Shared<'a> {
-    /// All of `values`, row by row.
+    /// A matrix of all `values`.
     pub(crate) fn new(values: &'a mut [f32], width: usize) -> Self {
         Self {
             first: values.as_mut_ptr(),
@@ -29,13 +29,13 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Rows to read.
+    /// Returns rows for reading.
     ///
     /// # Safety
-    /// Nobody writes what is read of them.
+    /// Nothing writes to the values that are read.
     pub(crate) unsafe fn rows(&self, range: Range<usize>) -> Rows<'a> {
         assert!(range.end <= self.rows);
-        // SAFETY: the rows are some of the matrix.
+        // SAFETY: the matrix has these rows.
         unsafe {
             Rows::from_raw(
                 self.first.add(range.start * self.width),
@@ -45,13 +45,13 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Rows to write.
+    /// Returns rows for writing.
     ///
     /// # Safety
-    /// Nobody else reads or writes what is written of them.
+    /// Nothing else accesses the values that are written.
     pub(crate) unsafe fn rows_mut(&self, range: Range<usize>) -> RowsMut<'a> {
         assert!(range.end <= self.rows);
-        // SAFETY: the rows are some of the matrix.
+        // SAFETY: the matrix has these rows.
         unsafe {
             RowsMut::from_raw(
                 self.first.add(range.start * self.width),
@@ -61,12 +61,12 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// All values.
+    /// Returns all values.
     ///
     /// # Safety
-    /// Nobody writes any as long as they are read.
+    /// Nothing writes to them while they are read.
     pub(crate) unsafe fn values(&self) -> &[f32] {
-        // SAFETY: it was made of as many.
+        // SAFETY: `new` was given that many values.
         unsafe { std::slice::from_raw_parts(self.first, self.rows * self.width) }
     }
 }

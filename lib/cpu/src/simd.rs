@@ -20,45 +20,45 @@ pub(crate) use portable::{Pair, Portable, Scalar};
 pub(crate) trait Simd: Copy {
     /// A vector.
     type V: Copy;
-    /// The values in it.
+    /// The values of a vector.
     const LANES: usize;
 
     unsafe fn splat(value: f32) -> Self::V;
     unsafe fn load(from: *const f32) -> Self::V;
     unsafe fn store(to: *mut f32, v: Self::V);
-    /// The first `count` values, if there are so many; beyond, zeros.
+    /// Loads the first `count` values, at most `LANES`; the others are zero.
     unsafe fn load_some(from: *const f32, count: usize) -> Self::V;
-    /// Stores the first `count` values, if there are so many.
+    /// Stores the first `count` values, at most `LANES`.
     unsafe fn store_some(to: *mut f32, count: usize, v: Self::V);
-    /// Four columns of a matrix of `LANES` rows, `stride` apart.
+    /// Loads four columns of a matrix of `LANES` rows, `stride` apart.
     unsafe fn columns(from: *const f32, stride: usize) -> [Self::V; 4];
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
-    /// `a·b + c`, rounded once where the instruction set can.
+    /// `a·b + c`, rounded once if the instruction set can.
     unsafe fn mul_add(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
-    /// The larger; `b` where one is no number.
+    /// The larger value; `b` if one is NaN.
     unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn abs(v: Self::V) -> Self::V;
     /// `magnitude` with the sign of `sign`.
     unsafe fn copy_sign(magnitude: Self::V, sign: Self::V) -> Self::V;
     /// `a > b ? yes : no`, value by value.
     unsafe fn select_greater(a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V;
-    /// To the nearest integer.
+    /// Rounds to the nearest integer.
     unsafe fn round(v: Self::V) -> Self::V;
-    /// `v·2^n`, `n` being integers from -126 to 127.
+    /// `v·2^n` for integers `n` from -126 to 127.
     unsafe fn scale(v: Self::V, n: Self::V) -> Self::V;
-    /// The second of each pair first. Of fewer than two values, nothing is known.
+    /// Swaps the values of each pair. Undefined for fewer than two values.
     unsafe fn swap_pairs(v: Self::V) -> Self::V;
     unsafe fn sum(v: Self::V) -> f32;
     unsafe fn largest(v: Self::V) -> f32;
 }
 
-/// Asks for a line of memory that will be read soon. It may lie anywhere.
+/// Prefetches a cache line. Any address is allowed.
 #[inline(always)]
 pub(crate) fn prefetch(line: *const f32) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every such CPU has the instruction, which reads nothing.
+    // SAFETY: every x86-64 CPU has the instruction, which does not access memory visibly.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(line.cast());

@@ -6,13 +6,11 @@ pub(crate) mod int8;
 
 use crate::simd::Simd;
 
-/// Products that are summed up before the sum joins the others. A sum of 1,280 products one after the other has three times
-/// the rounding error.
+/// The products of a partial sum. Adding 1,280 products one after the other has three times the rounding error.
 pub(crate) const DEPTH: usize = 128;
 
 /// Adds `A·B` to `sums`: `A` is `(ROWS, depth)` with rows `a_stride` apart, `B` is `(depth, VECTORS·LANES)` with rows
-/// `b_stride` apart. Products of a sum are added in an order that depends on nothing but `depth`. `ROWS` is at most 12,
-/// `VECTORS` 1 or 2.
+/// `b_stride` apart. The order of additions depends only on `depth`. `ROWS` is at most 12, `VECTORS` is 1 or 2.
 #[inline(always)]
 pub(crate) unsafe fn tile<S: Simd, const ROWS: usize, const VECTORS: usize>(
     sums: &mut [[S::V; VECTORS]; ROWS],
@@ -36,7 +34,7 @@ pub(crate) unsafe fn tile<S: Simd, const ROWS: usize, const VECTORS: usize>(
     }
 }
 
-/// The same in one part: each product is added to its sum, one after the other.
+/// [`tile`] without partial sums: adds each product to its sum, one after the other.
 #[inline(always)]
 pub(crate) unsafe fn part<S: Simd, const ROWS: usize, const VECTORS: usize>(
     sums: &mut [[S::V; VECTORS]; ROWS],
@@ -46,7 +44,7 @@ pub(crate) unsafe fn part<S: Simd, const ROWS: usize, const VECTORS: usize>(
     b: *const f32,
     b_stride: usize,
 ) {
-    // Written out row by row: a loop over that many is unrolled too late for the sums to get registers.
+    // Written out row by row: the compiler unrolls a loop too late to keep the sums in registers.
     macro_rules! each_row {
         ($($row:literal)*) => {
             unsafe {

@@ -18,7 +18,7 @@ struct Products;
 
 impl super::Products<Avx512> for Products {
     const VALUES: usize = 2;
-    // More than in f32: what sums lose is nothing beside what their weights lost.
+    // More than in f32: sums lose less precision than rounding the weights does.
     const KEYS: usize = MOST_KEYS;
 
     #[inline(always)]
@@ -74,7 +74,7 @@ impl super::Products<Avx512> for Products {
     }
 }
 
-/// To the nearest bfloat16, the even one of two.
+/// Rounds to the nearest bfloat16, ties to even.
 #[inline(always)]
 unsafe fn round(values: __m512) -> __m256i {
     unsafe { std::mem::transmute(_mm512_cvtneps_pbh(values)) }

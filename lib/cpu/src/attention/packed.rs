@@ -1,4 +1,4 @@
-//! The keys and values of a head as its tiles read them, and what is computed with them.
+//! Packed keys and values of a head, and attention with them.
 
 use std::f32::consts::LOG2_E;
 
@@ -7,16 +7,16 @@ use crate::exp::exp2;
 use crate::simd::{Simd, prefetch};
 use crate::{Rows, RowsMut};
 
-/// Lower than any score. Where all are, their weights are no numbers.
+/// Less than any score. If all scores are, the weights are NaN.
 const NONE: f32 = f32::NEG_INFINITY;
 
-/// A sequence whose keys and values are packed, and room for some of its queries.
+/// A sequence with packed keys and values, and memory for a tile of queries.
 pub(super) struct Packed<'a> {
     qkv: Rows<'a>,
     head: Head,
-    /// Of a query or key, filled up to whole fours.
+    /// The words of a query or key, padded to a multiple of four.
     words: usize,
-    /// Channels, filled up to whole vectors.
+    /// The channels, padded to whole vectors.
     wide: usize,
     /// Panels of `(words, 2·LANES)`.
     keys: *const f32,
@@ -28,7 +28,7 @@ pub(super) struct Packed<'a> {
     scores: *mut f32,
 }
 
-/// What is added to the scores of a panel: from a place as many values before the middle as there are keys.
+/// Added to the scores of a panel, to exclude keys past the end: 0 before the middle, [`NONE`] after it.
 static FLOOR: [f32; 4 * MOST_LANES] = {
     let mut floor = [0.0; 4 * MOST_LANES];
     let mut past = 2 * MOST_LANES;
@@ -63,7 +63,7 @@ impl<'a> Packed<'a> {
                     let key = qkv.at(first + row).add(channel);
                     P::convert(some.add(row * wide), key, dim, 1.0);
                 }
-                // Past the end, keys whose scores are 0.
+                // Keys past the end have score 0.
                 std::ptr::write_bytes(some.add(there * wide), 0, (S::LANES - there) * wide);
                 let panel = keys.add(first / columns * columns * words + first % columns);
                 for word in (0..words).step_by(4) {
@@ -86,7 +86,7 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// The mixes of `ROWS` queries from `first` on, to rows of `out` from `to` on.
+    /// Computes the mixes of `ROWS` queries from `first` and writes them to rows of `out` from `to`.
     #[inline(always)]
     pub(super) unsafe fn mix<S: Simd, P: Products<S>, const ROWS: usize>(
         &self,
@@ -96,13 +96,13 @@ impl<'a> Packed<'a> {
     ) {
         let Head { number, dim } = self.head;
         let (length, wide) = (self.qkv.rows(), self.wide);
-        // Scores are powers of 2, which are quicker to take.
+        // Scores are exponents of 2, because powers of 2 are faster than those of e.
         let scale = LOG2_E / (dim as f32).sqrt();
         unsafe {
             for row in 0..ROWS {
                 let query = self.qkv.at(first + row).add(number * dim);
                 P::convert(self.queries.add(row * wide), query, dim, scale);
-                // The next head lies beside this one, and is in no cache.
+                // The next head is the neighbour of this one, and not yet in a cache.
                 for part in 0..3 {
                     for k in (0..dim).step_by(16) {
                         prefetch(query.wrapping_add(part * self.qkv.width() / 3 + dim + k));
@@ -116,7 +116,7 @@ impl<'a> Packed<'a> {
             for key in (0..length).step_by(P::KEYS) {
                 let count = P::KEYS.min(length - key);
                 let most = self.score::<S, P, ROWS>(key, count);
-                // A vector has as many values as a tile has rows, or more.
+                // A vector has at least as many values as a tile has rows.
                 let mut down = [0.0; MOST_LANES];
                 for row in 0..ROWS {
                     let before = largest[row];
@@ -142,7 +142,7 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// Scores of the queries with `count` keys from `key` on, and the largest of every `LANES`-th.
+    /// Computes the scores of the queries with `count` keys from `key`. Returns the largest score of each lane.
     #[inline(always)]
     unsafe fn score<S: Simd, P: Products<S>, const ROWS: usize>(
         &self,
@@ -166,7 +166,7 @@ impl<'a> Packed<'a> {
         most
     }
 
-    /// Scores with the first `VECTORS` vectors of a panel, of whose keys `count` are there.
+    /// Computes the scores with the first `VECTORS` vectors of a panel that has `count` keys.
     #[inline(always)]
     unsafe fn score_panel<S: Simd, P: Products<S>, const ROWS: usize, const VECTORS: usize>(
         &self,
@@ -190,7 +190,7 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// Adds the values of `count` keys from `key` on to what was mixed before, times `down`.
+    /// Multiplies the mixes by `down` and adds the weighted values of `count` keys from `key`.
     #[inline(always)]
     unsafe fn add<S: Simd, P: Products<S>, const ROWS: usize>(
         &self,
@@ -212,7 +212,7 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// The same for `VECTORS` vectors of channels.
+    /// [`add`](Self::add) for `VECTORS` vectors of channels.
     #[inline(always)]
     unsafe fn add_channels<S: Simd, P: Products<S>, const ROWS: usize, const VECTORS: usize>(
         &self,
@@ -235,7 +235,7 @@ impl<'a> Packed<'a> {
     }
 }
 
-/// The scores of a row to weights, relative to the largest, and their sum in parts.
+/// Replaces the scores of a row by softmax weights relative to the largest. Returns their sum in lanes.
 #[inline(always)]
 unsafe fn soften<S: Simd, P: Products<S>>(scores: *mut f32, count: usize, largest: f32) -> S::V {
     unsafe {

@@ -1,4 +1,4 @@
-//! AVX2: products of pairs, widened to 16 bits. Its products of bytes saturate.
+//! AVX2: products of pairs, widened to 16 bits, because its products of bytes saturate.
 
 use std::arch::x86_64::*;
 

@@ -1,4 +1,4 @@
-//! Plain Rust, for any CPU. Whole numbers are kept in f32, which old CPUs multiply faster: below 2^24 it is exact, too.
+//! Any CPU. Integers are f32, which old CPUs multiply faster. Below 2^24 that is exact.
 
 use super::Dot;
 use crate::simd::{Portable, Simd};

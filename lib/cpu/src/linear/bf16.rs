@@ -3,17 +3,17 @@
 /// Rows of a tile.
 const ROWS: usize = 12;
 
-/// Inputs of a row, filled up to whole vectors of 32.
+/// Returns the inputs of a row, padded to vectors of 32.
 pub(super) fn padded(inputs: usize) -> usize {
     inputs.next_multiple_of(32)
 }
 
-/// The room that `rows` of `inputs` values need.
+/// Returns the values of memory for `rows` of `inputs`.
 pub(super) fn values(inputs: usize, rows: usize) -> usize {
     super::product::room_for(rows, inputs, size_of::<u16>(), ROWS) * padded(inputs)
 }
 
-/// Rounds values, two to a word.
+/// Rounds values, two in a word.
 #[inline(always)]
 pub(super) fn pairs(values: &[f32], words: &mut [u32]) {
     let bits = |value: f32| u32::from(half::bf16::from_f32(value).to_bits());
@@ -37,7 +37,7 @@ mod x86 {
     use crate::tile::bf16::{round, tile};
     use crate::{Rows, RowsMut};
 
-    /// See [`Weights::apply`]. With nowhere to convert inputs to, weights are widened and products are in f32.
+    /// See [`Weights::apply`]. Without `converted`, weights are widened and products are in f32.
     pub(in crate::linear) fn apply(
         panels: &[u16],
         weights: &Weights,
@@ -51,7 +51,7 @@ mod x86 {
             room.is_none_or(|room| room >= values(weights.inputs, x.rows())),
             "there is room"
         );
-        // SAFETY: weights are packed in bfloat16 only where the CPU multiplies it, and the shapes were compared.
+        // SAFETY: weights are only packed in bfloat16 if the CPU supports it, and the shapes were checked.
         unsafe {
             match then {
                 Then::Store => finished::<Store>(panels, weights, x, out, converted),
@@ -90,12 +90,12 @@ mod x86 {
         }
     }
 
-    /// Panels and the rows that they are multiplied with.
+    /// Multiplies bfloat16 panels by rounded rows.
     struct Rounded {
         panels: *const u16,
         /// `(rows, depth)`
         converted: *mut u16,
-        /// Inputs, filled up.
+        /// Inputs of a row, padded.
         depth: usize,
     }
 
@@ -118,7 +118,7 @@ mod x86 {
 
         #[inline(always)]
         unsafe fn tile(&self, row: usize, _rows: usize, panel: usize) -> [[__m512; VECTORS]; ROWS] {
-            // Rows that are not there give sums that nobody looks at; there is memory for a whole tile.
+            // Sums of rows beyond the last are not used. There is memory for a whole tile.
             let columns = VECTORS * 16;
             unsafe {
                 let a = self.converted.add(row * self.depth);
@@ -130,7 +130,7 @@ mod x86 {
         }
     }
 
-    /// Panels whose values are widened as they are multiplied with rows of f32.
+    /// Multiplies bfloat16 panels, widened to f32, by f32 rows.
     struct Widened {
         panels: *const u16,
         depth: usize,
@@ -146,7 +146,7 @@ mod x86 {
             self.first = x.at(range.start);
         }
 
-        /// One row after the other: what needs it is rare.
+        /// Row by row, because its use is rare.
         #[inline(always)]
         unsafe fn tile(&self, row: usize, rows: usize, panel: usize) -> [[__m512; VECTORS]; ROWS] {
             unsafe {
@@ -175,7 +175,7 @@ mod x86 {
         }
     }
 
-    /// Rounds a row to bfloat16 and fills it up with zeros.
+    /// Rounds a row to bfloat16 and pads it with zeros.
     #[inline(always)]
     unsafe fn convert(from: *const f32, width: usize, to: *mut u16, depth: usize) {
         unsafe {

@@ -1,4 +1,4 @@
-//! Products in f32: inputs are multiplied where they lie.
+//! Products in f32. Inputs are not copied.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::Rows;
 use crate::simd::Simd;
 use crate::tile::tile;
 
-/// Panels and the rows that they are multiplied with.
+/// Multiplies f32 panels by f32 rows.
 pub(super) struct InF32<'a> {
     panels: &'a [f32],
     first: *const f32,

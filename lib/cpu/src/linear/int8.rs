@@ -1,7 +1,7 @@
-//! Products in 8-bit integers: weights and inputs in groups of [`GROUP`] along the sum, each with a scale of its own.
+//! Products in 8-bit integers. Weights and inputs have a scale for each group of [`GROUP`] values along the sum.
 //!
-//! The scale of a group is its largest magnitude over 127 (for weights, that of a column), so that an outlier costs only its own
-//! group digits. Sums of a group are exact; they are scaled and summed up in f32.
+//! The scale of a group is its largest magnitude over 127 (for weights, that of a column), so that an outlier reduces the
+//! precision of its group only. Sums of a group are exact. They are scaled and added in f32.
 
 use std::ops::Range;
 
@@ -15,11 +15,11 @@ use crate::simd::Simd;
 use crate::tile::int8::tile;
 use crate::{Isa, Rows, RowsMut};
 
-/// Products that share two scales.
+/// The values of a group.
 pub(super) const GROUP: usize = 128;
-/// The largest magnitude of an 8-bit integer here: -128 is not used.
+/// The largest magnitude of an integer: -128 is not used.
 const LARGEST: f32 = 127.0;
-/// What a group is at least in magnitude; it is all zeros otherwise.
+/// A group with smaller values becomes zeros.
 const LEAST: f32 = 1e-30;
 
 /// Weights of a dense layer, panel by panel.
@@ -29,21 +29,21 @@ pub(super) struct Panels {
     weights: Aligned<i8>,
     /// `(groups, columns)` each.
     scales: Aligned,
-    /// What the sum of a group begins with, since inputs have a zero point: `(groups, columns)` each.
+    /// The initial sums of a group, which compensate the zero point of inputs: `(groups, columns)` each.
     compensation: Aligned<i32>,
 }
 
-/// Memory for rows of inputs.
+/// Memory for input rows as integers.
 #[derive(Debug, Default)]
 pub(super) struct Quantized {
-    /// `(rows, inputs)`, in the form of the instruction set.
+    /// `(rows, inputs)`, in the instruction set's form.
     inputs: Aligned<u8>,
     /// `(rows, groups)`
     scales: Aligned,
 }
 
 impl Quantized {
-    /// Makes room for `rows` of what `weights` are multiplied with.
+    /// Grows to `rows` inputs of `weights`.
     pub(super) fn grow(&mut self, weights: &Weights, rows: usize) -> Result<(), OutOfMemory> {
         let [inputs, scales] = room(weights, rows);
         self.inputs.grow(inputs)?;
@@ -51,7 +51,7 @@ impl Quantized {
     }
 }
 
-/// The bytes of inputs and the scales of that many rows.
+/// Returns the bytes and scales of `rows` inputs.
 fn room(weights: &Weights, rows: usize) -> [usize; 2] {
     let (inputs, form) = (weights.inputs, Form::for_isa(weights.isa));
     let rows = room_for(rows, inputs, form.bytes, form.rows);
@@ -61,18 +61,18 @@ fn room(weights: &Weights, rows: usize) -> [usize; 2] {
     ]
 }
 
-/// Inputs of a row, filled up to whole vectors of any instruction set.
+/// Returns the inputs of a row, padded to vectors of any instruction set.
 fn padded(inputs: usize) -> usize {
     inputs.next_multiple_of(16)
 }
 
-/// How an instruction set wants what it multiplies: see [`Dot`].
+/// The form of inputs and weights for an instruction set: see [`Dot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Form {
     pub(super) together: usize,
     bytes: usize,
     zero_point: i32,
-    /// Of a tile.
+    /// The rows of a tile.
     rows: usize,
 }
 
@@ -102,7 +102,7 @@ impl Form {
 }
 
 impl Panels {
-    /// For weights of so many values and outputs, whole panels of them.
+    /// Panels of zeros for whole panels of `outputs`.
     pub(super) fn zeros(outputs: usize, inputs: usize) -> Result<Self, OutOfMemory> {
         let groups = inputs.div_ceil(GROUP);
         Ok(Self {
@@ -112,7 +112,7 @@ impl Panels {
         })
     }
 
-    /// Where each panel goes.
+    /// Returns the memory of each panel.
     pub(super) fn rooms(&mut self, isa: Isa, inputs: usize) -> impl Iterator<Item = Room<'_>> {
         let (columns, zero_point) = (columns(isa), Form::for_isa(isa).zero_point);
         let groups = columns * inputs.div_ceil(GROUP);
@@ -129,7 +129,7 @@ impl Panels {
     }
 }
 
-/// Where a panel goes.
+/// The memory of a panel.
 #[derive(Debug)]
 pub(super) struct Room<'a> {
     pub(super) weights: &'a mut [i8],
@@ -139,14 +139,14 @@ pub(super) struct Room<'a> {
 }
 
 impl Room<'_> {
-    /// Makes integers of a group of weights, and keeps its scale at `place`.
+    /// Converts a group of weights to integers and stores its scale at `place`.
     #[inline(always)]
     pub(super) fn quantize(&mut self, place: usize, weights: &[f32]) -> [i8; GROUP] {
-        /// Adding it leaves a whole number in the last bits, rounded as [`Simd::round`] does it.
+        /// Adding it leaves an integer in the last bits, rounded like [`Simd::round`].
         const SHIFT: f32 = 12_582_912.0;
         let (inverse, scale) = scale(largest(weights));
         let mut integers = [0; GROUP];
-        // What is no number becomes 0, and its scale is none.
+        // A group with NaN becomes zeros with the scale NaN.
         if inverse.is_finite() {
             for (integer, weight) in integers.iter_mut().zip(weights) {
                 *integer = (weight * inverse + SHIFT).to_bits() as i8;
@@ -159,10 +159,10 @@ impl Room<'_> {
     }
 }
 
-/// The largest magnitude; NaN if one is not finite.
+/// Returns the largest magnitude; NaN if a value is not finite.
 #[inline(always)]
 fn largest(values: &[f32]) -> f32 {
-    // Bits of magnitudes are in the order of magnitudes, and those of what is not finite above all.
+    // Magnitudes have the order of their bits, and infinity and NaN are the largest.
     let magnitudes = values.iter().map(|value| value.abs().to_bits());
     let largest = f32::from_bits(magnitudes.fold(0, u32::max));
     if largest.is_finite() {
@@ -172,7 +172,7 @@ fn largest(values: &[f32]) -> f32 {
     }
 }
 
-/// What values of at most that magnitude are multiplied with to become integers, and integers to become values.
+/// Returns the factor from values to integers for a largest magnitude, and the factor back.
 fn scale(largest: f32) -> (f32, f32) {
     if largest < LEAST {
         (0.0, 0.0)
@@ -201,7 +201,7 @@ pub(super) fn apply(
         x,
         quantized,
     };
-    // SAFETY: weights are packed for an instruction set that the CPU has, and the shapes were compared.
+    // SAFETY: the CPU has the instruction set of the weights, and the shapes were checked.
     unsafe {
         match then {
             Then::Store => dispatched::<Store>(job, out),
@@ -267,7 +267,7 @@ unsafe fn multiply<D: Dot, F: Finish, const ROWS: usize>(job: Job<'_>, out: &mut
     unsafe { products::<D::F, F, _, ROWS>(integers, weights, x, out) }
 }
 
-/// Panels and the rows that they are multiplied with.
+/// Multiplies panels by rows of integers.
 struct Integers<'a, D: Dot> {
     panels: &'a Panels,
     /// `(rows, padded inputs)`
@@ -279,7 +279,7 @@ struct Integers<'a, D: Dot> {
 }
 
 impl<D: Dot> Integers<'_, D> {
-    /// Bytes of a row.
+    /// Returns the bytes of a row.
     fn stride(&self) -> usize {
         padded(self.inputs) * D::BYTES
     }
@@ -314,7 +314,7 @@ impl<D: Dot, const ROWS: usize> Multiplier<D::F, ROWS> for Integers<'_, D> {
         _rows: usize,
         panel: usize,
     ) -> [[<D::F as Simd>::V; VECTORS]; ROWS] {
-        // Rows that are not there give sums that nobody looks at; there is memory for a whole tile.
+        // Sums of rows beyond the last are not used. There is memory for a whole tile.
         let (lanes, columns) = (D::F::LANES, VECTORS * D::F::LANES);
         let (groups, depth) = (self.groups(), padded(self.inputs));
         unsafe {
@@ -352,20 +352,20 @@ impl<D: Dot, const ROWS: usize> Multiplier<D::F, ROWS> for Integers<'_, D> {
     }
 }
 
-/// Makes integers of a group of a row; returns its scale.
+/// Converts a group of a row to integers. Returns its scale.
 #[inline(always)]
 unsafe fn quantize<D: Dot>(from: *const f32, count: usize, to: *mut u8) -> f32 {
     let lanes = D::F::LANES;
     unsafe {
         let mut most = D::F::splat(0.0);
-        let mut spoilt = D::F::splat(0.0);
+        let mut not_finite = D::F::splat(0.0);
         for at in (0..count).step_by(lanes) {
             let values = D::F::load_some(from.add(at), count - at);
             most = D::F::max(most, D::F::abs(values));
-            // Zero, or NaN where a value is not finite.
-            spoilt = D::F::add(spoilt, D::F::sub(values, values));
+            // Zero, or NaN if a value is not finite.
+            not_finite = D::F::add(not_finite, D::F::sub(values, values));
         }
-        let (inverse, scale) = scale(D::F::largest(most) + D::F::sum(spoilt));
+        let (inverse, scale) = scale(D::F::largest(most) + D::F::sum(not_finite));
         for at in (0..count).step_by(lanes) {
             let values = D::F::load_some(from.add(at), count - at);
             let integers = D::F::round(D::F::mul(values, D::F::splat(inverse)));

@@ -1,4 +1,4 @@
-//! Weights from the bytes in which a file stores them to panels.
+//! Packs weights from the bytes of a file into panels.
 
 use std::ops::Range;
 
@@ -8,10 +8,10 @@ use crate::Isa;
 use crate::dispatch::dispatch;
 use crate::simd::Simd;
 
-/// Values of a row that are packed at once: a group of 8-bit integers.
+/// The values of a row that are packed at once: a group of 8-bit integers.
 pub(super) const BLOCK: usize = int8::GROUP;
 
-/// The type of stored values, which are little-endian.
+/// The type of stored little-endian values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredType {
     /// IEEE 754 single precision.
@@ -23,7 +23,7 @@ pub enum StoredType {
 }
 
 impl StoredType {
-    /// The bytes of a value.
+    /// Returns the bytes of a value.
     pub fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,
@@ -31,10 +31,10 @@ impl StoredType {
         }
     }
 
-    /// Widens the values in `bytes` to f32, which is exact.
+    /// Converts the values in `bytes` to f32, which is exact.
     ///
     /// # Panics
-    /// If there is no room for as many.
+    /// If `to` has another number of values.
     #[inline(always)]
     pub fn widen(self, bytes: &[u8], to: &mut [f32]) {
         assert_eq!(bytes.len(), to.len() * self.bytes(), "as many values");
@@ -61,10 +61,10 @@ impl StoredType {
     }
 }
 
-/// What the bits of an f16 stand for, without a branch: a loop over many becomes vectors.
+/// Converts the bits of an f16 without a branch, so that loops are vectorised.
 #[inline(always)]
 fn from_f16(half: u32) -> f32 {
-    /// The exponent of f16 counts from 15, that of f32 from 127.
+    /// The exponent bias is 15 in f16 and 127 in f32.
     const REBIAS: f32 = f32::from_bits((127 + 127 - 15) << 23);
     const NOT_FINITE: u32 = 0x7c00;
     let (sign, magnitude) = ((half & 0x8000) << 16, half & 0x7fff);
@@ -87,7 +87,7 @@ pub struct Panel<'a> {
     room: Room<'a>,
 }
 
-/// Where they go.
+/// The memory of a panel.
 #[derive(Debug)]
 pub(super) enum Room<'a> {
     F32(&'a mut [f32]),
@@ -96,7 +96,7 @@ pub(super) enum Room<'a> {
 }
 
 impl Weights {
-    /// The panels, each of which can be packed by another thread.
+    /// Returns the panels. Different threads can pack them.
     pub fn panels(&mut self) -> Vec<Panel<'_>> {
         let (isa, inputs, outputs) = (self.isa, self.inputs, self.outputs);
         let columns = columns(isa);
@@ -124,15 +124,15 @@ impl Weights {
 }
 
 impl Panel<'_> {
-    /// The rows of the matrix that it is made of.
+    /// Returns the rows of the matrix that the panel contains.
     pub fn outputs(&self) -> Range<usize> {
         self.outputs.clone()
     }
 
-    /// Packs those rows, each with its type.
+    /// Packs the rows of [`outputs`](Self::outputs), each with its type.
     ///
     /// # Panics
-    /// If they are not as many, or not as long.
+    /// If their number or length is wrong.
     pub fn pack(&mut self, rows: &[(StoredType, &[u8])]) {
         assert_eq!(rows.len(), self.outputs.len(), "a panel is whole");
         for (stored, bytes) in rows {
@@ -143,11 +143,11 @@ impl Panel<'_> {
     }
 }
 
-/// Blocks of all rows one after the other, so that what is read and written lies in the first cache.
+/// Packs block by block of all rows, so that reads and writes stay in the first-level cache.
 #[inline(always)]
 unsafe fn pack<S: Simd>(panel: &mut Panel<'_>, rows: &[(StoredType, &[u8])]) {
-    /// Columns of any instruction set.
-    const MOST: usize = 32;
+    /// The most columns of an instruction set.
+    const MAX_COLUMNS: usize = 32;
     let (columns, inputs) = (VECTORS * S::LANES, panel.inputs);
     let together = match &panel.room {
         Room::F32(_) => 1,
@@ -155,8 +155,8 @@ unsafe fn pack<S: Simd>(panel: &mut Panel<'_>, rows: &[(StoredType, &[u8])]) {
         Room::Int8(_) => Form::for_isa(panel.isa).together,
     };
     let mut values = [0f32; BLOCK];
-    // (columns, BLOCK): the values that are multiplied together, in one word. Rows that are not there stay zeros.
-    let mut words = [0u32; MOST * BLOCK];
+    // (columns, BLOCK): a word has the values that are multiplied together. Columns without a row stay zero.
+    let mut words = [0u32; MAX_COLUMNS * BLOCK];
     for begin in (0..inputs).step_by(BLOCK) {
         let count = BLOCK.min(inputs - begin);
         values[count..].fill(0.0);
@@ -210,7 +210,7 @@ unsafe fn pack<S: Simd>(panel: &mut Panel<'_>, rows: &[(StoredType, &[u8])]) {
     }
 }
 
-/// `(columns, BLOCK)` to the first `count` rows of `(BLOCK, columns)`.
+/// Transposes `(columns, BLOCK)` to the first `count` rows of `(BLOCK, columns)`.
 #[inline(always)]
 unsafe fn turn<S: Simd>(words: &[u32], count: usize, to: *mut f32) {
     for first in (0..count).step_by(4) {

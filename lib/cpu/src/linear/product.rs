@@ -1,4 +1,4 @@
-//! The order of tiles in a product, and what is done with their sums.
+//! The order of tiles in a product, and the use of their sums.
 
 use std::ops::Range;
 
@@ -9,33 +9,33 @@ use crate::{Rows, RowsMut};
 
 /// Multiplies input rows by a panel of weights.
 pub(super) trait Multiplier<S: Simd, const ROWS: usize> {
-    /// The bytes that an input value takes while it is multiplied.
+    /// The bytes of an input value in a product.
     const BYTES: usize;
 
-    /// Loads the rows `range` of `x`, in the form in which they are multiplied.
+    /// Loads rows of `x`, converted for the product.
     unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>);
 
-    /// The products of a panel with `rows` ≤ `ROWS` rows, from `row` on. Rows are counted from the first loaded one.
+    /// Returns the products of a panel with `rows` ≤ `ROWS` rows from `row`, counted from the first loaded one.
     unsafe fn tile(&self, row: usize, rows: usize, panel: usize) -> [[S::V; VECTORS]; ROWS];
 }
 
-/// Bytes of input rows that stay in a core's cache while all of the weights pass by.
+/// Bytes of input rows that stay in a core's cache while all weights are read.
 const INPUT_BYTES: usize = 448 << 10;
 
 /// Rows that are loaded at once even if they exceed [`INPUT_BYTES`]: each pass over the weights costs memory bandwidth.
-const LEAST_ROWS: usize = 36;
+const MIN_ROWS: usize = 36;
 
-/// The most rows that are loaded at once.
-fn most_rows(inputs: usize, bytes: usize, tile: usize) -> usize {
-    (INPUT_BYTES / bytes / inputs).max(LEAST_ROWS) / tile * tile
+/// Returns the most rows that are loaded at once.
+fn max_rows(inputs: usize, bytes: usize, tile: usize) -> usize {
+    (INPUT_BYTES / bytes / inputs).max(MIN_ROWS) / tile * tile
 }
 
-/// How many rows are loaded at once, of `rows` or fewer, in whole tiles.
+/// Returns the rows of memory for products of up to `rows` rows, in whole tiles.
 pub(super) fn room_for(rows: usize, inputs: usize, bytes: usize, tile: usize) -> usize {
-    most_rows(inputs, bytes, tile).min(rows.next_multiple_of(tile))
+    max_rows(inputs, bytes, tile).min(rows.next_multiple_of(tile))
 }
 
-/// All products of the rows of `x` with the weights, finished by `F`.
+/// Multiplies the rows of `x` by the weights and finishes the sums by `F`.
 #[inline(always)]
 pub(super) unsafe fn products<S, F, M, const ROWS: usize>(
     mut multiplier: M,
@@ -49,8 +49,8 @@ pub(super) unsafe fn products<S, F, M, const ROWS: usize>(
 {
     let columns = VECTORS * S::LANES;
     let rows = x.rows();
-    let most = most_rows(weights.inputs, M::BYTES, ROWS);
-    // Passes of equal size: each pass over the weights costs the same.
+    let most = max_rows(weights.inputs, M::BYTES, ROWS);
+    // Passes of equal size, because each reads all weights.
     let at_once = rows
         .div_ceil(rows.div_ceil(most).max(1))
         .next_multiple_of(ROWS);
@@ -63,9 +63,9 @@ pub(super) unsafe fn products<S, F, M, const ROWS: usize>(
                 let bias = weights.bias.as_ptr().add(column);
                 let (left, right) = (S::load(bias), S::load(bias.add(S::LANES)));
                 for row in (first..last).step_by(ROWS) {
-                    let there = ROWS.min(last - row);
-                    let sums = multiplier.tile(row - first, there, panel);
-                    for (i, sums) in sums.iter().enumerate().take(there) {
+                    let count = ROWS.min(last - row);
+                    let sums = multiplier.tile(row - first, count, panel);
+                    for (i, sums) in sums.iter().enumerate().take(count) {
                         let to = out.at(row + i).add(column);
                         let (left, right) = (S::add(sums[0], left), S::add(sums[1], right));
                         if column + columns <= weights.outputs {
@@ -88,10 +88,10 @@ pub(super) unsafe fn products<S, F, M, const ROWS: usize>(
     }
 }
 
-/// [`Then`](super::Then) as a type. A closure would not be inlined, and then not be compiled for the instruction set.
+/// [`Then`](super::Then) as a type. A closure would not be inlined, so not compiled for the instruction set.
 pub(super) trait Finish {
-    /// What is stored where `there` points.
-    unsafe fn finish<S: Simd>(there: *const f32, value: S::V) -> S::V;
+    /// Returns the values to store at `out`.
+    unsafe fn finish<S: Simd>(out: *const f32, value: S::V) -> S::V;
 }
 
 pub(super) struct Store;
@@ -100,21 +100,21 @@ pub(super) struct Add;
 
 impl Finish for Store {
     #[inline(always)]
-    unsafe fn finish<S: Simd>(_there: *const f32, value: S::V) -> S::V {
+    unsafe fn finish<S: Simd>(_out: *const f32, value: S::V) -> S::V {
         value
     }
 }
 
 impl Finish for Gelu {
     #[inline(always)]
-    unsafe fn finish<S: Simd>(_there: *const f32, value: S::V) -> S::V {
+    unsafe fn finish<S: Simd>(_out: *const f32, value: S::V) -> S::V {
         unsafe { activation::gelu::<S>(value) }
     }
 }
 
 impl Finish for Add {
     #[inline(always)]
-    unsafe fn finish<S: Simd>(there: *const f32, value: S::V) -> S::V {
-        unsafe { S::add(S::load(there), value) }
+    unsafe fn finish<S: Simd>(out: *const f32, value: S::V) -> S::V {
+        unsafe { S::add(S::load(out), value) }
     }
 }

@@ -1,16 +1,16 @@
-//! Plain Rust: as many lanes as wanted, and what the compiler makes of them.
+//! Vectors of any number of lanes for any CPU, vectorised by the compiler.
 
 use super::Simd;
 
-/// Several values at once.
+/// Vectors of `N` lanes.
 #[derive(Clone, Copy)]
 pub(crate) struct Lanes<const N: usize>;
 
 /// For any CPU.
 pub(crate) type Portable = Lanes<8>;
-/// For what is left over at the end of a row.
+/// For the remainder of a row.
 pub(crate) type Scalar = Lanes<1>;
-/// For what is left over of pairs.
+/// For a remainder of pairs.
 pub(crate) type Pair = Lanes<2>;
 
 #[inline(always)]
@@ -75,7 +75,7 @@ impl<const N: usize> Simd for Lanes<N> {
 
     #[inline(always)]
     unsafe fn mul_add(a: [f32; N], b: [f32; N], c: [f32; N]) -> [f32; N] {
-        // Not everywhere `f32::mul_add`, which calls a function where there is no such instruction.
+        // Not `f32::mul_add` everywhere: without such an instruction it calls a function.
         if cfg!(target_arch = "aarch64") {
             each(|i| a[i].mul_add(b[i], c[i]))
         } else {
@@ -105,7 +105,7 @@ impl<const N: usize> Simd for Lanes<N> {
 
     #[inline(always)]
     unsafe fn round(v: [f32; N]) -> [f32; N] {
-        // Adding and taking off 1.5·2^23 rounds what is below 2^22, and needs no function.
+        // Adding and subtracting 1.5·2^23 rounds values below 2^22 without a function call.
         const SHIFT: f32 = 12_582_912.0;
         each(|i| (v[i] + SHIFT) - SHIFT)
     }

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 /// Adds `A·B` to `sums`: `A` is `(ROWS, pairs, 2)` with rows `a_stride` apart, `B` is `(pairs, VECTORS·16, 2)` with pairs
-/// `b_stride` apart. `ROWS` is at most 12, `VECTORS` 1 or 2.
+/// `b_stride` apart. `ROWS` is at most 12, `VECTORS` is 1 or 2.
 #[inline(always)]
 pub(crate) unsafe fn tile<const ROWS: usize, const VECTORS: usize>(
     sums: &mut [[__m512; VECTORS]; ROWS],
@@ -40,7 +40,7 @@ pub(crate) unsafe fn tile<const ROWS: usize, const VECTORS: usize>(
     each_row!(0 1 2 3 4 5 6 7 8 9 10 11);
 }
 
-/// The bits of the nearest bfloat16, the even one of two.
+/// Returns the bits of the nearest bfloat16, ties to even.
 #[inline(always)]
 pub(crate) fn round(value: f32) -> u16 {
     half::bf16::from_f32(value).to_bits()

@@ -2,8 +2,8 @@
 
 use crate::dot::Dot;
 
-/// `first + A·B`: `A` is `(ROWS, steps, TOGETHER)` inputs with rows `stride` bytes apart, `B` is
-/// `(steps, VECTORS·LANES, TOGETHER)`, `first` is `(VECTORS·LANES)`. `ROWS` is at most 12, `VECTORS` 2.
+/// Returns `first + A·B`: `A` is `(ROWS, steps, TOGETHER)` inputs with rows `stride` bytes apart, `B` is
+/// `(steps, VECTORS·LANES, TOGETHER)`, `first` is `(VECTORS·LANES)`. `ROWS` is at most 12, `VECTORS` is 2.
 #[inline(always)]
 pub(crate) unsafe fn tile<D: Dot, const ROWS: usize, const VECTORS: usize>(
     first: *const i32,

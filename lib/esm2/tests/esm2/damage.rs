@@ -482,7 +482,7 @@ fn archives_that_claim_more_than_they_hold() {
     );
     changed(directory, b"XX", "no zip archive in it");
     changed(good.len() - 10, &[0xff; 8], "no zip archive in it");
-    changed(good.len() - 6, &[0; 4], "no zip archive in it");
+    changed(good.len() - 6, &[0; 4], "reaches beyond the file");
     refused_bin(&archive(&records[1..]), "no record data.pkl");
     let big = [("byteorder", &b"big"[..]), records[0]];
     refused_bin(&archive(&big), "byte order: expected little");

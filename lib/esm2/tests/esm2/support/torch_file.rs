@@ -1,4 +1,4 @@
-//! What `torch.save` makes of tensors, and what somebody else could make of it.
+//! Writes PyTorch files, also ones that `torch.save` would not.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub fn torch_file(parts: &BTreeMap<String, Part>) -> Vec<u8> {
     torch_file_as(parts, archive)
 }
 
-/// The same in an archive of some form.
+/// A weight file of PyTorch in an archive that `archive` writes.
 pub fn torch_file_as(
     parts: &BTreeMap<String, Part>,
     archive: impl Fn(&[(&str, &[u8])]) -> Vec<u8>,
@@ -35,12 +35,12 @@ pub fn torch_file_as(
     archive(&records)
 }
 
-/// A zip archive of these records, stored as they are in a folder.
+/// A zip archive of these records in a folder, without compression.
 pub fn archive(records: &[(&str, &[u8])]) -> Vec<u8> {
     written(records, false)
 }
 
-/// The same in the form that archives beyond 4 GiB have: what does not fit into 32 bits is elsewhere.
+/// The same in the form of archives beyond 4 GiB, whose sizes and offsets have 64 bits.
 pub fn large_archive(records: &[(&str, &[u8])]) -> Vec<u8> {
     written(records, true)
 }
@@ -85,7 +85,13 @@ fn written(records: &[(&str, &[u8])], is_large: bool) -> Vec<u8> {
     archive.extend(directory);
     if is_large {
         let end = archive.len() as u64;
-        archive.extend([b"PK\x06\x06", &[0; 36][..], &wide([size, start, 0])[..16]].concat());
+        let count = records.len();
+        let fields = [
+            &wide([44, 0, 0])[..20],
+            &wide([count, count, size]),
+            &wide([start, 0, 0])[..8],
+        ];
+        archive.extend([b"PK\x06\x06".to_vec(), fields.concat()].concat());
         archive.extend(
             [
                 b"PK\x06\x07",
@@ -102,12 +108,12 @@ fn written(records: &[(&str, &[u8])], is_large: bool) -> Vec<u8> {
     archive
 }
 
-/// A pickle that is this value.
+/// A pickle of a value.
 pub fn pickle(value: &[u8]) -> Vec<u8> {
     [b"\x80\x02", value, b"."].concat()
 }
 
-/// A dictionary of these keys and values, in turn.
+/// A dictionary of alternating keys and values.
 pub fn dictionary(entries: &[u8]) -> Vec<u8> {
     [b"ccollections\nOrderedDict\n)R(", entries, b"u"].concat()
 }
@@ -154,12 +160,12 @@ fn tuple(numbers: &[usize]) -> Vec<u8> {
     [b"(".to_vec(), numbers.concat(), b"t".to_vec()].concat()
 }
 
-/// As an integer of eight bytes.
+/// An integer of eight bytes.
 fn number(value: usize) -> Vec<u8> {
     [b"\x8a\x08", &(value as u64).to_le_bytes()[..]].concat()
 }
 
-/// The strides of values that lie one after the other.
+/// The strides of row-major values.
 pub fn in_order(shape: &[usize]) -> Vec<usize> {
     (0..shape.len())
         .map(|i| shape[i + 1..].iter().product())
