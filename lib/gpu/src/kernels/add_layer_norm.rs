@@ -334,62 +334,44 @@ mod tests {
             ..work
         };
         assert!(none.launch(Element::F16).unwrap().is_none());
-        for (wrong, message) in [
+        let cases: [(fn(&mut AddLayerNorm), &str); 8] = [
             (
-                AddLayerNorm {
-                    tokens: 1 << 33,
-                    ..work
-                },
+                |work| work.tokens = 1 << 33,
                 "tokens: expected at most 2147483647, found 8589934592",
             ),
             (
-                AddLayerNorm { hidden: 0, ..work },
+                |work| work.hidden = 0,
                 "channels: expected at least 1, found 0",
             ),
             (
-                AddLayerNorm {
-                    hidden: 20_481,
-                    ..work
-                },
+                |work| work.hidden = 20_481,
                 "channels: expected at most 20480, found 20481",
             ),
+            (|work| work.x = std::ptr::null_mut(), "x is a null pointer"),
             (
-                AddLayerNorm {
-                    x: std::ptr::null_mut(),
-                    ..work
-                },
-                "x is a null pointer",
-            ),
-            (
-                AddLayerNorm {
-                    y: Some(std::ptr::null()),
-                    ..work
-                },
+                |work| work.y = Some(std::ptr::null()),
                 "y is a null pointer",
             ),
             (
-                AddLayerNorm {
-                    weight: std::ptr::null(),
-                    ..work
-                },
+                |work| work.weight = std::ptr::null(),
                 "weight is a null pointer",
             ),
             (
-                AddLayerNorm {
-                    bias: std::ptr::null(),
-                    ..work
-                },
+                |work| work.bias = std::ptr::null(),
                 "bias is a null pointer",
             ),
             (
-                AddLayerNorm {
-                    out: std::ptr::null_mut(),
-                    ..work
-                },
+                |work| work.out = std::ptr::null_mut(),
                 "out is a null pointer",
             ),
-        ] {
-            assert_eq!(wrong.launch(Element::F16).unwrap_err().to_string(), message);
+        ];
+        for (change, message) in cases {
+            let mut invalid = work;
+            change(&mut invalid);
+            assert_eq!(
+                invalid.launch(Element::F16).unwrap_err().to_string(),
+                message
+            );
         }
     }
 }

@@ -151,48 +151,36 @@ mod tests {
             ..work
         };
         assert!(none.launch(Element::F16).unwrap().is_none());
-        for (wrong, message) in [
+        let cases: [(fn(&mut BiasGelu), &str); 6] = [
             (
-                BiasGelu {
-                    tokens: 1 << 33,
-                    ..work
-                },
+                |work| work.tokens = 1 << 33,
                 "tokens: expected at most 2147483647, found 8589934592",
             ),
             (
-                BiasGelu { width: 0, ..work },
+                |work| work.width = 0,
                 "channels: expected at least 1, found 0",
             ),
             (
-                BiasGelu {
-                    width: 1 << 30,
-                    ..work
-                },
+                |work| work.width = 1 << 30,
                 "blocks of channels: expected at most 65535, found 524288",
             ),
+            (|work| work.x = std::ptr::null_mut(), "x is a null pointer"),
             (
-                BiasGelu {
-                    x: std::ptr::null_mut(),
-                    ..work
-                },
-                "x is a null pointer",
-            ),
-            (
-                BiasGelu {
-                    bias: std::ptr::null(),
-                    ..work
-                },
+                |work| work.bias = std::ptr::null(),
                 "bias is a null pointer",
             ),
             (
-                BiasGelu {
-                    x: std::ptr::without_provenance_mut(0x1001),
-                    ..work
-                },
+                |work| work.x = std::ptr::without_provenance_mut(0x1001),
                 "x: expected an address that is a multiple of 2, found 0x1001",
             ),
-        ] {
-            assert_eq!(wrong.launch(Element::F16).unwrap_err().to_string(), message);
+        ];
+        for (change, message) in cases {
+            let mut invalid = work;
+            change(&mut invalid);
+            assert_eq!(
+                invalid.launch(Element::F16).unwrap_err().to_string(),
+                message
+            );
         }
     }
 }

@@ -275,76 +275,52 @@ mod tests {
             ..work
         };
         assert!(unscaled.launch(Element::F16).unwrap().is_some());
-        for (wrong, message) in [
+        let cases: [(fn(&mut Embed), &str); 10] = [
             (
-                Embed {
-                    tokens: 1 << 33,
-                    ..work
-                },
+                |work| work.tokens = 1 << 33,
                 "tokens: expected at most 2147483647, found 8589934592",
             ),
             (
-                Embed { hidden: 0, ..work },
+                |work| work.hidden = 0,
                 "channels: expected at least 1, found 0",
             ),
             (
-                Embed {
-                    sequences: 0,
-                    ..work
-                },
+                |work| work.sequences = 0,
                 "sequences: expected at least 1, found 0",
             ),
             (
-                Embed {
-                    rows: 1 << 30,
-                    ..work
-                },
+                |work| work.rows = 1 << 30,
                 "values of the table: expected at most 2147483647, found 343597383680",
             ),
+            (|work| work.ids = std::ptr::null(), "ids is a null pointer"),
             (
-                Embed {
-                    ids: std::ptr::null(),
-                    ..work
-                },
-                "ids is a null pointer",
-            ),
-            (
-                Embed {
-                    table: std::ptr::null(),
-                    ..work
-                },
+                |work| work.table = std::ptr::null(),
                 "table is a null pointer",
             ),
             (
-                Embed {
-                    cu_seqlens: std::ptr::null(),
-                    ..work
-                },
+                |work| work.cu_seqlens = std::ptr::null(),
                 "cu_seqlens is a null pointer",
             ),
             (
-                Embed {
-                    kept: Some(std::ptr::null()),
-                    ..work
-                },
+                |work| work.kept = Some(std::ptr::null()),
                 "kept is a null pointer",
             ),
             (
-                Embed {
-                    out: std::ptr::null_mut(),
-                    ..work
-                },
+                |work| work.out = std::ptr::null_mut(),
                 "out is a null pointer",
             ),
             (
-                Embed {
-                    table_element: Element::Bf16,
-                    ..work
-                },
+                |work| work.table_element = Element::Bf16,
                 "bits of the table's values: expected f32, or the type that the kernels are for, found 16",
             ),
-        ] {
-            assert_eq!(wrong.launch(Element::F16).unwrap_err().to_string(), message);
+        ];
+        for (change, message) in cases {
+            let mut invalid = work;
+            change(&mut invalid);
+            assert_eq!(
+                invalid.launch(Element::F16).unwrap_err().to_string(),
+                message
+            );
         }
     }
 }

@@ -401,62 +401,44 @@ mod tests {
             ..work
         };
         assert_eq!(bos.launches().unwrap().len(), 1);
-        for (wrong, message) in [
+        let cases: [(fn(&mut Pool), &str); 8] = [
             (
-                Pool {
-                    tokens: 1 << 33,
-                    ..work
-                },
+                |work| work.tokens = 1 << 33,
                 "tokens: expected at most 2147483647, found 8589934592",
             ),
             (
-                Pool {
-                    sequences: 1 << 33,
-                    ..work
-                },
+                |work| work.sequences = 1 << 33,
                 "sequences: expected at most 2147483647, found 8589934592",
             ),
             (
-                Pool { width: 0, ..work },
+                |work| work.width = 0,
                 "channels: expected at least 1, found 0",
             ),
             (
-                Pool {
-                    width: 1 << 30,
-                    ..work
-                },
+                |work| work.width = 1 << 30,
                 "blocks of channels: expected at most 65535, found 8388608",
             ),
             (
-                Pool {
-                    hidden: std::ptr::null(),
-                    ..work
-                },
+                |work| work.hidden = std::ptr::null(),
                 "hidden is a null pointer",
             ),
             (
-                Pool {
-                    cu_seqlens: std::ptr::null(),
-                    ..work
-                },
+                |work| work.cu_seqlens = std::ptr::null(),
                 "cu_seqlens is a null pointer",
             ),
             (
-                Pool {
-                    out: std::ptr::null_mut(),
-                    ..work
-                },
+                |work| work.out = std::ptr::null_mut(),
                 "out is a null pointer",
             ),
             (
-                Pool {
-                    workspace: std::ptr::null_mut(),
-                    ..work
-                },
+                |work| work.workspace = std::ptr::null_mut(),
                 "workspace is a null pointer",
             ),
-        ] {
-            assert_eq!(wrong.launches().unwrap_err().to_string(), message);
+        ];
+        for (change, message) in cases {
+            let mut invalid = work;
+            change(&mut invalid);
+            assert_eq!(invalid.launches().unwrap_err().to_string(), message);
         }
     }
 }

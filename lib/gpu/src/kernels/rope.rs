@@ -81,21 +81,8 @@ mod tests {
     use super::*;
     use crate::emulator::{Buffer, Draw, ORDERS, assert_close, emulator};
 
-    struct Shape {
-        tokens: usize,
-        heads: usize,
-        head_dim: usize,
-        /// Bytes by which the values miss an address that is a multiple of 16.
-        shift: usize,
-    }
-
-    fn check(element: Element, shape: &Shape) {
-        let &Shape {
-            tokens,
-            heads,
-            head_dim,
-            shift,
-        } = shape;
+    /// `shift` is the offset of the values from a multiple of 16 bytes.
+    fn check(element: Element, tokens: usize, heads: usize, head_dim: usize, shift: usize) {
         let mut draw = Draw::new(7);
         let rows = 50;
         let turns: Vec<f32> = (0..rows * head_dim / 2)
@@ -154,76 +141,24 @@ mod tests {
     }
 
     #[test]
-    fn every_head_of_esm2_in_every_type() {
+    fn every_head_of_esm2_and_odd_widths_addresses_and_lengths() {
         for element in Element::ALL {
-            for (heads, head_dim) in [(20, 16), (20, 24), (20, 32), (5, 64), (3, 128)] {
-                check(
-                    element,
-                    &Shape {
-                        tokens: 3,
-                        heads,
-                        head_dim,
-                        shift: 0,
-                    },
-                );
+            for (tokens, heads, head_dim, shift) in [
+                (3, 20, 16, 0),
+                (3, 20, 24, 0),
+                (3, 20, 32, 0),
+                (3, 5, 64, 0),
+                (3, 3, 128, 0),
+                // Pair by pair.
+                (5, 3, 6, 0),
+                (4, 2, 32, element.size()),
+                // One token, and more than a block takes.
+                (1, 1, 16, 0),
+                (601, 2, 16, 0),
+                (2, 20, 64, 0),
+            ] {
+                check(element, tokens, heads, head_dim, shift);
             }
-        }
-    }
-
-    #[test]
-    fn other_widths_and_addresses_go_pair_by_pair() {
-        for element in Element::ALL {
-            check(
-                element,
-                &Shape {
-                    tokens: 5,
-                    heads: 3,
-                    head_dim: 6,
-                    shift: 0,
-                },
-            );
-            check(
-                element,
-                &Shape {
-                    tokens: 4,
-                    heads: 2,
-                    head_dim: 32,
-                    shift: element.size(),
-                },
-            );
-        }
-    }
-
-    #[test]
-    fn one_token_and_more_than_a_block_takes() {
-        for element in Element::ALL {
-            check(
-                element,
-                &Shape {
-                    tokens: 1,
-                    heads: 1,
-                    head_dim: 16,
-                    shift: 0,
-                },
-            );
-            check(
-                element,
-                &Shape {
-                    tokens: 601,
-                    heads: 2,
-                    head_dim: 16,
-                    shift: 0,
-                },
-            );
-            check(
-                element,
-                &Shape {
-                    tokens: 2,
-                    heads: 20,
-                    head_dim: 64,
-                    shift: 0,
-                },
-            );
         }
     }
 
@@ -245,55 +180,40 @@ mod tests {
             ..work
         };
         assert!(none.launch(Element::F16).unwrap().is_none());
-        for (wrong, message) in [
+        let cases: [(fn(&mut Rope), &str); 7] = [
             (
-                Rope {
-                    tokens: 1 << 33,
-                    ..work
-                },
+                |work| work.tokens = 1 << 33,
                 "tokens: expected at most 2147483647, found 8589934592",
             ),
+            (|work| work.heads = 0, "heads: expected at least 1, found 0"),
             (
-                Rope { heads: 0, ..work },
-                "heads: expected at least 1, found 0",
-            ),
-            (
-                Rope {
-                    head_dim: 33,
-                    ..work
-                },
+                |work| work.head_dim = 33,
                 "channels of a head: expected an even number, found 33",
             ),
             (
-                Rope {
-                    heads: 1 << 30,
-                    ..work
-                },
+                |work| work.heads = 1 << 30,
                 "channels of queries, keys and values: expected at most 2147483647, found 103079215104",
             ),
             (
-                Rope {
-                    qkv: std::ptr::null_mut(),
-                    ..work
-                },
+                |work| work.qkv = std::ptr::null_mut(),
                 "qkv is a null pointer",
             ),
             (
-                Rope {
-                    positions: std::ptr::null(),
-                    ..work
-                },
+                |work| work.positions = std::ptr::null(),
                 "positions is a null pointer",
             ),
             (
-                Rope {
-                    turns: std::ptr::without_provenance(some + 4),
-                    ..work
-                },
+                |work| work.turns = std::ptr::without_provenance(some + 4),
                 "turns: expected an address that is a multiple of 8, found 0x1004",
             ),
-        ] {
-            assert_eq!(wrong.launch(Element::F16).unwrap_err().to_string(), message);
+        ];
+        for (change, message) in cases {
+            let mut invalid = work;
+            change(&mut invalid);
+            assert_eq!(
+                invalid.launch(Element::F16).unwrap_err().to_string(),
+                message
+            );
         }
     }
 }
