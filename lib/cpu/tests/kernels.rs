@@ -1,11 +1,11 @@
-//! Each kernel of each instruction set that this CPU has, beside the same written out in f64.
+//! Compares each kernel of each instruction set of this CPU with the same computation in f64.
 
 use plmkit_cpu::{
     Converted, Head, Isa, LayerNorm, Multiply, Rotations, Rows, RowsMut, Scratch, StoredType, Then,
     Weights, attention,
 };
 
-/// Numbers between -1 and 1 that are the same in every run.
+/// Pseudo-random numbers between -1 and 1, the same in every run.
 fn numbers(seed: u64, count: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let next = || {
@@ -38,7 +38,7 @@ fn gelu(x: f64) -> f64 {
     x / 2.0 * libm::erfc(-x / std::f64::consts::SQRT_2)
 }
 
-/// `x·Wᵀ + b` written out: `(rows, outputs)`.
+/// `x·Wᵀ + b` in f64: `(rows, outputs)`.
 fn products(x: &[f32], weight: &[f32], bias: &[f32]) -> Vec<f64> {
     let inputs = weight.len() / bias.len();
     let outputs = || weight.chunks(inputs).zip(bias);
@@ -49,6 +49,14 @@ fn products(x: &[f32], weight: &[f32], bias: &[f32]) -> Vec<f64> {
     x.chunks(inputs)
         .flat_map(|row| outputs().map(move |(weight, &bias)| sum(row, weight) + f64::from(bias)))
         .collect()
+}
+
+/// A dense layer in f32 of the rows of `x`, applied to `out`.
+fn dense(weights: &Weights, x: &[f32], then: Then, mut out: Vec<f32>) -> Vec<f32> {
+    let outputs = weights.outputs();
+    let x = Rows::new(x, x.len() * outputs / out.len());
+    weights.apply(x, &mut RowsMut::new(&mut out, outputs), then, None);
+    out
 }
 
 #[test]
@@ -70,13 +78,7 @@ fn dense_layers_of_any_shape() {
             let there = numbers(4, rows * outputs);
             let weights = Weights::pack(isa, Multiply::F32, &weight, &bias).expect("memory");
             for then in [Then::Store, Then::Gelu, Then::Add] {
-                let mut out = there.clone();
-                weights.apply(
-                    Rows::new(&x, inputs),
-                    &mut RowsMut::new(&mut out, outputs),
-                    then,
-                    None,
-                );
+                let out = dense(&weights, &x, then, there.clone());
                 let sums = products(&x, &weight, &bias);
                 let expected: Vec<f64> = sums
                     .into_iter()
@@ -98,20 +100,14 @@ fn dense_layers_of_any_shape() {
 }
 
 #[test]
-fn gelu_is_exact_to_rounding_wherever_it_is_taken() {
+fn gelu_is_exact_to_rounding_everywhere() {
     let xs: Vec<f32> = (-12_000..=12_000)
         .map(|i| i as f32 / 1000.0)
         .chain([-1e30, -100.0, 100.0, 1e-30])
         .collect();
     for isa in Isa::available() {
         let weights = Weights::pack(isa, Multiply::F32, &[1.0], &[0.0]).expect("memory");
-        let mut out = vec![0.0; xs.len()];
-        weights.apply(
-            Rows::new(&xs, 1),
-            &mut RowsMut::new(&mut out, 1),
-            Then::Gelu,
-            None,
-        );
+        let out = dense(&weights, &xs, Then::Gelu, vec![0.0; xs.len()]);
         for (&x, &found) in xs.iter().zip(&out) {
             let expected = gelu(f64::from(x));
             // What 1 + erf loses where erf is near -1.
@@ -190,7 +186,7 @@ fn rotations_turn_pairs_of_queries_and_keys_by_their_position() {
     }
 }
 
-/// Softmax attention written out: `(queries, dim)`.
+/// Softmax attention in f64: `(queries, dim)`.
 fn written_out(qkv: &[f32], width: usize, head: Head) -> Vec<f64> {
     let (hidden, first) = (width / 3, head.number * head.dim);
     let rows: Vec<&[f32]> = qkv.chunks(width).collect();
@@ -215,6 +211,12 @@ fn written_out(qkv: &[f32], width: usize, head: Head) -> Vec<f64> {
         }));
     }
     mixed
+}
+
+/// Attention of all queries in f32.
+fn attend_all(isa: Isa, qkv: &[f32], width: usize, head: Head, scratch: &mut Scratch) -> Vec<f32> {
+    let queries = 0..qkv.len() / width;
+    attended(isa, Multiply::F32, qkv, width, head, queries, scratch)
 }
 
 fn attended(
@@ -256,27 +258,19 @@ fn attended(
 #[test]
 fn attention_for_every_head_size_and_length() {
     for isa in Isa::available() {
-        // Memory that was used before must not show.
+        // Values of an earlier use must have no effect.
         let mut scratch = Scratch::default();
         for dim in [16, 24, 32, 64, 128, 6, 7, 1] {
             for length in [300, 1, 3, 12, 31, 64, 129, 257, 600] {
                 let (heads, width) = (2, 6 * dim);
                 let mut qkv = numbers(9 + length as u64, length * width);
-                // Some heads look at very few residues.
+                // Some queries attend to very few keys.
                 for value in &mut qkv {
                     *value *= 3.0;
                 }
                 for number in 0..heads {
                     let head = Head { number, dim };
-                    let found = attended(
-                        isa,
-                        Multiply::F32,
-                        &qkv,
-                        width,
-                        head,
-                        0..length,
-                        &mut scratch,
-                    );
+                    let found = attend_all(isa, &qkv, width, head, &mut scratch);
                     let error = error(&found, &written_out(&qkv, width, head));
                     assert!(error < 5e-6, "{isa} {length} of {dim}: {error:e}");
                 }
@@ -286,7 +280,7 @@ fn attention_for_every_head_size_and_length() {
 }
 
 #[test]
-fn a_query_has_the_same_bits_whatever_it_is_computed_with() {
+fn queries_and_rows_are_batch_invariant() {
     let (dim, length) = (32, 300);
     let width = 3 * dim;
     let qkv = numbers(11, length * width);
@@ -312,24 +306,12 @@ fn a_query_has_the_same_bits_whatever_it_is_computed_with() {
             &numbers(13, dim),
         )
         .expect("memory");
-        let mut dense = vec![0.0; length * dim];
-        weights.apply(
-            Rows::new(&qkv, width),
-            &mut RowsMut::new(&mut dense, dim),
-            Then::Gelu,
-            None,
-        );
+        let all = dense(&weights, &qkv, Then::Gelu, vec![0.0; length * dim]);
         for rows in [0..1, 7..20, 100..300] {
-            let mut some = vec![0.0; rows.len() * dim];
             let x = &qkv[rows.start * width..rows.end * width];
-            weights.apply(
-                Rows::new(x, width),
-                &mut RowsMut::new(&mut some, dim),
-                Then::Gelu,
-                None,
-            );
+            let some = dense(&weights, x, Then::Gelu, vec![0.0; rows.len() * dim]);
             assert!(
-                some == dense[rows.start * dim..rows.end * dim],
+                some == all[rows.start * dim..rows.end * dim],
                 "{isa} {rows:?}"
             );
         }
@@ -337,7 +319,7 @@ fn a_query_has_the_same_bits_whatever_it_is_computed_with() {
 }
 
 #[test]
-fn scores_of_any_size_have_their_softmax() {
+fn softmax_of_very_large_scores() {
     let (dim, length) = (16, 40);
     let width = 3 * dim;
     let head = Head { number: 0, dim };
@@ -350,15 +332,7 @@ fn scores_of_any_size_have_their_softmax() {
                 row[..dim].fill(-size);
                 row[dim..2 * dim].fill(size);
             }
-            let found = attended(
-                isa,
-                Multiply::F32,
-                &qkv,
-                width,
-                head,
-                0..length,
-                &mut scratch,
-            );
+            let found = attend_all(isa, &qkv, width, head, &mut scratch);
             if fits {
                 let error = error(&found, &written_out(&qkv, width, head));
                 assert!(error < 1e-5, "{isa}: {error:e}");
@@ -370,7 +344,7 @@ fn scores_of_any_size_have_their_softmax() {
 }
 
 #[test]
-fn what_is_no_number_spoils_the_whole_sequence() {
+fn nan_spreads_to_the_whole_sequence() {
     let (dim, length) = (32, 300);
     let width = 3 * dim;
     for isa in Isa::available() {
@@ -378,15 +352,7 @@ fn what_is_no_number_spoils_the_whole_sequence() {
             let mut qkv = numbers(14, length * width);
             qkv[200 * width + part * dim + 5] = f32::NAN;
             let head = Head { number: 0, dim };
-            let found = attended(
-                isa,
-                Multiply::F32,
-                &qkv,
-                width,
-                head,
-                0..length,
-                &mut Scratch::default(),
-            );
+            let found = attend_all(isa, &qkv, width, head, &mut Scratch::default());
             let spoilt = found
                 .chunks(dim)
                 .filter(|row| row.iter().any(|value| value.is_nan()))
@@ -568,7 +534,7 @@ fn rounding_to_8_bits_costs_two_digits_of_three() {
 }
 
 #[test]
-fn integers_have_the_same_bits_whatever_multiplies_them_and_beside_what() {
+fn integer_products_are_batch_invariant_and_equal_for_all_instruction_sets() {
     let (rows, inputs, outputs) = (300, 200, 48);
     let (x, weight, bias) = (
         numbers(1, rows * inputs),
@@ -600,7 +566,7 @@ fn integers_have_the_same_bits_whatever_multiplies_them_and_beside_what() {
 }
 
 #[test]
-fn what_is_no_number_spoils_its_row_of_integers_or_its_column() {
+fn nan_in_integer_products_spreads_to_its_row_or_column() {
     let (rows, inputs, outputs) = (20, 200, 40);
     for isa in Isa::available() {
         for spoilt in [f32::NAN, f32::INFINITY] {
@@ -617,7 +583,7 @@ fn what_is_no_number_spoils_its_row_of_integers_or_its_column() {
 }
 
 #[test]
-fn half_types_are_widened_as_they_are_everywhere() {
+fn half_types_are_widened_as_by_the_crate_half() {
     let bits: Vec<u16> = (0..=u16::MAX).collect();
     let bytes: Vec<u8> = bits.iter().copied().flat_map(u16::to_le_bytes).collect();
     let widened = |stored: StoredType| {
@@ -640,7 +606,7 @@ fn half_types_are_widened_as_they_are_everywhere() {
 }
 
 #[test]
-fn weights_are_packed_alike_from_whatever_they_are_stored_in() {
+fn weights_of_any_stored_type_are_packed_alike() {
     for (inputs, outputs) in [(1, 1), (24, 33), (129, 70), (320, 96)] {
         let (x, weight, bias) = (
             numbers(1, 7 * inputs),

@@ -82,7 +82,7 @@ impl Device {
         match self {
             Self::Cpu => Ok(Opened::CPU),
             Self::Auto => match best(gpus())? {
-                Ok((index, gpu)) => self.with_library(index, gpu),
+                Ok((index, gpu)) => self.with_library(index, &gpu),
                 Err(_) => Ok(Opened::CPU),
             },
             // A process computes on one device.
@@ -93,7 +93,7 @@ impl Device {
                     0
                 };
                 let gpu = self.select_gpu(gpus(), index)?;
-                self.with_library(index, gpu)
+                self.with_library(index, &gpu)
             }
         }
     }
@@ -118,7 +118,7 @@ impl Device {
     }
 
     /// Loads libtorch's part for GPUs and checks that the driver supports its CUDA version.
-    fn with_library(self, index: usize, gpu: Gpu) -> Result<Opened, DeviceError> {
+    fn with_library(self, index: usize, gpu: &Gpu) -> Result<Opened, DeviceError> {
         let device = format!("device '{self}', {}", gpu.name);
         if let Err(found) = library::load() {
             return Err(DeviceError::Unavailable(format!(

@@ -1,5 +1,4 @@
-//! Kernels run on a CPU, for tests: the same source, compiled as C++ with a header that stands in for CUDA, and
-//! launched by the same description.
+//! Runs kernels on a CPU for tests: compiles the same source as C++ with a header that replaces CUDA.
 
 use std::ffi::c_void;
 use std::mem::size_of_val;
@@ -13,14 +12,14 @@ use crate::Element;
 use crate::launch::Launch;
 use crate::source::SOURCE;
 
-/// The orders in which the threads of a block get their turns: rising, falling and mixed up. A result depends on none.
+/// Orders in which the threads of a block run: increasing, decreasing and mixed. Results must not depend on the order.
 pub(crate) const ORDERS: [Order; 3] = [Order(1), Order(u32::MAX), Order(77)];
 
-/// What a thread's number is multiplied by.
+/// The factor of thread numbers that gives their order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order(u32);
 
-/// What the kernels round with, for a test of that alone.
+/// Exports the kernels' conversions for a test.
 const CONVERSIONS: &str = "
     extern \"C\" unsigned short emulator_f16_of_f32(float value) { f16 to; narrow(value, to); return to.bits; }
     extern \"C\" unsigned short emulator_bf16_of_f32(float value) { bf16 to; narrow(value, to); return to.bits; }
@@ -28,10 +27,10 @@ const CONVERSIONS: &str = "
     extern \"C\" float emulator_f32_of_bf16(unsigned short bits) { return widen(bf16{bits}); }
 ";
 
-/// The kernels for one type of element.
+/// The kernels for an element type.
 pub(crate) struct Emulator(Library);
 
-/// Compiles them, once for each type.
+/// Compiles the kernels, once for each type.
 pub(crate) fn emulator(element: Element) -> &'static Emulator {
     static ALL: [OnceLock<Emulator>; 3] = [const { OnceLock::new() }; 3];
     ALL[element as usize].get_or_init(|| {
@@ -64,7 +63,7 @@ pub(crate) fn emulator(element: Element) -> &'static Emulator {
                 "-fno-strict-aliasing",
                 "-ffp-contract=off",
             ])
-            // What one compiler warns of is no failure of a test.
+            // Without warnings, which depend on the compiler.
             .arg("-w")
             .arg(element.definition().to_str().unwrap())
             .arg(&source)
@@ -77,7 +76,7 @@ pub(crate) fn emulator(element: Element) -> &'static Emulator {
             "{}",
             String::from_utf8_lossy(&output.stderr)
         );
-        // SAFETY: just compiled, and nothing runs as it is loaded.
+        // SAFETY: loading the library runs no code.
         Emulator(unsafe { Library::new(&library).unwrap() })
     })
 }
@@ -87,7 +86,7 @@ impl Emulator {
     pub(crate) fn run(&self, mut launch: Launch, order: Order) {
         type Emulate = unsafe extern "C" fn(u32, u32, u32, u32, *mut *mut c_void) -> bool;
         let name = format!("emulate_{}", launch.kernel.name().to_str().unwrap());
-        // SAFETY: the source declares it so, for every kernel; pointers are of buffers that the test has made.
+        // SAFETY: every kernel has this signature, and the pointers are those of buffers of the test.
         let done = unsafe {
             let emulate = self.0.get::<Emulate>(name.as_bytes()).unwrap();
             emulate(
@@ -102,7 +101,7 @@ impl Emulator {
     }
 }
 
-/// Bytes between two margins, where nobody may write and what is read is NaN.
+/// Bytes between two margins of NaN that nothing may write to.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     /// Words are aligned to 16 bytes.
@@ -221,7 +220,7 @@ impl Buffer {
     }
 }
 
-/// That a value is the expected one, rounded to its type after an error of at most `slack` in f32.
+/// Checks that a value is the expected one, rounded to its type after an error of at most `slack` in f32.
 #[track_caller]
 pub(crate) fn assert_close(element: Element, found: f64, expected: f64, slack: f64) {
     let (half_a_digit, least) = match element {
@@ -235,6 +234,9 @@ pub(crate) fn assert_close(element: Element, found: f64, expected: f64, slack: f
         "{element:?}: expected {expected} within {allowed}, found {found}"
     );
 }
+
+/// A change that makes a launch invalid, and the message for it.
+pub(crate) type Invalid<T> = (fn(&mut T), &'static str);
 
 /// Numbers that look random (splitmix64), the same in every run.
 pub(crate) struct Draw(u64);
@@ -261,7 +263,7 @@ impl Draw {
     }
 }
 
-/// Half a warp that waits for the other half would hang on a GPU.
+/// A warp of which only half waits would hang on a GPU.
 #[test]
 #[should_panic(expected = "emulate_add_layer_norm_packets: threads of a block wait for each other")]
 fn a_block_that_would_hang_is_seen() {
@@ -281,7 +283,7 @@ fn a_block_that_would_hang_is_seen() {
     emulator(Element::F32).run(launch, ORDERS[0]);
 }
 
-/// f16 is the emulator's own; bf16 is what Turing runs. Both are to be what newer GPUs have an instruction for.
+/// f16 is the emulator's conversion; bf16 is the one for Turing. Both must equal the instructions of newer GPUs.
 #[test]
 fn half_types_are_rounded_as_by_the_crate_half() {
     let emulator = emulator(Element::F16);

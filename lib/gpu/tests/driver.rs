@@ -1,4 +1,4 @@
-//! What the driver is told, by a driver that only writes it down: there is no GPU where these run.
+//! Calls of the driver, recorded by a stand-in: tests run without a GPU.
 
 #![allow(
     unsafe_code,
@@ -12,13 +12,13 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use plmkit_contract::Pooling;
 use plmkit_gpu::{AddLayerNorm, Element, GpuError, Kernels, Pool, Rope};
 
-/// The stand-in for the driver, and one test at a time that uses it.
+/// The stand-in for the driver. One test at a time uses it.
 struct Driver {
     library: &'static Library,
     _alone: MutexGuard<'static, ()>,
 }
 
-/// Loads it under the driver's name, where the search for the driver finds it.
+/// Loads the stand-in under the driver's name.
 fn driver() -> Driver {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     static ALONE: Mutex<()> = Mutex::new(());
@@ -63,7 +63,7 @@ fn driver() -> Driver {
 }
 
 impl Driver {
-    /// What it was told since this was last asked.
+    /// Returns the calls since the last call of this method.
     fn said(&self) -> String {
         // SAFETY: the stand-in declares it so.
         unsafe {
@@ -75,7 +75,7 @@ impl Driver {
         }
     }
 
-    /// What its launches are to return from now on.
+    /// Sets the status of later launches.
     fn fail_launches(&self, code: i32) {
         // SAFETY: as above.
         unsafe {

@@ -8,7 +8,7 @@ use std::path::Path;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
-/// Sizes and tensors, under the Hub's names without `esm.`.
+/// Sizes and tensors, with the Hub's names without `esm.`.
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
     /// Transformer layers.
@@ -25,7 +25,7 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Reads `config.json` and `model.safetensors`, with the Hub's names and weights in f32.
+    /// Reads `config.json` and `model.safetensors` with the Hub's names and f32 weights.
     pub fn read(folder: &Path) -> Result<Self, Box<dyn Error>> {
         let config: Value = serde_json::from_slice(&fs::read(folder.join("config.json"))?)?;
         let size = |key: &str| {
@@ -57,10 +57,10 @@ impl Checkpoint {
         })
     }
 
-    /// The values of a tensor, row by row.
+    /// Returns the values of a tensor, row by row.
     ///
     /// # Panics
-    /// Where there is none of this name.
+    /// If there is no tensor of this name.
     pub fn tensor(&self, name: &str) -> &[f32] {
         let tensor = self.tensors.get(name);
         tensor.unwrap_or_else(|| panic!("the checkpoint has no tensor '{name}'"))

@@ -1,14 +1,14 @@
-//! Tokens to everything that the model says about them.
+//! The forward pass.
 
 use crate::heads::{contacts, logits};
 use crate::matrix::{add, dot, linear, reals, sum};
 use crate::{Checkpoint, Matrix, Real, gelu};
 
 const MASK: u8 = 32;
-/// The share of tokens that were masked in training: 15 % were chosen, and 80 % of those masked.
+/// The share of tokens that were masked in training: 80 % of 15 %.
 const MASKED_IN_TRAINING: f64 = 0.15 * 0.8;
 
-/// The model of one checkpoint.
+/// The model of a checkpoint, computed in `T`.
 #[derive(Clone, Debug)]
 pub struct Reference<T> {
     checkpoint: Checkpoint,
@@ -16,11 +16,11 @@ pub struct Reference<T> {
     numbers: std::marker::PhantomData<T>,
 }
 
-/// What the model says about a sequence of `T` tokens, `L` of them residues.
+/// The outputs for a sequence of `T` tokens, `L` of them residues.
 #[derive(Clone, Debug)]
 pub struct Outputs<T> {
-    /// As fair-esm's `representations`: the scaled embedding, the residual stream after each layer, and for the last
-    /// one its output after the final `LayerNorm`. `(T, hidden)` each.
+    /// fair-esm's `representations`, `(T, hidden)` each: the scaled embedding, the residual stream after each layer, and for
+    /// the last layer the output of the final `LayerNorm`.
     pub layers: Vec<Matrix<T>>,
     /// `(T, 33)`
     pub logits: Matrix<T>,
@@ -29,7 +29,7 @@ pub struct Outputs<T> {
 }
 
 impl<T: Real> Reference<T> {
-    /// The model with these weights.
+    /// A model with these weights.
     pub fn new(checkpoint: Checkpoint) -> Self {
         Self {
             checkpoint,
@@ -38,13 +38,13 @@ impl<T: Real> Reference<T> {
         }
     }
 
-    /// The same with another activation.
+    /// Replaces the activation.
     #[must_use]
     pub fn with_gelu(self, gelu: fn(f64) -> f64) -> Self {
         Self { gelu, ..self }
     }
 
-    /// Computes one sequence, `<cls> residues <eos>`.
+    /// Computes a sequence, `<cls> residues <eos>`.
     ///
     /// # Panics
     /// If a tensor is missing.
@@ -81,8 +81,8 @@ impl<T: Real> Reference<T> {
         Outputs { layers, ..outputs }
     }
 
-    /// With token dropout the row of `<mask>` is zero, and what is left is scaled by the share of tokens that were
-    /// not masked in training over the share that is not masked here.
+    /// With token dropout, the row of `<mask>` is zero, and the others are scaled by the unmasked share in training over the
+    /// unmasked share of the sequence.
     fn embedding(&self, tokens: &[u8]) -> Matrix<T> {
         let words = self.checkpoint.tensor("embeddings.word_embeddings.weight");
         let masks = tokens
@@ -105,7 +105,7 @@ impl<T: Real> Reference<T> {
         tokens.iter().map(row).collect()
     }
 
-    /// The mix of values of each token; the `(T, T)` map of each head is added to `maps`.
+    /// Returns the mix of values of each token. Adds the `(T, T)` map of each head to `maps`.
     fn attention(&self, layer: &str, x: &Matrix<T>, maps: &mut Vec<Matrix<T>>) -> Matrix<T> {
         let project = |what: &str| self.linear(&format!("{layer}.attention.self.{what}"), x);
         let inv_freq = format!("{layer}.attention.self.rotary_embeddings.inv_freq");
@@ -173,7 +173,7 @@ impl<T: Real> Reference<T> {
     }
 }
 
-/// Turns the halves of a head's channels against each other. The angle is rounded to f32, as everywhere.
+/// Rotates the halves of a head's channels. Angles are rounded to f32, as in fair-esm.
 fn rotate<T: Real>(channels: &[T], position: usize, inv_freq: &[f32]) -> Vec<T> {
     let half = inv_freq.len();
     let turned = channels.iter().enumerate().map(|(i, &channel)| {

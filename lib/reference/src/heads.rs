@@ -1,9 +1,9 @@
-//! What stands on top of the encoder.
+//! The heads.
 
 use crate::matrix::{linear, sum};
 use crate::{Checkpoint, Matrix, Real, Reference};
 
-/// The language-model head on the output of the last layer: `(T, 33)`.
+/// Computes the language-model head for the output of the last layer: `(T, 33)`.
 pub(crate) fn logits<T: Real>(model: &Reference<T>, x: &Matrix<T>) -> Matrix<T> {
     let mut x = model.linear("lm_head.dense", x);
     for value in x.iter_mut().flatten() {
@@ -18,8 +18,8 @@ pub(crate) fn logits<T: Real>(model: &Reference<T>, x: &Matrix<T>) -> Matrix<T> 
     )
 }
 
-/// Contacts from the maps of all layers and heads, `(T, T)` each: without `<cls>` and `<eos>`, made symmetric, less
-/// what rows and columns have in common, and a logistic regression over maps (Rao et al. 2021,
+/// Computes contacts from the maps of all layers and heads, `(T, T)` each: removes `<cls>` and `<eos>`, makes maps symmetric,
+/// applies the average product correction and a logistic regression over maps (Rao et al. 2021,
 /// doi:10.1101/2020.12.15.422761).
 pub(crate) fn contacts<T: Real>(checkpoint: &Checkpoint, maps: &[Matrix<T>]) -> Matrix<T> {
     let residues = maps[0].len() - 2;

@@ -1,7 +1,7 @@
-//! ESM-2 written out, a loop for every sum and no library of tensors: what the tests compare with, on any machine.
+//! A plain implementation of ESM-2 for tests: loops instead of a tensor library, one sequence at a time.
 //!
-//! The model is that of fair-esm (Lin et al. 2023, doi:10.1126/science.ade2574), one sequence at a time. Over `f32` it
-//! is the plain implementation, whose rounding is the measure for others; over `f64` it is the truth.
+//! The model is that of fair-esm (Lin et al. 2023, doi:10.1126/science.ade2574). In `f64` it is the expected result. In `f32` its
+//! rounding error is the measure for other implementations.
 //!
 //! ```
 //! use plmkit_reference::{Checkpoint, Reference};

@@ -1,14 +1,14 @@
-//! Rows of numbers.
+//! Matrices.
 
 use num_traits::Float;
 
-/// The numbers in which a reference computes.
+/// A number type for the computation.
 pub trait Real: Float + std::ops::AddAssign {
-    /// A stored value.
+    /// Converts a stored value.
     fn from_f32(value: f32) -> Self;
-    /// A constant.
+    /// Converts a constant.
     fn constant(value: f64) -> Self;
-    /// The value in double precision.
+    /// Returns the value in double precision.
     fn double(self) -> f64;
 }
 
@@ -43,7 +43,7 @@ impl Real for f64 {
 /// `(rows, channels)`, row by row.
 pub type Matrix<T> = Vec<Vec<T>>;
 
-/// `x·Wᵀ + b` of a `(rows, in)` matrix: `weight` is `(out, in)`, `bias` `(out)`.
+/// Returns `x·Wᵀ + b` for `x` `(rows, in)`, `weight` `(out, in)` and `bias` `(out)`.
 pub(crate) fn linear<T: Real>(x: &Matrix<T>, weight: &[f32], bias: &[f32]) -> Matrix<T> {
     let width = weight.len() / bias.len();
     let weight: Matrix<T> = weight.chunks_exact(width).map(reals).collect();
@@ -73,7 +73,7 @@ pub(crate) fn add<T: Real>(x: &mut Matrix<T>, other: &Matrix<T>) {
     }
 }
 
-/// All values in single precision.
+/// Returns all values in single precision.
 pub fn flat<T: Real>(x: &Matrix<T>) -> Vec<f32> {
     x.iter()
         .flatten()

@@ -87,7 +87,9 @@ impl<'a> DigestInput<'a> {
                 text.extend(word.as_bytes());
             }
             push_number(&mut text, shape.len());
-            shape.iter().for_each(|&size| push_number(&mut text, size));
+            for &size in shape {
+                push_number(&mut text, size);
+            }
             parts.push(Part::Text(std::mem::take(&mut text)));
             parts.push(Part::Tensor(name, tensor));
         }

@@ -44,15 +44,13 @@ fn paths(model: &Path) -> Result<Vec<PathBuf>, CheckpointError> {
     };
     let path = if fs::metadata(model).map_err(open)?.is_dir() {
         let mut names = WEIGHTS.into_iter();
-        match names.find(|name| model.join(name).exists()) {
-            Some(name) => model.join(name),
-            None => {
-                let found = other_weights(model).map_err(open)?;
-                return Err(no_weights(format!(
-                    "expected model.safetensors, pytorch_model.bin or an index of either, found {found}"
-                )));
-            }
-        }
+        let Some(name) = names.find(|name| model.join(name).exists()) else {
+            let found = other_weights(model).map_err(open)?;
+            return Err(no_weights(format!(
+                "expected model.safetensors, pytorch_model.bin or an index of either, found {found}"
+            )));
+        };
+        model.join(name)
     } else {
         model.to_owned()
     };

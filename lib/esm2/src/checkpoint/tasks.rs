@@ -23,7 +23,7 @@ struct Task<'a> {
 
 /// Tasks that threads take in order.
 struct Tasks<'a> {
-    tasks: Vec<Mutex<Task<'a>>>,
+    queue: Vec<Mutex<Task<'a>>>,
     hashes: Vec<OnceLock<PieceHash>>,
     next: AtomicUsize,
     stop: &'a Stop,
@@ -86,7 +86,7 @@ impl<'a> Tasks<'a> {
         }
         Self {
             hashes: tasks.iter().map(|_| OnceLock::new()).collect(),
-            tasks: tasks.into_iter().map(Mutex::new).collect(),
+            queue: tasks.into_iter().map(Mutex::new).collect(),
             next: AtomicUsize::new(0),
             stop,
         }
@@ -100,7 +100,7 @@ impl<'a> Tasks<'a> {
     /// Runs all tasks on other threads, and on this one after it has called `alongside`.
     fn run<T>(&self, alongside: impl FnOnce() -> Result<T, EsmError>) -> Result<T, EsmError> {
         let result = thread::scope(|scope| {
-            for _ in 1..threads().get().min(self.tasks.len()) {
+            for _ in 1..threads().get().min(self.queue.len()) {
                 let thread = thread::Builder::new().name("loading".to_owned());
                 // If the system refuses a thread, the existing ones do the work.
                 if thread.spawn_scoped(scope, || self.work()).is_err() {
@@ -111,7 +111,7 @@ impl<'a> Tasks<'a> {
             if result.is_ok() {
                 self.work();
             } else {
-                self.next.store(self.tasks.len(), Ordering::Relaxed);
+                self.next.store(self.queue.len(), Ordering::Relaxed);
             }
             result
         });
@@ -124,7 +124,7 @@ impl<'a> Tasks<'a> {
     fn work(&self) {
         while !self.stop.requested() {
             let next = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some(task) = self.tasks.get(next) else {
+            let Some(task) = self.queue.get(next) else {
                 return;
             };
             let mut task = task.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! The same protein gives the same vectors whatever it is computed with.
+//! Batch invariance: a protein's vectors do not depend on its batch.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;

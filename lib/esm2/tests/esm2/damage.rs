@@ -1,4 +1,4 @@
-//! Folders that are no checkpoint: one clear line each, and the right exit code.
+//! Damaged checkpoints: one clear line each, and the right exit code.
 
 use std::fs;
 use std::path::Path;
@@ -7,11 +7,12 @@ use half::{bf16, f16};
 use plmkit_contract::{Exit, Failure};
 use plmkit_esm2::EsmError;
 use safetensors::Dtype;
+use tempfile::TempDir;
 
 use crate::support::torch_file::{archive, dictionary, pickle, storage, tensor, text, torch_file};
 use crate::support::{Tiny, load};
 
-/// That loading fails with this exit code, in one line that begins with the folder and says `text`.
+/// Checks that loading fails with this exit code, in a line that begins with the folder and contains `text`.
 fn refused(folder: &Path, exit: Exit, text: &str) {
     let error: EsmError = load(folder).unwrap_err();
     let line = error.to_string();
@@ -19,6 +20,11 @@ fn refused(folder: &Path, exit: Exit, text: &str) {
     assert!(line.starts_with(folder.to_str().unwrap()), "{line}");
     assert!(line.contains(text), "expected '{text}' in: {line}");
     assert!(!line.contains('\n'), "{line}");
+}
+
+/// Checks that a checkpoint is refused as bad data.
+fn refused_data(folder: &TempDir, text: &str) {
+    refused(folder.path(), Exit::Data, text);
 }
 
 #[test]
@@ -69,15 +75,14 @@ fn files_that_are_not_there() {
 fn a_config_of_something_else() {
     let mut tiny = Tiny::new();
     tiny.config["model_type"] = "bert".into();
-    refused(
-        tiny.write().path(),
-        Exit::Data,
+    refused_data(
+        &tiny.write(),
         "config.json: key 'model_type': expected \"esm\", found \"bert\"",
     );
 
     let folder = Tiny::new().write();
     fs::write(folder.path().join("config.json"), b"\x80").unwrap();
-    refused(folder.path(), Exit::Data, "config.json: not a JSON object");
+    refused_data(&folder, "config.json: not a JSON object");
 }
 
 #[test]
@@ -98,7 +103,7 @@ fn a_weight_file_cut_off_anywhere() {
         let bytes = [whole.as_slice(), b"!"].concat();
         let folder = tiny.write_with(&bytes[..length]);
         let what = format!("{damaged} {expected} bytes, found {length}");
-        refused(folder.path(), Exit::Data, &what);
+        refused_data(&folder, &what);
     }
 }
 
@@ -116,33 +121,30 @@ fn a_header_of_absurd_size() {
         (0, "invalid JSON in header"),
     ] {
         bytes[..8].copy_from_slice(&length.to_le_bytes());
-        refused(tiny.write_with(&bytes).path(), Exit::Data, what);
+        refused_data(&tiny.write_with(&bytes), what);
     }
 }
 
 #[test]
 fn tensors_of_another_model_are_listed_in_one_error() {
     let fewer = Tiny::new().renamed(|name| (!name.contains("layer.1.")).then(|| name.to_owned()));
-    refused(
-        fewer.write().path(),
-        Exit::Data,
+    refused_data(
+        &fewer.write(),
         "not the tensors of this ESM-2: missing 16 ('encoder.layer.1.attention.LayerNorm.weight', \
          'encoder.layer.1.attention.LayerNorm.bias', 'encoder.layer.1.attention.self.query.weight', …), unexpected 0",
     );
 
     let mut deeper = Tiny::new();
     deeper.config["num_hidden_layers"] = 3.into();
-    refused(
-        deeper.write().path(),
-        Exit::Data,
+    refused_data(
+        &deeper.write(),
         "missing 0, unexpected 17 ('encoder.layer.3.LayerNorm.bias'",
     );
 
     let misnamed =
         Tiny::new().renamed(|name| Some(name.replace("emb_layer_norm_after.bias", "adapter")));
-    refused(
-        misnamed.write().path(),
-        Exit::Data,
+    refused_data(
+        &misnamed.write(),
         "missing 1 ('encoder.emb_layer_norm_after.bias'), unexpected 1 ('encoder.adapter')",
     );
 }
@@ -152,29 +154,20 @@ fn a_tensor_of_another_shape_or_type_is_named() {
     let name = "esm.encoder.layer.2.intermediate.dense.weight";
     let mut tiny = Tiny::new();
     tiny.parts.get_mut(name).unwrap().shape = vec![64, 256];
-    refused(
-        tiny.write().path(),
-        Exit::Data,
+    refused_data(
+        &tiny.write(),
         "model.safetensors: tensor 'encoder.layer.2.intermediate.dense.weight': expected shape [256, 64], \
          found [64, 256]",
     );
 
     let mut tiny = Tiny::new();
     tiny.parts.get_mut(name).unwrap().dtype = Dtype::I32;
-    refused(
-        tiny.write().path(),
-        Exit::Data,
-        "expected type F32, F16 or BF16, found I32",
-    );
+    refused_data(&tiny.write(), "expected type F32, F16 or BF16, found I32");
 
     let inv_freq = "esm.encoder.layer.2.attention.self.rotary_embeddings.inv_freq";
     let mut tiny = Tiny::new();
     tiny.parts.get_mut(inv_freq).unwrap().shape = vec![4, 2];
-    refused(
-        tiny.write().path(),
-        Exit::Data,
-        "inv_freq': expected shape [8], found [4, 2]",
-    );
+    refused_data(&tiny.write(), "inv_freq': expected shape [8], found [4, 2]");
 }
 
 #[test]
@@ -183,9 +176,8 @@ fn a_tensor_under_two_names() {
     let name = "encoder.layer.0.LayerNorm.bias";
     tiny.parts
         .insert(name.to_owned(), tiny.parts[&format!("esm.{name}")].clone());
-    refused(
-        tiny.write().path(),
-        Exit::Data,
+    refused_data(
+        &tiny.write(),
         "tensor 'encoder.layer.0.LayerNorm.bias' is stored twice",
     );
 }
@@ -211,7 +203,7 @@ fn an_index_that_is_none() {
         ),
     ] {
         fs::write(&index, text).unwrap();
-        refused(folder.path(), Exit::Data, what);
+        refused_data(&folder, what);
     }
 }
 
@@ -249,7 +241,7 @@ fn a_weight_that_is_not_finite_is_named() {
             part.bytes[5 * bytes.len()..6 * bytes.len()].copy_from_slice(&bytes);
             let line = |file: &str| format!("{file}: {what}");
             let folder = tiny.write();
-            refused(folder.path(), Exit::Data, &line("model.safetensors"));
+            refused_data(&folder, &line("model.safetensors"));
             refused_bin(&torch_file(&tiny.parts), &line("pytorch_model.bin"));
         }
     }
@@ -300,7 +292,7 @@ fn refused_pickle(pickle: &[u8], what: &str) {
 }
 
 fn refused_bin(bytes: &[u8], what: &str) {
-    refused(Tiny::new().write_bin(bytes).path(), Exit::Data, what);
+    refused_data(&Tiny::new().write_bin(bytes), what);
 }
 
 #[test]
@@ -450,39 +442,22 @@ fn archives_that_claim_more_than_they_hold() {
     let records = [("data.pkl", &pickle(b"}")[..]), ("data/0", &[0; 4])];
     let good = archive(&records);
     let directory = good.len() - 22 - 2 * 46 - "archive/data.pklarchive/data/0".len();
-    let changed = |at: usize, bytes: &[u8], what: &str| {
+    let packed = "'archive/data.pkl' is compressed or encrypted";
+    let beyond = "'archive/data.pkl' reaches beyond the file";
+    for (at, bytes, what) in [
+        (directory + 10, &[8][..], packed),
+        (directory + 8, &[1], packed),
+        (directory + 24, &[0xff; 4], packed),
+        (directory + 20, &[0xfe; 8], beyond),
+        (directory + 42, &[0xfe; 4], beyond),
+        (good.len() - 6, &[0; 4], beyond),
+        (directory, b"XX", "no zip archive in it"),
+        (good.len() - 10, &[0xff; 8], "no zip archive in it"),
+    ] {
         let mut bad = good.clone();
         bad[at..at + bytes.len()].copy_from_slice(bytes);
         refused_bin(&bad, what);
-    };
-    changed(
-        directory + 10,
-        &[8],
-        "'archive/data.pkl' is compressed or encrypted",
-    );
-    changed(
-        directory + 8,
-        &[1],
-        "'archive/data.pkl' is compressed or encrypted",
-    );
-    changed(
-        directory + 24,
-        &[0xff; 4],
-        "'archive/data.pkl' is compressed or encrypted",
-    );
-    changed(
-        directory + 20,
-        &[0xfe; 8],
-        "'archive/data.pkl' reaches beyond the file",
-    );
-    changed(
-        directory + 42,
-        &[0xfe; 4],
-        "'archive/data.pkl' reaches beyond the file",
-    );
-    changed(directory, b"XX", "no zip archive in it");
-    changed(good.len() - 10, &[0xff; 8], "no zip archive in it");
-    changed(good.len() - 6, &[0; 4], "reaches beyond the file");
+    }
     refused_bin(&archive(&records[1..]), "no record data.pkl");
     let big = [("byteorder", &b"big"[..]), records[0]];
     refused_bin(&archive(&big), "byte order: expected little");

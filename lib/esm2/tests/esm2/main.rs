@@ -1,4 +1,4 @@
-//! The crate against references, against itself in other company, and against damaged checkpoints.
+//! Compares the crate with references, checks batch invariance, and loads damaged checkpoints.
 
 #![allow(unreachable_pub, reason = "one test program, not a library")]
 

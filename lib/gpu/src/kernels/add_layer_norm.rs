@@ -85,7 +85,7 @@ impl AddLayerNorm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::emulator::{Buffer, Draw, ORDERS, assert_close, emulator};
+    use crate::emulator::{Buffer, Draw, Invalid, ORDERS, assert_close, emulator};
 
     struct Case {
         x: Vec<f32>,
@@ -334,7 +334,7 @@ mod tests {
             ..work
         };
         assert!(none.launch(Element::F16).unwrap().is_none());
-        let cases: [(fn(&mut AddLayerNorm), &str); 8] = [
+        let cases: [Invalid<AddLayerNorm>; 8] = [
             (
                 |work| work.tokens = 1 << 33,
                 "tokens: expected at most 2147483647, found 8589934592",

@@ -64,7 +64,7 @@ impl BiasGelu {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::emulator::{Buffer, Draw, ORDERS, assert_close, emulator};
+    use crate::emulator::{Buffer, Draw, Invalid, ORDERS, assert_close, emulator};
 
     /// Runs the kernel on values that are already rounded to the type.
     fn run(element: Element, x: &[f64], bias: &[f64], shift: usize) -> Vec<f64> {
@@ -151,7 +151,7 @@ mod tests {
             ..work
         };
         assert!(none.launch(Element::F16).unwrap().is_none());
-        let cases: [(fn(&mut BiasGelu), &str); 6] = [
+        let cases: [Invalid<BiasGelu>; 6] = [
             (
                 |work| work.tokens = 1 << 33,
                 "tokens: expected at most 2147483647, found 8589934592",

@@ -90,7 +90,7 @@ impl Embed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::emulator::{Buffer, Draw, ORDERS, emulator};
+    use crate::emulator::{Buffer, Draw, Invalid, ORDERS, emulator};
 
     const ROWS: usize = 33;
     const MASK: u8 = 32;
@@ -275,7 +275,7 @@ mod tests {
             ..work
         };
         assert!(unscaled.launch(Element::F16).unwrap().is_some());
-        let cases: [(fn(&mut Embed), &str); 10] = [
+        let cases: [Invalid<Embed>; 10] = [
             (
                 |work| work.tokens = 1 << 33,
                 "tokens: expected at most 2147483647, found 8589934592",

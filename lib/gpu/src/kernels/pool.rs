@@ -147,7 +147,7 @@ fn parts(tokens: usize, sequences: usize) -> Result<u32, GpuError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::emulator::{Buffer, Draw, ORDERS, emulator};
+    use crate::emulator::{Buffer, Draw, Invalid, ORDERS, emulator};
 
     const ALL: [Pooling; 4] = [Pooling::Mean, Pooling::Max, Pooling::Std, Pooling::Bos];
 
@@ -401,7 +401,7 @@ mod tests {
             ..work
         };
         assert_eq!(bos.launches().unwrap().len(), 1);
-        let cases: [(fn(&mut Pool), &str); 8] = [
+        let cases: [Invalid<Pool>; 8] = [
             (
                 |work| work.tokens = 1 << 33,
                 "tokens: expected at most 2147483647, found 8589934592",

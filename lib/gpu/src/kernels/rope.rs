@@ -79,7 +79,7 @@ impl Rope {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::emulator::{Buffer, Draw, ORDERS, assert_close, emulator};
+    use crate::emulator::{Buffer, Draw, Invalid, ORDERS, assert_close, emulator};
 
     /// `shift` is the offset of the values from a multiple of 16 bytes.
     fn check(element: Element, tokens: usize, heads: usize, head_dim: usize, shift: usize) {
@@ -112,7 +112,7 @@ mod tests {
                 head_dim,
             };
             let launch = work.launch(element).unwrap().unwrap();
-            let packets = shift == 0 && head_dim % (16 / element.size()) == 0;
+            let packets = shift == 0 && head_dim.is_multiple_of(16 / element.size());
             assert_eq!(launch.kernel == Kernel::RopePackets, packets);
             emulator(element).run(launch, order);
             qkv.bytes()
@@ -180,7 +180,7 @@ mod tests {
             ..work
         };
         assert!(none.launch(Element::F16).unwrap().is_none());
-        let cases: [(fn(&mut Rope), &str); 7] = [
+        let cases: [Invalid<Rope>; 7] = [
             (
                 |work| work.tokens = 1 << 33,
                 "tokens: expected at most 2147483647, found 8589934592",
@@ -203,7 +203,7 @@ mod tests {
                 "positions is a null pointer",
             ),
             (
-                |work| work.turns = std::ptr::without_provenance(some + 4),
+                |work| work.turns = std::ptr::without_provenance(0x1004),
                 "turns: expected an address that is a multiple of 8, found 0x1004",
             ),
         ];
