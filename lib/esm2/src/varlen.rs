@@ -179,6 +179,8 @@ mod tests {
             let error = Varlen::new(&tokens, &[0, 3]).unwrap_err().to_string();
             assert!(error.ends_with(expected), "{error}");
         }
+        let error = Varlen::new(&[0, 2], &[0, 2]).unwrap_err().to_string();
+        assert!(error.ends_with("expected at least 3 tokens"), "{error}");
         assert!(Varlen::new(&[0, 3, 2, 0, 32, 2], &[0, 3, 6]).is_ok());
     }
 }
