@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -456,35 +457,20 @@ fn errors_of_a_token_name_the_token() {
 }
 
 #[test]
-fn a_server_that_is_not_there() {
+fn a_server_that_is_absent_or_silent() {
     let case = Case::new();
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     let mut command = case.embed("some/model", "e.parquet");
-    command
-        .arg("--download")
-        .env("HF_ENDPOINT", format!("http://{}", port.expect("port")));
-    case.fails(&mut command, 75, "cannot fetch: connection refused");
+    command.arg("--download");
     command.env("HF_ENDPOINT", "ftp://elsewhere");
     case.fails(&mut command, 2, "HF_ENDPOINT: expected an address");
-}
-
-#[test]
-fn a_stop_ends_a_download() {
-    let case = Case::new();
-    // It accepts and never answers.
-    let silent = TcpListener::bind("127.0.0.1:0").expect("listen");
-    let mut command = case.embed("some/model", "e.parquet");
-    let endpoint = format!("http://{}", silent.local_addr().expect("address"));
-    let mut child = command
-        .arg("--download")
-        .env("HF_ENDPOINT", endpoint)
-        .spawn()
-        .expect("start");
-    let (_connection, _) = silent.accept().expect("accept");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
+    let address = listener.local_addr().expect("address");
+    command.env("HF_ENDPOINT", format!("http://{address}"));
+    // It accepts and never answers, until the run is stopped.
+    let mut child = command.spawn().expect("start");
+    let (connection, _) = listener.accept().expect("accept");
     run(Command::new("kill").args(["-TERM", &child.id().to_string()]));
-    let status = child.wait().expect("wait");
-    assert_eq!(
-        std::os::unix::process::ExitStatusExt::signal(&status),
-        Some(15)
-    );
+    assert_eq!(child.wait().expect("wait").signal(), Some(15));
+    drop((connection, listener));
+    case.fails(&mut command, 75, "cannot fetch: connection refused");
 }

@@ -458,36 +458,26 @@ fn rejected_sequences_survive_an_interruption() {
 }
 
 #[test]
-fn proteins_with_windows_in_several_batches_survive_interruptions() {
-    let case = in_windows();
-    let expected = case.undisturbed();
-    for signal in [SIGKILL, SIGTERM, SIGKILL] {
-        case.interrupt("e.parquet", signal);
-        assert!(!case.path("e.parquet").exists());
-    }
-    assert_has(&run(&mut case.embed("e.parquet")), SAVED);
-    case.assert_complete("e.parquet", &expected);
-    run(&mut validate(&case, false));
-}
-
-#[test]
-fn a_protein_with_a_rejected_window_is_rejected_once_also_after_interruptions() {
+fn stitched_proteins_and_a_rejected_one_survive_interruptions() {
     let mut case = in_windows();
     case.model = poisoned_model(case.folder.path());
     ends(&mut case.embed("undisturbed.parquet"), 1);
     let expected = read(&case, "undisturbed.parquet");
     let listed = read_text(&case, "undisturbed.rejects.csv");
     assert_eq!(listed, format!("{HEADER}101,poisoned,1500,not_finite,0\n"));
-    for _ in 0..3 {
-        case.interrupt("e.parquet", SIGKILL);
+    for signal in [SIGKILL, SIGTERM, SIGKILL] {
+        case.interrupt("e.parquet", signal);
+        assert!(!case.path("e.parquet").exists());
     }
     for again in [false, true] {
         let said = ends(&mut case.embed("e.parquet"), 1);
         assert_has(&said, "1 sequence could not be embedded");
         assert_eq!(said.contains("already complete"), again);
+        assert_eq!(said.contains(SAVED), !again);
     }
     assert!(read(&case, "e.parquet") == expected);
     assert_eq!(read_text(&case, "e.rejects.csv"), listed);
+    run(&mut validate(&case, true));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A batch of the run, and its result.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,8 @@ use plmkit_contract::{Reason, Reject};
 use plmkit_esm2::DeviceTimes;
 use plmkit_store::PackedBatch;
 use serde::{Deserialize, Serialize};
+
+use crate::EngineError;
 
 /// One batch and its place in the inputs.
 #[derive(Debug)]
@@ -84,6 +87,11 @@ impl Batch {
         let start = self.packed.starts().value(row);
         let start = if self.stitched { 0 } else { start };
         (self.packed.ordinals()[row], start)
+    }
+
+    /// Makes the error of this batch.
+    pub(crate) fn error(&self, what: impl Display) -> EngineError {
+        EngineError::record_batch(&self.path, self.index_in_file, what)
     }
 
     /// The line of the rejects list for row `row`.

@@ -138,6 +138,7 @@ impl Embedder<'_> {
         self.compute(selection, middle..sequences.end, None, computed)
     }
 
+    /// Computes some of the sequences in one type.
     fn forward(
         &self,
         selection: Selection<'_>,
@@ -147,6 +148,7 @@ impl Embedder<'_> {
         Ok(self.begin_forward(selection, sequences, dtype)?.finish()?)
     }
 
+    /// Starts the computation of some of the sequences in one type.
     fn begin_forward(
         &self,
         selection: Selection<'_>,
@@ -158,13 +160,8 @@ impl Embedder<'_> {
         let tokens = selection.tokens(sequences);
         self.injection.check_memory(tokens.len())?;
         let cu_seqlens = selection.cu_seqlens(sequences);
-        let Batch {
-            path,
-            index_in_file,
-            ..
-        } = selection.batch;
-        let batch = Varlen::new(&tokens, &cu_seqlens)
-            .map_err(|error| EngineError::record_batch(path, *index_in_file, error))?;
+        let batch = Varlen::new(&tokens, &cu_seqlens);
+        let batch = batch.map_err(|error| selection.batch.error(error))?;
         let model = self.model;
         Ok(model.begin(batch, selection.columns, dtype, self.stop)?)
     }

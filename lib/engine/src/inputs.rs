@@ -271,41 +271,24 @@ impl RunInputs {
         !cut_before(batches.start) && !cut_before(batches.end)
     }
 
-    /// The row digests of the files, in order.
-    pub(crate) fn digests(&self) -> Vec<String> {
-        let digests = self.files.iter().map(|input| input.file.digest());
-        digests.map(|digest| digest.to_string()).collect()
-    }
-
-    /// The packing digests of the files, in order.
-    pub(crate) fn packing(&self) -> Vec<String> {
-        let packings = self.files.iter().map(|input| input.file.packing());
-        packings.map(ToString::to_string).collect()
+    /// The opened files, in order.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &BatchesFile> {
+        self.files.iter().map(|input| &input.file)
     }
 
     /// The largest token budget of a file.
     pub(crate) fn token_budget(&self) -> Option<u64> {
-        let files = self.files.iter();
-        files.filter_map(|input| token_budget(&input.file)).max()
+        self.files().filter_map(token_budget).max()
     }
 
-    /// Returns the work of all batches except `saved`, whose ranges are in ascending order and do not overlap.
-    pub(crate) fn workload_without(&self, saved: &[Range<u64>]) -> Workload {
-        let mut saved = saved.iter().peekable();
+    /// Returns the work of the batches whose positions are `wanted`.
+    pub(crate) fn workload(&self, wanted: impl Fn(u64) -> bool) -> Workload {
         let mut workload = Workload::default();
-        for (index, size) in (0..).zip(self.sizes()) {
-            while saved.next_if(|batches| batches.end <= index).is_some() {}
-            if !saved.peek().is_some_and(|batches| batches.contains(&index)) {
-                workload.add_batch(size);
-            }
+        let sizes = (0..).zip(self.sizes());
+        for (_, size) in sizes.filter(|&(index, _)| wanted(index)) {
+            workload.add_batch(size);
         }
         workload
-    }
-
-    /// Returns the tokens of the batches before the batch `index`.
-    pub(crate) fn tokens_before(&self, index: u64) -> u64 {
-        let sizes = self.sizes().take(index as usize);
-        sizes.map(|size| size.tokens as u64).sum()
     }
 
     /// Reads the batches whose positions are `wanted`, in order. Others are not read.

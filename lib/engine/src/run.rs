@@ -146,9 +146,9 @@ impl<'a> Run<'a> {
             parts,
             ..
         } = saved;
-        let in_parts = parts.iter().map(|part| part.batches.clone());
-        let ranges: Vec<Range<u64>> = std::iter::once(0..first).chain(in_parts).collect();
-        let to_compute = inputs.workload_without(&ranges);
+        let to_compute = inputs.workload(|index| {
+            index >= first && !parts.iter().any(|part| part.batches.contains(&index))
+        });
         let batches_saved = inputs.total.batches - to_compute.batches;
         let workers = backend.workers();
         let started = RunStarted {
@@ -185,7 +185,7 @@ impl<'a> Run<'a> {
             tokens: inputs.total.tokens,
         });
         report(Progress::Advanced {
-            tokens: inputs.tokens_before(first),
+            tokens: inputs.workload(|index| index < first).tokens,
         });
         let stages = (inputs, parts);
         let computed = pipeline::run(stages, config.prefetch, backend, &mut writer, report);
@@ -304,8 +304,11 @@ fn provenance(
     layout: &EmbeddingLayout,
 ) -> Provenance {
     let columns: Vec<String> = layout.columns.iter().map(ToString::to_string).collect();
-    let mut provenance = Provenance::new("gpu-embed", inputs.digests())
-        .with(PACKING, inputs.packing())
+    let digests = inputs.files().map(|file| file.digest().to_string());
+    let packings = inputs.files().map(|file| file.packing().to_string());
+    let packings: Vec<String> = packings.collect();
+    let mut provenance = Provenance::new("gpu-embed", digests.collect())
+        .with(PACKING, packings)
         .with("model", info.digest.as_str())
         .with("columns", columns)
         .with("dtype", info.dtype.to_string())

@@ -41,9 +41,7 @@ impl Sample {
         for batch in inputs.batches_where(|index| wanted.contains(&index)) {
             let batch = batch?;
             let (tokens, offsets) = (batch.packed.tokens(), batch.packed.cu_seqlens());
-            Varlen::new(tokens, offsets).map_err(|error| {
-                EngineError::record_batch(&batch.path, batch.index_in_file, error)
-            })?;
+            Varlen::new(tokens, offsets).map_err(|error| batch.error(error))?;
             let sequences = batch.packed.sequences();
             let count = CANDIDATES.min(sequences);
             let rows = (0..count).map(|candidate| candidate * sequences / count);
@@ -142,28 +140,24 @@ mod tests {
     #[test]
     fn a_sample_draws_from_every_batch_up_to_its_size() {
         let sequence = |length: usize| cut(&[vec![0], vec![5; length], vec![2]].concat(), 512);
-        let lengths = |candidates: &[Vec<Vec<u8>>], tokens: usize| {
-            Sample::select(candidates, tokens)
-                .lengths()
-                .collect::<Vec<_>>()
-        };
-        assert!(Sample::select(&[], 4096).tokens() == 0);
-        assert_eq!(lengths(&[vec![sequence(10)]], 256), [10]);
-        assert_eq!(lengths(&[vec![sequence(30_000)]], 4096), [510]);
         let batch = |first: usize| (first..first + CANDIDATES).map(sequence).collect();
-        assert_eq!(
-            lengths(&[batch(10), batch(20)], 4096),
-            [10, 21, 11, 22, 12, 23, 13, 20]
-        );
-        assert_eq!(lengths(&[batch(10), batch(20)], 40), [10, 21]);
         let long = vec![vec![sequence(1022); CANDIDATES]; 16];
-        assert_eq!(lengths(&long, 4096), [510; 8]);
+        for (candidates, tokens, lengths) in [
+            (vec![], 4096, &[][..]),
+            (vec![vec![sequence(30_000)]], 4096, &[510]),
+            (
+                vec![batch(10), batch(20)],
+                4096,
+                &[10, 21, 11, 22, 12, 23, 13, 20],
+            ),
+            (vec![batch(10), batch(20)], 40, &[10, 21]),
+            (long, 4096, &[510; 8]),
+        ] {
+            let sample = Sample::select(&candidates, tokens);
+            assert_eq!(sample.lengths().collect::<Vec<_>>(), lengths);
+        }
         let cut = sequence(1022);
         assert_eq!((cut.len(), cut[0], cut[511]), (512, 0, 2));
-    }
-
-    #[test]
-    fn a_sample_is_a_hundredth_of_a_run_or_a_few_sequences() {
         for (run, tokens, longest_of_them) in [
             (1, 256, 128),
             (25_600, 256, 128),

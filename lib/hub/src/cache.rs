@@ -102,16 +102,9 @@ mod tests {
         let missing = find("some/model").unwrap().unwrap_err();
         assert!(missing.contains(": no model.safetensors"), "{missing}");
         fs::write(model.join("blobs/b2"), "").unwrap();
-        for revision in [
-            "",
-            "@main",
-            "@pr/1",
-            "@0123456789abcdef0123456789abcdef01234567",
-        ] {
-            assert_eq!(
-                find(&format!("some/model{revision}")).unwrap().unwrap(),
-                snapshot
-            );
+        for revision in ["", "@main", "@pr/1", &format!("@{COMMIT}")] {
+            let found = find(&format!("some/model{revision}")).unwrap();
+            assert_eq!(found.unwrap(), snapshot);
         }
         assert!(find("some/model@other").unwrap().is_err());
 

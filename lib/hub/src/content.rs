@@ -154,6 +154,9 @@ mod tests {
 
     use super::*;
 
+    /// The SHA-256 of `hello` and a newline.
+    const HELLO: &str = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
+
     #[test]
     fn hashes_are_those_of_git_and_sha256sum() {
         let folder = tempfile::tempdir().unwrap();
@@ -161,17 +164,10 @@ mod tests {
         fs::write(&file, "hello\n").unwrap();
         let like = |length| hash_like(&"0".repeat(length), &file, &|| true).unwrap();
         // git hash-object, sha256sum
-        assert_eq!(
-            like(40).unwrap(),
-            (
-                "git SHA-1",
-                "ce013625030ba8dba906f756967f9e9ca394464a".to_owned()
-            )
-        );
-        assert_eq!(
-            like(64).unwrap().1,
-            "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
-        );
+        let (git, sha) = (like(40).unwrap(), like(64).unwrap());
+        assert_eq!(git.0, "git SHA-1");
+        assert_eq!(git.1, "ce013625030ba8dba906f756967f9e9ca394464a");
+        assert_eq!(sha.1, HELLO);
         assert_eq!(like(32), None);
         let stopped = hash_like(&"0".repeat(64), &file, &|| false).unwrap_err();
         assert_eq!(stopped.kind(), io::ErrorKind::Interrupted);
@@ -181,18 +177,18 @@ mod tests {
     fn a_large_file_is_hashed_once_and_again_when_it_changed() {
         let cache = tempfile::tempdir().unwrap();
         let model = cache.path().join("models--some--model");
-        let name = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
+        let name = HELLO;
         let (blob, file) = (model.join(name), model.join("model.safetensors"));
         fs::create_dir(&model).unwrap();
         fs::write(&blob, "hello\n").unwrap();
         symlink(name, &file).unwrap();
         let check = || Verified::open(cache.path(), &model).check(&file, &Stop::default());
-        let list = cache
-            .path()
-            .join(".locks/models--some--model/plmkit-verified");
-        check().unwrap();
-        check().unwrap();
-        assert_eq!(fs::read_to_string(&list).unwrap().lines().count(), 1);
+        let list = ".locks/models--some--model/plmkit-verified";
+        let list = cache.path().join(list);
+        for _ in 0..2 {
+            check().unwrap();
+            assert_eq!(fs::read_to_string(&list).unwrap().lines().count(), 1);
+        }
         fs::write(&blob, "hellO\n").unwrap();
         let error = check().unwrap_err().to_string();
         assert!(

@@ -93,16 +93,13 @@ mod tests {
 
     #[test]
     fn other_texts_are_paths() {
+        let too_long = format!("a/{}", "b".repeat(LONGEST + 1));
         for path in [
             "", "/", "a/", "/b", "a//b", "a/b/", "a/b c", "a/b@", "a/b@c@d", "a/b@/c", "a/.b",
-            "-a/b", "a/b--c", "ä/b",
+            "-a/b", "a/b--c", "ä/b", &too_long,
         ] {
             assert_eq!(ModelId::parse(path), None, "{path}");
         }
-        assert_eq!(
-            ModelId::parse(&format!("a/{}", "b".repeat(LONGEST + 1))),
-            None
-        );
     }
 
     #[test]

@@ -154,13 +154,12 @@ impl<'a> Blocks<'a> {
 
     /// The output under construction, created if missing.
     fn file(&mut self) -> Result<&mut BlocksFile, StoreError> {
-        let file = match self.file.take() {
-            Some(file) => file,
-            None => {
-                let path = self.folder.blocks();
-                let file = UnfinishedEmbeddings::create(&path, &self.named, self.layout)?;
-                BlocksFile::new(file)
-            }
+        let file = if let Some(file) = self.file.take() {
+            file
+        } else {
+            let path = self.folder.blocks();
+            let file = UnfinishedEmbeddings::create(&path, &self.named, self.layout)?;
+            BlocksFile::new(file)
         };
         Ok(self.file.insert(file))
     }

@@ -83,8 +83,8 @@ impl Backend for WorkerPool<'_> {
                         dispatch.schedule.add_result(worker, *result);
                     }
                     WorkerEvent::Lost(worker) => {
-                        let give_up = |batch: &Batch| give_up(batch, layout);
-                        let given_up = dispatch.schedule.take_back(worker, give_up);
+                        let reject = |batch: &Batch| reject_all(batch, layout);
+                        let given_up = dispatch.schedule.take_back(worker, reject);
                         self.count_given_up(given_up)?;
                     }
                     _ => {}
@@ -163,8 +163,8 @@ impl Dispatch {
     }
 }
 
-/// Rejects all rows of a batch.
-fn give_up(batch: &Batch, layout: &EmbeddingLayout) -> BatchResult {
+/// Makes the result of a batch that is given up: all rows are rejected.
+fn reject_all(batch: &Batch, layout: &EmbeddingLayout) -> BatchResult {
     tracing::warn!(
         "{}: record batch {}: given up, since {MAX_LOSSES} workers were lost with it",
         path_text(&batch.path),

@@ -120,9 +120,9 @@ impl<T, R> Schedule<T, R> {
         }
     }
 
-    /// Takes back the groups of a lost worker. They wait for another one, or are given up after [`MAX_LOSSES`]: then `give_up` makes
+    /// Takes back the groups of a lost worker. They wait for another one, or are given up after [`MAX_LOSSES`]: then `reject` makes
     /// the result of each batch. Returns the number of batches given up.
-    pub(crate) fn take_back(&mut self, worker: usize, mut give_up: impl FnMut(&T) -> R) -> usize {
+    pub(crate) fn take_back(&mut self, worker: usize, mut reject: impl FnMut(&T) -> R) -> usize {
         let mut given_up = 0;
         let groups = self.groups.iter_mut();
         for group in groups.filter(|group| group.worker == Some(worker)) {
@@ -130,7 +130,7 @@ impl<T, R> Schedule<T, R> {
             group.results.clear();
             group.lost_by.push(worker);
             if group.lost_by.len() >= MAX_LOSSES {
-                group.results.extend(group.batches.iter().map(&mut give_up));
+                group.results.extend(group.batches.iter().map(&mut reject));
                 given_up += group.batches.len();
             }
         }
