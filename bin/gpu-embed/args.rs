@@ -291,22 +291,13 @@ fn worker_arguments() -> Vec<OsString> {
 
 /// Checks that the outputs can be renamed into place, before a model is fetched.
 pub(crate) fn check_outputs(args: &Args) -> Result<(), Fault> {
-    let [out, rejects] = [("--out", &args.out), ("--rejects", &args.rejects)];
-    let given = [out, rejects].into_iter();
-    let given = given.filter_map(|(name, path)| Some((name, path.as_deref()?)));
-    keep_renameable(&given.collect::<Vec<NamedPath>>())
+    let outputs = named("--out", &args.out).chain(named("--rejects", &args.rejects));
+    keep_renameable(&outputs.collect::<Vec<NamedPath>>())
 }
 
 /// Checks that no output overwrites the batches, the model or another output.
 fn keep_files_apart(args: &Args) -> Result<(), Fault> {
     let weights = model_files(&args.model);
-    fn named<'p>(
-        name: &'static str,
-        paths: impl IntoIterator<Item = &'p PathBuf>,
-    ) -> impl Iterator<Item = NamedPath<'p>> {
-        let paths = paths.into_iter();
-        paths.map(move |path| (name, path.as_path()))
-    }
     let batches = named("a batches file", &args.batches);
     let inputs: Vec<NamedPath> = batches
         .chain(named("a file of the model", &weights))
@@ -319,6 +310,15 @@ fn keep_files_apart(args: &Args) -> Result<(), Fault> {
         .chain(named("--events", &args.events))
         .collect();
     keep_apart(&inputs, &outputs)
+}
+
+/// Gives paths a name for messages.
+fn named<'p>(
+    name: &'static str,
+    paths: impl IntoIterator<Item = &'p PathBuf>,
+) -> impl Iterator<Item = NamedPath<'p>> {
+    let paths = paths.into_iter();
+    paths.map(move |path| (name, path.as_path()))
 }
 
 /// Lists the files of a model: those in its folder, or a weight file and the config.json beside it.

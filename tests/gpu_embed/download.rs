@@ -33,7 +33,7 @@ struct Faults {
     flip_config: bool,
     /// It announces the size of a weight file and sends this many bytes.
     endless: Option<usize>,
-    /// The ETag of every file.
+    /// The `ETag` of every file.
     etag: Option<&'static str>,
     /// It answers every request with this status.
     status: Option<u16>,
@@ -154,8 +154,8 @@ fn answer(
         let zeros = vec![0; 1 << 16];
         return (0..bytes >> 16).try_for_each(|_| stream.write_all(&zeros));
     }
-    let sent = faults.cut.filter(|_| is_weights).unwrap_or(body.len());
-    stream.write_all(&body[..sent.min(body.len())])
+    let cut = faults.cut.filter(|_| is_weights).unwrap_or(body.len());
+    stream.write_all(&body[..cut.min(body.len())])
 }
 
 /// The Hub's name of a file.

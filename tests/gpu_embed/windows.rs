@@ -318,6 +318,9 @@ fn a_protein_with_a_rejected_window_is_rejected_once() {
     }
 }
 
+/// Whether to drop the row with this ordinal and start.
+type IsDropped = fn(u64, u32) -> bool;
+
 /// A shard like that at `path` without some rows.
 fn without(path: &Path, out: &Path, dropped: impl Fn(u64, u32) -> bool) {
     let shard = read_shard(path).expect("a shard");
@@ -386,8 +389,7 @@ fn validation_is_about_whole_proteins() {
 #[test]
 fn windows_that_cannot_be_stitched_are_refused() {
     let set = Set::new(30);
-    type Dropped = fn(u64, u32) -> bool;
-    let cases: [(Dropped, &str); 3] = [
+    let cases: [(IsDropped, &str); 3] = [
         (
             |ordinal, start| (ordinal, start) == (2, 0),
             "ordinal 2 'P2': expected a window from residue 0, found one from 70",
