@@ -124,8 +124,12 @@ impl<'a> BatchEmbedder<'a> {
             let own = own.as_deref().map_err(|reason| *reason);
             let tokens = batch.packed.residue_tokens(row);
             let protein = self.stitcher.add(batch.packed.span(row), tokens, own);
-            match protein.map(|protein| protein.and_then(|protein| self.check_storable(protein))) {
-                Some(Ok(protein)) => {
+            let is_storable = |protein: &StitchedProtein| {
+                let mut columns = protein.values.iter();
+                columns.all(|values| is_storable(values, self.layout.dtype))
+            };
+            match protein {
+                Some(Ok(protein)) if is_storable(&protein) => {
                     extend_columns(&mut computed.values, &protein.values);
                     stitched = Some(OutputRow {
                         row,
@@ -133,20 +137,12 @@ impl<'a> BatchEmbedder<'a> {
                         stitched: Some(protein.key),
                     });
                 }
+                Some(Ok(_)) => computed.rejected.push((row, Reason::NotFinite)),
                 Some(Err(reason)) => computed.rejected.push((row, reason)),
                 None => {}
             }
         }
         Ok(stitched)
-    }
-
-    fn check_storable(&self, protein: StitchedProtein) -> Result<StitchedProtein, Reason> {
-        let mut columns = protein.values.iter();
-        if columns.all(|values| is_storable(values, self.layout.dtype)) {
-            Ok(protein)
-        } else {
-            Err(Reason::NotFinite)
-        }
     }
 }
 

@@ -17,6 +17,9 @@ const BLOCKS: &str = "blocks";
 const BATCHES: &str = "batches";
 const REJECTED: &str = "rejected";
 
+/// Why a checkpoint with a [retryable](Rejected::is_retryable) sequence is not used.
+pub(crate) const RETRYABLE: &str = "has sequences for which memory ran out or workers were lost";
+
 /// A block that is encoded and written.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Block {

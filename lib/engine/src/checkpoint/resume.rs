@@ -9,7 +9,7 @@ use plmkit_store::{StoreError, UnfinishedEmbeddings};
 use super::encoders::encoder_threads;
 use super::part::Part;
 use super::record::{
-    Block, Rejected, check_kernels, malformed, provenance_of_blocks, provenance_of_part,
+    Block, RETRYABLE, Rejected, check_kernels, malformed, provenance_of_blocks, provenance_of_part,
 };
 use super::run_folder::{FoundBlocks, RunFolder};
 use crate::inputs::RunInputs;
@@ -137,7 +137,7 @@ fn keep_blocks(
         let why = if !intact[own.clone()].iter().all(|&intact| intact) {
             "damaged"
         } else if block.rejected.iter().any(Rejected::is_retryable) {
-            "has sequences for which memory ran out or workers were lost"
+            RETRYABLE
         } else if planned.get(number) != Some(&block.batches) {
             "of other batches"
         } else if kept == number {

@@ -11,7 +11,7 @@ use plmkit_store::{
 };
 
 use super::part::{FoundPart, Part};
-use super::record::{Block, take_blocks};
+use super::record::{Block, RETRYABLE, malformed, take_blocks};
 use crate::inputs::RunInputs;
 use crate::{EngineError, RunConfig};
 
@@ -182,9 +182,7 @@ impl RunFolder {
                     remove_file(&path)?;
                     continue;
                 }
-                Ok(FoundPart::SameWork(part)) if part.is_retryable() => {
-                    "has sequences for which memory ran out or workers were lost"
-                }
+                Ok(FoundPart::SameWork(part)) if part.is_retryable() => malformed(&path, RETRYABLE),
                 Ok(FoundPart::SameWork(part))
                     if part.batches.start >= end
                         && part.batches.end <= inputs.total.batches
@@ -193,14 +191,12 @@ impl RunFolder {
                     parts.push(part);
                     continue;
                 }
-                Ok(FoundPart::SameWork(_)) => "overlaps another part, or cuts a protein",
-                Err(error) => {
-                    tracing::warn!("{error}; it is computed again");
-                    remove_file(&path)?;
-                    continue;
+                Ok(FoundPart::SameWork(_)) => {
+                    malformed(&path, "overlaps another part, or cuts a protein")
                 }
+                Err(error) => error,
             };
-            tracing::warn!("{}: {problem}; it is computed again", path_text(&path));
+            tracing::warn!("{problem}; it is computed again");
             remove_file(&path)?;
         }
         Ok((parts, to_replace))
