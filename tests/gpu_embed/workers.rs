@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -232,10 +232,16 @@ fn a_batch_that_crashes_every_worker_is_given_up_and_no_other() {
 fn a_batch_that_was_given_up_is_tried_again_by_the_next_run() {
     let case = Case::new();
     let expected = case.undisturbed();
-    // The batch comes before those that are saved when the run is killed.
-    let options = ["--workers", "1", "--inject", "abort=42"];
-    case::kill(&mut case.underway_with("e.parquet", &options));
-    run(case.embed("e.parquet").args(["--workers", "1"]));
+    let mut embed = case.embed("e.parquet");
+    embed.args(["--workers", "1", "--inject", "abort=42"]);
+    let mut child = embed.stderr(Stdio::piped()).spawn().expect("spawn");
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    assert!(lines.any(|line| line.expect("UTF-8").contains("given up")));
+    let before = case.parts("e.parquet").len();
+    wait_until(&mut child, || case.parts("e.parquet").len() > before);
+    case::kill(&mut child);
+    let said = run(case.embed("e.parquet").args(["--workers", "1"]));
+    assert_has(&said, "workers were lost; it is computed again");
     case.assert_complete("e.parquet", &expected);
 }
 

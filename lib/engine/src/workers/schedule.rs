@@ -192,9 +192,12 @@ mod tests {
             hand_out(&mut schedule, worker);
         }
         schedule.add_result(1, 20);
-        schedule.add_result(0, 10);
+        schedule.add_result(0, 9);
         assert_eq!(schedule.pop_complete(), None, "b is not computed");
-        schedule.add_result(0, 11);
+        take_back(&mut schedule, 0);
+        hand_out(&mut schedule, 1);
+        schedule.add_result(1, 10);
+        schedule.add_result(1, 11);
         let left: Vec<_> = std::iter::from_fn(|| schedule.pop_complete()).collect();
         let expected = [
             (vec!['a', 'b'], vec![10, 11]),
