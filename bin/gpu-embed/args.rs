@@ -24,9 +24,9 @@ use crate::testing::TestingArgs;
 
 /// Embed packed batches with ESM-2, without padding.
 ///
-/// Reads batches files of pack-batches, runs the model over each pack as one variable-length batch, and writes one
-/// Parquet file with a row for each protein: its key and one vector for each pooling and layer. The same protein gets the
-/// same vector whatever it was packed with. Proteins in windows are put together; see --windows.
+/// Reads batches files of pack-batches, runs the model over each record batch as one variable-length batch, and writes one
+/// Parquet file with a row for each protein: its key and one vector for each pooling and layer. The vector of a protein does not
+/// depend on the proteins it is batched with. The windows of a protein are stitched; see --windows.
 #[derive(Parser, Debug)]
 #[command(
     name = "gpu-embed",
@@ -36,38 +36,37 @@ use crate::testing::TestingArgs;
 )]
 #[expect(clippy::struct_excessive_bools, reason = "one for each flag")]
 pub(crate) struct Args {
-    /// Batches files, as pack-batches writes them, or folders of such .arrow files; none with --probe
+    /// Batches files of pack-batches, or folders of such .arrow files; none with --probe
     #[arg(required_unless_present = "probe", value_name = "BATCHES.arrow")]
     #[arg(value_parser = file())]
     batches: Vec<PathBuf>,
 
     /// Model: a folder, a weight file, or an id of the Hugging Face Hub
     ///
-    /// A folder holds config.json and the weights, as in a snapshot of the Hub; beside a weight file lies its
-    /// config.json. An id, ORGANISATION/NAME or ORGANISATION/NAME@REVISION, is looked up in the Hub's local cache, where
-    /// `HF_HUB_CACHE` or `HF_HOME` say that it is.
+    /// A folder holds config.json and the weights, like a snapshot of the Hub; a weight file needs its config.json beside it. An
+    /// id, ORGANISATION/NAME or ORGANISATION/NAME@REVISION, is looked up in the Hub's local cache, which `HF_HUB_CACHE` or
+    /// `HF_HOME` set.
     #[arg(long, value_name = "MODEL")]
     #[arg(value_parser = file())]
     pub(crate) model: PathBuf,
 
-    /// What the results call the model [default: its id on the Hub, or the name of its folder]
+    /// Name of the model in results [default: its id on the Hub, or the name of its folder]
     ///
-    /// It is for people: models are told apart by their digest, and another name is no other work.
+    /// The name is for people. The digest identifies the model, and an output with another name is the same work.
     #[arg(long, value_name = "NAME")]
     model_name: Option<String>,
 
-    /// Fetch a model of the Hub that its local cache does not have
+    /// Fetch a model of the Hub that is not in its local cache
     ///
-    /// From `HF_ENDPOINT` where it is set, with the token in `HF_TOKEN` where there is one, and never with
-    /// `HF_HUB_OFFLINE`.
-    /// Nothing else makes this program use the network.
+    /// Uses the server in `HF_ENDPOINT` and the token in `HF_TOKEN`, if they are set, and fetches nothing with `HF_HUB_OFFLINE`.
+    /// No other option makes this program use the network.
     #[arg(long)]
     pub(crate) download: bool,
 
     /// Embeddings file to write, in Parquet; with --probe the batch size, in JSON
     ///
-    /// It appears when it is complete. One that is there already is verified and kept if it is the result of the same
-    /// work, and refused otherwise; see --force.
+    /// Written atomically. An existing output of the same inputs and options is verified and kept; any other is refused (see
+    /// --force).
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     #[arg(required_unless_present = "probe")]
     #[arg(value_parser = file())]
@@ -76,46 +75,46 @@ pub(crate) struct Args {
     /// List of the sequences that could not be embedded, with the reasons [default: beside the output, as
     /// NAME.rejects.csv, if there are any]
     ///
-    /// A sequence that does not fit into memory even alone, or whose vectors are not finite, costs no other its
-    /// embedding; the run then ends with exit code 1.
+    /// A sequence that does not fit in memory even alone, or whose vectors are not finite, is skipped and listed here. The run then
+    /// ends with exit code 1.
     #[arg(long, value_name = "FILE.csv", help_heading = "Output")]
     #[arg(value_parser = file())]
     rejects: Option<PathBuf>,
 
-    /// Replace an output that holds other work
+    /// Overwrite an output of other inputs or options
     #[arg(long, help_heading = "Output")]
     force: bool,
 
-    /// Longest time that finished batches may be unsaved: 10s, 5m
+    /// Checkpoint interval: 10s, 5m
     ///
-    /// They are saved in .NAME.plmkit-run, beside the output unless --checkpoint-dir is given, until it is complete. The same command
-    /// after an interruption goes on from there and gives the output that an uninterrupted run would have given.
+    /// Finished batches are saved in .NAME.plmkit-run, beside the output or in --checkpoint-dir, until the output is complete. After
+    /// an interruption, the same command resumes from there, and its output equals that of an uninterrupted run.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval, help_heading = "Output")]
     checkpoint_interval: Duration,
 
-    /// Folder to save finished batches in; made if there is none [default: that of the output]
+    /// Folder of checkpoints, created if missing [default: that of the output]
     ///
-    /// For a workflow engine that tries again in another folder: with the same --checkpoint-dir and the same name of the output, the
-    /// second try goes on where the first one was interrupted. What another work has saved there is never taken.
+    /// For a workflow engine that retries in another folder: with the same --checkpoint-dir and the same output name, the second try
+    /// resumes where the first one was interrupted. Checkpoints of other work are never used.
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     #[arg(value_parser = file())]
     checkpoint_dir: Option<PathBuf>,
 
-    /// Wait while another process is writing this output, which otherwise ends the run with exit code 75
+    /// Wait while another process is writing this output, instead of ending with exit code 75
     ///
-    /// For whatever starts a task again without knowing whether the one before has ended, as an engine that was killed does.
+    /// For a workflow engine that was killed and restarts a task without knowing whether the earlier one has ended.
     #[arg(long, help_heading = "Output")]
     wait: bool,
 
     #[command(flatten)]
     outputs: OutputArgs,
 
-    /// What becomes of the windows that fasta-shard --long-policy window cut long proteins into
+    /// How to combine the windows into which fasta-shard --long-policy window cut long proteins
     ///
-    /// `stitch` gives a protein one row, at the place of its last window, and each row the number of its windows,
-    /// `n_windows`. The vector of a residue is the mean over the windows that hold it, weighted by the number of residues from it to
-    /// the nearer end of the window, itself included; poolings are over all residues of the protein, and bos is the mean over windows,
-    /// weighted by their residues. `separate` gives each window its own row.
+    /// `stitch` gives a protein one row, and adds the column `n_windows`, the number of windows. The vector of a residue is the mean
+    /// over the windows that hold it, weighted by the number of residues from it to the nearer end of the window, itself included.
+    /// Poolings are over all residues of the protein, and bos is the mean over windows, weighted by their residues. `separate` gives
+    /// each window its own row.
     #[arg(
         long,
         value_parser = one_of([Windows::Stitch, Windows::Separate]),
@@ -125,7 +124,7 @@ pub(crate) struct Args {
     )]
     windows: Windows,
 
-    /// Type in which vectors are stored; f16 halves the file and keeps three significant digits
+    /// Stored type of vectors; f16 halves the file and keeps three significant digits
     #[arg(
         long,
         value_parser = one_of([StoreDtype::F32, StoreDtype::F16]),
@@ -137,9 +136,9 @@ pub(crate) struct Args {
 
     /// Device to compute on: auto, cpu, cuda, cuda:N or all
     ///
-    /// auto is the first GPU of compute capability 7.5 or newer, and the CPU where the driver is missing or shows no such GPU; a line
-    /// says which is the case. A driver that does not work, and a GPU whose CUDA libraries are missing, are errors (exit code 69):
-    /// choose cpu to compute on the CPU all the same. cuda is cuda:0; all starts one worker process for each visible GPU.
+    /// auto is the first GPU of compute capability 7.5 or newer, or the CPU if the driver is missing or shows no such GPU; a log line
+    /// says which. A driver that does not work and a GPU without its CUDA libraries are errors (exit code 69); choose cpu to compute on
+    /// the CPU nevertheless. cuda is cuda:0; all starts one worker process for each visible GPU.
     #[arg(
         long,
         value_name = "DEVICE",
@@ -148,15 +147,15 @@ pub(crate) struct Args {
     )]
     pub(crate) device: Device,
 
-    /// Precision of the computation; auto takes the most exact that is fast on the device, which is f32 on a CPU
+    /// Precision of the computation; auto is the most exact type that is fast on the device, f32 on a CPU
     ///
-    /// In f16 and bf16 the linear maps of the layers and attention compute in that type, and all that is summed up or
-    /// normalised stays in f32. A sequence whose values overflow is computed again in f32. CPUs with AVX512-BF16 compute
-    /// bf16, twice as fast as f32; for other CPUs, and for f16, weights are widened and the run is in f32.
+    /// In f16 and bf16, the linear maps of the layers and attention compute in that type; sums and normalisation stay in f32. A
+    /// sequence whose values overflow is computed again in f32. CPUs with AVX512-BF16 compute bf16, twice as fast as f32; for other
+    /// CPUs, and for f16, weights are widened and the run is in f32.
     ///
-    /// In int8 the linear maps multiply 8-bit integers, on CPUs: three times as fast as f32 with AVX512-VNNI. How near that
-    /// comes to f32 is measured first, for the last layer on a sample of the run's sequences (a hundredth of its tokens, from
-    /// 256 to 4,096): below a cosine of 0.999 of a mean vector or 0.98 of a residue vector the run is refused.
+    /// In int8, on CPUs only, the linear maps multiply 8-bit integers: three times as fast as f32 with AVX512-VNNI. The run first
+    /// compares int8 with f32 in the last layer, on a sample of its sequences (a hundredth of the tokens, from 256 to 4,096). It is
+    /// refused below a cosine of 0.999 of a mean vector or 0.98 of a residue vector.
     #[arg(
         long,
         value_parser = ["auto", "f32", "f16", "bf16", "int8"],
@@ -173,27 +172,27 @@ pub(crate) struct Args {
 
     /// Compute in N processes, each with the model in memory and its share of the threads
     ///
-    /// The output is the one of a run in one process. A worker that dies is replaced and its batch computed again; a batch
-    /// with which three workers died is given up, and its sequences are listed as rejected.
+    /// The output equals that of a run in one process. A worker that dies is replaced, and its batch is computed again. A batch that
+    /// crashes three workers is skipped; its sequences are listed as rejected.
     #[arg(long, value_name = "N", help_heading = "Computation")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
 
-    /// Measure how many tokens fit into the memory of the GPU at once, for this model, precision and these outputs, and print
-    /// four fifths of that: the batch size for pack-batches --max-batch-tokens
+    /// Measure how many tokens fit in GPU memory at once, for this model, precision and these outputs, and print four fifths of that:
+    /// the batch size for pack-batches --max-batch-tokens
     ///
-    /// Computes larger and larger batches until memory runs out, 131,072 tokens at most, and nothing else. With --out FILE.json
-    /// the size is also kept for pack-batches --batch-size, and is not measured again as long as model, outputs, precision, GPU
-    /// and version are the same; a file that was measured otherwise is refused, or replaced with --force. Workers of one GPU
-    /// share its memory. On a CPU nothing is measured, and the size is the default of pack-batches.
+    /// Computes larger and larger batches until memory runs out, up to 131,072 tokens, and writes no embeddings. With --out FILE.json,
+    /// the size is also written for pack-batches --batch-size. An existing file is kept if model, outputs, precision, GPU and version
+    /// are the same, and refused otherwise; --force overwrites it. Workers of one GPU share its memory. On a CPU, nothing is
+    /// measured, and the size is the default of pack-batches.
     #[arg(long, conflicts_with = "batches", help_heading = "Computation")]
     pub(crate) probe: bool,
 
-    /// Be a worker of the run at the other end of standard input
+    /// Compute as a worker of the run at the other end of standard input
     #[arg(long, hide = true)]
     pub(crate) worker: bool,
 
-    /// Batches that are read ahead of the computation
+    /// Batches to read ahead of the computation
     #[arg(
         long,
         value_name = "N",
@@ -203,7 +202,7 @@ pub(crate) struct Args {
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
     prefetch: u16,
 
-    /// Run events: one JSON object a line, appended while the run goes on; monitor-log reports on it
+    /// Run events: one JSON object per line, appended during the run; for monitor-log
     #[arg(long, value_name = "FILE.jsonl", help_heading = "Monitoring")]
     #[arg(value_parser = file())]
     events: Option<PathBuf>,
@@ -246,12 +245,10 @@ impl TryFrom<Args> for RunConfig {
         #[cfg_attr(not(feature = "testing"), expect(unused_mut))]
         let mut config = Self {
             batches: files_of(args.batches, &["arrow"])?,
-            model_name: match args.model_name {
-                Some(name) => ModelName {
-                    name,
-                    ..model_name(&args.model)
-                },
-                None => model_name(&args.model),
+            model_name: {
+                let ModelName { name, revision } = model_name(&args.model);
+                let name = args.model_name.unwrap_or(name);
+                ModelName { name, revision }
             },
             model: args.model,
             out: args.out.unwrap_or_default(),
@@ -286,56 +283,54 @@ impl TryFrom<Args> for RunConfig {
     }
 }
 
-/// This command line, as a worker's.
+/// Returns this command line with `--worker`.
 fn worker_arguments() -> Vec<OsString> {
-    let own = env::args_os().skip(1);
-    [OsString::from("--worker")]
-        .into_iter()
-        .chain(own)
-        .collect()
+    let worker = std::iter::once(OsString::from("--worker"));
+    worker.chain(env::args_os().skip(1)).collect()
 }
 
-/// What is to be renamed into its place, which shows before a model is fetched.
+/// Checks that the outputs can be renamed into place, before a model is fetched.
 pub(crate) fn check_outputs(args: &Args) -> Result<(), Fault> {
-    let [out, rejects] = [("--out", &args.out), ("--rejects", &args.rejects)];
-    let given = [out, rejects].into_iter();
-    let given = given.filter_map(|(name, path)| Some((name, path.as_deref()?)));
-    keep_renameable(&given.collect::<Vec<NamedPath>>())
+    let outputs = named("--out", &args.out).chain(named("--rejects", &args.rejects));
+    keep_renameable(&outputs.collect::<Vec<NamedPath>>())
 }
 
-/// Outputs must not destroy the batches, the model or one another.
+/// Checks that no output overwrites the batches, the model or another output.
 fn keep_files_apart(args: &Args) -> Result<(), Fault> {
     let weights = model_files(&args.model);
-    let batches = args
-        .batches
-        .iter()
-        .map(|path| ("a batches file", path.as_path()));
-    let weights = weights
-        .iter()
-        .map(|path| ("a file of the model", path.as_path()));
-    let inputs: Vec<NamedPath> = batches.chain(weights).collect();
-    let rejects = args.rejects.clone();
+    let batches = named("a batches file", &args.batches);
+    let inputs: Vec<NamedPath> = batches
+        .chain(named("a file of the model", &weights))
+        .collect();
     let out = args.out.clone().unwrap_or_default();
-    let rejects = rejects.unwrap_or_else(|| rejects_beside(&out));
-    let written = args.out.iter().map(|path| ("--out", path.as_path()));
-    let rejects = (!args.probe).then_some(("--rejects", rejects.as_path()));
-    let events = args.events.iter().map(|path| ("--events", path.as_path()));
-    let outputs: Vec<NamedPath> = written.chain(rejects).chain(events).collect();
+    let rejects = args.rejects.clone();
+    let rejects = (!args.probe).then(|| rejects.unwrap_or_else(|| rejects_beside(&out)));
+    let outputs: Vec<NamedPath> = named("--out", &args.out)
+        .chain(named("--rejects", &rejects))
+        .chain(named("--events", &args.events))
+        .collect();
     keep_apart(&inputs, &outputs)
 }
 
-/// The files of a model: those in its folder, or a weight file and the config.json beside it.
+/// Gives paths a name for messages.
+fn named<'p>(
+    name: &'static str,
+    paths: impl IntoIterator<Item = &'p PathBuf>,
+) -> impl Iterator<Item = NamedPath<'p>> {
+    let paths = paths.into_iter();
+    paths.map(move |path| (name, path.as_path()))
+}
+
+/// Lists the files of a model: those in its folder, or a weight file and the config.json beside it.
 fn model_files(model: &Path) -> Vec<PathBuf> {
     match fs::read_dir(model) {
-        Ok(entries) => entries
-            .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-            .collect(),
+        Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
         Err(_) => vec![model.to_owned(), model.with_file_name("config.json")],
     }
 }
 
-/// The CPUs that this process may use, by its affinity and its control group, and of these no more than SLURM gave to the
-/// task: without a control group around it, a task sees all CPUs of its node.
+/// Returns the CPUs that this process may use by its affinity and control group, limited to those that SLURM gave to the task: a
+/// task without a control group sees all CPUs of its node.
 fn default_threads() -> NonZeroUsize {
     let available = available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let of_task = env::var("SLURM_CPUS_PER_TASK").ok();

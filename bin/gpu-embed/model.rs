@@ -1,4 +1,4 @@
-//! The model that the command line names.
+//! Locating the model of the command line.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use plmkit_hub::{DownloadProgress, HubError, Settings, resolve};
 
 use crate::args::Args;
 
-/// The folder or weight file of the model, fetched if it has to be and may be.
+/// Returns the folder or weight file of the model. Fetches it if it is missing and `--download` is given.
 pub(crate) fn locate(args: &Args, stop: &Stop) -> Result<PathBuf, HubError> {
     let mut screen = Screen {
         args,
@@ -18,12 +18,12 @@ pub(crate) fn locate(args: &Args, stop: &Stop) -> Result<PathBuf, HubError> {
         .download
         .then_some(&mut screen as &mut dyn DownloadProgress);
     let located = resolve(&args.model, &Settings::from_env(), download, stop);
-    // A download that failed has not ended its bar.
+    // A failed download leaves its progress bar open.
     screen.end_file();
     located
 }
 
-/// Shows how far a download is.
+/// Shows the progress of a download.
 struct Screen<'a> {
     args: &'a Args,
     progress: Option<Progress>,

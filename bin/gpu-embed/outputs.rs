@@ -1,4 +1,4 @@
-//! What to compute, on the command line.
+//! The options for the columns of the output.
 
 use clap::Args;
 use plmkit_cli::one_of;
@@ -8,7 +8,7 @@ use plmkit_engine::{Layers, Outputs};
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Vectors")]
 pub(crate) struct OutputArgs {
-    /// How residue vectors are combined into one vector, each a column
+    /// Poolings of residue vectors into one vector, a column each
     ///
     /// mean, max and std are over residues only, in single precision; bos is the vector of `<cls>`.
     #[arg(
@@ -20,20 +20,20 @@ pub(crate) struct OutputArgs {
     )]
     pool: Vec<Pooling>,
 
-    /// Layers whose output is wanted: numbers from 0 (the token embedding), last or all
+    /// Layers to store: numbers from 0 (the token embedding), last or all
     #[arg(long, value_name = "LAYERS", value_parser = layers, default_value = "last")]
     layers: Layers,
 
-    /// The vector of each residue, too, for each layer: a column `residues_<layer>` of L x D values
+    /// Store per-residue vectors, too, for each layer: a column `residues_<layer>` of L x D values
     #[arg(long)]
     residues: bool,
 
-    /// The language-model head for each residue: a column `logits` of L x 33 values, before softmax, in the order
-    /// of the vocabulary
+    /// Store the logits of the language-model head for each residue: a column `logits` of L x 33 values, before softmax, in
+    /// the order of the vocabulary
     #[arg(long)]
     logits: bool,
 
-    /// The probability of contact for each pair of residues: a column `contacts` of L x L values
+    /// Store the probability of contact of each pair of residues: a column `contacts` of L x L values
     #[arg(long)]
     contacts: bool,
 }

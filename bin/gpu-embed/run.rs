@@ -1,4 +1,4 @@
-//! The run, with what people see of it.
+//! The run and its messages.
 
 use plmkit_cli::{Exit, Fault, Progress, Stop, on_abort, print, silence_refusals};
 use plmkit_contract::{BatchSize, path_text, plural};
@@ -88,7 +88,7 @@ pub(crate) fn run(mut args: Args, stop: &Stop) -> Result<Exit, Fault> {
     Ok(Exit::Negative)
 }
 
-/// The number alone on standard output, so that a shell can pass it on.
+/// Prints the number alone on standard output, so that a shell can pass it on.
 fn print_probe(size: &BatchSize) -> Result<Exit, Fault> {
     let recommended = size.max_batch_tokens;
     if let Some(largest) = size.largest_tokens {
@@ -105,6 +105,7 @@ fn print_probe(size: &BatchSize) -> Result<Exit, Fault> {
     print(format!("{recommended}\n")).map(|()| Exit::Done)
 }
 
+/// Describes a completed run in one line.
 fn line(summary: &RunSummary) -> String {
     let seconds = summary.elapsed.as_secs_f64();
     let columns = summary.columns.iter();

@@ -1,4 +1,4 @@
-//! Hidden options for tests and benchmarks, which released programs do not have.
+//! Hidden options for tests and benchmarks. Released programs do not have them.
 
 use clap::Args;
 use plmkit_engine::{Injection, RunConfig};
@@ -6,17 +6,17 @@ use plmkit_esm2::{Isa, Kernels};
 
 #[derive(Args, Debug)]
 pub(crate) struct TestingArgs {
-    /// What computes the layers on a CPU, for comparisons: `auto`, `portable`, `avx2`, `avx512`, `avx512_vnni`,
+    /// Kernels of the layers on a CPU, for comparisons: `auto`, `portable`, `avx2`, `avx512`, `avx512_vnni`,
     /// `avx512_bf16`, `libtorch`
     #[arg(long, value_name = "KERNELS", default_value = "auto", hide = true)]
     #[arg(value_parser = |text: &str| kernels(text, Isa::is_available))]
     kernels: Kernels,
 
-    /// Say in the run events what a GPU's time goes into
+    /// Record the time of each kind of GPU kernel in the run events
     #[arg(long, hide = true, requires = "events")]
     profile: bool,
 
-    /// Produce failures on purpose: `out-of-memory-above=TOKENS`, `not-finite=ORDINAL`, `abort=ORDINAL`, `panic=ORDINAL`
+    /// Inject failures: `out-of-memory-above=TOKENS`, `not-finite=ORDINAL`, `abort=ORDINAL`, `panic=ORDINAL`
     #[arg(long, value_name = "FAILURE", hide = true, default_value = "")]
     #[arg(value_parser = injection)]
     inject: Injection,
@@ -30,7 +30,7 @@ impl TestingArgs {
     }
 }
 
-/// Kernels of an instruction set that this CPU has, as `has` says.
+/// Parses kernels. Refuses an instruction set that the CPU does not have, by `has`.
 fn kernels(text: &str, has: impl Fn(Isa) -> bool) -> Result<Kernels, String> {
     match text.parse::<Kernels>() {
         Ok(Kernels::Own(isa)) if !has(isa) => Err(format!("this CPU has no {isa}")),
@@ -38,7 +38,7 @@ fn kernels(text: &str, has: impl Fn(Isa) -> bool) -> Result<Kernels, String> {
     }
 }
 
-/// Failures that are separated by commas.
+/// Parses failures, separated by commas.
 fn injection(text: &str) -> Result<Injection, String> {
     let mut injection = Injection::default();
     for failure in text.split(',').filter(|failure| !failure.is_empty()) {

@@ -1,20 +1,16 @@
-//! An output of several blocks, interrupted: what is written stays where it is, and the output is the one of a run that nobody
-//! disturbed.
+//! An output of several blocks, interrupted: written blocks stay in place, and the output equals that of an uninterrupted run.
 
-use std::fs::{self, OpenOptions};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
-use crate::EVERY_OUTPUT;
 use crate::common::case::{Case, SIGKILL, SIGTERM, send};
 use crate::common::{all, run, test_data};
+use crate::{EVERY_OUTPUT, assert_has, flip, wait_until};
 
-/// Some 2 kB a residue.
-/// Proteins of test-data, so often: five blocks of 64 MiB.
+/// Copies of the test proteins, with some 2 kB a residue: five blocks of 64 MiB.
 const COPIES: usize = 20;
 
 struct Blocks {
@@ -50,37 +46,27 @@ impl Blocks {
         folder.join(".e.parquet.plmkit-run")
     }
 
-    /// Ends a run by a signal once more of the output is on record than `before` bytes, and returns how much is.
+    /// Ends a run by a signal when more than 64 MiB over `before` are on record, and returns how much is.
     fn interrupt(&self, saved_in: Option<&Path>, signal: i32, before: u64) -> u64 {
         let folder = self.run_folder(saved_in);
-        let mut child = self
-            .embed(saved_in)
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("spawn");
-        let deadline = Instant::now() + Duration::from_mins(2);
+        let mut embed = self.embed(saved_in);
+        let mut child = embed.stderr(Stdio::null()).spawn().expect("spawn");
         let written = || {
             let recorded = folder.join("part-blocks.record").exists();
             let blocks = folder.join("part-blocks.parquet").metadata();
             blocks.map_or(0, |found| if recorded { found.len() } else { 0 })
         };
-        while written() <= before + (64 << 20) {
-            assert!(Instant::now() < deadline, "no block is written");
-            if let Some(status) = child.try_wait().expect("wait") {
-                panic!("the run ended before it could be interrupted: {status}");
-            }
-            sleep(Duration::from_millis(1));
-        }
+        wait_until(&mut child, || written() > before + (64 << 20));
         let found = written();
         send(&child, signal);
         assert_eq!(child.wait().expect("wait").signal(), Some(signal));
         found
     }
 
-    /// Runs to the end, and returns what was said.
+    /// Runs to the end, checks and removes the output, and returns the messages.
     fn complete(&self, saved_in: Option<&Path>) -> String {
         let said = run(&mut self.embed(saved_in));
-        assert!(said.contains(" saved by an earlier run)"), "{said}");
+        assert_has(&said, " saved by an earlier run)");
         assert!(fs::read(self.case.path("e.parquet")).expect("output") == self.expected);
         assert!(!self.run_folder(saved_in).exists());
         fs::remove_file(self.case.path("e.parquet")).expect("remove");
@@ -98,46 +84,31 @@ fn blocks_survive_kills_signals_and_damage() {
     let inode = file.metadata().expect("blocks").ino();
     blocks.interrupt(None, SIGKILL, found);
     let said = run(&mut blocks.embed(None));
-    assert!(said.contains(" saved by an earlier run)"), "{said}");
+    assert_has(&said, " saved by an earlier run)");
     let output = blocks.case.path("e.parquet");
     assert_eq!(output.metadata().expect("output").ino(), inode);
     blocks.case.assert_complete("e.parquet", &blocks.expected);
     fs::remove_file(output).expect("remove");
 
-    // A run that is told to end leaves one file for its blocks.
+    // A stopped run leaves one file for its blocks.
     blocks.interrupt(None, SIGTERM, 0);
     let names = all(&blocks.run_folder(None));
+    let has = |name: &str| names.contains(&name.to_owned());
     assert!(
-        names.contains(&"part-blocks.parquet".to_owned()),
-        "{names:?}"
-    );
-    assert!(
-        !names.contains(&"part-blocks.record".to_owned()),
+        has("part-blocks.parquet") && !has("part-blocks.record"),
         "{names:?}"
     );
     blocks.complete(None);
 
-    // Of a damaged block only that one is computed again.
-    let written = blocks.interrupt(None, SIGKILL, 130 << 20);
-    let bytes = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(&file)
-        .expect("blocks");
-    let place = written / 20;
-    let mut byte = [0];
-    bytes.read_exact_at(&mut byte, place).expect("read");
-    bytes.write_all_at(&[byte[0] ^ 4], place).expect("write");
+    // Only a damaged block is computed again.
+    blocks.interrupt(None, SIGKILL, 130 << 20);
+    flip(&file, 0.05);
     let said = blocks.complete(None);
     assert_eq!(said.matches("damaged; computed again").count(), 1, "{said}");
 
-    // A damaged record is worth nothing, and costs nothing but time.
+    // After damage to the record, everything is computed again.
     blocks.interrupt(None, SIGKILL, 0);
-    let record = file.with_extension("record");
-    let mut bytes = fs::read(&record).expect("record");
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    fs::write(&record, bytes).expect("write");
+    flip(&file.with_extension("record"), 0.5);
     run(&mut blocks.embed(None));
     blocks.case.assert_complete("e.parquet", &blocks.expected);
 }

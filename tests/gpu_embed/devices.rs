@@ -1,26 +1,40 @@
-//! `gpu-embed --device`: what is missing for a GPU is said in one line, and the search for a token budget.
+//! `gpu-embed --device` names what is missing for a GPU in one line, and `--probe` measures a batch size.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output};
+use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::common::case::{Case, SIGTERM, send};
-use crate::common::{self, all, assert_failed, assert_fails, bin, run, test_data};
 use serde_json::Value;
 
-/// A folder with a driver that tells of other GPUs than there are.
-fn fake_driver(folder: &Path) -> PathBuf {
+use crate::common::case::{Case, SIGTERM, send};
+use crate::common::{self, all, assert_failed, assert_fails, bin, run, test_data};
+use crate::{assert_has, ends, stderr, wait_until};
+
+const H100: &str = "NVIDIA H100=9.0";
+const P40: &str = "Tesla P40=6.1";
+const BOTH: &str = "NVIDIA H100=9.0,NVIDIA A100=8.0";
+/// What a driver says with `FAKE_STATUS=803`.
+const BROKEN: &str =
+    "the NVIDIA driver does not work: cuInit: system has unsupported display driver";
+
+/// A case, and a folder with a driver that shows the GPUs in `FAKE_GPUS`.
+fn with_driver() -> (Case, tempfile::TempDir) {
+    let folder = tempfile::tempdir().expect("temp folder");
+    fake_driver(folder.path());
+    (Case::new(), folder)
+}
+
+fn fake_driver(folder: &Path) {
     let library = folder.join("libcuda.so.1");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/fake_cuda.c");
     let mut compiler = Command::new("cc");
     compiler.args(["-shared", "-fPIC", "-Wall", "-Werror", "-o"]);
     run(compiler.arg(&library).arg(source));
-    // As in a toolkit's folder of stubs, which is no driver.
+    // A toolkit's folder of stubs has this file, which is no driver.
     fs::write(folder.join("libcuda.so"), "").expect("write");
-    folder.to_owned()
 }
 
 /// A run on `device` of a machine with such a driver.
@@ -46,42 +60,34 @@ fn embed_by(mut command: Command, case: &Case, driver: &Path, device: &str, gpus
 }
 
 #[test]
-fn each_thing_that_is_missing_for_a_gpu_has_a_line_of_its_own() {
-    let case = Case::new();
-    let folder = tempfile::tempdir().expect("temp folder");
-    let driver = fake_driver(folder.path());
-    let both = "NVIDIA H100=9.0,NVIDIA A100=8.0";
+fn each_thing_that_is_missing_for_a_gpu_has_a_message() {
+    let (case, driver) = with_driver();
+    let old = "Tesla P40, has compute capability 6.1; expected at least 7.5";
+    let gpus = "does not exist; found 2 GPUs: NVIDIA H100, NVIDIA A100";
     for (device, gpus, expected) in [
         ("cuda", "", "device 'cuda:0' does not exist; found no GPU"),
-        (
-            "cuda:2",
-            both,
-            "device 'cuda:2' does not exist; found 2 GPUs: NVIDIA H100, NVIDIA A100",
-        ),
-        (
-            "cuda",
-            "Tesla P40=6.1",
-            "device 'cuda:0', Tesla P40, has compute capability 6.1; expected at least 7.5",
-        ),
-        (
-            "all",
-            "Tesla P40=6.1",
-            "device 'all', Tesla P40, has compute capability 6.1; expected at least 7.5",
-        ),
+        ("cuda:2", BOTH, &format!("device 'cuda:2' {gpus}")),
+        ("cuda", P40, &format!("device 'cuda:0', {old}")),
+        ("all", P40, &format!("device 'all', {old}")),
         ("all", "", "device 'all' does not exist; found no GPU"),
     ] {
-        assert_fails(embed(&case, &driver, device, gpus), 69, expected);
+        assert_fails(embed(&case, driver.path(), device, gpus), 69, expected);
     }
-    assert_fails(
-        embed(&case, &driver, "cuda", both).env("FAKE_STATUS", "803"),
-        69,
-        "device 'cuda:0': the NVIDIA driver does not work: cuInit: system has unsupported display driver",
-    );
+    let abort = "gpu-embed: device 'auto': the NVIDIA driver does not work: it aborts; --device cpu computes on the CPU";
+    for (device, status, expected) in [
+        ("cuda", "803", &format!("device 'cuda:0': {BROKEN}")),
+        ("auto", "803", &format!("device 'auto': {BROKEN}")),
+        ("auto", "abort", &abort.to_owned()),
+    ] {
+        let mut embed = embed(&case, driver.path(), device, BOTH);
+        assert_fails(embed.env("FAKE_STATUS", status), 69, expected);
+    }
+    let mut embed = embed(&case, Path::new("/"), "all", "");
+    let what = "--workers: with --device all there is one for each GPU";
+    assert_fails(embed.args(["--workers", "2"]), 2, what);
     let names = all(case.folder.path());
-    assert!(
-        !names.iter().any(|name| name.contains("e.parquet")),
-        "{names:?}"
-    );
+    let has_output = names.iter().any(|name| name.contains("e.parquet"));
+    assert!(!has_output, "{names:?}");
 }
 
 /// A process that does not outlive its test.
@@ -95,26 +101,22 @@ impl Drop for Hung {
 
 #[test]
 fn while_a_driver_hangs_the_first_signal_ends_the_run_and_nothing_is_claimed() {
-    let case = Case::new();
-    let folder = tempfile::tempdir().expect("temp folder");
-    let driver = fake_driver(folder.path());
-    let library = driver.join("libcuda.so.1");
+    let (case, driver) = with_driver();
+    let library = driver.path().join("libcuda.so.1");
     let library = library.to_str().expect("text");
     let mut probing = bin("gpu-embed");
     probing.args(["--probe", "--out"]);
     probing.arg(case.path("batch-size.json"));
     probing.arg("--model").arg(&case.model);
-    probing.env("LD_LIBRARY_PATH", &driver);
-    for mut hangs in [embed(&case, &driver, "auto", ""), probing] {
+    probing.env("LD_LIBRARY_PATH", driver.path());
+    for mut hangs in [embed(&case, driver.path(), "auto", ""), probing] {
         let before = all(case.folder.path());
         let hangs = hangs.env("FAKE_STATUS", "hang");
         let mut hung = Hung(hangs.spawn().expect("spawn"));
         let child = &mut hung.0;
         let maps = format!("/proc/{}/maps", child.id());
-        while !fs::read_to_string(&maps).is_ok_and(|maps| maps.contains(library)) {
-            assert!(child.try_wait().expect("wait").is_none(), "it ended");
-            sleep(Duration::from_millis(10));
-        }
+        let is_loaded = || fs::read_to_string(&maps).is_ok_and(|maps| maps.contains(library));
+        wait_until(child, is_loaded);
         // From the loaded library into its function.
         sleep(Duration::from_millis(300));
         assert_eq!(all(case.folder.path()), before);
@@ -128,18 +130,7 @@ fn while_a_driver_hangs_the_first_signal_ends_the_run_and_nothing_is_claimed() {
     }
 }
 
-#[test]
-fn a_driver_that_aborts_has_a_line_too() {
-    let case = Case::new();
-    let folder = tempfile::tempdir().expect("temp folder");
-    let driver = fake_driver(folder.path());
-    let line = "gpu-embed: device 'auto': the NVIDIA driver does not work: it aborts; --device cpu computes on the CPU";
-    let mut aborts = embed(&case, &driver, "auto", "");
-    aborts.env("FAKE_STATUS", "abort");
-    assert_fails(aborts, 69, line);
-}
-
-/// The program with libtorch for CUDA and without the libraries that it needs, as links in the layout of an installation.
+/// The program with libtorch for CUDA and without the libraries that it needs: links in the layout of an installation.
 fn without_cuda_libraries(folder: &Path) -> PathBuf {
     let libtorch = Path::new(env!("LIBTORCH"));
     let installed = folder.join("lib/plmkit");
@@ -149,10 +140,8 @@ fn without_cuda_libraries(folder: &Path) -> PathBuf {
     };
     for entry in fs::read_dir(libtorch.join("lib")).expect("libtorch") {
         let entry = entry.expect("libtorch");
-        link(
-            &entry.path(),
-            installed.join("torch/lib").join(entry.file_name()),
-        );
+        let to = installed.join("torch/lib").join(entry.file_name());
+        link(&entry.path(), to);
     }
     for needed in ["libcudart.so.13", "libcupti.so.13"] {
         let needed = Path::new("nvidia/cu13/lib").join(needed);
@@ -165,184 +154,124 @@ fn without_cuda_libraries(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn without_libraries_for_a_gpu_the_line_names_one_and_what_installs_it() {
-    let case = Case::new();
+fn a_missing_cuda_library_is_named_with_a_remedy() {
+    let (case, driver) = with_driver();
     let folder = tempfile::tempdir().expect("temp folder");
-    let driver = fake_driver(folder.path());
     let program = without_cuda_libraries(folder.path());
+    let embed = |device: &str, gpus: &str| {
+        embed_by(Command::new(&program), &case, driver.path(), device, gpus)
+    };
+    let second = "Tesla P40=6.1,NVIDIA A100=8.0";
     for (device, gpus, named) in [
-        (
-            "cuda:1",
-            "NVIDIA H100=9.0,NVIDIA A100=8.0",
-            "device 'cuda:1', NVIDIA A100, ",
-        ),
-        // Each worker says it, and the run once.
-        ("all", "NVIDIA H100=9.0,NVIDIA A100=8.0", "NVIDIA H100, "),
-        ("auto", "NVIDIA H100=9.0", "device 'auto', NVIDIA H100, "),
-        // The first that can be used.
-        (
-            "auto",
-            "Tesla P40=6.1,NVIDIA A100=8.0",
-            "device 'auto', NVIDIA A100, ",
-        ),
+        ("cuda:1", BOTH, "device 'cuda:1', NVIDIA A100, "),
+        // Each worker sends the error, and the run reports it once.
+        ("all", BOTH, "NVIDIA H100, "),
+        ("auto", H100, "device 'auto', NVIDIA H100, "),
+        // The first usable GPU.
+        ("auto", second, "device 'auto', NVIDIA A100, "),
     ] {
-        let mut embed = embed_by(Command::new(&program), &case, &driver, device, gpus);
-        let output = embed.output().expect("run");
-        assert_failed(
-            &output,
-            69,
-            &format!("{named}needs libtorch for CUDA, which cannot be loaded: lib"),
-        );
-        let said = String::from_utf8_lossy(&output.stderr);
+        let output = embed(device, gpus).output().expect("run");
+        let what = format!("{named}needs libtorch for CUDA, which cannot be loaded: lib");
+        assert_failed(&output, 69, &what);
+        let said = stderr(&output);
         let reason = ": cannot open shared object file: No such file or directory; ";
         let (library, remedy) = said.trim_end().rsplit_once(reason).expect(reason);
-        assert!(library.contains(".so."), "{said}");
+        assert_has(library, ".so.");
+        let installs = ["torch 2.11.0", "make setup GPU=1 install"];
         assert!(
-            remedy.contains("torch 2.11.0") || remedy.contains("make setup GPU=1 install"),
+            installs.iter().any(|install| remedy.contains(install)),
             "{said}"
         );
-        assert!(
-            remedy.contains("--device cpu computes on the CPU"),
-            "{said}"
-        );
+        assert_has(remedy, "--device cpu computes on the CPU");
     }
-    run(&mut embed_by(
-        Command::new(&program),
-        &case,
-        &driver,
-        "cpu",
-        "NVIDIA H100=9.0",
-    ));
+    run(&mut embed("cpu", H100));
     let on_cpu = fs::read(case.path("e.parquet")).expect("output");
     assert!(on_cpu == case.undisturbed());
 }
 
 #[test]
 fn auto_is_the_cpu_only_where_no_gpu_can_be_used_and_says_so() {
-    let case = Case::new();
-    let folder = tempfile::tempdir().expect("temp folder");
-    let driver = fake_driver(folder.path());
-    for (gpus, why) in [
-        (
-            "",
-            "the NVIDIA driver shows no GPU to this process: computing on the CPU",
-        ),
-        (
-            "Tesla P40=6.1",
-            "warning: Tesla P40 has compute capability 6.1, and libtorch needs at least 7.5: computing on the CPU",
-        ),
-    ] {
-        let said = run(embed(&case, &driver, "auto", gpus).arg("--force"));
+    let (case, driver) = with_driver();
+    let no_gpu = "the NVIDIA driver shows no GPU to this process: computing on the CPU";
+    let too_old = "warning: Tesla P40 has compute capability 6.1, and libtorch needs at least 7.5: computing on the CPU";
+    for (gpus, why) in [("", no_gpu), (P40, too_old)] {
+        let said = run(embed(&case, driver.path(), "auto", gpus).arg("--force"));
         assert_eq!(said.matches("on the CPU").count(), 1, "{said}");
-        assert!(said.contains(why), "{said}");
+        assert_has(&said, why);
     }
-    let output = embed(&case, &driver, "auto", "NVIDIA H100=9.0")
-        .env("FAKE_STATUS", "803")
-        .output();
-    let line = "device 'auto': the NVIDIA driver does not work: cuInit: system has unsupported display driver";
-    assert_failed(&output.expect("run"), 69, line);
 
-    // What is left of a driver in some images of containers.
-    fs::write(folder.path().join("libcuda.so.1"), "").expect("write");
+    // Some images of containers have such a rest of a driver.
+    fs::write(driver.path().join("libcuda.so.1"), "").expect("write");
     for device in ["auto", "cuda", "all"] {
-        let output = embed(&case, &driver, device, "").output().expect("run");
+        let output = embed(&case, driver.path(), device, "")
+            .output()
+            .expect("run");
         assert_failed(&output, 69, "the NVIDIA driver does not work: cannot load ");
-        assert_failed(
-            &output,
-            69,
-            "/libcuda.so.1: file too short; --device cpu computes on the CPU",
-        );
+        let what = "/libcuda.so.1: file too short; --device cpu computes on the CPU";
+        assert_failed(&output, 69, what);
     }
 }
 
 #[test]
-fn without_a_driver_the_line_says_so_and_auto_is_the_cpu() {
+fn without_a_driver_auto_is_the_cpu_and_a_gpu_is_an_error() {
     let case = Case::new();
     let none = "this machine has no";
-    let words =
+    let why =
         "(cannot load libcuda.so.1: cannot open shared object file: No such file or directory)";
     for device in ["cuda", "all"] {
-        let output = embed(&case, Path::new("/"), device, "")
-            .output()
-            .expect("run");
-        if !String::from_utf8_lossy(&output.stderr).contains("this machine has none (") {
+        let mut embed = embed(&case, Path::new("/"), device, "");
+        let output = embed.output().expect("run");
+        if !stderr(&output).contains("this machine has none (") {
             eprintln!("SKIPPED: this machine has a driver");
             return;
         }
-        assert_failed(
-            &output,
-            69,
-            &format!("needs an NVIDIA driver, and this machine has none {words}"),
-        );
+        let what = format!("needs an NVIDIA driver, and this machine has none {why}");
+        assert_failed(&output, 69, &what);
     }
     let said = run(&mut embed(&case, Path::new("/"), "auto", ""));
     assert_eq!(said.matches(none).count(), 1, "{said}");
-    assert!(
-        said.contains(&format!(
-            "{none} NVIDIA driver {words}: computing on the CPU"
-        )),
-        "{said}"
-    );
-}
-
-#[test]
-fn one_worker_for_each_gpu_and_no_other_number() {
-    let case = Case::new();
-    let mut embed = embed(&case, Path::new("/"), "all", "");
-    assert_fails(
-        embed.args(["--workers", "2"]),
-        2,
-        "--workers: with --device all there is one for each GPU",
-    );
+    let what = format!("{none} NVIDIA driver {why}: computing on the CPU");
+    assert_has(&said, &what);
 }
 
 fn probe() -> Command {
     let mut command = bin("gpu-embed");
+    command.arg("--probe").arg("--model");
     command
-        .arg("--probe")
-        .arg("--model")
-        .arg(test_data("model-tiny"));
-    command.args(["--device", "cpu"]);
+        .arg(test_data("model-tiny"))
+        .args(["--device", "cpu"]);
     command
 }
 
 #[test]
-fn the_largest_batch_is_found_and_four_fifths_of_it_are_recommended() {
+fn a_probe_finds_the_largest_batch_and_recommends_four_fifths_of_it() {
     let folder = tempfile::tempdir().expect("temp folder");
     let events = folder.path().join("events.jsonl");
-    let output = probe()
-        .args(["--inject", "out-of-memory-above=21000", "--events"])
-        .arg(&events)
-        .output()
-        .expect("run");
-    let said = String::from_utf8_lossy(&output.stderr);
+    let mut probe_21000 = probe();
+    probe_21000.args(["--inject", "out-of-memory-above=21000"]);
+    let output = probe_21000.arg("--events").arg(&events).output();
+    let output = output.expect("run");
+    let said = stderr(&output);
     assert!(output.status.success(), "{said}");
     // 20 sequences of 1,024 tokens.
     assert_eq!(output.stdout, b"16384\n");
-    assert!(said.contains("20480 tokens fit at once"), "{said}");
+    assert_has(&said, "20480 tokens fit at once");
     let event: Value = serde_json::from_slice(&fs::read(&events).expect("events")).expect("JSON");
     assert_eq!(event["type"], "probe");
-    assert_eq!(
-        (&event["largest_tokens"], &event["recommended_tokens"]),
-        (&20480.into(), &16384.into())
-    );
+    assert_eq!(event["largest_tokens"], 20480);
+    assert_eq!(event["recommended_tokens"], 16384);
     let (tries, failed) = (event["tries"].as_u64(), event["out_of_memory"].as_u64());
     assert!(tries > failed && failed > Some(0), "{event}");
+    // A report accepts the event, which belongs to no run.
     let mut report = bin("monitor-log");
     report.args(["report", "--events"]).arg(&events);
-    // It is of no run, and no reason to refuse the file.
     run(report.arg("--out").arg(folder.path().join("report.json")));
-}
 
-#[test]
-fn a_probe_that_can_find_nothing_says_why() {
-    assert_fails(
-        probe().args(["--quiet", "--inject", "out-of-memory-above=1000"]),
-        75,
-        "not even one sequence of 1022 residues fits into the memory of cpu",
-    );
-    let output = probe().arg("batches.arrow").output().expect("run");
-    assert_eq!(output.status.code(), Some(2));
+    let mut too_small = probe();
+    too_small.args(["--quiet", "--inject", "out-of-memory-above=1000"]);
+    let what = "not even one sequence of 1022 residues fits into the memory of cpu";
+    assert_fails(too_small, 75, what);
+    ends(probe().arg("batches.arrow"), 2);
 }
 
 #[test]
@@ -352,8 +281,8 @@ fn on_a_cpu_nothing_is_measured_and_the_default_stays() {
     for _ in 0..2 {
         let output = probe().arg("--out").arg(&kept).output().expect("run");
         assert_eq!(output.stdout, b"16384\n");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains("cpu: nothing is measured"), "{said}");
+        let said = stderr(&output);
+        assert_has(&said, "cpu: nothing is measured");
         assert!(!said.contains("already measured"), "{said}");
     }
 }
@@ -367,10 +296,9 @@ fn a_batch_size_is_kept_until_it_is_of_other_work() {
         probe.args(["--inject", "out-of-memory-above=21000", "--out"]);
         probe.arg(&path).args(options).output().expect("run")
     };
-    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
     let first = size(&[]);
-    assert_eq!(first.stdout, b"16384\n", "{}", said(&first));
-    assert!(said(&first).contains("20480 tokens fit"));
+    assert_eq!(first.stdout, b"16384\n", "{}", stderr(&first));
+    assert_has(&stderr(&first), "20480 tokens fit");
     let kept = fs::read(&path).expect("batch size");
     let read: Value = serde_json::from_slice(&kept).expect("JSON");
     assert_eq!(read["largest_tokens"], 20480);
@@ -380,12 +308,9 @@ fn a_batch_size_is_kept_until_it_is_of_other_work() {
     for options in [&[][..], &["--force"]] {
         let again = size(options);
         assert_eq!(again.stdout, b"16384\n");
-        assert!(
-            said(&again).contains("already measured"),
-            "{}",
-            said(&again)
-        );
-        assert!(!said(&again).contains("tokens fit\n"), "{}", said(&again));
+        let said = stderr(&again);
+        assert_has(&said, "already measured");
+        assert!(!said.contains("tokens fit\n"), "{said}");
         assert!(kept == fs::read(&path).expect("batch size"));
     }
     let other = size(&["--pool", "max"]);
@@ -393,9 +318,9 @@ fn a_batch_size_is_kept_until_it_is_of_other_work() {
     assert_failed(&other, 73, what);
     // Two workers share the memory.
     let other = size(&["--workers", "2", "--force"]);
-    assert_eq!(other.stdout, b"8192\n", "{}", said(&other));
+    assert_eq!(other.stdout, b"8192\n", "{}", stderr(&other));
 
-    // pack-batches takes it as its own option.
+    // pack-batches reads the file.
     let packed = |name: &str, option: &str, value: &str| {
         let out = case.path(name);
         let mut pack = bin("pack-batches");
@@ -410,15 +335,11 @@ fn a_batch_size_is_kept_until_it_is_of_other_work() {
 
     let text = fs::read_to_string(&path).expect("batch size");
     fs::write(&path, text.replace("8192", "8193")).expect("write");
-    assert_failed(
-        &size(&[]),
-        65,
-        "damaged or altered: it does not match its seal; --force replaces it",
-    );
+    let what = "damaged or altered: it does not match its seal; --force replaces it";
+    assert_failed(&size(&[]), 65, what);
     let mut pack = bin("pack-batches");
     pack.args(["shard.parquet", "--out", "c.arrow", "--batch-size", file]);
     assert_fails(&mut pack, 65, "damaged or altered");
-    pack.args(["--max-batch-tokens", "5"]);
-    assert_eq!(pack.output().expect("run").status.code(), Some(2));
+    ends(pack.args(["--max-batch-tokens", "5"]), 2);
     assert!(size(&["--force"]).status.success());
 }

@@ -1,20 +1,20 @@
-//! What `gpu-embed` can compute, and in which types: the real binary on real proteins and the tiny model.
+//! The columns and types that `gpu-embed` computes, on real proteins with the tiny model.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::EVERY_OUTPUT;
-use crate::common::{
-    self, assert_failed, assert_fails, bin, model_of, pack, run, shard, test_data,
-};
-use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Float16Type, Float32Type, UInt32Type};
-use plmkit_contract::ordinals;
+use plmkit_contract::{KeyColumns, ordinals};
 use plmkit_store::EmbeddingsReader;
 use safetensors::SafeTensors;
 use safetensors::tensor::{TensorView, serialize};
+use serde_json::Value;
+
+use crate::common::{self, assert_fails, bin, model_of, pack, run, shard, test_data};
+use crate::{EVERY_OUTPUT, assert_has, ends, rows, stderr, validate, validate_shard};
 
 const HIDDEN: usize = 64;
 
@@ -47,7 +47,12 @@ impl Case {
         command
     }
 
-    /// The rows of an output, and its vectors `mean_4` by ordinal.
+    /// A run of `validate-embeddings` against the shard.
+    fn validate(&self, out: &str) -> Command {
+        validate_shard(&self.path(out), &self.path("shards/shard-00000.parquet"))
+    }
+
+    /// The vectors `mean_4` of an output by ordinal.
     fn means(&self, out: &str) -> BTreeMap<u64, Vec<f32>> {
         let mut means = BTreeMap::new();
         for batch in rows(&self.path(out)) {
@@ -61,11 +66,6 @@ impl Case {
     }
 }
 
-fn rows(path: &Path) -> Vec<RecordBatch> {
-    let mut reader = EmbeddingsReader::open(path).expect("open");
-    std::iter::from_fn(|| reader.next_batch().expect("verified")).collect()
-}
-
 fn floats(values: &dyn Array) -> Vec<f32> {
     match values.as_primitive_opt::<Float16Type>() {
         Some(halves) => halves.values().iter().map(|half| half.to_f32()).collect(),
@@ -73,7 +73,7 @@ fn floats(values: &dyn Array) -> Vec<f32> {
     }
 }
 
-/// The lowest cosine between vectors of the same record.
+/// The lowest cosine of two vectors of the same record.
 fn lowest_cosine(a: &BTreeMap<u64, Vec<f32>>, b: &BTreeMap<u64, Vec<f32>>) -> f64 {
     assert!(a.len() == 20 && a.keys().eq(b.keys()));
     let dot = |a: &[f32], b: &[f32]| -> f64 {
@@ -84,7 +84,8 @@ fn lowest_cosine(a: &BTreeMap<u64, Vec<f32>>, b: &BTreeMap<u64, Vec<f32>>) -> f6
     a.values().zip(b.values()).map(cosine).fold(1.0, f64::min)
 }
 
-/// model-tiny with tensors left out or values multiplied: `change` says by what, given the tensor and the value's place.
+/// model-tiny with changes: `change` gets the name of a tensor and the place of a value, and returns a factor, or `None` to leave out
+/// the tensor.
 fn changed_model(folder: &Path, change: impl Fn(&str, usize) -> Option<f32>) -> PathBuf {
     let bytes = fs::read(test_data("model-tiny/model.safetensors")).expect("weights");
     let tensors = SafeTensors::deserialize(&bytes).expect("safetensors");
@@ -102,10 +103,8 @@ fn changed_model(folder: &Path, change: impl Fn(&str, usize) -> Option<f32>) -> 
         })
         .collect();
     let views = tensors.iter().map(|(name, dtype, shape, bytes)| {
-        (
-            name,
-            TensorView::new(*dtype, shape.clone(), bytes).expect("a tensor"),
-        )
+        let view = TensorView::new(*dtype, shape.clone(), bytes);
+        (name, view.expect("a tensor"))
     });
     model_of(folder, "model", &serialize(views, None).expect("bytes"))
 }
@@ -119,17 +118,13 @@ fn every_kind_of_output_fits_the_others() {
         run(&mut case.embed(&test_data("model-tiny"), &out, &options));
         for batch in rows(&case.path(&out)) {
             assert_eq!(batch.num_columns(), 6 + 5 + 5 + 2);
+            let list = |name: &str, row| batch[name].as_list::<i32>().value(row);
             for row in 0..batch.num_rows() {
                 for layer in 0..5 {
-                    let residues = batch[format!("residues_{layer}").as_str()]
-                        .as_list::<i32>()
-                        .value(row);
+                    let residues = list(&format!("residues_{layer}"), row);
                     let vectors = floats(residues.as_fixed_size_list().values());
-                    let mean = floats(
-                        &batch[format!("mean_{layer}").as_str()]
-                            .as_fixed_size_list()
-                            .value(row),
-                    );
+                    let means = batch[format!("mean_{layer}").as_str()].as_fixed_size_list();
+                    let mean = floats(&means.value(row));
                     let scale = mean.iter().fold(0f32, |most, value| most.max(value.abs()));
                     for (channel, mean) in mean.into_iter().enumerate() {
                         let own = vectors.iter().skip(channel).step_by(HIDDEN);
@@ -138,48 +133,45 @@ fn every_kind_of_output_fits_the_others() {
                         assert!((f64::from(mean) - expected).abs() <= close * f64::from(scale));
                     }
                 }
-                let residues = batch["residues_4"].as_list::<i32>().value_length(row) as usize;
-                let logits = batch["logits"].as_list::<i32>().value(row);
-                assert_eq!(
-                    (logits.len(), logits.as_fixed_size_list().value_length()),
-                    (residues, 33)
-                );
-                let contacts = floats(&batch["contacts"].as_list::<i32>().value(row));
+                let residues = list("residues_4", row).len();
+                let logits = list("logits", row);
+                let width = logits.as_fixed_size_list().value_length();
+                assert_eq!((logits.len(), width), (residues, 33));
+                let contacts = floats(&list("contacts", row));
                 assert_eq!(contacts.len(), residues * residues);
                 for i in 0..residues {
                     for j in 0..i {
-                        let (here, there) =
-                            (contacts[i * residues + j], contacts[j * residues + i]);
-                        assert!(
-                            (0.0..=1.0).contains(&here) && here.to_bits() == there.to_bits(),
-                            "{here} {there}"
-                        );
+                        let pair = [contacts[i * residues + j], contacts[j * residues + i]];
+                        assert!((0.0..=1.0).contains(&pair[0]), "{pair:?}");
+                        assert_eq!(pair[0].to_bits(), pair[1].to_bits());
                     }
                 }
             }
         }
-        run(bin("validate-embeddings")
-            .arg(case.path(&out))
-            .arg("--shards")
-            .arg(case.path("shards/shard-00000.parquet")));
+        run(&mut case.validate(&out));
     }
 }
 
 #[test]
-fn a_head_that_is_not_there_is_missed_by_name() {
+fn a_missing_head_is_named() {
     let case = Case::new();
     let model = changed_model(case.folder.path(), |name, _| {
         (!name.contains("_head.")).then_some(1.0)
     });
     run(&mut case.embed(&model, "pooled.parquet", &[]));
-    let output = case.embed(&model, "logits.parquet", &["--logits"]).output();
-    let what = "model: has no language-model head; missing 5 ('lm_head.dense.weight', ";
-    assert_failed(&output.expect("run"), 65, what);
-    let output = case
-        .embed(&model, "contacts.parquet", &["--contacts"])
-        .output();
-    let what = "model: has no contact head; missing 2 ('contact_head.regression.weight', ";
-    assert_failed(&output.expect("run"), 65, what);
+    for (option, what) in [
+        (
+            "--logits",
+            "no language-model head; missing 5 ('lm_head.dense.weight', ",
+        ),
+        (
+            "--contacts",
+            "no contact head; missing 2 ('contact_head.regression.weight', ",
+        ),
+    ] {
+        let what = format!("model: has {what}");
+        assert_fails(case.embed(&model, "e.parquet", &[option]), 65, &what);
+    }
 }
 
 #[test]
@@ -204,35 +196,25 @@ fn narrow_types_are_close_and_are_other_work() {
         let cosine = lowest_cosine(&case.means(&out), &expected);
         println!("{dtype}, {kernels}: lowest cosine 1 - {:.1e}", 1.0 - cosine);
         assert!(cosine >= least && cosine < 1.0, "{dtype}: {cosine}");
-        assert_fails(
-            case.embed(&model, &out, &["--dtype", "f32"]),
-            73,
-            "dtype was",
-        );
+        let f32 = case.embed(&model, &out, &["--dtype", "f32"]);
+        assert_fails(f32, 73, "dtype was");
     }
-}
-
-#[test]
-fn a_type_that_the_cpu_does_not_multiply_is_widened_and_said() {
-    let case = Case::new();
-    let model = test_data("model-tiny");
-    run(&mut case.embed(&model, "f32.parquet", &[]));
+    // Types without instructions are widened, which is the same work as f32.
     for (dtype, kernels) in [("f16", "auto"), ("f16", "portable"), ("bf16", "portable")] {
         let out = format!("{dtype}-{kernels}.parquet");
         let options = ["--dtype", dtype, "--kernels", kernels];
         let said = run(&mut case.embed(&model, &out, &options));
         let what = format!("this CPU has no instructions for {dtype}: weights are widened");
-        assert!(said.contains(&what), "{said}");
-        // The same work as in f32, by its provenance, too.
+        assert_has(&said, &what);
         let said = run(&mut case.embed(&model, &out, &["--dtype", "f32"]));
-        assert!(said.contains("already complete"), "{said}");
+        assert_has(&said, "already complete");
     }
 }
 
 #[test]
-fn what_overflows_in_f16_is_computed_again_in_f32() {
+fn sequences_that_overflow_in_f16_are_computed_again_in_f32() {
     let case = Case::new();
-    // The same function but for rounding, with values in between that f16 does not reach.
+    // The same function except for rounding, with intermediate values beyond the range of f16.
     let model = changed_model(case.folder.path(), |name, _| {
         Some(if name.contains("layer.1.attention.self.value") {
             1e5
@@ -245,7 +227,7 @@ fn what_overflows_in_f16_is_computed_again_in_f32() {
     run(&mut case.embed(&model, "f32.parquet", &[]));
     let f16 = ["--dtype", "f16", "--kernels", "libtorch"];
     let said = run(&mut case.embed(&model, "f16.parquet", &f16));
-    assert!(said.contains("20 sequences again in f32"), "{said}");
+    assert_has(&said, "20 sequences again in f32");
     let cosine = lowest_cosine(&case.means("f16.parquet"), &case.means("f32.parquet"));
     assert!(cosine > 0.999, "{cosine}");
     let said = run(&mut case.embed(&model, "bf16.parquet", &["--dtype", "bf16"]));
@@ -257,8 +239,7 @@ fn int8_is_measured_on_the_sequences_of_the_run() {
     let case = Case::new();
     let model = test_data("model-tiny");
     let said = run(&mut case.embed(&model, "int8.parquet", &["--dtype", "int8"]));
-    let cosine = "int8: over 2 sequences of the run, 256 tokens, ";
-    assert!(said.contains(cosine), "{said}");
+    assert_has(&said, "int8: over 2 sequences of the run, 256 tokens, ");
     let reader = EmbeddingsReader::open(&case.path("int8.parquet")).expect("open");
     let parity = reader.provenance().parity.clone().expect("it is recorded");
     assert_eq!(parity["sequences"], 2);
@@ -269,17 +250,13 @@ fn int8_is_measured_on_the_sequences_of_the_run() {
         let cosine = parity[name].as_f64().expect("a number");
         assert!((0.98..1.0).contains(&cosine), "{name}: {cosine}");
     }
-    let embedded = ["int8.parquet", "--shards", "shards/shard-00000.parquet"];
-    run(bin("validate-embeddings")
-        .current_dir(case.folder.path())
-        .args(embedded));
+    run(&mut case.validate("int8.parquet"));
 }
 
 #[test]
 fn int8_is_refused_where_it_loses_too_much() {
     let case = Case::new();
-    // The same function, but for rounding, with one channel in front of each feed-forward network that leaves no digits to
-    // the others.
+    // The same function except for rounding, with one channel before each feed-forward network that dwarfs the others.
     let model = changed_model(case.folder.path(), |name, i| {
         let norm = name.contains("layer.") && !name.contains("attention");
         let outlier = if norm && name.contains(".LayerNorm.") && i == 0 {
@@ -295,57 +272,41 @@ fn int8_is_refused_where_it_loses_too_much() {
     run(&mut case.embed(&test_data("model-tiny"), "unchanged.parquet", &[]));
     let cosine = lowest_cosine(&case.means("f32.parquet"), &case.means("unchanged.parquet"));
     assert!(cosine > 0.999_999, "the same function: {cosine}");
-    let output = case
-        .embed(&model, "int8.parquet", &["--dtype", "int8"])
-        .output();
+    let int8 = |kernels| {
+        let options = ["--dtype", "int8", "--kernels", kernels];
+        case.embed(&model, "int8.parquet", &options)
+    };
     let what = "model: --dtype int8 is refused: over 2 sequences of the run, 256 tokens, ";
-    assert_failed(&output.expect("run"), 65, what);
+    assert_fails(int8("auto"), 65, what);
     assert!(!case.path("int8.parquet").exists());
-    let with_libtorch = ["--dtype", "int8", "--kernels", "libtorch"];
-    assert_fails(
-        case.embed(&model, "int8.parquet", &with_libtorch),
-        2,
-        "--dtype int8: needs plmkit's own kernels",
-    );
+    let what = "--dtype int8: needs plmkit's own kernels";
+    assert_fails(int8("libtorch"), 2, what);
 }
 
 #[test]
-fn columns_are_told_with_their_shapes_and_those_of_several_vectors_are_not_compared() {
+fn columns_are_reported_with_shapes_and_only_vectors_are_compared() {
     let case = Case::new();
-    let events = case.path("e.jsonl");
-    let options = [
-        "--residues",
-        "--logits",
-        "--contacts",
-        "--events",
-        events.to_str().expect("text"),
-    ];
-    let said = run(&mut case.embed(&test_data("model-tiny"), "e.parquet", &options));
+    let (embeddings, events) = (case.path("e.parquet"), case.path("e.jsonl"));
+    let options = ["--residues", "--logits", "--contacts", "--events"];
+    let mut embed = case.embed(&test_data("model-tiny"), "e.parquet", &options);
+    let said = run(embed.arg(&events));
     let shapes =
         "20 rows of mean_4 (64), residues_4 (L x 64), logits (L x 33), contacts (L x L) from ";
-    assert!(said.contains(shapes), "{said}");
-    let embeddings = case.path("e.parquet");
-    let mut validate = bin("validate-embeddings");
-    validate
-        .arg(&embeddings)
-        .arg("--reference")
-        .arg(&embeddings);
+    assert_has(&said, shapes);
+    let mut validate = validate(&embeddings);
+    validate.arg("--reference").arg(&embeddings);
     let output = validate.args(["--report", "-"]).output().expect("run");
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = stderr(&output);
     assert!(output.status.success(), "{said}");
-    let told = "warning: reference: not compared: residues_4, logits, contacts; only";
-    assert!(said.contains(told), "{said}");
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let not_compared = &report["not_compared"];
-    assert_eq!(
-        not_compared,
-        &serde_json::json!(["residues_4", "logits", "contacts"])
-    );
+    let what = "warning: reference: not compared: residues_4, logits, contacts; only";
+    assert_has(&said, what);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let not_compared = serde_json::json!(["residues_4", "logits", "contacts"]);
+    assert_eq!(report["not_compared"], not_compared);
     assert_eq!(report["agreement"][0]["column"], "mean_4");
-    // That of the run's first event.
-    let events = std::fs::read_to_string(case.path("e.jsonl")).expect("events");
-    let run: serde_json::Value =
-        serde_json::from_str(events.lines().next().expect("a line")).expect("JSON");
+    // The model of the report is that of the run's first event.
+    let events = fs::read_to_string(events).expect("events");
+    let run: Value = serde_json::from_str(events.lines().next().expect("a line")).expect("JSON");
     assert!(run["model_digest"].is_string());
     for entry in ["model", "model_digest"] {
         assert_eq!(report[entry], run[entry], "{entry}");
@@ -356,55 +317,30 @@ fn columns_are_told_with_their_shapes_and_those_of_several_vectors_are_not_compa
 fn one_is_counted_in_the_singular() {
     let folder = tempfile::tempdir().expect("temp folder");
     let at = |name: &str| folder.path().join(name);
-    fs::write(
-        at("one.fasta"),
-        format!(">one\n{}\n", "MKVLAGTWRN".repeat(20)),
-    )
-    .expect("write");
+    let fasta = format!(">one\n{}\n", "MKVLAGTWRN".repeat(20));
+    fs::write(at("one.fasta"), fasta).expect("write");
     let mut shard = bin("fasta-shard");
     shard.arg(at("one.fasta")).arg("--out").arg(at("shards"));
     let said = run(shard.args(["--shards", "1", "--max-residues", "100"]));
-    for told in [
+    for part in [
         "1 record: 1 accepted",
         "1 row, ",
         " in 1 shard (",
         ": 1 protein truncated to 100 residues; ",
     ] {
-        assert!(said.contains(told), "{told}: {said}");
+        assert_has(&said, part);
     }
     let mut pack = bin("pack-batches");
     pack.arg(at("shards/shard-00000.parquet")).arg("--out");
     let said = run(pack.arg(at("b.arrow")));
-    assert!(
-        said.contains("1 sequence, 102 tokens in 1 batch, "),
-        "{said}"
-    );
-    let embed = |out: &str, options: &[&str]| {
-        let mut embed = bin("gpu-embed");
-        embed
-            .arg(at("b.arrow"))
-            .arg("--model")
-            .arg(test_data("model-tiny"));
-        embed.args(["--device", "cpu", "--out"]).arg(at(out));
-        embed.args(options).output().expect("run")
-    };
-    let said = String::from_utf8_lossy(&embed("e.parquet", &[]).stderr).into_owned();
-    assert!(
-        said.contains("1 row of mean_4 (64) from 1 batch, "),
-        "{said}"
-    );
-    let lost = embed("f.parquet", &["--inject", "not-finite=0"]);
-    let said = String::from_utf8_lossy(&lost.stderr);
-    assert!(
-        said.contains("f.parquet: 1 sequence could not be embedded"),
-        "{said}"
-    );
-    let mut validate = bin("validate-embeddings");
-    let said = run(validate.arg(at("e.parquet")));
-    assert!(
-        said.contains("validate-embeddings: 1 row, 1 truncated; passed"),
-        "{said}"
-    );
+    assert_has(&said, "1 sequence, 102 tokens in 1 batch, ");
+    let embed = |out: &str| common::embed(&[&at("b.arrow")], &test_data("model-tiny"), &at(out));
+    let said = run(&mut embed("e.parquet"));
+    assert_has(&said, "1 row of mean_4 (64) from 1 batch, ");
+    let said = ends(embed("f.parquet").args(["--inject", "not-finite=0"]), 1);
+    assert_has(&said, "f.parquet: 1 sequence could not be embedded");
+    let said = run(&mut validate(&at("e.parquet")));
+    assert_has(&said, "validate-embeddings: 1 row, 1 truncated; passed");
 }
 
 #[test]
@@ -420,18 +356,6 @@ fn every_output_is_the_same_at_any_thread_count() {
     assert!(bytes[0] == bytes[1] && bytes[0] == bytes[2]);
 }
 
-/// Ordinal and start of each row.
-fn keys(path: &Path) -> Vec<(u64, u32)> {
-    let mut reader = EmbeddingsReader::open(path).expect("embeddings");
-    let mut keys = Vec::new();
-    while let Some(rows) = reader.next_batch().expect("rows") {
-        let ordinals = ordinals(&rows);
-        let starts = rows["start"].as_primitive::<UInt32Type>().values();
-        keys.extend(ordinals.iter().copied().zip(starts.iter().copied()));
-    }
-    keys
-}
-
 #[test]
 fn rows_are_in_the_order_of_the_input() {
     let case = Case::new();
@@ -439,93 +363,77 @@ fn rows_are_in_the_order_of_the_input() {
     // More than one section of the packer, and windows of a protein in several batches.
     let copies = (0..6).map(|copy| text.replace('>', &format!(">{copy}-")));
     fs::write(case.path("many.fasta"), copies.collect::<String>()).expect("write");
-    let shard = |folder: &str, options: &[&str]| {
-        run(bin("fasta-shard")
+    let shards = |folder: &str, count: &str, options: &[&str]| {
+        let mut shard = bin("fasta-shard");
+        shard
             .arg(case.path("many.fasta"))
             .arg("--out")
-            .arg(case.path(folder))
+            .arg(case.path(folder));
+        run(shard
+            .args(["--max-residues", "300", "--shards", count])
             .args(options));
     };
-    let common = ["--max-residues", "300", "--shards"];
-    shard(
+    shards(
         "windows",
-        &[
-            &common[..],
-            &["1", "--long-policy", "window", "--overlap", "50"],
-        ]
-        .concat(),
+        "1",
+        &["--long-policy", "window", "--overlap", "50"],
     );
-    shard("two", &[&common[..], &["2"]].concat());
+    shards("two", "2", &[]);
     let packed = |shard: &str| {
         let out = case.path(&shard.replace('/', "-")).with_extension("arrow");
-        run(bin("pack-batches")
-            .arg(case.path(shard))
-            .arg("--out")
-            .arg(&out)
-            .args(["--max-batch-tokens", "700"]));
+        pack(&case.path(shard), &out, 700);
         out
     };
-    let embedded = |batches: &[PathBuf], options: &[&str]| {
+    let keys = |batches: &[PathBuf], options: &[&str]| -> Vec<(u64, u32)> {
         let out = case.path("ordered.parquet");
-        run(bin("gpu-embed")
-            .args(batches)
-            .arg("--model")
-            .arg(test_data("model-tiny"))
-            .arg("--out")
-            .arg(&out)
-            .args(["--force", "--device", "cpu", "--progress", "none"])
-            .args(options));
-        keys(&out)
+        let batches: Vec<&Path> = batches.iter().map(PathBuf::as_path).collect();
+        let mut embed = common::embed(&batches, &test_data("model-tiny"), &out);
+        run(embed.arg("--force").args(options));
+        let rows = rows(&out);
+        let keys = rows.iter().flat_map(|rows| {
+            let keys = KeyColumns::new(rows);
+            keys.rows().map(|key| key.sort_key()).collect::<Vec<_>>()
+        });
+        keys.collect()
     };
     let windows = [packed("windows/shard-00000.parquet")];
-    let stitched = embedded(&windows, &[]);
+    let stitched = keys(&windows, &[]);
     let all: Vec<(u64, u32)> = (0..stitched.len() as u64).map(|at| (at, 0)).collect();
     assert_eq!(stitched, all);
-    // Row groups of 64 MiB, several of them.
-    assert_eq!(embedded(&windows, &["--residues"]), all);
-    let separate = embedded(&windows, &["--windows", "separate"]);
+    // Several row groups of 64 MiB.
+    assert_eq!(keys(&windows, &["--residues"]), all);
+    let separate = keys(&windows, &["--windows", "separate"]);
     assert!(separate.len() > all.len());
     assert!(separate.is_sorted());
-    // Each shard holds about every second protein: each file has its own order.
+    // Each shard holds about every second protein, so each file has its own order.
     let two = ["two/shard-00000.parquet", "two/shard-00001.parquet"].map(packed);
-    let both = embedded(&two, &[]);
+    let both = keys(&two, &[]);
     let turns = both.windows(2).filter(|pair| pair[0] > pair[1]).count();
     assert_eq!((both.len(), turns), (all.len(), 1));
 }
 
 #[test]
-fn what_was_cut_off_is_said_at_every_end() {
+fn truncation_is_reported_by_the_run_and_by_validation() {
     let case = Case::new();
     let said = run(&mut case.embed(&test_data("model-tiny"), "e.parquet", &[]));
-    let mut reader = EmbeddingsReader::open(&case.path("e.parquet")).expect("embeddings");
-    let mut truncated = 0;
-    let mut lost = 0;
-    while let Some(rows) = reader.next_batch().expect("rows") {
-        let cut = rows["truncated"].as_boolean();
-        truncated += cut.true_count();
+    let (mut truncated, mut lost) = (0, 0);
+    for rows in rows(&case.path("e.parquet")) {
+        truncated += rows["truncated"].as_boolean().true_count();
         let lengths = rows["length"].as_primitive::<UInt32Type>().values();
-        lost += lengths
-            .iter()
-            .map(|&length| length.saturating_sub(300))
-            .sum::<u32>();
+        let excess = lengths.iter().map(|length| length.saturating_sub(300));
+        lost += excess.sum::<u32>();
     }
     assert!(truncated > 1);
     let expected = format!("; truncated: {truncated} proteins\n");
     assert!(said.ends_with(&expected), "{said}");
     let report = case.path("report.json");
-    let said = run(bin("validate-embeddings")
-        .arg(case.path("e.parquet"))
-        .arg("--shards")
-        .arg(case.path("shards/shard-00000.parquet"))
+    let mut validate = case.validate("e.parquet");
+    validate
         .arg("--manifest")
-        .arg(case.path("shards/manifest.json"))
-        .arg("--report")
-        .arg(&report));
+        .arg(case.path("shards/manifest.json"));
+    let said = run(validate.arg("--report").arg(&report));
     let expected = format!(", {truncated} truncated by {lost} residues; passed: ");
-    assert!(said.contains(&expected), "{said}");
+    assert_has(&said, &expected);
     let report = fs::read_to_string(report).expect("report");
-    assert!(
-        report.contains(&format!("\"residues_truncated\": {lost},")),
-        "{report}"
-    );
+    assert_has(&report, &format!("\"residues_truncated\": {lost},"));
 }

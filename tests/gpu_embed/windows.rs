@@ -1,18 +1,20 @@
-//! Proteins in windows, from FASTA to the verdict: `gpu-embed` puts them together, and nobody is misled about it.
+//! Proteins in windows, from FASTA to validation: `gpu-embed` stitches them, and `validate-embeddings` checks whole proteins.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::common::{self, assert_failed, assert_fails, bin, run, test_data};
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::{Float32Type, UInt32Type};
-use plmkit_contract::{N_WINDOWS, WINDOWS, ordinals};
+use arrow::datatypes::Float32Type;
+use plmkit_contract::{KeyColumns, N_WINDOWS, WINDOWS};
 use plmkit_store::{EmbeddingsReader, ShardWriter, read_shard};
 
+use crate::common::{self, assert_failed, assert_fails, bin, run, test_data};
+use crate::{assert_has, ends, stderr, validate_shard};
+
 const MAX: usize = 100;
-/// Residues of the proteins of a [`Set`]: one window, two, many, and just not two.
+/// Residues of the proteins of a [`Set`]: one window, two, many, one that is full, and four.
 const LENGTHS: [usize; 5] = [50, 150, 1533, 100, 333];
 
 /// Proteins, cut into windows of [`MAX`] residues.
@@ -74,13 +76,8 @@ impl Set {
     }
 
     fn validate(&self, embeddings: &str, shard: &Path, options: &[&Path]) -> Output {
-        let mut command = bin("validate-embeddings");
-        command
-            .arg(self.path(embeddings))
-            .arg("--shards")
-            .arg(shard)
-            .args(options)
-            .arg("--quiet");
+        let mut command = validate_shard(&self.path(embeddings), shard);
+        command.args(options).arg("--quiet");
         command.output().expect("run")
     }
 }
@@ -100,27 +97,20 @@ fn read(path: &Path) -> BTreeMap<(u64, u32), Row> {
     let mut reader = EmbeddingsReader::open(path).expect("open");
     let mut rows = BTreeMap::new();
     while let Some(batch) = reader.next_batch().expect("read") {
-        for row in 0..batch.num_rows() {
-            let number = |name: &str| {
-                let column = batch.column_by_name(name)?;
-                Some(column.as_primitive::<UInt32Type>().value(row))
-            };
-            let ordinal = ordinals(&batch)[row];
-            let key = (ordinal, number("start").expect("start"));
+        let has_windows = batch.column_by_name(N_WINDOWS).is_some();
+        for (row, found) in KeyColumns::new(&batch).rows().enumerate() {
+            assert!(!found.truncated);
+            let key = found.sort_key();
             let columns = reader.layout().columns.iter().map(ToString::to_string);
             let found = Row {
-                id: batch["id"].as_string::<i32>().value(row).to_owned(),
-                length: number("length").expect("length"),
-                digest: batch["sequence_digest"]
-                    .as_string::<i32>()
-                    .value(row)
-                    .to_owned(),
-                n_windows: number(N_WINDOWS),
+                id: found.id.to_owned(),
+                length: found.length,
+                digest: found.digest.to_string(),
+                n_windows: has_windows.then_some(found.n_windows),
                 values: columns
                     .map(|name| (name.clone(), values(&batch, &name, row)))
                     .collect(),
             };
-            assert!(!batch["truncated"].as_boolean().value(row));
             assert!(rows.insert(key, found).is_none(), "{key:?} is there twice");
         }
     }
@@ -147,28 +137,26 @@ fn windows_of(rows: &BTreeMap<(u64, u32), Row>, ordinal: u64) -> Vec<(usize, &Ro
         .collect()
 }
 
-/// The vectors of all residues of a protein: each the mean over the windows, weighted by the number of residues to the
-/// nearer end of the window.
+/// The vectors of all residues of a protein: means over the windows, weighted by the number of residues to the nearer end of the
+/// window.
 fn blend(windows: &[(usize, &Row)], column: &str, dim: usize) -> Vec<Vec<f64>> {
-    let length = windows[0].1.length as usize;
-    (0..length)
-        .map(|residue| {
-            let (mut sums, mut weights) = (vec![0.0; dim], 0.0);
-            for (start, window) in windows {
-                let values = &window.values[column];
-                let end = start + values.len() / dim;
-                if (*start..end).contains(&residue) {
-                    let weight = (residue - start + 1).min(end - residue) as f64;
-                    let vector = &values[(residue - start) * dim..][..dim];
-                    weights += weight;
-                    for (sum, &value) in sums.iter_mut().zip(vector) {
-                        *sum += weight * f64::from(value);
-                    }
+    let blended = (0..windows[0].1.length as usize).map(|residue| {
+        let (mut sums, mut weights) = (vec![0.0; dim], 0.0);
+        for (start, window) in windows {
+            let values = &window.values[column];
+            let end = start + values.len() / dim;
+            if (*start..end).contains(&residue) {
+                let weight = (residue - start + 1).min(end - residue) as f64;
+                let vector = &values[(residue - start) * dim..][..dim];
+                weights += weight;
+                for (sum, &value) in sums.iter_mut().zip(vector) {
+                    *sum += weight * f64::from(value);
                 }
             }
-            sums.iter().map(|sum| sum / weights).collect()
-        })
-        .collect()
+        }
+        sums.iter().map(|sum| sum / weights).collect()
+    });
+    blended.collect()
 }
 
 fn assert_close(found: &[f32], expected: &[f64], what: &str) {
@@ -201,7 +189,7 @@ fn mean(values: &[f64]) -> f64 {
 #[test]
 fn a_stitched_row_is_the_blend_of_its_windows() {
     const DIM: usize = 64;
-    // Of 70 residues: most residues are in three or four windows.
+    // With 70, most residues are in three or four windows.
     for overlap in [30, 70] {
         let set = Set::new(overlap);
         let all = ["--layers", "2,4", "--residues", "--logits"];
@@ -213,18 +201,13 @@ fn a_stitched_row_is_the_blend_of_its_windows() {
         for (ordinal, length) in (0..).zip(LENGTHS) {
             let row = &stitched[&(ordinal, 0)];
             let windows = windows_of(&separate, ordinal);
-            assert_eq!(
-                (row.id.as_str(), row.length as usize),
-                (format!("P{ordinal}").as_str(), length)
-            );
+            assert_eq!(row.id, format!("P{ordinal}"));
+            assert_eq!(row.length as usize, length);
             assert_eq!(row.n_windows, Some(windows.len() as u32));
             assert_eq!(windows[0].1.n_windows, None);
             let of = |column: &str| &row.values[column];
-            assert_close(
-                of("logits"),
-                &blend(&windows, "logits", 33).concat(),
-                "logits",
-            );
+            let logits = blend(&windows, "logits", 33).concat();
+            assert_close(of("logits"), &logits, "logits");
             for layer in [2, 4] {
                 let residues = format!("residues_{layer}");
                 let blended = blend(&windows, &residues, DIM);
@@ -241,20 +224,14 @@ fn a_stitched_row_is_the_blend_of_its_windows() {
                     assert_close(of(&pool), &channels(&blended, reduce), &pool);
                 }
                 let bos = format!("bos_{layer}");
-                let weighted: Vec<Vec<f64>> = windows
-                    .iter()
-                    .map(|(_, window)| {
-                        let residues = window.values[&residues].len() / DIM;
-                        let values = window.values[&bos].iter();
-                        values
-                            .map(|&value| residues as f64 * f64::from(value))
-                            .collect()
-                    })
-                    .collect();
-                let residues: usize = windows
-                    .iter()
-                    .map(|(_, window)| window.values[&residues].len() / DIM)
-                    .sum();
+                let count = |window: &Row| window.values[&residues].len() / DIM;
+                let weighted = windows.iter().map(|(_, window)| {
+                    let values = window.values[&bos].iter();
+                    let weighted = values.map(|&value| count(window) as f64 * f64::from(value));
+                    weighted.collect()
+                });
+                let weighted: Vec<Vec<f64>> = weighted.collect();
+                let residues: usize = windows.iter().map(|(_, window)| count(window)).sum();
                 let sum = |values: &[f64]| values.iter().sum::<f64>() / residues as f64;
                 assert_close(of(&bos), &channels(&weighted, sum), &bos);
             }
@@ -263,16 +240,13 @@ fn a_stitched_row_is_the_blend_of_its_windows() {
 }
 
 #[test]
-fn a_stitched_row_is_like_that_of_full_length() {
+fn a_stitched_row_is_close_to_that_of_the_full_length() {
     let set = Set::new(30);
     let stitched = set.rows(16384, "stitched.parquet", &[]);
     set.cut("whole", "window", 5000, 30);
     run(&mut set.embed(&[set.pack("whole", 16384)], "whole.parquet", &[]));
     let whole = read(&set.path("whole.parquet"));
-    assert_eq!(
-        stitched.keys().collect::<Vec<_>>(),
-        whole.keys().collect::<Vec<_>>()
-    );
+    assert!(stitched.keys().eq(whole.keys()));
     for (key, row) in &stitched {
         let whole = &whole[key];
         assert_eq!(whole.n_windows, Some(1));
@@ -298,21 +272,15 @@ fn a_stitched_row_is_like_that_of_full_length() {
 #[test]
 fn batches_do_not_change_what_is_stitched() {
     let set = Set::new(30);
-    let options = [
-        "--pool",
-        "mean,max,std,bos",
-        "--layers",
-        "4",
-        "--residues",
-        "--logits",
-    ];
+    let options = "--pool mean,max,std,bos --layers 4 --residues --logits";
+    let options: Vec<&str> = options.split(' ').collect();
     let expected = set.rows(16384, "16384.parquet", &options);
-    // Two windows, two and a half, and less than one in a pack.
+    // Two windows, two and a half, and less than one in a batch.
     for budget in [204, 256, 40] {
         let found = set.rows(budget, &format!("{budget}.parquet"), &options);
         assert!(found == expected, "{budget}");
     }
-    // Windows that were computed in halves, and in halves of these.
+    // Batches that are split once, and twice.
     for most in [250, 102] {
         let most = format!("out-of-memory-above={most}");
         let options = [&options[..], &["--inject", &most]].concat();
@@ -322,37 +290,36 @@ fn batches_do_not_change_what_is_stitched() {
 }
 
 #[test]
-fn a_protein_of_which_a_window_cannot_be_embedded_is_rejected_once() {
+fn a_protein_with_a_rejected_window_is_rejected_once() {
     let set = Set::new(30);
     for budget in [16384, 256] {
         // Full windows have 102 tokens. The last windows are shorter and would fit.
-        let output = set
-            .embed(
-                &[set.pack("shards", budget)],
-                &format!("{budget}.parquet"),
-                &["--inject", "out-of-memory-above=101"],
-            )
-            .output()
-            .expect("run");
-        assert_eq!(output.status.code(), Some(1));
+        let embeddings = format!("{budget}.parquet");
+        let batches = [set.pack("shards", budget)];
+        let inject = ["--inject", "out-of-memory-above=101"];
+        ends(&mut set.embed(&batches, &embeddings, &inject), 1);
         let rejects = set.path(&format!("{budget}.rejects.csv"));
         assert_eq!(
             fs::read_to_string(&rejects).expect("rejects"),
             "ordinal,id,length,reason,start\n1,P1,150,out_of_memory,0\n2,P2,1533,out_of_memory,0\n\
              3,P3,100,out_of_memory,0\n4,P4,333,out_of_memory,0\n"
         );
-        let embeddings = format!("{budget}.parquet");
         assert_eq!(read(&set.path(&embeddings)).len(), 1);
         let of_shards = set.path("shards/rejects.csv");
         let options = [Path::new("--rejects"), &of_shards, &rejects];
         let output = set.validate(&embeddings, &set.shard("shards"), &options);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!((output.status.code(), said.as_ref()), (Some(0), ""));
+        assert_eq!(
+            (output.status.code(), stderr(&output).as_str()),
+            (Some(0), "")
+        );
         let output = set.validate(&embeddings, &set.shard("shards"), &[]);
         let message = "coverage: 1 row, 5 expected: 0 rejected, 4 missing";
         assert_failed(&output, 1, message);
     }
 }
+
+/// Whether to drop the row with this ordinal and start.
+type IsDropped = fn(u64, u32) -> bool;
 
 /// A shard like that at `path` without some rows.
 fn without(path: &Path, out: &Path, dropped: impl Fn(u64, u32) -> bool) {
@@ -368,7 +335,7 @@ fn without(path: &Path, out: &Path, dropped: impl Fn(u64, u32) -> bool) {
 }
 
 #[test]
-fn the_verdict_is_about_whole_proteins() {
+fn validation_is_about_whole_proteins() {
     let set = Set::new(30);
     set.rows(256, "e.parquet", &["--layers", "0,4"]);
     let [rejects, manifest] =
@@ -380,8 +347,10 @@ fn the_verdict_is_about_whole_proteins() {
         &manifest,
     ];
     let output = set.validate("e.parquet", &set.shard("shards"), &all);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!((output.status.code(), said.as_ref()), (Some(0), ""));
+    assert_eq!(
+        (output.status.code(), stderr(&output).as_str()),
+        (Some(0), "")
+    );
 
     // P1 has windows from 0 and 70, P2 from 0, 70, 140, …
     for (name, ordinal, start, n_windows) in [("first", 1, 0, "1"), ("middle", 2, 140, "21")] {
@@ -390,93 +359,76 @@ fn the_verdict_is_about_whole_proteins() {
             (found, at) == (ordinal, start)
         });
         let output = set.validate("e.parquet", &shard, &[]);
-        let said = String::from_utf8_lossy(&output.stderr);
+        let said = stderr(&output);
         assert_eq!(output.status.code(), Some(1), "{said}");
         let records = format!(
             "records: 5 rows compared: 0 other ids, 0 other lengths, 0 other truncations, \
              1 other residues, 1 other numbers of windows; first: ordinal {ordinal} 'P{ordinal}'"
         );
-        assert!(said.contains(&records), "{said}");
-        assert!(said.contains("1 batches of other shards"), "{said}");
+        assert_has(&said, &records);
+        assert_has(&said, "1 batches of other shards");
         let report = set.path("report.json");
         set.validate("e.parquet", &shard, &["--report".as_ref(), &report]);
         let report = fs::read_to_string(report).expect("report");
         let expected = format!("expected to be made from {n_windows} windows, found ");
-        assert!(report.contains(&expected), "{report}");
+        assert_has(&report, &expected);
     }
 
-    // A row for each window, and whole proteins with them.
-    set.rows(
-        256,
-        "separate.parquet",
-        &["--windows", "separate", "--layers", "0,4"],
-    );
+    // A file with a row for each window, alone and together with whole proteins.
+    let separate = ["--windows", "separate", "--layers", "0,4"];
+    set.rows(256, "separate.parquet", &separate);
     let output = set.validate("separate.parquet", &set.shard("shards"), &all);
     assert_eq!(output.status.code(), Some(0));
-    let separate = set.path("separate.parquet");
-    let output = bin("validate-embeddings")
-        .args([set.path("e.parquet"), separate])
-        .arg("--quiet")
-        .output()
-        .expect("run");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        said.contains("expected windows \"stitch\" as in ")
-            && said.contains("dimensions: 1 of 2 files differ"),
-        "{said}"
-    );
+    let files = ["e.parquet", "separate.parquet"].map(|name| set.path(name));
+    let mut both = bin("validate-embeddings");
+    let said = stderr(&both.args(files).arg("--quiet").output().expect("run"));
+    assert_has(&said, "expected windows \"stitch\" as in ");
+    assert_has(&said, "dimensions: 1 of 2 files differ");
 }
 
 #[test]
-fn windows_that_cannot_be_put_together_are_refused() {
+fn windows_that_cannot_be_stitched_are_refused() {
     let set = Set::new(30);
-    let refused = |name: &str, dropped: &dyn Fn(u64, u32) -> bool, message: &str| {
+    let cases: [(IsDropped, &str); 3] = [
+        (
+            |ordinal, start| (ordinal, start) == (2, 0),
+            "ordinal 2 'P2': expected a window from residue 0, found one from 70",
+        ),
+        (
+            |ordinal, start| (ordinal, start) == (2, 140),
+            "ordinal 2 'P2': expected a window from one of the residues 71 to 170, found one from 210",
+        ),
+        (
+            |ordinal, start| ordinal == 4 && start > 200,
+            "ordinal 4 'P4': expected windows to residue 333, found them to ",
+        ),
+    ];
+    for (name, (dropped, message)) in ["first", "middle", "last"].into_iter().zip(cases) {
         fs::create_dir(set.path(name)).expect("folder");
         without(&set.shard("shards"), &set.shard(name), dropped);
-        let output = set.embed(&[set.pack(name, 256)], "e.parquet", &[]).output();
+        let batches = [set.pack(name, 256)];
+        let output = set.embed(&batches, "e.parquet", &[]).output();
         let output = output.expect("run");
         assert_failed(&output, 65, message);
         assert_failed(&output, 65, "; pack-batches --force packs them anew");
-        run(&mut set.embed(
-            &[set.pack(name, 256)],
-            "e.parquet",
-            &["--windows", "separate", "--force"],
-        ));
-    };
-    refused(
-        "first",
-        &|ordinal, start| (ordinal, start) == (2, 0),
-        "ordinal 2 'P2': expected a window from residue 0, found one from 70",
-    );
-    refused(
-        "middle",
-        &|ordinal, start| (ordinal, start) == (2, 140),
-        "ordinal 2 'P2': expected a window from one of the residues 71 to 170, found one from 210",
-    );
-    refused(
-        "last",
-        &|ordinal, start| ordinal == 4 && start > 200,
-        "ordinal 4 'P4': expected windows to residue 333, found them to ",
-    );
+        let separate = ["--windows", "separate", "--force"];
+        run(&mut set.embed(&batches, "e.parquet", &separate));
+    }
 }
 
 #[test]
-fn batches_with_and_without_windows_are_no_run() {
+fn batches_with_and_without_windows_do_not_mix() {
     let set = Set::new(30);
     set.cut("truncated", "truncate", MAX, 0);
     let (windows, truncated) = (set.pack("shards", 256), set.pack("truncated", 256));
-    assert_fails(
-        set.embed(&[windows.clone(), truncated.clone()], "e.parquet", &[]),
-        65,
-        "truncated-256.arrow: expected batches of --long-policy window as in ",
-    );
-    assert_fails(
-        set.embed(&[truncated.clone(), windows], "e.parquet", &[]),
-        65,
-        ", found batches of --long-policy window",
-    );
+    let expected = "truncated-256.arrow: expected batches of --long-policy window as in ";
+    let found = ", found batches of --long-policy window";
+    let both = [windows.clone(), truncated.clone()];
+    assert_fails(set.embed(&both, "e.parquet", &[]), 65, expected);
+    let both = [truncated.clone(), windows];
+    assert_fails(set.embed(&both, "e.parquet", &[]), 65, found);
 
-    // Without windows there is nothing to choose.
+    // Without windows, the option does not matter.
     run(&mut set.embed(std::slice::from_ref(&truncated), "e.parquet", &[]));
     let said = run(&mut set.embed(&[truncated], "e.parquet", &["--windows", "separate"]));
     assert!(said.contains("already complete"), "{said}");
@@ -486,34 +438,20 @@ fn batches_with_and_without_windows_are_no_run() {
 }
 
 #[test]
-fn the_way_is_part_of_the_work() {
+fn the_option_for_windows_is_part_of_the_work_and_decides_on_contacts() {
     let set = Set::new(30);
     set.rows(256, "e.parquet", &[]);
     let batches = [set.pack("shards", 256)];
-    assert_fails(
-        set.embed(&batches, "e.parquet", &["--windows", "separate"]),
-        73,
-        "windows was \"stitch\" and is now \"separate\"",
-    );
+    let separate = ["--windows", "separate"];
+    let what = "windows was \"stitch\" and is now \"separate\"";
+    assert_fails(set.embed(&batches, "e.parquet", &separate), 73, what);
     let said = run(&mut set.embed(&batches, "e.parquet", &["--windows", "stitch"]));
-    assert!(
-        said.contains("already complete and verified, 5 rows"),
-        "{said}"
-    );
-}
+    assert_has(&said, "already complete and verified, 5 rows");
 
-#[test]
-fn contacts_are_of_windows_or_of_proteins_at_full_length() {
-    let set = Set::new(30);
-    let batches = [set.pack("shards", 256)];
-    // Before the model is looked at.
-    let mut embed = bin("gpu-embed");
-    embed.args(&batches).args(["--contacts", "--device", "cpu"]);
-    embed.args(["--model", "nowhere", "--out"]);
-    assert_fails(embed.arg(set.path("e.parquet")), 2, "--windows separate");
-    run(&mut set.embed(
-        &batches,
-        "e.parquet",
-        &["--contacts", "--windows", "separate"],
-    ));
+    // Refused before the model is read.
+    let out = set.path("c.parquet");
+    let mut embed = common::embed(&[&batches[0]], Path::new("nowhere"), &out);
+    assert_fails(embed.arg("--contacts"), 2, "--windows separate");
+    let mut embed = set.embed(&batches, "c.parquet", &separate);
+    run(embed.arg("--contacts"));
 }

@@ -1,17 +1,19 @@
-//! `gpu-embed --workers`: several processes give what one gives, whatever happens to them.
+//! `gpu-embed --workers`: several processes give the output of one, whatever happens to them.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Command, Output};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::common::case::{self, Case, SIGKILL, SIGTERM, in_windows, rejects};
-use crate::common::{self, all, assert_fails, bin, run};
 use serde_json::Value;
 
-/// A run that lasts long enough for something to happen to it.
+use crate::common::case::{self, Case, SIGKILL, SIGTERM, in_windows, rejects};
+use crate::common::{self, all, assert_fails, run};
+use crate::{assert_has, ends, stderr, validate, validate_shard, wait_until};
+
+/// Enough batches for a run that can be disturbed.
 fn longer() -> Case {
     let case = Case::new();
     let some = fs::read_to_string(case.path("in.fasta")).expect("input");
@@ -20,7 +22,7 @@ fn longer() -> Case {
     case
 }
 
-/// The processes that a process has started, as long as it lives.
+/// The child processes of a running process.
 fn children(of: &Child) -> Vec<u32> {
     let path = format!("/proc/{0}/task/{0}/children", of.id());
     let listed = fs::read_to_string(path).unwrap_or_default();
@@ -57,21 +59,22 @@ fn assert_gone(processes: &[u32]) {
     }
 }
 
-fn kill(process: u32) {
-    signal(process, "-KILL");
-}
-
 fn signal(process: u32, signal: &str) {
     let process = process.to_string();
     let status = Command::new("kill").args([signal, &process]).status();
     assert!(status.expect("kill").success());
 }
 
-/// What a run said when it had ended.
-fn said(child: &mut Child) -> String {
+fn kill(process: u32) {
+    signal(process, "-KILL");
+}
+
+/// Standard error of a run that must succeed.
+fn succeeds(mut child: Child) -> String {
     let mut said = String::new();
     let stderr = child.stderr.as_mut().expect("piped");
     stderr.read_to_string(&mut said).expect("UTF-8");
+    assert!(child.wait().expect("wait").success(), "{said}");
     said
 }
 
@@ -95,8 +98,7 @@ fn any_number_of_workers_gives_the_bytes_of_one_process() {
             let output = embed.output().expect("run");
             let rejects = fs::read(case.path(&name).with_extension("rejects.csv")).ok();
             let bytes = fs::read(case.path(&name));
-            let stderr = String::from_utf8_lossy(&output.stderr);
-            let bytes = bytes.unwrap_or_else(|_| panic!("{stderr}"));
+            let bytes = bytes.unwrap_or_else(|_| panic!("{}", stderr(&output)));
             (output.status.code(), bytes, rejects)
         });
         assert!(outputs[0] == outputs[1], "{options:?}");
@@ -116,31 +118,21 @@ fn proteins_in_windows_of_several_batches_stay_together() {
 fn events_say_which_worker_computed_what() {
     let case = Case::new();
     let events = case.path("shards/events.jsonl");
-    run(case
-        .embed("e.parquet")
-        .args([
-            "--workers",
-            "2",
-            "--inject",
-            "out-of-memory-above=120",
-            "--events",
-        ])
-        .arg(&events));
+    let mut embed = case.embed("e.parquet");
+    embed.args(["--workers", "2", "--inject", "out-of-memory-above=120"]);
+    run(embed.arg("--events").arg(&events));
     let text = fs::read_to_string(events).expect("events");
-    let events: Vec<Value> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("JSON"))
-        .collect();
+    let events = text.lines();
+    let events = events.map(|line| serde_json::from_str(line).expect("JSON"));
+    let events: Vec<Value> = events.collect();
     assert_eq!(events[0]["workers"], 2);
     let batches = events.iter().filter(|event| event["type"] == "batch");
     let (mut order, mut splits, mut tokens) = (Vec::new(), 0, 0);
     for batch in batches {
+        let worker = batch["worker"].as_u64();
+        let ms = batch["compute_ms"].as_f64();
         assert!(
-            batch["worker"].as_u64().is_some_and(|worker| worker < 2),
-            "{batch}"
-        );
-        assert!(
-            batch["compute_ms"].as_f64().is_some_and(|ms| ms > 0.0),
+            worker < Some(2) && worker.is_some() && ms > Some(0.0),
             "{batch}"
         );
         order.push(batch["batch"].as_u64().expect("a position"));
@@ -157,19 +149,16 @@ fn events_say_which_worker_computed_what() {
 fn a_worker_that_is_killed_is_replaced_and_nothing_is_lost() {
     let case = Case::new();
     let expected = case.undisturbed();
-    let mut child = case.underway_with("e.parquet", &["--workers", "4"]);
-    for victim in workers(&child, 4).into_iter().take(2) {
-        kill(victim);
-    }
-    let said = said(&mut child);
-    assert!(child.wait().expect("wait").success(), "{said}");
-    assert!(said.contains("is lost: killed by signal 9"), "{said}");
-    assert!(said.contains("another takes its place"), "{said}");
+    let child = case.underway_with("e.parquet", &["--workers", "4"]);
+    workers(&child, 4).into_iter().take(2).for_each(kill);
+    let said = succeeds(child);
+    assert_has(&said, "is lost: killed by signal 9");
+    assert_has(&said, "another takes its place");
     case.assert_complete("e.parquet", &expected);
 }
 
 #[test]
-fn no_worker_outlives_a_killed_run_and_the_next_run_goes_on() {
+fn no_worker_outlives_a_killed_run_and_the_next_run_resumes() {
     let case = Case::new();
     let expected = case.undisturbed();
     for signal in [SIGKILL, SIGTERM, SIGKILL] {
@@ -181,115 +170,90 @@ fn no_worker_outlives_a_killed_run_and_the_next_run_goes_on() {
         assert!(!case.path("e.parquet").exists());
     }
     let said = run(case.embed("e.parquet").args(["--workers", "2"]));
-    assert!(said.contains(" saved by an earlier run)"), "{said}");
+    assert_has(&said, " saved by an earlier run)");
     case.assert_complete("e.parquet", &expected);
-}
-
-#[test]
-fn a_run_goes_on_in_one_process_with_what_workers_saved() {
-    let case = Case::new();
-    let expected = case.undisturbed();
-    let mut child = case.underway_with("e.parquet", &["--workers", "2"]);
-    case::kill(&mut child);
+    // One process resumes what workers saved.
+    fs::remove_file(case.path("e.parquet")).expect("remove");
+    case::kill(&mut case.underway_with("e.parquet", &["--workers", "2"]));
     let said = run(&mut case.embed("e.parquet"));
-    assert!(said.contains(" saved by an earlier run)"), "{said}");
+    assert_has(&said, " saved by an earlier run)");
     case.assert_complete("e.parquet", &expected);
 }
 
-/// The ordinals of the sequences that are in a batch with another.
-fn company(batches: &Path, ordinal: u64) -> Vec<u64> {
+/// The ordinals in the batch of a sequence.
+fn batch_of(batches: &Path, ordinal: u64) -> Vec<u64> {
     let file = plmkit_store::BatchesFile::open(batches, &plmkit_contract::Stop::default());
     let file = file.expect("batches");
-    let batches = (0..file.len()).map(|pack| file.batch(pack).expect("pack"));
-    let mut ordinals = batches.map(|pack| pack.ordinals().to_vec());
+    let batches = (0..file.len()).map(|batch| file.batch(batch).expect("batch"));
+    let mut ordinals = batches.map(|batch| batch.ordinals().to_vec());
     let found = ordinals.find(|ordinals| ordinals.contains(&ordinal));
     found.expect("in a batch")
 }
 
 #[test]
-fn a_pack_that_kills_every_worker_is_given_up_and_no_other() {
+fn a_batch_that_crashes_every_worker_is_given_up_and_no_other() {
     let case = Case::new();
     let expected = case.undisturbed();
-    let embed = |options: &[&str]| -> Output {
+    for (inject, end) in [
+        ("abort=42", "is lost: killed by signal 6"),
+        ("panic=42", "is lost: it ended with exit code 70"),
+    ] {
         let mut embed = case.embed("e.parquet");
-        embed.args(["--workers", "4"]).args(options);
-        embed.output().expect("run")
-    };
-    let output = embed(&["--inject", "abort=42"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert_eq!(
-        said.matches("is lost: killed by signal 6").count(),
-        3,
-        "{said}"
-    );
-    assert!(
-        said.contains("given up, since 3 workers were lost with it"),
-        "{said}"
-    );
-    let lost = company(&case.path("b.arrow"), 42);
-    let listed = rejects(&case.path("e.rejects.csv"));
-    let expected_list: Vec<_> = lost
-        .iter()
-        .map(|&row| (row, "worker_lost".to_owned()))
-        .collect();
-    assert_eq!(listed, expected_list);
-    let validate = || {
-        let mut validate = bin("validate-embeddings");
-        validate.arg(case.path("e.parquet"));
-        validate
-    };
-    let said = run(validate()
-        .arg("--shards")
-        .arg(case.path("shards/shard-00000.parquet"))
-        .arg("--rejects")
-        .arg(case.path("e.rejects.csv")));
-    assert!(said.contains("coverage"), "{said}");
-    let compared = validate()
-        .arg("--reference")
-        .arg(case.path("undisturbed.parquet"))
-        .output()
-        .expect("run");
-    let said = String::from_utf8_lossy(&compared.stderr);
-    let others = format!(
-        "smallest cosine 1.0000000: 0 vectors below 0.999, 0 without a cosine, 0 of another dimension, {} of 300",
-        lost.len()
-    );
-    assert!(said.contains(&others), "{said}");
-
-    let output = embed(&["--force"]);
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    assert!(fs::read(case.path("e.parquet")).expect("output") == expected);
+        embed.args(["--workers", "4", "--force", "--inject", inject]);
+        let said = ends(&mut embed, 1);
+        assert_eq!(said.matches(end).count(), 3, "{said}");
+        assert_has(&said, "given up, since 3 workers were lost with it");
+        let lost = batch_of(&case.path("b.arrow"), 42);
+        let expected_list = lost.iter().map(|&row| (row, "worker_lost".to_owned()));
+        let expected_list: Vec<_> = expected_list.collect();
+        assert_eq!(rejects(&case.path("e.rejects.csv")), expected_list);
+        let output = case.path("e.parquet");
+        let mut validate_list = validate_shard(&output, &case.path("shards/shard-00000.parquet"));
+        validate_list
+            .arg("--rejects")
+            .arg(case.path("e.rejects.csv"));
+        assert_has(&run(&mut validate_list), "coverage");
+        let mut compare = validate(&output);
+        compare
+            .arg("--reference")
+            .arg(case.path("undisturbed.parquet"));
+        let said = stderr(&compare.output().expect("run"));
+        let others = format!(
+            "smallest cosine 1.0000000: 0 vectors below 0.999, 0 without a cosine, 0 of another dimension, {} of 300",
+            lost.len()
+        );
+        assert_has(&said, &others);
+        run(case.embed("e.parquet").args(["--workers", "4", "--force"]));
+        assert!(fs::read(output).expect("output") == expected);
+    }
 }
 
 #[test]
-fn a_pack_that_was_given_up_is_tried_again_by_the_next_run() {
+fn a_batch_that_was_given_up_is_tried_again_by_the_next_run() {
     let case = Case::new();
     let expected = case.undisturbed();
-    // The batch comes before those that are saved when the run is killed.
-    let mut child = case.underway_with("e.parquet", &["--workers", "1", "--inject", "abort=42"]);
+    let mut embed = case.embed("e.parquet");
+    embed.args(["--workers", "1", "--inject", "abort=42"]);
+    let mut child = embed.stderr(Stdio::piped()).spawn().expect("spawn");
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    assert!(lines.any(|line| line.expect("UTF-8").contains("given up")));
+    let before = case.parts("e.parquet").len();
+    wait_until(&mut child, || case.parts("e.parquet").len() > before);
     case::kill(&mut child);
-    run(case.embed("e.parquet").args(["--workers", "1"]));
+    let said = run(case.embed("e.parquet").args(["--workers", "1"]));
+    assert_has(&said, "workers were lost; it is computed again");
     case.assert_complete("e.parquet", &expected);
 }
 
 #[test]
-fn where_every_pack_kills_its_worker_the_run_fails() {
+fn a_run_fails_if_every_batch_crashes_its_worker() {
     let case = Case::new();
     let all_of_them: Vec<String> = (0..303).map(|ordinal| format!("abort={ordinal}")).collect();
     let mut embed = case.embed("e.parquet");
     embed.args(["--workers", "2", "--inject", &all_of_them.join(",")]);
-    let output = embed.output().expect("run");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(75), "{said}");
-    assert!(
-        said.contains("batches were given up one after the other, and none was computed"),
-        "{said}"
-    );
+    let said = ends(&mut embed, 75);
+    let what = "batches were given up one after the other, and none was computed";
+    assert_has(&said, what);
     assert!(!case.path("e.parquet").exists());
     let expected = case.undisturbed();
     run(&mut case.embed("e.parquet"));
@@ -297,35 +261,17 @@ fn where_every_pack_kills_its_worker_the_run_fails() {
 }
 
 #[test]
-fn a_worker_that_panics_ends_and_is_replaced() {
-    let case = Case::new();
-    let expected = case.undisturbed();
-    let mut embed = case.embed("e.parquet");
-    embed.args(["--workers", "2", "--inject", "panic=42"]);
-    let output = embed.output().expect("run");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    let lost = said.matches("is lost: it ended with exit code 70").count();
-    assert_eq!(lost, 3, "{said}");
-    let listed = rejects(&case.path("e.rejects.csv"));
-    assert_eq!(listed.len(), company(&case.path("b.arrow"), 42).len());
-    run(case.embed("e.parquet").args(["--workers", "2", "--force"]));
-    assert!(fs::read(case.path("e.parquet")).expect("output") == expected);
-}
-
-#[test]
-fn all_workers_killed_at_once_cost_time_and_nothing_else() {
+fn killing_all_workers_at_once_costs_time_and_nothing_else() {
     let case = longer();
     let expected = case.undisturbed();
-    let mut child = case.underway_with("e.parquet", &["--workers", "13"]);
+    let child = case.underway_with("e.parquet", &["--workers", "13"]);
     workers(&child, 13).into_iter().for_each(kill);
-    let said = said(&mut child);
-    assert!(child.wait().expect("wait").success(), "{said}");
+    succeeds(child);
     case.assert_complete("e.parquet", &expected);
 }
 
 #[test]
-fn a_worker_that_cannot_be_replaced_is_missed_and_no_more() {
+fn a_run_goes_on_without_a_worker_that_cannot_be_replaced() {
     let mut case = longer();
     let expected = case.undisturbed();
     let (model, away) = (case.path("model-tiny"), case.path("shards/away"));
@@ -338,18 +284,12 @@ fn a_worker_that_cannot_be_replaced_is_missed_and_no_more() {
     let path = events.to_str().expect("UTF-8");
     let mut child = case.underway_with("e.parquet", &["--workers", "2", "--events", path]);
     let both = workers(&child, 2);
-    // Neither needs the model any more once both have computed something.
-    let deadline = Instant::now() + Duration::from_secs(30);
-    let has_worked = |text: &str, worker| text.contains(&format!("\"worker\":{worker},"));
-    loop {
+    // After its first batch, a worker does not need the files of the model any more.
+    wait_until(&mut child, || {
         let text = fs::read_to_string(&events).unwrap_or_default();
-        if has_worked(&text, 0) && has_worked(&text, 1) {
-            break;
-        }
-        assert!(Instant::now() < deadline, "one does not work");
-        sleep(Duration::from_millis(1));
-    }
-    // It is to be at work until the other is given up.
+        ["\"worker\":0,", "\"worker\":1,"].map(|worker| text.contains(worker)) == [true, true]
+    });
+    // The run must last until the other one is given up.
     signal(both[0], "-STOP");
     fs::rename(&case.model, away).expect("rename");
     kill(both[1]);
@@ -366,21 +306,18 @@ fn a_worker_that_cannot_be_replaced_is_missed_and_no_more() {
 }
 
 #[test]
-fn what_is_wrong_is_said_once_as_by_one_process() {
+fn an_error_is_reported_once_as_by_one_process() {
     let mut case = Case::new();
     case.model = case.path("nowhere");
     let alone = case.embed("e.parquet").output().expect("run");
-    let output = case
-        .embed("e.parquet")
-        .args(["--workers", "3"])
-        .output()
-        .expect("run");
+    let mut embed = case.embed("e.parquet");
+    let output = embed.args(["--workers", "3"]).output().expect("run");
     assert_eq!(output.status.code(), alone.status.code());
     assert_eq!(output.stderr, alone.stderr);
     case.model = common::test_data("model-tiny");
+    let options = ["--workers", "3", "--layers", "9"];
     assert_fails(
-        case.embed("e.parquet")
-            .args(["--workers", "3", "--layers", "9"]),
+        case.embed("e.parquet").args(options),
         2,
         "layer 9 does not exist",
     );
@@ -389,14 +326,7 @@ fn what_is_wrong_is_said_once_as_by_one_process() {
         !names.iter().any(|name| name.contains("e.parquet")),
         "{names:?}"
     );
-}
 
-#[test]
-fn a_worker_without_a_run_says_so() {
-    let case = Case::new();
-    assert_fails(
-        case.embed("e.parquet").arg("--worker"),
-        75,
-        "the connection between a run and its worker broke",
-    );
+    let alone = "the connection between a run and its worker broke";
+    assert_fails(case.embed("e.parquet").arg("--worker"), 75, alone);
 }

@@ -1,16 +1,20 @@
 //! A batch of the run, and its result.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::Schema;
 use plmkit_contract::{Reason, Reject};
 use plmkit_esm2::DeviceTimes;
 use plmkit_store::PackedBatch;
 use serde::{Deserialize, Serialize};
 
-/// One batch and where it comes from.
+use crate::EngineError;
+
+/// One batch and its place in the inputs.
 #[derive(Debug)]
 pub(crate) struct Batch {
     /// Position among all batches of the run.
@@ -19,37 +23,37 @@ pub(crate) struct Batch {
     pub(crate) path: Arc<Path>,
     /// Position in that file.
     pub(crate) index_in_file: usize,
-    /// Whether it holds what was left over when the other batches of its file were filled.
+    /// Whether this is the batch of the leftovers, which pack-batches could not fill.
     pub(crate) tail: bool,
-    /// Tokens that the batch was packed for, if the file says so.
+    /// The token budget of the packing, if the file records it.
     pub(crate) token_budget: Option<u64>,
-    /// Its sequences.
+    /// The sequences.
     pub(crate) packed: PackedBatch,
-    /// Whether the windows of a protein give one row together.
+    /// Whether the windows of a protein are stitched into one row.
     pub(crate) stitched: bool,
-    /// Whether no protein is unfinished at its end.
-    pub(crate) ends_whole: bool,
+    /// Whether no protein continues in the next batch.
+    pub(crate) at_boundary: bool,
 }
 
-/// A batch on its way to the computation, with its result where an earlier run saved that.
+/// A batch in the queue of the computation, with its result where an earlier run saved it.
 pub(crate) struct QueuedBatch {
     pub(crate) batch: Batch,
     pub(crate) saved: Option<BatchResult>,
 }
 
-/// The rows of the output that a batch gives.
+/// The rows of the output that come from a batch.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct BatchResult {
-    /// The rows. Between processes they travel beside the rest.
+    /// The rows. Messages between processes carry them separately.
     #[serde(skip, default = "no_rows")]
     pub(crate) rows: RecordBatch,
-    /// The rows of the batch that should give a row of the output and have no vectors, rising.
+    /// The rows of the batch that have no vectors although the output should have a row for them, in ascending order.
     pub(crate) rejected: Vec<(usize, Reason)>,
-    /// How the computation went; `None` where an earlier run computed the rows.
+    /// Statistics of the computation; `None` where an earlier run computed the rows.
     pub(crate) stats: Option<BatchStats>,
 }
 
-/// How the computation of a batch went.
+/// Statistics of the computation of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct BatchStats {
     /// Time that the computation waited for the batch.
@@ -57,38 +61,40 @@ pub(crate) struct BatchStats {
     pub(crate) compute: Duration,
     /// Times by the clock of a device that has one.
     pub(crate) device: Option<DeviceTimes>,
-    /// Batches that lay ready behind this one.
+    /// Batches in the queue behind this one.
     pub(crate) queue_depth: u64,
-    /// The worker that computed it.
+    /// The worker that computed the batch.
     pub(crate) worker: Option<u64>,
-    /// How many times sequences were computed in two halves because memory ran out.
+    /// How often sequences were split into two halves because memory ran out.
     pub(crate) oom_splits: u64,
-    /// How many sequences were computed again in f32.
+    /// Sequences that were computed again in f32.
     pub(crate) in_f32: u64,
 }
 
 impl Batch {
-    /// Whether a row of the batch is put together with others.
+    /// Whether a row is a window that is stitched together with others.
     pub(crate) fn is_window(&self, row: usize) -> bool {
         self.stitched && self.packed.span(row).is_window()
     }
 
-    /// The rows of the batch that give a row of the output, or would if they had vectors.
+    /// The rows of the batch that become rows of the output, rejected ones included.
     pub(crate) fn output_rows(&self) -> impl Iterator<Item = usize> {
         output_rows(&self.packed, self.stitched)
     }
 
-    /// The key of the row of the output that a row of the batch gives: ordinal and start.
+    /// The key of the output row that comes from row `row` of the batch: ordinal and start.
     pub(crate) fn key(&self, row: usize) -> (u64, u32) {
-        let start = if self.stitched {
-            0
-        } else {
-            self.packed.starts().value(row)
-        };
+        let start = self.packed.starts().value(row);
+        let start = if self.stitched { 0 } else { start };
         (self.packed.ordinals()[row], start)
     }
 
-    /// The line of the rejects for a row of the batch.
+    /// Makes the error of this batch.
+    pub(crate) fn error(&self, what: impl Display) -> EngineError {
+        EngineError::record_batch(&self.path, self.index_in_file, what)
+    }
+
+    /// The line of the rejects list for row `row`.
     pub(crate) fn reject(&self, row: usize, reason: Reason) -> Reject {
         let (ordinal, start) = self.key(row);
         Reject {
@@ -101,7 +107,7 @@ impl Batch {
     }
 }
 
-/// The rows of a batch that give a row of the output: of windows that are `stitched`, the last.
+/// The rows of a batch that become rows of the output: if windows are `stitched`, only the last window of a protein.
 pub(crate) fn output_rows(packed: &PackedBatch, stitched: bool) -> impl Iterator<Item = usize> {
     (0..packed.sequences()).filter(move |&row| {
         let span = packed.span(row);
@@ -110,11 +116,11 @@ pub(crate) fn output_rows(packed: &PackedBatch, stitched: bool) -> impl Iterator
 }
 
 fn no_rows() -> RecordBatch {
-    RecordBatch::new_empty(Arc::new(arrow::datatypes::Schema::empty()))
+    RecordBatch::new_empty(Arc::new(Schema::empty()))
 }
 
 impl BatchStats {
-    /// Adds the times of a computation by a device.
+    /// Adds device times.
     pub(crate) fn add_device_times(&mut self, times: Option<DeviceTimes>) {
         if let Some(times) = times {
             *self.device.get_or_insert_default() += times;

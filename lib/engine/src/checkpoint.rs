@@ -1,6 +1,6 @@
-//! Finished batches on disk: the output under construction, and what a later run resumes from.
+//! Checkpoints: finished batches on disk. They are the output under construction, and what a later run resumes from.
 //!
-//! `record` says what the files hold, `run_folder` where they are; `blocks` writes them and `resume` takes them over.
+//! `record` defines the metadata of the files and `run_folder` their places. `blocks` writes them and `resume` reads them.
 
 mod blocks;
 mod encoders;
@@ -11,5 +11,5 @@ mod run_folder;
 
 pub(crate) use blocks::Blocks;
 pub(crate) use part::Part;
-pub(crate) use resume::{Saved, SavedBlocks};
-pub(crate) use run_folder::{RunFolder, remove_file};
+pub(crate) use resume::SavedWork;
+pub(crate) use run_folder::RunFolder;

@@ -8,27 +8,27 @@ use plmkit_store::StoreError;
 
 use crate::RunConfig;
 
-/// Time between two looks at an output that another process is writing.
-const BETWEEN_CLAIMS: Duration = Duration::from_millis(200);
+/// Time between two attempts to claim an output.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Claims an output. With `--wait` it waits for another process that writes it.
+/// Claims an output by `claim`. With `--wait`, waits while another process writes it.
 pub(crate) fn claim_output<T>(
     config: &RunConfig,
     stop: &Stop,
     claim: impl Fn() -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    let mut said = false;
+    let mut warned = false;
     loop {
         match claim() {
             Err(busy @ StoreError::Busy { .. }) if config.wait => {
                 if stop.requested() {
                     return Err(StoreError::Stopped);
                 }
-                if !said {
+                if !warned {
                     tracing::warn!("{busy}; waiting for it to end");
-                    said = true;
+                    warned = true;
                 }
-                thread::sleep(BETWEEN_CLAIMS);
+                thread::sleep(RETRY_INTERVAL);
             }
             result => return result,
         }

@@ -1,4 +1,4 @@
-//! Computed values as columns of an embeddings file.
+//! Laying out computed values as the columns of an embeddings file.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,24 +18,24 @@ use plmkit_contract::{Column, EmbeddingLayout, KEY_COLUMNS, StoreDtype};
 use plmkit_esm2::{Buffer, Buffers};
 use plmkit_store::PackedBatch;
 
-use crate::stitch::Stitched;
+use crate::stitch::StitchedKey;
 
 /// A row of the output.
 #[derive(Debug)]
 pub(crate) struct OutputRow {
-    /// The row of the batch that it has its key from; of a protein put together, the last window.
+    /// The row of the batch with its key. For a stitched protein, the last window.
     pub(crate) row: usize,
-    /// The residues that it is about.
+    /// Residues of the output row.
     pub(crate) residues: usize,
-    /// Where it was put together from windows.
-    pub(crate) stitched: Option<Stitched>,
+    /// Present if the row was stitched from windows.
+    pub(crate) stitched: Option<StitchedKey>,
 }
 
-/// Lays results out as the columns of an embeddings file.
+/// Lays out computed values as record batches.
 pub(crate) struct Columns<'a> {
     layout: &'a EmbeddingLayout,
     schema: SchemaRef,
-    /// Where values lie in the type in which they are stored, if that is not the one in which they come.
+    /// Memory for f16 values, if f16 is the stored type.
     halves: Option<Buffers<f16>>,
 }
 
@@ -48,7 +48,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// The rows `rows` of a batch with `values`, for each column those of all rows, one after the other.
+    /// Makes a record batch of the `rows` of a batch. `values` has for each column the values of all rows, one after the other.
     pub(crate) fn lay_out(
         &self,
         packed: &PackedBatch,
@@ -68,7 +68,7 @@ impl<'a> Columns<'a> {
         RecordBatch::try_new(SchemaRef::clone(&self.schema), arrays)
     }
 
-    /// `values` as an array of type `kind`, whose rows have so many items where it is one of lists.
+    /// Makes an array of type `kind` from `values`. The rows of a list array have `lengths` items.
     fn array(
         &self,
         kind: &DataType,
@@ -83,12 +83,8 @@ impl<'a> Columns<'a> {
             }
             DataType::FixedSizeList(item, dim) => {
                 let items = self.array(item.data_type(), std::iter::empty(), values)?;
-                Arc::new(FixedSizeListArray::try_new(
-                    Arc::clone(item),
-                    *dim,
-                    items,
-                    None,
-                )?)
+                let item = Arc::clone(item);
+                Arc::new(FixedSizeListArray::try_new(item, *dim, items, None)?)
             }
             _ => match &self.halves {
                 None => Arc::new(Float32Array::new(into_arrow_buffer(values).into(), None)),
@@ -102,7 +98,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// The columns before those that a model computed.
+/// Returns the key columns and labels.
 fn key_columns(
     layout: &EmbeddingLayout,
     packed: &PackedBatch,
@@ -110,19 +106,20 @@ fn key_columns(
 ) -> Result<Vec<ArrayRef>, ArrowError> {
     let indices = UInt64Array::from_iter_values(rows.iter().map(|row| row.row as u64));
     let kept = take_record_batch(packed.record_batch(), &indices)?;
-    let mut keys: Vec<ArrayRef> = Vec::with_capacity(layout.keys());
-    for name in KEY_COLUMNS {
+    let key = |name| -> ArrayRef {
         let column = &kept[name];
-        keys.push(match name {
+        match name {
             // Rows that are not windows start at 0, too.
             "start" if layout.stitched => Arc::new(UInt32Array::from(vec![0; rows.len()])),
             "sequence_digest" if layout.stitched => Arc::new(digests(column.as_string(), rows)),
             _ => Arc::clone(column),
-        });
-    }
+        }
+    };
+    let mut keys: Vec<ArrayRef> = KEY_COLUMNS.into_iter().map(key).collect();
     if layout.stitched {
-        let windows = rows.iter().map(|row| row.stitched);
-        let windows = windows.map(|stitched| stitched.map_or(1, |whole| whole.n_windows));
+        let windows = rows
+            .iter()
+            .map(|row| row.stitched.map_or(1, |key| key.n_windows));
         keys.push(Arc::new(UInt32Array::from_iter_values(windows)));
     }
     let labels = layout.labels.fields();
@@ -130,17 +127,17 @@ fn key_columns(
     Ok(keys)
 }
 
-/// The digests of the rows: of those put together, that of the whole protein.
-fn digests(of_batch: &StringArray, rows: &[OutputRow]) -> StringArray {
-    let digests = of_batch.iter().flatten().zip(rows);
+/// Returns the sequence digests of the rows. A stitched row has that of the whole protein.
+fn digests(batch_digests: &StringArray, rows: &[OutputRow]) -> StringArray {
+    let digests = batch_digests.iter().flatten().zip(rows);
     let digests = digests.map(|(digest, row)| match row.stitched {
-        Some(whole) => whole.digest.to_string().into(),
+        Some(key) => key.digest.to_string().into(),
         None => Cow::Borrowed(digest),
     });
     StringArray::from_iter_values(digests)
 }
 
-/// A buffer for arrays. It goes back to where it came from when they are gone.
+/// Makes an Arrow buffer without copying. The memory returns to its pool when the last array is dropped.
 pub(crate) fn into_arrow_buffer<T: ArrowNativeType>(buffer: Buffer<T>) -> arrow::buffer::Buffer {
     Bytes::from_owner(Owner(buffer)).into()
 }

@@ -1,4 +1,4 @@
-//! Sequences of a batch to vectors, whatever happens to them.
+//! From sequences of a batch to vectors: out-of-memory errors and values that are not finite are handled here.
 
 use std::ops::Range;
 
@@ -10,15 +10,14 @@ use crate::batch::{Batch, BatchStats};
 use crate::config::Injection;
 use crate::token_limit::TokenLimit;
 
-/// Sequences of a batch that are computed together, and the columns that are computed of them. Sequences are counted from 0 in
-/// the order of `rows`.
+/// Sequences of a batch that are computed together, and the columns to compute. Sequence 0 is the first of `rows`.
 #[derive(Clone, Copy)]
 pub(crate) struct Selection<'a> {
     pub(crate) batch: &'a Batch,
-    /// Rows of the batch, rising.
+    /// Rows of the batch, in ascending order.
     pub(crate) rows: &'a [usize],
     pub(crate) columns: &'a [Column],
-    /// The type in which all values have to be finite.
+    /// The type in which all values must be finite.
     pub(crate) dtype: StoreDtype,
 }
 
@@ -31,7 +30,7 @@ impl Selection<'_> {
         self.batch.packed.residues(self.rows[sequence])
     }
 
-    /// Where each of some sequences starts, and where the last one ends, from 0 on: `(sequences + 1)`.
+    /// Offsets of the given sequences, starting at 0: `(sequences + 1)`.
     fn cu_seqlens(&self, sequences: &Range<usize>) -> Vec<i32> {
         let offsets = self.batch.packed.cu_seqlens();
         let mut end = 0;
@@ -42,29 +41,28 @@ impl Selection<'_> {
         std::iter::once(0).chain(ends).collect()
     }
 
-    /// The token ids of some sequences back to back: `(total_tokens)`.
+    /// Token ids of the given sequences back to back: `(total_tokens)`.
     fn tokens(&self, sequences: &Range<usize>) -> Vec<u8> {
         let (tokens, offsets) = (self.batch.packed.tokens(), self.batch.packed.cu_seqlens());
         let rows = self.rows[sequences.clone()].iter();
-        rows.flat_map(|&row| &tokens[offsets[row] as usize..offsets[row + 1] as usize])
-            .copied()
-            .collect()
+        let ranges = rows.map(|&row| offsets[row] as usize..offsets[row + 1] as usize);
+        ranges.flat_map(|range| &tokens[range]).copied().collect()
     }
 }
 
-/// The values of some sequences.
+/// Computed values of sequences.
 #[derive(Debug, Default)]
 pub(crate) struct Computed {
-    /// For each column the values of the sequences that are not rejected, one after the other.
+    /// For each column, the values of the accepted sequences, one after the other.
     pub(crate) values: Vec<Buffer<f32>>,
-    /// The sequences that have no values, rising.
+    /// The sequences without values, in ascending order.
     pub(crate) rejected: Vec<(usize, Reason)>,
     pub(crate) stats: BatchStats,
 }
 
 /// Computes sequences with a model.
 ///
-/// Memory that runs out and values that are not finite cost the sequences that cannot be computed, and no other.
+/// If memory runs out or values are not finite, only the sequences that cannot be computed are rejected.
 pub(crate) struct Embedder<'a> {
     pub(crate) model: &'a Esm2,
     pub(crate) stop: &'a Stop,
@@ -73,8 +71,8 @@ pub(crate) struct Embedder<'a> {
 }
 
 impl Embedder<'_> {
-    /// Starts the computation of some sequences, if they can be computed together: a device computes them while the program
-    /// goes on. [`embed`](Self::embed) takes the output, and recovers where that is an error.
+    /// Starts the computation of all selected sequences, if the token limit permits it. A device computes while the program goes
+    /// on. [`embed`](Self::embed) takes the output and recovers from its errors.
     pub(crate) fn begin(
         &self,
         selection: Selection<'_>,
@@ -87,21 +85,16 @@ impl Embedder<'_> {
         Some(self.begin_forward(selection, &all, self.model.dtype()))
     }
 
-    /// The values of some sequences of a batch, from the output of a computation that was [begun](Self::begin) or from a new one. Once
-    /// a stop was requested, the error is [`EsmError::Stopped`](plmkit_esm2::EsmError::Stopped).
+    /// Returns the values of the selected sequences, from the output that [`begin`](Self::begin) started or from a new
+    /// computation. After a requested stop, the error is [`EsmError::Stopped`](plmkit_esm2::EsmError::Stopped).
     pub(crate) fn embed(
         &mut self,
         selection: Selection<'_>,
         begun: Option<Result<ModelOutput, EngineError>>,
     ) -> Result<Computed, EngineError> {
-        let mut computed = Computed {
-            values: selection
-                .columns
-                .iter()
-                .map(|_| Buffer::default())
-                .collect(),
-            ..Computed::default()
-        };
+        let mut computed = Computed::default();
+        let columns = selection.columns.len();
+        computed.values.resize_with(columns, Buffer::default);
         let all = 0..selection.rows.len();
         if !all.is_empty() {
             self.compute(selection, all, begun, &mut computed)?;
@@ -109,7 +102,7 @@ impl Embedder<'_> {
         Ok(computed)
     }
 
-    /// Computes some of the sequences, in halves where they do not fit into memory together.
+    /// Computes some of the sequences, in halves if they do not fit in memory together.
     fn compute(
         &mut self,
         selection: Selection<'_>,
@@ -132,8 +125,8 @@ impl Embedder<'_> {
                 Err(error) => return Err(error),
             }
             if sequences.len() == 1 {
-                let reject = (sequences.start, Reason::OutOfMemory);
-                computed.rejected.push(reject);
+                let rejected = (sequences.start, Reason::OutOfMemory);
+                computed.rejected.push(rejected);
                 return Ok(());
             }
             self.limit.record_failure(tokens);
@@ -145,6 +138,7 @@ impl Embedder<'_> {
         self.compute(selection, middle..sequences.end, None, computed)
     }
 
+    /// Computes some of the sequences in one type.
     fn forward(
         &self,
         selection: Selection<'_>,
@@ -154,6 +148,7 @@ impl Embedder<'_> {
         Ok(self.begin_forward(selection, sequences, dtype)?.finish()?)
     }
 
+    /// Starts the computation of some of the sequences in one type.
     fn begin_forward(
         &self,
         selection: Selection<'_>,
@@ -165,20 +160,14 @@ impl Embedder<'_> {
         let tokens = selection.tokens(sequences);
         self.injection.check_memory(tokens.len())?;
         let cu_seqlens = selection.cu_seqlens(sequences);
-        let Batch {
-            path,
-            index_in_file,
-            ..
-        } = selection.batch;
-        let batch = Varlen::new(&tokens, &cu_seqlens)
-            .map_err(|error| EngineError::batch(path, *index_in_file, error))?;
-        Ok(self
-            .model
-            .begin(batch, selection.columns, dtype, self.stop)?)
+        let batch = Varlen::new(&tokens, &cu_seqlens);
+        let batch = batch.map_err(|error| selection.batch.error(error))?;
+        let model = self.model;
+        Ok(model.begin(batch, selection.columns, dtype, self.stop)?)
     }
 
-    /// Takes over the values of the sequences all of whose values are finite. Others are computed again by themselves
-    /// where f32 is more than the model's own type.
+    /// Appends the values of the sequences whose values are all finite. Computes each of the others again in f32, if the model's
+    /// own type has a smaller range.
     fn keep_finite(
         &self,
         selection: Selection<'_>,
@@ -205,14 +194,14 @@ impl Embedder<'_> {
         Ok(())
     }
 
-    /// Computes a sequence again in f32, or says why it has no values.
+    /// Computes a sequence again in f32. The inner error is the reason for a rejection.
     fn compute_in_f32(
         &self,
         selection: Selection<'_>,
         sequence: usize,
         computed: &mut Computed,
     ) -> Result<Result<(), Reason>, EngineError> {
-        // Integers are as wide as f32.
+        // int8 has scales in f32, and so the range of f32.
         if matches!(self.model.dtype(), Dtype::F32 | Dtype::Int8) {
             return Ok(Err(Reason::NotFinite));
         }
@@ -232,32 +221,29 @@ impl Embedder<'_> {
         Ok(Ok(()))
     }
 
-    /// Whether all values of a sequence are finite, also in the type in which they have to be.
+    /// Whether all values of a sequence are finite in the stored type.
     fn is_finite(&self, selection: Selection<'_>, sequence: usize, values: &[&[f32]]) -> bool {
-        let injected = self
-            .injection
-            .not_finite
-            .contains(&selection.ordinal(sequence));
+        let injected = &self.injection.not_finite;
         let mut columns = values.iter();
-        !injected && columns.all(|values| is_storable(values, selection.dtype))
+        !injected.contains(&selection.ordinal(sequence))
+            && columns.all(|values| is_storable(values, selection.dtype))
     }
 
-    /// Each of `sequences` with its values, one slice for each column.
+    /// Iterates over `sequences` with their values, one slice for each column.
     fn by_sequence<'v>(
         &self,
         selection: Selection<'v>,
         sequences: Range<usize>,
         values: &'v [Buffer<f32>],
     ) -> impl Iterator<Item = (usize, Vec<&'v [f32]>)> {
-        let residues = sequences
-            .clone()
-            .map(move |sequence| selection.residues(sequence));
+        let rows = sequences.clone();
+        let residues = rows.map(move |sequence| selection.residues(sequence));
         let dim = self.model.config().hidden;
         sequences.zip(split_columns(selection.columns, dim, values, residues))
     }
 }
 
-/// Cuts the values of columns into those of sequences with so many residues: for each sequence one slice a column.
+/// Splits the values of columns by sequence, given the residues of each. Each item has one slice for each column.
 pub(crate) fn split_columns<'v>(
     columns: &'v [Column],
     dim: usize,
@@ -267,13 +253,12 @@ pub(crate) fn split_columns<'v>(
     let mut left: Vec<&[f32]> = values.iter().map(|values| &values[..]).collect();
     residues.map(move |residues| {
         let columns = columns.iter().zip(&mut left);
-        columns
-            .map(|(column, left)| {
-                let own;
-                (own, *left) = left.split_at(column.values(residues, dim));
-                own
-            })
-            .collect()
+        let slices = columns.map(|(column, left)| {
+            let own;
+            (own, *left) = left.split_at(column.values(residues, dim));
+            own
+        });
+        slices.collect()
     })
 }
 
@@ -286,24 +271,24 @@ pub(crate) fn extend_columns(columns: &mut [Buffer<f32>], values: &[impl AsRef<[
 
 /// Whether every value is finite in the type in which it is stored.
 pub(crate) fn is_storable(values: &[f32], dtype: StoreDtype) -> bool {
-    // Magnitudes as integers, which are in the same order: infinity and what is no number come last.
+    // The bits of magnitudes compare like the magnitudes. Infinity and NaN come last.
     let limit = match dtype {
         StoreDtype::F32 => f32::INFINITY,
         StoreDtype::F16 => F16_INFINITE,
     };
     let magnitude = |value: &f32| value.to_bits() & !(1 << 31);
-    // Without a way out for each value, the compiler takes many at once.
+    // Without an early exit for each value, the compiler vectorises the loop.
     values.chunks(1024).all(|values| {
         let largest = values.iter().map(magnitude).fold(0, u32::max);
         largest < limit.to_bits()
     })
 }
 
-/// The smallest magnitude that is rounded to infinity: half a step above the largest value of f16.
+/// The smallest magnitude that f16 rounds to infinity: half a step above its largest value.
 const F16_INFINITE: f32 = 65520.0;
 
-/// Where to cut two or more sequences with these offsets, which start at 0, so that both sides have some, and nearly the same
-/// number of tokens.
+/// Returns where to cut two or more sequences with these offsets, which start at 0. Both sides are non-empty and have nearly the
+/// same number of tokens.
 fn middle(cu_seqlens: &[i32]) -> usize {
     let sequences = cu_seqlens.len() - 1;
     let half = cu_seqlens[sequences] / 2;
@@ -324,12 +309,9 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_infinite_in_half_precision_is_not_storable_in_it() {
-        assert!(is_storable(&[65504.0, -1.0], StoreDtype::F16));
-        assert!(!is_storable(&[70000.0], StoreDtype::F16));
-        assert!(is_storable(&[70000.0], StoreDtype::F32));
+    fn values_that_f16_rounds_to_infinity_are_not_storable_in_it() {
+        assert!(is_storable(&[70000.0, -1.0], StoreDtype::F32));
         assert!(!is_storable(&[f32::NAN], StoreDtype::F32));
-        assert!(!is_storable(&[f32::INFINITY], StoreDtype::F16));
         for value in [
             65519.996,
             65520.0,
@@ -337,6 +319,7 @@ mod tests {
             -65519.996,
             -65520.0,
             -f32::NAN,
+            f32::INFINITY,
         ] {
             let finite = half::f16::from_f32(value).is_finite();
             assert_eq!(

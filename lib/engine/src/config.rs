@@ -15,102 +15,102 @@ pub struct RunConfig {
     pub batches: Vec<PathBuf>,
     /// The checkpoint: its folder, or its weight file.
     pub model: PathBuf,
-    /// What people call it.
+    /// The name of the model in results.
     pub model_name: ModelName,
-    /// The embeddings file to write; of a probe the batch size, or empty for none.
+    /// The embeddings file to write. For a probe, the batch-size file, or empty for none.
     pub out: PathBuf,
-    /// Where to compute.
+    /// The device of the computation.
     pub device: Device,
-    /// What to compute.
+    /// The requested columns.
     pub outputs: Outputs,
-    /// What becomes of the windows of a protein.
+    /// How to combine the windows of a protein.
     pub windows: Windows,
-    /// The type in which to compute; by default the most exact that is fast on the device.
+    /// The type of the computation; by default the most exact that is fast on the device.
     pub dtype: Option<Dtype>,
-    /// What computes the layers on a CPU.
+    /// The kernels of the layers on a CPU.
     pub kernels: Kernels,
-    /// The type in which vectors are stored.
+    /// The stored type of vectors.
     pub store_dtype: StoreDtype,
-    /// Where the sequences that cannot be embedded are listed; by default beside the output, as `NAME.rejects.csv`.
+    /// The list of sequences that cannot be embedded; by default `NAME.rejects.csv` beside the output.
     pub rejects: Option<PathBuf>,
-    /// How long finished batches may be unsaved: the most work that a killed run loses.
+    /// The checkpoint interval: the most work that a killed run loses.
     pub checkpoint_interval: Duration,
-    /// The folder in which finished batches are saved until the output is complete; by default that of the output.
+    /// The folder of checkpoints; by default that of the output.
     pub checkpoint_dir: Option<PathBuf>,
-    /// Whether to wait for another process that is writing the output, which is an error otherwise.
+    /// Whether to wait while another process writes the output, instead of failing.
     pub wait: bool,
-    /// Where run events go, if anywhere.
+    /// The file of run events, if any.
     pub events: Option<PathBuf>,
-    /// CPU threads of the computation, of all workers together.
+    /// CPU threads of the computation, over all workers.
     pub threads: NonZeroUsize,
-    /// The worker processes that compute; `None` for this process itself, and with [`Device::All`] for one a GPU.
+    /// The number of worker processes. With `None`, this process computes, or with [`Device::All`] one worker for each GPU.
     pub workers: Option<NonZeroUsize>,
-    /// The command line, without the program's name, with which this program ends up in [`serve`](crate::serve) with
-    /// the same configuration.
+    /// Arguments with which this program calls [`serve`](crate::serve) with the same configuration.
     pub worker_arguments: Vec<OsString>,
-    /// Batches that are read ahead.
+    /// Batches to read ahead.
     pub prefetch: usize,
-    /// Whether an output of other work may be replaced.
+    /// Whether to overwrite an output of other work.
     pub force: bool,
-    /// Whether run events say what a GPU's time goes into, which costs it a little of that.
+    /// Whether to time the kernels of a GPU for the run events. Timing slows them down slightly.
     pub profile: bool,
-    /// Failures to produce, for tests.
+    /// Failures to inject in tests.
     pub injection: Injection,
 }
 
-/// What is wanted of a model.
+/// The requested columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outputs {
-    /// How to combine residues; each gives a column for each layer.
+    /// Poolings over residues: a column for each pooling and layer.
     pub pools: Vec<Pooling>,
-    /// The layers whose output is wanted.
+    /// The layers to store.
     pub layers: Layers,
-    /// Whether the vector of each residue is wanted, for each of the layers.
+    /// Whether to store per-residue vectors of these layers.
     pub residues: bool,
-    /// Whether the logits of each residue are wanted.
+    /// Whether to store the logits of each residue.
     pub logits: bool,
-    /// Whether the contacts of residues are wanted.
+    /// Whether to store predicted contacts.
     pub contacts: bool,
 }
 
-/// What becomes of the windows that a long protein was cut into.
+/// How to combine the windows of a long protein.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "lowercase")]
 pub enum Windows {
-    /// One row for the protein, put together from them.
+    /// One row for the protein, stitched from its windows.
     Stitch,
-    /// A row for each.
+    /// A row for each window.
     Separate,
 }
 
-/// Failures that are produced on purpose, so that what is done about them can be tested on any machine.
+/// Failures to inject, so that their handling can be tested on any machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Injection {
-    /// A computation of more tokens than this fails for want of memory.
+    /// Computations of more tokens than this run out of memory.
     pub out_of_memory_above: Option<usize>,
-    /// The vectors of the records with these ordinals are not finite.
+    /// Ordinals of records whose vectors are not finite.
     pub not_finite: Vec<u64>,
-    /// The process that computes one of the records with these ordinals is aborted.
+    /// Ordinals of records whose computation aborts the process.
     pub abort: Vec<u64>,
-    /// The computation of one of the records with these ordinals panics.
+    /// Ordinals of records whose computation panics.
     pub panic: Vec<u64>,
 }
 
 impl Injection {
-    /// Aborts or panics if one of these records is to do so.
-    pub(crate) fn maybe_fail(&self, mut ordinals: impl Iterator<Item = u64>) {
-        if self.abort.is_empty() && self.panic.is_empty() {
-            return;
-        }
-        if let Some(ordinal) =
-            ordinals.find(|ordinal| self.abort.contains(ordinal) || self.panic.contains(ordinal))
-        {
-            assert!(!self.panic.contains(&ordinal), "injected");
+    /// Aborts or panics if that is injected for one of these records.
+    pub(crate) fn maybe_fail(&self, mut ordinals: impl Iterator<Item = u64> + Clone) {
+        assert!(
+            self.panic.is_empty()
+                || !ordinals
+                    .clone()
+                    .any(|ordinal| self.panic.contains(&ordinal)),
+            "injected"
+        );
+        if !self.abort.is_empty() && ordinals.any(|ordinal| self.abort.contains(&ordinal)) {
             std::process::abort();
         }
     }
 
-    /// Fails if so many tokens at once are not to fit into memory.
+    /// Fails if an out-of-memory error is injected for this many tokens.
     pub(crate) fn check_memory(&self, tokens: usize) -> Result<(), EsmError> {
         match self.out_of_memory_above {
             Some(most) if tokens > most => Err(EsmError::OutOfMemory("injected".to_owned())),
@@ -119,7 +119,7 @@ impl Injection {
     }
 }
 
-/// Where the rejects of the output `out` go: `NAME.rejects.csv` for `NAME.parquet`, and for any other `NAME`.
+/// Returns the default path of the rejects list of `out`: `NAME.rejects.csv` for `NAME.parquet`, and for any other `NAME`.
 pub fn rejects_beside(out: &Path) -> PathBuf {
     let mut name = match out.extension() {
         Some(extension) if extension == "parquet" => out.with_extension(""),
@@ -129,20 +129,20 @@ pub fn rejects_beside(out: &Path) -> PathBuf {
     name
 }
 
-/// Which layers are wanted.
+/// The layers to store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Layers {
-    /// The last one, after the final `LayerNorm`.
+    /// The last layer, after the final `LayerNorm`.
     Last,
-    /// Every one, from 0, the token embedding.
+    /// Every layer, from 0, the token embedding.
     All,
-    /// These, in this order.
+    /// The listed layers, in this order.
     Listed(Vec<u32>),
 }
 
 impl RunConfig {
-    /// Where and how the model computes.
-    pub(crate) fn setup(&self) -> ComputeOptions {
+    /// The options of the model's computation.
+    pub(crate) fn compute_options(&self) -> ComputeOptions {
         ComputeOptions {
             device: self.device,
             dtype: self.dtype,
@@ -151,16 +151,15 @@ impl RunConfig {
         }
     }
 
-    /// Where the sequences that cannot be embedded are listed.
+    /// The path of the rejects list.
     pub fn rejects(&self) -> PathBuf {
-        self.rejects
-            .clone()
-            .unwrap_or_else(|| rejects_beside(&self.out))
+        let given = self.rejects.clone();
+        given.unwrap_or_else(|| rejects_beside(&self.out))
     }
 }
 
 impl Outputs {
-    /// The columns that are asked of a model of `layers` layers, in file order, each once.
+    /// Returns the columns of a model with `layers` layers, in file order, each once. Fails if a listed layer does not exist.
     pub(crate) fn columns(&self, layers: usize) -> Result<Vec<Column>, EsmError> {
         let wanted: Vec<u32> = match &self.layers {
             Layers::Last => vec![layers as u32],
@@ -175,10 +174,8 @@ impl Outputs {
         };
         for &layer in &wanted {
             if layer as usize > layers {
-                return Err(EsmError::NoSuchLayer {
-                    layer: layer as usize,
-                    layers,
-                });
+                let layer = layer as usize;
+                return Err(EsmError::NoSuchLayer { layer, layers });
             }
             for &pool in &self.pools {
                 add(Column::Pooled(VectorColumn { pool, layer }));

@@ -1,15 +1,15 @@
 //! Why a run failed.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use arrow::error::ArrowError;
-use plmkit_contract::{Exit, Failure, Quoted, io_text, path_text};
-use plmkit_esm2::{EsmError, VarlenError};
+use plmkit_contract::{Exit, Failure, io_text, path_text};
+use plmkit_esm2::EsmError;
 use plmkit_logs::LogError;
 use plmkit_store::StoreError;
 
 use crate::parity::Parity;
-use crate::stitch::Disorder;
 
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
@@ -23,80 +23,22 @@ pub enum EngineError {
     /// The event log cannot be opened.
     #[error(transparent)]
     Events(#[from] LogError),
-    /// A batch holds what the model cannot read.
-    #[error("{}: record batch {batch}: {source}", path_text(.path))]
-    Batch {
+    /// A batches file holds rows that the run cannot embed: an unknown token, a row that another file has too, windows out of
+    /// order, or rows of another set of shards.
+    #[error("{}: {what}", path_text(.path))]
+    Batches {
         /// The batches file.
         path: PathBuf,
-        /// The record batch.
-        batch: usize,
-        /// What is wrong.
-        source: VarlenError,
-    },
-    /// A row is in the batches twice.
-    #[error(
-        "{}: ordinal {ordinal}, start {start}: already in {}; expected each row of one set of shards once",
-        path_text(.path), path_text(.first)
-    )]
-    Doubled {
-        /// The file that has it again.
-        path: PathBuf,
-        /// The file that has it first.
-        first: PathBuf,
-        /// The record's 0-based position in the whole input.
-        ordinal: u64,
-        /// Offset of the window in the protein, in residues.
-        start: u32,
-    },
-    /// The windows of a protein cannot be put together.
-    #[error(
-        "{}: record batch {batch}: ordinal {ordinal} {}: {what}; pack-batches --force packs them anew",
-        path_text(.path), Quoted(.id)
-    )]
-    Windows {
-        /// The batches file.
-        path: PathBuf,
-        /// The record batch.
-        batch: usize,
-        /// The protein's 0-based position in the whole input.
-        ordinal: u64,
-        /// Its id.
-        id: String,
-        /// What was expected and what was found.
+        /// Where in the file, what was expected and what was found.
         what: String,
     },
-    /// Some batches were made from windows and some were not.
-    #[error(
-        "{}: expected batches {} as in {}, found batches {}",
-        path_text(.path), of_windows(!.windows), path_text(.first), of_windows(*.windows)
-    )]
-    Mixed {
-        /// The file that differs from the first.
-        path: PathBuf,
-        /// The first file.
-        first: PathBuf,
-        /// Whether those of `path` were made from windows.
-        windows: bool,
-    },
-    /// Batches of two sets of shards, in which the same ordinals are other proteins.
-    #[error(
-        "{}: not of the same set of shards as {}: its FASTA, its sample or the options of fasta-shard or pack-batches are others",
-        path_text(.path),
-        path_text(.first)
-    )]
-    OtherSource {
-        /// The file that differs from the first.
-        path: PathBuf,
-        /// The first file.
-        first: PathBuf,
-    },
-    /// Contacts of proteins in windows.
+    /// Contacts are requested for proteins in windows.
     #[error(
         "--contacts: pairs of residues that no window holds have none; take --windows separate, or shards without \
          --long-policy window"
     )]
     Contacts,
-    /// In int8 the vectors of the run's own sequences are too far from those in f32.
+    /// int8 vectors of the run's own sequences differ too much from f32 vectors.
     #[error(
         "{}: --dtype int8 is refused: {parity}; try --dtype bf16 or f32",
         path_text(.model)
@@ -104,15 +46,15 @@ pub enum EngineError {
     Parity {
         /// The checkpoint.
         model: PathBuf,
-        /// What was measured.
+        /// The measured cosines.
         parity: Parity,
     },
-    /// A worker gave up, or no worker is left.
+    /// A worker reported an error that ends the run, or no worker is left.
     #[error("{message}")]
     Worker {
-        /// The exit code of a run in one process that ends like that.
+        /// The exit code of a run in one process that fails for the same reason.
         exit: Exit,
-        /// What is wrong.
+        /// The worker's message.
         message: String,
     },
     /// A worker process could not be started.
@@ -121,20 +63,12 @@ pub enum EngineError {
     /// A run and its worker do not understand each other, or one of them has gone.
     #[error("the connection between a run and its worker broke: {}", io_text(.0))]
     Connection(std::io::Error),
-    /// Vectors could not be laid out as columns.
+    /// Vectors do not fit the columns of the output.
     #[error("cannot lay out vectors: {0}")]
     Layout(#[from] ArrowError),
     /// A thread could not be started.
     #[error("cannot start a thread: {}", io_text(.0))]
     Thread(#[from] std::io::Error),
-}
-
-fn of_windows(windows: bool) -> &'static str {
-    if windows {
-        "of --long-policy window"
-    } else {
-        "without windows"
-    }
 }
 
 impl Failure for EngineError {
@@ -143,12 +77,7 @@ impl Failure for EngineError {
             Self::Store(error) => error.exit(),
             Self::Model(error) => error.exit(),
             Self::Events(error) => error.exit(),
-            Self::Batch { source, .. } => source.exit(),
-            Self::Doubled { .. }
-            | Self::Windows { .. }
-            | Self::Mixed { .. }
-            | Self::OtherSource { .. }
-            | Self::Parity { .. } => Exit::Data,
+            Self::Batches { .. } | Self::Parity { .. } => Exit::Data,
             Self::Worker { exit, .. } => *exit,
             Self::Contacts => Exit::Usage,
             Self::Layout(_) => Exit::Internal,
@@ -158,21 +87,16 @@ impl Failure for EngineError {
 }
 
 impl EngineError {
-    pub(crate) fn batch(path: &Path, batch: usize, source: VarlenError) -> Self {
-        Self::Batch {
+    /// Makes the error of a batches file.
+    pub(crate) fn batches(path: &Path, what: impl Into<String>) -> Self {
+        Self::Batches {
             path: path.to_owned(),
-            batch,
-            source,
+            what: what.into(),
         }
     }
 
-    pub(crate) fn windows(path: &Path, batch: usize, disorder: Disorder) -> Self {
-        Self::Windows {
-            path: path.to_owned(),
-            batch,
-            ordinal: disorder.ordinal,
-            id: disorder.id,
-            what: disorder.what,
-        }
+    /// Makes the error of one record batch of a batches file.
+    pub(crate) fn record_batch(path: &Path, index: usize, what: impl Display) -> Self {
+        Self::batches(path, format!("record batch {index}: {what}"))
     }
 }

@@ -12,13 +12,13 @@ use plmkit_logs::{LogError, ProgressMessage, ProgressReporter, Timestamp, boot_i
 
 use crate::batch::{Batch, BatchStats};
 
-/// Writes run events, if they are wanted, and counts what was done.
+/// Writes run events, if `--events` is given, and sums up the batches.
 pub(crate) struct EventLog {
     run: String,
     start: Instant,
     writer: Option<EventWriter>,
     progress: ProgressReporter,
-    /// What was written so far.
+    /// Sums over the batches so far.
     pub(crate) done: Totals,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Totals {
 }
 
 impl EventLog {
-    /// Opens the log at `path`, if there is one to be, and writes the first event, which gets the id of the run.
+    /// Opens the log at `path`, if there is one, and writes the first event with a new run id.
     pub(crate) fn start(path: Option<&Path>, started: RunStarted) -> Result<Self, LogError> {
         let mut log = Self {
             run: run_id(),
@@ -51,7 +51,7 @@ impl EventLog {
         Ok(log)
     }
 
-    /// Writes the event of a batch that is in the output. It took so long to `write`, and so many of its sequences have no vectors.
+    /// Writes the event of a batch in the output. `write` is the time that writing took, `rejected` the sequences without vectors.
     pub(crate) fn write_batch(
         &mut self,
         batch: &Batch,
@@ -59,11 +59,9 @@ impl EventLog {
         write: Duration,
         rejected: u64,
     ) {
-        let (sequences, tokens) = (
-            batch.packed.sequences() as u64,
-            batch.packed.tokens().len() as u64,
-        );
-        // <cls> and <eos> are no residues.
+        let sequences = batch.packed.sequences() as u64;
+        let tokens = batch.packed.tokens().len() as u64;
+        // Without <cls> and <eos>.
         let residues = tokens - 2 * sequences;
         self.done.sequences += sequences;
         self.done.tokens += tokens;
@@ -79,9 +77,10 @@ impl EventLog {
             h2d_ms: stats.device.map(|times| milliseconds(times.h2d)),
             compute_ms: Some(milliseconds(stats.compute)),
             d2h_ms: stats.device.map(|times| milliseconds(times.d2h)),
-            kernels: stats.device.and_then(|times| {
-                let kernels = times.kernels?;
-                Some(KernelTimes {
+            kernels: stats
+                .device
+                .and_then(|times| times.kernels)
+                .map(|kernels| KernelTimes {
                     gemm_ms: milliseconds(kernels[Work::Gemm]),
                     attention_ms: milliseconds(kernels[Work::Attention]),
                     embedding_ms: milliseconds(kernels[Work::Embedding]),
@@ -90,8 +89,7 @@ impl EventLog {
                     gelu_ms: milliseconds(kernels[Work::Gelu]),
                     pooling_ms: milliseconds(kernels[Work::Pooling]),
                     collect_ms: milliseconds(kernels[Work::Collect]),
-                })
-            }),
+                }),
             write_ms: Some(milliseconds(write)),
             queue_depth: Some(stats.queue_depth),
             worker: stats.worker,
@@ -138,14 +136,14 @@ impl EventLog {
     }
 
     fn write(&mut self, event: &Event) {
-        // A log that cannot be written costs the log, not the run. The writer says so once and then keeps quiet.
+        // A run goes on if its log cannot be written. The writer returns the error once.
         if let Some(Err(error)) = self.writer.as_mut().map(|writer| writer.write(event)) {
             tracing::warn!("{error}; the run goes on without run events");
         }
     }
 }
 
-/// Pairs of tokens of one sequence.
+/// Pairs of tokens within sequences.
 fn pairs(batch: &Batch) -> u64 {
     let lengths = batch.packed.cu_seqlens().windows(2);
     lengths

@@ -1,22 +1,21 @@
-//! Batches computed by a model in this process.
+//! Computing batches with a model in this process.
 
 use std::time::Instant;
 
-use crossbeam_channel::Receiver;
 use plmkit_contract::{EmbeddingLayout, Stop};
 use plmkit_esm2::{Esm2, EsmError, PendingOutput};
 
-use crate::backend::Backend;
 use crate::batch::{Batch, BatchResult, BatchStats, QueuedBatch};
 use crate::batch_embedder::BatchEmbedder;
 use crate::compute::Embedder;
 use crate::model_info::ModelInfo;
 use crate::parity::Parity;
+use crate::pipeline::{Backend, BatchQueue, Deliver};
 use crate::sample::Sample;
 use crate::token_limit::TokenLimit;
 use crate::{EngineError, RunConfig};
 
-/// A loaded model, and how it is to compute.
+/// A loaded model with the options of its computation.
 pub(crate) struct InProcess<'a> {
     model: Esm2,
     config: &'a RunConfig,
@@ -24,15 +23,15 @@ pub(crate) struct InProcess<'a> {
 }
 
 impl<'a> InProcess<'a> {
-    /// Loads the model of `config`, for batches of up to so many sequences and tokens.
+    /// Loads the model of `config`. `largest_batch` is the most sequences and the most tokens of a batch.
     pub(crate) fn load(
         config: &'a RunConfig,
         largest_batch: (usize, usize),
         stop: &'a Stop,
     ) -> Result<Self, EngineError> {
-        let mut model = Esm2::load(&config.model, config.setup(), stop)?;
+        let mut model = Esm2::load(&config.model, config.compute_options(), stop)?;
         let columns = config.outputs.columns(model.config().layers)?;
-        // Where that does not fit, batches are halved.
+        // If that much memory is refused, batches are split later.
         if let Err(error) = model.reserve(largest_batch, &columns) {
             tracing::debug!("{error}");
         }
@@ -53,15 +52,15 @@ impl Backend for InProcess<'_> {
         None
     }
 
-    fn measure(&mut self, sample: Sample) -> Result<Parity, EngineError> {
+    fn measure_parity(&mut self, sample: Sample) -> Result<Parity, EngineError> {
         Ok(sample.measure(&self.model, self.stop)?)
     }
 
     fn run(
         &mut self,
         layout: &EmbeddingLayout,
-        batches: &Receiver<Result<QueuedBatch, EngineError>>,
-        deliver: &mut dyn FnMut(Batch, BatchResult) -> bool,
+        batches: &BatchQueue,
+        deliver: &mut Deliver<'_>,
     ) -> Result<(), EngineError> {
         let embedder = Embedder {
             model: &self.model,
@@ -70,7 +69,7 @@ impl Backend for InProcess<'_> {
             limit: TokenLimit::default(),
         };
         let mut embedder = BatchEmbedder::new(embedder, layout);
-        // The batch that a GPU computes while the next one is begun.
+        // The batch that a GPU computes while the next one is started.
         let mut on_device: Option<InFlight> = None;
         while !self.stop.requested() {
             let asked = Instant::now();
@@ -90,10 +89,8 @@ impl Backend for InProcess<'_> {
             let mut next = queued.map(|queued| InFlight::begin(&embedder, queued, stats));
             let begun = next.take_if(|next| next.is_on_device());
             for in_flight in on_device.take().into_iter().chain(next) {
-                let Some((batch, result)) = in_flight.finish(&mut embedder)? else {
-                    return Ok(());
-                };
-                if !deliver(batch, result) {
+                let finished = in_flight.finish(&mut embedder)?;
+                if !finished.is_some_and(|(batch, result)| deliver(batch, result)) {
                     return Ok(());
                 }
             }
@@ -103,7 +100,7 @@ impl Backend for InProcess<'_> {
     }
 }
 
-/// A batch whose computation was begun.
+/// A batch whose computation has begun.
 struct InFlight {
     queued: QueuedBatch,
     stats: BatchStats,
@@ -125,12 +122,12 @@ impl InFlight {
         }
     }
 
-    /// Whether a device is at work on it, so that there is something else to do.
+    /// Whether a device is still computing the batch.
     fn is_on_device(&self) -> bool {
         matches!(&self.pending, Some(Ok(pending)) if !pending.is_computed())
     }
 
-    /// Waits for the device, and computes what was not begun; `None` once a stop was requested.
+    /// Waits for the device and computes the rest of the batch. Returns `None` after a requested stop.
     fn finish(
         self,
         embedder: &mut BatchEmbedder<'_>,
@@ -143,16 +140,14 @@ impl InFlight {
         let Some(mut result) = embedder.embed(&batch, output)? else {
             return Ok(None);
         };
-        result.stats = result.stats.map(|stats| BatchStats {
-            wait: self.stats.wait,
-            queue_depth: self.stats.queue_depth,
-            // A device that works while the program goes on has a clock of its own.
-            compute: match stats.device {
+        if let Some(stats) = &mut result.stats {
+            (stats.wait, stats.queue_depth) = (self.stats.wait, self.stats.queue_depth);
+            // Another batch may have been computed meanwhile, so a device's own clock is better.
+            stats.compute = match stats.device {
                 Some(times) => times.compute,
                 None => self.started.elapsed(),
-            },
-            ..stats
-        });
+            };
+        }
         Ok(Some((batch, result)))
     }
 }

@@ -1,4 +1,4 @@
-//! The opened and verified batches files of a run, and their sums.
+//! The opened and verified batches files of a run, with totals over them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use plmkit_contract::{
     Column, DESCRIPTION, EmbeddingLayout, Labels, SAMPLE, SOURCE, Stop, VOCABULARY, WINDOWS,
+    path_text,
 };
 use plmkit_store::{BatchesFile, FileKind, PackedBatch, ROW_GROUP_BYTES};
 use serde_json::Value;
@@ -14,9 +15,9 @@ use serde_json::Value;
 use crate::EngineError;
 use crate::batch::{Batch, output_rows};
 use crate::config::Windows;
-use crate::stitch::{Disorder, WindowOrder};
+use crate::stitch::WindowOrder;
 
-/// Rows of a block, but for those that come before it can end.
+/// Rows of a block, not counting those before the block can end.
 const BLOCK_ROWS: usize = 1 << 14;
 
 /// An amount of work.
@@ -35,12 +36,12 @@ impl Workload {
     }
 }
 
-/// The shape of a batch.
+/// The size of a batch.
 #[derive(Clone, Copy, Debug, Default)]
 struct BatchShape {
     sequences: usize,
     tokens: usize,
-    /// Pairs of residues of one sequence.
+    /// Pairs of residues within sequences.
     pairs: usize,
 }
 
@@ -56,36 +57,37 @@ impl BatchShape {
 }
 
 /// The verified inputs of a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct RunInputs {
     files: Vec<Input>,
-    /// Over all batches.
+    /// The work of all batches.
     pub(crate) total: Workload,
-    /// The rows of the output, embedded or rejected.
+    /// Rows of the output, embedded or rejected.
     pub(crate) rows: u64,
-    /// Of these, the ones of proteins of which residues were cut off.
+    /// Rows whose protein was truncated.
     pub(crate) truncated: u64,
-    /// What becomes of windows; `None` where the batches were not made from windows.
+    /// How windows are combined; `None` if the batches have no windows.
     pub(crate) windows: Option<Windows>,
-    /// The columns of the batches beside the key and the tokens.
+    /// The label columns of the batches.
     pub(crate) labels: Labels,
-    /// Which shards all batches come from, and how they are labelled: the options that the output takes over.
+    /// Options that name the set of shards and its labels. The output repeats them.
     pub(crate) origin: BTreeMap<String, Value>,
-    /// The batches at whose end a protein is unfinished, rising.
+    /// The batches at whose end a protein is unfinished, in ascending order.
     unfinished: Vec<u64>,
-    /// How the rows so far stand to those of later batches, at the end of each batch.
-    ends: Vec<End>,
+    /// For the end of each batch, whether all rows so far precede all later ones.
+    ends: Vec<BatchEnd>,
 }
 
-/// What is known of rows at the end of a batch.
+/// The order of the rows before and after the end of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    /// A later batch has some that come before some of these.
-    Amid,
-    /// All of them come before all later ones of the run.
+enum BatchEnd {
+    /// A later batch of the file has rows that precede some of the rows so far.
+    Overlapping,
+    /// All rows so far precede all later rows of the run.
     Sorted,
-    /// The next file has some that come before some of these, as where a shard holds every tenth protein: it has an order of its own.
-    OfFile,
+    /// The file ends, and the next file has rows that precede some of the rows so far: each shard holds every tenth protein, for
+    /// example.
+    FileEnd,
 }
 
 #[derive(Debug)]
@@ -94,12 +96,12 @@ struct Input {
     file: BatchesFile,
     /// The size of each batch.
     sizes: Vec<BatchShape>,
-    /// The batch that was left over when the others were filled, by its position.
+    /// The position of the batch of the leftovers.
     tail: Option<usize>,
 }
 
 impl RunInputs {
-    /// The most sequences, and the most tokens, of a batch.
+    /// Returns the most sequences and the most tokens of a batch.
     pub(crate) fn largest_batch(&self) -> (usize, usize) {
         self.sizes().fold((0, 0), |most, size| {
             (most.0.max(size.sequences), most.1.max(size.tokens))
@@ -111,27 +113,17 @@ impl RunInputs {
         self.files.iter().flat_map(|file| &file.sizes)
     }
 
-    /// Opens and verifies every file. No row is in two of them, and if `windows` are to be stitched, they come in an
-    /// order in which that is possible.
+    /// Opens and verifies every file. Checks that no row comes twice and, if `windows` are to be stitched, that their order permits
+    /// it.
     pub(crate) fn open(
         paths: &[PathBuf],
         windows: Windows,
         stop: &Stop,
     ) -> Result<Self, EngineError> {
-        let mut inputs = Self {
-            files: Vec::with_capacity(paths.len()),
-            total: Workload::default(),
-            rows: 0,
-            truncated: 0,
-            windows: None,
-            labels: Labels::default(),
-            origin: BTreeMap::new(),
-            unfinished: Vec::new(),
-            ends: Vec::new(),
-        };
+        let mut inputs = Self::default();
         let mut keys = Vec::new();
         let mut ordinal_ranges = Vec::new();
-        for path in paths {
+        for (number, path) in (0u32..).zip(paths) {
             let file = BatchesFile::open(path, stop);
             let file = file.map_err(|error| error.of_input(FileKind::Batches))?;
             inputs.check_agreement(path, &file, windows)?;
@@ -141,18 +133,23 @@ impl RunInputs {
                 let packed = file.batch(batch)?;
                 inputs
                     .count_rows(&mut order, &packed)
-                    .map_err(|disorder| EngineError::windows(path, batch, disorder))?;
+                    .map_err(|what| EngineError::record_batch(path, batch, what))?;
                 let size = BatchShape::new(&packed);
                 inputs.total.add_batch(&size);
                 sizes.push(size);
                 let ordinals = packed.ordinals().iter().copied();
                 ordinal_ranges.push((ordinals.clone().min(), ordinals.clone().max()));
-                keys.extend(ordinals.zip(packed.starts().values().iter().copied()));
+                let starts = packed.starts().values().iter();
+                keys.extend(
+                    ordinals
+                        .zip(starts)
+                        .map(|(ordinal, &start)| (ordinal, start, number)),
+                );
             }
             let last = file.len().saturating_sub(1);
             order
                 .check_end()
-                .map_err(|disorder| EngineError::windows(path, last, disorder))?;
+                .map_err(|what| EngineError::record_batch(path, last, what))?;
             inputs.files.push(Input {
                 path: Arc::from(path.as_path()),
                 tail: tail(&sizes, token_budget(&file)),
@@ -163,13 +160,19 @@ impl RunInputs {
         let lengths = inputs.files.iter().map(|file| file.sizes.len());
         inputs.ends = ends(&ordinal_ranges, lengths);
         keys.sort_unstable();
-        match keys.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(inputs.doubled_row(pair[0])),
-            None => Ok(inputs),
+        let mut pairs = keys.windows(2);
+        let same_row = |pair: &&[(u64, u32, u32)]| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1);
+        if let Some(&[(ordinal, start, first), (.., again)]) = pairs.find(same_row) {
+            let first = path_text(&paths[first as usize]);
+            let what = format!(
+                "ordinal {ordinal}, start {start}: already in {first}; expected each row of one set of shards once"
+            );
+            return Err(EngineError::batches(&paths[again as usize], what));
         }
+        Ok(inputs)
     }
 
-    /// Takes over whether the batches of a file were made from windows, as those of the first were or were not.
+    /// Checks that a file comes from the same set of shards as the first file, and takes over the options of the first.
     fn check_agreement(
         &mut self,
         path: &Path,
@@ -187,53 +190,51 @@ impl RunInputs {
             (self.windows, self.labels, self.origin) = (found, file.labels(), origin);
             return Ok(());
         };
-        let (path, first) = (path.to_owned(), first.path.to_path_buf());
+        let first = path_text(&first.path);
         if self.windows != found {
-            let windows = has;
-            return Err(EngineError::Mixed {
-                path,
-                first,
-                windows,
-            });
+            let (mut expected, mut found) = ("of --long-policy window", "without windows");
+            if has {
+                (expected, found) = (found, expected);
+            }
+            let what = format!("expected batches {expected} as in {first}, found batches {found}");
+            return Err(EngineError::batches(path, what));
         }
         if self.origin != origin || self.labels != file.labels() {
-            return Err(EngineError::OtherSource { path, first });
+            let what = format!(
+                "not of the same set of shards as {first}: its FASTA, its sample or the options of fasta-shard or pack-batches are others"
+            );
+            return Err(EngineError::batches(path, what));
         }
         Ok(())
     }
 
-    /// Counts the rows that the next batch gives, and checks its windows.
-    fn count_rows(
-        &mut self,
-        order: &mut WindowOrder,
-        packed: &PackedBatch,
-    ) -> Result<(), Disorder> {
-        let stitched = self.stitched();
-        if stitched {
+    /// Counts the output rows of the next batch, and checks its windows.
+    fn count_rows(&mut self, order: &mut WindowOrder, packed: &PackedBatch) -> Result<(), String> {
+        if self.stitched() {
             order.check_batch(packed)?;
             if order.unfinished() {
                 self.unfinished.push(self.total.batches);
             }
         }
-        for row in output_rows(packed, stitched) {
+        for row in output_rows(packed, self.stitched()) {
             self.rows += 1;
             self.truncated += u64::from(packed.truncated().value(row));
         }
         Ok(())
     }
 
-    /// The sample that all sequences are of, where it has a name.
+    /// The name of the sample, if there is one.
     pub(crate) fn sample(&self) -> Option<&str> {
         self.origin.get(SAMPLE).and_then(Value::as_str)
     }
 
-    /// Whether the windows of a protein give one row together.
+    /// Whether the windows of a protein are stitched into one row.
     pub(crate) fn stitched(&self) -> bool {
         self.windows == Some(Windows::Stitch)
     }
 
-    /// The blocks of the output: each ends with the batch that takes it to the size of a row group, as nearly as the batches say, or
-    /// the first after it at whose end all rows come before all later ones.
+    /// Plans the blocks of the output. A block ends with the batch that takes it to the estimated size of a row group, or with the
+    /// first batch after that at whose end all rows precede all later ones.
     pub(crate) fn blocks(&self, layout: &EmbeddingLayout) -> Vec<Range<u64>> {
         let bytes = |rows: usize, residues: usize, pairs: usize| -> usize {
             let values = layout.columns.iter().map(|column| match column {
@@ -248,12 +249,12 @@ impl RunInputs {
         let (mut start, mut rows, mut residues, mut pairs) = (0, 0, 0, 0);
         for ((index, size), &end) in (0..).zip(self.sizes()).zip(&self.ends) {
             rows += size.sequences;
-            // <cls> and <eos> are no residues.
+            // Without <cls> and <eos>.
             residues += size.tokens - 2 * size.sequences;
             pairs += size.pairs;
             let full = rows >= BLOCK_ROWS || bytes(rows, residues, pairs) >= ROW_GROUP_BYTES;
             let last = index + 1 == self.total.batches;
-            if end == End::OfFile || (full && end == End::Sorted) || last {
+            if end == BatchEnd::FileEnd || (full && end == BatchEnd::Sorted) || last {
                 blocks.push(start..index + 1);
                 (start, rows, residues, pairs) = (index + 1, 0, 0, 0);
             }
@@ -261,7 +262,7 @@ impl RunInputs {
         blocks
     }
 
-    /// Whether no protein has windows in these batches and in others.
+    /// Whether no protein has windows both in these batches and in others.
     pub(crate) fn is_whole(&self, batches: &Range<u64>) -> bool {
         let cut_before = |batch: u64| {
             let before = batch.checked_sub(1);
@@ -270,70 +271,34 @@ impl RunInputs {
         !cut_before(batches.start) && !cut_before(batches.end)
     }
 
-    /// The error of a row that comes twice.
-    fn doubled_row(&self, (ordinal, start): (u64, u32)) -> EngineError {
-        let holds = |packed: &PackedBatch| {
-            let keys = packed.ordinals().iter().zip(packed.starts().values());
-            keys.into_iter().any(|key| key == (&ordinal, &start))
-        };
-        let batches = self.batches_where(|_| true).flatten();
-        let mut holders = batches.filter(|batch| holds(&batch.packed));
-        let first = holders.next().map(|batch| batch.path.to_path_buf());
-        let again = holders.next().map(|batch| batch.path.to_path_buf());
-        EngineError::Doubled {
-            path: again.or_else(|| first.clone()).unwrap_or_default(),
-            first: first.unwrap_or_default(),
-            ordinal,
-            start,
-        }
+    /// The opened files, in order.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &BatchesFile> {
+        self.files.iter().map(|input| &input.file)
     }
 
-    /// The row digests of the files, in order.
-    pub(crate) fn digests(&self) -> Vec<String> {
-        let digests = self.files.iter().map(|input| input.file.digest());
-        digests.map(|digest| digest.to_string()).collect()
-    }
-
-    /// How the rows of each file are packed.
-    pub(crate) fn packing(&self) -> Vec<String> {
-        let packings = self.files.iter().map(|input| input.file.packing());
-        packings.map(ToString::to_string).collect()
-    }
-
-    /// The largest token budget that a file was packed for.
+    /// The largest token budget of a file.
     pub(crate) fn token_budget(&self) -> Option<u64> {
-        let files = self.files.iter();
-        files.filter_map(|input| token_budget(&input.file)).max()
+        self.files().filter_map(token_budget).max()
     }
 
-    /// What is left without these batches. The ranges rise and are apart.
-    pub(crate) fn workload_without(&self, saved: &[Range<u64>]) -> Workload {
-        let mut saved = saved.iter().peekable();
+    /// Returns the work of the batches whose positions are `wanted`.
+    pub(crate) fn workload(&self, wanted: impl Fn(u64) -> bool) -> Workload {
         let mut workload = Workload::default();
-        for (index, size) in (0..).zip(self.sizes()) {
-            while saved.next_if(|batches| batches.end <= index).is_some() {}
-            if !saved.peek().is_some_and(|batches| batches.contains(&index)) {
-                workload.add_batch(size);
-            }
+        let sizes = (0..).zip(self.sizes());
+        for (_, size) in sizes.filter(|&(index, _)| wanted(index)) {
+            workload.add_batch(size);
         }
         workload
     }
 
-    /// Tokens of the batches before this one.
-    pub(crate) fn tokens_before(&self, index: u64) -> u64 {
-        let sizes = self.sizes().take(index as usize);
-        sizes.map(|size| size.tokens as u64).sum()
-    }
-
-    /// The batches whose positions are `wanted`, in order. Others are not read.
+    /// Reads the batches whose positions are `wanted`, in order. Others are not read.
     pub(crate) fn batches_where(
         &self,
         wanted: impl Fn(u64) -> bool,
     ) -> impl Iterator<Item = Result<Batch, EngineError>> {
-        let batches = self
-            .files
-            .iter()
-            .flat_map(|input| (0..input.file.len()).map(move |batch| (input, batch)));
+        let files = self.files.iter();
+        let batches =
+            files.flat_map(|input| (0..input.file.len()).map(move |batch| (input, batch)));
         let batches = (0..).zip(batches).filter(move |&(index, _)| wanted(index));
         batches.map(|(index, (input, batch))| {
             Ok(Batch {
@@ -344,39 +309,43 @@ impl RunInputs {
                 token_budget: token_budget(&input.file),
                 packed: input.file.batch(batch)?,
                 stitched: self.stitched(),
-                ends_whole: self.unfinished.binary_search(&index).is_err(),
+                at_boundary: self.unfinished.binary_search(&index).is_err(),
             })
         })
     }
 }
 
-/// What is known at the end of each batch, whose smallest and largest ordinals these are; files have so many batches.
-fn ends(batches: &[(Option<u64>, Option<u64>)], files: impl Iterator<Item = usize>) -> Vec<End> {
+/// Classifies the end of each batch, given the smallest and largest ordinal of each batch and the number of batches of each file.
+fn ends(
+    batches: &[(Option<u64>, Option<u64>)],
+    files: impl Iterator<Item = usize>,
+) -> Vec<BatchEnd> {
     let mut largest = None;
     let before = batches.iter().map(|&(_, last)| {
         largest = largest.max(last);
         largest
     });
     let before: Vec<Option<u64>> = before.collect();
-    let mut ends = vec![End::Amid; batches.len()];
+    let mut ends = vec![BatchEnd::Overlapping; batches.len()];
     let mut smallest = u64::MAX;
     for (batch, &(first, _)) in batches.iter().enumerate().rev() {
         if before[batch].is_none_or(|last| last < smallest) {
-            ends[batch] = End::Sorted;
+            ends[batch] = BatchEnd::Sorted;
         }
         smallest = smallest.min(first.unwrap_or(u64::MAX));
     }
     let mut end = 0;
     for batches in files {
         end += batches;
-        if let Some(last @ End::Amid) = ends.get_mut(end.wrapping_sub(1)) {
-            *last = End::OfFile;
+        if let Some(last @ BatchEnd::Overlapping) = ends.get_mut(end.wrapping_sub(1)) {
+            *last = BatchEnd::FileEnd;
         }
     }
     ends
 }
 
-/// The emptiest of batches of these sizes, the last of equals. One above the budget has no room left.
+/// Returns the position of the emptiest batch, the last of equals. A batch above the budget holds one long sequence and does not
+/// count.
 fn tail(sizes: &[BatchShape], budget: Option<u64>) -> Option<usize> {
     let budget = budget.map_or(usize::MAX, |budget| budget as usize);
     let batches = sizes.iter().map(|size| size.tokens).enumerate().rev();
@@ -391,22 +360,25 @@ fn token_budget(file: &BatchesFile) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::BatchEnd::{FileEnd, Overlapping, Sorted};
     use super::BatchShape;
-    use super::End::{Amid, OfFile, Sorted};
 
     #[test]
-    fn a_block_ends_where_no_later_row_belongs_into_it() {
+    fn a_block_ends_where_no_later_row_precedes_it() {
         let ends = |batches: &[(u64, u64)], files: &[usize]| {
             let batches: Vec<_> = batches.iter().map(|&(a, b)| (Some(a), Some(b))).collect();
             super::ends(&batches, files.iter().copied())
         };
         let sections = [(0, 4), (1, 5), (6, 9), (10, 10)];
-        assert_eq!(ends(&sections, &[4]), [Amid, Sorted, Sorted, Sorted]);
+        assert_eq!(ends(&sections, &[4]), [Overlapping, Sorted, Sorted, Sorted]);
         // Two windows of one protein.
-        assert_eq!(ends(&[(0, 1), (1, 2)], &[2]), [Amid, Sorted]);
-        // Shards with every second protein: the second file begins anew.
+        assert_eq!(ends(&[(0, 1), (1, 2)], &[2]), [Overlapping, Sorted]);
+        // Two shards with every second protein each.
         let twice = [(0, 6), (2, 4), (1, 7), (3, 5)];
-        assert_eq!(ends(&twice, &[2, 2]), [Amid, OfFile, Amid, Sorted]);
+        assert_eq!(
+            ends(&twice, &[2, 2]),
+            [Overlapping, FileEnd, Overlapping, Sorted]
+        );
         assert_eq!(ends(&[], &[0, 0]), []);
     }
 

@@ -1,7 +1,7 @@
-//! The embedding run: read, compute, write, and go on where an earlier run was interrupted.
+//! The embedding run: read, compute, write, and resume after an interruption.
 //!
-//! Three threads and two bounded queues. A reader walks the batches files ahead of the computation, the
-//! calling thread computes, and a writer turns vectors into row groups, so that the device never waits for a disk:
+//! Three threads and two bounded queues. A reader reads batches ahead of the computation, the calling thread computes, and a writer
+//! makes row groups of the vectors, so the device never waits for a disk:
 //!
 //! ```text
 //! batches files ──reader──▶ [--prefetch batches] ──compute──▶ [results] ──writer──▶ run events
@@ -9,17 +9,16 @@
 //!                    └────────────────── parts of an interrupted run ◀───┴────▶ parts
 //! ```
 //!
-//! The computation is a model in this process, or [worker processes](RunConfig::workers) with one each.
+//! The computation is a model in this process, or [worker processes](RunConfig::workers) with a model each.
 //!
-//! The output grows in *blocks*: consecutive batches whose bounds follow from the batches files. A block is encoded once, by a
-//! pool of threads, and stays where it was written; a record says which blocks are there. Rows of the block that is not complete
-//! are saved in *parts*, which go when it is. A run that finds both goes on behind the last block and passes the rows of
-//! parts on in place of computing them, so the bytes of the output are those of an uninterrupted run.
+//! The output grows in *blocks*: consecutive batches whose bounds follow from the batches files. Each block is encoded once, by
+//! several threads, and stays where it was written; a record lists the blocks in the file. The rows of the incomplete block are saved in
+//! *parts*, which are removed when the block is complete. A later run continues after the last block and reads the rows of parts
+//! instead of computing them, so its output equals that of an uninterrupted run, to the byte.
 //!
-//! The windows of a protein become one row, at the place of the last one, while they are computed. A part ends only
-//! where no protein is unfinished, so that what lies between the batches of a protein never has to be saved.
+//! The windows of a protein are stitched into one row, at the place of the last window, while they are computed. A part ends only
+//! where no protein is unfinished, so the state of stitching is never saved.
 
-mod backend;
 mod batch;
 mod batch_embedder;
 mod checkpoint;

@@ -1,4 +1,4 @@
-//! What a run has to know of a model, wherever it is loaded.
+//! Facts about a loaded model, which workers send to their run.
 
 use std::collections::BTreeMap;
 
@@ -8,47 +8,45 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Outputs, RunConfig};
 
-/// A loaded model, without the model.
+/// Facts about a loaded model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ModelInfo {
     /// Layers of the encoder.
     pub(crate) layers: usize,
     /// Values in a vector.
     pub(crate) dim: usize,
-    /// What [`Esm2::digest`] says.
+    /// [`Esm2::digest`].
     pub(crate) digest: String,
-    /// The digests of the heads that the run's outputs are computed with, by name.
+    /// Digests by name of the heads that the requested outputs need.
     pub(crate) heads: BTreeMap<String, String>,
-    /// Where it computes: `cpu`, `cuda:0`.
+    /// The device: `cpu`, `cuda:0`.
     pub(crate) device: String,
-    /// In what it computes.
+    /// The type of the computation.
     pub(crate) dtype: Dtype,
-    /// What computes the layers.
+    /// The kernels of the layers.
     pub(crate) kernels: String,
-    /// What [`plmkit_esm2::ModelConfig::flops_per_token`] says.
+    /// [`plmkit_esm2::ModelConfig::flops_per_token`].
     pub(crate) flops_per_token: u64,
-    /// What [`plmkit_esm2::ModelConfig::flops_per_pair`] says.
+    /// [`plmkit_esm2::ModelConfig::flops_per_pair`].
     pub(crate) flops_per_pair: u64,
     /// How long loading took.
     pub(crate) load_times: LoadTimes,
 }
 
 impl ModelInfo {
-    /// Those of `model`, of which `outputs` are wanted, or why it cannot compute them.
+    /// Describes `model`. Fails if the model cannot compute `outputs`.
     pub(crate) fn new(model: &Esm2, outputs: &Outputs) -> Result<Self, EsmError> {
         let layers = model.config().layers;
-        let heads = model.heads_for(&outputs.columns(layers)?);
-        let digest = |head: plmkit_esm2::Head| {
-            Ok((head.name().to_owned(), model.head_digest(head)?.to_owned()))
-        };
+        let mut heads = BTreeMap::new();
+        for head in model.heads_for(&outputs.columns(layers)?) {
+            let digest = model.head_digest(head)?.to_owned();
+            heads.insert(head.name().to_owned(), digest);
+        }
         Ok(Self {
             layers,
             dim: model.config().hidden,
             digest: model.digest().to_owned(),
-            heads: heads
-                .into_iter()
-                .map(digest)
-                .collect::<Result<_, EsmError>>()?,
+            heads,
             device: model.device(),
             dtype: model.dtype(),
             kernels: model.kernels().to_owned(),
@@ -63,17 +61,17 @@ impl ModelInfo {
         self.device.split(':').next().unwrap_or(&self.device)
     }
 
-    /// Whether another model is the same one in the same type, on the same device or another of the kind.
+    /// Whether another worker loaded the same model in the same type on a device of the same kind.
     pub(crate) fn agrees_with(&self, other: &Self) -> bool {
-        let there = Self {
+        let other_here = Self {
             device: self.device.clone(),
             load_times: self.load_times,
             ..other.clone()
         };
-        *self == there && self.device_kind() == other.device_kind()
+        *self == other_here && self.device_kind() == other.device_kind()
     }
 
-    /// The columns of the output that `config` asks for.
+    /// The columns of the output that `config` requests.
     pub(crate) fn layout(
         &self,
         config: &RunConfig,

@@ -1,23 +1,23 @@
-//! What a run reports while it goes on, and at its end.
+//! Progress and outcome of a run.
 
 use std::time::Duration;
 
 use plmkit_contract::Column;
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The run starts.
     Started {
-        /// All tokens of its batches.
+        /// Tokens of all batches.
         tokens: u64,
     },
-    /// More is computed, or was saved by an earlier run.
+    /// Batches are computed, or an earlier run saved them.
     Advanced {
-        /// The tokens of that.
+        /// The tokens of these batches.
         tokens: u64,
     },
-    /// No more will be computed.
+    /// The computation is over.
     Ended,
 }
 
@@ -26,36 +26,36 @@ pub enum Progress {
 pub enum RunOutcome {
     /// The output is complete.
     Done(RunSummary),
-    /// The output was complete before: verified, and left as it was.
+    /// The output was complete before the run. It is verified and unchanged.
     AlreadyComplete {
-        /// Its rows.
+        /// Rows of the output.
         rows: u64,
         /// Sequences that could not be embedded.
         rejected: u64,
     },
-    /// A stop was asked for. Nothing is at the output's path; what was computed is saved for the next run.
+    /// The run was stopped. It published no output and saved the computed batches for the next run.
     Stopped {
-        /// Batches that are saved.
+        /// Saved batches.
         saved: u64,
         /// All batches.
         batches: u64,
     },
 }
 
-/// What a completed run did.
+/// Figures of a completed run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunSummary {
     /// Rows in the output: proteins, or their windows.
     pub rows: u64,
-    /// Proteins of the input of which residues were cut off before.
+    /// Proteins that fasta-shard truncated.
     pub truncated: u64,
     /// Proteins, or windows, that could not be embedded.
     pub rejected: u64,
     /// Batches in the output.
     pub batches: u64,
-    /// Of these, the ones that an earlier, interrupted run had saved.
+    /// Batches that an earlier, interrupted run saved.
     pub saved_batches: u64,
-    /// Sequences that this run computed again in f32, since their values were not finite in the type of the model.
+    /// Sequences that this run computed again in f32, because their values were not finite in the model's type.
     pub in_f32: u64,
     /// Tokens computed by this run, `<cls>` and `<eos>` included.
     pub tokens: u64,
@@ -63,6 +63,6 @@ pub struct RunSummary {
     pub columns: Vec<Column>,
     /// Values in a vector.
     pub dim: usize,
-    /// Time from the first batch to the published file; loading the model is not in it.
+    /// Time from the first batch to the published file, without loading the model.
     pub elapsed: Duration,
 }

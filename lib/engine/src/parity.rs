@@ -1,31 +1,30 @@
-//! How near vectors in int8 come to those in f32.
+//! Measured agreement of int8 vectors with f32 vectors.
 
 use std::fmt;
 
 use plmkit_contract::plural;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-/// The lowest cosine that the mean vector of a sequence may have.
-const MEAN: f64 = 0.999;
-/// The lowest cosine that the vector of a residue may have. One in thousands attends to two others alike, and rounding
-/// decides between them.
-const RESIDUE: f64 = 0.98;
+/// The lowest accepted cosine of a sequence's mean vector.
+const MEAN_FLOOR: f64 = 0.999;
+/// The lowest accepted cosine of a residue vector. One residue in thousands attends equally to two others, and rounding decides
+/// between them.
+const RESIDUE_FLOOR: f64 = 0.98;
 
-/// How near vectors of the last layer in int8 are to those in f32.
+/// How close int8 vectors of the last layer are to f32 vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parity {
-    /// Sequences that were compared.
+    /// Compared sequences.
     pub sequences: usize,
-    /// Their tokens.
+    /// Tokens of these sequences.
     pub tokens: usize,
     /// The lowest cosine of a mean vector.
     pub mean_cosine: f64,
-    /// The least that it had to be.
+    /// The lowest cosine that is accepted for a mean vector.
     pub mean_cosine_floor: f64,
-    /// The lowest cosine of the vector of a residue.
+    /// The lowest cosine of a residue vector.
     pub residue_cosine: f64,
-    /// The least that it had to be.
+    /// The lowest cosine that is accepted for a residue vector.
     pub residue_cosine_floor: f64,
 }
 
@@ -35,39 +34,32 @@ impl Default for Parity {
             sequences: 0,
             tokens: 0,
             mean_cosine: 1.0,
-            mean_cosine_floor: MEAN,
+            mean_cosine_floor: MEAN_FLOOR,
             residue_cosine: 1.0,
-            residue_cosine_floor: RESIDUE,
+            residue_cosine_floor: RESIDUE_FLOOR,
         }
     }
 }
 
 impl fmt::Display for Parity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            sequences, tokens, ..
-        } = self;
-        // Rounded down: a figure below its floor is not to read like the floor.
-        let [mean, residue] =
-            [self.mean_cosine, self.residue_cosine].map(|cosine| (cosine * 1e6).floor() / 1e6);
-        let (mean_floor, residue_floor) = (self.mean_cosine_floor, self.residue_cosine_floor);
+        // Rounded down, so that a cosine below its floor does not read like the floor.
+        let floored = |cosine: f64| (cosine * 1e6).floor() / 1e6;
         write!(
             f,
-            "over {} of the run, {}, the lowest cosine to f32 is {mean:.6} for a mean \
-             vector (expected at least {mean_floor}) and {residue:.6} for a residue vector (expected at least \
-             {residue_floor})",
-            plural(*sequences, "sequence"),
-            plural(*tokens, "token")
+            "over {} of the run, {}, the lowest cosine to f32 is {:.6} for a mean \
+             vector (expected at least {}) and {:.6} for a residue vector (expected at least {})",
+            plural(self.sequences, "sequence"),
+            plural(self.tokens, "token"),
+            floored(self.mean_cosine),
+            self.mean_cosine_floor,
+            floored(self.residue_cosine),
+            self.residue_cosine_floor,
         )
     }
 }
 
 impl Parity {
-    /// For the metadata of a file.
-    pub(crate) fn to_json(self) -> Value {
-        serde_json::to_value(self).expect("names and finite numbers")
-    }
-
     /// Whether every cosine reaches its floor.
     pub(crate) fn suffices(&self) -> bool {
         self.mean_cosine >= self.mean_cosine_floor
@@ -76,16 +68,21 @@ impl Parity {
 
     /// Compares the residue vectors of a sequence, `(residues, dim)`.
     pub(crate) fn compare(&mut self, expected: &[f32], found: &[f32], dim: usize) {
-        // What f32 cannot compute is no measure for others.
+        // A sequence that f32 cannot compute is no measure.
         if !expected.iter().all(|value| value.is_finite()) {
             return;
         }
         self.sequences += 1;
         self.tokens += expected.len() / dim + 2;
-        let cosines = expected.chunks(dim).zip(found.chunks(dim));
-        let cosines = cosines.map(|(expected, found)| cosine(&widen(expected), &widen(found)));
-        self.residue_cosine = cosines.fold(self.residue_cosine, f64::min);
-        let mean = cosine(&sum(expected, dim), &sum(found, dim));
+        let (mut expected_sum, mut found_sum) = (vec![0.0; dim], vec![0.0; dim]);
+        for (expected, found) in expected.chunks(dim).zip(found.chunks(dim)) {
+            let [expected, found] = [expected, found].map(widen);
+            self.residue_cosine = self.residue_cosine.min(cosine(&expected, &found));
+            add(&mut expected_sum, &expected);
+            add(&mut found_sum, &found);
+        }
+        // A sum has the direction of the mean.
+        let mean = cosine(&expected_sum, &found_sum);
         self.mean_cosine = self.mean_cosine.min(mean);
     }
 }
@@ -94,18 +91,13 @@ fn widen(values: &[f32]) -> Vec<f64> {
     values.iter().copied().map(f64::from).collect()
 }
 
-/// The sum of vectors of `dim` values, which points where their mean does.
-fn sum(vectors: &[f32], dim: usize) -> Vec<f64> {
-    let mut sum = vec![0.0; dim];
-    for vector in vectors.chunks(dim) {
-        for (sum, &value) in sum.iter_mut().zip(vector) {
-            *sum += f64::from(value);
-        }
+fn add(sum: &mut [f64], vector: &[f64]) {
+    for (sum, value) in sum.iter_mut().zip(vector) {
+        *sum += value;
     }
-    sum
 }
 
-/// -1 where there is none.
+/// Returns the cosine of two vectors, or -1 if it is undefined.
 fn cosine(a: &[f64], b: &[f64]) -> f64 {
     if a == b {
         return 1.0;
@@ -120,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worst_residue_and_the_mean_are_taken_apart() {
+    fn the_lowest_cosines_of_residues_and_of_means_are_separate() {
         let mut parity = Parity::default();
         // Two residues whose errors cancel in the mean.
         parity.compare(&[1.0, 0.0, 1.0, 0.0], &[1.0, 0.1, 1.0, -0.1], 2);
@@ -132,20 +124,15 @@ mod tests {
     }
 
     #[test]
-    fn vectors_that_are_no_numbers_have_no_cosine() {
+    fn nan_is_a_failure_of_int8_and_no_measure_in_f32() {
         let mut parity = Parity::default();
         parity.compare(&[f32::NAN, 0.0], &[1.0, 0.1], 2);
-        assert_eq!(parity, Parity::default(), "nothing to compare with");
+        assert_eq!(parity, Parity::default());
+        parity.compare(&[0.0, 0.0], &[0.0, 0.0], 2);
+        assert!(parity.suffices(), "vectors of zeros are equal");
         parity.compare(&[1.0, 0.0], &[f32::NAN, 0.1], 2);
         assert!((parity.residue_cosine + 1.0).abs() < 1e-15);
         assert!(!parity.suffices());
-    }
-
-    #[test]
-    fn vectors_of_zeros_are_equal() {
-        let mut parity = Parity::default();
-        parity.compare(&[0.0, 0.0], &[0.0, 0.0], 2);
-        assert!(parity.suffices());
     }
 
     #[test]
@@ -155,9 +142,7 @@ mod tests {
             ..Parity::default()
         };
         assert!(!parity.suffices());
-        assert!(
-            parity.to_string().contains("is 0.998999 for a mean"),
-            "{parity}"
-        );
+        let shown = parity.to_string();
+        assert!(shown.contains("is 0.998999 for a mean"), "{shown}");
     }
 }

@@ -3,22 +3,47 @@
 use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use plmkit_contract::EmbeddingLayout;
+use plmkit_store::remove_file;
 
-use crate::backend::Backend;
 use crate::batch::{Batch, BatchResult, QueuedBatch};
-use crate::checkpoint::{Part, remove_file};
+use crate::checkpoint::Part;
 use crate::inputs::RunInputs;
+use crate::parity::Parity;
+use crate::sample::Sample;
 use crate::writer::Writer;
 use crate::{EngineError, Progress};
 
-/// A batch to compute, or why there is none.
+/// A batch to compute, or the error that prevented reading it.
 pub(crate) type QueueItem = Result<QueuedBatch, EngineError>;
+/// The queue of batches to compute.
+pub(crate) type BatchQueue = Receiver<QueueItem>;
+/// Passes a result to the writer. Returns false if the writer has ended.
+pub(crate) type Deliver<'a> = dyn FnMut(Batch, BatchResult) -> bool + 'a;
 
-/// Results that may wait for the writer: enough for it to close a row group while the next batch is computed.
+/// Computes the batches of a run, in this process or in workers.
+pub(crate) trait Backend {
+    /// The number of worker processes; `None` if this process computes.
+    fn workers(&self) -> Option<u64>;
+
+    /// Compares the int8 model with f32.
+    fn measure_parity(&mut self, sample: Sample) -> Result<Parity, EngineError>;
+
+    /// Computes batches until the queue ends, a stop is requested, or `deliver` returns false. Delivers results in the order of
+    /// the batches.
+    fn run(
+        &mut self,
+        layout: &EmbeddingLayout,
+        batches: &BatchQueue,
+        deliver: &mut Deliver<'_>,
+    ) -> Result<(), EngineError>;
+}
+
+/// Results that may wait for the writer: enough to close a row group while the next batch is computed.
 const RESULTS_AHEAD: usize = 2;
 
-/// Runs until all batches are through, a stop is requested or a stage fails. Of the batches of `parts` the results are read
-/// and not computed.
+/// Runs until all batches are written, a stop is requested or a stage fails. Reads the results of `parts` instead of computing
+/// them.
 pub(crate) fn run(
     (inputs, parts): (&RunInputs, Vec<Part>),
     prefetch: usize,
@@ -31,7 +56,7 @@ pub(crate) fn run(
         bounded(prefetch),
         |queue| {
             if let Err(error) = read_batches(inputs, first, parts, queue) {
-                // The computation may have ended before, and then it says why.
+                // If the computation has ended, it reports its own error.
                 let _ = queue.send(Err(error));
             }
         },
@@ -49,15 +74,12 @@ pub(crate) fn run(
     )
 }
 
-/// Runs `read` and `write` in threads of their own beside `compute`: the first sends batches into `queue`, the last takes the
-/// results that `compute` delivers. Delivering fails where `write` has ended, which says why.
+/// Runs `read` and `write` in threads of their own beside `compute`. `read` sends batches into `queue`, and `write` receives the
+/// results that `compute` delivers. Delivering fails after `write` has ended with an error.
 pub(crate) fn run_stages(
-    queue: (Sender<QueueItem>, Receiver<QueueItem>),
+    queue: (Sender<QueueItem>, BatchQueue),
     read: impl FnOnce(&Sender<QueueItem>) + Send,
-    compute: impl FnOnce(
-        &Receiver<QueueItem>,
-        &mut dyn FnMut(Batch, BatchResult) -> bool,
-    ) -> Result<(), EngineError>,
+    compute: impl FnOnce(&BatchQueue, &mut Deliver<'_>) -> Result<(), EngineError>,
     write: impl FnOnce(&Receiver<(Batch, BatchResult)>) -> Result<(), EngineError> + Send,
 ) -> Result<(), EngineError> {
     let (batches_in, batches) = queue;
@@ -72,7 +94,7 @@ pub(crate) fn run_stages(
         let computed = compute(&batches, &mut |batch, result| {
             results_in.send((batch, result)).is_ok()
         });
-        // The other threads end when their queues do.
+        // The other threads end when their queues close.
         drop((batches, results_in));
         let written = writer
             .join()
@@ -81,8 +103,8 @@ pub(crate) fn run_stages(
     })
 }
 
-/// Sends every batch of `inputs` from the position `first` on until the other side hangs up or a batch is unreadable. `parts`
-/// rise and are apart.
+/// Sends the batches of `inputs` from position `first` on, until the receiver hangs up or a batch is unreadable. `parts` are in
+/// ascending order and do not overlap.
 fn read_batches(
     inputs: &RunInputs,
     first: u64,
@@ -96,8 +118,8 @@ fn read_batches(
         let mut group = vec![batch];
         let mut saved = Vec::new();
         if let Some(part) = part {
-            let more = (part.batches.end - part.batches.start - 1) as usize;
-            for batch in batches.by_ref().take(more) {
+            let others = (part.batches.end - part.batches.start - 1) as usize;
+            for batch in batches.by_ref().take(others) {
                 group.push(batch?);
             }
             match part.read(&group) {

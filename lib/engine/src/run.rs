@@ -1,4 +1,4 @@
-//! One run, from opened files to a published one.
+//! One run, from opened inputs to a published output.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -8,32 +8,33 @@ use plmkit_contract::{
 };
 use plmkit_esm2::{Device, Dtype, EsmError, WorkerGpu, set_threads};
 use plmkit_logs::event::{Outcome, RunStarted, milliseconds};
-use plmkit_store::{AtomicFile, Existing, StoreError, existing_embeddings};
+use plmkit_store::{AtomicFile, Existing, StoreError, existing_embeddings, remove_file};
+use serde_json::json;
 
-use crate::backend::Backend;
-use crate::checkpoint::{Blocks, RunFolder, Saved, SavedBlocks, remove_file};
+use crate::checkpoint::{Blocks, RunFolder, SavedWork};
 use crate::claim::claim_output;
 use crate::event_log::EventLog;
 use crate::in_process::InProcess;
 use crate::inputs::RunInputs;
 use crate::model_info::ModelInfo;
 use crate::parity::Parity;
+use crate::pipeline::{self, Backend};
 use crate::rejects_list::{self, RejectsList};
 use crate::sample::Sample;
 use crate::workers::WorkerPool;
 use crate::writer::Writer;
-use crate::{EngineError, Progress, RunConfig, RunOutcome, RunSummary, pipeline};
+use crate::{EngineError, Progress, RunConfig, RunOutcome, RunSummary};
 
-/// Embeds every sequence of the batches files into one embeddings file, and reports how far it is.
+/// Embeds every sequence of the batches files into one embeddings file, and reports progress.
 pub fn embed(
     config: &RunConfig,
     stop: &Stop,
     report: &mut dyn FnMut(Progress),
 ) -> Result<RunOutcome, EngineError> {
-    // Before the output is claimed: a driver may hang. What takes no time to see comes before what may take minutes.
+    // A driver may hang, so this comes before the claim. Quick checks come before those that may take minutes.
     let usable = stop.interruptible(|| config.device.check());
     usable.map_err(EsmError::from)?;
-    // An output that is complete can be looked at where nothing can be written.
+    // A complete output can be verified where nothing can be written, so other errors wait.
     let claim = || RunFolder::claim(&config.out, config.checkpoint_dir.as_deref());
     let claimed = match claim_output(config, stop, claim) {
         Err(refused @ (StoreError::Busy { .. } | StoreError::Stopped)) => {
@@ -53,17 +54,15 @@ pub fn embed(
             existing_embeddings(&config.out, &provenance, stop)?
     {
         if let Ok(folder) = claimed {
-            folder.clear(&provenance, &layout)?;
+            folder.clean_up(&provenance, &layout)?;
         }
-        let rejected = inputs.rows.saturating_sub(digest.rows());
+        let rows = digest.rows();
+        let rejected = inputs.rows.saturating_sub(rows);
         rejects_list::verify(config, rejects.as_deref(), rejected)?;
-        return Ok(RunOutcome::AlreadyComplete {
-            rows: digest.rows(),
-            rejected,
-        });
+        return Ok(RunOutcome::AlreadyComplete { rows, rejected });
     }
     let folder = claimed?;
-    let saved = Saved::take_over(&folder, config, &inputs, (&provenance, &layout), stop)?;
+    let saved = SavedWork::load(&folder, config, &inputs, (&provenance, &layout), stop)?;
     let run = Run {
         config,
         inputs: &inputs,
@@ -75,12 +74,12 @@ pub fn embed(
     let outcome = run.embed(&folder, &mut *backend, saved, report);
     let outcome = outcome.map_err(|error| folder.explain(error))?;
     if let RunOutcome::Done(_) = outcome {
-        folder.clear(&provenance, &layout)?;
+        folder.clean_up(&provenance, &layout)?;
     }
     Ok(outcome)
 }
 
-/// Loads the model for the batches of `inputs`.
+/// Loads the model in this process or in workers.
 fn start_backend<'a>(
     config: &'a RunConfig,
     inputs: &RunInputs,
@@ -88,13 +87,10 @@ fn start_backend<'a>(
 ) -> Result<(Box<dyn Backend + 'a>, ModelInfo), EngineError> {
     let devices = match (config.device, config.workers) {
         (Device::All, _) => Device::each_gpu().map_err(EsmError::from)?,
-        (device, Some(count)) => vec![
-            WorkerGpu {
-                device,
-                visible: None
-            };
-            count.get()
-        ],
+        (device, Some(count)) => {
+            let visible = None;
+            vec![WorkerGpu { device, visible }; count.get()]
+        }
         (_, None) => {
             set_threads(config.threads);
             let model = InProcess::load(config, inputs.largest_batch(), stop)?;
@@ -106,18 +102,18 @@ fn start_backend<'a>(
     Ok((Box::new(pool), info))
 }
 
-/// What a run works with.
+/// The facts of a run that are known before the computation.
 struct Run<'a> {
     config: &'a RunConfig,
     inputs: &'a RunInputs,
-    /// Those of the output.
+    /// The blocks of the output.
     blocks: &'a [Range<u64>],
     info: &'a ModelInfo,
     layout: &'a EmbeddingLayout,
     provenance: &'a Provenance,
 }
 
-/// What becomes the output and its list.
+/// Everything that is needed to publish the output and its rejects list.
 struct Publication<'a> {
     claim: AtomicFile,
     rejects: RejectsList<'a>,
@@ -125,12 +121,13 @@ struct Publication<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Computes what is not saved, and publishes the output. What is replaced goes when nothing stands in the way.
+    /// Computes what is not saved, and publishes the output. Files to replace are removed only after everything that can refuse the
+    /// run.
     fn embed(
         &self,
         folder: &'a RunFolder,
         backend: &mut dyn Backend,
-        saved: Saved,
+        saved: SavedWork,
         report: &mut dyn FnMut(Progress),
     ) -> Result<RunOutcome, EngineError> {
         let (config, inputs) = (self.config, self.inputs);
@@ -139,20 +136,23 @@ impl<'a> Run<'a> {
         let before = Instant::now();
         let parity = check_parity(config, inputs, self.info, backend)?;
         let compared = parity.map(|_| before.elapsed());
-        let Saved {
+        for path in &saved.to_replace {
+            remove_file(path)?;
+        }
+        let rejects_of_blocks = saved.rejects(inputs)?;
+        let SavedWork {
             blocks,
+            first,
             parts,
-            replaced,
+            ..
         } = saved;
-        replaced.iter().try_for_each(|path| remove_file(path))?;
-        let first = blocks.as_ref().map_or(0, SavedBlocks::end);
-        let in_parts = parts.iter().map(|part| part.batches.clone());
-        let ranges: Vec<Range<u64>> = std::iter::once(0..first).chain(in_parts).collect();
-        let to_compute = inputs.workload_without(&ranges);
+        let to_compute = inputs.workload(|index| {
+            index >= first && !parts.iter().any(|part| part.batches.contains(&index))
+        });
         let batches_saved = inputs.total.batches - to_compute.batches;
         let workers = backend.workers();
         let started = RunStarted {
-            // Each worker has a device of the kind.
+            // Each worker has a device of this kind.
             device: Some(match workers {
                 Some(_) => self.info.device_kind().to_owned(),
                 None => self.info.device.clone(),
@@ -165,15 +165,14 @@ impl<'a> Run<'a> {
             compare_ms: compared.map(milliseconds),
             ..self.started()
         };
-        let in_blocks = blocks.as_ref().map(|saved| saved.rejects(inputs));
         let mut writer = Writer {
             layout: self.layout,
-            rejects: in_blocks.transpose()?.unwrap_or_default(),
+            rejects: rejects_of_blocks,
             blocks: Blocks::new(
                 (folder, config),
                 (self.provenance, self.layout),
                 self.blocks,
-                blocks.map(|saved| (saved.file, saved.blocks)),
+                blocks,
                 parts.iter().map(|part| part.batches.start).collect(),
             ),
             events: EventLog::start(config.events.as_deref(), started)?,
@@ -186,7 +185,7 @@ impl<'a> Run<'a> {
             tokens: inputs.total.tokens,
         });
         report(Progress::Advanced {
-            tokens: inputs.tokens_before(first),
+            tokens: inputs.workload(|index| index < first).tokens,
         });
         let stages = (inputs, parts);
         let computed = pipeline::run(stages, config.prefetch, backend, &mut writer, report);
@@ -196,13 +195,13 @@ impl<'a> Run<'a> {
             rejects,
             parity,
         };
-        self.end(writer, publication, batches_saved, computed)
+        self.finish(writer, publication, batches_saved, computed)
     }
 
-    /// What the first event says of the model and its inputs.
+    /// Describes the model and its inputs for the first event.
     fn started(&self) -> RunStarted {
         let (config, inputs, info) = (self.config, self.inputs, self.info);
-        // Of all workers, or the one that was chosen.
+        // All GPUs, or the device that was selected.
         let device = match config.device {
             Device::All => Ok(Device::All),
             _ => info.device.parse(),
@@ -229,8 +228,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Publishes what is complete and says how it ended. `saved_before` batches were in parts when the run began.
-    fn end(
+    /// Publishes a complete output, or saves an incomplete one. `saved_before` batches were saved when the run began.
+    fn finish(
         &self,
         mut writer: Writer<'_>,
         publication: Publication<'_>,
@@ -239,19 +238,16 @@ impl<'a> Run<'a> {
     ) -> Result<RunOutcome, EngineError> {
         let mut events = writer.events;
         let rejected = writer.rejects.len() as u64;
-        // Those of an earlier run, too: the event speaks of the whole output.
+        // The event is about the whole output, rejects of earlier runs included.
         events.done.rejected = rejected;
-        let published = match computed {
-            Ok(()) if writer.batches < self.inputs.total.batches => {
-                events.end(Outcome::Stopped);
-                return Ok(RunOutcome::Stopped {
-                    saved: (writer.batches - writer.blocks.unsaved()).max(saved_before),
-                    batches: self.inputs.total.batches,
-                });
-            }
-            Ok(()) => self.publish(&mut writer.blocks, publication, writer.rejects),
-            Err(error) => Err(error),
-        };
+        let batches = self.inputs.total.batches;
+        if computed.is_ok() && writer.batches < batches {
+            events.end(Outcome::Stopped);
+            let saved = (writer.batches - writer.blocks.unsaved()).max(saved_before);
+            return Ok(RunOutcome::Stopped { saved, batches });
+        }
+        let published =
+            computed.and_then(|()| self.publish(&mut writer.blocks, publication, writer.rejects));
         if published.is_err() {
             // The first error is the one to report.
             let _ = writer.blocks.keep();
@@ -274,7 +270,7 @@ impl<'a> Run<'a> {
         }))
     }
 
-    /// Gives the files their names, the output last. Returns its rows.
+    /// Publishes the rejects list and then the output. Returns the rows of the output.
     fn publish(
         &self,
         blocks: &mut Blocks<'_>,
@@ -285,22 +281,22 @@ impl<'a> Run<'a> {
         let provenance = provenance
             .with_rejects(publication.rejects.publish(rejects)?)
             .with_model(self.config.model_name.clone())
-            .with_parity(publication.parity.map(Parity::to_json));
+            .with_parity(publication.parity.map(|parity| json!(parity)));
         let written = blocks.publish(&provenance, publication.claim)?;
         Ok(written.digest.rows())
     }
 }
 
-/// The lasting name of the work: that of a run that goes on where an interrupted one stopped is the same. Kernels are left out:
-/// what other kernels have computed is computed again, as a part of the same work.
+/// Returns the lasting name of the work, which a resumed run shares with the interrupted one. Kernels are not part of the name: a
+/// run with other kernels computes the same work again.
 fn job_name(provenance: &Provenance) -> String {
     let mut options = provenance.options.clone();
     options.remove(KERNELS);
-    let work = serde_json::json!([provenance.inputs, options]);
+    let work = json!([provenance.inputs, options]);
     ByteDigest::compute(work.to_string().as_bytes()).to_string()
 }
 
-/// What the output depends on. Threads, prefetch and the order of files' names are not in it.
+/// Lists everything that decides the content of the output. Threads, prefetch and file names do not.
 fn provenance(
     config: &RunConfig,
     inputs: &RunInputs,
@@ -308,8 +304,11 @@ fn provenance(
     layout: &EmbeddingLayout,
 ) -> Provenance {
     let columns: Vec<String> = layout.columns.iter().map(ToString::to_string).collect();
-    let mut provenance = Provenance::new("gpu-embed", inputs.digests())
-        .with(PACKING, inputs.packing())
+    let digests = inputs.files().map(|file| file.digest().to_string());
+    let packings = inputs.files().map(|file| file.packing().to_string());
+    let packings: Vec<String> = packings.collect();
+    let mut provenance = Provenance::new("gpu-embed", digests.collect())
+        .with(PACKING, packings)
         .with("model", info.digest.as_str())
         .with("columns", columns)
         .with("dtype", info.dtype.to_string())
@@ -322,14 +321,14 @@ fn provenance(
     if let Some(windows) = inputs.windows {
         provenance = provenance.with(WINDOWS, windows.to_string());
     }
-    // What is computed with more than the encoder depends on more than its digest.
+    // The digest of a model covers the encoder only.
     for (head, digest) in &info.heads {
         provenance = provenance.with(head, digest.as_str());
     }
     provenance
 }
 
-/// Compares int8 with f32, if `backend` computes in int8 and there is anything to embed. Refuses the run where they are too far apart.
+/// Compares an int8 model with f32 on a sample, if there is anything to embed. Refuses the run if they differ too much.
 fn check_parity(
     config: &RunConfig,
     inputs: &RunInputs,
@@ -340,19 +339,16 @@ fn check_parity(
         return Ok(None);
     }
     let sample = Sample::draw(inputs)?;
-    if sample.is_empty() {
+    let tokens = sample.tokens();
+    if tokens == 0 {
         return Ok(None);
     }
-    tracing::debug!(
-        "int8: comparing with f32 on a sample of {} tokens",
-        sample.tokens()
-    );
-    let parity = backend.measure(sample)?;
-    if parity.suffices() {
-        tracing::info!("int8: {parity}");
-        Ok(Some(parity))
-    } else {
+    tracing::debug!("int8: comparing with f32 on a sample of {tokens} tokens");
+    let parity = backend.measure_parity(sample)?;
+    if !parity.suffices() {
         let model = config.model.clone();
-        Err(EngineError::Parity { model, parity })
+        return Err(EngineError::Parity { model, parity });
     }
+    tracing::info!("int8: {parity}");
+    Ok(Some(parity))
 }

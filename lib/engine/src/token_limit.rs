@@ -1,10 +1,9 @@
-//! How many tokens to compute at once when memory is short.
+//! The number of tokens to compute at once when memory is short.
 
-/// Computations of the allowed size that succeed before more is tried: memory that another process took may be
-/// free again.
+/// Successful computations near the limit before the limit doubles: another process may have freed its memory.
 const SUCCESSES_TO_DOUBLE: u32 = 16;
 
-/// The most tokens to compute at once. There is no limit until memory has run out.
+/// The most tokens to compute at once. Unlimited until memory runs out.
 #[derive(Debug)]
 pub(crate) struct TokenLimit {
     tokens: usize,
@@ -21,6 +20,7 @@ impl Default for TokenLimit {
 }
 
 impl TokenLimit {
+    /// Whether `tokens` may be computed at once.
     pub(crate) fn permits(&self, tokens: usize) -> bool {
         tokens <= self.tokens
     }
@@ -31,9 +31,9 @@ impl TokenLimit {
         self.successes = 0;
     }
 
-    /// Counts a computation that fitted; after enough of them the limit doubles.
+    /// Counts a computation that fitted. The limit doubles after enough of them.
     pub(crate) fn record_success(&mut self, tokens: usize) {
-        // What is small would have fitted anyway.
+        // A small computation would have fitted under half the limit, too.
         if tokens > self.tokens / 2 {
             self.successes += 1;
         }
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_of_what_failed_is_tried_and_later_more_again() {
+    fn the_limit_halves_on_failure_and_doubles_after_enough_successes() {
         let mut limit = TokenLimit::default();
         assert!(limit.permits(usize::MAX));
         limit.record_failure(1000);

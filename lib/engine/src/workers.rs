@@ -1,7 +1,8 @@
-//! Worker processes: each has a model of its own, and whoever is free gets the next batch.
+//! Worker processes. Each has its own model and gets the next batch when it is free.
 //!
-//! A run hands out batches and puts the results in order, so that its output is the one of a run in one process. A worker
-//! that dies is replaced, and what it had in hand is computed again; what no worker survives is given up, and nothing else.
+//! The run hands out batches and puts the results in order, so the output equals that of a run in one process. A lost worker is
+//! replaced, and its batches are computed again. A batch with which several workers are lost is given up; other batches are not
+//! affected.
 //!
 //! ```text
 //! batches ▶ schedule ──▶ worker 0, 1, … ──▶ schedule ──▶ results, in order
@@ -19,76 +20,74 @@ mod slow_batches;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use plmkit_contract::{Exit, Stop};
+use plmkit_contract::{Exit, Stop, path_text};
 use plmkit_esm2::{Buffers, EsmError, WorkerGpu};
 
 use crate::batch::BatchResult;
 use crate::inputs::RunInputs;
 use crate::model_info::ModelInfo;
 use crate::parity::Parity;
-use crate::sample::Sample;
 use crate::{EngineError, RunConfig};
 use message::{Answer, Load, Request};
-use process::{Message, Process, ProcessId};
-use schedule::TRIES;
+use process::{Message, Process};
+use schedule::MAX_LOSSES;
 
 pub use serve::serve;
 
-/// How often the wish to stop is looked at while nothing happens.
-const POLL: Duration = Duration::from_millis(100);
-/// How long no worker must have been lost before what others were lost with is tried again.
+/// Time between two checks of the stop flag while no message comes.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Time without a lost worker before suspect batches are tried again.
 const CALM: Duration = Duration::from_secs(1);
-/// Batches that may be given up one after the other without any being computed in between: with more, it is hardly the batches.
-const GIVEN_UP: usize = 10;
+/// Batches that may be given up in a row. If more fail, the batches are hardly the reason.
+const MAX_GIVEN_UP: usize = 10;
 
 /// The workers of a run.
 pub(crate) struct WorkerPool<'a> {
     config: &'a RunConfig,
     stop: &'a Stop,
     slots: Vec<Slot>,
-    /// The messages of all workers, and the end that a new worker gets.
+    /// The messages of all workers, and the sender for new workers.
     messages: Receiver<Message>,
     messages_in: Sender<Message>,
-    /// Where results lie.
+    /// Memory for results.
     results: Buffers<u8>,
-    /// Of the first worker that was ready.
+    /// The model of the first worker that was ready.
     info: Option<ModelInfo>,
-    /// Processes that were started.
+    /// The number of processes started.
     starts: u64,
-    /// When a worker was lost last.
+    /// When the last worker was lost.
     lost_at: Option<Instant>,
-    /// Batches that were given up since one was computed.
+    /// Batches given up since one was computed.
     given_up: usize,
 }
 
-/// The place of a worker.
+/// The place of a worker and its replacements.
 struct Slot {
-    /// What `CUDA_VISIBLE_DEVICES` is for it, where that is not what it is here.
+    /// `CUDA_VISIBLE_DEVICES` of the worker, if it differs from that of the run.
     visible: Option<String>,
     load: Load,
-    /// `None` where none can be started any more.
+    /// `None` if no further process can be started.
     process: Option<Process>,
+    /// Whether the process has loaded the model.
     ready: bool,
-    /// Processes that were lost one after the other before they were ready.
+    /// Processes in a row that were lost before they were ready.
     failed: usize,
 }
 
-/// What a message of a worker means for the run.
+/// The meaning of a message for the run.
 enum WorkerEvent {
-    /// A worker is ready for work.
-    Ready,
-    /// How near int8 came to f32.
+    /// int8 was compared with f32.
     Parity(Parity),
-    /// A worker has computed a batch, the one at this position.
-    Computed(usize, u64, Box<BatchResult>),
-    /// This worker was lost, and is replaced if it can be.
+    /// This worker has computed its next batch.
+    Computed(usize, Box<BatchResult>),
+    /// This worker was lost, and is replaced if possible.
     Lost(usize),
-    /// Nothing that matters.
-    Nothing,
+    /// The run need not react.
+    Other,
 }
 
 impl<'a> WorkerPool<'a> {
-    /// Starts a worker for each of `devices` and waits for the first to be ready.
+    /// Starts a worker for each of `devices`, and waits until the first one is ready.
     pub(crate) fn start(
         config: &'a RunConfig,
         devices: Vec<WorkerGpu>,
@@ -104,8 +103,8 @@ impl<'a> WorkerPool<'a> {
                 threads: share(config.threads.get(), worker, count),
                 stitched: inputs.stitched(),
                 labels: inputs.labels,
-                largest: inputs.largest_batch(),
-                speaks: worker == 0,
+                largest_batch: inputs.largest_batch(),
+                logs: worker == 0,
             },
             process: None,
             ready: false,
@@ -128,55 +127,27 @@ impl<'a> WorkerPool<'a> {
         }
         loop {
             pool.wait()?;
-            if let Some(info) = &pool.info {
-                let info = info.clone();
+            if let Some(info) = pool.info.clone() {
                 return Ok((pool, info));
-            }
-        }
-    }
-
-    /// Has a worker measure how near the model, which is in int8, comes to f32.
-    fn measure_parity(&mut self, sample: Sample) -> Result<Parity, EngineError> {
-        let request = Request::Measure(sample);
-        let mut asked = None;
-        loop {
-            if asked.is_none() {
-                let ready = self.slots.iter().find(|slot| slot.ready);
-                if let Some(process) = ready.and_then(|slot| slot.process.as_ref()) {
-                    process.send(&request, None)?;
-                    asked = Some(process.id.worker);
-                }
-            }
-            match self.wait()? {
-                WorkerEvent::Parity(parity) => return Ok(parity),
-                WorkerEvent::Lost(worker) if asked == Some(worker) => asked = None,
-                _ => {}
             }
         }
     }
 
     /// Starts a process for a worker.
     fn start_process(&mut self, worker: usize) -> Result<(), EngineError> {
-        let id = ProcessId {
-            worker,
-            start: self.starts,
-        };
-        self.starts += 1;
         let slot = &mut self.slots[worker];
-        let arguments = &self.config.worker_arguments;
-        let visible = slot.visible.as_deref();
         let process = Process::start(
-            id,
-            arguments,
-            visible,
+            self.starts,
+            &self.config.worker_arguments,
+            slot.visible.as_deref(),
             self.messages_in.clone(),
             self.results.clone(),
         );
+        self.starts += 1;
         let process = process.map_err(EngineError::Start)?;
-        let load = Request::Load(slot.load);
-        process.send(&load, None)?;
-        // Those that take its place need not say it again.
-        slot.load.speaks = false;
+        process.send(&Request::Load(slot.load), None)?;
+        // Replacements must not repeat the messages.
+        slot.load.logs = false;
         slot.ready = false;
         slot.process = Some(process);
         Ok(())
@@ -188,7 +159,7 @@ impl<'a> WorkerPool<'a> {
             if self.stop.requested() {
                 return Err(EsmError::Stopped.into());
             }
-            match self.messages.recv_timeout(POLL) {
+            match self.messages.recv_timeout(POLL_INTERVAL) {
                 Ok(message) => return self.handle_message(message),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => unreachable!("the pool has a sender"),
@@ -197,65 +168,63 @@ impl<'a> WorkerPool<'a> {
     }
 
     fn handle_message(&mut self, message: Message) -> Result<WorkerEvent, EngineError> {
-        let worker = message.from.worker;
+        let sent = |slot: &Slot| {
+            let process = slot.process.as_ref();
+            process.is_some_and(|process| process.number == message.process)
+        };
+        let Some(worker) = self.slots.iter().position(sent) else {
+            // The process has been replaced.
+            return Ok(WorkerEvent::Other);
+        };
         let slot = &mut self.slots[worker];
-        if slot.process.as_ref().map(|process| process.id) != Some(message.from) {
-            // Of a process that is no worker any more.
-            return Ok(WorkerEvent::Nothing);
-        }
         match message.answer {
             Some((Answer::Ready(info), _)) => {
                 slot.ready = true;
                 slot.failed = 0;
-                match &self.info {
-                    Some(first) if !first.agrees_with(&info) => Err(EngineError::Worker {
+                if let Some(first) = &self.info
+                    && !first.agrees_with(&info)
+                {
+                    let model = path_text(&self.config.model);
+                    return Err(EngineError::Worker {
                         exit: Exit::Data,
-                        message: format!(
-                            "{}: changed while workers loaded it",
-                            plmkit_contract::path_text(&self.config.model)
-                        ),
-                    }),
-                    _ => {
-                        self.info = Some(info);
-                        Ok(WorkerEvent::Ready)
-                    }
+                        message: format!("{model}: changed while workers loaded it"),
+                    });
                 }
+                self.info = Some(info);
+                Ok(WorkerEvent::Other)
             }
             Some((Answer::Parity(parity), _)) => Ok(WorkerEvent::Parity(parity)),
-            Some((Answer::Batch { index, mut result }, Some(rows))) => {
+            Some((Answer::Batch(mut result), Some(rows))) => {
                 self.given_up = 0;
                 result.rows = rows;
                 if let Some(stats) = &mut result.stats {
                     stats.worker = Some(worker as u64);
                 }
-                Ok(WorkerEvent::Computed(worker, index, Box::new(result)))
+                Ok(WorkerEvent::Computed(worker, Box::new(result)))
             }
-            // One that takes a place finds what the others had found when they began, or it is no help.
-            Some((Answer::Failed { message, .. }, _)) if !slot.ready && self.info.is_some() => {
-                self.replace_lost(worker, Exit::Transient, &message)
-            }
-            Some((Answer::Failed { exit, message }, _)) => {
-                match Exit::TABLE.iter().find(|(known, _)| known.code() == exit) {
-                    Some(&(exit, _)) if exit != Exit::Transient && exit != Exit::Internal => {
-                        Err(EngineError::Worker { exit, message })
-                    }
-                    known => {
-                        let exit = known.map_or(Exit::Internal, |&(exit, _)| exit);
-                        self.replace_lost(worker, exit, &message)
-                    }
-                }
-            }
-            Some((Answer::Batch { .. }, None)) => {
+            Some((Answer::Batch(_), None)) => {
                 self.replace_lost(worker, Exit::Internal, "it sent no rows")
             }
+            Some((Answer::Failed { exit, message }, _)) => {
+                // Another worker has loaded the model, so a replacement that cannot load it is only lost.
+                let lost_in_loading = !slot.ready && self.info.is_some();
+                let exit = Exit::TABLE.iter().find(|(known, _)| known.code() == exit);
+                match exit.map_or(Exit::Internal, |&(exit, _)| exit) {
+                    _ if lost_in_loading => self.replace_lost(worker, Exit::Transient, &message),
+                    exit @ (Exit::Transient | Exit::Internal) => {
+                        self.replace_lost(worker, exit, &message)
+                    }
+                    exit => Err(EngineError::Worker { exit, message }),
+                }
+            }
             None => {
-                let ending = slot.process.take().map(Process::describe_ending);
-                self.replace_lost(worker, Exit::Transient, &ending.unwrap_or_default())
+                let end = slot.process.take().map(Process::describe_end);
+                self.replace_lost(worker, Exit::Transient, &end.unwrap_or_default())
             }
         }
     }
 
-    /// Replaces a worker, unless that was tried too often.
+    /// Replaces a lost worker, unless its replacements failed too often. Fails if no worker is left.
     fn replace_lost(
         &mut self,
         worker: usize,
@@ -270,8 +239,7 @@ impl<'a> WorkerPool<'a> {
         }
         slot.ready = false;
         let message = format!("worker {worker} is lost: {why}");
-        let replaced = slot.failed < TRIES && self.start_process(worker).is_ok();
-        if replaced {
+        if slot.failed < MAX_LOSSES && self.start_process(worker).is_ok() {
             tracing::warn!("{message}; another takes its place");
         } else if self.slots.iter().all(|slot| slot.process.is_none()) {
             return Err(EngineError::Worker { exit, message });
@@ -281,11 +249,11 @@ impl<'a> WorkerPool<'a> {
         Ok(WorkerEvent::Lost(worker))
     }
 
-    /// Counts batches that were given up, and fails the run where there are too many.
+    /// Counts batches that were given up, and fails the run if there are too many.
     fn count_given_up(&mut self, batches: usize) -> Result<(), EngineError> {
         self.given_up += batches;
-        // What takes all workers at once may cost each of them its batch.
-        let most = GIVEN_UP.max(self.slots.len());
+        // An event that takes all workers at once may cost each of them its batch.
+        let most = MAX_GIVEN_UP.max(self.slots.len());
         if self.given_up <= most {
             return Ok(());
         }
@@ -301,18 +269,15 @@ impl<'a> WorkerPool<'a> {
 
 impl Drop for WorkerPool<'_> {
     fn drop(&mut self) {
-        // All at once, and then each is waited for.
-        for process in self
-            .slots
-            .iter_mut()
+        // Kill all of them before waiting for each.
+        let processes = self.slots.iter_mut();
+        processes
             .filter_map(|slot| slot.process.as_mut())
-        {
-            process.kill();
-        }
+            .for_each(Process::kill);
     }
 }
 
-/// The threads of one of `count` workers that have `threads` together.
+/// Returns the threads of one of `count` workers that have `threads` together, at least one.
 fn share(threads: usize, worker: usize, count: usize) -> usize {
     let more = usize::from(worker < threads % count);
     (threads / count + more).max(1)
@@ -325,7 +290,8 @@ mod tests {
     #[test]
     fn threads_are_shared_and_every_worker_has_one() {
         let shares = |threads, count| {
-            (0..count)
+            let workers = 0..count;
+            workers
                 .map(|i| share(threads, i, count))
                 .collect::<Vec<_>>()
         };

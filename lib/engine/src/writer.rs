@@ -1,4 +1,4 @@
-//! The writer thread: results into blocks of the output.
+//! The writer thread: results go into blocks of the output, and events into the log.
 
 use std::time::Instant;
 
@@ -10,14 +10,14 @@ use crate::batch::{Batch, BatchResult};
 use crate::checkpoint::Blocks;
 use crate::event_log::EventLog;
 
-/// Puts results where they belong.
+/// Writes results, and counts them.
 pub(crate) struct Writer<'a> {
     pub(crate) layout: &'a EmbeddingLayout,
     pub(crate) blocks: Blocks<'a>,
     pub(crate) events: EventLog,
-    /// The batches that have come, or were in blocks of an earlier run.
+    /// Written batches, those of earlier runs included.
     pub(crate) batches: u64,
-    /// Of these, the ones of an earlier run.
+    /// Batches of earlier runs.
     pub(crate) saved_batches: u64,
     /// Sequences that were computed again in f32.
     pub(crate) in_f32: u64,
@@ -25,9 +25,8 @@ pub(crate) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes all results until the other side hangs up. The file is not finished.
-    ///
-    /// Where fewer than `batches` have come by then, the results are saved for the next run.
+    /// Writes results until the queue closes, without finishing the file. If fewer than `batches` batches have come by then,
+    /// saves the results for the next run.
     pub(crate) fn write(
         &mut self,
         queue: &Receiver<(Batch, BatchResult)>,
@@ -42,8 +41,8 @@ impl Writer<'_> {
             self.blocks.push(&batch, result)?;
             if let Some(stats) = stats {
                 self.in_f32 += stats.in_f32;
-                self.events
-                    .write_batch(&batch, &stats, started.elapsed(), rejected);
+                let elapsed = started.elapsed();
+                self.events.write_batch(&batch, &stats, elapsed, rejected);
             } else {
                 self.saved_batches += 1;
             }
@@ -52,7 +51,7 @@ impl Writer<'_> {
         if self.batches < batches {
             self.blocks.keep()?;
         } else {
-            self.blocks.finish()?;
+            self.blocks.wait_for_all()?;
         }
         Ok(())
     }

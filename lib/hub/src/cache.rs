@@ -1,72 +1,45 @@
 //! The Hub's cache: `models--organisation--name/{blobs, refs, snapshots}`.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::{Stop, path_text};
 
-use crate::commit::{is_commit, is_whole_commit};
 use crate::content::Verified;
 use crate::files;
+use crate::id::{is_commit, is_whole_commit};
 use crate::{HubError, ModelId, Settings};
 
-/// What the cache lacks of a model.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missing {
-    /// The folder that was looked at.
-    pub(crate) folder: PathBuf,
-    /// The file that is not in it; none where the folder itself is not there.
-    pub(crate) file: Option<String>,
-}
-
-impl fmt::Display for Missing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let folder = path_text(&self.folder);
-        match &self.file {
-            None => write!(f, "not in the Hub's cache ({folder})"),
-            Some(file) => write!(f, "not whole in the Hub's cache ({folder}: no {file})"),
-        }
-    }
-}
-
-/// The snapshot of a model, or what it lacks.
-pub(crate) fn find(
-    id: &ModelId,
-    settings: &Settings,
-) -> Result<Result<PathBuf, Missing>, HubError> {
-    let model = id.folder(settings.cache.as_deref().ok_or(HubError::NoCache)?);
-    let Some(commit) = commit(&model, id.revision())? else {
-        return Ok(Err(Missing {
-            folder: model,
-            file: None,
-        }));
-    };
-    let snapshot = model.join("snapshots").join(commit);
-    if !snapshot.is_dir() {
-        return Ok(Err(Missing {
-            folder: snapshot,
-            file: None,
-        }));
+/// Returns the snapshot of a model. The inner error says what the cache lacks.
+pub(crate) fn find(id: &ModelId, settings: &Settings) -> Result<Result<PathBuf, String>, HubError> {
+    let model = id.folder(settings.cache()?);
+    let commit = commit(&model, id.revision())?;
+    let is_known = commit.is_some();
+    let snapshot = commit.map_or(model.clone(), |commit| model.join("snapshots").join(commit));
+    if !is_known || !snapshot.is_dir() {
+        let folder = path_text(&snapshot);
+        return Ok(Err(format!("not in the Hub's cache ({folder})")));
     }
     Ok(match files::needed(&snapshot) {
         Ok(_) => Ok(snapshot),
-        Err(missing) => Err(Missing {
-            folder: snapshot,
-            file: Some(missing),
-        }),
+        Err(missing) => {
+            let folder = path_text(&snapshot);
+            Err(format!(
+                "not whole in the Hub's cache ({folder}: no {missing})"
+            ))
+        }
     })
 }
 
-/// Compares the files of a snapshot that a loader takes with the hashes that are their names.
+/// Checks the files of a snapshot that a loader reads against the hashes in their names.
 pub(crate) fn check(
     id: &ModelId,
     settings: &Settings,
     snapshot: &Path,
     stop: &Stop,
 ) -> Result<(), HubError> {
-    let cache = settings.cache.as_deref().ok_or(HubError::NoCache)?;
+    let cache = settings.cache()?;
     let mut verified = Verified::open(cache, &id.folder(cache));
     for name in files::needed(snapshot).unwrap_or_default() {
         verified.check(&snapshot.join(name), stop)?;
@@ -74,7 +47,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// The commit that a branch or tag was at when it was last fetched.
+/// Returns the commit of a branch or tag when it was last fetched.
 fn commit(model: &Path, revision: &str) -> Result<Option<String>, HubError> {
     if is_whole_commit(revision) {
         return Ok(Some(revision.to_owned()));
@@ -84,7 +57,10 @@ fn commit(model: &Path, revision: &str) -> Result<Option<String>, HubError> {
     match File::open(&path).and_then(|file| file.take(100).read_to_string(&mut text)) {
         Ok(_) => match text.trim() {
             commit if is_commit(commit) => Ok(Some(commit.to_owned())),
-            _ => Err(HubError::Ref(path)),
+            _ => Err(HubError::Invalid(format!(
+                "{}: expected the hash of a commit, found something else",
+                path_text(&path)
+            ))),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(HubError::Read(path, source)),
@@ -109,13 +85,8 @@ mod tests {
         };
         let find = |text: &str| find(&ModelId::parse(text).unwrap(), &settings);
         let model = cache.path().join("models--some--model");
-        assert_eq!(
-            find("some/model").unwrap().unwrap_err(),
-            Missing {
-                folder: model.clone(),
-                file: None
-            }
-        );
+        let missing = find("some/model").unwrap().unwrap_err();
+        assert!(missing.starts_with("not in the Hub's cache"), "{missing}");
 
         let snapshot = model.join("snapshots").join(COMMIT);
         for folder in [&model.join("blobs"), &model.join("refs/pr"), &snapshot] {
@@ -127,24 +98,17 @@ mod tests {
             symlink(format!("../../blobs/{blob}"), snapshot.join(name)).unwrap();
         }
         fs::write(model.join("blobs/b1"), "{}").unwrap();
-        // A link to a blob that is not there is what a broken download leaves.
+        // A broken download leaves a link without a blob.
         let missing = find("some/model").unwrap().unwrap_err();
-        assert!(missing.file.unwrap().starts_with("model.safetensors"));
+        assert!(missing.contains(": no model.safetensors"), "{missing}");
         fs::write(model.join("blobs/b2"), "").unwrap();
-        for revision in [
-            "",
-            "@main",
-            "@pr/1",
-            "@0123456789abcdef0123456789abcdef01234567",
-        ] {
-            assert_eq!(
-                find(&format!("some/model{revision}")).unwrap().unwrap(),
-                snapshot
-            );
+        for revision in ["", "@main", "@pr/1", &format!("@{COMMIT}")] {
+            let found = find(&format!("some/model{revision}")).unwrap();
+            assert_eq!(found.unwrap(), snapshot);
         }
         assert!(find("some/model@other").unwrap().is_err());
 
         fs::write(model.join("refs/main"), "../../elsewhere").unwrap();
-        assert!(matches!(find("some/model"), Err(HubError::Ref(_))));
+        assert!(matches!(find("some/model"), Err(HubError::Invalid(_))));
     }
 }

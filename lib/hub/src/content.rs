@@ -1,7 +1,7 @@
-//! Whether the files of the cache have the content that their names say.
+//! Checking the files of the cache against the hashes in their names.
 //!
-//! The Hub names the content of a large file by its SHA-256, and that of a small one as git does: by the SHA-1 of the word
-//! `blob`, the size and the bytes.
+//! The name of a large file is its SHA-256. The name of a small one is that of git: the SHA-1 of the word `blob`, the size and the
+//! bytes.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
@@ -9,16 +9,16 @@ use std::io::{self, Read, Write as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::Stop;
+use plmkit_contract::{Stop, path_text};
 use sha1::{Digest as _, Sha1};
 use sha2::{Digest as _, Sha256};
 
 use crate::HubError;
-use crate::commit::is_commit;
+use crate::id::is_commit;
 
-/// What the content of a file should be named, and which hash that is; `None` where `name` is no hash that is known.
+/// Computes the hash of a file that `name` should be, and returns its kind and value; `None` if `name` is no known kind of hash.
 ///
-/// `go_on` is asked now and then, and ends the work with [`io::ErrorKind::Interrupted`].
+/// Calls `go_on` now and then, and ends with [`io::ErrorKind::Interrupted`] if it returns false.
 pub(crate) fn hash_like(
     name: &str,
     path: &Path,
@@ -65,17 +65,16 @@ fn hex(hash: &[u8]) -> String {
     })
 }
 
-/// Large files of a model that were hashed before, so that only the first run with them takes the time.
+/// The list of large files that were hashed before, so that only the first run with them takes the time.
 ///
-/// A file is known by its name, size, time of change and inode, a line each. Where the list cannot be written, the
-/// files are hashed each time.
+/// Each line identifies a file by name, size, modification time and inode. If the list cannot be written, files are hashed each time.
 pub(crate) struct Verified {
     list: PathBuf,
     known: String,
 }
 
 impl Verified {
-    /// Those of the model whose folder in `cache` is `model`.
+    /// Reads the list of the model whose folder in `cache` is `model`.
     pub(crate) fn open(cache: &Path, model: &Path) -> Self {
         let name = model.file_name().unwrap_or_default();
         let list = cache.join(".locks").join(name).join("plmkit-verified");
@@ -85,7 +84,7 @@ impl Verified {
         }
     }
 
-    /// Checks a file of a snapshot, if it is a link to a blob: another cache may have plain files.
+    /// Checks a file of a snapshot, if it is a link to a blob. Caches on some file systems have plain files.
     pub(crate) fn check(&mut self, file: &Path, stop: &Stop) -> Result<(), HubError> {
         let failed = |source: io::Error| match source.kind() {
             io::ErrorKind::Interrupted => HubError::Stopped,
@@ -100,11 +99,13 @@ impl Verified {
             return Ok(());
         }
         match hash_like(&name, file, &|| !stop.requested()).map_err(failed)? {
-            Some((hash, found)) if !found.eq_ignore_ascii_case(&name) => Err(HubError::Damaged {
-                path: file.canonicalize().unwrap_or_else(|_| file.to_owned()),
-                hash,
-                found,
-            }),
+            Some((hash, found)) if !found.eq_ignore_ascii_case(&name) => {
+                let path = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+                Err(HubError::Invalid(format!(
+                    "{}: damaged: expected {hash} as in its name, found {found}; remove it, and --download fetches it again",
+                    path_text(&path)
+                )))
+            }
             Some(("SHA-256", _)) => {
                 self.note(&line);
                 Ok(())
@@ -113,7 +114,7 @@ impl Verified {
         }
     }
 
-    /// Remembers a blob that was just hashed.
+    /// Adds a blob that was just hashed.
     pub(crate) fn add(&mut self, name: &str, blob: &Path) {
         if name.len() == 64
             && let Ok(line) = line(name, blob)
@@ -124,7 +125,7 @@ impl Verified {
 
     fn note(&mut self, line: &str) {
         let folder = self.list.parent().unwrap_or(&self.list);
-        // A cache that cannot be written is as good.
+        // Without the list, the file is hashed again.
         let _ = fs::create_dir_all(folder).and_then(|()| {
             let mut list = OpenOptions::new()
                 .create(true)
@@ -135,6 +136,7 @@ impl Verified {
     }
 }
 
+/// Makes the line of a file.
 fn line(name: &str, file: &Path) -> io::Result<String> {
     let found = file.metadata()?;
     Ok(format!(
@@ -152,24 +154,20 @@ mod tests {
 
     use super::*;
 
+    /// The SHA-256 of `hello` and a newline.
+    const HELLO: &str = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
+
     #[test]
-    fn names_are_those_of_git_and_sha256sum() {
+    fn hashes_are_those_of_git_and_sha256sum() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("hello");
         fs::write(&file, "hello\n").unwrap();
         let like = |length| hash_like(&"0".repeat(length), &file, &|| true).unwrap();
         // git hash-object, sha256sum
-        assert_eq!(
-            like(40).unwrap(),
-            (
-                "git SHA-1",
-                "ce013625030ba8dba906f756967f9e9ca394464a".to_owned()
-            )
-        );
-        assert_eq!(
-            like(64).unwrap().1,
-            "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
-        );
+        let (git, sha) = (like(40).unwrap(), like(64).unwrap());
+        assert_eq!(git.0, "git SHA-1");
+        assert_eq!(git.1, "ce013625030ba8dba906f756967f9e9ca394464a");
+        assert_eq!(sha.1, HELLO);
         assert_eq!(like(32), None);
         let stopped = hash_like(&"0".repeat(64), &file, &|| false).unwrap_err();
         assert_eq!(stopped.kind(), io::ErrorKind::Interrupted);
@@ -179,26 +177,24 @@ mod tests {
     fn a_large_file_is_hashed_once_and_again_when_it_changed() {
         let cache = tempfile::tempdir().unwrap();
         let model = cache.path().join("models--some--model");
-        let name = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
+        let name = HELLO;
         let (blob, file) = (model.join(name), model.join("model.safetensors"));
         fs::create_dir(&model).unwrap();
         fs::write(&blob, "hello\n").unwrap();
         symlink(name, &file).unwrap();
         let check = || Verified::open(cache.path(), &model).check(&file, &Stop::default());
-        let list = cache
-            .path()
-            .join(".locks/models--some--model/plmkit-verified");
-        check().unwrap();
-        check().unwrap();
-        assert_eq!(fs::read_to_string(&list).unwrap().lines().count(), 1);
+        let list = ".locks/models--some--model/plmkit-verified";
+        let list = cache.path().join(list);
+        for _ in 0..2 {
+            check().unwrap();
+            assert_eq!(fs::read_to_string(&list).unwrap().lines().count(), 1);
+        }
         fs::write(&blob, "hellO\n").unwrap();
-        assert!(matches!(
-            check(),
-            Err(HubError::Damaged {
-                hash: "SHA-256",
-                ..
-            })
-        ));
+        let error = check().unwrap_err().to_string();
+        assert!(
+            error.contains("damaged: expected SHA-256 as in its name"),
+            "{error}"
+        );
         assert_eq!(fs::read_to_string(&list).unwrap().lines().count(), 1);
     }
 }

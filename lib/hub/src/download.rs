@@ -1,134 +1,125 @@
-//! Fetching a model, watched.
+//! Fetching a model in the background, with progress, a timeout and a stop.
 
 use std::path::{PathBuf, absolute};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plmkit_contract::{Stop, guarded};
+use plmkit_contract::{Stop, guarded, one_line};
 
 use crate::fetch::{DownloadEvent, DownloadJob};
 use crate::{HubError, ModelId, Settings};
 
-/// How long a server may send nothing: as long as a request of the Hub's own library may take to be retried.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// How long a server may send nothing. The Hub's own library may take as long to retry a request.
+const SILENCE_LIMIT: Duration = Duration::from_mins(1);
 
-/// How often a request to stop is looked for.
-const LOOK: Duration = Duration::from_millis(100);
+/// Time between two checks of the stop flag.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Shows how far a download is.
+/// Shows the progress of a download.
 pub trait DownloadProgress {
-    /// A file of so many bytes is being fetched.
+    /// A file of `bytes` bytes is being fetched.
     fn start_file(&mut self, file: &str, bytes: u64);
-    /// So many more bytes of the file are there, those of an earlier attempt included.
+    /// `bytes` more bytes of the file are present, those of an earlier attempt included.
     fn add_bytes(&mut self, bytes: u64);
-    /// The file is there.
+    /// The file is complete.
     fn end_file(&mut self);
 }
 
-/// Fetches the model and gives its snapshot.
+/// Fetches the model and returns its snapshot.
 ///
-/// A file is fetched beside the cache's own and moved among them when it is whole, and a branch or tag leads to the
-/// new snapshot only when all of its files are there. What an interrupted run has fetched of a file is kept for the
-/// next one.
+/// A file moves into the cache when it is complete, and a branch or tag is updated when all files of its snapshot are present. The
+/// next run continues a partial file.
 pub(crate) fn download(
     id: &ModelId,
     settings: &Settings,
     progress: &mut dyn DownloadProgress,
     stop: &Stop,
 ) -> Result<PathBuf, HubError> {
-    let cache = settings.cache.as_deref().ok_or(HubError::NoCache)?;
+    let cache = settings.cache()?;
+    check_access(settings)?;
     let job = DownloadJob {
         id: id.clone(),
         cache: absolute(cache).unwrap_or_else(|_| cache.to_owned()),
-        endpoint: endpoint(settings)?,
-        token: token(settings)?,
+        endpoint: settings.endpoint.clone(),
+        token: settings.token.clone(),
     };
     let (sender, events) = channel();
-    // A thread of its own, which is left behind when it does not end: the client can neither be stopped nor
-    // to give up on a server that says nothing. What it leaves on the disk is what a killed process leaves.
+    // The client can neither be stopped nor time out on a silent server. So it has a thread of its own, which is abandoned if it
+    // does not end. The thread leaves the same files as a killed process.
     thread::spawn(move || {
         let ended = guarded(|| job.run(&|event| drop(sender.send(event))));
-        let ended = ended.map(|ended| match job.token {
-            Some(_) => ended.map_err(HubError::with_token),
-            None => ended,
-        });
-        let ended = ended.unwrap_or_else(|panic| Err(HubError::Answer(job.id.to_string(), panic)));
+        let ended =
+            ended.unwrap_or_else(|panic| Err(HubError::answer(&job.id.to_string(), &panic)));
         drop(sender.send(DownloadEvent::Ended(ended)));
     });
-    wait(id, &events, progress, PATIENCE, stop)
+    wait(id, &events, progress, SILENCE_LIMIT, stop)
 }
 
-/// Passes events on until the download has ended, failed or been stopped.
+/// Passes events on until the download ends, fails or is stopped.
 fn wait(
     id: &ModelId,
     events: &Receiver<DownloadEvent>,
     progress: &mut dyn DownloadProgress,
-    patience: Duration,
+    silence_limit: Duration,
     stop: &Stop,
 ) -> Result<PathBuf, HubError> {
+    let failed = |what: String| Err(HubError::network(&id.to_string(), &what));
     let mut last = Instant::now();
     let (mut announced, mut received) = (u64::MAX, 0);
     loop {
         if stop.requested() {
             return Err(HubError::Stopped);
         }
-        match events.recv_timeout(LOOK) {
-            Ok(event) => {
-                last = Instant::now();
-                match event {
-                    DownloadEvent::File { name, bytes } => {
-                        (announced, received) = (bytes, 0);
-                        progress.start_file(&name, bytes);
-                    }
-                    DownloadEvent::Bytes(bytes) => {
-                        received += bytes;
-                        // The client would read on for as long as the server sends.
-                        if received > announced {
-                            return Err(HubError::Network(
-                                id.to_string(),
-                                format!("expected {announced} bytes, the server sends more"),
-                            ));
-                        }
-                        progress.add_bytes(bytes);
-                    }
-                    DownloadEvent::Whole => progress.end_file(),
-                    DownloadEvent::Alive => {}
-                    DownloadEvent::Ended(ended) => return ended,
+        let event = match events.recv_timeout(POLL_INTERVAL) {
+            Ok(event) => event,
+            Err(RecvTimeoutError::Timeout) if last.elapsed() < silence_limit => continue,
+            Err(_) => return failed(format!("nothing came for {} s", silence_limit.as_secs())),
+        };
+        last = Instant::now();
+        match event {
+            DownloadEvent::File { name, bytes } => {
+                (announced, received) = (bytes, 0);
+                progress.start_file(&name, bytes);
+            }
+            DownloadEvent::Bytes(bytes) => {
+                received += bytes;
+                // The client itself would read as long as the server sends.
+                if received > announced {
+                    return failed(format!("expected {announced} bytes, the server sends more"));
                 }
+                progress.add_bytes(bytes);
             }
-            Err(RecvTimeoutError::Timeout) if last.elapsed() < patience => {}
-            Err(_) => {
-                return Err(HubError::Network(
-                    id.to_string(),
-                    format!("nothing came for {} s", patience.as_secs()),
-                ));
-            }
+            DownloadEvent::Complete => progress.end_file(),
+            DownloadEvent::Alive => {}
+            DownloadEvent::Ended(ended) => return ended,
         }
     }
 }
 
-/// The server that is to be asked, where it is not the Hub.
-fn endpoint(settings: &Settings) -> Result<Option<String>, HubError> {
-    match &settings.endpoint {
-        Some(found) if !found.starts_with("https://") && !found.starts_with("http://") => {
-            Err(HubError::Endpoint(found.clone()))
-        }
-        endpoint => Ok(endpoint.clone()),
+/// Checks the server's address, and that the token can be sent in a header.
+fn check_access(settings: &Settings) -> Result<(), HubError> {
+    if let Some(found) = &settings.endpoint
+        && !found.starts_with("https://")
+        && !found.starts_with("http://")
+    {
+        let found = one_line(found, 80);
+        return Err(HubError::Setting(format!(
+            "HF_ENDPOINT: expected an address beginning with https:// or http://, found '{found}'"
+        )));
     }
-}
-
-/// The token that is to be sent. In the header of a request others than these characters would be an error of the client's.
-fn token(settings: &Settings) -> Result<Option<String>, HubError> {
-    match &settings.token {
-        Some(token) if !token.bytes().all(|byte| byte.is_ascii_graphic()) => Err(HubError::Token),
-        token => Ok(token.clone()),
+    let mut token = settings.token.iter().flat_map(|token| token.bytes());
+    if token.all(|byte| byte.is_ascii_graphic()) {
+        return Ok(());
     }
+    let what = "HF_TOKEN: expected a token of letters, digits and signs, found a blank, a control character or one that is not ASCII in it";
+    Err(HubError::Setting(what.to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
     use std::fmt::Write as _;
+    use std::path::Path;
 
     use super::*;
 
@@ -152,53 +143,60 @@ mod tests {
     fn watched(
         stop: &Stop,
         events: &Receiver<DownloadEvent>,
-        patience: Duration,
+        silence_limit: Duration,
     ) -> (Result<PathBuf, HubError>, String) {
         let mut recorded = Recorded::default();
         let id = ModelId::parse("some/model").unwrap();
-        (wait(&id, events, &mut recorded, patience, stop), recorded.0)
+        (
+            wait(&id, events, &mut recorded, silence_limit, stop),
+            recorded.0,
+        )
     }
 
     #[test]
-    fn the_observer_sees_what_comes() {
-        let (sender, events) = channel();
-        for event in [
-            DownloadEvent::File {
-                name: "a".to_owned(),
-                bytes: 7,
-            },
-            DownloadEvent::Bytes(3),
-            DownloadEvent::Bytes(4),
-            DownloadEvent::Whole,
-            DownloadEvent::Ended(Ok("snapshot".into())),
-        ] {
-            sender.send(event).unwrap();
-        }
-        let (ended, recorded) = watched(&Stop::default(), &events, PATIENCE);
-        assert_eq!(ended.unwrap(), PathBuf::from("snapshot"));
-        assert_eq!(recorded, "a 7: 3 4.");
-    }
-
-    #[test]
-    fn a_server_that_sends_more_than_it_announced_is_not_listened_to() {
-        let (sender, events) = channel();
+    fn events_are_passed_on_up_to_the_announced_size() {
         let name = "a".to_owned();
-        sender.send(DownloadEvent::File { name, bytes: 7 }).unwrap();
-        sender.send(DownloadEvent::Bytes(7)).unwrap();
-        sender.send(DownloadEvent::Bytes(1)).unwrap();
-        let (ended, recorded) = watched(&Stop::default(), &events, PATIENCE);
-        assert!(matches!(ended, Err(HubError::Network(..))), "{ended:?}");
-        assert_eq!(recorded, "a 7: 7");
+        let begin = || DownloadEvent::File {
+            name: name.clone(),
+            bytes: 7,
+        };
+        let ended = || DownloadEvent::Ended(Ok("snapshot".into()));
+        let bytes = DownloadEvent::Bytes;
+        for (sent, is_ok, shown) in [
+            (
+                vec![
+                    begin(),
+                    bytes(3),
+                    bytes(4),
+                    DownloadEvent::Complete,
+                    ended(),
+                ],
+                true,
+                "a 7: 3 4.",
+            ),
+            (vec![begin(), bytes(7), bytes(1), ended()], false, "a 7: 7"),
+        ] {
+            let (sender, events) = channel();
+            for event in sent {
+                sender.send(event).unwrap();
+            }
+            let (ended, recorded) = watched(&Stop::default(), &events, SILENCE_LIMIT);
+            assert_eq!(recorded, shown);
+            match ended {
+                Ok(snapshot) => assert!(is_ok && snapshot == Path::new("snapshot")),
+                Err(error) => assert!(matches!(error, HubError::Unavailable(_)) && !is_ok),
+            }
+        }
     }
 
     #[test]
     fn a_silent_server_and_a_stop_end_the_wait() {
         let (_sender, events) = channel();
-        let (ended, _) = watched(&Stop::default(), &events, LOOK);
-        assert!(matches!(ended, Err(HubError::Network(..))), "{ended:?}");
+        let (ended, _) = watched(&Stop::default(), &events, POLL_INTERVAL);
+        assert!(matches!(ended, Err(HubError::Unavailable(_))), "{ended:?}");
         let stop = Stop::default();
         stop.request();
-        let (ended, _) = watched(&stop, &events, PATIENCE);
+        let (ended, _) = watched(&stop, &events, SILENCE_LIMIT);
         assert!(matches!(ended, Err(HubError::Stopped)), "{ended:?}");
     }
 }

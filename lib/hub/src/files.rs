@@ -10,7 +10,7 @@ use serde_json::Value;
 /// The description of a model.
 pub(crate) const CONFIG: &str = "config.json";
 
-/// Files that a model's weights lie in, or an index of those files, in the order in which a loader prefers them.
+/// Weight files, and indexes of weight files, in the order in which a loader prefers them.
 pub(crate) const WEIGHTS: [&str; 4] = [
     "model.safetensors",
     "model.safetensors.index.json",
@@ -18,12 +18,12 @@ pub(crate) const WEIGHTS: [&str; 4] = [
     "pytorch_model.bin.index.json",
 ];
 
-/// Whether the weights lie in the files that this one names.
+/// Whether this file is an index of weight files.
 pub(crate) fn is_index(name: &str) -> bool {
     name.ends_with(".index.json")
 }
 
-/// The files of a folder that a loader takes, or what the folder lacks of them.
+/// Returns the files of a folder that a loader reads. The error names the missing file.
 pub(crate) fn needed(folder: &Path) -> Result<Vec<String>, String> {
     let lacks = |name: &str| !folder.join(name).exists();
     if lacks(CONFIG) {
@@ -33,7 +33,7 @@ pub(crate) fn needed(folder: &Path) -> Result<Vec<String>, String> {
     let weights = weights.ok_or_else(|| WEIGHTS.join(" or "))?;
     let mut files = vec![CONFIG.to_owned(), weights.to_owned()];
     if is_index(weights) {
-        // A damaged index is for the loader to report: it is there.
+        // The loader reports a damaged index.
         files.extend(indexed(&folder.join(weights)).unwrap_or_default());
     }
     match files.iter().find(|file| lacks(file)) {
@@ -42,32 +42,27 @@ pub(crate) fn needed(folder: &Path) -> Result<Vec<String>, String> {
     }
 }
 
-/// The names of the files that an index names, each once.
+/// Returns the names of the files that an index lists, each once.
 ///
 /// # Errors
-/// The index cannot be read, has more than 16 MiB, or names what is no file of its own folder.
+/// The index cannot be read, has more than 16 MiB, or lists a name that is no file of its own folder.
 pub(crate) fn indexed(index: &Path) -> io::Result<BTreeSet<String>> {
     const LIMIT: u64 = 16 << 20;
     let mut json = Vec::new();
     File::open(index)?.take(LIMIT).read_to_end(&mut json)?;
     let json: Value = serde_json::from_slice(&json)?;
-    let files = json["weight_map"].as_object().map(|map| {
-        let plain = |file: &Value| {
-            file.as_str()
-                .filter(|file| is_plain(file))
-                .map(str::to_owned)
-        };
-        map.values()
-            .map(plain)
-            .collect::<Option<BTreeSet<String>>>()
-    });
+    let plain = |file: &Value| {
+        let name = file.as_str().filter(|name| is_plain(name));
+        name.map(str::to_owned)
+    };
+    let map = json["weight_map"].as_object();
+    let files: Option<BTreeSet<_>> = map.and_then(|map| map.values().map(plain).collect());
     files
-        .flatten()
         .filter(|files| !files.is_empty())
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not an index of weight files"))
 }
 
-/// Whether a name stays in its folder and needs no escapes in a URL.
+/// Whether a name is a file of its folder and needs no escapes in a URL.
 fn is_plain(name: &str) -> bool {
     let mut components = Path::new(name).components();
     matches!(components.next(), Some(Component::Normal(_)))
@@ -84,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_has_everything_or_says_what_it_lacks() {
+    fn the_missing_file_of_a_folder_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
         let missing = || needed(folder.path()).err();
@@ -97,17 +92,13 @@ mod tests {
         );
         write("1.safetensors", "");
         assert_eq!(missing().as_deref(), Some("2.safetensors"));
-        // A loader takes safetensors where there are any, so these would not be used.
+        // A loader prefers safetensors, so these would not be read.
         write("pytorch_model.bin", "");
         assert_eq!(missing().as_deref(), Some("2.safetensors"));
         write("2.safetensors", "");
-        let files = [
-            "config.json",
-            "model.safetensors.index.json",
-            "1.safetensors",
-            "2.safetensors",
-        ];
-        assert_eq!(needed(folder.path()).unwrap(), files);
+        let files = needed(folder.path()).unwrap().join(" ");
+        let expected = "config.json model.safetensors.index.json 1.safetensors 2.safetensors";
+        assert_eq!(files, expected);
     }
 
     #[test]

@@ -1,20 +1,20 @@
-//! Ids of models.
+//! Ids and commits of models.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// `organisation/name@revision`, checked to be fit for a URL and for a path.
+/// `organisation/name@revision`, safe in a URL and in a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelId {
     repository: String,
     revision: Option<String>,
 }
 
-/// The longest part of an id: as on the Hub.
+/// The longest part of an id, as on the Hub.
 const LONGEST: usize = 96;
 
 impl ModelId {
-    /// The id that `text` is, by the rules of the Hub's own library: a revision is a branch, a tag or a commit.
+    /// Parses an id by the rules of the Hub's own library. A revision is a branch, a tag or a commit.
     ///
     /// ```
     /// use plmkit_hub::ModelId;
@@ -44,7 +44,7 @@ impl ModelId {
         &self.repository
     }
 
-    /// The branch, tag or commit, `main` unless it is named.
+    /// The branch, tag or commit; by default `main`.
     pub fn revision(&self) -> &str {
         self.revision.as_deref().unwrap_or("main")
     }
@@ -65,7 +65,7 @@ impl fmt::Display for ModelId {
     }
 }
 
-/// Whether a text is one part of an id: no path can be made of it that leads elsewhere.
+/// Whether a text is one part of an id, and as a path stays in its folder.
 fn is_name(text: &str) -> bool {
     let inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let at_ends = |c: char| matches!(c, '-' | '.');
@@ -77,22 +77,39 @@ fn is_name(text: &str) -> bool {
         && !text.contains("--")
 }
 
+/// Whether a text can be the name of a commit, and so of a folder.
+pub(crate) fn is_commit(text: &str) -> bool {
+    (7..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Whether a revision is the full hash of a commit, so that no branch has to be looked up.
+pub(crate) fn is_whole_commit(revision: &str) -> bool {
+    revision.len() == 40 && is_commit(revision)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_id_is_a_path() {
+    fn other_texts_are_paths() {
+        let too_long = format!("a/{}", "b".repeat(LONGEST + 1));
         for path in [
             "", "/", "a/", "/b", "a//b", "a/b/", "a/b c", "a/b@", "a/b@c@d", "a/b@/c", "a/.b",
-            "-a/b", "a/b--c", "ä/b",
+            "-a/b", "a/b--c", "ä/b", &too_long,
         ] {
             assert_eq!(ModelId::parse(path), None, "{path}");
         }
-        assert_eq!(
-            ModelId::parse(&format!("a/{}", "b".repeat(LONGEST + 1))),
-            None
-        );
+    }
+
+    #[test]
+    fn a_commit_is_hexadecimal() {
+        let hash = "0123456789abcdef0123456789abcdef01234567";
+        assert!(is_whole_commit(hash) && is_commit(hash));
+        assert!(is_commit(&hash[..12]) && !is_whole_commit(&hash[..12]));
+        for other in ["", "main", "../../..", "0123456\n"] {
+            assert!(!is_commit(other), "{other}");
+        }
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! Names of models: paths, and ids of the Hugging Face Hub with its local cache.
 //!
-//! [`resolve`] turns what a user calls a model into the folder or file that it is. What is in the Hub's cache is found
-//! as the `huggingface_hub` library of Python finds it, and what is fetched is laid down so that it finds it too. This
-//! is the only crate that opens a network connection, and only where a `download` is given.
+//! [`resolve`] turns the name of a model into its folder or file. The layout of the cache is that of the `huggingface_hub` library
+//! of Python, so each finds what the other has fetched. This is the only crate that opens network connections, and only for a
+//! `download`.
 
 mod cache;
-mod commit;
 mod content;
 mod download;
 mod error;
@@ -25,17 +24,15 @@ pub use settings::Settings;
 
 use plmkit_contract::Stop;
 
-/// The folder or file that `model` names.
+/// Returns the folder or file of `model`.
 ///
-/// A path that exists is itself. Other text of the form `organisation/name` or `organisation/name@revision` is looked
-/// up in the Hub's cache, and with a `download` what the cache lacks is fetched into it. Any other text is a path,
-/// whatever is there.
+/// An existing path is returned as it is. An id of the form `organisation/name` or `organisation/name@revision` is looked up in the
+/// Hub's cache, and with a `download`, missing files are fetched. Any other text is a path, even if nothing is there.
 ///
-/// The files of a model of the cache are compared with the hashes that are their names, a large one once.
+/// Files in the cache are checked against the hashes in their names; large files only once.
 ///
 /// # Errors
-/// [`HubError::NotCached`] for a model that is not in the cache as a whole, when nothing may be fetched; otherwise
-/// what went wrong with fetching.
+/// [`HubError::NotFound`] if the cache lacks files of the model and nothing may be fetched, otherwise the error of the download.
 ///
 /// ```
 /// use plmkit_contract::Stop;
@@ -60,9 +57,15 @@ pub fn resolve(
     };
     let snapshot = match (cache::find(&id, settings)?, download) {
         (Ok(snapshot), _) => snapshot,
-        (Err(missing), None) => return Err(HubError::NotCached(id, missing)),
+        (Err(missing), None) => {
+            return Err(HubError::NotFound(format!(
+                "{id}: no such file or folder, and {missing}; --download fetches it"
+            )));
+        }
         (Err(missing), Some(_)) if settings.offline => {
-            return Err(HubError::Offline(id, missing));
+            return Err(HubError::NotFound(format!(
+                "{id}: {missing}; HF_HUB_OFFLINE is set, so nothing is fetched"
+            )));
         }
         (Err(_), Some(progress)) => download::download(&id, settings, progress, stop)?,
     };

@@ -1,13 +1,13 @@
-//! What a model is called.
+//! The name of a model in results.
 
 use std::path::{Component, Path};
 
 use plmkit_contract::ModelName;
 
-use crate::commit::is_whole_commit;
+use crate::id::is_whole_commit;
 
-/// The name of the model whose files are at `path`, a folder or a file in one: the id and the commit of a snapshot of the
-/// Hub's cache, however its path was given, and the name of any other folder.
+/// Returns the name of the model at `path`, a folder or a file in it: for a snapshot of the Hub's cache its id and commit, for any
+/// other folder its name.
 ///
 /// ```
 /// let path = "cache/models--facebook--esm2_t6_8M_UR50D/snapshots/c731040fcd8d73dceaa04b0a8e6329b345b0f5df";
@@ -23,13 +23,11 @@ pub fn model_name(path: &Path) -> ModelName {
         _ => path,
     };
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let names: Vec<_> = folder
-        .components()
-        .filter_map(|component| match component {
-            Component::Normal(name) => name.to_str(),
-            _ => None,
-        })
-        .collect();
+    let names = folder.components().filter_map(|component| match component {
+        Component::Normal(name) => name.to_str(),
+        _ => None,
+    });
+    let names: Vec<_> = names.collect();
     if let [.., cached, "snapshots", commit] = names[..]
         && let Some(id) = cached.strip_prefix("models--")
         && is_whole_commit(commit)

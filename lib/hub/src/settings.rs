@@ -1,34 +1,42 @@
-//! What the environment says about the Hub.
+//! Settings from the environment.
 
 use std::env;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Where the cache is and how the Hub is reached.
+use crate::HubError;
+
+/// The place of the cache, and the access to the Hub.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// The folder of the Hub's cache, unless nothing says where it is.
+    /// The folder of the Hub's cache, if known.
     pub cache: Option<PathBuf>,
-    /// The server, where it is not the Hub itself.
+    /// The URL of the server, if it is not the Hub itself.
     pub endpoint: Option<String>,
-    /// What identifies the user to the server.
+    /// The user's access token.
     pub token: Option<String>,
-    /// Whether nothing may be fetched.
+    /// Whether fetching is forbidden.
     pub offline: bool,
 }
 
 impl Settings {
-    /// The settings that the Hub's own library for Python would take from the environment: `HF_HUB_CACHE`, `HF_HOME`,
-    /// `XDG_CACHE_HOME`, `HF_ENDPOINT`, `HF_TOKEN` and `HF_HUB_OFFLINE`. A token is sent only where `HF_TOKEN` holds
-    /// one: the file of a login is not read.
+    /// Reads the environment as the Hub's own library for Python does: `HF_HUB_CACHE`, `HF_HOME`, `XDG_CACHE_HOME`, `HF_ENDPOINT`,
+    /// `HF_TOKEN` and `HF_HUB_OFFLINE`. The token comes from `HF_TOKEN` only, not from the file of a login.
     pub fn from_env() -> Self {
         Self::from_variables(|name| env::var_os(name), env::home_dir())
+    }
+
+    /// The folder of the Hub's cache.
+    pub(crate) fn cache(&self) -> Result<&Path, HubError> {
+        let what = "no home folder to look for the Hub's cache in; HF_HOME says where it is";
+        let cache = self.cache.as_deref();
+        cache.ok_or_else(|| HubError::NotFound(what.to_owned()))
     }
 
     fn from_variables(variable: impl Fn(&str) -> Option<OsString>, home: Option<PathBuf>) -> Self {
         let variable = |name| variable(name).filter(|value| !value.is_empty());
         let text = |name| variable(name).and_then(|value| value.into_string().ok());
-        // One that is not UTF-8 is refused later, and not left out.
+        // A token that is not UTF-8 is refused later, not ignored.
         let token = variable("HF_TOKEN").map(|token| token.to_string_lossy().trim().to_owned());
         let folder = |name| variable(name).map(PathBuf::from);
         let hub_in = |folder: PathBuf| folder.join("huggingface/hub");
@@ -44,7 +52,7 @@ impl Settings {
     }
 }
 
-/// As the Hub's own library reads a switch.
+/// Whether a switch is on, as in the Hub's own library.
 fn is_true(value: &str) -> bool {
     ["1", "on", "yes", "true"].contains(&value.to_ascii_lowercase().as_str())
 }
@@ -62,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_variable_says_where_the_cache_is() {
+    fn the_most_specific_variable_sets_the_cache() {
         let cache = |variables: &[(&str, &str)]| settings(variables).cache.unwrap();
         let all = [
             ("XDG_CACHE_HOME", "/xdg"),
@@ -81,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_and_the_switch() {
+    fn endpoint_token_and_switch_are_read() {
         let set = settings(&[
             ("HF_ENDPOINT", "http://mirror/"),
             ("HF_TOKEN", "secret\n"),

@@ -1,8 +1,8 @@
-//! The output in blocks: some consecutive batches whose rows have row groups to themselves.
+//! The output in blocks. A block is consecutive batches whose rows fill row groups of their own.
 //!
-//! Where a block ends follows from the batches files and the columns, so that the bytes of a row group do not depend on where a
-//! run was cut. All rows of a block come before all of the next one, and they are sorted before they are cut into row groups: the
-//! output is in the order of the input.
+//! The ends of blocks follow from the batches files and the columns, so the bytes of a row group do not depend on where a run was
+//! interrupted. The rows of a block precede all rows of the next one and are sorted before they are cut into row groups: the output
+//! has the order of the input.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -13,36 +13,36 @@ use arrow::array::RecordBatch;
 use plmkit_contract::{EmbeddingLayout, Provenance};
 use plmkit_store::{
     AtomicFile, EmbeddingsWriter, FileSummary, PlacedRowGroup, StoreError, UnfinishedEmbeddings,
+    remove_file,
 };
 
-use super::encoders::{Encoders, RowGroupThread, encoder_threads};
+use super::encoders::{BlocksFile, RowGroupThread, encoder_threads};
 use super::part::keys;
 use super::record::{Block, Rejected, provenance_of_blocks, provenance_of_part};
-use super::run_folder::{RunFolder, remove_file};
+use super::run_folder::RunFolder;
 use crate::RunConfig;
 use crate::batch::{Batch, BatchResult};
 
-/// Puts batches into blocks, has these encoded, and saves what is done.
+/// Collects batches into blocks, encodes complete blocks, and saves finished work.
 pub(crate) struct Blocks<'a> {
     folder: &'a RunFolder,
     provenance: &'a Provenance,
     layout: &'a EmbeddingLayout,
-    /// What messages name.
+    /// The path that write errors name.
     named: PathBuf,
-    /// Those of the whole output.
+    /// All blocks of the output.
     planned: &'a [Range<u64>],
-    /// How long results may be unsaved.
-    every: Duration,
-    saved: Instant,
-    /// The batches of the block that is not complete.
+    checkpoint_interval: Duration,
+    last_checkpoint: Instant,
+    /// The batches of the incomplete block.
     open: Vec<FinishedBatch>,
-    encoding: VecDeque<Encoding>,
-    file: Option<(UnfinishedEmbeddings, Encoders)>,
+    encoding: VecDeque<EncodingBlock>,
+    file: Option<BlocksFile>,
     /// The blocks in the file.
     finished: Vec<Block>,
-    /// How many of these are on record.
+    /// The number of finished blocks on record.
     recorded: usize,
-    /// The first batches of parts that hold rows of blocks which are not on record.
+    /// The first batches of the parts whose rows are not in blocks on record.
     parts: Vec<u64>,
 }
 
@@ -51,24 +51,24 @@ struct FinishedBatch {
     index: u64,
     rows: RecordBatch,
     rejected: Vec<Rejected>,
-    ends_whole: bool,
-    /// Whether they are in a part.
+    at_boundary: bool,
+    /// Whether the rows are in a part.
     saved: bool,
 }
 
 /// A block on its way into the file.
-struct Encoding {
+struct EncodingBlock {
     batches: Vec<FinishedBatch>,
-    /// Row groups that are underway, and the ones before them.
-    underway: VecDeque<RowGroupThread>,
+    /// Row groups in progress, and the written ones before them.
+    in_progress: VecDeque<RowGroupThread>,
     placed: Vec<PlacedRowGroup>,
-    /// Whether all of its row groups were submitted.
+    /// Whether all row groups were submitted.
     submitted: bool,
 }
 
 impl<'a> Blocks<'a> {
-    /// Blocks `planned` of the output `provenance`, which has the columns of `layout`. The first may be `saved` in a file, and others
-    /// in `parts`, by their first batches.
+    /// Continues the output `provenance` with the columns of `layout`. `saved` is the file with its first blocks, and `parts` are the
+    /// first batches of the parts.
     pub(crate) fn new(
         (folder, config): (&'a RunFolder, &'a RunConfig),
         (provenance, layout): (&'a Provenance, &'a EmbeddingLayout),
@@ -76,17 +76,15 @@ impl<'a> Blocks<'a> {
         saved: Option<(UnfinishedEmbeddings, Vec<Block>)>,
         parts: Vec<u64>,
     ) -> Self {
-        let (file, finished) = match saved {
-            Some((file, blocks)) => (Some(file), blocks),
-            None => (None, Vec::new()),
-        };
+        let (file, finished) = saved.unzip();
+        let finished = finished.unwrap_or_default();
         Self {
             named: folder.named(config),
-            every: config.checkpoint_interval,
-            saved: Instant::now(),
+            checkpoint_interval: config.checkpoint_interval,
+            last_checkpoint: Instant::now(),
             open: Vec::new(),
             encoding: VecDeque::new(),
-            file: file.map(with_encoders),
+            file: file.map(BlocksFile::new),
             recorded: finished.len(),
             finished,
             folder,
@@ -99,10 +97,10 @@ impl<'a> Blocks<'a> {
 
     /// Adds the result of the next batch.
     pub(crate) fn push(&mut self, batch: &Batch, result: BatchResult) -> Result<(), StoreError> {
-        // What no computation preceded is in a part.
+        // Without a computation, the rows come from a part.
         let saved = result.stats.is_none();
         if saved {
-            // A part holds consecutive batches.
+            // A part holds consecutive batches, so one ends here.
             self.save_rows()?;
         }
         let rejected = result.rejected.iter();
@@ -112,44 +110,39 @@ impl<'a> Blocks<'a> {
             rejected: rejected
                 .map(|&(row, reason)| Rejected::new(batch, row, reason))
                 .collect(),
-            ends_whole: batch.ends_whole,
+            at_boundary: batch.at_boundary,
             saved,
         });
-        let block = self
-            .planned
-            .partition_point(|block| block.end <= batch.index);
-        if self
-            .planned
-            .get(block)
-            .is_some_and(|block| block.end == batch.index + 1)
-        {
+        let end = batch.index + 1;
+        let ends_block = self.planned.binary_search_by_key(&end, |block| block.end);
+        if ends_block.is_ok() {
             self.encode()?;
         }
-        if batch.ends_whole && self.saved.elapsed() >= self.every {
+        if batch.at_boundary && self.last_checkpoint.elapsed() >= self.checkpoint_interval {
             self.save()?;
         }
         Ok(())
     }
 
-    /// Has the rows of the open block encoded, which is complete. Waits while too many row groups are underway.
+    /// Starts to encode the open block, which is complete. Waits while too many row groups are in progress.
     fn encode(&mut self) -> Result<(), StoreError> {
         let batches = std::mem::take(&mut self.open);
-        let rows = in_order(batches.iter().map(|batch| &batch.rows));
-        let groups = self.file().map(|(_, encoders)| encoders.cut(&rows));
-        self.encoding.push_back(Encoding {
+        let rows = sorted(batches.iter().map(|batch| &batch.rows));
+        let groups = self.file().map(|file| file.cut(&rows));
+        self.encoding.push_back(EncodingBlock {
             batches,
-            underway: VecDeque::new(),
+            in_progress: VecDeque::new(),
             placed: Vec::new(),
             submitted: false,
         });
         for rows in groups? {
-            // Rows of a block are kept until its row groups are known to be in the file.
-            while self.underway() >= encoder_threads() || self.first_is_written() {
+            // The rows of a block stay in memory until all of its row groups are in the file.
+            while self.in_progress() >= encoder_threads() || self.first_is_written() {
                 self.wait()?;
             }
-            let thread = self.file()?.1.submit(rows)?;
+            let thread = self.file()?.submit(rows)?;
             if let Some(block) = self.encoding.back_mut() {
-                block.underway.push_back(thread);
+                block.in_progress.push_back(thread);
             }
         }
         if let Some(block) = self.encoding.back_mut() {
@@ -159,38 +152,40 @@ impl<'a> Blocks<'a> {
         Ok(())
     }
 
-    /// The output under construction.
-    fn file(&mut self) -> Result<&mut (UnfinishedEmbeddings, Encoders), StoreError> {
-        let file = match self.file.take() {
-            Some(file) => file,
-            None => with_encoders(UnfinishedEmbeddings::create(
-                &self.folder.blocks(),
-                &self.named,
-                self.layout,
-            )?),
+    /// The output under construction, created if missing.
+    fn file(&mut self) -> Result<&mut BlocksFile, StoreError> {
+        let file = if let Some(file) = self.file.take() {
+            file
+        } else {
+            let path = self.folder.blocks();
+            let file = UnfinishedEmbeddings::create(&path, &self.named, self.layout)?;
+            BlocksFile::new(file)
         };
         Ok(self.file.insert(file))
     }
 
-    /// Row groups that are underway.
-    fn underway(&self) -> usize {
-        self.encoding.iter().map(|block| block.underway.len()).sum()
+    /// The number of row groups in progress.
+    fn in_progress(&self) -> usize {
+        let blocks = self.encoding.iter();
+        blocks.map(|block| block.in_progress.len()).sum()
     }
 
-    /// Whether the first row group that is underway has been written.
+    /// Whether the first row group in progress has been written.
     fn first_is_written(&self) -> bool {
-        let mut underway = self.encoding.iter().flat_map(|block| &block.underway);
-        underway.next().is_some_and(RowGroupThread::is_finished)
+        let mut threads = self.encoding.iter().flat_map(|block| &block.in_progress);
+        threads.next().is_some_and(RowGroupThread::is_finished)
     }
 
-    /// Waits for the first row group that is underway.
+    /// Waits for the first row group in progress.
     fn wait(&mut self) -> Result<(), StoreError> {
         let mut blocks = self.encoding.iter_mut();
-        if let Some(block) = blocks.find(|block| !block.underway.is_empty())
-            && let Some(thread) = block.underway.pop_front()
+        if let Some(block) = blocks.find(|block| !block.in_progress.is_empty())
+            && let Some(thread) = block.in_progress.pop_front()
         {
-            let placed = join(thread);
-            // A block that lacks a row group is never complete, nor are those behind it.
+            let placed = thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            // A block that lacks a row group never becomes complete, nor do those after it.
             block.submitted &= placed.is_ok();
             block.placed.push(placed?);
         }
@@ -198,58 +193,57 @@ impl<'a> Blocks<'a> {
         Ok(())
     }
 
-    /// Waits for all.
-    fn wait_for_all(&mut self) -> Result<(), StoreError> {
-        while self.underway() > 0 {
+    /// Waits until all submitted row groups are written.
+    pub(crate) fn wait_for_all(&mut self) -> Result<(), StoreError> {
+        while self.in_progress() > 0 {
             self.wait()?;
         }
         Ok(())
     }
 
-    /// Takes over the blocks that are in the file as a whole.
+    /// Moves blocks whose row groups are all in the file to the finished ones.
     fn finish_blocks(&mut self) {
         while let Some(block) = self
             .encoding
-            .pop_front_if(|block| block.submitted && block.underway.is_empty())
+            .pop_front_if(|block| block.submitted && block.in_progress.is_empty())
         {
             let [Some(first), Some(last)] = [block.batches.first(), block.batches.last()] else {
                 continue;
             };
+            let rejected = block.batches.iter().flat_map(|batch| &batch.rejected);
             self.finished.push(Block {
                 batches: first.index..last.index + 1,
                 row_groups: block.placed.len(),
-                rejected: block
-                    .batches
-                    .iter()
-                    .flat_map(|batch| batch.rejected.clone())
-                    .collect(),
+                rejected: rejected.copied().collect(),
             });
-            if let Some((file, _)) = &mut self.file {
-                block.placed.into_iter().for_each(|group| file.push(group));
+            if let Some(output) = &mut self.file {
+                let placed = block.placed.into_iter();
+                placed.for_each(|group| output.file.push(group));
             }
         }
     }
 
-    /// Saves all that is done, in blocks and, of the block that is not complete, in rows.
+    /// Makes a checkpoint: complete blocks in the output under construction, the rows of the incomplete block in parts.
     fn save(&mut self) -> Result<(), StoreError> {
         self.wait_for_all()?;
-        if let Some((file, _)) = &self.file
+        if let Some(output) = &self.file
             && self.finished.len() > self.recorded
         {
-            file.record(&provenance_of_blocks(self.provenance, &self.finished))?;
+            let record = provenance_of_blocks(self.provenance, &self.finished);
+            output.file.record(&record)?;
             self.recorded = self.finished.len();
             self.remove_parts()?;
         }
         self.save_rows()?;
-        self.saved = Instant::now();
+        self.last_checkpoint = Instant::now();
         Ok(())
     }
 
-    /// Saves rows of the block that is not complete, those of whole proteins.
+    /// Saves the rows of the incomplete block in parts, up to the last protein whose windows are all computed.
     fn save_rows(&mut self) -> Result<(), StoreError> {
-        let end = self.open.iter().rposition(|batch| batch.ends_whole);
-        let whole = &mut self.open[..end.map_or(0, |last| last + 1)];
-        for batches in whole.chunk_by_mut(|one, next| one.saved == next.saved) {
+        let end = self.open.iter().rposition(|batch| batch.at_boundary);
+        let complete = &mut self.open[..end.map_or(0, |last| last + 1)];
+        for batches in complete.chunk_by_mut(|one, next| one.saved == next.saved) {
             if batches[0].saved {
                 continue;
             }
@@ -278,21 +272,22 @@ impl<'a> Blocks<'a> {
         Ok(())
     }
 
-    /// Batches that are not saved, since a protein is not finished.
+    /// The number of batches that are not saved because a protein is unfinished.
     pub(crate) fn unsaved(&self) -> u64 {
         self.open.iter().filter(|batch| !batch.saved).count() as u64
     }
 
-    /// The run ends before the output is complete: saves what is done. Blocks that could not be written are saved in rows.
+    /// Saves finished work at the end of an incomplete run. Blocks that could not be written are saved in parts.
     pub(crate) fn keep(&mut self) -> Result<(), StoreError> {
-        // Until nothing more is written, even where one of them fails.
+        // Every thread must end, even if one of them fails.
         while self.wait_for_all().is_err() {}
-        let lost = self.encoding.drain(..).flat_map(|block| block.batches);
-        self.open = lost.chain(self.open.drain(..)).collect();
+        let unwritten = self.encoding.drain(..).flat_map(|block| block.batches);
+        self.open = unwritten.chain(self.open.drain(..)).collect();
         match &self.file {
             Some(_) if self.finished.is_empty() => self.folder.remove_blocks()?,
-            Some((file, _)) => {
-                file.close(&provenance_of_blocks(self.provenance, &self.finished))?;
+            Some(output) => {
+                let record = provenance_of_blocks(self.provenance, &self.finished);
+                output.file.close(&record)?;
                 self.remove_parts()?;
             }
             None => {}
@@ -300,42 +295,23 @@ impl<'a> Blocks<'a> {
         self.save_rows()
     }
 
-    /// Waits until all blocks are written.
-    pub(crate) fn finish(&mut self) -> Result<(), StoreError> {
-        self.wait_for_all()
-    }
-
-    /// Gives the output its name, for which `claim` stands.
+    /// Completes the output and renames it to the path that `claim` stands for.
     pub(crate) fn publish(
         &mut self,
         provenance: &Provenance,
         claim: AtomicFile,
     ) -> Result<FileSummary, StoreError> {
-        let (file, _) = self.file()?;
-        file.publish(provenance, claim)
+        self.file()?.file.publish(provenance, claim)
     }
 }
 
-fn with_encoders(file: UnfinishedEmbeddings) -> (UnfinishedEmbeddings, Encoders) {
-    let encoders = Encoders::new(&file);
-    (file, encoders)
-}
-
-fn join(thread: RowGroupThread) -> Result<PlacedRowGroup, StoreError> {
-    thread
-        .join()
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-/// The rows by rising ordinal and start, as slices of these batches: no value is copied.
-fn in_order<'r>(batches: impl Iterator<Item = &'r RecordBatch> + Clone) -> Vec<RecordBatch> {
-    let mut rows: Vec<((u64, u32), &RecordBatch, usize)> = batches
-        .flat_map(|batch| {
-            keys(batch)
-                .enumerate()
-                .map(move |(row, key)| (key, batch, row))
-        })
-        .collect();
+/// Sorts rows by ordinal and start. Returns slices of these batches, without copying values.
+fn sorted<'r>(batches: impl Iterator<Item = &'r RecordBatch>) -> Vec<RecordBatch> {
+    let rows = batches.flat_map(|batch| {
+        let keys = keys(batch).enumerate();
+        keys.map(move |(row, key)| (key, batch, row))
+    });
+    let mut rows: Vec<((u64, u32), &RecordBatch, usize)> = rows.collect();
     rows.sort_unstable_by_key(|&(key, ..)| key);
     let runs = rows.chunk_by(|(_, batch, row), (_, next, after)| {
         std::ptr::eq(*batch, *next) && row + 1 == *after

@@ -1,4 +1,4 @@
-//! Threads that encode row groups and write them, each where the one before it ends.
+//! Threads that encode row groups and append them to the output under construction.
 
 use std::io;
 use std::sync::Arc;
@@ -6,37 +6,38 @@ use std::thread::{self, JoinHandle, available_parallelism};
 
 use arrow::array::RecordBatch;
 use crossbeam_channel::{Receiver, bounded};
-use plmkit_store::{PlacedRowGroup, RowGroupEncoder, Sink, StoreError, UnfinishedEmbeddings};
+use plmkit_store::{PlacedRowGroup, RowGroupEncoder, StoreError, UnfinishedEmbeddings};
 
-/// More threads than this write faster than file systems take it.
-const THREADS: usize = 4;
+/// More threads produce data faster than file systems take it.
+const MAX_THREADS: usize = 4;
 
-/// A row group that a thread encodes and writes.
+/// A thread that encodes and writes a row group.
 pub(crate) type RowGroupThread = JoinHandle<Result<PlacedRowGroup, StoreError>>;
 
-/// Starts a thread for each row group.
-pub(crate) struct Encoders {
+/// The output under construction, with a thread for each row group on its way into it.
+pub(crate) struct BlocksFile {
+    pub(crate) file: UnfinishedEmbeddings,
     encoder: Arc<RowGroupEncoder>,
-    sink: Sink,
-    /// Where the next row group begins, once the one before it is encoded.
-    start: Receiver<u64>,
+    /// Receives where the next row group starts, once the one before it is encoded.
+    next_start: Receiver<u64>,
 }
 
-/// The most threads that encode at once, on this machine.
+/// The most threads that encode at once on this machine.
 pub(crate) fn encoder_threads() -> usize {
-    available_parallelism().map_or(1, usize::from).min(THREADS)
+    available_parallelism()
+        .map_or(1, usize::from)
+        .min(MAX_THREADS)
 }
 
-impl Encoders {
-    /// For row groups behind those that `file` has.
-    pub(crate) fn new(file: &UnfinishedEmbeddings) -> Self {
-        let (first, start) = bounded(1);
-        // There is room for one.
+impl BlocksFile {
+    pub(crate) fn new(file: UnfinishedEmbeddings) -> Self {
+        let (first, next_start) = bounded(1);
+        // The channel has room for one.
         let _ = first.send(file.end());
         Self {
             encoder: Arc::new(file.encoder().clone()),
-            sink: file.sink(),
-            start,
+            file,
+            next_start,
         }
     }
 
@@ -45,11 +46,11 @@ impl Encoders {
         self.encoder.cut(rows.iter())
     }
 
-    /// Has the next row group encoded and written.
+    /// Starts to encode and write the next row group.
     pub(crate) fn submit(&mut self, rows: Vec<RecordBatch>) -> Result<RowGroupThread, StoreError> {
-        let (end, next) = bounded(1);
-        let start = std::mem::replace(&mut self.start, next);
-        let (encoder, sink) = (Arc::clone(&self.encoder), self.sink.clone());
+        let (end, next_start) = bounded(1);
+        let start = std::mem::replace(&mut self.next_start, next_start);
+        let (encoder, sink) = (Arc::clone(&self.encoder), self.file.sink());
         let thread = thread::Builder::new().name("encoder".into());
         let thread = thread.spawn(move || {
             let group = encoder.encode(&rows);
@@ -60,6 +61,6 @@ impl Encoders {
             let _ = end.send(start + group.bytes());
             sink.write(&group, start)
         });
-        thread.map_err(|source| self.sink.failed(source))
+        thread.map_err(|source| self.file.sink().failed(source))
     }
 }

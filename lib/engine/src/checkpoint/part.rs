@@ -1,5 +1,5 @@
-//! A part: the results of some consecutive batches of a block that is not complete, in an embeddings file of their own. It holds
-//! whole proteins: it begins and ends where none has windows on both sides.
+//! A part: an embeddings file with the results of consecutive batches of an incomplete block. No protein has windows both inside
+//! and outside a part.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -11,10 +11,10 @@ use arrow::datatypes::UInt32Type;
 use plmkit_contract::{Provenance, ordinals};
 use plmkit_store::{EmbeddingsReader, StoreError};
 
-use super::record::{Rejected, difference, malformed, take_part};
+use super::record::{Rejected, check_kernels, malformed, take_part};
 use crate::batch::{Batch, BatchResult};
 
-/// A part that an earlier run left. Its rows are not verified yet.
+/// A part of an earlier run. Its rows are not verified yet.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) path: PathBuf,
@@ -23,37 +23,38 @@ pub(crate) struct Part {
     rejected: BTreeMap<(u64, u32), Rejected>,
 }
 
-/// What a part's metadata say.
-pub(crate) enum Opened {
-    /// It belongs to this output.
-    Same(Part),
-    /// It belongs to other work, in which this is different.
-    Other(String),
+/// An opened part.
+pub(crate) enum FoundPart {
+    /// The part belongs to this output.
+    SameWork(Part),
+    /// The part belongs to other work, which differs in this.
+    OtherWork(String),
 }
 
 impl Part {
-    /// Reads the metadata of a part of the output `provenance`.
-    pub(crate) fn open(path: &Path, provenance: &Provenance) -> Result<Opened, StoreError> {
+    /// Reads the metadata of a part, and compares it with the `provenance` of the output.
+    pub(crate) fn open(path: &Path, provenance: &Provenance) -> Result<FoundPart, StoreError> {
         let mut found = EmbeddingsReader::open(path)?.provenance().clone();
         let Some((batches, rejected)) = take_part(&mut found) else {
             return Err(malformed(path, "not a part of a run"));
         };
-        if let Some(difference) = difference(path, &found, provenance)? {
-            return Ok(Opened::Other(difference));
+        if let Some(difference) = found.difference(provenance) {
+            return Ok(FoundPart::OtherWork(difference));
         }
-        Ok(Opened::Same(Self {
+        check_kernels(path, &found, provenance)?;
+        Ok(FoundPart::SameWork(Self {
             path: path.to_owned(),
             batches,
             rejected: rejected.into_iter().map(|row| (row.key(), row)).collect(),
         }))
     }
 
-    /// Whether one of its sequences may fare better in the next run.
-    pub(crate) fn deserves_another_try(&self) -> bool {
-        self.rejected.values().any(Rejected::deserves_another_try)
+    /// Whether the next run may embed a sequence that was rejected.
+    pub(crate) fn is_retryable(&self) -> bool {
+        self.rejected.values().any(Rejected::is_retryable)
     }
 
-    /// Reads and verifies the results of `batches`, which are those of the part.
+    /// Reads and verifies the results of `batches`, the batches of the part.
     pub(crate) fn read(&self, batches: &[Batch]) -> Result<Vec<BatchResult>, StoreError> {
         let mut reader = EmbeddingsReader::open(&self.path)?;
         let mut all = Vec::new();
@@ -63,16 +64,15 @@ impl Part {
         let all = concat_batches(reader.schema(), &all)
             .map_err(|error| malformed(&self.path, &error.to_string()))?;
         let mut places = keys(&all).zip(0..).collect();
-        let results: Option<Vec<BatchResult>> = batches
-            .iter()
-            .map(|batch| self.result(batch, &all, &mut places))
-            .collect();
+        let results = batches.iter();
+        let results = results.map(|batch| self.result(batch, &all, &mut places));
+        let results: Option<Vec<BatchResult>> = results.collect();
         results
             .filter(|_| places.is_empty())
             .ok_or_else(|| malformed(&self.path, "its rows are not those of its batches"))
     }
 
-    /// The result of `batch`. Its rows are taken out of `places`, which says where each row is in `all`: rows of a block are sorted.
+    /// Returns the result of `batch`, and removes its rows from `places`, the index in `all` of each key.
     fn result(
         &self,
         batch: &Batch,
@@ -88,9 +88,8 @@ impl Part {
                 None => kept.push(places.remove(&key)?),
             }
         }
-        let rows = take_record_batch(all, &UInt32Array::from(kept)).ok()?;
         Some(BatchResult {
-            rows,
+            rows: take_record_batch(all, &UInt32Array::from(kept)).ok()?,
             rejected,
             stats: None,
         })

@@ -1,6 +1,5 @@
-//! What the provenance of an unfinished output says of its batches.
-//!
-//! It is that of the output with options more: which batches the file holds, and which of their sequences got no vectors.
+//! The provenance of unfinished outputs: that of the output, with options that list the batches in the file and the sequences
+//! without vectors.
 
 use std::ops::Range;
 use std::path::Path;
@@ -18,6 +17,9 @@ const BLOCKS: &str = "blocks";
 const BATCHES: &str = "batches";
 const REJECTED: &str = "rejected";
 
+/// Why a checkpoint with a [retryable](Rejected::is_retryable) sequence is not used.
+pub(crate) const RETRYABLE: &str = "has sequences for which memory ran out or workers were lost";
+
 /// A block that is encoded and written.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Block {
@@ -26,7 +28,7 @@ pub(crate) struct Block {
     pub(crate) rejected: Vec<Rejected>,
 }
 
-/// A sequence that got no vectors.
+/// A sequence without vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Rejected {
     ordinal: u64,
@@ -35,7 +37,7 @@ pub(crate) struct Rejected {
 }
 
 impl Rejected {
-    /// The row of the output that row `row` of a batch would have given.
+    /// Describes the output row that row `row` of a batch would have given.
     pub(crate) fn new(batch: &Batch, row: usize, reason: Reason) -> Self {
         let (ordinal, start) = batch.key(row);
         Self {
@@ -45,42 +47,41 @@ impl Rejected {
         }
     }
 
-    /// The key of that row.
+    /// Ordinal and start of the output row.
     pub(crate) fn key(&self) -> (u64, u32) {
         (self.ordinal, self.start)
     }
 
-    /// Whether memory ran out or workers were lost: the next run may fare better.
-    pub(crate) fn deserves_another_try(&self) -> bool {
+    /// Whether the next run may succeed: memory ran out, or workers were lost.
+    pub(crate) fn is_retryable(&self) -> bool {
         matches!(self.reason, Reason::OutOfMemory | Reason::WorkerLost)
     }
 }
 
-/// The provenance of an unfinished output of these blocks.
+/// Returns the provenance of an unfinished output of these blocks.
 pub(crate) fn provenance_of_blocks(provenance: &Provenance, blocks: &[Block]) -> Provenance {
     provenance.clone().with(BLOCKS, json!(blocks))
 }
 
-/// Takes the blocks out of the provenance of an unfinished output.
+/// Removes the blocks from the provenance of an unfinished output and returns them.
 pub(crate) fn take_blocks(found: &mut Provenance) -> Option<Vec<Block>> {
     let blocks = found.options.remove(BLOCKS).unwrap_or_default();
     serde_json::from_value(blocks).ok()
 }
 
-/// The provenance of a part of these batches, in which these sequences got no vectors.
+/// Returns the provenance of a part of these batches, with its sequences without vectors.
 pub(crate) fn provenance_of_part<'r>(
     provenance: &Provenance,
     batches: &Range<u64>,
     rejected: impl Iterator<Item = &'r Rejected>,
 ) -> Provenance {
     let rejected: Vec<&Rejected> = rejected.collect();
-    let provenance = provenance.clone();
-    provenance
-        .with(BATCHES, json!([batches.start, batches.end]))
+    let part = provenance.clone();
+    part.with(BATCHES, json!([batches.start, batches.end]))
         .with(REJECTED, json!(rejected))
 }
 
-/// Takes the batches and the rejected sequences out of the provenance of a part.
+/// Removes the batches and the rejected sequences from the provenance of a part and returns them.
 pub(crate) fn take_part(found: &mut Provenance) -> Option<(Range<u64>, Vec<Rejected>)> {
     let mut option = |name: &str| found.options.remove(name).unwrap_or_default();
     let (start, end) = serde_json::from_value::<(u64, u64)>(option(BATCHES)).ok()?;
@@ -88,22 +89,19 @@ pub(crate) fn take_part(found: &mut Provenance) -> Option<(Range<u64>, Vec<Rejec
     (start < end).then_some((start..end, rejected))
 }
 
-/// How the work of `found`, which lies at `path`, differs from that of `provenance`, if it does. Work of other kernels is of no
-/// use: the output is to be the one that an uninterrupted run would make, to the byte.
-pub(crate) fn difference(
+/// Checks that the file at `path`, which is of the same work, was computed by the same kernels. Otherwise the output would not be
+/// that of an uninterrupted run, to the byte.
+pub(crate) fn check_kernels(
     path: &Path,
     found: &Provenance,
     provenance: &Provenance,
-) -> Result<Option<String>, StoreError> {
-    if let Some(difference) = found.difference(provenance) {
-        return Ok(Some(difference));
-    }
+) -> Result<(), StoreError> {
     let kernels = |work: &Provenance| work.options.get(KERNELS).cloned().unwrap_or_default();
-    let [there, here] = [found, provenance].map(kernels);
-    if there == here {
-        return Ok(None);
+    let [found, expected] = [found, provenance].map(kernels);
+    if found == expected {
+        return Ok(());
     }
-    let what = format!("computed by the kernels {there}, and this run's are {here}");
+    let what = format!("computed by the kernels {found}, and this run's are {expected}");
     Err(malformed(path, &what))
 }
 

@@ -1,5 +1,6 @@
-//! What an earlier, interrupted run left of the same work.
+//! Loading the checkpoints of an earlier, interrupted run of the same work.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use plmkit_contract::{EmbeddingLayout, Provenance, Reason, Reject, Stop, path_text};
@@ -8,74 +9,87 @@ use plmkit_store::{StoreError, UnfinishedEmbeddings};
 use super::encoders::encoder_threads;
 use super::part::Part;
 use super::record::{
-    Block, Rejected, difference, malformed, provenance_of_blocks, provenance_of_part, take_blocks,
+    Block, RETRYABLE, Rejected, check_kernels, malformed, provenance_of_blocks, provenance_of_part,
 };
-use super::run_folder::RunFolder;
+use super::run_folder::{FoundBlocks, RunFolder};
 use crate::inputs::RunInputs;
 use crate::{EngineError, RunConfig};
 
-/// What a run need not compute.
-pub(crate) struct Saved {
-    pub(crate) blocks: Option<SavedBlocks>,
-    /// Rising and apart, behind the blocks.
+/// The checkpoints of an earlier run.
+pub(crate) struct SavedWork {
+    /// The first blocks of the output, with the file that holds them.
+    pub(crate) blocks: Option<(UnfinishedEmbeddings, Vec<Block>)>,
+    /// The batch after these blocks.
+    pub(crate) first: u64,
+    /// Parts after these blocks, in ascending order and without overlaps.
     pub(crate) parts: Vec<Part>,
-    /// Of other work, that this run replaces.
-    pub(crate) replaced: Vec<PathBuf>,
+    /// Files of other work, which this run replaces.
+    pub(crate) to_replace: Vec<PathBuf>,
 }
 
-/// The first blocks of the output.
-pub(crate) struct SavedBlocks {
-    pub(crate) file: UnfinishedEmbeddings,
-    pub(crate) blocks: Vec<Block>,
-}
-
-impl Saved {
-    /// Takes over what is in the folder, verified but for the rows of parts. What is damaged is removed. Work of others is an error or, with
-    /// `--force`, to be replaced.
-    pub(crate) fn take_over(
+impl SavedWork {
+    /// Loads the checkpoints in the folder. Everything but the rows of parts is verified, and damaged checkpoints are removed.
+    /// Checkpoints of other work are an error or, with `--force`, are listed to be replaced.
+    pub(crate) fn load(
         folder: &RunFolder,
         config: &RunConfig,
         inputs: &RunInputs,
         (provenance, layout): (&Provenance, &EmbeddingLayout),
         stop: &Stop,
     ) -> Result<Self, StoreError> {
-        let mut replaced = Vec::new();
-        let blocks = match folder.other_blocks(provenance, layout) {
+        let mut to_replace = Vec::new();
+        let found = folder.open_blocks(&folder.named(config), layout);
+        let other_work = match &found {
+            Ok(Some(found)) => found.provenance.difference(provenance),
+            _ => None,
+        };
+        let blocks = match other_work {
             Some(difference) if !config.force => return Err(folder.other_work(&difference)),
             Some(_) => {
-                replaced.push(folder.blocks());
-                replaced.push(UnfinishedEmbeddings::record_of(&folder.blocks()));
+                let path = folder.blocks();
+                to_replace.push(UnfinishedEmbeddings::record_of(&path));
+                to_replace.push(path);
                 None
             }
-            None => SavedBlocks::take_over(folder, config, inputs, (provenance, layout), stop)?,
+            None => {
+                let found = found.and_then(|found| {
+                    let found = found.map(|found| checked_blocks(folder, found, provenance));
+                    found.transpose()
+                });
+                match found {
+                    Ok(Some(found)) => {
+                        keep_blocks(folder, inputs, found, (provenance, layout), stop)?
+                    }
+                    nothing => {
+                        if let Err(error) = nothing {
+                            tracing::warn!("{error}; it is computed again");
+                        }
+                        folder.remove_blocks()?;
+                        None
+                    }
+                }
+            }
         };
-        let first = blocks.as_ref().map_or(0, SavedBlocks::end);
+        let last = blocks.as_ref().and_then(|(_, blocks)| blocks.last());
+        let first = last.map_or(0, |block| block.batches.end);
         let (parts, others) = folder.parts(provenance, (inputs, first), config.force)?;
-        replaced.extend(others);
+        to_replace.extend(others);
         Ok(Self {
             blocks,
+            first,
             parts,
-            replaced,
+            to_replace,
         })
     }
-}
 
-impl SavedBlocks {
-    /// The position of the batch behind them.
-    pub(crate) fn end(&self) -> u64 {
-        self.blocks.last().map_or(0, |block| block.batches.end)
-    }
-
-    /// The rows that are missing in them.
+    /// Lists the rejected rows of the blocks.
     pub(crate) fn rejects(&self, inputs: &RunInputs) -> Result<Vec<Reject>, EngineError> {
-        let rejected = self.blocks.iter().flat_map(|block| &block.rejected);
-        let reasons: std::collections::BTreeMap<(u64, u32), Reason> =
+        let blocks = self.blocks.iter().flat_map(|(_, blocks)| blocks);
+        let rejected = blocks.flat_map(|block| &block.rejected);
+        let reasons: BTreeMap<(u64, u32), Reason> =
             rejected.map(|row| (row.key(), row.reason)).collect();
         let mut rejects = Vec::new();
-        if reasons.is_empty() {
-            return Ok(rejects);
-        }
-        for batch in inputs.batches_where(|index| index < self.end()) {
+        for batch in inputs.batches_where(|index| !reasons.is_empty() && index < self.first) {
             let batch = batch?;
             let lines = batch.output_rows().filter_map(|row| {
                 let reason = reasons.get(&batch.key(row))?;
@@ -85,86 +99,64 @@ impl SavedBlocks {
         }
         Ok(rejects)
     }
-
-    /// The blocks before the first one that has to be computed again; those behind it become parts.
-    fn take_over(
-        folder: &RunFolder,
-        config: &RunConfig,
-        inputs: &RunInputs,
-        (provenance, layout): (&Provenance, &EmbeddingLayout),
-        stop: &Stop,
-    ) -> Result<Option<Self>, StoreError> {
-        let (mut file, blocks) = match folder.open_blocks(config, layout) {
-            Ok(Some((file, found))) => match recorded(folder, &file, found, provenance) {
-                Ok(blocks) => (file, blocks),
-                Err(error) => return again(folder, &error),
-            },
-            // Nothing of it was on record.
-            Ok(None) => return folder.remove_blocks().map(|()| None),
-            Err(error) => return again(folder, &error),
-        };
-        let intact = file.verify(encoder_threads(), stop)?;
-        let planned = inputs.blocks(layout);
-        let mut keep = 0;
-        let mut row_groups = 0;
-        let mut kept_row_groups = 0;
-        for (number, block) in blocks.iter().enumerate() {
-            let own = row_groups..row_groups + block.row_groups;
-            row_groups = own.end;
-            let (first, last) = (block.batches.start, block.batches.end);
-            let why = if !intact[own.clone()].iter().all(|&intact| intact) {
-                "damaged"
-            } else if block.rejected.iter().any(Rejected::deserves_another_try) {
-                "has sequences for which memory ran out or workers were lost"
-            } else if planned.get(number) != Some(&block.batches) {
-                "of other batches"
-            } else if keep == number {
-                (keep, kept_row_groups) = (number + 1, row_groups);
-                continue;
-            } else {
-                let rejected = block.rejected.iter();
-                let part = provenance_of_part(provenance, &block.batches, rejected);
-                file.copy(own, &folder.part(first), &part)?;
-                continue;
-            };
-            let path = folder.blocks();
-            tracing::warn!(
-                "{}: batches {first} to {}: {why}; computed again",
-                path_text(&path),
-                last - 1
-            );
-        }
-        if keep == 0 {
-            folder.remove_blocks()?;
-            return Ok(None);
-        }
-        let blocks = blocks[..keep].to_vec();
-        file.truncate(kept_row_groups, &provenance_of_blocks(provenance, &blocks))?;
-        Ok(Some(Self { file, blocks }))
-    }
 }
 
-/// The blocks of which a record tells.
-fn recorded(
+/// Checks the record of the blocks of the same work.
+fn checked_blocks(
     folder: &RunFolder,
-    file: &UnfinishedEmbeddings,
-    mut found: Provenance,
+    found: FoundBlocks,
     provenance: &Provenance,
-) -> Result<Vec<Block>, StoreError> {
+) -> Result<(UnfinishedEmbeddings, Vec<Block>), StoreError> {
     let path = folder.blocks();
-    let blocks = take_blocks(&mut found);
+    let blocks = found.blocks;
     let blocks = blocks.ok_or_else(|| malformed(&path, "not the blocks of a run"))?;
-    difference(&path, &found, provenance)?;
+    check_kernels(&path, &found.provenance, provenance)?;
     let row_groups: usize = blocks.iter().map(|block| block.row_groups).sum();
-    if row_groups == file.len() {
-        Ok(blocks)
+    if row_groups == found.file.len() {
+        Ok((found.file, blocks))
     } else {
         Err(malformed(&path, "not the row groups of its blocks"))
     }
 }
 
-fn again(folder: &RunFolder, error: &StoreError) -> Result<Option<SavedBlocks>, StoreError> {
-    tracing::warn!("{error}; it is computed again");
-    folder.remove_blocks()?;
-    Ok(None)
+/// Verifies the blocks, and keeps those before the first one that has to be computed again. Valid blocks after it become parts.
+fn keep_blocks(
+    folder: &RunFolder,
+    inputs: &RunInputs,
+    (mut file, mut blocks): (UnfinishedEmbeddings, Vec<Block>),
+    (provenance, layout): (&Provenance, &EmbeddingLayout),
+    stop: &Stop,
+) -> Result<Option<(UnfinishedEmbeddings, Vec<Block>)>, StoreError> {
+    let intact = file.verify(encoder_threads(), stop)?;
+    let planned = inputs.blocks(layout);
+    let (mut kept, mut kept_row_groups, mut row_groups) = (0, 0, 0);
+    for (number, block) in blocks.iter().enumerate() {
+        let own = row_groups..row_groups + block.row_groups;
+        row_groups = own.end;
+        let (first, end) = (block.batches.start, block.batches.end);
+        let why = if !intact[own.clone()].iter().all(|&intact| intact) {
+            "damaged"
+        } else if block.rejected.iter().any(Rejected::is_retryable) {
+            RETRYABLE
+        } else if planned.get(number) != Some(&block.batches) {
+            "of other batches"
+        } else if kept == number {
+            (kept, kept_row_groups) = (number + 1, row_groups);
+            continue;
+        } else {
+            let part = provenance_of_part(provenance, &block.batches, block.rejected.iter());
+            file.copy(own, &folder.part(first), &part)?;
+            continue;
+        };
+        let path = path_text(&folder.blocks());
+        let last = end - 1;
+        tracing::warn!("{path}: batches {first} to {last}: {why}; computed again");
+    }
+    if kept == 0 {
+        folder.remove_blocks()?;
+        return Ok(None);
+    }
+    blocks.truncate(kept);
+    file.truncate(kept_row_groups, &provenance_of_blocks(provenance, &blocks))?;
+    Ok(Some((file, blocks)))
 }

@@ -1,119 +1,118 @@
-//! The folder, beside an output or in another place, in which a run keeps what it has finished, until the output is complete.
+//! The folder of a run's checkpoints, beside the output or in another place.
 
 use std::fs::{self, DirEntry};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::{EmbeddingLayout, Provenance, Quoted, path_text};
 use plmkit_store::{
-    AtomicFile, Lock, StoreError, UnfinishedEmbeddings, hidden_name, remove_unfinished,
-    under_construction,
+    AtomicFile, Lock, StoreError, UnfinishedEmbeddings, hidden_name, remove_file,
+    remove_unfinished, under_construction,
 };
 
-use super::part::{Opened, Part};
-use super::record::take_blocks;
+use super::part::{FoundPart, Part};
+use super::record::{Block, RETRYABLE, malformed, take_blocks};
 use crate::inputs::RunInputs;
 use crate::{EngineError, RunConfig};
 
-const MARK: &str = ".plmkit-run";
+const FOLDER_SUFFIX: &str = ".plmkit-run";
 const LOCK: &str = "lock";
-const PREFIX: &str = "part-";
-const SUFFIX: &str = ".parquet";
+const PART_PREFIX: &str = "part-";
+const PART_SUFFIX: &str = ".parquet";
 /// The output under construction.
 const BLOCKS: &str = "part-blocks.parquet";
-/// Holds the digest of each list of rejects that was about to get its name, a line each.
+/// The digests of the rejects lists that this output was about to publish, one on each line.
 const REJECTS: &str = "rejects";
 
-/// The folder `.NAME.plmkit-run` of an output `NAME`, and the only claim on it.
+/// The folder `.NAME.plmkit-run` of an output `NAME`. Its lock is the claim on the output.
 #[derive(Debug)]
 pub(crate) struct RunFolder {
     path: PathBuf,
-    /// Taken out on drop: the folder can be removed only after the lock file.
+    /// `None` only during drop: the lock file has to go before the folder.
     lock: Option<Lock>,
 }
 
+/// The output under construction, with the metadata of its record.
+pub(crate) struct FoundBlocks {
+    pub(crate) file: UnfinishedEmbeddings,
+    /// `None` if the record lists no blocks.
+    pub(crate) blocks: Option<Vec<Block>>,
+    pub(crate) provenance: Provenance,
+}
+
 impl RunFolder {
-    /// Claims the output, or says that another run is at work on it. The folder is beside it or in `within`, which is made if
-    /// there is none.
+    /// Claims the output, or fails if another run has the claim. The folder is beside the output, or in `within`, which is
+    /// created if missing.
     pub(crate) fn claim(out: &Path, within: Option<&Path>) -> Result<Self, StoreError> {
-        let name = hidden_name(out.file_name().unwrap_or_default(), MARK);
-        let cannot_create = |path: &Path, source| StoreError::Create {
-            path: path.to_owned(),
-            source,
-        };
+        let name = hidden_name(out.file_name().unwrap_or_default(), FOLDER_SUFFIX);
         let path = match within {
             None => out.with_file_name(name),
             Some(within) => {
-                fs::create_dir_all(within).map_err(|source| cannot_create(within, source))?;
+                fs::create_dir_all(within).map_err(StoreError::cannot_create(within))?;
                 within.join(name)
             }
         };
+        let cannot_create = StoreError::cannot_create(&path);
         loop {
             match fs::create_dir(&path) {
                 Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(cannot_create(within.unwrap_or(out), source));
+                    return Err(StoreError::cannot_create(within.unwrap_or(out))(source));
                 }
                 _ => {}
             }
-            // A link would lead to files of others.
+            // A symbolic link could lead to other people's files.
             if path.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
-                return Err(cannot_create(&path, io::ErrorKind::NotADirectory.into()));
+                return Err(cannot_create(io::ErrorKind::NotADirectory.into()));
             }
-            if let Some(in_the_way) = entries(&path)
-                .unwrap_or_default()
-                .iter()
-                .find(|entry| is_own(&name_of(entry)) && !is_file(entry))
-            {
+            let entries = entries(&path).unwrap_or_default();
+            let mut entries = entries.iter();
+            if let Some(entry) = entries.find(|entry| is_own(&name_of(entry)) && !is_file(entry)) {
                 let why =
                     io::Error::other("expected a file of a run, found something else; remove it");
-                return Err(cannot_create(&in_the_way.path(), why));
+                return Err(StoreError::cannot_create(&entry.path())(why));
             }
             match Lock::acquire(&path.join(LOCK), out) {
-                // The run that had it ended in the meantime and took the folder along.
+                // The run that had the lock has just ended and removed the folder.
                 Err(StoreError::Create { source, .. })
                     if source.kind() == io::ErrorKind::NotFound => {}
                 Err(StoreError::Create { source, .. }) if within.is_some() => {
-                    return Err(cannot_create(&path, source));
+                    return Err(cannot_create(source));
                 }
                 lock => {
-                    return Ok(Self {
-                        lock: Some(lock?),
-                        path,
-                    });
+                    let lock = Some(lock?);
+                    return Ok(Self { path, lock });
                 }
             }
         }
     }
 
-    /// The same error, unless a file cannot be written because somebody removed this folder.
+    /// Returns a clearer error if writing failed because the folder was removed.
     pub(crate) fn explain(&self, error: EngineError) -> EngineError {
-        let of_files = matches!(
+        let is_write_error = matches!(
             error,
             EngineError::Store(
                 StoreError::Create { .. } | StoreError::Write { .. } | StoreError::Busy { .. }
             )
         );
-        if of_files && !self.path.exists() {
-            EngineError::Store(StoreError::Write {
-                path: self.path.clone(),
-                source: io::Error::other("the folder was removed while the run was at work"),
-            })
-        } else {
-            error
+        if is_write_error && !self.path.exists() {
+            let why = io::Error::other("the folder was removed while the run was at work");
+            return StoreError::cannot_write(&self.path)(why).into();
         }
+        error
     }
 
-    /// Where the part whose first batch is `first` goes.
+    /// The path of the part that starts with the batch `first`.
     pub(crate) fn part(&self, first: u64) -> PathBuf {
-        self.path.join(format!("{PREFIX}{first:08}{SUFFIX}"))
+        let name = format!("{PART_PREFIX}{first:08}{PART_SUFFIX}");
+        self.path.join(name)
     }
 
-    /// Where the output is until it is complete.
+    /// The path of the output under construction.
     pub(crate) fn blocks(&self) -> PathBuf {
         self.path.join(BLOCKS)
     }
 
-    /// What messages name where that cannot be written.
+    /// The path that errors name if the output under construction cannot be written.
     pub(crate) fn named(&self, config: &RunConfig) -> PathBuf {
         match config.checkpoint_dir {
             None => config.out.clone(),
@@ -121,32 +120,25 @@ impl RunFolder {
         }
     }
 
-    /// The output under construction with its provenance, if anything of it is on record.
+    /// Opens the output under construction, if it has a record. Write errors name `named`.
     pub(crate) fn open_blocks(
         &self,
-        config: &RunConfig,
+        named: &Path,
         layout: &EmbeddingLayout,
-    ) -> Result<Option<(UnfinishedEmbeddings, Provenance)>, StoreError> {
+    ) -> Result<Option<FoundBlocks>, StoreError> {
         let path = self.blocks();
         if !path.exists() {
             return Ok(None);
         }
-        UnfinishedEmbeddings::open(&path, &self.named(config), layout)
+        let opened = UnfinishedEmbeddings::open(&path, named, layout)?;
+        Ok(opened.map(|(file, mut provenance)| FoundBlocks {
+            file,
+            blocks: take_blocks(&mut provenance),
+            provenance,
+        }))
     }
 
-    /// How the work of the blocks differs from `provenance`, where they are those of other work.
-    pub(crate) fn other_blocks(
-        &self,
-        provenance: &Provenance,
-        layout: &EmbeddingLayout,
-    ) -> Option<String> {
-        let path = self.blocks();
-        let (_, mut found) = UnfinishedEmbeddings::open(&path, &path, layout).ok()??;
-        take_blocks(&mut found);
-        found.difference(provenance)
-    }
-
-    /// The error that the folder is that of other work.
+    /// Makes the error that the folder belongs to other work.
     pub(crate) fn other_work(&self, difference: &str) -> StoreError {
         StoreError::Exists {
             path: self.path.clone(),
@@ -154,14 +146,14 @@ impl RunFolder {
         }
     }
 
-    /// Removes the blocks.
+    /// Removes the output under construction.
     pub(crate) fn remove_blocks(&self) -> Result<(), StoreError> {
         remove_file(&self.blocks())?;
         remove_file(&UnfinishedEmbeddings::record_of(&self.blocks()))
     }
 
-    /// The parts that an earlier run of the same work left, rising and apart, from the batch `first` on. Those of other work are an error or,
-    /// with `force`, the second result: what this run replaces. What is damaged is removed.
+    /// Returns the parts of the same work from the batch `first` on, in ascending order and without overlaps. Parts of other work are
+    /// an error or, with `force`, the second result, to be replaced. Removes unusable parts.
     pub(crate) fn parts(
         &self,
         provenance: &Provenance,
@@ -169,88 +161,75 @@ impl RunFolder {
         force: bool,
     ) -> Result<(Vec<Part>, Vec<PathBuf>), StoreError> {
         let mut parts: Vec<Part> = Vec::new();
-        let mut replaced = Vec::new();
-        for name in self.names()? {
+        let mut to_replace = Vec::new();
+        for name in self.part_names()? {
             let path = self.path.join(&name);
             if under_construction(&name).is_some() {
                 remove_file(&path)?;
                 continue;
             }
             let end = parts.last().map_or(first, |part| part.batches.end);
-            match Part::open(&path, provenance) {
-                // Killed between the record of a block and the removal of its rows.
-                Ok(Opened::Same(part)) if part.batches.end <= first => remove_file(&path)?,
-                Ok(Opened::Same(part)) if part.deserves_another_try() => {
-                    tracing::warn!(
-                        "{}: has sequences for which memory ran out or workers were lost; it is computed again",
-                        path_text(&path)
-                    );
-                    remove_file(&path)?;
+            let problem = match Part::open(&path, provenance) {
+                Ok(FoundPart::OtherWork(difference)) if !force => {
+                    return Err(self.other_work(&difference));
                 }
-                Ok(Opened::Same(part))
+                Ok(FoundPart::OtherWork(_)) => {
+                    to_replace.push(path);
+                    continue;
+                }
+                // An earlier run was killed after it recorded a block and before it removed the parts of the block.
+                Ok(FoundPart::SameWork(part)) if part.batches.end <= first => {
+                    remove_file(&path)?;
+                    continue;
+                }
+                Ok(FoundPart::SameWork(part)) if part.is_retryable() => malformed(&path, RETRYABLE),
+                Ok(FoundPart::SameWork(part))
                     if part.batches.start >= end
                         && part.batches.end <= inputs.total.batches
                         && inputs.is_whole(&part.batches) =>
                 {
                     parts.push(part);
+                    continue;
                 }
-                Ok(Opened::Other(difference)) if !force => {
-                    return Err(self.other_work(&difference));
+                Ok(FoundPart::SameWork(_)) => {
+                    malformed(&path, "overlaps another part, or cuts a protein")
                 }
-                Ok(Opened::Same(_)) => {
-                    tracing::warn!(
-                        "{}: overlaps another part, or cuts a protein; it is computed again",
-                        path_text(&path)
-                    );
-                    remove_file(&path)?;
-                }
-                Ok(Opened::Other(_)) => replaced.push(path),
-                Err(error) => {
-                    tracing::warn!("{error}; it is computed again");
-                    remove_file(&path)?;
-                }
-            }
+                Err(error) => error,
+            };
+            tracing::warn!("{problem}; it is computed again");
+            remove_file(&path)?;
         }
-        Ok((parts, replaced))
+        Ok((parts, to_replace))
     }
 
-    /// The names of parts in the folder, finished or not, sorted. Files of others are not looked at.
-    fn names(&self) -> Result<Vec<String>, StoreError> {
-        let entries = entries(&self.path).map_err(|source| StoreError::Read {
-            path: self.path.clone(),
-            source,
-        })?;
-        let mut names: Vec<String> = entries
-            .iter()
-            .filter(|entry| is_file(entry))
-            .map(name_of)
-            .filter(|name| is_part(under_construction(name).unwrap_or(name)))
-            .collect();
+    /// Lists the names of parts in the folder, finished or not, in ascending order.
+    fn part_names(&self) -> Result<Vec<String>, StoreError> {
+        let entries = entries(&self.path).map_err(StoreError::cannot_read(&self.path))?;
+        let names = entries.iter().filter(|entry| is_file(entry)).map(name_of);
+        let is_part = |name: &String| is_part(under_construction(name).unwrap_or(name));
+        let mut names: Vec<String> = names.filter(is_part).collect();
         names.sort();
         Ok(names)
     }
 
-    /// Keeps the digest of the list of rejects, before the list has its name.
-    pub(crate) fn announce(&self, rejects: &str) -> Result<(), StoreError> {
-        let path = self.path.join(REJECTS);
-        // One before may have it now.
-        let mut all = self.announced();
-        all.push(rejects.to_owned());
-        let mut file = AtomicFile::create(&path)?;
-        let written = file.write_all(all.join("\n").as_bytes());
-        written.map_err(|source| StoreError::Write { path, source })?;
+    /// Notes the digest of a rejects list before the list is published.
+    pub(crate) fn note_list(&self, digest: &str) -> Result<(), StoreError> {
+        // An earlier list may still be at the path.
+        let mut all = self.published_lists();
+        all.push(digest.to_owned());
+        let mut file = AtomicFile::create(&self.path.join(REJECTS))?;
+        file.append(all.join("\n").as_bytes())?;
         file.finish()
     }
 
-    /// The digests that killed runs kept.
-    pub(crate) fn announced(&self) -> Vec<String> {
+    /// The digests of the rejects lists that killed runs published or were about to publish.
+    pub(crate) fn published_lists(&self) -> Vec<String> {
         let text = fs::read_to_string(self.path.join(REJECTS)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Removes what belongs to the output `provenance`, which is complete. Parts of other work stay for the run that
-    /// goes on with it.
-    pub(crate) fn clear(
+    /// Removes the checkpoints of the complete output `provenance`. Checkpoints of other work stay, and are named in a warning.
+    pub(crate) fn clean_up(
         self,
         provenance: &Provenance,
         layout: &EmbeddingLayout,
@@ -259,30 +238,26 @@ impl RunFolder {
         remove_file(&rejects)?;
         remove_unfinished(&rejects);
         remove_unfinished(&UnfinishedEmbeddings::record_of(&self.blocks()));
-        let mut other = self.other_blocks(provenance, layout);
+        let blocks = self.open_blocks(&self.blocks(), layout).ok().flatten();
+        let mut other = blocks.and_then(|found| found.provenance.difference(provenance));
         if other.is_none() {
             self.remove_blocks()?;
         }
-        for name in self.names()? {
+        for name in self.part_names()? {
             let path = self.path.join(&name);
             match Part::open(&path, provenance) {
-                Ok(Opened::Other(difference)) => other = Some(difference),
+                Ok(FoundPart::OtherWork(difference)) => other = Some(difference),
                 _ => remove_file(&path)?,
             }
         }
         let names = entries(&self.path).unwrap_or_default();
         let foreign = names.iter().map(name_of).find(|name| !is_own(name));
+        let path = path_text(&self.path);
         if let Some(difference) = other {
-            tracing::warn!(
-                "{}: left alone: an unfinished run of which {difference}",
-                path_text(&self.path)
-            );
+            tracing::warn!("{path}: left alone: an unfinished run of which {difference}");
         } else if let Some(name) = foreign {
-            tracing::warn!(
-                "{}: left alone: {} in it is not of this run",
-                path_text(&self.path),
-                Quoted(&name)
-            );
+            let name = Quoted(&name);
+            tracing::warn!("{path}: left alone: {name} in it is not of this run");
         }
         Ok(())
     }
@@ -307,28 +282,17 @@ fn is_own(name: &str) -> bool {
     is_part(name) || [LOCK, REJECTS, BLOCKS].contains(&name) || record == Path::new(name)
 }
 
-/// Whether a file of this name is a part.
+/// Whether this is the name of a part.
 fn is_part(name: &str) -> bool {
-    let number = name
-        .strip_prefix(PREFIX)
-        .and_then(|rest| rest.strip_suffix(SUFFIX));
+    let number = name.strip_prefix(PART_PREFIX);
+    let number = number.and_then(|rest| rest.strip_suffix(PART_SUFFIX));
     number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 impl Drop for RunFolder {
     fn drop(&mut self) {
         self.lock = None;
-        // One with parts in it is not empty and stays.
+        // A folder with checkpoints is not empty, and stays.
         let _ = fs::remove_dir(&self.path);
-    }
-}
-
-pub(crate) fn remove_file(path: &Path) -> Result<(), StoreError> {
-    match fs::remove_file(path) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(StoreError::Write {
-            path: path.to_owned(),
-            source,
-        }),
-        _ => Ok(()),
     }
 }

@@ -1,11 +1,11 @@
-//! Poolings of vectors that come one by one.
+//! Pooling of vectors that arrive one by one.
 
 use plmkit_contract::Pooling;
 
-/// Mean, largest value and standard deviation of vectors, channel by channel.
+/// Mean, maximum and standard deviation of vectors, channel by channel.
 ///
-/// The deviation is Welford's (Technometrics 4, 1962), which does not take large numbers from one another: channels of
-/// ESM-2 reach hundreds and deviate by little.
+/// Welford's method (Technometrics 4, 1962) does not subtract large numbers from one another: channels of ESM-2 reach hundreds and
+/// vary little.
 #[derive(Debug)]
 pub(crate) struct Moments {
     count: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Moments {
 }
 
 impl Moments {
-    /// Of no vectors yet, of `dim` values each.
+    /// Starts with no vectors. Each will have `dim` values.
     pub(crate) fn new(dim: usize) -> Self {
         Self {
             count: 0,
@@ -32,12 +32,8 @@ impl Moments {
     pub(crate) fn add(&mut self, vector: &[f32]) {
         self.count += 1;
         let share = 1.0 / self.count as f64;
-        for (((&value, mean), squares), max) in vector
-            .iter()
-            .zip(&mut self.mean)
-            .zip(&mut self.squares)
-            .zip(&mut self.max)
-        {
+        let channels = vector.iter().zip(&mut self.mean).zip(&mut self.squares);
+        for (((&value, mean), squares), max) in channels.zip(&mut self.max) {
             *max = max.max(value);
             let value = f64::from(value);
             let deviation = value - *mean;
@@ -46,12 +42,12 @@ impl Moments {
         }
     }
 
-    /// A pooling of the vectors, of which there is at least one: `(dim)`. [`Pooling::Bos`] is none, and not among them.
+    /// Returns a pooling of at least one vector: `(dim)`, or `None` for [`Pooling::Bos`], which is not over residues.
     pub(crate) fn pooled(&self, pool: Pooling) -> Option<Vec<f32>> {
         match pool {
-            Pooling::Mean => Some(narrow(&self.mean)),
+            Pooling::Mean => Some(self.mean.iter().map(|&mean| mean as f32).collect()),
             Pooling::Max => Some(self.max.clone()),
-            // Divided by n, as where a protein is computed at full length.
+            // Divided by n, as for a protein that is computed at full length.
             Pooling::Std => {
                 let variances = self.squares.iter().map(|sum| sum / self.count as f64);
                 Some(variances.map(|variance| variance.sqrt() as f32).collect())
@@ -70,7 +66,7 @@ pub(crate) struct WeightedMean {
 }
 
 impl WeightedMean {
-    /// Of no vectors yet, of `dim` values each.
+    /// Starts with no vectors. Each will have `dim` values.
     pub(crate) fn new(dim: usize) -> Self {
         Self {
             sums: vec![0.0; dim],
@@ -86,15 +82,11 @@ impl WeightedMean {
         }
     }
 
-    /// The mean of the vectors, of which there is at least one: `(dim)`.
+    /// Returns the mean of at least one vector: `(dim)`.
     pub(crate) fn mean(&self) -> Vec<f32> {
         let means = self.sums.iter().map(|sum| sum / self.weight);
         means.map(|mean| mean as f32).collect()
     }
-}
-
-fn narrow(values: &[f64]) -> Vec<f32> {
-    values.iter().map(|&value| value as f32).collect()
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
-//! Whether the windows of proteins come so that they can be put together.
+//! Whether the windows of proteins come in an order in which they can be stitched.
 
-use plmkit_contract::{Span, residue_of};
+use plmkit_contract::{Quoted, Span, residue_of};
 use plmkit_store::PackedBatch;
 
-/// Follows proteins from window to window: rising, without gaps, and no more than one unfinished at the end of a batched.
+/// Checks the windows of proteins, batch after batch: starts rise, there is no gap, and at most one protein is unfinished at the
+/// end of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct WindowOrder {
-    /// The protein that is not finished.
+    /// The protein whose last window is in a later batch.
     open: Option<Open>,
 }
 
@@ -21,23 +22,14 @@ struct Open {
     end: u64,
 }
 
-/// A protein that cannot be put together.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Disorder {
-    pub(crate) ordinal: u64,
-    pub(crate) id: String,
-    /// What was expected and what was found.
-    pub(crate) what: String,
-}
-
 impl WindowOrder {
-    /// Checks the windows of the next batch.
-    pub(crate) fn check_batch(&mut self, packed: &PackedBatch) -> Result<(), Disorder> {
+    /// Checks the windows of the next batch. The error names the protein, what was expected and what was found.
+    pub(crate) fn check_batch(&mut self, packed: &PackedBatch) -> Result<(), String> {
         let mut current: Option<Open> = None;
         for row in 0..packed.sequences() {
             let (ordinal, span) = (packed.ordinals()[row], packed.span(row));
             if let Some(left) = current.take_if(|open| open.ordinal != ordinal) {
-                self.leave(left)?;
+                self.leave_open(left)?;
             }
             if !span.is_window() {
                 continue;
@@ -45,28 +37,22 @@ impl WindowOrder {
             let open = current
                 .take()
                 .or_else(|| self.open.take_if(|open| open.ordinal == ordinal));
-            let bad = |what| Disorder {
-                ordinal,
-                id: packed.ids().value(row).to_owned(),
-                what,
-            };
-            follows(open.as_ref(), span).map_err(bad)?;
-            if let Some(token) = packed
-                .residue_tokens(row)
-                .iter()
-                .find(|&&token| residue_of(token).is_none())
-            {
+            let id = packed.ids().value(row);
+            let bad = |what: String| bad_protein(ordinal, id, &what);
+            check_next(open.as_ref(), span).map_err(bad)?;
+            let mut tokens = packed.residue_tokens(row).iter();
+            if let Some(token) = tokens.find(|&&token| residue_of(token).is_none()) {
                 return Err(bad(format!("expected residues, found token {token}")));
             }
             current = (!span.is_last()).then(|| Open {
                 ordinal,
-                id: packed.ids().value(row).to_owned(),
+                id: id.to_owned(),
                 length: span.length,
                 start: span.range().start,
                 end: span.range().end,
             });
         }
-        current.map_or(Ok(()), |left| self.leave(left))
+        current.map_or(Ok(()), |left| self.leave_open(left))
     }
 
     /// Whether a protein is unfinished.
@@ -74,44 +60,37 @@ impl WindowOrder {
         self.open.is_some()
     }
 
-    /// There are no more batches.
-    pub(crate) fn check_end(&mut self) -> Result<(), Disorder> {
-        match self.open.take() {
-            Some(Open {
-                ordinal,
-                id,
-                length,
-                end,
-                ..
-            }) => Err(Disorder {
-                ordinal,
-                id,
-                what: format!("expected windows to residue {length}, found them to {end}"),
-            }),
-            None => Ok(()),
-        }
+    /// Checks that no protein is unfinished after the last batch.
+    pub(crate) fn check_end(&self) -> Result<(), String> {
+        let Some(open) = &self.open else {
+            return Ok(());
+        };
+        let Open { length, end, .. } = open;
+        let what = format!("expected windows to residue {length}, found them to {end}");
+        Err(bad_protein(open.ordinal, &open.id, &what))
     }
 
-    /// Other records come before the next window of a protein.
-    fn leave(&mut self, left: Open) -> Result<(), Disorder> {
+    /// Remembers a protein whose next window is in a later batch.
+    fn leave_open(&mut self, left: Open) -> Result<(), String> {
         if let Some(other) = &self.open {
             let what = format!(
                 "expected the rest of ordinal {} before its windows, found {} of {} residues of it",
                 other.ordinal, other.end, other.length
             );
-            return Err(Disorder {
-                ordinal: left.ordinal,
-                id: left.id,
-                what,
-            });
+            return Err(bad_protein(left.ordinal, &left.id, &what));
         }
         self.open = Some(left);
         Ok(())
     }
 }
 
-/// Whether a window may come after the latest one of its protein, or begin it.
-fn follows(open: Option<&Open>, span: Span) -> Result<(), String> {
+fn bad_protein(ordinal: u64, id: &str, what: &str) -> String {
+    let id = Quoted(id);
+    format!("ordinal {ordinal} {id}: {what}; pack-batches --force packs them anew")
+}
+
+/// Checks that a window may follow the latest one of its protein, or begin the protein.
+fn check_next(open: Option<&Open>, span: Span) -> Result<(), String> {
     let (start, end) = (span.range().start, span.range().end);
     let (first, last) = open.map_or((0, 0), |open| (open.start + 1, open.end));
     if start < first || start > last {
@@ -144,15 +123,6 @@ fn follows(open: Option<&Open>, span: Span) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn span(start: u32, residues: usize) -> Span {
-        Span {
-            start,
-            residues,
-            length: 100,
-            truncated: false,
-        }
-    }
-
     fn open(start: u64, end: u64) -> Open {
         Open {
             ordinal: 7,
@@ -164,48 +134,50 @@ mod tests {
     }
 
     #[test]
-    fn the_first_window_begins_the_protein() {
-        assert_eq!(follows(None, span(0, 40)), Ok(()));
-        assert_eq!(
-            follows(None, span(20, 40)),
-            Err("expected a window from residue 0, found one from 20".to_owned())
-        );
-    }
-
-    #[test]
-    fn a_window_begins_after_the_one_before_it_and_leaves_no_gap() {
+    fn a_window_starts_after_the_one_before_it_and_leaves_no_gap() {
         let before = open(20, 60);
-        for (start, residues, fits) in [
-            (21, 40, true),
-            (60, 40, true),
-            (20, 41, false),
-            (61, 39, false),
-            (30, 30, false),
-            (40, 61, false),
+        for (open, start, residues, error) in [
+            (None, 0, 40, ""),
+            (None, 20, 40, "window from residue 0, found one from 20"),
+            (Some(&before), 21, 40, ""),
+            (Some(&before), 60, 40, ""),
+            (Some(&before), 20, 41, "found one from 20"),
+            (
+                Some(&before),
+                61,
+                39,
+                "residues 21 to 60, found one from 61",
+            ),
+            (Some(&before), 30, 30, "residues 61 to 100, found one to 60"),
+            (
+                Some(&before),
+                40,
+                61,
+                "residues 61 to 100, found one to 101",
+            ),
         ] {
-            let found = follows(Some(&before), span(start, residues));
-            assert_eq!(found.is_ok(), fits, "{start} {residues}: {found:?}");
+            let span = Span {
+                start,
+                residues,
+                length: 100,
+                truncated: false,
+            };
+            let found = check_next(open, span).err().unwrap_or_default();
+            assert!(found.ends_with(error), "{start} {residues}: {found}");
+            assert_eq!(found.is_empty(), error.is_empty(), "{found}");
         }
-        assert_eq!(
-            follows(Some(&before), span(61, 39)),
-            Err(
-                "expected a window from one of the residues 21 to 60, found one from 61".to_owned()
-            )
-        );
     }
 
     #[test]
-    fn what_is_left_open_is_named() {
+    fn a_protein_that_is_left_open_is_named() {
         let mut order = WindowOrder::default();
-        order.leave(open(0, 60)).expect("the first one");
-        assert!(order.unfinished());
-        let second = order.leave(open(0, 30)).expect_err("a second one");
-        assert!(second.what.contains("found 60 of 100"), "{}", second.what);
-        let error = order.check_end().expect_err("unfinished");
-        assert_eq!(
-            (error.ordinal, error.what.as_str()),
-            (7, "expected windows to residue 100, found them to 60")
-        );
         assert_eq!(order.check_end(), Ok(()));
+        order.leave_open(open(0, 60)).expect("the first one");
+        assert!(order.unfinished());
+        let second = order.leave_open(open(0, 30)).expect_err("a second one");
+        assert!(second.contains("found 60 of 100"), "{second}");
+        let error = order.check_end().expect_err("unfinished");
+        let expected = "ordinal 7 'P': expected windows to residue 100, found them to 60; ";
+        assert!(error.starts_with(expected), "{error}");
     }
 }

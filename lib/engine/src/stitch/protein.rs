@@ -1,67 +1,82 @@
-//! The protein whose windows are coming.
+//! Stitching the windows of one protein after the other.
 
 use plmkit_contract::{Column, Pooling, Reason, SequenceDigest, Span, VectorColumn, residue_of};
 
 use super::{Blend, Moments, WeightedMean};
 
-/// A protein put together.
+/// A protein whose windows are stitched.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Whole {
-    /// For each column asked for, as many as [`Column::values`] says of all residues.
+pub(crate) struct StitchedProtein {
+    /// The values of each requested column. [`Column::values`] says how many.
     pub(crate) values: Vec<Vec<f32>>,
-    /// All its residues.
+    /// Residues of the protein.
     pub(crate) residues: usize,
-    pub(crate) origin: Stitched,
+    pub(crate) key: StitchedKey,
 }
 
-/// What a row put together from windows has in place of the key columns of the last one.
+/// The key columns of a stitched row that differ from those of its last window.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Stitched {
-    /// The windows that it was put together from.
+pub(crate) struct StitchedKey {
+    /// The number of windows.
     pub(crate) n_windows: u32,
     /// Digest of all residues.
     pub(crate) digest: SequenceDigest,
 }
 
-/// Puts one protein after the other together from its windows.
+/// Stitches proteins, one after the other.
 ///
-/// Where only pooled columns are asked for, it holds the residues of one window for each layer, whatever the length of
-/// the protein.
+/// If only pooled columns are requested, memory holds the residues of one window for each layer, whatever the length of the
+/// protein.
 #[derive(Debug)]
 pub(crate) struct Stitcher {
+    /// The requested columns.
     wanted: Vec<Column>,
-    /// What is computed of each window.
+    /// The columns to compute of each window.
     tracked: Vec<Column>,
     dim: usize,
-    /// The protein whose last window has not come, or why it gets no values.
+    /// The protein whose last window has not come, or why the protein gets no values.
     open: Option<Result<Protein, Reason>>,
 }
 
 #[derive(Debug)]
 struct Protein {
-    /// One for each of `tracked`.
+    /// One for each tracked column.
     tracks: Vec<Track>,
     residues: Vec<u8>,
     n_windows: u32,
 }
 
-/// A column of the windows, on its way to columns of the protein.
+/// The state of one tracked column.
 #[derive(Debug)]
 enum Track {
-    /// A vector for each window.
+    /// A column with a vector for each window.
     Windows(WeightedMean),
-    /// A vector for each residue.
-    Residues {
-        blend: Blend,
-        /// Where poolings of the layer are asked for.
-        moments: Option<Moments>,
-        /// Where the vectors themselves are asked for: `(residues so far, dim)`.
-        kept: Option<Vec<f32>>,
-    },
+    /// A column with a vector for each residue.
+    Residues(Blend, ResidueSink),
+}
+
+/// Receives the final vector of each residue.
+#[derive(Debug)]
+struct ResidueSink {
+    /// Present if a pooling of the layer is requested.
+    moments: Option<Moments>,
+    /// Present if the vectors themselves are requested: `(residues so far, dim)`.
+    vectors: Option<Vec<f32>>,
+}
+
+impl ResidueSink {
+    fn add(&mut self, vector: &[f32]) {
+        if let Some(moments) = &mut self.moments {
+            moments.add(vector);
+        }
+        if let Some(vectors) = &mut self.vectors {
+            vectors.extend_from_slice(vector);
+        }
+    }
 }
 
 impl Stitcher {
-    /// For these columns of whole proteins, by a model whose vectors have `dim` values. Contacts are not among them.
+    /// Stitches the columns `wanted`, without contacts, of a model whose vectors have `dim` values.
     pub(crate) fn new(wanted: &[Column], dim: usize) -> Self {
         let mut tracked = Vec::new();
         for &column in wanted {
@@ -78,27 +93,27 @@ impl Stitcher {
         }
     }
 
-    /// What is to be computed of each window.
+    /// The columns to compute of each window.
     pub(crate) fn columns(&self) -> &[Column] {
         &self.tracked
     }
 
-    /// Whether the protein that `window` belongs to gets no values, whatever those of the window are.
+    /// Whether an earlier window of the same protein was rejected, so that `window` need not be computed.
     pub(crate) fn is_lost(&self, window: Span) -> bool {
         window.start > 0 && matches!(self.open, Some(Err(_)))
     }
 
-    /// Adds the next window, in the order of [`WindowOrder`](super::Order): its tokens without `<cls>` and `<eos>`, and its
-    /// values for each of [`columns`](Self::columns) or why it has none. After the last window of a protein, this is
-    /// the protein, or why its first window without values has none.
+    /// Adds the next window, in an order that [`WindowOrder`](super::WindowOrder) accepts: its tokens without `<cls>` and `<eos>`,
+    /// and its values for each of [`columns`](Self::columns), or why it has none. Returns the protein after its last window, or
+    /// the reason of its first rejected window.
     pub(crate) fn add(
         &mut self,
         window: Span,
         tokens: &[u8],
         values: Result<&[&[f32]], Reason>,
-    ) -> Option<Result<Whole, Reason>> {
+    ) -> Option<Result<StitchedProtein, Reason>> {
         let open = self.open.take().filter(|_| window.start > 0);
-        let mut open = open.unwrap_or_else(|| Ok(self.protein()));
+        let mut open = open.unwrap_or_else(|| Ok(self.start_protein()));
         match (&mut open, values) {
             (Ok(protein), Ok(values)) => protein.add(window, tokens, values),
             (Ok(_), Err(reason)) => open = Err(reason),
@@ -111,31 +126,29 @@ impl Stitcher {
         None
     }
 
-    /// One without windows.
-    fn protein(&self) -> Protein {
-        let tracks = self.tracked.iter().map(|&column| self.track(column));
+    fn start_protein(&self) -> Protein {
+        let tracks = self.tracked.iter().map(|&column| {
+            let dim = column.values(1, self.dim);
+            if matches!(column, Column::Pooled(_)) {
+                return Track::Windows(WeightedMean::new(dim));
+            }
+            let mut wanted = self.wanted.iter();
+            let pooled = wanted.any(|&wanted| wanted != column && source(wanted) == column);
+            let sink = ResidueSink {
+                moments: pooled.then(|| Moments::new(dim)),
+                vectors: self.wanted.contains(&column).then(Vec::new),
+            };
+            Track::Residues(Blend::new(dim), sink)
+        });
         Protein {
             tracks: tracks.collect(),
             residues: Vec::new(),
             n_windows: 0,
         }
     }
-
-    fn track(&self, column: Column) -> Track {
-        let dim = column.values(1, self.dim);
-        if matches!(column, Column::Pooled(_)) {
-            return Track::Windows(WeightedMean::new(dim));
-        }
-        let pooled = |wanted: &&Column| **wanted != column && source(**wanted) == column;
-        Track::Residues {
-            blend: Blend::new(dim),
-            moments: self.wanted.iter().find(pooled).map(|_| Moments::new(dim)),
-            kept: self.wanted.contains(&column).then(Vec::new),
-        }
-    }
 }
 
-/// The column of the windows that a column of the protein is made from.
+/// Returns the column of the windows from which a column of the protein is made.
 fn source(wanted: Column) -> Column {
     match wanted {
         Column::Pooled(VectorColumn {
@@ -157,66 +170,41 @@ impl Protein {
         for (track, values) in self.tracks.iter_mut().zip(values) {
             match track {
                 Track::Windows(mean) => mean.add(values, tokens.len() as f64),
-                Track::Residues {
-                    blend,
-                    moments,
-                    kept,
-                } => blend.add(range.clone(), values, |vector| {
-                    add_vector(moments.as_mut(), kept.as_mut(), vector);
-                }),
+                Track::Residues(blend, sink) => {
+                    blend.add(range.clone(), values, |vector| sink.add(vector));
+                }
             }
         }
     }
 
-    fn finish(self, stitcher: &Stitcher) -> Whole {
+    fn finish(self, stitcher: &Stitcher) -> StitchedProtein {
         let mut values = vec![Vec::new(); stitcher.wanted.len()];
         for (track, &tracked) in self.tracks.into_iter().zip(&stitcher.tracked) {
-            let (moments, mut own) = track.finish();
+            let (moments, mut vectors) = match track {
+                Track::Windows(mean) => (None, mean.mean()),
+                Track::Residues(blend, mut sink) => {
+                    blend.finish(|vector| sink.add(vector));
+                    (sink.moments, sink.vectors.unwrap_or_default())
+                }
+            };
             let columns = stitcher.wanted.iter().zip(&mut values);
             for (&wanted, values) in columns.filter(|(wanted, _)| source(**wanted) == tracked) {
                 *values = match (wanted, &moments) {
                     (Column::Pooled(column), Some(moments)) => {
                         moments.pooled(column.pool).unwrap_or_default()
                     }
-                    _ => std::mem::take(&mut own),
+                    _ => std::mem::take(&mut vectors),
                 };
             }
         }
-        Whole {
+        StitchedProtein {
             values,
             residues: self.residues.len(),
-            origin: Stitched {
+            key: StitchedKey {
                 n_windows: self.n_windows,
                 digest: SequenceDigest::new(&self.residues),
             },
         }
-    }
-}
-
-impl Track {
-    /// What is pooled, and the values of the column itself.
-    fn finish(self) -> (Option<Moments>, Vec<f32>) {
-        match self {
-            Self::Windows(mean) => (None, mean.mean()),
-            Self::Residues {
-                blend,
-                mut moments,
-                mut kept,
-            } => {
-                blend.finish(|vector| add_vector(moments.as_mut(), kept.as_mut(), vector));
-                (moments, kept.unwrap_or_default())
-            }
-        }
-    }
-}
-
-/// Adds the vector of a residue, which is final.
-fn add_vector(moments: Option<&mut Moments>, kept: Option<&mut Vec<f32>>, vector: &[f32]) {
-    if let Some(moments) = moments {
-        moments.add(vector);
-    }
-    if let Some(kept) = kept {
-        kept.extend_from_slice(vector);
     }
 }
 
@@ -243,7 +231,11 @@ mod tests {
     }
 
     /// Adds a window whose residues have the values `from`, `from + 1`, … in both channels, and whose `<cls>` has `from`.
-    fn add(stitcher: &mut Stitcher, window: Span, from: f32) -> Option<Result<Whole, Reason>> {
+    fn add(
+        stitcher: &mut Stitcher,
+        window: Span,
+        from: f32,
+    ) -> Option<Result<StitchedProtein, Reason>> {
         let vectors: Vec<f32> = (0..window.residues)
             .flat_map(|residue| [from + residue as f32; DIM])
             .collect();
@@ -261,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn one_layer_is_computed_once_for_all_its_columns() {
+    fn each_layer_is_computed_once_for_all_its_columns() {
         let wanted = columns(&["mean_4", "bos_4", "std_4", "max_2", "residues_4", "logits"]);
         let stitcher = Stitcher::new(&wanted, DIM);
         let expected = columns(&["residues_4", "bos_4", "residues_2", "logits"]);
@@ -273,21 +265,21 @@ mod tests {
         let wanted = columns(&["mean_4", "max_4", "std_4", "bos_4", "residues_4"]);
         let mut stitcher = Stitcher::new(&wanted, DIM);
         assert_eq!(add(&mut stitcher, window(0, 3), 0.0), None);
-        let whole = add(&mut stitcher, window(2, 3), 8.0).expect("the last");
-        let whole = whole.expect("both windows have values");
+        let protein = add(&mut stitcher, window(2, 3), 8.0).expect("the last");
+        let protein = protein.expect("both windows have values");
         // Residue 2 has the value 2 in the first window and 8 in the second, where it is at an end of each.
         let both = |values: [f32; 5]| values.map(|value| [value; DIM]).concat();
-        assert_eq!(whole.values[4], both([0.0, 1.0, 5.0, 9.0, 10.0]));
-        assert_eq!(whole.values[0], [5.0; DIM]);
-        assert_eq!(whole.values[1], [10.0; DIM]);
-        assert_eq!(whole.values[2], [(82.0_f32 / 5.0).sqrt(); DIM]);
-        assert_eq!(whole.values[3], [4.0; DIM], "three residues each");
-        assert_eq!(whole.origin.n_windows, 2);
-        assert_eq!(whole.origin.digest, SequenceDigest::new(b"MKVLA"));
+        assert_eq!(protein.values[4], both([0.0, 1.0, 5.0, 9.0, 10.0]));
+        assert_eq!(protein.values[0], [5.0; DIM]);
+        assert_eq!(protein.values[1], [10.0; DIM]);
+        assert_eq!(protein.values[2], [(82.0_f32 / 5.0).sqrt(); DIM]);
+        assert_eq!(protein.values[3], [4.0; DIM], "three residues each");
+        assert_eq!(protein.key.n_windows, 2);
+        assert_eq!(protein.key.digest, SequenceDigest::new(b"MKVLA"));
     }
 
     #[test]
-    fn a_window_without_values_costs_the_protein_its_own_and_no_other() {
+    fn a_rejected_window_rejects_its_protein_and_no_other() {
         let wanted = columns(&["mean_4"]);
         let mut stitcher = Stitcher::new(&wanted, DIM);
         assert!(!stitcher.is_lost(window(0, 2)));

@@ -1,11 +1,10 @@
-//! What a run and its workers say to each other: frames of a JSON head and, where there are rows, one record batch as an
-//! Arrow IPC stream.
+//! Messages between a run and its workers. A frame has a JSON head and, if it carries rows, one record batch as an Arrow IPC stream.
 //!
 //! ```text
 //! u32 bytes of the head, u64 bytes of the body (little-endian) │ head │ body
 //! ```
 //!
-//! Both ends are the same program, so that the form needs no version.
+//! Both ends are the same program, so the format needs no version.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
@@ -15,7 +14,7 @@ use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamDecoder;
 use arrow::ipc::writer::StreamWriter;
-use plmkit_contract::{Exit, Labels};
+use plmkit_contract::Labels;
 use plmkit_esm2::{Buffer, Buffers, Device};
 use plmkit_store::PackedBatch;
 use serde::de::DeserializeOwned;
@@ -27,7 +26,7 @@ use crate::model_info::ModelInfo;
 use crate::parity::Parity;
 use crate::sample::Sample;
 
-/// A request of a run to a worker. The first is [`Load`](Request::Load).
+/// A request of a run to a worker. The first one is [`Load`](Request::Load).
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// Load the model, and answer [`Answer::Ready`].
@@ -38,20 +37,20 @@ pub(crate) enum Request {
     Batch(BatchPlace),
 }
 
-/// How a worker loads the model; the rest is on its command line.
+/// The options of a worker that differ from those of the run. All others are on its command line.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Load {
     pub(crate) device: Device,
     /// CPU threads.
     pub(crate) threads: usize,
-    /// Whether the windows of a protein give one row together.
+    /// Whether the windows of a protein are stitched into one row.
     pub(crate) stitched: bool,
-    /// The columns that rows have beside the key.
+    /// The label columns of the rows.
     pub(crate) labels: Labels,
-    /// The most sequences, and the most tokens, of a pack.
-    pub(crate) largest: (usize, usize),
-    /// Whether it says what people should know of the model: one of all workers does.
-    pub(crate) speaks: bool,
+    /// The most sequences and the most tokens of a batch.
+    pub(crate) largest_batch: (usize, usize),
+    /// Whether the worker logs messages about the model. Only one of all workers does.
+    pub(crate) logs: bool,
 }
 
 /// A batch without its sequences.
@@ -65,24 +64,19 @@ pub(crate) struct BatchPlace {
     stitched: bool,
 }
 
-/// An answer of a worker, in the order of the requests.
+/// An answer of a worker. Answers come in the order of the requests.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
     /// The model is loaded.
     Ready(ModelInfo),
-    /// How near int8 came to f32.
+    /// How close int8 is to f32.
     Parity(Parity),
-    /// A batch is computed; its rows are in the body.
-    Batch {
-        /// Its position among all batches of the run.
-        index: u64,
-        result: BatchResult,
-    },
-    /// The worker ends. Nothing follows.
+    /// A batch is computed. Its rows are in the body.
+    Batch(BatchResult),
+    /// The worker ends. This is its last message.
     Failed {
-        /// The exit code that a run in one process would have had.
+        /// The exit code of a run in one process that fails for the same reason.
         exit: u8,
-        /// What is wrong.
         message: String,
     },
 }
@@ -97,7 +91,7 @@ impl BatchPlace {
         }
     }
 
-    /// The batch that has these rows.
+    /// Makes the batch with these rows. Fails if they are not valid.
     pub(crate) fn with_rows(self, rows: RecordBatch) -> Result<Batch, String> {
         Ok(Batch {
             index: self.index,
@@ -107,30 +101,13 @@ impl BatchPlace {
             token_budget: None,
             packed: PackedBatch::new(rows)?,
             stitched: self.stitched,
-            ends_whole: true,
+            at_boundary: true,
         })
     }
 }
 
-impl Answer {
-    /// The last answer of a worker that ends with `exit`.
-    pub(crate) fn failed(exit: Exit, message: String) -> Self {
-        Self::Failed {
-            exit: exit.code(),
-            message,
-        }
-    }
-}
-
-/// The bytes of a frame.
-pub(crate) fn frame(head: &impl Serialize, body: Option<&RecordBatch>) -> io::Result<Vec<u8>> {
-    let mut frame = Vec::new();
-    write_frame(&mut frame, head, body)?;
-    Ok(frame)
-}
-
-/// Writes a frame in place of the bytes in `frame`.
-pub(crate) fn write_frame(
+/// Encodes a frame into `frame`, in place of its content.
+pub(crate) fn encode(
     mut frame: &mut Vec<u8>,
     head: &impl Serialize,
     body: Option<&RecordBatch>,
@@ -151,16 +128,14 @@ pub(crate) fn write_frame(
     Ok(())
 }
 
-/// Writes a frame.
-pub(crate) fn send(
-    to: &mut impl Write,
-    head: &impl Serialize,
-    body: Option<&RecordBatch>,
-) -> io::Result<()> {
-    to.write_all(&frame(head, body)?)
+/// Sends a frame without rows.
+pub(crate) fn send(to: &mut impl Write, head: &impl Serialize) -> io::Result<()> {
+    let mut frame = Vec::new();
+    encode(&mut frame, head, None)?;
+    to.write_all(&frame)
 }
 
-/// Reads a frame, its rows into memory of `buffers`; `None` where the other end has gone after the last one.
+/// Receives a frame, with its rows in memory of `buffers`. Returns `None` if the other end hung up after the last frame.
 pub(crate) fn receive<T: DeserializeOwned>(
     from: &mut impl Read,
     buffers: &Buffers<u8>,
@@ -196,7 +171,7 @@ fn invalid(error: ArrowError) -> io::Error {
 mod tests {
     use std::time::Duration;
 
-    use arrow::array::{Float32Array, Int64Array};
+    use arrow::array::{ArrayRef, Float32Array, Int64Array};
     use plmkit_contract::Reason;
     use plmkit_esm2::{DeviceTimes, KernelTimes};
 
@@ -204,30 +179,39 @@ mod tests {
     use crate::batch::BatchStats;
 
     fn rows() -> RecordBatch {
-        let ordinals: arrow::array::ArrayRef = Arc::new(Int64Array::from(vec![7, 8, 9]));
-        let values: arrow::array::ArrayRef = Arc::new(Float32Array::from(vec![1.5, -0.0, 3.0]));
+        let ordinals: ArrayRef = Arc::new(Int64Array::from(vec![7, 8, 9]));
+        let values: ArrayRef = Arc::new(Float32Array::from(vec![1.5, -0.0, 3.0]));
         RecordBatch::try_from_iter([("ordinal", ordinals), ("value", values)]).expect("columns")
     }
 
-    #[test]
-    fn what_is_sent_is_received_with_its_rows_and_then_the_end() {
-        let mut line = Vec::new();
-        send(&mut line, &"a head", Some(&rows())).unwrap();
-        send(&mut line, &"no rows", None).unwrap();
-        let (mut from, buffers) = (line.as_slice(), Buffers::default());
-        let (head, body) = receive::<String>(&mut from, &buffers)
-            .unwrap()
-            .expect("a frame");
-        assert_eq!((head.as_str(), body), ("a head", Some(rows())));
-        let (head, body) = receive::<String>(&mut from, &buffers)
-            .unwrap()
-            .expect("a frame");
-        assert_eq!((head.as_str(), body), ("no rows", None));
-        assert!(receive::<String>(&mut from, &buffers).unwrap().is_none());
+    fn frame(head: &impl Serialize, body: Option<&RecordBatch>) -> Vec<u8> {
+        let mut frame = vec![1, 2, 3];
+        encode(&mut frame, head, body).expect("encoded");
+        frame
+    }
+
+    fn received<T: DeserializeOwned>(line: &mut &[u8]) -> Option<(T, Option<RecordBatch>)> {
+        receive(line, &Buffers::default()).expect("whole frames")
     }
 
     #[test]
-    fn what_a_device_took_comes_with_the_result() {
+    fn frames_arrive_with_their_rows_and_then_the_end() {
+        let part = rows().slice(1, 1);
+        let frames = [
+            frame(&"a", Some(&rows())),
+            frame(&"b", None),
+            frame(&"c", Some(&part)),
+        ];
+        let line = frames.concat();
+        let mut line = line.as_slice();
+        for (head, body) in [("a", Some(rows())), ("b", None), ("c", Some(part))] {
+            assert_eq!(received::<String>(&mut line), Some((head.to_owned(), body)));
+        }
+        assert_eq!(received::<String>(&mut line), None);
+    }
+
+    #[test]
+    fn device_times_arrive_with_the_result() {
         let ms = Duration::from_millis;
         let stats = BatchStats {
             wait: ms(1),
@@ -248,32 +232,19 @@ mod tests {
             rejected: vec![(1, Reason::OutOfMemory)],
             stats: Some(stats),
         };
-        let frame = frame(&result, Some(&result.rows)).unwrap();
-        let (received, body) = receive::<BatchResult>(&mut frame.as_slice(), &Buffers::default())
-            .unwrap()
-            .expect("a frame");
-        assert_eq!(received.rejected, result.rejected);
-        assert_eq!(received.stats, Some(stats));
+        let frame = frame(&result, Some(&result.rows));
+        let (found, body) = received::<BatchResult>(&mut frame.as_slice()).expect("a frame");
+        assert_eq!(found.rejected, result.rejected);
+        assert_eq!(found.stats, Some(stats));
         assert_eq!(body, Some(rows()));
     }
 
     #[test]
-    fn rows_that_are_part_of_others_are_sent_alone() {
-        let frame = frame(&0, Some(&rows().slice(1, 1))).unwrap();
-        let (_, body) = receive::<u8>(&mut frame.as_slice(), &Buffers::default())
-            .unwrap()
-            .expect("a frame");
-        assert_eq!(body, Some(rows().slice(1, 1)));
-    }
-
-    #[test]
     fn a_frame_that_is_cut_anywhere_is_an_error() {
-        let frame = frame(&"a head", Some(&rows())).unwrap();
+        let frame = frame(&"a head", Some(&rows()));
         for end in 1..frame.len() {
-            assert!(
-                receive::<String>(&mut &frame[..end], &Buffers::default()).is_err(),
-                "{end}"
-            );
+            let cut = receive::<String>(&mut &frame[..end], &Buffers::default());
+            assert!(cut.is_err(), "{end}");
         }
     }
 }

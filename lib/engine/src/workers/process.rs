@@ -1,7 +1,7 @@
 //! A worker process, seen from the run that started it.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -13,81 +13,78 @@ use arrow::array::RecordBatch;
 use crossbeam_channel::{Sender, unbounded};
 use plmkit_esm2::{Buffers, CUDA_VISIBLE_DEVICES};
 
-use super::message::{Answer, Request, frame, receive};
+use super::message::{Answer, Request, encode, receive};
 use crate::EngineError;
 
-/// This program, also after its file was replaced.
+/// This program, even after its file was replaced.
 const PROGRAM: &str = "/proc/self/exe";
-/// How long a worker that hung up may take to end.
+/// How long a worker may take to exit after it has hung up.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A message of a worker.
 pub(crate) struct Message {
-    pub(crate) from: ProcessId,
-    /// `None` where it has hung up.
+    /// The number of its process.
+    pub(crate) process: u64,
+    /// `None` if the worker has hung up.
     pub(crate) answer: Option<(Answer, Option<RecordBatch>)>,
-}
-
-/// The process of a worker: `worker` is the same for one that takes the place of another, `start` is not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ProcessId {
-    pub(crate) worker: usize,
-    pub(crate) start: u64,
 }
 
 /// A running worker. It is killed on drop.
 pub(crate) struct Process {
-    pub(crate) id: ProcessId,
+    /// Unique among all processes of the run.
+    pub(crate) number: u64,
     child: Child,
-    /// Frames for it; taken out on drop.
+    /// Frames for the worker; `None` only during drop.
     requests: Option<Sender<Vec<u8>>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Process {
-    /// Starts this program with `arguments`, and with `visible` as the GPUs that CUDA shows to it. Its answers go
-    /// to `messages`, with rows in memory of `results`.
+    /// Starts this program with `arguments`, and with `visible` as `CUDA_VISIBLE_DEVICES`. Its answers go to `messages`, with rows in
+    /// memory of `results`.
     ///
-    /// To be called by a thread that lives as long as the worker is to: the worker is killed when that thread ends.
+    /// The worker is killed when the calling thread ends.
     pub(crate) fn start(
-        id: ProcessId,
+        number: u64,
         arguments: &[OsString],
         visible: Option<&str>,
         messages: Sender<Message>,
         results: Buffers<u8>,
     ) -> io::Result<Self> {
-        let (here, there) = UnixStream::pair()?;
-        // What a library prints must not end up between the run's own results.
+        let (mut line, theirs) = UnixStream::pair()?;
+        // Text that a library prints must not end up in the run's standard output.
         let stderr = io::stderr().as_fd().try_clone_to_owned()?;
         let child = Command::new(PROGRAM)
             .arg0("gpu-embed")
             .args(arguments)
-            .stdin(OwnedFd::from(there))
+            .stdin(OwnedFd::from(theirs))
             .stdout(stderr)
             .envs(visible.map(|visible| (CUDA_VISIBLE_DEVICES, visible)))
             .spawn()?;
+        let (requests, frames) = unbounded::<Vec<u8>>();
         let mut process = Self {
-            id,
+            number,
             child,
-            requests: None,
+            requests: Some(requests),
             threads: Vec::new(),
         };
-        let (requests, frames) = unbounded::<Vec<u8>>();
-        process.requests = Some(requests);
-        let mut line = here.try_clone()?;
-        process.thread("worker-in", move || {
-            // A worker that has gone says so at the other end.
+        let mut line_in = line.try_clone()?;
+        process.spawn_thread("worker-in", move || {
+            // If the worker has gone, the other thread reports it.
             while let Ok(frame) = frames.recv()
-                && io::Write::write_all(&mut line, &frame).is_ok()
+                && line_in.write_all(&frame).is_ok()
             {}
         })?;
-        let mut line = here;
-        process.thread("worker-out", move || {
+        process.spawn_thread("worker-out", move || {
             loop {
-                // What cannot be read was cut by the end of the worker.
+                // An unreadable frame was cut by the end of the worker.
                 let answer = receive(&mut line, &results).unwrap_or(None);
                 let ended = answer.is_none();
-                if messages.send(Message { from: id, answer }).is_err() || ended {
+                let message = Message {
+                    process: number,
+                    answer,
+                };
+                if messages.send(message).is_err() || ended {
                     break;
                 }
             }
@@ -95,37 +92,38 @@ impl Process {
         Ok(process)
     }
 
-    fn thread(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    fn spawn_thread(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let thread = thread::Builder::new().name(name.into()).spawn(run)?;
         self.threads.push(thread);
         Ok(())
     }
 
-    /// Sends a request. Only its answer says that it has arrived.
+    /// Sends a request. Success does not mean that the worker has received it.
     pub(crate) fn send(
         &self,
         request: &Request,
         body: Option<&RecordBatch>,
     ) -> Result<(), EngineError> {
-        let frame = frame(request, body).map_err(EngineError::Connection)?;
+        let mut frame = Vec::new();
+        encode(&mut frame, request, body).map_err(EngineError::Connection)?;
         if let Some(requests) = &self.requests {
             let _ = requests.send(frame);
         }
         Ok(())
     }
 
-    /// Its number in the system.
+    /// The process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Ends it, without waiting for that.
+    /// Kills the worker, without waiting for its end.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
     }
 
-    /// How a worker that has hung up ended, in words.
-    pub(crate) fn describe_ending(mut self) -> String {
+    /// Waits for a worker that has hung up, and describes how it ended.
+    pub(crate) fn describe_end(mut self) -> String {
         let deadline = Instant::now() + EXIT_TIMEOUT;
         while Instant::now() < deadline {
             if let Ok(Some(status)) = self.child.try_wait() {

@@ -1,4 +1,4 @@
-//! The worker's side: it loads the model, computes what it is given, and ends when the run has gone.
+//! The worker's side: it loads the model and computes batches until the run hangs up.
 
 use std::io::{self, ErrorKind, Write};
 use std::net::Shutdown;
@@ -13,23 +13,21 @@ use plmkit_esm2::{Buffers, set_threads};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use tracing::subscriber::{NoSubscriber, with_default};
 
-use super::message::{Answer, BatchPlace, Load, Request, receive, send, write_frame};
-use crate::backend::Backend;
+use super::message::{Answer, BatchPlace, Load, Request, encode, receive, send};
 use crate::batch::{Batch, BatchResult, QueuedBatch};
 use crate::in_process::InProcess;
-use crate::pipeline::run_stages;
+use crate::pipeline::{Backend, run_stages};
 use crate::{EngineError, RunConfig};
 
-/// Computes for the run at the other end of standard input, a socket, until it hangs up. What goes wrong is told to that
-/// run; the error is that nobody can be told.
+/// Computes for the run at the other end of standard input, a socket, until the run hangs up. Other failures are sent to the run;
+/// the returned error is that of the connection.
 pub fn serve(config: &RunConfig) -> Result<(), EngineError> {
-    // A worker that hangs does not outlive its run.
+    // A hanging worker must not outlive its run.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| broken(error.into()))?;
     let stdin = io::stdin().as_fd().try_clone_to_owned();
     let line = UnixStream::from(stdin.map_err(broken)?);
     match serve_requests(config, &line) {
-        Ok(()) => Ok(()),
-        // A run that has gone has said why.
+        // The run has gone, and has reported why.
         Err(EngineError::Connection(error))
             if matches!(
                 error.kind(),
@@ -38,17 +36,21 @@ pub fn serve(config: &RunConfig) -> Result<(), EngineError> {
         {
             Ok(())
         }
+        Ok(()) => Ok(()),
         Err(error @ EngineError::Connection(_)) => Err(error),
         Err(error) => {
-            let failed = Answer::failed(exit_of(&error), error.to_string());
-            send(&mut &line, &failed, None).map_err(broken)
+            let failed = Answer::Failed {
+                exit: exit_of(&error).code(),
+                message: error.to_string(),
+            };
+            send(&mut &line, &failed).map_err(broken)
         }
     }
 }
 
 fn serve_requests(config: &RunConfig, line: &UnixStream) -> Result<(), EngineError> {
-    let Some((Request::Load(load), _)) = request(line)? else {
-        return Err(broken(ErrorKind::InvalidData.into()));
+    let Some((Request::Load(load), _)) = next_request(line)? else {
+        return Err(unexpected("no request to load"));
     };
     let config = RunConfig {
         device: load.device,
@@ -59,13 +61,13 @@ fn serve_requests(config: &RunConfig, line: &UnixStream) -> Result<(), EngineErr
     let mut model = load_model(&config, load, &stop)?;
     let info = model.info()?;
     let layout = info.layout(&config, (load.stitched, load.labels))?;
-    send(&mut &*line, &Answer::Ready(info), None).map_err(broken)?;
-    while let Some((asked, body)) = request(line)? {
-        match asked {
-            Request::Load(_) => return Err(broken(ErrorKind::InvalidData.into())),
+    send(&mut &*line, &Answer::Ready(info)).map_err(broken)?;
+    while let Some((request, body)) = next_request(line)? {
+        match request {
+            Request::Load(_) => return Err(unexpected("a second request to load")),
             Request::Measure(sample) => {
-                let parity = model.measure(sample)?;
-                send(&mut &*line, &Answer::Parity(parity), None).map_err(broken)?;
+                let parity = model.measure_parity(sample)?;
+                send(&mut &*line, &Answer::Parity(parity)).map_err(broken)?;
             }
             Request::Batch(place) => {
                 return compute_batches(&mut model, &layout, line, queued(place, body)?);
@@ -81,16 +83,15 @@ fn load_model<'a>(
     stop: &'a Stop,
 ) -> Result<InProcess<'a>, EngineError> {
     set_threads(config.threads);
-    if load.speaks {
-        InProcess::load(config, load.largest, stop)
+    let load_model = || InProcess::load(config, load.largest_batch, stop);
+    if load.logs {
+        load_model()
     } else {
-        with_default(NoSubscriber::new(), || {
-            InProcess::load(config, load.largest, stop)
-        })
+        with_default(NoSubscriber::new(), load_model)
     }
 }
 
-/// Computes the first batch and all that follow: one thread reads, one computes, one sends.
+/// Computes the first batch and all others: one thread reads, one computes, one sends.
 fn compute_batches(
     model: &mut InProcess<'_>,
     layout: &EmbeddingLayout,
@@ -98,7 +99,7 @@ fn compute_batches(
     first: QueuedBatch,
 ) -> Result<(), EngineError> {
     run_stages(
-        // Without a bound: a run does not send before it reads, so one of the two must always read.
+        // Unbounded: the run sends requests before it reads answers, so a worker must always read.
         unbounded(),
         |queue| {
             let mut next = Some(Ok(first));
@@ -108,7 +109,7 @@ fn compute_batches(
             }
         },
         |batches, deliver| {
-            // However this ends: the reader may wait for batches that nobody computes any more.
+            // However the computation ends, the reader must not wait for more batches.
             let _hang_up = HangUp(line);
             model.run(layout, batches, deliver)
         },
@@ -116,7 +117,7 @@ fn compute_batches(
     )
 }
 
-/// Ends the reading of a line on drop.
+/// Closes the reading side of a connection on drop.
 struct HangUp<'a>(&'a UnixStream);
 
 impl Drop for HangUp<'_> {
@@ -125,24 +126,22 @@ impl Drop for HangUp<'_> {
     }
 }
 
-/// The next request of the run; `None` once it has gone.
-fn request(line: &UnixStream) -> Result<Option<(Request, Option<RecordBatch>)>, EngineError> {
+/// Receives the next request; `None` if the run has hung up.
+fn next_request(line: &UnixStream) -> Result<Option<(Request, Option<RecordBatch>)>, EngineError> {
     receive(&mut &*line, &Buffers::default()).map_err(broken)
 }
 
 fn next_batch(line: &UnixStream) -> Option<Result<QueuedBatch, EngineError>> {
-    match request(line).transpose()? {
-        Ok((Request::Batch(place), body)) => Some(queued(place, body)),
-        Ok(_) => Some(Err(broken(ErrorKind::InvalidData.into()))),
-        Err(error) => Some(Err(error)),
-    }
+    let request = next_request(line).transpose()?;
+    Some(request.and_then(|request| match request {
+        (Request::Batch(place), body) => queued(place, body),
+        _ => Err(unexpected("no batch")),
+    }))
 }
 
 fn queued(place: BatchPlace, body: Option<RecordBatch>) -> Result<QueuedBatch, EngineError> {
-    let batch = body
-        .ok_or_else(|| "no rows".to_owned())
-        .and_then(|rows| place.with_rows(rows));
-    let batch = batch.map_err(|what| broken(io::Error::new(ErrorKind::InvalidData, what)))?;
+    let rows = body.ok_or_else(|| unexpected("no rows"))?;
+    let batch = place.with_rows(rows).map_err(|what| unexpected(&what))?;
     Ok(QueuedBatch { batch, saved: None })
 }
 
@@ -151,15 +150,18 @@ fn send_results(
     line: &UnixStream,
     results: &Receiver<(Batch, BatchResult)>,
 ) -> Result<(), EngineError> {
-    // One for all: large memory is dear when it is new.
+    // Reused: fresh memory of this size is slow.
     let mut frame = Vec::new();
-    while let Ok((Batch { index, .. }, result)) = results.recv() {
+    while let Ok((_, result)) = results.recv() {
         let rows = result.rows.clone();
-        let answer = Answer::Batch { index, result };
-        write_frame(&mut frame, &answer, Some(&rows)).map_err(broken)?;
+        encode(&mut frame, &Answer::Batch(result), Some(&rows)).map_err(broken)?;
         (&mut &*line).write_all(&frame).map_err(broken)?;
     }
     Ok(())
+}
+
+fn unexpected(what: &str) -> EngineError {
+    broken(io::Error::new(ErrorKind::InvalidData, what))
 }
 
 fn broken(error: io::Error) -> EngineError {

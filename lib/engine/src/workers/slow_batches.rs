@@ -1,64 +1,51 @@
-//! When a worker takes too long for a batch: no clock, no process.
+//! Detecting workers that take too long for a batch. Pure: the caller passes the time.
 
 use std::time::{Duration, Instant};
 
 /// No batch that takes less is slow.
-const LEAST: Duration = Duration::from_mins(1);
-/// How many times the longest batch so far one may take.
-const TIMES: u32 = 10;
+const MIN_SLOW: Duration = Duration::from_mins(1);
+/// A batch is slow if it takes more than this many times the longest one so far.
+const SLOW_FACTOR: u32 = 10;
 
-/// Knows since when each worker has been at a batch.
+/// Knows when each worker began its current batch.
 #[derive(Debug)]
 pub(crate) struct SlowBatches {
-    /// The longest that a batch took, once one was computed.
+    /// The longest computation of a batch, if any has finished.
     longest: Option<Duration>,
-    workers: Vec<Timer>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Timer {
-    began: Instant,
-    /// Whether it was reported as slow.
-    reported: bool,
+    /// For each worker, when it began its batch, and whether the batch was reported as slow.
+    workers: Vec<(Instant, bool)>,
 }
 
 impl SlowBatches {
     pub(crate) fn new(workers: usize, now: Instant) -> Self {
-        let since = Timer {
-            began: now,
-            reported: false,
-        };
         Self {
             longest: None,
-            workers: vec![since; workers],
+            workers: vec![(now, false); workers],
         }
     }
 
-    /// A worker begins with a batch.
+    /// Notes that a worker begins a batch.
     pub(crate) fn begin(&mut self, worker: usize, now: Instant) {
-        self.workers[worker] = Timer {
-            began: now,
-            reported: false,
-        };
+        self.workers[worker] = (now, false);
     }
 
-    /// A worker has computed a batch, and begins with the next if it has one.
+    /// Notes that a worker has finished a batch, and begins the next one if it has one.
     pub(crate) fn finish(&mut self, worker: usize, now: Instant) {
-        let took = now - self.workers[worker].began;
-        self.longest = self.longest.max(Some(took));
+        let taken = now - self.workers[worker].0;
+        self.longest = self.longest.max(Some(taken));
         self.begin(worker, now);
     }
 
-    /// How long a worker that has a batch has been at it, if that is too long and was not reported before.
+    /// Returns how long a busy worker has been at its batch, if that is too long and was not reported before.
     pub(crate) fn overdue(&mut self, worker: usize, now: Instant) -> Option<Duration> {
-        // While none is computed yet, it is not known how long they take.
-        let most = LEAST.max(self.longest.unwrap_or(LEAST) * TIMES);
-        let since = &mut self.workers[worker];
-        let taken = now - since.began;
-        if since.reported || taken <= most {
+        // Until a batch has finished, ten minutes are the limit.
+        let longest = self.longest.unwrap_or(MIN_SLOW);
+        let (began, reported) = &mut self.workers[worker];
+        let taken = now - *began;
+        if *reported || taken <= MIN_SLOW.max(longest * SLOW_FACTOR) {
             return None;
         }
-        since.reported = true;
+        *reported = true;
         Some(taken)
     }
 }
@@ -68,16 +55,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_takes_ten_times_the_longest_is_said_once() {
+    fn a_batch_of_ten_times_the_longest_is_reported_once() {
         let start = Instant::now();
-        let after = |seconds| start + Duration::from_secs(seconds);
+        let seconds = Duration::from_secs;
+        let after = |count| start + seconds(count);
         let mut slow = SlowBatches::new(2, start);
-        assert_eq!(slow.overdue(0, after(600)), None, "nothing to go by");
+        assert_eq!(slow.overdue(0, after(600)), None, "no measure yet");
         slow.finish(1, after(20));
         assert_eq!(slow.overdue(0, after(200)), None);
-        let seconds = Duration::from_secs;
         assert_eq!(slow.overdue(0, after(201)), Some(seconds(201)));
-        assert_eq!(slow.overdue(0, after(400)), None, "it was said");
+        assert_eq!(slow.overdue(0, after(400)), None, "already reported");
         assert_eq!(slow.overdue(1, after(220)), None, "it began at 20");
         slow.begin(0, after(500));
         assert_eq!(slow.overdue(0, after(700)), None);
@@ -90,8 +77,8 @@ mod tests {
         let mut slow = SlowBatches::new(1, start);
         let now = start + Duration::from_millis(10);
         slow.finish(0, now);
-        assert_eq!(slow.overdue(0, now + LEAST), None);
-        let over = LEAST + Duration::from_millis(1);
+        assert_eq!(slow.overdue(0, now + MIN_SLOW), None);
+        let over = MIN_SLOW + Duration::from_millis(1);
         assert_eq!(slow.overdue(0, now + over), Some(over));
     }
 }
