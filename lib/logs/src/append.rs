@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use plmkit_store::lock_open;
+use plmkit_store::{StoreError, lock_open};
 
 use crate::LogError;
 
@@ -81,10 +81,8 @@ impl AppendLog {
         self.empty = false;
         written.map_err(|source| {
             self.file = None;
-            LogError::Write {
-                path: self.path.clone(),
-                source,
-            }
+            let path = self.path.clone();
+            StoreError::Write { path, source }.into()
         })
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a log.
+//! Errors of logs.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,24 +6,16 @@ use std::path::PathBuf;
 use plmkit_contract::{Exit, Failure, io_text, one_line, path_text};
 use plmkit_store::StoreError;
 
-/// How much of a reason a message shows: it quotes the log.
+/// The length of a reason in a message. A reason may quote the log.
 const REASON_CHARS: usize = 200;
 
 /// An error with a run-event log or a GPU sample log.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// A file cannot be opened for reading, or not be published.
+    /// A file cannot be read or published.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Reading failed midway.
-    #[error("{}: cannot read: {}", path_text(.path), io_text(.source))]
-    Read {
-        /// The log.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A line is not what it should be.
+    /// A line is malformed.
     #[error("{}: line {line}: {}", path_text(.path), one_line(.reason, REASON_CHARS))]
     Line {
         /// The log.
@@ -49,21 +41,13 @@ pub enum LogError {
         /// Why.
         source: io::Error,
     },
-    /// A log is appended to, and what is there is something else.
+    /// An existing file is not a log of the kind that is appended to.
     #[error("{}: exists and is not {expected}: choose another path or remove it", path_text(.path))]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What a log of this kind is called.
+        /// The name of the kind of log.
         expected: &'static str,
-    },
-    /// Writing failed midway.
-    #[error("{}: cannot write: {}", path_text(.path), io_text(.source))]
-    Write {
-        /// The log.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
     },
 }
 
@@ -73,7 +57,6 @@ impl Failure for LogError {
             Self::Store(error) => error.exit(),
             Self::Line { .. } | Self::NotSamples { .. } => Exit::Data,
             Self::Create { .. } | Self::Foreign { .. } => Exit::CannotCreate,
-            Self::Read { .. } | Self::Write { .. } => Exit::Io,
         }
     }
 }

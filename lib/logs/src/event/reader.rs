@@ -3,6 +3,8 @@
 use std::io::{self, BufRead};
 use std::path::PathBuf;
 
+use plmkit_store::StoreError;
+
 use super::{BatchDone, Event};
 use crate::LogError;
 use crate::lines::CompleteLines;
@@ -68,10 +70,8 @@ impl<R: BufRead> EventReader<R> {
         if source.kind() == io::ErrorKind::InvalidData {
             return self.line_error(source.to_string());
         }
-        LogError::Read {
-            path: self.path.clone(),
-            source,
-        }
+        let path = self.path.clone();
+        StoreError::Read { path, source }.into()
     }
 
     fn line_error(&self, reason: String) -> LogError {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use csv::{ErrorKind, StringRecord};
 use plmkit_contract::Quoted;
+use plmkit_store::StoreError;
 
 use crate::lines::LineRead;
 use crate::{GpuSample, LogError, Timestamp};
@@ -89,10 +90,11 @@ impl<R: BufRead> GpuCsvReader<R> {
             ErrorKind::Io(source) if source.kind() == std::io::ErrorKind::InvalidData => {
                 self.line_error(line, source.to_string())
             }
-            ErrorKind::Io(source) => LogError::Read {
+            ErrorKind::Io(source) => StoreError::Read {
                 path: self.path.clone(),
                 source,
-            },
+            }
+            .into(),
             ErrorKind::UnequalLengths {
                 pos,
                 expected_len,
