@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn events_that_are_read_twice_count_once() {
         let mut once = summaries(resumed("job"));
-        let mut twice = summaries(resumed("job").repeat(2));
+        let mut twice = summaries([resumed("job"), resumed("job")].concat());
         let note = "batch events that are there again are counted once: 5";
         assert_eq!(twice[0].notes.pop().as_deref(), Some(note));
         once[0].notes.pop();
