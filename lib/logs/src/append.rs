@@ -162,7 +162,10 @@ mod tests {
                 Err(error) => {
                     assert_eq!(error.exit(), Exit::CannotCreate);
                     let message = error.to_string();
-                    assert!(message.contains("exists and is not a test log"), "{message}");
+                    assert!(
+                        message.contains("exists and is not a test log"),
+                        "{message}"
+                    );
                 }
             }
             assert!(fs::read(&path).unwrap() == after.unwrap_or(before));

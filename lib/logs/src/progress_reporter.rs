@@ -66,7 +66,9 @@ impl ProgressReporter {
         self.elapsed_s = self.elapsed_s.max(batch.elapsed_s.unwrap_or_default());
         let recent = &mut self.recent;
         recent.tokens += batch.tokens;
-        recent.packing.extend(batch.packing().filter(|_| !batch.tail));
+        recent
+            .packing
+            .extend(batch.packing().filter(|_| !batch.tail));
         if let Some(wait_ms) = batch.wait_ms {
             recent.wait_ms.add(wait_ms);
             recent.starved += u64::from(wait_ms > QUEUE_STARVED_ABOVE_MS);
@@ -162,7 +164,10 @@ mod tests {
             ..batch(0.1, 0.0)
         };
         for (batch, line) in [
-            (batch(0.85, 50.0), "100 batches: 85.0 % full, waited 50.0 ms for each"),
+            (
+                batch(0.85, 50.0),
+                "100 batches: 85.0 % full, waited 50.0 ms for each",
+            ),
             (tail, "200 batches: waited 0.0 ms for each"),
         ] {
             assert_eq!(report(&mut reporter, &batch), (line.to_owned(), vec![]));

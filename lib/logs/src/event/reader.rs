@@ -210,6 +210,9 @@ mod tests {
     #[test]
     fn a_batch_is_the_same_with_and_without_spaces() {
         let spaced = BATCH.replace("\"type\":\"batch\",", "\"type\": \"batch\", ");
-        assert_eq!(parse_event(spaced.as_bytes()), parse_event(BATCH.as_bytes()));
+        assert_eq!(
+            parse_event(spaced.as_bytes()),
+            parse_event(BATCH.as_bytes())
+        );
     }
 }

@@ -73,7 +73,9 @@ impl<R: BufRead> GpuCsvReader<R> {
         }
         let line = self.record.position().map_or(0, csv::Position::line);
         let sample = parse_row(self.header.as_ref(), &self.record);
-        sample.map(Some).map_err(|reason| self.line_error(line, reason))
+        sample
+            .map(Some)
+            .map_err(|reason| self.line_error(line, reason))
     }
 
     fn csv_error(&self, error: csv::Error) -> LogError {
@@ -179,7 +181,11 @@ fn check(sample: &GpuSample) -> Result<(), String> {
         ("pcie_rx_mib_s", "MiB/s", sample.pcie_rx_mib_s),
         ("pcie_tx_mib_s", "MiB/s", sample.pcie_tx_mib_s),
         ("host_disk_read_mib_s", "MiB/s", sample.host_disk_read_mib_s),
-        ("host_disk_write_mib_s", "MiB/s", sample.host_disk_write_mib_s),
+        (
+            "host_disk_write_mib_s",
+            "MiB/s",
+            sample.host_disk_write_mib_s,
+        ),
         ("boot_s", "seconds", sample.boot_s),
     ] {
         if let Some(value) = value.filter(|value| !(value.is_finite() && *value >= 0.0)) {
@@ -239,7 +245,9 @@ mod tests {
     #[test]
     fn a_bad_value_is_named_by_line_and_column() {
         let no_time = |time: &str| {
-            format!("column 'timestamp': expected a time as 2026-01-31T12:00:00.000Z, found '{time}'")
+            format!(
+                "column 'timestamp': expected a time as 2026-01-31T12:00:00.000Z, found '{time}'"
+            )
         };
         let time = "2026-01-31T12:00:00Z";
         for (row, expected) in [
@@ -247,16 +255,31 @@ mod tests {
             ("yesterday,1,,".to_owned(), no_time("yesterday")),
             ("2026-01-31,1,,".to_owned(), no_time("2026-01-31")),
             (",1,,".to_owned(), no_time("")),
-            (format!("{time},101,,"), "column 'gpu_util': expected 0 to 100, found 101".to_owned()),
-            (format!("{time},1,NaN,"), "column 'power_w': expected watts, found NaN".to_owned()),
-            (format!("{time},1,,x"), "expected PID:MIB:PERCENT, found 'x'".to_owned()),
-            (time.to_owned(), "wrong number of columns; expected 4, found 1".to_owned()),
+            (
+                format!("{time},101,,"),
+                "column 'gpu_util': expected 0 to 100, found 101".to_owned(),
+            ),
+            (
+                format!("{time},1,NaN,"),
+                "column 'power_w': expected watts, found NaN".to_owned(),
+            ),
+            (
+                format!("{time},1,,x"),
+                "expected PID:MIB:PERCENT, found 'x'".to_owned(),
+            ),
+            (
+                time.to_owned(),
+                "wrong number of columns; expected 4, found 1".to_owned(),
+            ),
         ] {
             let log = format!("timestamp,gpu_util,power_w,processes\n{time},1,,\n{row}\n");
             let error = samples(&log).unwrap_err();
             assert_eq!(error.exit(), Exit::Data);
             let expected = format!("gpu.csv: line 3: {expected}");
-            assert!(error.to_string().starts_with(&expected), "{error}: {expected}");
+            assert!(
+                error.to_string().starts_with(&expected),
+                "{error}: {expected}"
+            );
         }
         let other = samples(">P1\nMKV\n").unwrap_err().to_string();
         assert!(other.contains("line 1: not a GPU sample log"), "{other}");
