@@ -160,8 +160,10 @@ fn paths_and_methods_have_their_status_and_metrics_their_media_type() {
         assert_eq!(head.contains("Allow: GET, HEAD"), status == "405", "{head}");
         assert_eq!(body.is_empty(), method == "HEAD", "{body}");
     }
-    let (head, _) = exporter.send("\x16\x03\x01 not HTTP\r\n\r\n");
-    assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
+    for malformed in ["\x16\x03\x01 not HTTP\r\n\r\n", "GET /metrics\r\n\r\n"] {
+        let (head, _) = exporter.send(malformed);
+        assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
+    }
 }
 
 #[test]

@@ -58,7 +58,10 @@ fn a_hanging_driver_does_not_delay_a_signal() {
         assert_contains(&stderr, "the driver does not answer");
         std::fs::remove_file(case.path("hang")).unwrap();
     }
-    assert!(!case.path("gpu.prom").exists(), "it would be scraped forever");
+    assert!(
+        !case.path("gpu.prom").exists(),
+        "it would be scraped forever"
+    );
 }
 
 #[test]

@@ -123,7 +123,13 @@ fn a_measured_peak_replaces_the_named_one() {
         assert_near(&run(&case, args)["efficiency"]["mfu"], mfu);
     }
     let unknown = run(&case, "--events cpu.jsonl --gpu gpu.csv");
-    let figures = ["mfu", "peak_flops_per_s", "mean_power_w", "energy_j", "residues_per_joule"];
+    let figures = [
+        "mfu",
+        "peak_flops_per_s",
+        "mean_power_w",
+        "energy_j",
+        "residues_per_joule",
+    ];
     assert_unknown(&unknown, &figures);
     assert_eq!(unknown["gpus"], Value::Array(Vec::new()));
     for invalid in ["0", "-1", "NaN", "inf", "fast"] {
@@ -141,7 +147,10 @@ fn a_folder_stands_for_the_logs_in_it() {
     std::fs::create_dir(case.path("logs")).unwrap();
     // Two attempts at the run, in separate files.
     let (events, samples) = (events(), samples());
-    let (header, start) = (samples.lines().next().unwrap(), events.lines().next().unwrap());
+    let (header, start) = (
+        samples.lines().next().unwrap(),
+        events.lines().next().unwrap(),
+    );
     let half = samples.match_indices('\n').nth(60).unwrap().0 + 1;
     let split = events.match_indices('\n').nth(2).unwrap().0 + 1;
     let attempt = |events: &str, run: &str| {
@@ -154,7 +163,10 @@ fn a_folder_stands_for_the_logs_in_it() {
     case.write("logs/1.csv", &samples[..half]);
     case.write("logs/2.csv", &format!("{header}\n{}", &samples[half..]));
     let joined = run(&case, "--events logs --gpu logs");
-    assert_eq!((&joined["run"], &joined["attempts"]), (&"r2".into(), &2.into()));
+    assert_eq!(
+        (&joined["run"], &joined["attempts"]),
+        (&"r2".into(), &2.into())
+    );
     for figure in ["tokens", "residues", "batches", "gpus"] {
         assert_eq!(joined[figure], single[figure], "{figure}");
     }
@@ -171,7 +183,10 @@ fn one_gpu_without_samples_leaves_energy_and_mfu_unknown() {
     case.write("gpu.csv", &one);
     let found = run(&case, "--events events.jsonl --gpu gpu.csv");
     assert_near(&found["gpus"][0]["mean_power_w"], 500.0);
-    assert_unknown(&found, &["mfu", "mean_power_w", "energy_j", "residues_per_joule"]);
+    assert_unknown(
+        &found,
+        &["mfu", "mean_power_w", "energy_j", "residues_per_joule"],
+    );
 }
 
 #[test]

@@ -18,9 +18,16 @@ fn there_is_a_line_for_the_host_and_for_each_run() {
         let output = case.run(args);
         let stdout = text(&output.stdout);
         let lines: Vec<&str> = stdout.lines().collect();
-        assert_eq!((output.status.code(), lines.len()), (Some(0), 1 + runs), "{stdout}");
+        assert_eq!(
+            (output.status.code(), lines.len()),
+            (Some(0), 1 + runs),
+            "{stdout}"
+        );
         let host = lines[0];
-        assert!(host.starts_with("host  cpu ") && host.ends_with(" MiB"), "{stdout}");
+        assert!(
+            host.starts_with("host  cpu ") && host.ends_with(" MiB"),
+            "{stdout}"
+        );
         if runs > 0 {
             // The second run has no times, so the time of the file counts for it.
             let running = "run b  cuda:0 -  running  22 %  batches 2/9  tokens/s 20  ";

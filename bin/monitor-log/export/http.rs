@@ -165,17 +165,3 @@ fn parse(bytes: &[u8]) -> Result<Option<(String, String)>, httparse::Error> {
     let text = |part: Option<&str>| part.unwrap_or_default().to_owned();
     Ok(Some((text(request.method), text(request.path))))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_request_is_complete_when_its_head_is() {
-        let text = b"GET /metrics?a=b HTTP/1.1\r\nhost: x\r\n\r\n";
-        assert!(parse(&text[..text.len() - 1]).unwrap().is_none());
-        let expected = ("GET".to_owned(), "/metrics?a=b".to_owned());
-        assert_eq!(parse(text).unwrap(), Some(expected));
-        assert!(parse(b"GET /metrics\r\n\r\n").is_err(), "HTTP 0.9");
-    }
-}

@@ -1,7 +1,7 @@
 //! Errors of logs.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use plmkit_contract::{Exit, Failure, io_text, one_line, path_text};
 use plmkit_store::StoreError;
@@ -49,6 +49,26 @@ pub enum LogError {
         /// The name of the kind of log.
         expected: &'static str,
     },
+}
+
+impl LogError {
+    /// Returns the error of a malformed line.
+    pub fn line(path: &Path, line: u64, reason: impl Into<String>) -> Self {
+        Self::Line {
+            path: path.to_owned(),
+            line,
+            reason: reason.into(),
+        }
+    }
+
+    /// Returns the error of a failed read at a line. A line that is too long is malformed.
+    pub(crate) fn read(path: &Path, line: u64, source: io::Error) -> Self {
+        if source.kind() == io::ErrorKind::InvalidData {
+            return Self::line(path, line, source.to_string());
+        }
+        let path = path.to_owned();
+        StoreError::Read { path, source }.into()
+    }
 }
 
 impl Failure for LogError {

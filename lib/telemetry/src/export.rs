@@ -38,33 +38,23 @@ pub fn prometheus_text(rows: &[GpuSample], runs: &[RunStatus]) -> String {
 }
 
 fn write_exporter(text: &mut MetricsText, rows: &[GpuSample]) {
-    let version = Labels::default().with("version", Some(env!("CARGO_PKG_VERSION")));
-    let sampled = rows
-        .first()
-        .map_or_else(Timestamp::now, |row| row.timestamp);
-    let driver_up = rows.iter().any(|row| row.index.is_some());
-    for (name, help, labels, value) in [
-        (
-            "plmkit_exporter_info",
-            "The program that exports.",
-            version,
-            1.0,
-        ),
-        (
-            "plmkit_exporter_last_sample_timestamp_seconds",
-            "When GPUs and host were looked at last, in seconds since 1970.",
-            Labels::default(),
-            seconds(sampled),
-        ),
-        (
-            "plmkit_exporter_driver_up",
-            "Whether a driver tells of GPUs, 1 or 0; one that is not there is looked for every minute.",
-            Labels::default(),
-            flag(driver_up),
-        ),
-    ] {
-        text.metric("gauge", name, help, [(labels, Some(value))]);
-    }
+    let none = Labels::default();
+    let info = none.with("version", Some(env!("CARGO_PKG_VERSION")));
+    let name = "plmkit_exporter_info";
+    let help = "The program that exports.";
+    text.metric("gauge", name, help, [(info, Some(1.0))]);
+
+    let sampled = rows.first().map(|row| row.timestamp);
+    let sampled = seconds(sampled.unwrap_or_else(Timestamp::now));
+    let name = "plmkit_exporter_last_sample_timestamp_seconds";
+    let help = "When GPUs and host were looked at last, in seconds since 1970.";
+    text.metric("gauge", name, help, [(none.clone(), Some(sampled))]);
+
+    let driver_up = flag(rows.iter().any(|row| row.index.is_some()));
+    let name = "plmkit_exporter_driver_up";
+    let help =
+        "Whether a driver tells of GPUs, 1 or 0; one that is not there is looked for every minute.";
+    text.metric("gauge", name, help, [(none, Some(driver_up))]);
 }
 
 /// Returns 1 or 0.

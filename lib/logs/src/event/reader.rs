@@ -1,9 +1,7 @@
 //! Reads run events.
 
-use std::io::{self, BufRead};
+use std::io::BufRead;
 use std::path::PathBuf;
-
-use plmkit_store::StoreError;
 
 use super::{BatchDone, Event};
 use crate::LogError;
@@ -52,32 +50,20 @@ impl<R: BufRead> EventReader<R> {
     fn advance(&mut self) -> Result<Option<Event>, LogError> {
         loop {
             let read = self.lines.read_line(&mut self.line);
-            if !read.map_err(|error| self.read_error(error))? {
+            let number = self.lines.number();
+            if !read.map_err(|error| LogError::read(&self.path, number, error))? {
                 return Ok(None);
             }
             let line = self.line.trim_ascii_end();
             if line.is_empty() {
                 continue;
             }
-            if let Some(event) = parse_event(line).map_err(|reason| self.line_error(reason))? {
+            let event = parse_event(line);
+            if let Some(event) =
+                event.map_err(|reason| LogError::line(&self.path, number, reason))?
+            {
                 return Ok(Some(event));
             }
-        }
-    }
-
-    fn read_error(&self, source: io::Error) -> LogError {
-        if source.kind() == io::ErrorKind::InvalidData {
-            return self.line_error(source.to_string());
-        }
-        let path = self.path.clone();
-        StoreError::Read { path, source }.into()
-    }
-
-    fn line_error(&self, reason: String) -> LogError {
-        LogError::Line {
-            path: self.path.clone(),
-            line: self.lines.number(),
-            reason,
         }
     }
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use csv::{ErrorKind, StringRecord};
 use plmkit_contract::Quoted;
-use plmkit_store::StoreError;
 
 use crate::lines::LineRead;
 use crate::{GpuSample, LogError, Timestamp};
@@ -57,7 +56,7 @@ impl<R: BufRead> GpuCsvReader<R> {
             let header = header.map_err(|error| self.csv_error(error))?;
             if !header.is_empty() && !header.iter().any(|column| column == "timestamp") {
                 let reason = "not a GPU sample log: it has no 'timestamp' column";
-                return Err(self.line_error(1, reason.to_owned()));
+                return Err(LogError::line(&self.path, 1, reason));
             }
             self.header = Some(header);
         }
@@ -75,41 +74,21 @@ impl<R: BufRead> GpuCsvReader<R> {
         let sample = parse_row(self.header.as_ref(), &self.record);
         sample
             .map(Some)
-            .map_err(|reason| self.line_error(line, reason))
+            .map_err(|reason| LogError::line(&self.path, line, reason))
     }
 
     fn csv_error(&self, error: csv::Error) -> LogError {
-        let line = self.rows.get_ref().lines().number();
-        match error.into_kind() {
-            ErrorKind::Io(source) if source.kind() == std::io::ErrorKind::InvalidData => {
-                self.line_error(line, source.to_string())
-            }
-            ErrorKind::Io(source) => StoreError::Read {
-                path: self.path.clone(),
-                source,
-            }
-            .into(),
+        let number = self.rows.get_ref().lines().number();
+        let line = error.position().map_or(number, csv::Position::line);
+        let reason = match error.into_kind() {
+            ErrorKind::Io(source) => return LogError::read(&self.path, line, source),
             ErrorKind::UnequalLengths {
-                pos,
-                expected_len,
-                len,
-            } => self.line_error(
-                pos.map_or(line, |pos| pos.line()),
-                format!("wrong number of columns; expected {expected_len}, found {len}"),
-            ),
-            ErrorKind::Utf8 { pos, .. } => {
-                self.line_error(pos.map_or(line, |pos| pos.line()), "not UTF-8".to_owned())
-            }
-            other => self.line_error(line, format!("not CSV: {other:?}")),
-        }
-    }
-
-    fn line_error(&self, line: u64, reason: String) -> LogError {
-        LogError::Line {
-            path: self.path.clone(),
-            line,
-            reason,
-        }
+                expected_len, len, ..
+            } => format!("wrong number of columns; expected {expected_len}, found {len}"),
+            ErrorKind::Utf8 { .. } => "not UTF-8".to_owned(),
+            other => format!("not CSV: {other:?}"),
+        };
+        LogError::line(&self.path, line, reason)
     }
 }
 
@@ -201,36 +180,9 @@ mod tests {
 
     use super::*;
     use crate::gpu_csv::HEADER;
-    use crate::{GpuProcess, Processes, Throttle};
 
     fn samples(log: &str) -> Result<Vec<GpuSample>, LogError> {
         GpuCsvReader::new(log.as_bytes(), "gpu.csv").collect()
-    }
-
-    #[test]
-    fn a_full_row_and_a_host_row_are_read() {
-        let rows = samples(&format!(
-            "{HEADER}2026-01-31T12:00:00.000Z,b,3.5,0,GPU-1,\"Tesla, big\",97,40,100,200,61,250.5,300,1980,\
-             sw_power_cap,7:50:,0,2600,1234.5,10,20,0,0,80.5,60.5,30,12.5,1000,2000,1.5,2.5,900\n\
-             2026-01-31T12:00:00.000Z,,,,,,,,,,,,,,,,,,,,,,,,,,12.5,1000,2000,,,\n"
-        ))
-        .unwrap();
-        assert_eq!(rows[0].name.as_deref(), Some("Tesla, big"));
-        assert_eq!(rows[0].power_w, Some(250.5));
-        assert_eq!(rows[0].boot_time(), Some(("b", 3.5)));
-        let throttle = Throttle(vec!["sw_power_cap".to_owned()]);
-        assert_eq!(rows[0].throttle, Some(throttle));
-        let process = GpuProcess {
-            pid: 7,
-            mem_used_mib: Some(50),
-            gpu_util: None,
-        };
-        assert_eq!(rows[0].processes, Some(Processes(vec![process])));
-        let mut host = GpuSample::at("2026-01-31T12:00:00Z".parse().unwrap());
-        host.host_cpu_util = Some(12.5);
-        host.host_mem_used_mib = Some(1000);
-        host.host_mem_total_mib = Some(2000);
-        assert_eq!(rows[1], host);
     }
 
     #[test]

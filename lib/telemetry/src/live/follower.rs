@@ -17,7 +17,7 @@ const LIMIT_BYTES: u64 = 32 << 20;
 ///
 /// A given file is read whatever its name. A file in a folder is read if its name is not hidden, it begins like an event
 /// log, and it was written to within the time that is set. Subfolders are not searched.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Follower {
     paths: Vec<PathBuf>,
     keep: Duration,
@@ -40,8 +40,7 @@ impl Follower {
         Self {
             paths,
             keep,
-            tails: BTreeMap::new(),
-            noted: HashSet::new(),
+            ..Self::default()
         }
     }
 

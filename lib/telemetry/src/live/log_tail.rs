@@ -14,7 +14,7 @@ use plmkit_logs::{CompleteLines, LogError, Timestamp};
 const HEAD_BYTES: u64 = 256;
 
 /// A log, and the position up to which it was read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct LogTail {
     path: PathBuf,
     /// Device and inode of the file.
@@ -46,12 +46,7 @@ impl LogTail {
     pub(super) fn new(path: PathBuf) -> Self {
         Self {
             path,
-            file_id: None,
-            finished: None,
-            head: Vec::new(),
-            offset: 0,
-            lines: 0,
-            warned: false,
+            ..Self::default()
         }
     }
 
@@ -146,11 +141,7 @@ impl LogTail {
 
     /// Returns a message about a bad line, unless there was one before.
     fn warn_once(&mut self, line: u64, reason: String, consequence: &str) -> Option<String> {
-        let error = LogError::Line {
-            path: self.path.clone(),
-            line,
-            reason,
-        };
+        let error = LogError::line(&self.path, line, reason);
         let warned = mem::replace(&mut self.warned, true);
         (!warned).then(|| format!("{error}{consequence}"))
     }

@@ -18,7 +18,7 @@ const SILENT_START_AFTER_S: f64 = 600.0;
 const MAX_SLOWDOWN: f64 = 5.0;
 
 /// A run, as far as it was read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct LiveRun {
     /// The counts of this run alone.
     count: Runs,
@@ -31,19 +31,6 @@ pub(super) struct LiveRun {
 }
 
 impl LiveRun {
-    /// A run whose first event was at `time`.
-    pub(super) fn new(time: Timestamp) -> Self {
-        Self {
-            count: Runs::default(),
-            started: None,
-            has_ended: false,
-            recent_batches: RecentBatches::default(),
-            last_event: time,
-            last_batch_s: None,
-            longest_gap_s: 0.0,
-        }
-    }
-
     /// Adds an event of this run, which happened at `time`.
     pub(super) fn add(&mut self, event: &Event, time: Timestamp) {
         self.last_event = self.last_event.max(time);

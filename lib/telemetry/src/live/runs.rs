@@ -35,8 +35,8 @@ impl LiveRuns {
     pub fn add(&mut self, event: &Event, written: Timestamp) {
         let Some(run) = event.run() else { return };
         let time = event.time().unwrap_or(written);
-        let live = self.runs.entry(run.to_owned());
-        live.or_insert_with(|| LiveRun::new(time)).add(event, time);
+        let live = self.runs.entry(run.to_owned()).or_default();
+        live.add(event, time);
     }
 
     /// Drops runs that have ended and had no event for longer than `keep`. A run without an end stays: it may go on, and

@@ -127,7 +127,7 @@ impl RunSummary {
 }
 
 /// Sums over the events of one run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct RunCount {
     attempts: Vec<Attempt>,
     batch_numbers: NumberSet,
@@ -146,17 +146,12 @@ impl RunCount {
     /// `with_pictures` asks for chart data.
     pub(super) fn new(with_pictures: bool) -> Self {
         Self {
-            attempts: Vec::new(),
-            batch_numbers: NumberSet::default(),
-            repeated: 0,
             pairs: Some(0.0),
-            stages: StagesCount::default(),
-            queue: QueueCount::default(),
-            packing: PackingCount::default(),
             summary: RunSummary {
                 pictures: with_pictures.then(RunPictures::default),
                 ..RunSummary::default()
             },
+            ..Self::default()
         }
     }
 

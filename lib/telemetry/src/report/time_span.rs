@@ -1,6 +1,5 @@
 //! When runs were at work, and which samples were taken meanwhile.
 
-use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
 use plmkit_logs::GpuSample;
@@ -37,36 +36,29 @@ fn extend<T: Copy + PartialOrd>(span: &mut Option<RangeInclusive<T>>, time: Opti
     });
 }
 
-/// The spans of all runs.
+/// The spans of all runs, each with the position of its run.
 #[derive(Clone, Debug, Default)]
-pub(super) struct TimeSpans {
-    /// Each span, with the position of its run.
-    spans: Vec<(usize, TimeSpan)>,
-    boot_ids: HashSet<String>,
-}
+pub(super) struct TimeSpans(Vec<(usize, TimeSpan)>);
 
 impl TimeSpans {
     pub(super) fn new<'a>(spans: impl Iterator<Item = (usize, &'a TimeSpan)>) -> Self {
-        let spans: Vec<_> = spans.map(|(run, span)| (run, span.clone())).collect();
-        let timed = spans.iter().filter(|(_, span)| span.boot_s.is_some());
-        let boot_ids = timed.filter_map(|(_, span)| span.boot_id.clone());
-        Self {
-            boot_ids: boot_ids.collect(),
-            spans,
-        }
+        Self(spans.map(|(run, span)| (run, span.clone())).collect())
     }
 
     /// Whether the time of any run is known.
     pub(super) fn are_known(&self) -> bool {
         let known = |span: &TimeSpan| span.boot_s.is_some() || span.time_ms.is_some();
-        self.spans.iter().any(|(_, span)| known(span))
+        self.0.iter().any(|(_, span)| known(span))
     }
 
     /// Returns the runs during which a sample was taken, each once. If a run has the boot id of the sample, the sample is
     /// joined by seconds since boot, so that a set clock does no harm. Other samples are joined by the time of day.
     pub(super) fn runs_at(&self, sample: &GpuSample) -> Vec<usize> {
-        let boot_time = sample.boot_time();
-        let boot_time = boot_time.filter(|&(boot_id, _)| self.boot_ids.contains(boot_id));
+        let has_boot = |boot_id: &str| {
+            let mut timed = self.0.iter().filter(|(_, span)| span.boot_s.is_some());
+            timed.any(|(_, span)| span.boot_id.as_deref() == Some(boot_id))
+        };
+        let boot_time = sample.boot_time().filter(|&(boot_id, _)| has_boot(boot_id));
         let time_ms = sample.timestamp.unix_ms();
         let contains_sample = |span: &TimeSpan| match boot_time {
             Some((boot_id, now_s)) => {
@@ -79,7 +71,7 @@ impl TimeSpans {
                 span_ms.is_some_and(|span_ms| span_ms.contains(&time_ms))
             }
         };
-        let spans = self.spans.iter().filter(|(_, span)| contains_sample(span));
+        let spans = self.0.iter().filter(|(_, span)| contains_sample(span));
         let mut runs: Vec<usize> = spans.map(|&(run, _)| run).collect();
         runs.dedup();
         runs
@@ -109,54 +101,38 @@ mod tests {
         span
     }
 
-    fn sample(boot_time: Option<(&str, f64)>, time_ms: i64) -> GpuSample {
-        let time = chrono::DateTime::from_timestamp_millis(time_ms).unwrap();
-        GpuSample {
-            boot_id: boot_time.map(|(id, _)| id.to_owned()),
-            boot_s: boot_time.map(|(_, second)| second),
-            ..GpuSample::at(time.into())
-        }
-    }
-
     #[test]
-    fn a_sample_without_a_boot_of_a_run_is_joined_by_the_time_of_day() {
-        let spans = [(None, 10, 20), (Some("b"), 15, 30), (None, 40, 40)];
-        let spans = spans.map(|(boot_id, first, last)| span(boot_id, first, last));
-        let spans = TimeSpans::new(spans.iter().enumerate());
-        for (time_ms, expected) in [
-            (9_999, &[][..]),
-            (10_000, &[0]),
-            (15_000, &[0, 1]),
-            (20_001, &[1]),
-            (40_000, &[2]),
-            (40_001, &[]),
+    fn samples_are_joined_by_the_boot_clock_if_a_run_has_their_boot_and_else_by_the_time_of_day() {
+        let spans = [
+            (0, Some("a"), 10, 20),
+            (1, Some("b"), 15, 30),
+            (0, Some("a"), 20, 25),
+            (2, None, 40, 40),
+        ];
+        let spans = spans.map(|(run, boot_id, first, last)| (run, span(boot_id, first, last)));
+        let spans = TimeSpans::new(spans.iter().map(|(run, span)| (*run, span)));
+        for (boot_time, time_ms, expected) in [
+            (Some(("a", 9.9)), 18_000, &[][..]),
+            (Some(("a", 10.0)), 18_000, &[0]),
+            (Some(("a", 20.0)), 18_000, &[0]),
+            (Some(("a", 25.1)), 18_000, &[]),
+            (Some(("b", 20.0)), 40_000, &[1]),
+            (Some(("other", 18.0)), 9_999, &[]),
+            (Some(("other", 18.0)), 10_000, &[0]),
+            (None, 15_000, &[0, 1]),
+            (None, 25_001, &[1]),
+            (None, 40_000, &[2]),
+            (None, 40_001, &[]),
         ] {
-            for boot_time in [None, Some(("other", 1.0))] {
-                let runs = spans.runs_at(&sample(boot_time, time_ms));
-                assert_eq!(runs, expected, "{time_ms}");
-            }
+            let time = chrono::DateTime::from_timestamp_millis(time_ms).unwrap();
+            let sample = GpuSample {
+                boot_id: boot_time.map(|(id, _)| id.to_owned()),
+                boot_s: boot_time.map(|(_, second)| second),
+                ..GpuSample::at(time.into())
+            };
+            let found = spans.runs_at(&sample);
+            assert_eq!(found, expected, "{boot_time:?} {time_ms}");
         }
         assert!(spans.are_known() && !TimeSpans::default().are_known());
-    }
-
-    #[test]
-    fn a_sample_of_the_boot_of_a_run_is_joined_by_seconds_since_boot_alone() {
-        let spans = [
-            (Some("a"), 10, 20),
-            (Some("b"), 15, 30),
-            (Some("a"), 20, 25),
-        ];
-        let spans = spans.map(|(boot_id, first, last)| span(boot_id, first, last));
-        let spans = TimeSpans::new([0, 1, 0].into_iter().zip(&spans));
-        for (boot_id, second, expected) in [
-            ("a", 9.9, &[][..]),
-            ("a", 10.0, &[0]),
-            ("a", 20.0, &[0]),
-            ("a", 25.1, &[]),
-            ("b", 20.0, &[1]),
-        ] {
-            let found = spans.runs_at(&sample(Some((boot_id, second)), 18_000));
-            assert_eq!(found, expected, "{boot_id} {second}");
-        }
     }
 }
