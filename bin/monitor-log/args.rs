@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{ArgGroup, Parser, Subcommand};
 use plmkit_cli::{Common, Program, file, interval};
 use plmkit_telemetry::report::Tier;
 
@@ -211,25 +212,16 @@ pub(crate) struct ReportArgs {
     ///
     /// Other findings are reported and do not count: temperature, device memory nearly full, power limits, foreign
     /// processes, a starved queue, batches halved because memory ran out, sequences that could not be embedded.
-    #[arg(long, value_enum, value_name = "TIER", help_heading = "Verdict")]
-    pub(crate) fail_on: Option<FailOn>,
+    #[arg(long, value_parser = failing_tier(), value_name = "TIER", help_heading = "Verdict")]
+    pub(crate) fail_on: Option<Tier>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum FailOn {
-    /// Much is lost
-    Critical,
-    /// Something is lost
-    Mild,
-}
-
-impl From<FailOn> for Tier {
-    fn from(fail_on: FailOn) -> Self {
-        match fail_on {
-            FailOn::Critical => Self::Critical,
-            FailOn::Mild => Self::Mild,
-        }
-    }
+/// Returns the parser of a verdict that fails.
+fn failing_tier() -> impl TypedValueParser<Value = Tier> {
+    PossibleValuesParser::new(["critical", "mild"]).map(|tier| match tier.as_str() {
+        "mild" => Tier::Mild,
+        _ => Tier::Critical,
+    })
 }
 
 fn tflops(text: &str) -> Result<f64, String> {

@@ -31,7 +31,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
     for line in sentences(&report) {
         info!("{line}");
     }
-    Ok(judge(&report, args.fail_on.map(Tier::from)))
+    Ok(judge(&report, args.fail_on))
 }
 
 fn check_paths(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Result<(), Fault> {

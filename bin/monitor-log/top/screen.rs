@@ -114,32 +114,32 @@ fn is_quit(key: KeyEvent) -> bool {
         }
 }
 
-/// Returns a variable that holds the first ending signal; 0 before.
+/// Starts a thread that stores the first ending signal, and returns the signal's variable; 0 before.
 fn watch_signals() -> io::Result<Arc<AtomicI32>> {
     let signal = Arc::new(AtomicI32::new(0));
-    let seen = Arc::clone(&signal);
-    thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || {
-            if let Ok(signal) = wait_for_end() {
-                seen.store(signal, Ordering::Relaxed);
-                end_without_view(signal);
-            }
-        })?;
+    let received = Arc::clone(&signal);
+    spawn("signals", move || {
+        if let Ok(signal) = wait_for_end() {
+            received.store(signal, Ordering::Relaxed);
+            end_without_view(signal);
+        }
+    })?;
     Ok(signal)
 }
 
 /// Starts a thread that ends the process when the terminal is lost, which may happen without a signal.
 fn watch_terminal() -> io::Result<()> {
-    thread::Builder::new()
-        .name("terminal".to_owned())
-        .spawn(|| {
-            while io::stdout().is_terminal() {
-                thread::sleep(TERMINAL_CHECK);
-            }
-            end_without_view(SIGHUP);
-        })
-        .map(drop)
+    spawn("terminal", || {
+        while io::stdout().is_terminal() {
+            thread::sleep(TERMINAL_CHECK);
+        }
+        end_without_view(SIGHUP);
+    })
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let thread = thread::Builder::new().name(name.to_owned());
+    thread.spawn(work).map(drop)
 }
 
 /// Ends the process by `signal`, unless the view ends before. On a lost terminal the view never ends: crossterm's `poll`
@@ -161,17 +161,15 @@ fn end_without_view(signal: i32) {
 fn take_snapshots(args: &TopArgs, keep: Duration) -> io::Result<Receiver<Snapshot>> {
     let (sender, snapshots) = mpsc::channel();
     let (driver, events, interval) = (args.driver.clone(), args.events.clone(), args.interval);
-    thread::Builder::new()
-        .name("sampler".to_owned())
-        .spawn(move || {
-            // Messages on standard error would disturb the view.
-            with_default(NoSubscriber::default(), || {
-                let mut monitor = Monitor::open(&driver, &events, keep);
-                while sender.send(monitor.take_snapshot(false)).is_ok() {
-                    thread::sleep(interval);
-                }
-            });
-        })?;
+    spawn("sampler", move || {
+        // Messages on standard error would disturb the view.
+        with_default(NoSubscriber::default(), || {
+            let mut monitor = Monitor::open(&driver, &events, keep);
+            while sender.send(monitor.take_snapshot(false)).is_ok() {
+                thread::sleep(interval);
+            }
+        });
+    })?;
     Ok(snapshots)
 }
 

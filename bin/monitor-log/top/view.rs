@@ -5,6 +5,7 @@ mod gpus;
 mod plan;
 mod runs;
 
+use plmkit_contract::plural;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Stylize};
@@ -80,8 +81,7 @@ fn title(snapshot: &Snapshot, gpus: usize) -> Line<'static> {
     let time = time.and_then(|time| Some(time.split_once('.')?.0.replace('T', " ")));
     let found = match gpus {
         0 => "no GPU".to_owned(),
-        1 => "1 GPU".to_owned(),
-        many => format!("{many} GPUs"),
+        _ => plural(gpus, "GPU"),
     };
     Line::from(vec![
         Span::from("monitor-log top").bold(),
@@ -95,17 +95,13 @@ fn host(snapshot: &Snapshot, width: u16) -> Line<'static> {
         return Line::default();
     };
     let cpu = row.host_cpu_util.map(|percent| percent / 100.0);
-    let memory = share_of(row.host_mem_used_mib, row.host_mem_total_mib);
+    let (used, total) = (row.host_mem_used_mib, row.host_mem_total_mib);
     let mut spans = vec![Span::from("host   cpu  ")];
     spans.extend(bar(cpu, width, Color::Cyan));
     spans.push(Span::from(percent_of(cpu)));
     spans.push(Span::from("  mem "));
-    spans.extend(bar(memory, width, Color::Cyan));
-    spans.push(Span::from(format!(
-        " {}/{} GiB",
-        gib(row.host_mem_used_mib),
-        gib(row.host_mem_total_mib)
-    )));
+    spans.extend(bar(share_of(used, total), width, Color::Cyan));
+    spans.push(Span::from(format!(" {}/{} GiB", gib(used), gib(total))));
     Line::from(spans)
 }
 
