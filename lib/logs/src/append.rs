@@ -141,14 +141,14 @@ mod tests {
     fn a_torn_last_line_is_cut_off_and_another_kind_of_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
-        let long = [b"head\n", &vec![b'A'; 3 << 20][..]].concat();
+        let endless = [b"head\n", &vec![b'A'; 3 << 20][..]].concat();
         for (before, after) in [
             (&b""[..], Some(&b"head\nnew\n"[..])),
             (b"he", Some(b"head\nnew\n")),
             (b"head\n", Some(b"head\nnew\n")),
             (b"head\nold\nto", Some(b"head\nold\nnew\n")),
             (b">P1\nMKV\n", None),
-            (&long, None),
+            (&endless, None),
         ] {
             fs::write(&path, before).unwrap();
             match AppendLog::open(&path, &KIND) {

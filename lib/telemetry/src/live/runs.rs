@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_log_that_is_read_again_counts_once() {
-        let batches = (0..3).map(|number| batch("r", number, number as i64));
+        let batches = [(0, 0), (1, 1), (2, 2)].map(|(number, at)| batch("r", number, at));
         let log: Vec<Event> = [started(None)].into_iter().chain(batches).collect();
         let status = |events: Vec<Event>| {
             let mut status = runs(events).status(at(9)).remove(0);

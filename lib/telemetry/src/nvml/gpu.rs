@@ -110,7 +110,7 @@ impl Gpu {
             .map(throttle);
     }
 
-    /// Reads PCIe traffic of a GPU without performance monitors. The driver counts for 20 ms in each direction, and
+    /// Reads `PCIe` traffic of a GPU without performance monitors. The driver counts for 20 ms in each direction, and
     /// this thread waits for it.
     fn read_pcie(&mut self, device: &Device, sample: &mut GpuSample) {
         let mib = |kib: u32| tenth(f64::from(kib) / 1024.0);

@@ -105,7 +105,7 @@ fn mean(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 /// Drops the unknown cells of a row.
 fn known_cells(row: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
     let known = row.into_iter().filter(|(_, value)| !value.is_null());
-    Value::from_iter(known)
+    known.collect()
 }
 
 fn hundred(share: Option<f64>) -> Value {

@@ -43,30 +43,24 @@ pub fn sentences(report: &Report) -> Vec<String> {
 }
 
 fn work(run: &RunSummary) -> String {
-    let mut text = format!(
+    let mut parts = vec![format!(
         "run {}: {}, {}, {}",
         run.run,
         outcome(run.outcome),
         plural(run.sequences, "sequence"),
         plural(run.tokens, "token")
-    );
-    if let Some(elapsed_s) = run.elapsed_s {
-        text += &format!(" in {elapsed_s:.2} s");
-    }
+    )];
+    let elapsed_s = run.elapsed_s;
+    parts.extend(elapsed_s.map(|elapsed_s| format!(" in {elapsed_s:.2} s")));
     let rates = &run.throughput;
-    if let (Some(sequences), Some(residues), Some(tokens)) = (
-        rates.sequences_per_s,
-        rates.residues_per_s,
-        rates.tokens_per_s,
-    ) {
-        text += &format!(
-            ": {sequences:.1} sequences/s, {residues:.0} residues/s, {tokens:.0} tokens/s"
-        );
-    }
-    if let Some(load_s) = run.load_s {
-        text += &format!(", after {load_s:.2} s of loading the model");
-    }
-    text
+    let residues = rates.sequences_per_s.zip(rates.residues_per_s);
+    let all = residues.zip(rates.tokens_per_s);
+    parts.extend(all.map(|((sequences, residues), tokens)| {
+        format!(": {sequences:.1} sequences/s, {residues:.0} residues/s, {tokens:.0} tokens/s")
+    }));
+    let load_s = run.load_s;
+    parts.extend(load_s.map(|load_s| format!(", after {load_s:.2} s of loading the model")));
+    parts.concat()
 }
 
 /// Returns in a word how a run ended.

@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use plmkit_logs::GpuSample;
 use plmkit_logs::event::Event;
+use plmkit_logs::{GpuSample, Timestamp};
 
 /// The time from the first to the last event of a process, by both clocks.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +22,7 @@ impl TimeSpan {
             self.boot_id.clone_from(&started.boot_id);
         }
         extend(&mut self.boot_s, event.boot_s());
-        extend(&mut self.time_ms, event.time().map(|time| time.unix_ms()));
+        extend(&mut self.time_ms, event.time().map(Timestamp::unix_ms));
     }
 }
 
@@ -60,13 +60,12 @@ impl TimeSpans {
         };
         let boot_time = sample.boot_time().filter(|&(boot_id, _)| has_boot(boot_id));
         let time_ms = sample.timestamp.unix_ms();
-        let contains_sample = |span: &TimeSpan| match boot_time {
-            Some((boot_id, now_s)) => {
-                let span_s = span.boot_s.as_ref();
-                span_s.is_some_and(|span_s| span_s.contains(&now_s))
-                    && span.boot_id.as_deref() == Some(boot_id)
-            }
-            None => {
+        let contains_sample = |span: &TimeSpan| {
+            if let Some((boot_id, now_s)) = boot_time {
+                let boot_s = span.boot_s.as_ref();
+                span.boot_id.as_deref() == Some(boot_id)
+                    && boot_s.is_some_and(|boot_s| boot_s.contains(&now_s))
+            } else {
                 let span_ms = span.time_ms.as_ref();
                 span_ms.is_some_and(|span_ms| span_ms.contains(&time_ms))
             }
