@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{ArgGroup, Parser, Subcommand};
 use plmkit_cli::{Common, Program, file, interval};
 use plmkit_telemetry::report::Tier;
 
@@ -22,46 +23,45 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Sample GPUs and host into a log, by itself or around a command
+    /// Sample GPUs and host into a log, alone or around a command
     ///
-    /// One row for each GPU and moment; on a machine without an NVIDIA driver one row for the host. A value that
-    /// the driver does not give is empty, never 0.
+    /// The log has one row for each GPU and moment; on a machine without an NVIDIA driver, one row for the host. A value
+    /// that the driver does not give is empty, never 0.
     ///
-    /// With a command: runs it, forwards signals to it, and ends as it ends: with its exit code, or of its signal;
-    /// 127 if there is no such command and 126 if it cannot be run. Whatever happens to the log, the command goes on.
-    /// Without one: samples until SIGHUP, SIGINT, SIGQUIT or SIGTERM.
+    /// With a command: runs it, forwards signals to it, and exits with its status: 127 if there is no such command, 126 if
+    /// it cannot run. A log that fails does not stop the command. Without a command: samples until SIGHUP, SIGINT, SIGQUIT
+    /// or SIGTERM.
     Record(RecordArgs),
 
-    /// Show GPUs, host and the runs at work
+    /// Show GPUs, host and running runs
     ///
-    /// On a terminal a view that changes every --interval, until q, Esc or Ctrl-C. Elsewhere, and with --once, a line
-    /// for each GPU, or for the host where there is no GPU, and a line for each run.
+    /// On a terminal: a view that is updated every --interval, until q, Esc or Ctrl-C. Elsewhere, and with --once: a line
+    /// for each GPU, or for the host if there is no GPU, and a line for each run.
     Top(TopArgs),
 
-    /// Tell Prometheus of GPUs, host and runs, over HTTP or in a file
+    /// Export metrics of GPUs, host and runs to Prometheus, over HTTP or in a file
     ///
-    /// GET /metrics answers with what was seen last, in the text form 0.0.4. Runs until SIGHUP, SIGINT, SIGQUIT or SIGTERM. A value
-    /// that is not known is not exported, never 0.
+    /// GET /metrics returns the latest values in the text format 0.0.4. Runs until SIGHUP, SIGINT, SIGQUIT or SIGTERM. An
+    /// unknown value is left out, never 0.
     Export(ExportArgs),
 
-    /// Report on runs from their event log, from GPU samples, or from both joined
+    /// Report on runs from event logs, from GPU samples, or from both joined
     ///
-    /// Throughput, MFU, residues for each joule, waits, where the time went, how full the batches were, how busy the GPUs
-    /// were; and findings, each with a sentence of advice. Several runs in one event log are told apart; a run that was interrupted
-    /// and went on is one run. A last line that is torn, as a killed writer leaves it, is left out and said.
+    /// The report has throughput, MFU, residues per joule, waits, the stages of a batch, token utilization of batches,
+    /// utilization of GPUs, and findings with advice. Runs in one event log are kept apart; a run that was interrupted and
+    /// resumed is one run. A torn last line of a killed writer is left out, and the report says so.
     Report(ReportArgs),
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct RecordArgs {
-    /// Log to append to, a line at a time; made if there is none
+    /// Log to append to; created if missing
     ///
-    /// One process at a time writes it. Where another one does, a recording without a command ends with exit code 75; a command
-    /// is run at once, and recorded as soon as the other recording has ended.
+    /// One process at a time writes a log. If another process does, a recording without a command ends with exit code 75; a
+    /// command starts at once, and is recorded when the other recording has ended.
     ///
-    /// It is a log and not an atomic file: it can be followed, and after kill -9 it holds what was seen. With a name that ends in
-    /// .parquet the log is at FILE.parquet.csv, and becomes the Parquet file at the end; what a killed recording left there is
-    /// gone on with.
+    /// The log can be followed while it grows, and survives kill -9. If the name ends in .parquet, the log is FILE.parquet.csv
+    /// and becomes the Parquet file at the end; what a killed recording left is continued.
     #[arg(long, value_name = "FILE.csv|FILE.parquet", help_heading = "Output")]
     #[arg(value_parser = file())]
     pub(crate) out: PathBuf,
@@ -85,17 +85,16 @@ pub(crate) struct RecordArgs {
 /// Where the driver is.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DriverArgs {
-    /// NVML, the driver's management library, where it is not found by itself
+    /// Path of NVML, the driver's management library, if it is not found by itself
     #[arg(long, value_name = "libnvidia-ml.so.1", help_heading = "Sampling")]
     pub(crate) nvml: Option<PathBuf>,
 }
 
-/// Reads a share: more than 0, at most 100.
+/// Reads a percentage.
 fn percent(text: &str) -> Result<f64, String> {
     let percent = text.parse().ok();
-    percent
-        .filter(|percent| *percent > 0.0 && *percent <= 100.0)
-        .ok_or_else(|| "expected a percentage, more than 0 and at most 100".to_owned())
+    let valid = percent.filter(|percent| *percent > 0.0 && *percent <= 100.0);
+    valid.ok_or_else(|| "expected a percentage, more than 0 and at most 100".to_owned())
 }
 
 #[derive(Debug, clap::Args)]
@@ -103,21 +102,21 @@ pub(crate) struct TopArgs {
     #[command(flatten)]
     pub(crate) driver: DriverArgs,
 
-    /// Show one moment and end
+    /// Show one moment and exit
     #[arg(long, help_heading = "Output")]
     pub(crate) once: bool,
 
-    /// Run event logs, and folders whose *.jsonl of the last day are looked at, also those that come later
+    /// Run event logs, and folders: their *.jsonl of the last day, and later ones
     #[arg(long, value_name = "PATH", num_args = 1.., default_value = ".", help_heading = "Input")]
     #[arg(value_parser = file())]
     pub(crate) events: Vec<PathBuf>,
 
-    /// Time between two moments: 500ms, 1s, 2m; 10ms to 24h
+    /// Time between updates: 500ms, 1s, 2m; 10ms to 24h
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, help_heading = "Sampling")]
     pub(crate) interval: Duration,
 }
 
-/// Reads a numeric address: a name may stand for several, of which one would be taken.
+/// Reads a numeric address. A name could resolve to several addresses.
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         "expected an address in numbers and a port: 127.0.0.1:9401, [::1]:9401".to_owned()
@@ -129,9 +128,9 @@ pub(crate) struct ExportArgs {
     #[command(flatten)]
     pub(crate) driver: DriverArgs,
 
-    /// Address and port to serve HTTP on; 0 is any free port, and stderr says which
+    /// Address and port to serve HTTP on; port 0 takes a free port and prints it on stderr
     ///
-    /// There is no password and no encryption: an address that others reach shows them everything that is exported.
+    /// There is no password and no encryption: everyone who can reach the address can read all metrics.
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -141,7 +140,7 @@ pub(crate) struct ExportArgs {
     )]
     pub(crate) listen: SocketAddr,
 
-    /// Write a file for `node_exporter`'s textfile collector instead, again and again, and remove it at the end
+    /// Write a file for `node_exporter`'s textfile collector instead, every --interval, and remove it at the end
     #[arg(
         long,
         value_name = "FILE.prom",
@@ -151,20 +150,20 @@ pub(crate) struct ExportArgs {
     #[arg(value_parser = file())]
     pub(crate) textfile: Option<PathBuf>,
 
-    /// Write the file once, leave it there and end
+    /// Write the file once and exit, leaving the file
     #[arg(long, requires = "textfile", help_heading = "Output")]
     pub(crate) once: bool,
 
-    /// Run event logs, and folders whose *.jsonl are looked at, also those that come later
+    /// Run event logs, and folders: their *.jsonl, and later ones
     #[arg(long, value_name = "PATH", num_args = 1.., default_value = ".", help_heading = "Input")]
     #[arg(value_parser = file())]
     pub(crate) events: Vec<PathBuf>,
 
-    /// Leave runs out of which nothing was heard for this long, ended or not: 30m, 1h; 10ms to 24h
+    /// Drop a run, ended or not, after this long without news: 30m, 1h; 10ms to 24h
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = interval, help_heading = "Input")]
     pub(crate) keep: Duration,
 
-    /// Time between two looks: 500ms, 1s, 2m; 10ms to 24h. The alert `PlmkitExporterStale` takes more than 60s for a hang
+    /// Time between samples: 500ms, 1s, 2m; 10ms to 24h. The alert `PlmkitExporterStale` takes more than 60s for a hang
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, help_heading = "Sampling")]
     pub(crate) interval: Duration,
 }
@@ -172,79 +171,68 @@ pub(crate) struct ExportArgs {
 #[derive(Debug, clap::Args)]
 #[command(group(ArgGroup::new("input").required(true).multiple(true).args(["gpu", "events"])))]
 pub(crate) struct ReportArgs {
-    /// GPU samples, written by monitor-log record: logs, Parquet files made of them, or folders of *.csv and *.parquet
+    /// GPU samples of monitor-log record: logs, Parquet files, or folders of *.csv and *.parquet
     ///
-    /// With --events, the samples of the time of a run count. Logs of one boot of a machine are joined by the seconds since boot that
-    /// both write, others by the time of day. If no sample was taken during a run, the samples count for no verdict.
+    /// With --events, only samples that were taken during a run count. Logs with the same boot id are joined by the seconds
+    /// since boot, others by the time of day. If no sample was taken during a run, the samples count for no verdict.
     #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Input")]
     #[arg(value_parser = file())]
     pub(crate) gpu: Vec<PathBuf>,
 
-    /// Run event logs, written by gpu-embed --events, or folders of *.jsonl
+    /// Run event logs of gpu-embed --events, or folders of *.jsonl
     #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Input")]
     #[arg(value_parser = file())]
     pub(crate) events: Vec<PathBuf>,
 
-    /// Report to write, as JSON; `-` is standard output. What could not be computed is null
+    /// Report to write, as JSON; `-` is standard output. An unknown value is null
     #[arg(long, value_name = "FILE.json", help_heading = "Output")]
     pub(crate) out: PathBuf,
 
     #[arg(long, value_name = "FILE_mqc.json", help_heading = "Output")]
-    #[arg(help = "Write a table for MultiQC, with the sample's name from the file's name")]
+    #[arg(help = "Write a table for MultiQC; the name of the file is the name of the sample")]
     pub(crate) mqc: Option<PathBuf>,
 
-    /// Write the report as a page for people, with pictures: one file that needs no network and no scripts
+    /// Write the report as a page with charts: one file without scripts and network
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     pub(crate) html: Option<PathBuf>,
 
     /// Measured peak of each device in TFLOP/s, for MFU: the rate of its largest matrix products in the run's type
     ///
-    /// Without it, the peak of the data sheet counts, for GPUs that are known by name; others, and CPUs, have no MFU.
+    /// Without it, known GPUs have the peak of their data sheet; other GPUs, and CPUs, have no MFU.
     #[arg(long, value_name = "X", value_parser = tflops, help_heading = "Devices")]
     pub(crate) peak_tflops: Option<f64>,
 
     /// End with exit code 1 if the verdict is this or worse
     ///
-    /// The verdict is the worst of the findings that tell of wasted GPU time or of failing hardware: mean utilization of a
-    /// GPU that a run worked on (below 50 % critical, below 80 % mild; at least 10 samples); mean utilization of a run's
-    /// batches (below 80 % critical, below 85 % mild; the last batch of each file left out); clocks held down by heat or
-    /// the supply of power (in more than 10 % of the samples critical, else mild); memory errors that could not be
-    /// corrected, and a GPU whose values end (critical). Where none of them is known there is no verdict, and no failure.
+    /// The verdict is the worst finding about wasted GPU time or failing hardware: mean utilization of a GPU that a run used
+    /// (below 50 % critical, below 80 % mild; at least 10 samples); mean token utilization of a run's batches (below 80 %
+    /// critical, below 85 % mild; without the last batch of each file); clocks held down by heat or the power supply (in
+    /// more than 10 % of the samples critical, else mild); uncorrected memory errors, and a GPU that stops answering
+    /// (critical). If none of them is known, there is no verdict and no failure.
     ///
-    /// Other findings are told and do not count: temperature, device memory nearly full, power limits, processes of others,
-    /// a starved queue, batches halved for lack of memory, sequences that could not be embedded.
-    #[arg(long, value_enum, value_name = "TIER", help_heading = "Verdict")]
-    pub(crate) fail_on: Option<FailOn>,
+    /// Other findings are reported and do not count: temperature, device memory nearly full, power limits, foreign
+    /// processes, a starved queue, batches halved because memory ran out, sequences that could not be embedded.
+    #[arg(long, value_parser = failing_tier(), value_name = "TIER", help_heading = "Verdict")]
+    pub(crate) fail_on: Option<Tier>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum FailOn {
-    /// Much is lost
-    Critical,
-    /// Something is lost
-    Mild,
-}
-
-impl From<FailOn> for Tier {
-    fn from(fail_on: FailOn) -> Self {
-        match fail_on {
-            FailOn::Critical => Self::Critical,
-            FailOn::Mild => Self::Mild,
-        }
-    }
+/// Returns the parser of a verdict that fails.
+fn failing_tier() -> impl TypedValueParser<Value = Tier> {
+    PossibleValuesParser::new(["critical", "mild"]).map(|tier| match tier.as_str() {
+        "mild" => Tier::Mild,
+        _ => Tier::Critical,
+    })
 }
 
 fn tflops(text: &str) -> Result<f64, String> {
-    let tera = text
-        .parse()
-        .ok()
-        .filter(|tera: &f64| tera.is_finite() && *tera > 0.0);
-    tera.ok_or_else(|| "expected a number above 0".to_owned())
+    let tera = text.parse().ok();
+    let valid = tera.filter(|tera: &f64| tera.is_finite() && *tera > 0.0);
+    valid.ok_or_else(|| "expected a number above 0".to_owned())
 }
 
 impl Program for Args {
     const NAME: &'static str = "monitor-log";
-    /// `record` forwards signals, `top` and `export` wait for them; the rest has nothing to clean up.
+    /// `record` forwards signals, `top` and `export` wait for them, and `report` has nothing to clean up.
     const HANDLES_STOP: bool = false;
 
     fn common(&self) -> &Common {

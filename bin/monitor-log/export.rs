@@ -16,7 +16,6 @@ use tracing::warn;
 use crate::End;
 use crate::args::ExportArgs;
 use crate::monitor::{Monitor, Snapshot};
-use http::Endpoint;
 use textfile::Textfile;
 
 /// Serves or writes metrics until a signal, or writes them once.
@@ -28,37 +27,37 @@ pub(crate) fn export(args: &ExportArgs, end: &mut Option<End>) -> Result<Exit, F
         if args.once {
             return Ok(Exit::Done);
         }
-        // A file that cannot be written now may be later, when there is room again.
+        // A file that cannot be written now may be later, for example when there is space again.
         let sampler = start_sampler(monitor, args.interval, move |text| {
             textfile.write_or_warn(&text);
         })?;
-        *end = Some(End::Signal(
-            wait_for_end().map_err(|error| internal(&error))?,
-        ));
-        // Values that are no longer measured would be scraped for ever. Before the sampler ends, which may take a while, and after
-        // it may have been written once more.
+        let signal = wait_for_end().map_err(|error| internal(&error))?;
+        *end = Some(End::Signal(signal));
+        // Stale values would be scraped forever. Before the sampler ends, which may take a while, and again after it, because
+        // it may write once more.
         Textfile::remove(path);
         stop_sampler(sampler);
         Textfile::remove(path);
         return Ok(Exit::Done);
     }
-    let endpoint = Endpoint::listen(args.listen)?;
+    let listener = http::listen(args.listen)?;
     let mut monitor = open_monitor(args);
-    let served = endpoint.serve(metrics(&monitor.take_snapshot(true)));
+    let served = http::serve(listener, metrics(&monitor.take_snapshot(true)));
     let served = served.map_err(|error| internal(&error))?;
     let sampler = start_sampler(monitor, args.interval, move |text| served.replace(text))?;
-    *end = Some(End::Signal(
-        wait_for_end().map_err(|error| internal(&error))?,
-    ));
+    let signal = wait_for_end().map_err(|error| internal(&error))?;
+    *end = Some(End::Signal(signal));
     stop_sampler(sampler);
     Ok(Exit::Done)
 }
 
 fn open_monitor(args: &ExportArgs) -> Monitor {
-    Monitor::open(&args.driver, &args.events, args.keep).forgetting(args.keep)
+    let mut monitor = Monitor::open(&args.driver, &args.events, args.keep);
+    monitor.forget = Some(args.keep);
+    monitor
 }
 
-/// Looks at everything at an interval, in a thread of its own, and hands the metrics to `put`.
+/// Takes snapshots at an interval in a new thread, and hands their metrics to `put`.
 fn start_sampler(
     mut monitor: Monitor,
     interval: Duration,
@@ -72,22 +71,21 @@ fn start_sampler(
     sampler.map_err(|error| internal(&error))
 }
 
-/// Ends without a thread that hangs. One that panicked has said so.
+/// Ends the sampler, or abandons it if it hangs. A panic has printed its own message.
 fn stop_sampler(sampler: Background<()>) {
     if let Err(NoResult::Hangs) = sampler.stop() {
         warn!("the driver does not answer: ending without it");
     }
 }
 
-/// Logs the notes of a snapshot; the rest is for Prometheus.
+/// Logs the notes of a snapshot and returns its metrics.
 fn metrics(snapshot: &Snapshot) -> String {
     snapshot.notes.iter().for_each(|note| warn!("{note}"));
     prometheus_text(&snapshot.rows, &snapshot.runs)
 }
 
 fn internal(error: &io::Error) -> Fault {
-    Fault::new(
-        Exit::Internal,
-        format!("cannot handle signals or start threads: {}", io_text(error)),
-    )
+    let reason = io_text(error);
+    let message = format!("cannot handle signals or start threads: {reason}");
+    Fault::new(Exit::Internal, message)
 }

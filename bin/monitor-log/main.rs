@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     });
     match end {
         None => code,
-        // A driver that hangs must not keep us from ending.
+        // A hanging driver must not delay the exit.
         Some(End::Code(code)) => end_at_once(code),
         Some(End::Signal(signal)) => ExitCode::from(die_of(signal)),
     }

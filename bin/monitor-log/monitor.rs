@@ -1,4 +1,4 @@
-//! What `top` shows and `export` tells: GPUs, host and runs, looked at again and again.
+//! Snapshots of GPUs, host and runs, for `top` and `export`.
 
 use std::path::PathBuf;
 use std::thread;
@@ -10,29 +10,30 @@ use plmkit_telemetry::{DRIVER_RETRY, Sampler, Sources};
 
 use crate::args::DriverArgs;
 
-/// CPU utilisation is the one between two readings: the first snapshot waits for a second reading.
+/// CPU utilisation is measured between two readings, so the first snapshot waits for a second reading.
 const FIRST_READING: Duration = Duration::from_millis(250);
 
 pub(crate) struct Monitor {
     sampler: Sampler,
     follower: Follower,
     runs: LiveRuns,
-    forget: Option<Duration>,
+    /// Drops runs without news for this long, wherever their logs are.
+    pub(crate) forget: Option<Duration>,
 }
 
-/// What is seen at one moment.
+/// GPUs, host and runs at one moment.
 pub(crate) struct Snapshot {
-    /// A row for each GPU, or one for the host where there is no GPU.
+    /// A row for each GPU, or one for the host if there is no GPU.
     pub(crate) rows: Vec<GpuSample>,
-    /// Those at work first.
+    /// The runs, those at work first.
     pub(crate) runs: Vec<RunStatus>,
-    /// What people should know, each once.
+    /// Messages for people, each once.
     pub(crate) notes: Vec<String>,
 }
 
 impl Monitor {
-    /// Loads the driver's library and takes a first reading, which may take seconds. Logs in folders that are older
-    /// than `keep` are left out.
+    /// Loads the driver's library and takes a first reading, which may take seconds. Logs in folders are skipped if they are
+    /// older than `keep`.
     pub(crate) fn open(driver: &DriverArgs, events: &[PathBuf], keep: Duration) -> Self {
         let mut sampler = Sampler::open(&Sources {
             nvml: driver.nvml.clone(),
@@ -50,15 +51,7 @@ impl Monitor {
         }
     }
 
-    /// Leaves out runs of which nothing was heard for longer than `keep`, wherever their logs lie.
-    pub(crate) fn forgetting(self, keep: Duration) -> Self {
-        Self {
-            forget: Some(keep),
-            ..self
-        }
-    }
-
-    /// Looks at everything once. A log that is long and new is not read to its end, unless `to_the_end`: its runs are not complete.
+    /// Takes a snapshot. A long log is read in parts, one for each snapshot, or at once if `to_the_end`.
     pub(crate) fn take_snapshot(&mut self, to_the_end: bool) -> Snapshot {
         let mut notes = Vec::new();
         loop {
@@ -72,11 +65,10 @@ impl Monitor {
         if let Some(keep) = self.forget {
             self.runs.forget(now, keep);
         }
+        let keep = self.forget.unwrap_or(Duration::MAX);
         Snapshot {
             rows: self.sampler.sample(),
-            runs: self
-                .runs
-                .status_of_recent(now, self.forget.unwrap_or(Duration::MAX)),
+            runs: self.runs.status_of_recent(now, keep),
             notes,
         }
     }

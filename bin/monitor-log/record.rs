@@ -18,29 +18,29 @@ use plmkit_telemetry::{DRIVER_RETRY, Recorder, RecorderEnd, RecorderOptions, Sou
 
 use crate::args::RecordArgs;
 
-/// How this process has to end, in the paths of another or by a signal of its own.
+/// How this process ends, if not with an exit code of its own.
 pub(crate) enum End {
-    /// With an exit code that is not ours.
+    /// With the exit code of the command.
     Code(u8),
-    /// Of a signal.
+    /// By a signal.
     Signal(i32),
 }
 
-/// As `env` and the shells have it (POSIX, Shell & Utilities 2.8.2).
+/// The exit codes of `env` and shells (POSIX, Shell & Utilities 2.8.2).
 const NOT_FOUND: u8 = 127;
 const CANNOT_RUN: u8 = 126;
 
-/// Samples until the command ends, or until a signal where there is none.
+/// Samples until the command ends, or until a signal without a command.
 pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, Fault> {
-    // clap tells an empty command after `--` from none by nothing.
+    // clap does not distinguish an empty command after `--` from none.
     if args.command.is_empty() && env::args_os().next_back().is_some_and(|last| last == "--") {
         return Err(Fault::usage("expected a command after --, found none"));
     }
-    // A log that cannot be opened is a mistake on the command line: better said before a long run than after it.
+    // A log that cannot be opened is a mistake on the command line, to be reported before a long run.
     let paths = LogPaths::new(&args.out)?;
-    let was_there = paths.log.exists();
+    let existed = paths.log.exists();
     let log = match GpuCsvWriter::append(&paths.log) {
-        // A workflow engine may start a task again while the one before still runs. The command must not suffer from that.
+        // A workflow engine may restart a task while its predecessor still runs. The command must not suffer from that.
         Err(error @ LogError::Store(StoreError::Busy { .. })) if !args.command.is_empty() => {
             tracing::warn!("{error}; recording begins when that process has ended");
             None
@@ -61,25 +61,17 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
         .args(arguments)
         .spawn()
         .map_err(|error| {
-            if !was_there && log.is_some() {
-                // Nothing was recorded: an empty log would only look like a record.
+            if !existed && log.is_some() {
+                // An empty log would look like a record.
                 let _ = fs::remove_file(&paths.log);
             }
-            *end = Some(End::Code(if error.kind() == io::ErrorKind::NotFound {
-                NOT_FOUND
-            } else {
-                CANNOT_RUN
-            }));
-            Fault::new(
-                Exit::Unavailable,
-                format!(
-                    "cannot run '{}': {}",
-                    path_text(program.as_ref()),
-                    io_text(&error)
-                ),
-            )
+            let is_missing = error.kind() == io::ErrorKind::NotFound;
+            *end = Some(End::Code(if is_missing { NOT_FOUND } else { CANNOT_RUN }));
+            let (program, reason) = (path_text(program.as_ref()), io_text(&error));
+            let message = format!("cannot run '{program}': {reason}");
+            Fault::new(Exit::Unavailable, message)
         })?;
-    // With all that descends from this process: what the command leaves running in the background as well.
+    // This process stands for the command: it adopts what the command leaves in the background.
     let recorder = start(log, &paths, args, Some(process::id()));
     let status = forwarder.wait(&child).map_err(internal)?;
     finish(recorder, &paths);
@@ -90,30 +82,25 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
 /// Where the samples go.
 struct LogPaths {
     log: PathBuf,
-    /// What is made of the log at the end.
+    /// The Parquet file that is made from the log at the end.
     parquet: Option<PathBuf>,
 }
 
 impl LogPaths {
     fn new(out: &Path) -> Result<Self, Fault> {
-        if out
-            .extension()
-            .is_none_or(|extension| extension != "parquet")
-        {
+        if out.extension().is_none_or(|end| end != "parquet") {
             return Ok(Self {
                 log: out.to_owned(),
                 parquet: None,
             });
         }
-        // A log is appended to; a Parquet file cannot be, and another's samples are not overwritten.
+        // A Parquet file cannot be appended to, and existing samples are not overwritten.
         if out.exists() {
-            return Err(Fault::new(
-                Exit::CannotCreate,
-                format!(
-                    "{}: exists, and nothing can be added to a Parquet file: choose another path or remove it",
-                    path_text(out)
-                ),
-            ));
+            let message = format!(
+                "{}: exists, and nothing can be added to a Parquet file: choose another path or remove it",
+                path_text(out)
+            );
+            return Err(Fault::new(Exit::CannotCreate, message));
         }
         let mut log = out.as_os_str().to_owned();
         log.push(".csv");
@@ -124,7 +111,8 @@ impl LogPaths {
     }
 }
 
-/// A command goes on without a record where there can be none. Without a log, which another process has, it begins later.
+/// Starts recording; if `log` is `None`, once the other process that writes the log ends. A command goes on even if
+/// recording cannot start.
 fn start(
     log: Option<GpuCsvWriter>,
     paths: &LogPaths,
@@ -151,39 +139,37 @@ fn start(
         .ok()
 }
 
-/// Whatever becomes of the record, the command has ended as it has ended.
+/// Ends the record. Problems are only logged: the exit code is that of the command.
 fn finish(recorder: Option<Recorder>, paths: &LogPaths) {
     let Some(recorder) = recorder else { return };
-    let left = recorder.finish();
+    let ended = recorder.finish();
     let Some(parquet) = &paths.parquet else {
         return;
     };
-    let are_in_the_log = |why: &str| {
+    let warn_of_log = |why: &str| {
         tracing::warn!("{why}; the samples are in {}", path_text(&paths.log));
     };
-    match left {
+    match ended {
         RecorderEnd::Nothing => {}
-        RecorderEnd::Hangs => are_in_the_log(&format!("{} is not made", path_text(parquet))),
-        // Another process has made it meanwhile.
+        RecorderEnd::Hangs => warn_of_log(&format!("{} is not made", path_text(parquet))),
+        // Another process made it meanwhile.
         RecorderEnd::Log(_) if parquet.exists() => {
-            are_in_the_log(&format!("{}: exists", path_text(parquet)));
+            warn_of_log(&format!("{}: exists", path_text(parquet)));
         }
-        // Held until the log is removed: another recorder would add to what is lost.
-        RecorderEnd::Log(_held) => match to_parquet(&paths.log, parquet) {
+        // The log stays open until it is removed, so that no other recorder appends to it.
+        RecorderEnd::Log(_log) => match to_parquet(&paths.log, parquet) {
             Ok(()) => {
                 let _ = fs::remove_file(&paths.log);
             }
-            Err(error) => are_in_the_log(&error.to_string()),
+            Err(error) => warn_of_log(&error.to_string()),
         },
     }
 }
 
 fn end_of(status: ExitStatus) -> End {
-    match (status.code(), status.signal()) {
-        (None, Some(signal)) => End::Signal(signal),
-        (code, _) => End::Code(
-            code.and_then(|code| u8::try_from(code).ok())
-                .unwrap_or(Exit::Internal.code()),
-        ),
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    match (status.signal(), code) {
+        (Some(signal), None) => End::Signal(signal),
+        (_, code) => End::Code(code.unwrap_or(Exit::Internal.code())),
     }
 }

@@ -1,6 +1,5 @@
 //! `monitor-log report`.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +15,7 @@ use tracing::{info, warn};
 
 use crate::args::ReportArgs;
 
-/// Writes the report, logs it in sentences, and judges.
+/// Writes the report, logs it in sentences, and returns the exit code of the verdict.
 pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
     let events = files_of(args.events.clone(), &["jsonl"])?;
     let samples = files_of(args.gpu.clone(), &["csv", "parquet"])?;
@@ -32,7 +31,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
     for line in sentences(&report) {
         info!("{line}");
     }
-    Ok(judge(&report, args.fail_on.map(Tier::from)))
+    Ok(judge(&report, args.fail_on))
 }
 
 fn check_paths(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Result<(), Fault> {
@@ -45,7 +44,7 @@ fn check_paths(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Re
     keep_apart(&inputs, &outputs)
 }
 
-/// Events first: they say which samples belong to a run.
+/// Reads the logs. Events come first: they tell which samples belong to a run.
 fn read(
     events: &[PathBuf],
     samples: &[PathBuf],
@@ -54,8 +53,8 @@ fn read(
     let mut runs = Runs::default();
     let mut torn = false;
     for path in events {
-        torn |=
-            read_events(path, &mut runs).map_err(|error| explain(FileKind::Events, path, error))?;
+        let read = read_events(path, &mut runs);
+        torn |= read.map_err(|error| explain(FileKind::Events, path, error))?;
     }
     let mut joined = Samples::during(&runs);
     let events = (!events.is_empty()).then(|| runs.finish(torn));
@@ -69,10 +68,9 @@ fn read(
     Ok(Report::new(events, samples, peak_tflops))
 }
 
-/// Whether a torn last line was left out.
+/// Reads an event log. Returns whether a torn last line was left out.
 fn read_events(path: &Path, runs: &mut Runs) -> Result<bool, LogError> {
-    let mut log: EventReader<BufReader<File>> =
-        EventReader::new(BufReader::new(open_input(path)?), path);
+    let mut log = EventReader::new(BufReader::new(open_input(path)?), path);
     for event in log.by_ref() {
         runs.add(&event?);
     }
@@ -87,13 +85,13 @@ fn read_samples(path: &Path, samples: &mut Samples) -> Result<bool, LogError> {
     Ok(log.torn())
 }
 
-/// Why a log cannot be read: it may be a file of another kind.
+/// Explains why a log cannot be read: it may be a file of another kind.
 fn explain(expected: FileKind, path: &Path, error: LogError) -> Fault {
     let mistaken = expected.mistaken(path);
     mistaken.map_or_else(|| error.into(), Fault::from)
 }
 
-/// `SAMPLE` of `SAMPLE_mqc.json`.
+/// Returns `SAMPLE` for `SAMPLE_mqc.json`.
 fn sample_name(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     stem.strip_suffix("_mqc").unwrap_or(&stem).to_owned()

@@ -15,10 +15,10 @@ use crate::End;
 use crate::args::TopArgs;
 use crate::monitor::Monitor;
 
-/// Logs in folders that are older than this are of runs that are over.
+/// Older logs in folders belong to runs that are over.
 const KEEP: Duration = Duration::from_hours(24);
 
-/// A view that changes, where somebody watches; elsewhere one moment.
+/// Shows a live view on a terminal, and one snapshot elsewhere.
 pub(crate) fn top(args: &TopArgs, end: &mut Option<End>) -> Result<Exit, Fault> {
     if io::stdout().is_terminal() && !args.once {
         return screen::show(args, KEEP, end);

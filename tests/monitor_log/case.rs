@@ -1,6 +1,7 @@
-//! A folder to work in, and a driver that is or is not there.
+//! A folder to work in, with a fake driver or none.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output};
 use std::thread::sleep;
@@ -8,34 +9,46 @@ use std::time::{Duration, Instant};
 
 use plmkit_logs::GpuSample;
 use plmkit_logs::gpu_parquet::GpuSamples;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::program;
 
 pub(crate) const HEADER: &str = plmkit_logs::gpu_csv::HEADER;
 
-/// A temporary folder in which `monitor-log` runs, without a driver unless one is installed.
+/// A temporary folder in which `monitor-log` runs without a driver, even if one is installed.
 pub(crate) struct Case(TempDir);
 
 impl Case {
     pub(crate) fn new() -> Self {
         let case = Self(tempfile::tempdir().expect("temp folder"));
         fs::create_dir(case.path("driver")).expect("folder");
-        // Found before the system's own, and no library: the tests see the same on a machine with a GPU.
-        fs::write(case.path("driver/libnvidia-ml.so.1"), "not a library").expect("write");
+        // Found before the system's own, and no library: a machine with a GPU gives the same results.
+        case.write("driver/libnvidia-ml.so.1", "not a library");
         case
     }
 
-    /// The same with the GPUs of `fake_nvml.c`.
+    /// A case with the GPUs of `fake_nvml.c`.
     pub(crate) fn with_gpus() -> Self {
         let case = Self::new();
-        let compiled = Command::new("cc")
-            .args(["-shared", "-fPIC", "-o"])
-            .arg(case.path("driver/libnvidia-ml.so.1"))
-            .arg(fixture("fake_nvml.c"))
-            .status()
-            .expect("cc");
-        assert!(compiled.success());
+        let mut cc = Command::new("cc");
+        cc.args(["-shared", "-fPIC", "-o"]);
+        cc.arg(case.path("driver/libnvidia-ml.so.1"));
+        assert!(
+            cc.arg(fixture("fake_nvml.c"))
+                .status()
+                .expect("cc")
+                .success()
+        );
+        case
+    }
+
+    /// A case with the logs of two runs on the first of two GPUs.
+    pub(crate) fn with_logs() -> Self {
+        let case = Self::new();
+        for name in ["events.jsonl", "gpu.csv"] {
+            fs::copy(fixture(name), case.path(name)).expect("copy");
+        }
         case
     }
 
@@ -53,7 +66,7 @@ impl Case {
 
     /// `monitor-log ARGS`, to be run in the folder.
     pub(crate) fn command(&self, args: &str) -> Command {
-        // What is ignored is inherited, and shells ignore SIGINT for what they run in the background.
+        // Ignored signals are inherited, and shells ignore SIGINT for background jobs.
         let mut command = Command::new("env");
         command
             .arg("--default-signal")
@@ -68,11 +81,33 @@ impl Case {
         self.command(args).output().expect("run")
     }
 
+    /// Runs `monitor-log ARGS` and returns its exit code and its standard error.
+    pub(crate) fn code_and_stderr(&self, args: &str) -> (i32, String) {
+        let output = self.run(args);
+        let code = output.status.code().expect("an exit code");
+        (code, text(&output.stderr))
+    }
+
+    /// Returns the report of `monitor-log report ARGS`.
+    pub(crate) fn report(&self, args: &str) -> Value {
+        let (code, stderr) = self.code_and_stderr(&format!("report --out report.json {args}"));
+        assert_eq!(code, 0, "{stderr}");
+        serde_json::from_str(&self.read("report.json")).expect("JSON")
+    }
+
     /// `monitor-log record --out gpu.csv --interval 20ms -- sh -c SCRIPT`
     pub(crate) fn wrap(&self, script: &str) -> Command {
         let mut command = self.command("record --out gpu.csv --interval 20ms -- sh -c");
         command.arg(script);
         command
+    }
+
+    /// Starts `monitor-log ARGS`, sends it a signal after a while, and expects it to die of that.
+    pub(crate) fn kill_after(&self, args: &str, time: Duration, (name, number): (&str, i32)) {
+        let mut child = self.command(args).spawn().expect("start");
+        sleep(time);
+        kill(name, child.id());
+        assert_eq!(child.wait().expect("wait").signal(), Some(number), "{args}");
     }
 
     /// The samples of a log or a Parquet file.
@@ -81,7 +116,7 @@ impl Case {
         samples.collect::<Result<_, _>>().expect("samples")
     }
 
-    /// The rows of a log, each a full one.
+    /// The rows of a log, which must end with a complete line.
     pub(crate) fn rows(&self, name: &str) -> Vec<String> {
         let text = self.read(name);
         let rows = text.strip_prefix(HEADER).expect("the header comes first");
@@ -94,9 +129,8 @@ impl Case {
 }
 
 pub(crate) fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/fixtures/monitor_log")
-        .join(name)
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/monitor_log");
+    folder.join(name)
 }
 
 /// Fails unless `text` contains `part`.
@@ -111,14 +145,12 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 
 /// Sends a signal, as `kill -NAME PID`.
 pub(crate) fn kill(name: &str, pid: u32) {
-    let sent = Command::new("kill")
-        .args([format!("-{name}"), pid.to_string()])
-        .status()
-        .expect("kill");
-    assert!(sent.success());
+    let mut kill = Command::new("kill");
+    kill.args([format!("-{name}"), pid.to_string()]);
+    assert!(kill.status().expect("kill").success());
 }
 
-/// How a process ended; `None` where it has not by then, and is killed.
+/// Waits for the end of a process. A process that takes longer is killed and has no status.
 pub(crate) fn wait_within(child: &mut Child, time: Duration) -> Option<ExitStatus> {
     let start = Instant::now();
     while start.elapsed() < time {
@@ -132,11 +164,25 @@ pub(crate) fn wait_within(child: &mut Child, time: Duration) -> Option<ExitStatu
     None
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(crate) fn wait_until(condition: impl Fn() -> bool) {
+    wait_for(|| {
+        if condition() {
+            Ok(())
+        } else {
+            Err(String::new())
+        }
+    });
+}
+
+/// Waits for a value. The error tells what was found instead.
+pub(crate) fn wait_for<T>(value: impl Fn() -> Result<T, String>) -> T {
     let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(20), "waited for 20 s");
+    loop {
+        match value() {
+            Ok(value) => return value,
+            Err(found) => assert!(start.elapsed().as_secs() < 20, "waited for 20 s: {found}"),
+        }
         sleep(Duration::from_millis(10));
     }
 }

@@ -1,5 +1,6 @@
-//! GPUs, by way of a library that stands in for the driver's.
+//! GPUs of a library that replaces the driver's.
 
+use std::process::Command;
 use std::time::Duration;
 
 use plmkit_logs::GpuSample;
@@ -10,7 +11,7 @@ use crate::case::{Case, text};
 const GPUS: usize = 4;
 
 #[test]
-fn each_field_of_each_gpu_stands_for_itself() {
+fn each_field_of_each_gpu_is_read() {
     let case = Case::with_gpus();
     let output = case.wrap("sleep 0.3").output().unwrap();
     let samples = case.samples("gpu.csv");
@@ -20,93 +21,74 @@ fn each_field_of_each_gpu_stands_for_itself() {
         let [full, little, lost, scripted] = moment else {
             panic!("{moment:?}")
         };
-        let host = |sample: &GpuSample| GpuSample {
-            index: lost.index,
-            uuid: lost.uuid.clone(),
-            name: lost.name.clone(),
-            ..sample.clone()
+        let gpu = |index: u32, moment: &GpuSample| GpuSample {
+            index: Some(index),
+            uuid: Some(format!("GPU-{index}")),
+            name: Some(format!("Fake, {index}")),
+            boot_id: moment.boot_id.clone(),
+            boot_s: moment.boot_s,
+            host_cpu_util: moment.host_cpu_util,
+            host_mem_used_mib: moment.host_mem_used_mib,
+            host_mem_total_mib: moment.host_mem_total_mib,
+            host_disk_read_mib_s: moment.host_disk_read_mib_s,
+            host_disk_write_mib_s: moment.host_disk_write_mib_s,
+            host_disk_free_mib: moment.host_disk_free_mib,
+            ..GpuSample::at(moment.timestamp)
         };
-        // Nothing is known of a GPU that is lost but its names, and the host.
-        let mut expected = GpuSample::at(lost.timestamp);
-        expected.host_cpu_util = full.host_cpu_util;
-        expected.host_mem_used_mib = full.host_mem_used_mib;
-        expected.host_mem_total_mib = full.host_mem_total_mib;
-        expected.host_disk_read_mib_s = full.host_disk_read_mib_s;
-        expected.host_disk_write_mib_s = full.host_disk_write_mib_s;
-        expected.host_disk_free_mib = full.host_disk_free_mib;
-        (expected.boot_id, expected.boot_s) = (full.boot_id.clone(), full.boot_s);
-        assert_eq!(*lost, host(&expected));
+        // A lost GPU has only its names, and the host.
+        assert_eq!(*lost, gpu(2, full));
 
-        assert_eq!(full.name.as_deref(), Some("Fake, 0"));
-        assert_eq!((full.gpu_util, full.mem_util), (Some(97), Some(40)));
-        assert_eq!(
-            (full.mem_used_mib, full.mem_total_mib),
-            (Some(10240), Some(81920))
-        );
-        assert_eq!(
-            (full.power_w, full.power_limit_w),
-            (Some(250.5), Some(300.0))
-        );
-        assert_eq!(
-            (full.sm_clock_mhz, full.mem_clock_mhz),
-            (Some(1980), Some(2619))
-        );
-        assert_eq!(
-            (full.ecc_corrected, full.ecc_uncorrected),
-            (Some(7), Some(1))
-        );
-        assert_eq!(
-            full.throttle.as_ref().unwrap().to_string(),
-            "sw_power_cap+hw_slowdown"
-        );
-        // The performance monitors count between two moments.
+        // The performance monitors count between two moments, and the driver's buffer of samples by process is read once.
         let between = |value: f64| (number > 0).then_some(value);
-        assert_eq!(
-            [full.sm_active, full.tensor_active, full.dram_active],
-            [between(81.5), between(63.3), between(32.0)]
-        );
-        assert_eq!(
-            (full.pcie_rx_mib_s, full.pcie_tx_mib_s),
-            (between(200.0), between(100.0))
-        );
-        let processes = full.processes.as_ref().unwrap().to_string();
-        // The driver's buffer of samples by process is read once.
-        let expected = ["4711:5120:88;4712::", "4711:5120:;4712::"][usize::from(number > 0)];
-        assert_eq!(processes, expected);
+        let processes = ["4711:5120:88;4712::", "4711:5120:;4712::"][usize::from(number > 0)];
+        let expected = GpuSample {
+            gpu_util: Some(97),
+            mem_util: Some(40),
+            mem_used_mib: Some(10240),
+            mem_total_mib: Some(81920),
+            temperature_c: Some(61),
+            power_w: Some(250.5),
+            power_limit_w: Some(300.0),
+            sm_clock_mhz: Some(1980),
+            mem_clock_mhz: Some(2619),
+            throttle: Some("sw_power_cap+hw_slowdown".parse().unwrap()),
+            processes: Some(processes.parse().unwrap()),
+            energy_j: full.energy_j,
+            ecc_corrected: Some(7),
+            ecc_uncorrected: Some(1),
+            sm_active: between(81.5),
+            tensor_active: between(63.3),
+            dram_active: between(32.0),
+            pcie_rx_mib_s: between(200.0),
+            pcie_tx_mib_s: between(100.0),
+            foreign_processes: full.foreign_processes,
+            ..gpu(0, full)
+        };
+        assert_eq!(*full, expected);
 
-        assert_eq!(little.index, Some(1));
-        assert_eq!(
-            (little.gpu_util, little.mem_util, little.power_w),
-            (None, None, None)
+        let unknown = (
+            little.gpu_util,
+            little.mem_util,
+            little.power_w,
+            little.energy_j,
         );
-        assert_eq!(
-            (little.energy_j, little.ecc_uncorrected, little.sm_active),
-            (None, None, None)
-        );
+        assert_eq!(unknown, (None, None, None, None));
+        assert_eq!((little.ecc_uncorrected, little.sm_active), (None, None));
         assert_eq!(little.processes.as_ref().unwrap().to_string(), "none");
         assert_eq!(little.throttle.as_ref().unwrap().to_string(), "none");
 
         let step = number as u64 + 1;
         assert_eq!(scripted.gpu_util, Some(10 * step.min(10) as u32));
-        assert_eq!(
-            scripted.mem_used_mib,
-            Some(1024 * if step < 5 { 10 * step } else { 78 })
-        );
+        let gib = if step < 5 { 10 * step } else { 78 };
+        assert_eq!(scripted.mem_used_mib, Some(1024 * gib));
         assert_eq!(scripted.throttle.as_ref().unwrap().active(), step >= 5);
-        assert_eq!(
-            (scripted.pcie_rx_mib_s, scripted.pcie_tx_mib_s),
-            (Some(4.0), Some(2.0))
-        );
+        let pcie = (scripted.pcie_rx_mib_s, scripted.pcie_tx_mib_s);
+        assert_eq!(pcie, (Some(4.0), Some(2.0)));
     }
     // 250 W by the counter.
-    let energy = |at: usize| {
-        (
-            moments[at][0].energy_j.unwrap(),
-            moments[at][0].boot_s.unwrap(),
-        )
-    };
-    let ((first_j, first_s), (last_j, last_s)) = (energy(0), energy(moments.len() - 1));
-    let power = (last_j - first_j) / (last_s - first_s);
+    let [first, last] = [moments[0], moments[moments.len() - 1]].map(|moment| &moment[0]);
+    let power = (last.energy_j.unwrap() - first.energy_j.unwrap())
+        / (last.boot_s.unwrap() - first.boot_s.unwrap());
     assert!((200.0..300.0).contains(&power), "{power} W");
 
     let stderr = text(&output.stderr);
@@ -122,129 +104,92 @@ fn each_field_of_each_gpu_stands_for_itself() {
 }
 
 #[test]
-fn memory_is_warned_of_from_the_share_that_is_asked_for() {
+fn memory_above_the_given_share_is_warned_of() {
     let case = Case::with_gpus();
-    let warned = |percent: &str| {
-        let command =
-            format!("record --out gpu.csv --interval 20ms --memory-warning {percent} -- sleep 0.2");
-        text(&case.run(&command).stderr)
-            .matches("of device memory")
-            .count()
+    let record = |percent: &str| {
+        case.code_and_stderr(&format!(
+            "record --out gpu.csv --interval 20ms --memory-warning {percent} -- sleep 0.2"
+        ))
     };
     // GPUs 0, 1 and 3: 12.5 %, 13.75 % and up to 97.5 %.
-    assert_eq!(
-        [warned("98"), warned("90"), warned("13"), warned("12.5")],
-        [0, 1, 2, 2]
-    );
-    for wrong in ["0", "101", "much"] {
-        let output = case.run(&format!(
-            "record --out gpu.csv --memory-warning {wrong} -- true"
-        ));
-        assert_eq!(output.status.code(), Some(2), "{wrong}");
+    for (percent, warnings) in [("98", 0), ("90", 1), ("13", 2), ("12.5", 2)] {
+        let stderr = record(percent).1;
+        assert_eq!(
+            stderr.matches("of device memory").count(),
+            warnings,
+            "{percent}"
+        );
+    }
+    for invalid in ["0", "101", "much"] {
+        assert_eq!(record(invalid).0, 2, "{invalid}");
     }
 }
 
+/// The foreign processes of the samples with `count` processes. The driver reports those in the file `pids`.
+fn foreign(case: &Case, script: &str, count: usize) -> Vec<Option<u32>> {
+    let mut command = case.wrap(script);
+    command.env("FAKE_NVML_PIDS", case.path("pids"));
+    assert!(command.status().unwrap().success());
+    let samples = case.samples("gpu.csv").into_iter();
+    let seen = samples.filter(|sample| {
+        let processes = sample.processes.as_ref();
+        processes.is_some_and(|processes| processes.0.len() == count)
+    });
+    seen.map(|sample| sample.foreign_processes).collect()
+}
+
 #[test]
-fn processes_that_are_not_the_commands_own_are_foreign() {
+fn processes_that_do_not_descend_from_the_command_are_foreign() {
     let case = Case::with_gpus();
-    let mut foreign = std::process::Command::new("sleep")
-        .arg("60")
-        .spawn()
-        .unwrap();
-    let script = format!(
-        "sleep 60 & echo $$ $! {} > pids; sleep 0.2; kill $!",
-        foreign.id()
-    );
+    let mut other = Command::new("sleep").arg("60").spawn().unwrap();
     case.write("pids", "");
-    let pids = case.path("pids");
+    let other_id = other.id();
+    let script = format!("sleep 60 & echo $$ $! {other_id} > pids; sleep 0.2; kill $!");
+    let seen = foreign(&case, &script, 3);
+    other.kill().unwrap();
+    other.wait().unwrap();
     assert!(
-        case.wrap(&script)
-            .env("FAKE_NVML_PIDS", pids)
-            .status()
-            .unwrap()
-            .success()
+        seen.contains(&Some(1)) && !seen.contains(&Some(2)),
+        "{seen:?}"
     );
-    foreign.kill().unwrap();
-    foreign.wait().unwrap();
-    let last = case.samples("gpu.csv");
-    let seen = |sample: &&GpuSample| {
-        sample
-            .processes
-            .as_ref()
-            .is_some_and(|all| all.0.len() == 3)
-    };
-    let seen: Vec<_> = last
-        .iter()
-        .filter(seen)
-        .map(|sample| sample.foreign_processes)
-        .collect();
-    assert!(seen.contains(&Some(1)), "{seen:?}");
-    assert!(!seen.contains(&Some(2)), "{seen:?}");
+}
+
+#[test]
+fn a_background_process_of_the_command_is_not_foreign() {
+    // The driver reports it only after its parent has ended.
+    let script = "sh -c 'sleep 60 & echo $! > pid'; mv pid pids; sleep 0.3; kill $(cat pids)";
+    let seen = foreign(&Case::with_gpus(), script, 1);
+    let known = seen.iter().flatten();
+    assert!(
+        known.clone().count() > 3 && known.sum::<u32>() == 0,
+        "{seen:?}"
+    );
 }
 
 #[test]
 fn top_has_a_line_for_each_gpu() {
     let output = Case::with_gpus().run("top --once");
-    let stdout = text(&output.stdout);
-    let lines: Vec<&str> = stdout.lines().collect();
-    assert_eq!(
-        lines,
-        [
-            "gpu 0  Fake, 0  util 97 %  mem 10240/81920 MiB  61 C  251/300 W  1980 MHz  \
-             throttle sw_power_cap+hw_slowdown  processes 2",
-            "gpu 1  Fake, 1  util - %  mem 11264/81920 MiB  62 C  -/300 W  1980 MHz  throttle none  processes 0",
-            "gpu 2  Fake, 2  util - %  mem -/- MiB  - C  -/- W  - MHz  throttle -  processes -",
-            "gpu 3  Fake, 3  util 20 %  mem 20480/81920 MiB  64 C  140/300 W  1980 MHz  throttle none  processes 2",
-        ]
-    );
+    let expected = "\
+gpu 0  Fake, 0  util 97 %  mem 10240/81920 MiB  61 C  251/300 W  1980 MHz  throttle sw_power_cap+hw_slowdown  processes 2
+gpu 1  Fake, 1  util - %  mem 11264/81920 MiB  62 C  -/300 W  1980 MHz  throttle none  processes 0
+gpu 2  Fake, 2  util - %  mem -/- MiB  - C  -/- W  - MHz  throttle -  processes -
+gpu 3  Fake, 3  util 20 %  mem 20480/81920 MiB  64 C  140/300 W  1980 MHz  throttle none  processes 2
+";
+    assert_eq!(text(&output.stdout), expected);
 }
 
 #[test]
-fn what_a_command_leaves_in_the_background_is_its_own() {
-    let case = Case::with_gpus();
-    // Told to the driver only when its parent is gone.
-    let script = "sh -c 'sleep 60 & echo $! > pid'; mv pid pids; sleep 0.3; kill $(cat pids)";
-    let pids = case.path("pids");
-    let mut command = case.wrap(script);
-    assert!(
-        command
-            .env("FAKE_NVML_PIDS", pids)
-            .status()
-            .unwrap()
-            .success()
-    );
-    let samples = case.samples("gpu.csv");
-    let seen = samples.iter().filter(|sample| {
-        sample
-            .processes
-            .as_ref()
-            .is_some_and(|all| all.0.len() == 1)
-    });
-    let foreign: Vec<_> = seen.filter_map(|sample| sample.foreign_processes).collect();
-    assert!(
-        foreign.len() > 3 && foreign.iter().all(|&count| count == 0),
-        "{foreign:?}"
-    );
-}
-
-#[test]
-fn a_driver_that_counts_too_much_makes_no_log_that_cannot_be_read() {
+fn a_utilisation_above_100_is_capped_so_that_the_log_can_be_read() {
     let case = Case::with_gpus();
     let mut command = case.wrap("true");
-    assert!(
-        command
-            .env("FAKE_NVML_LOAD", "150")
-            .status()
-            .unwrap()
-            .success()
-    );
+    let status = command.env("FAKE_NVML_LOAD", "150").status();
+    assert!(status.unwrap().success());
     assert_eq!(case.samples("gpu.csv")[0].gpu_util, Some(100));
 }
 
 #[test]
-fn a_driver_that_comes_later_is_found() {
+fn a_driver_that_is_installed_later_is_found() {
     let case = Case::with_gpus();
-    let library = case.path("driver/libnvidia-ml.so.1");
     let sampler = |driver_retry| {
         Sampler::open(&Sources {
             nvml: Some(case.path("late.so")),
@@ -255,6 +200,7 @@ fn a_driver_that_comes_later_is_found() {
     };
     let (mut eager, mut lazy) = (sampler(Duration::ZERO), sampler(Duration::from_mins(1)));
     assert_eq!(eager.sample().len(), 1);
+    let library = case.path("driver/libnvidia-ml.so.1");
     std::fs::copy(library, case.path("late.so")).unwrap();
     assert_eq!((eager.sample().len(), lazy.sample().len()), (GPUS, 1));
 }

@@ -1,91 +1,75 @@
-//! A driver or a log that hangs: nobody waits for it.
+//! A driver or a log that hangs, and a log that another process writes: the command never waits.
 
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
 use std::time::Duration;
 
 use rustix::fs::OFlags;
 
 use crate::case::{Case, assert_contains, kill, wait_until, wait_within};
 
-/// Two seconds of patience, and a machine that is busy.
-const SOON: Duration = Duration::from_secs(8);
-
-/// `monitor-log ARGS` with a driver that hangs while there is a file `hang`.
-fn start(case: &Case, args: &str) -> Child {
-    case.command(args)
-        .env("FAKE_NVML_HANG", case.path("hang"))
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
+/// Starts a command with a driver that hangs while there is a file `hang`.
+fn start(case: &Case, mut command: Command) -> Child {
+    command.env("FAKE_NVML_HANG", case.path("hang"));
+    command.stderr(Stdio::piped()).spawn().unwrap()
 }
 
-fn said(child: &mut Child) -> String {
-    std::io::read_to_string(child.stderr.take().unwrap()).unwrap()
+/// Waits for the end, for two seconds of patience on a busy machine. Returns the status and the standard error.
+fn end(mut child: Child) -> (ExitStatus, String) {
+    let status = wait_within(&mut child, Duration::from_secs(8)).expect("it ends");
+    let stderr = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+    (status, stderr)
 }
 
 #[test]
-fn a_command_ends_as_it_ends_when_the_driver_hangs() {
+fn a_hanging_driver_does_not_delay_the_end_of_the_command() {
     let case = Case::with_gpus();
     case.write("hang", "");
     for out in ["gpu.csv", "gpu.parquet"] {
-        let mut child = start(&case, &format!("record --out {out} -- sh -c exit\t7"));
-        let status = wait_within(&mut child, SOON).expect("it ends");
+        let command = case.command(&format!("record --out {out} -- sh -c exit\t7"));
+        let (status, stderr) = end(start(&case, command));
         assert_eq!(status.code(), Some(7));
-        let said = said(&mut child);
-        assert_eq!(
-            said.matches("the driver does not answer").count(),
-            1,
-            "{said}"
-        );
+        let count = stderr.matches("the driver does not answer").count();
+        assert_eq!(count, 1, "{stderr}");
     }
     assert!(!case.path("gpu.parquet").exists() && case.path("gpu.parquet.csv").exists());
 }
 
 #[test]
-fn a_signal_ends_a_recording_and_an_exporter_when_the_driver_hangs() {
+fn a_hanging_driver_does_not_delay_a_signal() {
     let case = Case::with_gpus();
     for args in [
         "record --out gpu.csv --interval 20ms",
         "export --textfile gpu.prom --interval 20ms",
         "export --listen 127.0.0.1:0 --interval 20ms",
     ] {
-        let mut child = start(&case, args);
-        // Long enough that the driver was asked before it hangs.
-        std::thread::sleep(Duration::from_millis(600));
+        let child = start(&case, case.command(args));
+        // The driver answers at first.
+        sleep(Duration::from_millis(600));
         case.write("hang", "");
-        std::thread::sleep(Duration::from_millis(200));
+        sleep(Duration::from_millis(200));
         kill("TERM", child.id());
-        let status = wait_within(&mut child, SOON);
-        assert_eq!(
-            status.and_then(|status| status.signal()),
-            Some(15),
-            "{args}"
-        );
-        let said = said(&mut child);
-        assert_contains(&said, "the driver does not answer");
+        let (status, stderr) = end(child);
+        assert_eq!(status.signal(), Some(15), "{args}");
+        assert_contains(&stderr, "the driver does not answer");
         std::fs::remove_file(case.path("hang")).unwrap();
     }
     assert!(
         !case.path("gpu.prom").exists(),
-        "it would be scraped for ever"
+        "it would be scraped forever"
     );
 }
 
 #[test]
-fn a_command_ends_as_it_ends_when_its_log_hangs() {
+fn a_hanging_log_does_not_delay_the_end_of_the_command() {
     let case = Case::new();
-    assert!(
-        Command::new("mkfifo")
-            .arg(case.path("gpu.csv"))
-            .status()
-            .unwrap()
-            .success()
-    );
-    // Held open, full and not read.
+    let mut mkfifo = Command::new("mkfifo");
+    assert!(mkfifo.arg(case.path("gpu.csv")).status().unwrap().success());
+    // Open, full, and not read.
     let mut pipe = File::options()
         .read(true)
         .write(true)
@@ -93,64 +77,55 @@ fn a_command_ends_as_it_ends_when_its_log_hangs() {
         .open(case.path("gpu.csv"))
         .unwrap();
     while pipe.write(&[b'x'; 4096]).is_ok() {}
-    let mut command = case.wrap("exit 7");
-    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    let status = wait_within(&mut child, SOON).expect("it ends");
+    let (status, stderr) = end(start(&case, case.wrap("exit 7")));
     assert_eq!(status.code(), Some(7));
-    let said = said(&mut child);
-    assert_contains(&said, "the log takes no more rows");
+    assert_contains(&stderr, "the log takes no more rows");
 }
 
 #[test]
 fn one_recording_at_a_time_writes_a_log() {
     let case = Case::new();
-    let rows = |case: &Case| {
-        std::fs::read_to_string(case.path("gpu.csv")).map_or(0, |log| log.lines().count())
+    let count_rows = || {
+        let log = std::fs::read_to_string(case.path("gpu.csv"));
+        log.map_or(0, |log| log.lines().count())
     };
-    let mut first = start(&case, "record --out gpu.csv --interval 20ms");
-    wait_until(|| rows(&case) > 3);
+    let first = start(&case, case.command("record --out gpu.csv --interval 20ms"));
+    wait_until(|| count_rows() > 3);
 
     let second = case.run("record --out gpu.csv");
-    crate::common::assert_failed(&second, 75, "gpu.csv: another process is writing it");
+    let busy = "gpu.csv: another process is writing it";
+    crate::common::assert_failed(&second, 75, busy);
 
-    // A command does not suffer from it: it is recorded once the log is free.
+    // A command starts at once, and is recorded when the log is free.
     let script = "echo > began; while [ ! -e stop ]; do sleep 0.02; done; exit 7";
-    let mut wrapped = case.wrap(script).stderr(Stdio::piped()).spawn().unwrap();
+    let wrapped = start(&case, case.wrap(script));
     wait_until(|| case.path("began").exists());
     kill("TERM", first.id());
-    first.wait().unwrap();
-    let before = rows(&case);
-    wait_until(|| rows(&case) > before + 3);
+    end(first);
+    let before = count_rows();
+    wait_until(|| count_rows() > before + 3);
     case.write("stop", "");
-    let status = wait_within(&mut wrapped, SOON).expect("it ends");
+    let (status, stderr) = end(wrapped);
     assert_eq!(status.code(), Some(7));
-    let said = said(&mut wrapped);
-    assert_eq!(
-        said.matches("another process is writing it").count(),
-        1,
-        "{said}"
-    );
-    // One header, and the second recording begins where the first has ended.
+    assert_eq!(stderr.matches(busy).count(), 1, "{stderr}");
+    // There is one header, and the second recording begins after the end of the first.
     let samples = case.samples("gpu.csv");
     assert_eq!(case.rows("gpu.csv").len(), samples.len());
     assert!(samples.is_sorted_by_key(|sample| sample.boot_s));
 }
 
 #[test]
-fn a_command_that_ends_before_the_log_is_free_leaves_it_as_it_is() {
+fn a_command_that_ends_before_the_log_is_free_leaves_the_log_alone() {
     let case = Case::new();
-    let mut first = start(&case, "record --out gpu.parquet --interval 20ms");
+    let record = case.command("record --out gpu.parquet --interval 20ms");
+    let first = start(&case, record);
     wait_until(|| case.path("gpu.parquet.csv").exists());
-    let other = case.run("record --out gpu.parquet -- sh -c exit\t7");
-    assert_eq!(other.status.code(), Some(7));
-    assert!(
-        case.run("record --out gpu.parquet -- no-such-command")
-            .status
-            .code()
-            == Some(127)
-    );
-    assert!(case.path("gpu.parquet.csv").exists(), "it is another's");
+    for (command, code) in [("sh -c exit\t7", 7), ("no-such-command", 127)] {
+        let other = case.run(&format!("record --out gpu.parquet -- {command}"));
+        assert_eq!(other.status.code(), Some(code));
+    }
+    assert!(case.path("gpu.parquet.csv").exists());
     kill("TERM", first.id());
-    first.wait().unwrap();
+    end(first);
     assert!(!case.samples("gpu.parquet").is_empty());
 }

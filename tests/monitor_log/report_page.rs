@@ -1,23 +1,12 @@
 //! `report --html`.
 
-use std::fs;
-
-use crate::case::{Case, fixture, text};
+use crate::case::{Case, assert_contains};
 use crate::common::{assert_failed, visible};
 
-fn logs() -> Case {
-    let case = Case::new();
-    for name in ["events.jsonl", "gpu.csv"] {
-        fs::copy(fixture(name), case.path(name)).unwrap();
-    }
-    case
-}
-
 #[test]
-fn the_page_stands_alone_and_says_what_the_report_says() {
-    let case = logs();
-    let output = case.run("report --events events.jsonl --gpu gpu.csv --out r.json --html r.html");
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+fn the_page_is_self_contained_and_has_the_content_of_the_report() {
+    let case = Case::with_logs();
+    case.report("--events events.jsonl --gpu gpu.csv --html r.html");
     let page = case.read("r.html");
     for part in [
         "<h1>Embedding runs</h1>",
@@ -32,50 +21,49 @@ fn the_page_stands_alone_and_says_what_the_report_says() {
         "prefers-color-scheme: dark",
         "@media print",
     ] {
-        assert!(page.contains(part), "{part}");
+        assert_contains(&page, part);
     }
-    assert_eq!(
-        page.matches("<svg ").count(),
-        page.matches("</svg>").count()
-    );
-    // Nothing is fetched and nothing runs: the only address is the name of SVG.
-    let elsewhere = page.replace("http://www.w3.org/2000/svg", "");
-    for what in [
+    let count = |part: &str| page.matches(part).count();
+    assert_eq!(count("<svg "), count("</svg>"));
+    // The only address is the namespace of SVG.
+    let other = page.replace("http://www.w3.org/2000/svg", "");
+    let external = [
         "http:", "https:", "<script", "<link", "<img", "url(", "@import",
-    ] {
-        assert!(!elsewhere.contains(what), "{what}");
+    ];
+    for part in external {
+        assert!(!other.contains(part), "{part}");
     }
 }
 
 #[test]
-fn there_is_a_page_where_hardly_anything_is_known() {
-    let case = logs();
+fn there_is_a_page_even_if_hardly_anything_is_known() {
+    let case = Case::with_logs();
     case.write("none.jsonl", "");
     for args in [
         "--events none.jsonl",
         "--gpu gpu.csv",
         "--events events.jsonl",
     ] {
-        let output = case.run(&format!("report {args} --out r.json --html r.html"));
-        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        case.report(&format!("{args} --html r.html"));
         assert!(case.read("r.html").ends_with("</html>\n"));
     }
 }
 
 #[test]
-fn a_page_is_there_whole_or_not_at_all() {
-    let case = logs();
+fn a_page_overwrites_no_input_and_no_other_output() {
+    let case = Case::with_logs();
     let before = visible(&case.path(""));
-    let same = case.run("report --events events.jsonl --out r --html ./r");
-    assert_failed(&same, 2, "are the same file");
-    let input = case.run("report --events events.jsonl --out r --html events.jsonl");
-    assert_failed(&input, 2, "are the same file");
-    assert_eq!(visible(&case.path("")), before);
-    let nowhere =
-        case.run("report --quiet --events events.jsonl --out r.json --html no/such/r.html");
-    assert_failed(
-        &nowhere,
-        73,
-        "no/such/r.html: cannot create: no such file or directory",
-    );
+    for (html, code, message) in [
+        ("./r", 2, "are the same file"),
+        ("events.jsonl", 2, "are the same file"),
+        (
+            "no/such/r.html",
+            73,
+            "no/such/r.html: cannot create: no such file or directory",
+        ),
+    ] {
+        assert_eq!(visible(&case.path("")), before);
+        let args = format!("report --quiet --events events.jsonl --out r --html {html}");
+        assert_failed(&case.run(&args), code, message);
+    }
 }

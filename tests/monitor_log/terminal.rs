@@ -1,4 +1,4 @@
-//! Terminals for programs: real ones, read by an emulator.
+//! Real terminals for programs, read by an emulator.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -6,16 +6,15 @@ use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex};
-use std::thread::{self, sleep};
-use std::time::{Duration, Instant};
+use std::thread;
 
 use rustix::termios::{Termios, tcgetattr, tcsetwinsize};
 
-use crate::case::Case;
+use crate::case::{Case, wait_for, wait_until};
 pub(crate) use crate::common::pty::pair;
 use crate::common::pty::size;
 
-/// Starts a program of `case` that `device` controls: it is told when the size changes, or that the terminal hangs up.
+/// Starts a program of `case` on the terminal `device`, which tells it of a new size or a hang-up.
 pub(crate) fn spawn(case: &Case, program: &Command, device: &OwnedFd) -> Child {
     let mut command = Command::new("setsid");
     command
@@ -36,8 +35,8 @@ pub(crate) fn spawn(case: &Case, program: &Command, device: &OwnedFd) -> Child {
         .unwrap()
 }
 
-/// The program below a shell that outlives it a little: when the leader of a session ends, the kernel throws away what was
-/// written to the terminal and not read yet.
+/// Returns the program in a shell that outlives it a little. When the leader of a session ends, the kernel discards unread
+/// output of the terminal.
 fn outlived(program: &Command) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", "\"$0\" \"$@\"; code=$?; sleep 0.5; exit $code"]);
@@ -52,10 +51,10 @@ fn outlived(program: &Command) -> Command {
 pub(crate) struct Terminal {
     child: Child,
     controller: File,
-    /// Held, so that what the program wrote can be read when it has ended.
+    /// Open, so that output can be read after the end of the program.
     device: OwnedFd,
     before: Termios,
-    pub(crate) emulator: Arc<Mutex<vt100::Parser>>,
+    emulator: Arc<Mutex<vt100::Parser>>,
 }
 
 impl Terminal {
@@ -63,11 +62,8 @@ impl Terminal {
         let (controller, device) = pair(rows, columns);
         let before = tcgetattr(&device).unwrap();
         let child = spawn(case, &outlived(&case.command(args)), &device);
-        let emulator = Arc::new(Mutex::new(vt100::Parser::new(
-            cells(rows),
-            cells(columns),
-            0,
-        )));
+        let emulator = vt100::Parser::new(cells(rows), cells(columns), 0);
+        let emulator = Arc::new(Mutex::new(emulator));
         let mut written = File::from(controller.try_clone().unwrap());
         let fed = Arc::clone(&emulator);
         thread::spawn(move || {
@@ -85,32 +81,29 @@ impl Terminal {
         }
     }
 
+    /// Whether the program draws on the alternate screen.
+    pub(crate) fn is_alternate(&self) -> bool {
+        self.emulator.lock().unwrap().screen().alternate_screen()
+    }
+
     pub(crate) fn text(&self) -> String {
         self.emulator.lock().unwrap().screen().contents()
     }
 
-    /// Waits until the screen has all of these.
+    /// Waits until the screen has all parts, and returns it.
     pub(crate) fn wait_for(&self, parts: &[&str]) -> String {
-        let start = Instant::now();
-        loop {
+        wait_for(|| {
             let text = self.text();
             if parts.iter().all(|part| text.contains(part)) {
-                return text;
+                return Ok(text);
             }
-            assert!(
-                start.elapsed() < Duration::from_secs(20),
-                "expected {parts:?} on\n{text}"
-            );
-            sleep(Duration::from_millis(20));
-        }
+            Err(format!("expected {parts:?} on\n{text}"))
+        })
     }
 
     pub(crate) fn resize(&self, rows: u16, columns: u16) {
-        self.emulator
-            .lock()
-            .unwrap()
-            .screen_mut()
-            .set_size(cells(rows), cells(columns));
+        let mut emulator = self.emulator.lock().unwrap();
+        emulator.screen_mut().set_size(cells(rows), cells(columns));
         tcsetwinsize(&self.controller, size(rows, columns)).unwrap();
     }
 
@@ -118,17 +111,10 @@ impl Terminal {
         self.controller.write_all(keys).unwrap();
     }
 
-    /// The program's end; the terminal is as it was before.
+    /// Waits for the end of the program, and checks that the terminal is restored.
     pub(crate) fn end(mut self) -> ExitStatus {
         let status = self.child.wait().unwrap();
-        let start = Instant::now();
-        while self.emulator.lock().unwrap().screen().alternate_screen() {
-            assert!(
-                start.elapsed() < Duration::from_secs(5),
-                "still on the other screen"
-            );
-            sleep(Duration::from_millis(10));
-        }
+        wait_until(|| !self.is_alternate());
         assert!(!self.emulator.lock().unwrap().screen().hide_cursor());
         let after = tcgetattr(&self.device).unwrap();
         assert_eq!(after.local_modes, self.before.local_modes);
@@ -137,7 +123,7 @@ impl Terminal {
         status
     }
 
-    /// The program itself, below the shell.
+    /// Returns the process id of the program, in the shell.
     pub(crate) fn pid(&self) -> u32 {
         let children = format!("/proc/{0}/task/{0}/children", self.child.id());
         let children = std::fs::read_to_string(children).unwrap();

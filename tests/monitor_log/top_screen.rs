@@ -1,32 +1,32 @@
-//! `top` on a terminal: a real one for the program, read by an emulator.
+//! `top` on a real terminal, read by an emulator.
 
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
-use crate::case::{Case, fixture, kill, wait_within};
+use crate::case::{Case, assert_contains, fixture, kill, wait_until, wait_within};
 use crate::terminal::{Terminal, pair, spawn};
 
-/// Four GPUs and a run at work.
+/// A case with four GPUs and a running run.
 fn busy() -> Case {
     let case = Case::with_gpus();
     let log = std::fs::read_to_string(fixture("events.jsonl")).unwrap();
     let now = plmkit_logs::Timestamp::now().to_string();
     let begun: String = log.split_inclusive('\n').take(3).collect();
-    case.write(
-        "run.jsonl",
-        &begun.replace("2026-01-31T12:00:06.000Z", &now),
-    );
+    let begun = begun.replace("2026-01-31T12:00:06.000Z", &now);
+    case.write("run.jsonl", &begun);
     case
 }
+
+const TOP: &str = "top --interval 50ms";
 
 #[test]
 fn gpus_bars_processes_and_runs_are_on_an_ordinary_screen() {
     let case = busy();
-    let mut terminal = Terminal::start(&case, "top --interval 50ms", 24, 80);
+    let mut terminal = Terminal::start(&case, TOP, 24, 80);
     let text = terminal.wait_for(&["gpu 3 ", "100 %", "running"]);
     for part in [
         "monitor-log top",
@@ -41,21 +41,12 @@ fn gpus_bars_processes_and_runs_are_on_an_ordinary_screen() {
         "cuda:0 f16 running",
         "batch 2/4",
         "1 halved",
+        "█",
+        "▇",
     ] {
-        assert!(text.contains(part), "expected {part} on\n{text}");
+        assert_contains(&text, part);
     }
-    assert!(
-        text.contains('█') && text.contains('▇'),
-        "bars and history: {text}"
-    );
-    assert!(
-        terminal
-            .emulator
-            .lock()
-            .unwrap()
-            .screen()
-            .alternate_screen()
-    );
+    assert!(terminal.is_alternate());
     terminal.press(b"q");
     assert_eq!(terminal.end().code(), Some(0));
 }
@@ -63,18 +54,13 @@ fn gpus_bars_processes_and_runs_are_on_an_ordinary_screen() {
 #[test]
 fn it_grows_and_shrinks_with_the_terminal() {
     let case = busy();
-    let mut terminal = Terminal::start(&case, "top --interval 50ms", 24, 80);
+    let mut terminal = Terminal::start(&case, TOP, 24, 80);
     terminal.wait_for(&["gpu 3 ", "running", "MHz"]);
     terminal.resize(8, 60);
-    let start = Instant::now();
-    while terminal.text().lines().count() > 8 || !terminal.text().contains("gpu 3 ") {
-        assert!(
-            start.elapsed() < Duration::from_secs(20),
-            "{}",
-            terminal.text()
-        );
-        sleep(Duration::from_millis(20));
-    }
+    wait_until(|| {
+        let text = terminal.text();
+        text.lines().count() <= 8 && text.contains("gpu 3 ")
+    });
     terminal.wait_for(&["gpu 0  util ", "runs"]);
     terminal.resize(50, 140);
     terminal.wait_for(&["Fake, 3", "residues/s", "command"]);
@@ -83,60 +69,52 @@ fn it_grows_and_shrinks_with_the_terminal() {
 }
 
 #[test]
-fn a_run_that_begins_later_appears_and_ctrl_c_ends() {
+fn a_run_that_begins_later_appears_and_ctrl_c_ends_the_view() {
     let case = Case::new();
     let mut terminal = Terminal::start(&case, "top --interval 50ms --events .", 24, 80);
     terminal.wait_for(&["no GPU", "host   cpu"]);
-    case.write(
-        "late.jsonl",
-        "{\"type\":\"run\",\"run\":\"late\",\"device\":\"cpu\"}\n",
-    );
+    let run = "{\"type\":\"run\",\"run\":\"late\",\"device\":\"cpu\"}\n";
+    case.write("late.jsonl", run);
     terminal.wait_for(&["late ", "running"]);
     terminal.press(b"\x03");
     assert_eq!(terminal.end().code(), Some(0));
 }
 
 #[test]
-fn a_signal_ends_it_and_the_terminal_is_left_as_it_was() {
+fn a_signal_ends_the_view_and_the_terminal_is_restored() {
     let case = busy();
-    let terminal = Terminal::start(&case, "top --interval 50ms", 24, 80);
+    let terminal = Terminal::start(&case, TOP, 24, 80);
     terminal.wait_for(&["gpu 3 ", "running"]);
     kill("TERM", terminal.pid());
-    // As the shell says it.
+    // The exit code of the shell.
     assert_eq!(terminal.end().code(), Some(143));
 }
 
-/// Reads what the program draws until it has drawn `what`.
-fn drawn(controller: OwnedFd, what: &str) -> File {
+/// Reads the output of the program until the screen has `part`.
+fn wait_for_screen(controller: OwnedFd, part: &str) -> File {
     let mut written = File::from(controller);
     let mut emulator = vt100::Parser::new(24.try_into().unwrap(), 80.try_into().unwrap(), 0);
     let mut bytes = [0; 4096];
-    while !emulator.screen().contents().contains(what) {
+    while !emulator.screen().contents().contains(part) {
         let count = written.read(&mut bytes).unwrap();
         emulator.process(&bytes[..count]);
     }
     written
 }
 
-/// Who runs it under `nohup` is not told that the terminal is gone.
+/// Under `nohup`, the program gets no signal.
 #[test]
-fn it_ends_when_its_terminal_goes_away_told_or_not() {
+fn it_ends_when_its_terminal_is_lost_with_or_without_a_signal() {
     for signals in ["--default-signal", "--ignore-signal=HUP"] {
         let case = busy();
         let (controller, device) = pair(24, 80);
-        let plain = case.command("top --interval 50ms");
-        let mut program = std::process::Command::new(plain.get_program());
-        program.arg(signals).args(plain.get_args().skip(1));
-        for (name, value) in plain.get_envs() {
-            program.env(name, value.unwrap_or_default());
-        }
+        let top = case.command(TOP);
+        let mut program = Command::new(top.get_program());
+        program.arg(signals).args(top.get_args().skip(1));
+        program.env("LD_LIBRARY_PATH", case.path("driver"));
         let mut child = spawn(&case, &program, &device);
-        drop(drawn(controller, "gpu 3 "));
-        let status = wait_within(&mut child, Duration::from_secs(5));
-        assert_eq!(
-            status.and_then(|status| status.signal()),
-            Some(1),
-            "{signals}"
-        );
+        drop(wait_for_screen(controller, "gpu 3 "));
+        let status = wait_within(&mut child, Duration::from_secs(5)).expect("it ends");
+        assert_eq!(status.signal(), Some(1), "{signals}");
     }
 }

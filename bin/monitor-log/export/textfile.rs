@@ -4,19 +4,19 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use plmkit_cli::{Exit, Fault, NamedPath, keep_apart, keep_renameable};
-use plmkit_contract::{io_text, path_text};
-use plmkit_store::AtomicFile;
+use plmkit_cli::{Fault, NamedPath, keep_apart, keep_renameable};
+use plmkit_contract::path_text;
+use plmkit_store::{AtomicFile, StoreError};
 use tracing::{info, warn};
 
-/// A file that is there whole or not at all: a collector may read at any time.
+/// A file that is written atomically: the collector may read at any time.
 pub(super) struct Textfile {
     path: PathBuf,
     failing: bool,
 }
 
 impl Textfile {
-    /// A usage fault if the collector would not take the file, or if it is one of those that are read.
+    /// Checks the path. A name that the collector ignores, or a path that is an input, is a usage fault.
     pub(super) fn at(path: &Path, events: &[PathBuf]) -> Result<Self, Fault> {
         if path.extension().is_none_or(|extension| extension != "prom") {
             return Err(Fault::usage(format!(
@@ -25,10 +25,8 @@ impl Textfile {
             )));
         }
         keep_renameable(&[("--textfile", path)])?;
-        let events: Vec<NamedPath> = events
-            .iter()
-            .map(|path| ("--events", path.as_path()))
-            .collect();
+        let events = events.iter().map(|path| ("--events", path.as_path()));
+        let events: Vec<NamedPath> = events.collect();
         keep_apart(&events, &[("--textfile", path)])?;
         Ok(Self {
             path: path.to_owned(),
@@ -39,17 +37,15 @@ impl Textfile {
     /// Replaces the file.
     pub(super) fn write(&self, text: &str) -> Result<(), Fault> {
         let mut file = AtomicFile::create(&self.path)?;
-        file.write_all(text.as_bytes()).map_err(|error| {
-            let path = path_text(&self.path);
-            Fault::new(
-                Exit::Io,
-                format!("{path}: cannot write: {}", io_text(&error)),
-            )
+        let written = file.write_all(text.as_bytes());
+        written.map_err(|source| StoreError::Write {
+            path: self.path.clone(),
+            source,
         })?;
         Ok(file.finish()?)
     }
 
-    /// The same; the first of several failures is said, and the end of them.
+    /// Replaces the file. Logs the first of several failures, and their end.
     pub(super) fn write_or_warn(&mut self, text: &str) {
         match (self.write(text), self.failing) {
             (Err(fault), false) => {
@@ -64,7 +60,7 @@ impl Textfile {
         }
     }
 
-    /// Removes the file, if it is there.
+    /// Removes the file, if it exists.
     pub(super) fn remove(path: &Path) {
         let _ = fs::remove_file(path);
     }

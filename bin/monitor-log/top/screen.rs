@@ -1,11 +1,11 @@
-//! The terminal: entered, drawn on, and left as it was.
+//! The terminal: set up for drawing, drawn on, and restored.
 
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
@@ -22,53 +22,51 @@ use crate::End;
 use crate::args::TopArgs;
 use crate::monitor::{Monitor, Snapshot};
 
-/// How long a key, a signal or a snapshot may wait.
+/// The longest reaction time to a key, a signal or a snapshot.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How long the view, and then the terminal, have to end when they are asked to.
+/// How long the view, and then the terminal, may take to end.
 const GRACE: Duration = Duration::from_millis(300);
 
-/// How often it is looked whether there still is a terminal.
-const LOOK_FOR_TERMINAL: Duration = Duration::from_millis(500);
+/// How often the terminal is checked for existence.
+const TERMINAL_CHECK: Duration = Duration::from_millis(500);
 
-/// What a process dies of whose terminal goes away.
+/// The signal of a process whose terminal goes away.
 const SIGHUP: i32 = 1;
 
-/// Shows snapshots until a key or a signal asks for the end.
+/// Shows snapshots until a key or a signal ends the view.
 pub(super) fn show(args: &TopArgs, keep: Duration, end: &mut Option<End>) -> Result<Exit, Fault> {
     let failed = |error: io::Error| {
-        Fault::new(
-            Exit::Io,
-            format!("the terminal cannot be used: {}", io_text(&error)),
-        )
+        let reason = io_text(&error);
+        Fault::new(Exit::Io, format!("the terminal cannot be used: {reason}"))
     };
-    let signal = signals().map_err(failed)?;
-    mind_the_terminal().map_err(failed)?;
-    let snapshots = watch(args, keep).map_err(failed)?;
+    let signal = watch_signals().map_err(failed)?;
+    watch_terminal().map_err(failed)?;
+    let snapshots = take_snapshots(args, keep).map_err(failed)?;
     let mut screen = Screen::enter().map_err(failed)?;
     let shown = screen.run(&snapshots, &signal);
     let mut signal = signal.load(Ordering::Relaxed);
     if io::stdout().is_terminal() {
         drop(screen);
     } else {
-        // A terminal that is gone cannot be restored, and ratatui panics where it cannot say so on standard error either.
+        // A lost terminal cannot be restored. ratatui panics if it cannot report that on standard error either.
         mem::forget(screen);
         signal = if signal == 0 { SIGHUP } else { signal };
     }
     if signal != 0 {
         *end = Some(End::Signal(signal));
-        // A terminal that has gone cannot be drawn on either.
+        // Drawing on a lost terminal fails, which is no error of its own.
         return Ok(Exit::Done);
     }
     shown.map(|()| Exit::Done).map_err(failed)
 }
 
-/// The terminal in the mode for drawing. Dropped, also by an error or a panic, it is as it was before.
+/// The terminal in drawing mode. A drop, also by an error or a panic, restores it.
 struct Screen(DefaultTerminal);
 
 impl Screen {
     fn enter() -> io::Result<Self> {
-        // Where only a part of it worked, that is taken back.
+        // Undoes a partial set-up.
         ratatui::try_init().map(Self).inspect_err(|_| leave())
     }
 
@@ -86,7 +84,7 @@ impl Screen {
             }
             if event::poll(TICK)? {
                 match event::read()? {
-                    Event::Key(key) if asks_for_the_end(key) => break,
+                    Event::Key(key) if is_quit(key) => break,
                     Event::Resize(..) => changed = true,
                     _ => {}
                 }
@@ -103,11 +101,11 @@ impl Drop for Screen {
 }
 
 fn leave() {
-    // A terminal that has gone needs no restoring.
+    // A lost terminal needs no restoring.
     let _ = ratatui::try_restore();
 }
 
-fn asks_for_the_end(key: KeyEvent) -> bool {
+fn is_quit(key: KeyEvent) -> bool {
     key.kind == KeyEventKind::Press
         && match key.code {
             KeyCode::Char('q') | KeyCode::Esc => true,
@@ -116,37 +114,37 @@ fn asks_for_the_end(key: KeyEvent) -> bool {
         }
 }
 
-/// The signal that asks for the end, once there is one; 0 before.
-fn signals() -> io::Result<Arc<AtomicI32>> {
+/// Starts a thread that stores the first ending signal, and returns the signal's variable; 0 before.
+fn watch_signals() -> io::Result<Arc<AtomicI32>> {
     let signal = Arc::new(AtomicI32::new(0));
-    let seen = Arc::clone(&signal);
-    thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || {
-            if let Ok(signal) = wait_for_end() {
-                seen.store(signal, Ordering::Relaxed);
-                end_without_the_view(signal);
-            }
-        })?;
+    let received = Arc::clone(&signal);
+    spawn("signals", move || {
+        if let Ok(signal) = wait_for_end() {
+            received.store(signal, Ordering::Relaxed);
+            end_without_view(signal);
+        }
+    })?;
     Ok(signal)
 }
 
-/// Ends, in a thread of its own, when the terminal is gone: not everybody who takes it away sends a signal.
-fn mind_the_terminal() -> io::Result<()> {
-    thread::Builder::new()
-        .name("terminal".to_owned())
-        .spawn(|| {
-            while io::stdout().is_terminal() {
-                thread::sleep(LOOK_FOR_TERMINAL);
-            }
-            end_without_the_view(SIGHUP);
-        })
-        .map(drop)
+/// Starts a thread that ends the process when the terminal is lost, which may happen without a signal.
+fn watch_terminal() -> io::Result<()> {
+    spawn("terminal", || {
+        while io::stdout().is_terminal() {
+            thread::sleep(TERMINAL_CHECK);
+        }
+        end_without_view(SIGHUP);
+    })
 }
 
-/// Dies of `signal`, unless the view has ended by itself until then. On a terminal that is gone it never does: crossterm's
-/// `poll` goes on reading the end of the file (crossterm #793). A write to one that stands still may not return either.
-fn end_without_the_view(signal: i32) {
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let thread = thread::Builder::new().name(name.to_owned());
+    thread.spawn(work).map(drop)
+}
+
+/// Ends the process by `signal`, unless the view ends before. On a lost terminal the view never ends: crossterm's `poll`
+/// reads the end of the file forever (crossterm #793). A write to a stopped terminal may hang as well.
+fn end_without_view(signal: i32) {
     thread::sleep(GRACE);
     let (done, left) = mpsc::channel();
     let leaving = thread::Builder::new().spawn(move || {
@@ -159,35 +157,25 @@ fn end_without_the_view(signal: i32) {
     end_at_once(die_of(signal));
 }
 
-/// Snapshots, from a thread of their own: neither a slow driver nor a long log holds up a key.
-fn watch(args: &TopArgs, keep: Duration) -> io::Result<Receiver<Snapshot>> {
+/// Takes snapshots in a new thread, so that neither a slow driver nor a long log delays a key.
+fn take_snapshots(args: &TopArgs, keep: Duration) -> io::Result<Receiver<Snapshot>> {
     let (sender, snapshots) = mpsc::channel();
     let (driver, events, interval) = (args.driver.clone(), args.events.clone(), args.interval);
-    thread::Builder::new()
-        .name("sampler".to_owned())
-        .spawn(move || {
-            // Messages on standard error would be written across the view.
-            with_default(NoSubscriber::default(), || {
-                send(Monitor::open(&driver, &events, keep), interval, &sender);
-            });
-        })?;
+    spawn("sampler", move || {
+        // Messages on standard error would disturb the view.
+        with_default(NoSubscriber::default(), || {
+            let mut monitor = Monitor::open(&driver, &events, keep);
+            while sender.send(monitor.take_snapshot(false)).is_ok() {
+                thread::sleep(interval);
+            }
+        });
+    })?;
     Ok(snapshots)
 }
 
-fn send(mut monitor: Monitor, interval: Duration, snapshots: &Sender<Snapshot>) {
-    while snapshots.send(monitor.take_snapshot(false)).is_ok() {
-        thread::sleep(interval);
-    }
-}
-
-/// The name of a process, where it can be read.
+/// Returns the name of a process, if readable.
 fn command(pid: u32) -> Option<String> {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     // A process can give itself any name.
-    Some(
-        name.trim_end()
-            .chars()
-            .map(|c| if c.is_control() { '?' } else { c })
-            .collect(),
-    )
+    Some(name.trim_end().replace(char::is_control, "?"))
 }

@@ -2,55 +2,48 @@
 
 use std::fmt::Display;
 
+use plmkit_logs::GpuSample;
 use plmkit_telemetry::live::{RunState, RunStatus};
-use plmkit_telemetry::report::QueueState;
 
-/// What a value that is not known looks like: no 0.
+/// An unknown value.
 pub(super) const DASH: &str = "-";
 
-pub(super) fn or_dash(value: Option<&impl Display>) -> String {
-    value.map_or_else(|| DASH.to_owned(), ToString::to_string)
+pub(super) fn or_dash(value: Option<impl Display>) -> String {
+    value.map_or_else(|| DASH.to_owned(), |value| value.to_string())
 }
 
-/// A share from 0 to 1 as a percentage.
+/// Formats a share from 0 to 1 as a percentage.
 pub(super) fn percent(share: Option<f64>) -> String {
-    share.map_or_else(
-        || DASH.to_owned(),
-        |share| format!("{:.0} %", share * 100.0),
-    )
+    or_dash(share.map(|share| format!("{:.0} %", share * 100.0)))
 }
 
-/// Mebibytes as gibibytes.
+/// Formats mebibytes as gibibytes.
 pub(super) fn gib(mib: Option<u64>) -> String {
-    mib.map_or_else(
-        || DASH.to_owned(),
-        |mib| format!("{:.1}", mib as f64 / 1024.0),
-    )
+    or_dash(mib.map(|mib| format!("{:.1}", mib as f64 / 1024.0)))
 }
 
-/// A number with three digits: `12`, `12.3 k`, `1.23 M`.
+/// Formats a number with three digits: `12`, `12.3 k`, `1.23 M`.
 pub(super) fn short(value: Option<f64>) -> String {
-    let Some(value) = value else {
-        return DASH.to_owned();
-    };
-    let (scaled, unit) = match value {
-        _ if value >= 999.5e6 => (value / 1e9, " G"),
-        _ if value >= 999.5e3 => (value / 1e6, " M"),
-        _ if value >= 999.5 => (value / 1e3, " k"),
-        _ => (value, ""),
-    };
-    let digits = match scaled {
-        _ if unit.is_empty() && scaled >= 10.0 || scaled >= 99.95 => 0,
-        _ if scaled >= 9.995 => 1,
-        _ => 2,
-    };
-    format!("{scaled:.digits$}{unit}")
+    or_dash(value.map(|value| {
+        let (scaled, unit) = match value {
+            _ if value >= 999.5e6 => (value / 1e9, " G"),
+            _ if value >= 999.5e3 => (value / 1e6, " M"),
+            _ if value >= 999.5 => (value / 1e3, " k"),
+            _ => (value, ""),
+        };
+        let digits = match scaled {
+            _ if unit.is_empty() && scaled >= 10.0 || scaled >= 99.95 => 0,
+            _ if scaled >= 9.995 => 1,
+            _ => 2,
+        };
+        format!("{scaled:.digits$}{unit}")
+    }))
 }
 
-/// A duration: `42 s`, `3:07`, `2:15:00`.
+/// Formats a duration: `42 s`, `3:07`, `2:15:00`.
 pub(super) fn duration(seconds: f64) -> String {
-    let whole = seconds.round() as u64;
-    let (hours, minutes, rest) = (whole / 3600, whole / 60 % 60, whole % 60);
+    let total = seconds.round() as u64;
+    let (hours, minutes, rest) = (total / 3600, total / 60 % 60, total % 60);
     match (hours, minutes) {
         (0, 0) => format!("{rest} s"),
         (0, _) => format!("{minutes}:{rest:02}"),
@@ -58,33 +51,46 @@ pub(super) fn duration(seconds: f64) -> String {
     }
 }
 
-/// What a run is doing: `running`, `silent for 3:07`.
+/// Formats the state of a run: `running`, `silent for 3:07`.
 pub(super) fn state(run: &RunStatus) -> String {
     match run.state {
-        RunState::Silent => {
-            format!("silent for {}", duration(run.silence_s))
-        }
-        state => state.name().to_owned(),
+        RunState::Silent => format!("silent for {}", duration(run.silence_s)),
+        state => <&str>::from(state).to_owned(),
     }
 }
 
-/// The state of a run's queue: the recent one, or that of the whole run where it has ended.
+/// Returns the recent state of a run's queue, or that of the entire run after its end.
 pub(super) fn queue(run: &RunStatus) -> &'static str {
-    match run.recent.queue.or(run.summary.queue.state) {
-        None => DASH,
-        Some(QueueState::Full) => "full",
-        Some(QueueState::Normal) => "normal",
-        Some(QueueState::Starved) => "starved",
-    }
+    let state = run.recent.queue.or(run.summary.queue.state);
+    state.map_or(DASH, Into::into)
 }
 
-/// Batches done of those to do: `5/10`.
-pub(super) fn batches(run: &RunStatus) -> String {
-    format!(
-        "{}/{}",
-        run.progress.batches,
-        or_dash(run.progress.batches_total.as_ref())
+/// Formats a run's recent rate, or that of the entire run if there is none.
+pub(super) fn rates(run: &RunStatus) -> (String, String) {
+    let (recent, total) = (&run.recent, &run.summary.throughput);
+    (
+        short(recent.tokens_per_s.or(total.tokens_per_s)),
+        short(recent.residues_per_s.or(total.residues_per_s)),
     )
+}
+
+/// Formats the batches done and to do: `5/10`.
+pub(super) fn batches(run: &RunStatus) -> String {
+    let progress = &run.progress;
+    format!("{}/{}", progress.batches, or_dash(progress.batches_total))
+}
+
+/// Formats the device and the number type of a run.
+pub(super) fn device(run: &RunStatus) -> String {
+    let run = &run.summary;
+    let (device, dtype) = (run.device.as_ref(), run.dtype.as_ref());
+    format!("{} {}", or_dash(device), or_dash(dtype))
+}
+
+/// Formats the power draw and its limit in watts.
+pub(super) fn power(sample: &GpuSample) -> (String, String) {
+    let watts = |watts: Option<f64>| or_dash(watts.map(f64::round));
+    (watts(sample.power_w), watts(sample.power_limit_w))
 }
 
 #[cfg(test)]
@@ -94,31 +100,25 @@ mod tests {
     #[test]
     fn numbers_keep_three_digits() {
         for (value, text) in [
-            (0.0, "0.00"),
-            (0.5, "0.50"),
-            (9.0, "9.00"),
-            (12.3, "12"),
-            (999.0, "999"),
-            (999.6, "1.00 k"),
-            (12_340.0, "12.3 k"),
-            (999_499.0, "999 k"),
-            (999_600.0, "1.00 M"),
-            (123e6, "123 M"),
-            (4.2e9, "4.20 G"),
+            (None, "-"),
+            (Some(0.0), "0.00"),
+            (Some(9.0), "9.00"),
+            (Some(12.3), "12"),
+            (Some(999.0), "999"),
+            (Some(999.6), "1.00 k"),
+            (Some(12_340.0), "12.3 k"),
+            (Some(999_499.0), "999 k"),
+            (Some(999_600.0), "1.00 M"),
+            (Some(123e6), "123 M"),
+            (Some(4.2e9), "4.20 G"),
         ] {
-            assert_eq!(short(Some(value)), text, "{value}");
+            assert_eq!(short(value), text, "{value:?}");
         }
-        assert_eq!(
-            (short(None), percent(None), gib(None)),
-            ("-".into(), "-".into(), "-".into())
-        );
     }
 
     #[test]
     fn durations_grow_from_seconds_to_hours() {
-        assert_eq!(duration(41.6), "42 s");
-        assert_eq!(duration(59.6), "1:00");
-        assert_eq!(duration(187.0), "3:07");
-        assert_eq!(duration(8100.0), "2:15:00");
+        let found = [41.6, 59.6, 187.0, 8100.0].map(duration);
+        assert_eq!(found, ["42 s", "1:00", "3:07", "2:15:00"]);
     }
 }

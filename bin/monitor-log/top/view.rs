@@ -1,13 +1,14 @@
-//! What is on the screen.
+//! The contents of the screen.
 
 mod bar;
 mod gpus;
 mod plan;
 mod runs;
 
+use plmkit_contract::plural;
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use ratatui::style::{Color, Style, Stylize};
+use ratatui::style::{Color, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
@@ -17,7 +18,7 @@ use crate::monitor::Snapshot;
 use bar::bar;
 use plan::{Contents, Plan};
 
-/// Draws the last snapshot, in as much detail as there is room for.
+/// Draws the last snapshot in as much detail as fits.
 pub(super) fn draw(frame: &mut Frame, history: &History) {
     let left = frame.area();
     let mut rows = ScreenRows { frame, left };
@@ -44,14 +45,14 @@ pub(super) fn draw(frame: &mut Frame, history: &History) {
     }
 }
 
-/// The rows of the screen, taken from above.
+/// The free rows of the screen, which are taken from the top.
 struct ScreenRows<'a, 'b> {
     frame: &'a mut Frame<'b>,
     left: Rect,
 }
 
 impl ScreenRows<'_, '_> {
-    /// The next rows, as many as are there.
+    /// Takes the next rows, as many as are left.
     fn area(&mut self, height: u16) -> Rect {
         let height = height.min(self.left.height);
         let taken = Rect {
@@ -68,7 +69,7 @@ impl ScreenRows<'_, '_> {
         self.frame.render_widget(Paragraph::new(line), area);
     }
 
-    /// Two bars and their figures fill an ordinary terminal; a wider one has longer bars.
+    /// Two bars with their figures fill 80 columns. A wider terminal has longer bars.
     fn bar_width(&self) -> u16 {
         14 + self.left.width.saturating_sub(80) / 2
     }
@@ -76,12 +77,11 @@ impl ScreenRows<'_, '_> {
 
 fn title(snapshot: &Snapshot, gpus: usize) -> Line<'static> {
     let time = snapshot.rows.first().map(|row| row.timestamp.to_string());
-    // To the second.
+    // Cut to the second.
     let time = time.and_then(|time| Some(time.split_once('.')?.0.replace('T', " ")));
     let found = match gpus {
         0 => "no GPU".to_owned(),
-        1 => "1 GPU".to_owned(),
-        many => format!("{many} GPUs"),
+        _ => plural(gpus, "GPU"),
     };
     Line::from(vec![
         Span::from("monitor-log top").bold(),
@@ -95,36 +95,32 @@ fn host(snapshot: &Snapshot, width: u16) -> Line<'static> {
         return Line::default();
     };
     let cpu = row.host_cpu_util.map(|percent| percent / 100.0);
-    let memory = share_of(row.host_mem_used_mib, row.host_mem_total_mib);
+    let (used, total) = (row.host_mem_used_mib, row.host_mem_total_mib);
     let mut spans = vec![Span::from("host   cpu  ")];
     spans.extend(bar(cpu, width, Color::Cyan));
     spans.push(Span::from(percent_of(cpu)));
     spans.push(Span::from("  mem "));
-    spans.extend(bar(memory, width, Color::Cyan));
-    spans.push(Span::from(format!(
-        " {}/{} GiB",
-        gib(row.host_mem_used_mib),
-        gib(row.host_mem_total_mib)
-    )));
+    spans.extend(bar(share_of(used, total), width, Color::Cyan));
+    spans.push(Span::from(format!(" {}/{} GiB", gib(used), gib(total))));
     Line::from(spans)
 }
 
-/// The share of memory in use.
+/// Returns the share of memory in use.
 fn share_of(used_mib: Option<u64>, total_mib: Option<u64>) -> Option<f64> {
     Some(used_mib? as f64 / total_mib?.max(1) as f64)
 }
 
-/// A share in a column of its own.
+/// Formats a share as a column.
 fn percent_of(share: Option<f64>) -> String {
-    share.map_or_else(
-        || format!(" {DASH:>3}  "),
-        |share| format!(" {:>3.0} %", share * 100.0),
-    )
+    match share {
+        Some(share) => format!(" {:>3.0} %", share * 100.0),
+        None => format!(" {DASH:>3}  "),
+    }
 }
 
-/// Headings of lists.
+/// Formats the heading of a list.
 fn heading(text: String) -> Line<'static> {
-    Line::from(text).style(Style::new().add_modifier(ratatui::style::Modifier::UNDERLINED))
+    Line::from(text).underlined()
 }
 
 #[cfg(test)]

@@ -1,27 +1,27 @@
-//! Appending whole lines.
+//! Appends complete lines.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use plmkit_store::lock_open;
+use plmkit_store::{StoreError, lock_open};
 
 use crate::LogError;
 
-/// A torn line lies within this many bytes of the end.
+/// A torn line is at most this long.
 const MAX_TAIL: u64 = 1 << 20;
 
-/// A kind of log, known by how it begins.
+/// A kind of log, recognised by its first bytes.
 pub(crate) struct LogKind {
     /// "a … log", for messages.
     pub(crate) name: &'static str,
-    /// The first bytes of each such log.
+    /// The first bytes of such a log.
     pub(crate) magic: &'static [u8],
-    /// Whether one process at a time writes it: rows of two would be taken for those of one.
+    /// Whether only one process may write at a time. Rows of two writers could not be told apart.
     pub(crate) one_writer: bool,
 }
 
-/// A log open for appending. After the first error it is closed: what comes later is dropped, silently.
+/// A log that is open for appending. The first error closes it; later lines are dropped.
 pub(crate) struct AppendLog {
     path: PathBuf,
     file: Option<File>,
@@ -30,8 +30,8 @@ pub(crate) struct AppendLog {
 }
 
 impl AppendLog {
-    /// Opens the log at `path`, or makes an empty one; cuts off a torn last line. A log of one writer that another process
-    /// is writing is [busy](plmkit_store::StoreError::Busy).
+    /// Opens or creates the log at `path`, and cuts off a torn last line. A log of one writer that another process writes is
+    /// [busy](plmkit_store::StoreError::Busy).
     pub(crate) fn open(path: &Path, kind: &LogKind) -> Result<Self, LogError> {
         let failed = |source| LogError::Create {
             path: path.to_owned(),
@@ -41,13 +41,11 @@ impl AppendLog {
         while kind.one_writer && is_regular(&file).map_err(failed)? && !lock_open(&file, path)? {
             file = open_file(path).map_err(failed)?;
         }
-        let (file, length) =
-            whole(file, kind.magic)
-                .map_err(failed)?
-                .ok_or_else(|| LogError::Foreign {
-                    path: path.to_owned(),
-                    expected: kind.name,
-                })?;
+        let complete = cut_torn_line(file, kind.magic).map_err(failed)?;
+        let (file, length) = complete.ok_or_else(|| LogError::Foreign {
+            path: path.to_owned(),
+            expected: kind.name,
+        })?;
         Ok(Self {
             path: path.to_owned(),
             file: Some(file),
@@ -56,19 +54,19 @@ impl AppendLog {
         })
     }
 
-    /// Whether nothing was written to it yet, now or earlier.
+    /// Whether the log has no lines yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.empty
     }
 
-    /// Takes whole lines, newlines included, for the next flush.
+    /// Adds complete lines, including newlines, to the next flush.
     pub(crate) fn push(&mut self, lines: &[u8]) {
         if self.file.is_some() {
             self.pending.extend_from_slice(lines);
         }
     }
 
-    /// Hands all pending lines to the system in one write.
+    /// Writes all pending lines with one system call.
     pub(crate) fn flush(&mut self) -> Result<(), LogError> {
         let Some(file) = &mut self.file else {
             return Ok(());
@@ -81,10 +79,8 @@ impl AppendLog {
         self.empty = false;
         written.map_err(|source| {
             self.file = None;
-            LogError::Write {
-                path: self.path.clone(),
-                source,
-            }
+            let path = self.path.clone();
+            StoreError::Write { path, source }.into()
         })
     }
 }
@@ -101,8 +97,8 @@ fn is_regular(file: &File) -> io::Result<bool> {
     Ok(file.metadata()?.is_file())
 }
 
-/// The file and the length of its complete lines; `None` where it is not a log of this kind.
-fn whole(mut file: File, magic: &[u8]) -> io::Result<Option<(File, u64)>> {
+/// Cuts off a torn last line. Returns the file and its length; `None` if it is not a log of this kind.
+fn cut_torn_line(mut file: File, magic: &[u8]) -> io::Result<Option<(File, u64)>> {
     if !is_regular(&file)? {
         return Ok(Some((file, 0)));
     }
@@ -116,15 +112,15 @@ fn whole(mut file: File, magic: &[u8]) -> io::Result<Option<(File, u64)>> {
     file.seek(SeekFrom::Start(tail_start))?;
     let mut tail = Vec::new();
     (&file).take(MAX_TAIL).read_to_end(&mut tail)?;
-    let whole = match tail.iter().rposition(|&byte| byte == b'\n') {
+    let complete = match tail.iter().rposition(|&byte| byte == b'\n') {
         Some(newline) => tail_start + newline as u64 + 1,
         None if tail_start == 0 => 0,
         None => return Ok(None),
     };
-    if whole < length {
-        file.set_len(whole)?;
+    if complete < length {
+        file.set_len(complete)?;
     }
-    Ok(Some((file, whole)))
+    Ok(Some((file, complete)))
 }
 
 #[cfg(test)]
@@ -141,42 +137,38 @@ mod tests {
         one_writer: true,
     };
 
-    fn append_to(before: &[u8]) -> Result<Vec<u8>, LogError> {
+    #[test]
+    fn a_torn_last_line_is_cut_off_and_another_kind_of_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
-        fs::write(&path, before).unwrap();
-        let mut log = AppendLog::open(&path, &KIND)?;
-        if log.is_empty() {
-            log.push(KIND.magic);
-        }
-        log.push(b"new\n");
-        log.flush()?;
-        Ok(fs::read(&path).unwrap())
-    }
-
-    #[test]
-    fn a_torn_last_line_is_cut_off_and_whole_lines_stay() {
-        assert_eq!(append_to(b"").unwrap(), b"head\nnew\n");
-        assert_eq!(append_to(b"he").unwrap(), b"head\nnew\n");
-        assert_eq!(append_to(b"head\n").unwrap(), b"head\nnew\n");
-        assert_eq!(append_to(b"head\nold\nto").unwrap(), b"head\nold\nnew\n");
-    }
-
-    #[test]
-    fn a_file_of_another_kind_is_left_as_it_is() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("proteins.fasta");
-        let mut long = b"head\n".to_vec();
-        long.resize(3 << 20, b'A');
-        for content in [b">P1\nMKV".to_vec(), long] {
-            fs::write(&path, &content).unwrap();
-            let error = AppendLog::open(&path, &KIND).err().unwrap();
-            assert_eq!(error.exit(), Exit::CannotCreate);
-            assert!(
-                error.to_string().contains("exists and is not a test log"),
-                "{error}"
-            );
-            assert_eq!(fs::read(&path).unwrap(), content);
+        let endless = [b"head\n", &vec![b'A'; 3 << 20][..]].concat();
+        for (before, after) in [
+            (&b""[..], Some(&b"head\nnew\n"[..])),
+            (b"he", Some(b"head\nnew\n")),
+            (b"head\n", Some(b"head\nnew\n")),
+            (b"head\nold\nto", Some(b"head\nold\nnew\n")),
+            (b">P1\nMKV\n", None),
+            (&endless, None),
+        ] {
+            fs::write(&path, before).unwrap();
+            match AppendLog::open(&path, &KIND) {
+                Ok(mut log) => {
+                    if log.is_empty() {
+                        log.push(KIND.magic);
+                    }
+                    log.push(b"new\n");
+                    log.flush().unwrap();
+                }
+                Err(error) => {
+                    assert_eq!(error.exit(), Exit::CannotCreate);
+                    let message = error.to_string();
+                    assert!(
+                        message.contains("exists and is not a test log"),
+                        "{message}"
+                    );
+                }
+            }
+            assert!(fs::read(&path).unwrap() == after.unwrap_or(before));
         }
     }
 
@@ -197,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_once_and_then_the_log_is_closed() {
+    fn an_error_is_returned_once_and_closes_the_log() {
         let mut log = AppendLog::open(Path::new("/dev/full"), &KIND).unwrap();
         log.push(b"a\n");
         assert_eq!(log.flush().unwrap_err().exit(), Exit::Io);

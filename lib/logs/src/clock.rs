@@ -7,11 +7,11 @@ use std::time::SystemTime;
 
 use chrono::{DateTime, DurationRound, SecondsFormat, TimeDelta, Utc};
 use rustix::time::{ClockId, clock_gettime};
-use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 /// A UTC time in milliseconds, written as RFC 3339: `2026-01-31T12:00:00.000Z`.
 ///
-/// It says when something was seen, by a clock that may jump. Durations and joins of logs use [`boot_seconds`].
+/// It comes from the wall clock, which may jump. Durations and joins of logs use [`boot_seconds`].
 ///
 /// ```
 /// use plmkit_logs::Timestamp;
@@ -20,11 +20,21 @@ use serde::{Deserialize, Serialize};
 /// assert_eq!(time.to_string(), "2026-01-31T12:00:00.250Z");
 /// # Ok::<(), chrono::ParseError>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    SerializeDisplay,
+    DeserializeFromStr,
+)]
 pub struct Timestamp(DateTime<Utc>);
 
-/// The kernel's name for the time since its last boot; `None` where `/proc` does not show it.
+/// Returns the kernel's id of the current boot; `None` if `/proc` does not show it.
 ///
 /// Two logs with one boot id were written on one machine, between the same two boots.
 pub fn boot_id() -> Option<String> {
@@ -32,19 +42,19 @@ pub fn boot_id() -> Option<String> {
     Some(text.trim().to_owned()).filter(|id| !id.is_empty())
 }
 
-/// Seconds since boot, to the millisecond, time asleep included (`CLOCK_BOOTTIME`). This clock is never set.
+/// Returns the seconds since boot, to the millisecond, including time asleep (`CLOCK_BOOTTIME`). This clock never jumps.
 pub fn boot_seconds() -> f64 {
     let time = clock_gettime(ClockId::Boottime);
     time.tv_sec as f64 + (time.tv_nsec / 1_000_000) as f64 / 1000.0
 }
 
 impl Timestamp {
-    /// The time now.
+    /// Returns the current time.
     pub fn now() -> Self {
         Self::from(Utc::now())
     }
 
-    /// Milliseconds since 1970, for arithmetic.
+    /// Returns the milliseconds since 1970.
     pub fn unix_ms(self) -> i64 {
         self.0.timestamp_millis()
     }
@@ -52,10 +62,8 @@ impl Timestamp {
 
 impl From<DateTime<Utc>> for Timestamp {
     fn from(time: DateTime<Utc>) -> Self {
-        Self(
-            time.duration_trunc(TimeDelta::milliseconds(1))
-                .unwrap_or(time),
-        )
+        let truncated = time.duration_trunc(TimeDelta::milliseconds(1));
+        Self(truncated.unwrap_or(time))
     }
 }
 
@@ -79,29 +87,18 @@ impl FromStr for Timestamp {
     }
 }
 
-impl From<Timestamp> for String {
-    fn from(time: Timestamp) -> Self {
-        time.to_string()
-    }
-}
-
-impl TryFrom<String> for Timestamp {
-    type Error = chrono::ParseError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_back_equal() {
+    fn a_written_time_is_read_back_equal_and_other_text_is_refused() {
         let now = Timestamp::now();
         assert_eq!(now.to_string().parse::<Timestamp>(), Ok(now));
         assert_eq!(now.to_string().len(), "2026-01-31T12:00:00.000Z".len());
+        for text in ["yesterday", "2026-01-31 12:00:00"] {
+            assert!(text.parse::<Timestamp>().is_err(), "{text}");
+        }
     }
 
     #[test]
@@ -109,11 +106,5 @@ mod tests {
         let before = boot_seconds();
         assert!(before > 0.0 && boot_seconds() >= before);
         assert_eq!(boot_id(), boot_id());
-    }
-
-    #[test]
-    fn text_that_is_no_time_is_refused() {
-        assert!("yesterday".parse::<Timestamp>().is_err());
-        assert!("2026-01-31 12:00:00".parse::<Timestamp>().is_err());
     }
 }

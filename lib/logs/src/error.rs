@@ -1,29 +1,21 @@
-//! What can go wrong with a log.
+//! Errors of logs.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use plmkit_contract::{Exit, Failure, io_text, one_line, path_text};
 use plmkit_store::StoreError;
 
-/// How much of a reason a message shows: it quotes the log.
+/// The length of a reason in a message. A reason may quote the log.
 const REASON_CHARS: usize = 200;
 
 /// An error with a run-event log or a GPU sample log.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// A file cannot be opened for reading, or not be published.
+    /// A file cannot be read or published.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Reading failed midway.
-    #[error("{}: cannot read: {}", path_text(.path), io_text(.source))]
-    Read {
-        /// The log.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A line is not what it should be.
+    /// A line is malformed.
     #[error("{}: line {line}: {}", path_text(.path), one_line(.reason, REASON_CHARS))]
     Line {
         /// The log.
@@ -49,22 +41,34 @@ pub enum LogError {
         /// Why.
         source: io::Error,
     },
-    /// A log is appended to, and what is there is something else.
+    /// An existing file is not a log of the kind that is appended to.
     #[error("{}: exists and is not {expected}: choose another path or remove it", path_text(.path))]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What a log of this kind is called.
+        /// The name of the kind of log.
         expected: &'static str,
     },
-    /// Writing failed midway.
-    #[error("{}: cannot write: {}", path_text(.path), io_text(.source))]
-    Write {
-        /// The log.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+}
+
+impl LogError {
+    /// Returns the error of a malformed line.
+    pub fn line(path: &Path, line: u64, reason: impl Into<String>) -> Self {
+        Self::Line {
+            path: path.to_owned(),
+            line,
+            reason: reason.into(),
+        }
+    }
+
+    /// Returns the error of a failed read at a line. A line that is too long is malformed.
+    pub(crate) fn read(path: &Path, line: u64, source: io::Error) -> Self {
+        if source.kind() == io::ErrorKind::InvalidData {
+            return Self::line(path, line, source.to_string());
+        }
+        let path = path.to_owned();
+        StoreError::Read { path, source }.into()
+    }
 }
 
 impl Failure for LogError {
@@ -73,7 +77,6 @@ impl Failure for LogError {
             Self::Store(error) => error.exit(),
             Self::Line { .. } | Self::NotSamples { .. } => Exit::Data,
             Self::Create { .. } | Self::Foreign { .. } => Exit::CannotCreate,
-            Self::Read { .. } | Self::Write { .. } => Exit::Io,
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Run events: what an embedding run says about itself while it works.
+//! Run events: the log of an embedding run while it works.
 //!
-//! One JSON object a line with a `type` field. Several runs may follow one another in a file, or write to it at
-//! the same time: `run` tells them apart. A value that is not known is left out, never 0.
+//! Each line is a JSON object with a `type` field. Several runs may write to one file, one after the other or at the same
+//! time: `run` tells them apart. An unknown value is left out, never 0.
 
 mod reader;
 mod writer;
@@ -22,19 +22,19 @@ pub use writer::{EVENT_MAGIC, EventWriter};
 pub enum Event {
     /// A run starts.
     Run(RunStarted),
-    /// A batch is through.
+    /// A batch is finished.
     Batch(BatchDone),
-    /// A run ends, well or badly. A killed run has no such line.
+    /// A run ends, successfully or not. A killed run has no such line.
     Done(RunDone),
-    /// It was found out how much fits into a device's memory. Belongs to no run.
+    /// The capacity of a device's memory was measured. Belongs to no run.
     Probe(Probed),
-    /// A type of a newer program. Readers leave it out.
+    /// A type of a newer program. Readers skip it.
     #[serde(other, skip_serializing)]
     Unknown,
 }
 
 impl Event {
-    /// The run that the event belongs to; `None` of no run.
+    /// Returns the name of the run, if the event belongs to one.
     pub fn run(&self) -> Option<&str> {
         match self {
             Self::Run(started) => Some(&started.run),
@@ -44,7 +44,7 @@ impl Event {
         }
     }
 
-    /// When it was, by the time of day.
+    /// Returns the time of day of the event.
     pub fn time(&self) -> Option<Timestamp> {
         match self {
             Self::Run(started) => started.time,
@@ -55,7 +55,7 @@ impl Event {
         }
     }
 
-    /// When it was, in [seconds since boot](crate::boot_seconds).
+    /// Returns the time of the event in [seconds since boot](crate::boot_seconds).
     pub fn boot_s(&self) -> Option<f64> {
         match self {
             Self::Run(started) => started.boot_s,
@@ -66,19 +66,19 @@ impl Event {
     }
 }
 
-/// The first event of a run: what will be done, with what.
+/// The first event of a run: its work and its setup.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunStarted {
     /// The run's name: see [`run_id`].
     pub run: String,
-    /// The lasting name of the work: a run that goes on where an interrupted one stopped has the same.
+    /// The lasting name of the work. A run that resumes an interrupted one has the same.
     pub job: Option<String>,
-    /// When.
+    /// The time of day.
     pub time: Option<Timestamp>,
     /// The [boot](crate::boot_id) of the machine, for the `boot_s` of all events of the run.
     pub boot_id: Option<String>,
-    /// When, in [seconds since boot](crate::boot_seconds).
+    /// The time in [seconds since boot](crate::boot_seconds).
     pub boot_s: Option<f64>,
     /// The program.
     #[serde(default)]
@@ -88,19 +88,19 @@ pub struct RunStarted {
     pub version: String,
     /// Digest of the model, as embedding files carry it.
     pub model_digest: Option<String>,
-    /// What the model is called: an id of the Hugging Face Hub, or the name of its folder.
+    /// The name of the model: an id of the Hugging Face Hub, or the name of its folder.
     pub model: Option<String>,
-    /// The commit of the Hub, where it is known.
+    /// The commit of the Hub, if known.
     pub model_revision: Option<String>,
-    /// The sample that the sequences are of, where it has a name.
+    /// The name of the sample that the sequences belong to.
     pub sample: Option<String>,
-    /// Where it computes: `cpu`, `cuda:0`.
+    /// The device: `cpu`, `cuda:0`.
     pub device: Option<String>,
-    /// UUIDs of the GPUs as the driver writes them (`GPU-…`): they join the run with the samples of those GPUs.
+    /// UUIDs of the GPUs as the driver writes them (`GPU-…`). They join the run with the samples of those GPUs.
     pub gpu_uuids: Option<Vec<String>>,
-    /// The process, as the host of the run sees it.
+    /// The process id.
     pub pid: Option<u32>,
-    /// Floating-point operations of the matrix products for a token, attention left out; a multiplication and an addition are two.
+    /// Floating-point operations of the matrix products for a token, without attention. A multiplication and an addition are two.
     pub flops_per_token: Option<u64>,
     /// Floating-point operations of attention for a pair of tokens of one sequence, over all layers and heads.
     pub flops_per_pair: Option<u64>,
@@ -108,22 +108,22 @@ pub struct RunStarted {
     pub dtype: Option<String>,
     /// CPU threads.
     pub threads: Option<u64>,
-    /// The processes that compute, where the run itself does not.
+    /// Worker processes, if the run uses any.
     pub workers: Option<u64>,
     /// Batches that this run will compute.
     pub batches_total: Option<u64>,
-    /// Batches that an earlier, interrupted run has saved and this one takes over.
+    /// Saved batches that are taken over from an earlier, interrupted run.
     pub batches_saved: Option<u64>,
-    /// Sequences (rows: windows count apart) that this run will compute.
+    /// Sequences (rows; each window counts) that this run will compute.
     pub sequences_total: Option<u64>,
     /// Tokens that this run will compute, `<cls>` and `<eos>` included.
     pub tokens_total: Option<u64>,
-    /// Tokens that a batch may hold.
+    /// The token budget of a batch.
     pub token_budget: Option<u64>,
-    /// Loading the model, which came before the first batch: opening the device, reading, hashing and packing or copying the weights,
-    /// and what follows. Of several workers, the first that was ready.
+    /// Loading the model before the first batch: opening the device, reading, hashing and packing or copying the weights, and
+    /// the rest of the preparation. With several workers, the time of the first that was ready.
     pub load_ms: Option<f64>,
-    /// Compiling kernels for a GPU, a part of `load_ms`.
+    /// Compiling GPU kernels, a part of `load_ms`.
     pub compile_ms: Option<f64>,
     /// Page-locking host memory for the largest batches, a part of `load_ms`.
     pub pin_ms: Option<f64>,
@@ -131,7 +131,7 @@ pub struct RunStarted {
     pub compare_ms: Option<f64>,
 }
 
-/// A batch is through: its results are handed to the writer.
+/// A batch is finished: the writer has its results.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BatchDone {
@@ -139,13 +139,13 @@ pub struct BatchDone {
     pub run: String,
     /// Position of the batch among all batches of the run.
     pub batch: u64,
-    /// When.
+    /// The time of day.
     pub time: Option<Timestamp>,
-    /// When, in [seconds since boot](crate::boot_seconds).
+    /// The time in [seconds since boot](crate::boot_seconds).
     pub boot_s: Option<f64>,
     /// Seconds since the run's start, by a monotonic clock.
     pub elapsed_s: Option<f64>,
-    /// How long the device waited for this batch to come out of the queue.
+    /// How long the device waited for this batch.
     pub wait_ms: Option<f64>,
     /// Copy from host to device.
     pub h2d_ms: Option<f64>,
@@ -153,11 +153,11 @@ pub struct BatchDone {
     pub compute_ms: Option<f64>,
     /// Copy from device to host.
     pub d2h_ms: Option<f64>,
-    /// What `compute_ms` went into, where that was to be known.
+    /// The parts of `compute_ms`, if they were measured.
     pub kernels: Option<KernelTimes>,
     /// Encoding and writing of the results.
     pub write_ms: Option<f64>,
-    /// Batches that lay ready in the queue when this one was taken, itself not counted.
+    /// Other batches that were ready in the queue when this one was taken.
     pub queue_depth: Option<u64>,
     /// The worker that computed it, counted from 0.
     pub worker: Option<u64>,
@@ -169,11 +169,11 @@ pub struct BatchDone {
     pub residues: u64,
     /// Pairs of tokens of one sequence: the sum of the squares of their lengths in tokens.
     pub pairs: Option<u64>,
-    /// Tokens that the batch might have held.
+    /// The token budget of the batch.
     pub token_budget: Option<u64>,
-    /// How full it was, 0 to 1: see [`utilization`].
+    /// Token utilisation, 0 to 1: see [`utilization`].
     pub utilization: Option<f64>,
-    /// Whether it is the last batch of its file, which holds what was left over: it says nothing about packing.
+    /// Whether it is the last batch of its file. The last batch holds the rest, so it does not count for packing.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tail: bool,
     /// How many times the batch was halved because memory ran out.
@@ -185,14 +185,14 @@ pub struct BatchDone {
 }
 
 impl BatchDone {
-    /// How full the batch was, 0 to 1, as far as is known: see [`utilization`].
+    /// Returns the token utilisation of the batch, 0 to 1, if known: see [`utilization`].
     pub fn packing(&self) -> Option<f64> {
         let computed = || utilization(self.tokens, self.token_budget?);
         self.utilization.or_else(computed)
     }
 }
 
-/// How long a device computed, by what.
+/// Computing time of a device, by operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KernelTimes {
     /// Matrix products.
@@ -205,11 +205,11 @@ pub struct KernelTimes {
     pub layer_norm_ms: f64,
     /// Rotation of queries and keys.
     pub rotary_ms: f64,
-    /// GELU, with the bias before it where it is not added by the matrix product.
+    /// GELU, with the bias before it unless the matrix product adds it.
     pub gelu_ms: f64,
     /// Pooling, rows of residues, logits.
     pub pooling_ms: f64,
-    /// Copies of hidden states that were asked for, and the final `LayerNorm`.
+    /// Copies of requested hidden states, and the final `LayerNorm`.
     pub collect_ms: f64,
 }
 
@@ -219,9 +219,9 @@ pub struct KernelTimes {
 pub struct RunDone {
     /// The run's name.
     pub run: String,
-    /// When.
+    /// The time of day.
     pub time: Option<Timestamp>,
-    /// When, in [seconds since boot](crate::boot_seconds).
+    /// The time in [seconds since boot](crate::boot_seconds).
     pub boot_s: Option<f64>,
     /// Sequences (rows) computed.
     pub sequences: u64,
@@ -238,47 +238,50 @@ pub struct RunDone {
     pub outcome: Outcome,
 }
 
-/// How many tokens a device computes at once.
+/// The number of tokens that a device can compute at once.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Probed {
-    /// When.
+    /// The time of day.
     pub time: Option<Timestamp>,
     /// Digest of the model.
     pub model_digest: String,
-    /// Where: `cuda:0`.
+    /// The device: `cuda:0`.
     pub device: String,
     /// The number type of the computation.
     pub dtype: String,
     /// The most tokens that were computed at once.
     pub largest_tokens: u64,
-    /// What batches should hold at most.
+    /// The recommended token budget.
     pub recommended_tokens: u64,
     /// Computations that were tried.
     pub tries: u64,
-    /// Those of them for which memory ran out.
+    /// Tries that ran out of memory.
     pub out_of_memory: u64,
 }
 
 /// How a run ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Outcome {
     /// Everything was computed and written.
     #[default]
     Done,
-    /// It was asked to stop, and did.
+    /// A signal stopped it.
     Stopped,
     /// An error ended it.
     Failed,
 }
 
-/// A name for a run that starts now in this process: UTC time and process id.
+/// Returns a name for a run that starts now in this process: UTC time and process id.
 pub fn run_id() -> String {
     format!("{}-{}", Timestamp::now(), std::process::id())
 }
 
-/// How full a batch of `tokens` tokens is, 0 to 1. One sequence longer than the budget fills its batch.
+/// Returns the token utilisation of a batch, 0 to 1. A sequence longer than the budget fills its batch.
 ///
 /// ```
 /// use plmkit_logs::event::utilization;
@@ -292,7 +295,7 @@ pub fn utilization(tokens: u64, token_budget: u64) -> Option<f64> {
     (room > 0).then(|| tokens as f64 / room as f64)
 }
 
-/// A duration in milliseconds, to the microsecond: what the `…_ms` fields hold.
+/// Returns a duration in milliseconds, to the microsecond, for the `…_ms` fields.
 pub fn milliseconds(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1000.0
 }

@@ -7,7 +7,7 @@ pub use reader::GpuCsvReader;
 pub(crate) use reader::parse_row;
 pub use writer::GpuCsvWriter;
 
-/// The columns, in their order: the fields of [`GpuSample`](crate::GpuSample).
+/// The columns in order: the fields of [`GpuSample`](crate::GpuSample).
 pub const HEADER: &str = "timestamp,boot_id,boot_s,index,uuid,name,gpu_util,mem_util,mem_used_mib,mem_total_mib,\
 temperature_c,power_w,power_limit_w,sm_clock_mhz,throttle,processes,\
 foreign_processes,mem_clock_mhz,energy_j,pcie_rx_mib_s,pcie_tx_mib_s,ecc_corrected,ecc_uncorrected,sm_active,tensor_active,\

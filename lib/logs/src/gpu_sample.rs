@@ -1,30 +1,32 @@
-//! What is seen of a GPU and its host at one moment.
+//! A sample of a GPU and its host at one moment.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use crate::Timestamp;
 
 /// One row of a GPU sample log: a GPU, and the host beside it, at one moment.
 ///
-/// A value that the driver or the system does not give is `None`, never 0. On a machine without a GPU a row
-/// holds the host only. Utilisations are percentages, 0 to 100, over the time since the sample before, or over
-/// the driver's own window.
+/// A value that the driver or the system does not give is `None`, never 0. On a machine without a GPU, a row
+/// has the host only. Utilisations are percentages, 0 to 100, over the time since the previous sample, or over
+/// the driver's own interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuSample {
-    /// When, by the time of day.
+    /// The time of day.
     pub timestamp: Timestamp,
     /// The [boot](crate::boot_id) of the machine, for `boot_s`.
     pub boot_id: Option<String>,
-    /// When, in [seconds since boot](crate::boot_seconds).
+    /// The time in [seconds since boot](crate::boot_seconds).
     pub boot_s: Option<f64>,
     /// The driver's number of the GPU.
     pub index: Option<u32>,
-    /// The GPU's lasting name: `GPU-…`.
+    /// The GPU's UUID: `GPU-…`.
     pub uuid: Option<String>,
-    /// The product.
+    /// The product name.
     pub name: Option<String>,
     /// Share of the time in which a kernel ran.
     pub gpu_util: Option<u32>,
@@ -46,7 +48,7 @@ pub struct GpuSample {
     pub throttle: Option<Throttle>,
     /// Processes that compute on the GPU.
     pub processes: Option<Processes>,
-    /// Those of them that are not the recorded command's: known where a command is recorded.
+    /// Processes that do not belong to the recorded command; `None` if no command is recorded.
     pub foreign_processes: Option<u32>,
     /// Clock of the device memory.
     pub mem_clock_mhz: Option<u32>,
@@ -56,9 +58,9 @@ pub struct GpuSample {
     pub pcie_rx_mib_s: Option<f64>,
     /// Written by the GPU over `PCIe`.
     pub pcie_tx_mib_s: Option<f64>,
-    /// Memory errors that were corrected, since the driver was loaded.
+    /// Corrected memory errors since the driver was loaded.
     pub ecc_corrected: Option<u64>,
-    /// Memory errors that were not, since the driver was loaded.
+    /// Uncorrected memory errors since the driver was loaded.
     pub ecc_uncorrected: Option<u64>,
     /// Share of the time, over all streaming multiprocessors, in which one had work.
     pub sm_active: Option<f64>,
@@ -68,7 +70,7 @@ pub struct GpuSample {
     pub dram_active: Option<f64>,
     /// Share of all CPUs' time that was not idle.
     pub host_cpu_util: Option<f64>,
-    /// Memory that no new program could have.
+    /// Memory that is not available to new programs.
     pub host_mem_used_mib: Option<u64>,
     /// Memory.
     pub host_mem_total_mib: Option<u64>,
@@ -76,12 +78,12 @@ pub struct GpuSample {
     pub host_disk_read_mib_s: Option<f64>,
     /// Written to all disks.
     pub host_disk_write_mib_s: Option<f64>,
-    /// What is left for this user on the file system of the log.
+    /// Free space for this user on the file system of the log.
     pub host_disk_free_mib: Option<u64>,
 }
 
 impl GpuSample {
-    /// A row that says when it was and nothing else.
+    /// Returns a row with a time and nothing else.
     pub fn at(timestamp: Timestamp) -> Self {
         Self {
             timestamp,
@@ -89,20 +91,19 @@ impl GpuSample {
         }
     }
 
-    /// The clock that both logs share, where the row has it: boot id and seconds since boot.
+    /// Returns the clock that both logs share: boot id and seconds since boot.
     pub fn boot_time(&self) -> Option<(&str, f64)> {
         self.boot_id.as_deref().zip(self.boot_s)
     }
 }
 
-/// What stands for an empty list, since an empty value is one that is not known.
+/// An empty list. An empty value is an unknown one.
 const NOTHING: &str = "none";
 
 /// What holds the clocks down, by the driver's names: `sw_power_cap+hw_slowdown`, or `none`.
 ///
 /// An idle GPU clocks down as well; that is no throttling and is left out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "String", from = "String")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
 pub struct Throttle(pub Vec<String>);
 
 impl Throttle {
@@ -118,36 +119,46 @@ impl fmt::Display for Throttle {
     }
 }
 
-impl From<Throttle> for String {
-    fn from(throttle: Throttle) -> Self {
-        throttle.to_string()
-    }
-}
+impl FromStr for Throttle {
+    type Err = Infallible;
 
-impl From<String> for Throttle {
-    fn from(text: String) -> Self {
+    fn from_str(text: &str) -> Result<Self, Infallible> {
         let mut reasons: Vec<String> = Vec::new();
-        for reason in items(&text, '+').filter(|reason| !reason.is_empty()) {
-            // Samples are counted by reason: one that is there twice is one.
+        for reason in items(text, '+').filter(|reason| !reason.is_empty()) {
+            // Samples are counted by reason, so each reason must be there once.
             if !reasons.iter().any(|known| known == reason) {
                 reasons.push(reason.to_owned());
             }
         }
-        Self(reasons)
+        Ok(Self(reasons))
     }
 }
 
 /// Processes that compute on a GPU, as `PID:MIB:PERCENT`: `4711:5120:97;4712::`, or `none`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
 pub struct Processes(pub Vec<GpuProcess>);
+
+impl fmt::Display for Processes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_list(f, &self.0, ";")
+    }
+}
+
+impl FromStr for Processes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let processes = items(text, ';').map(str::parse);
+        processes.collect::<Result<_, _>>().map(Self)
+    }
+}
 
 /// A process that computes on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuProcess {
-    /// Its process id, as the driver sees it: inside a container it may be another.
+    /// The process id that the driver reports. In a container it may be that of the host.
     pub pid: u32,
-    /// Device memory that it holds.
+    /// Device memory that the process holds.
     pub mem_used_mib: Option<u64>,
     /// Share of the time in which its kernels ran.
     pub gpu_util: Option<u32>,
@@ -155,11 +166,9 @@ pub struct GpuProcess {
 
 impl fmt::Display for GpuProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.pid)?;
-        self.mem_used_mib.map_or(Ok(()), |mib| write!(f, "{mib}"))?;
-        f.write_str(":")?;
-        self.gpu_util
-            .map_or(Ok(()), |percent| write!(f, "{percent}"))
+        let text = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
+        let (memory, percent) = (text(self.mem_used_mib), text(self.gpu_util.map(u64::from)));
+        write!(f, "{}:{memory}:{percent}", self.pid)
     }
 }
 
@@ -182,46 +191,16 @@ impl FromStr for GpuProcess {
 }
 
 fn optional<T: FromStr>(text: &str) -> Result<Option<T>, T::Err> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    text.parse().map(Some)
+    let known = Some(text).filter(|text| !text.is_empty());
+    known.map(str::parse).transpose()
 }
 
-impl fmt::Display for Processes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_list(f, &self.0, ";")
-    }
-}
-
-impl From<Processes> for String {
-    fn from(processes: Processes) -> Self {
-        processes.to_string()
-    }
-}
-
-impl TryFrom<String> for Processes {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        items(&text, ';')
-            .map(str::parse)
-            .collect::<Result<_, _>>()
-            .map(Self)
-    }
-}
-
-fn write_list<T: fmt::Display>(
-    f: &mut fmt::Formatter<'_>,
-    list: &[T],
-    separator: &str,
-) -> fmt::Result {
-    let Some((first, rest)) = list.split_first() else {
+fn write_list<T: ToString>(f: &mut fmt::Formatter<'_>, list: &[T], separator: &str) -> fmt::Result {
+    if list.is_empty() {
         return f.write_str(NOTHING);
-    };
-    write!(f, "{first}")?;
-    rest.iter()
-        .try_for_each(|item| write!(f, "{separator}{item}"))
+    }
+    let items: Vec<String> = list.iter().map(ToString::to_string).collect();
+    f.write_str(&items.join(separator))
 }
 
 fn items(text: &str, separator: char) -> impl Iterator<Item = &str> {
@@ -234,48 +213,23 @@ mod tests {
 
     #[test]
     fn lists_are_read_back_as_they_were_written() {
-        let process = |pid, mem_used_mib, gpu_util| GpuProcess {
-            pid,
-            mem_used_mib,
-            gpu_util,
-        };
-        for (list, text) in [
-            (Processes(vec![]), "none"),
-            (Processes(vec![process(1, Some(0), Some(0))]), "1:0:0"),
-            (
-                Processes(vec![
-                    process(4711, Some(5120), Some(97)),
-                    process(4712, None, None),
-                ]),
-                "4711:5120:97;4712::",
-            ),
-        ] {
+        for text in ["none", "1:0:0", "4711:5120:97;4712::"] {
+            let list: Processes = text.parse().unwrap();
             assert_eq!(list.to_string(), text);
-            assert_eq!(Processes::try_from(text.to_owned()), Ok(list));
         }
-        for (list, text) in [
-            (Throttle(vec![]), "none"),
-            (
-                Throttle(vec!["sw_power_cap".to_owned(), "sync_boost".to_owned()]),
-                "sw_power_cap+sync_boost",
-            ),
-        ] {
-            assert_eq!(list.to_string(), text);
-            assert_eq!(Throttle::from(text.to_owned()), list);
-        }
-    }
-
-    #[test]
-    fn a_reason_that_is_empty_or_there_again_is_none() {
-        for (text, reasons) in [("+++", &[][..]), ("", &[]), ("a++a+b+", &["a", "b"])] {
-            assert_eq!(Throttle::from(text.to_owned()).0, reasons, "{text}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_process_is_refused() {
         for text in ["", "4711", "x:1", "1:x", "1:2;"] {
-            assert!(Processes::try_from(text.to_owned()).is_err(), "{text}");
+            assert!(text.parse::<Processes>().is_err(), "{text}");
+        }
+        for (text, written) in [
+            ("none", "none"),
+            ("sw_power_cap+sync_boost", "sw_power_cap+sync_boost"),
+            ("+++", "none"),
+            ("", "none"),
+            ("a++a+b+", "a+b"),
+        ] {
+            let list: Throttle = text.parse().unwrap();
+            assert_eq!(list.to_string(), written);
+            assert_eq!(list.active(), written != "none");
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The two logs of a run: run events, which `gpu-embed` writes, and GPU samples, which `monitor-log record` writes.
 //!
-//! Both are logs of whole lines: files that grow while they are read. A log is no atomic file: people follow it, and a killed
-//! writer leaves what it wrote. A line is there once its newline is. A reader leaves out a last line without one; a writer
-//! that appends cuts it off first.
+//! Both logs consist of lines and grow while they are read. They are not written atomically: people follow them, and a
+//! killed writer leaves what it wrote. A line is complete once its newline is written. Readers skip an incomplete last
+//! line; a writer that appends cuts it off first.
 //!
-//! Both carry the same clock beside the time of day: the [boot id](boot_id) and the [seconds since boot](boot_seconds).
+//! Besides the time of day, both logs have one clock: the [boot id](boot_id) and the [seconds since boot](boot_seconds).
 
 mod append;
 mod clock;

@@ -1,8 +1,8 @@
-//! Reading whole lines.
+//! Reads complete lines.
 
 use std::io::{self, BufRead, Read};
 
-/// No line of a log is longer.
+/// The longest line of a log.
 const MAX_LINE: u64 = 1 << 20;
 
 /// The lines of a log that end with a newline.
@@ -13,7 +13,7 @@ pub struct CompleteLines<R> {
 }
 
 impl<R: BufRead> CompleteLines<R> {
-    /// The lines of `source`.
+    /// Reads the lines of `source`.
     pub fn new(source: R) -> Self {
         Self {
             source,
@@ -22,24 +22,22 @@ impl<R: BufRead> CompleteLines<R> {
         }
     }
 
-    /// The number of the line read last, from 1.
+    /// Returns the number of the last line that was read, from 1.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Whether a last line without its newline was left out.
+    /// Whether a last line without a newline was left out.
     pub fn torn(&self) -> bool {
         self.torn
     }
 
-    /// Reads the next line, newline included, into `line`; false at the end. A line without an end is an error of invalid data.
+    /// Reads the next line, including its newline, into `line`. Returns false at the end. A line that is too long is an error
+    /// of the kind `InvalidData`.
     pub fn read_line(&mut self, line: &mut Vec<u8>) -> io::Result<bool> {
         line.clear();
-        let length = self
-            .source
-            .by_ref()
-            .take(MAX_LINE)
-            .read_until(b'\n', line)?;
+        let mut source = self.source.by_ref().take(MAX_LINE);
+        let length = source.read_until(b'\n', line)?;
         if line.last() == Some(&b'\n') {
             self.number += 1;
             return Ok(true);
@@ -96,19 +94,18 @@ impl<R: BufRead> Read for LineRead<R> {
 mod tests {
     use super::*;
 
-    fn whole(text: &[u8]) -> (Vec<u8>, bool) {
-        let mut source = LineRead::new(text);
-        let mut bytes = Vec::new();
-        source.read_to_end(&mut bytes).unwrap();
-        (bytes, source.lines().torn())
-    }
-
     #[test]
-    fn a_last_line_without_its_newline_is_left_out_and_said() {
-        assert_eq!(whole(b""), (b"".to_vec(), false));
-        assert_eq!(whole(b"a\nbb\n"), (b"a\nbb\n".to_vec(), false));
-        assert_eq!(whole(b"a\nbb"), (b"a\n".to_vec(), true));
-        assert_eq!(whole(b"bb"), (b"".to_vec(), true));
+    fn a_last_line_without_a_newline_is_left_out() {
+        for (text, complete, torn) in [
+            ("", "", false),
+            ("a\nbb\n", "a\nbb\n", false),
+            ("a\nbb", "a\n", true),
+            ("bb", "", true),
+        ] {
+            let mut source = LineRead::new(text.as_bytes());
+            let found = io::read_to_string(&mut source).unwrap();
+            assert_eq!((found.as_str(), source.lines().torn()), (complete, torn));
+        }
     }
 
     #[test]

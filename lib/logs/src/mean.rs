@@ -1,6 +1,6 @@
 //! Running means.
 
-/// The mean, sum and greatest of values that come one at a time.
+/// The mean, sum, least and greatest of values that come one at a time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mean {
     count: u64,
@@ -21,29 +21,35 @@ impl Mean {
         self.min = Some(self.min.map_or(value, |min| min.min(value)));
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their sum.
+    /// Returns the sum of the values.
     pub fn sum(&self) -> f64 {
         self.sum
     }
 
-    /// The greatest.
+    /// Returns the greatest value.
     pub fn max(&self) -> Option<f64> {
         self.max
     }
 
-    /// The least.
+    /// Returns the least value.
     pub fn min(&self) -> Option<f64> {
         self.min
     }
 
-    /// Their mean; `None` of no values.
+    /// Returns the mean, or `None` without values.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then_some(self.average)
+    }
+}
+
+impl Extend<f64> for Mean {
+    fn extend<T: IntoIterator<Item = f64>>(&mut self, values: T) {
+        values.into_iter().for_each(|value| self.add(value));
     }
 }
 
@@ -53,24 +59,14 @@ mod tests {
 
     #[test]
     fn the_mean_of_equal_values_is_that_value() {
-        let mut mean = Mean::default();
-        (0..1000).for_each(|_| mean.add(0.85));
-        assert_eq!(mean.mean(), Some(0.85));
-        assert!(
-            (mean.sum / 1000.0 - 0.85).abs() > 0.0,
-            "the plain mean is another"
-        );
-    }
-
-    #[test]
-    fn of_nothing_there_is_no_mean() {
-        let mut mean = Mean::default();
-        assert_eq!((mean.mean(), mean.min, mean.max), (None, None, None));
-        mean.add(3.0);
-        mean.add(1.0);
-        assert_eq!(
-            (mean.mean(), mean.min, mean.max),
-            (Some(2.0), Some(1.0), Some(3.0))
-        );
+        let figures = |values: &[f64]| {
+            let mut mean = Mean::default();
+            mean.extend(values.iter().copied());
+            (mean.mean(), mean.min(), mean.max())
+        };
+        assert_eq!(figures(&[]), (None, None, None));
+        assert_eq!(figures(&[3.0, 1.0]), (Some(2.0), Some(1.0), Some(3.0)));
+        assert_eq!(figures(&[0.85; 1000]), (Some(0.85), Some(0.85), Some(0.85)));
+        assert!((0.85 - [0.85; 1000].iter().sum::<f64>() / 1000.0).abs() > 0.0);
     }
 }

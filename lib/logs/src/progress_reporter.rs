@@ -1,4 +1,4 @@
-//! The progress of a run: a line every 100 batches, and a warning where throughput is lost.
+//! Progress messages of a run: a line every 100 batches, and a warning if throughput is lost.
 
 use plmkit_contract::plural;
 
@@ -9,7 +9,7 @@ use crate::thresholds::{PACKING_CRITICAL_BELOW, PACKING_MILD_BELOW, QUEUE_STARVE
 /// Batches between two lines.
 const EVERY: u64 = 100;
 
-/// Counts the batches of a run, and reports every 100.
+/// Counts the batches of a run, and reports after every 100.
 ///
 /// ```
 /// use plmkit_logs::event::BatchDone;
@@ -33,7 +33,7 @@ pub struct ProgressReporter {
     batches: u64,
     elapsed_s: f64,
     recent: Recent,
-    /// The packing below which there was a warning.
+    /// The threshold of the last warning about packing.
     warned_below: Option<f64>,
     warned_of_waits: bool,
 }
@@ -52,23 +52,23 @@ struct Recent {
 /// A message about a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProgressMessage {
-    /// How it goes.
+    /// Progress.
     Line(String),
-    /// What is lost, and what to do.
+    /// A loss of throughput, and advice.
     Warning(String),
 }
 
 impl ProgressReporter {
-    /// Adds a batch, in the order in which they end, and returns what to log. Each warning comes once, that of packing once
-    /// more where it gets worse.
+    /// Adds a batch, in the order in which they end, and returns messages to log. Each warning comes once, that about packing
+    /// once more if it gets worse.
     pub fn add(&mut self, batch: &BatchDone) -> Vec<ProgressMessage> {
         self.batches += 1;
         self.elapsed_s = self.elapsed_s.max(batch.elapsed_s.unwrap_or_default());
         let recent = &mut self.recent;
         recent.tokens += batch.tokens;
-        if let Some(packing) = batch.packing().filter(|_| !batch.tail) {
-            recent.packing.add(packing);
-        }
+        recent
+            .packing
+            .extend(batch.packing().filter(|_| !batch.tail));
         if let Some(wait_ms) = batch.wait_ms {
             recent.wait_ms.add(wait_ms);
             recent.starved += u64::from(wait_ms > QUEUE_STARVED_ABOVE_MS);
@@ -135,93 +135,69 @@ impl ProgressReporter {
 mod tests {
     use super::*;
 
-    /// What is said of 100 batches like this one.
-    fn hundred(
-        reporter: &mut ProgressReporter,
-        utilization: f64,
-        wait_ms: f64,
-        tail: bool,
-    ) -> Vec<ProgressMessage> {
-        let batch = BatchDone {
+    /// The line and the warnings about 100 batches.
+    fn report(reporter: &mut ProgressReporter, batch: &BatchDone) -> (String, Vec<String>) {
+        let messages = (0..EVERY).flat_map(|_| reporter.add(batch));
+        let (mut lines, mut warnings) = (Vec::new(), Vec::new());
+        for message in messages {
+            match message {
+                ProgressMessage::Line(text) => lines.push(text),
+                ProgressMessage::Warning(text) => warnings.push(text),
+            }
+        }
+        (lines.concat(), warnings)
+    }
+
+    fn batch(utilization: f64, wait_ms: f64) -> BatchDone {
+        BatchDone {
             utilization: Some(utilization),
             wait_ms: Some(wait_ms),
-            tail,
             ..BatchDone::default()
+        }
+    }
+
+    #[test]
+    fn thresholds_and_last_batches_are_no_loss() {
+        let mut reporter = ProgressReporter::default();
+        let tail = BatchDone {
+            tail: true,
+            ..batch(0.1, 0.0)
         };
-        (0..EVERY).flat_map(|_| reporter.add(&batch)).collect()
-    }
-
-    fn warnings(said: &[ProgressMessage]) -> Vec<&str> {
-        let warning = |said: &'_ ProgressMessage| matches!(said, ProgressMessage::Warning(_));
-        said.iter()
-            .filter(|said| warning(said))
-            .map(|said| match said {
-                ProgressMessage::Line(text) | ProgressMessage::Warning(text) => text.as_str(),
-            })
-            .collect()
+        for (batch, line) in [
+            (
+                batch(0.85, 50.0),
+                "100 batches: 85.0 % full, waited 50.0 ms for each",
+            ),
+            (tail, "200 batches: waited 0.0 ms for each"),
+        ] {
+            assert_eq!(report(&mut reporter, &batch), (line.to_owned(), vec![]));
+        }
     }
 
     #[test]
-    fn a_run_without_loss_has_a_line_and_no_warning() {
+    fn packing_is_warned_of_once_for_each_of_two_tiers_and_waits_once() {
         let mut reporter = ProgressReporter::default();
-        assert!(warnings(&hundred(&mut reporter, 0.85, 50.0, false)).is_empty());
-        let said = hundred(&mut reporter, 0.85, 0.0, false);
-        assert_eq!(
-            said,
-            [ProgressMessage::Line(
-                "200 batches: 85.0 % full, waited 0.0 ms for each".to_owned()
-            )]
-        );
-    }
-
-    #[test]
-    fn packing_is_warned_of_once_for_each_of_two_tiers() {
-        let mut reporter = ProgressReporter::default();
-        let mut warned = |fill| warnings(&hundred(&mut reporter, fill, 0.0, false)).len();
-        assert_eq!(
-            [0.84, 0.83, 0.79, 0.5, 0.84, 0.9].map(&mut warned),
-            [1, 0, 1, 0, 0, 0]
-        );
-    }
-
-    #[test]
-    fn leftovers_are_no_packing() {
-        let said = hundred(&mut ProgressReporter::default(), 0.1, 0.0, true);
-        assert_eq!(
-            said,
-            [ProgressMessage::Line(
-                "100 batches: waited 0.0 ms for each".to_owned()
-            )]
-        );
-    }
-
-    #[test]
-    fn a_starved_device_is_warned_of_once() {
-        let mut reporter = ProgressReporter::default();
-        let said = hundred(&mut reporter, 1.0, 50.1, false);
-        assert!(warnings(&said)[0].contains("more than 50 ms"), "{said:?}");
-        assert!(warnings(&hundred(&mut reporter, 1.0, 99.0, false)).is_empty());
+        let mut warnings = |batch| report(&mut reporter, &batch).1.len();
+        let counts = [0.84, 0.83, 0.79, 0.5, 0.84, 0.9].map(|full| warnings(batch(full, 0.0)));
+        assert_eq!(counts, [1, 0, 1, 0, 0, 0]);
+        let found = report(&mut reporter, &batch(1.0, 50.1)).1;
+        assert!(found[0].contains("more than 50 ms"), "{found:?}");
+        assert!(report(&mut reporter, &batch(1.0, 99.0)).1.is_empty());
     }
 
     #[test]
     fn the_rate_is_that_of_the_last_hundred() {
         let mut reporter = ProgressReporter::default();
-        let lines: Vec<ProgressMessage> = (0..200)
-            .flat_map(|number: u64| {
-                reporter.add(&BatchDone {
-                    tokens: 10,
-                    elapsed_s: Some(if number < 100 { 1.0 } else { 3.0 }),
-                    ..BatchDone::default()
-                })
-            })
-            .collect();
-        let line = |text: &str| ProgressMessage::Line(text.to_owned());
-        assert_eq!(
-            lines,
-            [
-                line("100 batches: 1000 tokens/s"),
-                line("200 batches: 500 tokens/s")
-            ]
-        );
+        for (elapsed_s, line) in [
+            (1.0, "100 batches: 1000 tokens/s"),
+            (3.0, "200 batches: 500 tokens/s"),
+        ] {
+            let batch = BatchDone {
+                tokens: 10,
+                elapsed_s: Some(elapsed_s),
+                ..BatchDone::default()
+            };
+            assert_eq!(report(&mut reporter, &batch).0, line);
+        }
     }
 }

@@ -1,12 +1,13 @@
-//! Where figures become findings.
+//! Thresholds of findings.
 //!
-//! Those of waits, packing and utilisation are those of the asynchronous embedding pipeline that plmkit re-implements (`VirNucPro`,
-//! `virnucpro/utils/gpu_monitor.py`: `infer_queue_state`, `check_bottleneck`), so that reports can be compared.
+//! The thresholds of waits, packing and utilisation are those of the asynchronous embedding pipeline that plmkit
+//! re-implements (`VirNucPro`, `virnucpro/utils/gpu_monitor.py`: `infer_queue_state`, `check_bottleneck`), so that reports
+//! can be compared.
 
-/// A wait below this found a batch ready: the queue was full.
+/// Below this wait, a batch was ready: the queue was full.
 pub const QUEUE_FULL_BELOW_MS: f64 = 1.0;
 
-/// A wait above this left the device idle for longer than a small batch takes: the queue was starved.
+/// Above this wait, the device was idle for longer than a small batch takes: the queue was starved.
 pub const QUEUE_STARVED_ABOVE_MS: f64 = 50.0;
 
 /// Mean packing below this is critical.
@@ -21,23 +22,23 @@ pub const GPU_CRITICAL_BELOW: f64 = 0.50;
 /// Mean GPU utilisation below this is mild.
 pub const GPU_MILD_BELOW: f64 = 0.80;
 
-/// Fewer samples of a GPU's utilisation than this say nothing about its mean.
+/// A mean utilisation needs at least this many samples.
 pub const GPU_MIN_SAMPLES: u64 = 10;
 
-/// A GPU hotter than this is near the point where it slows itself down.
+/// A hotter GPU is close to throttling.
 pub const GPU_HOT_ABOVE_C: u32 = 80;
 
-/// Device memory in use above this share is critical: the next longer batch does not fit.
+/// Device memory in use above this share is critical: a longer batch may not fit.
 pub const MEMORY_CRITICAL_ABOVE: f64 = 0.95;
 
 /// Device memory in use above this share is mild.
 pub const MEMORY_MILD_ABOVE: f64 = 0.90;
 
-/// Clocks that are held down in more than this share of the samples cost throughput.
+/// Throttling in more than this share of the samples costs throughput.
 pub const THROTTLED_OFTEN_ABOVE: f64 = 0.10;
 
 /// Waiting for input for more than this share of a run's time is critical.
 pub const STARVED_CRITICAL_ABOVE: f64 = 0.20;
 
-/// A GPU without values for as many moments at the end of a recording is lost.
+/// A GPU without values in this many last samples of a recording is lost.
 pub const GPU_LOST_MOMENTS: u64 = 3;

@@ -1,4 +1,4 @@
-//! Pictures, drawn as SVG inside the page.
+//! Charts, drawn as SVG inside the page.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -14,7 +14,7 @@ const WIDTH: u32 = 640;
 const HEIGHT: u32 = 280;
 const FONT: (&str, u32) = ("sans-serif", 14);
 
-/// Colours that colour-blind people tell apart, readable on light and dark (Okabe and Ito 2008, without black and yellow).
+/// Colours that colour-blind people can tell apart, on light and dark (Okabe and Ito 2008, without black and yellow).
 const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -24,68 +24,63 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(86, 180, 233),
 ];
 
-/// A picture with a caption.
+/// A chart with a caption.
 #[derive(Clone, Debug)]
 pub struct Figure {
     svg: String,
     caption: String,
-    /// Colours and what they stand for; none where there is one only.
+    /// The legend; empty for a single line.
     key: Vec<(RGBColor, String)>,
 }
 
 /// Lines over a common axis.
 #[derive(Clone, Debug)]
 pub struct Lines<'a> {
-    /// What is under the picture.
+    /// The caption.
     pub caption: &'a str,
-    /// What is along the bottom.
+    /// The label of the x axis.
     pub x_label: &'a str,
-    /// Where the bottom axis begins and ends.
+    /// The range of the x axis.
     pub x: Range<f64>,
-    /// What is along the side.
+    /// The label of the y axis.
     pub y_label: &'a str,
-    /// Where the side axis ends, which begins at 0; `None`: a little above the highest point.
-    pub y_most: Option<f64>,
+    /// The end of the y axis, which starts at 0; `None` for a little above the highest point.
+    pub y_max: Option<f64>,
     /// The lines.
     pub lines: Vec<Line>,
-    /// Stretches of the bottom axis that are shaded.
+    /// Shaded ranges of the x axis.
     pub shaded: Vec<Range<f64>>,
 }
 
-/// A line and its name.
+/// A named line.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// What it stands for.
+    /// Its name in the legend.
     pub name: String,
-    /// Its pieces, each of points from left to right: between two of them nothing is known.
+    /// Its pieces, each with points from left to right. There is a gap between two pieces.
     pub pieces: Vec<Vec<(f64, f64)>>,
 }
 
 /// Bars side by side.
 #[derive(Clone, Debug)]
 pub struct Bars<'a> {
-    /// What is under the picture.
+    /// The caption.
     pub caption: &'a str,
-    /// What is along the bottom.
+    /// The label of the x axis.
     pub x_label: &'a str,
-    /// What is along the side.
+    /// The label of the y axis.
     pub y_label: &'a str,
-    /// The bars: what is under each and how high it is.
+    /// The bars: label and height of each.
     pub bars: Vec<(String, f64)>,
 }
 
 impl Figure {
-    /// Draws lines. `None` where there is nothing to draw.
+    /// Draws lines. Returns `None` without points.
     pub fn lines(lines: &Lines) -> Option<Self> {
-        let points = || {
-            lines
-                .lines
-                .iter()
-                .flat_map(|line| line.pieces.iter().flatten())
-        };
-        points().next()?;
-        let highest = points().map(|&(_, y)| y).fold(0.0, f64::max);
-        let svg = draw(|area| draw_lines(area, lines, lines.y_most.unwrap_or(highest * 1.05)))?;
+        let pieces = lines.lines.iter().flat_map(|line| &line.pieces);
+        let heights = pieces.flatten().map(|&(_, y)| y);
+        let highest = heights.reduce(f64::max)?.max(0.0);
+        let svg = draw(|area| draw_lines(area, lines, lines.y_max.unwrap_or(highest * 1.05)))?;
         let several = lines.lines.len() > 1;
         let named = lines.lines.iter().enumerate();
         let key = named.map(|(position, line)| (colour(position), line.name.clone()));
@@ -96,16 +91,10 @@ impl Figure {
         })
     }
 
-    /// Draws bars. `None` where there is nothing to draw.
+    /// Draws bars. Returns `None` if all are 0.
     pub fn bars(bars: &Bars) -> Option<Self> {
-        let highest = bars
-            .bars
-            .iter()
-            .map(|(_, height)| *height)
-            .fold(0.0, f64::max);
-        if highest <= 0.0 {
-            return None;
-        }
+        let heights = bars.bars.iter().map(|(_, height)| *height);
+        let highest = heights.reduce(f64::max).filter(|&highest| highest > 0.0)?;
         Some(Self {
             svg: draw(|area| draw_bars(area, bars, highest * 1.05))?,
             caption: bars.caption.to_owned(),
@@ -136,7 +125,7 @@ fn colour(position: usize) -> RGBColor {
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
 
-/// The picture, in the colour of the text around it. `None` where a range is no range: nothing else fails in a string.
+/// Returns the SVG, in the colour of the surrounding text. `None` for an invalid range: nothing else fails in a string.
 fn draw(draw: impl for<'a> Fn(&Area<'a>) -> Drawn<'a>) -> Option<String> {
     let mut svg = String::new();
     {
@@ -144,15 +133,15 @@ fn draw(draw: impl for<'a> Fn(&Area<'a>) -> Drawn<'a>) -> Option<String> {
         draw(&area).ok()?;
         area.present().ok()?;
     }
-    // What is black is text and axes; plotters writes colours so.
+    // Text and axes are black, which plotters writes so.
     let svg = svg.replace("\"#000000\"", "\"currentColor\"");
     Some(svg.replacen("<svg ", "<svg role=\"img\" ", 1))
 }
 
-/// What a place on an axis is called.
+/// Formats a position on an axis.
 type Label<'a, T> = &'a dyn Fn(&T) -> String;
 
-/// Draws the axes: of the bottom one what it is, how many labels it has and what they say.
+/// Draws the axes. The x axis has a label, a number of ticks, and a format of tick labels.
 fn draw_axes<'a, X>(
     chart: &mut ChartContext<'_, SVGBackend<'a>, Cartesian2d<X, RangedCoordf64>>,
     (x_label, x_labels, x_text): (&str, usize, Label<'_, X::ValueType>),
@@ -177,8 +166,8 @@ where
         .draw()
 }
 
-fn draw_lines<'a>(area: &Area<'a>, lines: &Lines, y_most: f64) -> Drawn<'a> {
-    let y = 0.0..y_most.max(f64::MIN_POSITIVE);
+fn draw_lines<'a>(area: &Area<'a>, lines: &Lines, y_max: f64) -> Drawn<'a> {
+    let y = 0.0..y_max.max(f64::MIN_POSITIVE);
     let mut chart = ChartBuilder::on(area)
         .margin(10)
         .x_label_area_size(40)
@@ -200,7 +189,7 @@ fn draw_lines<'a>(area: &Area<'a>, lines: &Lines, y_most: f64) -> Drawn<'a> {
         let style = colour(position).stroke_width(2);
         for piece in &line.pieces {
             match piece[..] {
-                // A line of one point has no length.
+                // A line of one point would be invisible.
                 [point] => {
                     chart.draw_series([Circle::new(point, 2, style.filled())])?;
                 }
@@ -213,20 +202,19 @@ fn draw_lines<'a>(area: &Area<'a>, lines: &Lines, y_most: f64) -> Drawn<'a> {
     Ok(())
 }
 
-fn draw_bars<'a>(area: &Area<'a>, bars: &Bars, y_most: f64) -> Drawn<'a> {
+fn draw_bars<'a>(area: &Area<'a>, bars: &Bars, y_max: f64) -> Drawn<'a> {
     let count = bars.bars.len();
     let mut chart = ChartBuilder::on(area)
         .margin(10)
         .x_label_area_size(40)
         .y_label_area_size(60)
-        .build_cartesian_2d((0..count).into_segmented(), 0.0..y_most)?;
-    let name = |place: &SegmentValue<usize>| match place {
-        SegmentValue::CenterOf(bar) => bars
-            .bars
-            .get(*bar)
-            .map(|(name, _)| name.clone())
-            .unwrap_or_default(),
-        _ => String::new(),
+        .build_cartesian_2d((0..count).into_segmented(), 0.0..y_max)?;
+    let name = |place: &SegmentValue<usize>| {
+        let bar = match place {
+            SegmentValue::CenterOf(position) => bars.bars.get(*position),
+            _ => None,
+        };
+        bar.map_or_else(String::new, |(name, _)| name.clone())
     };
     draw_axes(&mut chart, (bars.x_label, count + 1, &name), bars.y_label)?;
     chart.draw_series(bars.bars.iter().enumerate().map(|(bar, (_, height))| {
@@ -246,65 +234,52 @@ mod tests {
     use super::*;
 
     fn lines(points: Vec<(f64, f64)>) -> Option<Figure> {
+        let line = |name: &str, points| Line {
+            name: name.to_owned(),
+            pieces: vec![points],
+        };
         Figure::lines(&Lines {
             caption: "<caption>",
             x_label: "<x>",
             x: 0.0..10.0,
             y_label: "y",
-            y_most: None,
-            lines: vec![
-                Line {
-                    name: "one & only".to_owned(),
-                    pieces: vec![points],
-                },
-                Line {
-                    name: "two".to_owned(),
-                    pieces: Vec::new(),
-                },
-            ],
+            y_max: None,
+            lines: vec![line("one & only", points), line("two", Vec::new())],
             shaded: vec![2.0..30.0],
         })
     }
 
     #[test]
-    fn a_picture_has_the_colour_of_the_text_and_its_text_is_text() {
-        let html = lines(vec![(0.0, 1.0), (5.0, 3.0), (10.0, 2.0)])
-            .unwrap()
-            .html();
-        assert!(
-            html.contains("&lt;x&gt;")
-                && html.contains("&lt;caption&gt;")
-                && html.contains("one &amp; only")
-        );
-        assert!(
-            html.contains("currentColor") && !html.contains("#000000"),
-            "{html}"
-        );
-        assert!(
-            html.contains("#0072B2") && html.contains("#d55e00"),
-            "{html}"
-        );
+    fn a_chart_has_the_colour_of_the_text_and_escapes_its_own() {
+        let html = lines(vec![(0.0, 1.0), (5.0, 3.0), (10.0, 2.0)]);
+        let html = html.unwrap().html();
+        for part in [
+            "&lt;x&gt;",
+            "&lt;caption&gt;",
+            "one &amp; only",
+            "currentColor",
+            "#0072B2",
+            "#d55e00",
+        ] {
+            assert!(html.contains(part), "{part}: {html}");
+        }
+        assert!(!html.contains("#000000"), "{html}");
     }
 
     #[test]
-    fn of_nothing_there_is_no_picture() {
+    fn an_empty_chart_is_left_out_and_a_single_point_is_drawn() {
         assert!(lines(Vec::new()).is_none());
-        let bars = |heights: [f64; 2]| {
-            let bars = heights.map(|height| (height.to_string(), height)).to_vec();
-            Figure::bars(&Bars {
+        for height in [0.0, 1e300] {
+            assert!(lines(vec![(3.0, height)]).is_some(), "{height}");
+        }
+        for (height, is_drawn) in [(0.0, false), (5.0, true)] {
+            let bars = Figure::bars(&Bars {
                 caption: "",
                 x_label: "",
                 y_label: "",
-                bars,
-            })
-        };
-        assert!(bars([0.0, 0.0]).is_none());
-        assert!(bars([0.0, 5.0]).is_some());
-    }
-
-    #[test]
-    fn what_has_no_extent_is_drawn_all_the_same() {
-        assert!(lines(vec![(3.0, 0.0)]).is_some());
-        assert!(lines(vec![(3.0, 1e300)]).is_some());
+                bars: vec![("bar".to_owned(), 0.0), ("bar".to_owned(), height)],
+            });
+            assert_eq!(bars.is_some(), is_drawn);
+        }
     }
 }

@@ -1,7 +1,7 @@
-//! Text as text.
+//! Escaping of text.
 
-/// The text such that HTML shows it as it is, in content and in quoted attributes. What cannot be shown, or would change
-/// how other text is shown (control characters, overrides of the direction of writing), is a replacement character.
+/// Escapes text for HTML content and quoted attributes. Control characters and overrides of the writing direction become
+/// replacement characters.
 ///
 /// ```
 /// assert_eq!(plmkit_page::escape("a<b & \"c\""), "a&lt;b &amp; &quot;c&quot;");
@@ -17,7 +17,7 @@ pub fn escape(text: &str) -> String {
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
             '\t' | '\n' => escaped.push(character),
-            // Nor what no XML may hold: pages are read by programs too.
+            // XML does not allow U+FFFE and U+FFFF; programs read pages too.
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}' => {
                 escaped.push(char::REPLACEMENT_CHARACTER);
             }

@@ -1,7 +1,6 @@
-//! Pages for people: one HTML file with tables and pictures, no scripts, no network.
+//! HTML pages for people: one file with tables and charts, without scripts and network.
 //!
-//! A page shows text that comes from elsewhere: ids, names, messages. Whatever is given to it as text is shown as text;
-//! there is no way to hand it markup. It fits into the light and the dark, and on paper.
+//! All text is escaped: ids, names and messages cannot add markup. Pages have a light, a dark and a print style.
 //!
 //! ```
 //! use plmkit_page::{Cell, Page, Table, Tone};
@@ -25,5 +24,5 @@ mod table;
 pub use chart::{Bars, Figure, Line, Lines};
 pub use escape::escape;
 pub use page::Page;
-pub use scale::{TimeUnit, short};
+pub use scale::{short, time_unit};
 pub use table::{Cell, Table, Tone};

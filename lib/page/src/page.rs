@@ -1,4 +1,4 @@
-//! The page around.
+//! The page.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// An empty page with a title.
+    /// Returns an empty page with a title.
     pub fn new(title: &str) -> Self {
         Self {
             title: title.to_owned(),
@@ -22,12 +22,12 @@ impl Page {
         }
     }
 
-    /// Adds a heading of a part.
+    /// Adds a section heading.
     pub fn heading(&mut self, text: &str) -> &mut Self {
         self.element("h2", text)
     }
 
-    /// Adds a heading within a part.
+    /// Adds a subsection heading.
     pub fn subheading(&mut self, text: &str) -> &mut Self {
         self.element("h3", text)
     }
@@ -37,7 +37,7 @@ impl Page {
         self.element("p", text)
     }
 
-    /// Adds a list; nothing where there are no items.
+    /// Adds a list, unless it is empty.
     pub fn list<T: AsRef<str>>(&mut self, items: impl IntoIterator<Item = T>) -> &mut Self {
         let mut items = items.into_iter().peekable();
         if items.peek().is_none() {
@@ -58,7 +58,7 @@ impl Page {
         self
     }
 
-    /// Adds pictures, side by side where there is room.
+    /// Adds charts, side by side if there is room.
     pub fn figures(&mut self, figures: &[Figure]) -> &mut Self {
         if !figures.is_empty() {
             let html: String = figures.iter().map(Figure::html).collect();
@@ -67,10 +67,10 @@ impl Page {
         self
     }
 
-    /// The page, whole.
+    /// Returns the page.
     pub fn finish(&self) -> String {
         let title = escape(&self.title);
-        // Should an escape ever be forgotten, nothing runs and nothing is fetched.
+        // Even if an escape were missing, the page could not run scripts or fetch anything.
         let policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\

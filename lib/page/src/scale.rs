@@ -1,6 +1,6 @@
-//! Numbers on axes.
+//! Numbers and units on axes.
 
-/// A number in few characters.
+/// Returns a number in few characters.
 ///
 /// ```
 /// use plmkit_page::short;
@@ -21,50 +21,18 @@ pub fn short(number: f64) -> String {
     format!("{text}{suffix}")
 }
 
-/// The unit of an axis of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimeUnit {
-    /// s
-    Seconds,
-    /// min
-    Minutes,
-    /// h
-    Hours,
-    /// d
-    Days,
-}
-
-impl TimeUnit {
-    /// The one in which a time is a number of few digits.
-    pub fn for_seconds(longest_s: f64) -> Self {
-        if longest_s < 300.0 {
-            Self::Seconds
-        } else if longest_s < 3.0 * 3600.0 {
-            Self::Minutes
-        } else if longest_s < 4.0 * 86400.0 {
-            Self::Hours
-        } else {
-            Self::Days
-        }
-    }
-
-    /// Its length.
-    pub fn seconds(self) -> f64 {
-        match self {
-            Self::Seconds => 1.0,
-            Self::Minutes => 60.0,
-            Self::Hours => 3600.0,
-            Self::Days => 86400.0,
-        }
-    }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Seconds => "seconds",
-            Self::Minutes => "minutes",
-            Self::Hours => "hours",
-            Self::Days => "days",
-        }
+/// Returns a unit of time in which `longest_s` has few digits: its name, and its length in seconds.
+///
+/// ```
+/// use plmkit_page::time_unit;
+///
+/// assert_eq!([59.0, 1e4, 1e5].map(time_unit).map(|(name, _)| name), ["seconds", "minutes", "hours"]);
+/// ```
+pub fn time_unit(longest_s: f64) -> (&'static str, f64) {
+    match longest_s {
+        _ if longest_s < 300.0 => ("seconds", 1.0),
+        _ if longest_s < 3.0 * 3600.0 => ("minutes", 60.0),
+        _ if longest_s < 4.0 * 86400.0 => ("hours", 3600.0),
+        _ => ("days", 86400.0),
     }
 }

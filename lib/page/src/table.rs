@@ -23,24 +23,14 @@ pub struct Cell {
 pub enum Tone {
     /// As it should be.
     Good,
-    /// Something to look at.
+    /// Needs attention.
     Fair,
-    /// Something to mend.
+    /// Needs repair.
     Bad,
 }
 
-impl Tone {
-    pub(crate) fn class(self) -> &'static str {
-        match self {
-            Self::Good => "good",
-            Self::Fair => "fair",
-            Self::Bad => "bad",
-        }
-    }
-}
-
 impl Cell {
-    /// Words.
+    /// Text.
     pub fn text(text: impl Into<String>) -> Self {
         Self {
             text: Some(text.into()),
@@ -48,7 +38,7 @@ impl Cell {
         }
     }
 
-    /// A number, lined up on the right; a dash where it is not known.
+    /// A right-aligned number; a dash if it is unknown.
     pub fn number(text: Option<impl Into<String>>) -> Self {
         Self {
             text: text.map(Into::into),
@@ -56,11 +46,15 @@ impl Cell {
         }
     }
 
-    /// A word that stands out.
+    /// A highlighted word.
     pub fn badge(tone: Tone, text: impl Into<String>) -> Self {
         Self {
             text: Some(text.into()),
-            class: tone.class(),
+            class: match tone {
+                Tone::Good => "good",
+                Tone::Fair => "fair",
+                Tone::Bad => "bad",
+            },
         }
     }
 
@@ -75,7 +69,7 @@ impl Cell {
 }
 
 impl Table {
-    /// A table with these headings and no rows.
+    /// Returns a table with these headings and no rows.
     pub fn new<'a>(columns: impl IntoIterator<Item = &'a str>) -> Self {
         Self {
             columns: columns.into_iter().map(str::to_owned).collect(),
@@ -89,18 +83,15 @@ impl Table {
     }
 
     pub(crate) fn html(&self) -> String {
-        // A heading stands over its column: over numbers on the right.
+        // The heading of a column of numbers is right-aligned as well.
         let is_number = |column: usize| {
             let first = self.rows.first().and_then(|row| row.get(column));
             first.is_some_and(|cell| cell.class == "number")
         };
         let mut html = String::from("<div class=\"wide\"><table><thead><tr>");
         for (column, name) in self.columns.iter().enumerate() {
-            let class = if is_number(column) {
-                " class=\"number\""
-            } else {
-                ""
-            };
+            let class = is_number(column).then_some(" class=\"number\"");
+            let class = class.unwrap_or_default();
             // Writing to a string does not fail.
             let _ = write!(html, "<th scope=\"col\"{class}>{}</th>", escape(name));
         }

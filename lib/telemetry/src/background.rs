@@ -1,11 +1,11 @@
-//! Threads that work until they are stopped, and are left behind where they hang.
+//! Threads that work until they are stopped, and are abandoned if they hang.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
-/// How long a stop waits for the thread. Neither a driver nor a file system that hangs may hold up an end for longer.
+/// Limits how long a hanging driver or file system delays the exit.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A thread that works until it is stopped.
@@ -14,26 +14,26 @@ pub struct Background<T> {
     result: Receiver<T>,
 }
 
-/// Why a thread that was stopped has no result.
+/// Why a stopped thread has no result.
 pub enum NoResult {
-    /// It hangs, and was left behind.
+    /// It hangs, and was abandoned.
     Hangs,
     /// It panicked.
     Failed,
 }
 
-/// Tells a thread when it is stopped. It is the clock of the thread, too: nothing else wakes it.
+/// Tells a thread that it is stopped, and is its clock.
 pub struct StopSignal(Receiver<()>);
 
 impl StopSignal {
-    /// Waits for `pause`; false where the thread was stopped meanwhile.
+    /// Waits. Returns false if the thread was stopped meanwhile.
     pub fn pause(&self, pause: Duration) -> bool {
         self.0.recv_timeout(pause) == Err(RecvTimeoutError::Timeout)
     }
 }
 
 impl<T: Send + 'static> Background<T> {
-    /// Starts `work` in a thread of its own.
+    /// Starts `work` in a new thread.
     pub fn start(
         name: &str,
         work: impl FnOnce(&StopSignal) -> T + Send + 'static,
@@ -43,21 +43,20 @@ impl<T: Send + 'static> Background<T> {
         thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || {
-                // A thread that was left behind has nobody to tell.
+                // Fails if the thread was abandoned: nobody needs the result then.
                 let _ = sender.send(work(&StopSignal(stopped)));
             })?;
         Ok(Self { stop, result })
     }
 
-    /// Stops the thread and waits for its result, for two seconds at most.
+    /// Stops the thread and waits for its result, at most two seconds.
     pub fn stop(self) -> Result<T, NoResult> {
-        // A thread that has ended already hears no more.
+        // Fails if the thread has ended already.
         let _ = self.stop.send(());
-        self.result
-            .recv_timeout(STOP_TIMEOUT)
-            .map_err(|error| match error {
-                RecvTimeoutError::Timeout => NoResult::Hangs,
-                RecvTimeoutError::Disconnected => NoResult::Failed,
-            })
+        let result = self.result.recv_timeout(STOP_TIMEOUT);
+        result.map_err(|error| match error {
+            RecvTimeoutError::Timeout => NoResult::Hangs,
+            RecvTimeoutError::Disconnected => NoResult::Failed,
+        })
     }
 }

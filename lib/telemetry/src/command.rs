@@ -1,4 +1,4 @@
-//! Standing in for a command that is run: its signals, its end.
+//! Runs a command: forwards signals to it and waits for its end.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -11,40 +11,46 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::{SignalOnly, WithOrigin};
 use signal_hook::low_level::siginfo::{Cause, Origin};
 
-/// What schedulers and people send to a job.
+/// Signals that schedulers and people send to a job.
 const FORWARDED: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
 
-/// What ends a program that runs no command.
+/// Signals that end a program without a command.
 const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
 /// Forwards signals to a command.
 ///
-/// A signal that the terminal sends (Ctrl-C) goes to the whole process group, so the command has it already:
-/// it is not sent twice, since many programs give up cleaning up on the second. A signal that was ignored when
-/// this process started (`nohup`) stays ignored, for both.
+/// A signal from the terminal (Ctrl-C) goes to the entire process group, so the command already has it. It is not sent
+/// twice, because many programs stop their cleanup on the second. A signal that was ignored when this process started
+/// (`nohup`) stays ignored by both.
 pub struct Forwarder(SignalsInfo<WithOrigin>);
 
 impl Forwarder {
-    /// From now on signals wait for a command instead of acting on this process, and what the command leaves running in the
-    /// background becomes a child of this process: it can still be seen to be the command's.
+    /// Catches signals from now on, for a command to come. Processes that the command leaves in the background become
+    /// children of this process, so that they can still be attributed to the command.
     pub fn install() -> io::Result<Self> {
-        // A kernel that knows no such thing gives them to another process, as ever.
+        // A kernel without this feature gives them to another process.
         let _ = set_child_subreaper(Some(getpid()));
-        SignalsInfo::new(heeded(&FORWARDED).into_iter().chain([SIGCHLD])).map(Self)
+        SignalsInfo::new(not_ignored(&FORWARDED).chain([SIGCHLD])).map(Self)
     }
 
-    /// Waits for the end of `child`, which was started after the forwarder, and forwards meanwhile.
+    /// Waits for the end of `child`, and forwards signals meanwhile. The forwarder must be installed before `child` starts.
     pub fn wait(mut self, child: &Child) -> io::Result<ExitStatus> {
         let command = Pid::from_child(child);
         loop {
             for origin in self.0.wait() {
-                if origin.signal != SIGCHLD && !from_terminal(&origin) {
-                    send(command, origin.signal);
+                if origin.signal == SIGCHLD || is_from_terminal(&origin) {
+                    continue;
+                }
+                if let Some(signal) = Signal::from_named_raw(origin.signal) {
+                    // Fails if the command has just ended.
+                    let _ = kill_process(command, signal);
                 }
             }
-            // Only here is the child reaped: its process id cannot be another's while signals are sent.
-            if let Some(status) = reap(command)? {
-                return Ok(status);
+            // The child is reaped only here, so its process id cannot be reused while signals are sent.
+            while let Some((child, status)) = wait(WaitOptions::NOHANG)? {
+                if child == command {
+                    return Ok(ExitStatus::from_raw(status.as_raw()));
+                }
             }
         }
     }
@@ -52,7 +58,7 @@ impl Forwarder {
 
 /// Waits for a signal that asks this process to end, and returns it.
 pub fn wait_for_end() -> io::Result<i32> {
-    let mut signals = SignalsInfo::<SignalOnly>::new(heeded(&ENDING))?;
+    let mut signals = SignalsInfo::<SignalOnly>::new(not_ignored(&ENDING))?;
     loop {
         if let Some(signal) = signals.wait().next() {
             return Ok(signal);
@@ -60,36 +66,15 @@ pub fn wait_for_end() -> io::Result<i32> {
     }
 }
 
-/// Whether the command has the signal already. Of a terminal that hangs up the kernel tells the session's leader only.
-fn from_terminal(origin: &Origin) -> bool {
+/// Whether the command has the signal already. When a terminal hangs up, the kernel tells only the session leader.
+fn is_from_terminal(origin: &Origin) -> bool {
     matches!(origin.cause, Cause::Kernel) && origin.signal != SIGHUP
 }
 
-fn send(command: Pid, signal: i32) {
-    if let Some(signal) = Signal::from_named_raw(signal) {
-        // One that has just ended needs no signal.
-        let _ = kill_process(command, signal);
-    }
-}
-
-/// Reaps all children that have ended; how `command` did, if it is one of them.
-fn reap(command: Pid) -> io::Result<Option<ExitStatus>> {
-    while let Some((child, status)) = wait(WaitOptions::NOHANG)? {
-        if child == command {
-            return Ok(Some(ExitStatus::from_raw(status.as_raw())));
-        }
-    }
-    Ok(None)
-}
-
-/// Those of `signals` that were not ignored when this process started.
-fn heeded(signals: &[i32]) -> Vec<i32> {
-    let ignored = Process::myself()
-        .and_then(|own| own.status())
-        .map_or(0, |status| status.sigign);
-    signals
-        .iter()
-        .copied()
-        .filter(|signal| ignored & (1 << (signal - 1)) == 0)
-        .collect()
+/// Returns the signals that were not ignored when this process started.
+fn not_ignored(signals: &[i32]) -> impl Iterator<Item = i32> {
+    let status = Process::myself().and_then(|own| own.status());
+    let ignored = status.map_or(0, |status| status.sigign);
+    let signals = signals.iter().copied();
+    signals.filter(move |signal| ignored & (1 << (signal - 1)) == 0)
 }

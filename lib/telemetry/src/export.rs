@@ -1,7 +1,7 @@
-//! What Prometheus is told of GPUs, host and runs.
+//! Metrics of GPUs, host and runs for Prometheus.
 //!
-//! Names and units are those of the Prometheus conventions: base units (seconds, bytes, hertz, celsius, watts, joules,
-//! ratios from 0 to 1), counters in `_total`, a metric whose labels are its content in `_info`. A value that is not known has
+//! Names and units follow the Prometheus conventions: base units (seconds, bytes, hertz, celsius, watts, joules,
+//! ratios from 0 to 1), `_total` for counters, `_info` for a metric whose content is its labels. An unknown value has
 //! no line.
 
 mod gpu;
@@ -16,7 +16,8 @@ use text::{Labels, MetricsText};
 /// The media type of [`prometheus_text`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// All metrics of a moment, in Prometheus' text form 0.0.4: its rows, one for each GPU, and the runs that are known.
+/// Returns all metrics of a moment in Prometheus' text format 0.0.4. `rows` has one sample for each GPU, or one for the
+/// host.
 ///
 /// ```
 /// use plmkit_logs::{GpuSample, Timestamp};
@@ -33,36 +34,35 @@ pub fn prometheus_text(rows: &[GpuSample], runs: &[RunStatus]) -> String {
     write_exporter(&mut text, rows);
     gpu::write(&mut text, rows);
     run::write(&mut text, runs);
-    text.finish()
+    text.0
 }
 
 fn write_exporter(text: &mut MetricsText, rows: &[GpuSample]) {
-    let version = Labels::default().with("version", Some(env!("CARGO_PKG_VERSION")));
-    text.metric(
-        "gauge",
-        "plmkit_exporter_info",
-        "The program that exports.",
-        [(version, Some(1.0))],
-    );
-    let sampled = rows
-        .first()
-        .map_or_else(Timestamp::now, |row| row.timestamp);
-    text.metric(
-        "gauge",
-        "plmkit_exporter_last_sample_timestamp_seconds",
-        "When GPUs and host were looked at last, in seconds since 1970.",
-        [(Labels::default(), Some(seconds(sampled)))],
-    );
-    let driver_up = rows.iter().any(|row| row.index.is_some());
-    text.metric(
-        "gauge",
-        "plmkit_exporter_driver_up",
-        "Whether a driver tells of GPUs, 1 or 0; one that is not there is looked for every minute.",
-        [(Labels::default(), Some(f64::from(u8::from(driver_up))))],
-    );
+    let none = Labels::default();
+    let info = none.with("version", Some(env!("CARGO_PKG_VERSION")));
+    let name = "plmkit_exporter_info";
+    let help = "The program that exports.";
+    text.metric("gauge", name, help, [(info, Some(1.0))]);
+
+    let sampled = rows.first().map(|row| row.timestamp);
+    let sampled = seconds(sampled.unwrap_or_else(Timestamp::now));
+    let name = "plmkit_exporter_last_sample_timestamp_seconds";
+    let help = "When GPUs and host were looked at last, in seconds since 1970.";
+    text.metric("gauge", name, help, [(none.clone(), Some(sampled))]);
+
+    let driver_up = flag(rows.iter().any(|row| row.index.is_some()));
+    let name = "plmkit_exporter_driver_up";
+    let help =
+        "Whether a driver tells of GPUs, 1 or 0; one that is not there is looked for every minute.";
+    text.metric("gauge", name, help, [(none, Some(driver_up))]);
 }
 
-/// Seconds since 1970.
+/// Returns 1 or 0.
+fn flag(value: bool) -> f64 {
+    f64::from(u8::from(value))
+}
+
+/// Returns the seconds since 1970.
 fn seconds(time: Timestamp) -> f64 {
     time.unix_ms() as f64 / 1000.0
 }

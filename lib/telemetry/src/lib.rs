@@ -1,4 +1,4 @@
-//! GPUs and host, sampled; runs, followed while they work; reports on both; metrics for Prometheus.
+//! Samples GPUs and the host, follows runs while they work, reports on both, and exports metrics for Prometheus.
 
 mod background;
 pub mod command;

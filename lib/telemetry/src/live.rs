@@ -1,6 +1,6 @@
-//! Runs while they work: their event logs followed as they grow, and where each of them stands.
+//! Runs while they work: their event logs, followed as they grow, and their progress.
 //!
-//! [`Follower`] reads, [`LiveRuns`] keeps what was read, [`RunStatus`] says it. Only the first touches files.
+//! [`Follower`] reads files. [`LiveRuns`] keeps the runs and computes each [`RunStatus`], without files or clocks.
 
 mod follower;
 mod log_tail;

@@ -1,4 +1,4 @@
-//! The command that is recorded, with the processes that descend from it.
+//! The recorded command and its descendants.
 
 use std::collections::HashSet;
 
@@ -6,14 +6,14 @@ use procfs::process::Process;
 
 use plmkit_logs::Processes;
 
-/// The longest chain of parents that is followed: process ids that are given anew while it is walked could make a circle.
+/// The longest chain of parents that is followed. Process ids that are reused during the walk could form a cycle.
 const MAX_GENERATIONS: u32 = 64;
 
-/// A command that is recorded, and its descendants.
+/// A recorded command and its descendants.
 #[derive(Debug)]
 pub(crate) struct ProcessTree {
     command: u32,
-    /// Processes that descended from it when they were seen: one that outlives its parent is still its own.
+    /// Known descendants: a process that outlives its parent still belongs to the command.
     members: HashSet<u32>,
 }
 
@@ -25,83 +25,54 @@ impl ProcessTree {
         }
     }
 
-    /// How many of `processes` are no descendants; `None` where that cannot be told of one of them: inside a container the
-    /// driver's process ids are those of the host.
+    /// Counts the `processes` that are no descendants. Returns `None` if one of them is not visible: in a container, the
+    /// driver may report process ids of the host.
     pub(crate) fn foreign(&mut self, processes: &Processes) -> Option<u32> {
-        processes.0.iter().try_fold(0, |count, process| {
-            Some(count + u32::from(!self.has(process.pid)?))
-        })
-    }
-
-    fn has(&mut self, pid: u32) -> Option<bool> {
-        if self.members.contains(&pid) {
-            return Some(true);
+        let mut foreign = 0;
+        for process in &processes.0 {
+            if self.members.contains(&process.pid) {
+                continue;
+            }
+            if descends(process.pid, self.command)? {
+                self.members.insert(process.pid);
+            } else {
+                foreign += 1;
+            }
         }
-        let member = descends(pid, self.command)?;
-        if member {
-            self.members.insert(pid);
-        }
-        Some(member)
+        Some(foreign)
     }
 }
 
-fn descends(pid: u32, ancestor: u32) -> Option<bool> {
-    let mut at = pid;
+/// Whether a process descends from `ancestor`, or is it. `None` if a process on the way is not visible.
+fn descends(mut pid: u32, ancestor: u32) -> Option<bool> {
     for _ in 0..MAX_GENERATIONS {
-        if at == ancestor {
+        if pid == ancestor {
             return Some(true);
         }
-        at = parent(at)?;
-        if at <= 1 {
-            return Some(false);
+        let stat = Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok()?;
+        pid = u32::try_from(stat.ppid).ok()?;
+        if pid <= 1 {
+            break;
         }
     }
     Some(false)
 }
 
-fn parent(pid: u32) -> Option<u32> {
-    let stat = Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok()?;
-    u32::try_from(stat.ppid).ok()
-}
-
 #[cfg(test)]
 mod tests {
-    use std::process::{self, Command};
-
     use super::*;
-    use plmkit_logs::GpuProcess;
-
-    fn on_gpu(pids: &[u32]) -> Processes {
-        let process = |&pid| GpuProcess {
-            pid,
-            mem_used_mib: None,
-            gpu_util: None,
-        };
-        Processes(pids.iter().map(process).collect())
-    }
-
-    fn foreign(pids: &[u32], command: u32) -> Option<u32> {
-        ProcessTree::new(command).foreign(&on_gpu(pids))
-    }
 
     #[test]
-    fn a_command_and_its_children_are_its_own_and_others_are_not() {
-        let own = process::id();
-        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let both = [own, child.id()];
-        assert_eq!(foreign(&both, own), Some(0));
-        assert_eq!(foreign(&both, child.id()), Some(1));
-        assert_eq!(foreign(&[], own), Some(0));
+    fn with_an_invisible_process_the_number_of_foreign_ones_is_unknown() {
+        let own = std::process::id();
         let mut tree = ProcessTree::new(own);
-        assert_eq!(tree.foreign(&on_gpu(&both)), Some(0));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert_eq!(tree.foreign(&on_gpu(&both)), Some(0), "it was a child");
-    }
-
-    #[test]
-    fn of_a_process_that_cannot_be_seen_nothing_is_known() {
-        let own = process::id();
-        assert_eq!(foreign(&[own, u32::MAX], own), None);
+        for (pids, foreign) in [(vec![own], Some(0)), (vec![own, u32::MAX], None)] {
+            let pids = pids
+                .iter()
+                .map(|pid| format!("{pid}::"))
+                .collect::<Vec<_>>();
+            let processes: Processes = pids.join(";").parse().unwrap();
+            assert_eq!(tree.foreign(&processes), foreign);
+        }
     }
 }

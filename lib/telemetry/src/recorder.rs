@@ -1,4 +1,4 @@
-//! Sampling at an interval, beside a run that must not notice.
+//! Records samples at an interval, in a thread that must not disturb the recorded command.
 
 use std::io;
 use std::path::Path;
@@ -15,10 +15,10 @@ use crate::{Sampler, Sources};
 use plmkit_logs::gpu_csv::GpuCsvWriter;
 use plmkit_logs::{GpuSample, LogError};
 
-/// A last sample closer than this share of the interval to the one before would say nothing.
-const LAST_SAMPLE_SHARE: u32 = 10;
+/// There is no last sample if the previous one is more recent than this part of the interval.
+const LAST_SAMPLE_PART: u32 = 10;
 
-/// How often a log that another process is writing is tried.
+/// Time between two attempts to open a log that another process writes.
 const LOG_RETRY: Duration = Duration::from_millis(500);
 
 /// What to record, and how often.
@@ -32,25 +32,25 @@ pub struct RecorderOptions {
     pub memory_warning: f64,
 }
 
-/// Samples into a log until it is told to finish. A log that cannot be written is warned of once.
+/// Records samples until it is told to finish. A log that cannot be written is warned of once.
 pub struct Recorder {
     thread: Background<Option<GpuCsvWriter>>,
-    /// Whether the thread hands rows to the system, for a word on what it hangs in.
+    /// Whether the thread is writing, to tell a hanging log from a hanging driver.
     writing: Arc<AtomicBool>,
 }
 
 /// How a recorder ended.
 pub enum RecorderEnd {
-    /// The log, which no other recorder writes to as long as it is open.
+    /// With its log. No other recorder can write the log while it is open.
     Log(GpuCsvWriter),
-    /// There is no record of this recorder: another process was writing the log all the time, or it could not be opened.
+    /// Without a record: another process wrote the log all the time, or it could not be opened.
     Nothing,
-    /// The driver or the log hangs, and so does the thread, which was left behind; or it failed.
+    /// The driver or the log hangs, and the thread was abandoned; or the thread panicked.
     Hangs,
 }
 
 impl Recorder {
-    /// Starts at once, in a thread of its own, where the driver's library is loaded too: that may take seconds.
+    /// Starts at once, in a new thread. The thread loads the driver's library, which may take seconds.
     pub fn start(log: GpuCsvWriter, options: RecorderOptions) -> io::Result<Self> {
         Self::spawn(options, |_| Some(log))
     }
@@ -93,8 +93,7 @@ impl Recorder {
     /// Takes a last sample and ends.
     pub fn finish(self) -> RecorderEnd {
         let reason = match self.thread.stop() {
-            Ok(Some(log)) => return RecorderEnd::Log(log),
-            Ok(None) => return RecorderEnd::Nothing,
+            Ok(log) => return log.map_or(RecorderEnd::Nothing, RecorderEnd::Log),
             Err(NoResult::Failed) => "the recorder failed: the log is cut short",
             Err(NoResult::Hangs) if self.writing.load(Ordering::Relaxed) => {
                 "the log takes no more rows: ending without the last samples"
@@ -106,7 +105,8 @@ impl Recorder {
     }
 }
 
-/// The log at `path` once nobody writes it; `None` where the end came before, or where it cannot be opened.
+/// Opens the log at `path` once no other process writes it. Returns `None` if the recorder is stopped before, or the log
+/// cannot be opened.
 fn open_when_free(path: &Path, stop: &StopSignal) -> Option<GpuCsvWriter> {
     loop {
         match GpuCsvWriter::append(path) {
@@ -114,11 +114,8 @@ fn open_when_free(path: &Path, stop: &StopSignal) -> Option<GpuCsvWriter> {
                 tracing::info!("{}: recording from now on", path_text(path));
                 return Some(log);
             }
-            Err(LogError::Store(StoreError::Busy { .. })) => {
-                if !stop.pause(LOG_RETRY) {
-                    return None;
-                }
-            }
+            Err(LogError::Store(StoreError::Busy { .. })) if stop.pause(LOG_RETRY) => {}
+            Err(LogError::Store(StoreError::Busy { .. })) => return None,
             Err(error) => {
                 tracing::warn!("{error}; going on without a record");
                 return None;
@@ -127,34 +124,34 @@ fn open_when_free(path: &Path, stop: &StopSignal) -> Option<GpuCsvWriter> {
     }
 }
 
-/// Takes samples at multiples of `interval` until `pause` says that the end has come, or until they cannot be put away.
+/// Takes samples at multiples of `interval` until `pause` returns false or a sample cannot be written.
 fn record(
     interval: Duration,
     mut sample: impl FnMut() -> Vec<GpuSample>,
-    mut put: impl FnMut(&[GpuSample]) -> Result<(), LogError>,
+    mut write: impl FnMut(&[GpuSample]) -> Result<(), LogError>,
     pause: impl Fn(Duration) -> bool,
 ) {
-    let mut write = |rows: &[GpuSample]| {
-        put(rows)
+    let mut record_sample = || {
+        write(&sample())
             .inspect_err(|error| tracing::warn!("{error}; going on without a record"))
             .is_ok()
     };
     let start = Instant::now();
     loop {
         let sampled = Instant::now();
-        if !write(&sample()) {
+        if !record_sample() {
             return;
         }
         if !pause(until_next(start.elapsed(), interval)) {
-            if sampled.elapsed() >= interval / LAST_SAMPLE_SHARE {
-                write(&sample());
+            if sampled.elapsed() >= interval / LAST_SAMPLE_PART {
+                record_sample();
             }
             return;
         }
     }
 }
 
-/// From `elapsed` to the next multiple of `interval`. Multiples that were missed are left out, not made up for.
+/// Returns the time from `elapsed` to the next multiple of `interval`. Missed multiples are skipped.
 fn until_next(elapsed: Duration, interval: Duration) -> Duration {
     let interval_ns = interval.as_nanos().max(1);
     let into_ns = elapsed.as_nanos() % interval_ns;
@@ -164,56 +161,30 @@ fn until_next(elapsed: Duration, interval: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::fs;
 
     use super::*;
-    use plmkit_logs::Timestamp;
 
     #[test]
     fn deadlines_are_multiples_of_the_interval_however_long_a_sample_takes() {
-        let until = |ms| until_next(Duration::from_millis(ms), Duration::from_secs(1));
-        assert_eq!(until(0), Duration::from_secs(1));
-        assert_eq!(until(30), Duration::from_millis(970));
-        assert_eq!(until(2999), Duration::from_millis(1));
-        assert_eq!(until(3000), Duration::from_secs(1));
-    }
-
-    fn rows() -> Vec<GpuSample> {
-        vec![GpuSample::at(Timestamp::now())]
+        let until = |ms| until_next(Duration::from_millis(ms), Duration::from_secs(1)).as_millis();
+        assert_eq!([0, 30, 2999, 3000].map(until), [1000, 970, 1, 1000]);
     }
 
     #[test]
     fn there_is_a_row_for_each_interval_and_none_right_after_another() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gpu.csv");
-        let left = Cell::new(4);
         let mut log = GpuCsvWriter::append(&path).unwrap();
-        record(
-            Duration::from_hours(1),
-            rows,
-            |rows| log.write(rows),
-            |pause| {
-                assert!(pause <= Duration::from_hours(1));
-                left.set(left.get() - 1);
-                left.get() > 0
-            },
-        );
-        assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1 + 4);
-    }
-
-    #[test]
-    fn a_log_that_cannot_be_written_ends_the_recording_quietly() {
-        let mut log = GpuCsvWriter::append(Path::new("/dev/full")).unwrap();
-        let taken = Cell::new(0);
-        record(
-            Duration::from_secs(1),
-            || {
-                taken.set(taken.get() + 1);
-                rows()
-            },
-            |rows| log.write(rows),
-            |_| true,
-        );
-        assert_eq!(taken.get(), 1);
+        let left = Cell::new(4);
+        let pause = |pause| {
+            assert!(pause <= Duration::from_hours(1));
+            left.set(left.get() - 1);
+            left.get() > 0
+        };
+        let sample = || vec![GpuSample::default()];
+        let write = |rows: &[GpuSample]| log.write(rows);
+        record(Duration::from_hours(1), sample, write, pause);
+        let log = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(log.lines().count(), 1 + 4);
     }
 }

@@ -1,8 +1,8 @@
-//! What a run's events and the samples beside it say, in figures and in sentences.
+//! A report on runs and GPUs: figures, findings, sentences.
 //!
-//! Everything here is computed in one pass with memory that does not grow with the logs. A figure that cannot be
-//! computed is `None` (null in JSON), never 0. Shares and utilisations are fractions, 0 to 1. Rates divide by
-//! elapsed time of a monotonic clock; times of day only tell which samples were taken during a run.
+//! All figures are computed in one pass, with memory that does not grow with the logs. An unknown figure is `None` (null in
+//! JSON), never 0. Shares and utilisations are fractions, 0 to 1. Rates divide by elapsed time of a monotonic clock. Times
+//! of day only select the samples that were taken during a run.
 
 mod attempt;
 mod bins;
@@ -30,8 +30,6 @@ mod throttle_count;
 mod time_axis;
 mod time_span;
 
-use std::fmt;
-
 use serde::Serialize;
 
 pub use efficiency::Efficiency;
@@ -49,10 +47,10 @@ pub use samples::{Samples, SamplesSummary, Scope};
 pub use stages::{Stage, Stages};
 pub use text::sentences;
 
-/// The version of the report's form.
+/// The version of the report's schema.
 pub const REPORT_VERSION: u32 = 1;
 
-/// What run events and samples say.
+/// A report on run events and samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Report {
@@ -60,55 +58,45 @@ pub struct Report {
     pub report_version: u32,
     /// The version of the program that made the report.
     pub version: &'static str,
-    /// The worst tier of the findings that count; `None` where none of those could be told.
+    /// The worst tier of the findings that count; `None` if nothing could be judged.
     pub verdict: Option<Tier>,
-    /// What is worth knowing, the worst first.
+    /// The findings, the worst first.
     pub findings: Vec<Finding>,
-    /// The runs; `None` where no event log was given.
+    /// The runs; `None` if no event log was given.
     pub events: Option<RunsSummary>,
-    /// GPUs and host; `None` where no sample log was given.
+    /// GPUs and host; `None` if no sample log was given.
     pub samples: Option<SamplesSummary>,
 }
 
 /// How much a finding costs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, strum::Display)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Tier {
-    /// Nothing to win.
+    /// Nothing to gain.
+    #[strum(serialize = "ok")]
     None,
-    /// Something to win.
+    /// Something to gain.
     Mild,
-    /// Much to win.
+    /// Much to gain.
     Critical,
 }
 
-impl fmt::Display for Tier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::None => "ok",
-            Self::Mild => "mild",
-            Self::Critical => "critical",
-        })
-    }
-}
-
 impl Tier {
-    /// The tier of `share` where less than `critical` is critical and less than `mild` is mild.
+    /// Returns the tier of `share`: below `critical` it is critical, below `mild` it is mild.
     fn below(share: f64, critical: f64, mild: f64) -> Self {
-        if share < critical {
-            Self::Critical
-        } else if share < mild {
-            Self::Mild
-        } else {
-            Self::None
+        match share {
+            _ if share < critical => Self::Critical,
+            _ if share < mild => Self::Mild,
+            _ => Self::None,
         }
     }
 }
 
 impl Report {
-    /// Puts together what was found. `peak_tflops` is the measured peak of each device, in 1e12 operations a second; without
-    /// it that of the GPU's name counts.
+    /// Joins runs and samples. `peak_tflops` is the measured peak of each device, in 1e12 operations a second. Without it,
+    /// the peak that belongs to the GPU's name counts.
     pub fn new(
         mut events: Option<RunsSummary>,
         mut samples: Option<SamplesSummary>,
@@ -117,7 +105,7 @@ impl Report {
         if let Some(events) = &mut events {
             let by_run = match &mut samples {
                 Some(samples) => std::mem::take(&mut samples.by_run),
-                // A run still says how many GPUs it has.
+                // Even without samples, a run may name its GPUs.
                 None => Samples::default().finish(false, Some(events)).by_run,
             };
             for (run, gpus) in events.runs.iter_mut().zip(by_run) {
@@ -137,7 +125,7 @@ impl Report {
     }
 }
 
-/// `part` of `whole`; `None` where there is no whole.
+/// Divides `part` by `whole`. Returns `None` if `whole` is 0.
 fn share(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }

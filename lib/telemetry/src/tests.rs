@@ -1,4 +1,4 @@
-//! Events and samples for tests: each with its name and what a test changes.
+//! Events and samples for tests.
 
 use plmkit_logs::GpuSample;
 use plmkit_logs::event::{BatchDone, Event, RunDone, RunStarted};
@@ -7,36 +7,30 @@ use crate::report::{Report, RunSummary, Runs, Samples};
 
 /// The first event of the run `r`.
 pub(crate) fn started(change: impl FnOnce(&mut RunStarted)) -> Event {
-    let mut started = RunStarted {
-        run: "r".to_owned(),
-        ..RunStarted::default()
-    };
+    let mut started = RunStarted::default();
+    started.run.push('r');
     change(&mut started);
     Event::Run(started)
 }
 
 /// A batch of the run `r`.
 pub(crate) fn batch(number: u64, change: impl FnOnce(&mut BatchDone)) -> Event {
-    let mut batch = BatchDone {
-        run: "r".to_owned(),
-        batch: number,
-        ..BatchDone::default()
-    };
+    let mut batch = BatchDone::default();
+    batch.run.push('r');
+    batch.batch = number;
     change(&mut batch);
     Event::Batch(batch)
 }
 
 /// The last event of the run `r`.
 pub(crate) fn done(change: impl FnOnce(&mut RunDone)) -> Event {
-    let mut done = RunDone {
-        run: "r".to_owned(),
-        ..RunDone::default()
-    };
+    let mut done = RunDone::default();
+    done.run.push('r');
     change(&mut done);
     Event::Done(done)
 }
 
-/// A sample of the GPU `GPU-0`, so many seconds after noon and after the boot `b`.
+/// A sample of the GPU `GPU-0`, some seconds after noon and after the boot `b`.
 pub(crate) fn sample(second: u32, change: impl FnOnce(&mut GpuSample)) -> GpuSample {
     let time = format!("2026-01-31T12:00:{second:02}Z");
     let mut sample = GpuSample {
@@ -53,9 +47,7 @@ pub(crate) fn sample(second: u32, change: impl FnOnce(&mut GpuSample)) -> GpuSam
 
 pub(crate) fn runs(events: impl IntoIterator<Item = Event>) -> Runs {
     let mut runs = Runs::default();
-    for event in events {
-        runs.add(&event);
-    }
+    events.into_iter().for_each(|event| runs.add(&event));
     runs
 }
 
@@ -66,11 +58,8 @@ pub(crate) fn summaries(events: impl IntoIterator<Item = Event>) -> Vec<RunSumma
 /// The report on runs, and on samples if there are any.
 pub(crate) fn report(runs: Runs, samples: impl IntoIterator<Item = GpuSample>) -> Report {
     let mut joined = Samples::during(&runs);
-    let mut count = 0;
-    for sample in samples {
-        joined.add(&sample);
-        count += 1;
-    }
+    let samples = samples.into_iter().inspect(|sample| joined.add(sample));
+    let count = samples.count();
     let events = runs.finish(true);
     let samples = (count > 0).then(|| joined.finish(true, Some(&events)));
     Report::new(Some(events), samples, None)

@@ -9,12 +9,12 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Sparkline;
 
 use super::super::history::History;
-use super::super::text::{gib, or_dash};
+use super::super::text::{DASH, gib, or_dash, power};
 use super::{Plan, ScreenRows, bar, heading, percent_of, share_of};
 
 type Gpu<'a> = (u32, &'a GpuSample);
 
-/// Each process, with the number of its GPU.
+/// Returns each process with the number of its GPU.
 pub(super) fn processes<'a>(gpus: &'a [Gpu<'a>]) -> impl Iterator<Item = (u32, GpuProcess)> + 'a {
     gpus.iter().flat_map(|&(index, row)| {
         let processes = row.processes.iter().flat_map(|processes| &processes.0);
@@ -77,21 +77,15 @@ fn bars(row: &GpuSample, width: u16) -> Vec<Span<'static>> {
 
 /// Temperature, power, clock, and what holds the clock down.
 fn figures(row: &GpuSample) -> Vec<Span<'static>> {
-    let hot = row.temperature_c > Some(GPU_HOT_ABOVE_C);
-    let temperature = Span::from(format!("{:>3} C  ", or_dash(row.temperature_c.as_ref())));
-    let watts = |watts: Option<f64>| or_dash(watts.map(f64::round).as_ref());
+    let mut temperature = Span::from(format!("{:>3} C  ", or_dash(row.temperature_c)));
+    if row.temperature_c > Some(GPU_HOT_ABOVE_C) {
+        temperature = temperature.fg(Color::Red);
+    }
+    let (power, limit) = power(row);
     let mut spans = vec![
-        if hot {
-            temperature.fg(Color::Red)
-        } else {
-            temperature
-        },
-        Span::from(format!(
-            "{:>3}/{} W  ",
-            watts(row.power_w),
-            watts(row.power_limit_w)
-        )),
-        Span::from(format!("{:>4} MHz  ", or_dash(row.sm_clock_mhz.as_ref()))),
+        temperature,
+        Span::from(format!("{power:>3}/{limit} W  ")),
+        Span::from(format!("{:>4} MHz  ", or_dash(row.sm_clock_mhz))),
     ];
     if let Some(throttle) = row.throttle.as_ref().filter(|throttle| throttle.active()) {
         spans.push(Span::from(throttle.to_string()).fg(Color::Yellow));
@@ -103,20 +97,19 @@ pub(super) fn draw_processes(rows: &mut ScreenRows, gpus: &[Gpu], history: &Hist
     if plan.processes == 0 {
         return;
     }
-    let [pid, gpu, memory, busy] = ["pid", "gpu", "mem GiB", "util %"];
-    rows.line(heading(format!(
-        "{pid:>9} {gpu:>4} {memory:>9} {busy:>7}  command"
-    )));
+    let line = |[pid, gpu, memory, busy, command]: [&str; 5]| {
+        format!("{pid:>9} {gpu:>4} {memory:>9} {busy:>7}  {command}")
+    };
+    let titles = ["pid", "gpu", "mem GiB", "util %", "command"];
+    rows.line(heading(line(titles)));
     for (index, process) in processes(gpus).take(plan.processes) {
-        let command = history
-            .commands
-            .get(&process.pid)
-            .map_or("-", String::as_str);
-        rows.line(Line::from(format!(
-            "{:>9} {index:>4} {:>9} {:>7}  {command}",
-            process.pid,
-            gib(process.mem_used_mib),
-            or_dash(process.gpu_util.as_ref()),
-        )));
+        let command = history.commands.get(&process.pid);
+        rows.line(Line::from(line([
+            &process.pid.to_string(),
+            &index.to_string(),
+            &gib(process.mem_used_mib),
+            &or_dash(process.gpu_util),
+            command.map_or(DASH, String::as_str),
+        ])));
     }
 }

@@ -1,6 +1,6 @@
-//! How many rows each part of the screen gets.
+//! The number of rows for each part of the screen.
 
-/// What there is to show.
+/// The number of items to show.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Contents {
     pub(super) gpus: usize,
@@ -9,28 +9,28 @@ pub(super) struct Contents {
     pub(super) note: bool,
 }
 
-/// How much of it is shown.
+/// The number of items that are shown, and their rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// GPUs that are shown.
+    /// GPUs.
     pub(super) gpus: usize,
-    /// Rows of each: one for all figures; two, with bars; three and more, with its history in the rest.
+    /// Rows of each GPU: one has figures, the second bars, and all others the history.
     pub(super) gpu_rows: usize,
-    /// Processes that are shown, under a heading.
+    /// Processes, under a heading.
     pub(super) processes: usize,
-    /// Runs that are shown, under a heading.
+    /// Runs, under a heading.
     pub(super) runs: usize,
-    /// Rows of each: one with its progress; two, with its throughput.
+    /// Rows of each run: one has the progress, the second the throughput.
     pub(super) run_rows: usize,
-    /// Whether there is a row for what people should know.
+    /// Whether there is a row for a message.
     pub(super) note: bool,
 }
 
-/// The title and the host.
-const ABOVE: usize = 2;
+/// Rows of the title and the host.
+const TOP_ROWS: usize = 2;
 
-/// With more the history says no more.
-const TALLEST_GPU: usize = 8;
+/// A taller history shows nothing more.
+const MAX_GPU_ROWS: usize = 8;
 
 impl Plan {
     const NOTHING: Self = Self {
@@ -42,7 +42,7 @@ impl Plan {
         note: false,
     };
 
-    /// First each thing gets a row, then the more important of them a second, then what is left is shared out.
+    /// Gives each item a row, then the more important items a second row, then shares out the rest.
     pub(super) fn new(height: u16, contents: &Contents) -> Self {
         let height = usize::from(height);
         let mut plan = Self::NOTHING;
@@ -51,7 +51,7 @@ impl Plan {
             change(&mut plan);
             steps.push(plan);
         };
-        // What is at work has a row before the last of many GPUs has.
+        // A run gets a row before the last of many GPUs.
         for gpus in 0..=contents.gpus.min(4) {
             step(&|plan| plan.gpus = gpus);
         }
@@ -73,10 +73,10 @@ impl Plan {
         for runs in 0..=contents.runs {
             step(&|plan| plan.runs = plan.runs.max(runs));
         }
-        for rows in 4..=TALLEST_GPU {
+        for rows in 4..=MAX_GPU_ROWS {
             step(&|plan| plan.gpu_rows = rows);
         }
-        // The last step that fits. One that does not fit may be followed by none that does: rows only grow.
+        // The last step that fits. Each step needs at least as many rows as the one before.
         steps
             .into_iter()
             .take_while(|step| step.height() <= height)
@@ -86,7 +86,7 @@ impl Plan {
 
     fn height(&self) -> usize {
         let list = |items: usize, rows: usize| items * rows + usize::from(items > 0);
-        ABOVE
+        TOP_ROWS
             + self.gpus * self.gpu_rows
             + list(self.processes, 1)
             + list(self.runs, self.run_rows)
@@ -98,47 +98,41 @@ impl Plan {
 mod tests {
     use super::*;
 
-    const FOUR: Contents = Contents {
-        gpus: 4,
-        processes: 3,
-        runs: 2,
-        note: false,
-    };
-
-    #[test]
-    fn an_ordinary_terminal_shows_four_gpus_with_bars_and_history_and_two_runs() {
-        let plan = Plan::new(24, &FOUR);
-        assert_eq!((plan.gpus, plan.gpu_rows), (4, 3), "{plan:?}");
-        assert_eq!((plan.runs, plan.run_rows), (2, 2), "{plan:?}");
-        assert_eq!(plan.processes, 3, "{plan:?}");
+    fn plan(height: u16, [gpus, processes, runs]: [usize; 3], note: bool) -> Plan {
+        let contents = Contents {
+            gpus,
+            processes,
+            runs,
+            note,
+        };
+        Plan::new(height, &contents)
     }
 
     #[test]
-    fn a_small_one_shows_what_matters_most_and_a_tall_one_longer_history() {
-        let plan = Plan::new(8, &FOUR);
-        assert_eq!((plan.gpus, plan.gpu_rows, plan.runs), (4, 1, 1), "{plan:?}");
-        let plan = Plan::new(60, &FOUR);
-        assert_eq!(
-            (plan.gpu_rows, plan.runs, plan.processes),
-            (8, 2, 3),
-            "{plan:?}"
-        );
-        assert_eq!(Plan::new(0, &FOUR).gpus, 0);
+    fn a_small_screen_shows_the_most_important_items_and_a_tall_one_longer_history() {
+        for (height, gpus, gpu_rows, processes, runs, run_rows) in [
+            (0, 0, 1, 0, 0, 1),
+            (8, 4, 1, 0, 1, 1),
+            (24, 4, 3, 3, 2, 2),
+            (60, 4, 8, 3, 2, 2),
+        ] {
+            let expected = Plan {
+                gpus,
+                gpu_rows,
+                processes,
+                runs,
+                run_rows,
+                note: false,
+            };
+            assert_eq!(plan(height, [4, 3, 2], false), expected, "{height}");
+        }
     }
 
     #[test]
     fn no_plan_is_higher_than_the_screen() {
         for height in 2..80 {
-            for (gpus, processes, runs) in
-                [(0, 0, 0), (0, 0, 9), (1, 40, 1), (16, 16, 16), (4, 3, 2)]
-            {
-                let contents = Contents {
-                    gpus,
-                    processes,
-                    runs,
-                    note: true,
-                };
-                let plan = Plan::new(height, &contents);
+            for items in [[0, 0, 0], [0, 0, 9], [1, 40, 1], [16, 16, 16], [4, 3, 2]] {
+                let plan = plan(height, items, true);
                 assert!(plan.height() <= usize::from(height), "{height}: {plan:?}");
             }
         }

@@ -6,7 +6,7 @@ use plmkit_telemetry::live::{RunState, RunStatus};
 use ratatui::style::{Color, Stylize};
 use ratatui::text::{Line, Span};
 
-use super::super::text::{DASH, batches, duration, or_dash, percent, queue, short, state};
+use super::super::text::{batches, device, duration, or_dash, percent, queue, rates, state};
 use super::{Plan, ScreenRows, bar, heading, percent_of};
 
 pub(super) fn draw(rows: &mut ScreenRows, runs: &[RunStatus], plan: &Plan) {
@@ -27,38 +27,30 @@ pub(super) fn draw(rows: &mut ScreenRows, runs: &[RunStatus], plan: &Plan) {
 }
 
 fn progress(status: &RunStatus) -> Line<'static> {
-    let run = &status.summary;
     let color = match status.state {
         RunState::Running | RunState::Done => Color::Green,
         RunState::Stopped => Color::Yellow,
         RunState::Silent | RunState::Failed => Color::Red,
     };
-    let with = format!(
-        "{} {}",
-        or_dash(run.device.as_ref()),
-        or_dash(run.dtype.as_ref())
-    );
-    let mut spans = vec![Span::from(format!("{:<30.30} {with:<10.10} ", run.run))];
+    let (run, device) = (&status.summary.run, device(status));
+    let left = status.progress.eta_s.map(duration);
+    let left = left.map_or_else(String::new, |left| format!("  {left} left"));
+    let mut spans = vec![Span::from(format!("{run:<30.30} {device:<10.10} "))];
     spans.push(Span::from(format!("{:<8} ", state(status))).fg(color));
     spans.extend(bar(status.progress.share, 8, color));
     spans.push(Span::from(percent_of(status.progress.share)));
-    spans.push(Span::from(match status.progress.eta_s {
-        Some(left) => format!("  {} left", duration(left)),
-        None => String::new(),
-    }));
+    spans.push(Span::from(left));
     Line::from(spans)
 }
 
 fn throughput(status: &RunStatus) -> Line<'static> {
     let (run, recent) = (&status.summary, &status.recent);
-    let wait = recent
-        .mean_wait_ms
-        .map_or_else(|| DASH.to_owned(), |ms| format!("{ms:.1}"));
+    let (tokens, residues) = rates(status);
     let mut text = format!(
-        "  {} tokens/s  queue {} {}, wait {wait} ms  packing {}  batch {}",
-        short(recent.tokens_per_s.or(run.throughput.tokens_per_s)),
+        "  {tokens} tokens/s  queue {} {}, wait {} ms  packing {}  batch {}",
         queue(status),
-        or_dash(recent.queue_depth.as_ref()),
+        or_dash(recent.queue_depth),
+        or_dash(recent.mean_wait_ms.map(|ms| format!("{ms:.1}"))),
         percent(run.packing.mean_utilization),
         batches(status),
     );
@@ -67,8 +59,7 @@ fn throughput(status: &RunStatus) -> Line<'static> {
             let _ = write!(text, "  {count} {what}");
         }
     }
-    // Where the terminal is narrow this is cut off: it says nearly the same as tokens.
-    let residues = recent.residues_per_s.or(run.throughput.residues_per_s);
-    let _ = write!(text, "  {} residues/s", short(residues));
+    // Last, because a narrow terminal cuts it off: it says nearly the same as tokens.
+    let _ = write!(text, "  {residues} residues/s");
     Line::from(text)
 }

@@ -1,16 +1,16 @@
-//! Reading run events.
+//! Reads run events.
 
-use std::io::{self, BufRead};
+use std::io::BufRead;
 use std::path::PathBuf;
 
 use super::{BatchDone, Event};
 use crate::LogError;
 use crate::lines::CompleteLines;
 
-/// The events of a log, in the order of the lines. Holds one line in memory.
+/// The events of a log, in the order of the lines. Keeps one line in memory.
 ///
-/// Types and fields that it does not know are left out: a newer program may write more. A last line without
-/// its newline is left out as well, see [`EventReader::torn`].
+/// Unknown types and fields are skipped: a newer program may write more. A last line without a newline is skipped as well,
+/// see [`EventReader::torn`].
 ///
 /// ```
 /// use plmkit_logs::event::{Event, EventReader};
@@ -42,43 +42,28 @@ impl<R: BufRead> EventReader<R> {
         }
     }
 
-    /// Whether a last line without its newline was left out: known at the end.
+    /// Whether a last line without a newline was left out. Known at the end.
     pub fn torn(&self) -> bool {
         self.lines.torn()
     }
 
     fn advance(&mut self) -> Result<Option<Event>, LogError> {
-        while self
-            .lines
-            .read_line(&mut self.line)
-            .map_err(|error| self.read_error(error))?
-        {
+        loop {
+            let read = self.lines.read_line(&mut self.line);
+            let number = self.lines.number();
+            if !read.map_err(|error| LogError::read(&self.path, number, error))? {
+                return Ok(None);
+            }
             let line = self.line.trim_ascii_end();
             if line.is_empty() {
                 continue;
             }
-            if let Some(event) = parse_event(line).map_err(|reason| self.line_error(reason))? {
+            let event = parse_event(line);
+            if let Some(event) =
+                event.map_err(|reason| LogError::line(&self.path, number, reason))?
+            {
                 return Ok(Some(event));
             }
-        }
-        Ok(None)
-    }
-
-    fn read_error(&self, source: io::Error) -> LogError {
-        if source.kind() == io::ErrorKind::InvalidData {
-            return self.line_error(source.to_string());
-        }
-        LogError::Read {
-            path: self.path.clone(),
-            source,
-        }
-    }
-
-    fn line_error(&self, reason: String) -> LogError {
-        LogError::Line {
-            path: self.path.clone(),
-            line: self.lines.number(),
-            reason,
         }
     }
 }
@@ -91,12 +76,12 @@ impl<R: BufRead> Iterator for EventReader<R> {
     }
 }
 
-/// How a line begins that plmkit writes of a batch.
+/// The start of a batch event that plmkit writes.
 const BATCH: &[u8] = b"{\"type\":\"batch\",";
 
-/// The event of a line; `None` for a type that is not known here. The error says what is wrong, without file and line.
+/// Parses an event. Returns `None` for an unknown type. The error has no file and line.
 pub fn parse_event(line: &[u8]) -> Result<Option<Event>, String> {
-    // Nearly all lines of a long log. serde's tagged enums copy each value on the way, which takes three times as long.
+    // Most lines of a long log are batches. serde's tagged enums copy each value, which takes three times as long.
     let event = if line.starts_with(BATCH) {
         serde_json::from_slice(line).map(Event::Batch)
     } else {
@@ -114,20 +99,20 @@ pub fn parse_event(line: &[u8]) -> Result<Option<Event>, String> {
     Ok(Some(event).filter(|event| *event != Event::Unknown))
 }
 
-/// serde's own text ends with a place in the one line it saw, `line 1`, which is not the line of the log.
+/// Replaces serde's position, which counts lines from the start of this line.
 fn not_an_event(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let reason = text.split(" at line ").next().unwrap_or_default();
     format!("not a run event: {reason} (column {})", error.column())
 }
 
-/// No run takes as long, in seconds or milliseconds: sums over a log stay finite.
+/// The longest duration, in seconds or milliseconds. It keeps sums over a log finite.
 const MAX_DURATION: f64 = 1e13;
 
-/// What the offsets of a batch can count: sums over a log do not overflow.
+/// The most that the offsets of a batch can count. It keeps sums over a log from overflowing.
 const MAX_COUNT: u64 = i32::MAX as u64;
 
-/// Values that no clock and no packer gives.
+/// Refuses impossible values.
 fn check_batch(batch: &BatchDone) -> Result<(), String> {
     for (name, value) in [
         ("elapsed_s", batch.elapsed_s),
@@ -176,67 +161,44 @@ mod tests {
 
     use super::*;
 
-    fn first_error(log: &str) -> String {
-        let error = EventReader::new(log.as_bytes(), "e.jsonl")
-            .find_map(Result::err)
-            .unwrap();
-        assert_eq!(error.exit(), Exit::Data);
-        error.to_string()
-    }
-
     const BATCH: &str =
         r#"{"type":"batch","run":"r","batch":0,"sequences":1,"tokens":4,"residues":2}"#;
 
     #[test]
-    fn a_malformed_line_is_named_by_its_number() {
-        let cut = &BATCH[..BATCH.len() - 5];
-        let message = first_error(&format!("{BATCH}\n\n{cut}\n{BATCH}\n"));
-        assert!(
-            message.starts_with("e.jsonl: line 3: not a run event: EOF"),
-            "{message}"
-        );
-        assert!(first_error("[1]\n").contains("line 1: not a run event"));
-        assert!(first_error("{\"run\":\"r\"}\n").contains("missing field `type`"));
-        assert!(
-            first_error("{\"type\":\"batch\",\"run\":\"r\"}\n").contains("missing field `batch`")
-        );
-    }
-
-    #[test]
-    fn values_that_cannot_be_are_refused() {
-        let with = |field: &str| format!("{}{field}}}\n", &BATCH[..BATCH.len() - 1]);
-        for duration in ["-0.5", "1e300"] {
-            let message = first_error(&with(&format!(",\"wait_ms\":{duration}")));
-            assert!(message.contains("wait_ms is out of range"), "{message}");
-        }
-        assert!(first_error(&with(",\"wait_ms\":1e999")).contains("not a run event"));
-        let many = BATCH.replace("\"tokens\":4", "\"tokens\":18446744073709551615");
-        let message = first_error(&format!("{many}\n"));
-        assert!(
-            message.contains("tokens is out of range; expected at most 2147483647"),
-            "{message}"
-        );
+    #[rustfmt::skip]
+    fn a_malformed_line_or_an_impossible_value_is_refused_with_its_line() {
         let done = r#"{"type":"done","run":"r","sequences":1,"tokens":4,"residues":2,"elapsed_s":-1,"outcome":"done"}"#;
-        assert!(first_error(&format!("{done}\n")).contains("elapsed_s is out of range"));
-        assert!(first_error(&with(",\"utilization\":1.2")).contains("expected 0 to 1, found 1.2"));
-        assert!(first_error(&with(",\"queue_depth\":-1")).contains("not a run event"));
+        let with = |field: &str| format!("{},{field}}}", &BATCH[..BATCH.len() - 1]);
+        for (line, reason) in [
+            (BATCH[..BATCH.len() - 5].to_owned(), "not a run event: EOF"),
+            ("[1]".to_owned(), "not a run event: "),
+            ("{\"run\":\"r\"}".to_owned(), "not a run event: missing field `type`"),
+            ("{\"type\":\"batch\",\"run\":\"r\"}".to_owned(), "not a run event: missing field `batch`"),
+            ("{\"type\": \"batch\",\"run\":\"r\"}".to_owned(), "not a run event: missing field `batch`"),
+            (with("\"wait_ms\":-0.5"), "wait_ms is out of range; expected a duration, found -0.5"),
+            (with("\"wait_ms\":1e300"), "wait_ms is out of range"),
+            (with("\"wait_ms\":1e999"), "not a run event: "),
+            (with("\"utilization\":1.2"), "utilization is out of range; expected 0 to 1, found 1.2"),
+            (with("\"queue_depth\":-1"), "not a run event: "),
+            (with("\"boot_s\":-1"), "boot_s is out of range"),
+            (BATCH.replace(":4,", ":18446744073709551615,"), "tokens is out of range; expected at most 2147483647"),
+            (done.to_owned(), "elapsed_s is out of range"),
+        ] {
+            let log = format!("{BATCH}\n\n{line}\n{BATCH}\n");
+            let error = EventReader::new(log.as_bytes(), "e.jsonl").find_map(Result::err);
+            let error = error.unwrap();
+            assert_eq!(error.exit(), Exit::Data);
+            let expected = format!("e.jsonl: line 3: {reason}");
+            assert!(error.to_string().starts_with(&expected), "{error}: {expected}");
+        }
     }
 
     #[test]
-    fn a_batch_is_read_in_the_same_way_however_its_line_is_written() {
+    fn a_batch_is_the_same_with_and_without_spaces() {
         let spaced = BATCH.replace("\"type\":\"batch\",", "\"type\": \"batch\", ");
-        let read = |line: &str| {
-            EventReader::new(line.as_bytes(), "e.jsonl")
-                .next()
-                .unwrap()
-                .unwrap()
-        };
-        let compact = read(&format!("{BATCH}\n"));
-        assert_eq!(read(&format!("{spaced}\n")), compact);
-        let shorter = |line: &str| first_error(&format!("{}\n", line.replace("\"batch\":0,", "")));
         assert_eq!(
-            shorter(BATCH).split(" (column").next(),
-            shorter(&spaced).split(" (column").next()
+            parse_event(spaced.as_bytes()),
+            parse_event(BATCH.as_bytes())
         );
     }
 }

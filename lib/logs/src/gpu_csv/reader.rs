@@ -1,4 +1,4 @@
-//! Reading GPU samples.
+//! Reads GPU samples.
 
 use std::io::BufRead;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use plmkit_contract::Quoted;
 use crate::lines::LineRead;
 use crate::{GpuSample, LogError, Timestamp};
 
-/// The samples of a log, in the order of the lines. Holds one row in memory.
+/// The samples of a log, in the order of the lines. Keeps one row in memory.
 ///
-/// Columns are found by name: a newer program may write more of them, an older one fewer. A last line without
-/// its newline is left out, see [`GpuCsvReader::torn`].
+/// Columns are found by name: a newer program may write more columns, an older one fewer. A last line without a newline is
+/// skipped, see [`GpuCsvReader::torn`].
 ///
 /// ```
 /// use plmkit_logs::gpu_csv::GpuCsvReader;
@@ -45,75 +45,50 @@ impl<R: BufRead> GpuCsvReader<R> {
         }
     }
 
-    /// Whether a last line without its newline was left out: known at the end.
+    /// Whether a last line without a newline was left out. Known at the end.
     pub fn torn(&self) -> bool {
         self.rows.get_ref().lines().torn()
     }
 
     fn advance(&mut self) -> Result<Option<GpuSample>, LogError> {
         if self.header.is_none() {
-            let header = self
-                .rows
-                .headers()
-                .cloned()
-                .map_err(|error| self.csv_error(error))?;
+            let header = self.rows.headers().cloned();
+            let header = header.map_err(|error| self.csv_error(error))?;
             if !header.is_empty() && !header.iter().any(|column| column == "timestamp") {
                 let reason = "not a GPU sample log: it has no 'timestamp' column";
-                return Err(self.line_error(1, reason.to_owned()));
+                return Err(LogError::line(&self.path, 1, reason));
             }
             self.header = Some(header);
         }
         loop {
-            if !self
-                .rows
-                .read_record(&mut self.record)
-                .map_err(|error| self.csv_error(error))?
-            {
+            let read = self.rows.read_record(&mut self.record);
+            if !read.map_err(|error| self.csv_error(error))? {
                 return Ok(None);
             }
-            // Two recorders that found a new log empty each wrote a header.
+            // A second header: two recorders may have found a new log empty.
             if self.header.as_ref() != Some(&self.record) {
                 break;
             }
         }
         let line = self.record.position().map_or(0, csv::Position::line);
-        let header = self.header.as_ref();
-        parse_row(header, &self.record)
+        let sample = parse_row(self.header.as_ref(), &self.record);
+        sample
             .map(Some)
-            .map_err(|reason| self.line_error(line, reason))
+            .map_err(|reason| LogError::line(&self.path, line, reason))
     }
 
     fn csv_error(&self, error: csv::Error) -> LogError {
-        let line = self.rows.get_ref().lines().number();
-        match error.into_kind() {
-            ErrorKind::Io(source) if source.kind() == std::io::ErrorKind::InvalidData => {
-                self.line_error(line, source.to_string())
-            }
-            ErrorKind::Io(source) => LogError::Read {
-                path: self.path.clone(),
-                source,
-            },
+        let number = self.rows.get_ref().lines().number();
+        let line = error.position().map_or(number, csv::Position::line);
+        let reason = match error.into_kind() {
+            ErrorKind::Io(source) => return LogError::read(&self.path, line, source),
             ErrorKind::UnequalLengths {
-                pos,
-                expected_len,
-                len,
-            } => self.line_error(
-                pos.map_or(line, |pos| pos.line()),
-                format!("wrong number of columns; expected {expected_len}, found {len}"),
-            ),
-            ErrorKind::Utf8 { pos, .. } => {
-                self.line_error(pos.map_or(line, |pos| pos.line()), "not UTF-8".to_owned())
-            }
-            other => self.line_error(line, format!("not CSV: {other:?}")),
-        }
-    }
-
-    fn line_error(&self, line: u64, reason: String) -> LogError {
-        LogError::Line {
-            path: self.path.clone(),
-            line,
-            reason,
-        }
+                expected_len, len, ..
+            } => format!("wrong number of columns; expected {expected_len}, found {len}"),
+            ErrorKind::Utf8 { .. } => "not UTF-8".to_owned(),
+            other => format!("not CSV: {other:?}"),
+        };
+        LogError::line(&self.path, line, reason)
     }
 }
 
@@ -125,7 +100,7 @@ impl<R: BufRead> Iterator for GpuCsvReader<R> {
     }
 }
 
-/// The sample of a row, of a CSV log or of a Parquet file. The error says what is wrong, without file and line.
+/// Parses a row of a CSV log or of a Parquet file. The error has no file and line.
 pub(crate) fn parse_row(
     header: Option<&StringRecord>,
     row: &StringRecord,
@@ -144,8 +119,8 @@ fn value_error(error: &csv::Error, header: Option<&StringRecord>, row: &StringRe
     let column = err.field().and_then(|field| header?.get(field as usize));
     match column {
         Some(column) => format!("column '{column}': {}", err.kind()),
-        // Of a value with a form of its own csv does not say where it is.
-        None => match no_time(header, row) {
+        // csv gives no column for an error of a custom type.
+        None => match bad_time(header, row) {
             Some(found) => format!(
                 "column 'timestamp': expected a time as 2026-01-31T12:00:00.000Z, found {}",
                 Quoted(found)
@@ -155,14 +130,14 @@ fn value_error(error: &csv::Error, header: Option<&StringRecord>, row: &StringRe
     }
 }
 
-/// The time of a row, where it is none.
-fn no_time<'a>(header: Option<&StringRecord>, row: &'a StringRecord) -> Option<&'a str> {
+/// Returns the timestamp of a row if it is malformed.
+fn bad_time<'a>(header: Option<&StringRecord>, row: &'a StringRecord) -> Option<&'a str> {
     let place = header?.iter().position(|column| column == "timestamp")?;
     row.get(place)
         .filter(|text| text.parse::<Timestamp>().is_err())
 }
 
-/// Values that no driver gives.
+/// Refuses impossible values.
 fn check(sample: &GpuSample) -> Result<(), String> {
     for (column, value) in [
         ("gpu_util", sample.gpu_util.map(f64::from)),
@@ -205,98 +180,60 @@ mod tests {
 
     use super::*;
     use crate::gpu_csv::HEADER;
-    use crate::{GpuProcess, Processes, Throttle};
 
     fn samples(log: &str) -> Result<Vec<GpuSample>, LogError> {
         GpuCsvReader::new(log.as_bytes(), "gpu.csv").collect()
     }
 
-    fn first_error(log: &str) -> String {
-        let error = samples(log).unwrap_err();
-        assert_eq!(error.exit(), Exit::Data);
-        error.to_string()
-    }
-
     #[test]
-    fn a_full_row_and_a_host_row_are_read() {
-        let rows = samples(&format!(
-            "{HEADER}2026-01-31T12:00:00.000Z,b,3.5,0,GPU-1,\"Tesla, big\",97,40,100,200,61,250.5,300,1980,\
-             sw_power_cap,7:50:,0,2600,1234.5,10,20,0,0,80.5,60.5,30,12.5,1000,2000,1.5,2.5,900\n\
-             2026-01-31T12:00:00.000Z,,,,,,,,,,,,,,,,,,,,,,,,,,12.5,1000,2000,,,\n"
-        ))
-        .unwrap();
-        assert_eq!(rows[0].name.as_deref(), Some("Tesla, big"));
-        assert_eq!(rows[0].power_w, Some(250.5));
-        assert_eq!(rows[0].boot_time(), Some(("b", 3.5)));
-        assert_eq!(
-            rows[0].throttle,
-            Some(Throttle(vec!["sw_power_cap".to_owned()]))
-        );
-        let process = GpuProcess {
-            pid: 7,
-            mem_used_mib: Some(50),
-            gpu_util: None,
-        };
-        assert_eq!(rows[0].processes, Some(Processes(vec![process])));
-        let mut host = GpuSample::at("2026-01-31T12:00:00Z".parse().unwrap());
-        host.host_cpu_util = Some(12.5);
-        host.host_mem_used_mib = Some(1000);
-        host.host_mem_total_mib = Some(2000);
-        assert_eq!(rows[1], host);
-    }
-
-    #[test]
-    fn a_log_with_no_rows_has_no_samples() {
-        assert!(samples("").unwrap().is_empty());
-        assert!(samples(HEADER).unwrap().is_empty());
-        assert!(samples(&HEADER[..20]).unwrap().is_empty());
+    fn a_log_without_rows_has_no_samples_and_a_repeated_header_is_no_row() {
+        let row = "2026-01-31T12:00:00Z,7\n";
+        let twice = format!("timestamp,gpu_util\n{row}timestamp,gpu_util\n{row}");
+        for (log, count) in [("", 0), (HEADER, 0), (&HEADER[..20], 0), (&twice, 2)] {
+            assert_eq!(samples(log).unwrap().len(), count, "{log}");
+        }
     }
 
     #[test]
     fn a_bad_value_is_named_by_line_and_column() {
-        let log = |row: &str| {
-            format!("timestamp,gpu_util,power_w,processes\n2026-01-31T12:00:00Z,1,,\n{row}\n")
+        let no_time = |time: &str| {
+            format!(
+                "column 'timestamp': expected a time as 2026-01-31T12:00:00.000Z, found '{time}'"
+            )
         };
         let time = "2026-01-31T12:00:00Z";
-        let message = first_error(&log(&format!("{time},high,,")));
-        assert!(
-            message.starts_with("gpu.csv: line 3: column 'gpu_util': "),
-            "{message}"
-        );
-        for no_time in ["yesterday", "2026-01-31", ""] {
-            let message = first_error(&log(&format!("{no_time},1,,")));
+        for (row, expected) in [
+            (format!("{time},high,,"), "column 'gpu_util': ".to_owned()),
+            ("yesterday,1,,".to_owned(), no_time("yesterday")),
+            ("2026-01-31,1,,".to_owned(), no_time("2026-01-31")),
+            (",1,,".to_owned(), no_time("")),
+            (
+                format!("{time},101,,"),
+                "column 'gpu_util': expected 0 to 100, found 101".to_owned(),
+            ),
+            (
+                format!("{time},1,NaN,"),
+                "column 'power_w': expected watts, found NaN".to_owned(),
+            ),
+            (
+                format!("{time},1,,x"),
+                "expected PID:MIB:PERCENT, found 'x'".to_owned(),
+            ),
+            (
+                time.to_owned(),
+                "wrong number of columns; expected 4, found 1".to_owned(),
+            ),
+        ] {
+            let log = format!("timestamp,gpu_util,power_w,processes\n{time},1,,\n{row}\n");
+            let error = samples(&log).unwrap_err();
+            assert_eq!(error.exit(), Exit::Data);
+            let expected = format!("gpu.csv: line 3: {expected}");
             assert!(
-                message.ends_with(&format!(
-                    "line 3: column 'timestamp': expected a time as 2026-01-31T12:00:00.000Z, found '{no_time}'"
-                )),
-                "{message}"
+                error.to_string().starts_with(&expected),
+                "{error}: {expected}"
             );
         }
-        assert!(
-            first_error(&log(&format!("{time},101,,"))).contains("expected 0 to 100, found 101")
-        );
-        assert!(first_error(&log(&format!("{time},1,NaN,"))).contains("expected watts, found NaN"));
-        assert!(
-            first_error(&log(&format!("{time},1,,x")))
-                .contains("expected PID:MIB:PERCENT, found 'x'")
-        );
-        let short = first_error(&log(time));
-        assert!(
-            short.contains("line 3: wrong number of columns; expected 4, found 1"),
-            "{short}"
-        );
-    }
-
-    #[test]
-    fn a_header_that_is_there_again_is_no_row() {
-        let row = "2026-01-31T12:00:00Z,7\n";
-        let log = format!("timestamp,gpu_util\n{row}timestamp,gpu_util\n{row}");
-        assert_eq!(samples(&log).unwrap().len(), 2);
-        assert!(first_error(&log.replace("l\n2026", "l\n2o26")).contains("line 2"));
-    }
-
-    #[test]
-    fn another_kind_of_file_is_named_so() {
-        assert!(first_error(">P1\nMKV\n").contains("line 1: not a GPU sample log"));
+        let other = samples(">P1\nMKV\n").unwrap_err().to_string();
+        assert!(other.contains("line 1: not a GPU sample log"), "{other}");
     }
 }

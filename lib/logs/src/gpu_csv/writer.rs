@@ -1,4 +1,4 @@
-//! Writing GPU samples.
+//! Writes GPU samples.
 
 use std::path::Path;
 
@@ -12,26 +12,21 @@ const KIND: LogKind = LogKind {
     one_writer: true,
 };
 
-/// Appends samples to a log; each call hands whole lines to the system.
+/// Appends samples to a log. Each call writes complete lines.
 ///
-/// What is recorded must not suffer from its log: the first error is returned, for the caller to warn; after it
-/// the writer is closed, drops what it is given, and returns `Ok`.
+/// The recorded command must not suffer from its log. The first error is returned, so that the caller can warn. It closes
+/// the writer: later samples are dropped, and the result is `Ok`.
 pub struct GpuCsvWriter {
     log: AppendLog,
 }
 
 impl GpuCsvWriter {
-    /// Opens the log at `path`, or makes an empty one. Cuts off a torn last line that a killed writer left. One that another
-    /// process is writing is [busy](plmkit_store::StoreError::Busy).
+    /// Opens or creates the log at `path`. Cuts off a torn last line of a killed writer. A log that another process writes is
+    /// [busy](plmkit_store::StoreError::Busy).
     pub fn append(path: &Path) -> Result<Self, LogError> {
         Ok(Self {
             log: AppendLog::open(path, &KIND)?,
         })
-    }
-
-    /// Whether nothing was written to the log yet, now or earlier.
-    pub fn is_empty(&self) -> bool {
-        self.log.is_empty()
     }
 
     /// Adds the samples of one moment.
@@ -49,7 +44,7 @@ fn rows(samples: &[GpuSample]) -> Vec<u8> {
         .has_headers(false)
         .from_writer(Vec::new());
     for sample in samples {
-        // A flat struct always serialises, and memory takes every byte.
+        // A flat struct always serialises, and writing to memory does not fail.
         let _ = writer.serialize(sample);
     }
     writer.into_inner().unwrap_or_default()
@@ -58,24 +53,16 @@ fn rows(samples: &[GpuSample]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Timestamp;
 
     #[test]
-    fn the_header_names_the_fields_in_their_order() {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        writer.serialize(GpuSample::at(Timestamp::now())).unwrap();
-        let text = String::from_utf8(writer.into_inner().unwrap()).unwrap();
-        assert_eq!(text.split_inclusive('\n').next(), Some(HEADER));
-    }
-
-    #[test]
-    fn a_value_that_is_not_known_is_empty() {
+    fn the_header_names_the_fields_in_order_and_unknown_values_are_empty() {
         let mut sample = GpuSample::at("2026-01-31T12:00:00Z".parse().unwrap());
         sample.host_cpu_util = Some(12.5);
-        let text = String::from_utf8(rows(&[sample])).unwrap();
-        assert_eq!(
-            text,
-            "2026-01-31T12:00:00.000Z,,,,,,,,,,,,,,,,,,,,,,,,,,12.5,,,,,\n"
-        );
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.serialize(&sample).unwrap();
+        let text = String::from_utf8(writer.into_inner().unwrap()).unwrap();
+        let row = "2026-01-31T12:00:00.000Z,,,,,,,,,,,,,,,,,,,,,,,,,,12.5,,,,,\n";
+        assert_eq!(text, format!("{HEADER}{row}"));
+        assert_eq!(rows(&[sample]), row.as_bytes());
     }
 }

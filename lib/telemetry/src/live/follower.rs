@@ -1,23 +1,23 @@
-//! The event logs of a machine, found and update.
+//! Finds and follows the event logs of a machine.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use std::{fs, io};
 
 use plmkit_contract::{io_text, path_text};
 
 use super::LiveRuns;
 use super::log_tail::LogTail;
 
-/// What is read of a log at once: a screen must not stand still while a long log is read for the first time.
+/// The most bytes of a log that are read at once: the first read of a long log must not freeze a screen.
 const LIMIT_BYTES: u64 = 32 << 20;
 
-/// Follows event logs: files, and all `*.jsonl` of folders, also those that come later.
+/// Follows event logs: files, and all `*.jsonl` of folders, including later ones.
 ///
-/// A file that is named is update whatever it is called, one in a folder only if it was written to within the time
-/// that is set, if it begins as an event log does, and if its name is not hidden. Folders in folders are not searched.
-#[derive(Debug)]
+/// A given file is read whatever its name. A file in a folder is read if its name is not hidden, it begins like an event
+/// log, and it was written to within the time that is set. Subfolders are not searched.
+#[derive(Debug, Default)]
 pub struct Follower {
     paths: Vec<PathBuf>,
     keep: Duration,
@@ -25,83 +25,69 @@ pub struct Follower {
     noted: HashSet<PathBuf>,
 }
 
-/// What reading all logs found out.
+/// The outcome of one read of all logs.
 #[derive(Debug, Default)]
 pub struct FollowerUpdate {
-    /// A long log is not read to its end yet: the next read goes on.
+    /// Whether a long log is not read to its end yet. The next read continues.
     pub behind: bool,
-    /// What people should know, each once.
+    /// Messages for people, each once.
     pub notes: Vec<String>,
 }
 
 impl Follower {
-    /// Nothing is opened yet. Of the files in folders, those not written to for longer than `keep` are left out.
+    /// Opens nothing yet. Files in folders are skipped if they were not written to for longer than `keep`.
     pub fn new(paths: Vec<PathBuf>, keep: Duration) -> Self {
         Self {
             paths,
             keep,
-            tails: BTreeMap::new(),
-            noted: HashSet::new(),
+            ..Self::default()
         }
     }
 
-    /// Reads what is new into `runs`. What cannot be read is a note, and tried again at the next read.
+    /// Reads new events into `runs`. A path that cannot be read becomes a note, and is tried again at the next read.
     pub fn read_new(&mut self, runs: &mut LiveRuns) -> FollowerUpdate {
         let mut update = FollowerUpdate::default();
-        let mut there = HashSet::new();
+        let mut found = HashSet::new();
         for given in self.paths.clone() {
-            match fs::metadata(&given) {
-                Ok(found) if found.is_dir() => {
-                    let logs = self.logs_in(&given, &mut update);
-                    for path in logs {
-                        self.read_log(&path, false, runs, &mut update);
-                        there.insert(path);
-                    }
-                }
-                Ok(_) => {
-                    self.read_log(&given, true, runs, &mut update);
-                    there.insert(given);
-                }
-                Err(error) => self.note_once(&given, &io_text(&error), &mut update),
+            let logs = self.logs_of(&given).unwrap_or_else(|error| {
+                self.note_once(&given, &io_text(&error), &mut update);
+                Vec::new()
+            });
+            for path in logs {
+                self.read_log(&path, path == given, runs, &mut update);
+                found.insert(path);
             }
         }
-        self.tails.retain(|path, _| there.contains(path));
+        self.tails.retain(|path, _| found.contains(path));
         update
     }
 
-    fn logs_in(&mut self, folder: &Path, update: &mut FollowerUpdate) -> Vec<PathBuf> {
-        let entries = match fs::read_dir(folder) {
-            Ok(entries) => entries,
-            Err(error) => {
-                self.note_once(folder, &io_text(&error), update);
-                return Vec::new();
-            }
-        };
+    /// Returns the logs that a given path stands for: the file itself, or the recent logs of the folder.
+    fn logs_of(&self, given: &Path) -> io::Result<Vec<PathBuf>> {
+        if !fs::metadata(given)?.is_dir() {
+            return Ok(vec![given.to_owned()]);
+        }
         let now = SystemTime::now();
-        let fresh = |path: &Path| {
-            // A clock that went back makes files of the future: they are fresh.
-            let written = fs::metadata(path).and_then(|found| found.modified());
-            written
-                .is_ok_and(|written| now.duration_since(written).unwrap_or_default() <= self.keep)
+        let is_recent = |path: &Path| {
+            // After a clock went back, files may have times in the future: they are recent.
+            let written = fs::metadata(path).and_then(|metadata| metadata.modified());
+            written.is_ok_and(|time| now.duration_since(time).unwrap_or_default() <= self.keep)
         };
-        let mut paths: Vec<PathBuf> = entries
+        let mut paths: Vec<PathBuf> = fs::read_dir(given)?
             .filter_map(Result::ok)
             .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))
             .map(|entry| entry.path())
-            .filter(|path| {
-                path.extension()
-                    .is_some_and(|extension| extension == "jsonl")
-            })
-            .filter(|path| self.tails.contains_key(path) || fresh(path))
+            .filter(|path| path.extension().is_some_and(|end| end == "jsonl"))
+            .filter(|path| self.tails.contains_key(path) || is_recent(path))
             .collect();
         paths.sort();
-        paths
+        Ok(paths)
     }
 
     fn read_log(
         &mut self,
         path: &Path,
-        given: bool,
+        is_given: bool,
         runs: &mut LiveRuns,
         update: &mut FollowerUpdate,
     ) {
@@ -109,13 +95,11 @@ impl Follower {
             .tails
             .entry(path.to_owned())
             .or_insert_with(|| LogTail::new(path.to_owned()));
-        let read = tail.read(LIMIT_BYTES, |event, written| runs.add(&event, written));
-        let other = tail.is_other();
-        match read {
+        match tail.read(LIMIT_BYTES, |event, written| runs.add(&event, written)) {
             Ok(read) => {
                 update.behind |= read.behind;
                 update.notes.extend(read.bad_line);
-                if given && other {
+                if is_given && read.is_other {
                     self.note_once(path, "not a run event log", update);
                 }
             }
@@ -123,9 +107,9 @@ impl Follower {
         }
     }
 
-    fn note_once(&mut self, path: &Path, what: &str, update: &mut FollowerUpdate) {
+    fn note_once(&mut self, path: &Path, note: &str, update: &mut FollowerUpdate) {
         if self.noted.insert(path.to_owned()) {
-            update.notes.push(format!("{}: {what}", path_text(path)));
+            update.notes.push(format!("{}: {note}", path_text(path)));
         }
     }
 }
@@ -138,10 +122,6 @@ mod tests {
     use plmkit_logs::Timestamp;
 
     const HOUR: Duration = Duration::from_hours(1);
-
-    fn run(name: &str) -> String {
-        format!("{{\"type\":\"run\",\"run\":\"{name}\"}}\n")
-    }
 
     struct Case {
         folder: tempfile::TempDir,
@@ -160,74 +140,69 @@ mod tests {
             self.folder.path().join(name)
         }
 
-        fn write(&self, name: &str, text: &str) {
+        fn write_run(&self, name: &str, run: &str) {
+            let text = format!("{{\"type\":\"run\",\"run\":\"{run}\"}}\n");
             fs::write(self.path(name), text).unwrap();
         }
 
-        fn names(&self) -> Vec<String> {
-            let mut names: Vec<String> = self
-                .runs
-                .status(Timestamp::now())
-                .into_iter()
-                .map(|status| status.summary.run)
-                .collect();
+        /// The names of the runs after a read, and its notes.
+        fn read(&mut self, follower: &mut Follower) -> (Vec<String>, Vec<String>) {
+            let notes = follower.read_new(&mut self.runs).notes;
+            let runs = self.runs.status(Timestamp::now()).into_iter();
+            let mut names: Vec<String> = runs.map(|status| status.summary.run).collect();
             names.sort();
-            names
+            (names, notes)
         }
     }
 
     #[test]
-    fn a_folder_is_searched_for_logs_and_those_that_come_later_are_found() {
+    fn a_folder_is_searched_for_logs_and_later_ones_are_found() {
         let mut case = Case::new();
         let mut follower = Follower::new(vec![case.path("")], HOUR);
-        case.write("a.jsonl", &run("a"));
-        case.write("b.json", &run("not a log by its name"));
-        case.write(".hidden.jsonl", &run("hidden"));
-        case.write("other.jsonl", "{\"level\":\"info\"}\n");
+        case.write_run("a.jsonl", "a");
+        case.write_run("b.json", "not a log by its name");
+        case.write_run(".hidden.jsonl", "hidden");
+        fs::write(case.path("other.jsonl"), "{\"level\":\"info\"}\n").unwrap();
         fs::create_dir(case.path("folder.jsonl")).unwrap();
-        let notes = follower.read_new(&mut case.runs).notes;
-        assert_eq!(case.names(), ["a"]);
-        assert!(notes.is_empty(), "{notes:?}");
-        case.write("c.jsonl", &run("c"));
-        follower.read_new(&mut case.runs);
-        assert_eq!(case.names(), ["a", "c"]);
+        let read = |names: &[&str]| (names.iter().map(|&name| name.to_owned()).collect(), vec![]);
+        assert_eq!(case.read(&mut follower), read(&["a"]));
+        case.write_run("c.jsonl", "c");
+        assert_eq!(case.read(&mut follower), read(&["a", "c"]));
         fs::remove_file(case.path("a.jsonl")).unwrap();
-        let notes = follower.read_new(&mut case.runs).notes;
-        assert!(notes.is_empty(), "{notes:?}");
-        assert_eq!(case.names(), ["a", "c"], "a run outlives its log");
+        assert_eq!(
+            case.read(&mut follower),
+            read(&["a", "c"]),
+            "a run outlives its log"
+        );
     }
 
     #[test]
-    fn an_old_log_of_a_folder_is_left_out_unless_it_is_named() {
+    fn an_old_log_of_a_folder_is_skipped_unless_it_is_given() {
         let mut case = Case::new();
-        case.write("old.jsonl", &run("old"));
-        File::options()
-            .write(true)
-            .open(case.path("old.jsonl"))
-            .unwrap()
+        case.write_run("old.jsonl", "old");
+        let file = File::options().write(true).open(case.path("old.jsonl"));
+        file.unwrap()
             .set_modified(SystemTime::now() - 2 * HOUR)
             .unwrap();
-        Follower::new(vec![case.path("")], HOUR).read_new(&mut case.runs);
-        assert!(case.names().is_empty());
-        Follower::new(vec![case.path("old.jsonl")], HOUR).read_new(&mut case.runs);
-        assert_eq!(case.names(), ["old"]);
+        for (path, expected) in [("", &[][..]), ("old.jsonl", &["old"])] {
+            let mut follower = Follower::new(vec![case.path(path)], HOUR);
+            assert_eq!(case.read(&mut follower).0, expected);
+        }
     }
 
     #[test]
-    fn what_is_named_and_is_no_log_or_not_there_is_told_of_once() {
+    fn a_given_path_that_is_missing_or_no_log_is_noted_once() {
         let mut case = Case::new();
-        case.write("other.txt", "other");
+        fs::write(case.path("other.txt"), "other").unwrap();
         let mut follower = Follower::new(vec![case.path("other.txt"), case.path("late")], HOUR);
-        let notes = follower.read_new(&mut case.runs).notes;
+        let (_, notes) = case.read(&mut follower);
         assert_eq!(notes.len(), 2, "{notes:?}");
         assert!(
             notes[0].ends_with("other.txt: not a run event log"),
             "{notes:?}"
         );
         assert!(notes[1].contains("late: "), "{notes:?}");
-        assert!(follower.read_new(&mut case.runs).notes.is_empty());
-        case.write("late", &run("late"));
-        follower.read_new(&mut case.runs);
-        assert_eq!(case.names(), ["late"]);
+        case.write_run("late", "late");
+        assert_eq!(case.read(&mut follower), (vec!["late".to_owned()], vec![]));
     }
 }

@@ -1,7 +1,8 @@
 //! One event log, read as it grows.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::mem;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -9,48 +10,35 @@ use std::time::SystemTime;
 use plmkit_logs::event::{EVENT_MAGIC, Event, parse_event};
 use plmkit_logs::{CompleteLines, LogError, Timestamp};
 
-/// What is compared to see that the beginning of a file is still the one that was read.
+/// Bytes that are compared to detect that a file was written anew.
 const HEAD_BYTES: u64 = 256;
 
-/// A log, and how far it was read.
-#[derive(Debug)]
+/// A log, and the position up to which it was read.
+#[derive(Debug, Default)]
 pub(super) struct LogTail {
     path: PathBuf,
-    /// Of the file when it was looked at last.
-    seen: Option<FileState>,
-    /// Its first bytes, at most [`HEAD_BYTES`] of those that were read.
+    /// Device and inode of the file.
+    file_id: Option<(u64, u64)>,
+    /// Length and modification time of a file that was read to its end.
+    finished: Option<(u64, Option<SystemTime>)>,
+    /// The first bytes that were read, at most [`HEAD_BYTES`].
     head: Vec<u8>,
     /// The end of the last complete line that was read.
     offset: u64,
-    /// Lines read.
+    /// Lines that were read.
     lines: u64,
-    kind: Kind,
-    /// Whether a bad line was warned of.
+    /// Whether a bad line was reported.
     warned: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FileState {
-    device: u64,
-    inode: u64,
-    bytes: u64,
-    modified: (i64, i64),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// Too short to tell.
-    Unknown,
-    Events,
-    Other,
-}
-
-/// What reading a log found out.
+/// The outcome of a read.
 #[derive(Debug, Default)]
 pub(super) struct TailUpdate {
-    /// There is more to be read than the limit allowed.
+    /// Whether the limit left something unread.
     pub(super) behind: bool,
-    /// The first bad line of the file.
+    /// Whether the file is no event log.
+    pub(super) is_other: bool,
+    /// A message about the first bad line of the file.
     pub(super) bad_line: Option<String>,
 }
 
@@ -58,60 +46,54 @@ impl LogTail {
     pub(super) fn new(path: PathBuf) -> Self {
         Self {
             path,
-            seen: None,
-            head: Vec::new(),
-            offset: 0,
-            lines: 0,
-            kind: Kind::Unknown,
-            warned: false,
+            ..Self::default()
         }
     }
 
-    /// Whether the file is there and is something else than an event log.
-    pub(super) fn is_other(&self) -> bool {
-        self.kind == Kind::Other
-    }
-
-    /// Reads the complete lines that are new, up to about `limit` bytes, and gives each event on, with the time at
-    /// which the file was written last. A file that was cut or replaced is read from its beginning.
+    /// Reads new complete lines, up to about `limit` bytes. Calls `add` for each event, with the time of the last write
+    /// to the file. A file that was truncated or replaced is read from its beginning.
     pub(super) fn read(
         &mut self,
         limit: u64,
-        mut take: impl FnMut(Event, Timestamp),
+        mut add: impl FnMut(Event, Timestamp),
     ) -> io::Result<TailUpdate> {
-        let found = fs::metadata(&self.path)?;
-        if !found.is_file() {
-            // Reading from a pipe could wait for ever.
-            self.kind = Kind::Other;
-            return Ok(TailUpdate::default());
-        }
-        if self.seen == Some(FileState::new(&found)) && !self.is_behind() {
-            return Ok(TailUpdate::default());
+        let not_a_log = TailUpdate {
+            is_other: true,
+            ..TailUpdate::default()
+        };
+        if !fs::metadata(&self.path)?.is_file() {
+            // Opening a pipe could wait forever.
+            return Ok(not_a_log);
         }
         let mut file = File::open(&self.path)?;
-        let found = file.metadata()?;
-        let now = FileState::new(&found);
-        if self.is_another(now, &mut file)? {
-            *self = Self::new(self.path.clone());
-        }
-        self.seen = Some(now);
-        if self.kind == Kind::Unknown {
-            self.kind = kind_of(&mut file)?;
-        }
-        if self.kind != Kind::Events {
+        let metadata = file.metadata()?;
+        let (length, modified) = (metadata.len(), metadata.modified().ok());
+        let file_id = Some((metadata.dev(), metadata.ino()));
+        if self.file_id == file_id && self.finished == Some((length, modified)) {
             return Ok(TailUpdate::default());
         }
-
-        let written = found
-            .modified()
-            .unwrap_or_else(|_| SystemTime::now())
-            .into();
-        let update = self.read_lines(&mut file, limit, |event| take(event, written))?;
-        self.head.clear();
-        file.seek(SeekFrom::Start(0))?;
-        (&file)
-            .take(HEAD_BYTES.min(self.offset))
-            .read_to_end(&mut self.head)?;
+        let mut head = Vec::new();
+        (&file).take(HEAD_BYTES).read_to_end(&mut head)?;
+        if self.file_id != file_id || length < self.offset || !head.starts_with(&self.head) {
+            *self = Self::new(mem::take(&mut self.path));
+            self.file_id = file_id;
+        }
+        // Other writers of JSON put spaces between tokens.
+        let mut compact = head.clone();
+        compact.retain(|byte| !byte.is_ascii_whitespace());
+        if EVENT_MAGIC.starts_with(&compact) {
+            // Too short to tell.
+            return Ok(TailUpdate::default());
+        }
+        if !compact.starts_with(EVENT_MAGIC) {
+            return Ok(not_a_log);
+        }
+        let written = modified.unwrap_or_else(SystemTime::now).into();
+        let mut update = self.read_lines(&mut file, limit, |event| add(event, written))?;
+        update.behind &= self.offset < length;
+        head.truncate(usize::try_from(self.offset).unwrap_or(usize::MAX));
+        self.head = head;
+        self.finished = (self.offset == length).then_some((length, modified));
         Ok(update)
     }
 
@@ -119,21 +101,22 @@ impl LogTail {
         &mut self,
         file: &mut File,
         limit: u64,
-        mut take: impl FnMut(Event),
+        mut add: impl FnMut(Event),
     ) -> io::Result<TailUpdate> {
         file.seek(SeekFrom::Start(self.offset))?;
         let mut lines = CompleteLines::new(BufReader::with_capacity(1 << 16, file));
         let mut line = Vec::new();
         let mut update = TailUpdate::default();
         let end = self.offset.saturating_add(limit);
-        loop {
+        while self.offset < end {
             match lines.read_line(&mut line) {
                 Ok(true) => {}
                 Ok(false) => return Ok(update),
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                    // A line without an end: this is no log after all.
-                    self.kind = Kind::Other;
-                    update.bad_line = Some(self.bad_line(self.lines + 1, error.to_string()));
+                    // A line without an end: the file is no log after all.
+                    update.is_other = true;
+                    let bad_line = self.warn_once(self.lines + 1, error.to_string(), "");
+                    update.bad_line = update.bad_line.or(bad_line);
                     return Ok(update);
                 }
                 Err(error) => return Err(error),
@@ -145,78 +128,23 @@ impl LogTail {
                 continue;
             }
             match parse_event(text) {
-                Ok(event) => event.into_iter().for_each(&mut take),
-                Err(_) if self.warned => {}
+                Ok(event) => event.into_iter().for_each(&mut add),
                 Err(reason) => {
-                    self.warned = true;
-                    update.bad_line = Some(format!(
-                        "{}; such lines are left out",
-                        self.bad_line(self.lines, reason)
-                    ));
+                    let bad_line = self.warn_once(self.lines, reason, "; such lines are left out");
+                    update.bad_line = update.bad_line.or(bad_line);
                 }
             }
-            if self.offset >= end {
-                update.behind = self.is_behind();
-                return Ok(update);
-            }
         }
+        update.behind = true;
+        Ok(update)
     }
 
-    fn bad_line(&self, line: u64, reason: String) -> String {
-        LogError::Line {
-            path: self.path.clone(),
-            line,
-            reason,
-        }
-        .to_string()
+    /// Returns a message about a bad line, unless there was one before.
+    fn warn_once(&mut self, line: u64, reason: String, consequence: &str) -> Option<String> {
+        let error = LogError::line(&self.path, line, reason);
+        let warned = mem::replace(&mut self.warned, true);
+        (!warned).then(|| format!("{error}{consequence}"))
     }
-
-    /// Whether a limit left something unread; a torn last line looks the same and is looked at again.
-    fn is_behind(&self) -> bool {
-        self.kind == Kind::Events && self.seen.is_some_and(|seen| self.offset < seen.bytes)
-    }
-
-    /// Whether this is not what was read so far.
-    fn is_another(&self, now: FileState, file: &mut File) -> io::Result<bool> {
-        let Some(before) = self.seen else {
-            return Ok(false);
-        };
-        if (now.device, now.inode) != (before.device, before.inode)
-            || now.bytes < self.offset
-            || (self.kind == Kind::Other && now.bytes < before.bytes)
-        {
-            return Ok(true);
-        }
-        let mut head = Vec::new();
-        file.take(self.head.len() as u64).read_to_end(&mut head)?;
-        Ok(head != self.head)
-    }
-}
-
-impl FileState {
-    fn new(found: &Metadata) -> Self {
-        Self {
-            device: found.dev(),
-            inode: found.ino(),
-            bytes: found.len(),
-            modified: (found.mtime(), found.mtime_nsec()),
-        }
-    }
-}
-
-fn kind_of(file: &mut File) -> io::Result<Kind> {
-    let mut first = Vec::new();
-    file.seek(SeekFrom::Start(0))?;
-    file.take(HEAD_BYTES).read_to_end(&mut first)?;
-    // Other writers of JSON put spaces between.
-    first.retain(|byte| !byte.is_ascii_whitespace());
-    Ok(if first.starts_with(EVENT_MAGIC) {
-        Kind::Events
-    } else if EVENT_MAGIC.starts_with(&first) {
-        Kind::Unknown
-    } else {
-        Kind::Other
-    })
 }
 
 #[cfg(test)]
@@ -237,19 +165,18 @@ mod tests {
     }
 
     impl Case {
-        fn new() -> Self {
+        fn new(text: &str) -> Self {
             let folder = tempfile::tempdir().unwrap();
             let tail = LogTail::new(folder.path().join("events.jsonl"));
-            Self { folder, tail }
+            let case = Self { folder, tail };
+            case.append(text);
+            case
         }
 
         fn append(&self, text: &str) {
-            let mut file = File::options()
-                .create(true)
-                .append(true)
-                .open(&self.tail.path)
-                .unwrap();
-            file.write_all(text.as_bytes()).unwrap();
+            let mut options = File::options();
+            let file = options.create(true).append(true).open(&self.tail.path);
+            file.unwrap().write_all(text.as_bytes()).unwrap();
         }
 
         fn replace(&self, text: &str) {
@@ -258,17 +185,14 @@ mod tests {
             fs::rename(fresh, &self.tail.path).unwrap();
         }
 
-        /// The numbers of the batches that are new, and what was said.
+        /// The numbers of the new batches, and the outcome.
         fn read(&mut self, limit: u64) -> (Vec<u64>, TailUpdate) {
             let mut numbers = Vec::new();
-            let update = self
-                .tail
-                .read(limit, |event, _| match event {
-                    Event::Batch(batch) => numbers.push(batch.batch),
-                    other => panic!("{other:?}"),
-                })
-                .unwrap();
-            (numbers, update)
+            let update = self.tail.read(limit, |event, _| match event {
+                Event::Batch(batch) => numbers.push(batch.batch),
+                other => panic!("{other:?}"),
+            });
+            (numbers, update.unwrap())
         }
 
         fn numbers(&mut self) -> Vec<u64> {
@@ -277,49 +201,38 @@ mod tests {
     }
 
     #[test]
-    fn a_log_with_spaces_is_a_log() {
-        let mut case = Case::new();
-        case.append(&batch(7).replace("\":", "\": "));
-        assert_eq!(case.read(u64::MAX).0, [7]);
-    }
-
-    #[test]
     fn only_complete_lines_are_read_and_each_once() {
-        let mut case = Case::new();
-        assert!(case.tail.read(9, |_, _| ()).is_err(), "not there yet");
-        case.append("{\"ty");
-        assert!(case.numbers().is_empty(), "too short to tell what it is");
+        let mut case = Case::new("{\"ty");
+        assert!(case.numbers().is_empty(), "too short to tell its kind");
         let line = batch(0);
         case.append(&line["{\"ty".len()..line.len() - 4]);
         assert!(case.numbers().is_empty());
         case.append(&line[line.len() - 4..]);
         assert_eq!(case.numbers(), [0]);
         assert!(case.numbers().is_empty());
-        case.append(&(batch(1) + &batch(2)));
+        case.append(&(batch(1) + &batch(2).replace("\":", "\": ")));
         assert_eq!(case.numbers(), [1, 2]);
     }
 
     #[test]
-    fn a_file_that_was_cut_replaced_or_written_again_is_read_from_its_beginning() {
-        let mut case = Case::new();
-        case.append(&(batch(0) + &batch(1)));
+    fn a_truncated_replaced_or_rewritten_file_is_read_from_its_beginning() {
+        let mut case = Case::new(&(batch(0) + &batch(1)));
         assert_eq!(case.numbers(), [0, 1]);
         fs::write(&case.tail.path, batch(2)).unwrap();
-        assert_eq!(case.numbers(), [2], "cut");
+        assert_eq!(case.numbers(), [2], "truncated");
         case.replace(&(batch(3) + &batch(4) + &batch(5)));
         assert_eq!(case.numbers(), [3, 4, 5], "another file");
         fs::write(&case.tail.path, (6..16).map(batch).collect::<String>()).unwrap();
         assert_eq!(
             case.numbers(),
             (6..16).collect::<Vec<_>>(),
-            "the same file, longer and other"
+            "rewritten, longer"
         );
     }
 
     #[test]
     fn a_long_log_is_read_a_part_at_a_time() {
-        let mut case = Case::new();
-        case.append(&(0..3).map(batch).collect::<String>());
+        let mut case = Case::new(&(0..3).map(batch).collect::<String>());
         let (numbers, update) = case.read(1);
         assert_eq!((numbers, update.behind), (vec![0], true));
         let (numbers, update) = case.read(batch(0).len() as u64 + 1);
@@ -327,44 +240,39 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines_are_left_out_and_told_of_once() {
-        let mut case = Case::new();
-        case.append(&format!(
-            "{}\n{{\"type\":7}}\n[]\n{}",
-            batch(0).trim(),
-            batch(1)
-        ));
+    fn bad_lines_are_skipped_and_reported_once() {
+        let lines = format!("{}\n{{\"type\":7}}\n[]\n{}", batch(0).trim(), batch(1));
+        let mut case = Case::new(&lines);
         let (numbers, update) = case.read(u64::MAX);
         assert_eq!(numbers, [0, 1]);
-        let said = update.bad_line.unwrap();
+        let message = update.bad_line.unwrap();
         assert!(
-            said.contains("events.jsonl: line 2: not a run event")
-                && said.ends_with("; such lines are left out"),
-            "{said}"
+            message.contains("events.jsonl: line 2: not a run event"),
+            "{message}"
         );
+        assert!(message.ends_with("; such lines are left out"), "{message}");
         case.append("[]\n");
         assert!(case.read(u64::MAX).1.bad_line.is_none());
     }
 
     #[test]
-    fn another_kind_of_file_is_left_alone_until_it_is_replaced() {
-        let mut case = Case::new();
-        case.append("{\"level\":\"info\"}\n");
-        assert!(case.numbers().is_empty() && case.tail.is_other());
-        case.append(&batch(0));
-        assert!(case.numbers().is_empty() && case.tail.is_other());
+    fn another_kind_of_file_is_ignored_until_it_is_replaced() {
+        let mut case = Case::new("{\"level\":\"info\"}\n");
+        for _ in 0..2 {
+            let (numbers, update) = case.read(u64::MAX);
+            assert!(numbers.is_empty() && update.is_other);
+            case.append(&batch(0));
+        }
         case.replace(&batch(1));
-        assert_eq!(case.numbers(), [1]);
-        assert!(!case.tail.is_other());
+        let (numbers, update) = case.read(u64::MAX);
+        assert_eq!((numbers, update.is_other), (vec![1], false));
     }
 
     #[test]
     fn a_line_without_an_end_is_no_log() {
-        let mut case = Case::new();
-        case.append(&(batch(0) + &"x".repeat(2 << 20)));
+        let mut case = Case::new(&(batch(0) + &"x".repeat(2 << 20)));
         let (numbers, update) = case.read(u64::MAX);
-        assert_eq!(numbers, [0]);
+        assert_eq!((numbers, update.is_other), (vec![0], true));
         assert!(update.bad_line.unwrap().contains("line 2: longer than"));
-        assert!(case.tail.is_other());
     }
 }

@@ -6,62 +6,56 @@ use super::Recent;
 use crate::report::Runs;
 use plmkit_logs::event::{BatchDone, Event};
 
-/// What counts as recent: long enough that batches of seconds make a steady rate.
+/// Time that counts as recent: long enough for a steady rate of batches that take seconds.
 const SPAN_S: f64 = 60.0;
 
-/// However slow a run is, its last batches are recent.
-const FEWEST: usize = 8;
+/// The last batches of a slow run count as recent, however old they are.
+const MIN_BATCHES: usize = 8;
 
-/// However fast it is, memory stays small.
-const MOST: usize = 4096;
+/// Bounds the memory of a fast run.
+const MAX_BATCHES: usize = 4096;
 
 /// The last batches of a run, by its own clock.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RecentBatches {
-    batches: VecDeque<BatchDone>,
-}
+pub(super) struct RecentBatches(VecDeque<BatchDone>);
 
 impl RecentBatches {
-    /// Takes in a batch that says when it was. One that is older than the newest is there already: a log was read again.
+    /// Adds a batch that has an elapsed time. A batch older than the newest is already known: its log was read again.
     pub(super) fn add(&mut self, batch: &BatchDone) {
         let Some(now_s) = batch.elapsed_s else { return };
-        if let Some(newest) = self.batches.back()
-            && newest.elapsed_s >= Some(now_s)
-            && (newest.elapsed_s > Some(now_s) || newest.batch == batch.batch)
+        if let Some(newest) = self.0.back()
+            && (newest.elapsed_s, newest.batch == batch.batch) >= (Some(now_s), true)
         {
             return;
         }
-        self.batches.push_back(batch.clone());
-        while self.batches.len() > MOST
-            || self.batches.len() > FEWEST
-                && self
-                    .batches
-                    .front()
-                    .is_some_and(|oldest| oldest.elapsed_s < Some(now_s - SPAN_S))
+        self.0.push_back(batch.clone());
+        let is_old = |batch: &BatchDone| batch.elapsed_s < Some(now_s - SPAN_S);
+        while self.0.len() > MAX_BATCHES
+            || self.0.len() > MIN_BATCHES && self.0.front().is_some_and(is_old)
         {
-            self.batches.pop_front();
+            self.0.pop_front();
         }
     }
 
-    /// What the batches say; rates are those between the first of them and the last.
+    /// Computes the figures. Rates are taken between the first and the last batch.
     pub(super) fn recent(&self) -> Recent {
         let mut recent = Recent {
-            queue_depth: self.batches.back().and_then(|newest| newest.queue_depth),
+            queue_depth: self.0.back().and_then(|newest| newest.queue_depth),
             ..Recent::default()
         };
         let mut runs = Runs::default();
-        for batch in &self.batches {
+        for batch in &self.0 {
             runs.add(&Event::Batch(batch.clone()));
         }
         if let Some(run) = runs.finish(false).runs.pop() {
             recent.queue = run.queue.state;
             recent.mean_wait_ms = run.stages.wait.map(|wait| wait.mean_ms);
         }
-        let ends = self.batches.front().zip(self.batches.back());
+        let ends = self.0.front().zip(self.0.back());
         let span_s = ends.and_then(|(first, last)| Some(last.elapsed_s? - first.elapsed_s?));
         if let Some(span_s) = span_s.filter(|&span_s| span_s > 0.0) {
-            // When the first of them began is not known.
-            let after_first = || self.batches.iter().skip(1);
+            // The start of the first batch is unknown.
+            let after_first = || self.0.iter().skip(1);
             let per_second = |count: u64| Some(count as f64 / span_s);
             recent.tokens_per_s = per_second(after_first().map(|batch| batch.tokens).sum());
             recent.residues_per_s = per_second(after_first().map(|batch| batch.residues).sum());
@@ -75,70 +69,48 @@ mod tests {
     use super::*;
     use crate::report::QueueState;
 
-    fn batch(batch: u64, elapsed_s: f64, tokens: u64, wait_ms: f64) -> BatchDone {
-        BatchDone {
-            batch,
-            elapsed_s: Some(elapsed_s),
-            tokens,
-            residues: tokens / 2,
-            wait_ms: Some(wait_ms),
-            queue_depth: Some(batch),
-            ..BatchDone::default()
-        }
-    }
-
-    fn recent_batches(batches: impl IntoIterator<Item = BatchDone>) -> RecentBatches {
+    fn recent_batches(batches: impl IntoIterator<Item = (u64, f64, u64, f64)>) -> RecentBatches {
         let mut recent = RecentBatches::default();
-        for batch in batches {
-            recent.add(&batch);
+        for (batch, elapsed_s, tokens, wait_ms) in batches {
+            recent.add(&BatchDone {
+                batch,
+                elapsed_s: Some(elapsed_s),
+                tokens,
+                residues: tokens / 2,
+                wait_ms: Some(wait_ms),
+                queue_depth: Some(batch),
+                ..BatchDone::default()
+            });
         }
         recent
     }
 
     #[test]
-    fn rates_and_waits_are_those_of_the_last_minute() {
-        let slow = (0..100).map(|n| batch(n, n as f64, 10, 100.0));
-        let fast = (100..200).map(|n| batch(n, n as f64, 1000, 0.1));
-        let recent = recent_batches(slow.chain(fast)).recent();
-        assert_eq!(
-            (recent.tokens_per_s, recent.residues_per_s),
-            (Some(1000.0), Some(500.0))
-        );
-        assert_eq!(
-            (recent.queue, recent.mean_wait_ms),
-            (Some(QueueState::Full), Some(0.1))
-        );
-        assert_eq!(recent.queue_depth, Some(199));
-    }
-
-    #[test]
-    fn of_a_slow_run_the_last_batches_count_however_old() {
-        let slow = (0..20).map(|n| batch(n, n as f64 * 100.0, 700, 60.0));
-        let recent = recent_batches(slow).recent();
-        assert_eq!(
-            (recent.tokens_per_s, recent.queue),
-            (Some(7.0), Some(QueueState::Starved))
-        );
-    }
-
-    #[test]
-    fn one_batch_has_no_rate_and_no_batch_says_nothing() {
+    fn rates_and_waits_are_those_of_the_last_minute_or_of_eight_batches() {
+        let slow = (0..100).map(|n| (n, n as f64, 10, 100.0));
+        let fast = (100..200).map(|n| (n, n as f64, 1000, 0.1));
+        let expected = Recent {
+            tokens_per_s: Some(1000.0),
+            residues_per_s: Some(500.0),
+            mean_wait_ms: Some(0.1),
+            queue: Some(QueueState::Full),
+            queue_depth: Some(199),
+        };
+        assert_eq!(recent_batches(slow.chain(fast)).recent(), expected);
+        let slow = recent_batches((0..20).map(|n| (n, n as f64 * 100.0, 700, 60.0))).recent();
+        let starved = Some(QueueState::Starved);
+        assert_eq!((slow.tokens_per_s, slow.queue), (Some(7.0), starved));
+        let one = recent_batches([(0, 1.0, 10, 5.0)]).recent();
+        assert_eq!((one.tokens_per_s, one.mean_wait_ms), (None, Some(5.0)));
         assert_eq!(recent_batches([]).recent(), Recent::default());
-        let recent = recent_batches([batch(0, 1.0, 10, 5.0)]).recent();
-        assert_eq!(
-            (recent.tokens_per_s, recent.mean_wait_ms),
-            (None, Some(5.0))
-        );
     }
 
     #[test]
-    fn a_log_that_is_read_again_changes_nothing_and_a_fast_run_takes_little_memory() {
-        let batches = || (0..10_000).map(|n| batch(n, n as f64 * 1e-3, 10, 0.1));
-        let (once, twice) = (
-            recent_batches(batches()),
-            recent_batches(batches().chain(batches())),
-        );
-        assert_eq!((once.batches.len(), twice.batches.len()), (MOST, MOST));
+    fn a_log_that_is_read_again_changes_nothing_and_memory_is_bounded() {
+        let batches = || (0..10_000).map(|n| (n, n as f64 * 1e-3, 10, 0.1));
+        let once = recent_batches(batches());
+        let twice = recent_batches(batches().chain(batches()));
+        assert_eq!((once.0.len(), twice.0.len()), (MAX_BATCHES, MAX_BATCHES));
         assert_eq!(twice.recent(), once.recent());
     }
 }

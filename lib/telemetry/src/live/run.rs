@@ -8,22 +8,22 @@ use crate::report::{RunSummary, Runs};
 use plmkit_logs::Timestamp;
 use plmkit_logs::event::{Event, Outcome, RunStarted};
 
-/// A run of which nothing is heard for longer than this is silent, unless its batches take as long.
+/// A run without events for longer than this is silent, unless its batches take as long.
 const SILENT_AFTER_S: f64 = 60.0;
 
-/// The same before its first batch, while the model is loaded.
+/// The limit before the first batch, while the model is loaded.
 const SILENT_START_AFTER_S: f64 = 600.0;
 
 /// A batch may take this many times as long as the longest before it.
-const LONGER: f64 = 5.0;
+const MAX_SLOWDOWN: f64 = 5.0;
 
-/// What is known of a run.
-#[derive(Clone, Debug)]
+/// A run, as far as it was read.
+#[derive(Clone, Debug, Default)]
 pub(super) struct LiveRun {
-    /// The one run's count.
+    /// The counts of this run alone.
     count: Runs,
     started: Option<RunStarted>,
-    ended: bool,
+    pub(super) has_ended: bool,
     recent_batches: RecentBatches,
     last_event: Timestamp,
     last_batch_s: Option<f64>,
@@ -31,26 +31,13 @@ pub(super) struct LiveRun {
 }
 
 impl LiveRun {
-    /// A run that was first heard of at `time`.
-    pub(super) fn new(time: Timestamp) -> Self {
-        Self {
-            count: Runs::default(),
-            started: None,
-            ended: false,
-            recent_batches: RecentBatches::default(),
-            last_event: time,
-            last_batch_s: None,
-            longest_gap_s: 0.0,
-        }
-    }
-
-    /// Takes in an event of this run, seen at `time`.
+    /// Adds an event of this run, which happened at `time`.
     pub(super) fn add(&mut self, event: &Event, time: Timestamp) {
         self.last_event = self.last_event.max(time);
         match event {
             Event::Run(started) => {
                 self.started = Some(started.clone());
-                self.ended = false;
+                self.has_ended = false;
             }
             Event::Batch(batch) => {
                 self.recent_batches.add(batch);
@@ -61,7 +48,7 @@ impl LiveRun {
                 }
             }
             Event::Done(_) => {
-                self.ended = true;
+                self.has_ended = true;
                 self.recent_batches = RecentBatches::default();
             }
             Event::Probe(_) | Event::Unknown => {}
@@ -69,26 +56,26 @@ impl LiveRun {
         self.count.add(event);
     }
 
-    pub(super) fn has_ended(&self) -> bool {
-        self.ended
-    }
-
-    /// Whether something was heard of it within `keep`. A clock that went back makes nothing old.
-    pub(super) fn was_heard(&self, now: Timestamp, keep: Duration) -> bool {
+    /// Whether its last event is at most `keep` old. After a clock went back, no event is old.
+    pub(super) fn is_recent(&self, now: Timestamp, keep: Duration) -> bool {
         let keep_ms = i64::try_from(keep.as_millis()).unwrap_or(i64::MAX);
         now.unix_ms() - self.last_event.unix_ms() <= keep_ms
     }
 
-    /// Where it stands; `None` of no event.
+    /// Returns the status, or `None` for a run without events.
     pub(super) fn status(&self, now: Timestamp) -> Option<RunStatus> {
         let summary = self.count.clone().finish(false).runs.pop()?;
-        // A clock that went back makes no negative silence.
+        // After a clock went back, the silence would be negative.
         let silence_s = (now.unix_ms() - self.last_event.unix_ms()).max(0) as f64 / 1000.0;
+        let silent_after_s = match self.last_batch_s {
+            None => SILENT_START_AFTER_S,
+            Some(_) => SILENT_AFTER_S.max(MAX_SLOWDOWN * self.longest_gap_s),
+        };
         let state = match summary.outcome {
             Some(Outcome::Done) => RunState::Done,
             Some(Outcome::Stopped) => RunState::Stopped,
             Some(Outcome::Failed) => RunState::Failed,
-            None if silence_s > self.silent_after_s() => RunState::Silent,
+            None if silence_s > silent_after_s => RunState::Silent,
             None => RunState::Running,
         };
         let recent = self.recent_batches.recent();
@@ -102,13 +89,6 @@ impl LiveRun {
         })
     }
 
-    fn silent_after_s(&self) -> f64 {
-        if self.last_batch_s.is_none() {
-            return SILENT_START_AFTER_S;
-        }
-        SILENT_AFTER_S.max(LONGER * self.longest_gap_s)
-    }
-
     fn progress(&self, summary: &RunSummary, recent: &Recent, state: RunState) -> Progress {
         let started = self.started.as_ref();
         let saved = summary.batches_saved.unwrap_or(0);
@@ -120,17 +100,15 @@ impl LiveRun {
             Some((done as f64 / total as f64).min(1.0))
         };
         let rate = recent.tokens_per_s.or(summary.throughput.tokens_per_s);
+        let rate = rate.filter(|&rate| rate > 0.0 && state == RunState::Running);
         let left = tokens_total.map(|total| total.saturating_sub(summary.tokens));
-        let eta_s = left
-            .zip(rate.filter(|&rate| rate > 0.0))
-            .map(|(left, rate)| left as f64 / rate);
         Progress {
             batches,
             batches_total,
             sequences_total: started.and_then(|run| run.sequences_total),
             tokens_total,
             share: share(summary.tokens, tokens_total).or_else(|| share(batches, batches_total)),
-            eta_s: eta_s.filter(|_| state == RunState::Running),
+            eta_s: left.zip(rate).map(|(left, rate)| left as f64 / rate),
         }
     }
 }

@@ -1,5 +1,6 @@
-//! All runs of which events were read.
+//! All runs whose events were read.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use super::{RunState, RunStatus};
 use plmkit_logs::Timestamp;
 use plmkit_logs::event::Event;
 
-/// All runs of which events were read, by their names. Reads no clock and no file.
+/// All runs whose events were read, by their names. Reads no clock and no file.
 ///
 /// ```
 /// use plmkit_logs::event::{BatchDone, Event, RunStarted};
@@ -30,39 +31,36 @@ pub struct LiveRuns {
 }
 
 impl LiveRuns {
-    /// Takes in an event. `written` is when its log was written last, for an event that does not say when it was.
+    /// Adds an event. An event without a time gets `written`, the time of the last write to its log.
     pub fn add(&mut self, event: &Event, written: Timestamp) {
         let Some(run) = event.run() else { return };
         let time = event.time().unwrap_or(written);
-        let live = self.runs.entry(run.to_owned());
-        live.or_insert_with(|| LiveRun::new(time)).add(event, time);
+        let live = self.runs.entry(run.to_owned()).or_default();
+        live.add(event, time);
     }
 
-    /// Lets go of the runs that have ended and of which nothing was heard for longer than `keep`. One that has not ended may
-    /// go on, and its log is not read again from its beginning.
+    /// Drops runs that have ended and had no event for longer than `keep`. A run without an end stays: it may go on, and
+    /// its log is not read from the beginning again.
     pub fn forget(&mut self, now: Timestamp, keep: Duration) {
         self.runs
-            .retain(|_, run| !run.has_ended() || run.was_heard(now, keep));
+            .retain(|_, run| !run.has_ended || run.is_recent(now, keep));
     }
 
-    /// Where all stand: those at work first, then by when something was heard of them, the latest first.
+    /// Returns the status of all runs: those at work first, then by their last event, the latest first.
     pub fn status(&self, now: Timestamp) -> Vec<RunStatus> {
         self.status_of_recent(now, Duration::MAX)
     }
 
-    /// The same of those of which something was heard within `keep`.
+    /// Returns the status of the runs with an event within `keep`, in the same order.
     pub fn status_of_recent(&self, now: Timestamp, keep: Duration) -> Vec<RunStatus> {
-        let mut all: Vec<RunStatus> = self
-            .runs
-            .values()
-            .filter(|run| run.was_heard(now, keep))
-            .filter_map(|run| run.status(now))
-            .collect();
-        all.sort_by(|a, b| {
-            let at_work = |status: &RunStatus| status.state != RunState::Running;
-            (at_work(a).cmp(&at_work(b)))
-                .then(b.last_event.cmp(&a.last_event))
-                .then_with(|| a.summary.run.cmp(&b.summary.run))
+        let runs = self.runs.values().filter(|run| run.is_recent(now, keep));
+        let mut all: Vec<RunStatus> = runs.filter_map(|run| run.status(now)).collect();
+        all.sort_by_cached_key(|status| {
+            (
+                status.state != RunState::Running,
+                Reverse(status.last_event),
+                status.summary.run.clone(),
+            )
         });
         all
     }
@@ -73,11 +71,11 @@ mod tests {
     use plmkit_logs::event::Outcome;
 
     use super::*;
+    use crate::live::Progress;
     use crate::tests;
 
     fn at(seconds: i64) -> Timestamp {
-        let start: Timestamp = "2026-01-31T12:00:00Z".parse().unwrap();
-        let time = chrono::DateTime::from_timestamp_millis(start.unix_ms() + seconds * 1000);
+        let time = chrono::DateTime::from_timestamp(1_769_860_800 + seconds, 0);
         time.unwrap().into()
     }
 
@@ -114,31 +112,32 @@ mod tests {
     }
 
     #[test]
-    fn progress_counts_what_was_saved_and_time_left_is_that_of_the_recent_rate() {
-        let batches =
-            [(2, 10), (3, 12), (4, 14)].map(|(number, second)| batch("r", number, second));
+    fn progress_includes_saved_batches_and_the_eta_is_that_of_the_recent_rate() {
+        let batches = [(2, 10), (3, 12), (4, 14)].map(|(number, at)| batch("r", number, at));
         let runs = runs([started(Some(800))].into_iter().chain(batches));
         let status = runs.status(at(15)).pop().unwrap();
-        let progress = &status.progress;
+        let expected = Progress {
+            batches: 5,
+            batches_total: Some(10),
+            sequences_total: None,
+            tokens_total: Some(800),
+            share: Some(300.0 / 800.0),
+            eta_s: Some(10.0),
+        };
+        assert_eq!(status.progress, expected);
         assert_eq!((status.state, status.silence_s), (RunState::Running, 1.0));
-        assert_eq!((progress.batches, progress.batches_total), (5, Some(10)));
-        assert_eq!(
-            (progress.share, progress.eta_s),
-            (Some(300.0 / 800.0), Some(10.0))
-        );
         assert_eq!(status.recent.tokens_per_s, Some(50.0));
     }
 
     #[test]
     fn without_tokens_the_share_is_that_of_batches() {
-        let progress = |events: &[Event]| {
-            let mut all = runs(events.iter().cloned()).status(at(11));
-            all.pop().unwrap().progress
+        let progress = |events: Vec<Event>| {
+            let progress = &runs(events).status(at(11))[0].progress;
+            (progress.share, progress.eta_s, progress.batches)
         };
-        let known = progress(&[started(None), batch("r", 2, 10)]);
-        assert_eq!((known.share, known.eta_s), (Some(0.3), None));
-        let unknown = progress(&[batch("r", 2, 10)]);
-        assert_eq!((unknown.share, unknown.batches), (None, 1));
+        let known = vec![started(None), batch("r", 2, 10)];
+        assert_eq!(progress(known), (Some(0.3), None, 3));
+        assert_eq!(progress(vec![batch("r", 2, 10)]), (None, None, 1));
     }
 
     #[test]
@@ -147,50 +146,37 @@ mod tests {
         let slow = vec![batch("r", 0, 10), batch("r", 1, 110)];
         for (events, last) in [(fast, 71), (slow, 610), (vec![started(None)], 600)] {
             let runs = runs(events);
-            let state = |second| runs.status(at(second))[0].state;
-            assert_eq!(
-                [state(last), state(last + 1)],
-                [RunState::Running, RunState::Silent]
-            );
+            let states = [last, last + 1].map(|second| runs.status(at(second))[0].state);
+            assert_eq!(states, [RunState::Running, RunState::Silent]);
         }
     }
 
     #[test]
-    fn an_ended_run_is_never_silent_and_has_no_time_left() {
+    fn an_ended_run_is_never_silent_and_has_no_recent_rate() {
         for (outcome, state) in [
             (Outcome::Done, RunState::Done),
             (Outcome::Stopped, RunState::Stopped),
             (Outcome::Failed, RunState::Failed),
         ] {
-            let events = [
-                started(None),
-                batch("r", 0, 10),
-                batch("r", 1, 11),
-                done("r", 12, outcome),
-            ];
+            let batches = [(0, 10), (1, 11)].map(|(number, at)| batch("r", number, at));
+            let events = batches.into_iter().chain([done("r", 12, outcome)]);
             let status = runs(events).status(at(1_000_000)).pop().unwrap();
             assert_eq!((status.state, status.progress.eta_s), (state, None));
-            assert_eq!(
-                status.recent.tokens_per_s, None,
-                "nothing is recent any more"
-            );
+            assert_eq!(status.recent.tokens_per_s, None);
         }
     }
 
     #[test]
-    fn runs_at_work_come_first_and_old_ones_are_let_go() {
+    fn runs_at_work_come_first_and_old_ones_are_dropped() {
         let old = done("old", 5, Outcome::Done);
-        let mut runs = runs([
-            old,
-            batch("at work", 0, 60),
-            done("ended", 70, Outcome::Done),
-        ]);
+        let ended = done("ended", 70, Outcome::Done);
+        let mut runs = runs([old, batch("at work", 0, 60), ended]);
         let names = |runs: &LiveRuns| {
             let all = runs.status(at(80)).into_iter();
             all.map(|status| status.summary.run).collect::<Vec<_>>()
         };
         assert_eq!(names(&runs), ["at work", "ended", "old"]);
-        // A clock that goes back forgets nothing.
+        // A clock that goes back drops nothing.
         for now in [80, -80] {
             runs.forget(at(now), Duration::from_secs(20));
             assert_eq!(names(&runs), ["at work", "ended"]);
@@ -198,34 +184,26 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_pauses_comes_back_as_it_was() {
+    fn a_run_that_pauses_keeps_its_counts() {
         let mut runs = runs([started(Some(800)), batch("r", 2, 10)]);
         let (keep, hour) = (Duration::from_secs(20), 3600);
         runs.forget(at(hour), keep);
         assert!(runs.status_of_recent(at(hour), keep).is_empty());
         runs.add(&batch("r", 3, hour), at(hour));
-        let progress = runs
-            .status_of_recent(at(hour), keep)
-            .pop()
-            .unwrap()
-            .progress;
+        let progress = runs.status_of_recent(at(hour), keep).remove(0).progress;
         assert_eq!((progress.batches, progress.batches_total), (4, Some(10)));
         assert_eq!(progress.tokens_total, Some(800));
     }
 
     #[test]
     fn a_log_that_is_read_again_counts_once() {
-        let log = [
-            started(None),
-            batch("r", 0, 0),
-            batch("r", 1, 1),
-            batch("r", 2, 2),
-        ];
-        let status = |events: &[Event]| {
-            let mut status = runs(events.iter().cloned()).status(at(9)).remove(0);
+        let batches = [(0, 0), (1, 1), (2, 2)].map(|(number, at)| batch("r", number, at));
+        let log: Vec<Event> = [started(None)].into_iter().chain(batches).collect();
+        let status = |events: Vec<Event>| {
+            let mut status = runs(events).status(at(9)).remove(0);
             status.summary.notes.clear();
             status
         };
-        assert_eq!(status(&log), status(&[&log[..], &log].concat()));
+        assert_eq!(status(log.clone()), status([&log[..], &log].concat()));
     }
 }

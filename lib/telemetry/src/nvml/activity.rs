@@ -1,4 +1,4 @@
-//! What the units of a GPU do, from its performance monitors (GPM): Hopper and later, without privileges.
+//! Activity of the units of a GPU, from its performance monitors (GPM): Hopper and later, without privileges.
 
 use nvml_wrapper::enums::gpm::GpmMetricId;
 use nvml_wrapper::error::NvmlError;
@@ -15,16 +15,16 @@ const METRICS: [GpmMetricId; 5] = [
     GpmMetricId::PcieTxPerSec,
 ];
 
-/// Activity between two readings: the first has none.
+/// Activity between two readings. The first reading has none.
 pub(super) struct Activity {
     nvml: &'static Nvml,
     previous: Option<GpmSample<'static>>,
 }
 
 impl Activity {
-    /// `None` for a GPU without such monitors.
+    /// Returns `None` for a GPU without performance monitors.
     pub(super) fn open(nvml: &'static Nvml, device: &Device) -> Option<Self> {
-        // Drivers before 520 do not know the question.
+        // Drivers before 520 do not support the query.
         let supported = device.gpm_support().unwrap_or(false);
         supported.then_some(Self {
             nvml,
@@ -32,31 +32,27 @@ impl Activity {
         })
     }
 
-    /// Fills in what the monitors tell since the reading before.
+    /// Fills in the activity since the previous reading.
     pub(super) fn read(
         &mut self,
         device: &Device<'static>,
         sample: &mut GpuSample,
     ) -> Result<(), NvmlError> {
         let now = device.gpm_sample()?;
-        let Some(before) = self.previous.replace(now) else {
-            return Ok(());
+        let metrics = match &self.previous {
+            Some(before) => gpm_metrics_get(self.nvml, before, &now, &METRICS),
+            None => Ok(Vec::new()),
         };
-        let Some(now) = &self.previous else {
-            return Ok(());
-        };
-        // One that is not known is left empty.
-        for metric in gpm_metrics_get(self.nvml, &before, now, &METRICS)?
-            .into_iter()
-            .flatten()
-        {
-            // A counter that wraps makes a value that cannot be.
+        self.previous = Some(now);
+        // An unknown metric stays empty.
+        for metric in metrics?.into_iter().flatten() {
+            // A counter that wraps gives an impossible value.
             let value = Some(metric.value).filter(|value| value.is_finite() && *value >= 0.0);
-            let share = value.map(|percent| tenth(percent.min(100.0)));
+            let percent = value.map(|percent| tenth(percent.min(100.0)));
             match metric.metric_id {
-                GpmMetricId::SmUtil => sample.sm_active = share,
-                GpmMetricId::AnyTensorUtil => sample.tensor_active = share,
-                GpmMetricId::DramBwUtil => sample.dram_active = share,
+                GpmMetricId::SmUtil => sample.sm_active = percent,
+                GpmMetricId::AnyTensorUtil => sample.tensor_active = percent,
+                GpmMetricId::DramBwUtil => sample.dram_active = percent,
                 GpmMetricId::PcieRxPerSec => sample.pcie_rx_mib_s = value.map(tenth),
                 GpmMetricId::PcieTxPerSec => sample.pcie_tx_mib_s = value.map(tenth),
                 _ => {}
@@ -66,6 +62,7 @@ impl Activity {
     }
 }
 
+/// Rounds to a tenth.
 pub(super) fn tenth(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }

@@ -6,23 +6,23 @@ use nvml_wrapper::Device;
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::struct_wrappers::device::{ProcessInfo, ProcessUtilizationSample};
-
-use super::MIB;
 use plmkit_logs::{GpuProcess, Processes};
 
-/// How busy each process kept a GPU, from the driver's own buffer of samples.
+use super::MIB;
+
+/// Reads the driver's buffer of utilisation samples by process.
 #[derive(Default)]
 pub(super) struct Utilization {
-    /// The driver's time, in microseconds, of the last sample that was read.
-    seen_until: u64,
+    /// The driver's time of the last sample that was read, in microseconds.
+    last_us: u64,
 }
 
 impl Utilization {
-    /// The last known utilisation of each process, percent, since the reading before.
+    /// Returns the latest utilisation of each process since the previous reading, in percent.
     pub(super) fn read(&mut self, device: &Device) -> Result<HashMap<u32, u32>, NvmlError> {
-        match device.process_utilization_stats(self.seen_until) {
+        match device.process_utilization_stats(self.last_us) {
             Ok(samples) => Ok(self.latest(samples)),
-            // The driver's word for a buffer without new samples.
+            // The driver's answer for a buffer without new samples.
             Err(NvmlError::NotFound) => Ok(HashMap::new()),
             Err(error) => Err(error),
         }
@@ -31,7 +31,7 @@ impl Utilization {
     fn latest(&mut self, mut samples: Vec<ProcessUtilizationSample>) -> HashMap<u32, u32> {
         samples.sort_by_key(|sample| sample.timestamp);
         if let Some(last) = samples.last() {
-            self.seen_until = self.seen_until.max(last.timestamp);
+            self.last_us = self.last_us.max(last.timestamp);
         }
         samples
             .iter()
@@ -40,7 +40,8 @@ impl Utilization {
     }
 }
 
-/// Processes with their memory and their utilisation; of one that has no sample it is not known, as in `nvidia-smi pmon`.
+/// Returns the processes with their memory and utilisation. As in `nvidia-smi pmon`, the utilisation of a process without
+/// a sample is unknown.
 pub(super) fn processes(infos: &[ProcessInfo], utilization: &HashMap<u32, u32>) -> Processes {
     let process = |info: &ProcessInfo| GpuProcess {
         pid: info.pid,
@@ -57,42 +58,21 @@ pub(super) fn processes(infos: &[ProcessInfo], utilization: &HashMap<u32, u32>) 
 mod tests {
     use super::*;
 
-    fn sample(pid: u32, timestamp: u64, sm_util: u32) -> ProcessUtilizationSample {
-        ProcessUtilizationSample {
+    #[test]
+    fn the_latest_sample_of_a_process_counts_in_any_order() {
+        let samples = [(1, 20, 90), (1, 10, 5), (2, 15, 7)];
+        let samples = samples.map(|(pid, timestamp, sm_util)| ProcessUtilizationSample {
             pid,
             timestamp,
             sm_util,
             mem_util: 0,
             enc_util: 0,
             dec_util: 0,
-        }
-    }
-
-    #[test]
-    fn the_latest_sample_of_a_process_counts_in_whatever_order_they_come() {
+        });
         let mut utilization = Utilization::default();
-        let latest =
-            utilization.latest(vec![sample(1, 20, 90), sample(1, 10, 5), sample(2, 15, 7)]);
+        let latest = utilization.latest(samples.to_vec());
         assert_eq!(latest, HashMap::from([(1, 90), (2, 7)]));
-        assert_eq!(utilization.seen_until, 20);
         assert!(utilization.latest(Vec::new()).is_empty());
-        assert_eq!(utilization.seen_until, 20);
-    }
-
-    #[test]
-    fn work_that_is_not_known_is_not_none() {
-        let info = ProcessInfo {
-            pid: 7,
-            used_gpu_memory: UsedGpuMemory::Unavailable,
-            gpu_instance_id: None,
-            compute_instance_id: None,
-        };
-        let of = |known: &[(u32, u32)]| {
-            let known = known.iter().copied().collect();
-            processes(std::slice::from_ref(&info), &known).to_string()
-        };
-        assert_eq!(of(&[]), "7::");
-        assert_eq!(of(&[(8, 5)]), "7::");
-        assert_eq!(of(&[(7, 33)]), "7::33");
+        assert_eq!(utilization.last_us, 20);
     }
 }

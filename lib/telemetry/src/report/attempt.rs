@@ -1,9 +1,9 @@
-//! One attempt at a run: a process, from its start to its end or to where it was cut off.
+//! One attempt at a run: a process, from its start to its end or interruption.
 
 use super::time_span::TimeSpan;
 use plmkit_logs::event::{Event, RunDone, RunStarted};
 
-/// One process of a run. A run that was interrupted and went on has several; elapsed time begins anew in each.
+/// One process of a run. An interrupted run that was resumed has several. Elapsed time starts at 0 in each.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attempt {
     pub(super) started: Option<RunStarted>,
@@ -19,36 +19,27 @@ impl Attempt {
         match event {
             Event::Run(started) => self.started = Some(started.clone()),
             Event::Batch(batch) => {
-                let last_s = self.last_batch_s.unwrap_or_default();
-                self.last_batch_s = batch
-                    .elapsed_s
-                    .map(|now_s| now_s.max(last_s))
-                    .or(self.last_batch_s);
+                let times = [self.last_batch_s, batch.elapsed_s];
+                self.last_batch_s = times.into_iter().flatten().reduce(f64::max);
             }
             Event::Done(done) => self.done = Some(done.clone()),
             Event::Probe(_) | Event::Unknown => {}
         }
     }
 
-    /// Seconds by a monotonic clock, to the end or to the last batch known.
+    /// Returns the seconds to the end, or to the last known batch, by a monotonic clock.
     pub(super) fn elapsed_s(&self) -> Option<f64> {
         let done = self.done.as_ref().map(|done| done.elapsed_s);
         done.or(self.last_batch_s)
     }
 
-    /// Whether both computed in the same way on the same devices.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
-        let devices = |attempt: &Self| {
-            attempt.started.as_ref().map(|started| {
-                let flops = (started.flops_per_token, started.flops_per_pair);
-                (
-                    started.device.clone(),
-                    started.dtype.clone(),
-                    started.gpu_uuids.clone(),
-                    flops,
-                )
-            })
+    /// Whether both attempts computed in the same way on the same devices.
+    pub(super) fn has_setup_of(&self, other: &Self) -> bool {
+        let setup = |attempt: &Self| {
+            let run = attempt.started.clone()?;
+            let flops = (run.flops_per_token, run.flops_per_pair);
+            Some((run.device, run.dtype, run.gpu_uuids, flops))
         };
-        devices(self) == devices(other)
+        setup(self) == setup(other)
     }
 }

@@ -1,53 +1,32 @@
-//! A line over an axis of unknown length, in memory of a known size.
+//! A line over an axis of unknown length, in bounded memory.
 
-/// The most bins: more than a picture in print tells apart.
-const MOST: usize = 512;
+/// The most bins: more than a printed chart can show.
+const MAX_BINS: usize = 512;
 
-/// Values over an axis that begins at 0, in bins of one width. Where the bins run out, two and two become one.
+/// Values over an axis that starts at 0, in bins of equal width. When the bins run out, pairs are merged.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Bins {
     width: f64,
     bins: Vec<Bin>,
 }
 
-/// What fell into a bin.
+/// The values of a bin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Bin {
-    /// Where the bin begins and ends.
+    /// The start of the bin.
     pub(super) from: f64,
+    /// The end of the bin.
     pub(super) to: f64,
     /// The sum of the values.
     pub(super) sum: f64,
-    /// Values.
+    /// The number of values.
     pub(super) count: u64,
     /// The least value.
     pub(super) min: f64,
 }
 
-impl Bin {
-    fn empty(from: f64, to: f64) -> Self {
-        Self {
-            from,
-            to,
-            sum: 0.0,
-            count: 0,
-            min: f64::INFINITY,
-        }
-    }
-
-    fn merge(self, next: Self) -> Self {
-        Self {
-            from: self.from,
-            to: next.to,
-            sum: self.sum + next.sum,
-            count: self.count + next.count,
-            min: self.min.min(next.min),
-        }
-    }
-}
-
 impl Bins {
-    /// Bins that are `width` wide as long as they suffice.
+    /// Bins of this width, until they run out.
     pub(super) fn new(width: f64) -> Self {
         Self {
             width,
@@ -55,7 +34,7 @@ impl Bins {
         }
     }
 
-    /// Adds a value at a place that is finite and not negative.
+    /// Adds a value at a position, which must be finite and not negative.
     pub(super) fn add(&mut self, at: f64, value: f64) {
         let bin = self.bin(at);
         bin.sum += value;
@@ -63,7 +42,7 @@ impl Bins {
         bin.min = bin.min.min(value);
     }
 
-    /// Adds an amount, evenly from one place to another. It counts as one value where it ends.
+    /// Spreads an amount evenly between two positions. It counts as one value, at its end.
     pub(super) fn spread(&mut self, from: f64, to: f64, amount: f64) {
         let last = self.bin(to);
         last.count += 1;
@@ -79,28 +58,37 @@ impl Bins {
         }
     }
 
-    /// The bins from 0 to the last that holds something, empty ones included.
+    /// Returns the bins from 0 to the last that has values, including empty ones.
     pub(super) fn bins(&self) -> &[Bin] {
         &self.bins
     }
 
-    /// The bin at a place, made if need be.
+    /// Returns the bin at a position; adds bins up to it.
     fn bin(&mut self, at: f64) -> &mut Bin {
-        while at / self.width >= MOST as f64 {
+        while at / self.width >= MAX_BINS as f64 {
             self.width *= 2.0;
-            let pairs = self.bins.chunks(2).map(|pair| match pair {
-                [one, next] => one.merge(*next),
-                _ => Bin {
+            let merged = self.bins.chunks(2).map(|pair| {
+                let next = &pair[1..];
+                Bin {
+                    from: pair[0].from,
                     to: pair[0].from + self.width,
-                    ..pair[0]
-                },
+                    sum: pair[0].sum + next.iter().map(|bin| bin.sum).sum::<f64>(),
+                    count: pair[0].count + next.iter().map(|bin| bin.count).sum::<u64>(),
+                    min: next.iter().map(|bin| bin.min).fold(pair[0].min, f64::min),
+                }
             });
-            self.bins = pairs.collect();
+            self.bins = merged.collect();
         }
         let index = (at / self.width) as usize;
         while self.bins.len() <= index {
             let from = self.bins.len() as f64 * self.width;
-            self.bins.push(Bin::empty(from, from + self.width));
+            self.bins.push(Bin {
+                from,
+                to: from + self.width,
+                sum: 0.0,
+                count: 0,
+                min: f64::INFINITY,
+            });
         }
         &mut self.bins[index]
     }
@@ -115,14 +103,17 @@ mod tests {
     #[test]
     fn bins_that_run_out_double_in_width_and_lose_nothing() {
         let mut bins = Bins::new(1.0);
-        for at in 0..10 * MOST {
+        for at in 0..10 * MAX_BINS {
             bins.add(at as f64, 2.0);
         }
         let found = bins.bins();
-        assert_eq!(found.len(), 10 * MOST / 16);
-        let contents = found.iter().map(|bin| (bin.count, bin.sum));
-        assert_eq!(contents.collect::<Vec<_>>(), vec![(16, 32.0); found.len()]);
+        assert_eq!(found.len(), 10 * MAX_BINS / 16);
+        let contents = found.iter().map(|bin| (bin.count, bin.sum, bin.min));
+        let expected = vec![(16, 32.0, 2.0); found.len()];
+        assert_eq!(contents.collect::<Vec<_>>(), expected);
         assert_eq!((found[1].from, found[1].to), (16.0, 32.0));
+        bins.spread(0.0, 1e13, 1.0);
+        assert!(bins.bins().len() <= MAX_BINS, "the longest possible run");
     }
 
     #[test]
@@ -136,14 +127,6 @@ mod tests {
         assert_eq!((bins.bins()[3].sum, bins.bins()[3].count), (8.0, 3));
     }
 
-    #[test]
-    fn the_longest_run_that_can_be_fits() {
-        let mut bins = Bins::new(0.1);
-        bins.add(0.0, 1.0);
-        bins.spread(0.0, 1e13, 1.0);
-        assert!(bins.bins().len() <= MOST);
-    }
-
     proptest! {
         #[test]
         fn sums_and_counts_stay(values in prop::collection::vec((0.0..1e6_f64, 0.0..10.0_f64, 0.0..9.0_f64), 0..60)) {
@@ -155,7 +138,7 @@ mod tests {
             let sum: f64 = bins.bins().iter().map(|bin| bin.sum).sum();
             prop_assert!((sum - expected).abs() <= 1e-9 * expected.max(1.0), "{sum} {expected}");
             prop_assert_eq!(bins.bins().iter().map(|bin| bin.count).sum::<u64>(), values.len() as u64);
-            prop_assert!(bins.bins().len() <= MOST);
+            prop_assert!(bins.bins().len() <= MAX_BINS);
         }
     }
 }

@@ -1,10 +1,11 @@
-//! What GPUs can compute at best.
+//! Peak rates of GPUs.
 
-/// Peak rate of one GPU in floating-point operations a second, dense, in the number type `dtype` of a run. `None` for a
-/// GPU that is not in the table, and for a type that it has no tensor cores for: a guess would be no MFU.
+/// Returns the dense peak rate of one GPU in floating-point operations a second, for the number type `dtype` of a run.
+/// `None` for an unknown GPU, and for a type that its tensor cores do not support: a guess would make MFU meaningless.
 ///
-/// `f16` and `bf16` by tensor cores with sums in f32, as matrix products of models are computed; `f32` without TF32, since
-/// gpu-embed does not use it. Figures of NVIDIA's data sheets and architecture white papers, boost clock, no sparsity.
+/// `f16` and `bf16` use tensor cores with sums in f32, as matrix products of models do. `f32` is without TF32, which
+/// gpu-embed does not use. The figures are from NVIDIA's data sheets and architecture white papers, at boost clock and
+/// without sparsity.
 pub(super) fn peak_flops_per_s(name: &str, dtype: &str) -> Option<f64> {
     let name = name.trim();
     let name = name.strip_prefix("NVIDIA ").unwrap_or(name);
@@ -19,8 +20,8 @@ pub(super) fn peak_flops_per_s(name: &str, dtype: &str) -> Option<f64> {
     Some(tera * 1e12)
 }
 
-/// What NVML calls a device, without its maker; its peaks in 1e12 operations a second, of tensor cores in f16 and of f32; whether
-/// the tensor cores have bfloat16, at the rate of f16. A part of a GPU (MIG) has a longer name and is none of these.
+/// The names of a device in NVML, without the maker; its peaks in 1e12 operations a second, of tensor cores in f16 and of
+/// f32; whether its tensor cores have bfloat16, at the rate of f16. A part of a GPU (MIG) has a longer name and matches none.
 type Device = (&'static [&'static str], f64, f64, bool);
 
 #[rustfmt::skip]
@@ -47,7 +48,7 @@ const DEVICES: &[Device] = &[
     (&["RTX A6000"], 154.8, 38.7, true),
     (&["RTX A5000"], 111.1, 27.8, true),
     (&["RTX A4000"], 76.7, 19.2, true),
-    // Of GeForce half the rate is for sums in f16 only.
+    // GeForce reaches twice the rate with sums in f16, which do not count.
     (&["GeForce RTX 5090"], 209.5, 104.8, true),
     (&["GeForce RTX 4090"], 165.2, 82.6, true),
     (&["GeForce RTX 4080"], 97.5, 48.7, true),
@@ -70,38 +71,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_is_known_by_the_name_that_the_driver_gives_it() {
-        let tera = |name, dtype| peak_flops_per_s(name, dtype).map(|peak| peak / 1e12);
-        assert_eq!(tera("NVIDIA H100 80GB HBM3", "bf16"), Some(989.4));
-        for like_it in ["NVIDIA GH200 120GB", "NVIDIA H100 96GB HBM3"] {
-            assert_eq!(tera(like_it, "bf16"), Some(989.4), "{like_it}");
-        }
-        assert_eq!(tera("NVIDIA H100 PCIe", "f16"), Some(756.0));
-        assert_eq!(tera("NVIDIA A100-SXM4-80GB", "f32"), Some(19.5));
-        assert_eq!(tera("NVIDIA GeForce RTX 4090", "f16"), Some(165.2));
-        assert_eq!(
-            (tera("Tesla T4", "f16"), tera("Tesla T4", "bf16")),
-            (Some(65.0), None)
-        );
-    }
-
-    #[test]
-    fn what_is_not_known_has_no_peak() {
-        for (name, dtype) in [
-            ("Fake, 0", "f16"),
-            ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "f16"),
-            ("NVIDIA H100 80GB HBM3", "int8"),
-            ("", "f32"),
+    fn a_device_is_found_by_the_name_that_the_driver_gives() {
+        for (name, dtype, expected) in [
+            ("NVIDIA H100 80GB HBM3", "bf16", Some(989.4)),
+            ("NVIDIA GH200 120GB", "bf16", Some(989.4)),
+            ("NVIDIA H100 PCIe", "f16", Some(756.0)),
+            ("NVIDIA A100-SXM4-80GB", "f32", Some(19.5)),
+            ("NVIDIA GeForce RTX 4090", "f16", Some(165.2)),
+            ("Tesla T4", "f16", Some(65.0)),
+            ("Tesla T4", "bf16", None),
+            ("Fake, 0", "f16", None),
+            ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "f16", None),
+            ("NVIDIA H100 80GB HBM3", "int8", None),
+            ("", "f32", None),
         ] {
-            assert_eq!(peak_flops_per_s(name, dtype), None, "{name}, {dtype}");
+            let tera = peak_flops_per_s(name, dtype).map(|peak| peak / 1e12);
+            assert_eq!(tera, expected, "{name}, {dtype}");
         }
-    }
-
-    #[test]
-    fn no_name_is_there_twice() {
         let mut names = HashSet::new();
-        for name in DEVICES.iter().flat_map(|device| device.0) {
-            assert!(names.insert(name), "{name}");
-        }
+        let duplicate = DEVICES.iter().flat_map(|device| device.0);
+        assert_eq!(duplicate.clone().find(|name| !names.insert(**name)), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What the work cost, beside what the devices could have done.
+//! What the work cost, compared with the peak of the devices.
 
 use serde::Serialize;
 
@@ -7,45 +7,45 @@ use super::run::RunSummary;
 use super::run_gpu::RunGpu;
 use super::share;
 
-/// What the work cost, beside what the devices could have done.
+/// What the work cost, compared with the peak of the devices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Efficiency {
-    /// Floating-point operations that the batches take, on real tokens; a multiplication and an addition are two.
+    /// Floating-point operations of the batches, on real tokens. A multiplication and an addition are two.
     pub flops: Option<f64>,
     /// Peak rate of all devices of the run together, in floating-point operations a second.
     pub peak_flops_per_s: Option<f64>,
-    /// Model FLOPs utilisation: operations over elapsed time over the peak, 0 to 1 (`PaLM`, arXiv 2204.02311, appendix B).
+    /// Model FLOPs utilisation, 0 to 1: operations over elapsed time over the peak (`PaLM`, arXiv 2204.02311, appendix B).
     pub mfu: Option<f64>,
     /// Mean power draw of all GPUs of the run together, in watts.
     pub mean_power_w: Option<f64>,
-    /// Energy that they used over the run's elapsed time, in joules.
+    /// Energy that the GPUs used over the run's elapsed time, in joules.
     pub energy_j: Option<f64>,
     /// Residues for each joule.
     pub residues_per_joule: Option<f64>,
 }
 
 impl Efficiency {
-    /// Of a run on `gpus`, as far as they are known. `peak_tflops` is a measured peak of each device, in 1e12 operations a
-    /// second, in the place of the one that its name stands for.
+    /// Computes the efficiency of a run on `gpus`, if known. `peak_tflops` is a measured peak of each device, in 1e12
+    /// operations a second; it replaces the peak that belongs to the device's name.
     pub(super) fn new(run: &RunSummary, gpus: Option<&[RunGpu]>, peak_tflops: Option<f64>) -> Self {
         let flops = run.flops;
         let elapsed_s = run.elapsed_s.filter(|&elapsed_s| elapsed_s > 0.0);
         let peak_flops_per_s = match peak_tflops {
-            Some(tera) => devices(run, gpus).map(|devices| tera * 1e12 * devices as f64),
+            Some(tera) => device_count(run, gpus).map(|count| tera * 1e12 * count as f64),
             None => named_peak(run, gpus),
         };
         let mean_power_w = gpus.and_then(|gpus| sum(gpus, |gpu| gpu.mean_power_w));
-        let energy_j = mean_power_w
-            .zip(elapsed_s)
-            .map(|(watts, elapsed_s)| watts * elapsed_s);
+        let energy = mean_power_w.zip(elapsed_s);
+        let energy_j = energy.map(|(watts, elapsed_s)| watts * elapsed_s);
+        let rate = flops.zip(elapsed_s);
+        let rate = rate.map(|(flops, elapsed_s)| flops / elapsed_s);
         Self {
             flops,
             peak_flops_per_s,
-            mfu: flops
-                .zip(elapsed_s)
+            mfu: rate
                 .zip(peak_flops_per_s)
-                .and_then(|((flops, elapsed_s), peak)| share(flops / elapsed_s, peak)),
+                .and_then(|(rate, peak)| share(rate, peak)),
             mean_power_w,
             energy_j,
             residues_per_joule: energy_j.and_then(|energy_j| share(run.residues as f64, energy_j)),
@@ -53,12 +53,12 @@ impl Efficiency {
     }
 }
 
-/// How many devices computed.
-fn devices(run: &RunSummary, gpus: Option<&[RunGpu]>) -> Option<usize> {
+/// Counts the devices that computed.
+fn device_count(run: &RunSummary, gpus: Option<&[RunGpu]>) -> Option<usize> {
     let device = run.device.as_deref()?;
     match gpus {
         Some(gpus) if !gpus.is_empty() => Some(gpus.len()),
-        // Of GPUs that nothing tells of, `cuda:N` is one, `cuda` some.
+        // Without a list of GPUs: `cuda:N` is one, `cuda` an unknown number.
         _ => (device == "cpu" || device.starts_with("cuda:")).then_some(1),
     }
 }
@@ -68,7 +68,7 @@ fn named_peak(run: &RunSummary, gpus: Option<&[RunGpu]>) -> Option<f64> {
     sum(gpus?, |gpu| peak_flops_per_s(gpu.name.as_deref()?, dtype))
 }
 
-/// The sum over all GPUs; `None` of none, and where one is not known.
+/// Sums a figure over all GPUs. Returns `None` for no GPU, or if the figure of one is unknown.
 fn sum(gpus: &[RunGpu], figure: impl Fn(&RunGpu) -> Option<f64>) -> Option<f64> {
     let sum: f64 = gpus.iter().map(figure).sum::<Option<f64>>()?;
     (!gpus.is_empty()).then_some(sum)
@@ -94,52 +94,27 @@ mod tests {
         summaries([started, batch, done]).remove(0)
     }
 
-    fn gpu(name: &str, mean_power_w: Option<f64>) -> RunGpu {
-        RunGpu {
-            name: Some(name.to_owned()),
-            mean_power_w,
-            ..RunGpu::default()
+    #[test]
+    fn a_measured_peak_needs_a_known_number_of_devices() {
+        for (device, gpus, peak, mfu) in [
+            (
+                "cuda",
+                Some(vec![RunGpu::default(); 2]),
+                Some(200.0),
+                Some(0.25),
+            ),
+            ("cpu", Some(vec![]), None, None),
+            ("cpu", Some(vec![]), Some(200.0), Some(0.5)),
+            ("cuda:1", None, Some(200.0), Some(0.5)),
+            ("cuda", None, Some(200.0), None),
+        ] {
+            let found = Efficiency::new(&run(device), gpus.as_deref(), peak);
+            assert_eq!(found.mfu, mfu, "{device}");
         }
     }
 
-    const H100: &str = "NVIDIA H100 80GB HBM3";
-
     #[test]
-    fn mfu_is_work_over_time_over_the_peak_of_all_devices() {
-        let gpus = [gpu(H100, Some(500.0)), gpu(H100, Some(250.0))];
-        let found = Efficiency::new(&run("cuda"), Some(&gpus), None);
-        assert_eq!(found.flops, Some(1e15));
-        assert_eq!(found.peak_flops_per_s, Some(2.0 * 989.4e12));
-        assert_eq!(found.mfu, Some(1e14 / (2.0 * 989.4e12)));
-        assert_eq!(
-            (found.mean_power_w, found.energy_j),
-            (Some(750.0), Some(7500.0))
-        );
-        assert_eq!(found.residues_per_joule, Some(0.4));
-        let measured = Efficiency::new(&run("cuda"), Some(&gpus), Some(200.0));
-        assert_eq!(measured.mfu, Some(0.25));
-    }
-
-    #[test]
-    fn one_gpu_that_is_not_known_leaves_the_sum_unknown_and_not_smaller() {
-        let gpus = [gpu(H100, Some(500.0)), gpu("Fake, 0", None)];
-        let found = Efficiency::new(&run("cuda"), Some(&gpus), None);
-        assert_eq!((found.peak_flops_per_s, found.mfu), (None, None));
-        assert_eq!((found.energy_j, found.residues_per_joule), (None, None));
-    }
-
-    #[test]
-    fn a_cpu_and_a_numbered_gpu_are_one_device_and_have_a_measured_peak_or_none() {
-        let mfu =
-            |device, gpus: Option<&[RunGpu]>, peak| Efficiency::new(&run(device), gpus, peak).mfu;
-        assert_eq!(mfu("cpu", Some(&[]), None), None);
-        assert_eq!(mfu("cpu", Some(&[]), Some(200.0)), Some(0.5));
-        assert_eq!(mfu("cuda:1", None, Some(200.0)), Some(0.5));
-        assert_eq!(mfu("cuda", None, Some(200.0)), None);
-    }
-
-    #[test]
-    fn an_mfu_that_cannot_be_is_told() {
+    fn an_impossible_mfu_is_noted() {
         let notes = |peak_tflops| {
             let mut run = run("cuda:0");
             run.notes.clear();

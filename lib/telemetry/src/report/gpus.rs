@@ -14,16 +14,16 @@ use super::power::PowerCount;
 use super::throttle_count::ThrottleCount;
 
 /// One GPU over the samples.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GpuSummary {
     /// The driver's number of the GPU.
     pub index: Option<u32>,
-    /// Its lasting name.
+    /// Its UUID.
     pub uuid: Option<String>,
-    /// The product.
+    /// The product name.
     pub name: Option<String>,
-    /// Whether a run worked on it: as the events say, and where they do not say, every GPU.
+    /// Whether a run used it. If the events do not name GPUs, every GPU counts as used.
     pub in_run: bool,
     /// Samples.
     pub samples: u64,
@@ -41,24 +41,24 @@ pub struct GpuSummary {
     pub mem_total_mib: Option<u64>,
     /// The highest temperature.
     pub max_temperature_c: Option<u32>,
-    /// Samples hotter than [`GPU_HOT_ABOVE_C`]; `None` where the driver gives no temperature.
+    /// Samples hotter than [`GPU_HOT_ABOVE_C`]; `None` if the driver gives no temperature.
     pub hot_samples: Option<u64>,
-    /// Mean power draw in watts: by the counter of energy, or else the mean of the samples.
+    /// Mean power draw in watts: by the energy counter, or else the mean of the samples.
     pub mean_power_w: Option<f64>,
-    /// Samples in which something held the clocks down; `None` where the driver does not say.
+    /// Samples in which something held the clocks down; `None` if the driver does not say.
     pub throttled_samples: Option<u64>,
-    /// Samples by what held the clocks down.
+    /// Samples by the reason that held the clocks down.
     pub throttle_reasons: Option<BTreeMap<String, u64>>,
-    /// Samples with processes of others on the GPU; `None` where no command was recorded.
+    /// Samples with foreign processes on the GPU; `None` if no command was recorded.
     pub foreign_samples: Option<u64>,
-    /// Memory errors that were not corrected and came up during the recording; `None` where the driver does not say.
+    /// Uncorrected memory errors that occurred during the recording; `None` if the driver does not say.
     pub new_ecc_uncorrected: Option<u64>,
     /// Whether its values ended while the recording went on, or never came.
     pub lost: bool,
-    /// The tier of the mean utilisation; `None` on a GPU without a run, with fewer than
-    /// [`GPU_MIN_SAMPLES`] samples, or where the driver gives no utilisation.
+    /// The tier of the mean utilisation; `None` for a GPU without a run, with fewer than [`GPU_MIN_SAMPLES`] samples, or
+    /// without known utilisation.
     pub bottleneck: Option<Tier>,
-    /// What held the clocks down, for findings.
+    /// Throttling, for findings.
     #[serde(skip)]
     pub(super) throttling: ThrottleCount,
 }
@@ -66,68 +66,52 @@ pub struct GpuSummary {
 /// Sums over samples of one GPU.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GpuCount {
-    pub(super) index: Option<u32>,
-    pub(super) uuid: Option<String>,
-    pub(super) name: Option<String>,
-    pub(super) samples: u64,
+    /// The fields that need no mean are up to date.
+    pub(super) summary: GpuSummary,
     pub(super) utilization: Mean,
     sm_active: Mean,
     tensor_active: Mean,
     dram_active: Mean,
     pub(super) power: PowerCount,
-    peak_mem_used_mib: Option<u64>,
-    mem_total_mib: Option<u64>,
-    max_temperature_c: Option<u32>,
-    hot: Option<u64>,
-    throttling: ThrottleCount,
-    foreign: Option<u64>,
     last_ecc_uncorrected: Option<u64>,
-    new_ecc_uncorrected: Option<u64>,
     has_values: bool,
     /// Samples without values since the last one with values.
     empty_samples: u64,
 }
 
 impl GpuCount {
-    pub(super) fn is_of(&self, sample: &GpuSample) -> bool {
-        self.uuid == sample.uuid && (self.uuid.is_some() || self.index == sample.index)
-    }
-
     pub(super) fn add(&mut self, sample: &GpuSample) {
-        self.index = self.index.or(sample.index);
-        // A name may come late: a lost GPU has none at first.
-        if self.uuid.is_none() || self.name.is_none() {
-            self.uuid = self.uuid.take().or_else(|| sample.uuid.clone());
-            self.name = self.name.take().or_else(|| sample.name.clone());
+        let gpu = &mut self.summary;
+        gpu.index = gpu.index.or(sample.index);
+        // A lost GPU may have no name at first.
+        if gpu.uuid.is_none() || gpu.name.is_none() {
+            gpu.uuid = gpu.uuid.take().or_else(|| sample.uuid.clone());
+            gpu.name = gpu.name.take().or_else(|| sample.name.clone());
         }
-        self.samples += 1;
-        for (mean, percent) in [
-            (&mut self.utilization, sample.gpu_util.map(f64::from)),
-            (&mut self.sm_active, sample.sm_active),
-            (&mut self.tensor_active, sample.tensor_active),
-            (&mut self.dram_active, sample.dram_active),
-        ] {
-            if let Some(percent) = percent {
-                mean.add(percent / 100.0);
-            }
-        }
+        gpu.samples += 1;
+        let share = |percent: Option<f64>| percent.map(|percent| percent / 100.0);
+        self.utilization
+            .extend(share(sample.gpu_util.map(f64::from)));
+        self.sm_active.extend(share(sample.sm_active));
+        self.tensor_active.extend(share(sample.tensor_active));
+        self.dram_active.extend(share(sample.dram_active));
         self.power.add(sample);
         if let Some(throttle) = &sample.throttle {
-            self.throttling.add(throttle);
+            gpu.throttling.add(throttle);
         }
         if let Some(celsius) = sample.temperature_c {
-            *self.hot.get_or_insert(0) += u64::from(celsius > GPU_HOT_ABOVE_C);
+            *gpu.hot_samples.get_or_insert(0) += u64::from(celsius > GPU_HOT_ABOVE_C);
         }
         if let Some(processes) = sample.foreign_processes {
-            *self.foreign.get_or_insert(0) += u64::from(processes > 0);
+            *gpu.foreign_samples.get_or_insert(0) += u64::from(processes > 0);
         }
-        self.peak_mem_used_mib = self.peak_mem_used_mib.max(sample.mem_used_mib);
-        self.mem_total_mib = self.mem_total_mib.max(sample.mem_total_mib);
-        self.max_temperature_c = self.max_temperature_c.max(sample.temperature_c);
+        gpu.peak_mem_used_mib = gpu.peak_mem_used_mib.max(sample.mem_used_mib);
+        gpu.mem_total_mib = gpu.mem_total_mib.max(sample.mem_total_mib);
+        gpu.max_temperature_c = gpu.max_temperature_c.max(sample.temperature_c);
         if let Some(errors) = sample.ecc_uncorrected {
-            // Errors of before are no finding, and a driver that was loaded again counts from 0.
+            // Errors from before the recording do not count. A reloaded driver counts from 0.
             let before = self.last_ecc_uncorrected.replace(errors).unwrap_or(errors);
-            *self.new_ecc_uncorrected.get_or_insert(0) += errors.saturating_sub(before);
+            *gpu.new_ecc_uncorrected.get_or_insert(0) += errors.saturating_sub(before);
         }
         if has_values(sample) {
             (self.has_values, self.empty_samples) = (true, 0);
@@ -136,46 +120,50 @@ impl GpuCount {
         }
     }
 
-    /// Whether its values ended while the recording went on, or never came. The driver knows the name of a GPU that was lost
-    /// before the recording began, too.
-    fn is_lost(&self) -> bool {
-        let known = self.has_values || self.uuid.is_some() || self.name.is_some();
-        known && self.empty_samples >= GPU_LOST_MOMENTS
+    /// Whether a sample is of this GPU.
+    pub(super) fn is_of(&self, sample: &GpuSample) -> bool {
+        let gpu = &self.summary;
+        gpu.uuid == sample.uuid && (gpu.uuid.is_some() || gpu.index == sample.index)
     }
 
-    /// `recording` is the same GPU over the whole recording.
+    /// Whether both have the same UUID and index.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let id = |gpu: &Self| (gpu.summary.uuid.clone(), gpu.summary.index);
+        id(self) == id(other)
+    }
+
+    /// Whether the values ended while the recording went on, or never came. The driver knows the name even of a GPU that
+    /// was lost before the recording began.
+    fn is_lost(&self) -> bool {
+        let has_name = self.summary.uuid.is_some() || self.summary.name.is_some();
+        (self.has_values || has_name) && self.empty_samples >= GPU_LOST_MOMENTS
+    }
+
+    /// Completes the summary. `recording` is the same GPU over the whole recording.
     pub(super) fn finish(self, in_run: bool, recording: &Self) -> GpuSummary {
-        let enough = self.utilization.count() >= GPU_MIN_SAMPLES;
+        let judged = in_run && self.utilization.count() >= GPU_MIN_SAMPLES;
         let mean_utilization = self.utilization.mean();
-        let judged = mean_utilization.filter(|_| in_run && enough);
-        let throttling = Some(&self.throttling).filter(|count| count.samples > 0);
+        let throttling = Some(&self.summary.throttling).filter(|count| count.samples > 0);
         GpuSummary {
-            index: self.index,
             in_run,
-            samples: self.samples,
             mean_utilization,
             mean_sm_active: self.sm_active.mean(),
             mean_tensor_active: self.tensor_active.mean(),
             mean_dram_active: self.dram_active.mean(),
-            peak_mem_used_mib: self.peak_mem_used_mib,
-            mem_total_mib: self.mem_total_mib,
-            max_temperature_c: self.max_temperature_c,
-            hot_samples: self.hot,
             mean_power_w: self.power.mean_w(),
             throttled_samples: throttling.map(|count| count.any),
             throttle_reasons: throttling.map(|count| count.reasons.clone()),
-            foreign_samples: self.foreign,
-            new_ecc_uncorrected: recording.new_ecc_uncorrected,
+            new_ecc_uncorrected: recording.summary.new_ecc_uncorrected,
             lost: recording.is_lost(),
-            bottleneck: judged.map(|mean| Tier::below(mean, GPU_CRITICAL_BELOW, GPU_MILD_BELOW)),
-            uuid: self.uuid,
-            name: self.name,
-            throttling: self.throttling,
+            bottleneck: mean_utilization
+                .filter(|_| judged)
+                .map(|mean| Tier::below(mean, GPU_CRITICAL_BELOW, GPU_MILD_BELOW)),
+            ..self.summary
         }
     }
 }
 
-/// Whether the driver told anything of the GPU but its name.
+/// Whether the driver gave any value besides the name.
 fn has_values(sample: &GpuSample) -> bool {
     sample.gpu_util.is_some()
         || sample.mem_used_mib.is_some()

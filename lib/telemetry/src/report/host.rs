@@ -5,10 +5,10 @@ use serde::Serialize;
 use plmkit_logs::{GpuSample, Mean, Timestamp};
 
 /// The host over the samples.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HostSummary {
-    /// Moments sampled.
+    /// Moments that were sampled.
     pub samples: u64,
     /// Mean share of all CPUs' time that was not idle.
     pub mean_cpu_utilization: Option<f64>,
@@ -18,35 +18,30 @@ pub struct HostSummary {
     pub mem_total_mib: Option<u64>,
 }
 
+/// Sums over the samples of a host.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HostCount {
     last: Option<Timestamp>,
-    samples: u64,
     cpu: Mean,
-    peak_mem_used_mib: Option<u64>,
-    mem_total_mib: Option<u64>,
+    summary: HostSummary,
 }
 
 impl HostCount {
-    /// Each GPU's row of a moment carries the same host: only the first counts.
+    /// Adds a sample. The rows of all GPUs at one moment have the same host values: only the first row counts.
     pub(super) fn add(&mut self, sample: &GpuSample) {
         if self.last.replace(sample.timestamp) == Some(sample.timestamp) {
             return;
         }
-        self.samples += 1;
-        if let Some(percent) = sample.host_cpu_util {
-            self.cpu.add(percent / 100.0);
-        }
-        self.peak_mem_used_mib = self.peak_mem_used_mib.max(sample.host_mem_used_mib);
-        self.mem_total_mib = self.mem_total_mib.max(sample.host_mem_total_mib);
+        self.cpu
+            .extend(sample.host_cpu_util.map(|percent| percent / 100.0));
+        let host = &mut self.summary;
+        host.samples += 1;
+        host.mean_cpu_utilization = self.cpu.mean();
+        host.peak_mem_used_mib = host.peak_mem_used_mib.max(sample.host_mem_used_mib);
+        host.mem_total_mib = host.mem_total_mib.max(sample.host_mem_total_mib);
     }
 
-    pub(super) fn finish(&self) -> HostSummary {
-        HostSummary {
-            samples: self.samples,
-            mean_cpu_utilization: self.cpu.mean(),
-            peak_mem_used_mib: self.peak_mem_used_mib,
-            mem_total_mib: self.mem_total_mib,
-        }
+    pub(super) fn finish(self) -> HostSummary {
+        self.summary
     }
 }

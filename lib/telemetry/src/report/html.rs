@@ -1,4 +1,4 @@
-//! A report as a page for people: findings first, then figures, then pictures.
+//! A report as a page for people: findings, then figures, then charts.
 
 mod charts;
 mod tables;
@@ -6,13 +6,23 @@ mod tables;
 use plmkit_page::Page;
 
 use super::{Report, RunSummary};
-use crate::report::pictures::MOST_RUNS;
+use crate::report::pictures::MAX_RUNS;
 
-/// The report as one HTML file, with nothing beside it. All text of the logs is shown as text.
+/// Returns the report as one self-contained HTML file. Text from the logs is escaped.
 pub fn html(report: &Report) -> String {
     let mut page = Page::new("Embedding runs");
-    page.paragraph(&verdict(report));
-    findings(&mut page, report);
+    let verdict = report.verdict.map_or_else(
+        || "No verdict: neither packing nor enough GPU utilization is known.".to_owned(),
+        |verdict| format!("Verdict: {verdict}."),
+    );
+    let version = report.version;
+    page.paragraph(&format!("{verdict} Reported by monitor-log {version}."));
+    page.heading("Findings");
+    if report.findings.is_empty() {
+        page.paragraph("None.");
+    } else {
+        page.table(&tables::findings(&report.findings));
+    }
     if let Some(events) = &report.events {
         page.heading("Runs");
         if events.runs.is_empty() {
@@ -28,39 +38,30 @@ pub fn html(report: &Report) -> String {
             page.table(&tables::gpus(&samples.gpus));
         }
         page.paragraph(&tables::host(&samples.host));
-        if !samples.notes.is_empty() {
-            page.list(&samples.notes);
-        }
+        page.list(&samples.notes);
         page.figures(charts::gpus(samples).as_slice());
     }
     if let Some(events) = &report.events {
         events.runs.iter().for_each(|run| details(&mut page, run));
-        if events.runs.len() > MOST_RUNS {
-            page.paragraph(&format!("Pictures are of the first {MOST_RUNS} runs."));
+        if events.runs.len() > MAX_RUNS {
+            page.paragraph(&format!("Pictures are of the first {MAX_RUNS} runs."));
         }
     }
-    remarks(&mut page, report);
+    let (events, samples) = (&report.events, &report.samples);
+    let torn_events = events.as_ref().is_some_and(|events| events.torn_last_line);
+    let torn_samples = samples
+        .as_ref()
+        .is_some_and(|samples| samples.torn_last_line);
+    for (torn, log) in [(torn_events, "event"), (torn_samples, "sample")] {
+        if torn {
+            let text = format!("The last line of the {log} log is torn and was left out.");
+            page.paragraph(&text);
+        }
+    }
     page.finish()
 }
 
-fn verdict(report: &Report) -> String {
-    let verdict = match report.verdict {
-        Some(verdict) => format!("Verdict: {verdict}."),
-        None => "No verdict: neither packing nor enough GPU utilization is known.".to_owned(),
-    };
-    format!("{verdict} Reported by monitor-log {}.", report.version)
-}
-
-fn findings(page: &mut Page, report: &Report) {
-    page.heading("Findings");
-    if report.findings.is_empty() {
-        page.paragraph("None.");
-    } else {
-        page.table(&tables::findings(&report.findings));
-    }
-}
-
-/// What is known of one run alone.
+/// Adds the notes and charts of one run.
 fn details(page: &mut Page, run: &RunSummary) {
     let figures = charts::run(run);
     if figures.is_empty() && run.notes.is_empty() && run.stages.advice.is_none() {
@@ -69,24 +70,6 @@ fn details(page: &mut Page, run: &RunSummary) {
     page.subheading(&format!("Run {}", run.run));
     page.list(run.stages.advice.iter().chain(&run.notes));
     page.figures(&figures);
-}
-
-fn remarks(page: &mut Page, report: &Report) {
-    let torn_events = report
-        .events
-        .as_ref()
-        .is_some_and(|events| events.torn_last_line);
-    let torn_samples = report
-        .samples
-        .as_ref()
-        .is_some_and(|samples| samples.torn_last_line);
-    for (torn, log) in [(torn_events, "event log"), (torn_samples, "sample log")] {
-        if torn {
-            page.paragraph(&format!(
-                "The last line of the {log} is torn and was left out."
-            ));
-        }
-    }
 }
 
 #[cfg(test)]
@@ -99,7 +82,7 @@ mod tests {
     const EVIL: &str = "</title><script>alert(1)</script>\"'&\u{202e}\0";
 
     #[test]
-    fn whatever_a_log_says_is_text() {
+    fn text_from_a_log_is_escaped() {
         let evil = || Some(EVIL.to_owned());
         let started = started(|run| {
             run.run = EVIL.to_owned();
@@ -124,15 +107,15 @@ mod tests {
             })
         });
         let html = html(&report(runs([started].into_iter().chain(batches)), samples));
-        assert!(
-            !html.contains("<script") && html.matches("</title>").count() == 1,
-            "{html}"
-        );
-        assert!(!html.contains('\u{202e}') && !html.contains('\0'));
-        assert!(
-            html.contains("Run &lt;/title&gt;&lt;script&gt;alert(1)"),
-            "{html}"
-        );
-        assert_eq!(html.matches("<figure>").count(), 4, "{html}");
+        for (text, count) in [
+            ("<script", 0),
+            ("</title>", 1),
+            ("\u{202e}", 0),
+            ("\0", 0),
+            ("<h3>Run &lt;/title&gt;&lt;script&gt;alert(1)", 1),
+            ("<figure>", 4),
+        ] {
+            assert_eq!(html.matches(text).count(), count, "{text}: {html}");
+        }
     }
 }

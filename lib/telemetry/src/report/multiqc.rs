@@ -6,20 +6,20 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{Report, RunSummary};
+use super::{Report, RunSummary, share};
 use plmkit_logs::Mean;
 
-/// The report as custom content. Rows are called `sample`, and where there are several runs, after the run too.
-/// What is not known is left out of the table. Without runs the row tells of the GPUs and the host alone.
+/// Returns the report as custom content. Rows are named after `sample`, and after the run if there are several. Unknown
+/// values are left out. Without runs, there is one row about the GPUs and the host.
 pub fn multiqc(report: &Report, sample: &str) -> Value {
-    let runs = report
-        .events
-        .as_ref()
-        .map_or(&[][..], |events| &events.runs);
-    let host = host(report);
+    let runs = report.events.iter().flat_map(|events| &events.runs);
+    let samples = report.samples.as_ref();
+    let cpu = samples.and_then(|samples| samples.host.mean_cpu_utilization);
+    let host = ("cpu_percent", hundred(cpu));
     let mut data = Map::new();
+    let is_single = runs.clone().count() == 1;
     for run in runs {
-        let name = if runs.len() == 1 {
+        let name = if is_single {
             sample.to_owned()
         } else {
             format!("{sample} {}", run.run)
@@ -27,8 +27,10 @@ pub fn multiqc(report: &Report, sample: &str) -> Value {
         let row = run_cells(run).into_iter().chain([host.clone()]);
         data.insert(name, known_cells(row));
     }
-    if runs.is_empty() {
-        let row = [("gpu_percent", hundred(gpus(report))), host];
+    if data.is_empty() {
+        let gpus = samples.into_iter().flat_map(|samples| &samples.gpus);
+        let gpus = mean(gpus.map(|gpu| gpu.mean_utilization));
+        let row = [("gpu_percent", hundred(gpus)), host];
         data.insert(sample.to_owned(), known_cells(row));
     }
     json!({
@@ -58,11 +60,11 @@ fn percent(title: &str, description: &str) -> Value {
     json!({ "title": title, "description": description, "suffix": " %", "format": "{:,.1f}", "min": 0, "max": 100 })
 }
 
-fn run_cells(run: &RunSummary) -> Vec<(&'static str, Value)> {
-    let queue = &run.queue;
-    let starved = (queue.batches > 0).then(|| queue.starved as f64 / queue.batches as f64);
+fn run_cells(run: &RunSummary) -> [(&'static str, Value); 10] {
+    let starved = share(run.queue.starved as f64, run.queue.batches as f64);
     let compute = run.stages.compute.as_ref().and_then(|stage| stage.share);
-    vec![
+    let gpus = run.gpus.iter().flatten();
+    [
         ("sequences", run.sequences.into()),
         ("tokens_per_s", run.throughput.tokens_per_s.into()),
         ("residues_per_s", run.throughput.residues_per_s.into()),
@@ -73,15 +75,13 @@ fn run_cells(run: &RunSummary) -> Vec<(&'static str, Value)> {
         ("residues_per_j", run.efficiency.residues_per_joule.into()),
         (
             "gpu_percent",
-            hundred(mean(
-                run.gpus.iter().flatten().map(|gpu| gpu.mean_utilization),
-            )),
+            hundred(mean(gpus.map(|gpu| gpu.mean_utilization))),
         ),
         ("gpu", products(run).into()),
     ]
 }
 
-/// The products of a run's GPUs, each with its number if there are several: `2 x NVIDIA L4`.
+/// Returns the products of a run's GPUs, with their numbers if there are several: `2 x NVIDIA L4`.
 fn products(run: &RunSummary) -> Option<String> {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for gpu in run.gpus.iter().flatten() {
@@ -95,31 +95,17 @@ fn products(run: &RunSummary) -> Option<String> {
     (!named.is_empty()).then(|| named.join(", "))
 }
 
-/// Mean utilisation of the GPUs of a report without runs.
-fn gpus(report: &Report) -> Option<f64> {
-    let gpus = report.samples.iter().flat_map(|samples| &samples.gpus);
-    mean(gpus.map(|gpu| gpu.mean_utilization))
-}
-
+/// Returns the mean of the known values.
 fn mean(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     let mut mean = Mean::default();
-    values.flatten().for_each(|value| mean.add(value));
+    mean.extend(values.flatten());
     mean.mean()
 }
 
-fn host(report: &Report) -> (&'static str, Value) {
-    let samples = report.samples.as_ref();
-    let cpu = samples.and_then(|samples| samples.host.mean_cpu_utilization);
-    ("cpu_percent", hundred(cpu))
-}
-
-/// The cells of a row that are known.
+/// Drops the unknown cells of a row.
 fn known_cells(row: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
     let known = row.into_iter().filter(|(_, value)| !value.is_null());
-    let cells: Map<String, Value> = known
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect();
-    cells.into()
+    known.collect()
 }
 
 fn hundred(share: Option<f64>) -> Value {

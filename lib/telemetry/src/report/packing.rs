@@ -1,4 +1,4 @@
-//! How full the batches were.
+//! Token utilisation of the batches.
 
 use serde::Serialize;
 
@@ -8,11 +8,11 @@ use plmkit_logs::thresholds::{PACKING_CRITICAL_BELOW, PACKING_MILD_BELOW};
 
 use super::Tier;
 
-/// How full the batches were. The last batch of each file holds what was left over and is counted apart.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// Token utilisation of the batches. The last batch of each file holds the rest and is counted apart.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Packing {
-    /// Batches that say how full they were, tails left out.
+    /// Batches with known utilisation, without last batches.
     pub batches: u64,
     /// Mean utilisation.
     pub mean_utilization: Option<f64>,
@@ -29,7 +29,7 @@ pub struct Packing {
 }
 
 /// Last batches of their files.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Tail {
     /// Batches.
@@ -38,6 +38,7 @@ pub struct Tail {
     pub mean_utilization: Option<f64>,
 }
 
+/// Sums over the batches of a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PackingCount {
     body: Mean,
@@ -62,8 +63,6 @@ impl PackingCount {
 
     pub(super) fn finish(&self) -> Packing {
         let mean_utilization = self.body.mean();
-        let tier = mean_utilization
-            .map(|mean| Tier::below(mean, PACKING_CRITICAL_BELOW, PACKING_MILD_BELOW));
         Packing {
             batches: self.body.count(),
             mean_utilization,
@@ -74,7 +73,8 @@ impl PackingCount {
                 batches: self.tail.count(),
                 mean_utilization: self.tail.mean(),
             },
-            tier,
+            tier: mean_utilization
+                .map(|mean| Tier::below(mean, PACKING_CRITICAL_BELOW, PACKING_MILD_BELOW)),
         }
     }
 }
@@ -83,54 +83,43 @@ impl PackingCount {
 mod tests {
     use super::*;
 
-    fn packing(batches: &[(f64, bool)]) -> Packing {
+    fn packing(batches: &[(u64, bool)]) -> Packing {
         let mut count = PackingCount::default();
-        for &(utilization, tail) in batches {
+        for &(tokens, tail) in batches {
             count.add(&BatchDone {
-                utilization: Some(utilization),
+                tokens,
+                token_budget: Some(100),
                 tail,
                 ..BatchDone::default()
             });
         }
+        // Neither a utilisation nor a budget.
+        count.add(&BatchDone::default());
         count.finish()
     }
 
     #[test]
     fn the_tail_is_counted_apart() {
-        let packing = packing(&[(1.0, false), (0.9, false), (0.1, true)]);
-        assert_eq!((packing.batches, packing.tail.batches), (2, 1));
-        assert_eq!(packing.mean_utilization, Some(0.95));
-        assert_eq!(packing.min_utilization, Some(0.9));
-        assert_eq!(packing.tail.mean_utilization, Some(0.1));
-        assert_eq!(packing.tier, Some(Tier::None));
+        let expected = Packing {
+            batches: 2,
+            mean_utilization: Some(0.95),
+            min_utilization: Some(0.9),
+            tail: Tail {
+                batches: 1,
+                mean_utilization: Some(0.1),
+            },
+            tier: Some(Tier::None),
+            ..Packing::default()
+        };
+        assert_eq!(packing(&[(100, false), (90, false), (10, true)]), expected);
+        let only_tail = packing(&[(20, true)]);
+        assert_eq!((only_tail.mean_utilization, only_tail.tier), (None, None));
     }
 
     #[test]
-    fn thresholds_are_not_below_themselves() {
-        let packing = packing(&[(0.85, false), (0.84, false), (0.80, false), (0.79, false)]);
+    fn a_threshold_is_not_below_itself() {
+        let packing = packing(&[(85, false), (84, false), (80, false), (79, false)]);
         assert_eq!((packing.below_85, packing.below_80), (3, 1));
         assert_eq!(packing.tier, Some(Tier::Mild));
-    }
-
-    #[test]
-    fn a_lone_tail_says_nothing_about_packing() {
-        let packing = packing(&[(0.2, true)]);
-        assert_eq!((packing.mean_utilization, packing.tier), (None, None));
-    }
-
-    #[test]
-    fn utilization_is_computed_where_it_is_not_given() {
-        let mut count = PackingCount::default();
-        count.add(&BatchDone {
-            tokens: 30,
-            token_budget: Some(40),
-            ..BatchDone::default()
-        });
-        count.add(&BatchDone {
-            tokens: 30,
-            ..BatchDone::default()
-        });
-        let packing = count.finish();
-        assert_eq!((packing.batches, packing.mean_utilization), (1, Some(0.75)));
     }
 }

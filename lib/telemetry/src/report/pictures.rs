@@ -1,30 +1,30 @@
-//! What is drawn: lines over time and over batches, in bins.
+//! Data of the charts: lines over time and over batches, in bins.
 
 use plmkit_logs::event::BatchDone;
 
 use super::bins::Bins;
 
-/// Runs with pictures, the first of a log: each takes memory, and nobody looks at more.
-pub(super) const MOST_RUNS: usize = 20;
+/// Runs with charts, the first of a log. Charts take memory, and nobody looks at more.
+pub(super) const MAX_RUNS: usize = 20;
 
-/// Seconds of the finest line.
-const FINEST_S: f64 = 0.05;
+/// The finest resolution of a line over time, in seconds.
+const RESOLUTION_S: f64 = 0.05;
 
-/// What is drawn of a run.
+/// Chart data of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RunPictures {
-    /// Tokens, over the seconds of the run.
+    /// Tokens over the seconds of the run.
     pub(super) tokens: Bins,
-    /// How full the batches were, over their numbers, the last ones of files left out.
+    /// Token utilisation over the batch numbers, without last batches of files.
     pub(super) utilization: Bins,
-    /// When the last batch was through, in seconds of the run.
+    /// The time of the last batch, in seconds of the run.
     pub(super) end_s: f64,
 }
 
 impl Default for RunPictures {
     fn default() -> Self {
         Self {
-            tokens: Bins::new(FINEST_S),
+            tokens: Bins::new(RESOLUTION_S),
             utilization: Bins::new(1.0),
             end_s: 0.0,
         }
@@ -36,7 +36,7 @@ impl RunPictures {
     pub(super) fn add(&mut self, batch: &BatchDone, before_s: f64) {
         if let Some(elapsed_s) = batch.elapsed_s {
             let at_s = before_s + elapsed_s;
-            // The tokens of a batch were computed since the one before it.
+            // The tokens of a batch were computed since the previous batch.
             self.tokens.spread(self.end_s, at_s, batch.tokens as f64);
             self.end_s = self.end_s.max(at_s);
         }
@@ -45,11 +45,11 @@ impl RunPictures {
         }
     }
 
-    /// Tokens a second over the seconds of the run.
+    /// Returns tokens a second over the seconds of the run.
     pub(super) fn tokens_per_s(&self) -> Vec<(f64, f64)> {
         let bins = self.tokens.bins().iter();
         bins.filter_map(|bin| {
-            // The last bin is wider than what it holds; where it holds hardly anything, its rate would be noise.
+            // The run ends within the last bin. If it fills hardly any of the bin, the rate would be noise.
             let to = bin.to.min(self.end_s);
             let enough = to - bin.from > (bin.to - bin.from) / 100.0;
             enough.then(|| (f64::midpoint(bin.from, to), bin.sum / (to - bin.from)))
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_is_as_high_as_the_throughput_whatever_the_bins() {
+    fn the_line_is_as_high_as_the_throughput_for_any_bins() {
         for batches in [10_u32, 1000, 100_000] {
             let mut pictures = RunPictures::default();
             for number in 1..=batches {

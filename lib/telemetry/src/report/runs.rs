@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use plmkit_logs::event::Event;
 
-use super::pictures::MOST_RUNS;
+use super::pictures::MAX_RUNS;
 use super::run::{RunCount, RunSummary};
 use super::time_span::TimeSpans;
 
@@ -14,9 +14,9 @@ use super::time_span::TimeSpans;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RunsSummary {
-    /// Whether the log ends in a torn line, which was left out.
+    /// Whether the log ends with a torn line, which was left out.
     pub torn_last_line: bool,
-    /// The runs, by their first event.
+    /// The runs, in the order of their first events.
     pub runs: Vec<RunSummary>,
 }
 
@@ -37,9 +37,9 @@ pub struct RunsSummary {
 #[derive(Clone, Debug, Default)]
 pub struct Runs {
     counts: Vec<RunCount>,
-    /// Of each name of a run, the position of the run and of the attempt.
+    /// For each name, the position of the run and of the attempt.
     places: HashMap<String, (usize, usize)>,
-    /// The name and the place of the event before.
+    /// The name and the place of the previous event.
     last: Option<(String, (usize, usize))>,
 }
 
@@ -48,29 +48,25 @@ impl Runs {
     pub fn add(&mut self, event: &Event) {
         let Some(run) = event.run() else { return };
         let (count, attempt) = match &self.last {
-            // Nearly always, which takes no hashing.
+            // The usual case, without hashing.
             Some((last, place)) if last == run => *place,
             _ => self.place(run, event),
         };
         self.counts[count].add(attempt, event);
     }
 
-    /// The place of a run: of one that is new, beside the interrupted run of the same job, if there is one.
+    /// Returns the place of a run. A new run is the next attempt at an interrupted run of the same job, if there is one.
     fn place(&mut self, run: &str, event: &Event) -> (usize, usize) {
-        let known = self.places.get(run).copied();
-        let place = known.unwrap_or_else(|| {
+        let place = self.places.get(run).copied().unwrap_or_else(|| {
             let job = match event {
                 Event::Run(started) => started.job.as_deref(),
                 _ => None,
             };
-            let unfinished = |job| {
-                self.counts
-                    .iter()
-                    .rposition(|count| count.is_unfinished(job))
-            };
-            let position = job.and_then(unfinished).unwrap_or_else(|| {
-                self.counts
-                    .push(RunCount::new(self.counts.len() < MOST_RUNS));
+            let mut counts = self.counts.iter();
+            let unfinished = job.and_then(|job| counts.rposition(|count| count.is_unfinished(job)));
+            let position = unfinished.unwrap_or_else(|| {
+                let with_pictures = self.counts.len() < MAX_RUNS;
+                self.counts.push(RunCount::new(with_pictures));
                 self.counts.len() - 1
             });
             (position, self.counts[position].begin_attempt())
@@ -80,7 +76,7 @@ impl Runs {
         place
     }
 
-    /// When runs were at work.
+    /// Returns when runs were at work.
     pub(super) fn time_spans(&self) -> TimeSpans {
         let counts = self.counts.iter().enumerate();
         TimeSpans::new(counts.flat_map(|(position, count)| {
@@ -89,7 +85,7 @@ impl Runs {
         }))
     }
 
-    /// The runs, by their first event. `torn_last_line` says whether the log ends in a torn line, which was left out.
+    /// Completes the summaries. `torn_last_line` tells whether the log ends with a torn line, which was left out.
     pub fn finish(self, torn_last_line: bool) -> RunsSummary {
         let mut names = vec![String::new(); self.counts.len()];
         let mut places: Vec<_> = self.places.into_iter().collect();
@@ -138,38 +134,28 @@ mod tests {
     }
 
     #[test]
-    fn interleaved_runs_are_told_apart() {
-        let runs = summaries([batch("b", 0, 1.0), batch("a", 0, 1.0), batch("b", 1, 2.5)]);
+    fn interleaved_runs_are_kept_apart_and_a_killed_run_lasts_to_its_last_batch() {
+        let runs = summaries([batch("b", 1, 2.5), batch("a", 0, 1.0), batch("b", 0, 1.0)]);
         let figures = runs.iter().map(|run| {
+            let rate = run.throughput.tokens_per_s;
             (
                 run.run.as_str(),
                 run.batches,
                 run.residues,
-                run.throughput.tokens_per_s,
+                rate,
+                run.outcome,
             )
         });
-        let expected = [("b", 2, 16, Some(8.0)), ("a", 1, 8, Some(10.0))];
+        let expected = [("b", 2, 16, Some(8.0), None), ("a", 1, 8, Some(10.0), None)];
         assert_eq!(figures.collect::<Vec<_>>(), expected);
+        assert!(runs[0].notes[0].starts_with("the run has no end"));
     }
 
     #[test]
-    fn a_killed_run_is_measured_to_its_last_batch() {
-        let run = &summaries([batch("r", 1, 2.0), batch("r", 0, 1.0)])[0];
-        assert_eq!((run.elapsed_s, run.outcome), (Some(2.0), None));
-        assert!(run.notes[0].starts_with("the run has no end"));
-    }
-
-    #[test]
-    fn a_run_without_batches_has_rates_of_zero_over_real_time_and_unknown_means() {
+    fn a_run_without_batches_has_rates_of_zero_and_one_without_time_has_none() {
         let run = &summaries([done("r", 0, 3.0)])[0];
-        assert_eq!(
-            (run.throughput.tokens_per_s, run.outcome),
-            (Some(0.0), Some(Outcome::Done))
-        );
-        assert_eq!(
-            (run.queue.state, run.packing.mean_utilization),
-            (None, None)
-        );
+        let figures = (run.throughput.tokens_per_s, run.outcome);
+        assert_eq!(figures, (Some(0.0), Some(Outcome::Done)));
         assert!(run.notes.is_empty());
         for without_time in [done("r", 0, 0.0), started("r", "job")] {
             assert_eq!(summaries([without_time])[0].throughput.tokens_per_s, None);
@@ -190,20 +176,16 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_run_that_goes_on_took_the_time_of_both_attempts() {
+    fn a_resumed_run_took_the_time_of_both_attempts() {
         let runs = summaries(resumed("job"));
         assert_eq!(runs.len(), 1);
         let run = &runs[0];
         assert_eq!((run.run.as_str(), run.job.as_deref()), ("r2", Some("job")));
         assert_eq!((run.attempts, run.batches, run.tokens), (2, 3, 30));
-        assert_eq!(
-            (run.elapsed_s, run.throughput.tokens_per_s),
-            (Some(7.0), Some(30.0 / 7.0))
-        );
-        assert_eq!(
-            (run.flops, run.outcome),
-            (Some(210.0 + 600.0), Some(Outcome::Done))
-        );
+        let rate = run.throughput.tokens_per_s;
+        assert_eq!((run.elapsed_s, rate), (Some(7.0), Some(30.0 / 7.0)));
+        let (flops, outcome) = (Some(210.0 + 600.0), Some(Outcome::Done));
+        assert_eq!((run.flops, run.outcome), (flops, outcome));
         let notes = [
             "it was interrupted and went on: the time is that of 2 attempts",
             "batch events that are there again are counted once: 1",
@@ -212,23 +194,23 @@ mod tests {
     }
 
     #[test]
-    fn other_work_and_the_same_work_again_are_other_runs() {
-        let runs = summaries(resumed("other"));
-        let figures = runs
-            .iter()
-            .map(|run| (run.tokens, run.elapsed_s, run.outcome));
-        let expected = [(20, Some(4.0), None), (20, Some(3.0), Some(Outcome::Done))];
-        assert_eq!(figures.collect::<Vec<_>>(), expected);
+    fn other_work_and_a_repetition_of_finished_work_are_other_runs() {
         let again = [started("r3", "job"), done("r3", 0, 9.0)];
-        let runs = summaries(resumed("job").into_iter().chain(again));
-        let names: Vec<_> = runs.iter().map(|run| run.run.as_str()).collect();
-        assert_eq!(names, ["r2", "r3"]);
+        let runs = |second_job| summaries(resumed(second_job).into_iter().chain(again.clone()));
+        let names = |runs: &[RunSummary]| {
+            let names = runs.iter().map(|run| run.run.clone());
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(names(&runs("job")), ["r2", "r3"]);
+        let other = runs("other");
+        assert_eq!(names(&other), ["r3", "r2"]);
+        assert_eq!((other[1].tokens, other[1].elapsed_s), (20, Some(3.0)));
     }
 
     #[test]
-    fn a_log_that_is_there_twice_counts_once() {
+    fn events_that_are_read_twice_count_once() {
         let mut once = summaries(resumed("job"));
-        let mut twice = summaries(resumed("job").into_iter().chain(resumed("job")));
+        let mut twice = summaries([resumed("job"), resumed("job")].concat());
         let note = "batch events that are there again are counted once: 5";
         assert_eq!(twice[0].notes.pop().as_deref(), Some(note));
         once[0].notes.pop();
@@ -236,15 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_of_an_earlier_run_are_told() {
-        let started = tests::started(|run| run.batches_saved = Some(3));
-        let run = &summaries([started])[0];
-        assert_eq!(run.batches_saved, Some(3));
-        assert_eq!(run.notes[0], "3 batches taken over from an earlier run");
-    }
-
-    #[test]
-    fn a_run_that_goes_on_elsewhere_has_no_single_figure() {
+    fn a_run_that_is_resumed_elsewhere_has_no_single_figure() {
         let mut events = resumed("job");
         if let Event::Run(started) = &mut events[3] {
             started.device = Some("cuda:0".to_owned());
@@ -255,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_are_unknown_where_a_part_of_them_is() {
+    fn operations_are_unknown_if_a_part_of_them_is() {
         let flops = |per_pair, pairs| {
             let started = tests::started(|run| {
                 (run.flops_per_token, run.flops_per_pair) = (Some(7), per_pair);
@@ -268,13 +242,15 @@ mod tests {
     }
 
     #[test]
-    fn lost_events_and_rejected_sequences_are_noticed() {
-        let rejected = tests::batch(0, |batch| (batch.tokens, batch.rejected) = (10, 2));
-        let run = &summaries([rejected, done("r", 30, 3.0)])[0];
-        assert_eq!(run.rejected, 2);
-        assert_eq!(
-            run.notes,
-            ["events are missing: the batches hold 10 tokens, the run says 30"]
-        );
+    fn saved_batches_lost_events_and_rejected_sequences_are_noted() {
+        let started = tests::started(|run| run.batches_saved = Some(3));
+        let batch = tests::batch(0, |batch| (batch.tokens, batch.rejected) = (10, 2));
+        let run = &summaries([started, batch, done("r", 30, 3.0)])[0];
+        assert_eq!((run.batches_saved, run.rejected), (Some(3), 2));
+        let notes = [
+            "3 batches taken over from an earlier run",
+            "events are missing: the batches hold 10 tokens, the run says 30",
+        ];
+        assert_eq!(run.notes, notes);
     }
 }

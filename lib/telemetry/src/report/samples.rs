@@ -9,25 +9,25 @@ use super::bins::Bins;
 use super::gpus::{GpuCount, GpuSummary};
 use super::host::{HostCount, HostSummary};
 use super::run::RunSummary;
-use super::run_gpu::{RunGpu, find_gpu, run_gpus, worked_on};
+use super::run_gpu::{RunGpu, find_gpu, run_gpus, was_used};
 use super::runs::{Runs, RunsSummary};
 use super::time_axis::TimeAxis;
 use super::time_span::TimeSpans;
 
-/// GPUs whose utilisation is drawn; more lines than that cannot be told apart.
-const MOST_LINES: usize = 16;
+/// GPUs in the utilisation chart. More lines cannot be told apart.
+const MAX_LINES: usize = 16;
 
-/// Runs that a note is made of, one each.
-const MOST_NAMED: usize = 8;
+/// Runs with a note about their GPUs.
+const MAX_NOTES: usize = 8;
 
-/// Seconds of the finest line.
-const FINEST_S: f64 = 0.5;
+/// The finest resolution of a line over time, in seconds.
+const RESOLUTION_S: f64 = 0.5;
 
 /// GPUs and host over the samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SamplesSummary {
-    /// Whether the log ends in a torn line, which was left out.
+    /// Whether the log ends with a torn line, which was left out.
     pub torn_last_line: bool,
     /// Which samples count.
     pub scope: Scope,
@@ -35,12 +35,12 @@ pub struct SamplesSummary {
     pub gpus: Vec<GpuSummary>,
     /// The host.
     pub host: HostSummary,
-    /// What else should be known.
+    /// Remarks for people.
     pub notes: Vec<String>,
-    /// The GPUs of each run; `None` where nothing tells which.
+    /// The GPUs of each run; `None` if unknown.
     #[serde(skip)]
     pub(super) by_run: Vec<Option<Vec<RunGpu>>>,
-    /// What is drawn.
+    /// Chart data.
     #[serde(skip)]
     pub(super) pictures: SamplesPictures,
 }
@@ -50,16 +50,16 @@ pub struct SamplesSummary {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Those that fall into a run.
+    /// Samples that were taken during a run.
     Runs,
-    /// All of them: no run is known, or none falls into one; then they count for no verdict.
+    /// All samples: no run is known, or no sample was taken during one. In the second case they count for no verdict.
     Recording,
 }
 
-/// What is drawn of the samples, over the seconds of all recordings, one after the other.
+/// Chart data of the samples, over the seconds of all recordings in a row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct SamplesPictures {
-    /// Utilisation of each GPU, 0 to 1, by the driver's number of it.
+    /// Utilisation of each GPU, 0 to 1, with the driver's number of it.
     pub(super) utilization: Vec<(Option<u32>, Bins)>,
     /// When runs were at work.
     pub(super) spans_s: Vec<Range<f64>>,
@@ -72,9 +72,9 @@ pub struct Samples {
     axis: TimeAxis,
     lines: Vec<Bins>,
     all: Count,
-    /// Samples of the time of any run.
+    /// Samples that were taken during any run.
     inside: Count,
-    /// Samples of the time of each run.
+    /// Samples that were taken during each run.
     by_run: Vec<Count>,
 }
 
@@ -84,12 +84,12 @@ struct Count {
     samples: u64,
     gpus: Vec<GpuCount>,
     host: HostCount,
-    /// Where the samples lie on the axis.
+    /// The extent of the samples on the time axis.
     span_s: Option<Range<f64>>,
 }
 
 impl Count {
-    /// Adds a sample that lies at `at_s` on the axis; the position of its GPU, if it is of one.
+    /// Adds a sample at `at_s` on the time axis. Returns the position of its GPU, if it has one.
     fn add(&mut self, sample: &GpuSample, at_s: f64) -> Option<usize> {
         self.samples += 1;
         self.span_s.get_or_insert(at_s..at_s).end = at_s;
@@ -108,7 +108,7 @@ impl Count {
 }
 
 impl Samples {
-    /// No samples yet, to be joined with `runs`.
+    /// Starts without samples. They will be joined with `runs`.
     pub fn during(runs: &Runs) -> Self {
         Self {
             spans: runs.time_spans(),
@@ -120,8 +120,8 @@ impl Samples {
     pub fn add(&mut self, sample: &GpuSample) {
         let at_s = self.axis.place(sample);
         if let Some(gpu) = self.all.add(sample, at_s) {
-            if gpu == self.lines.len() && gpu < MOST_LINES {
-                self.lines.push(Bins::new(FINEST_S));
+            if gpu == self.lines.len() && gpu < MAX_LINES {
+                self.lines.push(Bins::new(RESOLUTION_S));
             }
             if let Some((line, percent)) = self.lines.get_mut(gpu).zip(sample.gpu_util) {
                 line.add(at_s, f64::from(percent) / 100.0);
@@ -139,14 +139,15 @@ impl Samples {
         }
     }
 
-    /// What the samples say; `events` tells which GPUs the runs worked on.
+    /// Completes the summary. `events` tells which GPUs the runs used.
     pub fn finish(mut self, torn_last_line: bool, events: Option<&RunsSummary>) -> SamplesSummary {
         let runs = events.map_or(&[][..], |events| &events.runs);
         self.by_run.resize_with(runs.len(), Count::default);
-        let gpus_of_runs = runs.iter().zip(&self.by_run);
-        let gpus_of_runs =
-            gpus_of_runs.map(|(run, during)| run_gpus(run, &self.all.gpus, &during.gpus));
-        // Those of another day would judge runs that they say nothing of.
+        let by_run = runs
+            .iter()
+            .zip(&self.by_run)
+            .map(|(run, during)| run_gpus(run, &self.all.gpus, &during.gpus));
+        // Samples from outside all runs must not judge the runs.
         let elsewhere = self.inside.samples == 0 && self.all.samples > 0 && self.spans.are_known();
         let (scope, count) = if self.inside.samples == 0 {
             (Scope::Recording, self.all.clone())
@@ -154,33 +155,30 @@ impl Samples {
             (Scope::Runs, self.inside)
         };
         let gpus = count.gpus.into_iter().map(|gpu| {
-            let in_run =
-                !elsewhere && events.is_none_or(|events| worked_on(events, gpu.uuid.as_deref()));
-            let same = |other: &&GpuCount| (&other.uuid, other.index) == (&gpu.uuid, gpu.index);
-            let recording = self.all.gpus.iter().find(same).cloned();
-            gpu.finish(in_run, &recording.unwrap_or_default())
+            let was_used = |events| was_used(events, gpu.summary.uuid.as_deref());
+            let in_run = !elsewhere && events.is_none_or(was_used);
+            let recording = self.all.gpus.iter().find(|other| other.is_same(&gpu));
+            let recording = recording.cloned().unwrap_or_default();
+            gpu.finish(in_run, &recording)
         });
-        let indices = self.all.gpus.iter().map(|gpu| gpu.index);
+        let indices = self.all.gpus.iter().map(|gpu| gpu.summary.index);
+        let spans_s = self.by_run.iter().filter_map(|count| count.span_s.clone());
         SamplesSummary {
             torn_last_line,
             scope,
             gpus: gpus.collect(),
             host: count.host.finish(),
             notes: notes(runs, &self.all, elsewhere),
-            by_run: gpus_of_runs.collect(),
+            by_run: by_run.collect(),
             pictures: SamplesPictures {
                 utilization: indices.zip(self.lines).collect(),
-                spans_s: self
-                    .by_run
-                    .iter()
-                    .filter_map(|count| count.span_s.clone())
-                    .collect(),
+                spans_s: spans_s.collect(),
             },
         }
     }
 }
 
-/// Why figures of `runs` are not known, where the samples are not theirs.
+/// Explains why figures of `runs` are unknown, if the samples are not theirs.
 fn notes(runs: &[RunSummary], all: &Count, elsewhere: bool) -> Vec<String> {
     let mut notes = Vec::new();
     if elsewhere {
@@ -188,17 +186,18 @@ fn notes(runs: &[RunSummary], all: &Count, elsewhere: bool) -> Vec<String> {
             "no sample was taken while a run was at work: none counts for the verdict".to_owned(),
         );
     }
-    let uuids = |run: &RunSummary| run.gpu_uuids.clone().unwrap_or_default();
-    let strange = runs.iter().filter(|run| {
-        let uuids = uuids(run);
-        let known = |uuid: &String| find_gpu(&all.gpus, uuid).is_some();
-        !uuids.is_empty() && all.samples > 0 && !uuids.iter().any(known)
+    let named = runs
+        .iter()
+        .filter_map(|run| Some((run, run.gpu_uuids.as_ref()?)));
+    let unknown = named.filter(|(_, uuids)| {
+        let mut known = uuids.iter().map(|uuid| find_gpu(&all.gpus, uuid));
+        !uuids.is_empty() && all.samples > 0 && known.all(|gpu| gpu.is_none())
     });
-    for run in strange.take(MOST_NAMED) {
+    for (run, uuids) in unknown.take(MAX_NOTES) {
         notes.push(format!(
             "run {}: the samples are of other GPUs than {}: its energy is not known, nor is its MFU without --peak-tflops",
             run.run,
-            uuids(run).join(", ")
+            uuids.join(", ")
         ));
     }
     notes
@@ -210,7 +209,7 @@ mod tests {
     use super::*;
     use crate::tests::{batch, report, runs, sample, started};
 
-    /// 10 s of the GPUs `GPU-0` and up, each with its utilisation.
+    /// A sample a second of the GPUs `GPU-0` and up, each with its utilisation.
     fn samples(percent: impl Fn(u32) -> Vec<Option<u32>>, seconds: u32) -> Vec<GpuSample> {
         let rows = (0..seconds).flat_map(|second| {
             let gpus = percent(second).into_iter().enumerate();
@@ -243,71 +242,48 @@ mod tests {
     #[test]
     fn samples_outside_the_run_do_not_count() {
         let busy = |second| vec![Some(if (10..20).contains(&second) { 90 } else { 0 })];
-        let summary = summary(run("cuda:0", None, 10, 19), samples(busy, 30));
-        let gpu = &summary.gpus[0];
-        assert_eq!((summary.scope, gpu.samples), (Scope::Runs, 10));
-        assert_eq!(
-            (gpu.mean_utilization, gpu.bottleneck),
-            (Some(0.9), Some(Tier::None))
-        );
-        assert_eq!(
-            (summary.host.samples, summary.host.peak_mem_used_mib),
-            (10, Some(1019))
-        );
-    }
+        let found = summary(run("cuda:0", None, 10, 19), samples(busy, 30));
+        let gpu = &found.gpus[0];
+        assert_eq!((found.scope, gpu.samples), (Scope::Runs, 10));
+        let tier = Some(Tier::None);
+        assert_eq!((gpu.mean_utilization, gpu.bottleneck), (Some(0.9), tier));
+        let host = &found.host;
+        assert_eq!((host.samples, host.peak_mem_used_mib), (10, Some(1019)));
 
-    #[test]
-    fn where_no_sample_falls_into_a_run_all_are_told_of_and_none_is_judged() {
-        let summary = summary(run("cuda:0", None, 50, 59), samples(|_| vec![Some(40)], 12));
-        let gpu = &summary.gpus[0];
-        assert_eq!((summary.scope, gpu.samples), (Scope::Recording, 12));
+        let elsewhere = summary(run("cuda:0", None, 50, 59), samples(|_| vec![Some(40)], 12));
+        let gpu = &elsewhere.gpus[0];
+        assert_eq!((elsewhere.scope, gpu.samples), (Scope::Recording, 12));
         assert_eq!((gpu.bottleneck, gpu.in_run), (None, false));
-        assert!(summary.notes[0].starts_with("no sample was taken while"));
+        assert!(elsewhere.notes[0].starts_with("no sample was taken while"));
     }
 
     #[test]
-    fn samples_of_other_gpus_than_the_run_names_are_told() {
+    fn samples_of_other_gpus_than_the_run_names_are_noted() {
         let notes = |uuid| {
-            summary(
-                run("cuda:0", Some(uuid), 0, 9),
-                samples(|_| vec![Some(40)], 12),
-            )
-            .notes
+            let run = run("cuda:0", Some(uuid), 0, 9);
+            summary(run, samples(|_| vec![Some(40)], 12)).notes
         };
         assert_eq!(notes("GPU-0"), [""; 0]);
-        let other = notes("GPU-9");
-        assert!(
-            other[0].starts_with("run r: the samples are of other GPUs than GPU-9"),
-            "{other:?}"
-        );
+        let note = "run r: the samples are of other GPUs than GPU-9";
+        assert!(notes("GPU-9")[0].starts_with(note));
     }
 
     #[test]
-    fn too_few_samples_and_unknown_utilization_give_no_tier() {
-        let found = |percent, seconds| {
-            let gpu = summary(Runs::default(), samples(|_| vec![percent], seconds))
-                .gpus
-                .remove(0);
-            (gpu.bottleneck, gpu.mean_utilization, gpu.throttled_samples)
-        };
-        assert_eq!(found(Some(10), 9), (None, Some(0.1), None));
-        assert_eq!(found(None, 20), (None, None, None));
-    }
-
-    #[test]
-    fn only_a_gpu_that_a_run_worked_on_is_judged() {
-        let tiers = |runs| {
-            let gpus = summary(runs, samples(|_| vec![Some(5), Some(70)], 10)).gpus;
+    fn only_a_gpu_that_a_run_used_is_judged_with_enough_known_samples() {
+        let tiers = |runs, utilization: [Option<u32>; 2], seconds| {
+            let gpus = summary(runs, samples(|_| utilization.to_vec(), seconds)).gpus;
             [gpus[0].bottleneck, gpus[1].bottleneck]
         };
-        let both = [Some(Tier::Critical), Some(Tier::Mild)];
-        assert_eq!(
-            tiers(run("cuda:0", Some("GPU-1"), 0, 9)),
-            [None, Some(Tier::Mild)]
-        );
-        assert_eq!(tiers(run("cuda:0", None, 0, 9)), both);
-        assert_eq!(tiers(run("cpu", None, 0, 9)), [None, None]);
-        assert_eq!(tiers(Runs::default()), both);
+        let (critical, mild) = (Some(Tier::Critical), Some(Tier::Mild));
+        let two = [Some(5), Some(70)];
+        let named = run("cuda:0", Some("GPU-1"), 0, 9);
+        assert_eq!(tiers(named, two, 10), [None, mild]);
+        let unnamed = || run("cuda:0", None, 0, 9);
+        assert_eq!(tiers(unnamed(), two, 10), [critical, mild]);
+        assert_eq!(tiers(run("cpu", None, 0, 9), two, 10), [None, None]);
+        assert_eq!(tiers(Runs::default(), two, 10), [critical, mild]);
+        assert_eq!(tiers(Runs::default(), two, 9), [None, None]);
+        assert_eq!(tiers(Runs::default(), [None, Some(70)], 20), [None, mild]);
     }
 
     #[test]
@@ -318,10 +294,8 @@ mod tests {
             ..GpuSample::at("2026-01-31T12:00:10Z".parse().unwrap())
         });
         let summary = summary(Runs::default(), rows);
-        assert_eq!(
-            (summary.host.samples, summary.host.mean_cpu_utilization),
-            (2, Some(0.05))
-        );
+        let host = &summary.host;
+        assert_eq!((host.samples, host.mean_cpu_utilization), (2, Some(0.05)));
         assert_eq!(summary.gpus.len(), 2);
     }
 }

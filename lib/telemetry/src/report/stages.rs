@@ -8,7 +8,7 @@ use plmkit_logs::event::BatchDone;
 use super::share;
 
 /// The stages of a batch. They may overlap, so their shares need not add up to one.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Stages {
     /// The device waits for the batch.
@@ -21,67 +21,62 @@ pub struct Stages {
     pub d2h: Option<Stage>,
     /// Encoding and writing.
     pub write: Option<Stage>,
-    /// What to look at.
+    /// The share of computing, and of the largest other stage.
     pub advice: Option<String>,
 }
 
-/// One stage over all batches that say how long it took.
+/// One stage over all batches with a known time of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Stage {
-    /// Time spent.
+    /// Total time.
     pub total_ms: f64,
-    /// Mean of a batch.
+    /// Mean time of a batch.
     pub mean_ms: f64,
-    /// The longest.
+    /// The longest time.
     pub max_ms: f64,
-    /// Share of the run's elapsed time; of what workers do, the mean of theirs.
+    /// Share of the run's elapsed time; for stages of workers, the mean of their shares.
     pub share: Option<f64>,
 }
 
+/// Times of the batches of a run, by stage: wait, h2d, compute, d2h, write.
 #[derive(Clone, Debug, Default)]
-pub(super) struct StagesCount {
-    wait: Mean,
-    h2d: Mean,
-    compute: Mean,
-    d2h: Mean,
-    write: Mean,
-}
+pub(super) struct StagesCount([Mean; 5]);
 
 impl StagesCount {
     pub(super) fn add(&mut self, batch: &BatchDone) {
-        for (mean, value) in [
-            (&mut self.wait, batch.wait_ms),
-            (&mut self.h2d, batch.h2d_ms),
-            (&mut self.compute, batch.compute_ms),
-            (&mut self.d2h, batch.d2h_ms),
-            (&mut self.write, batch.write_ms),
-        ] {
-            if let Some(value) = value {
-                mean.add(value);
-            }
+        let times_ms = [
+            batch.wait_ms,
+            batch.h2d_ms,
+            batch.compute_ms,
+            batch.d2h_ms,
+            batch.write_ms,
+        ];
+        for (mean, time_ms) in self.0.iter_mut().zip(times_ms) {
+            mean.extend(time_ms);
         }
     }
 
-    /// Of a run that took `elapsed_s`, with so many `workers`: what they do at the same time is a share of the time of all.
+    /// Computes the stages of a run that took `elapsed_s`. Time that `workers` spend at once is a share of the time of all.
     pub(super) fn finish(&self, elapsed_s: Option<f64>, workers: u64) -> Stages {
         let stage = |mean: &Mean, workers: u64| {
+            let available_ms = elapsed_s.map(|elapsed_s| elapsed_s * 1000.0 * workers as f64);
+            let share = available_ms.and_then(|available_ms| share(mean.sum(), available_ms));
             Some(Stage {
                 total_ms: mean.sum(),
                 mean_ms: mean.mean()?,
                 max_ms: mean.max()?,
-                // Of a killed run the writing may reach beyond the last time that is known.
-                share: elapsed_s
-                    .and_then(|elapsed_s| share(mean.sum(), elapsed_s * 1000.0 * workers as f64))
-                    .map(|share| share.min(1.0)),
+                // The writes of a killed run may go beyond the last known time.
+                share: share.map(|share| share.min(1.0)),
             })
         };
+        let [wait, h2d, compute, d2h, write] = &self.0;
         let mut stages = Stages {
-            wait: stage(&self.wait, workers),
-            h2d: stage(&self.h2d, workers),
-            compute: stage(&self.compute, workers),
-            d2h: stage(&self.d2h, workers),
-            write: stage(&self.write, 1),
+            wait: stage(wait, workers),
+            h2d: stage(h2d, workers),
+            compute: stage(compute, workers),
+            d2h: stage(d2h, workers),
+            write: stage(write, 1),
             advice: None,
         };
         stages.advice = stages.advise();
@@ -90,26 +85,34 @@ impl StagesCount {
 }
 
 impl Stages {
+    /// Returns each stage with its name in metrics.
+    pub(crate) fn named(&self) -> [(&'static str, &Option<Stage>); 5] {
+        [
+            ("wait", &self.wait),
+            ("h2d", &self.h2d),
+            ("compute", &self.compute),
+            ("d2h", &self.d2h),
+            ("write", &self.write),
+        ]
+    }
+
     fn advise(&self) -> Option<String> {
         let share = |stage: &Option<Stage>| stage.as_ref().and_then(|stage| stage.share);
-        let compute = share(&self.compute)?;
+        let compute = percent(share(&self.compute)?);
         let others = [
             ("waiting for input", share(&self.wait)),
             ("copying to the device", share(&self.h2d)),
             ("copying from the device", share(&self.d2h)),
             ("writing", share(&self.write)),
         ];
-        let next = others
+        let largest = others
             .into_iter()
             .filter_map(|(name, share)| Some((name, share?)))
             .max_by(|one, other| one.1.total_cmp(&other.1));
-        let other = next.map_or_else(String::new, |(name, share)| {
+        let other = largest.map_or_else(String::new, |(name, share)| {
             format!("; the largest other part was {name}, {}", percent(share))
         });
-        Some(format!(
-            "computing took {} of the time{other}",
-            percent(compute)
-        ))
+        Some(format!("computing took {compute} of the time{other}"))
     }
 }
 
@@ -121,11 +124,11 @@ pub(super) fn percent(share: f64) -> String {
 mod tests {
     use super::*;
 
-    fn stages(batches: u64, compute_ms: f64, elapsed_s: Option<f64>, workers: u64) -> Stages {
+    fn stages(batches: u64, elapsed_s: Option<f64>, workers: u64) -> Stages {
         let mut count = StagesCount::default();
         for _ in 0..batches {
             count.add(&BatchDone {
-                compute_ms: Some(compute_ms),
+                compute_ms: Some(400.0),
                 write_ms: Some(50.0),
                 ..BatchDone::default()
             });
@@ -134,31 +137,30 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_that_no_batch_tells_of_is_unknown_and_not_zero() {
-        let stages = stages(2, 400.0, Some(1.0), 1);
-        let compute = stages.compute.unwrap();
-        assert_eq!(
-            (compute.total_ms, compute.mean_ms, compute.max_ms),
-            (800.0, 400.0, 400.0)
-        );
-        assert_eq!((compute.share, stages.h2d), (Some(0.8), None));
+    fn a_stage_without_times_is_unknown_and_not_zero() {
+        let stages = stages(2, Some(1.0), 1);
+        let compute = Stage {
+            total_ms: 800.0,
+            mean_ms: 400.0,
+            max_ms: 400.0,
+            share: Some(0.8),
+        };
+        assert_eq!((stages.compute, stages.h2d), (Some(compute), None));
         let advice =
             "computing took 80.0 % of the time; the largest other part was writing, 10.0 %";
         assert_eq!(stages.advice.as_deref(), Some(advice));
     }
 
     #[test]
-    fn what_several_workers_do_at_once_is_a_share_of_the_time_of_all() {
-        let stages = stages(4, 400.0, Some(1.0), 2);
-        let shares = [stages.compute, stages.write].map(|stage| stage.unwrap().share);
-        assert_eq!(shares, [Some(0.8), Some(0.2)]);
-    }
-
-    #[test]
-    fn without_elapsed_time_there_are_no_shares_and_no_advice() {
+    fn shares_are_of_the_time_of_all_workers_and_unknown_without_time() {
+        let shares = |elapsed_s, workers| {
+            let stages = stages(4, elapsed_s, workers);
+            [stages.compute, stages.write].map(|stage| stage.unwrap().share)
+        };
+        assert_eq!(shares(Some(1.0), 2), [Some(0.8), Some(0.2)]);
         for elapsed_s in [None, Some(0.0)] {
-            let stages = stages(1, 1.0, elapsed_s, 1);
-            assert_eq!((stages.compute.unwrap().share, stages.advice), (None, None));
+            assert_eq!(shares(elapsed_s, 1), [None, None]);
+            assert_eq!(stages(4, elapsed_s, 1).advice, None);
         }
     }
 }

@@ -1,36 +1,27 @@
-//! Reports as wholes: their form, and which samples count for which run.
+//! Complete reports: their schema, and the join of samples with runs.
 
 use std::ops::Range;
 
-use plmkit_logs::event::{BatchDone, Event, RunDone, RunStarted};
+use plmkit_logs::event::Event;
 use plmkit_logs::{GpuSample, Timestamp};
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-use super::{Report, RunSummary, Runs, Samples, Tier};
-
-#[test]
-fn a_tier_begins_below_its_threshold() {
-    let tier = |share| Tier::below(share, 0.5, 0.8);
-    assert_eq!(
-        [0.49, 0.5, 0.79, 0.8].map(tier),
-        [Tier::Critical, Tier::Mild, Tier::Mild, Tier::None]
-    );
-    assert!(Tier::Critical > Tier::Mild && Tier::Mild > Tier::None);
-}
+use super::{Report, RunSummary, Tier};
+use crate::tests::{batch, done, report, runs, sample, started};
 
 /// [`Outcome`](plmkit_logs::event::Outcome), or null.
 pub(super) fn outcome_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "enum": ["done", "stopped", "failed", null] })
 }
 
-/// The form of a report, for programs that read it.
+/// The schema of a report, for programs that read it. `GOLDEN=write` writes it.
 #[test]
 fn the_schema_that_is_checked_in_is_that_of_the_structs() {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/schemas/monitor-report.schema.json"
     );
-    // As it is written: a value that is not known is null, and never left out.
+    // An unknown value is written as null, and never left out.
     let settings = schemars::generate::SchemaSettings::draft2020_12().for_serialize();
     let mut schema = settings.into_generator().into_root_schema_for::<Report>();
     schema.insert("title".to_owned(), "Report of monitor-log report".into());
@@ -41,10 +32,14 @@ fn the_schema_that_is_checked_in_is_that_of_the_structs() {
     assert!(text == std::fs::read_to_string(path).unwrap(), "{path}");
 }
 
-/// Noon, in ms since 1970.
-const NOON_MS: i64 = 1_769_860_800_000;
+#[test]
+fn a_tier_begins_below_its_threshold() {
+    let tiers = [0.49, 0.5, 0.79, 0.8].map(|share| Tier::below(share, 0.5, 0.8));
+    assert_eq!(tiers, [Tier::Critical, Tier::Mild, Tier::Mild, Tier::None]);
+    assert!(Tier::Critical > Tier::Mild && Tier::Mild > Tier::None);
+}
 
-/// A machine of true time in seconds, with a clock on the wall that is set by `jump` seconds in second `set`.
+/// A machine whose wall clock is put forward by `jump` seconds in second `set`.
 #[derive(Clone, Copy)]
 struct Machine {
     boot_id: Option<&'static str>,
@@ -58,7 +53,7 @@ const STEADY: Machine = Machine {
     jump: 0,
 };
 
-/// Both logs as older programs write them.
+/// A machine with logs of older programs.
 const WITHOUT_BOOT: Machine = Machine {
     boot_id: None,
     ..STEADY
@@ -67,7 +62,7 @@ const WITHOUT_BOOT: Machine = Machine {
 impl Machine {
     fn time(self, second: i64) -> Timestamp {
         let shown = second + if second >= self.set { self.jump } else { 0 };
-        let time = chrono::DateTime::from_timestamp_millis(NOON_MS + shown * 1000);
+        let time = chrono::DateTime::from_timestamp(1_769_860_800 + shown, 0);
         time.unwrap().into()
     }
 
@@ -75,93 +70,64 @@ impl Machine {
         self.boot_id.map(|_| 5000.0 + second as f64)
     }
 
-    /// A run of 60 s on a GPU, a batch a second, that begins in second `begins`.
+    /// A run of 60 s on a GPU that begins in second `begins`, with a batch of 1,000 residues a second.
     fn run(self, name: &str, uuid: &str, begins: i64) -> Vec<Event> {
-        let mut events = vec![Event::Run(RunStarted {
-            run: name.to_owned(),
-            job: Some("job".to_owned()),
-            time: Some(self.time(begins)),
-            boot_id: self.boot_id.map(str::to_owned),
-            boot_s: self.boot_s(begins),
-            device: Some("cuda".to_owned()),
-            gpu_uuids: Some(vec![uuid.to_owned()]),
-            ..RunStarted::default()
+        let mut events = vec![started(|run| {
+            (run.run, run.job) = (name.to_owned(), Some("job".to_owned()));
+            (run.time, run.boot_s) = (Some(self.time(begins)), self.boot_s(begins));
+            run.boot_id = self.boot_id.map(str::to_owned);
+            run.device = Some("cuda".to_owned());
+            run.gpu_uuids = Some(vec![uuid.to_owned()]);
         })];
-        for second in 1..=60 {
-            events.push(Event::Batch(BatchDone {
-                run: name.to_owned(),
-                batch: second as u64,
-                time: Some(self.time(begins + second)),
-                boot_s: self.boot_s(begins + second),
-                elapsed_s: Some(second as f64),
-                residues: 1000,
-                ..BatchDone::default()
-            }));
-        }
-        events.push(Event::Done(RunDone {
-            run: name.to_owned(),
-            time: Some(self.time(begins + 60)),
-            boot_s: self.boot_s(begins + 60),
-            elapsed_s: 60.0,
-            ..RunDone::default()
+        events.extend((1..=60).map(|second| {
+            batch(second as u64, |batch| {
+                (batch.run, batch.residues) = (name.to_owned(), 1000);
+                let at = begins + second;
+                (batch.time, batch.boot_s) = (Some(self.time(at)), self.boot_s(at));
+                batch.elapsed_s = Some(second as f64);
+            })
+        }));
+        events.push(done(|done| {
+            (done.run, done.elapsed_s) = (name.to_owned(), 60.0);
+            let at = begins + 60;
+            (done.time, done.boot_s) = (Some(self.time(at)), self.boot_s(at));
         }));
         events
     }
 
-    /// 200 s of a GPU, from second 0, that is busy and uses 500 W while `busy`, else 100 W.
+    /// 200 s of a GPU that is busy and uses 500 W while `busy`, else 100 W.
     fn recording(self, uuid: &str, busy: Range<i64>) -> Vec<GpuSample> {
         let mut energy_j = 0.0;
         let samples = (0..200).map(|second| {
-            // What it used since the sample before.
-            energy_j += if busy.contains(&(second - 1)) {
-                500.0
-            } else {
-                100.0
-            };
-            GpuSample {
-                boot_id: self.boot_id.map(str::to_owned),
-                boot_s: self.boot_s(second),
-                index: Some(0),
-                uuid: Some(uuid.to_owned()),
-                gpu_util: Some(if busy.contains(&second) { 100 } else { 0 }),
-                energy_j: Some(energy_j),
-                power_w: Some(250.0),
-                ..GpuSample::at(self.time(second))
-            }
+            let was_busy = busy.contains(&(second - 1));
+            energy_j += if was_busy { 500.0 } else { 100.0 };
+            sample(0, |sample| {
+                sample.timestamp = self.time(second);
+                sample.boot_id = self.boot_id.map(str::to_owned);
+                sample.boot_s = self.boot_s(second);
+                sample.uuid = Some(uuid.to_owned());
+                sample.gpu_util = Some(100 * u32::from(busy.contains(&second)));
+                (sample.energy_j, sample.power_w) = (Some(energy_j), Some(250.0));
+            })
         });
         samples.collect()
     }
 }
 
 fn joined(events: &[Event], samples: &[GpuSample]) -> Vec<RunSummary> {
-    let mut runs = Runs::default();
-    for event in events {
-        runs.add(event);
-    }
-    let mut joined = Samples::during(&runs);
-    for sample in samples {
-        joined.add(sample);
-    }
-    let events = runs.finish(false);
-    let samples = joined.finish(false, Some(&events));
-    Report::new(Some(events), Some(samples), None)
-        .events
-        .unwrap()
-        .runs
+    let report = report(runs(events.iter().cloned()), samples.iter().cloned());
+    report.events.unwrap().runs
 }
 
-/// Mean utilisation and residues for each joule of a run, and its samples.
+/// Mean utilisation, residues per joule, and samples of a run.
 fn figures(run: &RunSummary) -> (Option<f64>, Option<f64>, u64) {
     let gpu = &run.gpus.as_ref().unwrap()[0];
-    (
-        gpu.mean_utilization,
-        run.efficiency.residues_per_joule,
-        gpu.samples,
-    )
+    let residues_per_joule = run.efficiency.residues_per_joule;
+    (gpu.mean_utilization, residues_per_joule, gpu.samples)
 }
 
 #[test]
-fn a_run_has_the_samples_and_the_energy_of_its_time_whatever_the_clock_on_the_wall() {
+fn a_run_has_the_samples_and_the_energy_of_its_time_for_any_wall_clock() {
     for (set, jump) in [
         (999, 0),
         (130, 3600),
@@ -176,22 +142,13 @@ fn a_run_has_the_samples_and_the_energy_of_its_time_whatever_the_clock_on_the_wa
             ..STEADY
         };
         let samples = machine.recording("GPU-0", 100..161);
-        let runs = joined(&machine.run("r", "GPU-0", 100), &samples);
+        let run = &joined(&machine.run("r", "GPU-0", 100), &samples)[0];
         // 60,000 residues with 500 W over 60 s.
-        assert_eq!(
-            figures(&runs[0]),
-            (Some(1.0), Some(2.0), 61),
-            "{set} s: {jump} s"
-        );
-        assert_eq!(
-            (runs[0].elapsed_s, runs[0].efficiency.energy_j),
-            (Some(60.0), Some(30_000.0))
-        );
+        let expected = (Some(1.0), Some(2.0), 61);
+        assert_eq!(figures(run), expected, "{set} s: {jump} s");
+        let energy_j = run.efficiency.energy_j;
+        assert_eq!((run.elapsed_s, energy_j), (Some(60.0), Some(30_000.0)));
     }
-}
-
-#[test]
-fn samples_without_a_boot_are_joined_by_the_time_of_day() {
     let samples = WITHOUT_BOOT.recording("GPU-0", 100..161);
     for machine in [STEADY, WITHOUT_BOOT] {
         let runs = joined(&machine.run("r", "GPU-0", 100), &samples);
@@ -200,11 +157,15 @@ fn samples_without_a_boot_are_joined_by_the_time_of_day() {
 }
 
 #[test]
-fn a_recorder_that_was_started_again_goes_on_for_the_run() {
+fn a_missing_sample_and_a_run_at_work_are_measured_as_far_as_known() {
+    let events = STEADY.run("r", "GPU-0", 100);
     let mut samples = STEADY.recording("GPU-0", 100..161);
     samples.remove(129);
-    let runs = joined(&STEADY.run("r", "GPU-0", 100), &samples);
+    let runs = joined(&events, &samples);
     assert_eq!(figures(&runs[0]), (Some(1.0), Some(2.0), 60));
+    let runs = joined(&events[..31], &STEADY.recording("GPU-0", 100..200));
+    assert_eq!((runs[0].outcome, runs[0].elapsed_s), (None, Some(30.0)));
+    assert_eq!(figures(&runs[0]), (Some(1.0), Some(2.0), 31));
 }
 
 #[test]
@@ -218,28 +179,16 @@ fn runs_of_two_machines_have_the_samples_of_their_own_gpus() {
         started.job = None;
     }
     let events = [STEADY.run("a", "GPU-0", 100), second].concat();
-    // The log of one machine knows nothing of the other.
+    // The log of one machine has no samples of the other.
     let first = STEADY.recording("GPU-0", 100..161);
-    let runs = joined(&events, &first);
-    assert_eq!(figures(&runs[0]), (Some(1.0), Some(2.0), 61));
-    assert_eq!(figures(&runs[1]), (None, None, 0));
-    // The logs of both, one after the other.
-    let both = [first, other.recording("GPU-1", 120..161)].concat();
-    let runs = joined(&events, &both);
-    assert_eq!(figures(&runs[0]), (Some(1.0), Some(2.0), 61));
-    let (utilization, _, samples) = figures(&runs[1]);
-    assert_eq!(
-        (utilization.map(|mean| (mean * 61.0).round()), samples),
-        (Some(41.0), 61)
-    );
-}
-
-#[test]
-fn a_run_that_is_at_work_is_measured_so_far() {
-    let events = &STEADY.run("r", "GPU-0", 100)[..31];
-    let runs = joined(events, &STEADY.recording("GPU-0", 100..200));
-    assert_eq!((runs[0].outcome, runs[0].elapsed_s), (None, Some(30.0)));
-    assert_eq!(figures(&runs[0]), (Some(1.0), Some(2.0), 31));
+    let both = [first.clone(), other.recording("GPU-1", 120..161)].concat();
+    for (samples, utilization, count) in [(first, None, 0), (both, Some(41.0), 61)] {
+        let runs = joined(&events, &samples);
+        assert_eq!(figures(&runs[0]), (Some(1.0), Some(2.0), 61));
+        let (mean, _, samples) = figures(&runs[1]);
+        let busy_samples = mean.map(|mean| (mean * 61.0).round());
+        assert_eq!((busy_samples, samples), (utilization, count));
+    }
 }
 
 #[test]
@@ -247,10 +196,10 @@ fn two_attempts_at_a_run_have_the_samples_of_both() {
     let first = &STEADY.run("r1", "GPU-0", 20)[..31];
     let events = [first, &STEADY.run("r2", "GPU-0", 100)].concat();
     let busy_between = STEADY.recording("GPU-0", 20..161);
-    let runs = joined(&events, &busy_between);
-    assert_eq!((runs[0].attempts, runs[0].elapsed_s), (2, Some(90.0)));
-    let (utilization, residues_per_joule, samples) = figures(&runs[0]);
-    assert_eq!((utilization, samples), (Some(1.0), 31 + 61));
+    let run = &joined(&events, &busy_between)[0];
+    assert_eq!((run.attempts, run.elapsed_s), (2, Some(90.0)));
     // Thirty batches were computed twice and count once.
-    assert_eq!(residues_per_joule, Some(60_000.0 / (500.0 * 90.0)));
+    let residues_per_joule = 60_000.0 / (500.0 * 90.0);
+    let expected = (Some(1.0), Some(residues_per_joule), 31 + 61);
+    assert_eq!(figures(run), expected);
 }

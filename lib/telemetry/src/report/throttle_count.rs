@@ -1,13 +1,13 @@
-//! What held the clocks of a GPU down.
+//! Throttling of a GPU.
 
 use std::collections::BTreeMap;
 
 use plmkit_logs::Throttle;
 
-/// Different reasons that are told apart; the driver has ten.
-const MOST_REASONS: usize = 32;
+/// Reasons that are counted. The driver has ten.
+const MAX_REASONS: usize = 32;
 
-/// Reasons that protect the hardware from heat or from its supply of power.
+/// Reasons that protect the hardware from heat or a bad power supply.
 const SEVERE: [&str; 4] = [
     "hw_slowdown",
     "hw_thermal_slowdown",
@@ -15,16 +15,16 @@ const SEVERE: [&str; 4] = [
     "sw_thermal_slowdown",
 ];
 
-/// Samples by what held the clocks down.
+/// Samples by the reason that held the clocks down.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ThrottleCount {
-    /// Samples that say whether anything did.
+    /// Samples with known reasons, or known to have none.
     pub(super) samples: u64,
-    /// Those in which something did.
+    /// Samples with any reason.
     pub(super) any: u64,
-    /// Those in which heat or the supply of power did.
+    /// Samples with a severe reason.
     pub(super) severe: u64,
-    /// By reason.
+    /// Samples by reason.
     pub(super) reasons: BTreeMap<String, u64>,
 }
 
@@ -36,14 +36,14 @@ impl ThrottleCount {
         for reason in &throttle.0 {
             if let Some(count) = self.reasons.get_mut(reason) {
                 *count += 1;
-            } else if self.reasons.len() < MOST_REASONS {
+            } else if self.reasons.len() < MAX_REASONS {
                 self.reasons.insert(reason.clone(), 1);
             }
         }
     }
 }
 
-/// Whether a reason protects the hardware: a power limit that was set does not.
+/// Whether a reason protects the hardware. A configured power limit does not.
 pub(super) fn is_severe(reason: &str) -> bool {
     SEVERE.contains(&reason)
 }

@@ -1,18 +1,18 @@
 //! When runs were at work, and which samples were taken meanwhile.
 
-use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
-use plmkit_logs::GpuSample;
 use plmkit_logs::event::Event;
+use plmkit_logs::{GpuSample, Timestamp};
 
-/// The time from the first event of a process to its last, by both clocks.
+/// The time from the first to the last event of a process, by both clocks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TimeSpan {
     boot_id: Option<String>,
     /// In seconds since boot.
-    boot_s: Option<(f64, f64)>,
+    boot_s: Option<RangeInclusive<f64>>,
     /// By the time of day, in ms since 1970.
-    time_ms: Option<(i64, i64)>,
+    time_ms: Option<RangeInclusive<i64>>,
 }
 
 impl TimeSpan {
@@ -21,64 +21,58 @@ impl TimeSpan {
         if let Event::Run(started) = event {
             self.boot_id.clone_from(&started.boot_id);
         }
-        if let Some(now) = event.boot_s() {
-            let (first, last) = self.boot_s.unwrap_or((now, now));
-            self.boot_s = Some((first.min(now), last.max(now)));
-        }
-        if let Some(time) = event.time() {
-            let now = time.unix_ms();
-            let (first, last) = self.time_ms.unwrap_or((now, now));
-            self.time_ms = Some((first.min(now), last.max(now)));
-        }
+        extend(&mut self.boot_s, event.boot_s());
+        extend(&mut self.time_ms, event.time().map(Timestamp::unix_ms));
     }
 }
 
-/// The spans of all runs. Both ends belong to a span.
-#[derive(Clone, Debug, Default)]
-pub(super) struct TimeSpans {
-    /// Each span, with the position of its run.
-    spans: Vec<(usize, TimeSpan)>,
-    boot_ids: HashSet<String>,
+fn extend<T: Copy + PartialOrd>(span: &mut Option<RangeInclusive<T>>, time: Option<T>) {
+    let Some(time) = time else { return };
+    *span = Some(match span {
+        None => time..=time,
+        Some(span) if time < *span.start() => time..=*span.end(),
+        Some(span) if time > *span.end() => *span.start()..=time,
+        Some(_) => return,
+    });
 }
+
+/// The spans of all runs, each with the position of its run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TimeSpans(Vec<(usize, TimeSpan)>);
 
 impl TimeSpans {
     pub(super) fn new<'a>(spans: impl Iterator<Item = (usize, &'a TimeSpan)>) -> Self {
-        let spans: Vec<_> = spans.map(|(run, span)| (run, span.clone())).collect();
-        let timed = spans.iter().filter(|(_, span)| span.boot_s.is_some());
-        let boot_ids = timed.filter_map(|(_, span)| span.boot_id.clone());
-        Self {
-            boot_ids: boot_ids.collect(),
-            spans,
-        }
+        Self(spans.map(|(run, span)| (run, span.clone())).collect())
     }
 
-    /// Whether any run says when it was.
+    /// Whether the time of any run is known.
     pub(super) fn are_known(&self) -> bool {
         let known = |span: &TimeSpan| span.boot_s.is_some() || span.time_ms.is_some();
-        self.spans.iter().any(|(_, span)| known(span))
+        self.0.iter().any(|(_, span)| known(span))
     }
 
-    /// The runs that were at work when a sample was taken, each once. A sample of a boot in which a run was at work is joined
-    /// by seconds since boot, whatever was done to the clock on the wall; any other by the time of day.
+    /// Returns the runs during which a sample was taken, each once. If a run has the boot id of the sample, the sample is
+    /// joined by seconds since boot, so that a set clock does no harm. Other samples are joined by the time of day.
     pub(super) fn runs_at(&self, sample: &GpuSample) -> Vec<usize> {
-        let boot_time = sample.boot_time();
-        let boot_time = boot_time.filter(|&(boot_id, _)| self.boot_ids.contains(boot_id));
-        let time_ms = sample.timestamp.unix_ms();
-        let holds = |span: &TimeSpan| match boot_time {
-            Some((boot_id, now)) => {
-                let within = |(first, last): (f64, f64)| first <= now && now <= last;
-                span.boot_s.is_some_and(within) && span.boot_id.as_deref() == Some(boot_id)
-            }
-            None => span
-                .time_ms
-                .is_some_and(|(first, last)| (first..=last).contains(&time_ms)),
+        let has_boot = |boot_id: &str| {
+            let mut timed = self.0.iter().filter(|(_, span)| span.boot_s.is_some());
+            timed.any(|(_, span)| span.boot_id.as_deref() == Some(boot_id))
         };
-        let mut runs: Vec<usize> = Vec::new();
-        for (run, span) in &self.spans {
-            if runs.last() != Some(run) && holds(span) {
-                runs.push(*run);
+        let boot_time = sample.boot_time().filter(|&(boot_id, _)| has_boot(boot_id));
+        let time_ms = sample.timestamp.unix_ms();
+        let contains_sample = |span: &TimeSpan| {
+            if let Some((boot_id, now_s)) = boot_time {
+                let boot_s = span.boot_s.as_ref();
+                span.boot_id.as_deref() == Some(boot_id)
+                    && boot_s.is_some_and(|boot_s| boot_s.contains(&now_s))
+            } else {
+                let span_ms = span.time_ms.as_ref();
+                span_ms.is_some_and(|span_ms| span_ms.contains(&time_ms))
             }
-        }
+        };
+        let spans = self.0.iter().filter(|(_, span)| contains_sample(span));
+        let mut runs: Vec<usize> = spans.map(|&(run, _)| run).collect();
+        runs.dedup();
         runs
     }
 }
@@ -106,64 +100,38 @@ mod tests {
         span
     }
 
-    fn sample(boot_time: Option<(&str, f64)>, time_ms: i64) -> GpuSample {
-        GpuSample {
-            boot_id: boot_time.map(|(id, _)| id.to_owned()),
-            boot_s: boot_time.map(|(_, second)| second),
-            ..GpuSample::at(
-                chrono::DateTime::from_timestamp_millis(time_ms)
-                    .unwrap()
-                    .into(),
-            )
-        }
-    }
-
     #[test]
-    fn a_sample_without_a_boot_of_a_run_is_joined_by_the_time_of_day() {
+    fn samples_are_joined_by_the_boot_clock_if_a_run_has_their_boot_and_else_by_the_time_of_day() {
         let spans = [
-            span(None, 10, 20),
-            span(Some("b"), 15, 30),
-            span(None, 40, 40),
+            (0, Some("a"), 10, 20),
+            (1, Some("b"), 15, 30),
+            (0, Some("a"), 20, 25),
+            (2, None, 40, 40),
         ];
-        let spans = TimeSpans::new(spans.iter().enumerate());
-        for (time_ms, expected) in [
-            (9_999, &[][..]),
-            (10_000, &[0]),
-            (15_000, &[0, 1]),
-            (20_000, &[0, 1]),
-            (20_001, &[1]),
-            (40_000, &[2]),
-            (40_001, &[]),
+        let spans = spans.map(|(run, boot_id, first, last)| (run, span(boot_id, first, last)));
+        let spans = TimeSpans::new(spans.iter().map(|(run, span)| (*run, span)));
+        for (boot_time, time_ms, expected) in [
+            (Some(("a", 9.9)), 18_000, &[][..]),
+            (Some(("a", 10.0)), 18_000, &[0]),
+            (Some(("a", 20.0)), 18_000, &[0]),
+            (Some(("a", 25.1)), 18_000, &[]),
+            (Some(("b", 20.0)), 40_000, &[1]),
+            (Some(("other", 18.0)), 9_999, &[]),
+            (Some(("other", 18.0)), 10_000, &[0]),
+            (None, 15_000, &[0, 1]),
+            (None, 25_001, &[1]),
+            (None, 40_000, &[2]),
+            (None, 40_001, &[]),
         ] {
-            for boot_time in [None, Some(("other", 1.0))] {
-                assert_eq!(
-                    spans.runs_at(&sample(boot_time, time_ms)),
-                    expected,
-                    "{time_ms}"
-                );
-            }
+            let time = chrono::DateTime::from_timestamp_millis(time_ms).unwrap();
+            let sample = GpuSample {
+                boot_id: boot_time.map(|(id, _)| id.to_owned()),
+                boot_s: boot_time.map(|(_, second)| second),
+                ..GpuSample::at(time.into())
+            };
+            let found = spans.runs_at(&sample);
+            assert_eq!(found, expected, "{boot_time:?} {time_ms}");
         }
         assert!(spans.are_known() && !TimeSpans::default().are_known());
-    }
-
-    #[test]
-    fn a_sample_of_the_boot_of_a_run_is_joined_by_seconds_since_boot_alone() {
-        let spans = [
-            span(Some("a"), 10, 20),
-            span(Some("b"), 15, 30),
-            span(Some("a"), 20, 25),
-        ];
-        let runs = [0, 1, 0];
-        let spans = TimeSpans::new(runs.into_iter().zip(&spans));
-        for (boot_id, second, expected) in [
-            ("a", 9.9, &[][..]),
-            ("a", 10.0, &[0]),
-            ("a", 20.0, &[0]),
-            ("a", 25.1, &[]),
-            ("b", 20.0, &[1]),
-        ] {
-            let found = spans.runs_at(&sample(Some((boot_id, second)), 18_000));
-            assert_eq!(found, expected, "{boot_id} {second}");
-        }
     }
 }

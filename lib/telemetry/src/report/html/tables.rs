@@ -4,7 +4,7 @@ use plmkit_contract::plural;
 use plmkit_page::{Cell, Table, Tone};
 
 use crate::report::text::outcome;
-use crate::report::{Finding, GpuSummary, HostSummary, QueueState, RunSummary, Tier};
+use crate::report::{Finding, GpuSummary, HostSummary, RunSummary, Tier};
 
 /// A heading, and the cell below it.
 type Column<T> = (&'static str, fn(&T) -> Cell);
@@ -17,18 +17,14 @@ fn table<T>(rows: &[T], columns: &[Column<T>]) -> Table {
     table
 }
 
+#[rustfmt::skip]
 pub(super) fn findings(findings: &[Finding]) -> Table {
-    table(
-        findings,
-        &[
-            ("tier", tier),
-            ("of", |finding| Cell::text(finding.subject.as_str())),
-            ("finding", |finding| Cell::text(finding.text.as_str())),
-            ("in the verdict", |finding| {
-                Cell::text(if finding.in_verdict { "yes" } else { "no" })
-            }),
-        ],
-    )
+    table(findings, &[
+        ("tier", tier),
+        ("of", |finding| Cell::text(finding.subject.as_str())),
+        ("finding", |finding| Cell::text(finding.text.as_str())),
+        ("in the verdict", |finding| Cell::text(if finding.in_verdict { "yes" } else { "no" })),
+    ])
 }
 
 fn tier(finding: &Finding) -> Cell {
@@ -40,102 +36,72 @@ fn tier(finding: &Finding) -> Cell {
     Cell::badge(tone, finding.tier.to_string())
 }
 
-/// What was done, and how fast.
+/// Work and throughput.
+#[rustfmt::skip]
 pub(super) fn work(runs: &[RunSummary]) -> Table {
-    table(
-        runs,
-        &[
-            ("run", |run| Cell::text(run.run.as_str())),
-            ("end", |run| Cell::text(outcome(run.outcome))),
-            ("device", |run| text_or_dash(run.device.as_ref())),
-            ("type", |run| text_or_dash(run.dtype.as_ref())),
-            ("batches", |run| count(Some(run.batches))),
-            ("sequences", |run| count(Some(run.sequences))),
-            ("tokens", |run| count(Some(run.tokens))),
-            ("time, s", |run| number(run.elapsed_s, 2)),
-            ("sequences/s", |run| {
-                number(run.throughput.sequences_per_s, 1)
-            }),
-            ("residues/s", |run| number(run.throughput.residues_per_s, 0)),
-            ("tokens/s", |run| number(run.throughput.tokens_per_s, 0)),
-        ],
-    )
+    table(runs, &[
+        ("run", |run| Cell::text(run.run.as_str())),
+        ("end", |run| Cell::text(outcome(run.outcome))),
+        ("device", |run| text_or_dash(run.device.as_ref())),
+        ("type", |run| text_or_dash(run.dtype.as_ref())),
+        ("batches", |run| count(Some(run.batches))),
+        ("sequences", |run| count(Some(run.sequences))),
+        ("tokens", |run| count(Some(run.tokens))),
+        ("time, s", |run| number(run.elapsed_s, 2)),
+        ("sequences/s", |run| number(run.throughput.sequences_per_s, 1)),
+        ("residues/s", |run| number(run.throughput.residues_per_s, 0)),
+        ("tokens/s", |run| number(run.throughput.tokens_per_s, 0)),
+    ])
 }
 
-/// How well the devices were used.
+/// Use of the devices.
+#[rustfmt::skip]
 pub(super) fn efficiency(runs: &[RunSummary]) -> Table {
-    table(
-        runs,
-        &[
-            ("run", |run| Cell::text(run.run.as_str())),
-            ("GPUs", |run| {
-                count(run.gpus.as_ref().map(|gpus| gpus.len() as u64))
-            }),
-            ("MFU, %", |run| percent(run.efficiency.mfu)),
-            ("GPU busy, %", |run| percent(mean_utilization(run))),
-            ("power, W", |run| number(run.efficiency.mean_power_w, 0)),
-            ("residues/J", |run| {
-                number(run.efficiency.residues_per_joule, 2)
-            }),
-            ("computing, %", |run| {
-                percent(run.stages.compute.as_ref().and_then(|stage| stage.share))
-            }),
-            ("packing, %", |run| percent(run.packing.mean_utilization)),
-            ("queue", |run| {
-                text_or_dash(run.queue.state.map(QueueState::name))
-            }),
-            ("queue depth", |run| number(run.queue.mean_depth, 1)),
-        ],
-    )
+    table(runs, &[
+        ("run", |run| Cell::text(run.run.as_str())),
+        ("GPUs", |run| count(run.gpus.as_ref().map(|gpus| gpus.len() as u64))),
+        ("MFU, %", |run| percent(run.efficiency.mfu)),
+        ("GPU busy, %", |run| percent(mean_utilization(run))),
+        ("power, W", |run| number(run.efficiency.mean_power_w, 0)),
+        ("residues/J", |run| number(run.efficiency.residues_per_joule, 2)),
+        ("computing, %", |run| percent(run.stages.compute.as_ref().and_then(|stage| stage.share))),
+        ("packing, %", |run| percent(run.packing.mean_utilization)),
+        ("queue", |run| text_or_dash(run.queue.state.map(<&str>::from))),
+        ("queue depth", |run| number(run.queue.mean_depth, 1)),
+    ])
 }
 
-/// Mean utilisation of a run's GPUs; `None` where that of one is not known.
+/// Returns the mean utilisation of a run's GPUs; `None` if that of one is unknown.
 fn mean_utilization(run: &RunSummary) -> Option<f64> {
     let gpus = run.gpus.as_ref().filter(|gpus| !gpus.is_empty())?;
-    let sum: f64 = gpus
-        .iter()
-        .map(|gpu| gpu.mean_utilization)
-        .sum::<Option<f64>>()?;
-    Some(sum / gpus.len() as f64)
+    let shares = gpus.iter().map(|gpu| gpu.mean_utilization);
+    Some(shares.sum::<Option<f64>>()? / gpus.len() as f64)
 }
 
+#[rustfmt::skip]
 pub(super) fn gpus(gpus: &[GpuSummary]) -> Table {
-    table(
-        gpus,
-        &[
-            ("GPU", |gpu| count(gpu.index.map(u64::from))),
-            ("product", |gpu| text_or_dash(gpu.name.as_ref())),
-            ("samples", |gpu| count(Some(gpu.samples))),
-            ("busy, %", |gpu| percent(gpu.mean_utilization)),
-            ("tensor cores, %", |gpu| percent(gpu.mean_tensor_active)),
-            ("memory at most, MiB", |gpu| count(gpu.peak_mem_used_mib)),
-            ("memory, MiB", |gpu| count(gpu.mem_total_mib)),
-            ("hottest, °C", |gpu| {
-                count(gpu.max_temperature_c.map(u64::from))
-            }),
-            ("power, W", |gpu| number(gpu.mean_power_w, 0)),
-            ("clocks held down, samples", |gpu| {
-                count(gpu.throttled_samples)
-            }),
-        ],
-    )
+    table(gpus, &[
+        ("GPU", |gpu| count(gpu.index.map(u64::from))),
+        ("product", |gpu| text_or_dash(gpu.name.as_ref())),
+        ("samples", |gpu| count(Some(gpu.samples))),
+        ("busy, %", |gpu| percent(gpu.mean_utilization)),
+        ("tensor cores, %", |gpu| percent(gpu.mean_tensor_active)),
+        ("memory at most, MiB", |gpu| count(gpu.peak_mem_used_mib)),
+        ("memory, MiB", |gpu| count(gpu.mem_total_mib)),
+        ("hottest, °C", |gpu| count(gpu.max_temperature_c.map(u64::from))),
+        ("power, W", |gpu| number(gpu.mean_power_w, 0)),
+        ("clocks held down, samples", |gpu| count(gpu.throttled_samples)),
+    ])
 }
 
 pub(super) fn host(host: &HostSummary) -> String {
+    let unknown = || "unknown".to_owned();
     let cpu = host.mean_cpu_utilization;
-    let cpu = cpu.map_or_else(
-        || "unknown".to_owned(),
-        |cpu| format!("{:.1} %", cpu * 100.0),
-    );
+    let cpu = cpu.map_or_else(unknown, |cpu| format!("{:.1} %", cpu * 100.0));
     let memory = host.peak_mem_used_mib.zip(host.mem_total_mib);
-    let memory = memory.map_or_else(
-        || "unknown".to_owned(),
-        |(used, total)| format!("{used} of {total} MiB"),
-    );
-    format!(
-        "Host: mean CPU utilization {cpu}; memory used at most {memory}; {}.",
-        plural(host.samples, "sample")
-    )
+    let memory = memory.map_or_else(unknown, |(used, total)| format!("{used} of {total} MiB"));
+    let samples = plural(host.samples, "sample");
+    format!("Host: mean CPU utilization {cpu}; memory used at most {memory}; {samples}.")
 }
 
 fn text_or_dash(text: Option<impl Into<String>>) -> Cell {
@@ -151,20 +117,15 @@ fn count(count: Option<u64>) -> Cell {
 }
 
 fn number(value: Option<f64>, decimals: usize) -> Cell {
-    Cell::number(value.map(|value| {
-        let text = format!("{value:.decimals$}");
-        match text.split_once('.') {
-            Some((whole, fraction)) => format!("{}.{fraction}", grouped(whole)),
-            None => grouped(&text),
-        }
-    }))
+    Cell::number(value.map(|value| grouped(&format!("{value:.decimals$}"))))
 }
 
-/// Digits in groups of three.
-fn grouped(digits: &str) -> String {
+/// Groups the digits before the decimal point by three.
+fn grouped(number: &str) -> String {
+    let integer = number.find('.').unwrap_or(number.len());
     let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (place, digit) in number.chars().enumerate() {
+        if place > 0 && place < integer && (integer - place).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -178,7 +139,7 @@ mod tests {
 
     #[test]
     fn digits_are_in_groups_of_three() {
-        let found = ["7", "123", "1234", "1234567"].map(grouped);
-        assert_eq!(found, ["7", "123", "1,234", "1,234,567"]);
+        let found = ["7", "123", "1234", "1234567.1234"].map(grouped);
+        assert_eq!(found, ["7", "123", "1,234", "1,234,567.1234"]);
     }
 }
