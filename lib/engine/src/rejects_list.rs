@@ -47,7 +47,7 @@ impl<'a> RejectsList<'a> {
             self.writer.push(reject)?;
         }
         let list = self.writer.finish()?;
-        let digest = list.digest().to_owned();
+        let digest = list.summary().clone();
         let asked_for = self.config.rejects.is_some();
         if !rejects.is_empty() || asked_for || self.config.rejects().exists() {
             // A run that is killed before its output has its name finds its own list again.
