@@ -1,33 +1,33 @@
-//! Compressed input, told by its first bytes and not by its name.
+//! Compressed input, detected by its first bytes.
 
 use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::GzDecoder;
 
-/// Bytes of a stream that [`Compression::detect`] looks at.
+/// The number of bytes that [`Compression::detect`] needs.
 pub(crate) const MAGIC_LEN: usize = 6;
 
-/// Compressed bytes read at once.
+/// The size of reads of compressed bytes.
 const BUFFER: usize = 1 << 16;
 
-/// How a stream is compressed.
+/// The compression of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "lowercase")]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     #[strum(to_string = "plain text")]
     Plain,
-    /// gzip, one or many members; BGZF (what `bgzip` writes) is a kind of it.
+    /// gzip with one or many members. BGZF (from `bgzip`) is a variant.
     Gzip,
-    /// Zstandard, one or many frames.
+    /// Zstandard with one or many frames.
     Zstd,
-    /// One that is recognised and not read.
+    /// A known compression that is not supported.
     #[strum(to_string = "{0}")]
     Unsupported(&'static str),
 }
 
 impl Compression {
-    /// Tells the format from the first [`MAGIC_LEN`] bytes, or fewer where the stream is shorter.
+    /// Detects the compression from the first [`MAGIC_LEN`] bytes, or fewer in a shorter stream.
     pub(crate) fn detect(magic: &[u8]) -> Self {
         match magic {
             [0x1f, 0x8b, ..] => Self::Gzip,
@@ -40,7 +40,7 @@ impl Compression {
         }
     }
 
-    /// What the name of a file without bytes says that it was to be.
+    /// Guesses the compression of an empty file from its name.
     pub(crate) fn from_name(name: &str) -> Self {
         match name.rsplit_once('.') {
             Some((_, "gz" | "bgz" | "bgzf")) => Self::Gzip,
@@ -49,7 +49,7 @@ impl Compression {
         }
     }
 
-    /// The plain bytes of `stream`. An error of kind `UnexpectedEof` says that the stream is cut.
+    /// Decompresses `stream`. A truncated stream is an error of kind `UnexpectedEof`.
     pub(crate) fn decode<R: Read + Send + 'static>(
         self,
         stream: R,
@@ -63,10 +63,10 @@ impl Compression {
     }
 }
 
-/// The members of a gzip stream, one after another.
+/// Decompresses the members of a gzip stream.
 ///
-/// A BGZF stream ends with an empty member. Its members are small and whole, so a file cut between two of them is
-/// valid gzip; only the missing empty member tells.
+/// A BGZF stream ends with an empty member. A file that is truncated between two members is valid gzip; only the missing empty
+/// member shows the truncation.
 struct GzipMembers<R> {
     member: Option<GzDecoder<R>>,
     empty: bool,

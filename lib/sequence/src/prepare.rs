@@ -1,14 +1,14 @@
-//! From a record of a file to what is embedded of it.
+//! Applies the policy to a record.
 
 use clap::ValueEnum;
-use plmkit_contract::{Reason, Reject};
+use plmkit_contract::{Reason, Reject, UnknownResidue};
 use serde::Serialize;
 
 use crate::fasta::Record;
 use crate::protein::Protein;
-use crate::residue::{InvalidPolicy, InvalidResidue, normalise};
+use crate::residue::{InvalidPolicy, normalise};
 
-/// What to do with a protein of more than the maximum of residues.
+/// The policy for proteins with more than the maximum of residues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum LongPolicy {
@@ -22,38 +22,38 @@ pub enum LongPolicy {
     Reject,
 }
 
-/// What happens to each record. Lengths are in residues.
+/// The policy for records. Lengths are in residues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// What a character that is no residue leads to.
+    /// The policy for characters that are not residues.
     pub invalid: InvalidPolicy,
     /// Shorter proteins are rejected.
     pub min_residues: u32,
-    /// Longer proteins fall under `long`.
+    /// Longer proteins are treated as `long` says.
     pub max_residues: u32,
-    /// What a long protein leads to.
+    /// The policy for long proteins.
     pub long: LongPolicy,
-    /// What two windows in a row share; less than `max_residues`.
+    /// The overlap of two neighbouring windows; less than `max_residues`.
     pub overlap: u32,
 }
 
-/// What a record became.
+/// The result of [`Policy::prepare`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prepared {
     /// Rows for a shard.
     Accepted(Protein),
-    /// A row of `rejects.csv`.
+    /// A line of `rejects.csv`.
     Rejected(Reject),
 }
 
 impl Policy {
-    /// Applies the policy to the record at position `ordinal` of the whole input. One without an id is rejected.
+    /// Applies the policy to the record at position `ordinal` of the whole input. A record without an id is rejected.
     ///
-    /// The error is a character that is no residue, under [`InvalidPolicy::Error`].
+    /// Under [`InvalidPolicy::Error`], the first character that is not a residue is an error.
     ///
     /// # Panics
     /// Never: normalised residues are ASCII letters.
-    pub fn prepare(&self, ordinal: u64, record: Record) -> Result<Prepared, InvalidResidue> {
+    pub fn prepare(&self, ordinal: u64, record: Record) -> Result<Prepared, UnknownResidue> {
         let mut residues = record.sequence;
         let normalised = normalise(&mut residues, self.invalid == InvalidPolicy::X);
         let length = u32::try_from(residues.len()).unwrap_or(u32::MAX);
@@ -239,7 +239,7 @@ mod tests {
     fn invalid_residues() {
         assert_eq!(
             POLICY.prepare(7, record("MK-")),
-            Err(InvalidResidue {
+            Err(UnknownResidue {
                 position: 3,
                 found: b'-'
             })

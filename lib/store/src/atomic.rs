@@ -159,10 +159,9 @@ impl AtomicFile {
             rename_new(from, &self.path)
         };
         renamed.map_err(|source| match source.kind() {
-            io::ErrorKind::AlreadyExists => StoreError::Exists {
-                path: self.path.clone(),
-                difference: "it appeared in the meantime".to_owned(),
-            },
+            io::ErrorKind::AlreadyExists => {
+                StoreError::exists(&self.path, "it appeared in the meantime")
+            }
             _ => self.failed(source),
         })
     }

@@ -159,12 +159,19 @@ impl StoreError {
         }
     }
 
+    /// Makes the error of an output at `path` that is the result of other work.
+    pub fn exists(path: &Path, difference: impl Into<String>) -> Self {
+        let (path, difference) = (path.to_owned(), difference.into());
+        Self::Exists { path, difference }
+    }
+
     pub(crate) fn busy(path: &Path) -> Self {
         let path = path.to_owned();
         Self::Busy { path }
     }
 
-    pub(crate) fn malformed(path: &Path, what: impl Display) -> Self {
+    /// Makes the error of a file at `path` that is damaged or does not follow its format.
+    pub fn malformed(path: &Path, what: impl Display) -> Self {
         let (path, what) = (path.to_owned(), what.to_string());
         Self::Malformed { path, what }
     }

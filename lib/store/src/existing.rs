@@ -53,8 +53,7 @@ fn existing(
     }
     let (found, digest) = verify().map_err(StoreError::of_existing)?;
     if let Some(difference) = found.difference(provenance) {
-        let path = path.to_owned();
-        return Err(StoreError::Exists { path, difference });
+        return Err(StoreError::exists(path, difference));
     }
     // A killed run with --force may have left it.
     remove_unfinished(path);
