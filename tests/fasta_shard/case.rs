@@ -1,4 +1,4 @@
-//! A folder to work in, and what is asked of every run.
+//! A working folder, and checks of runs.
 
 use std::fs;
 use std::io::Write;
@@ -10,7 +10,7 @@ use plmkit_contract::Manifest;
 use plmkit_store::read_shard;
 use tempfile::TempDir;
 
-/// A temporary folder with inputs in it, and an output folder that is not there yet.
+/// A temporary folder with inputs. The output folder `out` does not exist yet.
 pub(crate) struct Case(TempDir);
 
 /// A row of a shard, without the description and the digest.
@@ -41,14 +41,25 @@ impl Case {
         fs::write(self.path(name), bytes).expect("write an input");
     }
 
-    /// `fasta-shard ARGS --out out`, run where the inputs are.
+    /// `fasta-shard ARGS --out out`, run in the folder.
     pub(crate) fn command(&self, args: &str) -> Command {
+        self.command_to("out", args)
+    }
+
+    /// `fasta-shard ARGS --out OUT`, run in the folder.
+    pub(crate) fn command_to(&self, out: &str, args: &str) -> Command {
         let mut command = Command::new(program());
+        command.current_dir(self.0.path()).args(args.split(' '));
+        command.args(["--out", out]);
         command
-            .current_dir(self.0.path())
-            .args(args.split(' '))
-            .args(["--out", "out"]);
-        command
+    }
+
+    /// The command of [`command`](Self::command), run by `sh` after `ulimit LIMIT`.
+    pub(crate) fn limited(&self, limit: &str, args: &str) -> Output {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit {limit}; exec \"$0\" \"$@\""), program()]);
+        command.current_dir(self.0.path()).args(args.split(' '));
+        command.args(["--out", "out"]).output().expect("run")
     }
 
     /// Runs to success and returns the manifest.
@@ -57,12 +68,12 @@ impl Case {
         self.manifest()
     }
 
-    /// Expects exit code `code`, one line on standard error with `message` in it, and nothing left behind.
+    /// Expects exit code `code`, one line on standard error that contains `message`, and no new file.
     pub(crate) fn fails(&self, args: &str, code: i32, message: &str) {
         let before = self.names();
         let output = self.command(args).output().expect("run");
         refused(&output, code, message);
-        assert_eq!(self.names(), before, "{args}: nothing is left behind");
+        assert_eq!(self.names(), before, "{args}: files are left behind");
     }
 
     /// Runs to success and expects `message` on standard error.
@@ -99,7 +110,7 @@ impl Case {
         rows
     }
 
-    /// Everything below the folder: paths and contents.
+    /// The paths and contents of all files in the output folder.
     pub(crate) fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
         files(&self.out())
     }
@@ -116,7 +127,7 @@ pub(crate) fn program() -> &'static str {
     env!("CARGO_BIN_EXE_fasta-shard")
 }
 
-/// Runs it with this on standard input.
+/// Runs a command with `input` on standard input.
 pub(crate) fn fed(mut command: Command, input: impl Into<Vec<u8>>) -> Output {
     let streams = command
         .stdin(Stdio::piped())
@@ -126,7 +137,7 @@ pub(crate) fn fed(mut command: Command, input: impl Into<Vec<u8>>) -> Output {
     let mut stdin = child.stdin.take().expect("piped");
     let input = input.into();
     thread::scope(|scope| {
-        // One that refuses its input does not read it to the end.
+        // A program that refuses its input does not read all of it.
         scope.spawn(move || stdin.write_all(&input));
         child.wait_with_output().expect("run")
     })
@@ -180,7 +191,7 @@ fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
-/// `count` proteins of 1 to 1,500 residues; the same ones for the same `seed`.
+/// Makes `count` proteins of 1 to 1,500 residues, which depend only on `seed`.
 pub(crate) fn proteins(count: usize, seed: u64) -> String {
     let mut state = seed;
     let mut next = move |below: u64| {
