@@ -57,7 +57,11 @@ impl Case {
     /// The command of [`command`](Self::command), run by `sh` after `ulimit LIMIT`.
     pub(crate) fn limited(&self, limit: &str, args: &str) -> Output {
         let mut command = Command::new("sh");
-        command.args(["-c", &format!("ulimit {limit}; exec \"$0\" \"$@\""), program()]);
+        command.args([
+            "-c",
+            &format!("ulimit {limit}; exec \"$0\" \"$@\""),
+            program(),
+        ]);
         command.current_dir(self.0.path()).args(args.split(' '));
         command.args(["--out", "out"]).output().expect("run")
     }

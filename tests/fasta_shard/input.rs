@@ -41,7 +41,10 @@ fn compression_and_source_change_no_byte_of_a_shard() {
         }
         let mut files = case.files();
         files.retain(|(path, _)| !path.ends_with("manifest.json"));
-        files.into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>()
+        files
+            .into_iter()
+            .map(|(_, bytes)| bytes)
+            .collect::<Vec<_>>()
     };
     let plain = made(text.clone().into_bytes(), false);
     for pack in [gzip, bgzip, zstd] {

@@ -44,7 +44,10 @@ fn names_with_line_ends_are_shown_on_one_line() {
         let output = command.output().expect("run");
         done(&output);
         let stderr = stderr(&output);
-        assert!(stderr.starts_with(&format!("fasta-shard: {start}")), "{stderr}");
+        assert!(
+            stderr.starts_with(&format!("fasta-shard: {start}")),
+            "{stderr}"
+        );
         assert_eq!(stderr.lines().count(), lines, "{stderr}");
     }
 }
@@ -68,7 +71,11 @@ fn a_full_disk() {
     let unmounted = Command::new("umount").arg(&disk).status().expect("umount");
     assert!(unmounted.success());
     refused(&output.expect("run"), 74, "no space left on device");
-    assert_eq!(left.expect("the mounted folder"), 0, "files are left behind");
+    assert_eq!(
+        left.expect("the mounted folder"),
+        0,
+        "files are left behind"
+    );
 }
 
 #[test]

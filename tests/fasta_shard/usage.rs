@@ -5,8 +5,14 @@ use crate::case::Case;
 #[test]
 fn invalid_command_lines() {
     for (args, expected) in [
-        ("a.fasta", "expected --shards or --max-shard-tokens, found neither"),
-        ("a.fasta --shards 1 --max-shard-tokens 100", "cannot be used with"),
+        (
+            "a.fasta",
+            "expected --shards or --max-shard-tokens, found neither",
+        ),
+        (
+            "a.fasta --shards 1 --max-shard-tokens 100",
+            "cannot be used with",
+        ),
         ("a.fasta --shards 0", "0 is not in 1..=100000"),
         (
             "a.fasta --shards 1 --long-policy middle",
@@ -16,7 +22,10 @@ fn invalid_command_lines() {
             "a.fasta --shards 1 --long-policy window --overlap 1022",
             "--overlap must be less than --max-residues",
         ),
-        ("a.fasta --shards 1 --overlap 9", "expected --long-policy window with it"),
+        (
+            "a.fasta --shards 1 --overlap 9",
+            "expected --long-policy window with it",
+        ),
         (
             "a.fasta --shards 1 --long-policy reject --min-residues 2000",
             "--min-residues is above --max-residues",
