@@ -28,7 +28,7 @@ fn ladder(folder: &Path, line: &str, limits: impl Iterator<Item = u64>) {
             let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
         }
         let mut limited = with_memory(&command(folder, line), mib);
-        let output = limited.current_dir(folder).output().expect("sh starts");
+        let output = limited.output().expect("sh starts");
         let stderr = String::from_utf8_lossy(&output.stderr);
         let what = format!("{line}, {mib} MiB: {}: {stderr}", output.status);
         match output.status.code() {

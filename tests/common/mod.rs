@@ -111,6 +111,9 @@ pub(crate) fn with_memory(command: &Command, mib: u64) -> Command {
         .arg((mib << 10).to_string())
         .arg(command.get_program())
         .args(command.get_args());
+    if let Some(folder) = command.get_current_dir() {
+        limited.current_dir(folder);
+    }
     limited
 }
 

@@ -82,15 +82,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_those_of_fair_esm() {
-        let mut tokens = Vec::new();
-        tokenize(b"LAGVSERTIDPKQNFYMHWCXBUZO", &mut tokens).expect("residues");
-        assert_eq!(tokens[0], 0);
-        assert_eq!(tokens[1..26], (4..=28).collect::<Vec<u8>>());
-        assert_eq!(tokens[26], 2);
-    }
-
-    #[test]
     fn an_unknown_residue_is_an_error_and_leaves_the_tokens_unchanged() {
         let mut tokens = vec![0, 5, 2];
         let error = tokenize(b"MKj", &mut tokens).expect_err("lower case");

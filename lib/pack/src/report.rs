@@ -227,23 +227,6 @@ mod tests {
         assert_eq!(report.min_utilization, Some(0.9));
     }
 
-    #[test]
-    fn no_sequence_no_utilization() {
-        let report = report(&[], 100);
-        assert_eq!(
-            (report.batches, report.utilization, report.tail),
-            (0, None, None)
-        );
-    }
-
-    #[test]
-    fn compares_with_padding_in_both_orders() {
-        // In input order [10, 2], [2, 9], [20]; sorted [2, 2], [9, 10], [20].
-        let report = report(&[10, 2, 2, 9, 20], 25);
-        assert_eq!(report.padded_in_input_order.tokens, 58);
-        assert_eq!(report.padded_sorted_by_length.tokens, 44);
-    }
-
     proptest! {
         #[test]
         fn no_utilization_is_above_one_and_padding_never_wins(

@@ -143,34 +143,12 @@ mod tests {
     }
 
     #[test]
-    fn error_names_the_first_record() {
-        assert_eq!(
-            admitted(DuplicatePolicy::Error, &[], &["x", "a", "b", "a"]),
-            Err(TakenId::ByRecord { first: 1 })
-        );
-        assert!(admitted(DuplicatePolicy::Error, &[], &["a", "A", "a_2"]).is_ok());
-    }
-
-    #[test]
     fn suffix_skips_names_that_are_taken() {
         let ids = ["a", "a_2", "a", "a", "a_2", "b"];
         let renamed = admitted(DuplicatePolicy::Suffix, &[], &ids);
         assert_eq!(
             renamed.expect("renamed"),
             ["a", "a_2", "a_3", "a_4", "a_2_2", "b"]
-        );
-    }
-
-    #[test]
-    fn an_id_of_a_later_record_is_given_to_no_other() {
-        let ids = ["a", "a", "a_2"];
-        assert_eq!(
-            admitted(DuplicatePolicy::Suffix, &ids, &ids).expect("renamed"),
-            ["a", "a_3", "a_2"]
-        );
-        assert_eq!(
-            admitted(DuplicatePolicy::Suffix, &[], &ids),
-            Err(TakenId::ByRenaming)
         );
     }
 

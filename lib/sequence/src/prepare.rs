@@ -113,8 +113,11 @@ mod tests {
         Policy { long, ..POLICY }
     }
 
-    fn invalid(invalid: InvalidPolicy) -> Policy {
-        Policy { invalid, ..POLICY }
+    fn reject_invalid() -> Policy {
+        Policy {
+            invalid: InvalidPolicy::Reject,
+            ..POLICY
+        }
     }
 
     fn record(sequence: &str) -> Record {
@@ -170,12 +173,7 @@ mod tests {
 
     #[test]
     fn exactly_the_maximum_is_not_long() {
-        for long in [
-            LongPolicy::Truncate,
-            LongPolicy::Window,
-            LongPolicy::SplitOff,
-            LongPolicy::Reject,
-        ] {
+        for &long in LongPolicy::value_variants() {
             let protein = accepted(self::long(long), &FIFTEEN[..10]);
             assert_eq!(protein.rows().count(), 1);
             assert!(!protein.is_truncated() && !protein.split_off);
@@ -183,75 +181,30 @@ mod tests {
     }
 
     #[test]
-    fn long_proteins() {
-        let protein = accepted(POLICY, FIFTEEN);
-        let row = protein.rows().next().expect("a row");
-        assert_eq!(
-            (row.sequence, row.key.length, row.key.truncated),
-            (&FIFTEEN[..10], 15, true)
-        );
-
+    fn windows_overlap() {
         let protein = accepted(long(LongPolicy::Window), FIFTEEN);
-        let rows: Vec<_> = protein
-            .rows()
-            .map(|row| {
-                (
-                    row.key.start,
-                    row.sequence,
-                    row.key.length,
-                    row.key.truncated,
-                )
-            })
-            .collect();
-        assert_eq!(
-            rows,
-            [
-                (0, &FIFTEEN[..10], 15, false),
-                (7, &FIFTEEN[7..], 15, false)
-            ]
-        );
+        let rows = protein.rows().map(|row| (row.key.start, row.sequence));
+        assert!(rows.eq([(0, &FIFTEEN[..10]), (7, &FIFTEEN[7..])]));
+        assert!(protein.rows().all(|row| row.key.length == 15));
         assert_eq!((protein.row_residues(), protein.tokens()), (18, 22));
-
-        let protein = accepted(long(LongPolicy::SplitOff), FIFTEEN);
-        assert_eq!(protein.rows().next().map(|row| row.sequence), Some(FIFTEEN));
-        assert!(protein.split_off && !protein.is_truncated());
-
-        assert_eq!(
-            rejected(long(LongPolicy::Reject), FIFTEEN),
-            (15, Reason::TooLong)
-        );
     }
 
     #[test]
     fn lengths_are_those_of_the_normalised_sequence() {
-        assert_eq!(rejected(POLICY, " \t"), (0, Reason::Empty));
-        assert_eq!(rejected(POLICY, "*"), (0, Reason::Empty));
         let policy = Policy {
             min_residues: 3,
             ..POLICY
         };
-        assert_eq!(rejected(policy, "M K*"), (2, Reason::TooShort));
+        for (policy, sequence, expected) in [
+            (POLICY, " \t", (0, Reason::Empty)),
+            (POLICY, "*", (0, Reason::Empty)),
+            (policy, "M K*", (2, Reason::TooShort)),
+            (long(LongPolicy::Reject), FIFTEEN, (15, Reason::TooLong)),
+            (reject_invalid(), "M K-*", (3, Reason::InvalidResidue)),
+        ] {
+            assert_eq!(rejected(policy, sequence), expected, "{sequence:?}");
+        }
         assert_eq!(accepted(policy, "MKV").length, 3);
         assert!(!accepted(POLICY, "ACDEFGHIKL*").is_truncated());
-    }
-
-    #[test]
-    fn invalid_residues() {
-        assert_eq!(
-            POLICY.prepare(7, record("MK-")),
-            Err(UnknownResidue {
-                position: 3,
-                found: b'-'
-            })
-        );
-        assert_eq!(
-            rejected(invalid(InvalidPolicy::Reject), "M K-*"),
-            (3, Reason::InvalidResidue)
-        );
-        let protein = accepted(invalid(InvalidPolicy::X), "MK-");
-        assert_eq!(
-            (protein.residues.as_str(), protein.changes.replaced),
-            ("MKX", 1)
-        );
     }
 }

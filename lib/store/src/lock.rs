@@ -164,12 +164,14 @@ pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use plmkit_contract::{Exit, Failure};
 
     use super::*;
 
     #[test]
-    fn a_claim_excludes_others_until_it_is_dropped() {
+    fn a_lock_excludes_others_until_it_is_dropped() {
         let folder = tempfile::tempdir().expect("temp folder");
         let path = folder.path().join("lock");
         let output = folder.path().join("output");
@@ -183,36 +185,30 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_file_that_nobody_holds_blocks_nobody() {
+    fn an_unheld_lock_file_is_no_lock_and_a_link_is_not_followed() {
         let folder = tempfile::tempdir().expect("temp folder");
         let path = folder.path().join("lock");
         fs::write(&path, "left behind").expect("write");
-        Lock::acquire(&path, &path).expect("claimed");
-    }
-
-    #[test]
-    fn a_link_is_not_followed() {
-        let folder = tempfile::tempdir().expect("temp folder");
-        let path = folder.path().join("lock");
+        drop(Lock::acquire(&path, &path).expect("unheld"));
         std::os::unix::fs::symlink(folder.path().join("victim"), &path).expect("link");
         assert!(Lock::acquire(&path, &path).is_err());
         assert!(!folder.path().join("victim").exists());
     }
 
     #[test]
-    fn of_many_threads_one_has_it() {
+    fn one_of_many_threads_holds_it() {
         let folder = tempfile::tempdir().expect("temp folder");
         let path = folder.path().join("lock");
-        let inside = std::sync::atomic::AtomicU32::new(0);
+        let inside = AtomicU32::new(0);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     let mut times = 0;
                     while times < 50 {
                         if let Ok(_held) = Lock::acquire(&path, &path) {
-                            let before = inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                            let before = inside.fetch_add(1, Ordering::SeqCst);
                             assert_eq!(before, 0);
-                            inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                            inside.fetch_sub(1, Ordering::SeqCst);
                             times += 1;
                         }
                     }

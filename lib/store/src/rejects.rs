@@ -183,15 +183,11 @@ mod tests {
     }
 
     #[test]
-    fn the_header_is_always_there() {
+    fn lists_have_a_header_and_quoted_ids() {
         let of_records = written(ListWriter::create_rejects, &[]);
         assert_eq!(of_records, "ordinal,id,length,reason\n");
         let of_rows = written(ListWriter::create_rejected_rows, &[]);
         assert_eq!(of_rows, "ordinal,id,length,reason,start\n");
-    }
-
-    #[test]
-    fn ids_are_quoted_where_they_must_be() {
         let reject = Reject {
             ordinal: 3,
             id: "a,\"b\"".into(),
@@ -216,14 +212,11 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_one_record_are_told_apart_by_their_start() {
-        assert_eq!(
-            written(
-                ListWriter::create_rejected_rows,
-                &[row(Some(0)), row(Some(766))]
-            ),
-            "ordinal,id,length,reason,start\n3,a,2000,not_finite,0\n3,a,2000,not_finite,766\n"
-        );
+    fn rows_of_one_record_have_different_starts() {
+        let rows = [row(Some(0)), row(Some(766))];
+        let expected =
+            "ordinal,id,length,reason,start\n3,a,2000,not_finite,0\n3,a,2000,not_finite,766\n";
+        assert_eq!(written(ListWriter::create_rejected_rows, &rows), expected);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, Field};
 use plmkit_contract::{KeyColumnsBuilder, RowKey, SequenceDigest, StoreDtype};
 
 use super::*;
-use crate::EmbeddingsReader;
+use crate::{EmbeddingsReader, EmbeddingsWriter};
 
 const DIM: usize = 4;
 
@@ -149,7 +149,17 @@ fn all_rows_come_back() {
     let output = folder.path().join("e.parquet");
     publish(&file, &output);
     let expected = groups().concat();
-    for (path, expected) in [(&output, &expected[..]), (&copy, &expected[2..])] {
+    let written = folder.path().join("written.parquet");
+    let mut writer = EmbeddingsWriter::create(&written, &layout()).expect("create");
+    for batch in &expected {
+        writer.write(batch).expect("write");
+    }
+    writer.finish(&provenance()).expect("finish");
+    for (path, expected) in [
+        (&output, &expected[..]),
+        (&copy, &expected[2..]),
+        (&written, &expected),
+    ] {
         let mut reader = EmbeddingsReader::open(path).expect("open");
         assert_eq!(reader.layout(), &layout());
         let mut read = Vec::new();
