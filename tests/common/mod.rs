@@ -6,6 +6,7 @@ pub(crate) mod case;
 pub(crate) mod pty;
 
 use std::borrow::BorrowMut;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -59,7 +60,7 @@ pub(crate) fn test_data(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Cuts a FASTA file into one shard in the folder `out`, and returns the shard.
+/// Makes one shard of a FASTA file in the folder `out`, and returns it.
 pub(crate) fn shard(fasta: &Path, out: &Path, options: &[&str]) -> PathBuf {
     let mut shard = bin("fasta-shard");
     shard.arg(fasta).arg("--out").arg(out);
@@ -67,7 +68,7 @@ pub(crate) fn shard(fasta: &Path, out: &Path, options: &[&str]) -> PathBuf {
     out.join("shard-00000.parquet")
 }
 
-/// Packs a shard into batches of so many tokens.
+/// Packs a shard into batches of at most `max_batch_tokens`.
 pub(crate) fn pack(shard: &Path, out: &Path, max_batch_tokens: u32) {
     let mut pack = bin("pack-batches");
     pack.arg(shard).arg("--out").arg(out);
@@ -148,6 +149,33 @@ pub(crate) fn all(folder: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+/// The files below a folder, with hidden ones, by their relative paths.
+pub(crate) type Tree = BTreeMap<PathBuf, Vec<u8>>;
+
+/// Reads all files below `folder`; a missing folder has none.
+pub(crate) fn tree(folder: &Path) -> Tree {
+    let files = paths(folder).into_iter().map(|path| {
+        let bytes = fs::read(&path).expect("read");
+        let path = path.strip_prefix(folder).expect("below it").to_owned();
+        (path, bytes)
+    });
+    files.collect()
+}
+
+/// Lists the files below a folder, with hidden ones.
+pub(crate) fn paths(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.expect("entry").path();
+        if path.is_dir() {
+            found.extend(paths(&path));
+        } else {
+            found.push(path);
+        }
+    }
+    found
 }
 
 /// A small file system, unmounted on drop.

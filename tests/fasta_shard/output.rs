@@ -4,30 +4,28 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::case::{Case, done, proteins, refused, stderr};
+use crate::case::{Case, proteins};
+use crate::common::{SmallDisk, all, assert_fails, run};
 
 #[test]
 fn folders_that_cannot_be_created() {
     let case = Case::new();
     case.write("a.fasta", ">a\nMK\n");
     case.write("out", "a file");
-    let run_to = |out: &str| -> Output {
-        let run = case.command_to(out, "a.fasta --shards 1").output();
-        run.expect("run")
-    };
+    let command = |out: &str| case.command_to(out, "a.fasta --shards 1");
     let message = "out: cannot create: not a directory";
-    refused(&run_to("out"), 73, message);
+    assert_fails(command("out"), 73, message);
     for folder in ["out/below", "/proc/below/it"] {
         let message = format!("{folder}: cannot create: ");
-        refused(&run_to(folder), 73, &message);
+        assert_fails(command(folder), 73, &message);
     }
     assert_eq!(fs::read_to_string(case.out()).expect("read"), "a file");
     case.write("a.fasta", ">a\nM1\n");
-    refused(&run_to("new/and/deep"), 65, "record 1 'a'");
+    assert_fails(command("new/and/deep"), 65, "record 1 'a'");
     assert!(!case.path("new").exists(), "created folders are removed");
 }
 
@@ -41,9 +39,7 @@ fn names_with_line_ends_are_shown_on_one_line() {
         (1, "o\\nut: already complete"),
     ] {
         let mut command = case.command_to("o\nut", "none\nat.fasta a.fasta --shards 1");
-        let output = command.output().expect("run");
-        done(&output);
-        let stderr = stderr(&output);
+        let stderr = run(&mut command);
         assert!(
             stderr.starts_with(&format!("fasta-shard: {start}")),
             "{stderr}"
@@ -53,41 +49,20 @@ fn names_with_line_ends_are_shown_on_one_line() {
 }
 
 #[test]
-fn a_full_disk() {
+fn full_disks_and_limits_on_files() {
     let case = Case::new();
     case.write("a.fasta", proteins(1500, 9));
-    let disk = case.path("disk");
-    fs::create_dir(&disk).expect("folder");
-    let mounted = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=128k", "tmpfs"])
-        .arg(&disk)
-        .output();
-    if !mounted.is_ok_and(|output| output.status.success()) {
-        eprintln!("SKIPPED a_full_disk: a small file system can be mounted by root only");
-        return;
+    if let Some(disk) = SmallDisk::mount(128) {
+        let out = disk.path().join("out");
+        let command = case.command_to(out.to_str().expect("UTF-8"), "a.fasta --shards 2");
+        assert_fails(command, 74, "no space left on device");
+        assert!(all(disk.path()).is_empty(), "files are left behind");
     }
-    let output = case.command_to("disk/out", "a.fasta --shards 2").output();
-    let left = fs::read_dir(&disk).map(Iterator::count);
-    let unmounted = Command::new("umount").arg(&disk).status().expect("umount");
-    assert!(unmounted.success());
-    refused(&output.expect("run"), 74, "no space left on device");
-    assert_eq!(
-        left.expect("the mounted folder"),
-        0,
-        "files are left behind"
-    );
-}
-
-#[test]
-fn limits_on_files() {
-    let case = Case::new();
-    case.write("a.fasta", proteins(1000, 9));
-    let output = case.limited("-f 8", "a.fasta --shards 2");
-    refused(&output, 74, "file too large");
-    assert!(!case.out().exists(), "files are left behind");
+    let limited = case.limited("-f 8", "a.fasta --shards 2");
+    case.leaves_nothing(limited, 74, "file too large");
     // More shards than files may be open.
     let manifest = |files: &str| {
-        done(&case.limited(files, "a.fasta --shards 400 --force"));
+        run(&mut case.limited(files, "a.fasta --shards 400 --force"));
         fs::read(case.out().join("manifest.json")).expect("manifest.json")
     };
     assert_eq!(manifest("-n 32"), manifest("-n 1024"));
@@ -164,12 +139,7 @@ fn a_socket_is_no_input() {
     let case = Case::new();
     let _socket = UnixListener::bind(case.path("a.sock")).expect("bind");
     let message = "a.sock: cannot open: no such device or address";
-    refused(
-        &case.command("a.sock --shards 1").output().expect("run"),
-        66,
-        message,
-    );
-    assert!(!case.out().exists(), "files are left behind");
+    case.leaves_nothing(case.command("a.sock --shards 1"), 66, message);
 }
 
 #[test]
@@ -188,11 +158,5 @@ fn a_killed_run_leaves_no_set_and_the_next_run_completes_it() {
         run.wait().expect("wait");
     }
     case.succeeds("a.fasta --shards 4");
-    let contents = |case: &Case| -> Vec<Vec<u8>> {
-        case.files().into_iter().map(|(_, bytes)| bytes).collect()
-    };
-    assert!(
-        contents(&case) == contents(&undisturbed),
-        "the same files, and no temporary one"
-    );
+    assert!(case.files() == undisturbed.files(), "the same files");
 }

@@ -73,8 +73,7 @@ fn ids_of_every_kind() {
         format!(">sp|P1/2|a\\b,\"c\" d e\nMK\n>{long}\nMK\n>ä\nMK\n>b,\"\n\n"),
         "",
     );
-    let ids: Vec<String> = case.rows().into_iter().map(|row| row.id).collect();
-    assert_eq!(ids, ["sp|P1/2|a\\b,\"c\"", &long, "ä"]);
+    assert_eq!(case.ids(), ["sp|P1/2|a\\b,\"c\"", &long, "ä"]);
     assert!(case.rejects().ends_with("3,\"b,\"\"\",0,empty\n"));
 }
 
@@ -132,7 +131,7 @@ fn duplicate_ids() {
     refused(fasta, "", message);
     let ids = |policy: &str| -> Vec<String> {
         let case = made(fasta, &format!(" --duplicate-ids {policy}"));
-        case.rows().into_iter().map(|row| row.id).collect()
+        case.ids()
     };
     assert_eq!(ids("suffix"), ["a", "b", "a_3", "a_2"]);
     assert_eq!(ids("keep"), ["a", "b", "a", "a_2"]);
@@ -151,16 +150,14 @@ fn a_renamed_record_gets_a_unique_id_and_is_listed() {
     case.write("b.fasta", ">b\nMV\n>a_2\nML\n");
     let args = "a.fasta b.fasta --shards 1 --duplicate-ids suffix";
     assert_eq!(case.succeeds(args).changed["ids_suffixed"], 1);
-    let ids = || -> Vec<String> { case.rows().into_iter().map(|row| row.id).collect() };
-    assert_eq!(ids(), ["a", "a_3", "b", "a_2"]);
+    assert_eq!(case.ids(), ["a", "a_3", "b", "a_2"]);
     let renamed = case.out().join("renamed.csv");
     let listed = || fs::read_to_string(&renamed).expect("renamed.csv");
     assert_eq!(listed(), "ordinal,id,new_id\n1,a,a_3\n");
     // A complete set is kept; a changed list is detected.
     case.succeeds(args);
     fs::write(&renamed, "ordinal,id,new_id\n1,a,a_4\n").expect("write");
-    let output = case.command(args).output().expect("run");
-    crate::case::refused(&output, 65, "renamed.csv: damaged or altered");
+    case.fails(args, 65, "renamed.csv: damaged or altered");
     case.succeeds(&format!("{args} --force"));
     assert_eq!(listed(), "ordinal,id,new_id\n1,a,a_3\n");
     // No record is renamed, so the list of the older set is removed.
@@ -174,7 +171,7 @@ fn in_a_pipe_a_new_id_may_be_that_of_a_later_record() {
     let command = case.command("- --shards 1 --duplicate-ids suffix");
     let output = crate::case::fed(command, ">a\nMK\n>a\nMA\n>a_2\nML\n");
     let message = "standard input: record 3 'a_2': its id is one that --duplicate-ids suffix gave";
-    crate::case::refused(&output, 65, message);
+    crate::common::assert_failed(&output, 65, message);
 }
 
 #[test]

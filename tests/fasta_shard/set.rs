@@ -1,10 +1,11 @@
 //! Sets of shards: determinism, balance, existing sets.
 
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::SystemTime;
 
-use crate::case::{Case, done, fed, proteins, refused, rows};
+use crate::case::{Case, done, fed, proteins, rows};
+use crate::common::assert_failed;
 
 fn case() -> Case {
     let case = Case::new();
@@ -23,12 +24,7 @@ fn the_number_of_threads_changes_no_byte() {
         let made = |threads: usize| {
             let case = case();
             case.succeeds(&format!("a.fasta {options} --threads {threads}"));
-            let folder = case.out();
-            let files = case.files().into_iter().map(|(path, bytes)| {
-                let path = path.strip_prefix(&folder).expect("inside");
-                (path.to_owned(), bytes)
-            });
-            files.collect::<Vec<_>>()
+            case.files()
         };
         let one = made(1);
         assert!(one.len() > 4);
@@ -81,11 +77,9 @@ fn shards_keep_to_their_tokens() {
 }
 
 fn times(case: &Case) -> Vec<SystemTime> {
-    let modified = |path: &Path| path.metadata().and_then(|found| found.modified());
-    let files = case.files().into_iter();
-    files
-        .map(|(path, _)| modified(&path).expect("a time"))
-        .collect()
+    let modified = |path: PathBuf| path.metadata().and_then(|found| found.modified());
+    let paths = case.files().into_keys().map(|path| case.out().join(path));
+    paths.map(|path| modified(path).expect("a time")).collect()
 }
 
 #[test]
@@ -226,7 +220,7 @@ fn a_run_killed_while_publishing_is_repeated() {
     case.fails("a.fasta --shards 2", 73, other);
     let output = fed(case.command("- --shards 3"), proteins(400, 7));
     let once = "an unfinished set, and standard input cannot be read again";
-    refused(&output, 73, once);
+    assert_failed(&output, 73, once);
     case.succeeds("a.fasta --shards 3");
     assert!(
         case.files() == whole,

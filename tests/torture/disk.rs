@@ -6,9 +6,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::common::{SmallDisk, assert_failed, command, run};
+use crate::common::{SmallDisk, Tree, assert_failed, command, run, tree};
 use crate::inputs::{EMBED, Inputs};
-use crate::tree::{Tree, assert_same, assert_subset, is_saved, tree};
+use crate::tree::{assert_same, assert_subset, is_saved};
 
 /// The allocation unit of a tmpfs, in bytes.
 const PAGE: usize = 4096;

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use plmkit_contract::Stop;
 use plmkit_store::{BatchesFile, read_shard};
 
-use crate::common::run;
+use crate::common::{Tree, paths, run, tree};
 use crate::inputs::{EMBED, Inputs};
-use crate::tree::{Tree, assert_same, is_hidden, is_saved, paths, tree};
+use crate::tree::{assert_same, is_hidden, is_saved};
 
 /// A program that is killed.
 struct Victim {

@@ -1,38 +1,9 @@
-//! The files in a folder.
+//! Checks of the files in a folder.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The files below a folder, with hidden ones, by their relative paths.
-pub(crate) type Tree = BTreeMap<PathBuf, Vec<u8>>;
-
-/// Reads all files below `folder`.
-pub(crate) fn tree(folder: &Path) -> Tree {
-    paths(folder)
-        .into_iter()
-        .map(|path| {
-            let bytes = fs::read(&path).expect("read");
-            let path = path.strip_prefix(folder).expect("below it").to_owned();
-            (path, bytes)
-        })
-        .collect()
-}
-
-/// Lists the files below a folder, with hidden ones.
-pub(crate) fn paths(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).expect("folder") {
-        let path = entry.expect("entry").path();
-        if path.is_dir() {
-            found.extend(paths(&path));
-        } else {
-            found.push(path);
-        }
-    }
-    found
-}
+use crate::common::Tree;
 
 /// Whether a file is temporary, or in the folder of an unfinished run.
 pub(crate) fn is_hidden(path: &Path) -> bool {

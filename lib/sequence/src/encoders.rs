@@ -127,7 +127,6 @@ struct OpenShards<'env> {
 
 struct OpenShard {
     writer: ShardWriter,
-    rows: u64,
     residues: u64,
 }
 
@@ -153,7 +152,6 @@ impl OpenShards<'_> {
                 let path = self.folder.join(key.file_name());
                 Ok(place.insert(OpenShard {
                     writer: ShardWriter::create(&path, self.row_group_bytes)?,
-                    rows: 0,
                     residues: 0,
                 }))
             }
@@ -163,12 +161,13 @@ impl OpenShards<'_> {
     fn finish(self, provenance: &Provenance) -> Result<Vec<EncodedShard>, StoreError> {
         let finished = self.open.into_iter().map(|(key, shard)| {
             let file = shard.writer.finish(provenance)?;
+            let digest = file.summary().digest;
             let summary = ShardSummary {
                 file: key.file_name(),
-                rows: shard.rows,
+                rows: digest.rows(),
                 residues: shard.residues,
-                tokens: shard.residues + shard.rows * u64::from(SPECIAL_TOKENS),
-                digest: file.summary().digest.to_string(),
+                tokens: shard.residues + digest.rows() * u64::from(SPECIAL_TOKENS),
+                digest: digest.to_string(),
             };
             Ok(EncodedShard { key, summary, file })
         });
@@ -180,7 +179,6 @@ impl OpenShard {
     fn push(&mut self, protein: &Protein) -> Result<(), StoreError> {
         for row in protein.rows() {
             self.writer.push(&row)?;
-            self.rows += 1;
             self.residues += row.sequence.len() as u64;
         }
         Ok(())

@@ -105,7 +105,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
             match self.ids.admit(ordinal, &mut record.id) {
                 Ok(None) => {}
                 Ok(Some(old)) => {
-                    self.tally.count_suffixed();
+                    self.tally.count_change("ids_suffixed", 1);
                     self.list_renamed(ordinal, old, &record.id)?;
                 }
                 Err(TakenId::ByRecord { first }) => {
@@ -125,9 +125,8 @@ impl<'a, 'scope> Pass<'a, 'scope> {
                 "expected an id after '>', found none; --invalid reject sets the record aside";
             return Err(invalid("", problem.to_owned()));
         }
-        if record.description_recoded {
-            self.tally.count_recoded();
-        }
+        let recoded = u64::from(record.description_recoded);
+        self.tally.count_change("descriptions_recoded", recoded);
         let id = record.id.clone();
         let prepared = self.config.policy.prepare(ordinal, record);
         let prepared = prepared.map_err(|UnknownResidue { position, found }| {

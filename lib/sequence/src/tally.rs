@@ -45,22 +45,12 @@ impl Default for Tally {
 
 impl Tally {
     /// Adds `count` to one of [`CHANGES`].
-    fn count_change(&mut self, change: &str, count: u64) {
+    pub(crate) fn count_change(&mut self, change: &str, count: u64) {
         if count > 0
             && let Some(total) = self.changed.get_mut(change)
         {
             *total += count;
         }
-    }
-
-    /// Counts a renamed record.
-    pub(crate) fn count_suffixed(&mut self) {
-        self.count_change("ids_suffixed", 1);
-    }
-
-    /// Counts a record whose description was not UTF-8.
-    pub(crate) fn count_recoded(&mut self) {
-        self.count_change("descriptions_recoded", 1);
     }
 
     pub(crate) fn count_rejected(&mut self, reject: &Reject) {
