@@ -32,7 +32,7 @@ fn chain(folder: &Path, options: &str) -> Value {
         &format!("fasta-shard proteins.fasta --out shards {options}"),
     );
     let manifest = json(&folder.join("shards/manifest.json"));
-    let (mut embeddings, mut shards) = (String::new(), String::new());
+    let (mut embeddings, mut shards) = (Vec::new(), Vec::new());
     for shard in manifest["shards"].as_array().expect("shards") {
         let file = shard["file"].as_str().expect("file");
         let name = format!("shards/{}", file.trim_end_matches(".parquet"));
@@ -42,11 +42,12 @@ fn chain(folder: &Path, options: &str) -> Value {
         ] {
             run_line(folder, &line);
         }
-        embeddings += &format!(" {name}.emb.parquet");
-        shards += &format!(" {name}.parquet");
+        embeddings.push(format!("{name}.emb.parquet"));
+        shards.push(format!("{name}.parquet"));
     }
     let lists = "--rejects shards/rejects.csv --manifest shards/manifest.json";
-    let validate = format!("validate-embeddings{embeddings} --shards{shards} {lists}");
+    let [embeddings, shards] = [embeddings, shards].map(|files| files.join(" "));
+    let validate = format!("validate-embeddings {embeddings} --shards {shards} {lists}");
     run_line(folder, &format!("{validate} --report report.json"));
     manifest
 }
