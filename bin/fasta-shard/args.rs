@@ -10,10 +10,10 @@ use plmkit_sequence::{
     DuplicatePolicy, Input, InvalidPolicy, Limits, LongPolicy, Policy, ShardConfig, ShardTarget,
 };
 
-/// Longest record that is read, in residues.
+/// The longest readable record, in residues.
 const MOST_RESIDUES: i64 = 1 << 24;
 
-/// What two windows share unless --overlap says otherwise, in residues.
+/// Default of --overlap, in residues.
 const OVERLAP: u32 = 256;
 
 /// Cut FASTA files into shards of proteins

@@ -1,4 +1,4 @@
-//! The run, and its messages.
+//! Runs the program and prints its messages.
 
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::path_text;
@@ -26,7 +26,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
                 "{folder}: already complete: the same input and options, every shard verified"
             );
         }
-        // The signal that asked for it decides the exit code.
+        // The received signal decides the exit code.
         ShardOutcome::Stopped => {}
     }
     Ok(Exit::Done)

@@ -1,18 +1,23 @@
-//! A manifest in words.
+//! Summarizes a manifest.
 
 use std::fmt::Display;
 
 use plmkit_contract::{Manifest, path_text, plural};
 
-/// One paragraph: how many records, what became of them, how the shards turned out.
+/// Formats the numbers of records, rejects, changes and shards on one line.
 pub(crate) fn summary(manifest: &Manifest) -> String {
     let rejected = manifest.rejected.values().sum::<u64>();
+    let changed = counted(&manifest.changed);
     format!(
         "{}: {} accepted, {rejected} rejected{}; changed: {}; {}, {}, {} in {}{}",
         plural(manifest.records, "record"),
         manifest.accepted,
         in_brackets(&counted(&manifest.rejected)),
-        some(&counted(&manifest.changed)),
+        if changed.is_empty() {
+            "nothing"
+        } else {
+            &changed
+        },
         plural(manifest.rows, "row"),
         plural(manifest.residues, "residue"),
         plural(manifest.tokens, "token"),
@@ -21,7 +26,7 @@ pub(crate) fn summary(manifest: &Manifest) -> String {
     )
 }
 
-/// Warnings of the finished set. `limit` is the most tokens that a shard should have.
+/// Returns the warnings of a set whose shards should have at most `limit` tokens.
 pub(crate) fn warnings(manifest: &Manifest, limit: u64) -> Vec<String> {
     let mut warnings = Vec::new();
     for input in manifest.inputs.iter().filter(|input| input.records == 0) {
@@ -49,7 +54,7 @@ pub(crate) fn warnings(manifest: &Manifest, limit: u64) -> Vec<String> {
     warnings
 }
 
-/// `a 1, b 2` of the counts that are not 0.
+/// Formats the counts that are not 0: `a 1, b 2`.
 fn counted<'a, K: Display + 'a>(counts: impl IntoIterator<Item = (&'a K, &'a u64)>) -> String {
     let counted: Vec<String> = counts
         .into_iter()
@@ -59,7 +64,7 @@ fn counted<'a, K: Display + 'a>(counts: impl IntoIterator<Item = (&'a K, &'a u64
     counted.join(", ")
 }
 
-/// The smallest and the largest shard.
+/// Formats the tokens of the smallest and the largest shard.
 fn balance(manifest: &Manifest) -> String {
     let tokens = || manifest.shards.iter().map(|shard| shard.tokens);
     match (tokens().min(), tokens().max()) {
@@ -74,8 +79,4 @@ fn in_brackets(text: &str) -> String {
     } else {
         format!(" ({text})")
     }
-}
-
-fn some(text: &str) -> &str {
-    if text.is_empty() { "nothing" } else { text }
 }

@@ -79,7 +79,7 @@ impl Args {
         keep_apart(&inputs, &outputs)
     }
 
-    /// Most tokens in a batch: 1 to `i32::MAX`, which is what the offsets of a list can count.
+    /// Returns the most tokens in a batch: 1 to `i32::MAX`, the limit of list offsets.
     pub(crate) fn batch_tokens(&self) -> Result<u32, Fault> {
         let Some(path) = &self.batch_size else {
             return Ok(self.max_batch_tokens);

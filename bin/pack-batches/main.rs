@@ -1,5 +1,4 @@
-//! `pack-batches`: packs the sequences of a shard into batches that a variable-length kernel computes without
-//! padding.
+//! `pack-batches`: packs the sequences of a shard into batches for variable-length kernels, without padding.
 
 mod args;
 mod report;

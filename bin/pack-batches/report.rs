@@ -1,4 +1,4 @@
-//! What `--report` writes.
+//! The report of `--report`.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use plmkit_pack::{PackingReport, PaddedCost};
 use serde::Serialize;
 use serde_json::Value;
 
-/// The whole of the report: where the batches come from, then the fields of [`PackingReport`].
+/// The report: the provenance of the batches, then the fields of [`PackingReport`].
 #[derive(Serialize)]
 pub(crate) struct Report<'a> {
     /// The file contract's version.
@@ -37,7 +37,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// The report in one line.
+/// Formats the report on one line.
 pub(crate) fn summary(packing: &PackingReport) -> String {
     let Some(utilization) = packing.utilization else {
         return "0 sequences, 0 batches".to_owned();
@@ -67,7 +67,7 @@ pub(crate) fn summary(packing: &PackingReport) -> String {
     )
 }
 
-/// Cut and not rounded, so that only what is full is 100 %.
+/// Formats a share, rounded down: only a full batch is 100 %.
 fn percent(share: f64) -> String {
     format!("{:.1} %", (share * 1000.0).floor() / 10.0)
 }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_summary_says_what_is_full_and_what_padding_costs() {
+    fn the_summary_has_the_utilization_and_the_cost_of_padding() {
         let lengths = [250, 100, 2, 98, 60];
         let packing = pack(&lengths, &Groups::runs(0..lengths.len()), 100);
         let report = PackingReport::new(&packing, &lengths);

@@ -1,4 +1,4 @@
-//! From a shard to a batches file.
+//! Packs a shard into a batches file.
 
 use arrow::array::AsArray;
 use plmkit_cli::{Exit, Fault, Program, Stop};
@@ -6,15 +6,13 @@ use plmkit_contract::{
     DESCRIPTION, Labels, Provenance, SAMPLE, SOURCE, SPECIAL_TOKENS, WINDOWS, ordinals, path_text,
 };
 use plmkit_pack::{Groups, Packing, PackingReport, pack};
-use plmkit_store::{
-    BatchesWriter, Existing, FileKind, Shard, existing_batches, read_shard, write_json,
-};
+use plmkit_store::{BatchesWriter, FileKind, Shard, existing_batches, read_shard, write_json};
 use tracing::info;
 
 use crate::args::Args;
 use crate::report::{Report, summary};
 
-/// Packs the shard, unless that is already done.
+/// Packs the shard, unless the output is complete.
 pub(crate) fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     args.check_paths()?;
     let capacity = args.batch_tokens()?;
@@ -37,7 +35,7 @@ pub(crate) fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     };
     let provenance = provenance(&shard, labels, capacity);
 
-    let done = !args.force && existing_batches(&args.out, &provenance, stop)? != Existing::Absent;
+    let done = !args.force && existing_batches(&args.out, &provenance, stop)?.is_some();
     if !done {
         let mut writer = BatchesWriter::create(&args.out, labels, &provenance)?;
         write(&mut writer, &shard, labels, &packing, stop)?;
@@ -51,7 +49,7 @@ pub(crate) fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     Ok(Exit::Done)
 }
 
-/// What the batches of `shard` depend on.
+/// Returns the provenance of the batches of `shard`.
 fn provenance(shard: &Shard, labels: Labels, capacity: u32) -> Provenance {
     let mut provenance = Provenance::new(Args::NAME, vec![shard.digest.to_string()])
         .with(SOURCE, shard.provenance.source())
@@ -62,14 +60,14 @@ fn provenance(shard: &Shard, labels: Labels, capacity: u32) -> Provenance {
     if labels.description {
         provenance = provenance.with(DESCRIPTION, true);
     }
-    // Also of a shard in which no protein is long: files of one set are embedded alike.
+    // Even if this shard has no long protein, because all files of a set are embedded alike.
     if shard.provenance.text_option("long_policy") == Some("window") {
         provenance = provenance.with(WINDOWS, true);
     }
     provenance
 }
 
-/// Writes one record batch for each pack.
+/// Writes one record batch for each batch.
 fn write(
     writer: &mut BatchesWriter,
     shard: &Shard,

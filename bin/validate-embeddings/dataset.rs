@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use plmkit_check::Parts;
 use plmkit_cli::{Exit, Fault, files_in, files_of, is_hidden};
-use plmkit_contract::{Manifest, SealedError, io_text, is_sealed, path_text, seal};
+use plmkit_contract::{ContentError, Manifest, io_text, is_sealed, path_text, seal};
 use plmkit_store::{StoreError, write_report};
 
 use crate::args::Args;
@@ -147,7 +147,7 @@ impl Dataset {
         })?;
         let listed: Result<ListedDataset, _> = serde_json::from_slice(&text);
         match listed {
-            _ if !is_sealed(&text) => Err(SealedError::Seal.to_string()),
+            _ if !is_sealed(&text) => Err(ContentError::broken_seal().to_string()),
             Err(error) => Err(format!("not the {NAME} of a validation: {error}")),
             Ok(listed) => listed.check_contract(),
         }

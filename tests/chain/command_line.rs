@@ -1,4 +1,4 @@
-//! What every program says of itself.
+//! The command lines of all programs.
 
 use crate::common;
 use std::fs;
@@ -25,14 +25,12 @@ fn run(program: &str, argument: &str) -> Output {
 fn help_version_man_page_and_completions_need_no_other_argument() {
     for program in PROGRAMS {
         let version = env!("CARGO_PKG_VERSION");
+        let bash = format!("-o default {program}\n");
         for (argument, what) in [
             ("--help", format!("Usage: {program}")),
             ("--version", format!("{program} {version}\n")),
             ("--generate=man", format!(".TH {program} 1")),
-            (
-                "--generate=complete-bash",
-                format!("-o default {program}\n"),
-            ),
+            ("--generate=complete-bash", bash),
             ("--generate=complete-zsh", format!("#compdef {program}")),
             ("--generate=complete-fish", format!("complete -c {program}")),
         ] {
@@ -67,7 +65,7 @@ fn a_usage_error_is_one_line_and_exit_code_2() {
 }
 
 #[test]
-fn a_usage_error_is_json_where_json_is_asked_for() {
+fn a_usage_error_is_json_if_json_is_requested() {
     for program in PROGRAMS {
         for arguments in [
             ["--log-format", "json", "--no-such-option"].as_slice(),
@@ -82,15 +80,13 @@ fn a_usage_error_is_json_where_json_is_asked_for() {
             );
         }
     }
-    // What follows -- is of the command.
-    let mut record = common::bin("monitor-log");
-    record.args(["record", "--", "wc", "--log-format", "json"]);
-    let output = record.output().expect("run");
-    common::assert_failed(&output, 2, "monitor-log: the following required");
+    // Arguments after -- belong to the command.
+    let record = common::command(".".as_ref(), "monitor-log record -- wc --log-format json");
+    common::assert_fails(record, 2, "monitor-log: the following required");
 }
 
 #[test]
-fn a_dash_is_a_stream_where_there_can_be_one_and_refused_elsewhere() {
+fn a_dash_is_refused_where_no_stream_is_possible() {
     for line in [
         "fasta-shard a.fasta --shards 1 --out -",
         "pack-batches - --out b.arrow",
@@ -116,44 +112,30 @@ fn a_dash_is_a_stream_where_there_can_be_one_and_refused_elsewhere() {
         "monitor-log export --once --textfile a.prom --events -",
     ] {
         let folder = tempfile::tempdir().expect("temp folder");
-        let mut words = line.split(' ');
-        let output = common::bin(words.next().expect("a program"))
-            .args(words)
-            .current_dir(folder.path())
-            .output()
-            .expect("run");
-        common::assert_failed(&output, 2, "invalid value '-' for ");
+        let command = common::command(folder.path(), line);
+        common::assert_fails(command, 2, "invalid value '-' for ");
         assert!(common::all(folder.path()).is_empty(), "{line}");
     }
 }
 
 #[test]
-fn a_table_goes_to_no_device_and_a_report_to_any() {
+fn tables_are_not_written_to_devices_and_reports_are() {
     let folder = tempfile::tempdir().expect("temp folder");
-    let run = |line: &str| {
-        let mut words = line.split(' ');
-        let mut command = common::bin(words.next().expect("a program"));
-        command.args(words).current_dir(folder.path());
-        command.output().expect("run")
-    };
+    let command = |line: &str| common::command(folder.path(), line);
     fs::write(folder.path().join("a.fasta"), ">a\nMKV\n").expect("write");
-    assert!(
-        run("fasta-shard a.fasta --shards 1 --out s")
-            .status
-            .success()
-    );
+    common::run(&mut command("fasta-shard a.fasta --shards 1 --out s"));
     let events = "{\"type\":\"run\",\"run\":\"a\",\"time\":\"2026-01-01T00:00:00Z\"}\n";
     fs::write(folder.path().join("a.jsonl"), events).expect("write");
     let pack = "pack-batches s/shard-00000.parquet --out";
     for device in ["/dev/null", "/dev/stdout"] {
-        let output = run(&format!("{pack} {device}"));
-        common::assert_failed(&output, 73, "expected a place for a file");
-        // Neither is the model looked for.
-        let output = run(&format!("gpu-embed b.arrow --model none --out {device}"));
-        common::assert_failed(&output, 73, "expected a place for a file");
+        // Checked before the model is searched for.
+        let embed = format!("gpu-embed b.arrow --model none --out {device}");
+        for line in [format!("{pack} {device}"), embed] {
+            common::assert_fails(command(&line), 73, "expected a place for a file");
+        }
     }
-    let output = run(&format!("{pack} b.arrow --report s"));
-    common::assert_failed(&output, 73, "s: cannot create: is a directory");
+    let folder_as_report = command(&format!("{pack} b.arrow --report s"));
+    common::assert_fails(folder_as_report, 73, "s: cannot create: is a directory");
     assert_eq!(common::all(folder.path()), ["a.fasta", "a.jsonl", "s"]);
 
     for report in ["/dev/null", "/dev/stdout", "-"] {
@@ -163,34 +145,28 @@ fn a_table_goes_to_no_device_and_a_report_to_any() {
             format!("monitor-log report --events a.jsonl --out r.json --mqc {report}"),
             format!("monitor-log report --events a.jsonl --out /dev/null --html {report}"),
         ] {
-            let output = run(&line);
+            let output = command(&line).output().expect("run");
             assert_eq!(output.status.code(), Some(0), "{line}: {output:?}");
             assert_eq!(output.stdout.is_empty(), report == "/dev/null", "{line}");
         }
     }
-    assert_eq!(
-        common::all(folder.path()),
-        ["a.fasta", "a.jsonl", "b.arrow", "r.json", "s"]
-    );
+    let expected = ["a.fasta", "a.jsonl", "b.arrow", "r.json", "s"];
+    assert_eq!(common::all(folder.path()), expected);
 
-    // A file that a shell opened to append keeps what is in it.
+    // A file that a shell opened for appending keeps its content.
     let log = folder.path().join("log");
     fs::write(&log, "before\n").expect("write");
     let opened = fs::File::options().append(true).open(&log).expect("open");
-    let mut report = common::bin("monitor-log");
-    report.args(["report", "--events", "a.jsonl", "--out", "/dev/stdout"]);
-    report.current_dir(folder.path()).stdout(opened);
-    assert!(report.status().expect("run").success());
+    let mut report = command("monitor-log report --events a.jsonl --out /dev/stdout");
+    assert!(report.stdout(opened).status().expect("run").success());
     let log = fs::read_to_string(log).expect("log");
-    assert!(
-        log.starts_with("before\n{") && log.ends_with("}\n"),
-        "{log}"
-    );
+    let is_appended = log.starts_with("before\n{") && log.ends_with("}\n");
+    assert!(is_appended, "{log}");
 }
 
 #[test]
-fn a_working_folder_that_was_removed_is_said() {
-    // The libraries that gpu-embed is linked with end it before its first line.
+fn a_removed_working_folder_is_reported() {
+    // The libraries of gpu-embed end it before its first line.
     for (line, code) in [
         ("fasta-shard a.fasta --shards 1 --out s", 66),
         ("fasta-shard /dev/null --shards 1 --out s", 73),
@@ -223,20 +199,20 @@ fn help_that_cannot_be_written_is_a_failure() {
 }
 
 #[test]
-fn usage_and_help_say_what_a_probe_needs() {
+fn usage_and_help_describe_a_probe() {
     let help = run("gpu-embed", "--help").stdout;
     let help = String::from_utf8_lossy(&help);
     let usage = "Usage: gpu-embed [OPTIONS] --model <MODEL> --out <FILE.parquet> <BATCHES.arrow>...\n       \
                  gpu-embed [OPTIONS] --model <MODEL> --probe [--out <FILE.json>]\n";
     assert!(help.contains(usage), "{help}");
-    // What blends windows is in lib/engine/src/stitch/blend.rs.
+    // As in lib/engine/src/stitch/blend.rs.
     let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
     let weight = "weighted by the number of residues from it to the nearer end of the window, itself included";
     assert!(words.contains(weight), "{help}");
 }
 
 #[test]
-fn the_man_page_has_the_options_of_the_subcommands_and_refers_to_no_page_that_is_not_there() {
+fn the_man_page_has_the_options_of_the_subcommands_and_refers_to_no_missing_page() {
     let text = run("monitor-log", "--generate=man").stdout;
     let text = String::from_utf8_lossy(&text).replace("\\-", "-");
     for part in [
@@ -253,9 +229,9 @@ fn the_man_page_has_the_options_of_the_subcommands_and_refers_to_no_page_that_is
     assert_eq!(text.matches(" .ds Aq ").count(), 2, "{text}");
 }
 
-/// The kernel lets no signal end the first process of a container.
+/// The kernel does not let a signal end the first process of a container.
 #[test]
-fn as_the_first_process_of_a_container_a_stopped_program_ends_with_the_code_of_the_signal() {
+fn the_first_process_of_a_container_ends_with_the_code_of_the_signal() {
     let Some(mut first_process) = common::first_process() else {
         return;
     };
@@ -276,13 +252,13 @@ fn as_the_first_process_of_a_container_a_stopped_program_ends_with_the_code_of_t
         input.write_all(records.concat().as_bytes())
     };
     write_some().expect("a reader");
-    // It handles signals before it reads.
+    // The program handles signals before it reads.
     sleep(Duration::from_millis(500));
     let children = format!("/proc/{0}/task/{0}/children", child.id());
     let first = fs::read_to_string(children).expect("children");
     let sent = Command::new("kill").args(["-TERM", first.trim()]).status();
     assert!(sent.expect("kill").success());
-    // A stop is looked for from record to record.
+    // The program polls for a stop between records.
     for _ in 0..5000 {
         if write_some().is_err() {
             break;

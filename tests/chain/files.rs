@@ -1,54 +1,67 @@
-//! The whole chain on real proteins: every record is accounted for under every policy.
+//! The whole chain on real proteins.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::common::{assert_failed, bin, run, test_data};
+use crate::common::{assert_failed, assert_fails, command, model_of, run, test_data};
 use arrow::array::{Array, AsArray};
 use plmkit_contract::{DESCRIPTION, SAMPLE, ordinals};
 use plmkit_store::{EmbeddingsReader, read_shard};
 use serde_json::Value;
+use tempfile::TempDir;
 
-/// FASTA to a validated dataset in `folder`; returns the manifest.
-fn chain(folder: &Path, options: &[&str]) -> Value {
-    let shards = folder.join("shards");
-    run(bin("fasta-shard")
-        .arg(test_data("proteins.fasta"))
-        .arg("--out")
-        .arg(&shards)
-        .args(options));
-    let manifest = json(&shards.join("manifest.json"));
-    let mut embedded = Vec::new();
-    let mut names: Vec<PathBuf> = Vec::new();
-    for shard in manifest["shards"].as_array().expect("shards") {
-        let shard = shards.join(shard["file"].as_str().expect("file"));
-        let (packed, out) = (
-            shard.with_extension("arrow"),
-            shard.with_extension("emb.parquet"),
-        );
-        run(bin("pack-batches").arg(&shard).arg("--out").arg(&packed));
-        run(bin("gpu-embed")
-            .arg(&packed)
-            .arg("--out")
-            .arg(&out)
-            .arg("--model")
-            .arg(test_data("model-tiny")));
-        names.push(shard);
-        embedded.push(out);
+/// Creates a folder with the test proteins and the tiny model.
+fn inputs() -> TempDir {
+    let folder = tempfile::tempdir().expect("temp folder");
+    for name in ["proteins.fasta", "model-tiny"] {
+        let link = folder.path().join(name);
+        std::os::unix::fs::symlink(test_data(name), link).expect("link");
     }
-    let report = folder.join("report.json");
-    run(bin("validate-embeddings")
-        .args(&embedded)
-        .arg("--shards")
-        .args(&names)
-        .arg("--rejects")
-        .arg(shards.join("rejects.csv"))
-        .arg("--manifest")
-        .arg(shards.join("manifest.json"))
-        .arg("--report")
-        .arg(&report));
+    folder
+}
+
+fn run_line(folder: &Path, line: &str) {
+    run(&mut command(folder, line));
+}
+
+/// Runs the chain from FASTA to validated embeddings in `folder`; returns the manifest.
+fn chain(folder: &Path, options: &str) -> Value {
+    run_line(
+        folder,
+        &format!("fasta-shard proteins.fasta --out shards {options}"),
+    );
+    let manifest = json(&folder.join("shards/manifest.json"));
+    let (mut embeddings, mut shards) = (Vec::new(), Vec::new());
+    for shard in manifest["shards"].as_array().expect("shards") {
+        let file = shard["file"].as_str().expect("file");
+        let name = format!("shards/{}", file.trim_end_matches(".parquet"));
+        for line in [
+            format!("pack-batches {name}.parquet --out {name}.arrow"),
+            format!("gpu-embed {name}.arrow --model model-tiny --out {name}.emb.parquet"),
+        ] {
+            run_line(folder, &line);
+        }
+        embeddings.push(format!("{name}.emb.parquet"));
+        shards.push(format!("{name}.parquet"));
+    }
+    let lists = "--rejects shards/rejects.csv --manifest shards/manifest.json";
+    let [embeddings, shards] = [embeddings, shards].map(|files| files.join(" "));
+    let validate = format!("validate-embeddings {embeddings} --shards {shards} {lists}");
+    run_line(folder, &format!("{validate} --report report.json"));
     manifest
+}
+
+/// Runs `validate-embeddings ARGUMENTS`; expects `code`, and the words in its standard error, which it returns.
+fn validates(folder: &Path, arguments: &str, code: i32, words: &[&str]) -> String {
+    let mut validate = command(folder, &format!("validate-embeddings {arguments}"));
+    let output = validate.output().expect("run");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{arguments}: {stderr}");
+    for words in words {
+        assert!(stderr.contains(words), "{arguments}: {words}: {stderr}");
+    }
+    stderr
 }
 
 fn json(path: &Path) -> Value {
@@ -82,217 +95,123 @@ fn long_proteins_under_every_policy() {
         ("split-off", records, 0),
         ("reject", records - long_records, long_records),
     ] {
-        let folder = tempfile::tempdir().expect("temp folder");
-        let manifest = chain(folder.path(), &["--shards", "2", "--long-policy", policy]);
-        assert_eq!(count(&manifest, "records"), records, "{policy}");
-        assert_eq!(count(&manifest, "rows"), rows, "{policy}");
-        assert_eq!(
-            count(&manifest["rejected"], "too_long"),
-            rejected,
-            "{policy}"
-        );
-        assert_eq!(count(&manifest, "accepted"), records - rejected, "{policy}");
+        let options = format!("--shards 2 --long-policy {policy}");
+        let manifest = chain(inputs().path(), &options);
+        let too_long = count(&manifest["rejected"], "too_long");
+        let counts = ["records", "rows", "accepted"].map(|name| count(&manifest, name));
+        assert_eq!(counts, [records, rows, records - rejected], "{policy}");
+        assert_eq!(too_long, rejected, "{policy}");
     }
 }
 
 #[test]
 fn shards_of_a_token_budget() {
-    let folder = tempfile::tempdir().expect("temp folder");
-    let manifest = chain(folder.path(), &["--max-shard-tokens", "9000"]);
+    let manifest = chain(inputs().path(), "--max-shard-tokens 9000");
     let shards = manifest["shards"].as_array().expect("shards");
     assert!(shards.len() > 3);
     assert!(shards.iter().all(|shard| count(shard, "tokens") <= 9000));
 }
 
-/// A dataset with a part missing must not pass.
+/// A missing shard, or embeddings of other models or options, must not pass.
 #[test]
-fn a_lost_shard_is_noticed() {
-    let folder = tempfile::tempdir().expect("temp folder");
-    chain(folder.path(), &["--shards", "2"]);
+fn lost_shards_and_mixed_origins_are_detected() {
+    let folder = inputs();
+    chain(folder.path(), "--shards 2");
     let shards = folder.path().join("shards");
-    let output = bin("validate-embeddings")
-        .arg(shards.join("shard-00000.emb.parquet"))
-        .arg("--shards")
-        .args([
-            shards.join("shard-00000.parquet"),
-            shards.join("shard-00001.parquet"),
-        ])
-        .output()
-        .expect("run");
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(
-        stderr.contains("coverage: 52 rows, 100 expected: 0 rejected, 48 missing"),
-        "{stderr}"
-    );
-}
+    let [first, second] = ["shard-00000", "shard-00001"];
+    let both = format!("--shards {first}.parquet {second}.parquet");
+    let missing = ["coverage: 52 rows, 100 expected: 0 rejected, 48 missing"];
+    validates(&shards, &format!("{first}.emb.parquet {both}"), 1, &missing);
 
-/// Embeddings of the tail of a dataset by another model, or with other options, must not pass as one with the rest.
-#[test]
-fn a_mix_of_origins_is_noticed() {
-    let folder = tempfile::tempdir().expect("temp folder");
-    chain(folder.path(), &["--shards", "2"]);
-    let shards = folder.path().join("shards");
-    let at = |name: &str| shards.join(name);
-
-    // The same shape of vectors by other weights.
-    let model = folder.path().join("model");
-    fs::create_dir(&model).expect("folder");
-    let tiny = |name: &str| test_data("model-tiny").join(name);
-    fs::copy(tiny("config.json"), model.join("config.json")).expect("copy");
-    let mut weights = fs::read(tiny("model.safetensors")).expect("read");
-    let middle = (weights.len() / 2) & !3; // the lowest bits of some value
+    // Vectors of the same shape, computed with other weights.
+    let mut weights = fs::read(test_data("model-tiny/model.safetensors")).expect("read");
+    let middle = (weights.len() / 2) & !3; // the lowest bits of a value
     weights[middle] ^= 1;
-    fs::write(model.join("model.safetensors"), weights).expect("write");
-    run(bin("gpu-embed")
-        .arg(at("shard-00001.arrow"))
-        .arg("--out")
-        .arg(at("other.emb.parquet"))
-        .arg("--model")
-        .arg(&model));
+    model_of(&shards, "other", &weights);
+    let other = format!("gpu-embed {second}.arrow --model other --out other.emb.parquet");
+    run_line(&shards, &other);
+    let mixed = format!("{first}.emb.parquet other.emb.parquet --quiet");
+    validates(&shards, &mixed, 1, &["origin: ", "expected model "]);
 
-    let validate = |embeddings: [&str; 2], options: &[&str]| {
-        let mut command = bin("validate-embeddings");
-        command.args(embeddings.map(at)).current_dir(&shards);
-        let output = command.args(options).arg("--quiet").output().expect("run");
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.code(), stderr)
-    };
-    let whole = ["shard-00000.emb.parquet", "shard-00001.emb.parquet"];
-    let mixed = ["shard-00000.emb.parquet", "other.emb.parquet"];
-    let (code, stderr) = validate(mixed, &[]);
-    assert_eq!(code, Some(1), "{stderr}");
-    assert!(
-        stderr.contains("origin: ") && stderr.contains("expected model "),
-        "{stderr}"
-    );
-
-    // Shards of the same proteins, cut off elsewhere.
-    let again = folder.path().join("again");
-    run(bin("fasta-shard")
-        .arg(test_data("proteins.fasta"))
-        .arg("--out")
-        .arg(&again)
-        .args(["--shards", "2", "--max-residues", "900"]));
-    let given = ["shard-00000.parquet", "../again/shard-00001.parquet"];
-    let (code, stderr) = validate(whole, &["--shards", given[0], given[1]]);
-    assert_eq!(code, Some(1), "{stderr}");
-    assert!(
-        stderr.contains("expected max_residues 1022 as in "),
-        "{stderr}"
-    );
-    assert!(stderr.contains("1 batches of other shards"), "{stderr}");
-
-    let given = ["--shards", "shard-00000.parquet", "shard-00001.parquet"];
-    let (code, stderr) = validate(whole, &given);
-    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    // Shards of the same proteins, truncated at another length.
+    let again = "fasta-shard proteins.fasta --out again --shards 2 --max-residues 900";
+    run_line(folder.path(), again);
+    let whole = format!("{first}.emb.parquet {second}.emb.parquet --quiet");
+    let given = format!("{whole} --shards {first}.parquet ../again/{second}.parquet");
+    let other = [
+        "expected max_residues 1022 as in ",
+        "1 batches of other shards",
+    ];
+    validates(&shards, &given, 1, &other);
+    assert_eq!(validates(&shards, &format!("{whole} {both}"), 0, &[]), "");
 }
 
-/// What is lost at the end of the input leaves no trace but in the manifest.
+/// Only the manifest shows that the end of the input is missing.
 #[test]
-fn a_lost_end_is_noticed() {
-    let folder = tempfile::tempdir().expect("temp folder");
-    let options = ["--shards", "2", "--min-residues", "60"];
-    let manifest = chain(folder.path(), &options);
+fn a_lost_end_is_detected() {
+    let folder = inputs();
+    let manifest = chain(folder.path(), "--shards 2 --min-residues 60");
     let shards = folder.path().join("shards");
     let kept = count(&manifest, "records") / 2;
     let rejects = fs::read_to_string(shards.join("rejects.csv")).expect("read");
     let early = rejects.lines().filter(|line| {
-        let ordinal = line
-            .split(',')
-            .next()
-            .and_then(|ordinal| ordinal.parse::<u64>().ok());
-        ordinal.is_none_or(|ordinal| ordinal < kept)
+        let ordinal = line.split(',').next().and_then(|text| text.parse().ok());
+        ordinal.is_none_or(|ordinal: u64| ordinal < kept)
     });
     let early = early.collect::<Vec<_>>().join("\n") + "\n";
-    assert!(early.len() < rejects.len(), "some are rejected at the end");
+    assert!(
+        early.len() < rejects.len(),
+        "records at the end are rejected"
+    );
     fs::write(shards.join("early.csv"), early).expect("write");
+    let (header, rest) = rejects.split_once('\n').expect("a header line");
+    let changed = format!("{header}\n{}", rest.replacen('|', "!", 1));
+    assert_ne!(changed, rejects, "an id contains a bar");
+    fs::write(shards.join("changed.csv"), changed).expect("write");
+    fs::write(shards.join("package.json"), "{\"name\": \"a web app\"}").expect("write");
 
-    let validate = |names: &[&str], options: &[&str]| {
-        let at = |suffix: &'static str| names.iter().map(move |name| format!("{name}.{suffix}"));
-        let mut command = bin("validate-embeddings");
-        command.current_dir(&shards).args(at("emb.parquet"));
-        command.arg("--shards").args(at("parquet")).args(options);
-        let output = command.arg("--quiet").output().expect("run");
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.code(), stderr)
-    };
     let listed = manifest["shards"].as_array().expect("shards");
-    let names = listed
+    let files = listed
         .iter()
         .map(|shard| shard["file"].as_str().expect("file"));
-    let names: Vec<&str> = names
-        .map(|file| file.trim_end_matches(".parquet"))
-        .collect();
-    let all = ["--rejects", "rejects.csv", "--manifest", "manifest.json"];
-    assert_eq!(validate(&names, &all), (Some(0), String::new()));
-
-    let (code, stderr) = validate(&names[..names.len() - 1], &["--manifest", "manifest.json"]);
-    assert_eq!(code, Some(1), "{stderr}");
-    let missing = format!(
-        "'{}.parquet' of the manifest: not among the shards",
-        names[names.len() - 1]
-    );
-    assert!(
-        stderr.starts_with("validate-embeddings: manifest: ") && stderr.contains(&missing),
-        "{stderr}"
-    );
-
-    let (code, stderr) = validate(
-        &names,
-        &["--rejects", "early.csv", "--manifest", "manifest.json"],
-    );
-    assert_eq!(code, Some(1), "{stderr}");
-    assert!(
-        stderr.contains("records rejected as too_short, found "),
-        "{stderr}"
-    );
-    assert!(stderr.contains("ordinals: "), "{stderr}");
-
-    let (line, rest) = rejects.split_once('\n').expect("a header line");
-    let changed = format!("{line}\n{}", rest.replacen('|', "!", 1));
-    assert_ne!(changed, rejects, "an id has a bar");
-    fs::write(shards.join("changed.csv"), changed).expect("write");
-    let changed = ["--rejects", "changed.csv", "--manifest", "manifest.json"];
-    let (code, stderr) = validate(&names, &changed);
-    assert_eq!(code, Some(1), "{stderr}");
-    assert!(
-        stderr.contains("first: changed.csv: not the rejects of the manifest: it has digest "),
-        "{stderr}"
-    );
+    let files: Vec<&str> = files.collect();
+    let validate = |files: &[&str], options: &str, code, words: &[&str]| {
+        let shards_given = files.join(" ");
+        let embeddings = shards_given.replace(".parquet", ".emb.parquet");
+        let arguments = format!("{embeddings} --shards {shards_given} --quiet {options}");
+        validates(&shards, &arguments, code, words)
+    };
+    let all = "--rejects rejects.csv --manifest manifest.json";
+    assert_eq!(validate(&files, all, 0, &[]), "");
+    let (last, others) = files.split_last().expect("shards");
+    let missing = format!("'{last}' of the manifest: not among the shards");
+    let without_last = ["validate-embeddings: manifest: ", &missing];
+    validate(others, "--manifest manifest.json", 1, &without_last);
+    let early = ["records rejected as too_short, found ", "ordinals: "];
+    let options = "--rejects early.csv --manifest manifest.json";
+    validate(&files, options, 1, &early);
+    let changed = "first: changed.csv: not the rejects of the manifest: it has digest ";
+    let options = "--rejects changed.csv --manifest manifest.json";
+    let stderr = validate(&files, options, 1, &[changed]);
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
-
-    fs::write(shards.join("package.json"), "{\"name\": \"a web app\"}").expect("write");
-    let (code, stderr) = validate(&names, &["--manifest", "package.json"]);
-    assert_eq!(code, Some(65), "{stderr}");
-    assert_eq!(
-        stderr,
-        "validate-embeddings: package.json: not a manifest of fasta-shard\n"
-    );
+    let stderr = validate(&files, "--manifest package.json", 65, &[]);
+    let foreign = "validate-embeddings: package.json: not a manifest of fasta-shard\n";
+    assert_eq!(stderr, foreign);
 }
 
-/// Each file in the place of every other.
+/// Every kind of file is given instead of every other kind.
 #[test]
 fn a_file_of_the_wrong_kind_is_named_with_the_program_that_makes_the_right_one() {
-    let folder = tempfile::tempdir().expect("temp folder");
-    let path = |name: &str| folder.path().join(name);
-    fs::write(path("a.fasta"), ">a\nMKV\n").expect("write");
-    let model = test_data("model-tiny");
-    let model = model.to_str().expect("UTF-8");
-    let command = |line: &str| {
-        let mut words = line.split(' ');
-        let mut command = bin(words.next().expect("a program"));
-        command.args(words).current_dir(folder.path());
-        command
-    };
-    let embed = format!("--model {model} --device cpu --progress none --out");
+    let folder = inputs();
+    fs::write(folder.path().join("a.fasta"), ">a\nMKV\n").expect("write");
+    let embed = "--model model-tiny --device cpu --progress none --out";
     for line in [
         "fasta-shard a.fasta --shards 1 --out s",
         "pack-batches s/shard-00000.parquet --out b.arrow",
         &format!("gpu-embed b.arrow {embed} e.parquet --events ev.jsonl"),
         "monitor-log record --out gpu.csv -- true",
     ] {
-        run(&mut command(line));
+        run_line(folder.path(), line);
     }
     let files = [
         ("a.fasta", "a FASTA file"),
@@ -306,115 +225,99 @@ fn a_file_of_the_wrong_kind_is_named_with_the_program_that_makes_the_right_one()
     ];
     let validate = "validate-embeddings e.parquet";
     let shards = format!("{validate} --shards s/shard-00000.parquet");
-    for (own, line, expected) in [
-        (
-            "a.fasta",
-            "fasta-shard FILE --shards 1 --out x",
-            "not FASTA: expected '>'",
-        ),
-        (
-            "s/shard-00000.parquet",
-            "pack-batches FILE --out x",
-            "fasta-shard makes shards from FASTA files",
-        ),
-        (
-            "b.arrow",
-            &format!("gpu-embed FILE {embed} x"),
-            "pack-batches makes batches files from shards",
-        ),
-        (
-            "e.parquet",
-            "validate-embeddings FILE",
-            "gpu-embed makes embeddings files from batches files",
-        ),
+    let shard = "fasta-shard makes shards from FASTA files";
+    let batches = "pack-batches makes batches files from shards";
+    let embeddings = "gpu-embed makes embeddings files from batches files";
+    let rejects = "fasta-shard and gpu-embed write such lists";
+    let manifest = "fasta-shard writes manifest.json";
+    let events = "gpu-embed --events writes such a log";
+    let samples = "monitor-log record writes such a log";
+    let fasta = "not FASTA: expected '>'";
+    for (right, line, expected) in [
+        ("a.fasta", "fasta-shard FILE --shards 1 --out x", fasta),
+        ("s/shard-00000.parquet", "pack-batches FILE --out x", shard),
+        ("b.arrow", &format!("gpu-embed FILE {embed} x"), batches),
+        ("e.parquet", "validate-embeddings FILE", embeddings),
         (
             "e.parquet",
             &format!("{validate} --reference FILE"),
-            "gpu-embed makes embeddings files",
+            embeddings,
         ),
         (
             "s/shard-00000.parquet",
             &format!("{validate} --shards FILE"),
-            "fasta-shard makes shards",
+            shard,
         ),
         (
             "s/manifest.json",
             &format!("{shards} --manifest FILE"),
-            "fasta-shard writes manifest.json",
+            manifest,
         ),
         (
             "s/rejects.csv",
             &format!("{shards} --rejects FILE"),
-            "fasta-shard and gpu-embed write such lists",
+            rejects,
         ),
         (
             "ev.jsonl",
             "monitor-log report --events FILE --out x",
-            "gpu-embed --events writes such a log",
+            events,
         ),
-        (
-            "gpu.csv",
-            "monitor-log report --gpu FILE --out x",
-            "monitor-log record writes such a log",
-        ),
+        ("gpu.csv", "monitor-log report --gpu FILE --out x", samples),
     ] {
-        for (file, kind) in files.into_iter().filter(|(file, _)| *file != own) {
-            let output = command(&line.replace("FILE", file)).output().expect("run");
+        for (file, kind) in files.into_iter().filter(|(file, _)| *file != right) {
+            let line = line.replace("FILE", file);
+            let output = command(folder.path(), &line).output().expect("run");
             assert_failed(&output, 65, &format!("{file}: "));
             assert_failed(&output, 65, &format!("found {kind}"));
             assert_failed(&output, 65, expected);
-            assert!(!path("x").exists());
+            assert!(!folder.path().join("x").exists());
         }
     }
 }
 
-/// FASTA to a dataset as the workflows lay it out, in `folder`.
-fn dataset(folder: &Path, sample: &str) {
-    // One has no description.
+/// Creates a dataset in the layout of the workflows.
+fn dataset(sample: &str) -> TempDir {
+    let folder = inputs();
+    // The first record has no description.
     let fasta = fs::read_to_string(test_data("proteins.fasta")).expect("read");
     let (_, rest) = fasta.split_once('\n').expect("a header");
-    fs::write(folder.join("in.fasta"), format!(">bare\n{rest}")).expect("write");
-    run(bin("fasta-shard")
-        .arg(folder.join("in.fasta"))
-        .args(["--max-shard-tokens", "20000", "--long-policy", "window"])
-        .args(["--sample", sample, "--out"])
-        .arg(folder.join("shards")));
+    fs::write(folder.path().join("bare.fasta"), format!(">bare\n{rest}")).expect("write");
+    let options = "--max-shard-tokens 20000 --long-policy window";
+    let line = format!("fasta-shard bare.fasta --sample {sample} --out shards {options}");
+    run_line(folder.path(), &line);
     for part in ["embeddings", "rejects", "batches"] {
-        fs::create_dir(folder.join(part)).expect("folder");
+        fs::create_dir(folder.path().join(part)).expect("folder");
     }
-    for shard in 0..3 {
-        let name = format!("shard-{shard:05}");
-        let at = |part: &str, extension| folder.join(part).join(&name).with_extension(extension);
-        run(bin("pack-batches")
-            .arg(at("shards", "parquet"))
-            .arg("--description")
-            .arg("--out")
-            .arg(at("batches", "arrow")));
-        run(bin("gpu-embed")
-            .arg(at("batches", "arrow"))
-            .arg("--out")
-            .arg(at("embeddings", "parquet"))
-            .arg("--rejects")
-            .arg(at("rejects", "csv"))
-            .arg("--model")
-            .arg(test_data("model-tiny")));
+    for name in ["shard-00000", "shard-00001", "shard-00002"] {
+        let outputs = format!("--out embeddings/{name}.parquet --rejects rejects/{name}.csv");
+        for line in [
+            format!("pack-batches shards/{name}.parquet --description --out batches/{name}.arrow"),
+            format!("gpu-embed batches/{name}.arrow --model model-tiny {outputs}"),
+        ] {
+            run_line(folder.path(), &line);
+        }
     }
-}
-
-fn validate(dataset: &Path, code: i32) -> String {
-    let mut command = bin("validate-embeddings");
-    let output = command.arg("--dataset").arg(dataset).output().expect("run");
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(code), "{stderr}");
-    stderr
+    folder
 }
 
 #[test]
-fn a_dataset_names_its_parts_and_is_known_by_them_without_its_shards() {
-    let folder = tempfile::tempdir().expect("temp folder");
-    dataset(folder.path(), "liver");
+fn a_dataset_lists_its_parts_and_is_checked_by_them_without_its_shards() {
+    let folder = dataset("liver");
     let named = folder.path().join("dataset.json");
-    validate(folder.path(), 0);
+    let validate = |dataset: &str, code, words: &str| {
+        validates(
+            folder.path(),
+            &format!("--dataset {dataset}"),
+            code,
+            &[words],
+        )
+    };
+    let rename = |from: &str, to: &str| {
+        let [from, to] = [from, to].map(|name| folder.path().join(name));
+        fs::rename(from, to).expect("rename");
+    };
+    validate(".", 0, "");
     let found = json(&named);
     for (entry, expected) in [
         ("outcome", "pass"),
@@ -434,73 +337,78 @@ fn a_dataset_names_its_parts_and_is_known_by_them_without_its_shards() {
         serde_json::json!({"name": "mean_4", "of": "protein", "dimension": 64, "type": "f32"});
     assert_eq!(found["columns"], serde_json::json!([column]));
 
-    // What cannot be read has no verdict, and what is missing a negative one.
-    let part = folder.path().join("embeddings/shard-00001.parquet");
-    let aside = folder.path().join("aside");
-    fs::rename(&part, &aside).expect("rename");
-    fs::write(&part, "no embeddings").expect("write");
-    validate(folder.path(), 65);
-    assert_eq!(json(&named), found, "what was known is not lost");
-    fs::remove_file(&part).expect("remove");
-    validate(folder.path(), 1);
+    // An unreadable part gives no verdict, a missing part a negative one.
+    let part = "embeddings/shard-00001.parquet";
+    rename(part, "aside");
+    fs::write(folder.path().join(part), "no embeddings").expect("write");
+    validate(".", 65, "");
+    assert_eq!(json(&named), found, "the old verdict is kept");
+    fs::remove_file(folder.path().join(part)).expect("remove");
+    validate(".", 1, "");
     assert_eq!(json(&named)["outcome"], "fail");
-    fs::rename(&aside, &part).expect("rename");
-    validate(&named, 0);
+    rename("aside", part);
+    validate("dataset.json", 0, "");
 
-    // Readers of the folder go by name.
-    let first = folder.path().join("embeddings/shard-00000.parquet");
-    let renamed = folder.path().join("embeddings/z.parquet");
-    fs::rename(&first, &renamed).expect("rename");
-    assert!(validate(&named, 1).contains("embeddings/z.parquet: begins with ordinal 0"));
-    fs::rename(&renamed, &first).expect("rename");
-    validate(&named, 0);
+    // Readers of the folder sort by name.
+    let (first, last) = ("embeddings/shard-00000.parquet", "embeddings/z.parquet");
+    rename(first, last);
+    validate(
+        "dataset.json",
+        1,
+        "embeddings/z.parquet: begins with ordinal 0",
+    );
+    rename(last, first);
+    validate("dataset.json", 0, "");
 
     // Without all shards there is no verdict.
-    let shard = folder.path().join("shards/shard-00002.parquet");
-    fs::rename(&shard, &aside).expect("rename");
-    assert!(validate(&named, 66).contains("shards/shard-00002.parquet: no such file"));
-    assert_eq!(json(&named), found, "what was known is not lost");
-    fs::rename(&aside, &shard).expect("rename");
+    let shard = "shards/shard-00002.parquet";
+    rename(shard, "aside");
+    validate("dataset.json", 66, &format!("{shard}: no such file"));
+    assert_eq!(json(&named), found, "the old verdict is kept");
+    rename("aside", shard);
 
-    // What readers of the folder would take for a part, or stop at.
+    // Readers of the folder would read the file, or stop at it.
     let stray = folder.path().join("embeddings/notes.txt");
     fs::write(&stray, "").expect("write");
-    assert!(validate(&named, 1).contains("first: embeddings/notes.txt: among the embeddings"));
+    validate(
+        "dataset.json",
+        1,
+        "first: embeddings/notes.txt: among the embeddings",
+    );
     fs::remove_file(&stray).expect("remove");
 
-    // A list that lacks a part is no list to go by.
-    fs::rename(&part, &aside).expect("rename");
-    validate(&named, 1);
-    fs::rename(folder.path().join("shards"), folder.path().join("cut")).expect("rename");
-    assert!(validate(&named, 1).contains("the validation that listed the parts failed"));
-    fs::rename(folder.path().join("cut"), folder.path().join("shards")).expect("rename");
-    fs::rename(&aside, &part).expect("rename");
-    validate(&named, 0);
-
-    // The parts alone, and what is known of them.
-    fs::remove_dir_all(folder.path().join("shards")).expect("remove");
-    let before = fs::read(&named).expect("read");
-    assert!(validate(folder.path(), 0).contains("parts"));
-    fs::rename(&part, &aside).expect("rename");
-    let said = validate(folder.path(), 1);
-    assert!(
-        said.contains("first: embeddings/shard-00001.parquet: a part of the dataset, and missing"),
-        "{said}"
+    // A failed validation lists no parts to rely on.
+    rename(part, "aside");
+    validate("dataset.json", 1, "");
+    rename("shards", "cut");
+    validate(
+        "dataset.json",
+        1,
+        "the validation that listed the parts failed",
     );
-    assert_eq!(fs::read(&named).expect("read"), before);
-    let edited = String::from_utf8(before)
-        .expect("text")
-        .replace("model-tiny", "another");
+    rename("cut", "shards");
+    rename("aside", part);
+    validate("dataset.json", 0, "");
+
+    // Without shards, the list of parts is checked.
+    fs::remove_dir_all(folder.path().join("shards")).expect("remove");
+    let before = fs::read_to_string(&named).expect("read");
+    validate(".", 0, "parts");
+    rename(part, "aside");
+    let missing = format!("first: {part}: a part of the dataset, and missing");
+    validate(".", 1, &missing);
+    assert_eq!(fs::read_to_string(&named).expect("read"), before);
+    let edited = before.replace("model-tiny", "another");
+    assert_ne!(edited, before);
     fs::write(&named, edited).expect("write");
-    assert!(validate(folder.path(), 65).contains("dataset.json: damaged or altered"));
+    validate(".", 65, "dataset.json: damaged or altered");
     fs::remove_file(&named).expect("remove");
-    assert!(validate(folder.path(), 66).contains("expected a folder shards, or dataset.json"));
+    validate(".", 66, "expected a folder shards, or dataset.json");
 }
 
 #[test]
-fn rows_say_their_sample_and_description() {
-    let folder = tempfile::tempdir().expect("temp folder");
-    dataset(folder.path(), "liver");
+fn rows_have_their_sample_and_description() {
+    let folder = dataset("liver");
     let shard = read_shard(&folder.path().join("shards/shard-00000.parquet")).expect("shard");
     let mut described = BTreeMap::new();
     for batch in &shard.batches {
@@ -524,45 +432,29 @@ fn rows_say_their_sample_and_description() {
     assert_eq!(rows, described.len());
 }
 
-/// Ordinals count within a set of shards: those of two are not compared, and files of two are no table.
+/// Ordinals count within a set of shards, so files of two sets cannot be compared or joined.
 #[test]
-fn batches_and_embeddings_of_two_sets_of_shards_are_not_taken_together() {
-    let folder = tempfile::tempdir().expect("temp folder");
-    let [one, other] = ["one", "other"].map(|sample| {
-        let at = folder.path().join(sample);
-        fs::create_dir(&at).expect("folder");
-        dataset(&at, sample);
-        at
-    });
-    let embed = |batches: [PathBuf; 2]| {
-        let mut command = bin("gpu-embed");
+fn files_of_two_sets_of_shards_are_not_combined() {
+    let [one, other] = [dataset("one"), dataset("other")];
+    let embed = |second: &Path| {
+        let line = "gpu-embed batches/shard-00000.arrow --model model-tiny --out e.parquet";
+        let mut command = command(one.path(), line);
+        command.arg(second.join("batches/shard-00001.arrow"));
         command
-            .args(batches)
-            .arg("--model")
-            .arg(test_data("model-tiny"));
-        command.arg("--out").arg(folder.path().join("e.parquet"));
-        command.output().expect("run")
     };
-    let first = one.join("batches/shard-00000.arrow");
-    let output = embed([first.clone(), other.join("batches/shard-00001.arrow")]);
-    assert_failed(&output, 65, "not of the same set of shards as");
-    let output = embed([first, one.join("batches/shard-00001.arrow")]);
-    assert!(output.status.success());
+    let message = "not of the same set of shards as";
+    assert_fails(embed(other.path()), 65, message);
+    run(&mut embed(one.path()));
 
-    let part = |of: &Path, name| of.join("embeddings").join(name);
-    let fails = |parts: [PathBuf; 2], what: &str| {
-        let output = bin("validate-embeddings")
-            .args(parts)
-            .output()
-            .expect("run");
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{stderr}");
-        assert!(stderr.contains(what), "{stderr}");
-    };
-    let first = part(&one, "shard-00000.parquet");
-    fails(
-        [first.clone(), part(&other, "shard-00001.parquet")],
-        "expected sample \"one\" as in ",
+    let first = "embeddings/shard-00000.parquet";
+    let second = other.path().join("embeddings/shard-00001.parquet");
+    let of_other = format!("{first} {}", second.display());
+    validates(
+        one.path(),
+        &of_other,
+        1,
+        &["expected sample \"one\" as in "],
     );
-    fails([first.clone(), first], "made from the same batches as");
+    let twice = ["made from the same batches as"];
+    validates(one.path(), &format!("{first} {first}"), 1, &twice);
 }

@@ -1,4 +1,4 @@
-//! All programs: what they hand to each other, and what they have in common.
+//! All programs together: the chain, common options and limits.
 
 mod command_line;
 #[path = "../common/mod.rs"]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::{all, pack, program, run, shard, test_data};
 
-/// A set of many small batches, so that a run can be interrupted between any two.
+/// A folder with many small batches, so that a run can be interrupted between any two.
 pub(crate) struct Case {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) model: PathBuf,
@@ -34,7 +34,7 @@ impl Case {
         self.pack_with(fasta, &[], 256);
     }
 
-    /// Packs other records, or the same ones otherwise.
+    /// Packs other records, or the same records with other options.
     pub(crate) fn pack_with(&self, fasta: &str, options: &[&str], max_batch_tokens: u32) {
         for old in ["shards", "b.arrow"] {
             let old = self.path(old);
@@ -50,13 +50,13 @@ impl Case {
         self.folder.path().join(name)
     }
 
-    /// A run that saves every batch at once.
+    /// Returns a run that saves every batch at once.
     pub(crate) fn embed(&self, out: &str) -> Command {
         self.embed_saving(out, "10ms")
     }
 
     pub(crate) fn embed_saving(&self, out: &str, every: &str) -> Command {
-        // Also where the tests themselves run under `nohup`.
+        // The tests may run under `nohup`.
         let mut command = Command::new("env");
         command
             .args(["--default-signal=HUP", program("gpu-embed")])
@@ -69,13 +69,13 @@ impl Case {
         command
     }
 
-    /// The bytes of an uninterrupted run's output.
+    /// Returns the output of an uninterrupted run.
     pub(crate) fn undisturbed(&self) -> Vec<u8> {
         run(&mut self.embed("undisturbed.parquet"));
         fs::read(self.path("undisturbed.parquet")).expect("output")
     }
 
-    /// The parts that wait for the next run.
+    /// Lists the saved parts of an unfinished run.
     pub(crate) fn parts(&self, out: &str) -> Vec<PathBuf> {
         let folder = self.path(&format!(".{out}.plmkit-run"));
         if !folder.exists() {
@@ -88,7 +88,7 @@ impl Case {
             .collect()
     }
 
-    /// Starts a run and waits until it has saved more parts than there were.
+    /// Starts a run and waits until it has saved more parts.
     pub(crate) fn underway(&self, out: &str) -> Child {
         self.underway_with(out, &[])
     }
@@ -112,17 +112,17 @@ impl Case {
         child
     }
 
-    /// Interrupts a run by a signal and returns what it said.
+    /// Interrupts a run with a signal and returns its standard error.
     pub(crate) fn interrupt(&self, out: &str, signal: i32) -> String {
         let mut child = self.underway(out);
         let sent = Instant::now();
         send(&child, signal);
-        let mut said = String::new();
+        let mut text = String::new();
         let stderr = child.stderr.as_mut().expect("piped");
-        stderr.read_to_string(&mut said).expect("UTF-8");
+        stderr.read_to_string(&mut text).expect("UTF-8");
         assert_eq!(child.wait().expect("wait").signal(), Some(signal));
         assert!(sent.elapsed() < Duration::from_secs(10));
-        said
+        text
     }
 
     pub(crate) fn assert_complete(&self, out: &str, expected: &[u8]) {
@@ -158,7 +158,7 @@ pub(crate) const SIGTERM: i32 = 15;
 pub(crate) const SIGCONT: i32 = 18;
 pub(crate) const SIGSTOP: i32 = 19;
 
-/// `(ordinal, reason)` of every line of a rejects file.
+/// Returns `(ordinal, reason)` of every line of a list of rejects.
 pub(crate) fn rejects(path: &Path) -> Vec<(u64, String)> {
     let mut reader = csv::Reader::from_path(path).expect("rejects");
     let rows = reader.deserialize::<(u64, String, u64, String, u32)>();
@@ -167,13 +167,13 @@ pub(crate) fn rejects(path: &Path) -> Vec<(u64, String)> {
         .collect()
 }
 
-/// Proteins in windows, two of which fit into a batch: most have windows in several batches.
+/// Packs proteins in windows, two in a batch: most proteins have windows in several batches.
 pub(crate) fn in_windows() -> Case {
     let case = Case::new();
     let fasta = fs::read_to_string(test_data("proteins.fasta")).expect("test data");
     let lines = fasta.lines().filter(|line| !line.starts_with('>'));
     let residues: String = lines.collect();
-    // The pyrrolysine is in one of the windows only, from residue 720 to 819.
+    // Only one window has the pyrrolysine, from residue 720 to 819.
     let long = format!("{}O{}", &residues[..760], &residues[761..1500]);
     let options = ["--long-policy", "window", "--overlap", "20"];
     case.pack_with(

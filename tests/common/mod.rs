@@ -1,11 +1,12 @@
-//! What the tests of whole programs share.
-#![allow(dead_code)] // each test file uses its part
+//! Shared parts of the tests of whole programs.
+#![allow(dead_code)] // each test uses some of it
 
 #[cfg(feature = "torch")]
 pub(crate) mod case;
 pub(crate) mod pty;
 
 use std::borrow::BorrowMut;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -15,7 +16,15 @@ pub(crate) fn bin(name: &str) -> Command {
     Command::new(program(name))
 }
 
-/// Where it is.
+/// A command line, such as `pack-batches s.parquet --out b.arrow`, run in `folder`.
+pub(crate) fn command(folder: &Path, line: &str) -> Command {
+    let mut words = line.split(' ');
+    let mut command = bin(words.next().unwrap_or_default());
+    command.args(words).current_dir(folder);
+    command
+}
+
+/// Returns the path of one of the five programs.
 pub(crate) fn program(name: &str) -> &'static str {
     match name {
         "fasta-shard" => env!("CARGO_BIN_EXE_fasta-shard"),
@@ -28,8 +37,8 @@ pub(crate) fn program(name: &str) -> &'static str {
     }
 }
 
-/// What runs the program in its arguments as the first process of a namespace, as in a container. `None`, which is said, where
-/// that is not permitted.
+/// Returns a command that runs the program in its arguments as the first process of a namespace, as in a container. `None`, with a
+/// message, if that is not permitted.
 pub(crate) fn first_process() -> Option<Command> {
     let unshare = || {
         let mut command = Command::new("unshare");
@@ -44,14 +53,14 @@ pub(crate) fn first_process() -> Option<Command> {
     Some(unshare())
 }
 
-/// A file or folder of `test-data/`.
+/// Returns the path of a file or folder of `test-data/`.
 pub(crate) fn test_data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("test-data")
         .join(name)
 }
 
-/// Cuts a FASTA file into one shard in the folder `out`, and returns the shard.
+/// Makes one shard of a FASTA file in the folder `out`, and returns it.
 pub(crate) fn shard(fasta: &Path, out: &Path, options: &[&str]) -> PathBuf {
     let mut shard = bin("fasta-shard");
     shard.arg(fasta).arg("--out").arg(out);
@@ -59,14 +68,14 @@ pub(crate) fn shard(fasta: &Path, out: &Path, options: &[&str]) -> PathBuf {
     out.join("shard-00000.parquet")
 }
 
-/// Packs a shard into batches of so many tokens.
+/// Packs a shard into batches of at most `max_batch_tokens`.
 pub(crate) fn pack(shard: &Path, out: &Path, max_batch_tokens: u32) {
     let mut pack = bin("pack-batches");
     pack.arg(shard).arg("--out").arg(out);
     run(pack.args(["--max-batch-tokens", &max_batch_tokens.to_string()]));
 }
 
-/// A run of `gpu-embed` on the CPU.
+/// Returns a run of `gpu-embed` on the CPU.
 #[cfg(feature = "torch")]
 pub(crate) fn embed(batches: &[&Path], model: &Path, out: &Path) -> Command {
     let mut embed = bin("gpu-embed");
@@ -76,32 +85,26 @@ pub(crate) fn embed(batches: &[&Path], model: &Path, out: &Path) -> Command {
     embed
 }
 
-/// A folder `name` in `folder` with the configuration of the tiny model and these weights.
+/// Creates a model folder `name` in `folder`, with the configuration of the tiny model and these weights.
 pub(crate) fn model_of(folder: &Path, name: &str, weights: &[u8]) -> PathBuf {
     let model = folder.join(name);
     fs::create_dir(&model).expect("folder");
     fs::write(model.join("model.safetensors"), weights).expect("write");
-    fs::copy(
-        test_data("model-tiny/config.json"),
-        model.join("config.json"),
-    )
-    .expect("copy");
+    let config = test_data("model-tiny/config.json");
+    fs::copy(config, model.join("config.json")).expect("copy");
     model
 }
 
-/// Runs a program that must succeed and returns what it says on standard error.
+/// Runs a program that must succeed, and returns its standard error.
 pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output().expect("the program starts");
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        output.status.success(),
-        "{command:?}: {:?}\n{stderr}",
-        output.status
-    );
+    let status = output.status;
+    assert!(status.success(), "{command:?}: {status}\n{stderr}");
     stderr
 }
 
-/// The same command with at most `mib` MiB of address space.
+/// Returns the command with a limit of `mib` MiB of address space.
 pub(crate) fn with_memory(command: &Command, mib: u64) -> Command {
     let mut limited = Command::new("sh");
     limited
@@ -109,55 +112,77 @@ pub(crate) fn with_memory(command: &Command, mib: u64) -> Command {
         .arg((mib << 10).to_string())
         .arg(command.get_program())
         .args(command.get_args());
+    if let Some(folder) = command.get_current_dir() {
+        limited.current_dir(folder);
+    }
     limited
 }
 
-/// The program ends with `code` and says so in one line that contains `what`.
+/// Expects that the program ends with `code` and one line that contains `what`.
 pub(crate) fn assert_fails(mut command: impl BorrowMut<Command>, code: i32, what: &str) {
     let output = command.borrow_mut().output().expect("the program starts");
     assert_failed(&output, code, what);
 }
 
-/// The program ended with `code` and said so in one line that contains `what`.
+/// Expects that the program ended with `code` and one line that contains `what`.
 pub(crate) fn assert_failed(output: &Output, code: i32, what: &str) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{stderr}");
     assert!(stderr.contains(what), "expected '{what}' in: {stderr}");
-    assert_eq!(
-        stderr.trim_end().lines().count(),
-        1,
-        "expected one line: {stderr}"
-    );
+    let lines = stderr.trim_end().lines().count();
+    assert_eq!(lines, 1, "expected one line: {stderr}");
 }
 
-/// The names in a folder, sorted, without hidden ones.
+/// Lists the names in a folder, sorted, without hidden ones.
 pub(crate) fn visible(folder: &Path) -> Vec<String> {
     let mut names = all(folder);
     names.retain(|name| !name.starts_with('.'));
     names
 }
 
-/// The names in a folder, sorted.
+/// Lists the names in a folder, sorted.
 pub(crate) fn all(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(folder)
-        .expect("folder")
-        .map(|entry| {
-            entry
-                .expect("entry")
-                .file_name()
-                .to_string_lossy()
-                .into_owned()
-        })
+    let entries = fs::read_dir(folder).expect("folder");
+    let names = entries.map(|entry| entry.expect("entry").file_name());
+    let mut names: Vec<String> = names
+        .map(|name| name.to_string_lossy().into_owned())
         .collect();
     names.sort();
     names
 }
 
-/// A small file system of its own, unmounted on drop.
+/// The files below a folder, with hidden ones, by their relative paths.
+pub(crate) type Tree = BTreeMap<PathBuf, Vec<u8>>;
+
+/// Reads all files below `folder`; a missing folder has none.
+pub(crate) fn tree(folder: &Path) -> Tree {
+    let files = paths(folder).into_iter().map(|path| {
+        let bytes = fs::read(&path).expect("read");
+        let path = path.strip_prefix(folder).expect("below it").to_owned();
+        (path, bytes)
+    });
+    files.collect()
+}
+
+/// Lists the files below a folder, with hidden ones.
+pub(crate) fn paths(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.expect("entry").path();
+        if path.is_dir() {
+            found.extend(paths(&path));
+        } else {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// A small file system, unmounted on drop.
 pub(crate) struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    /// Mounts `kib` KiB; `None`, said aloud, where this user may not mount.
+    /// Mounts a tmpfs of `kib` KiB; `None`, with a message, if that is not permitted.
     pub(crate) fn mount(kib: u32) -> Option<Self> {
         let folder = tempfile::tempdir().expect("temp folder");
         let mounted = Command::new("mount")

@@ -6,9 +6,9 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-/// A terminal: who controls it, and what a program sees.
+/// Creates a terminal; returns its controller, and the device for a program.
 pub(crate) fn pair(rows: u16, columns: u16) -> (OwnedFd, OwnedFd) {
-    // Not for programs to inherit: the terminal hangs up when the last controller is closed.
+    // Programs must not inherit the controller: the terminal hangs up when its last copy is closed.
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let controller = openpt(flags).unwrap();
     grantpt(&controller).unwrap();

@@ -1,4 +1,4 @@
-//! A folder to work in, and what is asked of every run.
+//! A working folder, and checks of runs.
 
 use std::fs;
 use std::io::Write;
@@ -10,7 +10,9 @@ use plmkit_contract::Manifest;
 use plmkit_store::read_shard;
 use tempfile::TempDir;
 
-/// A temporary folder with inputs in it, and an output folder that is not there yet.
+use crate::common::{self, Tree, assert_failed, assert_fails, run, tree};
+
+/// A temporary folder with inputs. The output folder `out` does not exist yet.
 pub(crate) struct Case(TempDir);
 
 /// A row of a shard, without the description and the digest.
@@ -41,41 +43,62 @@ impl Case {
         fs::write(self.path(name), bytes).expect("write an input");
     }
 
-    /// `fasta-shard ARGS --out out`, run where the inputs are.
+    /// `fasta-shard ARGS --out out`, run in the folder.
     pub(crate) fn command(&self, args: &str) -> Command {
-        let mut command = Command::new(program());
+        self.command_to("out", args)
+    }
+
+    /// `fasta-shard ARGS --out OUT`, run in the folder.
+    pub(crate) fn command_to(&self, out: &str, args: &str) -> Command {
+        let mut command = common::command(self.0.path(), &format!("fasta-shard {args}"));
+        command.args(["--out", out]);
         command
-            .current_dir(self.0.path())
-            .args(args.split(' '))
-            .args(["--out", "out"]);
-        command
+    }
+
+    /// The command of [`command`](Self::command), run by `sh` after `ulimit LIMIT`.
+    pub(crate) fn limited(&self, limit: &str, args: &str) -> Command {
+        let command = self.command(args);
+        let mut limited = Command::new("sh");
+        limited.args(["-c", &format!("ulimit {limit}; exec \"$0\" \"$@\"")]);
+        limited.arg(command.get_program()).args(command.get_args());
+        limited.current_dir(self.0.path());
+        limited
     }
 
     /// Runs to success and returns the manifest.
     pub(crate) fn succeeds(&self, args: &str) -> Manifest {
-        done(&self.command(args).output().expect("run"));
+        run(&mut self.command(args));
         self.manifest()
     }
 
-    /// Expects exit code `code`, one line on standard error with `message` in it, and nothing left behind.
+    /// Expects exit code `code`, one line on standard error that contains `message`, and no new file.
     pub(crate) fn fails(&self, args: &str, code: i32, message: &str) {
-        let before = self.names();
+        let names = || -> Vec<PathBuf> {
+            let out = self.out().exists().then(|| "out".into());
+            tree(self.0.path()).into_keys().chain(out).collect()
+        };
+        let before = names();
         let output = self.command(args).output().expect("run");
-        refused(&output, code, message);
-        assert_eq!(self.names(), before, "{args}: nothing is left behind");
+        assert_failed(&output, code, message);
+        assert_failed(&output, code, "fasta-shard: ");
+        assert_eq!(names(), before, "{args}: files are left behind");
     }
 
     /// Runs to success and expects `message` on standard error.
     pub(crate) fn says(&self, args: &str, message: &str) {
-        let output = self.command(args).output().expect("run");
-        done(&output);
-        let stderr = stderr(&output);
+        let stderr = run(&mut self.command(args));
         assert!(stderr.contains(message), "{stderr}");
     }
 
     /// Expects that one shard of these inputs [fails](Self::fails).
     pub(crate) fn refuses(&self, inputs: &str, code: i32, message: &str) {
         self.fails(&format!("{inputs} --shards 1"), code, message);
+    }
+
+    /// Expects that the run fails and leaves no output folder.
+    pub(crate) fn leaves_nothing(&self, command: Command, code: i32, message: &str) {
+        assert_fails(command, code, message);
+        assert!(!self.out().exists(), "files are left behind");
     }
 
     pub(crate) fn manifest(&self) -> Manifest {
@@ -89,34 +112,26 @@ impl Case {
 
     /// All rows of all shards, in the order of the input.
     pub(crate) fn rows(&self) -> Vec<Row> {
-        let manifest = self.manifest();
-        let mut rows: Vec<Row> = manifest
-            .shards
-            .iter()
-            .flat_map(|shard| rows(&self.out().join(&shard.file)))
+        let shards = self.manifest().shards.into_iter();
+        let mut rows: Vec<Row> = shards
+            .flat_map(|shard| rows(&self.out().join(shard.file)))
             .collect();
         rows.sort();
         rows
     }
 
-    /// Everything below the folder: paths and contents.
-    pub(crate) fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
-        files(&self.out())
+    /// The ids of all rows, in the order of the input.
+    pub(crate) fn ids(&self) -> Vec<String> {
+        self.rows().into_iter().map(|row| row.id).collect()
     }
 
-    fn names(&self) -> Vec<PathBuf> {
-        let files = files(self.0.path()).into_iter();
-        let mut names: Vec<PathBuf> = files.map(|(path, _)| path).collect();
-        names.extend(self.out().exists().then(|| "out".into()));
-        names
+    /// All files in the output folder.
+    pub(crate) fn files(&self) -> Tree {
+        tree(&self.out())
     }
 }
 
-pub(crate) fn program() -> &'static str {
-    env!("CARGO_BIN_EXE_fasta-shard")
-}
-
-/// Runs it with this on standard input.
+/// Runs a command with `input` on standard input.
 pub(crate) fn fed(mut command: Command, input: impl Into<Vec<u8>>) -> Output {
     let streams = command
         .stdin(Stdio::piped())
@@ -126,29 +141,18 @@ pub(crate) fn fed(mut command: Command, input: impl Into<Vec<u8>>) -> Output {
     let mut stdin = child.stdin.take().expect("piped");
     let input = input.into();
     thread::scope(|scope| {
-        // One that refuses its input does not read it to the end.
+        // A program that refuses its input does not read all of it.
         scope.spawn(move || stdin.write_all(&input));
         child.wait_with_output().expect("run")
     })
 }
 
-pub(crate) fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).expect("UTF-8")
-}
-
-pub(crate) fn done(output: &Output) {
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
+/// Expects success without data on standard output; returns standard error.
+pub(crate) fn done(output: &Output) -> String {
+    let stderr = String::from_utf8(output.stderr.clone()).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
     assert_eq!(output.stdout, b"");
-}
-
-pub(crate) fn refused(output: &Output, code: i32, message: &str) {
-    let stderr = stderr(output);
-    assert_eq!(output.status.code(), Some(code), "{stderr}");
-    assert_eq!(stderr.lines().count(), 1, "{stderr}");
-    assert!(
-        stderr.starts_with("fasta-shard: ") && stderr.contains(message),
-        "{message:?} is not in {stderr:?}"
-    );
+    stderr
 }
 
 pub(crate) fn rows(shard: &Path) -> Vec<Row> {
@@ -166,21 +170,7 @@ pub(crate) fn rows(shard: &Path) -> Vec<Row> {
         .collect()
 }
 
-fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).into_iter().flatten() {
-        let path = entry.expect("entry").path();
-        if path.is_dir() {
-            files.extend(self::files(&path));
-        } else {
-            files.push((path.clone(), fs::read(&path).expect("read")));
-        }
-    }
-    files.sort();
-    files
-}
-
-/// `count` proteins of 1 to 1,500 residues; the same ones for the same `seed`.
+/// Makes `count` proteins of 1 to 1,500 residues, which depend only on `seed`.
 pub(crate) fn proteins(count: usize, seed: u64) -> String {
     let mut state = seed;
     let mut next = move |below: u64| {

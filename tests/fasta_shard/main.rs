@@ -1,6 +1,8 @@
 //! `fasta-shard`, the real program.
 
 mod case;
+#[path = "../common/mod.rs"]
+mod common;
 mod input;
 mod output;
 mod record;

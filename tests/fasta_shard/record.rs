@@ -1,4 +1,4 @@
-//! What becomes of a record: ids, residues, lengths.
+//! Records: ids, residues, lengths.
 
 use std::fs;
 
@@ -43,29 +43,19 @@ fn records_that_are_rejected_and_accepted() {
     let manifest = case.manifest();
     assert_eq!((manifest.records, manifest.accepted), (4, 1));
 
-    expect(">a\nMK\n", "", "", &[(0, "MK")]);
-    let short = ">a\nMK\n>b\nMKV\n";
-    expect(
-        short,
-        " --min-residues 3",
-        "0,a,2,too_short\n",
-        &[(1, "MKV")],
-    );
+    let (short, reject) = (">a\nMK\n>b\nMKV\n", "0,a,2,too_short\n");
+    expect(short, " --min-residues 3", reject, &[(1, "MKV")]);
 
     let case = expect(">a\nmkV*\n>b\nM K\tV*\n", "", "", &[(0, "MKV"), (1, "MKV")]);
     let changed = case.manifest().changed;
-    assert_eq!(
-        (
-            changed["residues_uppercased"],
-            changed["terminal_stops_removed"]
-        ),
-        (2, 2)
-    );
+    for change in ["residues_uppercased", "terminal_stops_removed"] {
+        assert_eq!(changed[change], 2, "{change}");
+    }
     assert!(case.rows().iter().all(|row| row.length == 3));
 }
 
 #[test]
-fn where_all_are_rejected_there_is_an_empty_shard() {
+fn if_all_records_are_rejected_the_shards_are_empty() {
     for target in ["--shards 2", "--max-shard-tokens 100"] {
         let case = Case::new();
         case.write("a.fasta", ">a\n");
@@ -83,8 +73,7 @@ fn ids_of_every_kind() {
         format!(">sp|P1/2|a\\b,\"c\" d e\nMK\n>{long}\nMK\n>ä\nMK\n>b,\"\n\n"),
         "",
     );
-    let ids: Vec<String> = case.rows().into_iter().map(|row| row.id).collect();
-    assert_eq!(ids, ["sp|P1/2|a\\b,\"c\"", &long, "ä"]);
+    assert_eq!(case.ids(), ["sp|P1/2|a\\b,\"c\"", &long, "ä"]);
     assert!(case.rejects().ends_with("3,\"b,\"\"\",0,empty\n"));
 }
 
@@ -102,45 +91,31 @@ fn records_without_an_id_are_set_aside() {
 }
 
 #[test]
-fn a_byte_order_mark_is_named() {
-    refused(
-        "\u{feff}>a\nMK\n",
-        "",
-        "a.fasta: not FASTA: expected '>' at the start of line 1, found a byte order mark (bytes EF BB BF)",
-    );
-    // Elsewhere it can be seen.
-    refused(
-        ">a\u{feff}\nMK\n>a\u{feff}\nMK\n",
-        "",
-        "record 2 'a\\u{feff}'",
-    );
-}
-
-#[test]
-fn ids_that_are_refused() {
+fn headers_that_are_refused() {
+    let no_id = "a.fasta: record 2: expected an id after '>', found none; --invalid reject sets the record aside";
     for policy in ["", " --invalid x"] {
-        refused(
-            ">a\nMK\n> b\nMK\n",
-            policy,
-            "a.fasta: record 2: expected an id after '>', found none; --invalid reject sets the record aside",
-        );
+        refused(">a\nMK\n> b\nMK\n", policy, no_id);
     }
-    refused(
-        b">a\nMK\n>P\xe9\x1b\nMK\n",
-        "",
-        "a.fasta: record 2 'P\u{fffd}\\u{1b}': expected an id in UTF-8",
-    );
-    refused(
-        format!(">a {}\nMK\n", "x".repeat(1 << 20)),
-        "",
-        "record 1: the header line is too long: expected at most 1048576",
-    );
-    let long = "y".repeat(10_000);
-    refused(
-        format!(">{long}\nM1\n"),
-        "",
-        &format!("record 1 '{}…': expected residues", &long[..80]),
-    );
+    let (header, id) = ("x".repeat(1 << 20), "y".repeat(10_000));
+    let bom = "a.fasta: not FASTA: expected '>' at the start of line 1, found a byte order mark (bytes EF BB BF)";
+    let too_long = "record 1: the header line is too long: expected at most 1048576";
+    let cut_id = format!("record 1 '{}…': expected residues", &id[..80]);
+    for (fasta, message) in [
+        ("\u{feff}>a\nMK\n".as_bytes(), bom),
+        // Elsewhere the mark is shown.
+        (
+            ">a\u{feff}\nMK\n>a\u{feff}\nMK\n".as_bytes(),
+            "record 2 'a\\u{feff}'",
+        ),
+        (
+            b">a\nMK\n>P\xe9\x1b\nMK\n",
+            "a.fasta: record 2 'P\u{fffd}\\u{1b}': expected an id in UTF-8",
+        ),
+        (format!(">a {header}\nMK\n").as_bytes(), too_long),
+        (format!(">{id}\nM1\n").as_bytes(), &cut_id),
+    ] {
+        refused(fasta, "", message);
+    }
 }
 
 #[test]
@@ -150,16 +125,13 @@ fn a_description_in_another_encoding_is_recoded_and_counted() {
 }
 
 #[test]
-fn ids_that_come_again() {
+fn duplicate_ids() {
     let fasta = ">a\nMK\n>b\nMA\n>a\nMV\n>a_2\nML\n";
-    refused(
-        fasta,
-        "",
-        "a.fasta: record 3 'a': expected a new id, found that of record 1 of a.fasta",
-    );
+    let message = "a.fasta: record 3 'a': expected a new id, found that of record 1 of a.fasta";
+    refused(fasta, "", message);
     let ids = |policy: &str| -> Vec<String> {
         let case = made(fasta, &format!(" --duplicate-ids {policy}"));
-        case.rows().into_iter().map(|row| row.id).collect()
+        case.ids()
     };
     assert_eq!(ids("suffix"), ["a", "b", "a_3", "a_2"]);
     assert_eq!(ids("keep"), ["a", "b", "a", "a_2"]);
@@ -167,69 +139,63 @@ fn ids_that_come_again() {
     let case = Case::new();
     case.write("a.fasta", ">a\nMK\n>b\n\n");
     case.write("b.fasta", ">c\nMK\n>b\nMK\n");
-    case.fails(
-        "a.fasta b.fasta --shards 1",
-        65,
-        "b.fasta: record 2 'b': expected a new id, found that of record 2 of a.fasta",
-    );
+    let message = "b.fasta: record 2 'b': expected a new id, found that of record 2 of a.fasta";
+    case.refuses("a.fasta b.fasta", 65, message);
 }
 
 #[test]
-fn a_new_id_is_no_other_records_and_is_listed() {
+fn a_renamed_record_gets_a_unique_id_and_is_listed() {
     let case = Case::new();
     case.write("a.fasta", ">a\nMK\n>a\nMA\n");
     case.write("b.fasta", ">b\nMV\n>a_2\nML\n");
     let args = "a.fasta b.fasta --shards 1 --duplicate-ids suffix";
     assert_eq!(case.succeeds(args).changed["ids_suffixed"], 1);
-    let ids = || -> Vec<String> { case.rows().into_iter().map(|row| row.id).collect() };
-    assert_eq!(ids(), ["a", "a_3", "b", "a_2"]);
+    assert_eq!(case.ids(), ["a", "a_3", "b", "a_2"]);
     let renamed = case.out().join("renamed.csv");
     let listed = || fs::read_to_string(&renamed).expect("renamed.csv");
     assert_eq!(listed(), "ordinal,id,new_id\n1,a,a_3\n");
-    // A complete set is left alone; a changed list is found.
+    // A complete set is kept; a changed list is detected.
     case.succeeds(args);
     fs::write(&renamed, "ordinal,id,new_id\n1,a,a_4\n").expect("write");
-    let output = case.command(args).output().expect("run");
-    crate::case::refused(&output, 65, "renamed.csv: damaged or altered");
+    case.fails(args, 65, "renamed.csv: damaged or altered");
     case.succeeds(&format!("{args} --force"));
     assert_eq!(listed(), "ordinal,id,new_id\n1,a,a_3\n");
-    // Nobody is renamed, so the list of the older set goes.
+    // No record is renamed, so the list of the older set is removed.
     case.succeeds("b.fasta --shards 1 --duplicate-ids suffix --force");
     assert!(!renamed.exists());
 }
 
 #[test]
-fn a_pipe_is_read_once_so_a_new_id_may_be_a_later_records() {
+fn in_a_pipe_a_new_id_may_be_that_of_a_later_record() {
     let case = Case::new();
     let command = case.command("- --shards 1 --duplicate-ids suffix");
     let output = crate::case::fed(command, ">a\nMK\n>a\nMA\n>a_2\nML\n");
     let message = "standard input: record 3 'a_2': its id is one that --duplicate-ids suffix gave";
-    crate::case::refused(&output, 65, message);
+    crate::common::assert_failed(&output, 65, message);
 }
 
 #[test]
-fn what_begins_a_record_or_a_comment_is_in_no_sequence() {
+fn headers_and_comments_inside_a_sequence_are_refused() {
     for (fasta, found) in [
-        (">a one\nMKV>b two\nMKL\n", ">"),
-        (">a one\nMKV\r>b two\nMKL\n", ">"),
-        (">a one\nMKV\n\r>b two\nMKL\n", ">"),
-        (">a one\nMKV\n >b two\nMKL\n", ">"),
-        (">a one\nMKV\n; a comment\nMKL\n", ";"),
+        (">a one\nMKV>b two\nMKL\n", "found '>' in its sequence"),
+        (">a one\nMKV\r>b two\nMKL\n", "found '>' in its sequence"),
+        (">a one\nMKV\n\r>b two\nMKL\n", "found '>' in its sequence"),
+        (">a one\nMKV\n >b two\nMKL\n", "found '>' in its sequence"),
+        (
+            ">a one\nMKV\n; a comment\nMKL\n",
+            "found ';' in its sequence",
+        ),
+        (
+            ">a\rMKVLA\n>b\nMK\n",
+            "expected lines that end in LF or CRLF",
+        ),
     ] {
         for policy in ["error", "x", "reject"] {
-            let message = format!("a.fasta: record 1 'a': found '{found}' in its sequence");
+            let message = format!("a.fasta: record 1 'a': {found}");
             refused(fasta, &format!(" --invalid {policy}"), &message);
         }
     }
-    for policy in ["error", "x", "reject"] {
-        let message = "a.fasta: record 1 'a': expected lines that end in LF or CRLF";
-        refused(
-            ">a\rMKVLA\n>b\nMK\n",
-            &format!(" --invalid {policy}"),
-            message,
-        );
-    }
-    // Line ends of two conversions.
+    // Two conversions of line ends.
     expect(">a one\r\r\nMK\r\r\n", "", "", &[(0, "MK")]);
 }
 
@@ -248,7 +214,7 @@ fn nucleic_acids_are_refused() {
 }
 
 #[test]
-fn characters_that_are_no_residue() {
+fn characters_that_are_not_residues() {
     for (sequence, found) in [
         ("MK1", "found '1' at position 3"),
         ("M*K", "found '*' at position 2"),
@@ -258,11 +224,8 @@ fn characters_that_are_no_residue() {
         ("MK;a", "found ';' at position 3"),
     ] {
         let fasta = format!(">ok\nMKVXBZUO\n>bad\n{sequence}\n");
-        refused(
-            &fasta,
-            "",
-            &format!("a.fasta: record 2 'bad': expected residues, {found}"),
-        );
+        let message = format!("a.fasta: record 2 'bad': expected residues, {found}");
+        refused(&fasta, "", &message);
         let case = made(&fasta, " --invalid reject");
         let rejects = case.rejects();
         assert!(rejects.contains("\n1,bad,") && rejects.ends_with(",invalid_residue\n"));
@@ -304,21 +267,12 @@ fn a_protein_of_40000_residues_under_each_policy() {
     let case = made(&fasta, " --long-policy split-off");
     assert_eq!(rows(&case), [(0, 40_000, 40_000, false)]);
     let shards = case.manifest().shards;
-    let files: Vec<_> = shards
-        .iter()
-        .map(|shard| (&*shard.file, shard.rows))
-        .collect();
-    assert_eq!(
-        files,
-        [("shard-00000.parquet", 2), ("shard-long-00000.parquet", 1)]
-    );
+    let files = shards.iter().map(|shard| (&*shard.file, shard.rows));
+    assert!(files.eq([("shard-00000.parquet", 2), ("shard-long-00000.parquet", 1)]));
 
-    let case = made(&fasta, " --long-policy reject");
-    assert_eq!(rows(&case), []);
-    assert_eq!(
-        case.rejects(),
-        "ordinal,id,length,reason\n1,long,40000,too_long\n"
-    );
+    let reject = "1,long,40000,too_long\n";
+    let kept = [(0, "MK"), (2, "MV")];
+    expect(&fasta, " --long-policy reject", reject, &kept);
 }
 
 #[test]
@@ -330,10 +284,8 @@ fn windows_of_a_protein_share_a_shard() {
     let mut seen = std::collections::HashMap::new();
     for shard in &manifest.shards {
         for row in crate::case::rows(&case.out().join(&shard.file)) {
-            assert_eq!(
-                seen.entry(row.ordinal).or_insert(shard.file.clone()),
-                &shard.file
-            );
+            let first = seen.entry(row.ordinal).or_insert(&shard.file);
+            assert_eq!(*first, &shard.file);
         }
     }
     assert_eq!(seen.len(), 60);

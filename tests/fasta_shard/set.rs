@@ -1,10 +1,11 @@
-//! A set of shards as a whole: determinism, balance, what happens where one is already there.
+//! Sets of shards: determinism, balance, existing sets.
 
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::SystemTime;
 
-use crate::case::{Case, done, fed, proteins, refused, rows, stderr};
+use crate::case::{Case, done, fed, proteins, rows};
+use crate::common::assert_failed;
 
 fn case() -> Case {
     let case = Case::new();
@@ -23,12 +24,7 @@ fn the_number_of_threads_changes_no_byte() {
         let made = |threads: usize| {
             let case = case();
             case.succeeds(&format!("a.fasta {options} --threads {threads}"));
-            let folder = case.out();
-            let files = case.files().into_iter().map(|(path, bytes)| {
-                let path = path.strip_prefix(&folder).expect("inside");
-                (path.to_owned(), bytes)
-            });
-            files.collect::<Vec<_>>()
+            case.files()
         };
         let one = made(1);
         assert!(one.len() > 4);
@@ -51,10 +47,8 @@ fn every_record_is_in_one_shard_and_shards_are_balanced() {
     for shard in &manifest.shards {
         let rows = rows(&case.out().join(&shard.file));
         let residues: usize = rows.iter().map(|row| row.sequence.len()).sum();
-        assert_eq!(
-            (shard.rows, shard.residues),
-            (rows.len() as u64, residues as u64)
-        );
+        assert_eq!(shard.rows, rows.len() as u64);
+        assert_eq!(shard.residues, residues as u64);
         assert_eq!(shard.tokens, shard.residues + 2 * shard.rows);
     }
     let histogram = manifest.lengths.histogram.iter();
@@ -83,20 +77,16 @@ fn shards_keep_to_their_tokens() {
 }
 
 fn times(case: &Case) -> Vec<SystemTime> {
-    let modified = |path: &Path| path.metadata().and_then(|found| found.modified());
-    let files = case.files().into_iter();
-    files
-        .map(|(path, _)| modified(&path).expect("a time"))
-        .collect()
+    let modified = |path: PathBuf| path.metadata().and_then(|found| found.modified());
+    let paths = case.files().into_keys().map(|path| case.out().join(path));
+    paths.map(|path| modified(path).expect("a time")).collect()
 }
 
 #[test]
-fn a_complete_set_is_left_alone() {
+fn a_complete_set_is_kept() {
     let case = case();
-    case.write(
-        "b.fasta.zst",
-        zstd::encode_all(proteins(400, 7).as_bytes(), 3).expect("memory"),
-    );
+    let packed = zstd::encode_all(proteins(400, 7).as_bytes(), 3);
+    case.write("b.fasta.zst", packed.expect("memory"));
     case.succeeds("a.fasta --shards 3");
     let before = times(&case);
     for input in ["a.fasta", "b.fasta.zst"] {
@@ -109,11 +99,11 @@ fn a_complete_set_is_left_alone() {
 }
 
 #[test]
-fn what_a_killed_run_left_beside_a_complete_set_goes() {
+fn temporary_files_beside_a_complete_set_are_removed() {
     let case = case();
     case.succeeds("a.fasta --shards 3");
     let whole = case.files();
-    // As a run with --force leaves them that is killed before it has replaced anything.
+    // A run with --force was killed before it replaced a file.
     case.write("out/.shard-00001.parquet.plmkit-tmp", "half a shard");
     case.write("out/.manifest.json.plmkit-tmp-1-0", "half a manifest");
     case.write("out/.notes.txt.plmkit-tmp", "another program's");
@@ -129,75 +119,53 @@ fn other_work_is_replaced_only_by_force() {
     case.write("other.fasta", proteins(50, 8));
     case.succeeds("a.fasta --shards 3");
     let before = case.files();
-    case.fails(
-        "a.fasta --shards 2",
-        73,
-        "exists and holds other work (shards was 3 and is now 2); --force replaces it",
-    );
-    case.fails(
-        "a.fasta --shards 3 --long-policy window",
-        73,
-        "long_policy was \"truncate\" and is now \"window\"",
-    );
+    let shards = "exists and holds other work (shards was 3 and is now 2); --force replaces it";
+    let policy = "long_policy was \"truncate\" and is now \"window\"";
+    case.fails("a.fasta --shards 2", 73, shards);
+    case.fails("a.fasta --shards 3 --long-policy window", 73, policy);
     case.fails("other.fasta --shards 3", 73, "the input is not the same");
     assert!(case.files() == before);
     case.succeeds("other.fasta --shards 2 --force");
-    let expected = [
-        "manifest.json",
-        "rejects.csv",
-        "shard-00000.parquet",
-        "shard-00001.parquet",
-    ];
-    let files = case.files().into_iter().map(|(path, _)| path);
-    assert!(files.eq(expected.map(|name| case.out().join(name))));
+    assert_eq!(case.files().len(), 4, "manifest, rejects and two shards");
     assert_eq!(case.rows().len(), 50);
 }
 
 #[test]
 fn a_damaged_set_is_not_complete() {
     let case = case();
+    let refuses = |code, message: &str| case.fails("a.fasta --shards 2", code, message);
     case.succeeds("a.fasta --shards 2");
-    let shard = case.out().join("shard-00001.parquet");
-    let whole = fs::read(&shard).expect("read");
+    let [first, second, third] =
+        [0, 1, 2].map(|index| case.out().join(format!("shard-0000{index}.parquet")));
+    let whole = fs::read(&second).expect("read");
     let mut damaged = whole.clone();
     damaged[whole.len() / 2] ^= 1;
     for bytes in [&damaged[..], &whole[..100]] {
-        fs::write(&shard, bytes).expect("write");
-        case.fails("a.fasta --shards 2", 65, "; --force replaces it");
+        fs::write(&second, bytes).expect("write");
+        refuses(65, "; --force replaces it");
     }
-    fs::remove_file(&shard).expect("remove");
-    case.fails("a.fasta --shards 2", 65, "shard-00001.parquet: missing");
-    fs::copy(case.out().join("shard-00000.parquet"), &shard).expect("copy");
-    case.fails(
-        "a.fasta --shards 2",
-        73,
-        "shard-00001.parquet: exists and holds other work (not the shard of the manifest)",
-    );
-    fs::write(&shard, &whole).expect("write");
-    fs::copy(&shard, case.out().join("shard-00002.parquet")).expect("copy");
-    case.fails(
-        "a.fasta --shards 2",
-        73,
-        "shard-00002.parquet: exists and holds other work (not in the manifest)",
-    );
-    fs::remove_file(case.out().join("shard-00002.parquet")).expect("remove");
-    fs::write(
-        case.out().join("rejects.csv"),
-        "ordinal,id,length,reason\n1,a,0,empty\n",
-    )
-    .expect("write");
-    case.fails(
-        "a.fasta --shards 2",
+    fs::remove_file(&second).expect("remove");
+    refuses(65, "shard-00001.parquet: missing");
+    fs::copy(first, &second).expect("copy");
+    let other = "shard-00001.parquet: exists and holds other work (not the shard of the manifest)";
+    refuses(73, other);
+    fs::write(&second, &whole).expect("write");
+    fs::copy(&second, &third).expect("copy");
+    let unlisted = "shard-00002.parquet: exists and holds other work (not in the manifest)";
+    refuses(73, unlisted);
+    fs::remove_file(third).expect("remove");
+    case.write("out/rejects.csv", "ordinal,id,length,reason\n1,a,0,empty\n");
+    refuses(
         65,
         "rejects.csv: damaged or altered: it has digest xxh3-128:",
     );
     case.succeeds("a.fasta --shards 2 --force");
-    assert!(fs::read(&shard).expect("read") == whole);
+    assert!(fs::read(&second).expect("read") == whole);
 }
 
-/// Lines stay lines of as many records for the same reasons: only the digest tells.
+/// The changed lists have the same form and number of lines: only the digest differs.
 #[test]
-fn a_changed_value_of_the_rejects_is_found() {
+fn a_changed_value_of_the_rejects_is_detected() {
     let case = Case::new();
     case.write("a.fasta", ">a\nMK\n>bcd\nM\n>e\nMKV\n");
     let args = "a.fasta --shards 1 --min-residues 2";
@@ -205,90 +173,71 @@ fn a_changed_value_of_the_rejects_is_found() {
     let path = case.out().join("rejects.csv");
     let whole = case.rejects();
     assert_eq!(whole, "ordinal,id,length,reason\n1,bcd,1,too_short\n");
-    for (value, other) in [
+    let lists = [
         ("bcd", "bce"),
         (",1,", ",0,"),
         ("\n1,", "\n0,"),
         ("t\n", "t\r\n"),
-    ] {
+    ];
+    for (value, other) in lists {
         fs::write(&path, whole.replace(value, other)).expect("write");
-        let message = "as in manifest.json; --force replaces it";
-        case.fails(args, 65, message);
+        case.fails(args, 65, "as in manifest.json; --force replaces it");
     }
     fs::write(&path, &whole).expect("write");
-    let output = case.command(args).output().expect("run");
-    done(&output);
-    assert!(stderr(&output).contains("already complete"));
+    case.says(args, "already complete");
 }
 
 #[test]
-fn a_manifest_of_others_is_told_from_a_damaged_one() {
+fn a_foreign_manifest_is_distinguished_from_a_damaged_one() {
     let case = case();
     case.succeeds("a.fasta --shards 2");
     let manifest = case.out().join("manifest.json");
     let whole = fs::read_to_string(&manifest).expect("read");
-    fs::write(
-        &manifest,
-        whole.replace("\"records\": 400", "\"records\": 401"),
-    )
-    .expect("write");
-    case.fails(
-        "a.fasta --shards 2",
-        65,
-        "manifest.json: damaged or altered: it does not match its seal; --force replaces it",
-    );
-    fs::write(&manifest, "{\"name\": \"a web app\"}").expect("write");
-    case.fails(
-        "a.fasta --shards 2",
-        73,
-        "manifest.json: exists and holds other work (not a manifest of fasta-shard)",
-    );
+    let changed = whole.replace("\"records\": 400", "\"records\": 401");
+    let damaged = "damaged or altered: it does not match its seal; --force replaces it";
+    let foreign = "exists and holds other work (not a manifest of fasta-shard)";
+    for (text, code, message) in [
+        (&*changed, 65, damaged),
+        ("{\"name\": \"a web app\"}", 73, foreign),
+    ] {
+        case.write("out/manifest.json", text);
+        let message = format!("manifest.json: {message}");
+        case.fails("a.fasta --shards 2", code, &message);
+    }
     case.succeeds("a.fasta --shards 2 --force");
     assert!(fs::read_to_string(&manifest).expect("read") == whole);
 }
 
 #[test]
-fn a_run_killed_while_it_named_its_files_is_done_again() {
+fn a_run_killed_while_publishing_is_repeated() {
     let case = case();
     case.succeeds("a.fasta --shards 3");
     let whole = case.files();
     fs::remove_file(case.out().join("manifest.json")).expect("remove");
     fs::remove_file(case.out().join("shard-00001.parquet")).expect("remove");
     case.write("out/.shard-00001.parquet.plmkit-tmp-1-0", "half a shard");
-    case.fails(
-        "a.fasta --shards 2",
-        73,
-        "shard-00000.parquet: exists and holds other work (shards was 3 and is now 2)",
-    );
+    let other = "shard-00000.parquet: exists and holds other work (shards was 3 and is now 2)";
+    case.fails("a.fasta --shards 2", 73, other);
     let output = fed(case.command("- --shards 3"), proteins(400, 7));
-    refused(
-        &output,
-        73,
-        "an unfinished set, and standard input cannot be read again",
-    );
+    let once = "an unfinished set, and standard input cannot be read again";
+    assert_failed(&output, 73, once);
     case.succeeds("a.fasta --shards 3");
     assert!(
         case.files() == whole,
-        "as if it had not been killed, and nothing left over"
+        "the same files, and no temporary ones"
     );
 }
 
 #[test]
-fn files_of_others_are_left_alone() {
+fn other_files_are_kept() {
     let case = case();
     fs::create_dir(case.out()).expect("folder");
     case.write("out/notes.txt", "mine");
     case.succeeds("a.fasta --shards 2");
-    assert_eq!(
-        fs::read_to_string(case.path("out/notes.txt")).expect("read"),
-        "mine"
-    );
+    assert_eq!(fs::read(case.path("out/notes.txt")).expect("read"), b"mine");
     let case = self::case();
     fs::create_dir(case.out()).expect("folder");
     case.write("out/rejects.csv", "mine");
-    case.fails(
-        "a.fasta --shards 2",
-        73,
-        "rejects.csv: exists and holds other work",
-    );
+    let message = "rejects.csv: exists and holds other work";
+    case.fails("a.fasta --shards 2", 73, message);
 }

@@ -1,4 +1,4 @@
-//! Writes what the fuzz targets start from: small files of every kind, `fuzz-seeds FOLDER`.
+//! Writes the seeds of the fuzz targets, small files of every kind: `fuzz-seeds FOLDER`.
 
 use std::error::Error;
 use std::fs;
@@ -6,16 +6,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, AsArray, FixedSizeListArray, Float32Array, ListArray, RecordBatch, UInt8Array,
-};
-use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::{DataType, Field, SchemaRef};
+use arrow::array::{ArrayRef, FixedSizeListArray, Float32Array, RecordBatch};
+use arrow::datatypes::{DataType, Field};
 use plmkit_contract::{
-    Column, EmbeddingLayout, KEY_COLUMNS, Labels, Manifest, Pooling, Provenance, Reason, Reject,
-    RowKey, Sealed, SequenceDigest, ShardRow, StoreDtype, VectorColumn, batches_schema, tokenize,
+    EmbeddingLayout, KEY_COLUMNS, Labels, Manifest, Provenance, Reason, Reject, RowKey, Sealed,
+    SequenceDigest, ShardRow, StoreDtype,
 };
-use plmkit_store::{BatchesWriter, EmbeddingsWriter, ListWriter, ShardWriter, read_shard};
+use plmkit_store::{BatchesWriter, EmbeddingsWriter, ListWriter, Shard, ShardWriter, read_shard};
 use serde_json::{Map, Value, json};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -47,8 +44,8 @@ fn main() -> Result<()> {
     logs(&seeds("events")?, &seeds("gpu_csv")?)
 }
 
-/// Writes a shard and returns its rows.
-fn shard(folder: &Path) -> Result<RecordBatch> {
+/// Writes a shard and reads it.
+fn shard(folder: &Path) -> Result<Shard> {
     let path = folder.join("shard.parquet");
     let mut writer = ShardWriter::create(&path, 1 << 16)?;
     for (ordinal, (id, sequence)) in (0..).zip(PROTEINS) {
@@ -67,97 +64,63 @@ fn shard(folder: &Path) -> Result<RecordBatch> {
             sequence,
         })?;
     }
-    writer
-        .finish(&Provenance::new(
-            "fasta-shard",
-            vec!["blake3-128:00".into()],
-        ))?
-        .publish()?;
-    Ok(read_shard(&path)?.batches.remove(0))
+    let provenance = Provenance::new("fasta-shard", vec!["blake3-128:00".into()]);
+    writer.finish(&provenance)?.publish()?;
+    Ok(read_shard(&path)?)
 }
 
-fn batches(folder: &Path, shard: &RecordBatch) -> Result<()> {
+fn batches(folder: &Path, shard: &Shard) -> Result<()> {
+    let labels = Labels::default();
     for rows in [0, 2, 3] {
         let provenance = Provenance::new("pack-batches", Vec::new()).with("max_batch_tokens", 64);
-        let mut writer = BatchesWriter::create(
-            &folder.join(format!("{rows}.arrow")),
-            Labels::default(),
-            &provenance,
-        )?;
+        let path = folder.join(format!("{rows}.arrow"));
+        let mut writer = BatchesWriter::create(&path, labels, &provenance)?;
         if rows > 0 {
-            writer.write(&pack(&shard.slice(0, rows))?)?;
-            writer.write(&pack(&shard.slice(rows, 4 - rows))?)?;
+            let all = shard.rows();
+            writer.write(&shard.pack(all.iter().take(rows), labels)?)?;
+            writer.write(&shard.pack(all.iter().skip(rows), labels)?)?;
         }
         writer.finish()?;
     }
     Ok(())
 }
 
-fn pack(rows: &RecordBatch) -> Result<RecordBatch> {
-    let (mut tokens, mut lengths) = (Vec::new(), Vec::new());
-    for sequence in rows["sequence"].as_string::<i32>().iter().flatten() {
-        let before = tokens.len();
-        tokenize(sequence.as_bytes(), &mut tokens).map_err(|_| "not residues")?;
-        lengths.push(tokens.len() - before);
-    }
-    let list = ListArray::new(
-        Arc::new(Field::new_list_field(DataType::UInt8, false)),
-        OffsetBuffer::from_lengths(lengths),
-        Arc::new(UInt8Array::from(tokens)),
-        None,
-    );
-    Ok(RecordBatch::try_new(
-        batches_schema(Labels::default()),
-        with_keys(rows, list),
-    )?)
-}
-
-fn embeddings(folder: &Path, shard: &RecordBatch) -> Result<()> {
-    let columns =
-        [Pooling::Mean, Pooling::Bos].map(|pool| Column::Pooled(VectorColumn { pool, layer: 1 }));
+fn embeddings(folder: &Path, shard: &Shard) -> Result<()> {
     let layout = EmbeddingLayout {
-        columns: columns[..1].to_vec(),
+        columns: vec!["mean_1".parse().map_err(|()| "a column")?],
         dim: 4,
         dtype: StoreDtype::F32,
         stitched: false,
         labels: Labels::default(),
     };
-    let schema = layout.schema();
-    let values: Vec<f32> = (0..16_u8).map(|i| f32::from(i) / 7.0).collect();
-    let DataType::FixedSizeList(item, dim) = schema.field(KEY_COLUMNS.len()).data_type() else {
-        return Err("not a vector".into());
-    };
-    let vectors = FixedSizeListArray::new(
-        Arc::clone(item),
-        *dim,
-        Arc::new(Float32Array::from(values)),
+    let values = (0..16_u8).map(|i| f32::from(i) / 7.0);
+    let vectors: ArrayRef = Arc::new(FixedSizeListArray::new(
+        Arc::new(Field::new_list_field(DataType::Float32, false)),
+        4,
+        Arc::new(Float32Array::from_iter_values(values)),
         None,
-    );
-    let rows = RecordBatch::try_new(SchemaRef::clone(&schema), with_keys(shard, vectors))?;
-    let path = folder.join("embeddings.parquet");
-    let mut writer = EmbeddingsWriter::create(&path, &layout)?;
-    writer.write(&rows)?;
-    writer.finish(&Provenance::new("gpu-embed", Vec::new()))?;
+    ));
+    let keys = KEY_COLUMNS.map(|name| Arc::clone(&shard.batches[0][name]));
+    let columns = keys.into_iter().chain([vectors]).collect();
+    let provenance = Provenance::new("gpu-embed", Vec::new());
+    let mut writer = EmbeddingsWriter::create(&folder.join("embeddings.parquet"), &layout)?;
+    writer.write(&RecordBatch::try_new(layout.schema(), columns)?)?;
+    writer.finish(&provenance)?;
     // Half precision, numbers of windows and two columns, without rows.
-    let path = folder.join("halves.parquet");
+    let bos = "bos_1".parse().map_err(|()| "a column")?;
     let halves = EmbeddingLayout {
-        columns: columns.to_vec(),
+        columns: vec![layout.columns[0], bos],
         dtype: StoreDtype::F16,
         stitched: true,
-        labels: Labels::default(),
         ..layout
     };
-    EmbeddingsWriter::create(&path, &halves)?.finish(&Provenance::new("gpu-embed", Vec::new()))?;
+    let writer = EmbeddingsWriter::create(&folder.join("halves.parquet"), &halves)?;
+    writer.finish(&provenance)?;
     Ok(())
 }
 
-fn with_keys(rows: &RecordBatch, last: impl arrow::array::Array + 'static) -> Vec<ArrayRef> {
-    let keys = KEY_COLUMNS.iter().map(|name| Arc::clone(&rows[*name]));
-    keys.chain([Arc::new(last) as ArrayRef]).collect()
-}
-
 fn fasta(folder: &Path) -> Result<()> {
-    let mut text =
+    let text =
         b"\n>P1 a protein \xc3\xa9\r\nMKV*\r\n\r\n>P2\n>P3\tx y \nACDEFGHIKLMNPQRSTVWY\nmk-v"
             .to_vec();
     fs::write(folder.join("plain.fasta"), &text)?;
@@ -168,8 +131,7 @@ fn fasta(folder: &Path) -> Result<()> {
     let mut writer = noodles_bgzf::io::Writer::new(Vec::new());
     writer.write_all(&text)?;
     fs::write(folder.join("a.fasta.bgz"), writer.finish()?)?;
-    text.clear();
-    fs::write(folder.join("empty.fasta"), text)?;
+    fs::write(folder.join("empty.fasta"), b"")?;
     Ok(())
 }
 
@@ -212,7 +174,7 @@ fn rejects(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The smallest ESM-2: one layer, two channels.
+/// Writes the smallest ESM-2: one layer, two channels.
 fn model(configs: &Path, checkpoints: &Path) -> Result<()> {
     let config = json!({
         "model_type": "esm", "position_embedding_type": "rotary", "vocab_size": 33, "mask_token_id": 32,

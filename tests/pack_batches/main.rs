@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{UInt8Type, UInt32Type};
 use arrow::ipc::reader::FileReader;
-use common::{SmallDisk, assert_failed, bin, run, test_data, visible};
+use common::{SmallDisk, assert_failed, assert_fails, bin, command, run, test_data, visible};
 use plmkit_contract::{
     KeyColumns, Labels, Provenance, RowKey, SequenceDigest, ShardRow, Stop, batches_schema,
     ordinals,
@@ -24,17 +24,13 @@ use serde_json::Value;
 /// ESM-2's vocabulary from token 4 on, as fair-esm lists it.
 const RESIDUES: &str = "LAGVSERTIDPKQNFYMHWCXBUZO";
 
-/// Sequences of many lengths in which every residue occurs.
+/// Makes sequences of many lengths that contain every residue.
 fn sequences(count: usize) -> Vec<String> {
     let length = |place: usize| 1 + (place * 7919) % 601;
-    let residues = |place: usize| {
-        RESIDUES
-            .chars()
-            .cycle()
-            .skip(place % 25)
-            .take(length(place))
-    };
-    (0..count).map(|place| residues(place).collect()).collect()
+    let residues = |place: usize| RESIDUES.chars().cycle().skip(place % 25);
+    (0..count)
+        .map(|place| residues(place).take(length(place)).collect())
+        .collect()
 }
 
 fn write_shard(path: &Path, sequences: &[String]) {
@@ -56,15 +52,11 @@ fn write_shard(path: &Path, sequences: &[String]) {
         };
         writer.push(&row).expect("push");
     }
-    let provenance = Provenance::new("fasta-shard", vec![]);
-    writer
-        .finish(&provenance)
-        .expect("finish")
-        .publish()
-        .expect("publish");
+    let finished = writer.finish(&Provenance::new("fasta-shard", vec![]));
+    finished.expect("finish").publish().expect("publish");
 }
 
-/// A folder with `shard.parquet` of so many sequences.
+/// Creates a folder with `shard.parquet` of `count` sequences.
 fn shard(count: usize) -> (tempfile::TempDir, PathBuf, Vec<String>) {
     let folder = tempfile::tempdir().expect("temp folder");
     let path = folder.path().join("shard.parquet");
@@ -80,24 +72,18 @@ fn pack(shard: &Path, out: &Path, max_batch_tokens: u32) -> Command {
     command
 }
 
-fn refused(command: &mut Command, code: i32, message: &str) {
-    assert_failed(&command.output().expect("run"), code, message);
-}
-
-/// Packs with a report: the batches and the report.
+/// Packs a shard with a report, and returns the batches and the report.
 fn packed(shard: &Path, max_batch_tokens: u32) -> (Vec<RecordBatch>, Value) {
     let [out, report] = ["out.arrow", "report.json"].map(|name| shard.with_file_name(name));
     run(pack(shard, &out, max_batch_tokens)
         .args(["--force", "--report"])
         .arg(&report));
     let report = fs::read(&report).expect("report");
-    (
-        record_batches(&out),
-        serde_json::from_slice(&report).expect("JSON"),
-    )
+    let report = serde_json::from_slice(&report).expect("JSON");
+    (record_batches(&out), report)
 }
 
-/// The record batches as any reader of Arrow IPC files gives them.
+/// Reads record batches with a general reader of Arrow IPC files.
 fn record_batches(path: &Path) -> Vec<RecordBatch> {
     let reader = FileReader::try_new(File::open(path).expect("open"), None).expect("an IPC file");
     assert_eq!(
@@ -108,10 +94,8 @@ fn record_batches(path: &Path) -> Vec<RecordBatch> {
 }
 
 fn modified(path: &Path) -> SystemTime {
-    fs::metadata(path)
-        .expect("metadata")
-        .modified()
-        .expect("a time")
+    let modified = fs::metadata(path).and_then(|found| found.modified());
+    modified.expect("a time")
 }
 
 #[test]
@@ -126,32 +110,24 @@ fn the_offsets_of_tokens_are_cu_seqlens_and_the_values_are_the_packed_ids() {
         let ids = batch["id"].as_string::<i32>();
         let (mut packed, mut cu_seqlens) = (Vec::new(), vec![0_i32]);
         for row in 0..batch.num_rows() {
-            let place: usize = ids.value(row)["protein-".len()..]
-                .parse()
-                .expect("a number");
+            let place = ids.value(row)["protein-".len()..].parse::<usize>();
+            let place = place.expect("a number");
             let sequence = &sequences[place];
             packed.push(0); // <cls>
-            packed.extend(sequence.bytes().map(|residue| {
-                4 + RESIDUES
-                    .bytes()
-                    .position(|known| known == residue)
-                    .expect("a residue") as u8
-            }));
+            let token = |residue| 4 + RESIDUES.find(residue).expect("a residue") as u8;
+            packed.extend(sequence.chars().map(token));
             packed.push(2); // <eos>
             cu_seqlens.push(i32::try_from(packed.len()).expect("few tokens"));
 
             let key = KeyColumns::new(&batch).row(row);
-            assert_eq!(
-                (key.ordinal, key.start),
-                (3 * place as u64, place as u32 % 2)
-            );
+            assert_eq!(key.sort_key(), (3 * place as u64, place as u32 % 2));
             let (length, truncated) = (sequence.len() as u32 + 5, place.is_multiple_of(3));
             assert_eq!((key.length, key.truncated), (length, truncated));
             assert_eq!(key.digest, SequenceDigest::new(sequence.as_bytes()));
             *seen.entry(place).or_insert(0) += 1;
         }
         assert!(packed.len() <= 2048);
-        // The raw buffers, whole: not a slice of something larger.
+        // The raw buffers, not slices of larger ones.
         let data = list.to_data();
         assert_eq!(data.offset(), 0);
         assert_eq!(data.buffers()[0].typed_data::<i32>(), cu_seqlens);
@@ -163,7 +139,7 @@ fn the_offsets_of_tokens_are_cu_seqlens_and_the_values_are_the_packed_ids() {
 }
 
 #[test]
-fn a_file_that_changes_in_place_is_found_where_it_is_read() {
+fn a_change_in_place_is_detected_when_a_batch_is_read() {
     let (folder, shard, _) = shard(200);
     let out = folder.path().join("out.arrow");
     run(&mut pack(&shard, &out, 1024));
@@ -173,21 +149,17 @@ fn a_file_that_changes_in_place_is_found_where_it_is_read() {
     assert_eq!(error.to_string(), "stopped");
     let whole = fs::read(&out).expect("read");
     let write = |bytes: &[u8]| {
-        let file = fs::OpenOptions::new().write(true).open(&out);
-        let file = file.expect("open");
+        let file = File::options().write(true).open(&out).expect("open");
         file.write_all_at(bytes, 0).expect("write");
         file.set_len(bytes.len() as u64).expect("length");
     };
-    let mut changed = whole.clone();
-    for byte in &mut changed {
-        *byte ^= 1;
-    }
+    let changed: Vec<u8> = whole.iter().map(|byte| byte ^ 1).collect();
     for other in [&changed[..], &whole[..whole.len() / 2]] {
         let file = BatchesFile::open(&out, &Stop::default()).expect("open");
-        assert!(file.len() > 50, "some more than are kept in memory");
+        assert!(file.len() > 50, "more than the cache holds");
         let kept = file.batch(0).expect("a batch");
         write(other);
-        assert_eq!(kept.cu_seqlens()[0], 0, "what was read stays");
+        assert_eq!(kept.cu_seqlens()[0], 0, "a batch in memory stays");
         let error = file.batch(file.len() / 2 + 3).expect_err("changed");
         assert!(error.to_string().contains("damaged: bytes "), "{error}");
         write(&whole);
@@ -198,42 +170,28 @@ fn a_file_that_changes_in_place_is_found_where_it_is_read() {
 fn the_same_shard_gives_the_same_bytes() {
     let (folder, shard, _) = shard(300);
     let packed = |name: &str| {
-        let out = folder.path().join(name);
-        let report = folder.path().join("report.json");
+        let [out, report] = [name, "report.json"].map(|name| folder.path().join(name));
         run(pack(&shard, &out, 4096).arg("--report").arg(&report));
-        (
-            fs::read(&out).expect("batches"),
-            fs::read(&report).expect("report"),
-        )
+        [out, report].map(|path| fs::read(path).expect("output"))
     };
     assert!(packed("one.arrow") == packed("again.arrow"));
 }
 
 #[test]
-fn the_longest_come_first_and_a_sequence_beyond_the_budget_is_alone() {
+fn the_longest_come_first_and_a_sequence_above_the_budget_is_alone() {
     let (folder, shard, sequences) = shard(100);
     let [out, report] = ["out.arrow", "report.json"].map(|name| folder.path().join(name));
     let stderr = run(pack(&shard, &out, 500).arg("--report").arg(&report));
-    let oversized = sequences
-        .iter()
-        .filter(|sequence| sequence.len() + 2 > 500)
-        .count();
+    let lengths = sequences.iter().map(|sequence| sequence.len() + 2);
+    let oversized = lengths.filter(|&tokens| tokens > 500).count();
     assert!(oversized > 0);
-    assert!(
-        stderr.contains(&format!("{oversized} longer than 500 tokens")),
-        "{stderr}"
-    );
+    let message = format!("{oversized} longer than 500 tokens");
+    assert!(stderr.contains(&message), "{stderr}");
 
     let batches = record_batches(&out);
-    let tokens: Vec<usize> = batches
-        .iter()
-        .map(|batch| batch["tokens"].as_list::<i32>().values().len())
-        .collect();
-    assert!(
-        batches[..oversized]
-            .iter()
-            .all(|batch| batch.num_rows() == 1)
-    );
+    let tokens: Vec<usize> = batches.iter().map(tokens_of).collect();
+    let mut alone = batches[..oversized].iter();
+    assert!(alone.all(|batch| batch.num_rows() == 1));
     assert!(tokens[..oversized].is_sorted_by(|a, b| a >= b));
     assert!(tokens[oversized..].iter().all(|&tokens| tokens <= 500));
 
@@ -244,13 +202,15 @@ fn the_longest_come_first_and_a_sequence_beyond_the_budget_is_alone() {
     let room: usize = tokens.iter().map(|&tokens| tokens.max(500)).sum();
     let utilization = tokens.iter().sum::<usize>() as f64 / room as f64;
     assert!((report["utilization"].as_f64().expect("a number") - utilization).abs() < 1e-12);
-    assert_eq!(
-        report["padded_in_input_order"]["tokens"],
-        padded(&sequences, 500)
-    );
+    let padding = &report["padded_in_input_order"]["tokens"];
+    assert_eq!(*padding, padded(&sequences, 500));
 }
 
-/// Tokens of padded batches in input order.
+fn tokens_of(batch: &RecordBatch) -> usize {
+    batch["tokens"].as_list::<i32>().values().len()
+}
+
+/// Counts the tokens of padded batches in input order.
 fn padded(sequences: &[String], budget: usize) -> usize {
     let mut batches: Vec<Vec<usize>> = Vec::new();
     for tokens in sequences.iter().map(|sequence| sequence.len() + 2) {
@@ -262,16 +222,14 @@ fn padded(sequences: &[String], budget: usize) -> usize {
             _ => batches.push(vec![tokens]),
         }
     }
-    batches
-        .iter()
-        .map(|batch| batch.len() * batch.iter().max().unwrap_or(&0))
-        .sum()
+    let padded = |batch: &Vec<usize>| batch.len() * batch.iter().max().unwrap_or(&0);
+    batches.iter().map(padded).sum()
 }
 
-/// The windows of one protein: the batch of each, its row there, its `start` and its tokens.
+/// The windows of a protein, each as (batch, row, start, tokens).
 type Windows = Vec<(usize, usize, u32, usize)>;
 
-/// The windows of each protein by its ordinal, in the order of the file.
+/// Returns the windows of each protein by its ordinal, in file order.
 fn windows(batches: &[RecordBatch]) -> BTreeMap<u64, Windows> {
     let mut proteins: BTreeMap<u64, Windows> = BTreeMap::new();
     for (place, batch) in batches.iter().enumerate() {
@@ -286,24 +244,23 @@ fn windows(batches: &[RecordBatch]) -> BTreeMap<u64, Windows> {
     proteins
 }
 
-/// A shard of the example proteins in windows of at most `max_residues`, written by the real program.
+/// Writes a shard of the test proteins in windows of at most `max_residues`.
 fn windowed(folder: &Path, max_residues: &str, overlap: &str) -> PathBuf {
-    let shards = folder.join("shards");
-    run(bin("fasta-shard")
-        .arg(test_data("proteins.fasta"))
-        .arg("--out")
-        .arg(&shards)
-        .args(["--shards", "1", "--long-policy", "window"])
-        .args(["--max-residues", max_residues, "--overlap", overlap]));
-    shards.join("shard-00000.parquet")
+    let options = ["--long-policy", "window", "--max-residues", max_residues];
+    let options = [&options[..], &["--overlap", overlap]].concat();
+    common::shard(
+        &test_data("proteins.fasta"),
+        &folder.join("shards"),
+        &options,
+    )
 }
 
 #[test]
-fn batches_say_whether_their_shard_was_cut_into_windows() {
+fn batches_record_whether_their_set_has_windows() {
     let folder = tempfile::tempdir().expect("temp folder");
     let plain = folder.path().join("plain.parquet");
     write_shard(&plain, &sequences(5));
-    // No protein is longer than a window; the rest of the set may have some that are.
+    // No protein of this shard is longer than a window. Another shard of the set may have one.
     let short = windowed(folder.path(), "5000", "20");
     for (shard, expected) in [(&plain, None), (&short, Some(&Value::Bool(true)))] {
         let out = folder.path().join("out.arrow");
@@ -342,9 +299,8 @@ fn the_windows_of_a_protein_share_a_batch_or_lie_in_consecutive_ones() {
         // A batch of 60 has no room for two windows, one of 2000 for those of most proteins.
         assert_eq!(together > 0, budget > 60, "{budget}");
         assert!(apart > 0, "{budget}");
-        let oversized = batches
-            .iter()
-            .filter(|batch| batch["tokens"].as_list::<i32>().values().len() > budget as usize);
+        let tokens = batches.iter().map(tokens_of);
+        let oversized = tokens.filter(|&tokens| tokens > budget as usize);
         assert_eq!(report["oversized_batches"], oversized.count());
     }
 }
@@ -367,14 +323,12 @@ fn a_shard_without_rows_gives_a_file_without_batches() {
     assert!(batches.is_empty());
     let file = BatchesFile::open(&folder.path().join("out.arrow"), &Stop::default());
     assert!(file.expect("a valid file").is_empty());
-    assert_eq!(
-        (&report["batches"], &report["utilization"]),
-        (&0.into(), &Value::Null)
-    );
+    assert_eq!(report["batches"], 0);
+    assert_eq!(report["utilization"], Value::Null);
 }
 
 #[test]
-fn finished_work_is_left_alone_and_other_work_is_not_overwritten() {
+fn a_complete_output_is_kept_and_other_work_is_not_overwritten() {
     let (folder, shard, mut sequences) = shard(100);
     let out = folder.path().join("out.arrow");
     run(&mut pack(&shard, &out, 1000));
@@ -383,15 +337,12 @@ fn finished_work_is_left_alone_and_other_work_is_not_overwritten() {
     assert!(run(&mut pack(&shard, &out, 1000)).contains("already complete"));
     assert_eq!(modified(&out), time);
 
-    let other = pack(&shard, &out, 2000).output().expect("run");
-    assert_failed(&other, 73, "max_batch_tokens was 1000 and is now 2000");
+    let other = "max_batch_tokens was 1000 and is now 2000";
+    assert_fails(pack(&shard, &out, 2000), 73, other);
     sequences.pop();
     write_shard(&shard, &sequences);
-    refused(
-        &mut pack(&shard, &out, 1000),
-        73,
-        "the input is not the same",
-    );
+    let other = "the input is not the same";
+    assert_fails(pack(&shard, &out, 1000), 73, other);
     assert!(fs::read(&out).expect("read") == bytes);
 
     run(pack(&shard, &out, 1000).arg("--force"));
@@ -401,23 +352,18 @@ fn finished_work_is_left_alone_and_other_work_is_not_overwritten() {
 }
 
 #[test]
-fn a_damaged_output_is_not_taken_for_finished_work() {
+fn a_damaged_output_is_not_complete() {
     let (folder, shard, _) = shard(100);
     let out = folder.path().join("out.arrow");
     run(&mut pack(&shard, &out, 1000));
     let mut bytes = fs::read(&out).expect("read");
-    let tokens = BatchesFile::open(&out, &Stop::default())
-        .expect("open")
-        .batch(0)
-        .expect("a batch")
-        .tokens()
-        .to_vec();
-    let place = bytes
-        .windows(tokens.len())
-        .position(|window| window == tokens);
-    bytes[place.expect("tokens lie in the file as they are") + 7] ^= 1;
+    let file = BatchesFile::open(&out, &Stop::default()).expect("open");
+    let batch = file.batch(0).expect("a batch");
+    let mut windows = bytes.windows(batch.tokens().len());
+    let place = windows.position(|window| window == batch.tokens());
+    bytes[place.expect("the file has the plain tokens") + 7] ^= 1;
     fs::write(&out, &bytes).expect("write");
-    refused(&mut pack(&shard, &out, 1000), 65, "--force replaces it");
+    assert_fails(pack(&shard, &out, 1000), 65, "--force replaces it");
 }
 
 #[test]
@@ -425,26 +371,18 @@ fn a_bad_shard_is_one_line_and_leaves_nothing_behind() {
     let (folder, shard, _) = shard(100);
     let out = folder.path().join("out.arrow");
     let missing = folder.path().join("missing.parquet");
-    refused(&mut pack(&missing, &out, 1000), 66, "missing.parquet");
+    assert_fails(pack(&missing, &out, 1000), 66, "missing.parquet");
 
     let whole = fs::read(&shard).expect("read");
     let mut damaged = whole.clone();
     damaged[whole.len() / 2] ^= 4;
-    for (bytes, what) in [
-        (&damaged[..], "shard.parquet"),
-        (&whole[..whole.len() - 9], "shard.parquet"),
-        (b">a\nMKV\n", "shard.parquet"),
-    ] {
+    for bytes in [&damaged[..], &whole[..whole.len() - 9], b">a\nMKV\n"] {
         fs::write(&shard, bytes).expect("write");
-        refused(&mut pack(&shard, &out, 1000), 65, what);
+        assert_fails(pack(&shard, &out, 1000), 65, "shard.parquet");
     }
     write_shard(&shard, &["MKV".to_owned(), "MK*".to_owned()]);
-    let starred = pack(&shard, &out, 1000).output().expect("run");
-    assert_failed(
-        &starred,
-        65,
-        "shard.parquet: ordinal 3 'protein-1': residue 3 has no token",
-    );
+    let starred = "shard.parquet: ordinal 3 'protein-1': residue 3 has no token";
+    assert_fails(pack(&shard, &out, 1000), 65, starred);
     assert_eq!(visible(folder.path()), ["shard.parquet"]);
 }
 
@@ -452,44 +390,45 @@ fn a_bad_shard_is_one_line_and_leaves_nothing_behind() {
 fn an_output_that_cannot_be_written_leaves_nothing_behind() {
     let (folder, shard, _) = shard(1000);
     let nowhere = folder.path().join("no-such-folder").join("out.arrow");
-    refused(&mut pack(&shard, &nowhere, 1000), 73, "no-such-folder");
-    refused(&mut pack(&shard, folder.path(), 1000), 73, "cannot create");
+    assert_fails(pack(&shard, &nowhere, 1000), 73, "no-such-folder");
+    assert_fails(pack(&shard, folder.path(), 1000), 73, "cannot create");
     if let Some(disk) = SmallDisk::mount(64) {
         let out = disk.path().join("out.arrow");
-        refused(&mut pack(&shard, &out, 1000), 74, "no space left");
+        assert_fails(pack(&shard, &out, 1000), 74, "no space left");
         assert!(common::all(disk.path()).is_empty());
     }
 }
 
 #[test]
-fn a_command_line_that_makes_no_sense_is_refused() {
-    let (folder, shard, _) = shard(1);
-    let out = folder.path().join("out.arrow");
-    refused(
-        &mut pack(&shard, &shard, 1000),
-        2,
-        "--out and the shard are the same file",
-    );
-    for (report, other) in [("./out.arrow", "--out"), ("./shard.parquet", "the shard")] {
-        let same = pack(&shard, Path::new("out.arrow"), 1000)
-            .current_dir(folder.path())
-            .args(["--report", report])
-            .output()
-            .expect("run");
-        assert_failed(&same, 2, &format!("{other} are the same file"));
-    }
-    for budget in ["0", "2147483648", "many"] {
-        let output = pack(&shard, &out, 1000)
-            .args(["--max-batch-tokens", budget])
-            .output();
-        assert_eq!(output.expect("run").status.code(), Some(2), "{budget}");
+fn invalid_command_lines() {
+    let (folder, _, _) = shard(1);
+    let value = "for '--max-batch-tokens <TOKENS>'";
+    for (options, message) in [
+        (
+            "--out shard.parquet",
+            "--out and the shard are the same file",
+        ),
+        (
+            "--out out.arrow --report ./out.arrow",
+            "--out are the same file",
+        ),
+        (
+            "--out out.arrow --report ./shard.parquet",
+            "the shard are the same file",
+        ),
+        ("--out out.arrow --max-batch-tokens 0", value),
+        ("--out out.arrow --max-batch-tokens 2147483648", value),
+        ("--out out.arrow --max-batch-tokens many", value),
+    ] {
+        let line = format!("pack-batches shard.parquet {options}");
+        assert_fails(command(folder.path(), &line), 2, message);
     }
     assert_eq!(visible(folder.path()), ["shard.parquet"]);
 }
 
-/// What `fasta-shard` accepts at most is not too large for any reader after it; one byte more is refused in one line.
+/// All readers accept the largest record that `fasta-shard` accepts. One byte more is refused.
 #[test]
-fn the_largest_header_and_the_largest_sequence_pass_and_no_larger_ones() {
+fn the_largest_header_and_the_largest_sequence_are_accepted() {
     const HEADER: usize = 1 << 20;
     const SEQUENCE: usize = 1 << 24;
     let folder = tempfile::tempdir().expect("temp folder");
@@ -503,35 +442,24 @@ fn the_largest_header_and_the_largest_sequence_pass_and_no_larger_ones() {
         command.arg(folder.path().join("shards"));
         command
     };
-    // The line has a '>', too; its end does not count.
+    // The '>' counts, the line end does not.
     let id = "x".repeat(HEADER - 1);
     let description = "y".repeat(HEADER - 3);
     let residues: String = RESIDUES.chars().cycle().take(SEQUENCE).collect();
     let lines = residues.as_bytes().chunks(60).collect::<Vec<_>>();
     let wrapped = String::from_utf8(lines.join(&b'\n')).expect("ASCII");
 
-    for (id, description, sequence, message) in [
-        (
-            format!("{id}x"),
-            &description,
-            "MK",
-            "record 1: the header line is too long",
-        ),
-        (
-            id.clone(),
-            &format!("{description}y"),
-            "MK",
-            "record 2: the header line is too long",
-        ),
-        (
-            id.clone(),
-            &description,
-            &format!("{wrapped}M"),
-            "record 3 'c': the sequence is too long",
-        ),
+    let (long_id, long) = (format!("{id}x"), format!("{description}y"));
+    let longer = format!("{wrapped}M");
+    let header = "the header line is too long";
+    for (id, description, sequence, number, message) in [
+        (&long_id, &description, "MK", 1, header),
+        (&id, &long, "MK", 2, header),
+        (&id, &description, &*longer, 3, "the sequence is too long"),
     ] {
-        let output = shards(&id, description, sequence).output().expect("run");
+        let output = shards(id, description, sequence).output().expect("run");
         assert_failed(&output, 65, message);
+        assert_failed(&output, 65, &format!("record {number}"));
         assert!(!folder.path().join("shards").exists());
     }
 

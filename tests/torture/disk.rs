@@ -1,5 +1,4 @@
-//! Full disks: a run ends with one line and exit code 74, leaves no half file and nothing temporary, and works once
-//! there is room.
+//! Full disks: a run ends with one line and exit code 74, leaves no partial or temporary file, and succeeds once there is room.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -7,39 +6,57 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::common::{SmallDisk, assert_failed, bin, run};
-use crate::inputs::{pack, write_fasta, write_shard};
-use crate::tree::{Tree, assert_same, assert_subset, is_saved, tree};
+use crate::common::{SmallDisk, Tree, assert_failed, command, run, tree};
+use crate::inputs::{EMBED, Inputs};
+use crate::tree::{assert_same, assert_subset, is_saved};
 
-/// What a tmpfs gives and takes at once, in bytes.
+/// The allocation unit of a tmpfs, in bytes.
 const PAGE: usize = 4096;
-/// Degrees of fullness at which a writer is tried, at most.
+/// The most degrees of fullness that are tried.
 const DEGREES: usize = 40;
-/// Takes up the room on a disk.
+/// A file that fills the disk.
 const BALLAST: &str = "ballast";
 
 /// A program that runs out of room.
-struct Writer<'a> {
-    name: &'static str,
-    /// The command that makes its files in a folder.
-    command: &'a dyn Fn(&Path) -> Command,
+struct Writer {
+    inputs: Inputs,
+    /// The command line, with the output folder as `OUT`.
+    line: String,
+    /// The files of an undisturbed run.
+    expected: Tree,
 }
 
-impl Writer<'_> {
-    /// What a run makes that nothing hinders.
-    fn expected(&self) -> Tree {
+impl Writer {
+    /// Makes the expected files with an undisturbed run of `line`.
+    fn new(inputs: Inputs, line: &str) -> Self {
         let folder = tempfile::tempdir().expect("temp folder");
-        run(&mut (self.command)(folder.path()));
-        tree(folder.path())
+        run(&mut inputs.command_to(folder.path(), line));
+        Self {
+            inputs,
+            line: line.to_owned(),
+            expected: tree(folder.path()),
+        }
     }
 
-    /// Runs on a disk that is full at every page of the output, from the first to the last.
+    fn run_all(&self) {
+        self.on_full_disks();
+        self.with_failing_calls();
+        self.under_a_file_size_limit();
+    }
+
+    fn command(&self, folder: &Path) -> Command {
+        self.inputs.command_to(folder, &self.line)
+    }
+
+    /// Returns the name of the program.
+    fn name(&self) -> &str {
+        self.line.split(' ').next().unwrap_or_default()
+    }
+
+    /// Runs on disks with room for fewer pages than the outputs need: from none to all but one.
     fn on_full_disks(&self) {
-        let expected = self.expected();
-        let pages: usize = expected
-            .values()
-            .map(|bytes| bytes.len().div_ceil(PAGE))
-            .sum();
+        let sizes = self.expected.values().map(Vec::len);
+        let pages: usize = sizes.map(|bytes| bytes.div_ceil(PAGE)).sum();
         let Some(disk) = SmallDisk::mount((3 * pages + 16) as u32 * 4) else {
             return;
         };
@@ -49,109 +66,93 @@ impl Writer<'_> {
             .chain([pages - 1])
             .collect();
         for &free in &degrees {
-            let when = format!("{} with {free} of {pages} pages", self.name);
+            let when = format!("{} with {free} of {pages} pages", self.name());
             fill(&disk, free);
-            let output = (self.command)(disk.path()).output().expect("run");
+            let output = self.command(disk.path()).output().expect("run");
             assert_failed(&output, 74, "no space left on device");
-            named.extend(self.named(&output, &expected));
-            self.recover(disk.path(), &expected, &when);
+            named.extend(self.named(&output));
+            self.recover(disk.path(), &when);
         }
-        let all: BTreeSet<PathBuf> = expected.keys().cloned().collect();
-        assert_eq!(named, all, "{}: the files that did not fit", self.name);
-        eprintln!(
-            "{}: a full disk at {} of {pages} pages, at each of {all:?}",
-            self.name,
-            degrees.len()
-        );
+        let (name, degrees) = (self.name(), degrees.len());
+        let all: BTreeSet<PathBuf> = self.expected.keys().cloned().collect();
+        assert_eq!(named, all, "{name}: the files that did not fit");
+        eprintln!("{name}: a full disk at {degrees} of {pages} pages, at each of {all:?}");
     }
 
-    /// Runs with fsync and rename failing, one call after another, as they do where space runs out late.
+    /// Runs with one failing call of fsync or rename after another, as if space ran out late.
     fn with_failing_calls(&self) {
-        let expected = self.expected();
         let folder = tempfile::tempdir().expect("temp folder");
         let library = failing_calls(folder.path());
         let out = folder.path().join("out");
         fs::create_dir(&out).expect("folder");
         let mut calls = 0;
         loop {
-            let mut command = (self.command)(&out);
-            command
-                .env("LD_PRELOAD", &library)
-                .env("FAIL_AT", (calls + 1).to_string());
-            let output = command.output().expect("run");
+            let mut command = self.command(&out);
+            let command = command.env("LD_PRELOAD", &library);
+            let output = command.env("FAIL_AT", (calls + 1).to_string()).output();
+            let output = output.expect("run");
             if output.status.success() {
                 break;
             }
             calls += 1;
-            let when = format!("{} with call {calls} failing", self.name);
-            let stderr = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(74), "{when}: {stderr}");
-            assert_eq!(stderr.lines().count(), 1, "{when}: {stderr}");
-            self.recover(&out, &expected, &when);
+            assert_failed(&output, 74, "");
+            let when = format!("{} with call {calls} failing", self.name());
+            self.recover(&out, &when);
         }
-        // Each file has an fsync, a rename and an fsync of its folder, and so has each part that is saved before.
+        // Each file and each saved part has an fsync, a rename and an fsync of its folder.
+        let name = self.name();
         assert!(
-            calls >= 3 * expected.len(),
-            "{}: {calls} calls can fail",
-            self.name
+            calls >= 3 * self.expected.len(),
+            "{name}: {calls} calls can fail"
         );
-        assert_same(&tree(&out), &expected, self.name);
-        eprintln!("{}: {calls} failing calls of fsync and rename", self.name);
+        assert_same(&tree(&out), &self.expected, name);
+        eprintln!("{name}: {calls} failing calls of fsync and rename");
     }
 
-    /// Runs where no file may be larger than a page.
+    /// Runs with a limit of one page on file sizes.
     fn under_a_file_size_limit(&self) {
-        let expected = self.expected();
         let folder = tempfile::tempdir().expect("temp folder");
-        let command = (self.command)(folder.path());
+        let command = self.command(folder.path());
         // In units of 512 bytes (POSIX, ulimit).
         let output = Command::new("sh")
             .args(["-c", "ulimit -f 8; exec \"$0\" \"$@\""])
             .arg(command.get_program())
             .args(command.get_args())
+            .current_dir(self.inputs.path(""))
             .output()
             .expect("run");
         assert_failed(&output, 74, "file too large");
-        self.recover(
-            folder.path(),
-            &expected,
-            &format!("{} under a file-size limit", self.name),
-        );
+        let when = format!("{} under a file-size limit", self.name());
+        self.recover(folder.path(), &when);
     }
 
-    /// After a failure: nothing but whole files, and a rerun that makes them all. Empties the folder again.
-    fn recover(&self, folder: &Path, expected: &Tree, when: &str) {
+    /// Expects only complete files after a failure, and that a rerun makes all of them. Empties the folder.
+    fn recover(&self, folder: &Path, when: &str) {
         let _ = fs::remove_file(folder.join(BALLAST));
         let mut left = tree(folder);
         left.retain(|path, _| !is_saved(path));
-        assert_subset(&left, expected, when);
-        run(&mut (self.command)(folder));
-        assert_same(&tree(folder), expected, &format!("{when}, run again"));
+        assert_subset(&left, &self.expected, when);
+        run(&mut self.command(folder));
+        let again = format!("{when}, run again");
+        assert_same(&tree(folder), &self.expected, &again);
         for entry in fs::read_dir(folder).expect("folder") {
             let path = entry.expect("entry").path();
-            if path.is_dir() {
-                fs::remove_dir_all(path).expect("remove");
-            } else {
-                fs::remove_file(path).expect("remove");
-            }
+            let removed = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
+            removed.expect("remove");
         }
     }
 
-    /// The output whose path the message begins with.
-    fn named(&self, output: &Output, expected: &Tree) -> Option<PathBuf> {
+    /// Returns the output at the start of the message.
+    fn named(&self, output: &Output) -> Option<PathBuf> {
         let stderr = String::from_utf8_lossy(&output.stderr);
-        let path = stderr
-            .strip_prefix(&format!("{}: ", self.name))?
-            .split(": ")
-            .next()?;
-        expected
-            .keys()
-            .find(|file| Path::new(path).ends_with(file))
-            .cloned()
+        let message = stderr.strip_prefix(self.name())?.strip_prefix(": ")?;
+        let path = Path::new(message.split(": ").next()?);
+        let mut files = self.expected.keys();
+        files.find(|file| path.ends_with(file)).cloned()
     }
 }
 
-/// Fills `disk` but for `free` pages.
+/// Fills a disk, except for `free` pages.
 fn fill(disk: &SmallDisk, free: usize) {
     let mut ballast = File::create(disk.path().join(BALLAST)).expect("create");
     let mut size = 0;
@@ -175,125 +176,68 @@ fn failing_calls(folder: &Path) -> PathBuf {
 #[test]
 #[ignore = "minutes: make torture"]
 fn fasta_shard() {
-    let input = tempfile::tempdir().expect("temp folder");
-    let fasta = input.path().join("proteins.fasta");
-    write_fasta(&fasta, 1);
-    let writer = Writer {
-        name: "fasta-shard",
-        command: &|folder| {
-            let mut command = bin("fasta-shard");
-            command.arg(&fasta).arg("--out").arg(folder.join("set"));
-            command.args(["--shards", "2", "--long-policy", "reject"]);
-            // With more it is a matter of chance which shard asks for the last page.
-            command.args(["--threads", "1"]);
-            command
-        },
-    };
-    writer.on_full_disks();
-    writer.with_failing_calls();
-    writer.under_a_file_size_limit();
+    // With one thread, the same shard always needs the last page.
+    let options = "--shards 2 --long-policy reject --threads 1";
+    let line = format!("fasta-shard proteins.fasta --out OUT/set {options}");
+    Writer::new(Inputs::new(1), &line).run_all();
 }
 
 #[test]
 #[ignore = "minutes: make torture"]
 fn pack_batches() {
-    let input = tempfile::tempdir().expect("temp folder");
-    let shard = write_shard(input.path(), 1);
-    let writer = Writer {
-        name: "pack-batches",
-        command: &|folder| pack(&shard, folder),
-    };
-    writer.on_full_disks();
-    writer.with_failing_calls();
-    writer.under_a_file_size_limit();
+    let line =
+        "pack-batches set/shard-00000.parquet --out OUT/batches.arrow --report OUT/pack.json";
+    Writer::new(Inputs::with_shard(1, 64), line).run_all();
 }
 
-mod gpu_embed {
-    use super::*;
-    use crate::inputs::embed;
+#[test]
+#[ignore = "minutes: make torture"]
+fn gpu_embed() {
+    let line = format!("gpu-embed batches.arrow --out OUT/embeddings.parquet {EMBED}");
+    Writer::new(Inputs::with_batches(1, 64, 16384), &line).run_all();
+}
 
-    fn batches(folder: &Path) -> PathBuf {
-        let shard = write_shard(folder, 1);
-        run(&mut pack(&shard, folder));
-        folder.join("batches.arrow")
-    }
+/// A log that cannot be written does not stop the run.
+#[test]
+#[ignore = "minutes: make torture"]
+fn run_events() {
+    let inputs = Inputs::with_batches(1, 64, 16384);
+    let Some(disk) = SmallDisk::mount(64) else {
+        return;
+    };
+    fill(&disk, 0);
+    let line = format!("gpu-embed batches.arrow --out e.parquet --events OUT/e.jsonl {EMBED}");
+    let stderr = run(&mut inputs.command_to(disk.path(), &line));
+    let message = "the run goes on without run events";
+    assert!(stderr.contains(message), "{stderr}");
+    assert!(inputs.path("e.parquet").exists());
+}
 
-    #[test]
-    #[ignore = "minutes: make torture"]
-    fn embeddings() {
-        let input = tempfile::tempdir().expect("temp folder");
-        let batches = batches(input.path());
-        let writer = Writer {
-            name: "gpu-embed",
-            command: &|folder| embed(&batches, folder),
-        };
-        writer.on_full_disks();
-        writer.with_failing_calls();
-        writer.under_a_file_size_limit();
-    }
-
-    /// A log costs no run.
-    #[test]
-    #[ignore = "minutes: make torture"]
-    fn run_events() {
-        let folder = tempfile::tempdir().expect("temp folder");
-        let batches = batches(folder.path());
-        let Some(disk) = SmallDisk::mount(64) else {
-            return;
-        };
-        fill(&disk, 0);
-        let events = disk.path().join("events.jsonl");
-        let stderr = run(embed(&batches, folder.path()).arg("--events").arg(&events));
-        assert!(
-            stderr.contains("the run goes on without run events"),
-            "{stderr}"
-        );
-        assert!(folder.path().join("embeddings.parquet").exists());
-    }
-
-    #[test]
-    #[ignore = "minutes: make torture"]
-    fn validate_embeddings() {
-        let input = tempfile::tempdir().expect("temp folder");
-        let batches = batches(input.path());
-        run(&mut embed(&batches, input.path()));
-        let embeddings = input.path().join("embeddings.parquet");
-        let writer = Writer {
-            name: "validate-embeddings",
-            command: &|folder| {
-                let mut command = bin("validate-embeddings");
-                command.arg(&embeddings);
-                command.arg("--report").arg(folder.join("report.json"));
-                command.arg("--mqc").arg(folder.join("sample_mqc.json"));
-                command
-            },
-        };
-        writer.on_full_disks();
-        writer.with_failing_calls();
-    }
+#[test]
+#[ignore = "minutes: make torture"]
+fn validate_embeddings() {
+    let inputs = Inputs::with_batches(1, 64, 16384);
+    inputs.run(&format!("gpu-embed batches.arrow --out e.parquet {EMBED}"));
+    let reports = "--report OUT/report.json --mqc OUT/sample_mqc.json";
+    let writer = Writer::new(inputs, &format!("validate-embeddings e.parquet {reports}"));
+    writer.on_full_disks();
+    writer.with_failing_calls();
 }
 
 #[test]
 #[ignore = "minutes: make torture"]
 fn monitor_log_report() {
+    let inputs = Inputs::new(1);
     let logs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/monitor_log");
-    let writer = Writer {
-        name: "monitor-log",
-        command: &|folder| {
-            let mut command = bin("monitor-log");
-            command.arg("report").arg("--gpu").arg(logs.join("gpu.csv"));
-            command.arg("--events").arg(logs.join("events.jsonl"));
-            command.arg("--out").arg(folder.join("report.json"));
-            command.arg("--mqc").arg(folder.join("sample_mqc.json"));
-            command
-        },
-    };
-    writer.on_full_disks();
-    writer.with_failing_calls();
-    writer.under_a_file_size_limit();
+    for log in ["gpu.csv", "events.jsonl"] {
+        fs::copy(logs.join(log), inputs.path(log)).expect("copy");
+    }
+    let reports = "--out OUT/report.json --mqc OUT/sample_mqc.json";
+    let line = format!("monitor-log report --gpu gpu.csv --events events.jsonl {reports}");
+    Writer::new(inputs, &line).run_all();
 }
 
-/// A record costs no command, and what there was room for can be read.
+/// A record that cannot be written does not stop the command, and its first part is readable.
 #[test]
 #[ignore = "minutes: make torture"]
 fn monitor_log_record() {
@@ -302,30 +246,15 @@ fn monitor_log_record() {
             return;
         };
         fill(&disk, free);
-        let samples = disk.path().join("samples.csv");
-        let mut command = bin("monitor-log");
-        command
-            .args(["record", "--interval", "10ms", "--out"])
-            .arg(&samples);
-        let output = command
-            .args(["--", "sh", "-c", "sleep 1; exit 3"])
-            .output()
-            .expect("run");
+        let line = "monitor-log record --interval 10ms --out samples.csv -- sh -c";
+        let mut record = command(disk.path(), line);
+        let output = record.arg("sleep 1; exit 3").output().expect("run");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{stderr}");
-        assert_eq!(
-            stderr.matches("going on without a record").count(),
-            1,
-            "{stderr}"
-        );
+        let warnings = stderr.matches("going on without a record").count();
+        assert_eq!(warnings, 1, "{stderr}");
         fs::remove_file(disk.path().join(BALLAST)).expect("remove");
-        let report = disk.path().join("report.json");
-        let mut command = bin("monitor-log");
-        run(command
-            .arg("report")
-            .arg("--gpu")
-            .arg(&samples)
-            .arg("--out")
-            .arg(report));
+        let report = "monitor-log report --gpu samples.csv --out report.json";
+        run(&mut command(disk.path(), report));
     }
 }

@@ -1,56 +1,69 @@
-//! Inputs, and the commands that work on them.
+//! Inputs: real proteins through the real programs.
 
-use std::fmt::Write as _;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{bin, run, test_data};
+use tempfile::TempDir;
 
-/// The test proteins, `copies` times, with ids of their own.
-pub(crate) fn write_fasta(path: &Path, copies: usize) {
-    let proteins = fs::read_to_string(test_data("proteins.fasta")).expect("proteins");
-    let mut fasta = String::new();
-    for copy in 0..copies {
-        for record in proteins.split('>').skip(1) {
-            write!(fasta, ">{copy}-{record}").expect("memory");
-        }
+use crate::common::{command, run, test_data};
+
+/// The end of a `gpu-embed` command line: on one thread, so that runs are alike.
+pub(crate) const EMBED: &str = "--model model-tiny --device cpu --threads 1 --progress none";
+
+/// A folder with inputs, in which commands run: `proteins.fasta`, `model-tiny`, and files that tests add.
+pub(crate) struct Inputs(TempDir);
+
+impl Inputs {
+    /// Writes `copies` of the test proteins, with distinct ids.
+    pub(crate) fn new(copies: usize) -> Self {
+        let inputs = Self(tempfile::tempdir().expect("temp folder"));
+        let proteins = fs::read_to_string(test_data("proteins.fasta")).expect("proteins");
+        let copies = (0..copies).map(|copy| proteins.replace('>', &format!(">{copy}-")));
+        inputs.write("proteins.fasta", copies.collect::<String>().as_bytes());
+        symlink(test_data("model-tiny"), inputs.path("model-tiny")).expect("link");
+        inputs
     }
-    fs::write(path, fasta).expect("write");
-}
 
-/// A shard of the test proteins, `copies` times, each cut to 64 residues: the files matter here, not the model's time.
-pub(crate) fn write_shard(folder: &Path, copies: usize) -> PathBuf {
-    let fasta = folder.join("proteins.fasta");
-    write_fasta(&fasta, copies);
-    let shards = folder.join("shards");
-    run(bin("fasta-shard")
-        .args(["--shards", "1", "--max-residues", "64"])
-        .arg(fasta)
-        .arg("--out")
-        .arg(&shards));
-    shards.join("shard-00000.parquet")
-}
+    /// Adds the shard `set/shard-00000.parquet` of proteins truncated to `residues`, which keeps runs of the model short.
+    pub(crate) fn with_shard(copies: usize, residues: u32) -> Self {
+        let inputs = Self::new(copies);
+        let options = format!("--shards 1 --max-residues {residues} --out set");
+        inputs.run(&format!("fasta-shard proteins.fasta {options}"));
+        inputs
+    }
 
-/// `pack-batches`, from `shard` to a batches file and a report in `folder`.
-pub(crate) fn pack(shard: &Path, folder: &Path) -> Command {
-    let mut command = bin("pack-batches");
-    command
-        .arg(shard)
-        .arg("--out")
-        .arg(folder.join("batches.arrow"));
-    command.arg("--report").arg(folder.join("pack.json"));
-    command
-}
+    /// Adds the shard, and `batches.arrow` of it.
+    pub(crate) fn with_batches(copies: usize, residues: u32, max_batch_tokens: u32) -> Self {
+        let inputs = Self::with_shard(copies, residues);
+        let pack = "pack-batches set/shard-00000.parquet --out batches.arrow";
+        inputs.run(&format!("{pack} --max-batch-tokens {max_batch_tokens}"));
+        inputs
+    }
 
-/// `gpu-embed`, from `batches` to an embeddings file in `folder`.
-pub(crate) fn embed(batches: &Path, folder: &Path) -> Command {
-    let mut command = bin("gpu-embed");
-    command
-        .arg(batches)
-        .arg("--out")
-        .arg(folder.join("embeddings.parquet"));
-    command.arg("--model").arg(test_data("model-tiny"));
-    command.args(["--device", "cpu", "--threads", "1", "--progress", "none"]);
-    command
+    /// Returns a command line, run in the folder.
+    pub(crate) fn command(&self, line: &str) -> Command {
+        command(self.0.path(), line)
+    }
+
+    /// Returns a command line in which `OUT` is replaced by the folder `out`.
+    pub(crate) fn command_to(&self, out: &Path, line: &str) -> Command {
+        self.command(&line.replace("OUT", out.to_str().expect("UTF-8")))
+    }
+
+    pub(crate) fn run(&self, line: &str) {
+        run(&mut self.command(line));
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Writes a file and returns its path.
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, bytes).expect("write");
+        path
+    }
 }

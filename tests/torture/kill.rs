@@ -1,90 +1,95 @@
-//! SIGKILL at any moment: a rerun ends with the files of a run that nobody disturbed, and with nothing else.
+//! SIGKILL at random moments: a rerun makes exactly the files of an undisturbed run.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use plmkit_contract::Stop;
 use plmkit_store::{BatchesFile, read_shard};
 
-use crate::common::{bin, run};
-use crate::inputs::{embed, pack, write_fasta, write_shard};
-use crate::tree::{assert_same, is_hidden, is_saved, paths, tree};
+use crate::common::{Tree, paths, run, tree};
+use crate::inputs::{EMBED, Inputs};
+use crate::tree::{assert_same, is_hidden, is_saved};
 
 /// A program that is killed.
-pub(crate) struct Victim<'a> {
-    pub(crate) name: &'a str,
-    /// The command that makes its files in a folder, which is there and at first empty.
-    pub(crate) command: &'a dyn Fn(&Path) -> Command,
-    /// What must hold of the folder after a run that ended well.
-    pub(crate) check: &'a dyn Fn(&Path),
+struct Victim {
+    inputs: Inputs,
+    /// The command line, with the output folder as `OUT`.
+    line: String,
+    /// The files of an undisturbed run.
+    expected: Tree,
 }
 
-impl Victim<'_> {
-    /// Kills runs at random moments until `once` of them were hit alive and in `twice` of these a rerun was hit too.
-    /// After each, a rerun must succeed and `check` must hold.
+impl Victim {
+    /// Makes the expected files with an undisturbed run of `line`.
+    fn new(inputs: Inputs, line: &str) -> Self {
+        let folder = tempfile::tempdir().expect("temp folder");
+        run(&mut inputs.command_to(folder.path(), line));
+        Self {
+            inputs,
+            line: line.to_owned(),
+            expected: tree(folder.path()),
+        }
+    }
+
+    /// Runs to success in a folder, and checks the files.
+    fn complete(&self, folder: &Path) {
+        run(&mut self.inputs.command_to(folder, &self.line));
+        assert_same(&tree(folder), &self.expected, &self.line);
+    }
+
+    /// Kills `once` runs at random moments, and in `twice` cases also a rerun. A last rerun must then succeed with the expected
+    /// files.
     ///
     /// The seed is printed; `TORTURE_SEED` sets it.
-    pub(crate) fn kill(&self, once: usize, twice: usize) {
+    fn kill(&self, once: usize, twice: usize) {
         let seed = seed();
         let mut random = Random(seed);
-        let lasts = self.undisturbed();
+        let lasts = self.duration();
         let mut moments: BTreeMap<&str, usize> = BTreeMap::new();
         let (mut runs, mut hit_once, mut hit_twice) = (0, 0, 0);
         while hit_once < once || hit_twice < twice {
             runs += 1;
-            assert!(
-                runs <= 10 * once,
-                "{}: ends before it can be killed",
-                self.name
-            );
+            assert!(runs <= 10 * once, "ends before it can be killed");
             let folder = tempfile::tempdir().expect("temp folder");
             let Some(moment) = self.killed_after(random.up_to(lasts), folder.path()) else {
                 continue;
             };
             *moments.entry(moment).or_default() += 1;
             hit_once += 1;
-            if hit_twice < twice
-                && self
-                    .killed_after(random.up_to(lasts), folder.path())
-                    .is_some()
-            {
-                hit_twice += 1;
+            if hit_twice < twice {
+                let again = self.killed_after(random.up_to(lasts), folder.path());
+                hit_twice += usize::from(again.is_some());
             }
-            run(&mut (self.command)(folder.path()));
-            (self.check)(folder.path());
+            self.complete(folder.path());
         }
         eprintln!(
-            "{}: seed {seed}: {hit_once} runs killed ({hit_twice} of them twice) of {runs}, which last {lasts:?}; \
-             files there at that moment: {moments:?}",
-            self.name,
+            "{}: seed {seed}: {hit_once} of {runs} runs killed ({hit_twice} of them twice), which take {lasts:?}; \
+             files at that moment: {moments:?}",
+            self.line,
         );
     }
 
-    /// How long a run lasts that nobody disturbs; its files must be right, too.
-    fn undisturbed(&self) -> Duration {
+    /// Measures an undisturbed run.
+    fn duration(&self) -> Duration {
         let folder = tempfile::tempdir().expect("temp folder");
         let start = Instant::now();
-        run(&mut (self.command)(folder.path()));
-        let lasts = start.elapsed();
-        (self.check)(folder.path());
-        lasts
+        self.complete(folder.path());
+        start.elapsed()
     }
 
-    /// Starts a run and kills it; tells what files it had made, or `None` where it had ended already.
+    /// Starts a run and kills it. Returns the kind of its files, or `None` if it had ended.
     fn killed_after(&self, delay: Duration, folder: &Path) -> Option<&'static str> {
-        let mut child = (self.command)(folder)
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the program starts");
+        let mut command = self.inputs.command_to(folder, &self.line);
+        let mut child = command.stderr(Stdio::null()).spawn().expect("start");
         sleep(delay);
         child.kill().expect("kill");
         let status = child.wait().expect("wait");
         if status.signal().is_none() {
-            assert!(status.success(), "{}: {status}", self.name);
+            assert!(status.success(), "{}: {status}", self.line);
             return None;
         }
         let paths = paths(folder);
@@ -110,11 +115,11 @@ fn seed() -> u64 {
     }
 }
 
-/// Numbers that look random, by splitmix64 (Steele et al. 2014, doi:10.1145/2660193.2660195).
-pub(crate) struct Random(pub(crate) u64);
+/// Pseudo-random numbers by splitmix64 (Steele et al. 2014, doi:10.1145/2660193.2660195).
+struct Random(u64);
 
 impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
+    fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -130,88 +135,47 @@ impl Random {
 #[test]
 #[ignore = "minutes: make torture"]
 fn fasta_shard() {
-    let input = tempfile::tempdir().expect("temp folder");
-    let fasta = input.path().join("proteins.fasta");
-    write_fasta(&fasta, 200);
-    let command = |folder: &Path| {
-        let mut command = bin("fasta-shard");
-        command.arg(&fasta).arg("--out").arg(folder);
-        command.args(["--shards", "4", "--threads", "2", "--long-policy", "reject"]);
-        command
-    };
-    let undisturbed = tempfile::tempdir().expect("temp folder");
-    run(&mut command(undisturbed.path()));
-    for shard in 0..4 {
-        read_shard(
-            &undisturbed
-                .path()
-                .join(format!("shard-0000{shard}.parquet")),
-        )
-        .expect("verified");
+    let options = "--shards 4 --threads 2 --long-policy reject";
+    let line = format!("fasta-shard proteins.fasta --out OUT {options}");
+    let victim = Victim::new(Inputs::new(200), &line);
+    for (name, bytes) in &victim.expected {
+        if name.extension().is_some_and(|found| found == "parquet") {
+            let path = victim.inputs.write("verified.parquet", bytes);
+            read_shard(&path).expect("verified");
+        }
     }
-    let expected = tree(undisturbed.path());
-    Victim {
-        name: "fasta-shard",
-        command: &command,
-        check: &|folder| assert_same(&tree(folder), &expected, "fasta-shard after a kill"),
-    }
-    .kill(100, 30);
+    victim.kill(100, 30);
 }
 
 #[test]
 #[ignore = "minutes: make torture"]
 fn pack_batches() {
-    let input = tempfile::tempdir().expect("temp folder");
-    let shard = write_shard(input.path(), 1000);
-    let command = |folder: &Path| pack(&shard, folder);
-    let undisturbed = tempfile::tempdir().expect("temp folder");
-    run(&mut command(undisturbed.path()));
-    BatchesFile::open(&undisturbed.path().join("batches.arrow"), &Stop::default())
-        .expect("verified");
-    let expected = tree(undisturbed.path());
-    Victim {
-        name: "pack-batches",
-        command: &command,
-        check: &|folder| assert_same(&tree(folder), &expected, "pack-batches after a kill"),
-    }
-    .kill(100, 30);
+    let line =
+        "pack-batches set/shard-00000.parquet --out OUT/batches.arrow --report OUT/pack.json";
+    let victim = Victim::new(Inputs::with_shard(1000, 64), line);
+    let batches = &victim.expected[Path::new("batches.arrow")];
+    let path = victim.inputs.write("verified.arrow", batches);
+    BatchesFile::open(&path, &Stop::default()).expect("verified");
+    victim.kill(100, 30);
+}
+
+/// The output after kills is that of a run in one process.
+fn kill_gpu_embed(options: &str, once: usize, twice: usize) {
+    let line = format!("gpu-embed batches.arrow --out OUT/embeddings.parquet {EMBED}");
+    let mut victim = Victim::new(Inputs::with_batches(4, 64, 256), &line);
+    victim.line += " --checkpoint-interval 10ms";
+    victim.line += options;
+    victim.kill(once, twice);
 }
 
 #[test]
 #[ignore = "minutes: make torture"]
 fn gpu_embed() {
-    kill_gpu_embed("gpu-embed", &[], (100, 30));
+    kill_gpu_embed("", 100, 30);
 }
 
 #[test]
 #[ignore = "minutes: make torture"]
 fn gpu_embed_with_workers() {
-    kill_gpu_embed("gpu-embed --workers 3", &["--workers", "3"], (40, 10));
-}
-
-/// Its output after kills is the one of a run in one process.
-fn kill_gpu_embed(name: &str, options: &[&str], (once, twice): (usize, usize)) {
-    let input = tempfile::tempdir().expect("temp folder");
-    let batches = input.path().join("batches.arrow");
-    run(bin("pack-batches")
-        .arg(write_shard(input.path(), 4))
-        .arg("--out")
-        .arg(&batches)
-        .args(["--max-batch-tokens", "256"]));
-    let command = |folder: &Path| {
-        let mut command = embed(&batches, folder);
-        command
-            .args(["--checkpoint-interval", "10ms"])
-            .args(options);
-        command
-    };
-    let undisturbed = tempfile::tempdir().expect("temp folder");
-    run(&mut embed(&batches, undisturbed.path()));
-    let expected = tree(undisturbed.path());
-    Victim {
-        name,
-        command: &command,
-        check: &|folder| assert_same(&tree(folder), &expected, "gpu-embed after a kill"),
-    }
-    .kill(once, twice);
+    kill_gpu_embed(" --workers 3", 40, 10);
 }

@@ -1,24 +1,24 @@
-//! Programs with a limit on their time and their memory.
+//! Programs with a time limit.
 
 use std::io::Read;
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// No program takes longer over a bad file.
+/// The most time that a program may take to refuse a file.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How a program ended.
+/// The end of a program.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct RunResult {
     pub(crate) status: ExitStatus,
     pub(crate) stderr: String,
     pub(crate) took: Duration,
 }
 
-impl Ended {
-    /// Whether it refused its input: exit code 65 and one line that is no panic.
-    pub(crate) fn refused(&self) -> bool {
+impl RunResult {
+    /// Whether the program refused its input: exit code 65 and one line that is not a panic.
+    pub(crate) fn is_refusal(&self) -> bool {
         self.status.code() == Some(65)
             && self.stderr.trim_end().lines().count() == 1
             && !self.stderr.contains("panick")
@@ -26,8 +26,8 @@ impl Ended {
     }
 }
 
-/// Runs a program; one that is still running after `patience` is killed.
-pub(crate) fn run_for(command: &mut Command, patience: Duration) -> Ended {
+/// Runs a program, and kills it after `patience`.
+pub(crate) fn run_for(command: &mut Command, patience: Duration) -> RunResult {
     let start = Instant::now();
     let mut child = command
         .stdout(Stdio::null())
@@ -47,7 +47,7 @@ pub(crate) fn run_for(command: &mut Command, patience: Duration) -> Ended {
     let mut stderr = String::new();
     let mut pipe = child.stderr.take().expect("a pipe");
     pipe.read_to_string(&mut stderr).expect("UTF-8");
-    Ended {
+    RunResult {
         status,
         stderr,
         took,

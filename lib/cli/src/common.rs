@@ -1,10 +1,10 @@
-//! The options that every program has.
+//! The options of all programs.
 
 use clap::{Args, ValueEnum};
 
 use crate::Generate;
 
-/// Options common to all programs; flatten it into each program's arguments.
+/// The options of all programs. Flatten it into the arguments of each program.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "General")]
 pub struct Common {
@@ -21,7 +21,7 @@ pub struct Common {
     pub generate: Option<Generate>,
 }
 
-/// The form of messages on standard error.
+/// The format of messages on standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// `tool: message`

@@ -1,8 +1,8 @@
-//! How a program fails.
+//! Failures of a program.
 
 use plmkit_contract::{Exit, Failure, exit_of};
 
-/// The end of a program that could not do its work: one line for people, one code for schedulers.
+/// A failure of a program: a one-line message for people, and an exit code for schedulers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     exit: Exit,
@@ -10,7 +10,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A failure of the kind `exit`.
+    /// Makes a failure with the exit code `exit`.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self {
             exit,
@@ -18,17 +18,17 @@ impl Fault {
         }
     }
 
-    /// A command line that parses but does not make sense.
+    /// Makes a usage error.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub fn exit(&self) -> Exit {
         self.exit
     }
 
-    /// The line for people.
+    /// Returns the message.
     pub fn message(&self) -> &str {
         &self.message
     }

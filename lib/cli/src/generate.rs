@@ -1,4 +1,4 @@
-//! Man pages and shell completions, made from the definitions of the options.
+//! Generates man pages and shell completions from the definitions of the options.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use clap::{Command, ValueEnum};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-/// What can be generated.
+/// A generated text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Generate {
     /// A man page in roff
@@ -19,7 +19,7 @@ pub enum Generate {
     CompleteFish,
 }
 
-/// The text of `what` for `command`.
+/// Generates the text `what` for `command`.
 pub(crate) fn generate(what: Generate, mut command: Command) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let shell = match what {
@@ -36,12 +36,12 @@ pub(crate) fn generate(what: Generate, mut command: Command) -> io::Result<Vec<u
     Ok(text)
 }
 
-/// One page, with the options of all subcommands: they have no pages of their own.
+/// Writes one man page, which includes the options of all subcommands.
 fn man(command: Command, text: &mut Vec<u8>) -> io::Result<()> {
     if !command.has_subcommands() {
         return Man::new(command).render(text);
     }
-    // `help` says what the page says.
+    // The page replaces the subcommand `help`.
     let mut command = command.disable_help_subcommand(true);
     command.build();
     let subcommands: Vec<Command> = command.get_subcommands().cloned().collect();
@@ -55,24 +55,24 @@ fn man(command: Command, text: &mut Vec<u8>) -> io::Result<()> {
         let name = subcommand.get_bin_name().unwrap_or(subcommand.get_name());
         let heading = format!(".SH \"{}\"\n", name.to_uppercase());
         let mut sections = Vec::new();
-        // What all have in common is at the top of the page.
-        let own = subcommand.mut_args(|arg| {
+        // Common options are at the top of the page.
+        let without_common = subcommand.mut_args(|arg| {
             let common = arg.is_global_set() || arg.get_id() == "help";
             if common { arg.hide(true) } else { arg }
         });
-        let part = Man::new(own);
+        let part = Man::new(without_common);
         part.render_synopsis_section(&mut sections)?;
         part.render_description_section(&mut sections)?;
         part.render_options_section(&mut sections)?;
         text.extend_from_slice(heading.as_bytes());
-        text.extend_from_slice(&below(&sections));
+        text.extend_from_slice(&as_subsections(&sections));
     }
     page.render_version_section(text)?;
     *text = with_one_preamble(text);
     Ok(())
 }
 
-/// The same page without what each section repeats: two lines on how apostrophes are written.
+/// Removes the repetitions of the two-line preamble, which defines apostrophes.
 fn with_one_preamble(page: &[u8]) -> Vec<u8> {
     let page = String::from_utf8_lossy(page);
     let lines = page.split_inclusive('\n').enumerate();
@@ -80,8 +80,8 @@ fn with_one_preamble(page: &[u8]) -> Vec<u8> {
     kept.map(|(_, line)| line).collect::<String>().into_bytes()
 }
 
-/// The same sections, one level down.
-fn below(sections: &[u8]) -> Vec<u8> {
+/// Turns sections into subsections.
+fn as_subsections(sections: &[u8]) -> Vec<u8> {
     let sections = String::from_utf8_lossy(sections);
     let lines = sections.split_inclusive('\n').map(|line| {
         let heading = line.strip_prefix(".SH ");

@@ -1,13 +1,12 @@
-//! Intervals on the command line.
+//! Time intervals on the command line.
 
 use std::time::Duration;
 
-/// Nothing that a program repeats is worth doing more often.
 const SHORTEST: Duration = Duration::from_millis(10);
 
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// Reads `500ms`, `1s`, `0.5s`, `2m`, `3h`: 10 milliseconds to a day.
+/// Parses an interval from 10 ms to 24 h: `500ms`, `1s`, `0.5s`, `2m`, `3h`.
 pub fn interval(text: &str) -> Result<Duration, String> {
     let split = text
         .find(|c: char| c.is_ascii_alphabetic())

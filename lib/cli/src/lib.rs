@@ -1,15 +1,13 @@
-//! What all command lines share: exit codes, logging, signals, progress, man pages and completions.
+//! Shared parts of the command lines: exit codes, logging, signals, progress, man pages and completions.
 //!
-//! Standard output carries data only; people read standard error.
+//! Standard output is for data only. Messages go to standard error.
 
 mod common;
 mod fault;
-mod file_size;
 mod generate;
 mod interval;
 mod log;
 mod memory;
-mod output;
 mod paths;
 mod program;
 mod progress;
@@ -20,11 +18,10 @@ pub use fault::Fault;
 pub use generate::Generate;
 pub use interval::interval;
 pub use memory::silence_refusals;
-pub use output::print;
 pub use paths::{
     NamedPath, file, files_in, files_of, is_hidden, keep_apart, keep_renameable, one_of,
 };
-pub use program::{Program, main};
+pub use program::{Program, main, print};
 pub use progress::{Progress, ProgressMode};
 pub use signals::{die_of, end_at_once, on_abort};
 

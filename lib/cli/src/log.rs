@@ -6,24 +6,23 @@ use std::sync::LazyLock;
 
 use indicatif::{MultiProgress, ProgressDrawTarget};
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::fmt::format::{FmtSpan, FormatEvent, FormatFields, Writer};
-use tracing_subscriber::fmt::{FmtContext, MakeWriter};
+use tracing_subscriber::fmt::FmtContext;
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::LogFormat;
 
-/// Everything that is drawn on standard error, so that messages and a progress bar do not overwrite each other.
+/// Draws on standard error, so that messages and a progress bar do not overwrite each other.
 pub(crate) static SCREEN: LazyLock<MultiProgress> =
     LazyLock::new(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr()));
 
-/// Sends the messages of this process to standard error, in `format`, in the name of `tool`.
+/// Sends the messages of `tool` to standard error, in `format`.
 pub(crate) fn install(tool: &'static str, format: LogFormat, quiet: bool) {
     let level = if quiet { Level::WARN } else { Level::INFO };
-    // A second call, as in tests, keeps what is installed.
+    // A second call, as in tests, has no effect.
     let _ = tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_span_events(FmtSpan::NONE)
-        .with_writer(Screen)
+        .with_writer(|| Screen)
         .event_format(Line { tool, format })
         .try_init();
 }
@@ -51,7 +50,7 @@ where
     }
 }
 
-/// A message of `tool` as a line.
+/// Formats a message of `tool` as a line.
 pub(crate) fn line(tool: &str, format: LogFormat, level: Level, message: &str) -> String {
     match format {
         LogFormat::Text => {
@@ -71,14 +70,6 @@ pub(crate) fn line(tool: &str, format: LogFormat, level: Level, message: &str) -
 }
 
 struct Screen;
-
-impl MakeWriter<'_> for Screen {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        Self
-    }
-}
 
 impl Write for Screen {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -1,4 +1,4 @@
-//! Memory that the system refuses.
+//! Handles memory that the system refuses.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt;
@@ -17,31 +17,30 @@ use tracing::Level;
 use crate::LogFormat;
 use crate::log::line;
 
-/// Rust's own way to end a program whose memory is refused is SIGABRT after several lines, and schedulers try such a program
-/// again on the same machine for ever.
+/// Without it, Rust would print several lines and abort, and schedulers would retry the program forever.
 #[global_allocator]
 static ALLOCATOR: Refusing = Refusing;
 
-/// The system's allocator. A refusal ends the program as a kill would, with one line and [`Exit::Transient`]: what is saved stays
-/// saved. No caller of Rust's allocator could do better; what can, in smaller batches, takes its memory by other ways.
+/// The system's allocator. A refusal ends the process like a kill, with one line and [`Exit::Transient`]; saved work stays saved.
+/// Code that can continue with smaller batches does not use this allocator.
 struct Refusing;
 
-// SAFETY: all is done by the system's allocator, which keeps the contract.
+// SAFETY: the system's allocator keeps the contract.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Refusing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promises are passed on, here and below.
-        given(unsafe { System.alloc(layout) }, layout.size())
+        // SAFETY: the caller keeps the contract, here and below.
+        end_if_null(unsafe { System.alloc(layout) }, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
-        given(unsafe { System.alloc_zeroed(layout) }, layout.size())
+        end_if_null(unsafe { System.alloc_zeroed(layout) }, layout.size())
     }
 
     unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: as above.
-        given(unsafe { System.realloc(old, layout, size) }, size)
+        end_if_null(unsafe { System.realloc(old, layout, size) }, size)
     }
 
     unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
@@ -50,17 +49,17 @@ unsafe impl GlobalAlloc for Refusing {
     }
 }
 
-fn given(memory: *mut u8, bytes: usize) -> *mut u8 {
+fn end_if_null(memory: *mut u8, bytes: usize) -> *mut u8 {
     if memory.is_null() {
         end(format_args!("an allocation of {bytes} bytes was refused"));
     }
     memory
 }
 
-/// What stands before and behind the reason in the line. Made while there is memory.
+/// The text before and after the reason in the message. Made while there is memory.
 static LINE: OnceLock<[String; 2]> = OnceLock::new();
 
-/// Prepares the line of a refusal, in the name of `tool` and in `format`.
+/// Prepares the message of a refusal.
 pub(crate) fn prepare_refusal_line(tool: &str, format: LogFormat) {
     const REASON: &str = "REASON";
     let line = line(
@@ -73,7 +72,7 @@ pub(crate) fn prepare_refusal_line(tool: &str, format: LogFormat) {
     let _ = LINE.set([parts.0.to_owned(), parts.1.to_owned()]);
 }
 
-/// Leaves the message of a refusal to the process that started this one: the exit code is enough.
+/// Suppresses the message of a refusal: the parent process reports the exit code.
 pub fn silence_refusals() {
     SILENT.store(true, Ordering::Relaxed);
 }
@@ -81,24 +80,23 @@ pub fn silence_refusals() {
 static SILENT: AtomicBool = AtomicBool::new(false);
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// From now on a library that aborts while there is no memory ends the program with the same exit code: glibc and std do, which have
-/// said why in a line of their own.
+/// Ends the process with [`Exit::Transient`] when a library (glibc, std) aborts without memory. The library has printed a message.
 pub(crate) fn survive_aborts() -> io::Result<()> {
     let end = || {
-        if ENDING.load(Ordering::SeqCst) || !is_there(1 << 20) {
+        if ENDING.load(Ordering::SeqCst) || !is_available(1 << 20) {
             ENDING.store(true, Ordering::SeqCst);
             low_level::exit(Exit::Transient.code().into());
         }
     };
-    // SAFETY: an atomic, `mmap`, `munmap` and `_exit` are all that it needs; a signal handler may use them.
+    // SAFETY: the handler uses only an atomic, `mmap`, `munmap` and `_exit`.
     #[allow(unsafe_code)]
     unsafe { low_level::register(SIGABRT, end) }.map(drop)
 }
 
-/// Whether the system has so many bytes.
-fn is_there(bytes: usize) -> bool {
+/// Whether the system has this many bytes of memory.
+fn is_available(bytes: usize) -> bool {
     let (access, kind) = (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: the memory is new, and nobody else has it when it is given back.
+    // SAFETY: the memory is new and unused.
     #[allow(unsafe_code)]
     unsafe {
         let memory = libc::mmap(ptr::null_mut(), bytes, access, kind, -1, 0);
@@ -106,36 +104,37 @@ fn is_there(bytes: usize) -> bool {
     }
 }
 
-/// Ends the program because memory was refused, without taking any.
-pub(crate) fn end(why: fmt::Arguments<'_>) -> ! {
+/// Ends the process because memory was refused. Allocates nothing.
+pub(crate) fn end(reason: fmt::Arguments<'_>) -> ! {
     if ENDING.swap(true, Ordering::SeqCst) {
-        // Another thread has begun to say it. The wait is for that one; a thread that comes by twice is not to wait for itself.
+        // Another thread writes the message and ends the process. The wait is limited, in case it is the same thread.
         for _ in 0..100 {
             thread::sleep(Duration::from_millis(10));
         }
     } else if !SILENT.load(Ordering::Relaxed) {
         let mut buffer = [0; 512];
         let mut rest = &mut buffer[..];
-        let [before, behind] = LINE
+        let [before, after] = LINE
             .get()
-            .map_or(["", "\n"], |[before, behind]| [before, behind]);
-        // What does not fit is cut off.
-        let _ = write!(rest, "{before}{why}{behind}");
+            .map_or(["", "\n"], |[before, after]| [before, after]);
+        // A message that is too long is cut.
+        let _ = write!(rest, "{before}{reason}{after}");
         let left = rest.len();
         write_last_line(&buffer[..buffer.len() - left]);
     }
     low_level::exit(Exit::Transient.code().into())
 }
 
-/// Writes a line on standard error, and lets no library of another thread, for which there is no memory either, write one after it.
+/// Writes a line to standard error, then redirects standard error to `/dev/null`: libraries in other threads lack memory too, and
+/// would print more lines.
 fn write_last_line(line: &[u8]) {
-    // SAFETY: the line is there, and descriptors are numbers; where one cannot be had, nothing has happened.
+    // SAFETY: the line is valid memory; a failed call returns a negative descriptor.
     #[allow(unsafe_code)]
     unsafe {
-        let own = libc::dup(libc::STDERR_FILENO);
-        let nowhere = libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY);
-        let to = if own >= 0 && libc::dup2(nowhere, libc::STDERR_FILENO) >= 0 {
-            own
+        let copy = libc::dup(libc::STDERR_FILENO);
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY);
+        let to = if copy >= 0 && libc::dup2(null, libc::STDERR_FILENO) >= 0 {
+            copy
         } else {
             libc::STDERR_FILENO
         };
@@ -143,7 +142,7 @@ fn write_last_line(line: &[u8]) {
     }
 }
 
-/// What a panic that came of a refusal says of it: std, tch and zstd panic where they return no error.
+/// Finds the reason in the message of a panic for lack of memory. std, tch and zstd panic where they cannot return an error.
 pub(crate) fn refusal(panic: &str) -> Option<&'static str> {
     const WORDS: [&str; 6] = [
         "can't allocate memory",
@@ -153,10 +152,10 @@ pub(crate) fn refusal(panic: &str) -> Option<&'static str> {
         "failed to set up alternative stack guard page",
         "zstd returned null pointer",
     ];
-    // A decoder's panic may quote its file.
-    let begins = is_guarded();
-    let says = |words: &&str| panic.starts_with(words) || !begins && panic.contains(words);
-    WORDS.into_iter().find(says)
+    // A decoder's panic may quote its file anywhere but at the start.
+    let only_start = is_guarded();
+    let matches = |words: &&str| panic.starts_with(words) || (!only_start && panic.contains(words));
+    WORDS.into_iter().find(matches)
 }
 
 #[cfg(test)]
@@ -166,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_for_want_of_memory_is_told_from_others() {
+    fn a_panic_for_lack_of_memory_is_recognised() {
         let thread = "failed to spawn thread: Os { code: 11, kind: WouldBlock }";
         let torch = "called `Result::unwrap()` on an `Err` value: Torch(\"can't allocate memory\")";
         let quoted = "no column 'failed to spawn thread'";
@@ -177,8 +176,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_seen() {
-        assert!(is_there(1 << 20));
-        assert!(!is_there(1 << 60));
+    fn available_memory_is_known() {
+        assert!(is_available(1 << 20));
+        assert!(!is_available(1 << 60));
     }
 }

@@ -1,4 +1,4 @@
-//! Files that a command line names more than once.
+//! Paths on the command line.
 
 use std::fmt::Display;
 use std::fs;
@@ -12,13 +12,13 @@ use plmkit_contract::{Exit, io_text, is_stream, path_text};
 
 use crate::Fault;
 
-/// A file of a command line: what a message calls it, its option as a rule, and its path.
+/// A path of a command line, with its name in messages (usually its option).
 pub type NamedPath<'a> = (&'a str, &'a Path);
 
-/// Symbolic links that are followed: as many as Linux does.
+/// The most symbolic links that are followed, as in Linux.
 const LINKS: usize = 40;
 
-/// Reads the path of an option that takes neither standard input nor standard output: all but `-`.
+/// Parses a path other than `-`, for options that take no standard stream.
 pub fn file() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
         if path == *"-" {
@@ -29,7 +29,7 @@ pub fn file() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
-/// Reads one of `values` as it prints itself, so that the command line and the metadata of files spell it alike.
+/// Parses one of `values` in its display form, which the metadata of files use too.
 pub fn one_of<T, const N: usize>(values: [T; N]) -> impl TypedValueParser<Value = T>
 where
     T: Copy + Display + Send + Sync + 'static,
@@ -42,13 +42,13 @@ where
     })
 }
 
-/// Whether the name of a path begins with a dot: readers of a folder pass over it.
+/// Whether the name of a path starts with a dot. Readers of folders skip such files.
 pub fn is_hidden(path: &Path) -> bool {
     path.file_name()
         .is_none_or(|name| name.as_bytes().starts_with(b"."))
 }
 
-/// The files of a folder whose names end with one of the `extensions`, in the order of their names. Hidden ones are nobody's input.
+/// Lists the files of a folder with one of the `extensions`, sorted by name, without hidden files.
 pub fn files_in(folder: &Path, extensions: &[&str]) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -62,8 +62,8 @@ pub fn files_in(folder: &Path, extensions: &[&str]) -> io::Result<Vec<PathBuf>> 
     Ok(files)
 }
 
-/// The files that `paths` name: a folder stands for the [files in it](files_in) with one of these extensions, of which there
-/// has to be one.
+/// Replaces each folder in `paths` by the [files in it](files_in) with one of these extensions. A folder without such files is a
+/// fault.
 pub fn files_of(paths: Vec<PathBuf>, extensions: &[&str]) -> Result<Vec<PathBuf>, Fault> {
     let mut files = Vec::with_capacity(paths.len());
     for path in paths {
@@ -71,22 +71,20 @@ pub fn files_of(paths: Vec<PathBuf>, extensions: &[&str]) -> Result<Vec<PathBuf>
             files.push(path);
             continue;
         }
-        let missing = |what: &dyn std::fmt::Display| {
-            Fault::new(Exit::NoInput, format!("{}: {what}", path_text(&path)))
-        };
-        let found = files_in(&path, extensions).map_err(|error| missing(&io_text(&error)))?;
+        let missing =
+            |what: String| Fault::new(Exit::NoInput, format!("{}: {what}", path_text(&path)));
+        let found = files_in(&path, extensions).map_err(|error| missing(io_text(&error)))?;
         if found.is_empty() {
-            return Err(missing(&format_args!(
-                "expected files named *.{} in this folder, found none",
-                extensions.join(" or *.")
-            )));
+            let names = extensions.join(" or *.");
+            let what = format!("expected files named *.{names} in this folder, found none");
+            return Err(missing(what));
         }
         files.extend(found);
     }
     Ok(files)
 }
 
-/// A fault unless each of the outputs can be renamed to its path when it is complete.
+/// Checks that each output can be renamed to its path: that it is no stream.
 pub fn keep_renameable(outputs: &[NamedPath]) -> Result<(), Fault> {
     match outputs.iter().find(|(_, path)| is_stream(path)) {
         Some((name, path)) => Err(Fault::new(
@@ -100,11 +98,10 @@ pub fn keep_renameable(outputs: &[NamedPath]) -> Result<(), Fault> {
     }
 }
 
-/// A usage fault if writing an output would destroy an input or another output, or if its name is one that plmkit gives
-/// to what is unfinished, which a later run removes; a fault if there is a folder in its place.
+/// Checks that no output is an input, another output, a folder, or a temporary file of plmkit, which a later run would remove.
 ///
-/// Two paths are the same file if they lead to the same inode, or, where nothing is there yet, to the same name in
-/// the same folder; symbolic links are followed. Nothing is opened.
+/// Two paths are the same file if they have the same inode, or, for new files, the same name in the same folder. Symbolic links
+/// are followed. Nothing is opened.
 ///
 /// ```
 /// use std::path::Path;
@@ -118,67 +115,51 @@ pub fn keep_renameable(outputs: &[NamedPath]) -> Result<(), Fault> {
 /// assert_eq!(fault.message(), "--report and --out are the same file");
 /// ```
 pub fn keep_apart(inputs: &[NamedPath], outputs: &[NamedPath]) -> Result<(), Fault> {
-    let identified = |&(name, path): &_| (name, Identity::from_path(path));
-    let unfinished = |path: &Path| is_of_unfinished(path) || is_of_unfinished(&resolved(path));
-    if let Some((output, path)) = outputs.iter().find(|(_, path)| unfinished(path)) {
+    let identified = |&(name, path): &_| (name, identity(path));
+    let temporary = |path: &Path| is_temporary(path) || is_temporary(&resolved(path));
+    if let Some((output, path)) = outputs.iter().find(|(_, path)| temporary(path)) {
         let path = path_text(path);
         return Err(Fault::usage(format!(
             "{output} {path}: expected a name that plmkit does not give to unfinished files"
         )));
     }
     if let Some((_, path)) = outputs.iter().find(|(_, path)| path.is_dir()) {
-        let path = path_text(path);
-        return Err(Fault::new(
-            Exit::CannotCreate,
-            format!("{path}: cannot create: is a directory"),
-        ));
+        let what = format!("{}: cannot create: is a directory", path_text(path));
+        return Err(Fault::new(Exit::CannotCreate, what));
     }
-    let mut known: Vec<(&str, Identity)> = inputs.iter().map(identified).collect();
+    let mut known: Vec<_> = inputs.iter().map(identified).collect();
     let outputs = outputs.iter().filter(|(_, path)| !is_device(path));
     for (output, identity) in outputs.map(identified) {
         if let Some((other, _)) = known.iter().find(|(_, known)| *known == identity) {
-            return Err(Fault::usage(format!(
-                "{output} and {other} are the same file"
-            )));
+            let what = format!("{output} and {other} are the same file");
+            return Err(Fault::usage(what));
         }
         known.push((output, identity));
     }
     Ok(())
 }
 
-/// Whether a path is that of a temporary file, or in a folder of parts: `.NAME.plmkit-…`.
-fn is_of_unfinished(path: &Path) -> bool {
+/// Whether a path is a temporary file or in a folder of an unfinished run: `.NAME.plmkit-…`.
+fn is_temporary(path: &Path) -> bool {
     path.iter().any(|name| {
         let name = name.to_string_lossy();
         name.starts_with('.') && name.contains(".plmkit-")
     })
 }
 
-/// A terminal or `/dev/null` takes several outputs.
+/// Whether a path is a terminal or `/dev/null`, which accept several outputs.
 fn is_device(path: &Path) -> bool {
     path.metadata()
         .is_ok_and(|found| found.file_type().is_char_device())
 }
 
-/// What makes two paths the same file.
-#[derive(PartialEq, Eq)]
-enum Identity {
-    /// Device and inode of what is there.
-    There(u64, u64),
-    /// Where it will be, with the links in its folder's path resolved.
-    ToCome(PathBuf),
+/// Returns the device and inode of an existing file, or the resolved path of a new one. Equal values are the same file.
+fn identity(path: &Path) -> Result<(u64, u64), PathBuf> {
+    let found = fs::metadata(path).map_err(|_| resolved(path))?;
+    Ok((found.dev(), found.ino()))
 }
 
-impl Identity {
-    fn from_path(path: &Path) -> Self {
-        match fs::metadata(path) {
-            Ok(found) => Self::There(found.dev(), found.ino()),
-            Err(_) => Self::ToCome(resolved(path)),
-        }
-    }
-}
-
-/// The path at the end of links that lead nowhere yet, in a folder as the system names it.
+/// Resolves a path whose last name does not exist: follows links, and canonicalizes the folder.
 fn resolved(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..LINKS {
@@ -204,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_file_by_two_paths_is_refused_and_named() {
+    fn two_paths_of_one_file_are_refused() {
         let folder = tempfile::tempdir().expect("temp folder");
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("sub")).expect("folder");

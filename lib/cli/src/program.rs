@@ -1,4 +1,4 @@
-//! The life of a program, from its command line to its exit code.
+//! Runs a program, from its command line to its exit code.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,33 +9,32 @@ use std::process::ExitCode;
 use clap::{Command, Parser};
 use plmkit_contract::{Exit, Stop, io_text, is_guarded};
 
-use crate::file_size::survive_limit;
 use crate::generate::generate;
-use crate::signals::{Signals, die_of};
-use crate::{Common, Fault, Generate, LogFormat, log, memory, print};
+use crate::signals::{Signals, die_of, handle_file_size_limit};
+use crate::{Common, Fault, Generate, LogFormat, log, memory};
 
 /// The command line of a program.
 pub trait Program: Parser {
-    /// The program's name, as it is installed.
+    /// The name of the executable.
     const NAME: &'static str;
 
-    /// Whether SIGHUP, SIGINT, SIGQUIT, SIGTERM and SIGUSR1 request [`Stop`]; a program that handles signals itself says no.
+    /// Whether SIGHUP, SIGINT, SIGQUIT, SIGTERM and SIGUSR1 request [`Stop`]. False if the program handles signals itself.
     const HANDLES_STOP: bool = true;
 
-    /// The options that every program has.
+    /// Returns the options of all programs.
     fn common(&self) -> &Common;
 }
 
-/// Parses the command line, runs `run` and turns what happened into an exit code.
+/// Parses the command line, calls `run`, and returns the exit code.
 ///
-/// A failure is one line on standard error. A panic is a bug of ours: one line, exit code 70, never an abort. A
-/// program that was asked to stop by a signal cleans up and then dies of that signal.
+/// A failure is one line on standard error. A panic is one line and exit code 70, never an abort. A program that a signal stopped
+/// cleans up, then dies of that signal.
 pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> ExitCode {
     let mut matches = match P::command().try_get_matches() {
         Ok(matches) => matches,
         Err(error) => return report_clap_error::<P>(&error),
     };
-    // Before the program's own arguments: those that it requires are missing beside this one.
+    // Parsed before the program's arguments, because required ones are missing.
     if let Some(what) = matches.remove_one("generate") {
         log::install(P::NAME, LogFormat::Text, false);
         return exit_code(print_generated(what, P::command()));
@@ -51,7 +50,7 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
         if let Some(what) = info.payload_as_str().and_then(memory::refusal) {
             memory::end(format_args!("{what}"));
         }
-        // A decoder's panic is an error of its file, and reported as one.
+        // A decoder's panic is reported as an error of its file.
         if !is_guarded() {
             tracing::error!("internal error, please report it: {}", one_line(info));
         }
@@ -60,44 +59,52 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
     let stop = Stop::default();
     let signals = P::HANDLES_STOP.then(|| Signals::install(&stop));
     let failed = signals.as_ref().and_then(|signals| signals.as_ref().err());
-    let survives = survive_limit().and_then(|()| memory::survive_aborts());
-    let ended = if let Some(error) = failed.or(survives.as_ref().err()) {
-        Err(Fault::new(
-            Exit::Internal,
-            format!("cannot handle signals: {error}"),
-        ))
+    let handled = handle_file_size_limit().and_then(|()| memory::survive_aborts());
+    let result = if let Some(error) = failed.or(handled.as_ref().err()) {
+        let what = format!("cannot handle signals: {error}");
+        Err(Fault::new(Exit::Internal, what))
     } else {
         panic::catch_unwind(AssertUnwindSafe(|| run(program, &stop)))
-            // The hook has already said what it was.
+            // The hook has printed the panic.
             .unwrap_or(Ok(Exit::Internal))
     };
-    let code = exit_code(ended.map_err(with_removed_folder));
+    let code = exit_code(result.map_err(with_removed_folder));
     let signal = signals.and_then(|signals| signals.ok()?.received());
     signal.map_or(code, |signal| ExitCode::from(die_of(signal)))
 }
 
-/// Says what clap says of a command line: help, or what is wrong, in one line.
+/// Writes `data` to standard output. A closed pipe is not an error.
+pub fn print(data: impl AsRef<[u8]>) -> Result<(), Fault> {
+    let mut stdout = io::stdout().lock();
+    let written = stdout.write_all(data.as_ref());
+    check_printed(written.and_then(|()| stdout.flush()))
+}
+
+fn check_printed(written: io::Result<()>) -> Result<(), Fault> {
+    match written {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            let what = format!("standard output: cannot write: {}", io_text(&error));
+            Err(Fault::new(Exit::Io, what))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints clap's help, or its error on one line.
 fn report_clap_error<P: Program>(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
+        log::install(P::NAME, LogFormat::Text, false);
         let printed = error.print().and_then(|()| io::stdout().flush());
-        return match printed {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                log::install(P::NAME, LogFormat::Text, false);
-                let what = format!("standard output: cannot write: {}", io_text(&error));
-                exit_code(Err(Fault::new(Exit::Io, what)))
-            }
-            // A reader that has gone is no failure.
-            _ => ExitCode::SUCCESS,
-        };
+        return exit_code(check_printed(printed).map(|()| Exit::Done));
     }
     log::install(P::NAME, requested_format(env::args_os()), false);
     let what = without_usage(&error.to_string());
     exit_code(Err(Fault::usage(format!("{what}; see --help"))))
 }
 
-/// The form of messages that a command line asks for which cannot be parsed.
+/// Finds the requested format of messages in a command line that cannot be parsed.
 fn requested_format(arguments: impl IntoIterator<Item = OsString>) -> LogFormat {
-    // What follows `--` is another program's.
+    // Arguments after `--` belong to another program.
     let own = arguments
         .into_iter()
         .take_while(|argument| argument != "--");
@@ -114,7 +121,7 @@ fn requested_format(arguments: impl IntoIterator<Item = OsString>) -> LogFormat 
     }
 }
 
-/// The lines before the usage as one.
+/// Joins the lines before the usage.
 fn without_usage(text: &str) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
     let text = text.split("\n\nUsage: ").next().unwrap_or_default();
@@ -138,7 +145,7 @@ fn print_generated(what: Generate, command: Command) -> Result<Exit, Fault> {
     print(text).map(|()| Exit::Done)
 }
 
-/// The same failure; where the current folder was removed, no relative path leads anywhere, and that is said.
+/// Adds to the message that the current folder was removed, if so: it explains errors of relative paths.
 fn with_removed_folder(fault: Fault) -> Fault {
     if env::current_dir().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         let message = format!("{}; the current folder was removed", fault.message());
@@ -148,8 +155,8 @@ fn with_removed_folder(fault: Fault) -> Fault {
     }
 }
 
-fn exit_code(ended: Result<Exit, Fault>) -> ExitCode {
-    let exit = ended.unwrap_or_else(|fault| {
+fn exit_code(result: Result<Exit, Fault>) -> ExitCode {
+    let exit = result.unwrap_or_else(|fault| {
         tracing::error!("{}", fault.message());
         fault.exit()
     });

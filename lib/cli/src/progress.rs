@@ -1,4 +1,4 @@
-//! How far a run is.
+//! Shows progress.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::log::SCREEN;
 
-/// How progress is shown.
+/// The way in which progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ProgressMode {
     /// A bar on a terminal, plain lines elsewhere
@@ -21,10 +21,10 @@ pub enum ProgressMode {
     None,
 }
 
-/// The time between two plain lines.
+/// The interval of plain lines.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The progress of a run that knows how many units of work it has.
+/// The progress of a run with a known number of units of work.
 #[derive(Debug)]
 pub struct Progress {
     display: Display,
@@ -42,7 +42,7 @@ enum Display {
 }
 
 impl Progress {
-    /// Starts showing the progress of `total` units, a plural such as `tokens`. `quiet` shows nothing.
+    /// Starts to show the progress of `total` units; `unit` is a plural such as `tokens`. `quiet` shows nothing.
     pub fn start(mode: ProgressMode, quiet: bool, unit: &'static str, total: u64) -> Self {
         let terminal = io::stderr().is_terminal();
         let start = Instant::now();
@@ -72,7 +72,7 @@ impl Progress {
         }
     }
 
-    /// Counts `units` more as done.
+    /// Adds `units` to the finished ones.
     pub fn advance(&mut self, units: u64) {
         self.done += units;
         match &mut self.display {
@@ -85,7 +85,7 @@ impl Progress {
         }
     }
 
-    /// Removes the bar; what follows on standard error is the summary.
+    /// Removes the bar.
     pub fn finish(self) {
         if let Display::Bar(bar) = self.display {
             bar.finish_and_clear();

@@ -1,4 +1,4 @@
-//! Signals that ask a program to stop, and what a program dies of.
+//! Signals: requests to stop, limits, and dying of a signal.
 
 use std::io;
 use std::iter;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use plmkit_contract::Stop;
 use rustix::process::{Resource, Rlimit, setrlimit};
-use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::low_level::{self, emulate_default_handler};
 use tracing::Level;
@@ -18,18 +18,18 @@ use tracing::Level;
 use crate::log::line;
 use crate::{Fault, Program};
 
-/// The signals that ask a program to stop: SIGHUP says that the terminal is gone, SIGUSR1 is what SLURM jobs are warned by (`--signal`).
+/// The signals that request a stop. SIGHUP: the terminal was closed. SIGUSR1: the warning of SLURM jobs (`--signal`).
 const STOPPING: [i32; 5] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1];
 
-/// What arrived.
+/// The last signal received.
 pub(crate) struct Signals {
     received: Arc<AtomicUsize>,
 }
 
 impl Signals {
-    /// The first stopping signal requests `stop`; a second one ends the process at once, and so does the first during an
-    /// interruptible call. SIGHUP never is a second one: of a terminal that closes, the kernel and the shell both tell, and nobody
-    /// insists. Where it is ignored (`nohup`) it stays so.
+    /// Installs the handlers. The first signal requests `stop`. A second one ends the process at once; so does the first during an
+    /// interruptible call. SIGHUP does not count as second, because the kernel and the shell both send it when a terminal closes.
+    /// An ignored SIGHUP (`nohup`) stays ignored.
     pub(crate) fn install(stop: &Stop) -> io::Result<Self> {
         let received = Arc::new(AtomicUsize::new(0));
         let again = Arc::new(AtomicBool::new(false));
@@ -38,7 +38,7 @@ impl Signals {
                 continue;
             }
             let again = (signal != SIGHUP).then(|| Arc::clone(&again));
-            // In this order: the first signal finds `again` unset and sets it, the second finds it set.
+            // Handlers run in this order: the first signal finds `again` unset and sets it, the second finds it set.
             for at_once in iter::once(stop.interruptible_flag()).chain(again.clone()) {
                 if is_first_process() {
                     let code = i32::from(code_of(signal));
@@ -56,15 +56,15 @@ impl Signals {
         Ok(Self { received })
     }
 
-    /// The signal that was received, if there was one.
+    /// Returns the received signal, if any.
     pub(crate) fn received(&self) -> Option<i32> {
         let signal = i32::try_from(self.received.load(Ordering::Relaxed)).ok();
         signal.filter(|&signal| signal > 0)
     }
 }
 
-/// Ends `program` with `fault` where a library aborts during an interruptible call of `stop`, in place of a death by SIGABRT without a
-/// word, after which schedulers try again.
+/// Ends `program` with `fault` if a library aborts during an interruptible call of `stop`. Without it, the program would die of
+/// SIGABRT without a message, and schedulers would retry it.
 pub fn on_abort<P: Program>(program: &P, stop: &Stop, fault: &Fault) -> io::Result<()> {
     let line = line(
         P::NAME,
@@ -79,18 +79,16 @@ pub fn on_abort<P: Program>(program: &P, stop: &Stop, fault: &Fault) -> io::Resu
             low_level::exit(code);
         }
     };
-    // SAFETY: an atomic, `write` and `_exit` are all that it needs, which a signal handler may use.
+    // SAFETY: the handler uses only an atomic, `write` and `_exit`.
     #[allow(unsafe_code)]
     unsafe { low_level::register(SIGABRT, end) }.map(drop)
 }
 
-/// Dies of `signal`, so that the parent sees what happened. Where that cannot be done it returns the exit code that says
-/// the same.
+/// Dies of `signal`, so that the parent sees it. If that is impossible, returns the equivalent exit code.
 pub fn die_of(signal: i32) -> u8 {
-    // The kernel lets no signal end the first process of a container: what is raised there returns, and what the C library
-    // does then looks like a crash.
+    // The kernel does not let a signal end the first process of a container: `raise` returns, and the C library then crashes.
     if !is_first_process() {
-        // A command that we stand for has left its core file, if it was to leave one; ours would overwrite it.
+        // A core file would overwrite that of the command which this process stands for.
         let none = Rlimit {
             current: Some(0),
             maximum: Some(0),
@@ -101,24 +99,30 @@ pub fn die_of(signal: i32) -> u8 {
     code_of(signal)
 }
 
-/// Ends at once with an exit code. No destructor runs, of no library either: one of a driver that hangs would wait for ever.
+/// Ends the process at once, without destructors: a destructor of a hanging driver would block forever.
 pub fn end_at_once(code: u8) -> ! {
     low_level::exit(code.into())
 }
 
-/// As the shells have it (POSIX, Shell & Utilities 2.8.2).
+/// Returns the exit code of shells for a signal (POSIX, Shell & Utilities 2.8.2).
 fn code_of(signal: i32) -> u8 {
     128_u8.saturating_add(u8::try_from(signal).unwrap_or_default())
 }
 
 fn is_ignored(signal: i32) -> bool {
-    // SAFETY: no action is given, and there is room for the one that is asked for, of which zeros are one.
+    // SAFETY: zeros are a valid `sigaction`, and the call only writes to it.
     #[allow(unsafe_code)]
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();
         libc::sigaction(signal, ptr::null(), &raw mut action) == 0
             && action.sa_sigaction == libc::SIG_IGN
     }
+}
+
+/// Makes writes beyond the limit on file sizes (`ulimit -f`) fail with an error. Unhandled, SIGXFSZ would end the process without a
+/// message. It is not ignored, because started commands would inherit that.
+pub(crate) fn handle_file_size_limit() -> io::Result<()> {
+    flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 
 fn is_first_process() -> bool {

@@ -1,4 +1,4 @@
-//! The digests of sequences and of text. That of rows is measured beside the readers of files, in `lib/store`.
+//! The digests of sequences and of text. The row digest is measured with the readers of files, in `lib/store`.
 
 use std::time::Duration;
 

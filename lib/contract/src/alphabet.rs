@@ -2,8 +2,8 @@
 //!
 //! The ids are those of fair-esm's `Alphabet.from_architecture("ESM-1b")`.
 
-/// The residues of ESM-2's vocabulary in the order of their tokens: the twenty, the ambiguous `X`, `B` and `Z`,
-/// selenocysteine and pyrrolysine.
+/// The residues of ESM-2's vocabulary in token order: the twenty amino acids, the ambiguous `X`, `B` and `Z`,
+/// selenocysteine `U` and pyrrolysine `O`.
 pub const RESIDUES: &[u8; 25] = b"LAGVSERTIDPKQNFYMHWCXBUZO";
 
 /// The token id of the first of [`RESIDUES`].
@@ -13,10 +13,10 @@ pub const FIRST_RESIDUE_TOKEN: u8 = 4;
 pub const CLS: u8 = 0;
 /// The token that ends every sequence.
 pub const EOS: u8 = 2;
-/// Tokens of a row beyond its residues: `<cls>` and `<eos>`.
+/// The number of special tokens in a row: `<cls>` and `<eos>`.
 pub const SPECIAL_TOKENS: u32 = 2;
 
-/// The table's entry for a byte that has no token.
+/// Marks a byte without a token in [`TOKENS`].
 const NO_TOKEN: u8 = u8::MAX;
 
 const TOKENS: [u8; 256] = {
@@ -29,7 +29,7 @@ const TOKENS: [u8; 256] = {
     table
 };
 
-/// The residue that a token stands for; `None` where it stands for none, as `<cls>` and `<mask>` do.
+/// Returns the residue of a token, or `None` for special tokens such as `<cls>` and `<mask>`.
 ///
 /// ```
 /// use plmkit_contract::residue_of;
@@ -41,7 +41,7 @@ pub fn residue_of(token: u8) -> Option<u8> {
     RESIDUES.get(usize::from(place)).copied()
 }
 
-/// A character that has no token.
+/// A character without a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("residue {position} has no token: expected one of {expected}, found '{found}'", expected = RESIDUES.escape_ascii(), found = found.escape_ascii())]
 pub struct UnknownResidue {
@@ -82,16 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_those_of_fair_esm() {
-        let mut tokens = Vec::new();
-        tokenize(b"LAGVSERTIDPKQNFYMHWCXBUZO", &mut tokens).expect("residues");
-        assert_eq!(tokens[0], 0);
-        assert_eq!(tokens[1..26], (4..=28).collect::<Vec<u8>>());
-        assert_eq!(tokens[26], 2);
-    }
-
-    #[test]
-    fn what_is_no_residue_is_refused_and_leaves_the_batch_alone() {
+    fn an_unknown_residue_is_an_error_and_leaves_the_tokens_unchanged() {
         let mut tokens = vec![0, 5, 2];
         let error = tokenize(b"MKj", &mut tokens).expect_err("lower case");
         assert_eq!(
@@ -107,14 +98,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn tokens_tell_the_residues(residues in proptest::collection::vec(proptest::sample::select(&RESIDUES[..]), 0..200)) {
+        fn tokens_are_mapped_back_to_residues(residues in proptest::collection::vec(proptest::sample::select(&RESIDUES[..]), 0..200)) {
             let mut tokens = vec![9];
             tokenize(&residues, &mut tokens).expect("residues");
             prop_assert_eq!(tokens[1], CLS);
             prop_assert_eq!(tokens[tokens.len() - 1], EOS);
             let inner = &tokens[2..tokens.len() - 1];
-            let told: Option<Vec<u8>> = inner.iter().map(|&token| residue_of(token)).collect();
-            prop_assert_eq!(told, Some(residues));
+            let residues_again: Option<Vec<u8>> = inner.iter().map(|&token| residue_of(token)).collect();
+            prop_assert_eq!(residues_again, Some(residues));
         }
     }
 }

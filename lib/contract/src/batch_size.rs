@@ -1,4 +1,4 @@
-//! `batch-size.json`: how many tokens a batch holds at most, as `gpu-embed --probe` found out on a device.
+//! `batch-size.json`: the largest batch in tokens, as `gpu-embed --probe` measured it on a device.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::{CONTRACT_VERSION, Provenance, Sealed};
 
-/// Most tokens in a batch where nothing says otherwise. More are no faster on a CPU.
+/// Default of the most tokens in a batch. Larger batches are not faster on a CPU.
 pub const DEFAULT_BATCH_TOKENS: NonZeroU32 = NonZeroU32::new(16384).unwrap();
 
-/// The whole of `batch-size.json`.
+/// The content of `batch-size.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchSize {
     /// The file contract's version.
@@ -20,15 +20,15 @@ pub struct BatchSize {
     pub tool: String,
     /// Its version.
     pub version: String,
-    /// What the measurement depends on: model, outputs, precision, device and its memory.
+    /// The conditions of the measurement: model, outputs, precision, device and its memory.
     pub options: BTreeMap<String, Value>,
-    /// The most tokens that were computed at once; null on a CPU, where nothing is measured.
+    /// The most tokens that were computed at once; null on a CPU, which is not measured.
     pub largest_tokens: Option<u32>,
     /// Most tokens in a batch.
     pub max_batch_tokens: NonZeroU32,
-    /// Computations that were tried.
+    /// Number of computations tried.
     pub tries: u64,
-    /// Those of them for which memory ran out.
+    /// Number of computations that ran out of memory.
     pub out_of_memory: u64,
 }
 
@@ -38,7 +38,7 @@ impl Sealed for BatchSize {
 }
 
 impl BatchSize {
-    /// That of a CPU: the default, with nothing measured.
+    /// Returns the default batch size for a CPU, which is not measured.
     pub fn for_cpu() -> Self {
         Self {
             contract: CONTRACT_VERSION.to_owned(),
@@ -52,8 +52,8 @@ impl BatchSize {
         }
     }
 
-    /// The first thing that `other` was measured otherwise with, the version of the program included: what a batch takes
-    /// of memory may change with it.
+    /// Describes the first difference in the conditions of the two measurements. The program's version counts: it may change
+    /// the memory of a batch.
     ///
     /// ```
     /// use plmkit_contract::BatchSize;
@@ -67,11 +67,11 @@ impl BatchSize {
     /// assert_eq!(old.difference(&old), None);
     /// ```
     pub fn difference(&self, other: &Self) -> Option<String> {
-        let [here, there] = [self, other].map(|size| {
+        let [old, new] = [self, other].map(|size| {
             let mut work = Provenance::new(&size.tool, Vec::new());
             work.options.clone_from(&size.options);
             work.with("version", size.version.as_str())
         });
-        here.difference(&there)
+        old.difference(&new)
     }
 }

@@ -1,10 +1,11 @@
-//! The digest of a text file.
+//! Digests of bytes: of a text file, and of the assignment of rows to batches.
 
 use std::fmt;
+use std::io;
 
 use xxhash_rust::xxh3::Xxh3;
 
-/// XXH3-128 of bytes, as text `xxh3-128:<32 hexadecimal digits>`: what a file without a seal of its own is known by.
+/// XXH3-128 of bytes, as text `xxh3-128:<32 hexadecimal digits>`. It identifies a file that has no seal of its own.
 ///
 /// ```
 /// use plmkit_contract::ByteDigest;
@@ -18,21 +19,69 @@ use xxhash_rust::xxh3::Xxh3;
 pub struct ByteDigest(Xxh3);
 
 impl ByteDigest {
-    /// The digest of `bytes`.
+    /// Computes the digest of `bytes`.
     pub fn compute(bytes: &[u8]) -> Self {
         let mut digest = Self::default();
         digest.update(bytes);
         digest
     }
 
-    /// Adds the bytes that come next.
+    /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
+    }
+}
+
+impl io::Write for ByteDigest {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
 impl fmt::Display for ByteDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "xxh3-128:{:032x}", self.0.digest128())
+    }
+}
+
+impl fmt::Debug for ByteDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Which rows are in which batch, and in which order: XXH3-128 over the keys of all rows, batch after batch. The row
+/// digest does not depend on it.
+///
+/// ```
+/// use plmkit_contract::PackingDigest;
+/// let [mut one_batch, mut two_batches] = [PackingDigest::default(), PackingDigest::default()];
+/// one_batch.update(&[0, 1], &[0, 0]);
+/// two_batches.update(&[0], &[0]);
+/// two_batches.update(&[1], &[0]);
+/// assert_ne!(one_batch.to_string(), two_batches.to_string());
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct PackingDigest(ByteDigest);
+
+impl PackingDigest {
+    /// Adds a batch, given the `ordinal` and the `start` of each of its rows.
+    pub fn update(&mut self, ordinals: &[u64], starts: &[u32]) {
+        self.0.update(&(ordinals.len() as u64).to_le_bytes());
+        for (ordinal, start) in ordinals.iter().zip(starts) {
+            self.0.update(&ordinal.to_le_bytes());
+            self.0.update(&start.to_le_bytes());
+        }
+    }
+}
+
+impl fmt::Display for PackingDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }

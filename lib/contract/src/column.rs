@@ -1,4 +1,4 @@
-//! The columns of an embeddings file that hold what a model computed.
+//! The computed columns of an embeddings file.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,10 +7,10 @@ use serde::{Serialize, Serializer};
 
 use crate::VectorColumn;
 
-/// Tokens in ESM-2's vocabulary, in the order of its checkpoints: the values of a logits vector.
+/// The number of tokens in ESM-2's vocabulary, and of values in a logits vector.
 pub const VOCABULARY: usize = 33;
 
-/// What a column holds of a row of `L` residues. `<cls>` and `<eos>` are in none of them but a pooled `bos`.
+/// A computed column. Shapes are for a row of `L` residues. Only a pooled `bos` contains `<cls>`; no column contains `<eos>`.
 ///
 /// ```
 /// use plmkit_contract::Column;
@@ -25,14 +25,14 @@ pub enum Column {
     Pooled(VectorColumn),
     /// The output of this layer for each residue: `(L, dim)`.
     Residues(u32),
-    /// The language-model head for each residue, before softmax: `(L, 33)`.
+    /// The output of the language-model head for each residue, before softmax: `(L, 33)`.
     Logits,
-    /// The probability that two residues are in contact: `(L, L)`, symmetric, row by row.
+    /// The probabilities that two residues are in contact: `(L, L)`, symmetric, row-major.
     Contacts,
 }
 
 impl Column {
-    /// The layer whose output it is; `None` where it takes the last one, or all.
+    /// Returns the layer of the column; `None` for logits (last layer) and contacts (all layers).
     pub fn layer(self) -> Option<u32> {
         match self {
             Self::Pooled(column) => Some(column.layer),
@@ -41,7 +41,7 @@ impl Column {
         }
     }
 
-    /// Values in a row of `residues`, for a model whose vectors have `dim`.
+    /// Returns the number of values in a row of `residues`, for vectors of `dim` values.
     pub fn values(self, residues: usize, dim: usize) -> usize {
         match self {
             Self::Pooled(_) => dim,
@@ -51,7 +51,7 @@ impl Column {
         }
     }
 
-    /// Its name with the shape of a row's values, of `L` residues: `mean_33 (1280)`, `logits (L x 33)`.
+    /// Formats the name with the shape of a row of `L` residues: `mean_33 (1280)`, `logits (L x 33)`.
     pub fn with_shape(self, dim: usize) -> String {
         match self {
             Self::Pooled(_) => format!("{self} ({dim})"),
@@ -75,7 +75,6 @@ impl fmt::Display for Column {
     }
 }
 
-/// Its name.
 impl Serialize for Column {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -94,7 +93,7 @@ impl FromStr for Column {
                 None => Self::Pooled(text.parse()?),
             },
         };
-        // "+3" and "03" parse as numbers but are no name that was ever written.
+        // "+3" and "03" parse as numbers but are never written.
         (column.to_string() == text).then_some(column).ok_or(())
     }
 }

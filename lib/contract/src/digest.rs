@@ -1,16 +1,14 @@
-//! Digests: what a file's rows add up to, and what names a sequence or an input.
+//! Digests of rows, sequences and inputs.
 //!
-//! Two hashes, two jobs. BLAKE3 cut to 128 bits *identifies*: a sequence, an input, a model; it must never
-//! collide by chance at any scale. XXH3-128, summed, *detects accidents*: it runs at memory speed over every
-//! value of every file.
+//! Two hashes do two jobs. BLAKE3, cut to 128 bits, *identifies* a sequence, an input or a model; chance collisions
+//! do not occur at any scale. XXH3-128 *detects accidents*; it runs at memory speed over every value of every file.
 //!
 //! # The row digest
 //!
-//! The hash of a row is XXH3-128 (seed 0) over its columns in schema order; each value is written as its
-//! length in bytes (u64, little-endian) and then its bytes. Numbers are little-endian, a bool is one byte
-//! (0 or 1), a list is the bytes of its items one after another. A null is the length `u64::MAX` and no bytes.
-//! The digest of a set of rows is the sum of the row hashes modulo 2^128, together with the number of rows.
-//! It does not depend on the order of rows nor on how they are cut into batches.
+//! The hash of a row is XXH3-128 (seed 0) over its columns in schema order. A value is hashed as its length in bytes
+//! (u64, little-endian), then its bytes. Numbers are little-endian, a bool is one byte (0 or 1), a list is the bytes of
+//! its items. A null is the length `u64::MAX` without bytes. The digest of a set of rows is the sum of the row hashes
+//! modulo 2^128, with the number of rows. It depends neither on the order of the rows nor on their batches.
 
 use std::fmt;
 use std::iter::Sum;
@@ -23,36 +21,25 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 const _: () = assert!(
     cfg!(target_endian = "little"),
-    "row digests hash value buffers as they lie in memory, which must be little-endian"
+    "row digests hash value buffers in memory order, which must be little-endian"
 );
 
-/// The length that stands for a null.
+/// The length that marks a null.
 const NULL: u64 = u64::MAX;
 
-/// The order-independent digest of a set of rows. Its definition is at the head of this file.
+/// The order-independent digest of a set of rows: the sum of their XXH3-128 hashes, and their number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowDigest {
     sum: u128,
     rows: u64,
 }
 
-/// Why rows have no digest.
+/// A column has no digest, because no plmkit file may hold its type or its values.
 #[derive(Debug, thiserror::Error)]
-pub enum DigestError {
-    /// The contract has no column of this type.
-    #[error("column '{column}' has type {found}, which no plmkit file holds")]
-    Type {
-        /// The column's name.
-        column: String,
-        /// Its Arrow type.
-        found: DataType,
-    },
-    /// A list has a missing item.
-    #[error("column '{column}' has a null inside a list")]
-    NullItem {
-        /// The column's name.
-        column: String,
-    },
+#[error("column '{column}' has {problem}")]
+pub struct DigestError {
+    column: String,
+    problem: String,
 }
 
 impl RowDigest {
@@ -83,7 +70,7 @@ impl RowDigest {
     }
 }
 
-/// The digest of several sets of rows together.
+/// The digest of the union of several sets of rows.
 impl Sum for RowDigest {
     fn sum<I: Iterator<Item = Self>>(digests: I) -> Self {
         digests.fold(Self::default(), |all, other| Self {
@@ -120,12 +107,12 @@ impl FromStr for RowDigest {
     }
 }
 
-/// One column of a batch, with the bytes of each row at hand.
+/// One column of a batch: its bytes, and where each row lies in them.
 struct Column {
     bytes: Buffer,
     /// Bytes of a row, or of an item of a list.
     width: usize,
-    /// Where the items of each row begin, and where the last ones end; none where each row is one value.
+    /// The offsets of each row's items; `None` if each row is one value.
     offsets: Option<OffsetBuffer<i32>>,
     nulls: Option<NullBuffer>,
 }
@@ -174,14 +161,16 @@ impl Column {
     }
 }
 
-/// The bytes of a column of fixed-width values, and the width of one value in bytes.
+/// Returns the bytes of a column of fixed-width values, and the bytes of one value.
 fn fixed_width_bytes(name: &str, array: &ArrayRef) -> Result<(Buffer, usize), DigestError> {
-    let column = || name.to_owned();
     match array.data_type() {
         DataType::FixedSizeList(_, count) => {
             let values = array.as_fixed_size_list().values();
             if values.null_count() > 0 {
-                return Err(DigestError::NullItem { column: column() });
+                return Err(DigestError {
+                    column: name.to_owned(),
+                    problem: "a null inside a list".to_owned(),
+                });
             }
             let (bytes, width) = fixed_width_bytes(name, values)?;
             Ok((bytes, width * *count as usize))
@@ -196,15 +185,15 @@ fn fixed_width_bytes(name: &str, array: &ArrayRef) -> Result<(Buffer, usize), Di
             let width = array.data_type().primitive_width().unwrap_or_default();
             Ok((data.buffers()[0].slice(data.offset() * width), width))
         }
-        other => Err(DigestError::Type {
-            column: column(),
-            found: other.clone(),
+        other => Err(DigestError {
+            column: name.to_owned(),
+            problem: format!("type {other}, which no plmkit file holds"),
         }),
     }
 }
 
-/// The identity of a sequence: BLAKE3 of its residues as embedded, cut to 128 bits. Files hold it as 32 hexadecimal digits,
-/// which is text in every format that a table may be turned into.
+/// The identity of a sequence: BLAKE3 of its embedded residues, cut to 128 bits. Files hold it as 32 hexadecimal digits:
+/// text survives conversion to any table format.
 ///
 /// ```
 /// use plmkit_contract::SequenceDigest;
@@ -213,10 +202,10 @@ fn fixed_width_bytes(name: &str, array: &ArrayRef) -> Result<(Buffer, usize), Di
 /// assert_eq!(digest.to_string().parse(), Ok(digest));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct SequenceDigest([u8; 16]);
+pub struct SequenceDigest(u128);
 
 impl SequenceDigest {
-    /// The digest of these residues.
+    /// Computes the digest of `residues`.
     pub fn new(residues: &[u8]) -> Self {
         Self(short(blake3::hash(residues)))
     }
@@ -224,7 +213,7 @@ impl SequenceDigest {
 
 impl fmt::Display for SequenceDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+        write!(f, "{:032x}", self.0)
     }
 }
 
@@ -232,28 +221,27 @@ impl FromStr for SequenceDigest {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        // "+0" and "0A" parse as numbers but are nothing that was ever written.
+        // "+0" and "0A" parse as numbers but are never written.
         let is_digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         if text.len() != 32 || !text.bytes().all(is_digit) {
             return Err(());
         }
-        // In halves, which are numbers of the machine: each row of a shard has a digest.
+        // Two u64 parse faster than one u128, and every row of a shard has a digest.
         let (high, low) = text.split_at(16);
         let half = |text| u64::from_str_radix(text, 16).map_err(|_| ());
-        let value = u128::from(half(high)?) << 64 | u128::from(half(low)?);
-        Ok(Self(value.to_be_bytes()))
+        Ok(Self(u128::from(half(high)?) << 64 | u128::from(half(low)?)))
     }
 }
 
-/// The identity of an input or a model as it is written in provenance: `blake3-128:<32 hexadecimal digits>`.
+/// Formats the identity of an input or a model, as provenance has it: `blake3-128:<32 hexadecimal digits>`.
 pub fn content_digest(hash: blake3::Hash) -> String {
-    format!("blake3-128:{:032x}", u128::from_be_bytes(short(hash)))
+    format!("blake3-128:{:032x}", short(hash))
 }
 
-fn short(hash: blake3::Hash) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    bytes.copy_from_slice(&hash.as_bytes()[..16]);
-    bytes
+/// The first 128 bits of a hash.
+fn short(hash: blake3::Hash) -> u128 {
+    let (first, _) = hash.as_bytes().split_first_chunk().expect("32 bytes");
+    u128::from_be_bytes(*first)
 }
 
 #[cfg(test)]

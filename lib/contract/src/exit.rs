@@ -1,12 +1,12 @@
-//! The exit codes of every program: one table, so that schedulers can rely on it.
+//! The exit codes of all programs.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-/// How a program ended.
+/// The exit code of a program.
 ///
-/// The numbers follow `sysexits.h` from 64 up. A scheduler should retry [`Exit::Transient`] and nothing else
-/// of this table. A program that was stopped by a signal dies of that signal, so a shell sees 130 of SIGINT and 143 of SIGTERM.
+/// The numbers from 64 up follow `sysexits.h`. Of this table, a scheduler should retry only [`Exit::Transient`]. A program that a
+/// signal stops dies of that signal: a shell sees 130 for SIGINT and 143 for SIGTERM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Exit {
@@ -14,26 +14,26 @@ pub enum Exit {
     Done = 0,
     /// The program ran, and its verdict is negative.
     Negative = 1,
-    /// The command line does not make sense.
+    /// The command line is invalid.
     Usage = 2,
-    /// An input is malformed, damaged, or not what it claims to be.
+    /// An input is malformed or damaged, or has another format than expected.
     Data = 65,
     /// An input does not exist or cannot be opened.
     NoInput = 66,
     /// A device, driver or shared library is not available.
     Unavailable = 69,
-    /// A bug of ours.
+    /// A bug in plmkit.
     Internal = 70,
     /// An output cannot be created.
     CannotCreate = 73,
-    /// Reading or writing failed midway (a full disk, a lost mount).
+    /// Reading or writing failed (a full disk, a lost mount).
     Io = 74,
     /// The same command may succeed later (GPU lost, out of memory).
     Transient = 75,
 }
 
 impl Exit {
-    /// Every exit code with its meaning, in the order in which the documentation lists them.
+    /// All exit codes with their meanings, in the order of the documentation.
     pub const TABLE: [(Self, &'static str); 10] = [
         (Self::Done, "done"),
         (Self::Negative, "ran, and the verdict is negative"),
@@ -47,22 +47,22 @@ impl Exit {
         (Self::Transient, "transient failure: try again"),
     ];
 
-    /// The number that the shell sees.
+    /// Returns the number that a shell sees.
     pub fn code(self) -> u8 {
         self as u8
     }
 }
 
-/// An error that knows which exit code it leads to.
+/// An error that knows its exit code.
 ///
-/// Library errors implement it where they are defined, so that no program has to guess from a message.
+/// Library errors implement it, so that programs need not interpret messages.
 pub trait Failure: std::error::Error + Send + Sync + 'static {
-    /// The exit code of a program that ends with this error.
+    /// Returns the exit code of a program that ends with this error.
     fn exit(&self) -> Exit;
 }
 
-/// The exit code of a program that ends with `error`: its own, unless the system refused memory or a thread, which it may not
-/// do the next time, whatever they were for.
+/// Returns the exit code of a program that ends with `error`: its own, or [`Exit::Transient`] if the system refused memory or a
+/// thread.
 pub fn exit_of(error: &impl Failure) -> Exit {
     let mut next: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = next {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_had_no_memory_for_may_succeed_later() {
+    fn refused_memory_is_transient() {
         for (errno, exit) in [
             (2, Exit::NoInput),
             (11, Exit::Transient),

@@ -1,4 +1,4 @@
-//! Panics of decoders as errors.
+//! Turns panics of decoders into errors.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -8,7 +8,7 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a decoder that may panic on damaged bytes; the error is what the panic said, in one line.
+/// Runs a decoder that may panic on damaged bytes. The error is the panic's message, on one line.
 ///
 /// ```
 /// assert_eq!(plmkit_contract::guarded(|| 1), Ok(1));
@@ -16,13 +16,13 @@ thread_local! {
 /// ```
 pub fn guarded<T>(decode: impl FnOnce() -> T) -> Result<T, String> {
     let outer = GUARDED.replace(true);
-    // What a decoder was changing when it panicked is not used again: its file is refused.
+    // After a panic, the decoder's file is refused and its state is not used again.
     let decoded = catch_unwind(AssertUnwindSafe(decode));
     GUARDED.set(outer);
     decoded.map_err(|payload| text(payload.as_ref()).replace('\n', " "))
 }
 
-/// Whether a panic of this thread would be an error of [`guarded`]: then a panic hook has nothing to say.
+/// Whether this thread is inside [`guarded`]. A panic hook then stays silent: the panic becomes an error.
 pub fn is_guarded() -> bool {
     GUARDED.get()
 }

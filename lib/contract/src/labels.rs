@@ -1,25 +1,25 @@
-//! Columns by which a person knows a row.
+//! Columns that label a row for people.
 
 use arrow::datatypes::{DataType, Field, Schema};
 use serde::{Deserialize, Serialize};
 
-/// The option, and the column, that names the sample. It is one for all rows of a file.
+/// The name of the option and the column with the sample. All rows of a file have the same sample.
 pub const SAMPLE: &str = "sample";
 
-/// The option, and the column, with the rest of the FASTA header.
+/// The name of the option and the column with the rest of the FASTA header.
 pub const DESCRIPTION: &str = "description";
 
-/// Which label columns a batches file or an embeddings file has: those that were asked for when it was packed.
+/// The label columns of a batches or embeddings file, as requested from `pack-batches`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Labels {
-    /// Whether each row names its sample.
+    /// Whether there is a column `sample`.
     pub sample: bool,
-    /// Whether each row has the description of its record, null where there is none.
+    /// Whether there is a column `description`, null for a record without one.
     pub description: bool,
 }
 
 impl Labels {
-    /// Those among the columns of `schema`.
+    /// Finds the label columns of `schema`.
     pub fn from_schema(schema: &Schema) -> Self {
         let has = |name| schema.column_with_name(name).is_some();
         Self {
@@ -28,7 +28,7 @@ impl Labels {
         }
     }
 
-    /// Their columns, in the order in which files have them.
+    /// Returns the label fields in file order.
     pub fn fields(self) -> impl Iterator<Item = Field> {
         let sample = Field::new(SAMPLE, DataType::Utf8, false);
         let description = Field::new(DESCRIPTION, DataType::Utf8, true);
@@ -38,7 +38,7 @@ impl Labels {
             .filter_map(|(has, field)| has.then_some(field))
     }
 
-    /// How many there are.
+    /// Returns the number of label columns.
     pub(crate) fn count(self) -> usize {
         self.fields().count()
     }

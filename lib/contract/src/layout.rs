@@ -1,4 +1,4 @@
-//! The columns of an embeddings file.
+//! The layout of an embeddings file.
 
 use std::sync::Arc;
 
@@ -7,11 +7,10 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use crate::row_key::key_fields;
 use crate::{Column, KEY_COLUMNS, Labels, StoreDtype, VOCABULARY, check_columns};
 
-/// The column of an embeddings file that counts the windows of each row's protein. It follows the key.
+/// The column of an embeddings file with the number of windows of each row's protein. It follows the key.
 pub const N_WINDOWS: &str = "n_windows";
 
-/// What the columns of an embeddings file are: the key, `n_windows` u32 where proteins were put together from windows,
-/// and what a model computed.
+/// The columns of an embeddings file: the key, `n_windows` u32 if windows were stitched, labels, and computed columns.
 ///
 /// ```
 /// use plmkit_contract::{EmbeddingLayout, Labels, StoreDtype};
@@ -26,20 +25,20 @@ pub const N_WINDOWS: &str = "n_windows";
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmbeddingLayout {
-    /// What a model computed, in file order.
+    /// Computed columns, in file order.
     pub columns: Vec<Column>,
-    /// Values in a vector of the model.
+    /// The number of values in a vector of the model.
     pub dim: usize,
     /// The type of a value.
     pub dtype: StoreDtype,
-    /// Whether a row is a whole protein, whatever windows it was computed in: there is a column [`N_WINDOWS`].
+    /// Whether windows were stitched, so that each row is a whole protein. The file then has a column [`N_WINDOWS`].
     pub stitched: bool,
-    /// The columns between those and the vectors.
+    /// The label columns, before the computed ones.
     pub labels: Labels,
 }
 
 impl EmbeddingLayout {
-    /// The layout that a schema has, or what is wrong with it.
+    /// Parses the layout of a schema. The error describes what is wrong.
     pub fn from_schema(schema: &Schema) -> Result<Self, String> {
         let fields = schema.fields();
         let stitched = fields
@@ -79,7 +78,7 @@ impl EmbeddingLayout {
         check_columns(schema, &layout.schema()).map(|()| layout)
     }
 
-    /// All columns with their types.
+    /// Returns all columns with their types.
     pub fn schema(&self) -> SchemaRef {
         let mut fields = Vec::from(key_fields());
         if self.stitched {
@@ -94,7 +93,7 @@ impl EmbeddingLayout {
         Arc::new(Schema::new(fields))
     }
 
-    /// The number of columns before those that a model computed.
+    /// Returns the number of columns before the computed ones.
     pub fn keys(&self) -> usize {
         keys(self.stitched, self.labels)
     }

@@ -1,4 +1,4 @@
-//! `manifest.json`: what `fasta-shard` found and made. Its presence says that the set of shards is complete.
+//! `manifest.json`: the inputs and outputs of `fasta-shard`. A folder with a manifest holds a complete set of shards.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{Reason, Sealed};
 
-/// The whole of `manifest.json`.
+/// The content of `manifest.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// The file contract's version.
@@ -16,30 +16,30 @@ pub struct Manifest {
     pub tool: String,
     /// Its version.
     pub version: String,
-    /// The options that the shards depend on, the defaults included.
+    /// The options that the shards depend on, defaults included.
     pub options: BTreeMap<String, Value>,
     /// The FASTA inputs, in order.
     pub inputs: Vec<InputSummary>,
     /// Records read.
     pub records: u64,
-    /// Records that went into a shard.
+    /// Records in a shard.
     pub accepted: u64,
     /// Records in `rejects.csv`, by reason; every reason is listed.
     pub rejected: BTreeMap<Reason, u64>,
     /// The [`ByteDigest`](crate::ByteDigest) of `rejects.csv`.
     pub rejects_digest: String,
-    /// The [`ByteDigest`](crate::ByteDigest) of `renamed.csv`; none where every record has the id of its input.
+    /// The [`ByteDigest`](crate::ByteDigest) of `renamed.csv`; absent if no record was renamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renamed_digest: Option<String>,
-    /// Rows over all shards: accepted records, or their windows.
+    /// Rows in all shards: accepted records, or their windows.
     pub rows: u64,
-    /// Residues over all rows; those in the overlap of two windows count twice.
+    /// Residues in all rows. Residues in the overlap of two windows count twice.
     pub residues: u64,
-    /// Tokens over all rows: residues and two special tokens a row.
+    /// Tokens in all rows: residues, and two special tokens per row.
     pub tokens: u64,
-    /// How often the residue and id policies changed something, by what they changed; every policy is listed.
+    /// How often each policy changed a record; every kind of change is listed.
     pub changed: BTreeMap<String, u64>,
-    /// Lengths of the accepted proteins in residues, before truncation or windows.
+    /// Lengths of the accepted proteins in residues, before truncation and windows.
     pub lengths: LengthSummary,
     /// The shards, in order.
     pub shards: Vec<ShardSummary>,
@@ -50,10 +50,10 @@ impl Sealed for Manifest {
     const TOOL: &str = "fasta-shard";
 }
 
-/// How the names of shards begin.
+/// The prefix of the names of shards.
 pub const SHARD_PREFIX: &str = "shard-";
 
-/// How the names of shards begin that hold long proteins whole. They sort behind all others.
+/// The prefix of the names of shards with long proteins (`--long-policy split-off`). They sort after all others.
 pub const LONG_SHARD_PREFIX: &str = "shard-long-";
 
 /// One FASTA input.
@@ -76,9 +76,9 @@ pub struct ShardSummary {
     pub file: String,
     /// Its rows.
     pub rows: u64,
-    /// Residues over its rows.
+    /// Residues in its rows.
     pub residues: u64,
-    /// Tokens over its rows.
+    /// Tokens in its rows.
     pub tokens: u64,
     /// Its row digest.
     pub digest: String,
@@ -87,13 +87,13 @@ pub struct ShardSummary {
 /// The distribution of sequence lengths, in residues.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LengthSummary {
-    /// The shortest; null where nothing was accepted.
+    /// The shortest; null if no record was accepted.
     pub min: Option<u64>,
-    /// The longest; null where nothing was accepted.
+    /// The longest; null if no record was accepted.
     pub max: Option<u64>,
-    /// The mean; null where nothing was accepted.
+    /// The mean; null if no record was accepted.
     pub mean: Option<f64>,
-    /// Counts in bins that start at each of [`length_bin_edges`].
+    /// Counts in bins, which start at [`length_bin_edges`].
     pub histogram: Vec<LengthBin>,
 }
 
@@ -102,11 +102,11 @@ pub struct LengthSummary {
 pub struct LengthBin {
     /// The smallest length in the bin.
     pub from: u64,
-    /// Sequences in it.
+    /// The number of sequences in the bin.
     pub count: u64,
 }
 
-/// Where the bins of the length histogram start: steps of 50 residues up to 1000, then doubling.
+/// Iterates over the starts of the bins of the length histogram: steps of 50 residues up to 1000, then doubling.
 pub fn length_bin_edges() -> impl Iterator<Item = u64> {
     (0..1000)
         .step_by(50)
@@ -116,7 +116,7 @@ pub fn length_bin_edges() -> impl Iterator<Item = u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ByteDigest, SealedError};
+    use crate::{ByteDigest, ContentError};
 
     fn manifest() -> Manifest {
         Manifest {
@@ -146,38 +146,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
-        let text = manifest().to_json();
-        assert!(text.ends_with("\"\n}\n"), "{text}");
-        assert_eq!(
-            Manifest::from_json(text.as_bytes()).expect("whole"),
-            manifest()
-        );
-        let plain: Manifest = serde_json::from_str(&text).expect("JSON to any reader");
-        assert_eq!(plain, manifest());
-    }
-
-    #[test]
-    fn any_changed_byte_and_any_cut_is_an_error() {
+    fn a_manifest_is_read_back_and_every_change_is_an_error() {
         let text = manifest().to_json().into_bytes();
+        assert_eq!(Manifest::from_json(&text), Ok(manifest()));
+        let plain: Manifest = serde_json::from_slice(&text).expect("JSON for any reader");
+        assert_eq!(plain, manifest());
         for at in 0..text.len() {
             for bit in 0..8 {
                 let mut damaged = text.clone();
                 damaged[at] ^= 1 << bit;
-                let error = Manifest::from_json(&damaged).expect_err("damaged");
-                assert!(
-                    matches!(error, SealedError::Seal),
-                    "byte {at} bit {bit}: {error}"
+                let read = Manifest::from_json(&damaged);
+                assert_eq!(
+                    read,
+                    Err(ContentError::broken_seal()),
+                    "byte {at} bit {bit}"
                 );
             }
-            assert!(matches!(
-                Manifest::from_json(&text[..at]),
-                Err(SealedError::Seal)
-            ));
+            let cut = Manifest::from_json(&text[..at]);
+            assert_eq!(cut, Err(ContentError::broken_seal()), "cut at {at}");
         }
         assert!(matches!(
             Manifest::from_json(b"{\"name\": \"a web app\"}"),
-            Err(SealedError::Foreign { .. })
+            Err(ContentError::Foreign(_))
         ));
     }
 }

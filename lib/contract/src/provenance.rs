@@ -1,34 +1,33 @@
-//! What a data file was made from, by what, and with which options: its metadata entries.
+//! The provenance of a data file: program, inputs and options, as its metadata has them.
 
 use std::collections::BTreeMap;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{ByteDigest, Kind, Quoted, RowDigest};
+use crate::{ByteDigest, ContentError, Kind, Quoted, RowDigest};
 
 /// The version of the file contract. A reader refuses a file of another version.
 pub const CONTRACT_VERSION: &str = "1";
 
-/// The option of an embeddings file that says how its batches were packed. It decides the order of rows and not what
-/// is in them: a file of other batches is other work, and may belong to the same set of files.
+/// The option of an embeddings file with the digest of its packing. The packing decides the order of rows, not their values.
+/// A file with another packing is other work, and may belong to the same set of files.
 pub const PACKING: &str = "packing";
 
-/// The option of an embeddings file that says what computed it. It decides the last bits and not what is in the file: one
-/// made by others is the same work.
+/// The option of an embeddings file that names the kernels. They decide the last bits only: a file made by other kernels is
+/// the same work.
 pub const KERNELS: &str = "kernels";
 
-/// The option that files made from windows have, and no others: `true` in a batches file, and what became of the
-/// windows in an embeddings file, "stitch" or "separate".
+/// The option that only files with windows have: `true` in a batches file, "stitch" or "separate" in an embeddings file.
 pub const WINDOWS: &str = "windows";
 
-/// The option of batches and embeddings that says which cut of which FASTA they were made from: the same text for all that comes
-/// of one set of shards, and another for anything else. Ordinals count within it.
+/// The option of batches and embeddings that identifies their set of shards. Ordinals count within a set.
 pub const SOURCE: &str = "source";
 
 /// The metadata keys of every data file.
 pub mod key {
-    /// What the names of all entries begin with.
+    /// The prefix of all names.
     pub const PREFIX: &str = "plmkit.";
     /// The kind of file: see [`Kind`](crate::Kind).
     pub const KIND: &str = "plmkit.kind";
@@ -38,95 +37,50 @@ pub mod key {
     pub const TOOL: &str = "plmkit.tool";
     /// Its version.
     pub const VERSION: &str = "plmkit.version";
-    /// JSON array: digests of what the file was made from.
+    /// JSON array: digests of the inputs.
     pub const INPUTS: &str = "plmkit.inputs";
     /// JSON object: the options that the content depends on.
     pub const OPTIONS: &str = "plmkit.options";
-    /// The [digest](crate::ByteDigest) of the file that lists what is not in this one. Not every file has it.
+    /// The [digest](crate::ByteDigest) of the list of rejected rows. Optional.
     pub const REJECTS: &str = "plmkit.rejects";
-    /// JSON object: a [`ModelName`](crate::ModelName). Embeddings have it.
+    /// JSON object: a [`ModelName`](crate::ModelName). In embeddings only.
     pub const MODEL: &str = "plmkit.model";
-    /// JSON object: how near a sample of the rows came to the same in f32. Files that were computed in int8 have it.
+    /// JSON object: agreement of a sample of the rows with f32. In int8 embeddings only.
     pub const PARITY: &str = "plmkit.parity";
     /// The [row digest](crate::RowDigest).
     pub const ROWS: &str = "plmkit.rows";
 }
 
-/// What people call a model. Its identity is the digest among the options: a name may stand for other weights tomorrow.
+/// The name of a model, for people. The digest in the options identifies the model: weights may change under one name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelName {
-    /// The id of the Hugging Face Hub, `organisation/name`, or the name of the folder that the model was in.
+    /// The Hugging Face Hub id `organisation/name`, or the name of the model's folder.
     pub name: String,
-    /// The commit of the Hub, where it is known.
+    /// The commit on the Hub, if known.
     pub revision: Option<String>,
 }
 
-/// Where a file comes from. No path, host name or time: the same work gives the same bytes.
+/// The origin of a file. It holds no path, host name or time: the same work gives the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Provenance {
     /// The program.
     pub tool: String,
     /// Its version.
     pub version: String,
-    /// Digests of what the file was made from, in order.
+    /// Digests of the inputs, in order.
     pub inputs: Vec<String>,
     /// The options that the content depends on, the defaults included.
     pub options: BTreeMap<String, Value>,
-    /// Digest of the file that lists what could not be made, where there may be such a thing. It is found out and not
-    /// asked for: files that differ in nothing else are of the same work.
+    /// Digest of the list of rejected rows, if there is one. It is a result: files that differ only here are the same work.
     pub rejects: Option<String>,
-    /// How near a sample came to the same in f32, where that was measured. It is found out like the rejects.
+    /// Agreement of a sample with f32, if measured. It is a result, like `rejects`.
     pub parity: Option<Value>,
-    /// What the model was called. The same work has another name tomorrow: it is no difference either.
+    /// The name of the model. A model of another name with the same digest is the same work.
     pub model: Option<ModelName>,
 }
 
-/// What is wrong with a file's metadata.
-#[derive(Debug, thiserror::Error)]
-pub enum MetadataError {
-    /// The file was not written by plmkit.
-    #[error(
-        "not a plmkit {expected} file: it has no '{}' metadata entry",
-        key::KIND
-    )]
-    Foreign {
-        /// What the reader wanted.
-        expected: Kind,
-    },
-    /// Another kind of plmkit file.
-    #[error("expected a plmkit {expected} file, found kind {}", Quoted(.found))]
-    Kind {
-        /// What the reader wanted.
-        expected: Kind,
-        /// What the file says it is.
-        found: String,
-    },
-    /// A contract of the past or the future.
-    #[error("expected file contract version {CONTRACT_VERSION}, found {}", Quoted(.found))]
-    Contract {
-        /// The file's version.
-        found: String,
-    },
-    /// An entry is missing or is not of its form.
-    #[error("metadata entry '{key}' is missing or malformed")]
-    Entry {
-        /// The entry.
-        key: &'static str,
-    },
-}
-
-impl MetadataError {
-    /// Whether the file may be whole and is none that was asked for.
-    pub fn is_of_another_kind(&self) -> bool {
-        matches!(
-            self,
-            Self::Foreign { .. } | Self::Kind { .. } | Self::Contract { .. }
-        )
-    }
-}
-
 impl Provenance {
-    /// What `tool` of this version makes from `inputs`, with no options yet.
+    /// Describes the work of this version of `tool` on `inputs`, without options.
     pub fn new(tool: &str, inputs: Vec<String>) -> Self {
         Self {
             tool: tool.to_owned(),
@@ -139,46 +93,46 @@ impl Provenance {
         }
     }
 
-    /// The same with one more option.
+    /// Adds an option.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Serialize) -> Self {
         self.options.insert(name.to_owned(), json!(value));
         self
     }
 
-    /// The same with the digest of the file that lists what could not be made.
+    /// Sets the digest of the list of rejected rows.
     #[must_use]
     pub fn with_rejects(mut self, digest: String) -> Self {
         self.rejects = Some(digest);
         self
     }
 
-    /// The same with what a sample showed.
+    /// Sets the agreement of a sample with f32.
     #[must_use]
     pub fn with_parity(mut self, parity: Option<Value>) -> Self {
         self.parity = parity;
         self
     }
 
-    /// The same with what the model was called.
+    /// Sets the name of the model.
     #[must_use]
     pub fn with_model(mut self, model: ModelName) -> Self {
         self.model = Some(model);
         self
     }
 
-    /// The value of an option that is text.
+    /// Returns the value of a text option.
     pub fn text_option(&self, name: &str) -> Option<&str> {
         self.options.get(name)?.as_str()
     }
 
-    /// The digest by which what is made of these files knows them: [`SOURCE`].
+    /// Returns the digest that identifies this work as the [`SOURCE`] of others.
     pub fn source(&self) -> String {
         let work = json!([self.inputs, self.options]);
         ByteDigest::compute(work.to_string().as_bytes()).to_string()
     }
 
-    /// The metadata entries of a finished file with the rows `rows`.
+    /// Returns the metadata entries of a finished file of `kind` whose row digest is `rows`.
     pub fn entries(&self, kind: Kind, rows: RowDigest) -> BTreeMap<String, String> {
         let optional = [
             (key::REJECTS, self.rejects.clone()),
@@ -206,49 +160,48 @@ impl Provenance {
             .collect()
     }
 
-    /// Reads the metadata of a file of `kind`.
+    /// Parses the metadata of a file of `kind`.
     pub fn open(
         metadata: &BTreeMap<String, String>,
         kind: Kind,
-    ) -> Result<(Self, RowDigest), MetadataError> {
-        let found = metadata
-            .get(key::KIND)
-            .ok_or(MetadataError::Foreign { expected: kind })?;
-        if *found != kind.to_string() {
-            return Err(MetadataError::Kind {
-                expected: kind,
-                found: found.clone(),
-            });
+    ) -> Result<(Self, RowDigest), ContentError> {
+        let foreign = |what| Err(ContentError::Foreign(what));
+        match metadata.get(key::KIND) {
+            None => {
+                let entry = key::KIND;
+                return foreign(format!(
+                    "not a plmkit {kind} file: it has no '{entry}' metadata entry"
+                ));
+            }
+            Some(found) if *found != kind.to_string() => {
+                let found = Quoted(found);
+                return foreign(format!("expected a plmkit {kind} file, found kind {found}"));
+            }
+            Some(_) => {}
         }
-        let entry = |key: &'static str| {
-            metadata
-                .get(key)
-                .map(String::as_str)
-                .ok_or(MetadataError::Entry { key })
-        };
+        let entry = |key| metadata.get(key).ok_or_else(|| malformed_entry(key));
         let contract = entry(key::CONTRACT)?;
         if contract != CONTRACT_VERSION {
-            return Err(MetadataError::Contract {
-                found: contract.to_owned(),
-            });
+            let found = Quoted(contract);
+            return foreign(format!(
+                "expected file contract version {CONTRACT_VERSION}, found {found}"
+            ));
         }
         let provenance = Self {
-            tool: entry(key::TOOL)?.to_owned(),
-            version: entry(key::VERSION)?.to_owned(),
+            tool: entry(key::TOOL)?.clone(),
+            version: entry(key::VERSION)?.clone(),
             inputs: parse(key::INPUTS, entry(key::INPUTS)?)?,
             options: parse(key::OPTIONS, entry(key::OPTIONS)?)?,
             rejects: metadata.get(key::REJECTS).cloned(),
             parity: optional(metadata, key::PARITY)?,
             model: optional(metadata, key::MODEL)?,
         };
-        let rows = entry(key::ROWS)?
-            .parse()
-            .map_err(|()| MetadataError::Entry { key: key::ROWS })?;
-        Ok((provenance, rows))
+        let rows = entry(key::ROWS)?.parse();
+        Ok((provenance, rows.map_err(|()| malformed_entry(key::ROWS))?))
     }
 
-    /// The first thing in which `other` is not the same work, or `None`. The version of the program is no
-    /// difference: a new release does not make finished files stale.
+    /// Describes the first difference to `other`, or returns `None` for the same work. The program's version does not count: a
+    /// new release keeps finished files.
     ///
     /// ```
     /// use plmkit_contract::Provenance;
@@ -268,38 +221,39 @@ impl Provenance {
         packed_otherwise.then(|| "the batches are packed otherwise".to_owned())
     }
 
-    /// The first thing but the inputs, their source and their packing in which `other` is not the same work: what it is, here and
-    /// in `other`.
+    /// Finds the first difference to `other` apart from inputs, source and packing. Returns its name, its value here and in
+    /// `other`.
     pub fn changed_work<'a>(&'a self, other: &'a Self) -> Option<(&'a str, String, String)> {
         if self.tool != other.tool {
-            let [here, there] = [self, other].map(|work| Quoted(&work.tool).to_string());
-            return Some(("the program", here, there));
+            let [old, new] = [self, other].map(|work| Quoted(&work.tool).to_string());
+            return Some(("the program", old, new));
         }
         let mut names = self.options.keys().chain(other.options.keys());
         let name = names.find(|&name| {
             ![PACKING, KERNELS, SOURCE].contains(&name.as_str())
                 && self.options.get(name) != other.options.get(name)
         })?;
-        let [here, there] = [self, other].map(|work| {
+        let [old, new] = [self, other].map(|work| {
             let value = work.options.get(name);
             value.map_or("unset".into(), Value::to_string)
         });
-        Some((name, here, there))
+        Some((name, old, new))
     }
 }
 
-fn optional<T: serde::de::DeserializeOwned>(
+fn optional<T: DeserializeOwned>(
     metadata: &BTreeMap<String, String>,
-    key: &'static str,
-) -> Result<Option<T>, MetadataError> {
+    key: &str,
+) -> Result<Option<T>, ContentError> {
     metadata.get(key).map(|text| parse(key, text)).transpose()
 }
 
-fn parse<T: serde::de::DeserializeOwned>(
-    key: &'static str,
-    text: &str,
-) -> Result<T, MetadataError> {
-    serde_json::from_str(text).map_err(|_| MetadataError::Entry { key })
+fn parse<T: DeserializeOwned>(key: &str, text: &str) -> Result<T, ContentError> {
+    serde_json::from_str(text).map_err(|_| malformed_entry(key))
+}
+
+fn malformed_entry(key: &str) -> ContentError {
+    ContentError::Malformed(format!("metadata entry '{key}' is missing or malformed"))
 }
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
-//! Text from outside, made fit for a one-line message.
+//! Formats external text for one-line messages.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// Characters of an id that a message shows.
+/// The most characters of an id that a message shows.
 const SHOWN: usize = 80;
 
-/// Characters that a message shows of names from outside that it lists.
+/// The most characters of a list of external names that a message shows.
 pub const LIST_SHOWN: usize = 400;
 
-/// Shows an id or other text of an input in single quotes, with control characters escaped and long text cut.
+/// External text, displayed in single quotes, with control characters escaped and long text cut.
 ///
 /// ```
 /// use plmkit_contract::Quoted;
@@ -26,8 +26,8 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// The text on one line, cut after `most` characters as shown; control characters escaped, and those that are not seen or turn the
-/// direction of writing, with which a text can look like another.
+/// Formats text on one line of at most `most` characters. Escapes control characters, and invisible or direction-changing
+/// characters that make a text look like another.
 ///
 /// ```
 /// use plmkit_contract::one_line;
@@ -54,13 +54,13 @@ pub fn one_line(text: &str, most: usize) -> String {
     line
 }
 
-/// The line and paragraph separators, what [Unicode's annex 9](https://unicode.org/reports/tr9/) calls directional
-/// formatting characters, and the byte order mark, which shows as nothing.
+/// Whether a character is a line or paragraph separator, a directional formatting character
+/// ([Unicode annex 9](https://unicode.org/reports/tr9/)) or the invisible byte order mark.
 fn misleads(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{feff}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// An operating-system error as the tail of a message: no capital, no error number.
+/// Formats a system error as the end of a message: in lower case, without the error number.
 pub fn io_text(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
@@ -71,7 +71,7 @@ pub fn io_text(error: &io::Error) -> String {
         .unwrap_or_default()
 }
 
-/// The innermost cause of an error, in its own words: of a library that cannot be loaded the loader's, which say which file is missing.
+/// Returns the message of an error's innermost cause. For a library that cannot be loaded, it names the missing file.
 ///
 /// ```
 /// use plmkit_contract::cause;
@@ -86,12 +86,12 @@ pub fn cause(error: &dyn Error) -> String {
     innermost.to_string()
 }
 
-/// A path as the head of a message: control characters escaped, so that the message stays one line.
+/// Formats a path as the start of a one-line message: control characters are escaped.
 pub fn path_text(path: &Path) -> String {
     one_line(&path.to_string_lossy(), usize::MAX)
 }
 
-/// A count and what is counted, in the singular for one.
+/// Formats a count with its noun, in the singular for one.
 ///
 /// ```
 /// use plmkit_contract::plural;

@@ -1,14 +1,14 @@
-//! What can be read at any place.
+//! Kinds of file: regular files, streams and Git LFS pointers.
 
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// How the few lines begin that Git LFS keeps in place of a file.
+/// The start of a Git LFS pointer.
 const POINTER: &[u8] = b"version https://git-lfs.";
 
-/// An error unless `found` is a regular file. To be asked before a path is opened: opening a pipe waits for a writer.
+/// Returns an error unless `found` is a regular file. Call it before opening a path: opening a pipe waits for a writer.
 pub fn check_regular(found: &Metadata) -> io::Result<()> {
     if found.is_dir() {
         Err(io::ErrorKind::IsADirectory.into())
@@ -19,8 +19,8 @@ pub fn check_regular(found: &Metadata) -> io::Result<()> {
     }
 }
 
-/// Whether what is written to `path` flows on and cannot be renamed: standard output by the name `-`, what a shell handed over, a pipe or
-/// a device. Behind `/dev/stdout` may be a regular file to which others write as well.
+/// Whether `path` is a stream, which cannot be renamed: standard output (`-`), a descriptor of a shell, a pipe or a device.
+/// `/dev/stdout` counts even if it is a regular file, because other processes may write to it.
 ///
 /// ```
 /// use plmkit_contract::is_stream;
@@ -28,18 +28,18 @@ pub fn check_regular(found: &Metadata) -> io::Result<()> {
 /// assert!(!["a.json", "/"].into_iter().any(|path| is_stream(path.as_ref())));
 /// ```
 pub fn is_stream(path: &Path) -> bool {
-    let handed_over = ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"];
+    let descriptors = ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"];
     path == "-"
-        || handed_over.iter().any(|stream| path.starts_with(stream))
+        || descriptors.iter().any(|stream| path.starts_with(stream))
         || path
             .metadata()
             .is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
-/// An error if `file` is a Git LFS pointer: what a clone without Git LFS has in place of a large file.
+/// Returns an error if `file` is a Git LFS pointer, which a clone without Git LFS has in place of a large file.
 pub fn check_fetched(file: &File) -> io::Result<()> {
     let mut start = [0; POINTER.len()];
-    // A read that fails is for whoever reads the file to tell.
+    // The reader of the file reports errors.
     let count = file.read_at(&mut start, 0).unwrap_or(0);
     if &start[..count] == POINTER {
         let what = "expected the file itself, found a Git LFS pointer to it; git lfs pull fetches the file";

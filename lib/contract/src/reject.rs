@@ -1,8 +1,8 @@
-//! Records that are not embedded, and why.
+//! Rejected and renamed records.
 
 use serde::{Deserialize, Serialize};
 
-/// Why a record was rejected.
+/// The reason for rejecting a record.
 #[derive(
     Clone,
     Copy,
@@ -22,24 +22,24 @@ use serde::{Deserialize, Serialize};
 pub enum Reason {
     /// The record has no residues.
     Empty,
-    /// Fewer residues than asked for.
+    /// Fewer residues than `--min-residues`.
     TooShort,
-    /// More residues than allowed.
+    /// More residues than `--max-residues`.
     TooLong,
-    /// A character that is no residue.
+    /// A character that is not a residue.
     InvalidResidue,
     /// The record's header has no id.
     NoId,
-    /// It does not fit into the memory of the device, not even alone.
+    /// Even alone, it does not fit into the memory of the device.
     OutOfMemory,
-    /// A value of its embedding is infinite or not a number, or too large for the type in which it is stored.
+    /// A value of its embedding is infinite or NaN, or too large for the stored type.
     NotFinite,
-    /// The processes that were to compute it, one after the other, did not survive it.
+    /// Every worker process that computed it crashed.
     WorkerLost,
 }
 
 impl Reason {
-    /// Why a record gets into no shard, in the order in which reports list them.
+    /// The reasons of `fasta-shard`, in the order of reports.
     pub const SHARDING: [Self; 5] = [
         Self::Empty,
         Self::TooShort,
@@ -47,28 +47,27 @@ impl Reason {
         Self::InvalidResidue,
         Self::NoId,
     ];
-    /// Why a record of a shard gets no embedding.
+    /// The reasons of `gpu-embed`.
     pub const EMBEDDING: [Self; 3] = [Self::OutOfMemory, Self::NotFinite, Self::WorkerLost];
 }
 
-/// One row of `rejects.csv`: a record that is in no shard, or a row of a shard that is not embedded.
+/// One line of `rejects.csv`: a record that is in no shard, or a row of a shard without an embedding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reject {
     /// 0-based position of the record in the whole input.
     pub ordinal: u64,
-    /// Its id; empty where it has none.
+    /// Its id, or an empty string.
     pub id: String,
-    /// Its residues.
+    /// Its number of residues.
     pub length: u64,
-    /// Why it is here.
+    /// The reason.
     pub reason: Reason,
-    /// Offset of the row in the protein, in residues; `None` where it is the whole record, as in the file of
-    /// `fasta-shard`, which has no such column.
+    /// Offset of the row in the protein, in residues. `None` for a whole record: the file of `fasta-shard` has no such column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<u32>,
 }
 
-/// One row of `renamed.csv`: a record that has another id in its shard than in the input.
+/// One line of `renamed.csv`: a record with a new id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Renamed {
     /// 0-based position of the record in the whole input.
@@ -79,13 +78,12 @@ pub struct Renamed {
     pub new_id: String,
 }
 
-/// A whole `rejects.csv`.
+/// The content of a `rejects.csv`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RejectsList {
     /// All its lines.
     pub lines: Vec<Reject>,
-    /// Whether they are rows of shards, each with its start, as `gpu-embed` lists them, or whole records, without, as
-    /// `fasta-shard` does.
+    /// Whether the lines are rows of shards with a start (from `gpu-embed`), not whole records (from `fasta-shard`).
     pub of_rows: bool,
     /// The [`ByteDigest`](crate::ByteDigest) of the file.
     pub digest: String,

@@ -1,4 +1,4 @@
-//! The columns that identify a row: in shards, batches and embeddings files.
+//! Rows and the columns that identify them, in shards, batches and embeddings files.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, Field, Int64Type, UInt32Type};
 
 use crate::{N_WINDOWS, SequenceDigest};
 
-/// The names of the key columns, in the order in which every batches and embeddings file begins.
+/// The names of the key columns: the first columns of every batches and embeddings file, in this order.
 pub const KEY_COLUMNS: [&str; 6] = [
     "ordinal",
     "id",
@@ -20,7 +20,7 @@ pub const KEY_COLUMNS: [&str; 6] = [
     "sequence_digest",
 ];
 
-/// The columns [`KEY_COLUMNS`] with their types.
+/// The fields of [`KEY_COLUMNS`], with their types.
 pub(crate) fn key_fields() -> [Field; KEY_COLUMNS.len()] {
     KEY_COLUMNS.map(|name| {
         let data_type = match name {
@@ -33,33 +33,45 @@ pub(crate) fn key_fields() -> [Field; KEY_COLUMNS.len()] {
     })
 }
 
-/// What identifies one row: a protein, or one window of it. The fields are [`KEY_COLUMNS`] and [`N_WINDOWS`].
+/// The key of a row, which is a protein or one window of it. The fields are [`KEY_COLUMNS`] and [`N_WINDOWS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowKey<'a> {
-    /// 0-based position of the record in the whole input, rejected records included. With `start` it is unique.
+    /// 0-based position of the record in the whole input, rejected records included. `(ordinal, start)` is unique.
     pub ordinal: u64,
-    /// The record's id: the first word of the FASTA header, or what the duplicate-id policy made of it.
+    /// The record's id: the first word of the FASTA header, renamed if the duplicate-id policy says so.
     pub id: &'a str,
     /// 0-based offset of the row's first residue in the protein, in residues.
     pub start: u32,
     /// Residues of the whole protein.
     pub length: u32,
-    /// Whether residues of the protein are in no row at all.
+    /// Whether some residues of the protein are in no row.
     pub truncated: bool,
     /// Digest of the row's residues.
     pub digest: SequenceDigest,
-    /// The number of windows that the row was put together from; 1 for any other row.
+    /// The number of windows that were stitched into this row; 1 for any other row.
     pub n_windows: u32,
 }
 
 impl RowKey<'_> {
-    /// Ordinal and start: unique within a set of shards, and its order.
+    /// Ordinal and start: unique in a set of shards, whose rows are in this order.
     pub fn sort_key(&self) -> (u64, u32) {
         (self.ordinal, self.start)
     }
 }
 
-/// The key columns of a record batch, row by row.
+/// A row of a shard: a protein, or one window of it. The fields are the columns of
+/// [`shard_schema`](crate::shard_schema).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShardRow<'a> {
+    /// The key columns.
+    pub key: RowKey<'a>,
+    /// The rest of the FASTA header.
+    pub description: Option<&'a str>,
+    /// The residues to embed, upper case.
+    pub sequence: &'a str,
+}
+
+/// The key columns of a record batch.
 #[derive(Debug)]
 pub struct KeyColumns<'a> {
     ordinals: &'a [u64],
@@ -68,15 +80,15 @@ pub struct KeyColumns<'a> {
     lengths: &'a [u32],
     truncated: &'a BooleanArray,
     digests: &'a StringArray,
-    /// Only embeddings of whole proteins have it.
+    /// Present only in embeddings of stitched proteins.
     n_windows: Option<&'a [u32]>,
 }
 
 impl<'a> KeyColumns<'a> {
-    /// The key columns of a batch of a verified file.
+    /// Takes the key columns of a batch of a verified file.
     ///
     /// # Panics
-    /// If the batch lacks one of them.
+    /// If the batch lacks a key column.
     pub fn new(batch: &'a RecordBatch) -> Self {
         let numbers = |column: &'a ArrayRef| &column.as_primitive::<UInt32Type>().values()[..];
         Self {
@@ -90,7 +102,7 @@ impl<'a> KeyColumns<'a> {
         }
     }
 
-    /// The key of row `row`.
+    /// Returns the key of row `row`.
     pub fn row(&self, row: usize) -> RowKey<'a> {
         RowKey {
             ordinal: self.ordinals[row],
@@ -98,20 +110,20 @@ impl<'a> KeyColumns<'a> {
             start: self.starts[row],
             length: self.lengths[row],
             truncated: self.truncated.value(row),
-            // A file that was verified has no other text.
+            // A verified file holds no other text.
             digest: self.digests.value(row).parse().unwrap_or_default(),
             n_windows: self.n_windows.map_or(1, |windows| windows[row]),
         }
     }
 
-    /// The keys of all rows.
+    /// Iterates over the keys of all rows.
     pub fn rows(&self) -> impl Iterator<Item = RowKey<'a>> {
         (0..self.ordinals.len()).map(|row| self.row(row))
     }
 }
 
-/// The ordinals of a record batch with the key columns. Files hold them as int64, which every reader of tables has; none is
-/// negative.
+/// Returns the ordinals of a record batch with the key columns. Files store them as int64, because some readers lack uint64;
+/// none is negative.
 ///
 /// # Panics
 /// If the batch has no int64 column `ordinal`.
@@ -120,7 +132,7 @@ pub fn ordinals(batch: &RecordBatch) -> &[u64] {
     ordinals.inner().typed_data()
 }
 
-/// The key columns of rows that are written.
+/// Builds the key columns of new rows.
 #[derive(Debug, Default)]
 pub struct KeyColumnsBuilder {
     ordinals: Int64Builder,
@@ -142,7 +154,7 @@ impl KeyColumnsBuilder {
         self.digests.append_value(key.digest.to_string());
     }
 
-    /// The columns of the rows so far, in the order of [`KEY_COLUMNS`]. The builder is empty again.
+    /// Returns the columns of the rows so far, in the order of [`KEY_COLUMNS`], and empties the builder.
     pub fn finish(&mut self) -> [ArrayRef; KEY_COLUMNS.len()] {
         [
             Arc::new(self.ordinals.finish()),

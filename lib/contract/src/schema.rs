@@ -1,4 +1,4 @@
-//! The columns of each kind of data file.
+//! The kinds of data file and their columns.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -8,17 +8,29 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use crate::row_key::key_fields;
 use crate::{DESCRIPTION, Labels};
 
-/// The columns of a shard: one row for each sequence, or for each window of one.
+/// The kind of a data file: its metadata entry `plmkit.kind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display)]
+#[strum(serialize_all = "lowercase")]
+pub enum Kind {
+    /// Records of a FASTA input: one row for each sequence or window (Parquet).
+    Shard,
+    /// Packed batches of token ids: one record batch for each batch (Arrow IPC file).
+    Batches,
+    /// Embeddings: one row for each sequence or window (Parquet).
+    Embeddings,
+}
+
+/// Returns the columns of a shard: one row for each sequence, or for each window of one.
 ///
 /// | column | meaning |
 /// |---|---|
-/// | `ordinal` | 0-based position of the record in the whole input, rejected records included; with `start` the key |
+/// | `ordinal` | 0-based position of the record in the whole input, rejected records included; the key is `(ordinal, start)` |
 /// | `id` | first word of the FASTA header |
-/// | `description` | the rest of the header, null where there is none |
+/// | `description` | the rest of the header, or null |
 /// | `sequence` | the residues to embed, upper case |
 /// | `length` | residues of the whole protein |
 /// | `start` | 0-based offset of this row's first residue in the protein |
-/// | `truncated` | true where residues of the protein are in no row at all |
+/// | `truncated` | whether some residues of the protein are in no row |
 /// | `sequence_digest` | BLAKE3 of `sequence`, first 16 bytes in hexadecimal |
 pub fn shard_schema() -> SchemaRef {
     let [ordinal, id, start, length, truncated, digest] = key_fields();
@@ -36,10 +48,10 @@ pub fn shard_schema() -> SchemaRef {
     ]))
 }
 
-/// The columns of a batches file: one record batch for each batch, one row for each sequence in it.
+/// Returns the columns of a batches file: one record batch for each batch, one row for each sequence.
 ///
-/// Between the key and `tokens` stand the `labels`. `tokens` holds `<cls> residues <eos>` as token ids. Its offsets buffer is `cu_seqlens`, its values buffer the
-/// packed input ids: what a variable-length attention kernel takes, with nothing to build.
+/// The `labels` are between the key and `tokens`. `tokens` holds `<cls> residues <eos>` as token ids. Its offsets buffer is
+/// `cu_seqlens`, its values buffer the packed input ids. A variable-length attention kernel takes both as they are.
 pub fn batches_schema(labels: Labels) -> SchemaRef {
     let mut fields = Vec::from(key_fields());
     fields.extend(labels.fields());
@@ -48,7 +60,7 @@ pub fn batches_schema(labels: Labels) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// A schema as text, one column a line: `name: type`, with a `?` after the type of a column that may be null.
+/// Formats a schema as text, one column per line: `name: type`, with `?` after the type of a nullable column.
 pub fn fields_text(schema: &Schema) -> String {
     let mut text = String::new();
     for field in schema.fields() {
@@ -63,7 +75,7 @@ pub fn fields_text(schema: &Schema) -> String {
     text
 }
 
-/// Compares the columns of a file with the expected ones. The error says how they differ.
+/// Compares the columns of a file with the expected ones. The error names both.
 pub fn check_columns(found: &Schema, expected: &Schema) -> Result<(), String> {
     let [found, expected] =
         [found, expected].map(|schema| fields_text(schema).trim_end().replace('\n', ", "));
@@ -98,8 +110,7 @@ mod tests {
     use super::*;
     use crate::{Column, EmbeddingLayout, StoreDtype};
 
-    /// The contract as it is checked in; a change to it must change the golden file, the contract version and
-    /// the changelog.
+    /// A change to these schemas must also change the golden file, the contract version and the changelog.
     #[test]
     fn golden_schemas() {
         let columns = ["mean_33", "bos_0", "residues_33", "logits", "contacts"]

@@ -1,80 +1,63 @@
-//! JSON files that end with a seal, so that any changed byte is found.
+//! JSON files that end with a seal: a digest of the text before it, so that every changed byte is detected.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::ByteDigest;
+use crate::{ByteDigest, ContentError};
 
-/// Why bytes are not the file that was asked for.
-#[derive(Debug, thiserror::Error)]
-pub enum SealedError {
-    /// Another program's JSON.
-    #[error("not a {expected}")]
-    Foreign {
-        /// What the reader wanted.
-        expected: &'static str,
-    },
-    /// The text is not the one that was written.
-    #[error("damaged or altered: it does not match its seal")]
-    Seal,
-    /// The text is sealed and has other entries.
-    #[error(transparent)]
-    Json(#[from] serde_json::Error),
-}
-
-/// What comes between the entries and the seal, which is the last of them.
+/// The text between the other entries and the value of the seal, which is the last entry.
 const SEAL_ENTRY: &str = ",\n  \"seal\": \"";
 
-/// The whole of a JSON file that ends with a seal.
+/// A JSON file that ends with a seal.
 pub trait Sealed: Serialize + DeserializeOwned {
-    /// What the file is, in messages: `manifest of fasta-shard`.
+    /// The name of the file in messages: `manifest of fasta-shard`.
     const WHAT: &str;
-    /// The program that writes it, which is its entry `tool`.
+    /// The program that writes the file: its entry `tool`.
     const TOOL: &str;
 
-    /// The text of the file: indented JSON whose last entry, `seal`, is the XXH3-128 of all text before it.
+    /// Formats the file: indented JSON whose last entry, `seal`, is the XXH3-128 of all text before it.
     ///
     /// # Panics
-    /// Never: every entry has a form in JSON.
+    /// Never: every entry can be written as JSON.
     fn to_json(&self) -> String {
         seal(self)
     }
 
-    /// Reads the text of a file. Any changed byte is an error.
-    fn from_json(text: &[u8]) -> Result<Self, SealedError> {
-        let foreign = |value: Value| value["tool"] != Self::TOOL;
-        let expected = Self::WHAT;
-        match sealed_entries(text) {
-            Some((entries, seal)) if seal == end(entries) => Ok(serde_json::from_slice(text)?),
-            None if serde_json::from_slice(text).is_ok_and(foreign) => {
-                Err(SealedError::Foreign { expected })
-            }
-            _ => Err(SealedError::Seal),
+    /// Parses the text of a file. Any changed byte is an error.
+    fn from_json(text: &[u8]) -> Result<Self, ContentError> {
+        if is_sealed(text) {
+            let parsed = serde_json::from_slice(text);
+            return parsed.map_err(|error| ContentError::Malformed(error.to_string()));
         }
+        let is_foreign = |value: Value| value["tool"] != Self::TOOL;
+        if split_at_seal(text).is_none() && serde_json::from_slice(text).is_ok_and(is_foreign) {
+            return Err(ContentError::Foreign(format!("not a {}", Self::WHAT)));
+        }
+        Err(ContentError::broken_seal())
     }
 }
 
-/// A value with entries as the text of a JSON file that ends with a seal.
+/// Formats a value as the text of a JSON file that ends with a seal.
 ///
 /// # Panics
-/// If the value has no form in JSON.
+/// If the value cannot be written as JSON.
 pub fn seal<T: Serialize + ?Sized>(value: &T) -> String {
-    let text = serde_json::to_string_pretty(value).expect("every entry has a form in JSON");
+    let text = serde_json::to_string_pretty(value).expect("every entry can be written as JSON");
     let entries = text.strip_suffix("\n}").unwrap_or(&text);
-    format!("{entries}{SEAL_ENTRY}{}", end(entries))
+    format!("{entries}{SEAL_ENTRY}{}", closing_text(entries))
 }
 
-/// Whether the text of a file ends with the seal of what comes before it.
+/// Whether the text of a file ends with the seal of the text before it.
 pub fn is_sealed(text: &[u8]) -> bool {
-    sealed_entries(text).is_some_and(|(entries, seal)| seal == end(entries))
+    split_at_seal(text).is_some_and(|(entries, seal)| seal == closing_text(entries))
 }
 
-fn sealed_entries(text: &[u8]) -> Option<(&str, &str)> {
+fn split_at_seal(text: &[u8]) -> Option<(&str, &str)> {
     std::str::from_utf8(text).ok()?.rsplit_once(SEAL_ENTRY)
 }
 
-/// The seal of `entries` and what closes the text.
-fn end(entries: &str) -> String {
+/// The value of the seal of `entries`, and the text that closes the file.
+fn closing_text(entries: &str) -> String {
     format!("{}\"\n}}\n", ByteDigest::compute(entries.as_bytes()))
 }

@@ -1,10 +1,10 @@
-//! Where a row lies in its protein.
+//! The position of a row in its protein.
 
 use std::ops::Range;
 
-/// Where the residues of a row of a shard or of a batches file lie in their protein.
+/// The position of a row's residues in their protein.
 ///
-/// A row is a *window* where it does not begin its protein, or does not end it and what is missing is in other rows.
+/// A row is a *window* if other rows hold the residues of the protein that it lacks.
 ///
 /// ```
 /// use plmkit_contract::Span;
@@ -20,11 +20,11 @@ use std::ops::Range;
 pub struct Span {
     /// 0-based offset of the first residue in the protein.
     pub start: u32,
-    /// Residues of the row.
+    /// Number of residues in the row.
     pub residues: usize,
-    /// Residues of the whole protein.
+    /// Number of residues in the protein.
     pub length: u32,
-    /// Whether residues of the protein are in no row at all.
+    /// Whether some residues of the protein are in no row.
     pub truncated: bool,
 }
 
@@ -34,12 +34,12 @@ impl Span {
         self.start > 0 || (self.residues < self.length as usize && !self.truncated)
     }
 
-    /// Whether it holds the last residue of the protein.
+    /// Whether the row holds the last residue of the protein.
     pub fn is_last(self) -> bool {
         self.range().end == u64::from(self.length)
     }
 
-    /// The positions of its residues in the protein.
+    /// Returns the 0-based positions of the row's residues in the protein.
     pub fn range(self) -> Range<u64> {
         let start = u64::from(self.start);
         start..start + self.residues as u64

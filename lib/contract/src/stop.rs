@@ -1,16 +1,16 @@
-//! A request to stop, set by a signal handler and polled by long loops.
+//! A stop flag, set by signal handlers and polled by long loops.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A shared flag: once set, every loop that holds a clone ends at its next safe point and cleans up.
+/// A shared stop flag. Once it is set, every loop that holds a clone cleans up and ends at its next safe point.
 ///
 /// ```
 /// let stop = plmkit_contract::Stop::default();
-/// let seen_by_a_worker = stop.clone();
-/// assert!(!seen_by_a_worker.requested());
+/// let clone = stop.clone();
+/// assert!(!clone.requested());
 /// stop.request();
-/// assert!(seen_by_a_worker.requested());
+/// assert!(clone.requested());
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
@@ -19,31 +19,31 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Asks every holder to stop.
+    /// Requests a stop.
     pub fn request(&self) {
         self.requested.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a stop was asked for.
+    /// Whether a stop was requested.
     pub fn requested(&self) -> bool {
         self.requested.load(Ordering::Relaxed)
     }
 
-    /// Makes a call that cannot poll and may hang, as one into a driver: a signal meanwhile ends the process at once. So it
-    /// is for a program that has nothing to clean up yet.
+    /// Makes a call that cannot poll and may hang, such as one into a driver. During the call, a signal ends the process at
+    /// once; the program must have nothing to clean up.
     pub fn interruptible<T>(&self, call: impl FnOnce() -> T) -> T {
         self.interruptible.store(true, Ordering::SeqCst);
-        let answer = call();
+        let result = call();
         self.interruptible.store(false, Ordering::SeqCst);
-        answer
+        result
     }
 
-    /// The flag itself, for a signal handler that can only store to an atomic.
+    /// Returns the stop flag, for a signal handler.
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.requested)
     }
 
-    /// Whether such a call is being made, for a signal handler.
+    /// Returns the flag that is set during an [interruptible](Self::interruptible) call, for a signal handler.
     pub fn interruptible_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.interruptible)
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use arrow::datatypes::DataType;
 
-/// How the residue vectors of a sequence become one vector. `<cls>` and `<eos>` take no part, but in [`Pooling::Bos`].
+/// The way in which the residue vectors of a sequence become one vector. Only [`Pooling::Bos`] uses `<cls>`; none uses `<eos>`.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::Display, strum::EnumString,
 )]
@@ -13,20 +13,20 @@ use arrow::datatypes::DataType;
 pub enum Pooling {
     /// The mean over residues.
     Mean,
-    /// The largest value over residues, channel by channel.
+    /// The maximum over residues, per channel.
     Max,
-    /// The standard deviation over residues, channel by channel, divided by n (0 for a single residue).
+    /// The population standard deviation over residues, per channel (divisor n; 0 for a single residue).
     Std,
     /// The vector of `<cls>`.
     Bos,
 }
 
 impl Pooling {
-    /// Every pooling, in the order in which documentation lists them.
+    /// All poolings, in the order of the documentation.
     pub const ALL: [Self; 4] = [Self::Mean, Self::Max, Self::Std, Self::Bos];
 }
 
-/// The type in which vectors are stored.
+/// The stored type of vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display)]
 #[strum(serialize_all = "lowercase")]
 pub enum StoreDtype {
@@ -37,7 +37,7 @@ pub enum StoreDtype {
 }
 
 impl StoreDtype {
-    /// The Arrow type of one value.
+    /// Returns the Arrow type of one value.
     pub fn arrow(self) -> DataType {
         match self {
             Self::F32 => DataType::Float32,
@@ -45,7 +45,7 @@ impl StoreDtype {
         }
     }
 
-    /// Bytes of one value.
+    /// Returns the bytes of one value.
     pub fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,
@@ -54,10 +54,10 @@ impl StoreDtype {
     }
 }
 
-/// One vector column: a pooling of one layer's output, named `<pool>_<layer>`.
+/// A vector column: a pooling of one layer's output, named `<pool>_<layer>`.
 ///
-/// Layer 0 is the scaled token embedding, layer i the residual stream after transformer layer i, and the last
-/// layer is taken after the final `LayerNorm`, as in fair-esm's `representations`.
+/// Layer 0 is the scaled token embedding. Layer i is the residual stream after transformer layer i; the last one is after
+/// the final `LayerNorm`, as in fair-esm's `representations`.
 ///
 /// ```
 /// use plmkit_contract::{Pooling, VectorColumn};
@@ -67,9 +67,9 @@ impl StoreDtype {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VectorColumn {
-    /// How residues were combined.
+    /// The pooling.
     pub pool: Pooling,
-    /// The layer whose output it is.
+    /// The layer.
     pub layer: u32,
 }
 
@@ -88,7 +88,7 @@ impl FromStr for VectorColumn {
             pool: pool.parse().map_err(|_| ())?,
             layer: layer.parse().map_err(|_| ())?,
         };
-        // "+3" and "03" parse as numbers but are no name that was ever written.
+        // "+3" and "03" parse as numbers but are never written.
         (column.to_string() == text).then_some(column).ok_or(())
     }
 }

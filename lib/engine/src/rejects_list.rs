@@ -46,7 +46,7 @@ impl<'a> RejectsList<'a> {
             self.writer.push(reject)?;
         }
         let list = self.writer.finish()?;
-        let digest = list.digest().to_owned();
+        let digest = list.summary().clone();
         let requested = self.config.rejects.is_some();
         if !rejects.is_empty() || requested || self.config.rejects().exists() {
             // If the run is killed before the output is published, the next run recognises the list.

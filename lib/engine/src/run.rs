@@ -50,7 +50,7 @@ pub fn embed(
     let layout = info.layout(config, (inputs.stitched(), inputs.labels))?;
     let provenance = provenance(config, &inputs, &info, &layout);
     if !config.force
-        && let Existing::Complete { digest, rejects } =
+        && let Some(Existing { digest, rejects }) =
             existing_embeddings(&config.out, &provenance, stop)?
     {
         if let Ok(folder) = claimed {

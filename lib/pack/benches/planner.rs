@@ -1,4 +1,4 @@
-//! Sequences planned and reported on each second.
+//! Sequences packed and reported per second.
 
 use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
@@ -27,17 +27,17 @@ fn planner(criterion: &mut Criterion) {
     }
 }
 
-/// The tokens of each window of a protein, with its ordinal.
+/// Returns the tokens of each window of a protein, with its ordinal.
 fn windows(ordinal: u64) -> impl Iterator<Item = (u64, u32)> {
     let residues = residues(ordinal);
     let starts = (0..residues).step_by(WINDOW as usize);
     starts.map(move |start| (ordinal, WINDOW.min(residues - start) + 2))
 }
 
-/// The length of a protein: log-normal with a median of 290 and a mean of 360, about that of Swiss-Prot, where one in 40
-/// is longer than a window.
+/// Draws the length of a protein: log-normal with a median of 290 and a mean of 360, similar to Swiss-Prot. One in 40 is longer than
+/// a window.
 fn residues(ordinal: u64) -> u32 {
-    // Twelve uniform numbers add up to a normal one.
+    // The sum of twelve uniform numbers is nearly normal.
     let normal: f64 = (0..12).map(|i| uniform(12 * ordinal + i)).sum::<f64>() - 6.0;
     (290.0 * (0.65 * normal).exp()).ceil() as u32
 }

@@ -1,11 +1,10 @@
-//! Which sequences have to stay together.
+//! Groups of sequences that stay together.
 
 use std::ops::Range;
 
-/// Runs of adjacent sequences that belong together, as the windows of one protein do: each sequence is in one
-/// group, and most are a group of their own.
+/// Groups of adjacent sequences that stay together, such as the windows of a protein. Most groups have one sequence.
 ///
-/// One byte for each sequence.
+/// Takes one byte of memory per sequence.
 ///
 /// ```
 /// use plmkit_pack::Groups;
@@ -15,12 +14,12 @@ use std::ops::Range;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Groups {
-    /// Whether each sequence is in the group of the one before it.
+    /// Whether each sequence is in the group of the sequence before it.
     joined: Vec<bool>,
 }
 
 impl Groups {
-    /// The groups of sequences with these keys, one for each: a group is a run of equal keys.
+    /// Groups sequences by their keys: a group is a run of equal keys.
     pub fn runs<K: PartialEq>(keys: impl IntoIterator<Item = K>) -> Self {
         let mut last = None;
         let joined = keys.into_iter().map(|key| {
@@ -34,19 +33,19 @@ impl Groups {
         }
     }
 
-    /// The number of sequences in all groups.
+    /// Returns the number of sequences in all groups.
     pub fn sequences(&self) -> usize {
         self.joined.len()
     }
 
-    /// The group that begins at sequence `first`.
+    /// Returns the group that starts at sequence `first`.
     pub(crate) fn beginning_at(&self, first: u32) -> Range<u32> {
         let others = &self.joined[first as usize + 1..];
         let joined = others.iter().take_while(|&&joined| joined).count();
         first..first + 1 + joined as u32
     }
 
-    /// The groups of some sequences, in order; one begins with the first of them.
+    /// Iterates over the groups of `sequences`, whose first starts a group.
     pub(crate) fn between(
         &self,
         sequences: Range<u32>,

@@ -1,9 +1,9 @@
 //! Packing: pure functions from sequence lengths to batches.
 //!
-//! A batch is a set of sequences that a variable-length kernel computes together, without padding; the only
-//! limit is a budget of tokens. Filling batches is the bin-packing problem, and [`pack`] solves it by best-fit
-//! decreasing, for one section of the input after the other, so that results can be written in the order of the input. [`Groups`] are sequences that have to stay together, the windows of one protein.
-//! [`PackingReport`] says how full the batches are, and what a padded loader would have paid.
+//! A batch is a set of sequences that a variable-length kernel computes together, without padding. Its only limit is a budget of
+//! tokens. [`pack`] fills batches by best-fit decreasing, one section of the input after another, so that results can be written in
+//! input order. [`Groups`] are sequences that stay together: the windows of a protein. [`PackingReport`] reports how full the
+//! batches are, and the cost of padding.
 //!
 //! ```
 //! use plmkit_pack::{Groups, PackingReport, pack};
@@ -20,7 +20,6 @@
 
 mod filling;
 mod groups;
-mod open;
 mod packing;
 mod padded;
 mod report;

@@ -1,4 +1,4 @@
-//! Which sequence goes into which batch: best-fit decreasing, section by section.
+//! Assigns sequences to batches: best-fit decreasing, section by section.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -6,14 +6,14 @@ use std::ops::Range;
 use crate::Groups;
 use crate::filling::Filling;
 
-/// Tokens of a section. Results wait in memory until their section is computed, so that they can be written in the order
-/// of the input; the more there are, the better they fill batches.
+/// Tokens of a section. Results wait in memory until their section is computed, to be written in input order. Larger sections fill
+/// batches better.
 const SECTION_TOKENS: u64 = 1 << 17;
 
-/// Which sequences each batch holds.
+/// The sequences of each batch.
 ///
-/// Batches are in the order of their creation, so the longest groups of a section come first. In a batch, sequences are
-/// in the order in which they were put.
+/// Batches are in the order of their creation: the longest groups of a section come first. The sequences of a batch are in the
+/// order of packing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packing {
     capacity: u32,
@@ -24,26 +24,21 @@ pub struct Packing {
 
 /// Packs sequences of `lengths` tokens into batches of at most `capacity` tokens.
 ///
-/// What is packed are groups; most sequences are one of their own. The input is cut into sections of 131,072 tokens, or of
-/// as many as a batch holds if these are more, and the groups of a section are packed by best-fit decreasing, which
-/// needs at most 11/9 of the fewest batches possible, plus a constant (Johnson et al. 1974). From the longest group
-/// to the shortest (equal lengths in the order given), each goes into the fullest batch that still has room for
-/// all of it; among equally full batches into the one that has been that full for longest; and if there is none,
-/// into a new one. Its sequences lie next to one another in their order. What comes next in the input fills the last
-/// pack, as long as it fits, and the next section begins behind it: all sequences of a section come before all
-/// of the next one.
+/// The input is divided into sections of 131,072 tokens, or of `capacity` tokens if that is more. The groups of a section are
+/// packed by best-fit decreasing, which needs at most 11/9 of the fewest possible batches, plus a constant (Johnson et al. 1974):
+/// from the longest to the shortest group (equal lengths in input order), each goes into the fullest batch with room for all of
+/// it, or into a new batch. Among equally full batches, it is the one that has been that full for longest. The sequences of a group
+/// are adjacent and in order. The groups after the section fill its last batch, and the next section starts after them: all
+/// sequences of a section come before those of the next.
 ///
-/// A group longer than `capacity` begins a new batch, and its sequences fill as many as they need by next-fit, in
-/// their order. So its batches follow one another and each begins with sequences of the group; the room that is
-/// left in them is for shorter groups, and where there are none it stays empty. A sequence longer than `capacity`
-/// gets a batch of its own.
+/// A group above `capacity` starts a new batch. Its sequences fill consecutive batches by next-fit; shorter groups fill the rest
+/// of these. A sequence above `capacity` gets its own batch.
 ///
-/// Each section is sorted and packed by itself, so that time grows as the number of sequences. Memory is 4 bytes for each
-/// sequence and for each batch, and a few dozen for each group of a section.
+/// Time grows linearly with the number of sequences. Memory is 4 bytes per sequence and per batch, and a few dozen per group of a
+/// section.
 ///
 /// # Panics
-/// Unless `groups` are those of as many sequences; with `u32::MAX` sequences or more, which is 16 GiB of
-/// `lengths` alone.
+/// If `groups` has another number of sequences than `lengths`, or if there are `u32::MAX` sequences or more.
 pub fn pack(lengths: &[u32], groups: &Groups, capacity: u32) -> Packing {
     in_sections(lengths, groups, capacity, SECTION_TOKENS)
 }
@@ -74,26 +69,26 @@ fn total(lengths: &[u32]) -> u64 {
 }
 
 impl Packing {
-    /// Packs what comes next, of about so many tokens.
+    /// Packs the next section, of about `tokens` tokens.
     fn add_section(&mut self, lengths: &[u32], groups: &Groups, tokens: u64) {
         let first = self.indices.len() as u32;
-        let of = |group: &Range<u32>| &lengths[group.start as usize..group.end as usize];
+        let lengths_of = |group: &Range<u32>| &lengths[group.start as usize..group.end as usize];
         let mut end = first;
         let mut left = tokens;
         while left > 0 && (end as usize) < lengths.len() {
             let group = groups.beginning_at(end);
-            left = left.saturating_sub(total(of(&group)).max(1));
+            left = left.saturating_sub(total(lengths_of(&group)).max(1));
             end = group.end;
         }
         let section = groups.between(first..end);
         let mut order: Vec<(u32, u64)> = section
-            .map(|group| (group.start, total(of(&group))))
+            .map(|group| (group.start, total(lengths_of(&group))))
             .collect();
-        // A stable sort: equal lengths stay in the order given.
+        // The sort is stable: equal lengths stay in input order.
         order.sort_by_key(|&(_, tokens)| Reverse(tokens));
         let mut filling = Filling::new(self.capacity, (end - first) as usize);
         for &(start, tokens) in &order {
-            let members = of(&groups.beginning_at(start));
+            let members = lengths_of(&groups.beginning_at(start));
             if tokens <= u64::from(self.capacity) {
                 filling.best_fit(members.len(), tokens as u32);
             } else {
@@ -104,16 +99,14 @@ impl Packing {
             .iter()
             .flat_map(|&(start, _)| groups.beginning_at(start));
         self.gather(order, &filling);
-        // The last batch is the emptiest, as a rule.
+        // The last batch is usually the emptiest.
         let last = self.offsets[self.offsets.len() - 2] as usize;
-        let tokens: u64 = self.indices[last..]
-            .iter()
-            .map(|&index| u64::from(lengths[index as usize]))
-            .sum();
-        let mut room = u64::from(self.capacity).saturating_sub(tokens);
+        let tokens = self.indices[last..].iter();
+        let tokens = tokens.map(|&index| u64::from(lengths[index as usize]));
+        let mut room = u64::from(self.capacity).saturating_sub(tokens.sum());
         while (end as usize) < lengths.len() {
             let group = groups.beginning_at(end);
-            let Some(rest) = room.checked_sub(total(of(&group))) else {
+            let Some(rest) = room.checked_sub(total(lengths_of(&group))) else {
                 break;
             };
             room = rest;
@@ -125,7 +118,7 @@ impl Packing {
         }
     }
 
-    /// Adds the batches of a section; sequences are put in this order.
+    /// Adds the batches of a section, given its sequences in the order of packing.
     fn gather(&mut self, order: impl Iterator<Item = u32>, filling: &Filling) {
         let start = self.indices.len() as u32;
         let mut offsets = vec![0; filling.batches as usize + 1];
@@ -140,33 +133,33 @@ impl Packing {
         self.offsets.extend_from_slice(&offsets[1..]);
         self.indices.resize(end as usize, 0);
         for (index, &batch) in order.zip(&filling.batch_of) {
-            let place = &mut offsets[batch as usize];
-            self.indices[*place as usize] = index;
-            *place += 1;
+            let next = &mut offsets[batch as usize];
+            self.indices[*next as usize] = index;
+            *next += 1;
         }
     }
 
-    /// The most tokens that a batch may hold, unless it is one sequence.
+    /// Returns the most tokens of a batch with more than one sequence.
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// The number of batches.
+    /// Returns the number of batches.
     pub fn len(&self) -> usize {
         self.offsets.len() - 1
     }
 
-    /// Whether there is no batch, because there was no sequence.
+    /// Whether there are no batches, because there are no sequences.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The number of sequences in all batches.
+    /// Returns the number of sequences in all batches.
     pub fn sequences(&self) -> usize {
         self.indices.len()
     }
 
-    /// For each batch the indices of its sequences in `lengths`.
+    /// Iterates over the batches: the indices of their sequences in `lengths`.
     pub fn batches(&self) -> impl ExactSizeIterator<Item = &[u32]> {
         self.offsets
             .windows(2)

@@ -1,29 +1,27 @@
-//! What a loader that pads would have computed.
+//! The cost of padding.
 
 use serde::Serialize;
 
-/// The cost of padded batches at the same budget of tokens.
+/// The cost of padded batches with the same budget of tokens.
 ///
-/// A padded batch is a rectangle: its sequences times the longest of them. The loader takes sequences in
-/// order and closes a batch when one more would make the rectangle larger than the budget; a sequence longer
-/// than the budget is a batch of its own. This is how fair-esm batches (`FastaBatchedDataset.get_batch_indices`,
-/// which sorts by length first).
+/// A padded batch costs its number of sequences times its longest one. The loader takes sequences in order, and ends a batch before
+/// the sequence that would raise its cost above the budget. A sequence above the budget is its own batch. fair-esm makes batches
+/// like this (`FastaBatchedDataset.get_batch_indices`), after sorting by length.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PaddedCost {
     /// Number of batches.
     pub batches: u64,
     /// Tokens computed, padding included.
     pub tokens: u64,
-    /// Tokens computed for each real one: 1 is no padding, 2 is half of the work for nothing. `None` when
-    /// there is no token.
+    /// Computed tokens per real token; 1 means no padding. `None` without tokens.
     pub tokens_per_real_token: Option<f64>,
 }
 
 impl PaddedCost {
-    /// The cost of padding sequences of these lengths, taken in this order, at `budget` tokens a batch.
+    /// Computes the cost of padding sequences of `lengths` tokens, in this order, with `budget` tokens per batch.
     pub(crate) fn new(lengths: impl Iterator<Item = u32>, budget: u32) -> Self {
         let (mut batches, mut tokens, mut real) = (0, 0, 0);
-        let (mut count, mut longest) = (0_u64, 0_u64); // of the batch that is growing
+        let (mut count, mut longest) = (0_u64, 0_u64); // of the current batch
         for length in lengths.map(u64::from) {
             real += length;
             let grown = longest.max(length);

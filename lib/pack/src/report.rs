@@ -1,18 +1,17 @@
-//! How full the batches of a packing are.
+//! Reports how full the batches of a packing are.
 
 use serde::Serialize;
 
 use crate::{Packing, PaddedCost};
 
-/// How well a packing uses its batches.
+/// The use of batches by a packing.
 ///
-/// The utilization of a batch is its tokens divided by the capacity. A batch that is one sequence longer than
-/// the capacity has a utilization of 1: it computes nothing but its own tokens. No utilization is above 1.
+/// The utilization of a batch is its tokens divided by the capacity. An oversized batch, one sequence above the capacity, has a
+/// utilization of 1.
 ///
-/// Any packing of finitely many sequences leaves one batch that only more sequences could fill. That tail
-/// batch is the one with the fewest tokens among the batches that are not oversized, the last created among
-/// equals. It counts in `utilization`, but not in the average, the minimum and the numbers of batches below a
-/// threshold, which are to show what the packing did and not what the input ran out of.
+/// Every packing has a batch that only more sequences could fill. This tail batch is the one with the fewest tokens that is not
+/// oversized, the last among equals. It counts in `utilization`, but not in the average, the minimum and the numbers of batches
+/// below a threshold.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PackingReport {
     /// The capacity of a batch, in tokens.
@@ -25,29 +24,29 @@ pub struct PackingReport {
     pub tokens: u64,
     /// Number of sequences longer than the capacity, each in a batch of its own.
     pub oversized_batches: u64,
-    /// All tokens, divided by the capacity of all batches (an oversized batch has its own tokens for capacity).
-    /// `None` when there is no batch.
+    /// All tokens, divided by the capacity of all batches. An oversized batch has its own tokens as capacity. `None` without
+    /// batches.
     pub utilization: Option<f64>,
-    /// Mean utilization of the batches but the tail. `None` when there is no other.
+    /// Mean utilization of the batches without the tail. `None` if there are no others.
     pub average_utilization: Option<f64>,
-    /// Smallest utilization of the batches but the tail. `None` when there is no other.
+    /// Smallest utilization of the batches without the tail. `None` if there are no others.
     pub min_utilization: Option<f64>,
-    /// Number of batches but the tail with a utilization below 0.85.
+    /// Number of batches without the tail with a utilization below 0.85.
     pub batches_below_85_percent: u64,
-    /// Number of batches but the tail with a utilization below 0.80.
+    /// Number of batches without the tail with a utilization below 0.80.
     pub batches_below_80_percent: u64,
-    /// The tail batch. `None` when there is no batch that is not oversized.
+    /// The tail batch. `None` if all batches are oversized.
     pub tail: Option<Tail>,
-    /// What padded batches would have cost, with the sequences in input order.
+    /// The cost of padded batches with the sequences in input order.
     pub padded_in_input_order: PaddedCost,
-    /// What padded batches would have cost, with the sequences sorted from the shortest to the longest.
+    /// The cost of padded batches with the sequences sorted by length.
     pub padded_sorted_by_length: PaddedCost,
 }
 
-/// The batch that only more sequences could have filled.
+/// The batch that only more sequences could fill.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tail {
-    /// Its position among the batches, from 0.
+    /// Its 0-based position among the batches.
     pub batch: u64,
     /// Its number of sequences.
     pub sequences: u64,
@@ -58,7 +57,7 @@ pub struct Tail {
 }
 
 impl PackingReport {
-    /// Reports on `packing`, made from the same `lengths` (tokens).
+    /// Reports on `packing`, which was made from `lengths` (in tokens).
     pub fn new(packing: &Packing, lengths: &[u32]) -> Self {
         let capacity = u64::from(packing.capacity());
         let filled: Vec<Fill> = packing
@@ -112,7 +111,7 @@ impl PackingReport {
     }
 }
 
-/// What one batch holds and could hold.
+/// The content and the capacity of a batch.
 struct Fill {
     sequences: u64,
     tokens: u64,
@@ -139,7 +138,7 @@ impl Fill {
     }
 }
 
-/// `tokens / room`; a batch that has no room is full.
+/// Returns `tokens / room`; a batch without room is full.
 fn ratio(tokens: u64, room: u64) -> f64 {
     if room == 0 {
         1.0
@@ -226,23 +225,6 @@ mod tests {
         assert_eq!(report.utilization, Some(0.8));
         assert_eq!(report.tail.map(|tail| tail.batch), Some(0));
         assert_eq!(report.min_utilization, Some(0.9));
-    }
-
-    #[test]
-    fn no_sequence_no_utilization() {
-        let report = report(&[], 100);
-        assert_eq!(
-            (report.batches, report.utilization, report.tail),
-            (0, None, None)
-        );
-    }
-
-    #[test]
-    fn compares_with_padding_in_both_orders() {
-        // In input order [10, 2], [2, 9], [20]; sorted [2, 2], [9, 10], [20].
-        let report = report(&[10, 2, 2, 9, 20], 25);
-        assert_eq!(report.padded_in_input_order.tokens, 58);
-        assert_eq!(report.padded_sorted_by_length.tokens, 44);
     }
 
     proptest! {

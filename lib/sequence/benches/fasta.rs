@@ -1,4 +1,4 @@
-//! Bytes of FASTA, without compression, read each second.
+//! Bytes of FASTA, after decompression, read per second.
 
 use std::fs;
 use std::io::Write;
@@ -16,7 +16,7 @@ const PROTEINS: &str = concat!(
 );
 
 fn fasta(criterion: &mut Criterion) {
-    // The file is longer than the 32 KiB that gzip looks back, so that its copies compress no better than itself.
+    // The file is longer than gzip's window of 32 KiB, so that copies do not compress better.
     let text = fs::read(PROTEINS)
         .expect("the example proteins")
         .repeat(100);
@@ -35,7 +35,7 @@ fn fasta(criterion: &mut Criterion) {
     }
 }
 
-/// Reads all records; how many there are.
+/// Reads all records and returns their number.
 fn read(path: &Path) -> u64 {
     let input = Input::File(path.to_owned());
     let mut reader =

@@ -1,4 +1,4 @@
-//! Residues made into tokens each second.
+//! Residues tokenized per second.
 
 use std::fs;
 use std::time::Duration;

@@ -1,25 +1,24 @@
-//! Which shard a protein goes to. A cost is a number of tokens.
+//! Assigns proteins to shards. A cost is a number of tokens.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use plmkit_contract::{LONG_SHARD_PREFIX, SHARD_PREFIX};
+
 use crate::config::ShardTarget;
 use crate::protein::Protein;
-use crate::shard_key::ShardKey;
 
-/// Gives each protein its shard; those that are kept whole above the maximum have shards of their own.
+/// Assigns each protein to a shard. Proteins that are kept whole above the maximum have separate shards.
 pub(crate) struct Assignment {
     usual: Assigner,
     long: Assigner,
 }
 
-/// How shards are filled.
+/// Fills shards.
 enum Assigner {
-    /// Each protein goes to the shard with the least load, the first of equals. The heaviest and the lightest shard then never
-    /// differ by more than the largest single cost.
+    /// A protein goes to the shard with the least load, the first among equals. Loads then differ by at most the largest cost.
     LeastLoaded(BinaryHeap<Reverse<(u64, usize)>>),
-    /// One shard after another: a new one begins where the next protein would take the last above the limit. A protein that
-    /// alone is above it has a shard of its own.
+    /// Shards are filled one after another up to the limit. A protein above the limit has its own shard.
     Sequential { limit: u64, load: u64, shard: usize },
 }
 
@@ -37,7 +36,7 @@ impl Assigner {
         }
     }
 
-    /// The shard for a protein of this cost, and one that thereby is full.
+    /// Returns the shard for a protein of this cost, and a shard that is now full.
     fn assign(&mut self, cost: u64) -> (usize, Option<usize>) {
         match self {
             Self::LeastLoaded(loads) => {
@@ -68,7 +67,7 @@ impl Assignment {
         }
     }
 
-    /// The shard for a protein, and one that thereby is full.
+    /// Returns the shard for a protein, and a shard that is now full.
     pub(crate) fn assign(&mut self, protein: &Protein) -> (ShardKey, Option<ShardKey>) {
         let long = protein.split_off;
         let shards = if long {
@@ -80,6 +79,35 @@ impl Assignment {
         let key = |index| ShardKey { long, index };
         (key(index), full.map(key))
     }
+}
+
+/// A shard of a set. Shards of long proteins come last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ShardKey {
+    pub(crate) long: bool,
+    pub(crate) index: usize,
+}
+
+impl ShardKey {
+    pub(crate) fn file_name(self) -> String {
+        let prefix = if self.long {
+            LONG_SHARD_PREFIX
+        } else {
+            SHARD_PREFIX
+        };
+        format!("{prefix}{:05}.parquet", self.index)
+    }
+}
+
+/// Whether `name` is the name of a shard.
+pub(crate) fn is_shard_name(name: &str) -> bool {
+    let digits = name
+        .strip_prefix(LONG_SHARD_PREFIX)
+        .or_else(|| name.strip_prefix(SHARD_PREFIX))
+        .and_then(|rest| rest.strip_suffix(".parquet"));
+    digits.is_some_and(|digits| {
+        digits.len() >= 5 && digits.bytes().all(|digit| digit.is_ascii_digit())
+    })
 }
 
 #[cfg(test)]
@@ -98,6 +126,38 @@ mod tests {
         Assigner::new(ShardTarget::MaxTokens(
             NonZero::new(limit).expect("a limit"),
         ))
+    }
+
+    #[test]
+    fn names_sort_like_shards_and_are_recognised() {
+        let keys = [
+            (false, 0),
+            (false, 12),
+            (false, 99_999),
+            (true, 0),
+            (true, 3),
+        ]
+        .map(|(long, index)| ShardKey { long, index });
+        let names = keys.map(ShardKey::file_name);
+        assert_eq!(names[1], "shard-00012.parquet");
+        assert_eq!(names[4], "shard-long-00003.parquet");
+        assert!(keys.is_sorted() && names.is_sorted());
+        assert!(names.iter().all(|name| is_shard_name(name)));
+        assert!(is_shard_name(
+            &ShardKey {
+                long: false,
+                index: 100_000
+            }
+            .file_name()
+        ));
+        for name in [
+            "shard-0001.parquet",
+            "shard-0000a.parquet",
+            "shard-00001.parquet.bak",
+            "rejects.csv",
+        ] {
+            assert!(!is_shard_name(name), "{name}");
+        }
     }
 
     #[test]

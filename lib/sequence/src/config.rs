@@ -1,4 +1,4 @@
-//! What a run is asked to do.
+//! The configuration of a run.
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -10,42 +10,42 @@ use crate::fasta::Limits;
 use crate::input::Input;
 use crate::prepare::{LongPolicy, Policy};
 
-/// How many shards there are.
+/// The number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShardTarget {
-    /// So many, of nearly equal numbers of tokens.
+    /// This many, with nearly equal numbers of tokens.
     Shards(NonZero<usize>),
-    /// As many as it takes, filled one after another up to this number of tokens each.
+    /// As many as needed, filled one after another up to this number of tokens.
     MaxTokens(NonZero<u64>),
 }
 
-/// A whole run.
+/// The configuration of a run.
 #[derive(Clone, Debug)]
 pub struct ShardConfig {
     /// FASTA inputs, in order; at least one.
     pub inputs: Vec<Input>,
-    /// Where the set of shards goes.
+    /// The output folder.
     pub folder: PathBuf,
-    /// The name of the sample, where it has one.
+    /// The name of the sample, if any.
     pub sample: Option<String>,
-    /// How many shards there are.
+    /// The number of shards.
     pub target: ShardTarget,
-    /// What happens to each record.
+    /// The policy for records.
     pub policy: Policy,
-    /// What happens to ids that come again.
+    /// The policy for duplicate ids.
     pub duplicates: DuplicatePolicy,
-    /// Whether nucleic acids are taken for proteins of few letters.
+    /// Whether to accept inputs that look like nucleic acids.
     pub any_alphabet: bool,
-    /// Sizes above which an input is refused.
+    /// Limits of the inputs.
     pub limits: Limits,
-    /// Threads that write shards; the files do not depend on it.
+    /// The number of threads that write shards. The files do not depend on it.
     pub threads: NonZero<usize>,
-    /// Whether to replace a set of shards that is other work.
+    /// Whether to replace an existing set of shards.
     pub force: bool,
 }
 
 impl ShardConfig {
-    /// The provenance of the shards, given the digests of the inputs.
+    /// Returns the provenance of shards made from inputs with these digests.
     pub(crate) fn provenance(&self, inputs: Vec<String>) -> Provenance {
         let policy = &self.policy;
         let overlap = (policy.long == LongPolicy::Window).then_some(policy.overlap);
@@ -68,7 +68,7 @@ impl ShardConfig {
         }
     }
 
-    /// Shards of usual proteins that are written at the same time.
+    /// Returns the number of shards, apart from those of long proteins, that are written at the same time.
     pub(crate) fn open_shards(&self) -> usize {
         match self.target {
             ShardTarget::Shards(count) => count.get(),
@@ -76,12 +76,12 @@ impl ShardConfig {
         }
     }
 
-    /// What each open shard may keep in memory. It shapes the files, so it depends on nothing but the options.
+    /// Returns the bytes that each open shard may keep in memory. They affect the files, so they depend only on options.
     pub(crate) fn row_group_bytes(&self) -> usize {
         let open = self.open_shards();
         (ROW_GROUPS_BYTES / open).clamp(1 << 16, 1 << 23)
     }
 }
 
-/// Memory for row groups over all open shards, in bytes.
+/// Bytes of memory for the row groups of all open shards.
 const ROW_GROUPS_BYTES: usize = 64 << 20;

@@ -1,7 +1,6 @@
 //! Threads that write shards.
 //!
-//! A shard belongs to one thread, and its rows reach that thread in input order: what a file holds does not depend
-//! on how many threads there are.
+//! A shard belongs to one thread, which receives its rows in input order: files do not depend on the number of threads.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -11,12 +10,12 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use plmkit_contract::{Provenance, SPECIAL_TOKENS, ShardSummary};
-use plmkit_store::{FinishedShard, ShardWriter, StoreError};
+use plmkit_store::{FileSummary, Finished, ShardWriter, StoreError};
 
+use crate::assignment::ShardKey;
 use crate::protein::Protein;
-use crate::shard_key::ShardKey;
 
-/// Proteins that wait for one thread: enough that parsing and writing overlap, and no memory to speak of.
+/// The most proteins in the queue of a thread. Parsing and writing overlap, and memory stays small.
 const QUEUE: usize = 64;
 
 /// The writer threads.
@@ -29,27 +28,27 @@ struct Encoder<'scope> {
     thread: ScopedJoinHandle<'scope, Result<Vec<EncodedShard>, StoreError>>,
 }
 
-/// A command to a thread. Where its queue ends without `Finish`, its shards are thrown away.
+/// A command to a thread. If its queue ends without `Finish`, the thread discards its shards.
 enum ShardCommand {
-    /// Make a shard, which may stay empty.
+    /// Create a shard, which may stay empty.
     Open(ShardKey),
     /// Append the rows of a protein.
     Push(ShardKey, Box<Protein>),
-    /// Nothing more will come for a shard.
+    /// Free the resources of a shard that gets no more rows.
     Close(ShardKey),
-    /// Write the ends of all shards.
+    /// Complete all shards.
     Finish(Box<Provenance>),
 }
 
-/// A shard on disk that has no name yet.
+/// A complete shard that is not published yet.
 pub(crate) struct EncodedShard {
     pub(crate) key: ShardKey,
     pub(crate) summary: ShardSummary,
-    pub(crate) file: FinishedShard,
+    pub(crate) file: Finished<FileSummary>,
 }
 
 impl<'scope> Encoders<'scope> {
-    /// Starts `count` threads that write into `folder`; each shard may keep `row_group_bytes` in memory.
+    /// Starts `count` threads that write into `folder`. Each shard may keep `row_group_bytes` in memory.
     pub(crate) fn start<'env>(
         scope: &'scope Scope<'scope, 'env>,
         count: usize,
@@ -87,15 +86,15 @@ impl<'scope> Encoders<'scope> {
         let i = key.index % self.threads.len();
         match self.threads[i].commands.send(command) {
             Ok(()) => Ok(()),
-            // A thread hangs up early only where it failed.
+            // A thread hangs up early only if it failed.
             Err(_) => self.threads.swap_remove(i).join().map(|_| ()),
         }
     }
 
-    /// Writes all shards to their ends and returns them in order.
+    /// Completes all shards and returns them in order.
     pub(crate) fn finish(self, provenance: &Provenance) -> Result<Vec<EncodedShard>, StoreError> {
         for encoder in &self.threads {
-            // One that has hung up is joined below.
+            // A failed thread is joined below.
             let _ = encoder
                 .commands
                 .send(ShardCommand::Finish(Box::new(provenance.clone())));
@@ -128,7 +127,6 @@ struct OpenShards<'env> {
 
 struct OpenShard {
     writer: ShardWriter,
-    rows: u64,
     residues: u64,
 }
 
@@ -154,7 +152,6 @@ impl OpenShards<'_> {
                 let path = self.folder.join(key.file_name());
                 Ok(place.insert(OpenShard {
                     writer: ShardWriter::create(&path, self.row_group_bytes)?,
-                    rows: 0,
                     residues: 0,
                 }))
             }
@@ -164,12 +161,13 @@ impl OpenShards<'_> {
     fn finish(self, provenance: &Provenance) -> Result<Vec<EncodedShard>, StoreError> {
         let finished = self.open.into_iter().map(|(key, shard)| {
             let file = shard.writer.finish(provenance)?;
+            let digest = file.summary().digest;
             let summary = ShardSummary {
                 file: key.file_name(),
-                rows: shard.rows,
+                rows: digest.rows(),
                 residues: shard.residues,
-                tokens: shard.residues + shard.rows * u64::from(SPECIAL_TOKENS),
-                digest: file.summary().digest.to_string(),
+                tokens: shard.residues + digest.rows() * u64::from(SPECIAL_TOKENS),
+                digest: digest.to_string(),
             };
             Ok(EncodedShard { key, summary, file })
         });
@@ -181,7 +179,6 @@ impl OpenShard {
     fn push(&mut self, protein: &Protein) -> Result<(), StoreError> {
         for row in protein.rows() {
             self.writer.push(&row)?;
-            self.rows += 1;
             self.residues += row.sequence.len() as u64;
         }
         Ok(())

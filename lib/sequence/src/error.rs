@@ -1,4 +1,4 @@
-//! Why a set of shards could not be made.
+//! Errors of making a set of shards.
 
 use std::io;
 
@@ -7,27 +7,26 @@ use plmkit_store::StoreError;
 
 use crate::compression::Compression;
 use crate::input::Input;
-use crate::residue::InvalidResidue;
 
-/// Why a run ended without a set of shards. Nothing of it is left in the output folder.
+/// Why a run made no set of shards. It leaves nothing in the output folder.
 #[derive(Debug, thiserror::Error)]
 pub enum ShardError {
     /// The input does not exist or cannot be opened.
     #[error("{0}: cannot open: {text}", text = io_text(.1))]
     Open(Input, #[source] io::Error),
-    /// Reading failed midway.
+    /// Reading failed.
     #[error("{0}: cannot read: {text}", text = io_text(.1))]
     Read(Input, #[source] io::Error),
-    /// The compressed stream ends before its end.
+    /// The compressed stream is truncated.
     #[error("{0}: the {1} stream is cut: expected its end, found the end of the file")]
     Truncated(Input, Compression),
-    /// The compressed stream is damaged, in the decoder's words.
+    /// The compressed stream is damaged; with the decoder's message.
     #[error("{0}: the {1} stream is damaged: {2}")]
     Damaged(Input, Compression, String),
-    /// A compression that is recognised and not read.
+    /// The compression is not supported.
     #[error("{0}: expected plain, gzip, bgzip or zstd, found {1}")]
     Unsupported(Input, Compression),
-    /// The first line that is not blank does not begin a record.
+    /// The first line that is not blank does not start a record.
     #[error("{input}: not FASTA: expected '>' at the start of line {line}, found {found}")]
     NotFasta {
         /// The input.
@@ -37,19 +36,19 @@ pub enum ShardError {
         /// Its first characters, quoted.
         found: String,
     },
-    /// One record of an input is at fault.
-    #[error("{input}: record {record}{}: {problem}", in_words(.id.as_deref()))]
+    /// A record of an input is invalid.
+    #[error("{input}: record {record}{}: {problem}", quoted_id(.id.as_deref()))]
     Record {
         /// The input.
         input: Input,
         /// The 1-based record.
         record: u64,
-        /// Its id, as far as it can be read.
+        /// Its id, if it can be read.
         id: Option<String>,
-        /// What is wrong.
-        problem: RecordProblem,
+        /// The expected and the found content.
+        problem: String,
     },
-    /// There is no record in any input.
+    /// The inputs have no records.
     #[error("{0}: no FASTA records: expected at least one, found none")]
     NoRecords(String),
     /// The input is DNA or RNA.
@@ -60,7 +59,7 @@ pub enum ShardError {
     /// An input is a file of the output folder.
     #[error("{0}: expected an input that is no file of the set of shards in --out")]
     InputInFolder(Input),
-    /// An output cannot be written, or other work is there.
+    /// An output cannot be written, or is other work.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A thread could not be started.
@@ -68,52 +67,12 @@ pub enum ShardError {
     Thread(#[from] io::Error),
 }
 
-/// What is wrong with a record.
-#[derive(Debug, thiserror::Error)]
-pub enum RecordProblem {
-    /// A header line is longer than so many bytes.
-    #[error("the header line is too long: expected at most {0} bytes")]
-    HeaderTooLong(usize),
-    /// An id in another encoding.
-    #[error("expected an id in UTF-8, found other bytes")]
-    IdEncoding,
-    /// The lines of the file end in carriage returns, so that all of it is one header.
-    #[error("expected lines that end in LF or CRLF, found a carriage return inside the header")]
-    LineEnd,
-    /// `>` or `;`, which begins a record or a comment, where there is neither. Files that were joined, the first without a
-    /// final line end, have one.
-    #[error("found '{0}' in its sequence; expected headers at the start of a line and no comments")]
-    Misplaced(char),
-    /// A sequence is longer than so many bytes.
-    #[error("the sequence is too long: expected at most {0} bytes")]
-    SequenceTooLong(usize),
-    /// A character is no residue.
-    #[error(
-        "expected residues, found '{found}' at position {position}; --invalid x replaces such characters, --invalid reject sets the record aside",
-        found = .0.found.escape_ascii(), position = .0.position
-    )]
-    InvalidResidue(InvalidResidue),
-    /// A header has no id.
-    #[error("expected an id after '>', found none; --invalid reject sets the record aside")]
-    NoId,
-    /// Two records have one id: the first is this record of this input.
-    #[error(
-        "expected a new id, found that of record {1} of {0}; --duplicate-ids suffix renames, keep allows it"
-    )]
-    DuplicateId(Input, u64),
-    /// A record has the id that an earlier one was given.
-    #[error(
-        "its id is one that --duplicate-ids suffix gave to an earlier record; expected inputs that can be read twice, so that all ids are known first: give files, not pipes"
-    )]
-    GivenId,
-}
-
-fn in_words(id: Option<&str>) -> String {
+fn quoted_id(id: Option<&str>) -> String {
     id.map_or_else(String::new, |id| format!(" {}", Quoted(id)))
 }
 
 impl ShardError {
-    /// Why a stream of `input` could not be read or decoded.
+    /// Makes the error of a stream of `input` that could not be read or decoded.
     pub(crate) fn from_stream(input: &Input, compression: Compression, source: io::Error) -> Self {
         let input = input.clone();
         match source.kind() {

@@ -1,24 +1,23 @@
-//! Whether the set of shards in a folder is the one that would be made.
+//! Compares an existing set of shards with the requested work.
 
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use plmkit_contract::{Manifest, Provenance};
 use plmkit_store::{StoreError, read_byte_digest, read_rejects, read_sealed, read_shard};
 
 use crate::folder::{FolderContents, OutputFolder};
 
-/// What an earlier run of the same work left.
+/// The state of an earlier run of the same work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Earlier {
-    /// The whole set, verified.
+    /// The set is complete and verified.
     Complete,
-    /// Some of its shards: it was killed while it gave them their names.
+    /// The run was killed while it published the shards.
     Unfinished,
 }
 
-/// Compares what is in `folder` with the work `provenance`. Anything but an earlier run of the same work is an
-/// error that says what differs.
+/// Compares the content of `folder` with the work `provenance`. Other work is an error that names the difference.
 pub(crate) fn compare(
     folder: &OutputFolder,
     found: &FolderContents,
@@ -31,10 +30,10 @@ pub(crate) fn compare(
     for name in found.shards() {
         let path = folder.path().join(name);
         let shard = read_shard(&path).map_err(StoreError::of_existing)?;
-        same(&path, &shard.provenance, provenance)?;
+        expect_same_work(&path, &shard.provenance, provenance)?;
     }
     if found.shards().next().is_none() {
-        return Err(exists(folder.rejects(), "no shard beside it"));
+        return Err(StoreError::exists(&folder.rejects(), "no shard beside it"));
     }
     Ok(Earlier::Unfinished)
 }
@@ -52,62 +51,54 @@ fn compare_set(
         options: manifest.options,
         ..Provenance::new(&manifest.tool, inputs.collect())
     };
-    same(&path, &earlier, provenance)?;
+    expect_same_work(&path, &earlier, provenance)?;
     for name in found.shards() {
         if !manifest.shards.iter().any(|shard| shard.file == *name) {
-            return Err(exists(folder.path().join(name), "not in the manifest"));
+            let path = folder.path().join(name);
+            return Err(StoreError::exists(&path, "not in the manifest"));
         }
     }
     for shard in &manifest.shards {
         let path = folder.path().join(&shard.file);
-        let digest = read_shard(&path).map_err(listed)?.digest;
+        let digest = read_shard(&path).map_err(error_of_listed)?.digest;
         if digest.to_string() != shard.digest {
-            return Err(exists(path, "not the shard of the manifest"));
+            return Err(StoreError::exists(&path, "not the shard of the manifest"));
         }
     }
-    let rejects = read_rejects(&folder.rejects()).map_err(listed)?.digest;
-    same_list(folder.rejects(), &rejects, &manifest.rejects_digest)?;
+    let rejects = read_rejects(&folder.rejects()).map_err(error_of_listed)?;
+    expect_digest(&folder.rejects(), &rejects.digest, &manifest.rejects_digest)?;
     if let Some(expected) = manifest.renamed_digest {
-        let renamed = read_byte_digest(&folder.renamed()).map_err(listed)?;
-        same_list(folder.renamed(), &renamed, &expected)?;
+        let renamed = read_byte_digest(&folder.renamed()).map_err(error_of_listed)?;
+        expect_digest(&folder.renamed(), &renamed, &expected)?;
     }
     Ok(())
 }
 
-fn same_list(path: PathBuf, found: &str, expected: &str) -> Result<(), StoreError> {
+fn expect_digest(path: &Path, found: &str, expected: &str) -> Result<(), StoreError> {
     if found == expected {
         return Ok(());
     }
-    Err(StoreError::Malformed {
-        path,
-        what: format!(
-            "damaged or altered: it has digest {found}, expected {expected} as in manifest.json; --force replaces it"
-        ),
-    })
+    let what = format_args!(
+        "damaged or altered: it has digest {found}, expected {expected} as in manifest.json; --force replaces it"
+    );
+    Err(StoreError::malformed(path, what))
 }
 
-/// An error of a file that belongs to a complete set.
-fn listed(error: StoreError) -> StoreError {
+/// Converts an error of a file that the manifest lists: it must exist.
+fn error_of_listed(error: StoreError) -> StoreError {
     match error {
         StoreError::Open { path, source } if source.kind() == ErrorKind::NotFound => {
-            StoreError::Malformed {
-                path,
-                what: "missing, though manifest.json says that the set is complete; --force replaces it"
-                    .to_owned(),
-            }
+            let what =
+                "missing, though manifest.json says that the set is complete; --force replaces it";
+            StoreError::malformed(&path, what)
         }
         other => other.of_existing(),
     }
 }
 
-fn same(path: &Path, earlier: &Provenance, now: &Provenance) -> Result<(), StoreError> {
+fn expect_same_work(path: &Path, earlier: &Provenance, now: &Provenance) -> Result<(), StoreError> {
     match earlier.difference(now) {
         None => Ok(()),
-        Some(difference) => Err(exists(path.to_owned(), &difference)),
+        Some(difference) => Err(StoreError::exists(path, difference)),
     }
-}
-
-fn exists(path: PathBuf, difference: &str) -> StoreError {
-    let difference = difference.to_owned();
-    StoreError::Exists { path, difference }
 }

@@ -1,4 +1,4 @@
-//! FASTA records, one after another.
+//! Reads FASTA records.
 
 use std::borrow::Cow;
 use std::io::{BufRead, Read};
@@ -6,22 +6,22 @@ use std::io::{BufRead, Read};
 use plmkit_contract::{InputSummary, Quoted, Stop};
 use plmkit_store::FileKind;
 
-use crate::error::{RecordProblem, ShardError};
+use crate::error::ShardError;
 use crate::input::Input;
 use crate::source::{Source, inner_error};
 
-/// Sizes above which an input is refused before it takes the memory.
+/// Limits of an input, which bound the memory of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a header line.
+    /// The most bytes of a header line.
     pub header_bytes: usize,
-    /// Bytes of the sequence lines of one record.
+    /// The most bytes of the sequence lines of a record.
     pub sequence_bytes: usize,
-    /// Bytes of blank lines before the first record.
+    /// The most bytes of blank lines before the first record.
     pub blank_bytes: usize,
 }
 
-/// 1 MiB of header; 16 MiB of sequence, several hundred times the longest protein known (titin, 35,000 residues).
+/// A header of 1 MiB; a sequence of 16 MiB, several hundred times the longest known protein (titin, 35,000 residues).
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -32,22 +32,22 @@ impl Default for Limits {
     }
 }
 
-/// One record as it is in the file.
+/// A record as it is in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// 1-based position in its file.
     pub number: u64,
-    /// First word of the header; empty where a blank or nothing follows the `>`.
+    /// First word of the header; empty if a blank or nothing follows `>`.
     pub id: String,
-    /// The rest of the header, if there is any.
+    /// The rest of the header, if any.
     pub description: Option<String>,
-    /// Whether bytes of the description were not UTF-8 and became U+FFFD.
+    /// Whether bytes of the description were not UTF-8 and were replaced by U+FFFD.
     pub description_recoded: bool,
     /// The bytes of the sequence lines without the line ends.
     pub sequence: Vec<u8>,
 }
 
-/// Reads the records of one input. After an error the reader is of no further use.
+/// Reads the records of one input. Do not use the reader after an error.
 ///
 /// ```
 /// use plmkit_contract::Stop;
@@ -74,7 +74,7 @@ pub struct FastaReader {
 }
 
 impl FastaReader {
-    /// Opens an input. A pipe is at its end once `stop` is asked for.
+    /// Opens an input. A pipe ends once a stop is requested.
     pub fn open(input: &Input, limits: Limits, stop: &Stop) -> Result<Self, ShardError> {
         Ok(Self::new(Source::open(input, stop)?, limits))
     }
@@ -88,7 +88,7 @@ impl FastaReader {
         }
     }
 
-    /// Reads the next record; `None` after the last.
+    /// Reads the next record. Returns `None` after the last.
     pub fn read(&mut self) -> Result<Option<Record>, ShardError> {
         if self.records == 0 {
             self.skip_to_first()?;
@@ -102,7 +102,7 @@ impl FastaReader {
         Ok(Some(record))
     }
 
-    /// What was read: the input's name, digest, bytes and records.
+    /// Returns the input's name, digest, bytes and records.
     pub fn finish(self) -> Result<InputSummary, ShardError> {
         let source = self.inner.into_inner();
         let name = source.input().name();
@@ -115,8 +115,8 @@ impl FastaReader {
         })
     }
 
-    /// Whether the rest of the input is damaged: then the damage explains what is wrong with the records before it. Plain
-    /// text cannot tell.
+    /// Reads the rest of a compressed input, and returns its damage if there is any. It may explain an invalid record. Plain
+    /// text has no checksum.
     pub(crate) fn damage(self, stop: &Stop) -> Option<ShardError> {
         let source = self.inner.into_inner();
         if source.is_compressed() {
@@ -130,13 +130,13 @@ impl FastaReader {
         self.inner.get_mut()
     }
 
-    /// What is wrong with the current record.
-    fn failed(&self, id: Option<&str>, problem: RecordProblem) -> ShardError {
+    /// Makes an error of the current record.
+    fn invalid(&self, id: Option<&str>, problem: impl Into<String>) -> ShardError {
         ShardError::Record {
             input: self.inner.get_ref().input().clone(),
             record: self.records,
             id: id.map(str::to_owned),
-            problem,
+            problem: problem.into(),
         }
     }
 
@@ -144,53 +144,26 @@ impl FastaReader {
     fn skip_to_first(&mut self) -> Result<(), ShardError> {
         let limit = self.limits.blank_bytes;
         let source = self.source();
-        let (mut line, mut blanks) = (1, 0);
+        let (mut line, mut skipped) = (1, 0);
         loop {
             let bytes = source.fill_buf().map_err(inner_error)?;
-            let Some(blank) = bytes.iter().position(|byte| !byte.is_ascii_whitespace()) else {
-                if bytes.is_empty() {
-                    return Ok(());
-                }
-                line += newlines(bytes);
-                let count = bytes.len();
-                source.consume(count);
-                blanks += count;
-                if blanks > limit {
-                    return Err(ShardError::NotFasta {
-                        line,
-                        found: "blank lines only".to_owned(),
-                        input: source.input().clone(),
-                    });
-                }
-                continue;
-            };
+            let is_end = bytes.is_empty();
+            let first = bytes.iter().position(|byte| !byte.is_ascii_whitespace());
+            let found = first.map(|first| bytes[first]);
+            let blank = first.unwrap_or(bytes.len());
             line += newlines(&bytes[..blank]);
-            if bytes[blank] == b'>' {
-                source.consume(blank);
-                return Ok(());
-            }
             source.consume(blank);
-            let mut start = Vec::new();
-            Read::take(&mut *source, 200)
-                .read_until(b'\n', &mut start)
-                .map_err(inner_error)?;
-            let input = source.input().clone();
-            let found = match &input {
-                _ if start.starts_with(b"\xef\xbb\xbf") => {
-                    Some("a byte order mark (bytes EF BB BF); save the text without it".to_owned())
+            skipped += blank;
+            match found {
+                Some(b'>') => return Ok(()),
+                Some(_) => return Err(not_fasta(source, line)),
+                None if is_end => return Ok(()),
+                None if skipped > limit => {
+                    let (input, found) = (source.input().clone(), "blank lines only".to_owned());
+                    return Err(ShardError::NotFasta { input, line, found });
                 }
-                Input::File(path) if !source.is_compressed() => {
-                    FileKind::detect(path).map(|kind| kind.to_string())
-                }
-                _ => None,
-            };
-            return Err(ShardError::NotFasta {
-                line,
-                found: found.unwrap_or_else(|| {
-                    Quoted(String::from_utf8_lossy(&start).trim_end()).to_string()
-                }),
-                input,
-            });
+                None => {}
+            }
         }
     }
 
@@ -199,29 +172,32 @@ impl FastaReader {
         let limit = self.limits.header_bytes;
         let mut header = std::mem::take(&mut self.header);
         header.clear();
-        // The limit is of the line without its end.
+        // The limit excludes the line end.
         Read::take(self.source(), limit as u64 + 2)
             .read_until(b'\n', &mut header)
             .map_err(inner_error)?;
         self.header = header;
-        let failed = |id: Option<&str>, problem| self.failed(id, problem);
         let mut header = &self.header[..];
         while let [line @ .., b'\n' | b'\r'] = header {
             header = line;
         }
         if header.len() > limit {
-            return Err(failed(None, RecordProblem::HeaderTooLong(limit)));
+            let problem = format!("the header line is too long: expected at most {limit} bytes");
+            return Err(self.invalid(None, problem));
         }
         let header = header.strip_prefix(b">").unwrap_or(header);
         let end = header.iter().position(u8::is_ascii_whitespace);
         let (name, description) = header.split_at(end.unwrap_or(header.len()));
         let Ok(id) = std::str::from_utf8(name) else {
             let id = String::from_utf8_lossy(name);
-            return Err(failed(Some(&id), RecordProblem::IdEncoding));
+            let problem = "expected an id in UTF-8, found other bytes";
+            return Err(self.invalid(Some(&id), problem));
         };
-        // Residues may stand behind it, and they would be lost.
+        // Residues may follow the carriage return, and would be lost.
         if description.contains(&b'\r') {
-            return Err(failed(Some(id), RecordProblem::LineEnd));
+            let problem =
+                "expected lines that end in LF or CRLF, found a carriage return inside the header";
+            return Err(self.invalid(Some(id), problem));
         }
         let description = description.trim_ascii();
         let description = (!description.is_empty()).then(|| String::from_utf8_lossy(description));
@@ -238,7 +214,7 @@ impl FastaReader {
         let mut sequence = Vec::new();
         let limit = self.limits.sequence_bytes;
         loop {
-            // Skips line ends, and is at its end at a '>' that happens to be the first byte of a buffer.
+            // This reader skips line ends. It also ends at a '>' that is the first byte of a buffer.
             let mut lines = self.inner.sequence_reader();
             let count = lines.fill_buf().map_err(inner_error)?.len();
             let source = self.source();
@@ -254,15 +230,42 @@ impl FastaReader {
                 (starts_line && bytes[0] == b';').then_some(';')
             };
             if let Some(found) = misplaced {
-                return Err(self.failed(Some(id), RecordProblem::Misplaced(found)));
+                // A '>' inside a line: two files were joined, the first without a final line end.
+                let problem = format!(
+                    "found '{found}' in its sequence; expected headers at the start of a line and no comments"
+                );
+                return Err(self.invalid(Some(id), problem));
             }
             if sequence.len() + count > limit {
-                return Err(self.failed(Some(id), RecordProblem::SequenceTooLong(limit)));
+                let problem = format!("the sequence is too long: expected at most {limit} bytes");
+                return Err(self.invalid(Some(id), problem));
             }
             sequence.extend_from_slice(bytes);
             source.consume(count);
         }
     }
+}
+
+/// Makes the error of a source whose next bytes, in this line, do not start a record.
+fn not_fasta(source: &mut Source, line: u64) -> ShardError {
+    let mut start = Vec::new();
+    let read = Read::take(&mut *source, 200).read_until(b'\n', &mut start);
+    if let Err(error) = read {
+        return inner_error(error);
+    }
+    let input = source.input().clone();
+    let kind = match &input {
+        _ if start.starts_with(b"\xef\xbb\xbf") => {
+            Some("a byte order mark (bytes EF BB BF); save the text without it".to_owned())
+        }
+        Input::File(path) if !source.is_compressed() => {
+            FileKind::detect(path).map(|kind| kind.to_string())
+        }
+        _ => None,
+    };
+    let quoted = || Quoted(String::from_utf8_lossy(&start).trim_end()).to_string();
+    let found = kind.unwrap_or_else(quoted);
+    ShardError::NotFasta { input, line, found }
 }
 
 fn newlines(bytes: &[u8]) -> u64 {

@@ -1,4 +1,4 @@
-//! The output folder: what is in it, what is put into it.
+//! The output folder of a set of shards.
 
 use std::fs;
 use std::io;
@@ -6,45 +6,44 @@ use std::path::{Path, PathBuf};
 
 use plmkit_contract::Manifest;
 use plmkit_store::{
-    AtomicFile, FinishedList, Lock, StoreError, remove_file, under_construction, write_sealed,
+    AtomicFile, Finished, Lock, StoreError, remove_file, under_construction, write_sealed,
 };
 
+use crate::assignment::is_shard_name;
 use crate::encoders::EncodedShard;
-use crate::shard_key::is_shard_name;
 
 const MANIFEST: &str = "manifest.json";
 const REJECTS: &str = "rejects.csv";
 const RENAMED: &str = "renamed.csv";
 const LOCK: &str = ".plmkit-lock";
 
-/// Whether a set of shards has a file of this name. Others write to the same folder.
+/// Whether a set of shards may have a file of this name. Other files of the folder are ignored.
 fn is_of_a_set(name: &str) -> bool {
     [MANIFEST, REJECTS, RENAMED].contains(&name) || is_shard_name(name)
 }
 
-/// The folder of a set of shards. Folders that had to be made for it are removed again unless a set is
-/// published.
+/// The folder of a set of shards. Folders that were created for it are removed again unless a set is published.
 pub(crate) struct OutputFolder {
     path: PathBuf,
-    /// From the outermost to the folder itself.
-    made: Vec<PathBuf>,
+    /// The created folders, outermost first.
+    created: Vec<PathBuf>,
     lock: Option<Lock>,
 }
 
-/// A set of shards that is written; its files have no names yet.
+/// A complete set of shards that is not published yet.
 pub(crate) struct FinishedSet {
     pub(crate) shards: Vec<EncodedShard>,
-    pub(crate) rejects: FinishedList,
-    pub(crate) renamed: Option<FinishedList>,
+    pub(crate) rejects: Finished<String>,
+    pub(crate) renamed: Option<Finished<String>>,
     pub(crate) manifest: Manifest,
 }
 
-/// What of a set is in a folder.
+/// The files of a set in a folder.
 #[derive(Debug, Default)]
 pub(crate) struct FolderContents {
-    /// Names of files of a set, sorted.
+    /// Names of published files, sorted.
     pub(crate) names: Vec<String>,
-    /// Names of what a killed run left behind.
+    /// Names of temporary files that a killed run left behind.
     temporaries: Vec<String>,
 }
 
@@ -57,14 +56,14 @@ impl FolderContents {
         self.has(MANIFEST)
     }
 
-    /// Names of shard files, sorted.
+    /// Iterates over the names of shards, sorted.
     pub(crate) fn shards(&self) -> impl Iterator<Item = &String> {
         self.names.iter().filter(|name| is_shard_name(name))
     }
 }
 
 impl OutputFolder {
-    /// Makes the folder where there is none.
+    /// Creates the folder if it does not exist.
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
         let mut missing: Vec<PathBuf> = path
             .ancestors()
@@ -74,12 +73,12 @@ impl OutputFolder {
         missing.reverse();
         let mut folder = Self {
             path: path.to_owned(),
-            made: Vec::new(),
+            created: Vec::new(),
             lock: None,
         };
         for path in missing {
             fs::create_dir(&path).map_err(StoreError::cannot_create(&folder.path))?;
-            folder.made.push(path);
+            folder.created.push(path);
         }
         if path.is_dir() {
             Ok(folder)
@@ -101,18 +100,18 @@ impl OutputFolder {
         self.path.join(REJECTS)
     }
 
-    /// The list of records that have another id than in their input.
+    /// Returns the path of the list of renamed records.
     pub(crate) fn renamed(&self) -> PathBuf {
         self.path.join(RENAMED)
     }
 
-    /// Keeps other runs out of the folder.
+    /// Locks the folder against other runs.
     pub(crate) fn claim(&mut self) -> Result<(), StoreError> {
         self.lock = Some(Lock::acquire(&self.path.join(LOCK), &self.path)?);
         Ok(())
     }
 
-    /// Lists what is there.
+    /// Lists the files of a set.
     pub(crate) fn list(&self) -> Result<FolderContents, StoreError> {
         let failed = StoreError::cannot_read(&self.path);
         let mut found = FolderContents::default();
@@ -132,16 +131,16 @@ impl OutputFolder {
         Ok(found)
     }
 
-    /// Removes what a killed run left behind.
-    pub(crate) fn sweep(&self, found: &FolderContents) -> Result<(), StoreError> {
+    /// Removes the temporary files that a killed run left behind.
+    pub(crate) fn remove_temporaries(&self, found: &FolderContents) -> Result<(), StoreError> {
         found
             .temporaries
             .iter()
             .try_for_each(|name| self.remove(name))
     }
 
-    /// Gives all files their names; the manifest comes last and says that the set is complete. Files of an older set
-    /// do not survive. Where it fails, none of the new set stays.
+    /// Publishes all files and removes those of an older set. The manifest comes last and marks the set as complete. On an
+    /// error, no file of the new set stays.
     pub(crate) fn publish(mut self, set: FinishedSet) -> Result<Manifest, StoreError> {
         let old = self.list()?;
         if old.has(MANIFEST) {
@@ -158,10 +157,10 @@ impl OutputFolder {
         let mut published = Vec::new();
         let result = self.publish_all(set, &mut published);
         if result.is_ok() {
-            self.made.clear();
+            self.created.clear();
         } else {
             for name in published {
-                // The first error is the one to tell.
+                // The first error is reported.
                 let _ = self.remove(&name);
             }
         }
@@ -173,7 +172,7 @@ impl OutputFolder {
         set: FinishedSet,
         published: &mut Vec<String>,
     ) -> Result<Manifest, StoreError> {
-        // Noted before: a file may have its name although publishing it failed, at the fsync of the folder.
+        // Recorded first: publishing may fail after the rename, at the fsync of the folder.
         for shard in set.shards {
             published.push(shard.summary.file);
             shard.file.publish()?;
@@ -196,10 +195,10 @@ impl OutputFolder {
 
 impl Drop for OutputFolder {
     fn drop(&mut self) {
-        // Its file is in the folder.
+        // The lock file is in the folder.
         self.lock = None;
-        for folder in self.made.iter().rev() {
-            // One that is not empty is somebody else's by now.
+        for folder in self.created.iter().rev() {
+            // A folder that another process uses by now is not empty, and stays.
             let _ = fs::remove_dir(folder);
         }
     }
@@ -211,10 +210,10 @@ mod tests {
     use plmkit_store::{ListWriter, ShardWriter};
 
     use super::*;
-    use crate::shard_key::ShardKey;
+    use crate::assignment::ShardKey;
     use crate::tally::Tally;
 
-    /// A set of `count` empty shards that is about to be published in `folder`.
+    /// Makes a set of `count` empty shards that is not published yet.
     fn set(folder: &OutputFolder, count: usize) -> FinishedSet {
         let provenance = Provenance::new("fasta-shard", Vec::new());
         let shard = |index| {
@@ -245,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_that_cannot_be_published_leaves_nothing_that_looks_complete() {
+    fn a_set_that_cannot_be_published_leaves_no_manifest() {
         let temporary = tempfile::tempdir().expect("temp folder");
         let open = || OutputFolder::open(temporary.path()).expect("open");
         let folder = open();

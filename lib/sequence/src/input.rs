@@ -1,4 +1,4 @@
-//! Inputs as a command line names them.
+//! Inputs of a command line.
 
 use std::fmt;
 use std::fs::Metadata;
@@ -9,7 +9,7 @@ use plmkit_contract::path_text;
 
 use crate::error::ShardError;
 
-/// An input as it is named on a command line.
+/// An input of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// A file.
@@ -19,7 +19,7 @@ pub enum Input {
 }
 
 impl Input {
-    /// The name without the folder, as a manifest has it.
+    /// Returns the name without the folder, as in the manifest.
     pub fn name(&self) -> String {
         match self {
             Self::File(path) => path
@@ -29,7 +29,7 @@ impl Input {
         }
     }
 
-    /// Whether the input is there, without opening it: a pipe gives its bytes once.
+    /// Checks that the input exists. Does not open it: a pipe can be read once.
     pub(crate) fn check(&self) -> Result<(), ShardError> {
         let Self::File(path) = self else {
             return Ok(());
@@ -38,7 +38,7 @@ impl Input {
         found.map_err(|source| ShardError::Open(self.clone(), source))
     }
 
-    /// Whether the bytes can be had a second time: those of a pipe or of standard input cannot.
+    /// Whether the input can be read twice. Pipes and standard input cannot.
     pub(crate) fn can_be_read_again(&self) -> bool {
         match self {
             Self::File(path) => path.metadata().is_ok_and(|metadata| metadata.is_file()),
@@ -65,7 +65,7 @@ pub(crate) fn not_a_folder(metadata: &Metadata) -> io::Result<()> {
     }
 }
 
-/// The head of a message.
+/// The start of a message.
 impl fmt::Display for Input {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

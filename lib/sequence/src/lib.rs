@@ -1,8 +1,7 @@
 //! FASTA records, compression, residue policy, windows, shard assignment.
 //!
-//! [`make_shards`] is the whole job of `fasta-shard`: one pass over FASTA inputs that ends in a set of shards. What
-//! it does to a record ([`Policy::prepare`]), to an id ([`Ids`]) and to a sequence ([`normalise`], [`windows`]) is
-//! pure; files are touched where inputs are read ([`FastaReader`]) and shards are written.
+//! [`make_shards`] does the work of `fasta-shard`: it reads FASTA inputs in one pass and writes a set of shards. The treatment of
+//! records ([`Policy::prepare`]), ids ([`Ids`]) and sequences ([`normalise`], [`windows`]) is pure.
 
 mod assignment;
 mod compression;
@@ -14,7 +13,6 @@ mod existing;
 mod fasta;
 mod folder;
 mod input;
-mod lengths;
 mod nucleic_acids;
 mod pass;
 mod pipe;
@@ -22,20 +20,17 @@ mod prepare;
 mod protein;
 mod residue;
 mod run;
-mod shard_key;
 mod source;
 mod tally;
-mod window;
 
 pub use compression::Compression;
 pub use config::{ShardConfig, ShardTarget};
 pub use duplicate::{DuplicatePolicy, Ids, TakenId};
-pub use error::{RecordProblem, ShardError};
+pub use error::ShardError;
 pub use fasta::{FastaReader, Limits, Record};
 pub use input::Input;
 pub use prepare::{LongPolicy, Policy, Prepared};
-pub use protein::Protein;
-pub use residue::{InvalidPolicy, InvalidResidue, ResidueChanges, normalise};
+pub use protein::{Protein, windows};
+pub use residue::{InvalidPolicy, ResidueChanges, normalise};
 pub use run::{ShardOutcome, make_shards};
 pub use source::Source;
-pub use window::windows;

@@ -1,25 +1,25 @@
-//! Whether an input holds proteins.
+//! Checks that an input holds proteins.
 
-/// Records at the beginning of an input that are looked at.
+/// The number of records that are checked, from the start of an input.
 const RECORDS: u64 = 1000;
 
-/// Letters from which a record is judged: among so few, a peptide may be of any letters.
+/// The least letters of a record that counts: a short peptide may have any letters.
 const LETTERS: usize = 20;
 
-/// Counts the records of an input whose letters are nearly all those of DNA or RNA.
+/// Counts records in which nearly all letters are those of DNA or RNA.
 ///
-/// The letters A, C, G, N and T are a quarter of a usual protein, so even a short one has others.
+/// A, C, G, N and T are only a quarter of a typical protein.
 #[derive(Debug, Default)]
 pub(crate) struct NucleicAcidCheck {
     /// Records so far.
     records: u64,
-    /// Those that are long enough.
+    /// Records that are long enough to count.
     judged: u64,
     nucleic: u64,
 }
 
 impl NucleicAcidCheck {
-    /// Looks at the next record of the input; true once it is clear that this is no input of proteins.
+    /// Adds the next record. Returns true once the input is known to be nucleic acids.
     pub(crate) fn add(&mut self, sequence: &[u8]) -> bool {
         self.records += 1;
         if self.records > RECORDS {
@@ -37,7 +37,7 @@ impl NucleicAcidCheck {
         self.records == RECORDS && self.is_nucleic()
     }
 
-    /// Whether most of the records that were looked at are nucleic acids.
+    /// Whether most of the counted records are nucleic acids.
     pub(crate) fn is_nucleic(&self) -> bool {
         2 * self.nucleic > self.judged
     }
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn nucleic_acids_are_told_from_proteins() {
+    fn nucleic_acids_are_distinguished_from_proteins() {
         let (dna, rna) = ("ACGTNacgtnACGTacgtnnGGCC", "AUGGCUUAAUGGCUUAAUGGCUUA");
         let protein = "MKTAYIAKQRQISFVKSHFSRQLEERLGLIEVQ";
         assert!(is_nucleic(&[dna]) && is_nucleic(&[rna]) && is_nucleic(&[dna, rna, protein]));
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn a_large_input_is_judged_by_its_beginning() {
         let mut check = NucleicAcidCheck::default();
-        let told = (0..2 * RECORDS).position(|_| check.add(&[b'A'; 30]));
-        assert_eq!(told, Some(RECORDS as usize - 1));
+        let found = (0..2 * RECORDS).position(|_| check.add(&[b'A'; 30]));
+        assert_eq!(found, Some(RECORDS as usize - 1));
     }
 }

@@ -2,30 +2,29 @@
 
 use std::path::PathBuf;
 
-use plmkit_contract::{InputSummary, Renamed, Stop};
+use plmkit_contract::{InputSummary, Renamed, Stop, UnknownResidue};
 use plmkit_store::ListWriter;
 
 use crate::assignment::Assignment;
+use crate::assignment::ShardKey;
 use crate::config::ShardConfig;
 use crate::duplicate::{Ids, TakenId};
 use crate::encoders::Encoders;
-use crate::error::{RecordProblem, ShardError};
+use crate::error::ShardError;
 use crate::fasta::{FastaReader, Limits, Record};
 use crate::folder::{FinishedSet, OutputFolder};
 use crate::input::Input;
 use crate::nucleic_acids::NucleicAcidCheck;
 use crate::prepare::Prepared;
-use crate::protein::Protein;
 use crate::residue::InvalidPolicy;
-use crate::shard_key::ShardKey;
 use crate::tally::Tally;
 
-/// Takes records from the inputs to the encoders and counts them.
+/// Reads records from the inputs, gives them to the encoders, and counts them.
 pub(crate) struct Pass<'a, 'scope> {
     config: &'a ShardConfig,
     encoders: Encoders<'scope>,
     rejects: ListWriter,
-    /// Begun with the first record that gets another id.
+    /// Created with the first renamed record.
     renamed: Option<ListWriter>,
     renamed_path: PathBuf,
     ids: Ids,
@@ -43,7 +42,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         folder: &OutputFolder,
         mut encoders: Encoders<'scope>,
     ) -> Result<Self, ShardError> {
-        // Shards that stay empty are made too: so many were asked for, and a set has at least one.
+        // The requested number of shards is made, even if some stay empty.
         for index in 0..config.open_shards() {
             encoders.open(ShardKey { long: false, index })?;
         }
@@ -61,7 +60,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         })
     }
 
-    /// Reads only the ids of an input, so that no record is given one of them; false where a stop was asked for.
+    /// Reads the ids of an input, so that no record is renamed to one of them. Returns false after a stop.
     pub(crate) fn announce(&mut self, input: &Input, stop: &Stop) -> Result<bool, ShardError> {
         let read = read_all(input, self.config.limits, stop, |record| {
             if !record.id.is_empty() {
@@ -72,7 +71,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         Ok(read?.is_some())
     }
 
-    /// Reads an input to its end; false where a stop was asked for.
+    /// Reads an input to its end. Returns false after a stop.
     pub(crate) fn read(&mut self, input: &Input, stop: &Stop) -> Result<bool, ShardError> {
         let mut alphabet = NucleicAcidCheck::default();
         let nucleic = || ShardError::NucleicAcids(input.clone());
@@ -96,7 +95,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         let ordinal = self.records;
         self.records += 1;
         let number = record.number;
-        let failed = |id: &str, problem| ShardError::Record {
+        let invalid = |id: &str, problem: String| ShardError::Record {
             input: input.clone(),
             record: number,
             id: (!id.is_empty()).then(|| id.to_owned()),
@@ -106,41 +105,55 @@ impl<'a, 'scope> Pass<'a, 'scope> {
             match self.ids.admit(ordinal, &mut record.id) {
                 Ok(None) => {}
                 Ok(Some(old)) => {
-                    self.tally.count_suffixed();
+                    self.tally.count_change("ids_suffixed", 1);
                     self.list_renamed(ordinal, old, &record.id)?;
                 }
                 Err(TakenId::ByRecord { first }) => {
-                    let (first_input, first_record) = self.place(first);
-                    let problem = RecordProblem::DuplicateId(first_input, first_record);
-                    return Err(failed(&record.id, problem));
+                    let (input, number) = self.place(first);
+                    let problem = format!(
+                        "expected a new id, found that of record {number} of {input}; --duplicate-ids suffix renames, keep allows it"
+                    );
+                    return Err(invalid(&record.id, problem));
                 }
                 Err(TakenId::ByRenaming) => {
-                    return Err(failed(&record.id, RecordProblem::GivenId));
+                    let problem = "its id is one that --duplicate-ids suffix gave to an earlier record; expected inputs that can be read twice, so that all ids are known first: give files, not pipes";
+                    return Err(invalid(&record.id, problem.to_owned()));
                 }
             }
         } else if self.config.policy.invalid != InvalidPolicy::Reject {
-            return Err(failed("", RecordProblem::NoId));
+            let problem =
+                "expected an id after '>', found none; --invalid reject sets the record aside";
+            return Err(invalid("", problem.to_owned()));
         }
-        if record.description_recoded {
-            self.tally.count_recoded();
-        }
+        let recoded = u64::from(record.description_recoded);
+        self.tally.count_change("descriptions_recoded", recoded);
         let id = record.id.clone();
         let prepared = self.config.policy.prepare(ordinal, record);
-        let invalid = |residue| failed(&id, RecordProblem::InvalidResidue(residue));
-        match prepared.map_err(invalid)? {
+        let prepared = prepared.map_err(|UnknownResidue { position, found }| {
+            let found = found.escape_ascii();
+            let problem = format!(
+                "expected residues, found '{found}' at position {position}; --invalid x replaces such characters, --invalid reject sets the record aside"
+            );
+            invalid(&id, problem)
+        })?;
+        match prepared {
             Prepared::Rejected(reject) => {
                 self.tally.count_rejected(&reject);
                 self.rejects.push(&reject)?;
             }
             Prepared::Accepted(protein) => {
                 self.tally.count_accepted(&protein);
-                self.encode(protein)?;
+                let (key, full) = self.assignment.assign(&protein);
+                if let Some(full) = full {
+                    self.encoders.close(full)?;
+                }
+                self.encoders.push(key, protein)?;
             }
         }
         Ok(())
     }
 
-    /// Lists a record that has another id than in its input.
+    /// Lists a renamed record.
     fn list_renamed(&mut self, ordinal: u64, old: String, new: &str) -> Result<(), ShardError> {
         let list = match &mut self.renamed {
             Some(list) => list,
@@ -153,16 +166,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         })?)
     }
 
-    fn encode(&mut self, protein: Protein) -> Result<(), ShardError> {
-        let (key, full) = self.assignment.assign(&protein);
-        if let Some(full) = full {
-            self.encoders.close(full)?;
-        }
-        self.encoders.push(key, protein)?;
-        Ok(())
-    }
-
-    /// The input of the record `ordinal`, and its 1-based number there.
+    /// Returns the input of the record `ordinal`, and its 1-based number there.
     fn place(&self, mut ordinal: u64) -> (Input, u64) {
         let mut i = 0;
         while let Some(input) = self.inputs.get(i).filter(|input| input.records <= ordinal) {
@@ -186,7 +190,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         let mut manifest = self
             .tally
             .into_manifest(provenance, self.inputs, &rejects, summaries);
-        manifest.renamed_digest = renamed.as_ref().map(|list| list.digest().to_owned());
+        manifest.renamed_digest = renamed.as_ref().map(|list| list.summary().clone());
         Ok(FinishedSet {
             shards,
             rejects,
@@ -196,7 +200,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
     }
 }
 
-/// Gives all records of an input to `use_record`; `None` where a stop was asked for.
+/// Gives all records of an input to `use_record`. Returns `None` after a stop.
 fn read_all(
     input: &Input,
     limits: Limits,
@@ -216,7 +220,7 @@ fn read_all(
     match read() {
         Ok(true) => Ok(Some(reader.finish()?)),
         Ok(false) => Ok(None),
-        // Damage explains what is wrong with the records before it is met.
+        // Damage later in the file may explain an invalid record.
         Err(error) if error.is_of_content() => Err(reader.damage(stop).unwrap_or(error)),
         Err(error) => Err(error),
     }

@@ -1,14 +1,14 @@
-//! From a record of a file to what is embedded of it.
+//! Applies the policy to a record.
 
 use clap::ValueEnum;
-use plmkit_contract::{Reason, Reject};
+use plmkit_contract::{Reason, Reject, UnknownResidue};
 use serde::Serialize;
 
 use crate::fasta::Record;
 use crate::protein::Protein;
-use crate::residue::{InvalidPolicy, InvalidResidue, normalise};
+use crate::residue::{InvalidPolicy, normalise};
 
-/// What to do with a protein of more than the maximum of residues.
+/// The policy for proteins with more than the maximum of residues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum LongPolicy {
@@ -22,38 +22,38 @@ pub enum LongPolicy {
     Reject,
 }
 
-/// What happens to each record. Lengths are in residues.
+/// The policy for records. Lengths are in residues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// What a character that is no residue leads to.
+    /// The policy for characters that are not residues.
     pub invalid: InvalidPolicy,
     /// Shorter proteins are rejected.
     pub min_residues: u32,
-    /// Longer proteins fall under `long`.
+    /// Longer proteins are treated as `long` says.
     pub max_residues: u32,
-    /// What a long protein leads to.
+    /// The policy for long proteins.
     pub long: LongPolicy,
-    /// What two windows in a row share; less than `max_residues`.
+    /// The overlap of two neighbouring windows; less than `max_residues`.
     pub overlap: u32,
 }
 
-/// What a record became.
+/// The result of [`Policy::prepare`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prepared {
     /// Rows for a shard.
     Accepted(Protein),
-    /// A row of `rejects.csv`.
+    /// A line of `rejects.csv`.
     Rejected(Reject),
 }
 
 impl Policy {
-    /// Applies the policy to the record at position `ordinal` of the whole input. One without an id is rejected.
+    /// Applies the policy to the record at position `ordinal` of the whole input. A record without an id is rejected.
     ///
-    /// The error is a character that is no residue, under [`InvalidPolicy::Error`].
+    /// Under [`InvalidPolicy::Error`], the first character that is not a residue is an error.
     ///
     /// # Panics
     /// Never: normalised residues are ASCII letters.
-    pub fn prepare(&self, ordinal: u64, record: Record) -> Result<Prepared, InvalidResidue> {
+    pub fn prepare(&self, ordinal: u64, record: Record) -> Result<Prepared, UnknownResidue> {
         let mut residues = record.sequence;
         let normalised = normalise(&mut residues, self.invalid == InvalidPolicy::X);
         let length = u32::try_from(residues.len()).unwrap_or(u32::MAX);
@@ -113,8 +113,11 @@ mod tests {
         Policy { long, ..POLICY }
     }
 
-    fn invalid(invalid: InvalidPolicy) -> Policy {
-        Policy { invalid, ..POLICY }
+    fn reject_invalid() -> Policy {
+        Policy {
+            invalid: InvalidPolicy::Reject,
+            ..POLICY
+        }
     }
 
     fn record(sequence: &str) -> Record {
@@ -170,12 +173,7 @@ mod tests {
 
     #[test]
     fn exactly_the_maximum_is_not_long() {
-        for long in [
-            LongPolicy::Truncate,
-            LongPolicy::Window,
-            LongPolicy::SplitOff,
-            LongPolicy::Reject,
-        ] {
+        for &long in LongPolicy::value_variants() {
             let protein = accepted(self::long(long), &FIFTEEN[..10]);
             assert_eq!(protein.rows().count(), 1);
             assert!(!protein.is_truncated() && !protein.split_off);
@@ -183,75 +181,30 @@ mod tests {
     }
 
     #[test]
-    fn long_proteins() {
-        let protein = accepted(POLICY, FIFTEEN);
-        let row = protein.rows().next().expect("a row");
-        assert_eq!(
-            (row.sequence, row.key.length, row.key.truncated),
-            (&FIFTEEN[..10], 15, true)
-        );
-
+    fn windows_overlap() {
         let protein = accepted(long(LongPolicy::Window), FIFTEEN);
-        let rows: Vec<_> = protein
-            .rows()
-            .map(|row| {
-                (
-                    row.key.start,
-                    row.sequence,
-                    row.key.length,
-                    row.key.truncated,
-                )
-            })
-            .collect();
-        assert_eq!(
-            rows,
-            [
-                (0, &FIFTEEN[..10], 15, false),
-                (7, &FIFTEEN[7..], 15, false)
-            ]
-        );
+        let rows = protein.rows().map(|row| (row.key.start, row.sequence));
+        assert!(rows.eq([(0, &FIFTEEN[..10]), (7, &FIFTEEN[7..])]));
+        assert!(protein.rows().all(|row| row.key.length == 15));
         assert_eq!((protein.row_residues(), protein.tokens()), (18, 22));
-
-        let protein = accepted(long(LongPolicy::SplitOff), FIFTEEN);
-        assert_eq!(protein.rows().next().map(|row| row.sequence), Some(FIFTEEN));
-        assert!(protein.split_off && !protein.is_truncated());
-
-        assert_eq!(
-            rejected(long(LongPolicy::Reject), FIFTEEN),
-            (15, Reason::TooLong)
-        );
     }
 
     #[test]
     fn lengths_are_those_of_the_normalised_sequence() {
-        assert_eq!(rejected(POLICY, " \t"), (0, Reason::Empty));
-        assert_eq!(rejected(POLICY, "*"), (0, Reason::Empty));
         let policy = Policy {
             min_residues: 3,
             ..POLICY
         };
-        assert_eq!(rejected(policy, "M K*"), (2, Reason::TooShort));
+        for (policy, sequence, expected) in [
+            (POLICY, " \t", (0, Reason::Empty)),
+            (POLICY, "*", (0, Reason::Empty)),
+            (policy, "M K*", (2, Reason::TooShort)),
+            (long(LongPolicy::Reject), FIFTEEN, (15, Reason::TooLong)),
+            (reject_invalid(), "M K-*", (3, Reason::InvalidResidue)),
+        ] {
+            assert_eq!(rejected(policy, sequence), expected, "{sequence:?}");
+        }
         assert_eq!(accepted(policy, "MKV").length, 3);
         assert!(!accepted(POLICY, "ACDEFGHIKL*").is_truncated());
-    }
-
-    #[test]
-    fn invalid_residues() {
-        assert_eq!(
-            POLICY.prepare(7, record("MK-")),
-            Err(InvalidResidue {
-                position: 3,
-                found: b'-'
-            })
-        );
-        assert_eq!(
-            rejected(invalid(InvalidPolicy::Reject), "M K-*"),
-            (3, Reason::InvalidResidue)
-        );
-        let protein = accepted(invalid(InvalidPolicy::X), "MK-");
-        assert_eq!(
-            (protein.residues.as_str(), protein.changes.replaced),
-            ("MKX", 1)
-        );
     }
 }

@@ -1,10 +1,10 @@
-//! Which characters are residues, and what becomes of the others.
+//! Normalises sequences: which characters are residues, and what happens to others.
 
 use clap::ValueEnum;
-use plmkit_contract::RESIDUES;
+use plmkit_contract::{RESIDUES, UnknownResidue};
 use serde::Serialize;
 
-/// What to do with a character that is no residue.
+/// The policy for characters that are not residues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum InvalidPolicy {
@@ -16,7 +16,7 @@ pub enum InvalidPolicy {
     Reject,
 }
 
-/// What normalising a sequence changed, in residues.
+/// Numbers of residues that normalising changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResidueChanges {
     /// Lower-case letters that became upper-case.
@@ -27,16 +27,7 @@ pub struct ResidueChanges {
     pub stops_removed: u64,
 }
 
-/// The first character of a sequence that is no residue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InvalidResidue {
-    /// Its 1-based position, white space not counted.
-    pub position: usize,
-    /// The character.
-    pub found: u8,
-}
-
-/// The residue that each byte stands for, in upper case; 0 where it stands for none. Every byte of an input is looked up.
+/// The upper-case residue of each byte, or 0. A table, because every byte of an input is looked up.
 const UPPER_RESIDUES: [u8; 256] = {
     let mut table = [0; 256];
     let mut i = 0;
@@ -48,11 +39,11 @@ const UPPER_RESIDUES: [u8; 256] = {
     table
 };
 
-/// Brings the bytes of a record's sequence lines into the form that is embedded.
+/// Normalises the sequence of a record.
 ///
-/// White space is dropped, one terminal `*` (how translation tools mark the stop codon) is removed and letters are
-/// made upper-case. Any other character is replaced by `X` if `replace` is set; otherwise the first one is the
-/// error, and `sequence` is left without its white space and terminal `*`.
+/// Removes white space and one terminal `*` (the stop codon in translations), and makes letters upper-case. If `replace` is set,
+/// replaces other characters by `X`. Otherwise the first one is the error, at its position without white space; `sequence` has then
+/// lost its white space and terminal `*`.
 ///
 /// ```
 /// use plmkit_sequence::normalise;
@@ -62,7 +53,7 @@ const UPPER_RESIDUES: [u8; 256] = {
 /// assert_eq!(sequence, b"MKVX");
 /// assert_eq!(changes.replaced, 1);
 /// ```
-pub fn normalise(sequence: &mut Vec<u8>, replace: bool) -> Result<ResidueChanges, InvalidResidue> {
+pub fn normalise(sequence: &mut Vec<u8>, replace: bool) -> Result<ResidueChanges, UnknownResidue> {
     let mut changes = ResidueChanges::default();
     sequence.retain(|byte| !byte.is_ascii_whitespace());
     if sequence.last() == Some(&b'*') {
@@ -74,7 +65,7 @@ pub fn normalise(sequence: &mut Vec<u8>, replace: bool) -> Result<ResidueChanges
             .iter()
             .position(|&byte| UPPER_RESIDUES[byte as usize] == 0)
     {
-        return Err(InvalidResidue {
+        return Err(UnknownResidue {
             position: i + 1,
             found: sequence[i],
         });
@@ -100,19 +91,10 @@ mod tests {
 
     use super::*;
 
-    fn normalised(text: &str, replace: bool) -> Result<(String, ResidueChanges), InvalidResidue> {
+    fn normalised(text: &str, replace: bool) -> Result<(String, ResidueChanges), UnknownResidue> {
         let mut sequence = text.as_bytes().to_vec();
         let changes = normalise(&mut sequence, replace)?;
         Ok((String::from_utf8(sequence).expect("ASCII"), changes))
-    }
-
-    #[test]
-    fn every_residue_is_kept() {
-        let all = std::str::from_utf8(RESIDUES).expect("ASCII");
-        assert_eq!(
-            normalised(all, false),
-            Ok((all.to_owned(), ResidueChanges::default()))
-        );
     }
 
     #[test]
@@ -129,35 +111,25 @@ mod tests {
     }
 
     #[test]
-    fn one_terminal_stop_is_no_residue_but_an_inner_one_is_an_error() {
-        assert_eq!(
-            normalised("MK*", false).map(|(text, _)| text),
-            Ok("MK".to_owned())
-        );
-        assert_eq!(
-            normalised("*", false).map(|(text, _)| text),
-            Ok(String::new())
-        );
+    fn one_terminal_stop_is_removed_and_an_inner_one_is_an_error() {
+        for (text, expected) in [("MK*", "MK"), ("*", "")] {
+            let (found, _) = normalised(text, false).expect("one stop");
+            assert_eq!(found, expected);
+        }
         for (text, position) in [("MK**", 3), ("M*K", 2), ("M *K", 2)] {
-            assert_eq!(
-                normalised(text, false),
-                Err(InvalidResidue {
-                    position,
-                    found: b'*'
-                }),
-                "{text}"
-            );
+            let found = b'*';
+            let expected = Err(UnknownResidue { position, found });
+            assert_eq!(normalised(text, false), expected, "{text}");
         }
     }
 
     #[test]
     fn characters_outside_the_vocabulary_are_invalid() {
-        for found in ['J', 'j', '-', '.', '7', '>', '\0', '<'] {
-            let expected = InvalidResidue {
-                position: 2,
-                found: found as u8,
-            };
-            assert_eq!(normalised(&format!("M{found}"), false), Err(expected));
+        for found in *b"Jj-.7>\0<" {
+            let text = format!("M{}", found as char);
+            let position = 2;
+            let expected = Err(UnknownResidue { position, found });
+            assert_eq!(normalised(&text, false), expected);
         }
     }
 

@@ -1,4 +1,4 @@
-//! The whole job: FASTA inputs in, a set of shards out.
+//! Makes a set of shards from FASTA inputs.
 
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
@@ -18,38 +18,38 @@ use crate::input::Input;
 use crate::pass::Pass;
 use crate::source::Source;
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ShardOutcome {
     /// The set was made.
     Made(Box<Manifest>),
-    /// The same set was there already, complete and undamaged.
+    /// The same set already existed, complete and undamaged.
     AlreadyComplete,
-    /// A stop was asked for; nothing was left behind.
+    /// A stop was requested. Nothing was left behind.
     Stopped,
 }
 
 /// Makes a set of shards: reads the inputs once, writes the shards, `rejects.csv` and, last, `manifest.json`.
 ///
-/// Memory does not grow with the inputs but for the fingerprints of ids ([`Ids`](crate::Ids)).
+/// Only the fingerprints of ids ([`Ids`](crate::Ids)) grow with the inputs.
 pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<ShardOutcome, ShardError> {
     for input in &config.inputs {
         input.check()?;
     }
     let mut folder = OutputFolder::open(&config.folder)?;
-    // A set that is complete can be looked at where nothing can be written.
+    // A complete set can be verified in a read-only folder.
     let claimed = match folder.claim() {
         Err(busy @ StoreError::Busy { .. }) => return Err(busy.into()),
         claimed => claimed,
     };
     let found = folder.list()?;
-    keep_inputs(config, &folder, &found)?;
+    check_inputs(config, &folder, &found)?;
     if !config.force && !found.names.is_empty() {
         match earlier(config, &folder, &found, stop)? {
             Some(Earlier::Complete) => {
                 if claimed.is_ok() {
-                    // The set is whole even where what a killed run left beside it cannot be removed.
-                    let _ = folder.sweep(&found);
+                    // The set is complete even if temporary files of a killed run cannot be removed.
+                    let _ = folder.remove_temporaries(&found);
                 }
                 return Ok(ShardOutcome::AlreadyComplete);
             }
@@ -58,7 +58,7 @@ pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<ShardOutcome, Sh
         }
     }
     claimed?;
-    folder.sweep(&found)?;
+    folder.remove_temporaries(&found)?;
     let set = thread::scope(|scope| {
         let encoders = Encoders::start(
             scope,
@@ -68,11 +68,8 @@ pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<ShardOutcome, Sh
         )?;
         let mut pass = Pass::new(config, &folder, encoders)?;
         if config.duplicates == DuplicatePolicy::Suffix {
-            for input in config
-                .inputs
-                .iter()
-                .filter(|input| input.can_be_read_again())
-            {
+            let inputs = config.inputs.iter();
+            for input in inputs.filter(|input| input.can_be_read_again()) {
                 if !pass.announce(input, stop)? {
                     return Ok(None);
                 }
@@ -91,8 +88,8 @@ pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<ShardOutcome, Sh
     }
 }
 
-/// That no input is a file which the new set replaces.
-fn keep_inputs(
+/// Checks that no input is a file that the new set replaces.
+fn check_inputs(
     config: &ShardConfig,
     folder: &OutputFolder,
     found: &FolderContents,
@@ -113,7 +110,7 @@ fn keep_inputs(
     Ok(())
 }
 
-/// Compares what is in the folder with what would be made; `None` where a stop was asked for.
+/// Compares the content of the folder with the requested work. Returns `None` after a stop.
 fn earlier(
     config: &ShardConfig,
     folder: &OutputFolder,
@@ -129,16 +126,12 @@ fn earlier(
         }
     }
     let earlier = compare(folder, found, &config.provenance(digests))?;
-    let once = config
-        .inputs
-        .iter()
-        .find(|input| !input.can_be_read_again());
-    match once {
-        Some(input) if earlier == Earlier::Unfinished => Err(StoreError::Exists {
-            path: folder.path().to_owned(),
-            difference: format!("an unfinished set, and {input} cannot be read again"),
+    let mut inputs = config.inputs.iter();
+    match inputs.find(|input| !input.can_be_read_again()) {
+        Some(input) if earlier == Earlier::Unfinished => {
+            let difference = format!("an unfinished set, and {input} cannot be read again");
+            Err(StoreError::exists(folder.path(), difference).into())
         }
-        .into()),
         _ => Ok(Some(earlier)),
     }
 }

@@ -1,4 +1,4 @@
-//! Where FASTA bytes come from.
+//! Sources of FASTA bytes.
 
 use std::fs::File;
 use std::io::{self, BufRead, Read};
@@ -10,10 +10,10 @@ use crate::error::ShardError;
 use crate::input::{Input, not_a_folder};
 use crate::pipe::Pipe;
 
-/// Decompressed bytes read at once.
+/// The size of reads of decompressed bytes.
 const BUFFER: usize = 1 << 18;
 
-/// The decompressed bytes of an input, counted and digested as they are read.
+/// The decompressed bytes of an input, counted and digested on reading.
 ///
 /// Errors are [`ShardError`]s inside an [`io::Error`].
 pub struct Source {
@@ -29,7 +29,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Opens an input and finds out how it is compressed. A pipe is at its end once `stop` is asked for.
+    /// Opens an input and detects its compression. A pipe ends once a stop is requested.
     pub fn open(input: &Input, stop: &Stop) -> Result<Self, ShardError> {
         let failed = |source| ShardError::Open(input.clone(), source);
         match input {
@@ -53,7 +53,7 @@ impl Source {
         }
     }
 
-    /// `stream` as the bytes of `input`, decoded `buffer` bytes at once.
+    /// Reads `stream` as the bytes of `input`, with a buffer of `buffer` bytes.
     pub(crate) fn new<R: Read + Send + 'static>(
         input: &Input,
         stream: R,
@@ -95,12 +95,12 @@ impl Source {
         })
     }
 
-    /// The input.
+    /// Returns the input.
     pub fn input(&self) -> &Input {
         &self.input
     }
 
-    /// Whether the bytes have a checksum, or at least an end that a cut file lacks.
+    /// Whether the input is compressed, so that damage or truncation can be detected.
     pub(crate) fn is_compressed(&self) -> bool {
         self.compression != Compression::Plain
     }
@@ -110,13 +110,13 @@ impl Source {
         self.last.is_none_or(|last| last == b'\n')
     }
 
-    /// Reads what is left and returns the digest and the number of all bytes.
+    /// Reads the rest and returns the digest and the number of all bytes.
     pub(crate) fn finish(mut self) -> io::Result<(String, u64)> {
         while self.skip()? {}
         Ok((content_digest(self.hasher.finalize()), self.bytes))
     }
 
-    /// Reads all bytes for their digest; `None` where a stop is asked for.
+    /// Reads the rest and returns the digest of all bytes, or `None` after a stop.
     pub(crate) fn digest(mut self, stop: &Stop) -> Result<Option<String>, ShardError> {
         while !stop.requested() {
             if !self.skip().map_err(inner_error)? && !stop.requested() {
@@ -126,7 +126,7 @@ impl Source {
         Ok(None)
     }
 
-    /// Consumes some bytes; false at the end.
+    /// Consumes some bytes. Returns false at the end.
     fn skip(&mut self) -> io::Result<bool> {
         let count = self.fill_buf()?.len();
         self.consume(count);
@@ -134,7 +134,7 @@ impl Source {
     }
 }
 
-/// The [`ShardError`] inside an error that a [`Source`] gave.
+/// Returns the [`ShardError`] inside an error of a [`Source`].
 pub(crate) fn inner_error(error: io::Error) -> ShardError {
     error
         .downcast()
@@ -174,7 +174,7 @@ impl Read for Source {
     }
 }
 
-/// Tries again where a signal interrupts a read: a decoder that meets the error would take it for the end.
+/// Repeats interrupted reads: some decoders would treat the error as the end.
 struct Retrying<R>(R);
 
 impl<R: Read> Read for Retrying<R> {

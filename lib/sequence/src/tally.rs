@@ -1,16 +1,16 @@
-//! What a manifest counts.
+//! The counts of a manifest.
 
 use std::collections::BTreeMap;
 
 use plmkit_contract::{
-    CONTRACT_VERSION, InputSummary, Manifest, Provenance, Reason, Reject, ShardSummary,
+    CONTRACT_VERSION, InputSummary, LengthBin, LengthSummary, Manifest, Provenance, Reason, Reject,
+    ShardSummary, length_bin_edges,
 };
-use plmkit_store::FinishedList;
+use plmkit_store::Finished;
 
-use crate::lengths::Lengths;
 use crate::protein::Protein;
 
-/// How often something was changed, by what; every kind is in the manifest.
+/// The kinds of change that a manifest counts.
 const CHANGES: [&str; 9] = [
     "residues_uppercased",
     "residues_replaced_by_x",
@@ -23,7 +23,7 @@ const CHANGES: [&str; 9] = [
     "proteins_split_off",
 ];
 
-/// Counts over the records so far.
+/// Counts of the records so far.
 #[derive(Debug)]
 pub(crate) struct Tally {
     accepted: u64,
@@ -44,23 +44,13 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Counts `count` more of one of [`CHANGES`].
-    fn count_change(&mut self, change: &str, count: u64) {
+    /// Adds `count` to one of [`CHANGES`].
+    pub(crate) fn count_change(&mut self, change: &str, count: u64) {
         if count > 0
             && let Some(total) = self.changed.get_mut(change)
         {
             *total += count;
         }
-    }
-
-    /// Counts a record whose id got a suffix.
-    pub(crate) fn count_suffixed(&mut self) {
-        self.count_change("ids_suffixed", 1);
-    }
-
-    /// Counts a record whose description was not UTF-8.
-    pub(crate) fn count_recoded(&mut self) {
-        self.count_change("descriptions_recoded", 1);
     }
 
     pub(crate) fn count_rejected(&mut self, reject: &Reject) {
@@ -71,16 +61,14 @@ impl Tally {
         self.accepted += 1;
         self.lengths.add(u64::from(protein.length));
         let lost = u64::from(protein.length) - protein.residues.len() as u64;
+        let windows = protein.windows().len();
         let changes = [
             ("residues_uppercased", protein.changes.uppercased),
             ("residues_replaced_by_x", protein.changes.replaced),
             ("terminal_stops_removed", protein.changes.stops_removed),
             ("proteins_truncated", u64::from(lost > 0)),
             ("residues_truncated", lost),
-            (
-                "proteins_in_windows",
-                u64::from(protein.windows().len() > 1),
-            ),
+            ("proteins_in_windows", u64::from(windows > 1)),
             ("proteins_split_off", u64::from(protein.split_off)),
         ];
         for (change, count) in changes {
@@ -92,7 +80,7 @@ impl Tally {
         self,
         provenance: Provenance,
         inputs: Vec<InputSummary>,
-        rejects: &FinishedList,
+        rejects: &Finished<String>,
         shards: Vec<ShardSummary>,
     ) -> Manifest {
         let total = |of: fn(&ShardSummary) -> u64| shards.iter().map(of).sum();
@@ -105,7 +93,7 @@ impl Tally {
             inputs,
             accepted: self.accepted,
             rejected: self.rejected,
-            rejects_digest: rejects.digest().to_owned(),
+            rejects_digest: rejects.summary().clone(),
             renamed_digest: None,
             rows: total(|shard| shard.rows),
             residues: total(|shard| shard.residues),
@@ -114,5 +102,83 @@ impl Tally {
             lengths: self.lengths.summary(),
             shards,
         }
+    }
+}
+
+/// The distribution of protein lengths, in residues.
+#[derive(Clone, Debug)]
+struct Lengths {
+    bins: Vec<LengthBin>,
+    min: u64,
+    max: u64,
+    sum: u64,
+    count: u64,
+}
+
+impl Default for Lengths {
+    fn default() -> Self {
+        Self {
+            bins: length_bin_edges()
+                .map(|from| LengthBin { from, count: 0 })
+                .collect(),
+            min: u64::MAX,
+            max: 0,
+            sum: 0,
+            count: 0,
+        }
+    }
+}
+
+impl Lengths {
+    fn add(&mut self, length: u64) {
+        // The first bin starts at 0, so every length has a bin.
+        let bin = self.bins.partition_point(|bin| bin.from <= length) - 1;
+        self.bins[bin].count += 1;
+        self.min = self.min.min(length);
+        self.max = self.max.max(length);
+        self.sum += length;
+        self.count += 1;
+    }
+
+    fn summary(self) -> LengthSummary {
+        let any = self.count > 0;
+        LengthSummary {
+            min: any.then_some(self.min),
+            max: any.then_some(self.max),
+            mean: any.then(|| self.sum as f64 / self.count as f64),
+            histogram: self.bins,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_fall_into_the_bin_that_starts_at_or_below_them() {
+        let mut lengths = Lengths::default();
+        for length in [1, 49, 50, 1999, 2000, 10_000_000] {
+            lengths.add(length);
+        }
+        let summary = lengths.summary();
+        assert_eq!((summary.min, summary.max), (Some(1), Some(10_000_000)));
+        assert_eq!(summary.mean, Some(10_004_099.0 / 6.0));
+        let filled: Vec<(u64, u64)> = summary
+            .histogram
+            .iter()
+            .filter(|bin| bin.count > 0)
+            .map(|bin| (bin.from, bin.count))
+            .collect();
+        assert_eq!(
+            filled,
+            [(0, 2), (50, 1), (1000, 1), (2000, 1), (128_000, 1)]
+        );
+    }
+
+    #[test]
+    fn nothing_has_no_mean() {
+        let summary = Lengths::default().summary();
+        assert_eq!((summary.min, summary.max, summary.mean), (None, None, None));
     }
 }

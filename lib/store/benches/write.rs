@@ -1,7 +1,7 @@
-//! What it costs to write an embeddings file, in CPU time: `EMBEDDINGS=FILE cargo bench -p plmkit-store --bench write`.
+//! CPU time of writing an embeddings file: `EMBEDDINGS=FILE cargo bench -p plmkit-store --bench write`.
 //!
-//! Rows are those of a file that `gpu-embed` made, repeated up to so many residues with the last bits of values changed, so that no
-//! repeat compresses away. They are written as f32 and as f16, with all columns and without those of lists.
+//! The rows of a file of `gpu-embed` are repeated up to a number of residues. The last bits of values change, so that repeats do not
+//! compress. Rows are written as f32 and as f16, with and without columns of lists.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use half::slice::HalfFloatSliceExt;
 use plmkit_contract::{Column, EmbeddingLayout, Provenance, StoreDtype};
 use plmkit_store::{EmbeddingsReader, EmbeddingsWriter};
 
-/// How often each way is measured.
+/// The number of measurements of each case.
 const REPEATS: usize = 3;
 
 fn main() {
@@ -63,7 +63,7 @@ fn main() {
     }
 }
 
-/// The rows of a file again and again.
+/// Repeats the rows of a file.
 fn read(path: &Path, tokens: usize) -> (EmbeddingLayout, Vec<RecordBatch>) {
     let mut reader = EmbeddingsReader::open(path).expect("embeddings");
     let layout = reader.layout().clone();
@@ -95,7 +95,7 @@ fn residues(batch: &RecordBatch) -> u64 {
         .sum()
 }
 
-/// Other last bits in every round.
+/// Changes the last bits of values, differently in each round.
 fn changed(column: &ArrayRef, round: u32) -> ArrayRef {
     with_values(column, &|values| {
         let bits = |(at, value): (usize, &f32)| {
@@ -108,7 +108,7 @@ fn changed(column: &ArrayRef, round: u32) -> ArrayRef {
     })
 }
 
-/// The columns of `layout`, in its type.
+/// Converts rows to the columns and the type of `layout`.
 fn cast(batch: &RecordBatch, layout: &EmbeddingLayout) -> RecordBatch {
     let schema = layout.schema();
     let columns = schema.fields().iter().map(|field| {
@@ -126,7 +126,7 @@ fn cast(batch: &RecordBatch, layout: &EmbeddingLayout) -> RecordBatch {
     RecordBatch::try_new(Arc::clone(&schema), columns).expect("columns")
 }
 
-/// The column with other values in its vectors.
+/// Replaces the values in the vectors of a column.
 fn with_values(column: &ArrayRef, change: &dyn Fn(&[f32]) -> ArrayRef) -> ArrayRef {
     let item = |array: &ArrayRef| {
         Arc::new(arrow::datatypes::Field::new_list_field(
@@ -154,7 +154,7 @@ fn with_values(column: &ArrayRef, change: &dyn Fn(&[f32]) -> ArrayRef) -> ArrayR
     }
 }
 
-/// Seconds of this process, of the program and of the system for it.
+/// Returns the user and system seconds of this process.
 fn cpu() -> [f64; 2] {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let (_, fields) = stat.rsplit_once(") ").expect("a name");

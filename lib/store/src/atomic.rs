@@ -1,4 +1,4 @@
-//! Files that appear complete or not at all.
+//! Files that appear at their path complete, or not at all.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -11,13 +11,13 @@ use crate::StoreError;
 use crate::hidden_name::{MARK, NAME_BYTES, hidden_name, unique_suffix};
 use crate::lock::{Claim, claim_new, is_at, remove_unheld};
 
-/// A file under construction, beside the path it will have.
+/// A temporary file beside its final path.
 ///
-/// [`finish`](Self::finish) puts the bytes on disk and renames; until then nothing is at the path, and a file
-/// that was there stays. Dropped without it, the temporary file is removed.
+/// [`finish`](Self::finish) syncs the bytes to disk and renames the file. Until then an existing file stays at the path. Dropped
+/// without `finish`, the temporary file is removed.
 ///
-/// The temporary file is locked while it is written, and its name follows from the path: one process at a time
-/// writes an output, and what a killed one left is taken over by the next.
+/// The temporary name follows from the path, and the file is locked: one process at a time writes an output. The next run
+/// replaces the temporary file of a killed one.
 ///
 /// ```
 /// # let folder = tempfile::tempdir().unwrap();
@@ -33,7 +33,7 @@ use crate::lock::{Claim, claim_new, is_at, remove_unheld};
 pub struct AtomicFile {
     path: PathBuf,
     temporary: Temporary,
-    /// Whether there was a file at the path when this one was begun.
+    /// Whether a file was at the path at the start.
     replaces: bool,
     /// `None` while suspended.
     writer: Option<BufWriter<File>>,
@@ -41,8 +41,8 @@ pub struct AtomicFile {
 }
 
 impl AtomicFile {
-    /// Starts a file that will be at `path`. Its mode follows the umask, as for any new file. Where `path` is a
-    /// link to a file, that file is replaced and the link stays.
+    /// Starts a file that will be at `path`. Its mode follows the umask. If `path` is a link to a file, the file is replaced and
+    /// the link stays.
     pub fn create(path: &Path) -> Result<Self, StoreError> {
         let failed = StoreError::cannot_create(path);
         let target = target(path).map_err(failed)?;
@@ -51,7 +51,7 @@ impl AtomicFile {
             .ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?;
         let mut temporary = target.with_file_name(hidden_name(name, MARK));
         let claimed = claim_new(&temporary).map_err(|source| StoreError::Create {
-            // Something of others may be at the name of the temporary.
+            // Another user's file may have the temporary name.
             path: match temporary.symlink_metadata() {
                 Ok(_) => temporary.clone(),
                 Err(_) => path.to_owned(),
@@ -60,11 +60,7 @@ impl AtomicFile {
         });
         let file = match claimed? {
             Claim::Held(file) => file,
-            Claim::Busy => {
-                return Err(StoreError::Busy {
-                    path: path.to_owned(),
-                });
-            }
+            Claim::Busy => return Err(StoreError::busy(path)),
             Claim::Unsupported => {
                 temporary.as_mut_os_string().push(unique_suffix());
                 File::create_new(&temporary).map_err(failed)?
@@ -83,22 +79,22 @@ impl AtomicFile {
         })
     }
 
-    /// The path that the finished file will have.
+    /// Returns the path of the finished file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// Adds bytes.
+    /// Appends bytes.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         self.write_all(bytes).map_err(|source| self.failed(source))
     }
 
-    /// Closes the file descriptor until the next write, so that many files can wait for their end at once.
+    /// Closes the file descriptor until the next write, so that thousands of files can be unfinished at once.
     pub fn suspend(&mut self) -> io::Result<()> {
         self.flush()?;
         self.writer = None;
@@ -113,7 +109,7 @@ impl AtomicFile {
         Ok(self.writer.insert(writer))
     }
 
-    /// Publishes the file: its bytes are on disk, then it has its name, then the folder is on disk.
+    /// Publishes the file: syncs its bytes, renames it, then syncs the folder.
     pub fn finish(mut self) -> Result<(), StoreError> {
         let temporary = self.temporary.path.clone();
         let written = self.resumed().and_then(|writer| {
@@ -126,8 +122,7 @@ impl AtomicFile {
         self.sync_folder()
     }
 
-    /// Publishes `file`, which is at `path`, in place of this one. It is renamed, or copied from another file system, where it
-    /// stays.
+    /// Publishes `file`, which is at `path`, instead of this one: renames it, or copies it from another file system.
     pub fn finish_as(mut self, file: &File, path: &Path) -> Result<(), StoreError> {
         file.sync_all().map_err(|source| self.failed(source))?;
         match self.rename(path) {
@@ -145,7 +140,7 @@ impl AtomicFile {
         }
     }
 
-    /// Gives the file at `from` the name.
+    /// Renames the file at `from` to the final path.
     fn rename(&mut self, from: &Path) -> Result<(), StoreError> {
         let temporary = self.temporary.path.clone();
         let own = self
@@ -153,10 +148,8 @@ impl AtomicFile {
             .and_then(|writer| is_at(writer.get_ref(), &temporary));
         if !own.map_err(|source| self.failed(source))? {
             return Err(match temporary.symlink_metadata() {
-                // The name belongs to whoever holds the file that is there.
-                Ok(_) => StoreError::Busy {
-                    path: self.path.clone(),
-                },
+                // Another process has replaced the temporary file and holds it.
+                Ok(_) => StoreError::busy(&self.path),
                 Err(source) => self.failed(source),
             });
         }
@@ -166,10 +159,9 @@ impl AtomicFile {
             rename_new(from, &self.path)
         };
         renamed.map_err(|source| match source.kind() {
-            io::ErrorKind::AlreadyExists => StoreError::Exists {
-                path: self.path.clone(),
-                difference: "it appeared in the meantime".to_owned(),
-            },
+            io::ErrorKind::AlreadyExists => {
+                StoreError::exists(&self.path, "it appeared in the meantime")
+            }
             _ => self.failed(source),
         })
     }
@@ -204,7 +196,7 @@ fn buffered(file: File) -> BufWriter<File> {
     BufWriter::with_capacity(1 << 16, file)
 }
 
-/// The file at this path is removed on drop, unless it has been renamed: then the name may be another writer's.
+/// Removes the file at `path` on drop, unless it was renamed: the name may then be another writer's.
 #[derive(Debug)]
 struct Temporary {
     path: PathBuf,
@@ -214,22 +206,22 @@ struct Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.renamed {
-            // There is nobody to tell; a rerun recognises what is left.
+            // A rerun replaces a file that stays.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Renames to a path at which there is nothing: what somebody else put there in the meantime was not looked at.
+/// Renames to a path without a file. A file that appeared there in the meantime stays: it was not checked.
 fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // Some file systems cannot.
+        // Some file systems do not support it.
         Err(Errno::INVAL | Errno::NOSYS) => fs::rename(from, to),
         result => Ok(result?),
     }
 }
 
-/// Where a file for `path` goes: to what a link points at; never to a device or a folder.
+/// Returns the final path of an output at `path`, with a link followed. A device or a folder is an error.
 fn target(path: &Path) -> io::Result<PathBuf> {
     let Ok(found) = path.symlink_metadata() else {
         let bytes = path.as_os_str().as_encoded_bytes();
@@ -257,12 +249,38 @@ fn target(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Removes what a killed process left of the file at `path` under construction, unless a running one is at it.
+/// Removes the temporary file that a killed process left for `path`, unless a running process holds it.
 pub fn remove_unfinished(path: &Path) {
     if let Ok(target) = target(path)
         && let Some(name) = target.file_name()
     {
         remove_unheld(&target.with_file_name(hidden_name(name, MARK)));
+    }
+}
+
+/// A complete file that is not at its path yet. Dropped, it is removed.
+///
+/// [`publish`](Self::publish) renames it, so that several files can appear together.
+#[derive(Debug)]
+#[must_use]
+pub struct Finished<T> {
+    file: AtomicFile,
+    summary: T,
+}
+
+impl<T> Finished<T> {
+    pub(crate) fn new(file: AtomicFile, summary: T) -> Self {
+        Self { file, summary }
+    }
+
+    /// Returns the summary of the content.
+    pub fn summary(&self) -> &T {
+        &self.summary
+    }
+
+    /// Renames the file to its path.
+    pub fn publish(self) -> Result<(), StoreError> {
+        self.file.finish()
     }
 }
 

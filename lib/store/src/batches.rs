@@ -1,6 +1,7 @@
-//! Batches files: Arrow IPC files in which one record batch is one pack.
+//! Batches files: Arrow IPC files with one record batch for each batch of the model.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -15,14 +16,13 @@ use plmkit_contract::{
     Kind, Labels, PackingDigest, Provenance, RowDigest, Stop, batches_schema, check_columns, key,
 };
 
-use crate::checksums::Format;
-use crate::summed::Summed;
+use crate::checksums::{ChecksumWriter, Format};
 use crate::verified::VerifiedFile;
 use crate::{AtomicFile, FileSummary, PackedBatch, StoreError};
 
 /// A batches file under construction.
 pub struct BatchesWriter {
-    writer: FileWriter<Summed<AtomicFile>>,
+    writer: FileWriter<ChecksumWriter<AtomicFile>>,
     path: PathBuf,
     digest: RowDigest,
 }
@@ -34,30 +34,29 @@ impl BatchesWriter {
         labels: Labels,
         provenance: &Provenance,
     ) -> Result<Self, StoreError> {
-        // Readers in other languages see the schema's metadata at once; what depends on the rows follows in
-        // the footer.
+        // All readers see the metadata of the schema. Entries that depend on the rows follow in the footer.
         let entries = provenance
             .entries(Kind::Batches, RowDigest::default())
             .into_iter()
             .filter(|(name, _)| name != key::ROWS);
         let schema = Schema::clone(&batches_schema(labels))
             .with_metadata(entries.collect::<BTreeMap<_, _>>());
-        let writer = FileWriter::try_new(Summed::new(AtomicFile::create(path)?), &schema)
-            .map_err(|error| StoreError::encoding_arrow(path, error))?;
+        let file = ChecksumWriter::new(AtomicFile::create(path)?);
+        let writer = FileWriter::try_new(file, &schema);
         Ok(Self {
-            writer,
+            writer: writer.map_err(|error| StoreError::encoding_arrow(path, error))?,
             path: path.to_owned(),
             digest: RowDigest::default(),
         })
     }
 
-    /// Adds one pack. `batch` has the columns of [`batches_schema`].
+    /// Adds a batch with the columns of [`batches_schema`].
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), StoreError> {
         self.digest
             .update(batch)
             .map_err(|error| StoreError::malformed(&self.path, error))?;
-        // A pack is read without those beside it.
-        self.writer.get_mut().cut();
+        // Each batch has segments of its own, so that it can be read alone.
+        self.writer.get_mut().end_segment();
         self.writer
             .write(batch)
             .map_err(|error| StoreError::encoding_arrow(&self.path, error))
@@ -67,7 +66,7 @@ impl BatchesWriter {
     pub fn finish(mut self) -> Result<FileSummary, StoreError> {
         self.writer
             .write_metadata(key::ROWS, self.digest.to_string());
-        self.writer.get_mut().cut();
+        self.writer.get_mut().end_segment();
         self.writer.get_mut().begin_end();
         let file = self
             .writer
@@ -83,9 +82,9 @@ impl BatchesWriter {
     }
 }
 
-/// A batches file, verified when opened, and pack by pack again when one is read: who changes it in place is found out.
+/// A batches file. It is verified when it is opened, and each batch again when it is read: a change in place is detected.
 ///
-/// Token ids and offsets are used where they lie in the bytes that were read.
+/// Token ids and offsets are used in the bytes that were read, without a copy.
 #[derive(Debug)]
 pub struct BatchesFile {
     file: VerifiedFile,
@@ -98,14 +97,11 @@ pub struct BatchesFile {
 }
 
 impl BatchesFile {
-    /// Opens a file and verifies all of it. `stop` is looked at between packs.
+    /// Opens a file and verifies all of it. Polls `stop` between batches.
     pub fn open(path: &Path, stop: &Stop) -> Result<Self, StoreError> {
         let file = VerifiedFile::open(path, Format::ArrowIpc)?;
-        let malformed = |what: &dyn ToString| {
-            StoreError::malformed(
-                path,
-                format_args!("not a readable Arrow IPC file: {}", what.to_string()),
-            )
+        let malformed = |what: &dyn Display| {
+            StoreError::malformed(path, format_args!("not a readable Arrow IPC file: {what}"))
         };
         let (schema, entries, blocks, version) = {
             let footer = file.footer();
@@ -115,11 +111,7 @@ impl BatchesFile {
                 .schema()
                 .ok_or_else(|| malformed(&"the footer has no schema"))?;
             let schema = try_fb_to_schema(schema).map_err(|error| malformed(&error))?;
-            let mut entries: BTreeMap<String, String> = schema
-                .metadata()
-                .iter()
-                .map(|(name, value)| (name.clone(), value.clone()))
-                .collect();
+            let mut entries = BTreeMap::from_iter(schema.metadata().clone());
             let late = footer.custom_metadata().into_iter().flatten();
             entries.extend(
                 late.filter_map(|entry| Some((entry.key()?.to_owned(), entry.value()?.to_owned()))),
@@ -128,7 +120,7 @@ impl BatchesFile {
             (SchemaRef::new(schema), entries, blocks, footer.version())
         };
         let (provenance, digest) = Provenance::open(&entries, Kind::Batches)
-            .map_err(|error| StoreError::metadata(path, &error))?;
+            .map_err(|error| StoreError::content(path, error))?;
         check_columns(&schema, &batches_schema(Labels::from_schema(&schema)))
             .map_err(|what| StoreError::malformed(path, what))?;
         let mut opened = Self {
@@ -144,45 +136,45 @@ impl BatchesFile {
             if stop.requested() {
                 return Err(StoreError::Stopped);
             }
-            let pack = opened.batch(index)?;
-            let (ordinals, starts) = (pack.ordinals(), pack.starts().values());
+            let batch = opened.batch(index)?;
+            let (ordinals, starts) = (batch.ordinals(), batch.starts().values());
             opened.packing.update(ordinals, starts);
         }
         opened.file.verify_rest(stop)?;
         Ok(opened)
     }
 
-    /// The columns beside the key and the tokens.
+    /// Returns the label columns.
     pub fn labels(&self) -> Labels {
         Labels::from_schema(&self.schema)
     }
 
-    /// Packs in the file.
+    /// Returns the number of batches.
     pub fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    /// Whether it has no packs, as a shard without rows gives.
+    /// Whether there are no batches, because the shard has no rows.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
-    /// Where the packs come from.
+    /// Returns the provenance of the file.
     pub fn provenance(&self) -> &Provenance {
         &self.provenance
     }
 
-    /// The digest of all rows, with their number.
+    /// Returns the digest of all rows, with their number.
     pub fn digest(&self) -> RowDigest {
         self.digest
     }
 
-    /// Which rows are in which pack, and in which order.
+    /// Returns the digest of the assignment of rows to batches.
     pub fn packing(&self) -> &PackingDigest {
         &self.packing
     }
 
-    /// Pack `index`, which is less than [`len`](Self::len).
+    /// Reads batch `index`, which is less than [`len`](Self::len).
     pub fn batch(&self, index: usize) -> Result<PackedBatch, StoreError> {
         let malformed = |what: String| {
             let what = format_args!("record batch {index}: {what}");
@@ -202,6 +194,7 @@ impl BatchesFile {
     }
 }
 
+/// The bytes of a record batch in the file.
 fn range(block: &Block) -> Option<Range<u64>> {
     let start = u64::try_from(block.offset()).ok()?;
     let metadata = u64::try_from(block.metaDataLength()).ok()?;

@@ -1,7 +1,7 @@
-//! Checksums of every byte of a file, in a block that lies just before its footer.
+//! Checksums of every byte of a file, in a block just before its footer.
 //!
-//! Parquet and Arrow IPC files end with a footer, its length and a magic string. Readers begin there and go where the
-//! footer points to, so that none of them sees the block.
+//! Parquet and Arrow IPC files end with a footer, its length and a magic string. Readers follow the offsets in the footer, so
+//! other readers do not see the block.
 //!
 //! ```text
 //! data │ block │ footer, its length, magic string
@@ -9,17 +9,19 @@
 //!        │ XXH3-128 of the block so far and of all that follows the block │ "plmkit-x"
 //! ```
 
+use std::io::{self, Write};
+
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-/// Bytes of a segment, at most: what is read and verified to see one byte, and fits into the cache of a core.
+/// The most bytes of a segment. A reader reads and verifies a whole segment at once; it fits into the cache of a core.
 const SEGMENT_BYTES: usize = 1 << 18;
 const MAGIC: &[u8; 8] = b"plmkit-x";
-/// Bytes of a segment's entry.
+/// Bytes of a segment's entry in the block.
 const ENTRY: usize = 4 + 16;
-/// Bytes of the block behind the entries.
+/// Bytes of the block after the entries.
 const HEAD: usize = 8 + 16 + MAGIC.len();
 
-/// A format whose files end with a footer.
+/// A file format with a footer at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Parquet,
@@ -41,19 +43,19 @@ impl Format {
         }
     }
 
-    /// Bytes behind the footer: its length as a u32, and the magic string.
+    /// Bytes after the footer: its length as a u32, and the magic string.
     pub(crate) fn trailer(self) -> usize {
         4 + self.magic().len()
     }
 
-    /// Bytes of the footer and the trailer of a file that ends with `end`; `None` where it is of another format.
+    /// Bytes of the footer and the trailer of a file that ends with `end`; `None` for another format.
     fn footer(self, end: &[u8]) -> Option<usize> {
         let (_, length) = end.strip_suffix(self.magic())?.split_last_chunk()?;
         Some(u32::from_le_bytes(*length) as usize + self.trailer())
     }
 }
 
-/// Bytes that follow one another, and what they are known by.
+/// A range of bytes of a file, with its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) bytes: u32,
@@ -62,38 +64,38 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Whether these are its bytes, as they were written.
-    pub(crate) fn is(&self, bytes: &[u8]) -> bool {
+    /// Whether `bytes` match the checksum.
+    pub(crate) fn matches(&self, bytes: &[u8]) -> bool {
         bytes.len() == self.bytes as usize && xxh3_128(bytes) == self.digest
     }
 }
 
-/// The checksums of a file that is written from its beginning.
+/// Computes the checksums of a file that is written from start to end.
 #[derive(Clone, Default)]
 pub(crate) struct Checksums {
     segments: Vec<Segment>,
-    /// Of the segment that is not complete.
+    /// Digest and size of the current segment.
     digest: Xxh3,
     bytes: usize,
 }
 
 impl Checksums {
-    /// Adds the bytes that come next.
+    /// Adds the next bytes.
     pub(crate) fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let room = SEGMENT_BYTES - self.bytes;
-            let (now, later) = bytes.split_at(room.min(bytes.len()));
-            self.digest.update(now);
-            self.bytes += now.len();
+            let (added, rest) = bytes.split_at(room.min(bytes.len()));
+            self.digest.update(added);
+            self.bytes += added.len();
             if self.bytes == SEGMENT_BYTES {
-                self.cut();
+                self.end_segment();
             }
-            bytes = later;
+            bytes = rest;
         }
     }
 
-    /// What comes next is in another segment: it can be read without what is before it.
-    pub(crate) fn cut(&mut self) {
+    /// Starts a new segment with the next byte, so that it can be read without the bytes before it.
+    pub(crate) fn end_segment(&mut self) {
         if self.bytes > 0 {
             self.segments.push(Segment {
                 bytes: self.bytes as u32,
@@ -104,22 +106,22 @@ impl Checksums {
         }
     }
 
-    /// Adds bytes whose checksums are known.
+    /// Adds bytes with known checksums.
     pub(crate) fn extend(&mut self, segments: &[Segment]) {
-        self.cut();
+        self.end_segment();
         self.segments.extend_from_slice(segments);
     }
 
-    /// The segments of all bytes so far.
+    /// Returns the segments of all bytes.
     pub(crate) fn into_segments(mut self) -> Vec<Segment> {
-        self.cut();
+        self.end_segment();
         self.segments
     }
 
-    /// Puts the block into the last bytes of the file, `end`, which hold at least the footer and what is behind it.
+    /// Inserts the block into `end`, the last bytes of the file.
     ///
     /// # Panics
-    /// Where they do not.
+    /// If `end` does not hold the whole footer.
     pub(crate) fn seal(mut self, format: Format, end: &[u8]) -> Vec<u8> {
         let footer = format.footer(end);
         let start = footer.and_then(|footer| end.len().checked_sub(footer));
@@ -139,48 +141,53 @@ impl Checksums {
     }
 }
 
-/// The end of a file, verified.
+/// Why the end of a file cannot be parsed.
+#[derive(Debug)]
+pub(crate) enum EndError {
+    /// This many of the file's last bytes are needed.
+    NeedsBytes(usize),
+    Invalid(String),
+}
+
+/// The verified end of a file.
 #[derive(Debug)]
 pub(crate) struct End {
-    /// Of all that is before the block.
+    /// The segments of all bytes before the block.
     pub(crate) segments: Vec<Segment>,
     /// Bytes of the block.
     pub(crate) block: usize,
-    /// Bytes of the footer and of what is behind it.
+    /// Bytes of the footer and the trailer.
     pub(crate) footer: usize,
 }
 
 impl End {
-    /// Looks for the block in the last bytes of a file. `Err(Ok(bytes))` asks for so many of them, and
-    /// `Err(Err(what))` says what is wrong.
-    pub(crate) fn parse(format: Format, end: &[u8]) -> Result<Self, Result<usize, String>> {
-        let missing = |bytes: usize| {
-            if bytes > end.len() {
-                Err(Ok(bytes))
-            } else {
-                Ok(end.len() - bytes)
-            }
+    /// Parses and verifies the last bytes of a file.
+    pub(crate) fn parse(format: Format, end: &[u8]) -> Result<Self, EndError> {
+        let invalid = |what: &str| EndError::Invalid(what.to_owned());
+        let start_of = |bytes: usize| {
+            let start = end.len().checked_sub(bytes);
+            start.ok_or(EndError::NeedsBytes(bytes))
         };
-        missing(format.trailer())?;
+        start_of(format.trailer())?;
         let footer = format.footer(end).ok_or_else(|| {
             let magic = String::from_utf8_lossy(format.magic());
-            Err(format!("it does not end with '{magic}'"))
+            invalid(&format!("it does not end with '{magic}'"))
         })?;
-        let head = missing(HEAD + footer)?;
+        let head = start_of(HEAD + footer)?;
         let (head, footer_bytes) = end[head..].split_at(HEAD);
         let (counted, head) = head.split_at(8);
         let (expected, magic) = head.split_at(16);
         if magic != MAGIC {
-            return Err(Err(
-                "it lacks the checksums that plmkit puts before a footer".to_owned(),
+            return Err(invalid(
+                "it lacks the checksums that plmkit puts before a footer",
             ));
         }
-        let damaged = || Err("its footer is not as it was written".to_owned());
+        let damaged = || invalid("its footer is not as it was written");
         let count = u64::from_le_bytes(counted.try_into().expect("8 bytes"));
         let entries = usize::try_from(count).ok();
         let entries = entries.and_then(|count| count.checked_mul(ENTRY));
         let bytes = entries.and_then(|entries| entries.checked_add(HEAD + footer));
-        let start = missing(bytes.ok_or_else(damaged)?)?;
+        let start = start_of(bytes.ok_or_else(damaged)?)?;
         let table = &end[start..end.len() - footer - HEAD];
         if digest(&[table, counted, footer_bytes]).to_le_bytes() != expected {
             return Err(damaged());
@@ -200,13 +207,71 @@ impl End {
     }
 }
 
-/// XXH3-128 of bytes that lie in several places.
+/// Computes the XXH3-128 of the concatenation of `parts`.
 fn digest(parts: &[&[u8]]) -> u128 {
     let mut digest = Xxh3::default();
     for part in parts {
         digest.update(part);
     }
     digest.digest128()
+}
+
+/// A writer that adds the checksums of the written bytes to the file. It keeps the end of the file in memory, to insert the
+/// block there.
+pub(crate) struct ChecksumWriter<W> {
+    inner: W,
+    sums: Checksums,
+    end: Option<Vec<u8>>,
+}
+
+impl<W: Write> ChecksumWriter<W> {
+    pub(crate) fn new(inner: W) -> Self {
+        Self {
+            inner,
+            sums: Checksums::default(),
+            end: None,
+        }
+    }
+
+    pub(crate) fn inner(&self) -> &W {
+        &self.inner
+    }
+
+    pub(crate) fn inner_mut(&mut self) -> &mut W {
+        &mut self.inner
+    }
+
+    /// Starts a new segment with the next byte.
+    pub(crate) fn end_segment(&mut self) {
+        self.sums.end_segment();
+    }
+
+    /// Starts the end of the file, which must hold at least the footer, with the next byte.
+    pub(crate) fn begin_end(&mut self) {
+        self.end = Some(Vec::new());
+    }
+
+    /// Writes the end of the file, with the checksums.
+    pub(crate) fn finish(mut self, format: Format) -> io::Result<W> {
+        let end = self.sums.seal(format, &self.end.unwrap_or_default());
+        self.inner.write_all(&end)?;
+        Ok(self.inner)
+    }
+}
+
+impl<W: Write> Write for ChecksumWriter<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(end) = &mut self.end {
+            return end.write(bytes);
+        }
+        let count = self.inner.write(bytes)?;
+        self.sums.update(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
 }
 
 #[cfg(test)]
@@ -217,7 +282,7 @@ mod tests {
         let mut sums = Checksums::default();
         let data = vec![7; SEGMENT_BYTES + 5];
         sums.update(&data[..3]);
-        sums.cut();
+        sums.end_segment();
         sums.update(&data[3..]);
         let end = [b"index".as_slice(), b"footer", &[6, 0, 0, 0], b"PAR1"].concat();
         let end = sums.seal(Format::Parquet, &end);
@@ -225,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_says_what_is_before_it() {
+    fn the_end_describes_the_bytes_before_it() {
         let (file, data) = file();
         let end = End::parse(Format::Parquet, &file).expect("just sealed");
         let bytes: Vec<u32> = end.segments.iter().map(|segment| segment.bytes).collect();
@@ -233,9 +298,10 @@ mod tests {
         assert_eq!(end.footer, 14);
         assert_eq!(data + end.block + end.footer, file.len());
         assert_eq!(end.segments[0].digest, digest(&[&file[..3]]));
-        // Little by little.
         let mut bytes = 0;
-        while let Err(Ok(more)) = End::parse(Format::Parquet, &file[file.len() - bytes..]) {
+        while let Err(EndError::NeedsBytes(more)) =
+            End::parse(Format::Parquet, &file[file.len() - bytes..])
+        {
             assert!(more > bytes);
             bytes = more;
         }
@@ -243,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bit_of_the_end_is_free() {
+    fn every_flipped_bit_of_the_end_is_detected() {
         let (file, data) = file();
         for at in data..file.len() {
             for bit in 0..8 {

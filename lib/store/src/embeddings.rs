@@ -1,4 +1,4 @@
-//! Embedding files.
+//! Embeddings files.
 
 use std::path::Path;
 
@@ -16,17 +16,15 @@ use crate::parquet::{Reader, properties};
 use crate::row_group::{ROW_GROUP_BYTES, RowGroupEncoder};
 use crate::{AtomicFile, FileSummary, StoreError};
 
-/// Rows that are decoded at once: 5 MiB of 1280-channel vectors.
-const ROWS_PER_BATCH: usize = 1024;
-/// How often the filter of a row group lets an id through that is not there. It takes about a byte for each id.
+/// The false positive rate of the bloom filters of ids, which take about a byte for each id.
 const ID_FALSE_POSITIVES: f64 = 0.02;
 
-/// An embeddings file under construction.
+/// Writes an embeddings file.
 pub struct EmbeddingsWriter {
     file: AtomicFile,
     encoder: RowGroupEncoder,
     groups: RowGroups,
-    /// Of the next row groups.
+    /// The rows of the next row groups, and the bytes of their values.
     rows: Vec<RecordBatch>,
     bytes: usize,
 }
@@ -46,7 +44,7 @@ impl EmbeddingsWriter {
         Ok(writer)
     }
 
-    /// The columns that [`write`](Self::write) takes.
+    /// Returns the columns that [`write`](Self::write) takes.
     pub fn schema(&self) -> &SchemaRef {
         self.encoder.schema()
     }
@@ -67,11 +65,11 @@ impl EmbeddingsWriter {
             let group = self.encoder.encode(&rows);
             let group = group.map_err(|error| self.encoding(error))?;
             let placed = group.placed(self.groups.end());
+            self.groups
+                .push(placed.map_err(|error| self.encoding(error))?);
             for bytes in group.pieces() {
                 self.file.append(bytes)?;
             }
-            self.groups
-                .push(placed.map_err(|error| self.encoding(error))?);
         }
         Ok(())
     }
@@ -79,8 +77,8 @@ impl EmbeddingsWriter {
     /// Writes the footer and publishes the file.
     pub fn finish(mut self, provenance: &Provenance) -> Result<FileSummary, StoreError> {
         self.end_row_groups()?;
-        let footer = self.groups.footer(&self.encoder, provenance);
-        let footer = footer.map_err(|error| self.encoding(error))?;
+        let path = self.file.path();
+        let footer = self.groups.footer(&self.encoder, provenance, path)?;
         self.file.append(&footer)?;
         let summary = FileSummary {
             digest: self.groups.rows(),
@@ -95,19 +93,19 @@ impl EmbeddingsWriter {
     }
 }
 
-/// How the columns are encoded that are no lists.
-pub(crate) fn properties_of(layout: &EmbeddingLayout) -> WriterProperties {
+/// Returns the encodings of the columns that are not lists.
+pub(crate) fn writer_properties(layout: &EmbeddingLayout) -> WriterProperties {
     let values = match layout.dtype {
-        // Exponents beside exponents compress.
+        // Adjacent exponents compress well.
         StoreDtype::F32 => Encoding::BYTE_STREAM_SPLIT,
-        // Splitting half precision is newer in the format, and DuckDB does not read it.
+        // DuckDB cannot read half precision with BYTE_STREAM_SPLIT, which the format allowed later.
         StoreDtype::F16 => Encoding::PLAIN,
     };
     let mut properties = properties()
         .set_column_encoding(ColumnPath::from("ordinal"), Encoding::DELTA_BINARY_PACKED)
         .set_column_encoding(ColumnPath::from("id"), Encoding::DELTA_LENGTH_BYTE_ARRAY)
         .set_column_statistics_enabled(ColumnPath::from("sequence_digest"), EnabledStatistics::None)
-        // Ids are in no order: without it, a reader would look for one in every row group.
+        // Ids are not sorted: without the filter, a reader would search every row group.
         .set_column_bloom_filter_fpp(ColumnPath::from("id"), ID_FALSE_POSITIVES);
     for column in &layout.columns {
         let path = [column.to_string(), "list".to_owned(), "item".to_owned()];
@@ -119,8 +117,8 @@ pub(crate) fn properties_of(layout: &EmbeddingLayout) -> WriterProperties {
     properties.build()
 }
 
-/// An embeddings file, read batch by batch. What is read is verified; that all of the file is whole is known once
-/// [`next_batch`](EmbeddingsReader::next_batch) has returned `Ok(None)`.
+/// Reads an embeddings file batch by batch. Returned rows are verified. The whole file is verified once
+/// [`next_batch`](EmbeddingsReader::next_batch) returns `Ok(None)`.
 pub struct EmbeddingsReader {
     reader: Reader,
     layout: EmbeddingLayout,
@@ -129,104 +127,42 @@ pub struct EmbeddingsReader {
 impl EmbeddingsReader {
     /// Opens a file and checks its columns and its provenance.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let reader = Reader::open(path, Kind::Embeddings, ROWS_PER_BATCH, |schema| {
-            EmbeddingLayout::from_schema(schema).map(|_layout| ())
-        })?;
-        let layout = EmbeddingLayout::from_schema(&reader.schema)
-            .map_err(|what| StoreError::malformed(path, what))?;
+        let (reader, layout) = Reader::open(path, Kind::Embeddings, EmbeddingLayout::from_schema)?;
         Ok(Self { reader, layout })
     }
 
-    /// The path it reads.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         self.reader.file.path()
     }
 
-    /// All columns.
+    /// Returns all columns.
     pub fn schema(&self) -> &SchemaRef {
         &self.reader.schema
     }
 
-    /// What these columns are.
+    /// Returns the layout of the columns.
     pub fn layout(&self) -> &EmbeddingLayout {
         &self.layout
     }
 
-    /// Where the vectors come from.
+    /// Returns the provenance of the file.
     pub fn provenance(&self) -> &Provenance {
         &self.reader.provenance
     }
 
-    /// The digest of all rows as written in the metadata, with their number.
+    /// Returns the digest of all rows from the metadata, with their number.
     pub fn digest(&self) -> RowDigest {
         self.reader.digest
     }
 
-    /// The next rows, or `None` once all are read and every byte of the file is verified.
+    /// Reads the next rows. Returns `None` after the last, when every byte of the file is verified.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, StoreError> {
         self.reader.next_batch()
     }
 
-    /// Verifies what has not been read. `stop` is looked at between segments.
+    /// Verifies the bytes that were not read. Polls `stop` between segments.
     pub fn verify(&self, stop: &Stop) -> Result<(), StoreError> {
         self.reader.file.verify_rest(stop)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use arrow::array::{
-        ArrayRef, AsArray, BooleanArray, FixedSizeListArray, Float32Array, Int64Array, StringArray,
-        UInt32Array,
-    };
-    use arrow::datatypes::{DataType, Field, Float32Type};
-
-    #[test]
-    fn vectors_come_back() {
-        let folder = tempfile::tempdir().expect("temp folder");
-        let path = folder.path().join("e.parquet");
-        let layout = EmbeddingLayout {
-            columns: vec!["mean_6".parse().expect("a column")],
-            dim: 4,
-            dtype: StoreDtype::F32,
-            stitched: true,
-            labels: plmkit_contract::Labels::default(),
-        };
-        let mut writer = EmbeddingsWriter::create(&path, &layout).expect("create");
-        let values: Vec<f32> = (0..12u8).map(|i| f32::from(i) / 7.0).collect();
-        let vectors = FixedSizeListArray::new(
-            Arc::new(Field::new_list_field(DataType::Float32, false)),
-            4,
-            Arc::new(Float32Array::from(values.clone())),
-            None,
-        );
-        let arrays: Vec<ArrayRef> = vec![
-            Arc::new(Int64Array::from(vec![0, 1, 2])),
-            Arc::new(StringArray::from(vec!["a", "b", "c"])),
-            Arc::new(UInt32Array::from(vec![0; 3])),
-            Arc::new(UInt32Array::from(vec![9; 3])),
-            Arc::new(BooleanArray::from(vec![false; 3])),
-            Arc::new(StringArray::from(vec!["07"; 3])),
-            Arc::new(UInt32Array::from(vec![1, 2, 1])),
-            Arc::new(vectors),
-        ];
-        let batch = RecordBatch::try_new(SchemaRef::clone(writer.schema()), arrays).expect("batch");
-        writer.write(&batch).expect("write");
-        writer.write(&batch).expect("write");
-        let provenance = Provenance::new("gpu-embed", vec![]);
-        assert_eq!(writer.finish(&provenance).expect("finish").digest.rows(), 6);
-
-        let mut reader = EmbeddingsReader::open(&path).expect("open");
-        assert_eq!(reader.layout(), &layout);
-        let read = reader.next_batch().expect("read").expect("rows");
-        let list = read["mean_6"].as_fixed_size_list();
-        assert_eq!(
-            list.values().as_primitive::<Float32Type>().values()[12..],
-            values
-        );
-        assert!(reader.next_batch().expect("digest").is_none());
     }
 }

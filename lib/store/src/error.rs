@@ -1,4 +1,4 @@
-//! What can be wrong with a file.
+//! Errors of reading and writing files.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 
 use arrow::error::ArrowError;
 use parquet::errors::ParquetError;
-use plmkit_contract::{Exit, Failure, MetadataError, SealedError, io_text, one_line, path_text};
+use plmkit_contract::{ContentError, Exit, Failure, io_text, one_line, path_text};
 use rustix::io::Errno;
 
-/// Why a file could not be read or written. Each message but the last starts with the path.
+/// Why a file could not be read or written. Every message but the last starts with the path.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// An input is not there or may not be opened.
+    /// An input is missing or cannot be opened.
     #[error("{}: cannot open: {}", path_text(.path), io_text(.source))]
     Open {
         /// The input.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// An output cannot be created.
@@ -27,69 +27,61 @@ pub enum StoreError {
     Create {
         /// The output.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// Reading failed midway.
+    /// Reading failed.
     #[error("{}: cannot read: {}", path_text(.path), io_text(.source))]
     Read {
         /// The input.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// Writing failed midway; nothing was published.
+    /// Writing failed. Nothing was published.
     #[error("{}: cannot write: {}", path_text(.path), write_text(.source))]
     Write {
         /// The output.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// The bytes are not those of the format.
-    #[error("{}: {}", path_text(.path), whole_line(.what))]
+    /// The file is damaged, or does not follow its format.
+    #[error("{}: {}", path_text(.path), on_one_line(.what))]
     Malformed {
         /// The input.
         path: PathBuf,
-        /// What was expected, what was found.
+        /// The expected and the found content.
         what: String,
     },
-    /// The file may be whole, and is of another kind, program or contract.
-    #[error("{}: {}", path_text(.path), whole_line(.what))]
+    /// The file may be intact, but has another kind, program or contract version.
+    #[error("{}: {}", path_text(.path), on_one_line(.what))]
     Foreign {
         /// The input.
         path: PathBuf,
-        /// What was expected, what was found.
+        /// The expected and the found content.
         what: String,
     },
-    /// Some bytes are not those that were written, or are not there any more.
-    #[error("{}: {}", path_text(.path), damage(.bytes))]
-    Damaged {
-        /// The input.
-        path: PathBuf,
-        /// Where the damage is; it may be as small as a bit.
-        bytes: Range<u64>,
-    },
-    /// The output is already there and holds something else.
-    #[error("{}: exists and holds other work ({}); --force replaces it", path_text(.path), whole_line(.difference))]
+    /// The output exists and is the result of other work.
+    #[error("{}: exists and holds other work ({}); --force replaces it", path_text(.path), on_one_line(.difference))]
     Exists {
         /// The output.
         path: PathBuf,
-        /// What differs.
+        /// The first difference.
         difference: String,
     },
-    /// Another process is at work on the same output.
+    /// Another process is writing the output.
     #[error("{}: another process is writing it", path_text(.path))]
     Busy {
         /// The output.
         path: PathBuf,
     },
-    /// A column that a writer was handed does not fit its schema.
+    /// Arrow or Parquet cannot encode the rows.
     #[error("{}: cannot encode: {source}", path_text(.path))]
     Encode {
         /// The output.
         path: PathBuf,
-        /// Why.
+        /// The encoder's error.
         source: ArrowError,
     },
     /// A stop was requested.
@@ -97,39 +89,30 @@ pub enum StoreError {
     Stopped,
 }
 
-/// What the error of an existing output ends with.
-const REPLACES: &str = "; --force replaces it";
-
-fn damage(bytes: &Range<u64>) -> String {
-    let Range { start, end } = bytes;
-    format!("damaged: bytes {start} to {end} are not as they were written")
-}
-
 impl Failure for StoreError {
     fn exit(&self) -> Exit {
         match self {
-            Self::Open { source, .. } if is_out_of_files(source) => Exit::Io,
-            Self::Open { .. } => Exit::NoInput,
-            // A full disk shows at the first byte or at the last: one exit code for both.
-            Self::Create { source, .. } if is_out_of_space(source) || is_out_of_files(source) => {
+            // Wherever a disk is found to be full, the exit code is the same.
+            Self::Open { source, .. } | Self::Create { source, .. } if is_exhausted(source) => {
                 Exit::Io
             }
+            Self::Open { .. } => Exit::NoInput,
             Self::Create { .. } | Self::Exists { .. } => Exit::CannotCreate,
             Self::Read { .. } | Self::Write { .. } => Exit::Io,
             Self::Busy { .. } | Self::Stopped => Exit::Transient,
-            Self::Malformed { .. } | Self::Foreign { .. } | Self::Damaged { .. } => Exit::Data,
+            Self::Malformed { .. } | Self::Foreign { .. } => Exit::Data,
             Self::Encode { .. } => Exit::Internal,
         }
     }
 }
 
 impl StoreError {
-    /// The same error where an output is looked at that is there already: what is damaged stays damaged, and a file
-    /// of another kind is other work.
+    /// Turns the error of reading an existing output into the error of writing it: a file of another kind is other work, and a
+    /// damaged file can be replaced.
     #[must_use]
     pub fn of_existing(self) -> Self {
         match self {
-            // A folder or a device is in the way, or a file of which not even that can be known.
+            // A folder or a device is in the way, or the file cannot be examined.
             Self::Open { path, source } if source.kind() != io::ErrorKind::NotFound => {
                 Self::Create { path, source }
             }
@@ -137,16 +120,14 @@ impl StoreError {
                 path,
                 difference: what,
             },
-            Self::Malformed { path, what } => Self::malformed(&path, what + REPLACES),
-            Self::Damaged { path, bytes } => {
-                let what = damage(&bytes) + REPLACES;
-                Self::malformed(&path, what)
+            Self::Malformed { path, what } => {
+                Self::malformed(&path, what + "; --force replaces it")
             }
             other => other,
         }
     }
 
-    /// Makes the error of an input at `path` that cannot be opened.
+    /// Returns a function that makes the error of an input at `path` that cannot be opened.
     pub fn cannot_open(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
         move |source| Self::Open {
             path: path.to_owned(),
@@ -154,7 +135,7 @@ impl StoreError {
         }
     }
 
-    /// Makes the error of an output at `path` that cannot be created.
+    /// Returns a function that makes the error of an output at `path` that cannot be created.
     pub fn cannot_create(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
         move |source| Self::Create {
             path: path.to_owned(),
@@ -162,7 +143,7 @@ impl StoreError {
         }
     }
 
-    /// Makes the error of a file at `path` that cannot be read.
+    /// Returns a function that makes the error of a file at `path` that cannot be read.
     pub fn cannot_read(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
         move |source| Self::Read {
             path: path.to_owned(),
@@ -170,7 +151,7 @@ impl StoreError {
         }
     }
 
-    /// Makes the error of a file at `path` that cannot be written.
+    /// Returns a function that makes the error of a file at `path` that cannot be written.
     pub fn cannot_write(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
         move |source| Self::Write {
             path: path.to_owned(),
@@ -178,31 +159,39 @@ impl StoreError {
         }
     }
 
-    pub(crate) fn metadata(path: &Path, error: &MetadataError) -> Self {
-        Self::foreign_if(error.is_of_another_kind(), path, error)
+    /// Makes the error of an output at `path` that is the result of other work.
+    pub fn exists(path: &Path, difference: impl Into<String>) -> Self {
+        let (path, difference) = (path.to_owned(), difference.into());
+        Self::Exists { path, difference }
     }
 
-    pub(crate) fn sealed(path: &Path, error: &SealedError) -> Self {
-        Self::foreign_if(matches!(error, SealedError::Foreign { .. }), path, error)
+    pub(crate) fn busy(path: &Path) -> Self {
+        let path = path.to_owned();
+        Self::Busy { path }
     }
 
-    fn foreign_if(is_foreign: bool, path: &Path, error: &dyn Display) -> Self {
-        let (path, what) = (path.to_owned(), error.to_string());
-        if is_foreign {
-            Self::Foreign { path, what }
-        } else {
-            Self::Malformed { path, what }
+    /// Makes the error of a file at `path` that is damaged or does not follow its format.
+    pub fn malformed(path: &Path, what: impl Display) -> Self {
+        let (path, what) = (path.to_owned(), what.to_string());
+        Self::Malformed { path, what }
+    }
+
+    /// The error of bytes that do not match their checksum.
+    pub(crate) fn damaged(path: &Path, bytes: &Range<u64>) -> Self {
+        let Range { start, end } = bytes;
+        let what = format_args!("damaged: bytes {start} to {end} are not as they were written");
+        Self::malformed(path, what)
+    }
+
+    pub(crate) fn content(path: &Path, error: ContentError) -> Self {
+        let path = path.to_owned();
+        match error {
+            ContentError::Foreign(what) => Self::Foreign { path, what },
+            ContentError::Malformed(what) => Self::Malformed { path, what },
         }
     }
 
-    pub(crate) fn malformed(path: &Path, what: impl Display) -> Self {
-        Self::Malformed {
-            path: path.to_owned(),
-            what: what.to_string(),
-        }
-    }
-
-    /// An error of the Parquet reader: damage, unless the operating system failed.
+    /// An error of the Parquet reader: the file is damaged, unless the system failed.
     pub(crate) fn decoding_parquet(path: &Path, error: &(dyn Error + 'static)) -> Self {
         match find_io(error) {
             Some(source) => Self::cannot_read(path)(source),
@@ -216,27 +205,24 @@ impl StoreError {
     }
 
     /// An error of an Arrow writer.
-    pub(crate) fn encoding_arrow(path: &Path, error: ArrowError) -> Self {
+    pub(crate) fn encoding_arrow(path: &Path, source: ArrowError) -> Self {
         let path = path.to_owned();
-        match find_io(&error) {
+        match find_io(&source) {
             Some(source) => Self::Write { path, source },
-            None => Self::Encode {
-                path,
-                source: error,
-            },
+            None => Self::Encode { path, source },
         }
     }
 }
 
-/// The operating system's error inside `error`, if it has one that does not merely say that bytes ran out.
+/// Finds the system's error in the sources of `error`. A custom `io::Error`, such as an unexpected end, does not count.
 fn find_io(error: &(dyn Error + 'static)) -> Option<io::Error> {
-    // zstd's words, of which Arrow keeps no more than the text.
+    // Arrow keeps only the text of zstd's error.
     if error.to_string().ends_with("not enough memory") {
         return Some(io::ErrorKind::OutOfMemory.into());
     }
     let mut next = Some(error);
     while let Some(error) = next {
-        // ArrowError and ParquetError hold theirs in boxes that `source` skips.
+        // `source` skips the boxed errors of ArrowError and ParquetError.
         let inner = match (
             error.downcast_ref::<ArrowError>(),
             error.downcast_ref::<ParquetError>(),
@@ -256,7 +242,7 @@ fn find_io(error: &(dyn Error + 'static)) -> Option<io::Error> {
     None
 }
 
-/// A file that is being written is opened already: that there is none means that it has gone.
+/// A file that is being written was opened before: `NotFound` means that it was removed since.
 fn write_text(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => {
@@ -266,22 +252,21 @@ fn write_text(error: &io::Error) -> String {
     }
 }
 
-/// Whether the process, or the system, may have no more files open.
-fn is_out_of_files(error: &io::Error) -> bool {
-    let refused = [Errno::MFILE, Errno::NFILE];
-    Errno::from_io_error(error).is_some_and(|found| refused.contains(&found))
+/// Whether disk space or file descriptors ran out.
+fn is_exhausted(error: &io::Error) -> bool {
+    let limits = [
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::NOSPC,
+        Errno::DQUOT,
+        Errno::FBIG,
+    ];
+    Errno::from_io_error(error).is_some_and(|errno| limits.contains(&errno))
 }
 
-fn is_out_of_space(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
-    )
-}
-
-/// What a message takes from a file or from a decoder, on one line.
-fn whole_line(text: &dyn Display) -> String {
-    one_line(&text.to_string(), usize::MAX)
+/// Formats text from a file or a decoder on one line.
+fn on_one_line(text: &str) -> String {
+    one_line(text, usize::MAX)
 }
 
 #[cfg(test)]
@@ -308,11 +293,11 @@ mod tests {
     #[test]
     fn a_message_is_one_line() {
         assert_eq!(path_text(Path::new("a\nb\t")), "a\\nb\\t");
-        // Decoders say things in lines, and quote what is in the file.
+        // Decoders' messages have several lines and quote the file.
         let error = StoreError::malformed(Path::new("x"), "bad\n\tworse");
         assert_eq!(error.to_string(), "x: bad\\n\\tworse");
-        let found = "1\0\u{85}".into();
-        let error = StoreError::metadata(Path::new("x"), &MetadataError::Contract { found });
+        let found = ContentError::Foreign("1\0\u{85}".to_owned());
+        let error = StoreError::content(Path::new("x"), found);
         assert!(!error.to_string().contains(char::is_control), "{error}");
     }
 }

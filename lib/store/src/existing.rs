@@ -1,4 +1,4 @@
-//! Outputs that are already there.
+//! Existing outputs.
 
 use std::path::Path;
 
@@ -6,39 +6,36 @@ use plmkit_contract::{Provenance, RowDigest, Stop};
 
 use crate::{BatchesFile, EmbeddingsReader, StoreError, remove_unfinished};
 
-/// What is at an output's path.
+/// A complete output of the same work, verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Existing {
-    /// Nothing.
-    Absent,
-    /// The finished result of the same work, verified.
-    Complete {
-        /// The digest of its rows.
-        digest: RowDigest,
-        /// That of the file which lists what is not in it.
-        rejects: Option<String>,
-    },
+pub struct Existing {
+    /// The digest of its rows.
+    pub digest: RowDigest,
+    /// The digest of its list of rejects.
+    pub rejects: Option<String>,
 }
 
-/// Looks for the result of `provenance` at `path`, a batches file. Anything else that is there is an error.
+/// Verifies the batches file at `path` as the result of `provenance`. Returns `None` if there is no file; any other file is an
+/// error.
 pub fn existing_batches(
     path: &Path,
     provenance: &Provenance,
     stop: &Stop,
-) -> Result<Existing, StoreError> {
-    existing(path, provenance, |path| {
+) -> Result<Option<Existing>, StoreError> {
+    existing(path, provenance, || {
         let file = BatchesFile::open(path, stop)?;
         Ok((file.provenance().clone(), file.digest()))
     })
 }
 
-/// Looks for the result of `provenance` at `path`, an embeddings file. Anything else that is there is an error.
+/// Verifies the embeddings file at `path` as the result of `provenance`. Returns `None` if there is no file; any other file is
+/// an error.
 pub fn existing_embeddings(
     path: &Path,
     provenance: &Provenance,
     stop: &Stop,
-) -> Result<Existing, StoreError> {
-    existing(path, provenance, |path| {
+) -> Result<Option<Existing>, StoreError> {
+    existing(path, provenance, || {
         let reader = EmbeddingsReader::open(path)?;
         reader.verify(stop)?;
         Ok((reader.provenance().clone(), reader.digest()))
@@ -48,26 +45,18 @@ pub fn existing_embeddings(
 fn existing(
     path: &Path,
     provenance: &Provenance,
-    verified: impl FnOnce(&Path) -> Result<(Provenance, RowDigest), StoreError>,
-) -> Result<Existing, StoreError> {
-    let exists = |difference| StoreError::Exists {
-        path: path.to_owned(),
-        difference,
-    };
-    // A folder or a device in the way, or no folder to write to, is for the writer to report.
+    verify: impl FnOnce() -> Result<(Provenance, RowDigest), StoreError>,
+) -> Result<Option<Existing>, StoreError> {
+    // The writer reports a folder or a device in the way, or a missing folder.
     if !path.metadata().is_ok_and(|found| found.is_file()) {
-        return Ok(Existing::Absent);
+        return Ok(None);
     }
-    let (found, digest) = verified(path).map_err(StoreError::of_existing)?;
-    match found.difference(provenance) {
-        None => {
-            // A run that was forced to write it again, and killed.
-            remove_unfinished(path);
-            Ok(Existing::Complete {
-                digest,
-                rejects: found.rejects,
-            })
-        }
-        Some(difference) => Err(exists(difference)),
+    let (found, digest) = verify().map_err(StoreError::of_existing)?;
+    if let Some(difference) = found.difference(provenance) {
+        return Err(StoreError::exists(path, difference));
     }
+    // A killed run with --force may have left it.
+    remove_unfinished(path);
+    let rejects = found.rejects;
+    Ok(Some(Existing { digest, rejects }))
 }

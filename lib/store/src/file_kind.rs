@@ -1,48 +1,56 @@
-//! What a file is that is not the one that was expected.
+//! Detects the kind of a file, for the message about an unexpected file.
 
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::StoreError;
-use crate::open::open_input;
+use crate::input::open_input;
 
-/// How much of each end of a file is looked at.
-const LOOK: u64 = 1 << 16;
+/// The most bytes that are read at each end of a file.
+const SAMPLE_BYTES: u64 = 1 << 16;
 
-/// A kind of file that one of the programs reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A kind of file that a program reads. It displays as in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 pub enum FileKind {
     /// Proteins as text.
+    #[strum(to_string = "a FASTA file")]
     Fasta,
-    /// gzip or zstd, whatever is in it.
+    /// A gzip or zstd file with any content.
+    #[strum(to_string = "a compressed file")]
     Compressed,
-    /// Of `fasta-shard`.
+    /// A shard of `fasta-shard`.
+    #[strum(to_string = "a shard")]
     Shard,
-    /// Of `fasta-shard`, beside its shards.
+    /// The manifest that `fasta-shard` writes beside its shards.
+    #[strum(to_string = "the manifest of a set of shards")]
     Manifest,
-    /// Of `fasta-shard` or `gpu-embed`.
+    /// A list of rejects of `fasta-shard` or `gpu-embed`.
+    #[strum(to_string = "a list of rejects")]
     Rejects,
-    /// Of `pack-batches`.
+    /// A batches file of `pack-batches`.
+    #[strum(to_string = "a batches file")]
     Batches,
-    /// Of `gpu-embed`.
+    /// An embeddings file of `gpu-embed`.
+    #[strum(to_string = "an embeddings file")]
     Embeddings,
-    /// Of `gpu-embed --events`.
+    /// The log of `gpu-embed --events`.
+    #[strum(to_string = "a log of run events")]
     Events,
-    /// Of `monitor-log record`.
+    /// The log of `monitor-log record`.
+    #[strum(to_string = "a log of GPU samples")]
     Samples,
 }
 
 impl FileKind {
-    /// What the file seems to be, by its first bytes and by the kind in the metadata of Parquet. Nothing is verified.
+    /// Guesses the kind of a file from its first bytes, or from the metadata of a Parquet file. Does not verify the file.
     pub fn detect(path: &Path) -> Option<Self> {
         let file = open_input(path).ok()?;
         let length = file.metadata().ok()?.len();
-        let start = read(&file, 0, length).ok()?;
+        let start = read_sample(&file, 0, length).ok()?;
         if start.starts_with(b"PAR1") {
-            let end = read(&file, length.saturating_sub(LOOK), length).ok()?;
+            let end = read_sample(&file, length.saturating_sub(SAMPLE_BYTES), length).ok()?;
             return [(Self::Shard, "shard"), (Self::Embeddings, "embeddings")]
                 .into_iter()
                 .find(|(_, name)| names_kind(&end, name))
@@ -67,14 +75,14 @@ impl FileKind {
             .or_else(|| (text.starts_with(b"{") && is_manifest()).then_some(Self::Manifest))
     }
 
-    /// The error that the file at `path` is of another kind than this one, if it is of one that is known.
+    /// Returns the error that the file at `path` has another kind than this, if it has a known one.
     pub fn mistaken(self, path: &Path) -> Option<StoreError> {
         let found = Self::detect(path).filter(|found| *found != self)?;
         let what = format_args!("expected {self}, found {found}{}", self.maker());
         Some(StoreError::malformed(path, what))
     }
 
-    /// Which program makes such a file, and from what.
+    /// Returns a hint that names the program that makes such a file.
     fn maker(self) -> &'static str {
         match self {
             Self::Fasta | Self::Compressed => "",
@@ -89,24 +97,8 @@ impl FileKind {
     }
 }
 
-impl fmt::Display for FileKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Fasta => "a FASTA file",
-            Self::Compressed => "a compressed file",
-            Self::Shard => "a shard",
-            Self::Manifest => "the manifest of a set of shards",
-            Self::Rejects => "a list of rejects",
-            Self::Batches => "a batches file",
-            Self::Embeddings => "an embeddings file",
-            Self::Events => "a log of run events",
-            Self::Samples => "a log of GPU samples",
-        })
-    }
-}
-
 impl StoreError {
-    /// The same error of an input that should be `expected`; of a file of another kind, which kind it is.
+    /// Replaces the error of an input that should be `expected`, if the file has another known kind.
     #[must_use]
     pub fn of_input(self, expected: FileKind) -> Self {
         let mistaken = match &self {
@@ -117,14 +109,15 @@ impl StoreError {
     }
 }
 
-/// At most [`LOOK`] bytes from `start` on.
-fn read(file: &File, start: u64, length: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; (length - start).min(LOOK) as usize];
+/// Reads at most [`SAMPLE_BYTES`] from `start` on.
+fn read_sample(file: &File, start: u64, length: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; (length - start).min(SAMPLE_BYTES) as usize];
     file.read_exact_at(&mut bytes, start)?;
     Ok(bytes)
 }
 
-/// Whether the end of a Parquet file has the entry that says the kind: a key, then a byte for the type, one for the length, and the value.
+/// Whether the end of a Parquet file has the metadata entry of `kind`: the key, a byte for the type, a byte for the length, the
+/// value.
 fn names_kind(end: &[u8], kind: &str) -> bool {
     let key = plmkit_contract::key::KIND.as_bytes();
     find(end, key).is_some_and(|at| {

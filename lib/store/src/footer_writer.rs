@@ -1,10 +1,12 @@
-//! What stands behind the row groups of an embeddings file: the page index, the checksums and the footer.
+//! Writes the end of an embeddings file: the page index, the checksums and the footer.
 
 use std::io::{self, Write};
+use std::iter;
+use std::path::Path;
 use std::sync::Arc;
 
 use parquet::arrow::{ARROW_SCHEMA_META_KEY, encode_arrow_schema};
-use parquet::errors::Result;
+use parquet::errors::Result as ParquetResult;
 use parquet::file::metadata::page_index::PageIndexBuilder;
 use parquet::file::metadata::{
     FileMetaData, KeyValue, ParquetMetaData, ParquetMetaDataWriter, RowGroupMetaData,
@@ -12,69 +14,57 @@ use parquet::file::metadata::{
 use parquet::file::writer::TrackedWrite;
 use plmkit_contract::{Kind, Provenance, RowDigest};
 
+use crate::StoreError;
 use crate::checksums::{Checksums, Format};
 use crate::row_group::{PlacedRowGroup, RowGroupEncoder};
 
-/// Row groups one after the other, as a footer lists them.
+/// The row groups of a file, in order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RowGroups {
-    placed: Vec<PlacedRowGroup>,
-}
+pub(crate) struct RowGroups(pub(crate) Vec<PlacedRowGroup>);
 
 impl RowGroups {
-    pub(crate) fn all(&self) -> &[PlacedRowGroup] {
-        &self.placed
-    }
-
-    /// Where the next one begins.
+    /// Returns the offset of the next row group.
     pub(crate) fn end(&self) -> u64 {
-        self.placed
-            .last()
-            .map_or(Format::Parquet.magic().len() as u64, PlacedRowGroup::end)
+        let magic = Format::Parquet.magic().len() as u64;
+        self.0.last().map_or(magic, PlacedRowGroup::end)
     }
 
-    /// Adds one that begins there.
+    /// Adds a row group that starts at [`end`](Self::end).
     pub(crate) fn push(&mut self, group: PlacedRowGroup) {
         debug_assert_eq!(group.start, self.end());
-        self.placed.push(group);
+        self.0.push(group);
     }
 
-    /// Forgets all but the first `count`.
-    pub(crate) fn truncate(&mut self, count: usize) {
-        self.placed.truncate(count);
-    }
-
-    /// The digest of all rows.
+    /// Returns the digest of all rows.
     pub(crate) fn rows(&self) -> RowDigest {
-        self.placed.iter().map(|group| group.rows).sum()
+        self.0.iter().map(|group| group.rows).sum()
     }
 
-    /// The bytes that make a file of them: page index, checksums and footer.
+    /// Encodes the bytes that complete the file: page index, checksums and footer. Errors name `path`.
     pub(crate) fn footer(
         &self,
         encoder: &RowGroupEncoder,
         provenance: &Provenance,
-    ) -> Result<Vec<u8>> {
+        path: &Path,
+    ) -> Result<Vec<u8>, StoreError> {
+        let footer = self.encode(encoder, provenance);
+        footer.map_err(|error| StoreError::encoding_parquet(path, error))
+    }
+
+    fn encode(&self, encoder: &RowGroupEncoder, provenance: &Provenance) -> ParquetResult<Vec<u8>> {
         let schema = encoder.schema();
-        let mut entries = vec![KeyValue::new(
+        let arrow = (
             ARROW_SCHEMA_META_KEY.to_owned(),
             encode_arrow_schema(schema),
-        )];
-        let about = provenance.entries(Kind::Embeddings, self.rows());
-        entries.extend(
-            about
-                .into_iter()
-                .map(|(key, value)| KeyValue::new(key, value)),
         );
+        let entries = provenance.entries(Kind::Embeddings, self.rows());
+        let entries = iter::once(arrow).chain(entries);
+        let entries = entries.map(|(key, value)| KeyValue::new(key, value));
         let columns = schema.fields().len();
-        let mut index = PageIndexBuilder::new(self.placed.len(), columns);
+        let mut index = PageIndexBuilder::new(self.0.len(), columns);
         let mut groups: Vec<RowGroupMetaData> = Vec::new();
-        for (number, (ordinal, group)) in (0..).zip(&self.placed).enumerate() {
-            let described = &group.described;
-            let indexes = described
-                .column_indexes
-                .iter()
-                .zip(&described.offset_indexes);
+        for (number, (ordinal, group)) in (0..).zip(&self.0).enumerate() {
+            let indexes = group.column_indexes.iter().zip(&group.offset_indexes);
             for (column, (values, pages)) in indexes.enumerate() {
                 if let Some(values) = values {
                     index.put_column_index(values.clone(), number, column);
@@ -83,49 +73,49 @@ impl RowGroups {
                     index.put_offset_index(pages.clone(), number, column);
                 }
             }
-            let numbered = described.group.clone().into_builder();
+            let numbered = group.metadata.clone().into_builder();
             groups.push(numbered.set_ordinal(ordinal).build()?);
         }
         let properties = encoder.properties();
-        let about = FileMetaData::new(
+        let file_metadata = FileMetaData::new(
             properties.writer_version().as_num(),
             self.rows().rows().cast_signed(),
             Some(properties.created_by().to_owned()),
-            Some(entries),
+            Some(entries.collect()),
             Arc::clone(encoder.descriptor()),
             None,
         );
-        let metadata = ParquetMetaData::new(about, groups);
+        let metadata = ParquetMetaData::new(file_metadata, groups);
         let index = Arc::new(index.build());
         let metadata = metadata.into_builder().set_page_index(Some(index)).build();
         let mut bytes = Vec::new();
-        let mut tracked = TrackedWrite::new(Behind {
+        let mut tracked = TrackedWrite::new(SkipStart {
             left: self.end(),
             bytes: &mut bytes,
         });
-        skip(&mut tracked, self.end())?;
+        write_zeros(&mut tracked, self.end())?;
         let writer = ParquetMetaDataWriter::new_with_tracked(tracked, &metadata);
         writer.with_preserve_page_index_locations(false).finish()?;
         let mut sums = Checksums::default();
         sums.update(Format::Parquet.magic());
-        for group in &self.placed {
+        for group in &self.0 {
             sums.extend(&group.segments);
         }
         Ok(sums.seal(Format::Parquet, &bytes))
     }
 }
 
-/// Keeps what is written behind the first `left` bytes: places in the footer count from the beginning of the file.
-struct Behind<'a> {
+/// Discards the first `left` bytes and keeps the rest: offsets in the footer count from the start of the file.
+struct SkipStart<'a> {
     left: u64,
     bytes: &'a mut Vec<u8>,
 }
 
-impl Write for Behind<'_> {
+impl Write for SkipStart<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let before = self.left.min(bytes.len() as u64);
-        self.left -= before;
-        self.bytes.extend_from_slice(&bytes[before as usize..]);
+        let skipped = self.left.min(bytes.len() as u64);
+        self.left -= skipped;
+        self.bytes.extend_from_slice(&bytes[skipped as usize..]);
         Ok(bytes.len())
     }
 
@@ -134,8 +124,8 @@ impl Write for Behind<'_> {
     }
 }
 
-/// Writes so many zeros, in steps that no buffer copies.
-fn skip(to: &mut impl Write, bytes: u64) -> io::Result<()> {
+/// Writes `bytes` zeros, in steps too large for buffers to copy.
+fn write_zeros(to: &mut impl Write, bytes: u64) -> io::Result<()> {
     const ZEROS: &[u8] = &[0; 1 << 20];
     let mut left = bytes;
     while left > 0 {

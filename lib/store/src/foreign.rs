@@ -1,4 +1,4 @@
-//! Parquet files of any origin, as the library decodes them.
+//! Parquet files of other programs.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -16,27 +16,27 @@ use parquet::file::reader::{ChunkReader, Length};
 use plmkit_contract::{guarded, key, plural};
 
 use crate::StoreError;
-use crate::open::open_input;
+use crate::input::open_input;
 
-/// A Parquet file of any origin, decoded batch by batch.
+/// Reads a Parquet file of any program batch by batch. Nothing is verified.
 pub struct ForeignParquet {
     path: PathBuf,
     rows: ParquetRecordBatchReader,
-    /// Rows that are still to come, as the footer claims.
+    /// Rows that were not read yet, according to the footer.
     left: i64,
-    own: bool,
+    is_own: bool,
 }
 
 impl ForeignParquet {
-    /// Opens a file; `choose` sees its columns and names the ones to read, or says what is wrong with them.
+    /// Opens a file. `choose` returns the names of the columns to read, or describes what is wrong with the columns.
     ///
-    /// Types are the plain ones that Parquet has: large, view and fixed-size types are not.
+    /// Types are Parquet's plain ones, not large, view or fixed-size types.
     pub fn open(
         path: &Path,
         choose: impl FnOnce(&Schema) -> Result<Vec<String>, String>,
     ) -> Result<Self, StoreError> {
         guard(path, || {
-            // Without the Arrow schema that some writers embed, types are the plain ones.
+            // Some writers embed an Arrow schema with other types.
             let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
             let file = Strict(open_input(path)?);
             let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)
@@ -50,7 +50,7 @@ impl ForeignParquet {
             let metadata = builder.metadata().file_metadata();
             let left = metadata.num_rows();
             let mut entries = metadata.key_value_metadata().into_iter().flatten();
-            let own = entries.any(|entry| entry.key.starts_with(key::PREFIX));
+            let is_own = entries.any(|entry| entry.key.starts_with(key::PREFIX));
             let rows = builder
                 .with_projection(mask)
                 .build()
@@ -59,18 +59,17 @@ impl ForeignParquet {
                 path: path.to_owned(),
                 rows,
                 left,
-                own,
+                is_own,
             })
         })
     }
 
-    /// Whether the file says that plmkit wrote it. Then it has a digest, which nobody verifies here: the reader of its
-    /// kind does.
+    /// Whether the metadata says that plmkit wrote the file. The reader of its kind also verifies its checksums.
     pub fn is_own(&self) -> bool {
-        self.own
+        self.is_own
     }
 
-    /// The next rows, or `None` after the last.
+    /// Reads the next rows. Returns `None` after the last.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, StoreError> {
         let next = guard(&self.path, || {
             let next = self.rows.next().transpose();
@@ -86,18 +85,16 @@ impl ForeignParquet {
     }
 }
 
-/// Runs a decoder on the file at `path`; its panic is an error of the file.
+/// Runs a decoder on the file at `path`. Its panic becomes an error of the file.
 fn guard<T>(path: &Path, decode: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
-    guarded(decode).unwrap_or_else(|what| {
-        Err(StoreError::malformed(
-            path,
-            format_args!("cannot be decoded: {what}"),
-        ))
+    guarded(decode).unwrap_or_else(|panic| {
+        let what = format_args!("cannot be decoded: {panic}");
+        Err(StoreError::malformed(path, what))
     })
 }
 
-/// A file whose end is an error to read at. The library skips values of eight bytes that a header counts by the million, and takes
-/// it for no error that none is there.
+/// A file in which a read at the end is an error. The library reads the values that a header claims, and would accept that they
+/// are missing.
 struct Strict(File);
 
 impl Length for Strict {
@@ -134,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_reference_is_an_error_to_read_at() {
+    fn reading_at_the_end_is_an_error() {
         let folder = tempfile::tempdir().expect("temp folder");
         let path = folder.path().join("r.parquet");
         std::fs::write(&path, b"12345678").expect("write");

@@ -1,4 +1,4 @@
-//! The names of files that are hidden while they are under construction.
+//! Hidden names of temporary files.
 
 use std::ffi::OsStr;
 use std::process;
@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What the name of a file under construction ends with, or goes on with a number where there are no locks.
+/// The end of a temporary name. Without locks, a unique suffix follows.
 pub(crate) const MARK: &str = ".plmkit-tmp";
-/// The longest file name.
+/// The most bytes of a file name.
 pub(crate) const NAME_BYTES: usize = 255;
 
-/// The name of something hidden that belongs to the file `name`: `.name` and the mark, of at most 255 bytes with room
-/// for a suffix. Where `name` is too long for that, or not text, a hash stands for what is missing of it.
+/// Returns the hidden name `.{name}{mark}`, of at most 255 bytes with room for a suffix. A name that is too long or not UTF-8 is
+/// cut and gets a hash.
 ///
 /// ```
 /// use std::ffi::OsStr;
@@ -33,15 +33,14 @@ pub fn hidden_name(name: &OsStr, mark: &str) -> String {
     format!(".{beginning}-{hash:016x}{mark}")
 }
 
-/// What makes a name that no other writer uses, where locks cannot.
+/// Returns a suffix that no other writer uses.
 pub(crate) fn unique_suffix() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
     format!("-{}-{next}", process::id())
 }
 
-/// The name that the file will have whose name is `temporary` while it is under construction, by this run or by a
-/// killed one; `None` if it is no such name.
+/// Returns the final name of a file with the temporary name `temporary`; `None` if it is not a temporary name.
 ///
 /// ```
 /// assert_eq!(plmkit_store::under_construction(".a.json.plmkit-tmp"), Some("a.json"));

@@ -1,4 +1,4 @@
-//! Reports, and manifests as JSON.
+//! JSON files: reports, and sealed files such as manifests.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
@@ -7,33 +7,31 @@ use std::path::Path;
 use plmkit_contract::{Sealed, is_stream};
 use serde::Serialize;
 
-use crate::open::open_input;
+use crate::input::open_input;
 use crate::{AtomicFile, StoreError};
 
-/// Bytes of a file that is read. A manifest has some 200 bytes a shard.
+/// The most bytes of a sealed file. A manifest has about 200 bytes per shard.
 const JSON_BYTES: u64 = 256 << 20;
 
-/// Writes `value` as indented JSON with a final newline, where [`write_report`] does.
+/// Writes `value` as indented JSON with a final newline, like [`write_report`].
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), StoreError> {
     let text = serde_json::to_string_pretty(value).map_err(io::Error::from);
     let text = text.map_err(StoreError::cannot_write(path))?;
     write_report(path, &(text + "\n"))
 }
 
-/// Writes the whole of a report: a file, or what a stream gets. `-` is standard output. A reader that has seen enough and left is no
-/// failure.
+/// Writes a report to a file or a stream; `-` is standard output. A closed pipe is not an error.
 pub fn write_report(path: &Path, text: &str) -> Result<(), StoreError> {
     if is_stream(path) {
         return match write_stream(path, text.as_bytes()) {
             Err(source) if source.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             written => {
-                let is_stdout = path == "-";
-                let named = if is_stdout {
+                let name = if path == "-" {
                     "standard output".as_ref()
                 } else {
                     path
                 };
-                written.map_err(StoreError::cannot_write(named))
+                written.map_err(StoreError::cannot_write(name))
             }
         };
     }
@@ -47,17 +45,17 @@ fn write_stream(path: &Path, text: &[u8]) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         return stdout.write_all(text).and_then(|()| stdout.flush());
     }
-    // Behind it may be a file with more in it.
+    // The stream may be a file that other processes write to.
     OpenOptions::new().append(true).open(path)?.write_all(text)
 }
 
-/// Writes `value` as JSON with a seal.
+/// Writes `value` as sealed JSON, and publishes the file.
 pub fn write_sealed(mut file: AtomicFile, value: &impl Sealed) -> Result<(), StoreError> {
     file.append(value.to_json().as_bytes())?;
     file.finish()
 }
 
-/// Reads JSON with a seal and verifies it.
+/// Reads and verifies sealed JSON.
 pub fn read_sealed<T: Sealed>(path: &Path) -> Result<T, StoreError> {
     let mut text = Vec::new();
     open_input(path)?
@@ -65,12 +63,10 @@ pub fn read_sealed<T: Sealed>(path: &Path) -> Result<T, StoreError> {
         .read_to_end(&mut text)
         .map_err(StoreError::cannot_read(path))?;
     if text.len() as u64 > JSON_BYTES {
-        return Err(StoreError::malformed(
-            path,
-            format_args!("expected a {} of at most {JSON_BYTES} bytes", T::WHAT),
-        ));
+        let what = format_args!("expected a {} of at most {JSON_BYTES} bytes", T::WHAT);
+        return Err(StoreError::malformed(path, what));
     }
-    T::from_json(&text).map_err(|error| StoreError::sealed(path, &error))
+    T::from_json(&text).map_err(|error| StoreError::content(path, error))
 }
 
 #[cfg(test)]
@@ -80,37 +76,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_manifest_is_bad_data_as_an_input_and_other_work_in_the_place_of_one() {
+    fn a_foreign_manifest_is_bad_data_as_an_input_and_other_work_as_an_output() {
         let folder = tempfile::tempdir().expect("temp folder");
         let path = folder.path().join("manifest.json");
-        let told = |text: &str| {
-            std::fs::write(&path, text).expect("write");
-            let told = |error: StoreError| {
-                let text = error.to_string();
-                let text = text.rsplit_once(".json: ").expect("the path").1.to_owned();
-                (error.exit(), text)
-            };
-            let read = || read_sealed::<Manifest>(&path).expect_err("no manifest");
-            (told(read()), told(read().of_existing()))
-        };
         let foreign = "not a manifest of fasta-shard";
-        assert_eq!(
-            told("{\"name\": \"a web app\"}"),
-            (
-                (Exit::Data, foreign.to_owned()),
-                (
-                    Exit::CannotCreate,
-                    format!("exists and holds other work ({foreign}); --force replaces it")
-                )
-            )
-        );
+        let as_output = format!("exists and holds other work ({foreign}); --force replaces it");
         let damaged = "damaged or altered: it does not match its seal";
-        assert_eq!(
-            told("{\"tool\": \"fasta-shard\"}"),
+        let replaceable = format!("{damaged}; --force replaces it");
+        for (text, input, output) in [
             (
-                (Exit::Data, damaged.to_owned()),
-                (Exit::Data, format!("{damaged}; --force replaces it"))
-            )
-        );
+                "{\"name\": \"a web app\"}",
+                (Exit::Data, foreign),
+                (Exit::CannotCreate, &*as_output),
+            ),
+            (
+                "{\"tool\": \"fasta-shard\"}",
+                (Exit::Data, damaged),
+                (Exit::Data, &*replaceable),
+            ),
+        ] {
+            std::fs::write(&path, text).expect("write");
+            let read = || read_sealed::<Manifest>(&path).expect_err("no manifest");
+            for (error, (exit, message)) in [(read(), input), (read().of_existing(), output)] {
+                assert_eq!(error.exit(), exit, "{error}");
+                assert!(
+                    error.to_string().ends_with(&format!(".json: {message}")),
+                    "{error}"
+                );
+            }
+        }
     }
 }

@@ -1,8 +1,8 @@
-//! A column of lists - vectors of residues, logits, contacts - as Parquet pages, with no copy of a value.
+//! Encodes a column of lists (residue vectors, logits, contacts) as Parquet pages, without a copy of the values.
 //!
-//! A general writer makes two levels for each value and copies all of them. Here they are known: every value is there, and
-//! all vectors have one length. So a page is a header, a few runs of levels, and the values as they lie in memory. They are not
-//! compressed: mantissas are noise (docs/performance.md has the measurement).
+//! A general writer stores two levels for each value and copies all values. Here the levels follow from the shape: no value is
+//! null, and all vectors have one length. A page is a header, a few runs of levels, and the values as they are in memory. Values
+//! are not compressed: mantissas are noise (docs/performance.md has the measurement).
 
 use std::ops::Range;
 
@@ -14,24 +14,23 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{ColumnChunkMetaData, OffsetIndexBuilder};
 use parquet::schema::types::ColumnDescPtr;
 
-use crate::levels::{Levels, varint};
 use crate::row_group::ColumnChunk;
 
-/// A page ends with the row that takes it past so many bytes of values.
+/// A page ends with the row in which its values reach this many bytes.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// One column of one batch: lists whose items are values, or vectors of values.
+/// A column of a batch: lists whose items are values, or vectors of values.
 struct Lists<'a> {
     offsets: &'a [i32],
     bytes: Bytes,
-    /// Of an item.
+    /// Bytes of an item.
     width: usize,
-    /// Values in an item, where items are vectors.
+    /// Values in an item, if items are vectors.
     dim: Option<usize>,
 }
 
 impl<'a> Lists<'a> {
-    /// `None` where the column is no such list.
+    /// Returns `None` for a column of another type.
     fn new(array: &'a dyn Array) -> Option<Self> {
         let list = array.as_list_opt::<i32>()?;
         let (values, dim) = match list.values().as_fixed_size_list_opt() {
@@ -51,14 +50,14 @@ impl<'a> Lists<'a> {
         })
     }
 
-    /// The bytes of a row.
+    /// Returns the range of a row in `bytes`.
     fn range(&self, row: usize) -> Range<usize> {
         let [start, end] = [row, row + 1].map(|at| self.offsets[at] as usize * self.width);
         start..end
     }
 }
 
-/// Bytes of the lists of each row, of all columns together.
+/// Returns the bytes of the lists of each row, summed over all columns.
 pub(crate) fn list_bytes(batch: &RecordBatch) -> Vec<usize> {
     let mut sizes = vec![0; batch.num_rows()];
     for lists in batch.columns().iter().filter_map(|array| Lists::new(array)) {
@@ -69,7 +68,7 @@ pub(crate) fn list_bytes(batch: &RecordBatch) -> Vec<usize> {
     sizes
 }
 
-/// The pages of column `column` of these batches; `None` where it is none of lists.
+/// Encodes column `column` of `batches`; `None` for a column of another type.
 pub(crate) fn column_chunk(
     batches: &[RecordBatch],
     column: usize,
@@ -95,14 +94,14 @@ struct Pages {
     done_bytes: u64,
     values: u64,
     index: OffsetIndexBuilder,
-    // Of the page that is not done:
+    // The current page:
     repetition: Levels,
     definition: Levels,
     levels: usize,
     rows: u64,
     bytes: usize,
     pieces: Vec<Bytes>,
-    /// Bytes of the batch that is gone through that belong to this page.
+    /// The bytes of the current batch that belong to the current page.
     piece: Range<usize>,
 }
 
@@ -144,7 +143,7 @@ impl Pages {
         Ok(())
     }
 
-    /// What follows lies in another batch, or in another page.
+    /// Ends the contiguous bytes: the next row is in another batch or page.
     fn end_piece(&mut self, lists: &Lists<'_>) {
         if !self.piece.is_empty() {
             self.pieces.push(lists.bytes.slice(self.piece.clone()));
@@ -199,13 +198,13 @@ impl Pages {
     }
 }
 
-/// The `PageHeader` of a data page of version 1 with so many bytes and levels, which is not compressed.
+/// Returns the `PageHeader` of an uncompressed data page of version 1.
 fn header(bytes: usize, levels: usize) -> Vec<u8> {
-    // A field is its type and its distance from the last one; an i32 is a zigzag varint.
+    // Thrift compact protocol: a field is one byte for its type and id delta, then an i32 as zigzag varint.
     let mut header = Vec::with_capacity(32);
     let mut field = |head: &[u8], value: usize| {
         header.extend(head);
-        varint(&mut header, (value as u64) << 1);
+        push_varint(&mut header, (value as u64) << 1);
     };
     field(&[0x15], 0); // type: DATA_PAGE
     field(&[0x15], bytes); // uncompressed_page_size
@@ -216,4 +215,71 @@ fn header(bytes: usize, levels: usize) -> Vec<u8> {
     field(&[0x15], 3); // repetition_level_encoding: RLE
     header.extend([0, 0]);
     header
+}
+
+/// Repetition or definition levels of up to 8 bits, run-length encoded.
+///
+/// Source: <https://parquet.apache.org/docs/file-format/data-pages/encodings/#run-length-encoding--bit-packing-hybrid-rle--3>.
+#[derive(Debug, Default)]
+struct Levels {
+    bytes: Vec<u8>,
+    level: u8,
+    count: u64,
+}
+
+impl Levels {
+    /// Adds `level` `count` times.
+    fn push(&mut self, level: u8, count: usize) {
+        if count == 0 {
+            return;
+        }
+        if level != self.level {
+            self.end_run();
+            self.level = level;
+        }
+        self.count += count as u64;
+    }
+
+    fn end_run(&mut self) {
+        if self.count > 0 {
+            push_varint(&mut self.bytes, self.count << 1);
+            self.bytes.push(self.level);
+            self.count = 0;
+        }
+    }
+
+    /// Appends the length in bytes and the runs to a page, and clears the levels.
+    fn append_to(&mut self, page: &mut Vec<u8>) {
+        self.end_run();
+        page.extend((self.bytes.len() as u32).to_le_bytes());
+        page.append(&mut self.bytes);
+    }
+}
+
+/// Appends an unsigned LEB128 integer: 7 bits a byte, the lowest first.
+fn push_varint(bytes: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_levels_are_one_run() {
+        let mut levels = Levels::default();
+        for (level, count) in [(0, 1), (2, 100), (2, 27), (1, 0), (2, 1), (1, 300)] {
+            levels.push(level, count);
+        }
+        let mut page = Vec::new();
+        levels.append_to(&mut page);
+        assert_eq!(page, [8, 0, 0, 0, 2, 0, 0x80, 2, 2, 0xd8, 4, 1]);
+        page.clear();
+        levels.append_to(&mut page);
+        assert_eq!(page, [0; 4], "nothing is left");
+    }
 }

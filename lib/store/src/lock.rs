@@ -1,4 +1,4 @@
-//! One writer at a time.
+//! Locks: one writer of an output at a time.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -12,10 +12,9 @@ use plmkit_contract::path_text;
 
 use crate::StoreError;
 
-/// An exclusive claim on an output of more than one file, for as long as this value lives.
+/// An exclusive lock on an output that has several files. It is held until this value is dropped.
 ///
-/// It is a lock of the operating system on a file, so it ends with the process, however that ends: what a killed
-/// run left behind blocks nobody.
+/// The operating system releases the lock when the process ends: the lock file of a killed run blocks no other run.
 #[derive(Debug)]
 pub struct Lock {
     path: PathBuf,
@@ -23,15 +22,11 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Claims `output` by the lock file `path`, or says that another process has it.
+    /// Locks `output` with the lock file `path`. [`StoreError::Busy`] if another process holds it.
     pub fn acquire(path: &Path, output: &Path) -> Result<Self, StoreError> {
         let file = match claim(path).map_err(StoreError::cannot_create(output))? {
             Claim::Held(file) => Some(file),
-            Claim::Busy => {
-                return Err(StoreError::Busy {
-                    path: output.to_owned(),
-                });
-            }
+            Claim::Busy => return Err(StoreError::busy(output)),
             Claim::Unsupported => {
                 tracing::warn!(
                     "{}: this file system has no locks: nothing stops a second run from writing the same output",
@@ -49,42 +44,37 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // While the lock is held, so that it is not another's file. One that stays behind is claimed again.
+        // The lock is still held, so the file is ours. If it cannot be removed, the next run locks it again.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// How an attempt to claim a path ended.
+/// The result of an attempt to lock the file at a path.
 pub(crate) enum Claim {
-    /// The file, open for reading and writing, with whatever it held.
+    /// The locked file, open for reading and writing, with its old content.
     Held(File),
-    /// Another process has it.
+    /// Another process holds the lock.
     Busy,
-    /// The file system has no locks, as some network file systems.
+    /// The file system has no locks, like some network file systems.
     Unsupported,
 }
 
-/// Locks `file`, which was opened at `path`, for as long as it is open; [`StoreError::Busy`] where another process has it.
-/// False where `path` is not its name any more, since whoever had it removed it. Without locks it is not locked.
+/// Locks `file`, which was opened at `path`, until it is closed. Returns false if the file is no longer at `path`: its last
+/// owner removed it. [`StoreError::Busy`] if another process holds the lock. A file system without locks is no error.
 pub fn lock_open(file: &File, path: &Path) -> Result<bool, StoreError> {
     let failed = StoreError::cannot_create(path);
-    match file.try_lock() {
-        Err(TryLockError::WouldBlock) => {
-            let path = path.to_owned();
-            return Err(StoreError::Busy { path });
-        }
-        Err(TryLockError::Error(error)) if !is_unsupported(&error) => return Err(failed(error)),
-        _ => {}
+    if let Some(Claim::Busy) = try_lock(file).map_err(failed)? {
+        return Err(StoreError::busy(path));
     }
-    // Opening follows links, so that a link to the file is its name, too.
+    // `file` may have been opened through a link.
     match path.canonicalize() {
         Ok(path) => is_at(file, &path).map_err(failed),
         Err(_) => Ok(false),
     }
 }
 
-/// Opens the file at `path`, or makes one, and locks it.
-pub(crate) fn claim(path: &Path) -> io::Result<Claim> {
+/// Opens or creates the file at `path`, and locks it.
+fn claim(path: &Path) -> io::Result<Claim> {
     loop {
         let file = read_write().create(true).truncate(false).open(path)?;
         if let Some(claim) = lock(file, path)? {
@@ -93,8 +83,8 @@ pub(crate) fn claim(path: &Path) -> io::Result<Claim> {
     }
 }
 
-/// Makes the file at `path` and locks it. One that nobody holds is replaced: a killed run's file has that run's mode
-/// and owner, too. Where there are no locks, nothing is left at `path`.
+/// Creates the file at `path` and locks it. Replaces a file that nobody holds: a killed run's file has the mode and owner of
+/// that run. Without locks, no file is left at `path`.
 pub(crate) fn claim_new(path: &Path) -> io::Result<Claim> {
     loop {
         match read_write().create_new(true).open(path) {
@@ -117,14 +107,14 @@ pub(crate) fn claim_new(path: &Path) -> io::Result<Claim> {
     }
 }
 
-/// Removes the file at `path` unless somebody holds it. There is nobody to tell where that fails.
+/// Removes the file at `path` unless a process holds it. Ignores errors.
 pub(crate) fn remove_unheld(path: &Path) {
     if let Ok(Some(Claim::Held(_held))) = claim_existing(path) {
         let _ = fs::remove_file(path);
     }
 }
 
-/// `None` where there is no file any more.
+/// Locks the file at `path`; `None` if there is none.
 fn claim_existing(path: &Path) -> io::Result<Option<Claim>> {
     match read_write().open(path) {
         Ok(file) => lock(file, path),
@@ -135,45 +125,53 @@ fn claim_existing(path: &Path) -> io::Result<Option<Claim>> {
 
 fn read_write() -> OpenOptions {
     let mut options = OpenOptions::new();
-    // A link that somebody laid at a predictable name must not lead to another file.
+    // Names are predictable: a symbolic link planted there must not be followed.
     let flags = OFlags::NOFOLLOW.bits().cast_signed();
     options.read(true).write(true).custom_flags(flags);
     options
 }
 
-/// Locks `file`; `None` where `path` is not its name any more, since whoever held it removed or renamed it.
+/// Locks `file`; `None` if it is no longer at `path`, because its last owner removed or renamed it.
 fn lock(file: File, path: &Path) -> io::Result<Option<Claim>> {
-    match file.try_lock() {
-        Ok(()) => Ok(is_at(&file, path)?.then_some(Claim::Held(file))),
-        Err(TryLockError::WouldBlock) => Ok(Some(Claim::Busy)),
-        Err(TryLockError::Error(error)) if is_unsupported(&error) => Ok(Some(Claim::Unsupported)),
-        Err(TryLockError::Error(error)) => Err(error),
+    match try_lock(&file)? {
+        None => Ok(is_at(&file, path)?.then_some(Claim::Held(file))),
+        refused => Ok(refused),
     }
 }
 
-/// Whether `path` is still the name of `file`.
+/// Locks `file`; returns `None` on success, and otherwise why it is not locked.
+fn try_lock(file: &File) -> io::Result<Option<Claim>> {
+    let unsupported = [Errno::NOSYS, Errno::NOTSUP, Errno::OPNOTSUPP, Errno::NOLCK];
+    match file.try_lock() {
+        Ok(()) => Ok(None),
+        Err(TryLockError::WouldBlock) => Ok(Some(Claim::Busy)),
+        Err(TryLockError::Error(error)) => match Errno::from_io_error(&error) {
+            Some(errno) if unsupported.contains(&errno) => Ok(Some(Claim::Unsupported)),
+            _ => Err(error),
+        },
+    }
+}
+
+/// Whether `file` is at `path`.
 pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    let ours = file.metadata()?;
+    let own = file.metadata()?;
     match path.symlink_metadata() {
-        Ok(found) => Ok((found.dev(), found.ino()) == (ours.dev(), ours.ino())),
+        Ok(found) => Ok((found.dev(), found.ino()) == (own.dev(), own.ino())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-fn is_unsupported(error: &io::Error) -> bool {
-    let unsupported = [Errno::NOSYS, Errno::NOTSUP, Errno::OPNOTSUPP, Errno::NOLCK];
-    Errno::from_io_error(error).is_some_and(|errno| unsupported.contains(&errno))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use plmkit_contract::{Exit, Failure};
 
     use super::*;
 
     #[test]
-    fn a_claim_excludes_others_until_it_is_dropped() {
+    fn a_lock_excludes_others_until_it_is_dropped() {
         let folder = tempfile::tempdir().expect("temp folder");
         let path = folder.path().join("lock");
         let output = folder.path().join("output");
@@ -187,36 +185,30 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_file_that_nobody_holds_blocks_nobody() {
+    fn an_unheld_lock_file_is_no_lock_and_a_link_is_not_followed() {
         let folder = tempfile::tempdir().expect("temp folder");
         let path = folder.path().join("lock");
         fs::write(&path, "left behind").expect("write");
-        Lock::acquire(&path, &path).expect("claimed");
-    }
-
-    #[test]
-    fn a_link_is_not_followed() {
-        let folder = tempfile::tempdir().expect("temp folder");
-        let path = folder.path().join("lock");
+        drop(Lock::acquire(&path, &path).expect("unheld"));
         std::os::unix::fs::symlink(folder.path().join("victim"), &path).expect("link");
         assert!(Lock::acquire(&path, &path).is_err());
         assert!(!folder.path().join("victim").exists());
     }
 
     #[test]
-    fn of_many_threads_one_has_it() {
+    fn one_of_many_threads_holds_it() {
         let folder = tempfile::tempdir().expect("temp folder");
         let path = folder.path().join("lock");
-        let inside = std::sync::atomic::AtomicU32::new(0);
+        let inside = AtomicU32::new(0);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     let mut times = 0;
                     while times < 50 {
                         if let Ok(_held) = Lock::acquire(&path, &path) {
-                            let before = inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                            let before = inside.fetch_add(1, Ordering::SeqCst);
                             assert_eq!(before, 0);
-                            inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                            inside.fetch_sub(1, Ordering::SeqCst);
                             times += 1;
                         }
                     }

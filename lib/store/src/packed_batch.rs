@@ -1,4 +1,4 @@
-//! One packed batch, as read from a batches file.
+//! A packed batch of a batches file.
 
 use arrow::array::{
     Array, AsArray, BooleanArray, ListArray, PrimitiveArray, RecordBatch, StringArray,
@@ -6,29 +6,22 @@ use arrow::array::{
 use arrow::datatypes::{UInt8Type, UInt32Type};
 use plmkit_contract::{Span, ordinals};
 
-/// A pack: some sequences back to back, without padding.
+/// Sequences back to back, without padding.
 ///
-/// The slices point into the record batch, and so into the bytes of the file.
+/// Its slices point into the bytes that were read from the file.
 #[derive(Clone, Debug)]
 pub struct PackedBatch {
     batch: RecordBatch,
 }
 
 impl PackedBatch {
-    /// Checks what the type system of Arrow does not: offsets that start at 0 and cover all tokens, and two
-    /// special tokens in each row. `batch` has the columns of [`batches_schema`](plmkit_contract::batches_schema). The error
-    /// says what is wrong.
+    /// Checks a record batch with the columns of [`batches_schema`](plmkit_contract::batches_schema): no nulls, offsets that
+    /// start at 0 and cover all tokens, at least two tokens in each row. The error describes what is wrong.
     pub fn new(batch: RecordBatch) -> Result<Self, String> {
-        if let Some(column) = batch
-            .columns()
-            .iter()
-            .zip(batch.schema_ref().fields())
-            .position(|(column, field)| column.null_count() > 0 && !field.is_nullable())
-        {
-            return Err(format!(
-                "column '{}' has a null",
-                batch.schema().field(column).name()
-            ));
+        let mut columns = batch.columns().iter().zip(batch.schema_ref().fields());
+        let null = columns.find(|(column, field)| column.null_count() > 0 && !field.is_nullable());
+        if let Some((_, field)) = null {
+            return Err(format!("column '{}' has a null", field.name()));
         }
         let packed = Self { batch };
         let (tokens, offsets) = (packed.tokens(), packed.cu_seqlens());
@@ -51,18 +44,18 @@ impl PackedBatch {
         }
     }
 
-    /// Sequences in the pack.
+    /// Returns the number of sequences.
     pub fn sequences(&self) -> usize {
         self.batch.num_rows()
     }
 
-    /// Residues of sequence `row`: its tokens but `<cls>` and `<eos>`.
+    /// Returns the number of residues of sequence `row`.
     pub fn residues(&self, row: usize) -> usize {
         let offsets = self.cu_seqlens();
         (offsets[row + 1] - offsets[row] - 2) as usize
     }
 
-    /// Where sequence `row` lies in its protein.
+    /// Returns the position of sequence `row` in its protein.
     pub fn span(&self, row: usize) -> Span {
         Span {
             start: self.starts().value(row),
@@ -72,48 +65,48 @@ impl PackedBatch {
         }
     }
 
-    /// The token ids of sequence `row` without `<cls>` and `<eos>`. Shape: (residues).
+    /// Returns the token ids of sequence `row` without `<cls>` and `<eos>`. Shape: (residues).
     pub fn residue_tokens(&self, row: usize) -> &[u8] {
         let first = self.cu_seqlens()[row] as usize + 1;
         &self.tokens()[first..first + self.residues(row)]
     }
 
-    /// The token ids of all sequences back to back, each `<cls> residues <eos>`. Shape: (`total_tokens`).
+    /// Returns the token ids of all sequences back to back, each `<cls> residues <eos>`. Shape: (`total_tokens`).
     pub fn tokens(&self) -> &[u8] {
         self.list().values().as_primitive::<UInt8Type>().values()
     }
 
-    /// Where each sequence starts in [`tokens`](Self::tokens), and where the last one ends. Shape: (sequences + 1).
+    /// Returns the start of each sequence in [`tokens`](Self::tokens), and the end of the last one. Shape: (sequences + 1).
     pub fn cu_seqlens(&self) -> &[i32] {
         self.list().value_offsets()
     }
 
-    /// 0-based positions of the records in the whole input. Shape: (sequences), as for all columns.
+    /// Returns the 0-based positions of the records in the whole input. Shape: (sequences), as for all columns.
     pub fn ordinals(&self) -> &[u64] {
         ordinals(&self.batch)
     }
 
-    /// The ids.
+    /// Returns the ids.
     pub fn ids(&self) -> &StringArray {
         self.batch["id"].as_string()
     }
 
-    /// Offsets of the windows in their proteins, in residues.
+    /// Returns the offsets of the windows in their proteins, in residues.
     pub fn starts(&self) -> &PrimitiveArray<UInt32Type> {
         self.batch["start"].as_primitive()
     }
 
-    /// Residues of the whole proteins.
+    /// Returns the lengths of the whole proteins, in residues.
     pub fn lengths(&self) -> &PrimitiveArray<UInt32Type> {
         self.batch["length"].as_primitive()
     }
 
-    /// Whether residues of the protein are in no row at all.
+    /// Returns whether some residues of the protein are in no row.
     pub fn truncated(&self) -> &BooleanArray {
         self.batch["truncated"].as_boolean()
     }
 
-    /// The record batch itself, with the columns of [`batches_schema`](plmkit_contract::batches_schema).
+    /// Returns the record batch, with the columns of [`batches_schema`](plmkit_contract::batches_schema).
     pub fn record_batch(&self) -> &RecordBatch {
         &self.batch
     }
@@ -134,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// A pack with these offsets into five tokens.
+    /// Makes a batch with these offsets into five tokens.
     fn pack(offsets: &[i32]) -> Result<PackedBatch, String> {
         let mut keys = KeyColumnsBuilder::default();
         for ordinal in 1..offsets.len() as u64 {

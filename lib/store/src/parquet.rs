@@ -1,4 +1,4 @@
-//! What shard and embedding files share: properties of the writer, and a reader that verifies.
+//! Parquet for shards and embeddings: common properties of the writers, and a verifying reader.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,38 +20,38 @@ use crate::StoreError;
 use crate::checksums::Format;
 use crate::verified::VerifiedFile;
 
-/// Bytes of rows that are decoded at once, unless one row has more.
+/// The most rows of a decoded batch: 5 MiB of 1280-channel vectors.
+const ROWS_PER_BATCH: usize = 1024;
+
+/// The most bytes of a decoded batch of more than one row.
 const DECODED_BYTES: u64 = 16 << 20;
 
-/// Properties common to all files: zstd, no dictionaries (ids, sequences and vectors hardly repeat).
+/// Returns the properties common to all files: zstd, no dictionaries (ids, sequences and vectors hardly repeat).
 pub(crate) fn properties() -> WriterPropertiesBuilder {
     WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_dictionary_enabled(false)
 }
 
-/// A Parquet file of ours that is read batch by batch.
+/// Reads a Parquet file of plmkit batch by batch.
 pub(crate) struct Reader {
     pub(crate) file: VerifiedFile,
     rows: ParquetRecordBatchReader,
     pub(crate) schema: SchemaRef,
     pub(crate) provenance: Provenance,
-    /// The digest of all rows, as the metadata has it.
+    /// The digest of all rows, from the metadata.
     pub(crate) digest: RowDigest,
 }
 
 impl Reader {
-    /// Opens a file of `kind`, of which at most so many rows are decoded at once; `check` says what is wrong with its
-    /// columns.
-    pub(crate) fn open(
+    /// Opens a file of `kind`. `parse_schema` checks its columns, and its result is returned too.
+    pub(crate) fn open<T>(
         path: &Path,
         kind: Kind,
-        rows_per_batch: usize,
-        check: impl FnOnce(&Schema) -> Result<(), String>,
-    ) -> Result<Self, StoreError> {
+        parse_schema: impl FnOnce(&Schema) -> Result<T, String>,
+    ) -> Result<(Self, T), StoreError> {
         let file = VerifiedFile::open(path, Format::Parquet)?;
-        let broken =
-            |error: ParquetError| file.failed(|path| StoreError::decoding_parquet(path, &error));
+        let broken = |error: ParquetError| file.decoding_error(&error);
         let footer = file.footer();
         let footer = &footer[..footer.len() - Format::Parquet.trailer()];
         let metadata = ParquetMetaDataReader::decode_metadata(footer).map_err(broken)?;
@@ -61,31 +61,30 @@ impl Reader {
         let schema = SchemaRef::clone(builder.schema());
         let about = builder.metadata().file_metadata();
         let (provenance, digest) = Provenance::open(&entries(about), kind)
-            .map_err(|error| StoreError::metadata(path, &error))?;
-        check(&schema).map_err(|what| StoreError::malformed(path, what))?;
+            .map_err(|error| StoreError::content(path, error))?;
+        let parsed = parse_schema(&schema).map_err(|what| StoreError::malformed(path, what))?;
         let groups = builder.metadata().row_groups().iter();
         let bytes: i64 = groups.map(RowGroupMetaData::total_byte_size).sum();
         let bytes_per_row = u64::try_from(bytes).unwrap_or(0) / digest.rows().max(1);
         let rows = DECODED_BYTES / bytes_per_row.max(1);
         let rows = builder
-            .with_batch_size(rows_per_batch.min(rows as usize).max(1))
+            .with_batch_size(ROWS_PER_BATCH.min(rows as usize).max(1))
             .build()
             .map_err(broken)?;
-        Ok(Self {
+        let reader = Self {
             file,
             rows,
             schema,
             provenance,
             digest,
-        })
+        };
+        Ok((reader, parsed))
     }
 
-    /// The next batch. Once there is none, every byte of the file has been verified.
+    /// Reads the next batch. Returns `None` after the last, when every byte of the file is verified.
     pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>, StoreError> {
-        let next = self.rows.next().transpose().map_err(|error| {
-            self.file
-                .failed(|path| StoreError::decoding_parquet(path, &error))
-        })?;
+        let next = self.rows.next().transpose();
+        let next = next.map_err(|error| self.file.decoding_error(&error))?;
         if next.is_none() {
             self.file.verify_rest(&Stop::default())?;
         }
@@ -93,7 +92,7 @@ impl Reader {
     }
 }
 
-/// The metadata entries of a file that have a value.
+/// Returns the metadata entries of a file that have a value.
 pub(crate) fn entries(about: &FileMetaData) -> BTreeMap<String, String> {
     let entries = about.key_value_metadata().into_iter().flatten();
     entries

@@ -1,26 +1,24 @@
-//! Lists of records: `rejects.csv`, what is not embedded, and why; `renamed.csv`, what has another id than in the input.
-//! Quoted as RFC 4180 says, with LF line ends.
+//! CSV lists of records: `rejects.csv` (records without an embedding, and why) and `renamed.csv` (records with a new id). They
+//! are quoted as in RFC 4180, with LF line ends.
 //!
-//! `fasta-shard` lists records. `gpu-embed` lists rows of shards, of which a record may have several, and has one more
-//! column for that.
+//! `fasta-shard` lists records. `gpu-embed` lists rows of shards, and has one more column, `start`: a record may have several
+//! rows.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 
-use plmkit_contract::{LIST_SHOWN, Quoted, Reason, Reject, RejectsList, one_line};
+use plmkit_contract::{ByteDigest, LIST_SHOWN, Quoted, Reason, Reject, RejectsList, one_line};
 
 use serde::Serialize;
 
-use crate::digested::Digested;
-use crate::open::open_input;
-use crate::{AtomicFile, Lines, StoreError};
+use crate::{AtomicFile, Finished, Lines, StoreError, open_input};
 
 const ROW_COLUMNS: [&str; 5] = ["ordinal", "id", "length", "reason", "start"];
 const RECORD_COLUMNS: &[&str] = ROW_COLUMNS.split_at(4).0;
 
-/// A list under construction. It has its header line also where nothing follows.
+/// Writes a list. Even an empty list has its header line.
 pub struct ListWriter {
-    writer: csv::Writer<Digested<AtomicFile>>,
+    writer: csv::Writer<DigestWriter>,
 }
 
 impl ListWriter {
@@ -42,99 +40,96 @@ impl ListWriter {
     fn create(path: &Path, columns: &[&str]) -> Result<Self, StoreError> {
         let mut writer = csv::WriterBuilder::new()
             .has_headers(false)
-            .from_writer(Digested::new(AtomicFile::create(path)?));
+            .from_writer(DigestWriter {
+                file: AtomicFile::create(path)?,
+                digest: ByteDigest::default(),
+            });
         writer
             .write_record(columns)
             .map_err(|error| StoreError::cannot_write(path)(error.into()))?;
         Ok(Self { writer })
     }
 
-    /// Adds a line. One that the file has no column for, or too many, is an error.
+    /// Adds a line. A line with other columns than the list is an error.
     pub fn push(&mut self, line: &impl Serialize) -> Result<(), StoreError> {
         let pushed = self.writer.serialize(line);
         pushed.map_err(|error| {
-            StoreError::cannot_write(self.writer.get_ref().stream.path())(error.into())
+            StoreError::cannot_write(self.writer.get_ref().file.path())(error.into())
         })
     }
 
-    /// Completes the file; it has no name yet.
-    pub fn finish(self) -> Result<FinishedList, StoreError> {
-        let path = self.writer.get_ref().stream.path().to_owned();
-        let Digested { stream, digest } = self
-            .writer
-            .into_inner()
-            .map_err(|error| StoreError::cannot_write(&path)(error.into_error()))?;
-        Ok(FinishedList {
-            file: stream,
-            digest: digest.to_string(),
-        })
+    /// Completes the file. Its summary is the [`ByteDigest`] of the file.
+    pub fn finish(self) -> Result<Finished<String>, StoreError> {
+        let path = self.writer.get_ref().file.path().to_owned();
+        let written = self.writer.into_inner();
+        let DigestWriter { file, digest } =
+            written.map_err(|error| StoreError::cannot_write(&path)(error.into_error()))?;
+        Ok(Finished::new(file, digest.to_string()))
     }
 }
 
-/// A list that has all its lines and waits for its name.
-#[derive(Debug)]
-pub struct FinishedList {
+/// Digests the bytes that are written to a file.
+struct DigestWriter {
     file: AtomicFile,
-    digest: String,
+    digest: ByteDigest,
 }
 
-impl FinishedList {
-    /// The [`ByteDigest`](plmkit_contract::ByteDigest) of the file.
-    pub fn digest(&self) -> &str {
-        &self.digest
+impl Write for DigestWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.file.write(bytes)?;
+        self.digest.update(&bytes[..count]);
+        Ok(count)
     }
 
-    /// Gives the file its name.
-    pub fn publish(self) -> Result<(), StoreError> {
-        self.file.finish()
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
     }
 }
 
-/// The [`ByteDigest`](plmkit_contract::ByteDigest) of the file at `path`.
+/// Computes the [`ByteDigest`] of the file at `path`.
 pub fn read_byte_digest(path: &Path) -> Result<String, StoreError> {
-    let mut file = Digested::new(open_input(path)?);
-    let read = io::copy(&mut file, &mut io::sink());
-    read.map_err(StoreError::cannot_read(path))?;
-    Ok(file.digest.to_string())
+    let mut digest = ByteDigest::default();
+    let copied = io::copy(&mut open_input(path)?, &mut digest);
+    copied.map_err(StoreError::cannot_read(path))?;
+    Ok(digest.to_string())
 }
 
-/// All of the rejects file at `path`, of records or of rows.
+/// Reads the list of rejected records or rows at `path`.
 pub fn read_rejects(path: &Path) -> Result<RejectsList, StoreError> {
-    let mut reader = csv::Reader::from_reader(Digested::new(Lines::open(path)?));
+    let mut text = Vec::new();
     let unreadable = |error: csv::Error| unreadable(path, error);
+    let read = Lines::open(path)?.read_to_end(&mut text);
+    read.map_err(|error| unreadable(error.into()))?;
+    let mut reader = csv::Reader::from_reader(&text[..]);
     let found = reader.headers().map_err(unreadable)?;
     let of_rows = *found == ROW_COLUMNS[..];
     if !of_rows && *found != *RECORD_COLUMNS {
         let found = one_line(&found.iter().collect::<Vec<_>>().join(","), LIST_SHOWN);
         let expected = RECORD_COLUMNS.join(",");
-        return Err(StoreError::malformed(
-            path,
-            format_args!(
-                "not a rejects file: expected columns {expected} and perhaps start, found {found}"
-            ),
-        ));
+        let what = format_args!(
+            "not a rejects file: expected columns {expected} and perhaps start, found {found}"
+        );
+        return Err(StoreError::malformed(path, what));
     }
     let lines = reader.deserialize().collect::<Result<Vec<Reject>, _>>();
     let lines = lines.map_err(unreadable)?;
     for line in &lines {
         check(line, of_rows).map_err(|what| {
             let (ordinal, id) = (line.ordinal, Quoted(&line.id));
-            StoreError::malformed(
-                path,
-                format_args!("not a rejects file: ordinal {ordinal} {id}: {what}"),
-            )
+            let what = format_args!("not a rejects file: ordinal {ordinal} {id}: {what}");
+            StoreError::malformed(path, what)
         })?;
     }
     Ok(RejectsList {
         lines,
         of_rows,
-        digest: reader.into_inner().digest.to_string(),
+        digest: ByteDigest::compute(&text).to_string(),
     })
 }
 
-/// Whether a line is one of a file of its columns.
+/// Checks that a line fits the columns of its list. The error describes what is wrong.
 fn check(line: &Reject, of_rows: bool) -> Result<(), String> {
-    // It would speak of all rows of its record.
+    // A line without a start would reject all rows of its record.
     if of_rows && line.start.is_none() {
         return Err("expected a start, found none".to_owned());
     }
@@ -180,7 +175,7 @@ mod tests {
             writer.push(reject).expect("push");
         }
         let finished = writer.finish().expect("finish");
-        let digest = finished.digest().to_owned();
+        let digest = finished.summary().clone();
         finished.publish().expect("publish");
         let file = read_rejects(&path).expect("read");
         assert_eq!((file.lines.as_slice(), file.digest), (rejects, digest));
@@ -188,15 +183,11 @@ mod tests {
     }
 
     #[test]
-    fn the_header_is_always_there() {
+    fn lists_have_a_header_and_quoted_ids() {
         let of_records = written(ListWriter::create_rejects, &[]);
         assert_eq!(of_records, "ordinal,id,length,reason\n");
         let of_rows = written(ListWriter::create_rejected_rows, &[]);
         assert_eq!(of_rows, "ordinal,id,length,reason,start\n");
-    }
-
-    #[test]
-    fn ids_are_quoted_where_they_must_be() {
         let reject = Reject {
             ordinal: 3,
             id: "a,\"b\"".into(),
@@ -221,14 +212,11 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_one_record_are_told_apart_by_their_start() {
-        assert_eq!(
-            written(
-                ListWriter::create_rejected_rows,
-                &[row(Some(0)), row(Some(766))]
-            ),
-            "ordinal,id,length,reason,start\n3,a,2000,not_finite,0\n3,a,2000,not_finite,766\n"
-        );
+    fn rows_of_one_record_have_different_starts() {
+        let rows = [row(Some(0)), row(Some(766))];
+        let expected =
+            "ordinal,id,length,reason,start\n3,a,2000,not_finite,0\n3,a,2000,not_finite,766\n";
+        assert_eq!(written(ListWriter::create_rejected_rows, &rows), expected);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Rows of an embeddings file, encoded: the bytes of a row group, and what the footer says of them.
+//! Encodes the row groups of an embeddings file: their bytes, and their metadata for the footer.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use parquet::schema::types::SchemaDescPtr;
 use plmkit_contract::{EmbeddingLayout, RowDigest};
 
 use crate::checksums::{Checksums, Segment};
-use crate::embeddings::properties_of;
+use crate::embeddings::writer_properties;
 use crate::list_column::{column_chunk, list_bytes};
 
-/// Bytes of values of a row group, at least, where there are so many: large enough for a column chunk of vectors to be read in
-/// one go, small enough for a reader to skip by `ordinal`.
+/// The least bytes of values in a row group, unless the file has fewer. A column chunk of vectors is large enough for sequential
+/// reads, and small enough to be skipped by `ordinal`.
 pub const ROW_GROUP_BYTES: usize = 64 << 20;
 
-/// A column of a row group, with its places counted from its beginning.
+/// An encoded column of a row group. Offsets in its metadata count from its start.
 pub(crate) struct ColumnChunk {
     pub(crate) bytes: Vec<Bytes>,
     pub(crate) metadata: ColumnChunkMetaData,
@@ -33,43 +33,36 @@ pub(crate) struct ColumnChunk {
     pub(crate) bloom_filter: Option<Bytes>,
 }
 
-/// What the footer and the page index say of a row group.
-#[derive(Clone, Debug)]
-pub(crate) struct Described {
-    pub(crate) group: RowGroupMetaData,
-    pub(crate) column_indexes: Vec<Option<ColumnIndexMetaData>>,
-    pub(crate) offset_indexes: Vec<Option<OffsetIndexMetaData>>,
-}
-
-/// Rows as they lie in a file. Values of lists are not copied: the arrays that they came in live as long as this.
+/// An encoded row group. Values of lists are not copied: the row group keeps their arrays alive.
 pub struct RowGroup {
     pieces: Vec<Bytes>,
-    segments: Vec<Segment>,
-    described: Described,
-    rows: RowDigest,
+    /// Its metadata at the start of a file.
+    metadata: PlacedRowGroup,
 }
 
-/// A row group in a file.
+/// The metadata of a row group at a position in a file.
 #[derive(Clone, Debug)]
 pub struct PlacedRowGroup {
-    pub(crate) described: Described,
+    pub(crate) metadata: RowGroupMetaData,
+    pub(crate) column_indexes: Vec<Option<ColumnIndexMetaData>>,
+    pub(crate) offset_indexes: Vec<Option<OffsetIndexMetaData>>,
     pub(crate) start: u64,
     pub(crate) segments: Vec<Segment>,
     pub(crate) rows: RowDigest,
 }
 
-/// Encodes the rows of embeddings files of one layout.
+/// Encodes row groups of one layout.
 #[derive(Clone)]
 pub struct RowGroupEncoder {
     schema: SchemaRef,
     descriptor: SchemaDescPtr,
     properties: WriterProperties,
-    /// The columns that are no lists. The library encodes them.
+    /// The columns that are not lists. The Parquet library encodes them.
     flat: Vec<usize>,
 }
 
 impl RowGroupEncoder {
-    /// For the columns of `layout`.
+    /// Makes an encoder for the columns of `layout`.
     pub fn new(layout: &EmbeddingLayout) -> Result<Self> {
         let schema = layout.schema();
         let fields = schema.fields().iter().enumerate();
@@ -77,12 +70,12 @@ impl RowGroupEncoder {
         Ok(Self {
             flat: flat.map(|(column, _)| column).collect(),
             descriptor: Arc::new(ArrowSchemaConverter::new().convert(&schema)?),
-            properties: properties_of(layout),
+            properties: writer_properties(layout),
             schema,
         })
     }
 
-    /// The columns of the rows.
+    /// Returns the columns of the rows.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -95,7 +88,7 @@ impl RowGroupEncoder {
         &self.properties
     }
 
-    /// Cuts rows into row groups of about the same size, each of at least [`ROW_GROUP_BYTES`] if they have so many.
+    /// Divides rows into row groups of about the same size, each of at least [`ROW_GROUP_BYTES`] if there are so many.
     pub fn cut<'b>(
         &self,
         batches: impl Iterator<Item = &'b RecordBatch> + Clone,
@@ -124,19 +117,19 @@ impl RowGroupEncoder {
         groups
     }
 
-    /// Bytes of values of some rows.
+    /// Returns the bytes of values of some rows.
     pub fn bytes(&self, batch: &RecordBatch) -> usize {
         self.sizes(batch).sum()
     }
 
-    /// Bytes of values of each row.
+    /// Iterates over the bytes of values of each row.
     fn sizes(&self, batch: &RecordBatch) -> impl Iterator<Item = usize> {
         let vectors: usize = self.flat.iter().map(|&column| self.width(column)).sum();
         let lists = list_bytes(batch);
         lists.into_iter().map(move |lists| vectors + lists)
     }
 
-    /// Bytes of a vector.
+    /// Returns the bytes of a vector of a column.
     fn width(&self, column: usize) -> usize {
         match self.schema.field(column).data_type() {
             DataType::FixedSizeList(value, dim) => {
@@ -146,7 +139,7 @@ impl RowGroupEncoder {
         }
     }
 
-    /// Encodes some rows.
+    /// Encodes a row group.
     pub fn encode(&self, batches: &[RecordBatch]) -> Result<RowGroup> {
         let mut rows = RowDigest::default();
         for batch in batches {
@@ -155,7 +148,7 @@ impl RowGroupEncoder {
         }
         let mut flat = self.encode_flat(batches)?.into_iter();
         let mut pieces = Vec::new();
-        let mut place = 0;
+        let mut end = 0;
         let mut uncompressed = 0;
         let mut columns = Vec::new();
         let (mut column_indexes, mut offset_indexes) = (Vec::new(), Vec::new());
@@ -171,18 +164,18 @@ impl RowGroupEncoder {
             let size = chunk.metadata.compressed_size();
             uncompressed += chunk.metadata.uncompressed_size();
             pieces.append(&mut chunk.bytes);
-            columns.push(moved(chunk.metadata, place)?);
+            columns.push(move_column(chunk.metadata, end)?);
             column_indexes.push(chunk.column_index);
             bloom_filters.push(chunk.bloom_filter);
-            offset_indexes.push(chunk.offset_index.map(|index| moved_index(index, place)));
-            place += size;
+            offset_indexes.push(move_index(chunk.offset_index, end));
+            end += size;
         }
         for (column, filter) in bloom_filters.into_iter().enumerate() {
             if let Some(filter) = filter {
-                let described = columns[column].clone().into_builder();
-                let described = described.set_bloom_filter_offset(Some(place));
-                columns[column] = described.build()?;
-                place += filter.len().cast_signed() as i64;
+                let metadata = columns[column].clone().into_builder();
+                let metadata = metadata.set_bloom_filter_offset(Some(end));
+                columns[column] = metadata.build()?;
+                end += filter.len().cast_signed() as i64;
                 pieces.push(filter);
             }
         }
@@ -190,30 +183,31 @@ impl RowGroupEncoder {
         for bytes in &pieces {
             sums.update(bytes);
         }
-        let group = RowGroupMetaData::builder(Arc::clone(&self.descriptor))
+        let metadata = RowGroupMetaData::builder(Arc::clone(&self.descriptor))
             .set_num_rows(rows.rows().cast_signed())
             .set_total_byte_size(uncompressed)
             .set_column_metadata(columns)
             .set_file_offset(0)
             .build()?;
         Ok(RowGroup {
-            segments: sums.into_segments(),
             pieces,
-            described: Described {
-                group,
+            metadata: PlacedRowGroup {
+                metadata,
                 column_indexes,
                 offset_indexes,
+                start: 0,
+                segments: sums.into_segments(),
+                rows,
             },
-            rows,
         })
     }
 
-    /// The columns that are no lists, as the library writes them into a file of their own.
+    /// Encodes the columns that are not lists: the library writes them into a file in memory.
     fn encode_flat(&self, batches: &[RecordBatch]) -> Result<Vec<ColumnChunk>> {
         let schema = Arc::new(self.schema.project(&self.flat)?);
         let properties = Some(self.properties.clone());
         let mut writer = ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), properties)?;
-        // In one: the writer has much to do for each batch, and there may be one for each row.
+        // Batches may have one row each, and the writer has overhead for each batch.
         let flat: std::result::Result<Vec<_>, _> = batches
             .iter()
             .map(|batch| batch.project(&self.flat))
@@ -230,13 +224,12 @@ impl RowGroupEncoder {
             .map(|(column, chunk)| {
                 let (start, length) = chunk.byte_range();
                 let bytes = file.slice(start as usize..(start + length) as usize);
-                let offset_index = index.offset_index(column).cloned();
+                let by = -start.cast_signed();
                 Ok(ColumnChunk {
                     bytes: vec![bytes],
-                    metadata: moved(chunk.clone(), -start.cast_signed())?,
+                    metadata: move_column(chunk.clone(), by)?,
                     column_index: index.column_index(column).cloned(),
-                    offset_index: offset_index
-                        .map(|index| moved_index(index, -start.cast_signed())),
+                    offset_index: move_index(index.offset_index(column).cloned(), by),
                     bloom_filter: bloom_filter(chunk)
                         .map(|range| file.slice(range.start as usize..range.end as usize)),
                 })
@@ -246,70 +239,54 @@ impl RowGroupEncoder {
 }
 
 impl RowGroup {
-    /// Its size in bytes.
+    /// Returns its size in bytes.
     pub fn bytes(&self) -> u64 {
         self.pieces.iter().map(|bytes| bytes.len() as u64).sum()
     }
 
-    /// Its bytes, in pieces.
+    /// Returns its bytes, in pieces.
     pub(crate) fn pieces(&self) -> &[Bytes] {
         &self.pieces
     }
 
-    /// What is to be known of it where its bytes begin at `start`.
+    /// Returns its metadata for a file in which it starts at `start`.
     pub(crate) fn placed(&self, start: u64) -> Result<PlacedRowGroup> {
-        Ok(PlacedRowGroup {
-            described: self.described.clone().moved(start.cast_signed())?,
-            start,
-            segments: self.segments.clone(),
-            rows: self.rows,
-        })
+        self.metadata.clone().moved(start)
     }
 }
 
 impl PlacedRowGroup {
-    /// The same row group where its bytes begin at `start`.
+    /// Returns the metadata of the same row group at `start`.
     pub(crate) fn moved(self, start: u64) -> Result<Self> {
         let by = start.cast_signed() - self.start.cast_signed();
+        let columns = self.metadata.columns().iter();
+        let columns = columns.map(|column| move_column(column.clone(), by));
+        let columns = columns.collect::<Result<_>>()?;
+        let offset = self.metadata.file_offset().unwrap_or(0) + by;
+        let metadata = self.metadata.into_builder().set_column_metadata(columns);
+        let indexes = self.offset_indexes.into_iter();
         Ok(Self {
-            described: self.described.moved(by)?,
+            metadata: metadata.set_file_offset(offset).build()?,
+            offset_indexes: indexes.map(|index| move_index(index, by)).collect(),
             start,
             ..self
         })
     }
 
-    /// Where its bytes end.
+    /// Returns the offset of the byte after it.
     pub(crate) fn end(&self) -> u64 {
         let bytes = self.segments.iter();
         self.start + bytes.map(|part| u64::from(part.bytes)).sum::<u64>()
     }
 }
 
-impl Described {
-    /// The same, so many bytes further on.
-    fn moved(self, by: i64) -> Result<Self> {
-        let columns = self.group.columns().iter();
-        let columns = columns.map(|column| moved(column.clone(), by));
-        let columns = columns.collect::<Result<_>>()?;
-        let offset = self.group.file_offset().unwrap_or(0) + by;
-        let group = self.group.into_builder().set_column_metadata(columns);
-        let indexes = self.offset_indexes.into_iter();
-        Ok(Self {
-            group: group.set_file_offset(offset).build()?,
-            offset_indexes: indexes
-                .map(|index| index.map(|index| moved_index(index, by)))
-                .collect(),
-            ..self
-        })
-    }
-}
-
-fn moved(column: ColumnChunkMetaData, by: i64) -> Result<ColumnChunkMetaData> {
+/// Adds `by` to the offsets of a column.
+fn move_column(column: ColumnChunkMetaData, by: i64) -> Result<ColumnChunkMetaData> {
     let offset = column.data_page_offset() + by;
     let filter = column.bloom_filter_offset().map(|offset| offset + by);
     let column = column.into_builder().set_data_page_offset(offset);
     let column = column.set_bloom_filter_offset(filter);
-    // The page index is written again.
+    // The page index is written anew.
     let column = column
         .set_offset_index_offset(None)
         .set_offset_index_length(None)
@@ -318,14 +295,16 @@ fn moved(column: ColumnChunkMetaData, by: i64) -> Result<ColumnChunkMetaData> {
     column.build()
 }
 
-fn moved_index(mut index: OffsetIndexMetaData, by: i64) -> OffsetIndexMetaData {
+/// Adds `by` to the offsets of the pages of a column.
+fn move_index(index: Option<OffsetIndexMetaData>, by: i64) -> Option<OffsetIndexMetaData> {
+    let mut index = index?;
     for page in &mut index.page_locations {
         page.offset += by;
     }
-    index
+    Some(index)
 }
 
-/// Where the bloom filter of a column chunk lies.
+/// Returns the bytes of the bloom filter of a column chunk.
 pub(crate) fn bloom_filter(chunk: &ColumnChunkMetaData) -> Option<Range<u64>> {
     let start = u64::try_from(chunk.bloom_filter_offset()?).ok()?;
     Some(start..start + u64::try_from(chunk.bloom_filter_length()?).ok()?)

@@ -7,7 +7,7 @@ use arrow::array::{
     Array, ArrayRef, AsArray, ListArray, RecordBatch, StringArray, StringBuilder, UInt8Array,
 };
 use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Field, Schema};
 use arrow::error::ArrowError;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Encoding;
@@ -20,32 +20,28 @@ use plmkit_contract::{
     SAMPLE, ShardRow, batches_schema, check_columns, shard_schema, tokenize,
 };
 
-use crate::checksums::Format;
+use crate::checksums::{ChecksumWriter, Format};
 use crate::parquet::{Reader, properties};
-use crate::summed::Summed;
-use crate::{AtomicFile, FileSummary, StoreError};
+use crate::{AtomicFile, FileSummary, Finished, StoreError};
 
-/// Rows that are decoded at once.
-const ROWS_PER_BATCH: usize = 1024;
-
-/// A shard under construction.
+/// Writes a shard.
 ///
-/// Its bytes depend on the rows and on `row_group_bytes` only.
+/// Its bytes depend only on the rows and on `row_group_bytes`.
 pub struct ShardWriter {
-    writer: ArrowWriter<Summed<AtomicFile>>,
+    writer: ArrowWriter<ChecksumWriter<AtomicFile>>,
     digest: RowDigest,
     keys: KeyColumnsBuilder,
     descriptions: StringBuilder,
     sequences: StringBuilder,
-    /// Bytes of the rows that are not in a record batch.
+    /// Bytes of the rows that are not in a record batch yet.
     bytes: usize,
     row_group_bytes: usize,
 }
 
 impl ShardWriter {
-    /// Starts a shard that will be at `path` and keeps at most about `row_group_bytes` of it in memory.
+    /// Starts a shard that will be at `path`. Keeps about `row_group_bytes` in memory.
     pub fn create(path: &Path, row_group_bytes: usize) -> Result<Self, StoreError> {
-        let file = Summed::new(AtomicFile::create(path)?);
+        let file = ChecksumWriter::new(AtomicFile::create(path)?);
         let writer = ArrowWriter::try_new(file, shard_schema(), Some(shard_properties()));
         let mut shard = Self {
             writer: writer.map_err(|error| StoreError::encoding_parquet(path, error))?,
@@ -82,7 +78,7 @@ impl ShardWriter {
         Ok(())
     }
 
-    /// Encodes the rows so far.
+    /// Encodes the buffered rows.
     fn end_batch(&mut self) -> Result<(), StoreError> {
         self.bytes = 0;
         let [ordinal, id, start, length, truncated, digest] = self.keys.finish();
@@ -110,22 +106,21 @@ impl ShardWriter {
         Ok(())
     }
 
-    /// Ends the row group and closes the file descriptor until the next one: there may be thousands of files.
+    /// Ends the row group and closes the file descriptor until the next one: there may be thousands of shards.
     fn end_row_group(&mut self) -> Result<(), StoreError> {
         let ended = self.writer.flush();
         let ended = ended.and_then(|()| Ok(self.writer.inner_mut().inner_mut().suspend()?));
         ended.map_err(|error| self.encoding(error))
     }
 
-    /// Frees the memory and the file descriptor until [`finish`](Self::finish): no row will follow.
+    /// Frees the memory and the file descriptor. Call it after the last row, if [`finish`](Self::finish) comes later.
     pub fn suspend(&mut self) -> Result<(), StoreError> {
         self.end_batch()?;
         self.end_row_group()
     }
 
-    /// Writes the rest and the footer. The file has its name only after [`FinishedShard::publish`], so that a
-    /// set of shards can appear together.
-    pub fn finish(mut self, provenance: &Provenance) -> Result<FinishedShard, StoreError> {
+    /// Writes the remaining rows and the footer.
+    pub fn finish(mut self, provenance: &Provenance) -> Result<Finished<FileSummary>, StoreError> {
         self.end_batch()?;
         let path = self.path().to_owned();
         for (key, value) in provenance.entries(Kind::Shard, self.digest) {
@@ -145,27 +140,7 @@ impl ShardWriter {
             digest: self.digest,
             bytes: file.written(),
         };
-        Ok(FinishedShard { file, summary })
-    }
-}
-
-/// A shard that is written but has not its name yet; dropped, it is removed.
-#[must_use]
-pub struct FinishedShard {
-    file: AtomicFile,
-    summary: FileSummary,
-}
-
-impl FinishedShard {
-    /// What the file holds.
-    pub fn summary(&self) -> FileSummary {
-        self.summary
-    }
-
-    /// Gives the file its name.
-    pub fn publish(self) -> Result<FileSummary, StoreError> {
-        self.file.finish()?;
-        Ok(self.summary)
+        Ok(Finished::new(file, summary))
     }
 }
 
@@ -182,20 +157,20 @@ fn shard_properties() -> WriterProperties {
         properties = properties.set_column_encoding(ColumnPath::from(column), encoding);
     }
     for column in ["description", "sequence", "sequence_digest"] {
-        // The smallest and the largest of these help no reader to skip anything.
+        // No reader can skip rows by the minima and maxima of these columns.
         properties = properties
             .set_column_statistics_enabled(ColumnPath::from(column), EnabledStatistics::None);
     }
     properties.build()
 }
 
-/// A whole shard in memory, verified.
+/// A verified shard in memory.
 #[derive(Clone, Debug)]
 pub struct Shard {
     path: PathBuf,
     /// The rows in file order, with the columns of [`shard_schema`].
     pub batches: Vec<RecordBatch>,
-    /// Where they come from.
+    /// Their provenance.
     pub provenance: Provenance,
     /// Their digest.
     pub digest: RowDigest,
@@ -203,9 +178,8 @@ pub struct Shard {
 
 /// Reads a whole shard and verifies it.
 pub fn read_shard(path: &Path) -> Result<Shard, StoreError> {
-    let mut reader = Reader::open(path, Kind::Shard, ROWS_PER_BATCH, |schema| {
-        check_columns(schema, &shard_schema())
-    })?;
+    let check_schema = |schema: &Schema| check_columns(schema, &shard_schema());
+    let (mut reader, ()) = Reader::open(path, Kind::Shard, check_schema)?;
     let mut batches = Vec::new();
     while let Some(batch) = reader.next_batch()? {
         batches.push(batch);
@@ -219,7 +193,7 @@ pub fn read_shard(path: &Path) -> Result<Shard, StoreError> {
 }
 
 impl Shard {
-    /// Its rows, by their position.
+    /// Returns its rows, numbered from 0.
     pub fn rows(&self) -> ShardRows<'_> {
         let mut rows = ShardRows {
             batches: Vec::new(),
@@ -237,8 +211,7 @@ impl Shard {
         rows
     }
 
-    /// The record batch of one pack of rows of the shard: offsets of `tokens` are `cu_seqlens`, its values are the packed token
-    /// ids.
+    /// Makes the record batch of a batch of rows. The offsets of `tokens` are `cu_seqlens`, its values the packed token ids.
     pub fn pack<'a>(
         &self,
         rows: impl Iterator<Item = ShardRow<'a>>,
@@ -275,7 +248,7 @@ impl Shard {
     }
 }
 
-/// Token ids as lists of type `List<UInt8>`, one a sequence.
+/// Makes a `List<UInt8>` array with one list of token ids per sequence.
 fn token_lists(tokens: Vec<u8>, cu_seqlens: Vec<i32>) -> ArrayRef {
     Arc::new(ListArray::new(
         Arc::new(Field::new_list_field(DataType::UInt8, false)),
@@ -293,7 +266,7 @@ pub struct ShardRows<'a> {
 
 /// The rows of one record batch.
 struct RowsOfBatch<'a> {
-    /// The number of the first one.
+    /// The number of its first row.
     first: usize,
     keys: KeyColumns<'a>,
     descriptions: &'a StringArray,
@@ -301,7 +274,7 @@ struct RowsOfBatch<'a> {
 }
 
 impl<'a> ShardRows<'a> {
-    /// Row `row`.
+    /// Returns row `row`.
     ///
     /// # Panics
     /// If there is no such row.
@@ -309,15 +282,15 @@ impl<'a> ShardRows<'a> {
         let batch = self.batches.partition_point(|batch| batch.first <= row) - 1;
         let batch = &self.batches[batch];
         let row = row - batch.first;
-        let described = batch.descriptions.is_valid(row);
+        let has_description = batch.descriptions.is_valid(row);
         ShardRow {
             key: batch.keys.row(row),
-            description: described.then(|| batch.descriptions.value(row)),
+            description: has_description.then(|| batch.descriptions.value(row)),
             sequence: batch.sequences.value(row),
         }
     }
 
-    /// All rows in file order.
+    /// Iterates over all rows in file order.
     pub fn iter(&self) -> impl Iterator<Item = ShardRow<'a>> {
         (0..self.len).map(|row| self.get(row))
     }

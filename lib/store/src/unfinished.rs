@@ -1,16 +1,16 @@
-//! An embeddings file that grows by row groups, and of which a later run takes over what is there.
+//! An embeddings file that grows by row groups, and that a later run can continue.
 //!
-//! What makes it a file, its end, changes with each row group, so it is kept aside while the file grows: a *record* of the row
-//! groups that are on disk, in a file of its own that is replaced as a whole. A file that is closed before it is complete has its
-//! record at its end, and is a Parquet file of the rows that it has. Either way a killed writer loses what came after the last
-//! record, and nothing before.
+//! The end of the file, its *record*, lists the row groups that are on disk. It changes with every row group. While the file
+//! grows, the record is in a file beside it, which is replaced as a whole. A closed file has its record at the end, and is a
+//! valid Parquet file of its rows. A killed writer loses only the row groups after the last record.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::num::NonZero;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 use std::thread;
 
 use parquet::errors::ParquetError;
@@ -19,22 +19,22 @@ use parquet::file::metadata::{
 };
 use parquet::file::statistics::Statistics;
 use plmkit_contract::{EmbeddingLayout, Kind, Provenance, RowDigest, Stop};
+use rustix::fs::{Advice, fadvise};
 
 use crate::checksums::Format;
 use crate::footer_writer::RowGroups;
 use crate::lock::is_at;
 use crate::parquet::entries;
-use crate::row_group::{Described, PlacedRowGroup, RowGroupEncoder, bloom_filter};
-use crate::sink::Sink;
+use crate::row_group::{PlacedRowGroup, RowGroup, RowGroupEncoder, bloom_filter};
 use crate::verified::{VerifiedFile, append};
 use crate::{AtomicFile, FileSummary, StoreError, remove_file};
 
-/// The option in which a record has the digests of the rows of row groups.
+/// The option of a record with the row digest of each row group.
 const ROW_GROUPS: &str = "row_groups";
-/// What the name of the file of a record ends with, in place of `parquet`.
+/// The extension of a record's file, instead of `parquet`.
 const RECORD: &str = "record";
 
-/// An embeddings file under construction that survives its writer.
+/// An unfinished embeddings file, which outlives its writer.
 pub struct UnfinishedEmbeddings {
     path: PathBuf,
     sink: Sink,
@@ -42,30 +42,66 @@ pub struct UnfinishedEmbeddings {
     groups: RowGroups,
 }
 
+/// Writes row groups into an unfinished file, from several threads.
+#[derive(Clone)]
+pub struct Sink {
+    file: Arc<File>,
+    /// The path in messages.
+    named: PathBuf,
+}
+
+impl Sink {
+    /// Writes a row group at the offset `start`.
+    pub fn write(&self, group: &RowGroup, start: u64) -> Result<PlacedRowGroup, StoreError> {
+        let mut offset = start;
+        for bytes in group.pieces() {
+            self.write_bytes(offset, bytes)?;
+            offset += bytes.len() as u64;
+        }
+        // The system starts to write to disk now, so that `record` waits less, and frees the memory of written pages. Errors do
+        // not matter.
+        let _ = fadvise(&self.file, 0, NonZero::new(offset), Advice::DontNeed);
+        group.placed(start).map_err(|error| self.encoding(error))
+    }
+
+    /// Makes the error of a failed write.
+    pub fn failed(&self, source: io::Error) -> StoreError {
+        StoreError::cannot_write(&self.named)(source)
+    }
+
+    /// Makes the error of rows that cannot be encoded.
+    pub fn encoding(&self, error: ParquetError) -> StoreError {
+        StoreError::encoding_parquet(&self.named, error)
+    }
+
+    fn write_bytes(&self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        let written = self.file.write_all_at(bytes, offset);
+        written.map_err(|source| self.failed(source))
+    }
+
+    fn set_len(&self, len: u64) -> Result<(), StoreError> {
+        self.file.set_len(len).map_err(|source| self.failed(source))
+    }
+}
+
 impl UnfinishedEmbeddings {
-    /// Begins a file at `path`, in place of any that is there. Messages name `named`.
+    /// Creates a file at `path`, replacing an existing one. Messages name `named`.
     pub fn create(path: &Path, named: &Path, layout: &EmbeddingLayout) -> Result<Self, StoreError> {
         remove_file(&Self::record_of(path))?;
-        let failed = StoreError::cannot_create(named);
         let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(true)
             .open(path)
-            .map_err(failed)?;
-        let new = Self {
-            path: path.to_owned(),
-            sink: Sink::new(file, named),
-            encoder: encoder(path, layout)?,
-            groups: RowGroups::default(),
-        };
-        new.sink.write_bytes(0, Format::Parquet.magic())?;
-        Ok(new)
+            .map_err(StoreError::cannot_create(named))?;
+        let created = Self::new(path, named, file, layout, RowGroups::default())?;
+        created.sink.write_bytes(0, Format::Parquet.magic())?;
+        Ok(created)
     }
 
-    /// Opens the file at `path`, with the provenance of its last record; `None` where nothing of it was kept. What is in the
-    /// row groups is not verified.
+    /// Opens the file at `path`, with the provenance of its last record; `None` if it has no record. Does not verify the row
+    /// groups.
     pub fn open(
         path: &Path,
         named: &Path,
@@ -76,192 +112,188 @@ impl UnfinishedEmbeddings {
         let file = opened.map_err(failed)?;
         let verified = match fs::read(Self::record_of(path)) {
             Ok(record) => {
-                let aside = file.try_clone().map_err(failed)?;
-                VerifiedFile::with_end(path, aside, record, Format::Parquet)
+                let data = file.try_clone().map_err(failed)?;
+                VerifiedFile::with_end(path, data, record, Format::Parquet)
                     .ok_or_else(|| StoreError::malformed(path, "its record is damaged"))?
             }
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             Err(_) if !is_closed(&file).map_err(failed)? => return Ok(None),
             Err(_) => VerifiedFile::open(path, Format::Parquet)?,
         };
-        let (groups, provenance) = recorded(&verified)?;
+        let (groups, provenance) = read_record(&verified)?;
         if groups.end() > file.metadata().map_err(failed)?.len() {
             return Err(StoreError::malformed(path, "it is cut"));
         }
-        let file = Self {
-            path: path.to_owned(),
-            sink: Sink::new(file, named),
-            encoder: encoder(path, layout)?,
-            groups,
-        };
-        Ok(Some((file, provenance)))
+        let opened = Self::new(path, named, file, layout, groups)?;
+        Ok(Some((opened, provenance)))
     }
 
-    /// Where the record of the file at `path` is while that grows.
+    fn new(
+        path: &Path,
+        named: &Path,
+        file: File,
+        layout: &EmbeddingLayout,
+        groups: RowGroups,
+    ) -> Result<Self, StoreError> {
+        let encoder = RowGroupEncoder::new(layout);
+        Ok(Self {
+            path: path.to_owned(),
+            sink: Sink {
+                file: Arc::new(file),
+                named: named.to_owned(),
+            },
+            encoder: encoder.map_err(|error| StoreError::encoding_parquet(path, error))?,
+            groups,
+        })
+    }
+
+    /// Returns the path of the record of a growing file at `path`.
     pub fn record_of(path: &Path) -> PathBuf {
         path.with_extension(RECORD)
     }
 
-    /// What encodes its rows.
+    /// Returns the encoder of its rows.
     pub fn encoder(&self) -> &RowGroupEncoder {
         &self.encoder
     }
 
-    /// Where the next row group begins.
+    /// Returns the offset of the next row group.
     pub fn end(&self) -> u64 {
         self.groups.end()
     }
 
-    /// The digest of all rows.
+    /// Returns the digest of all rows.
     pub fn rows(&self) -> RowDigest {
         self.groups.rows()
     }
 
-    /// How many row groups it has.
+    /// Returns the number of row groups.
     pub fn len(&self) -> usize {
-        self.groups.all().len()
+        self.groups.0.len()
     }
 
-    /// Whether it has none.
+    /// Whether there are no row groups.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What writes row groups into it, in any order and in several threads.
+    /// Returns a writer of row groups, in any order and from several threads.
     pub fn sink(&self) -> Sink {
         self.sink.clone()
     }
 
-    /// Takes a row group for written that begins where the last one ends.
+    /// Adds a row group that was written at [`end`](Self::end).
     pub fn push(&mut self, group: PlacedRowGroup) {
         self.groups.push(group);
     }
 
-    /// Which of the row groups have the bytes that were written.
+    /// Verifies the bytes of all row groups; returns whether each of them is intact.
     pub fn verify(&self, threads: usize, stop: &Stop) -> Result<Vec<bool>, StoreError> {
-        let next = AtomicUsize::new(0);
-        let check = || {
-            let mut intact = Vec::new();
-            while let Some((number, group)) = {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                self.groups.all().get(number).map(|group| (number, group))
-            } {
+        let verify = |groups: &[PlacedRowGroup]| {
+            let intact = groups.iter().map(|group| {
                 if stop.requested() {
                     return Err(StoreError::Stopped);
                 }
-                intact.push((number, self.segments(group, |_| Ok(())).is_ok()));
-            }
-            Ok(intact)
+                Ok(self.read_segments(group, |_| Ok(())).is_ok())
+            });
+            intact.collect::<Result<Vec<bool>, _>>()
         };
-        let mut all = thread::scope(|scope| {
-            let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(check)).collect();
+        let share = self.len().div_ceil(threads.max(1)).max(1);
+        let verified = thread::scope(|scope| {
+            let shares = self.groups.0.chunks(share);
+            let threads: Vec<_> = shares
+                .map(|groups| scope.spawn(move || verify(groups)))
+                .collect();
             let joined = threads.into_iter().map(|thread| {
                 thread
                     .join()
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             });
             joined.collect::<Result<Vec<_>, _>>()
-        })?
-        .concat();
-        all.sort_unstable();
-        Ok(all.into_iter().map(|(_, intact)| intact).collect())
+        });
+        Ok(verified?.concat())
     }
 
-    /// Reads the bytes of a row group and verifies them, segment by segment.
-    fn segments(
+    /// Reads and verifies the segments of a row group, and gives each to `use_bytes`.
+    fn read_segments(
         &self,
         group: &PlacedRowGroup,
-        mut take: impl FnMut(&[u8]) -> io::Result<()>,
+        mut use_bytes: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<()> {
-        let mut place = group.start;
+        let mut start = group.start;
         let mut bytes = Vec::new();
         for segment in &group.segments {
-            let end = place + u64::from(segment.bytes);
+            let end = start + u64::from(segment.bytes);
             bytes.clear();
-            append(&self.sink.file, place..end, &mut bytes)?;
-            if !segment.is(&bytes) {
+            append(&self.sink.file, start..end, &mut bytes)?;
+            if !segment.matches(&bytes) {
                 return Err(io::ErrorKind::InvalidData.into());
             }
-            take(&bytes)?;
-            place = end;
+            use_bytes(&bytes)?;
+            start = end;
         }
         Ok(())
     }
 
-    /// Keeps all row groups for a later run: their bytes are on disk, and a record of them.
+    /// Saves all row groups for a later run: syncs their bytes, and writes a record.
     pub fn record(&self, provenance: &Provenance) -> Result<(), StoreError> {
         let record = self.record_bytes(provenance)?;
-        self.sink
-            .file
-            .sync_data()
-            .map_err(|source| self.sink.failed(source))?;
-        let path = Self::record_of(&self.path);
-        let mut file = AtomicFile::create(&path)?;
+        let synced = self.sink.file.sync_data();
+        synced.map_err(|source| self.sink.failed(source))?;
+        let mut file = AtomicFile::create(&Self::record_of(&self.path))?;
         file.append(&record)?;
         file.finish()
     }
 
-    /// Forgets all but the first `count` row groups.
+    /// Removes all but the first `count` row groups.
     pub fn truncate(&mut self, count: usize, provenance: &Provenance) -> Result<(), StoreError> {
-        self.groups.truncate(count);
-        // A record that is at the end of the file goes with what follows.
+        self.groups.0.truncate(count);
+        // Truncating also removes a record at the end of the file, so a new one is written first.
         self.record(provenance)?;
-        let cut = self.sink.file.set_len(self.end());
-        cut.map_err(|source| self.sink.failed(source))
+        self.sink.set_len(self.end())
     }
 
-    /// Keeps all row groups for a later run, with the record at the end: one file is left. One that has got its name is complete,
-    /// and stays as it is.
+    /// Saves all row groups for a later run, with the record at the end, so that one file is left. Does nothing if the file was
+    /// published.
     pub fn close(&self, provenance: &Provenance) -> Result<(), StoreError> {
-        if !is_at(&self.sink.file, &self.path).map_err(|source| self.sink.failed(source))? {
+        let failed = |source| self.sink.failed(source);
+        if !is_at(&self.sink.file, &self.path).map_err(failed)? {
             return Ok(());
         }
-        let record = self.record_bytes(provenance)?;
-        let cut = self.sink.file.set_len(self.end());
-        cut.map_err(|source| self.sink.failed(source))?;
-        self.sink.write_bytes(self.end(), &record)?;
-        self.sink
-            .file
-            .sync_all()
-            .map_err(|source| self.sink.failed(source))?;
+        self.write_end(&self.record_bytes(provenance)?)?;
+        self.sink.file.sync_all().map_err(failed)?;
         remove_file(&Self::record_of(&self.path))
     }
 
-    /// Copies some of the row groups into an embeddings file of their own, byte by byte.
+    /// Copies some row groups into a new embeddings file, byte by byte.
     pub fn copy(
         &self,
         groups: Range<usize>,
         to: &Path,
         provenance: &Provenance,
     ) -> Result<(), StoreError> {
-        let failed = StoreError::cannot_write(to);
         let mut file = AtomicFile::create(to)?;
         let mut copied = RowGroups::default();
         file.append(Format::Parquet.magic())?;
-        for group in &self.groups.all()[groups] {
-            self.segments(group, |bytes| file.write_all(bytes))
-                .map_err(failed)?;
+        for group in &self.groups.0[groups] {
+            self.read_segments(group, |bytes| file.write_all(bytes))
+                .map_err(StoreError::cannot_write(to))?;
             let group = group.clone().moved(copied.end());
             copied.push(group.map_err(|error| StoreError::encoding_parquet(to, error))?);
         }
-        let footer = copied.footer(&self.encoder, provenance);
-        let footer = footer.map_err(|error| StoreError::encoding_parquet(to, error))?;
-        file.append(&footer)?;
+        file.append(&copied.footer(&self.encoder, provenance, to)?)?;
         file.finish()
     }
 
-    /// Completes the file and gives it the name that `claim` stands for, by renaming where both are on one file system.
+    /// Completes the file and publishes it at the path of `claim`, by renaming if both are on one file system.
     pub fn publish(
         &self,
         provenance: &Provenance,
         claim: AtomicFile,
     ) -> Result<FileSummary, StoreError> {
-        let footer = self.groups.footer(&self.encoder, provenance);
-        let footer =
-            footer.map_err(|error| StoreError::encoding_parquet(&self.sink.named, error))?;
-        let cut = self.sink.file.set_len(self.end());
-        cut.map_err(|source| self.sink.failed(source))?;
-        self.sink.write_bytes(self.end(), &footer)?;
+        let named = &self.sink.named;
+        let footer = self.groups.footer(&self.encoder, provenance, named)?;
+        self.write_end(&footer)?;
         claim.finish_as(&self.sink.file, &self.path)?;
         Ok(FileSummary {
             digest: self.rows(),
@@ -269,17 +301,18 @@ impl UnfinishedEmbeddings {
         })
     }
 
+    /// Replaces the bytes after the row groups.
+    fn write_end(&self, bytes: &[u8]) -> Result<(), StoreError> {
+        self.sink.set_len(self.end())?;
+        self.sink.write_bytes(self.end(), bytes)
+    }
+
     fn record_bytes(&self, provenance: &Provenance) -> Result<Vec<u8>, StoreError> {
-        let groups = self.groups.all().iter();
+        let groups = self.groups.0.iter();
         let rows: Vec<_> = groups.map(|group| group.rows.to_string()).collect();
         let provenance = provenance.clone().with(ROW_GROUPS, rows);
-        let record = self.groups.footer(&self.encoder, &provenance);
-        record.map_err(|error| StoreError::encoding_parquet(&self.path, error))
+        self.groups.footer(&self.encoder, &provenance, &self.path)
     }
-}
-
-fn encoder(path: &Path, layout: &EmbeddingLayout) -> Result<RowGroupEncoder, StoreError> {
-    RowGroupEncoder::new(layout).map_err(|error| StoreError::encoding_parquet(path, error))
 }
 
 /// Whether a record is at the end of the file.
@@ -287,7 +320,7 @@ fn is_closed(file: &File) -> io::Result<bool> {
     let magic = Format::Parquet.magic();
     let mut end = vec![0; magic.len()];
     let start = file.metadata()?.len().checked_sub(magic.len() as u64);
-    // A file that was just begun has the magic string in front.
+    // A new file has only the magic string of its start.
     let Some(start) = start.filter(|&start| start > 0) else {
         return Ok(false);
     };
@@ -295,23 +328,21 @@ fn is_closed(file: &File) -> io::Result<bool> {
     Ok(end == magic)
 }
 
-/// The row groups of a record, and the provenance.
-fn recorded(file: &VerifiedFile) -> Result<(RowGroups, Provenance), StoreError> {
+/// Reads the row groups and the provenance of a record.
+fn read_record(file: &VerifiedFile) -> Result<(RowGroups, Provenance), StoreError> {
     let path = file.path();
     let malformed = |what: &str| StoreError::malformed(path, what);
-    let broken =
-        |error: ParquetError| file.failed(|path| StoreError::decoding_parquet(path, &error));
+    let broken = |error: ParquetError| file.decoding_error(&error);
+    // Statistics are kept in the written form, so that they can be written again.
+    let options = ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false);
     let metadata = ParquetMetaDataReader::new()
         .with_page_index_policy(PageIndexPolicy::Optional)
-        // As they were written, so that they can be written again.
-        .with_metadata_options(Some(
-            ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false),
-        ))
+        .with_metadata_options(Some(options))
         .parse_and_finish(file)
         .map_err(broken)?;
-    let about = metadata.file_metadata();
-    let (mut provenance, _) = Provenance::open(&entries(about), Kind::Embeddings)
-        .map_err(|error| StoreError::metadata(path, &error))?;
+    let (mut provenance, _) =
+        Provenance::open(&entries(metadata.file_metadata()), Kind::Embeddings)
+            .map_err(|error| StoreError::content(path, error))?;
     let rows = provenance.options.remove(ROW_GROUPS).unwrap_or_default();
     let rows: Vec<String> =
         serde_json::from_value(rows).map_err(|_| malformed("no record of row groups"))?;
@@ -327,21 +358,19 @@ fn recorded(file: &VerifiedFile) -> Result<(RowGroups, Provenance), StoreError> 
             start,
             segments: file.segments(start..start + size(group)).to_vec(),
             rows: rows.parse().map_err(|()| malformed("no digest of rows"))?,
-            described: Described {
-                group: as_written(group).map_err(broken)?,
-                column_indexes: columns
-                    .clone()
-                    .map(|at| index.column_index(at).cloned())
-                    .collect(),
-                offset_indexes: columns.map(|at| index.offset_index(at).cloned()).collect(),
-            },
+            metadata: as_written(group).map_err(broken)?,
+            column_indexes: columns
+                .clone()
+                .map(|at| index.column_index(at).cloned())
+                .collect(),
+            offset_indexes: columns.map(|at| index.offset_index(at).cloned()).collect(),
         });
     }
     Ok((groups, provenance))
 }
 
-/// A row group that was read, described as when it was written: the writer gives the smallest and the largest of signed numbers in
-/// the fields of old readers as well, and the reader does not say that it saw those.
+/// Restores the metadata of a row group as it was written. The writer also puts minima and maxima of signed integers into the
+/// fields for old readers; the reader drops that information.
 fn as_written(group: &RowGroupMetaData) -> Result<RowGroupMetaData, ParquetError> {
     let columns = group.columns().iter().map(|column| {
         let Some(Statistics::Int64(signed)) = column.statistics() else {
@@ -352,14 +381,11 @@ fn as_written(group: &RowGroupMetaData) -> Result<RowGroupMetaData, ParquetError
         column.set_statistics(Statistics::Int64(signed)).build()
     });
     let columns: Result<_, ParquetError> = columns.collect();
-    group
-        .clone()
-        .into_builder()
-        .set_column_metadata(columns?)
-        .build()
+    let group = group.clone().into_builder();
+    group.set_column_metadata(columns?).build()
 }
 
-/// Bytes of a row group.
+/// Returns the bytes of a row group in its file.
 fn size(group: &RowGroupMetaData) -> u64 {
     let columns = group.columns().iter();
     let sizes = columns.map(|column| {

@@ -1,6 +1,7 @@
-//! Files whose every byte is verified before it is used.
+//! Files in which every byte is verified before it is used.
 
 use std::collections::VecDeque;
+use std::error::Error;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
@@ -16,16 +17,16 @@ use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, pread};
 
 use crate::StoreError;
-use crate::checksums::{End, Format, Segment};
-use crate::open::open_input;
+use crate::checksums::{End, EndError, Format, Segment};
+use crate::input::open_input;
 
-/// Segments that are kept in memory. The columns of a row group are read in turns, and pages do not end where segments do.
+/// The number of cached segments. A reader alternates between the columns of a row group, and pages do not end at segment ends.
 const RECENT: usize = 16;
 
-/// A file with checksums, read segment by segment.
+/// A file with checksums, read segment by segment. It is a `ChunkReader` for the Parquet reader.
 ///
-/// A segment is read into memory, and verified there: what changes in the file afterwards, and a file that becomes shorter,
-/// changes nothing that is in use, and is found where it is read next. For the Parquet reader it is a `ChunkReader`.
+/// A segment is read into memory and verified there. A later change of the file does not affect bytes in use, and is detected
+/// by the next read.
 #[derive(Clone, Debug)]
 pub(crate) struct VerifiedFile(Arc<Inner>);
 
@@ -34,22 +35,22 @@ struct Inner {
     path: PathBuf,
     source: Source,
     segments: Vec<Segment>,
-    /// Where each segment begins, and where the last one ends.
+    /// The start of each segment, and the end of the last one.
     starts: Vec<u64>,
     /// Whether each segment has been verified.
     is_verified: Vec<AtomicBool>,
     recent: Mutex<VecDeque<(usize, Bytes)>>,
-    /// The footer and what is behind it.
+    /// The footer and the trailer.
     footer: Bytes,
-    /// The last error that a decoder got, which it passes on as text.
+    /// The last error that a decoder received. The decoder returns only its text.
     failure: Mutex<Option<StoreError>>,
 }
 
-/// A file, or the beginning of one whose end is elsewhere.
+/// The bytes of a file: all in `file`, or the last ones in `end`.
 #[derive(Debug)]
 struct Source {
     file: File,
-    /// Bytes of the whole.
+    /// Total number of bytes.
     len: u64,
     end: Bytes,
 }
@@ -78,15 +79,15 @@ impl VerifiedFile {
         let end = loop {
             match End::parse(format, &bytes) {
                 Ok(end) => break end,
-                Err(Ok(more)) if more as u64 <= len => {
+                Err(EndError::NeedsBytes(count)) if count as u64 <= len => {
                     bytes.clear();
-                    append(&file, len - more as u64..len, &mut bytes).map_err(unread)?;
+                    append(&file, len - count as u64..len, &mut bytes).map_err(unread)?;
                 }
-                Err(wrong) => {
-                    let short = |_| format!("it has {len} bytes, and its end claims more");
-                    let what = wrong.map_or_else(|what| what, short);
-                    return Err(no_file(path, format, &what));
+                Err(EndError::NeedsBytes(_)) => {
+                    let what = format!("it has {len} bytes, and its end claims more");
+                    return Err(unreadable(path, format, &what));
                 }
+                Err(EndError::Invalid(what)) => return Err(unreadable(path, format, &what)),
             }
         };
         let footer = bytes.split_off(end.block);
@@ -96,20 +97,19 @@ impl VerifiedFile {
             end: Bytes::new(),
         };
         Self::new(path, source, end, footer.into())
-            .ok_or_else(|| no_file(path, format, "it is cut"))
+            .ok_or_else(|| unreadable(path, format, "it is cut"))
     }
 
-    /// The file whose first bytes are in `file`, at `path`, and whose last ones are in `end`; `None` where they do not fit.
+    /// Opens a file whose first bytes are in `file`, at `path`, and whose last bytes are `end`; `None` if `end` is damaged.
     pub(crate) fn with_end(path: &Path, file: File, end: Vec<u8>, format: Format) -> Option<Self> {
         let found = End::parse(format, &end).ok()?;
         let bytes = Bytes::from(end);
-        let data: u64 = found
+        let data = found
             .segments
             .iter()
-            .map(|part| u64::from(part.bytes))
-            .sum();
+            .map(|segment| u64::from(segment.bytes));
         let source = Source {
-            len: data + (found.block + found.footer) as u64,
+            len: data.sum::<u64>() + (found.block + found.footer) as u64,
             file,
             end: bytes.clone(),
         };
@@ -122,8 +122,8 @@ impl VerifiedFile {
         for segment in &end.segments {
             starts.push(starts.last()? + u64::from(segment.bytes));
         }
-        let behind = (end.block + end.footer) as u64;
-        (*starts.last()? + behind == source.len).then(|| {
+        let end_bytes = (end.block + end.footer) as u64;
+        (*starts.last()? + end_bytes == source.len).then(|| {
             Self(Arc::new(Inner {
                 path: path.to_owned(),
                 source,
@@ -137,7 +137,7 @@ impl VerifiedFile {
         })
     }
 
-    /// The footer, with its length and the magic string behind it.
+    /// Returns the footer and the trailer.
     pub(crate) fn footer(&self) -> &Bytes {
         &self.0.footer
     }
@@ -146,14 +146,14 @@ impl VerifiedFile {
         &self.0.path
     }
 
-    /// The segments that lie in `range`, where one begins and one ends.
+    /// Returns the segments in `range`, which starts and ends at segment boundaries.
     pub(crate) fn segments(&self, range: Range<u64>) -> &[Segment] {
         let [first, end] = [range.start, range.end]
             .map(|place| self.0.starts.partition_point(|&start| start < place));
         self.0.segments.get(first..end).unwrap_or_default()
     }
 
-    /// Verified bytes of the file.
+    /// Reads and verifies the bytes in `range`.
     pub(crate) fn read(&self, range: Range<u64>) -> Result<Bytes, StoreError> {
         let inner = &*self.0;
         let footer = inner.source.len - inner.footer.len() as u64;
@@ -173,20 +173,20 @@ impl VerifiedFile {
         Ok(bytes.slice(start..start + (range.end - range.start) as usize))
     }
 
-    /// The bytes of segments `first` to `last`. The last one is kept: what is read next begins in it.
+    /// Reads segments `first` to `last`. Caches the last one, because the next read usually starts in it.
     fn segments_from(&self, first: usize, last: usize) -> Result<Bytes, StoreError> {
         let inner = &*self.0;
         let recent = locked(&inner.recent);
-        let known = recent.iter().find(|(index, _)| *index == first);
-        let known = known.map(|(_, bytes)| bytes.clone());
+        let cached = recent.iter().find(|(index, _)| *index == first);
+        let cached = cached.map(|(_, bytes)| bytes.clone());
         drop(recent);
-        let bytes = match known {
+        let bytes = match cached {
             Some(bytes) if first == last => return Ok(bytes),
-            known => {
+            cached => {
                 let length = inner.starts[last + 1] - inner.starts[first];
                 let mut bytes = Vec::with_capacity(length as usize);
-                bytes.extend_from_slice(known.as_deref().unwrap_or_default());
-                self.verified(first + usize::from(known.is_some())..last + 1, &mut bytes)?;
+                bytes.extend_from_slice(cached.as_deref().unwrap_or_default());
+                self.read_segments(first + usize::from(cached.is_some())..last + 1, &mut bytes)?;
                 Bytes::from(bytes)
             }
         };
@@ -197,36 +197,32 @@ impl VerifiedFile {
         Ok(bytes)
     }
 
-    /// Appends the bytes of some segments, verified.
-    fn verified(&self, segments: Range<usize>, bytes: &mut Vec<u8>) -> Result<(), StoreError> {
+    /// Appends the bytes of some segments to `bytes`, and verifies them.
+    fn read_segments(&self, segments: Range<usize>, bytes: &mut Vec<u8>) -> Result<(), StoreError> {
         let inner = &*self.0;
-        let place = |index: usize| inner.starts[index]..inner.starts[index + 1];
-        let all = inner.starts[segments.start]..inner.starts[segments.end];
-        let mut rest = bytes.len();
-        let read = inner.source.append(all.clone(), bytes);
+        let damaged = |from: usize, to: usize| {
+            StoreError::damaged(&inner.path, &(inner.starts[from]..inner.starts[to]))
+        };
+        let mut start = bytes.len();
+        let range = inner.starts[segments.start]..inner.starts[segments.end];
+        let read = inner.source.append(range, bytes);
         read.map_err(|source| match source.kind() {
-            io::ErrorKind::UnexpectedEof => StoreError::Damaged {
-                path: inner.path.clone(),
-                bytes: all,
-            },
+            io::ErrorKind::UnexpectedEof => damaged(segments.start, segments.end),
             _ => StoreError::cannot_read(&inner.path)(source),
         })?;
         for index in segments {
             let segment = inner.segments[index];
-            let next = rest + segment.bytes as usize;
-            if !segment.is(&bytes[rest..next]) {
-                return Err(StoreError::Damaged {
-                    path: inner.path.clone(),
-                    bytes: place(index),
-                });
+            let end = start + segment.bytes as usize;
+            if !segment.matches(&bytes[start..end]) {
+                return Err(damaged(index, index + 1));
             }
             inner.is_verified[index].store(true, Ordering::Relaxed);
-            rest = next;
+            start = end;
         }
         Ok(())
     }
 
-    /// Verifies what has not been read. `stop` is looked at between segments.
+    /// Verifies the segments that were not read. Polls `stop` between segments.
     pub(crate) fn verify_rest(&self, stop: &Stop) -> Result<(), StoreError> {
         let mut bytes = Vec::new();
         for (index, is_verified) in self.0.is_verified.iter().enumerate() {
@@ -235,17 +231,17 @@ impl VerifiedFile {
             }
             if !is_verified.load(Ordering::Relaxed) {
                 bytes.clear();
-                self.verified(index..index + 1, &mut bytes)?;
+                self.read_segments(index..index + 1, &mut bytes)?;
             }
         }
         Ok(())
     }
 
-    /// The error of a decoder of this file: the error that it got from reading, if there is one.
-    pub(crate) fn failed(&self, error: impl FnOnce(&Path) -> StoreError) -> StoreError {
+    /// Converts an error of the Parquet decoder. If reading failed, returns that error.
+    pub(crate) fn decoding_error(&self, error: &(dyn Error + 'static)) -> StoreError {
         locked(&self.0.failure)
             .take()
-            .unwrap_or_else(|| error(&self.0.path))
+            .unwrap_or_else(|| StoreError::decoding_parquet(&self.0.path, error))
     }
 
     fn for_decoder(&self, range: Range<u64>) -> ParquetResult<Bytes> {
@@ -262,7 +258,7 @@ pub(crate) fn append(file: &File, range: Range<u64>, bytes: &mut Vec<u8>) -> io:
     let mut at = range.start;
     let end = bytes.len() + (range.end - range.start) as usize;
     bytes.reserve_exact(end - bytes.len());
-    // Not `read_exact_at`, for which the memory would have to be filled with zeros first.
+    // `read_exact_at` would need memory filled with zeros.
     while bytes.len() < end {
         match pread(file, spare_capacity(bytes), at) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -275,7 +271,7 @@ pub(crate) fn append(file: &File, range: Range<u64>, bytes: &mut Vec<u8>) -> io:
     Ok(())
 }
 
-fn no_file(path: &Path, format: Format, what: &str) -> StoreError {
+fn unreadable(path: &Path, format: Format, what: &str) -> StoreError {
     let format = format.name();
     StoreError::malformed(path, format_args!("not a readable {format} file: {what}"))
 }
@@ -306,11 +302,11 @@ impl ChunkReader for VerifiedFile {
     }
 }
 
-/// The bytes of a file from some place on.
+/// The bytes of a file from a position on.
 pub(crate) struct Stream {
     file: VerifiedFile,
     at: u64,
-    /// Verified, and not yet given.
+    /// Verified bytes that were not read yet.
     bytes: Bytes,
 }
 

@@ -1,4 +1,4 @@
-//! What the fuzz targets share: bytes as a file, and the verdict on an error.
+//! Shared parts of the fuzz targets: bytes as a file, and checks of errors.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -11,7 +11,7 @@ use plmkit_esm2::{Esm2, ComputeOptions};
 use rustix::fs::{MemfdFlags, memfd_create};
 use tempfile::TempDir;
 
-/// Hands `bytes` to `read` as the programs have theirs: a file with a path. It lies in memory.
+/// Gives `bytes` to `read` as a file in memory, with a path.
 pub fn as_file<T>(bytes: &[u8], read: impl FnOnce(&Path) -> T) -> T {
     let file = memfd_create("input", MemfdFlags::CLOEXEC).expect("a file in memory");
     let mut file = File::from(file);
@@ -22,13 +22,12 @@ pub fn as_file<T>(bytes: &[u8], read: impl FnOnce(&Path) -> T) -> T {
     )))
 }
 
-/// The value, if there is one. Bytes that are there and cannot be used are bad data, said in one line, and nothing
-/// else.
+/// Returns the value, if any. Expects that an error is bad data on one line.
 pub fn judged<T>(result: Result<T, impl Failure + std::error::Error>) -> Option<T> {
     result
         .inspect_err(|error| {
             let message = error.to_string();
-            // What Git LFS has in place of a file is none.
+            // A Git LFS pointer is a missing input.
             let expected = match error.exit() {
                 Exit::NoInput if message.contains("Git LFS pointer") => Exit::NoInput,
                 _ => Exit::Data,

@@ -1,4 +1,4 @@
-//! Shards, batches and embeddings, as every program reads them: nothing gets past the checksums.
+//! Shards, batches and embeddings: the checksums detect every change.
 #![no_main]
 
 use std::path::Path;
@@ -21,7 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
     let shard = |path: &Path| Ok(read_shard(path)?.digest.rows());
     let readers: [&dyn Fn(&Path) -> Result<u64, StoreError>; 3] = [&shard, &batches, &embeddings];
     let read = readers.map(|read| judged(as_file(bytes, read)));
-    // The seeds are the only whole files there are.
+    // Only the seeds are intact files.
     for rows in read.into_iter().flatten() {
         assert!([0, 4].contains(&rows), "{rows} rows");
     }

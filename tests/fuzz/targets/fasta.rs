@@ -1,5 +1,5 @@
-//! FASTA in every compression and under every policy: every record is accounted for, and is the same record however
-//! its lines are wrapped and its bytes compressed.
+//! FASTA in every compression and under every policy: every record is accounted for, and does not depend on line wrapping or
+//! compression.
 #![no_main]
 
 use std::io::Write;
@@ -26,19 +26,19 @@ fuzz_target!(|bytes: &[u8]| {
         policies().for_each(|policy| account(&policy, ordinal, record));
     }
     let (records, text) = rewrapped(records);
-    // One compression an input: the others have their turn.
+    // One compression per input.
     let compressed = match bytes.len() % 4 {
         0 => text,
         1 => gzip(&text),
         2 => bgzf(&text),
         _ => zstd(&text),
     };
-    // Bytes that are not UTF-8 became characters of three.
+    // Each byte that was not UTF-8 became a character of three bytes.
     let again = self::records(&compressed, 3 * HEADER_BYTES).expect("what was read once");
     assert_eq!(again, records);
 });
 
-/// All records, or why they cannot be read.
+/// Reads all records.
 fn records(bytes: &[u8], header_bytes: usize) -> Result<Vec<Record>, ShardError> {
     as_file(bytes, |path| {
         let limits = Limits {
@@ -80,7 +80,7 @@ fn policies() -> impl Iterator<Item = Policy> {
     })
 }
 
-/// A record is rejected, or its rows hold every residue, or the run ends.
+/// Expects that the record is rejected, or its rows hold every residue, or the run ends.
 fn account(policy: &Policy, ordinal: u64, record: &Record) {
     match policy.prepare(ordinal, record.clone()) {
         Err(_) => assert_eq!(policy.invalid, InvalidPolicy::Error),
@@ -104,7 +104,7 @@ fn cover(policy: &Policy, protein: &Protein) {
     assert_eq!(protein.is_truncated(), covered < protein.length as usize);
 }
 
-/// The records with their residues normalised, and a file of them with lines of 7 residues.
+/// Normalises the residues of the records; also returns a file of them with lines of 7 residues.
 fn rewrapped(mut records: Vec<Record>) -> (Vec<Record>, Vec<u8>) {
     let mut text = Vec::new();
     for record in &mut records {

@@ -9,9 +9,9 @@ use plmkit_store::read_sealed;
 fuzz_target!(|bytes: &[u8]| {
     judged(as_file(bytes, read_sealed::<Manifest>));
     judged(as_file(bytes, read_sealed::<BatchSize>));
-    // Few mutations match a seal, so entries are tried without one, too.
+    // Few mutations match a seal, so entries without a seal are tried too.
     if let Ok(mut manifest) = serde_json::from_slice::<Manifest>(bytes) {
-        // Text to number to text is exact for all but fractions.
+        // Fractions may change in a round trip.
         manifest.lengths.mean = None;
         let again = Manifest::from_json(manifest.to_json().as_bytes()).expect("just sealed");
         assert_eq!(again, manifest);

@@ -1,4 +1,4 @@
-//! The weight file of a checkpoint as PyTorch saves it, from its archive to the tensors of a model.
+//! The PyTorch weight file of a checkpoint, from its archive to the tensors of a model.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

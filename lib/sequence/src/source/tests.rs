@@ -1,5 +1,3 @@
-use std::fs;
-
 use plmkit_contract::{Exit, Failure};
 
 use super::*;
@@ -8,7 +6,7 @@ fn open(stream: impl Read + Send + 'static) -> Result<Source, ShardError> {
     Source::new(&Input::File("a.fasta".into()), stream, 16)
 }
 
-/// Bytes, then an error of the operating system.
+/// Yields bytes, then an error of the system.
 struct Failing(&'static [u8], i32);
 
 impl Read for Failing {
@@ -36,7 +34,7 @@ fn digest_and_size_are_those_of_the_plain_bytes() {
 }
 
 #[test]
-fn a_failing_disk_is_told_from_a_damaged_stream() {
+fn a_failing_disk_is_distinguished_from_a_damaged_stream() {
     const EIO: i32 = 5;
     let fails = |stream| match open(stream).map(Source::finish) {
         Ok(Err(error)) => inner_error(error),
@@ -54,7 +52,7 @@ fn a_failing_disk_is_told_from_a_damaged_stream() {
 }
 
 #[test]
-fn an_interrupted_read_is_tried_again() {
+fn an_interrupted_read_is_repeated() {
     struct Interrupted(bool, io::Cursor<Vec<u8>>);
     impl Read for Interrupted {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -69,34 +67,4 @@ fn an_interrupted_read_is_tried_again() {
     let packed = zstd::encode_all(&b">a\nMK\n"[..], 0).expect("memory");
     let source = open(Interrupted(false, io::Cursor::new(packed))).expect("open");
     assert_eq!(source.finish().expect("finish").1, 6);
-}
-
-#[test]
-fn messages_name_the_input() {
-    let folder = tempfile::tempdir().expect("temp folder");
-    let missing = Input::from(folder.path().join("no.fasta"));
-    let error = Source::open(&missing, &Stop::default())
-        .err()
-        .expect("missing");
-    assert_eq!(error.exit(), Exit::NoInput);
-    assert_eq!(
-        error.to_string(),
-        format!("{missing}: cannot open: no such file or directory")
-    );
-    let error = Source::open(&Input::from(folder.path().to_owned()), &Stop::default())
-        .err()
-        .expect("a folder");
-    assert_eq!(error.exit(), Exit::NoInput);
-    let packed = folder.path().join("a.fasta");
-    fs::write(&packed, b"\xfd7zXZ\0").expect("write");
-    let error = Source::open(&Input::from(packed), &Stop::default())
-        .err()
-        .expect("xz");
-    assert!(
-        error
-            .to_string()
-            .ends_with("a.fasta: expected plain, gzip, bgzip or zstd, found xz"),
-        "{error}"
-    );
-    assert_eq!(error.exit(), Exit::Data);
 }

@@ -13,9 +13,9 @@ use plmkit_contract::{
 use plmkit_store::{BatchesWriter, EmbeddingsWriter, Shard, ShardWriter, read_shard};
 
 const PROTEINS: usize = 10_000;
-/// Tokens of a pack.
+/// Tokens of a batch.
 const CAPACITY: usize = 16_384;
-/// Channels of 650M.
+/// Channels of the 650M model.
 const DIM: i32 = 1280;
 /// 10 MiB of vectors.
 const EMBEDDINGS: usize = 2048;
@@ -27,8 +27,7 @@ pub(crate) struct Protein {
     residues: String,
 }
 
-/// Proteins with the lengths and the composition of the example proteins. Each has residues of its own: copies would
-/// compress, which proteins hardly do.
+/// Proteins with the lengths and the composition of the test proteins. All sequences differ, because copies would compress.
 pub(crate) fn proteins() -> Vec<Protein> {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -136,7 +135,7 @@ pub(crate) fn write_embeddings(path: &Path, proteins: &[Protein]) {
         keys.push(&protein.key());
     }
     let mut columns = Vec::from(keys.finish());
-    // Numbers in (-1, 1), whose last bits are as random as those of vectors.
+    // Numbers in (-1, 1) with random last bits, like those of vectors.
     let values = (0..EMBEDDINGS as u64 * DIM as u64)
         .map(|i| (random(i) as f64 / 2f64.powi(63) - 1.0) as f32);
     columns.push(Arc::new(FixedSizeListArray::new(

@@ -1,5 +1,5 @@
-//! What reading a file costs, and how much of it is verification: `decode` is the plain reader of the format, and `read` the
-//! reader of this crate, which holds every byte to its checksum before that. Bytes are those of the values in memory.
+//! The cost of reading a file, with and without verification: `decode` is the plain reader of the format, `read` the reader of this
+//! crate, which first verifies every byte. Bytes are those of the values in memory.
 
 mod files;
 
@@ -78,7 +78,7 @@ fn decode_ipc(path: &Path) -> Vec<RecordBatch> {
     reader.map(|batch| batch.expect("a batch")).collect()
 }
 
-/// Packs of a file that is open, each verified again.
+/// Reads batches of an open file, each verified again.
 fn batches(criterion: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("batches.arrow");

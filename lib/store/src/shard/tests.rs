@@ -28,11 +28,10 @@ fn write(path: &Path, rows: usize) -> FileSummary {
     }
     writer.suspend().expect("suspend");
     let provenance = Provenance::new("fasta-shard", vec![]).with("max_residues", 1022);
-    writer
-        .finish(&provenance)
-        .expect("finish")
-        .publish()
-        .expect("publish")
+    let finished = writer.finish(&provenance).expect("finish");
+    let summary = *finished.summary();
+    finished.publish().expect("publish");
+    summary
 }
 
 #[test]

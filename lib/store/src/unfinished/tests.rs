@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, Field};
 use plmkit_contract::{KeyColumnsBuilder, RowKey, SequenceDigest, StoreDtype};
 
 use super::*;
-use crate::EmbeddingsReader;
+use crate::{EmbeddingsReader, EmbeddingsWriter};
 
 const DIM: usize = 4;
 
@@ -37,7 +37,7 @@ fn lists(items: ArrayRef, lengths: &[usize]) -> ArrayRef {
     Arc::new(ListArray::new(Arc::new(item), offsets, items, None))
 }
 
-/// Proteins of these lengths, of which one may be nothing.
+/// Makes rows for proteins of these lengths, which may be 0.
 fn rows(ordinal: u64, lengths: &[usize]) -> RecordBatch {
     let (count, residues) = (lengths.len(), lengths.iter().sum());
     let squares: Vec<usize> = lengths.iter().map(|length| length * length).collect();
@@ -87,7 +87,7 @@ fn publish(file: &UnfinishedEmbeddings, to: &Path) -> Vec<u8> {
     fs::read(to).expect("output")
 }
 
-/// Two batches in the first row group, one of which is a part of another.
+/// Three row groups. The first has two batches, one of them a slice.
 fn groups() -> [Vec<RecordBatch>; 3] {
     let first = rows(0, &[3, 0, 400, 2]);
     [
@@ -98,7 +98,7 @@ fn groups() -> [Vec<RecordBatch>; 3] {
 }
 
 #[test]
-fn a_file_that_was_interrupted_is_the_one_that_was_not() {
+fn an_interrupted_file_becomes_the_same_as_an_uninterrupted_one() {
     let folder = tempfile::tempdir().expect("temp folder");
     let path = folder.path().join("part.parquet");
     let [first, second, third] = groups();
@@ -117,12 +117,12 @@ fn a_file_that_was_interrupted_is_the_one_that_was_not() {
             .is_none()
     );
     file.record(&provenance()).expect("record");
-    // What came after the record is lost.
+    // Row groups after the record are lost.
     push(&mut file, &third);
     let mut file = opened(&path);
     assert_eq!(file.len(), 1);
     push(&mut file, &second);
-    // With the record at its end, and then aside again.
+    // The record moves to the end of the file, and then out of it again.
     file.close(&provenance()).expect("close");
     assert!(!UnfinishedEmbeddings::record_of(&path).exists());
     let mut file = opened(&path);
@@ -131,7 +131,7 @@ fn a_file_that_was_interrupted_is_the_one_that_was_not() {
     assert_eq!(file.verify(2, &Stop::default()).expect("read"), [true; 3]);
     let found = publish(&file, &folder.path().join("again.parquet"));
     assert!(found == expected);
-    // It has its name, and is not touched any more.
+    // A published file stays as it is.
     file.close(&provenance()).expect("nothing to do");
     assert!(fs::read(folder.path().join("again.parquet")).expect("output") == expected);
 }
@@ -149,7 +149,17 @@ fn all_rows_come_back() {
     let output = folder.path().join("e.parquet");
     publish(&file, &output);
     let expected = groups().concat();
-    for (path, expected) in [(&output, &expected[..]), (&copy, &expected[2..])] {
+    let written = folder.path().join("written.parquet");
+    let mut writer = EmbeddingsWriter::create(&written, &layout()).expect("create");
+    for batch in &expected {
+        writer.write(batch).expect("write");
+    }
+    writer.finish(&provenance()).expect("finish");
+    for (path, expected) in [
+        (&output, &expected[..]),
+        (&copy, &expected[2..]),
+        (&written, &expected),
+    ] {
         let mut reader = EmbeddingsReader::open(path).expect("open");
         assert_eq!(reader.layout(), &layout());
         let mut read = Vec::new();
@@ -164,7 +174,7 @@ fn all_rows_come_back() {
 }
 
 #[test]
-fn damage_is_found_where_it_is() {
+fn damage_is_located() {
     let folder = tempfile::tempdir().expect("temp folder");
     let path = folder.path().join("part.parquet");
     let mut file = UnfinishedEmbeddings::create(&path, &path, &layout()).expect("create");
@@ -173,7 +183,7 @@ fn damage_is_found_where_it_is() {
     }
     file.close(&provenance()).expect("close");
     let whole = fs::read(&path).expect("file");
-    let ends: Vec<u64> = file.groups.all().iter().map(PlacedRowGroup::end).collect();
+    let ends: Vec<u64> = file.groups.0.iter().map(PlacedRowGroup::end).collect();
     for place in (4..whole.len()).step_by(31) {
         let mut damaged = whole.clone();
         damaged[place] ^= 1 << (place % 8);

@@ -1,17 +1,34 @@
-//! Text that is read line by line.
+//! Opening inputs, and removing files.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-use crate::StoreError;
-use crate::open::open_input;
+use plmkit_contract::{check_fetched, check_regular};
 
-/// Bytes of a line: an id of 2 MiB, the most of a FASTA header and a suffix, each byte of which may be a quote and doubled.
+use crate::StoreError;
+
+/// The most bytes of a line: an id of 2 MiB (the longest FASTA header with a suffix) in which every byte is a doubled quote.
 const LINE_BYTES: usize = 8 << 20;
 
-/// The bytes of a text file. A line longer than the limit is an error of kind `InvalidData`, so that a reader of
-/// records does not take memory without end.
+/// Opens a regular file for random access.
+pub fn open_input(path: &Path) -> Result<File, StoreError> {
+    let found = path.metadata().and_then(|found| check_regular(&found));
+    let opened = found.and_then(|()| File::open(path));
+    let fetched = opened.and_then(|file| check_fetched(&file).map(|()| file));
+    fetched.map_err(StoreError::cannot_open(path))
+}
+
+/// Removes the file at `path` if there is one.
+pub fn remove_file(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(StoreError::cannot_write(path)),
+    }
+}
+
+/// The bytes of a text file. A line above 8 MiB is an error of kind `InvalidData`, which bounds the memory of a reader of
+/// records.
 pub struct Lines<R = File> {
     source: R,
     /// Bytes since the last line end.
@@ -37,10 +54,8 @@ impl<R: Read> Read for Lines<R> {
         for line in buffer[..count].split_inclusive(|&byte| byte == b'\n') {
             self.length += line.len();
             if self.length > LINE_BYTES {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    format!("a line has more than {LINE_BYTES} bytes"),
-                ));
+                let what = format!("a line has more than {LINE_BYTES} bytes");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
             if line.ends_with(b"\n") {
                 self.length = 0;
