@@ -1,11 +1,13 @@
 //! The command line.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
-use clap::Parser;
 use clap::builder::TypedValueParser;
+use clap::{Parser, ValueEnum};
 use plmkit_cli::{Common, Fault, NamedPath, Program, file, files_of, keep_apart};
 
+use plmkit_check::Expectations;
 use plmkit_contract::path_text;
 
 use crate::dataset::Dataset;
@@ -89,6 +91,26 @@ pub(crate) struct Args {
     #[arg(value_parser = cosine, allow_negative_numbers = true)]
     pub(crate) min_cosine: f64,
 
+    /// What every file must be: model=NAME or the first digits of its digest, dtype=, columns=A+B, max-rejected=1%
+    ///
+    /// Entries are separated by commas. Without max-rejected any share of the records may be rejected, but not all of
+    /// them: an empty set passes only with max-rejected=100%.
+    #[arg(long, value_name = "NAME=VALUE,…", help_heading = "Expectations")]
+    pub(crate) expect: Option<Expectations>,
+
+    /// Switch off a check of values
+    #[arg(
+        long,
+        value_name = "CHECK",
+        value_delimiter = ',',
+        help_heading = "Expectations"
+    )]
+    pub(crate) skip: Vec<Optional>,
+
+    /// Threads; all cores by default
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZero<usize>>,
+
     /// Write the verdict as JSON; - is standard output
     #[arg(long, value_name = "FILE.json", help_heading = "Output")]
     pub(crate) report: Option<PathBuf>,
@@ -99,6 +121,21 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     common: Common,
+}
+
+/// A check of values that has false alarms where data are unusual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Optional {
+    /// Whether the columns of a row fit together
+    Pooling,
+    /// Whether equal sequences have equal vectors, and others have not
+    Sequences,
+    /// Whether a dimension never changes
+    Constant,
+    /// Whether a vector is unlike others of its length
+    Outliers,
+    /// Whether a file is unlike the other files
+    Centres,
 }
 
 impl Program for Args {

@@ -2,6 +2,7 @@
 
 mod args;
 mod dataset;
+mod groups;
 mod mqc;
 mod proteins;
 mod reference;

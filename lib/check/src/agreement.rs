@@ -1,6 +1,7 @@
 //! How close embeddings are to a reference.
 
 use plmkit_contract::{Column, RowKey, plural};
+use roaring::RoaringBitmap;
 
 use crate::check::Check;
 use crate::cosines::Cosines;
@@ -8,12 +9,11 @@ use crate::reference::Reference;
 use crate::violation::Violations;
 use crate::{ColumnAgreement, ReferenceError};
 
-/// A reference, and how the rows so far compare with it.
-#[derive(Debug)]
+/// How the rows so far compare with a reference.
+#[derive(Debug, Default)]
 pub(crate) struct Agreement {
-    reference: Reference,
-    min_cosine: f64,
-    found: Vec<bool>, // by reference row
+    /// Rows of the reference.
+    found: RoaringBitmap,
     columns: Vec<Cosines>,
     not_compared: Vec<String>,
     rows: u64,
@@ -31,29 +31,17 @@ pub(crate) struct Pair {
 }
 
 impl Agreement {
-    pub(crate) fn new(reference: Reference, min_cosine: f64) -> Self {
-        Self {
-            found: vec![false; reference.rows()],
-            reference,
-            min_cosine,
-            columns: Vec::new(),
-            not_compared: Vec::new(),
-            rows: 0,
-            not_in_reference: 0,
-            other_dimension: Violations::default(),
-        }
-    }
-
     /// Which columns of a file are compared with which of the reference.
-    pub(crate) fn pair(&mut self, columns: &[Column]) -> Result<Vec<Pair>, ReferenceError> {
-        let found = self.reference.pair(columns)?;
+    pub(crate) fn pair(
+        &mut self,
+        reference: &Reference,
+        columns: &[Column],
+    ) -> Result<Vec<Pair>, ReferenceError> {
+        let found = reference.pair(columns)?;
         let mut pairs = Vec::new();
         for (file, reference) in found.into_iter().enumerate() {
             let Some(reference) = reference else {
-                let name = columns[file].to_string();
-                if !self.not_compared.contains(&name) {
-                    self.not_compared.push(name);
-                }
+                self.add_not_compared(columns[file].to_string());
                 continue;
             };
             let agreement = self.column(columns[file]);
@@ -66,6 +54,12 @@ impl Agreement {
         Ok(pairs)
     }
 
+    fn add_not_compared(&mut self, name: String) {
+        if !self.not_compared.contains(&name) {
+            self.not_compared.push(name);
+        }
+    }
+
     fn column(&mut self, name: Column) -> usize {
         if let Some(place) = self.columns.iter().position(|known| known.name() == name) {
             return place;
@@ -74,17 +68,37 @@ impl Agreement {
         self.columns.len() - 1
     }
 
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.found |= other.found;
+        for column in other.columns {
+            let place = self.column(column.name());
+            self.columns[place].merge(column);
+        }
+        for name in other.not_compared {
+            self.add_not_compared(name);
+        }
+        self.rows += other.rows;
+        self.not_in_reference += other.not_in_reference;
+        self.other_dimension.merge(other.other_dimension);
+    }
+
     /// Compares the vectors of one row.
-    pub(crate) fn add(&mut self, row: &RowKey, pairs: &[Pair], vectors: &[&[f32]]) {
-        let Some(place) = self.reference.find(row.id, row.start) else {
+    pub(crate) fn add(
+        &mut self,
+        reference: &Reference,
+        row: &RowKey,
+        pairs: &[Pair],
+        vectors: &[&[f32]],
+    ) {
+        let Some(place) = reference.find(row.id, row.start) else {
             self.not_in_reference += 1;
             return;
         };
-        self.found[place] = true;
+        self.found.insert(place as u32);
         self.rows += 1;
         for pair in pairs {
             let found = vectors[pair.file];
-            let expected = self.reference.vector(place, pair.reference);
+            let expected = reference.vector(place, pair.reference);
             let column = &mut self.columns[pair.agreement];
             if found.len() == expected.len() {
                 column.add(row, found, expected);
@@ -99,15 +113,19 @@ impl Agreement {
     }
 
     /// The check `reference`, the distribution of cosines, and the columns that were not compared.
-    pub(crate) fn finish(self) -> (Check, Vec<ColumnAgreement>, Vec<String>) {
+    pub(crate) fn finish(
+        self,
+        reference: &Reference,
+        min_cosine: f64,
+    ) -> (Check, Vec<ColumnAgreement>, Vec<String>) {
         let mut not_found = Violations::default();
-        for row in (0..self.found.len()).filter(|&row| !self.found[row]) {
-            let (id, start) = self.reference.key(row);
+        for row in (0..reference.rows()).filter(|&row| !self.found.contains(row as u32)) {
+            let (id, start) = reference.key(row);
             not_found.add_reference_row(id, start, "not in the embeddings");
         }
         let (mut below, mut undefined) = (Violations::default(), Violations::default());
         for column in &self.columns {
-            column.list_violations(self.min_cosine, &mut below, &mut undefined);
+            column.list_violations(min_cosine, &mut below, &mut undefined);
         }
         let min = self
             .columns
@@ -124,11 +142,11 @@ impl Agreement {
              {} of another dimension, {} of {} reference rows not found",
             plural(self.rows, "row"),
             below.count,
-            self.min_cosine,
+            min_cosine,
             undefined.count,
             self.other_dimension.count,
             not_found.count,
-            self.found.len()
+            reference.rows()
         );
         let check = Check::judged(
             "reference",
@@ -188,12 +206,14 @@ mod tests {
                 .expect("two values");
         }
         reference.sort().expect("each id once");
-        let mut agreement = Agreement::new(reference, 0.999);
-        let pairs = agreement.pair(&[MEAN]).expect("the same name");
+        let mut agreement = Agreement::default();
         for (ordinal, (id, vector)) in (0..).zip(found) {
-            agreement.add(&row(ordinal, id), &pairs, &[vector]);
+            let mut part = Agreement::default();
+            let pairs = part.pair(&reference, &[MEAN]).expect("the same name");
+            part.add(&reference, &row(ordinal, id), &pairs, &[vector]);
+            agreement.merge(part);
         }
-        let (check, columns, _) = agreement.finish();
+        let (check, columns, _) = agreement.finish(&reference, 0.999);
         (check, columns)
     }
 

@@ -81,11 +81,7 @@ impl Cosines {
         let differences = found.iter().zip(expected).map(|(x, y)| (x - y).abs());
         self.max_abs_difference = differences.fold(self.max_abs_difference, f32::max);
 
-        // No cosine is worse than any.
-        let rank = |cosine: Option<f64>| cosine.unwrap_or(f64::NEG_INFINITY);
-        let place = self
-            .worst
-            .partition_point(|other| rank(other.cosine) <= rank(cosine));
+        let place = self.place(cosine);
         if place < LISTED {
             let compared = Compared {
                 ordinal: row.ordinal,
@@ -96,6 +92,23 @@ impl Cosines {
             self.worst.insert(place, compared);
             self.worst.truncate(LISTED);
         }
+    }
+
+    /// Where a vector belongs among the worst. No cosine is worse than any.
+    fn place(&self, cosine: Option<f64>) -> usize {
+        let rank = |cosine: Option<f64>| cosine.unwrap_or(f64::NEG_INFINITY);
+        self.worst
+            .partition_point(|other| rank(other.cosine) <= rank(cosine))
+    }
+
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.values.extend(other.values);
+        self.undefined += other.undefined;
+        self.max_abs_difference = self.max_abs_difference.max(other.max_abs_difference);
+        for compared in other.worst {
+            self.worst.insert(self.place(compared.cosine), compared);
+        }
+        self.worst.truncate(LISTED);
     }
 
     /// Counts the vectors below the floor and without a cosine, and lists the worst of them.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use plmkit_contract::Reason;
 use serde::Serialize;
 
-use crate::{Check, CheckOutcome, ColumnAgreement, ColumnNorms};
+use crate::{Check, CheckOutcome, ColumnAgreement, ColumnNorms, Extreme, FileCentre};
 
 /// All checks with what they counted, and the distributions behind them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -37,6 +37,10 @@ pub struct Verdict {
     pub checks: Vec<Check>,
     /// The norms of each vector column.
     pub norms: Vec<ColumnNorms>,
+    /// Where the vectors of each column of each file lie beside those of the other files.
+    pub centres: Vec<FileCentre>,
+    /// The twenty vectors that are most unlike others of their length, worst first.
+    pub extremes: Vec<Extreme>,
     /// The agreement of each column with the reference; empty when there is none.
     pub agreement: Vec<ColumnAgreement>,
     /// Columns of the embeddings that were not compared with the reference: those of several vectors a row, and those that it
@@ -45,6 +49,13 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// Switches off the check of this name: what it found does not count.
+    pub fn skip(&mut self, name: &str) {
+        for check in self.checks.iter_mut().filter(|check| check.name == name) {
+            *check = Check::skipped(check.name, "switched off by --skip");
+        }
+    }
+
     /// Whether no check failed. A skipped check does not fail.
     pub fn passed(&self) -> bool {
         self.failed().next().is_none()
