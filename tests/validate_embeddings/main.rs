@@ -2,7 +2,9 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod faults;
 mod files;
+mod plausible;
 mod reference;
 mod set;
 mod verdict;
