@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::TypedValueParser;
 use clap::{Parser, ValueEnum};
-use plmkit_cli::{Common, Fault, NamedPath, Program, file, files_of, keep_apart};
+use plmkit_cli::{Common, Exit, Fault, NamedPath, Program, file, files_of, keep_apart};
 
 use plmkit_check::Expectations;
 use plmkit_contract::path_text;
@@ -98,6 +98,35 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME=VALUE,…", help_heading = "Expectations")]
     pub(crate) expect: Option<Expectations>,
 
+    /// Compute a sample of the rows again, and compare the vectors: folder or weight file of the model
+    ///
+    /// gpu-embed computes them on the CPU in f32, from the sequences in the shards. Each embeddings file has its share of the
+    /// sample, over all lengths; where files are more than rows, some files have one row. Tolerances are those of the type
+    /// that the embeddings were computed in. A file whose rows differ, or that is much nearer or farther than the others, is
+    /// named.
+    #[arg(long, value_name = "MODEL", help_heading = "Spot check")]
+    pub(crate) model: Option<PathBuf>,
+
+    /// Rows to compute again
+    #[arg(
+        long,
+        value_name = "ROWS",
+        default_value = "200",
+        requires = "model",
+        help_heading = "Spot check"
+    )]
+    pub(crate) sample: NonZero<usize>,
+
+    /// Seed of the choice of rows
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 0,
+        requires = "model",
+        help_heading = "Spot check"
+    )]
+    pub(crate) seed: u64,
+
     /// Switch off a check of values
     #[arg(
         long,
@@ -163,6 +192,10 @@ impl Args {
         self.rejects = files_of(self.rejects, &["csv"])?;
         if let Some(dataset) = self.dataset.clone() {
             dataset.add_files(&mut self)?;
+        }
+        if self.model.is_some() && self.shards.is_empty() {
+            let what = "--model needs the shards of the embeddings: add --shards";
+            return Err(Fault::new(Exit::Usage, what.to_owned()));
         }
         let inputs = [
             ("the embeddings", self.embeddings.as_slice()),

@@ -10,22 +10,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use arrow::array::RecordBatch;
-use plmkit_check::{Criteria, ExpectedRows, Findings, PILOT_ROWS, Validator};
+use plmkit_check::{Criteria, ExpectedRows, Findings, Validator};
 use plmkit_cli::{Exit, Fault, Stop};
-use plmkit_contract::{EmbeddingLayout, KeyColumns, Labels, RowDigest, path_text};
+use plmkit_contract::{Labels, RowDigest};
 use plmkit_store::{EmbeddingsReader, FileKind, Shard, StoreError, read_shard};
 
 use crate::args::Args;
+use crate::file::FileReading;
 use crate::proteins::add_proteins;
 use crate::report::InputFile;
-use crate::vectors::Vectors;
+use crate::spot_check::{Sample, Sampling};
 
 /// An embeddings file, as its footer describes it.
 pub(crate) struct EmbeddingsFile {
     /// Its position on the command line.
-    position: usize,
-    path: PathBuf,
+    pub(crate) position: usize,
+    pub(crate) path: PathBuf,
     /// The batches that it was made from.
     inputs: Vec<String>,
 }
@@ -39,6 +39,8 @@ pub(crate) struct Group {
     pub(crate) embeddings: Vec<(usize, InputFile)>,
     /// Name and first ordinal of each embeddings file with rows.
     pub(crate) begins: Vec<(String, u64)>,
+    /// The rows that are computed again.
+    pub(crate) sample: Sample,
 }
 
 /// How files are read.
@@ -50,6 +52,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) labels: Labels,
     /// Whether a row of the embeddings is a whole protein, whatever its windows.
     pub(crate) stitched: bool,
+    /// Which rows are computed again, if any are.
+    pub(crate) sampling: Option<Sampling>,
 }
 
 impl EmbeddingsFile {
@@ -77,6 +81,7 @@ impl Group {
             all.shards.extend(group.shards);
             all.embeddings.extend(group.embeddings);
             all.begins.extend(group.begins);
+            all.sample.merge(group.sample);
         }
         all.shards.sort_by_key(|file| file.0);
         all.embeddings.sort_by_key(|file| file.0);
@@ -232,106 +237,29 @@ impl Reading<'_> {
                 .shards
                 .push((*position, InputFile::from_rows(&name, shard.digest)));
         }
+        if let Some(sampling) = self.sampling {
+            let positions = embeddings.iter().map(|file| file.position);
+            group.sample = Sample::choose(sampling, shards, positions, self.stitched);
+        }
         for file in embeddings {
-            let (input, first) = self.add_embeddings(&mut validator, &file.path)?;
+            let name = self.args.name(&file.path);
+            let mut reader = FileReading::new(&mut validator, &mut group.sample, file, &name);
+            let digest = reader.read(self)?;
             group
                 .begins
-                .extend(first.map(|first| (self.args.name(&file.path), first)));
+                .extend(reader.first.map(|first| (name.clone(), first)));
+            let input = InputFile::from_rows(&name, digest);
             group.embeddings.push((file.position, input));
         }
         group.findings = validator.finish();
         Ok(group)
     }
 
-    /// Adds all rows of an embeddings file to `validator`. Returns the file and the ordinal of its first row.
-    fn add_embeddings(
-        &self,
-        validator: &mut Validator<'_>,
-        path: &Path,
-    ) -> Result<(InputFile, Option<u64>), Fault> {
-        let mut reader = EmbeddingsReader::open(path)?;
-        let layout = reader.layout().clone();
-        let mut begun = Vec::new();
-        let mut rows = 0;
-        while rows < PILOT_ROWS
-            && let Some(batch) = reader.next_batch()?
-        {
-            rows += batch.num_rows();
-            begun.push(batch);
-        }
-        let mut first = None;
-        self.begin_file(validator, path, &reader, &begun, &mut first)?;
-        drop(begun);
-        while let Some(batch) = reader.next_batch()? {
-            self.check_stop()?;
-            add_rows(validator, &batch, &vectors(&batch, &layout), &mut first);
-        }
-        Ok((
-            InputFile::from_rows(&self.args.name(path), reader.digest()),
-            first,
-        ))
-    }
-
-    /// Begins an embeddings file with its first rows.
-    fn begin_file(
-        &self,
-        validator: &mut Validator<'_>,
-        path: &Path,
-        reader: &EmbeddingsReader,
-        batches: &[RecordBatch],
-        first: &mut Option<u64>,
-    ) -> Result<(), Fault> {
-        let layout = reader.layout();
-        let columns: Vec<Vec<Vectors>> =
-            batches.iter().map(|batch| vectors(batch, layout)).collect();
-        let sample: Vec<Vec<&[f32]>> = (0..layout.columns.len())
-            .map(|column| {
-                let batches = batches.iter().zip(&columns);
-                let rows = batches.flat_map(|(batch, columns)| {
-                    (0..batch.num_rows()).map(move |row| columns[column].row(row))
-                });
-                rows.take(PILOT_ROWS).collect()
-            })
-            .collect();
-        let begun =
-            validator.begin_file(&self.args.name(path), reader.provenance(), layout, &sample);
-        begun.map_err(|error| {
-            // Only a reference can be wrong here.
-            let reference = self.args.reference.as_deref().unwrap_or(path);
-            Fault::new(Exit::Data, format!("{}: {error}", path_text(reference)))
-        })?;
-        for (batch, columns) in batches.iter().zip(&columns) {
-            add_rows(validator, batch, columns, first);
-        }
-        Ok(())
-    }
-
-    fn check_stop(&self) -> Result<(), StoreError> {
+    pub(crate) fn check_stop(&self) -> Result<(), StoreError> {
         if self.stop.requested() {
             Err(StoreError::Stopped)
         } else {
             Ok(())
         }
-    }
-}
-
-/// The vector columns of a batch.
-fn vectors<'a>(batch: &'a RecordBatch, layout: &EmbeddingLayout) -> Vec<Vectors<'a>> {
-    let columns = layout.columns.iter();
-    columns
-        .map(|column| Vectors::new(&batch[column.to_string().as_str()]))
-        .collect()
-}
-
-fn add_rows(
-    validator: &mut Validator<'_>,
-    batch: &RecordBatch,
-    columns: &[Vectors],
-    first: &mut Option<u64>,
-) {
-    for (place, row) in KeyColumns::new(batch).rows().enumerate() {
-        first.get_or_insert(row.ordinal);
-        let vectors: Vec<&[f32]> = columns.iter().map(|column| column.row(place)).collect();
-        validator.add_row(&row, &vectors);
     }
 }

@@ -13,6 +13,7 @@ use crate::groups::{EmbeddingsFile, Reading};
 use crate::mqc::table;
 use crate::reference::read_reference;
 use crate::report::{InputFile, InputFiles, Report};
+use crate::spot_check::Sampling;
 
 /// Reads everything, reports, and says by the exit code whether a check failed.
 pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
@@ -67,6 +68,11 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         stop,
         labels,
         stitched,
+        sampling: args.model.is_some().then(|| Sampling {
+            rows: args.sample.get(),
+            seed: args.seed,
+            files: embeddings.len(),
+        }),
     };
     let (findings, group) = reading.read(embeddings)?;
     files.shards = group.shards.into_iter().map(|(_, file)| file).collect();
@@ -75,6 +81,10 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let found: Vec<(String, String)> = files.embeddings.iter().map(InputFile::part).collect();
     let parts = check_parts(known, &found, &group.begins);
     verdict.checks.push(parts);
+    if let Some(model) = &args.model {
+        let compared = group.sample.compare(&args, model)?;
+        verdict.add_spot_check(compared);
+    }
     for check in args.skip.iter().filter_map(ValueEnum::to_possible_value) {
         verdict.skip(check.get_name());
     }

@@ -166,6 +166,7 @@ impl Findings {
                 outliers,
                 centres_check,
                 reference,
+                Check::skipped("spot-check", "no model was given"),
             ],
             norms: self
                 .columns
@@ -174,6 +175,7 @@ impl Findings {
                 .collect(),
             centres,
             extremes,
+            spot_check: Vec::new(),
             agreement,
             not_compared,
         }
@@ -247,7 +249,7 @@ mod tests {
         );
         assert_eq!(
             names(CheckOutcome::Skipped),
-            "coverage records ordinals manifest pooling outliers centres reference"
+            "coverage records ordinals manifest pooling outliers centres reference spot-check"
         );
     }
 

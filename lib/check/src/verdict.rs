@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use plmkit_contract::Reason;
 use serde::Serialize;
 
-use crate::{Check, CheckOutcome, ColumnAgreement, ColumnNorms, Extreme, FileCentre};
+use crate::{
+    Check, CheckOutcome, ColumnAgreement, ColumnNorms, Extreme, FileCentre, SpotAgreement,
+    SpotCheck,
+};
 
 /// All checks with what they counted, and the distributions behind them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -41,6 +44,8 @@ pub struct Verdict {
     pub centres: Vec<FileCentre>,
     /// The twenty vectors that are most unlike others of their length, worst first.
     pub extremes: Vec<Extreme>,
+    /// How near the sampled vectors of each column of each file are to the same computed again; empty where none were.
+    pub spot_check: Vec<SpotAgreement>,
     /// The agreement of each column with the reference; empty when there is none.
     pub agreement: Vec<ColumnAgreement>,
     /// Columns of the embeddings that were not compared with the reference: those of several vectors a row, and those that it
@@ -49,6 +54,19 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// Adds the check `spot-check` of a sample.
+    pub fn add_spot_check(&mut self, compared: SpotCheck) {
+        let (check, agreement) = compared.finish();
+        self.spot_check = agreement;
+        for listed in self
+            .checks
+            .iter_mut()
+            .filter(|listed| listed.name == check.name)
+        {
+            *listed = check.clone();
+        }
+    }
+
     /// Switches off the check of this name: what it found does not count.
     pub fn skip(&mut self, name: &str) {
         for check in self.checks.iter_mut().filter(|check| check.name == name) {
