@@ -104,7 +104,7 @@ pub(crate) struct Args {
     /// sample, over all lengths; where files are more than rows, some files have one row. Tolerances are those of the type
     /// that the embeddings were computed in. A file whose rows differ, or that is much nearer or farther than the others, is
     /// named.
-    #[arg(long, value_name = "MODEL", help_heading = "Spot check")]
+    #[arg(long, value_name = "MODEL", help_heading = "Spot check", value_parser = file())]
     pub(crate) model: Option<PathBuf>,
 
     /// Rows to compute again
@@ -196,6 +196,10 @@ impl Args {
         if self.model.is_some() && self.shards.is_empty() {
             let what = "--model needs the shards of the embeddings: add --shards";
             return Err(Fault::new(Exit::Usage, what.to_owned()));
+        }
+        if let Some(model) = self.model.as_ref().filter(|model| !model.exists()) {
+            let what = format!("{}: no such file or folder", path_text(model));
+            return Err(Fault::new(Exit::NoInput, what));
         }
         let inputs = [
             ("the embeddings", self.embeddings.as_slice()),

@@ -243,12 +243,7 @@ const FAULTS: &[(&str, &str, Change)] = &[
         files[1].rows[200].truncated = true
     }),
     ("coverage origin", "a file given twice", |files| {
-        let again = File {
-            rows: files[1].rows.clone(),
-            provenance: files[1].provenance.clone(),
-            columns: files[1].columns.clone(),
-        };
-        files.push(again);
+        files.push(files[1].clone());
     }),
     ("origin", "a file of another model", |files| {
         let made = files[1].provenance.clone();
@@ -277,9 +272,10 @@ const FAULTS: &[(&str, &str, Change)] = &[
 #[test]
 fn faults_in_values_are_found_by_the_checks_that_are_for_them() {
     let set = Plausible::new();
+    let sound: Vec<File> = (0..FILES).map(|file| set.file(file)).collect();
     let mut wrong = Vec::new();
     for (expected, name, change) in FAULTS {
-        let mut files: Vec<File> = (0..FILES).map(|file| set.file(file)).collect();
+        let mut files = sound.clone();
         change(&mut files);
         let output = run(&mut set.command(&files));
         let report: Value = serde_json::from_slice(&output.stdout).expect("a report");

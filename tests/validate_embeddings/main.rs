@@ -7,4 +7,6 @@ mod files;
 mod plausible;
 mod reference;
 mod set;
+#[cfg(feature = "torch")]
+mod spot_check;
 mod verdict;

@@ -37,6 +37,7 @@ pub(crate) struct Protein {
 }
 
 /// An embeddings file before it is written.
+#[derive(Clone)]
 pub(crate) struct File {
     pub(crate) rows: Vec<Protein>,
     pub(crate) provenance: Provenance,
