@@ -93,7 +93,7 @@ const FAULTS: &[(&str, &str, Change)] = &[
             }
         });
     }),
-    ("outliers", "the first half of a row zero", |files| {
+    ("norms", "the first half of a row zero", |files| {
         files[1].rows[200].mean[..DIM / 2].fill(0.0);
         files[1].columns = vec!["mean_6"];
     }),

@@ -14,6 +14,9 @@ use crate::violation::Violations;
 /// Vectors that a file needs before a dimension that never changes is a fault.
 const MIN_VARYING: u64 = 16;
 
+/// One in so many values may be exactly zero in a vector that is not zero.
+const MAX_ZEROS: usize = 16;
+
 /// The vectors of one column over all files.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ColumnNorms {
@@ -70,6 +73,7 @@ pub(crate) struct Centre {
 pub(crate) struct VectorViolations {
     pub(crate) not_finite: Violations,
     pub(crate) zero: Violations,
+    pub(crate) zeros: Violations,
     pub(crate) constant: Violations,
     pub(crate) outliers: OutlierFindings,
     pub(crate) sequences: SequenceViolations,
@@ -168,6 +172,19 @@ impl FileColumn {
             }
         } else if let Some(scatter) = &mut self.scatter {
             scatter.add(row, vector, norm);
+            if let Some(cosine) = scatter.pilot.odd_cosine(vector) {
+                let problem =
+                    format_args!("{column}: cosine {cosine:.3} with the centre of the file");
+                violations.outliers.directions.add_row(row, problem);
+            }
+            let zeros = vector.iter().filter(|&&value| value == 0.0).count();
+            if zeros * MAX_ZEROS > vector.len() {
+                let problem = format_args!(
+                    "{column}: {zeros} of {} values are exactly zero",
+                    vector.len()
+                );
+                violations.zeros.add_row(row, problem);
+            }
             let found = &mut violations.sequences;
             self.findings.sequences.add(column, row, vector, found);
         }
@@ -309,6 +326,7 @@ impl VectorViolations {
     pub(crate) fn merge(&mut self, other: Self) {
         self.not_finite.merge(other.not_finite);
         self.zero.merge(other.zero);
+        self.zeros.merge(other.zeros);
         self.constant.merge(other.constant);
         self.outliers.merge(other.outliers);
         self.sequences.merge(other.sequences);
@@ -337,9 +355,12 @@ impl VectorViolations {
         );
         let norms = Check::judged(
             "norms",
-            format!("{} of {of_vectors} with all values zero", self.zero.count),
+            format!(
+                "{} of {of_vectors} with all values zero, {} with many",
+                self.zero.count, self.zeros.count
+            ),
             [("vectors", vectors)],
-            [("zero", self.zero)],
+            [("zero", self.zero), ("zeros", self.zeros)],
         );
         let constant = Check::judged(
             "constant",

@@ -2,12 +2,24 @@
 
 use plmkit_contract::StoreDtype;
 
+use crate::vector::cosine;
+
 /// Rows from which the pilot is estimated. Fewer than half of them being wrong does not move it much.
 pub const PILOT_ROWS: usize = 2048;
 
 /// The least spread of a dimension as a share of the median spread of all: a dimension that hardly varies in the sample must
 /// not decide alone.
 const LEAST_SPREAD: f32 = 0.05;
+
+/// The least cosine with the centre as a share of the median cosine. That of vectors with another sign, or of noise, is 0 or less;
+/// among 20,000 real proteins the smallest share was 0.5.
+const LEAST_COSINE: f64 = 0.25;
+
+/// Vectors that a common direction is taken from.
+const MIN_VECTORS: usize = 200;
+
+/// The median cosine with the centre from which on vectors share a direction.
+const COMMON_DIRECTION: f64 = 0.5;
 
 /// Centre and spread of each dimension of a column, estimated so that outliers do not count.
 #[derive(Clone, Debug)]
@@ -16,6 +28,8 @@ pub(crate) struct Pilot {
     pub(crate) centre: Vec<f32>,
     /// One over the spread of each dimension: 1.4826 median absolute deviations.
     pub(crate) inverse_spread: Vec<f32>,
+    /// The least cosine with the centre that a vector should have; none where vectors share no direction.
+    least_cosine: Option<f64>,
 }
 
 impl Pilot {
@@ -49,10 +63,21 @@ impl Pilot {
             .iter()
             .map(|&spread| 1.0 / spread.max(least))
             .collect();
+        let cosines = finite.iter().filter_map(|vector| cosine(vector, &centre));
+        let mut cosines: Vec<f32> = cosines.map(|cosine| cosine as f32).collect();
+        let typical = f64::from(median(&mut cosines));
         Self {
             centre,
             inverse_spread,
+            least_cosine: (finite.len() >= MIN_VECTORS && typical >= COMMON_DIRECTION)
+                .then_some(LEAST_COSINE * typical),
         }
+    }
+
+    /// The cosine of a vector with the centre, if it is less than that of any protein should be.
+    pub(crate) fn odd_cosine(&self, vector: &[f32]) -> Option<f64> {
+        let least = self.least_cosine?;
+        cosine(vector, &self.centre).filter(|&cosine| cosine < least)
     }
 
     /// The distance of a vector from the centre: the root mean square over dimensions, in spreads. About 1 for most vectors.
