@@ -97,6 +97,8 @@ struct Scatter {
     sums: Vec<f64>,
     squares: Vec<f64>,
     first: Vec<f32>,
+    /// Of the vector that is being added: its deviations from the centre, in spreads.
+    deviations: Vec<f32>,
     /// Bits in which a value has differed from the first: `(dim)`.
     changed_bits: Vec<u32>,
 }
@@ -171,13 +173,12 @@ impl FileColumn {
                 violations.zero.add_row(row, problem);
             }
         } else if let Some(scatter) = &mut self.scatter {
-            scatter.add(row, vector, norm);
-            if let Some(cosine) = scatter.pilot.odd_cosine(vector) {
+            let zeros = scatter.add(row, vector, norm);
+            if let Some(cosine) = scatter.pilot.odd_cosine(vector, norm) {
                 let problem =
                     format_args!("{column}: cosine {cosine:.3} with the centre of the file");
                 violations.outliers.directions.add_row(row, problem);
             }
-            let zeros = vector.iter().filter(|&&value| value == 0.0).count();
             if zeros * MAX_ZEROS > vector.len() {
                 let problem = format_args!(
                     "{column}: {zeros} of {} values are exactly zero",
@@ -217,30 +218,35 @@ impl Scatter {
             sums: vec![0.0; dim],
             squares: vec![0.0; dim],
             first: Vec::new(),
+            deviations: vec![0.0; dim],
             changed_bits: vec![0; dim],
         }
     }
 
-    fn add(&mut self, row: &RowKey, vector: &[f32], norm: f64) {
-        self.outliers.add(row, norm, self.pilot.distance(vector));
+    /// Adds a vector that is finite and not zero. Returns how many of its values are zero.
+    fn add(&mut self, row: &RowKey, vector: &[f32], norm: f64) -> usize {
         self.vectors += 1;
         if self.vectors == 1 {
             self.first = vector.to_vec();
         }
-        let pilot = self.pilot.centre.iter().zip(&self.pilot.inverse_spread);
-        for ((&value, (&centre, &inverse)), (sum, square)) in vector
-            .iter()
-            .zip(pilot)
-            .zip(self.sums.iter_mut().zip(&mut self.squares))
-        {
-            let z = f64::from((value - centre) * inverse);
-            *sum += z;
-            *square += z * z;
+        let dim = vector.len();
+        // Of one length, so that the compiler sees that no index is out of bounds.
+        let (centre, inverse) = (&self.pilot.centre[..dim], &self.pilot.inverse_spread[..dim]);
+        let (sums, squares) = (&mut self.sums[..dim], &mut self.squares[..dim]);
+        let (first, changed_bits) = (&self.first[..dim], &mut self.changed_bits[..dim]);
+        let deviations = &mut self.deviations[..dim];
+        let mut zeros = 0_u32;
+        for d in 0..dim {
+            let z = f64::from((vector[d] - centre[d]) * inverse[d]);
+            deviations[d] = z as f32;
+            sums[d] += z;
+            squares[d] += z * z;
+            changed_bits[d] |= vector[d].to_bits() ^ first[d].to_bits();
+            zeros += u32::from(vector[d] == 0.0);
         }
-        let values = vector.iter().zip(&self.first);
-        for ((value, first), changed) in values.zip(&mut self.changed_bits) {
-            *changed |= value.to_bits() ^ first.to_bits();
-        }
+        let distance = (dot(&self.deviations, &self.deviations) / dim as f64).sqrt();
+        self.outliers.add(row, norm, distance);
+        zeros as usize
     }
 
     fn list_constant(&self, column: Column, file: &str, constant: &mut Violations) {

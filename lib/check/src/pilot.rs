@@ -2,10 +2,13 @@
 
 use plmkit_contract::StoreDtype;
 
-use crate::vector::cosine;
+use crate::vector::{cosine, dot};
 
-/// Rows from which the pilot is estimated. Fewer than half of them being wrong does not move it much.
+/// The first rows of a file, from which the pilot is estimated.
 pub const PILOT_ROWS: usize = 2048;
+
+/// So many of them, evenly spaced, are enough: medians over these are right to a tenth of the spread.
+const SAMPLED_ROWS: usize = 512;
 
 /// The least spread of a dimension as a share of the median spread of all: a dimension that hardly varies in the sample must
 /// not decide alone.
@@ -28,6 +31,7 @@ pub(crate) struct Pilot {
     pub(crate) centre: Vec<f32>,
     /// One over the spread of each dimension: 1.4826 median absolute deviations.
     pub(crate) inverse_spread: Vec<f32>,
+    centre_norm: f64,
     /// The least cosine with the centre that a vector should have; none where vectors share no direction.
     least_cosine: Option<f64>,
 }
@@ -37,6 +41,7 @@ impl Pilot {
     pub(crate) fn new(vectors: &[&[f32]], dim: usize, dtype: StoreDtype) -> Self {
         let finite: Vec<&[f32]> = vectors
             .iter()
+            .step_by(vectors.len().div_ceil(SAMPLED_ROWS).max(1))
             .copied()
             .filter(|vector| vector.iter().all(|value| value.is_finite()))
             .collect();
@@ -67,6 +72,7 @@ impl Pilot {
         let mut cosines: Vec<f32> = cosines.map(|cosine| cosine as f32).collect();
         let typical = f64::from(median(&mut cosines));
         Self {
+            centre_norm: dot(&centre, &centre).sqrt(),
             centre,
             inverse_spread,
             least_cosine: (finite.len() >= MIN_VECTORS && typical >= COMMON_DIRECTION)
@@ -74,30 +80,11 @@ impl Pilot {
         }
     }
 
-    /// The cosine of a vector with the centre, if it is less than that of any protein should be.
-    pub(crate) fn odd_cosine(&self, vector: &[f32]) -> Option<f64> {
+    /// The cosine of a vector of this norm with the centre, if it is less than that of any protein should be.
+    pub(crate) fn odd_cosine(&self, vector: &[f32], norm: f64) -> Option<f64> {
         let least = self.least_cosine?;
-        cosine(vector, &self.centre).filter(|&cosine| cosine < least)
-    }
-
-    /// The distance of a vector from the centre: the root mean square over dimensions, in spreads. About 1 for most vectors.
-    pub(crate) fn distance(&self, vector: &[f32]) -> f64 {
-        const LANES: usize = 8;
-        let mut sums = [0.0_f64; LANES];
-        let dims = vector.len();
-        let square = |d: usize| {
-            let z = (f64::from(vector[d]) - f64::from(self.centre[d]))
-                * f64::from(self.inverse_spread[d]);
-            z * z
-        };
-        let whole = dims - dims % LANES;
-        for first in (0..whole).step_by(LANES) {
-            for (lane, sum) in sums.iter_mut().enumerate() {
-                *sum += square(first + lane);
-            }
-        }
-        let rest: f64 = (whole..dims).map(square).sum();
-        ((sums.iter().sum::<f64>() + rest) / dims.max(1) as f64).sqrt()
+        let cosine = dot(vector, &self.centre) / (norm * self.centre_norm);
+        (cosine < least).then_some(cosine)
     }
 }
 

@@ -76,6 +76,13 @@ impl<T: Copy> Sample<T> {
         None
     }
 
+    /// What is kept, in an order that does not change from run to run.
+    fn sorted_by_key(self, key: impl Fn(&T) -> u64) -> Vec<(u64, T)> {
+        let mut rows: Vec<(u64, T)> = self.rows.into_iter().collect();
+        rows.sort_unstable_by_key(|(hash, value)| (key(value), *hash));
+        rows
+    }
+
     fn lower(&mut self, limit: u64) {
         self.limit = self.limit.min(limit);
         self.rows.retain(|&hash, _| hash <= self.limit);
@@ -144,7 +151,7 @@ impl Sequences {
         self.repeated += other.repeated;
         self.by_sequence.lower(other.by_sequence.limit);
         self.by_vector.lower(other.by_vector.limit);
-        for (sequence, sampled) in other.by_sequence.rows {
+        for (sequence, sampled) in other.by_sequence.sorted_by_key(|sampled| sampled.ordinal) {
             let Some(known) = self.by_sequence.insert(sequence, sampled) else {
                 continue;
             };
@@ -157,7 +164,7 @@ impl Sequences {
                 violations.different.add_record(sampled.ordinal, problem);
             }
         }
-        for (hash, (sequence, ordinal)) in other.by_vector.rows {
+        for (hash, (sequence, ordinal)) in other.by_vector.sorted_by_key(|&(_, ordinal)| ordinal) {
             let known = self.by_vector.insert(hash, (sequence, ordinal));
             if let Some((_, first)) = known.filter(|&(known, _)| known != sequence) {
                 let problem = format_args!(
