@@ -7,7 +7,7 @@ use clap::builder::TypedValueParser;
 use clap::{Parser, ValueEnum};
 use plmkit_cli::{Common, Exit, Fault, NamedPath, Program, file, files_of, keep_apart};
 
-use plmkit_check::Expectations;
+use plmkit_check::{Expectations, Tiers, parse_share};
 use plmkit_contract::path_text;
 
 use crate::dataset::Dataset;
@@ -90,6 +90,26 @@ pub(crate) struct Args {
     )]
     #[arg(value_parser = cosine, allow_negative_numbers = true)]
     pub(crate) min_cosine: f64,
+
+    /// Smallest cosine of the vectors that may be below --min-cosine
+    #[arg(
+        long,
+        value_name = "COSINE",
+        requires = "lenient_share",
+        help_heading = "Expectations"
+    )]
+    #[arg(value_parser = cosine, allow_negative_numbers = true)]
+    pub(crate) lenient_cosine: Option<f64>,
+
+    /// Share of a column's vectors that may be below --min-cosine, such as 1%
+    #[arg(
+        long,
+        value_name = "SHARE",
+        requires = "lenient_cosine",
+        help_heading = "Expectations"
+    )]
+    #[arg(value_parser = parse_share)]
+    pub(crate) lenient_share: Option<f64>,
 
     /// What every file must be: model=NAME or the first digits of its digest, dtype=, columns=A+B, max-rejected=1%
     ///
@@ -215,6 +235,15 @@ impl Args {
         let outputs: Vec<NamedPath> = report.chain(named("--mqc", self.mqc.as_slice())).collect();
         keep_apart(&inputs.collect::<Vec<_>>(), &outputs)?;
         Ok(self)
+    }
+
+    /// How near vectors must be to those of the reference.
+    pub(crate) fn tiers(&self) -> Tiers {
+        Tiers {
+            strict: self.min_cosine,
+            lenient: self.lenient_cosine.unwrap_or(self.min_cosine),
+            lenient_share: self.lenient_share.unwrap_or_default(),
+        }
     }
 
     /// What reports call a file.

@@ -60,7 +60,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         files.manifest = Some(manifest);
     }
     if let Some(path) = &args.reference {
-        criteria.reference = Some((read_reference(path)?, args.min_cosine));
+        criteria.reference = Some((read_reference(path)?, args.tiers()));
     }
     let reading = Reading {
         args: &args,

@@ -4,7 +4,7 @@ use plmkit_contract::{Column, RowKey, plural};
 use roaring::RoaringBitmap;
 
 use crate::check::Check;
-use crate::cosines::Cosines;
+use crate::cosines::{Cosines, Tiers};
 use crate::reference::Reference;
 use crate::violation::Violations;
 use crate::{ColumnAgreement, ReferenceError};
@@ -101,7 +101,13 @@ impl Agreement {
             let expected = reference.vector(place, pair.reference);
             let column = &mut self.columns[pair.agreement];
             if found.len() == expected.len() {
-                column.add(row, found, expected);
+                let other = (place + reference.rows() / 2) % reference.rows();
+                column.add(
+                    row,
+                    found,
+                    expected,
+                    reference.vector(other, pair.reference),
+                );
             } else {
                 let values = plural(expected.len(), "value");
                 let (name, found) = (column.name(), found.len());
@@ -116,17 +122,24 @@ impl Agreement {
     pub(crate) fn finish(
         self,
         reference: &Reference,
-        min_cosine: f64,
+        tiers: Tiers,
+        is_rejected: impl Fn(&str) -> bool,
     ) -> (Check, Vec<ColumnAgreement>, Vec<String>) {
         let mut not_found = Violations::default();
+        let mut rejected = 0;
         for row in (0..reference.rows()).filter(|&row| !self.found.contains(row as u32)) {
             let (id, start) = reference.key(row);
+            if is_rejected(id) {
+                rejected += 1;
+                continue;
+            }
             not_found.add_reference_row(id, start, "not in the embeddings");
         }
         let (mut below, mut undefined) = (Violations::default(), Violations::default());
-        for column in &self.columns {
-            column.list_violations(min_cosine, &mut below, &mut undefined);
-        }
+        let columns = self.columns.iter();
+        let lenient: u64 = columns
+            .map(|column| column.list_violations(tiers, &mut below, &mut undefined))
+            .sum();
         let min = self
             .columns
             .iter()
@@ -142,7 +155,7 @@ impl Agreement {
              {} of another dimension, {} of {} reference rows not found",
             plural(self.rows, "row"),
             below.count,
-            min_cosine,
+            tiers.strict,
             undefined.count,
             self.other_dimension.count,
             not_found.count,
@@ -154,6 +167,8 @@ impl Agreement {
             [
                 ("compared", self.rows),
                 ("not_in_reference", self.not_in_reference),
+                ("rejected", rejected),
+                ("lenient", lenient),
             ],
             [
                 ("below", below),
@@ -199,6 +214,14 @@ mod tests {
 
     /// A reference of unit vectors along the first axis, one for each id.
     fn judge(ids: &[&str], found: &[(&str, [f32; 2])]) -> (Check, Vec<ColumnAgreement>) {
+        judge_by(Tiers::strict(0.999), ids, found)
+    }
+
+    fn judge_by(
+        tiers: Tiers,
+        ids: &[&str],
+        found: &[(&str, [f32; 2])],
+    ) -> (Check, Vec<ColumnAgreement>) {
         let mut reference = Reference::new(["mean_6".to_owned()]);
         for id in ids {
             reference
@@ -213,7 +236,7 @@ mod tests {
             part.add(&reference, &row(ordinal, id), &pairs, &[vector]);
             agreement.merge(part);
         }
-        let (check, columns, _) = agreement.finish(&reference, 0.999);
+        let (check, columns, _) = agreement.finish(&reference, tiers, |id| id == "rejected");
         (check, columns)
     }
 
@@ -259,6 +282,37 @@ mod tests {
             check.violations[0].to_string(),
             "'b': not in the embeddings"
         );
+    }
+
+    #[test]
+    fn a_rejected_reference_row_may_be_missing() {
+        let (check, _) = judge(&["a", "rejected"], &[("a", [1.0, 0.0])]);
+        assert_eq!(check.outcome, CheckOutcome::Pass);
+        assert_eq!(
+            (check.counts["rejected"], check.counts["not_found"]),
+            (1, 0)
+        );
+    }
+
+    #[test]
+    fn so_many_vectors_may_be_below_the_least_cosine_and_none_below_the_lenient_one() {
+        let found = [("a", [1.0, 0.0]), ("b", [1.0, 0.1]), ("c", [2.0, 0.0])];
+        for (lenient, share, outcome, below) in [
+            (0.99, 0.4, CheckOutcome::Pass, 0),
+            (0.99, 0.3, CheckOutcome::Fail, 1),
+            (0.999, 0.4, CheckOutcome::Fail, 1),
+        ] {
+            let tiers = Tiers {
+                strict: 0.9999,
+                lenient,
+                lenient_share: share,
+            };
+            let (check, columns) = judge_by(tiers, &["a", "b", "c"], &found);
+            assert_eq!((check.outcome, check.counts["below"]), (outcome, below));
+            assert_eq!(check.counts["lenient"], 1 - below);
+            let ratio = columns[0].norm_ratio_max.expect("a ratio");
+            assert!((ratio / 2.0 - 1.0).abs() < 0.01, "{ratio}");
+        }
     }
 
     #[test]

@@ -52,7 +52,8 @@ impl FromStr for Expectations {
     }
 }
 
-fn parse_share(text: &str) -> Result<f64, String> {
+/// A share: a number from 0 to 1, or a percentage such as `1%`.
+pub fn parse_share(text: &str) -> Result<f64, String> {
     let (number, unit) = match text.strip_suffix('%') {
         Some(number) => (number, 0.01),
         None => (text, 1.0),
@@ -63,7 +64,7 @@ fn parse_share(text: &str) -> Result<f64, String> {
         .filter(|share| (0.0..=1.0).contains(share))
         .ok_or_else(|| {
             format!(
-                "max-rejected: expected a share such as 1% or 0.01, found {}",
+                "expected a share such as 1% or 0.01, found {}",
                 Quoted(text)
             )
         })

@@ -1,6 +1,6 @@
 //! What was found in some of the files; the findings in all of them make the verdict.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use plmkit_contract::{Manifest, Reason, RejectsList, RowDigest};
 use roaring::RoaringTreemap;
@@ -39,6 +39,8 @@ pub struct Findings {
 pub struct RejectsLists {
     /// Whether any list was given.
     given: bool,
+    /// Ids of records and rows.
+    ids: HashSet<String>,
     /// Ordinals of records that are in no shard.
     ordinals: Vec<u64>,
     /// Rejected records and rows, by reason.
@@ -55,6 +57,7 @@ impl RejectsLists {
         let file = (name.to_owned(), list.digest.clone());
         for reject in &list.lines {
             *self.by_reason.entry(reject.reason).or_default() += 1;
+            self.ids.insert(reject.id.clone());
         }
         if list.of_rows {
             self.of_rows.push(file);
@@ -141,7 +144,10 @@ impl Findings {
                     Vec::new(),
                 )
             },
-            |(reference, min_cosine)| self.agreement.finish(reference, *min_cosine),
+            |(reference, tiers)| {
+                let is_rejected = |id: &str| rejects.ids.contains(id);
+                self.agreement.finish(reference, *tiers, is_rejected)
+            },
         );
         Verdict {
             records,
@@ -189,7 +195,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{CheckOutcome, ExpectedRows, Reference, Validator};
+    use crate::{CheckOutcome, ExpectedRows, Reference, Tiers, Validator};
 
     fn layout(columns: &[&str], dim: usize) -> EmbeddingLayout {
         let columns = columns.iter().map(|name| name.parse().expect("a column"));
@@ -260,7 +266,7 @@ mod tests {
         reference.push("P", 0, [&vector[..]]).expect("two values");
         reference.sort().expect("one row");
         let criteria = Criteria {
-            reference: Some((reference, 0.999)),
+            reference: Some((reference, Tiers::strict(0.999))),
             ..Criteria::default()
         };
         let (along, across): (&[f32], &[f32]) = (&[3.0, 0.0], &[0.0, 0.0]);

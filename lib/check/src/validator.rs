@@ -6,15 +6,15 @@ use crate::agreement::Pair;
 use crate::columns::FileColumn;
 use crate::coverage::{Coverage, reject_key};
 use crate::pooling::PoolingPlan;
-use crate::{Expectations, ExpectedRows, Findings, Reference, ReferenceError};
+use crate::{Expectations, ExpectedRows, Findings, Reference, ReferenceError, Tiers};
 
 /// What embeddings are compared with, whatever file they are in.
 #[derive(Debug, Default)]
 pub struct Criteria {
     /// What the user expects of every file.
     pub expectations: Expectations,
-    /// Vectors to compare with, and the smallest cosine that passes.
-    pub reference: Option<(Reference, f64)>,
+    /// Vectors to compare with, and how near embeddings must be to them.
+    pub reference: Option<(Reference, Tiers)>,
     /// The rows of all shards that could not be embedded, sorted by ordinal and start.
     pub(crate) not_embedded: Vec<Reject>,
 }
