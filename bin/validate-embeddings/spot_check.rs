@@ -36,6 +36,9 @@ pub(crate) struct SampledRow {
     vectors: Vec<Vec<f32>>,
 }
 
+/// The vectors of a row, by column.
+type NamedVectors = Vec<(String, Vec<f32>)>;
+
 /// The sampled rows of an embeddings file.
 pub(crate) struct SampledFile {
     pub(crate) position: usize,
@@ -194,7 +197,7 @@ impl Sample {
             .text_option("model")
             .unwrap_or_default()
             .to_owned();
-        let mut again: HashMap<(u64, u32), Vec<(String, Vec<f32>)>> = HashMap::new();
+        let mut again: HashMap<(u64, u32), NamedVectors> = HashMap::new();
         let columns = reader.layout().columns.clone();
         while let Some(batch) = reader.next_batch()? {
             let vectors = columns.iter().map(|column| {

@@ -31,7 +31,7 @@ fn set(dimension: usize, to: f32) -> impl Fn(&mut Vec<f32>) {
             .iter_mut()
             .skip(dimension)
             .step_by(DIM)
-            .for_each(|value| *value = to)
+            .for_each(|value| *value = to);
     }
 }
 
@@ -77,14 +77,14 @@ const FAULTS: &[(&str, &str, Change)] = &[
         },
     ),
     ("outliers", "a row times 1000", |files| {
-        row(files, scale(1000.0))
+        row(files, scale(1000.0));
     }),
     ("outliers", "a row times 3", |files| row(files, scale(3.0))),
     ("outliers", "a row times 0.001", |files| {
-        row(files, scale(0.001))
+        row(files, scale(0.001));
     }),
     ("outliers pooling", "a row times -1", |files| {
-        row(files, scale(-1.0))
+        row(files, scale(-1.0));
     }),
     ("outliers", "a row of noise", |files| {
         row(files, |vector| {
@@ -98,28 +98,28 @@ const FAULTS: &[(&str, &str, Change)] = &[
         files[1].columns = vec!["mean_6"];
     }),
     ("outliers", "a row with its dimensions reversed", |files| {
-        row(files, |vector| vector.reverse())
+        row(files, |vector| vector.reverse());
     }),
     ("outliers pooling", "one value 1e30", |files| {
-        files[1].rows[200].mean[3] = 1e30
+        files[1].rows[200].mean[3] = 1e30;
     }),
     ("outliers", "one value of max 1e30", |files| {
-        files[1].rows[200].max[3] = 1e30
+        files[1].rows[200].max[3] = 1e30;
     }),
     ("outliers", "one value of std 1e30", |files| {
-        files[1].rows[200].std[3] = 1e30
+        files[1].rows[200].std[3] = 1e30;
     }),
     ("finite", "one value infinite", |files| {
-        files[1].rows[200].max[3] = f32::INFINITY
+        files[1].rows[200].max[3] = f32::INFINITY;
     }),
     ("finite", "one value NaN", |files| {
-        files[1].rows[200].std[3] = f32::NAN
+        files[1].rows[200].std[3] = f32::NAN;
     }),
     ("norms", "a vector zero", |files| {
-        files[1].rows[200].mean.fill(0.0)
+        files[1].rows[200].mean.fill(0.0);
     }),
     ("constant", "a dimension zero in a file", |files| {
-        rows(files, set(9, 0.0))
+        rows(files, set(9, 0.0));
     }),
     ("constant", "a dimension zero in all files", |files| {
         for row in files.iter_mut().flat_map(|file| &mut file.rows) {
@@ -127,7 +127,7 @@ const FAULTS: &[(&str, &str, Change)] = &[
         }
     }),
     ("constant", "a dimension 1.5 in a file", |files| {
-        rows(files, set(9, 1.5))
+        rows(files, set(9, 1.5));
     }),
     (
         "constant sequences",
@@ -185,7 +185,7 @@ const FAULTS: &[(&str, &str, Change)] = &[
         },
     ),
     ("pooling", "std negative", |files| {
-        files[1].rows[200].std[7] *= -1.0
+        files[1].rows[200].std[7] *= -1.0;
     }),
     ("pooling", "std of a file a tenth", |files| {
         for row in &mut files[1].rows {
@@ -221,7 +221,7 @@ const FAULTS: &[(&str, &str, Change)] = &[
         },
     ),
     ("coverage", "a row lost", |files| {
-        drop(files[1].rows.remove(200))
+        drop(files[1].rows.remove(200));
     }),
     ("coverage", "a row twice", |files| {
         let row = files[1].rows[200].clone();
@@ -234,13 +234,13 @@ const FAULTS: &[(&str, &str, Change)] = &[
     }),
     ("coverage", "a file lost", |files| drop(files.remove(1))),
     ("records", "another id", |files| {
-        files[1].rows[200].id = "Q".to_owned()
+        files[1].rows[200].id.push('Q');
     }),
     ("records", "another length", |files| {
-        files[1].rows[200].length += 1
+        files[1].rows[200].length += 1;
     }),
     ("records", "truncated", |files| {
-        files[1].rows[200].truncated = true
+        files[1].rows[200].truncated = true;
     }),
     ("coverage origin", "a file given twice", |files| {
         files.push(files[1].clone());

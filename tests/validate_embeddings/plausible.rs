@@ -1,7 +1,7 @@
 //! Embeddings with the statistics of real ones: three files of 400 proteins each, with residues, poolings and repeats.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -59,13 +59,13 @@ pub(crate) fn noise(seed: u64) -> f32 {
 
 /// The protein of an ordinal, as the model of a seed sees it. Every tenth has the residues of the one before.
 fn protein(ordinal: u64, model: u64) -> Protein {
-    let content = if ordinal % 10 == 9 {
+    let same_as = if ordinal % 10 == 9 {
         ordinal - 1
     } else {
         ordinal
     };
-    let length = 20 + (random(content) * 60.0) as usize;
-    let residue = |i| RESIDUES[(random(content * 1000 + i) * 20.0) as usize];
+    let length = 20 + (random(same_as) * 60.0) as usize;
+    let residue = |i| RESIDUES[(random(same_as * 1000 + i) * 20.0) as usize];
     let sequence: String = (0..length as u64).map(|i| char::from(residue(i))).collect();
     let mut residues = Vec::with_capacity(length * DIM);
     for (i, letter) in sequence.bytes().enumerate() {
@@ -73,7 +73,7 @@ fn protein(ordinal: u64, model: u64) -> Protein {
             // A centre that all proteins share, one outlier channel, what the residue decides, and the context.
             let centre = noise(model + 7 * d) * if d == 5 { 60.0 } else { 3.0 };
             let own = noise(model + 100 * u64::from(letter) + d);
-            let context = 0.5 * noise(model + 1_000_003 * content + 97 * (i as u64 / 10) + d);
+            let context = 0.5 * noise(model + 1_000_003 * same_as + 97 * (i as u64 / 10) + d);
             residues.push(centre + own + context);
         }
     }
@@ -154,7 +154,9 @@ impl Plausible {
                 writer.push(&row).expect("push");
             }
             let finished = writer.finish(&Provenance::new("fasta-shard", vec![]));
-            finished.and_then(|file| file.publish()).expect("finish");
+            finished
+                .and_then(plmkit_store::FinishedShard::publish)
+                .expect("finish");
             let shard = read_shard(&path).expect("shard");
             let mut digest = RowDigest::default();
             let rows = shard.rows();
@@ -190,7 +192,7 @@ impl Plausible {
         let _ = fs::remove_dir_all(&embeddings);
         fs::create_dir(&embeddings).expect("folder");
         for (place, file) in files.iter().enumerate() {
-            file.write(embeddings.join(format!("{place}.parquet")));
+            file.write(&embeddings.join(format!("{place}.parquet")));
         }
         let rejects = self.folder.path().join("rejects.csv");
         fs::write(&rejects, "ordinal,id,length,reason\n").expect("write");
@@ -208,7 +210,7 @@ impl Plausible {
 }
 
 impl File {
-    fn write(&self, path: PathBuf) {
+    fn write(&self, path: &Path) {
         let layout = EmbeddingLayout {
             columns: self
                 .columns
@@ -220,7 +222,7 @@ impl File {
             stitched: false,
             labels: Labels::default(),
         };
-        let mut writer = EmbeddingsWriter::create(&path, &layout).expect("create");
+        let mut writer = EmbeddingsWriter::create(path, &layout).expect("create");
         if !self.rows.is_empty() {
             let mut keys = KeyColumnsBuilder::default();
             self.rows.iter().for_each(|row| keys.push(&row.key()));
@@ -237,7 +239,12 @@ impl File {
     fn column(&self, name: &str) -> ArrayRef {
         let list = |values: Vec<f32>| {
             let item = Arc::new(Field::new_list_field(DataType::Float32, false));
-            FixedSizeListArray::new(item, DIM as i32, Arc::new(Float32Array::from(values)), None)
+            FixedSizeListArray::new(
+                item,
+                DIM.try_into().expect("a small dimension"),
+                Arc::new(Float32Array::from(values)),
+                None,
+            )
         };
         let values =
             |of: fn(&Protein) -> &Vec<f32>| self.rows.iter().flat_map(of).copied().collect();

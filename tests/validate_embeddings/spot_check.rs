@@ -66,28 +66,6 @@ impl Embedded {
         self.0.path().join(name)
     }
 
-    /// Writes the second file anew with the rows of `from`, changed; with its own metadata.
-    fn plant(&self, to: &Path, from: &Path, change: impl Fn(&ArrayRef) -> ArrayRef) {
-        let metadata = EmbeddingsReader::open(to).expect("embeddings");
-        let mut reader = EmbeddingsReader::open(from).expect("embeddings");
-        let mut batches = Vec::new();
-        while let Some(batch) = reader.next_batch().expect("rows") {
-            batches.push(batch);
-        }
-        let rows = concat_batches(reader.schema(), &batches).expect("one schema");
-        let columns = rows.columns().iter().enumerate();
-        let columns = columns.map(|(place, column)| match place {
-            0..=N_WINDOWS => ArrayRef::clone(column),
-            _ => change(column),
-        });
-        let mut writer = EmbeddingsWriter::create(to, metadata.layout()).expect("create");
-        let changed = RecordBatch::try_new(SchemaRef::clone(writer.schema()), columns.collect());
-        writer
-            .write(&changed.expect("the same columns"))
-            .expect("write");
-        writer.finish(metadata.provenance()).expect("finish");
-    }
-
     fn validate(&self, embeddings: &Path) -> Command {
         let mut command = bin("validate-embeddings");
         command
@@ -131,6 +109,28 @@ fn scaled(column: &ArrayRef, by: f32) -> ArrayRef {
     };
     let vectors = FixedSizeListArray::new(item.clone(), *dim, Arc::new(values), None);
     Arc::new(vectors)
+}
+
+/// Writes a file anew with its own metadata and the vectors of another, changed.
+fn plant(to: &Path, from: &Path, change: impl Fn(&ArrayRef) -> ArrayRef) {
+    let metadata = EmbeddingsReader::open(to).expect("embeddings");
+    let mut reader = EmbeddingsReader::open(from).expect("embeddings");
+    let mut batches = Vec::new();
+    while let Some(batch) = reader.next_batch().expect("rows") {
+        batches.push(batch);
+    }
+    let rows = concat_batches(reader.schema(), &batches).expect("one schema");
+    let columns = rows.columns().iter().enumerate();
+    let columns = columns.map(|(place, column)| match place {
+        0..=N_WINDOWS => ArrayRef::clone(column),
+        _ => change(column),
+    });
+    let mut writer = EmbeddingsWriter::create(to, metadata.layout()).expect("create");
+    let changed = RecordBatch::try_new(SchemaRef::clone(writer.schema()), columns.collect());
+    writer
+        .write(&changed.expect("the same columns"))
+        .expect("write");
+    writer.finish(metadata.provenance()).expect("finish");
 }
 
 type Change = fn(&ArrayRef) -> ArrayRef;
@@ -195,7 +195,7 @@ fn a_second_computation_finds_the_file_whose_vectors_are_of_something_else() {
             fs::copy(embedded.path(dtype).join(&name), folder.join(&name)).expect("copy");
         }
         let file = format!("{}.parquet", NAMES[1]);
-        embedded.plant(
+        plant(
             &folder.join(&file),
             &embedded.path(from).join(&file),
             change,
