@@ -164,8 +164,9 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 	.venv/reference/bin/python test-data/make_goldens.py
 
 .cargo-tools/$(CARGO_ABOUT): FEATURES := --features cli
+# Without optimisation: each runs for a second, and compiles for minutes.
 .cargo-tools/%:
-	cargo install --locked --quiet --root .cargo-tools $(FEATURES) $*
+	cargo install --debug --locked --quiet --root .cargo-tools $(FEATURES) $*
 	touch $@
 
 # Without pip inside: Debian's python3 has no ensurepip unless python3-venv is installed too.

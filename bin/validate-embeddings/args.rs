@@ -1,11 +1,13 @@
 //! The command line.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
-use clap::Parser;
 use clap::builder::TypedValueParser;
-use plmkit_cli::{Common, Fault, NamedPath, Program, file, files_of, keep_apart};
+use clap::{Parser, ValueEnum};
+use plmkit_cli::{Common, Exit, Fault, NamedPath, Program, file, files_of, keep_apart};
 
+use plmkit_check::{Expectations, Tiers, parse_share};
 use plmkit_contract::path_text;
 
 use crate::dataset::Dataset;
@@ -89,6 +91,75 @@ pub(crate) struct Args {
     #[arg(value_parser = cosine, allow_negative_numbers = true)]
     pub(crate) min_cosine: f64,
 
+    /// Smallest cosine of the vectors that may be below --min-cosine
+    #[arg(
+        long,
+        value_name = "COSINE",
+        requires = "lenient_share",
+        help_heading = "Expectations"
+    )]
+    #[arg(value_parser = cosine, allow_negative_numbers = true)]
+    pub(crate) lenient_cosine: Option<f64>,
+
+    /// Share of a column's vectors that may be below --min-cosine, such as 1%
+    #[arg(
+        long,
+        value_name = "SHARE",
+        requires = "lenient_cosine",
+        help_heading = "Expectations"
+    )]
+    #[arg(value_parser = parse_share)]
+    pub(crate) lenient_share: Option<f64>,
+
+    /// What every file must be: model=NAME or the first digits of its digest, dtype=, columns=A+B, max-rejected=1%
+    ///
+    /// Entries are separated by commas. Without max-rejected any share of the records may be rejected, but not all of
+    /// them: an empty set passes only with max-rejected=100%.
+    #[arg(long, value_name = "NAME=VALUE,…", help_heading = "Expectations")]
+    pub(crate) expect: Option<Expectations>,
+
+    /// Compute a sample of the rows again, and compare the vectors: folder or weight file of the model
+    ///
+    /// gpu-embed computes them on the CPU in f32, from the sequences in the shards. Each embeddings file has its share of the
+    /// sample, over all lengths; where files are more than rows, some files have one row. Tolerances are those of the type
+    /// that the embeddings were computed in. A file whose rows differ, or that is much nearer or farther than the others, is
+    /// named.
+    #[arg(long, value_name = "MODEL", help_heading = "Spot check", value_parser = file())]
+    pub(crate) model: Option<PathBuf>,
+
+    /// Rows to compute again
+    #[arg(
+        long,
+        value_name = "ROWS",
+        default_value = "200",
+        requires = "model",
+        help_heading = "Spot check"
+    )]
+    pub(crate) sample: NonZero<usize>,
+
+    /// Seed of the choice of rows
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 0,
+        requires = "model",
+        help_heading = "Spot check"
+    )]
+    pub(crate) seed: u64,
+
+    /// Switch off a check of values
+    #[arg(
+        long,
+        value_name = "CHECK",
+        value_delimiter = ',',
+        help_heading = "Expectations"
+    )]
+    pub(crate) skip: Vec<Optional>,
+
+    /// Threads; all cores by default
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZero<usize>>,
+
     /// Write the verdict as JSON; - is standard output
     #[arg(long, value_name = "FILE.json", help_heading = "Output")]
     pub(crate) report: Option<PathBuf>,
@@ -99,6 +170,21 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     common: Common,
+}
+
+/// A check of values that has false alarms where data are unusual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Optional {
+    /// Whether the columns of a row fit together
+    Pooling,
+    /// Whether equal sequences have equal vectors, and others have not
+    Sequences,
+    /// Whether a dimension never changes
+    Constant,
+    /// Whether a vector is unlike others of its length
+    Outliers,
+    /// Whether a file is unlike the other files
+    Centres,
 }
 
 impl Program for Args {
@@ -127,6 +213,14 @@ impl Args {
         if let Some(dataset) = self.dataset.clone() {
             dataset.add_files(&mut self)?;
         }
+        if self.model.is_some() && self.shards.is_empty() {
+            let what = "--model needs the shards of the embeddings: add --shards";
+            return Err(Fault::new(Exit::Usage, what.to_owned()));
+        }
+        if let Some(model) = self.model.as_ref().filter(|model| !model.exists()) {
+            let what = format!("{}: no such file or folder", path_text(model));
+            return Err(Fault::new(Exit::NoInput, what));
+        }
         let inputs = [
             ("the embeddings", self.embeddings.as_slice()),
             ("--shards", &self.shards),
@@ -141,6 +235,15 @@ impl Args {
         let outputs: Vec<NamedPath> = report.chain(named("--mqc", self.mqc.as_slice())).collect();
         keep_apart(&inputs.collect::<Vec<_>>(), &outputs)?;
         Ok(self)
+    }
+
+    /// How near vectors must be to those of the reference.
+    pub(crate) fn tiers(&self) -> Tiers {
+        Tiers {
+            strict: self.min_cosine,
+            lenient: self.lenient_cosine.unwrap_or(self.min_cosine),
+            lenient_share: self.lenient_share.unwrap_or_default(),
+        }
     }
 
     /// What reports call a file.

@@ -2,11 +2,14 @@
 
 mod args;
 mod dataset;
+mod file;
+mod groups;
 mod mqc;
 mod proteins;
 mod reference;
 mod report;
 mod run;
+mod spot_check;
 mod vectors;
 
 use std::process::ExitCode;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use plmkit_check::CheckOutcome;
 use serde_json::{Map, Value, json};
 
 use crate::report::Report;
@@ -36,6 +37,13 @@ pub(crate) fn table(path: &Path, report: &Report) -> Value {
         (column, count.map(|&count| count.into()))
     });
     let cosines = verdict.agreement.iter().filter_map(|column| column.min);
+    let failed: Vec<&str> = verdict.failed().map(|check| check.name).collect();
+    let spot_check = verdict
+        .checks
+        .iter()
+        .find(|check| check.name == "spot-check");
+    let spot_check = spot_check.filter(|check| check.outcome != CheckOutcome::Skipped);
+    let norms = verdict.norms.first().and_then(|column| column.median);
     let others = [
         ("outcome", Some(report.outcome.to_string().into())),
         ("rows", Some(verdict.rows.into())),
@@ -46,6 +54,12 @@ pub(crate) fn table(path: &Path, report: &Report) -> Value {
         ),
         ("model", report.model.map(Value::from)),
         ("min_cosine", cosines.reduce(f64::min).map(Value::from)),
+        ("failed", Some(failed.join(", ").into())),
+        (
+            "spot_check",
+            spot_check.map(|check| check.outcome.to_string().into()),
+        ),
+        ("median_norm", norms.map(Value::from)),
     ];
     let cells = counts.into_iter().chain(others);
     let row: Map<String, Value> = cells

@@ -10,7 +10,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use plmkit_contract::{
-    ByteDigest, Column, EmbeddingLayout, KeyColumnsBuilder, Pooling, Provenance, RowKey,
+    ByteDigest, Column, EmbeddingLayout, KeyColumnsBuilder, Pooling, Provenance, RESIDUES, RowKey,
     SequenceDigest, ShardRow, StoreDtype, VectorColumn,
 };
 use plmkit_store::{EmbeddingsWriter, ShardWriter};
@@ -67,19 +67,20 @@ pub(crate) fn rows() -> Vec<Row> {
         truncated: ordinal == 11,
         digest: SequenceDigest::new(sequence(ordinal, start).as_bytes()),
         vector: (0..DIM)
-            .map(|i| ((ordinal * 31 + u64::from(start) + i as u64 * 17) % 23) as f32 - 11.5)
+            .map(|i| {
+                ((ordinal * 31 + u64::from(start) + i as u64 * 17) % 23) as f32 - 11.5
+                    + 0.01 * ordinal as f32
+            })
             .collect(),
     })
     .collect()
 }
 
+/// Ten residues, others for each row.
 pub(crate) fn sequence(ordinal: u64, start: u32) -> String {
-    "MKVLAGTW"
-        .chars()
-        .cycle()
-        .skip((ordinal + u64::from(start)) as usize % 8)
-        .take(10)
-        .collect()
+    let row = ordinal + 100 * u64::from(start);
+    let residue = |i| RESIDUES[((row / 20_u64.pow(i)) % 20) as usize];
+    (0..10).map(|i| char::from(residue(i))).collect()
 }
 
 /// A folder with `shard.parquet` and `rejects.csv` for [`rows`].

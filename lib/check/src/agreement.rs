@@ -1,19 +1,19 @@
 //! How close embeddings are to a reference.
 
 use plmkit_contract::{Column, RowKey, plural};
+use roaring::RoaringBitmap;
 
 use crate::check::Check;
-use crate::cosines::Cosines;
+use crate::cosines::{Cosines, Tiers};
 use crate::reference::Reference;
 use crate::violation::Violations;
 use crate::{ColumnAgreement, ReferenceError};
 
-/// A reference, and how the rows so far compare with it.
-#[derive(Debug)]
+/// How the rows so far compare with a reference.
+#[derive(Debug, Default)]
 pub(crate) struct Agreement {
-    reference: Reference,
-    min_cosine: f64,
-    found: Vec<bool>, // by reference row
+    /// Rows of the reference.
+    found: RoaringBitmap,
     columns: Vec<Cosines>,
     not_compared: Vec<String>,
     rows: u64,
@@ -31,29 +31,17 @@ pub(crate) struct Pair {
 }
 
 impl Agreement {
-    pub(crate) fn new(reference: Reference, min_cosine: f64) -> Self {
-        Self {
-            found: vec![false; reference.rows()],
-            reference,
-            min_cosine,
-            columns: Vec::new(),
-            not_compared: Vec::new(),
-            rows: 0,
-            not_in_reference: 0,
-            other_dimension: Violations::default(),
-        }
-    }
-
     /// Which columns of a file are compared with which of the reference.
-    pub(crate) fn pair(&mut self, columns: &[Column]) -> Result<Vec<Pair>, ReferenceError> {
-        let found = self.reference.pair(columns)?;
+    pub(crate) fn pair(
+        &mut self,
+        reference: &Reference,
+        columns: &[Column],
+    ) -> Result<Vec<Pair>, ReferenceError> {
+        let found = reference.pair(columns)?;
         let mut pairs = Vec::new();
         for (file, reference) in found.into_iter().enumerate() {
             let Some(reference) = reference else {
-                let name = columns[file].to_string();
-                if !self.not_compared.contains(&name) {
-                    self.not_compared.push(name);
-                }
+                self.add_not_compared(columns[file].to_string());
                 continue;
             };
             let agreement = self.column(columns[file]);
@@ -66,6 +54,12 @@ impl Agreement {
         Ok(pairs)
     }
 
+    fn add_not_compared(&mut self, name: String) {
+        if !self.not_compared.contains(&name) {
+            self.not_compared.push(name);
+        }
+    }
+
     fn column(&mut self, name: Column) -> usize {
         if let Some(place) = self.columns.iter().position(|known| known.name() == name) {
             return place;
@@ -74,20 +68,46 @@ impl Agreement {
         self.columns.len() - 1
     }
 
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.found |= other.found;
+        for column in other.columns {
+            let place = self.column(column.name());
+            self.columns[place].merge(column);
+        }
+        for name in other.not_compared {
+            self.add_not_compared(name);
+        }
+        self.rows += other.rows;
+        self.not_in_reference += other.not_in_reference;
+        self.other_dimension.merge(other.other_dimension);
+    }
+
     /// Compares the vectors of one row.
-    pub(crate) fn add(&mut self, row: &RowKey, pairs: &[Pair], vectors: &[&[f32]]) {
-        let Some(place) = self.reference.find(row.id, row.start) else {
+    pub(crate) fn add(
+        &mut self,
+        reference: &Reference,
+        row: &RowKey,
+        pairs: &[Pair],
+        vectors: &[&[f32]],
+    ) {
+        let Some(place) = reference.find(row.id, row.start) else {
             self.not_in_reference += 1;
             return;
         };
-        self.found[place] = true;
+        self.found.insert(place as u32);
         self.rows += 1;
         for pair in pairs {
             let found = vectors[pair.file];
-            let expected = self.reference.vector(place, pair.reference);
+            let expected = reference.vector(place, pair.reference);
             let column = &mut self.columns[pair.agreement];
             if found.len() == expected.len() {
-                column.add(row, found, expected);
+                let other = (place + reference.rows() / 2) % reference.rows();
+                column.add(
+                    row,
+                    found,
+                    expected,
+                    reference.vector(other, pair.reference),
+                );
             } else {
                 let values = plural(expected.len(), "value");
                 let (name, found) = (column.name(), found.len());
@@ -99,16 +119,27 @@ impl Agreement {
     }
 
     /// The check `reference`, the distribution of cosines, and the columns that were not compared.
-    pub(crate) fn finish(self) -> (Check, Vec<ColumnAgreement>, Vec<String>) {
+    pub(crate) fn finish(
+        self,
+        reference: &Reference,
+        tiers: Tiers,
+        is_rejected: impl Fn(&str) -> bool,
+    ) -> (Check, Vec<ColumnAgreement>, Vec<String>) {
         let mut not_found = Violations::default();
-        for row in (0..self.found.len()).filter(|&row| !self.found[row]) {
-            let (id, start) = self.reference.key(row);
+        let mut rejected = 0;
+        for row in (0..reference.rows()).filter(|&row| !self.found.contains(row as u32)) {
+            let (id, start) = reference.key(row);
+            if is_rejected(id) {
+                rejected += 1;
+                continue;
+            }
             not_found.add_reference_row(id, start, "not in the embeddings");
         }
         let (mut below, mut undefined) = (Violations::default(), Violations::default());
-        for column in &self.columns {
-            column.list_violations(self.min_cosine, &mut below, &mut undefined);
-        }
+        let columns = self.columns.iter();
+        let lenient: u64 = columns
+            .map(|column| column.list_violations(tiers, &mut below, &mut undefined))
+            .sum();
         let min = self
             .columns
             .iter()
@@ -124,11 +155,11 @@ impl Agreement {
              {} of another dimension, {} of {} reference rows not found",
             plural(self.rows, "row"),
             below.count,
-            self.min_cosine,
+            tiers.strict,
             undefined.count,
             self.other_dimension.count,
             not_found.count,
-            self.found.len()
+            reference.rows()
         );
         let check = Check::judged(
             "reference",
@@ -136,6 +167,8 @@ impl Agreement {
             [
                 ("compared", self.rows),
                 ("not_in_reference", self.not_in_reference),
+                ("rejected", rejected),
+                ("lenient", lenient),
             ],
             [
                 ("below", below),
@@ -181,6 +214,14 @@ mod tests {
 
     /// A reference of unit vectors along the first axis, one for each id.
     fn judge(ids: &[&str], found: &[(&str, [f32; 2])]) -> (Check, Vec<ColumnAgreement>) {
+        judge_by(Tiers::strict(0.999), ids, found)
+    }
+
+    fn judge_by(
+        tiers: Tiers,
+        ids: &[&str],
+        found: &[(&str, [f32; 2])],
+    ) -> (Check, Vec<ColumnAgreement>) {
         let mut reference = Reference::new(["mean_6".to_owned()]);
         for id in ids {
             reference
@@ -188,12 +229,14 @@ mod tests {
                 .expect("two values");
         }
         reference.sort().expect("each id once");
-        let mut agreement = Agreement::new(reference, 0.999);
-        let pairs = agreement.pair(&[MEAN]).expect("the same name");
+        let mut agreement = Agreement::default();
         for (ordinal, (id, vector)) in (0..).zip(found) {
-            agreement.add(&row(ordinal, id), &pairs, &[vector]);
+            let mut part = Agreement::default();
+            let pairs = part.pair(&reference, &[MEAN]).expect("the same name");
+            part.add(&reference, &row(ordinal, id), &pairs, &[vector]);
+            agreement.merge(part);
         }
-        let (check, columns, _) = agreement.finish();
+        let (check, columns, _) = agreement.finish(&reference, tiers, |id| id == "rejected");
         (check, columns)
     }
 
@@ -239,6 +282,37 @@ mod tests {
             check.violations[0].to_string(),
             "'b': not in the embeddings"
         );
+    }
+
+    #[test]
+    fn a_rejected_reference_row_may_be_missing() {
+        let (check, _) = judge(&["a", "rejected"], &[("a", [1.0, 0.0])]);
+        assert_eq!(check.outcome, CheckOutcome::Pass);
+        assert_eq!(
+            (check.counts["rejected"], check.counts["not_found"]),
+            (1, 0)
+        );
+    }
+
+    #[test]
+    fn so_many_vectors_may_be_below_the_least_cosine_and_none_below_the_lenient_one() {
+        let found = [("a", [1.0, 0.0]), ("b", [1.0, 0.1]), ("c", [2.0, 0.0])];
+        for (lenient, share, outcome, below) in [
+            (0.99, 0.4, CheckOutcome::Pass, 0),
+            (0.99, 0.3, CheckOutcome::Fail, 1),
+            (0.999, 0.4, CheckOutcome::Fail, 1),
+        ] {
+            let tiers = Tiers {
+                strict: 0.9999,
+                lenient,
+                lenient_share: share,
+            };
+            let (check, columns) = judge_by(tiers, &["a", "b", "c"], &found);
+            assert_eq!((check.outcome, check.counts["below"]), (outcome, below));
+            assert_eq!(check.counts["lenient"], 1 - below);
+            let ratio = columns[0].norm_ratio_max.expect("a ratio");
+            assert!((ratio / 2.0 - 1.0).abs() < 0.01, "{ratio}");
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use plmkit_contract::{Column, RowKey};
 use serde::Serialize;
 
-use crate::vector::cosine;
+use crate::histogram::Histogram;
+use crate::vector::{cosine, dot};
 use crate::violation::{LISTED, Violations};
 
 /// The cosines of one column with the reference.
@@ -23,7 +24,18 @@ pub struct ColumnAgreement {
     pub median: Option<f64>,
     /// The mean cosine.
     pub mean: Option<f64>,
-    /// The largest difference of two corresponding values: cosines do not see a wrong scale.
+    /// The median cosine of a vector with that of another protein of the reference: what a cosine of no agreement looks like.
+    pub unrelated_median: Option<f64>,
+    /// The median norm of the difference beside the norm of the reference's vector, to 1 %; null, as what follows, where the two
+    /// are always equal.
+    pub relative_median: Option<f64>,
+    /// The largest.
+    pub relative_max: Option<f64>,
+    /// The smallest norm beside that of the reference's vector, to 1 %: cosines do not see a wrong scale.
+    pub norm_ratio_min: Option<f64>,
+    /// The largest.
+    pub norm_ratio_max: Option<f64>,
+    /// The largest difference of two corresponding values.
     pub max_abs_difference: Option<f32>,
     /// The ten vectors with the smallest cosines, worst first.
     pub worst: Vec<Compared>,
@@ -42,12 +54,37 @@ pub struct Compared {
     pub cosine: Option<f64>,
 }
 
+/// How near vectors must be to those of a reference.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tiers {
+    /// The least cosine.
+    pub strict: f64,
+    /// The least cosine of the few that may be below.
+    pub lenient: f64,
+    /// How many of a column's vectors may be: a share.
+    pub lenient_share: f64,
+}
+
+impl Tiers {
+    /// All vectors must have this cosine.
+    pub fn strict(cosine: f64) -> Self {
+        Self {
+            strict: cosine,
+            lenient: cosine,
+            lenient_share: 0.0,
+        }
+    }
+}
+
 /// The cosines of one column, as they come in.
 #[derive(Debug)]
 pub(crate) struct Cosines {
     name: Column,
     values: Vec<f64>,
     undefined: u64,
+    unrelated: Vec<f64>,
+    relative: Histogram,
+    norm_ratio: Histogram,
     max_abs_difference: f32,
     worst: Vec<Compared>,
 }
@@ -58,6 +95,9 @@ impl Cosines {
             name,
             values: Vec::new(),
             undefined: 0,
+            unrelated: Vec::new(),
+            relative: Histogram::default(),
+            norm_ratio: Histogram::default(),
             max_abs_difference: 0.0,
             worst: Vec::new(),
         }
@@ -71,21 +111,29 @@ impl Cosines {
         self.values.iter().copied().reduce(f64::min)
     }
 
-    /// Adds the cosine of two vectors of the same length.
-    pub(crate) fn add(&mut self, row: &RowKey, found: &[f32], expected: &[f32]) {
+    /// Adds the cosine of two vectors of the same length. `unrelated` is the vector of another protein of the reference.
+    pub(crate) fn add(&mut self, row: &RowKey, found: &[f32], expected: &[f32], unrelated: &[f32]) {
         let cosine = cosine(found, expected);
         match cosine {
             Some(cosine) => self.values.push(cosine),
             None => self.undefined += 1,
         }
-        let differences = found.iter().zip(expected).map(|(x, y)| (x - y).abs());
-        self.max_abs_difference = differences.fold(self.max_abs_difference, f32::max);
+        if unrelated.len() == found.len() {
+            self.unrelated
+                .extend(crate::vector::cosine(found, unrelated));
+        }
+        let differences = found.iter().zip(expected).map(|(x, y)| x - y);
+        let differences: Vec<f32> = differences.collect();
+        let largest = differences.iter().map(|difference| difference.abs());
+        self.max_abs_difference = largest.fold(self.max_abs_difference, f32::max);
+        let norm = |vector: &[f32]| dot(vector, vector).sqrt();
+        let (difference, found, expected) = (norm(&differences), norm(found), norm(expected));
+        if difference > 0.0 && expected > 0.0 && difference.is_finite() && expected.is_finite() {
+            self.relative.add(difference / expected);
+            self.norm_ratio.add(found / expected);
+        }
 
-        // No cosine is worse than any.
-        let rank = |cosine: Option<f64>| cosine.unwrap_or(f64::NEG_INFINITY);
-        let place = self
-            .worst
-            .partition_point(|other| rank(other.cosine) <= rank(cosine));
+        let place = self.place(cosine);
         if place < LISTED {
             let compared = Compared {
                 ordinal: row.ordinal,
@@ -98,14 +146,44 @@ impl Cosines {
         }
     }
 
-    /// Counts the vectors below the floor and without a cosine, and lists the worst of them.
+    /// Where a vector belongs among the worst. No cosine is worse than any.
+    fn place(&self, cosine: Option<f64>) -> usize {
+        let rank = |cosine: Option<f64>| cosine.unwrap_or(f64::NEG_INFINITY);
+        self.worst
+            .partition_point(|other| rank(other.cosine) <= rank(cosine))
+    }
+
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.values.extend(other.values);
+        self.undefined += other.undefined;
+        self.unrelated.extend(other.unrelated);
+        self.relative.merge(&other.relative);
+        self.norm_ratio.merge(&other.norm_ratio);
+        self.max_abs_difference = self.max_abs_difference.max(other.max_abs_difference);
+        for compared in other.worst {
+            self.worst.insert(self.place(compared.cosine), compared);
+        }
+        self.worst.truncate(LISTED);
+    }
+
+    /// Counts the vectors below the least cosine and without a cosine, and lists the worst of them. Where a share of the vectors may
+    /// be below the least, down to a lenient one, those above this are counted as `lenient` while they are no more.
     pub(crate) fn list_violations(
         &self,
-        floor: f64,
+        tiers: Tiers,
         below: &mut Violations,
         undefined: &mut Violations,
-    ) {
-        let all_below = self.values.iter().filter(|&&cosine| cosine < floor).count() as u64;
+    ) -> u64 {
+        let count =
+            |floor: f64| self.values.iter().filter(|&&cosine| cosine < floor).count() as u64;
+        let (all_below, failed) = (count(tiers.strict), count(tiers.lenient.min(tiers.strict)));
+        let lenient = all_below - failed;
+        let allowed = lenient as f64 <= tiers.lenient_share * self.values.len() as f64;
+        let floor = if allowed {
+            tiers.lenient.min(tiers.strict)
+        } else {
+            tiers.strict
+        };
         let (below_before, undefined_before) = (below.count, undefined.count);
         for compared in &self.worst {
             let (name, id) = (self.name, Some(compared.id.as_str()));
@@ -119,8 +197,9 @@ impl Cosines {
                 Some(_) => {}
             }
         }
-        below.count = below_before + all_below;
+        below.count = below_before + if allowed { failed } else { all_below };
         undefined.count = undefined_before + self.undefined;
+        if allowed { lenient } else { 0 }
     }
 
     /// The distribution of the cosines.
@@ -139,8 +218,18 @@ impl Cosines {
             q05: quantile(0.05),
             median: quantile(0.5),
             mean: (count > 0).then(|| self.values.iter().sum::<f64>() / count as f64),
+            unrelated_median: median(&mut self.unrelated),
+            relative_median: self.relative.quantile(0.5),
+            relative_max: self.relative.quantile(1.0),
+            norm_ratio_min: self.norm_ratio.quantile(0.0),
+            norm_ratio_max: self.norm_ratio.quantile(1.0),
             max_abs_difference: (count > 0).then_some(self.max_abs_difference),
             worst: self.worst,
         }
     }
+}
+
+fn median(values: &mut [f64]) -> Option<f64> {
+    let middle = values.len().checked_sub(1)? / 2;
+    Some(*values.select_nth_unstable_by(middle, f64::total_cmp).1)
 }

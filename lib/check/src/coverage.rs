@@ -1,14 +1,14 @@
-//! Whether embeddings hold what the shards hold.
+//! Whether embeddings hold what their shards hold.
 
 use plmkit_contract::{Quoted, Reject, RowKey, SequenceDigest, plural};
 
 use crate::check::Check;
 use crate::violation::Violations;
 
-/// What the embeddings should hold: the key columns of every shard row, or of every protein, where they hold whole
-/// ones.
+/// The rows that embeddings should hold: the key columns of every row of some shards, or of every protein, where
+/// embeddings hold whole ones.
 ///
-/// 48 bytes for each row and the bytes of its id: about 6 GB for a hundred million rows.
+/// 48 bytes for each row and the bytes of its id.
 #[derive(Debug, Default)]
 pub struct ExpectedRows {
     rows: Vec<Expected>,
@@ -29,11 +29,6 @@ struct Expected {
     truncated: bool,
     is_found: bool,
 }
-
-const _: () = assert!(
-    size_of::<Expected>() == 48,
-    "what a hundred million rows need is documented"
-);
 
 impl Expected {
     fn sort_key(&self) -> (u64, u32) {
@@ -64,6 +59,11 @@ impl Expected {
 }
 
 impl ExpectedRows {
+    /// The records of the rows.
+    pub(crate) fn ordinals(&self) -> impl Iterator<Item = u64> {
+        self.rows.iter().map(|row| row.ordinal)
+    }
+
     /// Adds one row. Order does not matter. One of several windows begins its protein: it is taken to start at 0.
     pub fn push(&mut self, row: &RowKey) {
         let stitched = row.n_windows > 1;
@@ -82,17 +82,26 @@ impl ExpectedRows {
     }
 }
 
-/// The rows of the shards, ticked off as they turn up.
+/// The rows of some shards, ticked off as they turn up.
 #[derive(Debug)]
 pub(crate) struct Coverage {
     /// By key, no key twice.
     rows: Vec<Expected>,
     ids: String,
-    doubled_in_shards: Violations,
+    findings: CoverageFindings,
+}
+
+/// What was found of the expected rows.
+#[derive(Debug, Default)]
+pub(crate) struct CoverageFindings {
+    expected: u64,
+    found: u64,
+    rejected: u64,
+    compared: u64,
+    missing: Violations,
     extra: Violations,
     doubled: Violations,
-    found: u64,
-    compared: u64,
+    pub(crate) doubled_in_shards: Violations,
     /// By the field that differs: id, length, truncated, digest, `n_windows`.
     differing: [Violations; 5],
 }
@@ -101,43 +110,41 @@ impl Coverage {
     pub(crate) fn new(shards: ExpectedRows) -> Self {
         let ExpectedRows { mut rows, ids } = shards;
         rows.sort_unstable_by_key(Expected::sort_key);
-        let mut doubled_in_shards = Violations::default();
+        let mut findings = CoverageFindings::default();
         rows.dedup_by(|later, earlier| {
             let same = later.sort_key() == earlier.sort_key();
             if same {
-                doubled_in_shards.add_row(&earlier.row(&ids), "in the shards more than once");
+                let doubled = &mut findings.doubled_in_shards;
+                doubled.add_row(&earlier.row(&ids), "in the shards more than once");
             }
             same
         });
+        findings.expected = rows.len() as u64;
         Self {
             rows,
             ids,
-            doubled_in_shards,
-            extra: Violations::default(),
-            doubled: Violations::default(),
-            found: 0,
-            compared: 0,
-            differing: <[Violations; 5]>::default(),
+            findings,
         }
     }
 
     pub(crate) fn add(&mut self, row: &RowKey) {
-        self.found += 1;
+        let findings = &mut self.findings;
+        findings.found += 1;
         let Ok(place) = self
             .rows
             .binary_search_by_key(&row.sort_key(), Expected::sort_key)
         else {
-            self.extra.add_row(row, "not in the shards");
+            findings.extra.add_row(row, "not in the shards");
             return;
         };
         let expected = &mut self.rows[place];
         if std::mem::replace(&mut expected.is_found, true) {
-            self.doubled.add_row(row, "more than once");
+            findings.doubled.add_row(row, "more than once");
             return;
         }
-        self.compared += 1;
+        findings.compared += 1;
         let expected = expected.row(&self.ids);
-        let [id, length, truncated, digest, n_windows] = &mut self.differing;
+        let [id, length, truncated, digest, n_windows] = &mut findings.differing;
         if row.id != expected.id {
             let problem = format_args!("expected id {}", Quoted(expected.id));
             id.add_row(row, problem);
@@ -163,35 +170,54 @@ impl Coverage {
         }
     }
 
-    /// The ordinals of the shards, rising, one for each row.
-    pub(crate) fn ordinals(&self) -> impl Iterator<Item = u64> {
-        self.rows.iter().map(|row| row.ordinal)
-    }
-
-    /// The checks `coverage` and `records`. The rows `not_embedded` may be missing.
-    pub(crate) fn finish(self, mut not_embedded: Vec<Reject>) -> [Check; 2] {
-        let key = |line: &Reject| (line.ordinal, line.start.unwrap_or(0));
-        not_embedded.sort_unstable_by_key(key);
-        let expected = self.rows.len() as u64;
-        let mut missing = Violations::default();
-        let mut rejected = 0;
+    /// What was found. The rows `not_embedded`, sorted by [`reject_key`], may be missing.
+    pub(crate) fn finish(self, not_embedded: &[Reject]) -> CoverageFindings {
+        let mut findings = self.findings;
         for expected in self.rows.iter().filter(|row| !row.is_found) {
             let row = expected.row(&self.ids);
-            match not_embedded.binary_search_by_key(&row.sort_key(), key) {
-                Ok(place) if is_of(&not_embedded[place], &row) => rejected += 1,
+            match not_embedded.binary_search_by_key(&row.sort_key(), reject_key) {
+                Ok(place) if is_of(&not_embedded[place], &row) => findings.rejected += 1,
                 Ok(place) => {
                     let line = &not_embedded[place];
                     let (id, length) = (Quoted(&line.id), line.length);
                     let problem = format_args!("missing: it is listed as {id} of length {length}");
-                    missing.add_row(&row, problem);
+                    findings.missing.add_row(&row, problem);
                 }
-                Err(_) => missing.add_row(&row, "missing"),
+                Err(_) => findings.missing.add_row(&row, "missing"),
             }
         }
+        findings
+    }
+}
+
+/// Ordinal and start of a row that was not embedded.
+pub(crate) fn reject_key(line: &Reject) -> (u64, u32) {
+    (line.ordinal, line.start.unwrap_or(0))
+}
+
+impl CoverageFindings {
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.expected += other.expected;
+        self.found += other.found;
+        self.rejected += other.rejected;
+        self.compared += other.compared;
+        self.missing.merge(other.missing);
+        self.extra.merge(other.extra);
+        self.doubled.merge(other.doubled);
+        self.doubled_in_shards.merge(other.doubled_in_shards);
+        for (all, other) in self.differing.iter_mut().zip(other.differing) {
+            all.merge(other);
+        }
+    }
+
+    /// The checks `coverage` and `records`.
+    pub(crate) fn checks(self) -> [Check; 2] {
         let summary = format!(
-            "{}, {expected} expected: {rejected} rejected, {} missing, {} extra, {} doubled",
+            "{}, {} expected: {} rejected, {} missing, {} extra, {} doubled",
             plural(self.found, "row"),
-            missing.count,
+            self.expected,
+            self.rejected,
+            self.missing.count,
             self.extra.count,
             self.doubled.count
         );
@@ -199,12 +225,12 @@ impl Coverage {
             "coverage",
             summary,
             [
-                ("expected", expected),
+                ("expected", self.expected),
                 ("found", self.found),
-                ("rejected", rejected),
+                ("rejected", self.rejected),
             ],
             [
-                ("missing", missing),
+                ("missing", self.missing),
                 ("extra", self.extra),
                 ("doubled", self.doubled),
                 ("doubled_in_shards", self.doubled_in_shards),

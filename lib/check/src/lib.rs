@@ -1,11 +1,11 @@
-//! Verdicts on embeddings: coverage, origin, finite values, dimensions, agreement. Pure, given rows.
+//! Verdicts on embeddings: whether they are complete, of one origin, and plausible. Pure, given rows.
 //!
-//! A [`Validator`] gets its expectations (the rows of the shards, the rejected records, the manifest, a reference), then
-//! sees every row of every embeddings file once, and ends in a [`Verdict`]: a list of [`Check`]s, each with what
-//! it counted and its first violations. It opens nothing and keeps no vector but the reference's own.
+//! A [`Validator`] sees the rows of some embeddings files, and ends in [`Findings`]. The findings of several validators,
+//! which may run at the same time, add up. They end in a [`Verdict`]: a list of [`Check`]s, each with what it counted and
+//! its first violations.
 //!
 //! ```
-//! use plmkit_check::{CheckOutcome, ExpectedRows, Validator};
+//! use plmkit_check::{CheckOutcome, Criteria, ExpectedRows, RejectsLists, Validator};
 //! use plmkit_contract::{EmbeddingLayout, Labels, Provenance, RowKey, SequenceDigest, StoreDtype};
 //!
 //! let row = |ordinal, id| RowKey { ordinal, id, start: 0, length: 3, truncated: false, digest: SequenceDigest::new(b"MKV"), n_windows: 1 };
@@ -13,13 +13,16 @@
 //! shards.push(&row(0, "P1"));
 //! shards.push(&row(1, "P2"));
 //!
-//! let mut validator = Validator::new().with_shards(shards);
+//! let criteria = Criteria::default();
+//! let mut validator = Validator::new(&criteria, Some(shards));
 //! let columns = vec!["mean_6".parse().unwrap()];
 //! let layout = EmbeddingLayout { columns, dim: 2, dtype: StoreDtype::F32, stitched: false, labels: Labels::default() };
-//! validator.begin_file("embeddings.parquet", &Provenance::new("gpu-embed", vec![]), &layout).unwrap();
-//! validator.add_row(&row(0, "P1"), &[&[0.6, 0.8]]);
+//! let vector: &[f32] = &[0.6, 0.8];
+//! let made_by = Provenance::new("gpu-embed", vec![]);
+//! validator.begin_file("embeddings.parquet", &made_by, &layout, &[vec![vector]]).unwrap();
+//! validator.add_row(&row(0, "P1"), &[vector]);
 //!
-//! let verdict = validator.finish();
+//! let verdict = validator.finish().verdict(&criteria, None, &RejectsLists::default());
 //! assert!(!verdict.passed());
 //! let coverage = &verdict.checks[0];
 //! assert_eq!((coverage.name, coverage.outcome), ("coverage", CheckOutcome::Fail));
@@ -27,29 +30,45 @@
 //! ```
 
 mod agreement;
+mod centres;
 mod check;
+mod columns;
 mod cosines;
 mod coverage;
 mod dimensions;
 mod error;
+mod expectations;
+mod findings;
+mod histogram;
+mod majority;
 mod manifest;
 mod ordinals;
 mod origin;
+mod outliers;
 mod parts;
+mod pilot;
+mod pooling;
 mod reference;
+mod sequences;
+mod spot;
 mod validator;
-mod values;
 mod vector;
 mod verdict;
 mod violation;
 
+pub use centres::FileCentre;
 pub use check::{Check, CheckOutcome};
-pub use cosines::{ColumnAgreement, Compared};
+pub use columns::ColumnNorms;
+pub use cosines::{ColumnAgreement, Compared, Tiers};
 pub use coverage::ExpectedRows;
 pub use error::ReferenceError;
+pub use expectations::{Expectations, parse_share};
+pub use findings::{Findings, RejectsLists};
+pub use outliers::Extreme;
 pub use parts::{Parts, check_parts};
+pub use pilot::PILOT_ROWS;
 pub use reference::Reference;
-pub use validator::Validator;
-pub use values::ColumnNorms;
+pub use spot::{SpotAgreement, SpotCheck};
+pub use validator::{Criteria, Validator};
 pub use verdict::Verdict;
 pub use violation::Violation;

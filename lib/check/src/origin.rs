@@ -5,120 +5,148 @@ use std::collections::{BTreeMap, BTreeSet};
 use plmkit_contract::{Provenance, Quoted, RowDigest, SOURCE, plural};
 
 use crate::check::Check;
+use crate::majority::majority;
 use crate::violation::Violations;
 
 /// What the embeddings and the shards say of their origin.
 #[derive(Debug, Default)]
 pub(crate) struct Origin {
-    embeddings: FileSet,
-    shards: FileSet,
+    embeddings: Vec<FileOrigin>,
+    shards: Vec<FileOrigin>,
     /// What the shards become when they are packed.
     batches: BTreeSet<String>,
-    /// Batches that the embeddings were made from, each with the file that says so.
-    embedded: Vec<(String, String)>,
-    /// The lists of what is not in the embeddings, as these know them.
-    expected_rejects: BTreeSet<String>,
-    /// Those that were given: name and digest.
-    rejects: Vec<(String, String)>,
-    different: Violations,
 }
 
-/// Files of one kind: their number, and the first, which the others are compared with.
-#[derive(Debug, Default)]
-struct FileSet {
-    first: Option<(String, Provenance)>,
-    files: u64,
+#[derive(Debug)]
+struct FileOrigin {
+    file: String,
+    provenance: Provenance,
 }
 
-impl FileSet {
-    /// How the origin of one more file differs from that of the first.
-    fn add(&mut self, file: &str, provenance: &Provenance) -> Option<String> {
-        self.files += 1;
-        let Some((first, expected)) = &self.first else {
-            self.first = Some((file.to_owned(), provenance.clone()));
-            return None;
-        };
-        let (what, expected, found) = expected.changed_work(provenance)?;
-        Some(format!(
-            "{file}: expected {what} {expected} as in {first}, found {found}"
-        ))
+/// Lists of rows that are not in the embeddings: name and digest of each.
+pub(crate) type RejectsFiles = Vec<(String, String)>;
+
+/// How the work of the most files, the first of which is `typical`, differs from that of another file: what it is, there and
+/// here.
+fn different_work(typical: &FileOrigin, file: &FileOrigin) -> Option<(String, String, String)> {
+    let (what, expected, found) = typical.provenance.changed_work(&file.provenance)?;
+    if what != "model" {
+        return Some((what.to_owned(), expected, found));
     }
+    let [expected, found] = [(typical, expected), (file, found)].map(|(file, digest)| {
+        let model = file.provenance.model.as_ref();
+        model.map_or(digest.clone(), |model| {
+            format!("{digest} ({})", Quoted(&model.name))
+        })
+    });
+    Some((what.to_owned(), expected, found))
+}
 
-    /// The first file, if it was made from other inputs.
-    fn first_of_other_inputs(&self, provenance: &Provenance) -> Option<&str> {
-        let (first, expected) = self.first.as_ref()?;
-        (expected.inputs != provenance.inputs).then_some(first)
+/// Adds the files that were made by other work than most.
+fn add_odd_files(files: &[FileOrigin], different: &mut Violations) {
+    let Some(most) = majority(files, |a, b| different_work(a, b).is_none()) else {
+        return;
+    };
+    let place = most.place(&most.typical.file);
+    for file in &most.odd {
+        if let Some((what, expected, found)) = different_work(most.typical, file) {
+            let file = &file.file;
+            different.add_file(format_args!(
+                "{file}: expected {what} {expected} {place}, found {found}"
+            ));
+        }
     }
 }
 
 impl Origin {
     /// Adds an embeddings file.
     pub(crate) fn add_embeddings(&mut self, file: &str, provenance: &Provenance) {
-        let problem = self.embeddings.add(file, provenance).or_else(|| {
-            let (first, expected) = self.embeddings.first.as_ref()?;
-            (expected.options.get(SOURCE) != provenance.options.get(SOURCE))
-                .then(|| format!("{file}: not of the same set of shards as {first}"))
+        self.embeddings.push(FileOrigin {
+            file: file.to_owned(),
+            provenance: provenance.clone(),
         });
-        if let Some(problem) = problem {
-            self.different.add_file(problem);
-        }
-        self.expected_rejects.extend(provenance.rejects.clone());
-        let batches = provenance.inputs.iter().cloned();
-        self.embedded
-            .extend(batches.map(|batches| (file.to_owned(), batches)));
     }
 
     /// Adds a shard and the digest of the batches that it becomes.
     pub(crate) fn add_shard(&mut self, file: &str, provenance: &Provenance, batches: RowDigest) {
         self.batches.insert(batches.to_string());
-        let problem = self.shards.add(file, provenance).or_else(|| {
-            let first = self.shards.first_of_other_inputs(provenance)?;
-            Some(format!("{file}: made from other inputs than {first}"))
+        self.shards.push(FileOrigin {
+            file: file.to_owned(),
+            provenance: provenance.clone(),
         });
-        if let Some(problem) = problem {
-            self.different.add_file(problem);
-        }
     }
 
-    /// Adds a list of rows that are not in the embeddings.
-    pub(crate) fn add_rejects(&mut self, file: &str, digest: String) {
-        self.rejects.push((file.to_owned(), digest));
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.embeddings.extend(other.embeddings);
+        self.shards.extend(other.shards);
+        self.batches.extend(other.batches);
     }
 
-    /// The check `origin`.
-    pub(crate) fn finish(self) -> Check {
-        let mut other_batches = Violations::default();
-        let known = |batches: &String| self.shards.files == 0 || self.batches.contains(batches);
-        for (file, batches) in self.embedded.iter().filter(|(_, batches)| !known(batches)) {
-            let batches = Quoted(batches);
-            other_batches.add_file(format_args!(
-                "{file}: made from batches {batches}, which are not those of a shard"
-            ));
-        }
-        let mut embedded_twice = Violations::default();
-        let mut first_of = BTreeMap::new();
-        for (file, batches) in self
-            .embedded
-            .iter()
-            .filter(|(_, batches)| !is_empty(batches))
-        {
-            if let Some(first) = first_of.insert(batches, file) {
-                let problem = format_args!("{file}: made from the same batches as {first}");
-                embedded_twice.add_file(problem);
+    /// The check `origin`, where these lists of rejects were given.
+    pub(crate) fn finish(self, rejects: &RejectsFiles) -> Check {
+        let mut different = Violations::default();
+        add_odd_files(&self.embeddings, &mut different);
+        add_odd_files(&self.shards, &mut different);
+        let source = |file: &FileOrigin| file.provenance.options.get(SOURCE).cloned();
+        if let Some(most) = majority(&self.embeddings, |a, b| source(a) == source(b)) {
+            for file in &most.odd {
+                let (file, typical) = (&file.file, &most.typical.file);
+                different.add_file(format_args!(
+                    "{file}: not of the same set of shards as {typical}"
+                ));
             }
         }
+        let inputs = |file: &FileOrigin| file.provenance.inputs.clone();
+        if let Some(most) = majority(&self.shards, |a, b| inputs(a) == inputs(b)) {
+            for file in &most.odd {
+                let (file, typical) = (&file.file, &most.typical.file);
+                different.add_file(format_args!(
+                    "{file}: made from other inputs than {typical}"
+                ));
+            }
+        }
+        let mut other_batches = Violations::default();
+        let mut embedded_twice = Violations::default();
+        let mut first_of: BTreeMap<&str, &str> = BTreeMap::new();
+        for FileOrigin {
+            file, provenance, ..
+        } in &self.embeddings
+        {
+            for batches in &provenance.inputs {
+                if !self.shards.is_empty() && !self.batches.contains(batches) {
+                    let batches = Quoted(batches);
+                    other_batches.add_file(format_args!(
+                        "{file}: made from batches {batches}, which are not those of a shard"
+                    ));
+                }
+                // All batches without rows have the same digest.
+                let first = (!is_empty(batches)).then(|| first_of.insert(batches, file));
+                if let Some(first) = first.flatten() {
+                    let problem = format_args!("{file}: made from the same batches as {first}");
+                    embedded_twice.add_file(problem);
+                }
+            }
+        }
+        let known: BTreeSet<&str> = self
+            .embeddings
+            .iter()
+            .filter_map(|file| file.provenance.rejects.as_deref())
+            .collect();
         let mut other_rejects = Violations::default();
-        let known = |digest: &String| self.expected_rejects.contains(digest);
-        for (file, _) in self.rejects.iter().filter(|(_, digest)| !known(digest)) {
+        for (file, _) in rejects
+            .iter()
+            .filter(|(_, digest)| !known.contains(digest.as_str()))
+        {
             let problem = format_args!("{file}: not the list of any of the embeddings, or altered");
             other_rejects.add_file(problem);
         }
+        let (embeddings, shards) = (self.embeddings.len() as u64, self.shards.len() as u64);
         let summary = format!(
-            "{}, {}: {} of other work than the first, {} batches of other shards, {} batches embedded twice, \
+            "{}, {}: {} of other work than most, {} batches of other shards, {} batches embedded twice, \
              {} rejects of other embeddings",
-            plural(self.embeddings.files, "embeddings file"),
-            plural(self.shards.files, "shard"),
-            self.different.count,
+            plural(embeddings, "embeddings file"),
+            plural(shards, "shard"),
+            different.count,
             other_batches.count,
             embedded_twice.count,
             other_rejects.count
@@ -126,12 +154,9 @@ impl Origin {
         Check::judged(
             "origin",
             summary,
+            [("embeddings", embeddings), ("shards", shards)],
             [
-                ("embeddings", self.embeddings.files),
-                ("shards", self.shards.files),
-            ],
-            [
-                ("different", self.different),
+                ("different", different),
                 ("other_batches", other_batches),
                 ("embedded_twice", embedded_twice),
                 ("other_rejects", other_rejects),
@@ -167,7 +192,7 @@ mod tests {
             origin.add_embeddings(file, &embeddings(model, file));
         }
         origin.add_embeddings("d", &Provenance::new("another", vec![]).with("model", "m"));
-        let check = origin.finish();
+        let check = origin.finish(&Vec::new());
         assert_eq!(
             (check.counts["embeddings"], check.counts["different"]),
             (4, 2)
@@ -176,8 +201,8 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "c: expected model \"m\" as in a, found \"n\"",
-                "d: expected the program 'gpu-embed' as in a, found 'another'",
+                "c: expected model \"m\" as in a and 1 more, found \"n\"",
+                "d: expected the program 'gpu-embed' as in a and 1 more, found 'another'",
             ]
         );
     }
@@ -188,7 +213,7 @@ mod tests {
         for (file, source, batches) in [("a", "s", "x"), ("b", "t", "y"), ("c", "s", "x")] {
             origin.add_embeddings(file, &embeddings("m", batches).with(SOURCE, source));
         }
-        let lines = origin.finish().violations;
+        let lines = origin.finish(&Vec::new()).violations;
         let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
         assert_eq!(
             lines,
@@ -207,14 +232,14 @@ mod tests {
         origin.add_shard("b", &shard(1022, "x"), batches);
         origin.add_shard("c", &shard(1022, "y"), batches);
         origin.add_shard("d", &shard(500, "x"), batches);
-        let check = origin.finish();
+        let check = origin.finish(&Vec::new());
         assert_eq!((check.counts["shards"], check.counts["different"]), (4, 2));
         let lines: Vec<String> = check.violations.iter().map(ToString::to_string).collect();
         assert_eq!(
             lines,
             [
+                "d: expected max_residues 1022 as in a and 2 more, found 500",
                 "c: made from other inputs than a",
-                "d: expected max_residues 1022 as in a, found 500",
             ]
         );
     }
@@ -232,7 +257,7 @@ mod tests {
                 origin.add_shard("s", &shard(1022, "x"), batches);
             }
             origin.add_embeddings("e", &embeddings("m", input));
-            let check = origin.finish();
+            let check = origin.finish(&Vec::new());
             assert_eq!(check.outcome, outcome, "{input} {shards}");
         }
     }
@@ -243,10 +268,8 @@ mod tests {
         for list in ["x", "y"] {
             origin.add_embeddings(list, &embeddings("m", list).with_rejects(list.to_owned()));
         }
-        for list in ["x", "z"] {
-            origin.add_rejects(list, list.to_owned());
-        }
-        let check = origin.finish();
+        let given = ["x", "z"].map(|list| (list.to_owned(), list.to_owned()));
+        let check = origin.finish(&given.to_vec());
         assert_eq!(check.counts["other_rejects"], 1);
         let lines: Vec<String> = check.violations.iter().map(ToString::to_string).collect();
         assert_eq!(

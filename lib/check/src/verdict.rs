@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use plmkit_contract::Reason;
 use serde::Serialize;
 
-use crate::{Check, CheckOutcome, ColumnAgreement, ColumnNorms};
+use crate::{
+    Check, CheckOutcome, ColumnAgreement, ColumnNorms, Extreme, FileCentre, SpotAgreement,
+    SpotCheck,
+};
 
 /// All checks with what they counted, and the distributions behind them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -37,6 +40,12 @@ pub struct Verdict {
     pub checks: Vec<Check>,
     /// The norms of each vector column.
     pub norms: Vec<ColumnNorms>,
+    /// Where the vectors of each column of each file lie beside those of the other files.
+    pub centres: Vec<FileCentre>,
+    /// The twenty vectors that are most unlike others of their length, worst first.
+    pub extremes: Vec<Extreme>,
+    /// How near the sampled vectors of each column of each file are to the same computed again; empty where none were.
+    pub spot_check: Vec<SpotAgreement>,
     /// The agreement of each column with the reference; empty when there is none.
     pub agreement: Vec<ColumnAgreement>,
     /// Columns of the embeddings that were not compared with the reference: those of several vectors a row, and those that it
@@ -45,6 +54,26 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// Adds the check `spot-check` of a sample.
+    pub fn add_spot_check(&mut self, compared: SpotCheck) {
+        let (check, agreement) = compared.finish();
+        self.spot_check = agreement;
+        for listed in self
+            .checks
+            .iter_mut()
+            .filter(|listed| listed.name == check.name)
+        {
+            *listed = check.clone();
+        }
+    }
+
+    /// Switches off the check of this name: what it found does not count.
+    pub fn skip(&mut self, name: &str) {
+        for check in self.checks.iter_mut().filter(|check| check.name == name) {
+            *check = Check::skipped(check.name, "switched off by --skip");
+        }
+    }
+
     /// Whether no check failed. A skipped check does not fail.
     pub fn passed(&self) -> bool {
         self.failed().next().is_none()

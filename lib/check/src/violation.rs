@@ -68,6 +68,13 @@ impl Violations {
         }
     }
 
+    /// Adds those of another part of the files, which follows this one.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.count += other.count;
+        let room = LISTED.saturating_sub(self.first.len());
+        self.first.extend(other.first.into_iter().take(room));
+    }
+
     pub(crate) fn add_row(&mut self, row: &RowKey, problem: impl Display) {
         self.add(Some(row.ordinal), Some(row.start), Some(row.id), problem);
     }

@@ -209,6 +209,11 @@ impl SequenceDigest {
     pub fn new(residues: &[u8]) -> Self {
         Self(short(blake3::hash(residues)))
     }
+
+    /// The first half of the digest, as a hash for tables in memory.
+    pub fn hash(self) -> u64 {
+        (u128::from_be_bytes(self.0) >> 64) as u64
+    }
 }
 
 impl fmt::Display for SequenceDigest {

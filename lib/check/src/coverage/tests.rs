@@ -20,7 +20,7 @@ fn judge(shards: &[RowKey], found: &[RowKey]) -> [Check; 2] {
     judge_without(Vec::new(), shards, found)
 }
 
-fn judge_without(not_embedded: Vec<Reject>, shards: &[RowKey], found: &[RowKey]) -> [Check; 2] {
+fn judge_without(mut not_embedded: Vec<Reject>, shards: &[RowKey], found: &[RowKey]) -> [Check; 2] {
     let mut rows = ExpectedRows::default();
     for row in shards {
         rows.push(row);
@@ -29,7 +29,8 @@ fn judge_without(not_embedded: Vec<Reject>, shards: &[RowKey], found: &[RowKey])
     for row in found {
         coverage.add(row);
     }
-    coverage.finish(not_embedded)
+    not_embedded.sort_by_key(reject_key);
+    coverage.finish(&not_embedded).checks()
 }
 
 proptest! {

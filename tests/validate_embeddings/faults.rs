@@ -1,0 +1,297 @@
+//! Faults planted in the values of sound embeddings, whose digests are recomputed: what finds each, and what nothing finds
+//! without computing again.
+
+use serde_json::Value;
+
+use crate::plausible::{DIM, FILES, File, Plausible, noise, proteins};
+use crate::set::{failed, run};
+
+type Change = fn(&mut Vec<File>);
+
+/// Changes the middle row of the second file.
+fn row(files: &mut [File], change: impl Fn(&mut Vec<f32>)) {
+    files[1].rows[200].vectors().into_iter().for_each(change);
+}
+
+/// Changes all rows of the second file.
+fn rows(files: &mut [File], change: impl Fn(&mut Vec<f32>)) {
+    for row in &mut files[1].rows {
+        row.vectors().into_iter().for_each(&change);
+    }
+}
+
+fn scale(by: f32) -> impl Fn(&mut Vec<f32>) {
+    move |vector| vector.iter_mut().for_each(|value| *value *= by)
+}
+
+/// Sets a dimension of all vectors of a list.
+fn set(dimension: usize, to: f32) -> impl Fn(&mut Vec<f32>) {
+    move |vector| {
+        vector
+            .iter_mut()
+            .skip(dimension)
+            .step_by(DIM)
+            .for_each(|value| *value = to);
+    }
+}
+
+/// Exchanges what two rows have in all columns, but not their keys.
+fn swap(files: &mut [File], (file, row): (usize, usize), (other_file, other): (usize, usize)) {
+    let mut there = files[other_file].rows[other].clone();
+    let here = &mut files[file].rows[row];
+    for (a, b) in here.vectors().into_iter().zip(there.vectors()) {
+        std::mem::swap(a, b);
+    }
+    let back = &mut files[other_file].rows[other];
+    for (a, b) in back.vectors().into_iter().zip(there.vectors()) {
+        std::mem::swap(a, b);
+    }
+}
+
+/// Faults by what fails; nothing fails where only another computation, or the user, knows better.
+const FAULTS: &[(&str, &str, Change)] = &[
+    ("", "sound", |_| {}),
+    ("", "two proteins of equal length change vectors", |files| {
+        let length = |row: usize| files[1].rows[row].length;
+        let other = (201..400)
+            .find(|&row| length(row) == length(200))
+            .expect("one as long");
+        swap(files, (1, 200), (1, other));
+    }),
+    ("", "a row times 1.01", |files| row(files, scale(1.01))),
+    ("", "a file times 1.01", |files| rows(files, scale(1.01))),
+    (
+        "pooling sequences",
+        "all rows of a file shifted by one",
+        |files| {
+            for at in 0..399 {
+                swap(files, (1, at), (1, at + 1));
+            }
+        },
+    ),
+    (
+        "pooling sequences",
+        "two rows of different files change vectors",
+        |files| {
+            swap(files, (0, 8), (2, 8));
+        },
+    ),
+    ("outliers", "a row times 1000", |files| {
+        row(files, scale(1000.0));
+    }),
+    ("outliers", "a row times 3", |files| row(files, scale(3.0))),
+    ("outliers", "a row times 0.001", |files| {
+        row(files, scale(0.001));
+    }),
+    ("outliers pooling", "a row times -1", |files| {
+        row(files, scale(-1.0));
+    }),
+    ("outliers", "a row of noise", |files| {
+        row(files, |vector| {
+            for (i, value) in vector.iter_mut().enumerate() {
+                *value = 5.0 * noise(i as u64);
+            }
+        });
+    }),
+    ("norms", "the first half of a row zero", |files| {
+        files[1].rows[200].mean[..DIM / 2].fill(0.0);
+        files[1].columns = vec!["mean_6"];
+    }),
+    ("outliers", "a row with its dimensions reversed", |files| {
+        row(files, |vector| vector.reverse());
+    }),
+    ("outliers pooling", "one value 1e30", |files| {
+        files[1].rows[200].mean[3] = 1e30;
+    }),
+    ("outliers", "one value of max 1e30", |files| {
+        files[1].rows[200].max[3] = 1e30;
+    }),
+    ("outliers", "one value of std 1e30", |files| {
+        files[1].rows[200].std[3] = 1e30;
+    }),
+    ("finite", "one value infinite", |files| {
+        files[1].rows[200].max[3] = f32::INFINITY;
+    }),
+    ("finite", "one value NaN", |files| {
+        files[1].rows[200].std[3] = f32::NAN;
+    }),
+    ("norms", "a vector zero", |files| {
+        files[1].rows[200].mean.fill(0.0);
+    }),
+    ("constant", "a dimension zero in a file", |files| {
+        rows(files, set(9, 0.0));
+    }),
+    ("constant", "a dimension zero in all files", |files| {
+        for row in files.iter_mut().flat_map(|file| &mut file.rows) {
+            row.vectors().into_iter().for_each(set(9, 0.0));
+        }
+    }),
+    ("constant", "a dimension 1.5 in a file", |files| {
+        rows(files, set(9, 1.5));
+    }),
+    (
+        "constant sequences",
+        "all vectors of a file equal",
+        |files| {
+            let mut first = files[1].rows[0].clone();
+            for row in &mut files[1].rows {
+                for (vector, first) in row.vectors().into_iter().zip(first.vectors()).take(3) {
+                    vector.clone_from(first);
+                }
+            }
+        },
+    ),
+    ("sequences", "a vector twice, for other residues", |files| {
+        files[1].rows[200].std = files[1].rows[100].std.clone();
+    }),
+    (
+        "sequences",
+        "other vectors for the same residues",
+        |files| {
+            let other = files[1].rows[50].clone();
+            let row = &mut files[1].rows[209];
+            (row.mean, row.max, row.std) = (other.mean, other.max, other.std);
+            row.mean[0] += 1e-3;
+            row.max[0] += 1e-3;
+            row.std[0] += 1e-3;
+        },
+    ),
+    ("centres", "a file of noise", |files| {
+        let mut seed = 0;
+        for row in &mut files[1].rows {
+            for value in &mut row.mean {
+                seed += 1;
+                *value = 3.0 * noise(seed);
+            }
+        }
+    }),
+    (
+        "centres",
+        "a file of another model whose metadata say this one",
+        |files| {
+            files[1].rows = proteins(1, 2);
+        },
+    ),
+    ("centres", "a file times 2", |files| rows(files, scale(2.0))),
+    (
+        "centres",
+        "the dimensions of a file shifted by one",
+        |files| {
+            rows(files, |vector| {
+                for residue in vector.chunks_mut(DIM) {
+                    residue.rotate_left(1);
+                }
+            });
+        },
+    ),
+    ("pooling", "std negative", |files| {
+        files[1].rows[200].std[7] *= -1.0;
+    }),
+    ("pooling", "std of a file a tenth", |files| {
+        for row in &mut files[1].rows {
+            row.std.iter_mut().for_each(|value| *value *= 0.1);
+        }
+    }),
+    ("pooling", "max below mean", |files| {
+        let row = &mut files[1].rows[200];
+        row.max[7] = row.mean[7] - 0.1;
+    }),
+    ("pooling", "mean and max exchanged", |files| {
+        for row in &mut files[1].rows {
+            std::mem::swap(&mut row.mean, &mut row.max);
+        }
+    }),
+    ("pooling", "mean of one residue less", |files| {
+        let row = &mut files[1].rows[200];
+        let n = row.length as f32;
+        for d in 0..DIM {
+            row.mean[d] = (row.mean[d] * n - row.residues[d]) / (n - 1.0);
+        }
+    }),
+    ("pooling", "a residue too many", |files| {
+        let row = &mut files[1].rows[200];
+        let first = row.residues[..DIM].to_vec();
+        row.residues.extend(first);
+    }),
+    (
+        "pooling",
+        "residues of a row in another order than in max",
+        |files| {
+            files[1].rows[200].residues[40] += 50.0;
+        },
+    ),
+    ("coverage", "a row lost", |files| {
+        drop(files[1].rows.remove(200));
+    }),
+    ("coverage", "a row twice", |files| {
+        let row = files[1].rows[200].clone();
+        files[1].rows.push(row);
+    }),
+    ("coverage", "a row of nowhere", |files| {
+        let mut row = files[1].rows[200].clone();
+        row.ordinal = 5000;
+        files[1].rows.push(row);
+    }),
+    ("coverage", "a file lost", |files| drop(files.remove(1))),
+    ("records", "another id", |files| {
+        files[1].rows[200].id.push('Q');
+    }),
+    ("records", "another length", |files| {
+        files[1].rows[200].length += 1;
+    }),
+    ("records", "truncated", |files| {
+        files[1].rows[200].truncated = true;
+    }),
+    ("coverage origin", "a file given twice", |files| {
+        files.push(files[1].clone());
+    }),
+    ("origin", "a file of another model", |files| {
+        let made = files[1].provenance.clone();
+        files[1].provenance = made.with("model", "fedcba9876543210");
+    }),
+    ("origin", "the first file in another type", |files| {
+        let made = files[0].provenance.clone();
+        files[0].provenance = made.with("dtype", "bf16");
+    }),
+    ("dimensions", "options that name other columns", |files| {
+        let made = files[1].provenance.clone();
+        files[1].provenance = made.with("columns", ["mean_6"]);
+    }),
+    ("dimensions", "a file with fewer columns", |files| {
+        files[1].columns.pop();
+        let made = files[1].provenance.clone();
+        files[1].provenance = made.with("columns", &files[1].columns);
+    }),
+    ("coverage expectations", "nothing embedded", |files| {
+        for file in files {
+            file.rows.clear();
+        }
+    }),
+];
+
+#[test]
+fn faults_in_values_are_found_by_the_checks_that_are_for_them() {
+    let set = Plausible::new();
+    let sound: Vec<File> = (0..FILES).map(|file| set.file(file)).collect();
+    let mut wrong = Vec::new();
+    for (expected, name, change) in FAULTS {
+        let mut files = sound.clone();
+        change(&mut files);
+        let output = run(&mut set.command(&files));
+        let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+        let found = failed(&report);
+        let code = output.status.code();
+        let all = expected
+            .split_whitespace()
+            .all(|check| found.contains(&check));
+        if !all
+            || found.is_empty() != expected.is_empty()
+            || code != Some(i32::from(!found.is_empty()))
+        {
+            wrong.push(format!(
+                "{name}: expected {expected:?}, found {found:?}, exit code {code:?}"
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
