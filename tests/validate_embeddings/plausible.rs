@@ -155,7 +155,7 @@ impl Plausible {
             }
             let finished = writer.finish(&Provenance::new("fasta-shard", vec![]));
             finished
-                .and_then(plmkit_store::FinishedShard::publish)
+                .and_then(plmkit_store::Finished::publish)
                 .expect("finish");
             let shard = read_shard(&path).expect("shard");
             let mut digest = RowDigest::default();

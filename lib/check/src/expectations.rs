@@ -73,9 +73,9 @@ pub fn parse_share(text: &str) -> Result<f64, String> {
 /// The files that are not as expected.
 #[derive(Debug, Default)]
 pub(crate) struct Unexpected {
-    other_model: Violations,
-    other_dtype: Violations,
-    other_columns: Violations,
+    model: Violations,
+    dtype: Violations,
+    columns: Violations,
 }
 
 impl Unexpected {
@@ -95,7 +95,7 @@ impl Unexpected {
         if let Some(model) = &expected.model {
             let by_digest = model.len() >= MIN_DIGEST && digest.starts_with(model.as_str());
             if model != name && !by_digest {
-                self.other_model.add_file(format_args!(
+                self.model.add_file(format_args!(
                     "{file}: expected model {}, found {} ({digest})",
                     Quoted(model),
                     Quoted(name)
@@ -106,7 +106,7 @@ impl Unexpected {
             let found = provenance.text_option("dtype").unwrap_or("unknown");
             if found != dtype {
                 let (dtype, found) = (Quoted(dtype), Quoted(found));
-                self.other_dtype.add_file(format_args!(
+                self.dtype.add_file(format_args!(
                     "{file}: expected dtype {dtype}, found {found}"
                 ));
             }
@@ -115,7 +115,7 @@ impl Unexpected {
             let found: Vec<String> = layout.columns.iter().map(ToString::to_string).collect();
             if found != *columns {
                 let (columns, found) = (columns.join(", "), found.join(", "));
-                self.other_columns.add_file(format_args!(
+                self.columns.add_file(format_args!(
                     "{file}: expected columns {}, found {found}",
                     Quoted(&columns)
                 ));
@@ -124,9 +124,9 @@ impl Unexpected {
     }
 
     pub(crate) fn merge(&mut self, other: Self) {
-        self.other_model.merge(other.other_model);
-        self.other_dtype.merge(other.other_dtype);
-        self.other_columns.merge(other.other_columns);
+        self.model.merge(other.model);
+        self.dtype.merge(other.dtype);
+        self.columns.merge(other.columns);
     }
 
     /// The check `expectations`, of embeddings with `rows`, beside which `rejected` records of `records` were rejected.
@@ -157,9 +157,9 @@ impl Unexpected {
         let kinds = [
             ("empty", empty),
             ("too_many_rejected", too_many_rejected),
-            ("other_model", self.other_model),
-            ("other_dtype", self.other_dtype),
-            ("other_columns", self.other_columns),
+            ("other_model", self.model),
+            ("other_dtype", self.dtype),
+            ("other_columns", self.columns),
         ];
         let unmet: u64 = kinds.iter().map(|(_, kind)| kind.count).sum();
         let summary = format!("{unmet} not met, {rejected} of {records} records rejected");

@@ -158,7 +158,7 @@ impl Outliers {
                 let before = findings.outliers.count;
                 for row in statistic.highest.iter().chain(&statistic.lowest) {
                     let z = scale.z(row.value);
-                    if z < 0.0 && lowest == f64::MIN {
+                    if z < 0.0 && lowest < f64::MIN / 2.0 {
                         continue;
                     }
                     if z < lowest || z > highest {

@@ -57,9 +57,9 @@ impl Pilot {
             values.clear();
             values.extend(finite.iter().map(|vector| vector[d]));
             let middle = median(&mut values);
-            values
-                .iter_mut()
-                .for_each(|value| *value = (*value - middle).abs());
+            for value in &mut values {
+                *value = (*value - middle).abs();
+            }
             spread.push((1.4826 * median(&mut values)).max(rounding * middle.abs()));
             centre.push(middle);
         }

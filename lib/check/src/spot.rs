@@ -186,8 +186,7 @@ impl SpotCheck {
                         ),
                         None => (relative, file.tolerance.relative, "of its norm"),
                     };
-                    // Not "greater": what is no number is different.
-                    if !(value <= limit) {
+                    if value.is_nan() || value > limit {
                         let problem = format_args!(
                             "{}: {column} differs by {value:.2e} {unit} from the same computed again: expected at most {limit:.0e}",
                             file.name
@@ -254,9 +253,9 @@ fn spread(vectors: &[&[f32]]) -> Option<Vec<f32>> {
     let mut spread: Vec<f32> = (0..dim).map(deviation).collect();
     // A dimension that hardly varies must not decide alone.
     let least = (0.05 * median(&mut spread.clone())).max(f32::MIN_POSITIVE);
-    spread
-        .iter_mut()
-        .for_each(|value| *value = value.max(least));
+    for value in &mut spread {
+        *value = value.max(least);
+    }
     Some(spread)
 }
 
