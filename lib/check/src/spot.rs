@@ -341,7 +341,7 @@ mod tests {
                 ordinal += 1;
                 let value = |d: u64| ((ordinal * 7 + d * 13) % 11) as f32 + 100.0;
                 let expected: Vec<f32> = (0..16).map(value).collect();
-                let sign = |d: usize| if d % 2 == 0 { 1.0 } else { -1.0 };
+                let sign = |d: usize| if d.is_multiple_of(2) { 1.0 } else { -1.0 };
                 let found: Vec<f32> = expected
                     .iter()
                     .enumerate()
