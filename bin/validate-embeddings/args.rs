@@ -113,10 +113,10 @@ pub(crate) struct Args {
 
     /// What every file must be: model=NAME or the first digits of its digest, dtype=, columns=A+B, max-rejected=1%
     ///
-    /// Entries are separated by commas. Without max-rejected any share of the records may be rejected, but not all of
-    /// them: an empty set passes only with max-rejected=100%.
+    /// Entries are separated by commas; of two for one thing the last holds. Without max-rejected any share of the records may
+    /// be rejected, but not all of them: an empty set passes only with max-rejected=100%.
     #[arg(long, value_name = "NAME=VALUE,…", help_heading = "Expectations")]
-    pub(crate) expect: Option<Expectations>,
+    pub(crate) expect: Vec<Expectations>,
 
     /// Compute a sample of the rows again, and compare the vectors: folder or weight file of the model
     ///

@@ -1,7 +1,7 @@
 //! From files to a verdict.
 
 use clap::ValueEnum;
-use plmkit_check::{CheckOutcome, Criteria, RejectsLists, Verdict, check_parts};
+use plmkit_check::{CheckOutcome, Criteria, Expectations, RejectsLists, Verdict, check_parts};
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{Labels, Manifest, plural};
 use plmkit_store::{EmbeddingsReader, FileKind, read_rejects, read_sealed, write_json};
@@ -36,7 +36,11 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let known = dataset.map(Dataset::parts).transpose()?;
 
     let mut criteria = Criteria::default();
-    criteria.expectations = args.expect.clone().unwrap_or_default();
+    criteria.expectations = args
+        .expect
+        .iter()
+        .cloned()
+        .fold(Expectations::default(), Expectations::and);
     let mut files = InputFiles::default();
     let mut rejects = RejectsLists::default();
     for path in &args.rejects {

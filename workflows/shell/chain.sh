@@ -233,7 +233,8 @@ validate() {
     [[ " $VALIDATE_EMBEDDINGS " == *' --quiet '* ]] || quiet=(--quiet)
     surplus=$(comm -23 <(find "$1/embeddings" "$1/rejects" -type f -name '[!.]*' | sed -n 's#.*/\(.*\)[.]\(parquet\|csv\)$#\1#p' | sort -u) <(shards "$1" | sort) | paste -sd ' ')
     [[ ! $surplus ]] || echo "$1: embeddings and rejects of no shard of this run, remove them: $surplus" >&2
-    validate-embeddings --dataset "$1" --mqc "$1/reports/${2}_validation_mqc.json" "${quiet[@]}" "${validate_embeddings[@]}"
+    validate-embeddings --dataset "$1" --mqc "$1/reports/${2}_validation_mqc.json" --expect max-rejected=100% "${quiet[@]}" \
+        "${validate_embeddings[@]}"
 }
 
 # summary SAMPLE…: what became of those that were asked for.

@@ -83,7 +83,7 @@ pub(crate) struct VectorViolations {
 #[derive(Debug)]
 pub(crate) struct FileColumn {
     findings: ColumnFindings,
-    /// None where a row has more than one vector.
+    /// None where a row has more than one vector, and in layer 0.
     scatter: Option<Scatter>,
 }
 
@@ -106,7 +106,8 @@ struct Scatter {
 impl FileColumn {
     /// A column of which `sample` are some vectors.
     pub(crate) fn new(column: Column, sample: &[&[f32]], dim: usize, dtype: StoreDtype) -> Self {
-        let pooled = matches!(column, Column::Pooled(_));
+        // Layer 0 knows no context: `<cls>` has the same vector in every protein, and many proteins share their largest values.
+        let pooled = matches!(column, Column::Pooled(vector) if vector.layer > 0);
         let scatter = pooled.then(|| Scatter::new(Pilot::new(sample, dim, dtype)));
         let sequences = scatter
             .as_ref()

@@ -70,6 +70,19 @@ pub fn parse_share(text: &str) -> Result<f64, String> {
         })
 }
 
+impl Expectations {
+    /// These and others; of what both say, the others hold.
+    #[must_use]
+    pub fn and(self, others: Self) -> Self {
+        Self {
+            model: others.model.or(self.model),
+            dtype: others.dtype.or(self.dtype),
+            columns: others.columns.or(self.columns),
+            max_rejected: others.max_rejected.or(self.max_rejected),
+        }
+    }
+}
+
 /// The files that are not as expected.
 #[derive(Debug, Default)]
 pub(crate) struct Unexpected {

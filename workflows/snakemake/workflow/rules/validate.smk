@@ -27,7 +27,8 @@ rule validate:
         folder=lambda wildcards: f"{OUTDIR}/{wildcards.sample}",
         options=OPTIONS["validate_embeddings"],
     shell:
-        "validate-embeddings --dataset {params.folder:q} --mqc {output:q} {params.options} 2> {log.stderr:q}"
+        "validate-embeddings --dataset {params.folder:q} --mqc {output:q} --expect max-rejected=100%"
+        " --threads {threads} {params.options} 2> {log.stderr:q}"
 
 
 # Fails where a sample is not what was asked for, though each by itself was validated.

@@ -25,7 +25,8 @@ process VALIDATE_EMBEDDINGS {
     for file in embeddings/${prefix}_*.parquet; do mv "\$file" "\${file/${prefix}_/}"; done
     for file in rejects/${prefix}_*.rejects.csv; do name=\${file/${prefix}_/}; mv "\$file" "\${name%.rejects.csv}.csv"; done
     VERDICT=pass
-    validate-embeddings --dataset . --mqc ${prefix}_validation_mqc.json ${args} || {
+    validate-embeddings --dataset . --mqc ${prefix}_validation_mqc.json --expect max-rejected=100% \\
+        --threads ${task.cpus} ${args} || {
         code=\$?
         [[ \$code -eq 1 ]] || exit \$code
         VERDICT=fail
