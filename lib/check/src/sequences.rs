@@ -14,7 +14,7 @@ use crate::pilot::Pilot;
 use crate::violation::Violations;
 
 /// Sequences, and vectors, that are kept of one column: below this number all are.
-const KEPT: usize = 1 << 17;
+const KEPT: usize = 1 << 16;
 
 /// Dimensions that stand for a vector when equal sequences are compared.
 const DIMENSIONS: usize = 8;
