@@ -164,6 +164,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE.json", help_heading = "Output")]
     pub(crate) report: Option<PathBuf>,
 
+    /// Write the verdict as a page: one HTML file that opens without a network; - is standard output
+    ///
+    /// What was checked and what was not, lengths, norms, a map of a sample of the vectors, the rows and files that are
+    /// most unlike the others.
+    #[arg(long, value_name = "FILE.html", help_heading = "Output")]
+    pub(crate) html: Option<PathBuf>,
+
     #[arg(long, value_name = "FILE_mqc.json", help_heading = "Output")]
     #[arg(help = "Write the verdict as a MultiQC table; the file's name gives the sample's name")]
     pub(crate) mqc: Option<PathBuf>,
@@ -232,7 +239,14 @@ impl Args {
             .into_iter()
             .flat_map(|(name, paths)| named(name, paths));
         let report = named("--report", self.report.as_slice());
-        let outputs: Vec<NamedPath> = report.chain(named("--mqc", self.mqc.as_slice())).collect();
+        let others = [
+            ("--mqc", self.mqc.as_slice()),
+            ("--html", self.html.as_slice()),
+        ];
+        let others = others
+            .into_iter()
+            .flat_map(|(name, path)| named(name, path));
+        let outputs: Vec<NamedPath> = report.chain(others).collect();
         keep_apart(&inputs.collect::<Vec<_>>(), &outputs)?;
         Ok(self)
     }

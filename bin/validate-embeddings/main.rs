@@ -4,6 +4,7 @@ mod args;
 mod dataset;
 mod file;
 mod groups;
+mod html;
 mod mqc;
 mod proteins;
 mod reference;

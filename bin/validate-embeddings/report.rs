@@ -189,6 +189,43 @@ impl<'a> Report<'a> {
     }
 }
 
+impl Report<'_> {
+    /// The sample.
+    pub(crate) fn sample(&self) -> Option<&str> {
+        self.sample
+    }
+
+    /// What the embeddings are and where they come from: name and value.
+    pub(crate) fn origin(&self) -> Vec<(&str, String)> {
+        let text = |value: Option<&str>| value.unwrap_or("unknown").to_owned();
+        let columns = self.columns.iter().map(|column| {
+            let Column {
+                name,
+                of,
+                dimension,
+                r#type: dtype,
+            } = column;
+            format!("{name} ({dimension} values of {dtype} for each {of})")
+        });
+        let mut origin = vec![
+            ("sample", text(self.sample)),
+            ("model", text(self.model)),
+            ("revision of the model", text(self.model_revision)),
+            ("digest of the model", text(self.model_digest)),
+            ("embedded by", text(self.embedded_by.as_deref())),
+            ("columns", columns.collect::<Vec<_>>().join(", ")),
+        ];
+        let options = self.options.iter();
+        origin.extend(options.map(|(name, value)| (*name, value.to_string())));
+        origin.push(("embeddings files", self.embeddings.len().to_string()));
+        origin.push(("shards", self.shards.len().to_string()));
+        origin.push(("manifest", text(self.manifest.as_deref())));
+        origin.push(("reference", text(self.reference.as_deref())));
+        origin.push(("validated by", format!("{} {}", self.tool, self.version)));
+        origin
+    }
+}
+
 fn columns(layout: &EmbeddingLayout) -> Vec<Column> {
     let columns = layout.columns.iter().map(|&column| {
         let (of, dimension) = match column {

@@ -4,12 +4,15 @@ use clap::ValueEnum;
 use plmkit_check::{CheckOutcome, Criteria, Expectations, RejectsLists, Verdict, check_parts};
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{Labels, Manifest, plural};
-use plmkit_store::{EmbeddingsReader, FileKind, read_rejects, read_sealed, write_json};
+use plmkit_store::{
+    EmbeddingsReader, FileKind, read_rejects, read_sealed, write_json, write_report,
+};
 use tracing::{error, info, warn};
 
 use crate::args::Args;
 use crate::dataset::Dataset;
 use crate::groups::{EmbeddingsFile, Reading};
+use crate::html::html;
 use crate::mqc::table;
 use crate::reference::read_reference;
 use crate::report::{InputFile, InputFiles, Report};
@@ -41,6 +44,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         .iter()
         .cloned()
         .fold(Expectations::default(), Expectations::and);
+    criteria.keep_map = args.html.is_some();
     let mut files = InputFiles::default();
     let mut rejects = RejectsLists::default();
     for path in &args.rejects {
@@ -78,7 +82,8 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
             files: embeddings.len(),
         }),
     };
-    let (findings, group) = reading.read(embeddings)?;
+    let (mut findings, group) = reading.read(embeddings)?;
+    let map = findings.take_map();
     files.shards = group.shards.into_iter().map(|(_, file)| file).collect();
     files.embeddings = group.embeddings.into_iter().map(|(_, file)| file).collect();
     let mut verdict = findings.verdict(&criteria, files.manifest.as_ref(), &rejects);
@@ -99,6 +104,9 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     }
     if let Some(path) = &args.mqc {
         write_json(path, &table(path, &report))?;
+    }
+    if let Some(path) = &args.html {
+        write_report(path, &html(&report, &map))?;
     }
     // Before the folder is written to: that of an archive may not be writable.
     log_verdict(&verdict);

@@ -270,6 +270,33 @@ const FAULTS: &[(&str, &str, Change)] = &[
 ];
 
 #[test]
+fn the_page_shows_what_was_checked_and_fetches_nothing() {
+    let set = Plausible::new();
+    let mut files: Vec<File> = (0..FILES).map(|file| set.file(file)).collect();
+    files[1].rows[200].id = "<b>P</b>".to_owned();
+    files[1].rows[200].mean[3] = 1e30;
+    let folder = tempfile::tempdir().expect("temp folder");
+    let path = folder.path().join("verdict.html");
+    let output = run(set.command(&files).arg("--html").arg(&path));
+    assert_eq!(output.status.code(), Some(1));
+    let page = std::fs::read_to_string(path).expect("a page");
+    for part in [
+        "Failed: records, pooling, outliers, centres.",
+        "&lt;b&gt;P&lt;/b&gt;",
+        "Does a second computation give the same?",
+        "a/model",
+        "Norm against length: 1080 sampled vectors of mean_6",
+        "Distance of each file",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert_eq!(page.matches("<svg").count(), 4);
+    for part in ["<b>", "<script", "src=", "href=", "url("] {
+        assert!(!page.contains(part), "{part}");
+    }
+}
+
+#[test]
 fn faults_in_values_are_found_by_the_checks_that_are_for_them() {
     let set = Plausible::new();
     let sound: Vec<File> = (0..FILES).map(|file| set.file(file)).collect();

@@ -136,13 +136,13 @@ impl FileColumn {
         }
     }
 
-    /// Adds the vector of a row. Returns whether it is finite.
+    /// Adds the vector of a row. Returns its norm if it is finite.
     pub(crate) fn add(
         &mut self,
         row: &RowKey,
         vector: &[f32],
         violations: &mut VectorViolations,
-    ) -> bool {
+    ) -> Option<f64> {
         let norms = &mut self.findings.norms;
         let column = norms.column;
         norms.vectors += 1;
@@ -155,7 +155,7 @@ impl FileColumn {
             norms.infinite += infinite;
             let problem = format_args!("{column}: {nan} NaN, {infinite} infinite values");
             violations.not_finite.add_row(row, problem);
-            return false;
+            return None;
         }
         norms.min = Some(norms.min.map_or(norm, |min| min.min(norm)));
         norms.max = Some(norms.max.map_or(norm, |max| max.max(norm)));
@@ -190,7 +190,16 @@ impl FileColumn {
             let found = &mut violations.sequences;
             self.findings.sequences.add(column, row, vector, found);
         }
-        true
+        Some(norm)
+    }
+
+    pub(crate) fn column(&self) -> Column {
+        self.findings.norms.column
+    }
+
+    /// Whether rows have one vector each, which depends on the protein.
+    pub(crate) fn is_scattered(&self) -> bool {
+        self.scatter.is_some()
     }
 
     /// What the file has of the column.

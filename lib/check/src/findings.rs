@@ -12,7 +12,7 @@ use crate::dimensions::Dimensions;
 use crate::expectations::Unexpected;
 use crate::origin::Origin;
 use crate::pooling::PoolingViolations;
-use crate::{Check, Criteria, Verdict, centres, manifest, ordinals};
+use crate::{Check, Criteria, MapSample, Verdict, centres, manifest, ordinals};
 
 /// What was found in some files, in a size that does not depend on the number of their rows.
 #[derive(Debug, Default)]
@@ -32,6 +32,7 @@ pub struct Findings {
     pub(crate) vectors: VectorViolations,
     pub(crate) pooling: PoolingViolations,
     pub(crate) agreement: Agreement,
+    pub(crate) map: MapSample,
 }
 
 /// The lists of what is not in the embeddings.
@@ -105,6 +106,12 @@ impl Findings {
         }
         self.pooling.merge(other.pooling);
         self.agreement.merge(other.agreement);
+        self.map.merge(other.map);
+    }
+
+    /// A sample of the vectors for pictures; empty unless [`Criteria::keep_map`].
+    pub fn take_map(&mut self) -> MapSample {
+        std::mem::take(&mut self.map)
     }
 
     /// The verdict on all files.

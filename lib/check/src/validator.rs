@@ -17,6 +17,8 @@ pub struct Criteria {
     pub reference: Option<(Reference, Tiers)>,
     /// The rows of all shards that could not be embedded, sorted by ordinal and start.
     pub(crate) not_embedded: Vec<Reject>,
+    /// Whether to keep a sample of the vectors for pictures.
+    pub keep_map: bool,
 }
 
 impl Criteria {
@@ -122,7 +124,11 @@ impl<'a> Validator<'a> {
         }
         let mut finite = true;
         for (column, vector) in file.columns.iter_mut().zip(vectors) {
-            finite &= column.add(row, vector, &mut findings.vectors);
+            let norm = column.add(row, vector, &mut findings.vectors);
+            finite &= norm.is_some();
+            if let Some(norm) = norm.filter(|_| self.criteria.keep_map && column.is_scattered()) {
+                findings.map.add(row, column.column(), vector, norm);
+            }
         }
         if finite {
             findings.pooling.add(&file.pooling, row, vectors);

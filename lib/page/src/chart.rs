@@ -74,7 +74,49 @@ pub struct Bars<'a> {
     pub bars: Vec<(String, f64)>,
 }
 
+/// Points, coloured by a third number.
+#[derive(Clone, Debug)]
+pub struct Points<'a> {
+    /// The caption.
+    pub caption: &'a str,
+    /// The label of the x axis.
+    pub x_label: &'a str,
+    /// The label of the y axis.
+    pub y_label: &'a str,
+    /// The points: x, y, and the position of their class in `classes`.
+    pub points: Vec<(f64, f64, usize)>,
+    /// The names of the classes, of which there are at most six.
+    pub classes: Vec<String>,
+}
+
 impl Figure {
+    /// Draws points. Returns `None` without points.
+    pub fn points(points: &Points) -> Option<Self> {
+        let range = |value: fn(&(f64, f64, usize)) -> f64| {
+            let values = || {
+                points
+                    .points
+                    .iter()
+                    .map(value)
+                    .filter(|value| value.is_finite())
+            };
+            let (low, high) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
+            let margin = ((high - low) * 0.03).max(high.abs() * 1e-3).max(1e-6);
+            Some(low - margin..high + margin)
+        };
+        let (x, y) = (range(|point| point.0)?, range(|point| point.1)?);
+        let used = |class: usize| points.points.iter().any(|point| point.2 == class);
+        let classes = points.classes.iter().enumerate();
+        let classes = classes.filter(|&(class, _)| used(class));
+        Some(Self {
+            svg: draw(|area| draw_points(area, points, x.clone(), y.clone()))?,
+            caption: points.caption.to_owned(),
+            key: classes
+                .map(|(class, name)| (colour(class), name.clone()))
+                .collect(),
+        })
+    }
+
     /// Draws lines. Returns `None` without points.
     pub fn lines(lines: &Lines) -> Option<Self> {
         let pieces = lines.lines.iter().flat_map(|line| &line.pieces);
@@ -202,6 +244,27 @@ fn draw_lines<'a>(area: &Area<'a>, lines: &Lines, y_max: f64) -> Drawn<'a> {
     Ok(())
 }
 
+fn draw_points<'a>(area: &Area<'a>, points: &Points, x: Range<f64>, y: Range<f64>) -> Drawn<'a> {
+    let mut chart = ChartBuilder::on(area)
+        .margin(10)
+        .x_label_area_size(40)
+        .y_label_area_size(60)
+        .build_cartesian_2d(x, y)?;
+    draw_axes(
+        &mut chart,
+        (points.x_label, 8, &|x| short(*x)),
+        points.y_label,
+    )?;
+    let finite = points
+        .points
+        .iter()
+        .filter(|point| point.0.is_finite() && point.1.is_finite());
+    chart.draw_series(
+        finite.map(|&(x, y, class)| Circle::new((x, y), 2, colour(class).mix(0.6).filled())),
+    )?;
+    Ok(())
+}
+
 fn draw_bars<'a>(area: &Area<'a>, bars: &Bars, y_max: f64) -> Drawn<'a> {
     let count = bars.bars.len();
     let mut chart = ChartBuilder::on(area)
@@ -271,6 +334,24 @@ mod tests {
         assert!(lines(Vec::new()).is_none());
         for height in [0.0, 1e300] {
             assert!(lines(vec![(3.0, height)]).is_some(), "{height}");
+        }
+        for (points, is_drawn) in [
+            (vec![], false),
+            (vec![(1.0, 2.0, 0), (f64::NAN, 1.0, 1)], true),
+        ] {
+            let figure = Figure::points(&Points {
+                caption: "",
+                x_label: "",
+                y_label: "",
+                points,
+                classes: vec!["short".to_owned(), "long".to_owned(), "unused".to_owned()],
+            });
+            assert_eq!(figure.is_some(), is_drawn);
+            if let Some(figure) = figure {
+                let html = figure.html();
+                assert_eq!(html.matches("<circle").count(), 1, "{html}");
+                assert!(html.contains("long") && !html.contains("unused"), "{html}");
+            }
         }
         for (height, is_drawn) in [(0.0, false), (5.0, true)] {
             let bars = Figure::bars(&Bars {
