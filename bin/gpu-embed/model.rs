@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use plmkit_cli::{Progress, Stop};
+use plmkit_cli::{ProgressDisplay, Stop};
 use plmkit_contract::path_text;
 use plmkit_hub::{DownloadProgress, HubError, Settings, resolve};
 
@@ -26,7 +26,7 @@ pub(crate) fn locate(args: &Args, stop: &Stop) -> Result<PathBuf, HubError> {
 /// Shows the progress of a download.
 struct Screen<'a> {
     args: &'a Args,
-    progress: Option<Progress>,
+    progress: Option<ProgressDisplay>,
 }
 
 impl DownloadProgress for Screen<'_> {
@@ -34,7 +34,7 @@ impl DownloadProgress for Screen<'_> {
         let model = path_text(&self.args.model);
         tracing::info!("{model}: fetching {file}, {bytes} bytes");
         let (mode, quiet) = (self.args.progress, self.args.common.quiet);
-        self.progress = Some(Progress::start(mode, quiet, "bytes", bytes));
+        self.progress = Some(ProgressDisplay::start(mode, quiet, "bytes", bytes));
     }
 
     fn add_bytes(&mut self, bytes: u64) {

@@ -1,9 +1,8 @@
 //! The run and its messages.
 
-use plmkit_cli::{Exit, Fault, Progress, Stop, on_abort, print, silence_refusals};
+use plmkit_cli::{Exit, Fault, ProgressDisplay, Stop, on_abort, print, silence_refusals};
 use plmkit_contract::{BatchSize, path_text, plural};
-use plmkit_engine::Progress as RunProgress;
-use plmkit_engine::{RunConfig, RunOutcome, RunSummary, embed, probe, serve};
+use plmkit_engine::{EmbedSummary, RunConfig, RunOutcome, RunProgress, embed, probe, serve};
 use plmkit_esm2::DeviceError;
 use plmkit_hub::HubError;
 
@@ -37,7 +36,7 @@ pub(crate) fn run(mut args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let mut progress = None;
     let mut report = |event| match event {
         RunProgress::Started { tokens } => {
-            progress = Some(Progress::start(mode, quiet, "tokens", tokens));
+            progress = Some(ProgressDisplay::start(mode, quiet, "tokens", tokens));
         }
         RunProgress::Advanced { tokens } => {
             if let Some(shown) = &mut progress {
@@ -106,7 +105,7 @@ fn print_probe(size: &BatchSize) -> Result<Exit, Fault> {
 }
 
 /// Describes a completed run in one line.
-fn line(summary: &RunSummary) -> String {
+fn line(summary: &EmbedSummary) -> String {
     let seconds = summary.elapsed.as_secs_f64();
     let columns = summary.columns.iter();
     let columns: Vec<String> = columns

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// The report: the provenance of the batches, then the fields of [`PackingReport`].
 #[derive(Serialize)]
-pub(crate) struct Report<'a> {
+pub(crate) struct BatchesReport<'a> {
     /// The file contract's version.
     contract: &'static str,
     /// The program that wrote it.
@@ -24,7 +24,7 @@ pub(crate) struct Report<'a> {
     packing: &'a PackingReport,
 }
 
-impl<'a> Report<'a> {
+impl<'a> BatchesReport<'a> {
     pub(crate) fn new(provenance: &'a Provenance, packing: &'a PackingReport) -> Self {
         Self {
             contract: CONTRACT_VERSION,

@@ -10,7 +10,7 @@ use plmkit_store::{BatchesWriter, FileKind, Shard, existing_batches, read_shard,
 use tracing::info;
 
 use crate::args::Args;
-use crate::report::{Report, summary};
+use crate::report::{BatchesReport, summary};
 
 /// Packs the shard, unless the output is complete.
 pub(crate) fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
         writer.finish()?;
     }
     if let Some(path) = &args.report {
-        write_json(path, &Report::new(&provenance, &report))?;
+        write_json(path, &BatchesReport::new(&provenance, &report))?;
     }
     let done = if done { "already complete: " } else { "" };
     info!("{}: {done}{}", path_text(&args.out), summary(&report));

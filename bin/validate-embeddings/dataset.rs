@@ -11,7 +11,7 @@ use plmkit_contract::{ContentError, Manifest, io_text, is_sealed, path_text, sea
 use plmkit_store::{StoreError, write_report};
 
 use crate::args::Args;
-use crate::report::{ListedDataset, Report};
+use crate::report::{ListedDataset, VerdictReport};
 
 /// The file that names a dataset, in its folder.
 const NAME: &str = "dataset.json";
@@ -90,7 +90,7 @@ impl Dataset {
 
     /// Writes `dataset.json`. One that says the same stays, since what is archived may be read-only; where it may, its time says when
     /// it was last found right.
-    pub(crate) fn write(&self, report: &Report) -> Result<(), StoreError> {
+    pub(crate) fn write(&self, report: &VerdictReport) -> Result<(), StoreError> {
         let (path, text) = (self.file(), seal(report));
         if fs::read(&path).is_ok_and(|found| found == text.as_bytes()) {
             let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));

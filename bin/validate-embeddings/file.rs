@@ -7,13 +7,13 @@ use plmkit_contract::{EmbeddingLayout, KeyColumns, RowDigest, path_text};
 use plmkit_store::EmbeddingsReader;
 
 use crate::groups::{EmbeddingsFile, Reading};
-use crate::spot_check::Sample;
+use crate::spot_check::SpotSample;
 use crate::vectors::Vectors;
 
 /// An embeddings file on its way to a validator.
 pub(crate) struct FileReading<'a, 'b> {
     validator: &'a mut Validator<'b>,
-    sample: &'a mut Sample,
+    sample: &'a mut SpotSample,
     file: &'a EmbeddingsFile,
     name: &'a str,
     /// The ordinal of its first row.
@@ -23,7 +23,7 @@ pub(crate) struct FileReading<'a, 'b> {
 impl<'a, 'b> FileReading<'a, 'b> {
     pub(crate) fn new(
         validator: &'a mut Validator<'b>,
-        sample: &'a mut Sample,
+        sample: &'a mut SpotSample,
         file: &'a EmbeddingsFile,
         name: &'a str,
     ) -> Self {

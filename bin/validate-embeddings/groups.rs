@@ -19,7 +19,7 @@ use crate::args::Args;
 use crate::file::FileReading;
 use crate::proteins::add_proteins;
 use crate::report::InputFile;
-use crate::spot_check::{Sample, Sampling};
+use crate::spot_check::{Sampling, SpotSample};
 
 /// An embeddings file, as its footer describes it.
 pub(crate) struct EmbeddingsFile {
@@ -40,7 +40,7 @@ pub(crate) struct Group {
     /// Name and first ordinal of each embeddings file with rows.
     pub(crate) begins: Vec<(String, u64)>,
     /// The rows that are computed again.
-    pub(crate) sample: Sample,
+    pub(crate) sample: SpotSample,
 }
 
 /// How files are read.
@@ -239,7 +239,7 @@ impl Reading<'_> {
         }
         if let Some(sampling) = self.sampling {
             let positions = embeddings.iter().map(|file| file.position);
-            group.sample = Sample::choose(sampling, shards, positions, self.stitched);
+            group.sample = SpotSample::choose(sampling, shards, positions, self.stitched);
         }
         for file in embeddings {
             let name = self.args.name(&file.path);

@@ -3,7 +3,7 @@
 use plmkit_check::{Check, CheckOutcome, MapSample, Verdict};
 use plmkit_page::{Bars, Cell, Figure, Line, Lines, Page, Points, Table, Tone, short};
 
-use crate::report::Report;
+use crate::report::VerdictReport;
 
 /// Residues from which on a protein is in the next class of the map's colours.
 const LENGTH_CLASSES: [u32; 5] = [64, 128, 256, 512, 1024];
@@ -36,7 +36,7 @@ const QUESTIONS: [(&str, &str); 17] = [
 ];
 
 /// The page.
-pub(crate) fn html(report: &Report, map: &MapSample) -> String {
+pub(crate) fn html(report: &VerdictReport, map: &MapSample) -> String {
     let verdict = report.verdict;
     let mut page = Page::new(&match report.sample() {
         Some(sample) => format!("Embeddings of {sample}"),
@@ -112,7 +112,7 @@ fn checks(verdict: &Verdict) -> Table {
     table
 }
 
-fn origin(report: &Report) -> Table {
+fn origin(report: &VerdictReport) -> Table {
     let mut table = Table::new(["what", "value"]);
     for (name, value) in report.origin() {
         table.row([Cell::text(name), Cell::text(value)]);

@@ -5,7 +5,7 @@ use std::path::Path;
 use plmkit_check::CheckOutcome;
 use serde_json::{Map, Value, json};
 
-use crate::report::Report;
+use crate::report::VerdictReport;
 
 /// The table without its row: the settings of the table and of its columns. Columns without a placement would be in
 /// alphabetical order.
@@ -29,7 +29,7 @@ const COUNTS: [(&str, &str); 10] = [
 ///
 /// # Panics
 /// Never: the template is JSON.
-pub(crate) fn table(path: &Path, report: &Report) -> Value {
+pub(crate) fn table(path: &Path, report: &VerdictReport) -> Value {
     let verdict = report.verdict;
     let counts = COUNTS.map(|(column, check)| {
         let check = verdict.checks.iter().find(|one| one.name == check);

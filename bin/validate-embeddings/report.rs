@@ -16,7 +16,7 @@ use crate::args::Args;
 
 /// The whole of the report: what the embeddings are, what was checked, then the fields of [`Verdict`].
 #[derive(Serialize)]
-pub(crate) struct Report<'a> {
+pub(crate) struct VerdictReport<'a> {
     /// The file contract's version.
     contract: &'static str,
     /// The program that wrote it.
@@ -139,7 +139,7 @@ impl InputFile {
     }
 }
 
-impl<'a> Report<'a> {
+impl<'a> VerdictReport<'a> {
     /// `first` is where the first of the embeddings comes from, and its columns.
     pub(crate) fn new(
         args: &'a Args,
@@ -189,7 +189,7 @@ impl<'a> Report<'a> {
     }
 }
 
-impl Report<'_> {
+impl VerdictReport<'_> {
     /// The sample.
     pub(crate) fn sample(&self) -> Option<&str> {
         self.sample

@@ -15,7 +15,7 @@ use crate::groups::{EmbeddingsFile, Reading};
 use crate::html::html;
 use crate::mqc::table;
 use crate::reference::read_reference;
-use crate::report::{InputFile, InputFiles, Report};
+use crate::report::{InputFile, InputFiles, VerdictReport};
 use crate::spot_check::Sampling;
 
 /// Reads everything, reports, and says by the exit code whether a check failed.
@@ -98,7 +98,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         verdict.skip(check.get_name());
     }
 
-    let report = Report::new(&args, origin.as_ref(), &files, &verdict);
+    let report = VerdictReport::new(&args, origin.as_ref(), &files, &verdict);
     if let Some(path) = &args.report {
         write_json(path, &report)?;
     }

@@ -28,7 +28,7 @@ pub(crate) struct Sampling {
 }
 
 /// A row of an embeddings file that is computed again.
-pub(crate) struct SampledRow {
+pub(crate) struct SpotRow {
     ordinal: u64,
     start: u32,
     id: String,
@@ -40,12 +40,12 @@ pub(crate) struct SampledRow {
 type NamedVectors = Vec<(String, Vec<f32>)>;
 
 /// The sampled rows of an embeddings file.
-pub(crate) struct SampledFile {
+pub(crate) struct SpotFile {
     pub(crate) position: usize,
     pub(crate) name: String,
     pub(crate) provenance: Provenance,
     pub(crate) layout: EmbeddingLayout,
-    pub(crate) rows: Vec<SampledRow>,
+    pub(crate) rows: Vec<SpotRow>,
 }
 
 /// A row of a shard, of which an embedding was sampled.
@@ -61,12 +61,12 @@ struct SourceRow {
 
 /// What is computed again of some shards.
 #[derive(Default)]
-pub(crate) struct Sample {
+pub(crate) struct SpotSample {
     /// Ordinal and start of each sampled row of the embeddings.
     chosen: HashSet<(u64, u32)>,
     sources: Vec<SourceRow>,
     made_by: Option<Provenance>,
-    pub(crate) files: Vec<SampledFile>,
+    pub(crate) files: Vec<SpotFile>,
 }
 
 /// A number that depends on others in no simple way: splitmix64.
@@ -87,7 +87,7 @@ impl Sampling {
     }
 }
 
-impl Sample {
+impl SpotSample {
     /// Chooses rows of `shards` for the embeddings files at `positions`: one of each of as many classes of length.
     pub(crate) fn choose(
         sampling: Sampling,
@@ -147,7 +147,7 @@ impl Sample {
 
     /// Begins an embeddings file.
     pub(crate) fn begin_file(&mut self, position: usize, name: String, reader: &EmbeddingsReader) {
-        self.files.push(SampledFile {
+        self.files.push(SpotFile {
             position,
             name,
             provenance: reader.provenance().clone(),
@@ -161,7 +161,7 @@ impl Sample {
         if self.chosen.contains(&row.sort_key())
             && let Some(file) = self.files.last_mut()
         {
-            file.rows.push(SampledRow {
+            file.rows.push(SpotRow {
                 ordinal: row.ordinal,
                 start: row.start,
                 id: row.id.to_owned(),
@@ -295,7 +295,7 @@ impl Sample {
     }
 }
 
-impl SampledRow {
+impl SpotRow {
     fn key(&self) -> RowKey<'_> {
         RowKey {
             ordinal: self.ordinal,

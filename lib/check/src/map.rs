@@ -15,13 +15,13 @@ const ROUNDS: usize = 50;
 pub struct MapSample {
     column: Option<Column>,
     /// By half of the digest of the sequence.
-    rows: BTreeMap<u64, SampledRow>,
+    rows: BTreeMap<u64, MapRow>,
     /// Rows of all lengths by the binary logarithm of the length.
     pub(crate) lengths: BTreeMap<u32, u64>,
 }
 
 #[derive(Clone, Debug)]
-struct SampledRow {
+struct MapRow {
     length: u32,
     norm: f64,
     vector: Vec<f32>,
@@ -51,7 +51,7 @@ impl MapSample {
         if self.rows.len() >= ROWS && last.is_some_and(|(&last, _)| hash >= last) {
             return;
         }
-        let sampled = SampledRow {
+        let sampled = MapRow {
             length: row.length,
             norm,
             vector: vector.to_vec(),
@@ -90,9 +90,9 @@ impl MapSample {
 
     /// The rows of the sample as points.
     pub fn points(&self) -> Vec<MapPoint> {
-        let rows: Vec<&SampledRow> = self.rows.values().collect();
+        let rows: Vec<&MapRow> = self.rows.values().collect();
         let dim = rows.first().map_or(0, |row| row.vector.len());
-        let rows: Vec<&SampledRow> = rows
+        let rows: Vec<&MapRow> = rows
             .into_iter()
             .filter(|row| row.vector.len() == dim)
             .collect();
@@ -113,7 +113,7 @@ impl MapSample {
 }
 
 /// The vectors of rows, with mean 0 and the same spread in each dimension.
-fn scaled(rows: &[&SampledRow], dim: usize) -> Vec<Vec<f64>> {
+fn scaled(rows: &[&MapRow], dim: usize) -> Vec<Vec<f64>> {
     let count = rows.len().max(1) as f64;
     let mut vectors: Vec<Vec<f64>> = rows
         .iter()

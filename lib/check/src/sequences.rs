@@ -27,9 +27,9 @@ const MAX_DIFFERENCE: f32 = 0.5;
 #[derive(Debug, Default)]
 pub(crate) struct Sequences {
     /// By the digest of the sequence.
-    by_sequence: Sample<Sampled>,
+    by_sequence: HashSample<Sampled>,
     /// The digest of the sequence by the hash of the vector.
-    by_vector: Sample<(u64, u64)>,
+    by_vector: HashSample<(u64, u64)>,
     /// Vectors of a sequence that was there before.
     pub(crate) repeated: u64,
     /// One over the spread of the sampled dimensions, in the first file.
@@ -46,12 +46,12 @@ struct Sampled {
 
 /// The values of a map whose hashes are below a limit, which falls as the map fills.
 #[derive(Debug)]
-struct Sample<T> {
+struct HashSample<T> {
     limit: u64,
     rows: HashMap<u64, T>,
 }
 
-impl<T> Default for Sample<T> {
+impl<T> Default for HashSample<T> {
     fn default() -> Self {
         Self {
             limit: u64::MAX,
@@ -60,7 +60,7 @@ impl<T> Default for Sample<T> {
     }
 }
 
-impl<T: Copy> Sample<T> {
+impl<T: Copy> HashSample<T> {
     /// Keeps a value for a hash; returns the one that is there already.
     fn insert(&mut self, hash: u64, value: T) -> Option<T> {
         if hash > self.limit {

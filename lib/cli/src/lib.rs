@@ -22,7 +22,7 @@ pub use paths::{
     NamedPath, file, files_in, files_of, is_hidden, keep_apart, keep_renameable, one_of,
 };
 pub use program::{Program, main, print};
-pub use progress::{Progress, ProgressMode};
+pub use progress::{ProgressDisplay, ProgressMode};
 pub use signals::{die_of, end_at_once, on_abort};
 
 pub use plmkit_contract::{Exit, Stop};

@@ -26,7 +26,7 @@ const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The progress of a run with a known number of units of work.
 #[derive(Debug)]
-pub struct Progress {
+pub struct ProgressDisplay {
     display: Display,
     unit: &'static str,
     total: u64,
@@ -41,7 +41,7 @@ enum Display {
     None,
 }
 
-impl Progress {
+impl ProgressDisplay {
     /// Starts to show the progress of `total` units; `unit` is a plural such as `tokens`. `quiet` shows nothing.
     pub fn start(mode: ProgressMode, quiet: bool, unit: &'static str, total: u64) -> Self {
         let terminal = io::stderr().is_terminal();

@@ -11,7 +11,7 @@ use crate::compute::Embedder;
 use crate::model_info::ModelInfo;
 use crate::parity::Parity;
 use crate::pipeline::{Backend, BatchQueue, Deliver};
-use crate::sample::Sample;
+use crate::sample::ParitySample;
 use crate::token_limit::TokenLimit;
 use crate::{EngineError, RunConfig};
 
@@ -52,7 +52,7 @@ impl Backend for InProcess<'_> {
         None
     }
 
-    fn measure_parity(&mut self, sample: Sample) -> Result<Parity, EngineError> {
+    fn measure_parity(&mut self, sample: ParitySample) -> Result<Parity, EngineError> {
         Ok(sample.measure(&self.model, self.stop)?)
     }
 

@@ -45,7 +45,7 @@ mod writer;
 
 pub use config::{Injection, Layers, Outputs, RunConfig, Windows, rejects_beside};
 pub use error::EngineError;
-pub use outcome::{Progress, RunOutcome, RunSummary};
+pub use outcome::{EmbedSummary, RunOutcome, RunProgress};
 pub use parity::Parity;
 pub use probe::probe;
 pub use run::embed;

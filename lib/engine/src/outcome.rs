@@ -6,7 +6,7 @@ use plmkit_contract::Column;
 
 /// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum RunProgress {
     /// The run starts.
     Started {
         /// Tokens of all batches.
@@ -25,7 +25,7 @@ pub enum Progress {
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunOutcome {
     /// The output is complete.
-    Done(RunSummary),
+    Done(EmbedSummary),
     /// The output was complete before the run. It is verified and unchanged.
     AlreadyComplete {
         /// Rows of the output.
@@ -44,7 +44,7 @@ pub enum RunOutcome {
 
 /// Figures of a completed run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RunSummary {
+pub struct EmbedSummary {
     /// Rows in the output: proteins, or their windows.
     pub rows: u64,
     /// Proteins that fasta-shard truncated.

@@ -10,9 +10,9 @@ use crate::batch::{Batch, BatchResult, QueuedBatch};
 use crate::checkpoint::Part;
 use crate::inputs::RunInputs;
 use crate::parity::Parity;
-use crate::sample::Sample;
+use crate::sample::ParitySample;
 use crate::writer::Writer;
-use crate::{EngineError, Progress};
+use crate::{EngineError, RunProgress};
 
 /// A batch to compute, or the error that prevented reading it.
 pub(crate) type QueueItem = Result<QueuedBatch, EngineError>;
@@ -27,7 +27,7 @@ pub(crate) trait Backend {
     fn workers(&self) -> Option<u64>;
 
     /// Compares the int8 model with f32.
-    fn measure_parity(&mut self, sample: Sample) -> Result<Parity, EngineError>;
+    fn measure_parity(&mut self, sample: ParitySample) -> Result<Parity, EngineError>;
 
     /// Computes batches until the queue ends, a stop is requested, or `deliver` returns false. Delivers results in the order of
     /// the batches.
@@ -49,7 +49,7 @@ pub(crate) fn run(
     prefetch: usize,
     backend: &mut dyn Backend,
     writer: &mut Writer<'_>,
-    report: &mut dyn FnMut(Progress),
+    report: &mut dyn FnMut(RunProgress),
 ) -> Result<(), EngineError> {
     let (layout, first) = (writer.layout, writer.batches);
     run_stages(
@@ -65,7 +65,7 @@ pub(crate) fn run(
                 let tokens = batch.packed.tokens().len() as u64;
                 let delivered = deliver(batch, result);
                 if delivered {
-                    report(Progress::Advanced { tokens });
+                    report(RunProgress::Advanced { tokens });
                 }
                 delivered
             })

@@ -9,13 +9,13 @@ use crate::RunConfig;
 use crate::checkpoint::RunFolder;
 
 /// The rejects list of a run, under construction.
-pub(crate) struct RejectsList<'a> {
+pub(crate) struct RejectsWriter<'a> {
     config: &'a RunConfig,
     folder: &'a RunFolder,
     writer: ListWriter,
 }
 
-impl<'a> RejectsList<'a> {
+impl<'a> RejectsWriter<'a> {
     /// Begins the list before anything is computed, so that an unwritable path is an error in time. An existing list stays until
     /// it is replaced; it may be replaced if a killed run of this output published it, or with `--force`.
     pub(crate) fn begin(config: &'a RunConfig, folder: &'a RunFolder) -> Result<Self, StoreError> {

@@ -19,17 +19,17 @@ use crate::inputs::RunInputs;
 use crate::model_info::ModelInfo;
 use crate::parity::Parity;
 use crate::pipeline::{self, Backend};
-use crate::rejects_list::{self, RejectsList};
-use crate::sample::Sample;
+use crate::rejects_list::{self, RejectsWriter};
+use crate::sample::ParitySample;
 use crate::workers::WorkerPool;
 use crate::writer::Writer;
-use crate::{EngineError, Progress, RunConfig, RunOutcome, RunSummary};
+use crate::{EmbedSummary, EngineError, RunConfig, RunOutcome, RunProgress};
 
 /// Embeds every sequence of the batches files into one embeddings file, and reports progress.
 pub fn embed(
     config: &RunConfig,
     stop: &Stop,
-    report: &mut dyn FnMut(Progress),
+    report: &mut dyn FnMut(RunProgress),
 ) -> Result<RunOutcome, EngineError> {
     // A driver may hang, so this comes before the claim. Quick checks come before those that may take minutes.
     let usable = stop.interruptible(|| config.device.check());
@@ -116,7 +116,7 @@ struct Run<'a> {
 /// Everything that is needed to publish the output and its rejects list.
 struct Publication<'a> {
     claim: AtomicFile,
-    rejects: RejectsList<'a>,
+    rejects: RejectsWriter<'a>,
     parity: Option<Parity>,
 }
 
@@ -128,11 +128,11 @@ impl<'a> Run<'a> {
         folder: &'a RunFolder,
         backend: &mut dyn Backend,
         saved: SavedWork,
-        report: &mut dyn FnMut(Progress),
+        report: &mut dyn FnMut(RunProgress),
     ) -> Result<RunOutcome, EngineError> {
         let (config, inputs) = (self.config, self.inputs);
         let claim = AtomicFile::create(&config.out)?;
-        let rejects = RejectsList::begin(config, folder)?;
+        let rejects = RejectsWriter::begin(config, folder)?;
         let before = Instant::now();
         let parity = check_parity(config, inputs, self.info, backend)?;
         let compared = parity.map(|_| before.elapsed());
@@ -181,15 +181,15 @@ impl<'a> Run<'a> {
             in_f32: 0,
         };
         config.device.log_if_cpu();
-        report(Progress::Started {
+        report(RunProgress::Started {
             tokens: inputs.total.tokens,
         });
-        report(Progress::Advanced {
+        report(RunProgress::Advanced {
             tokens: inputs.workload(|index| index < first).tokens,
         });
         let stages = (inputs, parts);
         let computed = pipeline::run(stages, config.prefetch, backend, &mut writer, report);
-        report(Progress::Ended);
+        report(RunProgress::Ended);
         let publication = Publication {
             claim,
             rejects,
@@ -256,7 +256,7 @@ impl<'a> Run<'a> {
             Ok(_) => Outcome::Done,
             Err(_) => Outcome::Failed,
         });
-        Ok(RunOutcome::Done(RunSummary {
+        Ok(RunOutcome::Done(EmbedSummary {
             rows: published?,
             truncated: self.inputs.truncated,
             rejected,
@@ -338,7 +338,7 @@ fn check_parity(
     if info.dtype != Dtype::Int8 {
         return Ok(None);
     }
-    let sample = Sample::draw(inputs)?;
+    let sample = ParitySample::draw(inputs)?;
     let tokens = sample.tokens();
     if tokens == 0 {
         return Ok(None);

@@ -23,14 +23,14 @@ const CANDIDATES: usize = 4;
 
 /// Sequences from all over a run, the same for the same batches.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Sample {
+pub(crate) struct ParitySample {
     /// Token ids, sequence after sequence: `(total_tokens)`.
     tokens: Vec<u8>,
     /// Offsets of the sequences: `(sequences + 1)`.
     cu_seqlens: Vec<i32>,
 }
 
-impl Sample {
+impl ParitySample {
     /// Draws the sample of a run.
     pub(crate) fn draw(inputs: &RunInputs) -> Result<Self, EngineError> {
         let wanted_tokens = tokens_for(inputs.total.tokens);
@@ -153,7 +153,7 @@ mod tests {
             (vec![batch(10), batch(20)], 40, &[10, 21]),
             (long, 4096, &[510; 8]),
         ] {
-            let sample = Sample::select(&candidates, tokens);
+            let sample = ParitySample::select(&candidates, tokens);
             assert_eq!(sample.lengths().collect::<Vec<_>>(), lengths);
         }
         let cut = sequence(1022);

@@ -11,4 +11,4 @@ mod status;
 
 pub use follower::{Follower, FollowerUpdate};
 pub use runs::LiveRuns;
-pub use status::{Progress, Recent, RunState, RunStatus};
+pub use status::{LiveProgress, Recent, RunState, RunStatus};

@@ -14,7 +14,7 @@ use crate::EngineError;
 use crate::batch::{Batch, BatchResult, BatchStats, QueuedBatch};
 use crate::parity::Parity;
 use crate::pipeline::{Backend, BatchQueue, Deliver};
-use crate::sample::Sample;
+use crate::sample::ParitySample;
 
 /// The batches between the queue and their delivery. No protein has windows in two groups of the schedule.
 struct Dispatch {
@@ -29,7 +29,7 @@ impl Backend for WorkerPool<'_> {
         Some(self.slots.len() as u64)
     }
 
-    fn measure_parity(&mut self, sample: Sample) -> Result<Parity, EngineError> {
+    fn measure_parity(&mut self, sample: ParitySample) -> Result<Parity, EngineError> {
         let request = Request::Measure(sample);
         let mut asked = None;
         loop {

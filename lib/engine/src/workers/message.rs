@@ -24,7 +24,7 @@ use crate::batch::{Batch, BatchResult};
 use crate::columns::into_arrow_buffer;
 use crate::model_info::ModelInfo;
 use crate::parity::Parity;
-use crate::sample::Sample;
+use crate::sample::ParitySample;
 
 /// A request of a run to a worker. The first one is [`Load`](Request::Load).
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,7 +32,7 @@ pub(crate) enum Request {
     /// Load the model, and answer [`Answer::Ready`].
     Load(Load),
     /// Compare int8 with f32, and answer [`Answer::Parity`].
-    Measure(Sample),
+    Measure(ParitySample),
     /// Compute the batch in the body, and answer [`Answer::Batch`].
     Batch(BatchPlace),
 }

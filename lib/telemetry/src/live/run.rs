@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::recent_batches::RecentBatches;
-use super::{Progress, Recent, RunState, RunStatus};
+use super::{LiveProgress, Recent, RunState, RunStatus};
 use crate::report::{RunSummary, Runs};
 use plmkit_logs::Timestamp;
 use plmkit_logs::event::{Event, Outcome, RunStarted};
@@ -89,7 +89,7 @@ impl LiveRun {
         })
     }
 
-    fn progress(&self, summary: &RunSummary, recent: &Recent, state: RunState) -> Progress {
+    fn progress(&self, summary: &RunSummary, recent: &Recent, state: RunState) -> LiveProgress {
         let started = self.started.as_ref();
         let saved = summary.batches_saved.unwrap_or(0);
         let batches = saved + summary.batches;
@@ -102,7 +102,7 @@ impl LiveRun {
         let rate = recent.tokens_per_s.or(summary.throughput.tokens_per_s);
         let rate = rate.filter(|&rate| rate > 0.0 && state == RunState::Running);
         let left = tokens_total.map(|total| total.saturating_sub(summary.tokens));
-        Progress {
+        LiveProgress {
             batches,
             batches_total,
             sequences_total: started.and_then(|run| run.sequences_total),

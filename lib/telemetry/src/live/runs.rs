@@ -71,7 +71,7 @@ mod tests {
     use plmkit_logs::event::Outcome;
 
     use super::*;
-    use crate::live::Progress;
+    use crate::live::LiveProgress;
     use crate::tests;
 
     fn at(seconds: i64) -> Timestamp {
@@ -116,7 +116,7 @@ mod tests {
         let batches = [(2, 10), (3, 12), (4, 14)].map(|(number, at)| batch("r", number, at));
         let runs = runs([started(Some(800))].into_iter().chain(batches));
         let status = runs.status(at(15)).pop().unwrap();
-        let expected = Progress {
+        let expected = LiveProgress {
             batches: 5,
             batches_total: Some(10),
             sequences_total: None,

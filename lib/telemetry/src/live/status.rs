@@ -13,7 +13,7 @@ pub struct RunStatus {
     /// Its state.
     pub state: RunState,
     /// Its progress.
-    pub progress: Progress,
+    pub progress: LiveProgress,
     /// Figures of its last batches.
     pub recent: Recent,
     /// The wall-clock time of its last event.
@@ -40,7 +40,7 @@ pub enum RunState {
 
 /// The progress of a run. Batches that an earlier, interrupted run saved count as done.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Progress {
+pub struct LiveProgress {
     /// Batches done, including saved ones.
     pub batches: u64,
     /// Batches to do in all.
