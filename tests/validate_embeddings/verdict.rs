@@ -211,6 +211,14 @@ fn a_window_that_could_not_be_embedded_excuses_no_other() {
         assert_eq!(check(&report, "coverage")["counts"]["missing"], 1);
         assert!(stderr.contains("ordinal 9 'P09': missing"), "{stderr}");
     }
+    let (report, _) = set.report(&mut set.expecting(&without(&[20])), 1);
+    let coverage = check(&report, "coverage");
+    assert_eq!(coverage["counts"]["without_list"], 1);
+    assert!(
+        coverage["offenders"][1]["problem"]
+            .to_string()
+            .contains("embeddings.parquet: rows may be missing because")
+    );
 }
 
 #[test]

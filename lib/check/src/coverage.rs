@@ -210,8 +210,12 @@ impl CoverageFindings {
         }
     }
 
-    /// The checks `coverage` and `records`.
-    pub(crate) fn checks(self) -> [Check; 2] {
+    /// The checks `coverage` and `records`. The embeddings `without_list` matter where rows are missing.
+    pub(crate) fn checks(self, without_list: Violations) -> [Check; 2] {
+        let without_list = match self.missing.count {
+            0 => Violations::default(),
+            _ => without_list,
+        };
         let summary = format!(
             "{}, {} expected: {} rejected, {} missing, {} extra, {} doubled",
             plural(self.found, "row"),
@@ -234,6 +238,7 @@ impl CoverageFindings {
                 ("extra", self.extra),
                 ("doubled", self.doubled),
                 ("doubled_in_shards", self.doubled_in_shards),
+                ("without_list", without_list),
             ],
         );
         let [id, length, truncated, digest, n_windows] = self.differing;

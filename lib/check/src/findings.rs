@@ -136,9 +136,10 @@ impl Findings {
         let all = records.unwrap_or(self.rows + rejected);
         let expected = &criteria.expectations;
         let expectations = self.unexpected.finish(expected, self.rows, rejected, all);
+        let without_list = self.origin.without_list(&rejects.of_rows);
         let [coverage, records_check] = self.coverage.map_or_else(
             || ["coverage", "records"].map(|name| Check::skipped(name, "no shards were given")),
-            CoverageFindings::checks,
+            |coverage| coverage.checks(without_list),
         );
         let (centres_check, centres) = centres::check(&self.columns);
         let (checks, extremes) = self.vectors.finish(&self.columns);

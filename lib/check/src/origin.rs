@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plmkit_contract::{Provenance, Quoted, RowDigest, SOURCE, plural};
+use plmkit_contract::{ByteDigest, Provenance, Quoted, RowDigest, SOURCE, plural};
 
 use crate::check::Check;
 use crate::majority::majority;
@@ -22,6 +22,9 @@ struct FileOrigin {
     file: String,
     provenance: Provenance,
 }
+
+/// A list of rows without rows.
+const EMPTY_LIST: &[u8] = b"ordinal,id,length,reason,start\n";
 
 /// Lists of rows that are not in the embeddings: name and digest of each.
 pub(crate) type RejectsFiles = Vec<(String, String)>;
@@ -74,6 +77,21 @@ impl Origin {
             file: file.to_owned(),
             provenance: provenance.clone(),
         });
+    }
+
+    /// The embeddings whose list of rejected rows, which is not empty, was not given.
+    pub(crate) fn without_list(&self, given: &RejectsFiles) -> Violations {
+        let empty = ByteDigest::compute(EMPTY_LIST).to_string();
+        let mut without = Violations::default();
+        for FileOrigin { file, provenance } in &self.embeddings {
+            let list = provenance.rejects.as_ref().filter(|list| **list != empty);
+            if list.is_some_and(|list| given.iter().all(|(_, digest)| digest != list)) {
+                without.add_file(format_args!(
+                    "{file}: rows may be missing because they were rejected, and their list is not among --rejects"
+                ));
+            }
+        }
+        without
     }
 
     pub(crate) fn merge(&mut self, other: Self) {

@@ -27,16 +27,23 @@ pub struct Verdict {
     ///
     /// | name | passes when | counts |
     /// |---|---|---|
-    /// | `coverage` | the embeddings hold each row of the shards exactly once and no other; rows that could not be embedded (`rejected`) may be absent | `expected`, `found`, `rejected`, `missing`, `extra`, `doubled`, `doubled_in_shards` |
-    /// | `records` | id, length, truncation and residue digest are those of the shard row | `compared`, `id`, `length`, `truncated`, `digest` |
+    /// | `coverage` | the embeddings hold each row of the shards exactly once and no other; rows that could not be embedded (`rejected`) may be absent | `expected`, `found`, `rejected`, `missing`, `extra`, `doubled`, `doubled_in_shards`, `without_list` (files) |
+    /// | `records` | id, length, truncation and residue digest are those of the shard row | `compared`, `id`, `length`, `truncated`, `digest`, `n_windows` |
     /// | `ordinals` | shards and rejects together hold each ordinal from 0 to the last of the manifest, or to the largest, in one of them | `in_shards`, `in_rejects`, `absent`, `in_both`, `rejected_twice`, `beyond` |
     /// | `manifest` | the shards are those of the manifest, and so is the file of rejected records, by its counts and its digest | `records`, `listed` (shards), `not_given`, `unlisted` (shards), `other_rejects` (reasons), `altered_rejects` (files) |
-    /// | `origin` | all embeddings were made by the same work (program, options, model), all shards by the same work from the same inputs, and the batches between them are those of the shards, each embedded once | `embeddings`, `shards` (files), `different` (files), `other_batches`, `embedded_twice` |
-    /// | `dimensions` | all files have the same vector columns, dimension and type | `files`, `different` |
+    /// | `origin` | all embeddings were made by the same work (program, options, model), all shards by the same work from the same inputs, and the batches between them are those of the shards, each embedded once | `embeddings`, `shards` (files), `different` (files), `other_batches`, `embedded_twice`, `other_rejects` (files) |
+    /// | `dimensions` | all files have the same vector columns, dimension and type, and those of their options | `files`, `different`, `other_options` |
+    /// | `expectations` | there are rows, and the files are what the user expects | `empty`, `too_many_rejected`, `other_model`, `other_dtype`, `other_columns` |
     /// | `finite` | no value is NaN or infinite | `vectors`, `not_finite` (vectors), `nan`, `infinite` (values) |
-    /// | `norms` | no vector is all zero, but in `std_*` columns, where a single residue has no deviation | `vectors`, `zero` |
-    /// | `reference` | each reference row is found, at least one is compared, each cosine reaches the floor | `compared`, `not_in_reference` (rows), `not_found` (reference rows), `below`, `undefined`, `other_dimension` (vectors), `nothing_compared` |
-    /// | `parts` | the folder of embeddings has nothing else in it; without shards, the embeddings are those that an earlier validation listed, and it passed | `listed`, `missing_parts`, `unlisted_parts`, `altered_parts`, `strays` (files), `failed_before` |
+    /// | `norms` | no vector is all zero, but in `std_*` columns, where a single residue has no deviation, and few values are exactly zero | `vectors`, `zero`, `zeros` |
+    /// | `pooling` | the poolings and the residues of a layer fit together | `compared` (rows), `mean_above_max`, `std_negative`, `std_too_small`, `not_of_residues`, `residue_count` |
+    /// | `sequences` | equal sequences have equal vectors, and others have not | `repeated`, `different`, `same_vector` (vectors) |
+    /// | `constant` | every dimension changes in every file | `constant` (dimensions) |
+    /// | `outliers` | vectors are like others of their length in their file | `compared`, `outliers`, `directions` (vectors) |
+    /// | `centres` | the vectors of a file lie where those of the other files do | `compared`, `different` (columns of files) |
+    /// | `reference` | each reference row is found or rejected, at least one is compared, each cosine reaches the floor | `compared`, `not_in_reference` (rows), `rejected`, `not_found` (reference rows), `lenient`, `below`, `undefined`, `other_dimension` (vectors), `nothing_compared` |
+    /// | `spot-check` | a sample that is computed again is the same | `rows`, `other_model` (files), `different`, `other_shape` (vectors), `odd_files` (columns of files), `not_computed` (rows) |
+    /// | `parts` | the folder of embeddings has nothing else in it; without shards, the embeddings are those that an earlier validation listed, and it passed | `listed`, `missing_parts`, `unlisted_parts`, `altered_parts`, `strays` (files), `failed_before`, `parts_out_of_order` |
     pub checks: Vec<Check>,
     /// The norms of each vector column.
     pub norms: Vec<ColumnNorms>,

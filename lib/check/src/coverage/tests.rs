@@ -30,7 +30,7 @@ fn judge_without(mut not_embedded: Vec<Reject>, shards: &[RowKey], found: &[RowK
         coverage.add(row);
     }
     not_embedded.sort_by_key(reject_key);
-    coverage.finish(&not_embedded).checks()
+    coverage.finish(&not_embedded).checks(Violations::default())
 }
 
 proptest! {
