@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
@@ -86,6 +87,7 @@ pub(crate) struct Args {
         long,
         value_name = "COSINE",
         default_value_t = 0.999,
+        requires = "reference",
         help_heading = "Expectations"
     )]
     #[arg(value_parser = cosine, allow_negative_numbers = true)]
@@ -95,7 +97,7 @@ pub(crate) struct Args {
     #[arg(
         long,
         value_name = "COSINE",
-        requires = "lenient_share",
+        requires_all = ["reference", "lenient_share"],
         help_heading = "Expectations"
     )]
     #[arg(value_parser = cosine, allow_negative_numbers = true)]
@@ -111,7 +113,7 @@ pub(crate) struct Args {
     #[arg(value_parser = parse_share)]
     pub(crate) lenient_share: Option<f64>,
 
-    /// What every file must be: model=NAME or the first digits of its digest, dtype=, columns=A+B, max-rejected=1%
+    /// What every file must be: model=NAME or 8 digits of its digest, dtype=, columns=A+B, max-rejected=1%
     ///
     /// Entries are separated by commas; of two for one thing the last holds. Without max-rejected any share of the records may
     /// be rejected, but not all of them: an empty set passes only with max-rejected=100%.
@@ -219,6 +221,13 @@ impl Args {
         self.rejects = files_of(self.rejects, &["csv"])?;
         if let Some(dataset) = self.dataset.clone() {
             dataset.add_files(&mut self)?;
+        }
+        for files in [&self.embeddings, &self.shards, &self.rejects] {
+            let mut seen = BTreeSet::new();
+            if let Some(twice) = files.iter().find(|path| !seen.insert(*path)) {
+                let what = format!("{}: given twice", path_text(twice));
+                return Err(Fault::new(Exit::Usage, what));
+            }
         }
         if self.model.is_some() && self.shards.is_empty() {
             let what = "--model needs the shards of the embeddings: add --shards";

@@ -109,7 +109,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         write_report(path, &html(&report, &map))?;
     }
     // Before the folder is written to: that of an archive may not be writable.
-    log_verdict(&verdict);
+    log_verdict(&verdict, args.min_cosine);
     // Without shards there is less to say than what it says already.
     if let Some(dataset) = dataset.filter(|dataset| dataset.has_shards()) {
         dataset.write(&report)?;
@@ -122,7 +122,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
 }
 
 /// Logs one line for each check that failed, and a summary.
-fn log_verdict(verdict: &Verdict) {
+fn log_verdict(verdict: &Verdict, min_cosine: f64) {
     for check in verdict.failed() {
         error!("{check}");
     }
@@ -131,6 +131,17 @@ fn log_verdict(verdict: &Verdict) {
             "reference: not compared: {}; only columns of one vector a row are compared, if the reference has them",
             verdict.not_compared.join(", ")
         );
+    }
+    for column in &verdict.agreement {
+        if let Some(unrelated) = column
+            .unrelated_median
+            .filter(|&unrelated| unrelated >= min_cosine)
+        {
+            warn!(
+                "reference: {}: unrelated proteins have a median cosine of {unrelated:.6}: --min-cosine {min_cosine} says little",
+                column.column
+            );
+        }
     }
     let names = |outcome| {
         let checks = verdict.checks.iter();

@@ -359,7 +359,10 @@ fn run(program: &str, options: &[OsString]) -> Result<(), Fault> {
         .map_err(|error| {
             failed(
                 Exit::Unavailable,
-                &format!("cannot start {}: {error}", path_text(&path)),
+                &format!(
+                    "cannot start {}: {error}; expected it beside validate-embeddings or in PATH",
+                    path_text(&path)
+                ),
             )
         })?;
     let code = output.status.code();

@@ -141,7 +141,16 @@ const FAULTS: &[(&str, &str, Change)] = &[
             }
         },
     ),
-    ("sequences", "a vector twice, for other residues", |files| {
+    (
+        "sequences",
+        "the vectors of a row twice, for other residues",
+        |files| {
+            let other = files[1].rows[100].clone();
+            let row = &mut files[1].rows[200];
+            (row.mean, row.max, row.std) = (other.mean, other.max, other.std);
+        },
+    ),
+    ("", "a deviation twice, for other residues", |files| {
         files[1].rows[200].std = files[1].rows[100].std.clone();
     }),
     (

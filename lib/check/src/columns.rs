@@ -83,6 +83,8 @@ pub(crate) struct VectorViolations {
 #[derive(Debug)]
 pub(crate) struct FileColumn {
     findings: ColumnFindings,
+    /// Whether values are as exact as f32: in other types, proteins that are nearly the same have the same vector.
+    exact: bool,
     /// None where a row has more than one vector, and in layer 0.
     scatter: Option<Scatter>,
 }
@@ -105,7 +107,13 @@ struct Scatter {
 
 impl FileColumn {
     /// A column of which `sample` are some vectors.
-    pub(crate) fn new(column: Column, sample: &[&[f32]], dim: usize, dtype: StoreDtype) -> Self {
+    pub(crate) fn new(
+        column: Column,
+        sample: &[&[f32]],
+        dim: usize,
+        dtype: StoreDtype,
+        computed: &str,
+    ) -> Self {
         // Layer 0 knows no context: `<cls>` has the same vector in every protein, and many proteins share their largest values.
         let pooled = matches!(column, Column::Pooled(vector) if vector.layer > 0);
         let scatter = pooled.then(|| Scatter::new(Pilot::new(sample, dim, dtype)));
@@ -132,6 +140,7 @@ impl FileColumn {
                 sequences: sequences.unwrap_or_default(),
                 centres: Vec::new(),
             },
+            exact: dtype == StoreDtype::F32 && computed == "f32",
             scatter,
         }
     }
@@ -175,7 +184,10 @@ impl FileColumn {
             }
         } else if let Some(scatter) = &mut self.scatter {
             let zeros = scatter.add(row, vector, norm);
-            if let Some(cosine) = scatter.pilot.odd_cosine(vector, norm) {
+            // The largest values and the deviations of a repeat point elsewhere.
+            let directed = matches!(column, Column::Pooled(name) if matches!(name.pool, Pooling::Mean | Pooling::Bos));
+            let odd = scatter.pilot.odd_cosine(vector, norm);
+            if let Some(cosine) = odd.filter(|_| directed) {
                 let problem =
                     format_args!("{column}: cosine {cosine:.3} with the centre of the file");
                 violations.outliers.directions.add_row(row, problem);
@@ -188,7 +200,9 @@ impl FileColumn {
                 violations.zeros.add_row(row, problem);
             }
             let found = &mut violations.sequences;
-            self.findings.sequences.add(column, row, vector, found);
+            self.findings
+                .sequences
+                .add(column, row, vector, self.exact, found);
         }
         Some(norm)
     }
@@ -207,7 +221,7 @@ impl FileColumn {
         let mut findings = self.findings;
         if let Some(scatter) = self.scatter {
             let column = findings.norms.column;
-            scatter.list_constant(column, file, &mut violations.constant);
+            scatter.list_constant(column, file, self.exact, &mut violations.constant);
             let median = findings.histogram.quantile(0.5);
             findings
                 .centres
@@ -259,12 +273,15 @@ impl Scatter {
         zeros as usize
     }
 
-    fn list_constant(&self, column: Column, file: &str, constant: &mut Violations) {
+    /// Lists the dimensions that never change. In other types than f32, a large value that hardly changes has one rounding.
+    fn list_constant(&self, column: Column, file: &str, exact: bool, constant: &mut Violations) {
         if self.vectors < MIN_VARYING {
             return;
         }
         let dimensions = self.changed_bits.iter().enumerate();
-        for (d, _) in dimensions.filter(|&(_, &changed)| changed == 0) {
+        let dimensions =
+            dimensions.filter(|&(d, &changed)| changed == 0 && (exact || self.first[d] == 0.0));
+        for (d, _) in dimensions {
             let (value, vectors) = (self.first[d], self.vectors);
             constant.add_file(format_args!(
                 "{file}: {column} is {value} in dimension {d} of all {vectors} vectors"

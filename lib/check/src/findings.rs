@@ -288,7 +288,7 @@ mod tests {
         ));
         let verdict = findings.verdict(&criteria, None, &RejectsLists::default());
         let failed: Vec<&str> = verdict.failed().map(|check| check.name).collect();
-        assert_eq!(failed, ["dimensions", "norms", "sequences"]);
+        assert_eq!(failed, ["dimensions", "norms"]);
         let [mean, max] = &verdict.norms[..] else {
             panic!("two columns");
         };

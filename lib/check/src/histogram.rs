@@ -74,9 +74,12 @@ impl Histogram {
         Some(Scale { median, spread })
     }
 
-    /// The number of values whose [`Scale::z`] is below `low`, and above `high`.
-    pub(crate) fn outside(&self, scale: Scale, low: f64, high: f64) -> u64 {
-        let outside = |bin: i32| !(low..=high).contains(&scale.z_of_bin(bin));
+    /// The number of values whose [`Scale::z`] is below `low`, or above `high` if they are more than `least`.
+    pub(crate) fn outside(&self, scale: Scale, low: f64, high: f64, least: f64) -> u64 {
+        let outside = |bin: i32| {
+            let z = scale.z_of_bin(bin);
+            z < low || z > high && value_of(bin) > least
+        };
         let bins = self.bins.iter().filter(|&(&bin, _)| outside(bin));
         bins.map(|(_, count)| count).sum()
     }
@@ -144,8 +147,8 @@ mod tests {
             histogram.add(outlier);
         }
         let scale = histogram.scale(0.01).expect("values");
-        assert_eq!(histogram.outside(scale, -6.0, 6.0), 3);
-        assert_eq!(histogram.outside(scale, -6.0, f64::MAX), 1);
+        assert_eq!(histogram.outside(scale, -6.0, 6.0, 0.0), 3);
+        assert_eq!(histogram.outside(scale, -6.0, f64::MAX, 0.0), 1);
         assert!((scale.median() / 10.5 - 1.0).abs() < 0.01);
     }
 }

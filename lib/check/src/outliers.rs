@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use plmkit_contract::{Column, RowKey};
+use plmkit_contract::{Column, Pooling, RowKey};
 use serde::Serialize;
 
 use crate::check::Check;
@@ -18,6 +18,9 @@ const LEAST_SPREAD: f64 = 0.03;
 /// What is compared, and the smallest and the largest z-score that pass: a vector may be as near to the centre as it likes. Among
 /// 20,000 real proteins the largest were 18.7 and 11.5, in the checkpoints that `docs/validate-embeddings.md` lists.
 const STATISTICS: [(&str, f64, f64); 2] = [("norm", -30.0, 30.0), ("distance", f64::MIN, 25.0)];
+
+/// The least distance from the centre, in spreads, that is one: where all vectors are nearly the same, the usual distance is rounding.
+const MIN_DISTANCE: f64 = 100.0;
 
 /// Rows that a verdict lists as the farthest from the others.
 const EXTREMES: usize = 20;
@@ -147,6 +150,7 @@ impl Outliers {
 
     /// Adds what was found of `column` to `findings`.
     pub(crate) fn finish(self, column: Column, findings: &mut OutlierFindings) {
+        let is_deviation = matches!(column, Column::Pooled(name) if name.pool == Pooling::Std);
         for (&bin, statistics) in &self.by_length {
             for (which, statistic) in statistics.iter().enumerate() {
                 let others = self.others(bin, which);
@@ -155,13 +159,21 @@ impl Outliers {
                     continue;
                 };
                 let (name, lowest, highest) = STATISTICS[which];
+                // The residues of a repeat hardly deviate from their mean.
+                let lowest = if is_deviation { f64::MIN } else { lowest };
+                let least = if which == 0 { 0.0 } else { MIN_DISTANCE };
                 let before = findings.outliers.count;
-                for row in statistic.highest.iter().chain(&statistic.lowest) {
-                    let z = scale.z(row.value);
+                let above = statistic
+                    .highest
+                    .iter()
+                    .map(|row| (row, scale.z(row.value)));
+                let below = statistic.lowest.iter().map(|row| (row, scale.z(row.value)));
+                let rows = above.filter(|&(_, z)| z >= 0.0);
+                for (row, z) in rows.chain(below.filter(|&(_, z)| z < 0.0)) {
                     if z < 0.0 && lowest < f64::MIN / 2.0 {
                         continue;
                     }
-                    if z < lowest || z > highest {
+                    if z < lowest || z > highest && row.value > least {
                         let (value, median) = (row.value, scale.median());
                         let problem = format_args!(
                             "{column}: {name} {value:.4}, {z:.0} standard deviations from {median:.4}, the median of proteins of about its length"
@@ -183,7 +195,7 @@ impl Outliers {
                     });
                 }
                 // More may be outliers than were kept.
-                let outside = statistic.histogram.outside(scale, lowest, highest);
+                let outside = statistic.histogram.outside(scale, lowest, highest, least);
                 findings.outliers.count = before + outside;
                 findings.compared += if which == 0 {
                     statistic.histogram.total()

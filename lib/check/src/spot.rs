@@ -14,7 +14,7 @@ use crate::pilot::median;
 use crate::vector::{cosine, dot};
 use crate::violation::Violations;
 
-/// Rows that give a spread. With fewer, vectors are compared by their relative difference.
+/// Rows that give a spread. With fewer, the typical difference alone decides.
 const MIN_ROWS: usize = 8;
 
 /// How much larger or smaller the median difference of a file may be than that of the other files.
@@ -28,19 +28,20 @@ const ROUNDING: f64 = 1e-5;
 struct Tolerance {
     /// In spreads over proteins: the root mean square over dimensions.
     spreads: f64,
-    /// The norm of the difference beside that of the vector.
-    relative: f64,
+    /// The median difference of a value beside the median size of a value. Where proteins hardly differ, spreads are smaller than
+    /// rounding.
+    typical: f64,
 }
 
 /// The tolerance of a file: `docs/validate-embeddings.md` has what was measured.
 fn tolerance(provenance: &Provenance) -> Tolerance {
-    let (spreads, relative) = match provenance.text_option("dtype") {
-        Some("int8") => (0.6, 0.15),
+    let (spreads, typical) = match provenance.text_option("dtype") {
+        Some("int8") => (0.6, 0.25),
         Some("bf16" | "f16") => (0.3, 0.08),
         _ if provenance.text_option("store_dtype") == Some("f16") => (0.05, 2e-3),
         _ => (1e-3, 1e-4),
     };
-    Tolerance { spreads, relative }
+    Tolerance { spreads, typical }
 }
 
 /// A vector of the sample, and the same computed again.
@@ -178,17 +179,19 @@ impl SpotCheck {
                         .reduce(f64::min);
                     let in_spreads = spread.map(|spread| one.in_spreads(spread));
                     differences.extend(in_spreads);
-                    let (value, limit, unit) = match in_spreads {
-                        Some(value) => (
-                            value,
-                            file.tolerance.spreads,
-                            "standard deviations over proteins",
-                        ),
-                        None => (relative, file.tolerance.relative, "of its norm"),
-                    };
-                    if value.is_nan() || value > limit {
+                    let typical = one.typical();
+                    let Tolerance {
+                        spreads: most,
+                        typical: most_typical,
+                    } = file.tolerance;
+                    let exceeds = |value: f64, limit: f64| value.is_nan() || value > limit;
+                    let differs = in_spreads.is_none_or(|value| exceeds(value, most));
+                    if differs && exceeds(typical, most_typical) {
+                        let spreads = in_spreads.map_or_else(String::new, |value| {
+                            format!("{value:.2e} standard deviations over proteins and ")
+                        });
                         let problem = format_args!(
-                            "{}: {column} differs by {value:.2e} {unit} from the same computed again: expected at most {limit:.0e}",
+                            "{}: {column} differs from the same computed again by {spreads}{typical:.2e} of its values: expected at most {most:.0e} and {most_typical:.0e}",
                             file.name
                         );
                         different.add(ordinal, start, id, problem);
@@ -268,6 +271,18 @@ impl Compared {
         (squares.sum::<f64>() / spread.len().max(1) as f64).sqrt()
     }
 
+    /// The median difference of a value beside the median size of a value.
+    fn typical(&self) -> f64 {
+        let pairs = self.found.iter().zip(&self.expected);
+        let mut differences: Vec<f32> = pairs.map(|(x, y)| (x - y).abs()).collect();
+        let mut sizes: Vec<f32> = self.expected.iter().map(|value| value.abs()).collect();
+        let difference = f64::from(median(&mut differences));
+        if difference == 0.0 {
+            return 0.0;
+        }
+        difference / f64::from(median(&mut sizes))
+    }
+
     fn relative(&self) -> f64 {
         let pairs = self.found.iter().zip(&self.expected);
         let squares =
@@ -339,7 +354,7 @@ mod tests {
             );
             for _ in 0..20 {
                 ordinal += 1;
-                let value = |d: u64| ((ordinal * 7 + d * 13) % 11) as f32 + 100.0;
+                let value = |d: u64| ((ordinal * 7 + d * 13) % 11) as f32 + 1.0;
                 let expected: Vec<f32> = (0..16).map(value).collect();
                 let sign = |d: usize| if d.is_multiple_of(2) { 1.0 } else { -1.0 };
                 let found: Vec<f32> = expected
@@ -365,7 +380,7 @@ mod tests {
         assert!(
             check.violations[0]
                 .problem
-                .starts_with("b: mean_6 differs by 1.58e-2")
+                .starts_with("b: mean_6 differs from the same computed again by 1.58e-2")
         );
         let bf16 = [("bf16", 0.05), ("bf16", 0.06), ("bf16", 0.04)];
         assert_eq!(judge(&bf16).outcome, CheckOutcome::Pass);

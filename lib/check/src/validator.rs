@@ -99,10 +99,13 @@ impl<'a> Validator<'a> {
             .map(|(reference, _)| findings.agreement.pair(reference, &layout.columns))
             .transpose()?;
         let columns = layout.columns.iter().zip(sample);
+        let computed = provenance.text_option("dtype").unwrap_or("f32");
         self.file = Some(OpenFile {
             name: name.to_owned(),
             columns: columns
-                .map(|(&column, sample)| FileColumn::new(column, sample, layout.dim, layout.dtype))
+                .map(|(&column, sample)| {
+                    FileColumn::new(column, sample, layout.dim, layout.dtype, computed)
+                })
                 .collect(),
             pooling: PoolingPlan::new(layout),
             pairs: pairs.unwrap_or_default(),
