@@ -1,6 +1,5 @@
 //! The command line.
 
-use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
@@ -221,13 +220,6 @@ impl Args {
         self.rejects = files_of(self.rejects, &["csv"])?;
         if let Some(dataset) = self.dataset.clone() {
             dataset.add_files(&mut self)?;
-        }
-        for files in [&self.embeddings, &self.shards, &self.rejects] {
-            let mut seen = BTreeSet::new();
-            if let Some(twice) = files.iter().find(|path| !seen.insert(*path)) {
-                let what = format!("{}: given twice", path_text(twice));
-                return Err(Fault::new(Exit::Usage, what));
-            }
         }
         if self.model.is_some() && self.shards.is_empty() {
             let what = "--model needs the shards of the embeddings: add --shards";

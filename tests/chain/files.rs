@@ -455,6 +455,6 @@ fn files_of_two_sets_of_shards_are_not_combined() {
         1,
         &["expected sample \"one\" as in "],
     );
-    let twice = ["made from the same batches as"];
+    let twice = ["shard-00000.parquet: given twice"];
     validates(one.path(), &format!("{first} {first}"), 1, &twice);
 }

@@ -140,8 +140,11 @@ impl Origin {
                 // All batches without rows have the same digest.
                 let first = (!is_empty(batches)).then(|| first_of.insert(batches, file));
                 if let Some(first) = first.flatten() {
-                    let problem = format_args!("{file}: made from the same batches as {first}");
-                    embedded_twice.add_file(problem);
+                    embedded_twice.add_file(if first == file {
+                        format!("{file}: given twice")
+                    } else {
+                        format!("{file}: made from the same batches as {first}")
+                    });
                 }
             }
         }
