@@ -107,7 +107,7 @@ impl<'a, 'b> FileReading<'a, 'b> {
 }
 
 /// The vector columns of a batch.
-fn vectors<'a>(batch: &'a RecordBatch, layout: &EmbeddingLayout) -> Vec<Vectors<'a>> {
+pub(crate) fn vectors<'a>(batch: &'a RecordBatch, layout: &EmbeddingLayout) -> Vec<Vectors<'a>> {
     let columns = layout.columns.iter();
     columns
         .map(|column| Vectors::new(&batch[column.to_string().as_str()]))

@@ -15,7 +15,7 @@ use plmkit_contract::{
 use plmkit_store::{EmbeddingsReader, Shard, ShardWriter};
 
 use crate::args::Args;
-use crate::vectors::Vectors;
+use crate::file::vectors;
 
 /// Which rows are computed again.
 #[derive(Clone, Copy, Debug)]
@@ -35,9 +35,6 @@ pub(crate) struct SpotRow {
     /// The vectors in the file, in the order of its columns.
     vectors: Vec<Vec<f32>>,
 }
-
-/// The vectors of a row, by column.
-type NamedVectors = Vec<(String, Vec<f32>)>;
 
 /// The sampled rows of an embeddings file.
 pub(crate) struct SpotFile {
@@ -197,19 +194,12 @@ impl SpotSample {
             .text_option("model")
             .unwrap_or_default()
             .to_owned();
-        let mut again: HashMap<(u64, u32), NamedVectors> = HashMap::new();
-        let columns = reader.layout().columns.clone();
+        let mut again: HashMap<(u64, u32), Vec<Vec<f32>>> = HashMap::new();
+        let layout = reader.layout().clone();
         while let Some(batch) = reader.next_batch()? {
-            let vectors = columns.iter().map(|column| {
-                let name = column.to_string();
-                let vectors = Vectors::new(&batch[name.as_str()]);
-                (name, vectors)
-            });
-            let vectors: Vec<(String, Vectors)> = vectors.collect();
+            let columns = vectors(&batch, &layout);
             for (place, row) in KeyColumns::new(&batch).rows().enumerate() {
-                let vectors = vectors.iter();
-                let vectors =
-                    vectors.map(|(name, column)| (name.clone(), column.row(place).to_vec()));
+                let vectors = columns.iter().map(|column| column.row(place).to_vec());
                 again.insert(row.sort_key(), vectors.collect());
             }
         }
@@ -227,10 +217,9 @@ impl SpotSample {
                     continue;
                 };
                 for (column, found) in file.layout.columns.iter().zip(&row.vectors) {
-                    let name = column.to_string();
-                    if let Some((_, expected)) = vectors.iter().find(|(column, _)| *column == name)
-                    {
-                        spot.add(&key, &name, found, expected);
+                    let place = layout.columns.iter().position(|other| other == column);
+                    if let Some(place) = place {
+                        spot.add(&key, &column.to_string(), found, &vectors[place]);
                     }
                 }
             }
