@@ -6,8 +6,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::common::{SmallDisk, Tree, assert_failed, command, run, tree};
-use crate::inputs::{EMBED, Inputs};
+use crate::common::{SmallDisk, assert_failed, command, run, tree};
+use crate::inputs::{EMBED, Inputs, Trial};
 use crate::tree::{assert_same, assert_subset, is_saved};
 
 /// The allocation unit of a tmpfs, in bytes.
@@ -17,27 +17,7 @@ const DEGREES: usize = 40;
 /// A file that fills the disk.
 const BALLAST: &str = "ballast";
 
-/// A program that runs out of room.
-struct Writer {
-    inputs: Inputs,
-    /// The command line, with the output folder as `OUT`.
-    line: String,
-    /// The files of an undisturbed run.
-    expected: Tree,
-}
-
-impl Writer {
-    /// Makes the expected files with an undisturbed run of `line`.
-    fn new(inputs: Inputs, line: &str) -> Self {
-        let folder = tempfile::tempdir().expect("temp folder");
-        run(&mut inputs.command_to(folder.path(), line));
-        Self {
-            inputs,
-            line: line.to_owned(),
-            expected: tree(folder.path()),
-        }
-    }
-
+impl Trial {
     fn run_all(&self) {
         self.on_full_disks();
         self.with_failing_calls();
@@ -179,7 +159,7 @@ fn fasta_shard() {
     // With one thread, the same shard always needs the last page.
     let options = "--shards 2 --long-policy reject --threads 1";
     let line = format!("fasta-shard proteins.fasta --out OUT/set {options}");
-    Writer::new(Inputs::new(1), &line).run_all();
+    Trial::new(Inputs::new(1), &line).run_all();
 }
 
 #[test]
@@ -187,14 +167,14 @@ fn fasta_shard() {
 fn pack_batches() {
     let line =
         "pack-batches set/shard-00000.parquet --out OUT/batches.arrow --report OUT/pack.json";
-    Writer::new(Inputs::with_shard(1, 64), line).run_all();
+    Trial::new(Inputs::with_shard(1, 64), line).run_all();
 }
 
 #[test]
 #[ignore = "minutes: make torture"]
 fn gpu_embed() {
     let line = format!("gpu-embed batches.arrow --out OUT/embeddings.parquet {EMBED}");
-    Writer::new(Inputs::with_batches(1, 64, 16384), &line).run_all();
+    Trial::new(Inputs::with_batches(1, 64, 16384), &line).run_all();
 }
 
 /// A log that cannot be written does not stop the run.
@@ -219,7 +199,7 @@ fn validate_embeddings() {
     let inputs = Inputs::with_batches(1, 64, 16384);
     inputs.run(&format!("gpu-embed batches.arrow --out e.parquet {EMBED}"));
     let reports = "--report OUT/report.json --mqc OUT/sample_mqc.json";
-    let writer = Writer::new(inputs, &format!("validate-embeddings e.parquet {reports}"));
+    let writer = Trial::new(inputs, &format!("validate-embeddings e.parquet {reports}"));
     writer.on_full_disks();
     writer.with_failing_calls();
 }
@@ -234,7 +214,7 @@ fn monitor_log_report() {
     }
     let reports = "--out OUT/report.json --mqc OUT/sample_mqc.json";
     let line = format!("monitor-log report --gpu gpu.csv --events events.jsonl {reports}");
-    Writer::new(inputs, &line).run_all();
+    Trial::new(inputs, &line).run_all();
 }
 
 /// A record that cannot be written does not stop the command, and its first part is readable.

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::common::{command, run, test_data};
+use crate::common::{Tree, command, run, test_data, tree};
 
 /// The end of a `gpu-embed` command line: on one thread, so that runs are alike.
 pub(crate) const EMBED: &str = "--model model-tiny --device cpu --threads 1 --progress none";
@@ -65,5 +65,27 @@ impl Inputs {
         let path = self.path(name);
         fs::write(&path, bytes).expect("write");
         path
+    }
+}
+
+/// A program that is disturbed, and the files that it makes when it is not.
+pub(crate) struct Trial {
+    pub(crate) inputs: Inputs,
+    /// The command line, with the output folder as `OUT`.
+    pub(crate) line: String,
+    /// The files of an undisturbed run.
+    pub(crate) expected: Tree,
+}
+
+impl Trial {
+    /// Makes the expected files with an undisturbed run of `line`.
+    pub(crate) fn new(inputs: Inputs, line: &str) -> Self {
+        let folder = tempfile::tempdir().expect("temp folder");
+        run(&mut inputs.command_to(folder.path(), line));
+        Self {
+            inputs,
+            line: line.to_owned(),
+            expected: tree(folder.path()),
+        }
     }
 }

@@ -10,31 +10,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use plmkit_contract::Stop;
 use plmkit_store::{BatchesFile, read_shard};
 
-use crate::common::{Tree, paths, run, tree};
-use crate::inputs::{EMBED, Inputs};
+use crate::common::{paths, run, tree};
+use crate::inputs::{EMBED, Inputs, Trial};
 use crate::tree::{assert_same, is_hidden, is_saved};
 
-/// A program that is killed.
-struct Victim {
-    inputs: Inputs,
-    /// The command line, with the output folder as `OUT`.
-    line: String,
-    /// The files of an undisturbed run.
-    expected: Tree,
-}
-
-impl Victim {
-    /// Makes the expected files with an undisturbed run of `line`.
-    fn new(inputs: Inputs, line: &str) -> Self {
-        let folder = tempfile::tempdir().expect("temp folder");
-        run(&mut inputs.command_to(folder.path(), line));
-        Self {
-            inputs,
-            line: line.to_owned(),
-            expected: tree(folder.path()),
-        }
-    }
-
+impl Trial {
     /// Runs to success in a folder, and checks the files.
     fn complete(&self, folder: &Path) {
         run(&mut self.inputs.command_to(folder, &self.line));
@@ -137,7 +117,7 @@ impl Random {
 fn fasta_shard() {
     let options = "--shards 4 --threads 2 --long-policy reject";
     let line = format!("fasta-shard proteins.fasta --out OUT {options}");
-    let victim = Victim::new(Inputs::new(200), &line);
+    let victim = Trial::new(Inputs::new(200), &line);
     for (name, bytes) in &victim.expected {
         if name.extension().is_some_and(|found| found == "parquet") {
             let path = victim.inputs.write("verified.parquet", bytes);
@@ -152,7 +132,7 @@ fn fasta_shard() {
 fn pack_batches() {
     let line =
         "pack-batches set/shard-00000.parquet --out OUT/batches.arrow --report OUT/pack.json";
-    let victim = Victim::new(Inputs::with_shard(1000, 64), line);
+    let victim = Trial::new(Inputs::with_shard(1000, 64), line);
     let batches = &victim.expected[Path::new("batches.arrow")];
     let path = victim.inputs.write("verified.arrow", batches);
     BatchesFile::open(&path, &Stop::default()).expect("verified");
@@ -162,7 +142,7 @@ fn pack_batches() {
 /// The output after kills is that of a run in one process.
 fn kill_gpu_embed(options: &str, once: usize, twice: usize) {
     let line = format!("gpu-embed batches.arrow --out OUT/embeddings.parquet {EMBED}");
-    let mut victim = Victim::new(Inputs::with_batches(4, 64, 256), &line);
+    let mut victim = Trial::new(Inputs::with_batches(4, 64, 256), &line);
     victim.line += " --checkpoint-interval 10ms";
     victim.line += options;
     victim.kill(once, twice);
