@@ -35,8 +35,9 @@ pub(crate) fn run(mut args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let (mode, quiet) = (args.progress, args.common.quiet);
     let mut progress = None;
     let mut report = |event| match event {
-        RunProgress::Started { tokens } => {
-            progress = Some(ProgressDisplay::start(mode, quiet, "tokens", tokens));
+        RunProgress::Started { tokens, saved } => {
+            let shown = ProgressDisplay::start(mode, quiet, "tokens", tokens);
+            progress = Some(shown.resumed_at(saved));
         }
         RunProgress::Advanced { tokens } => {
             if let Some(shown) = &mut progress {

@@ -11,8 +11,10 @@ pub enum RunProgress {
     Started {
         /// Tokens of all batches.
         tokens: u64,
+        /// Of these, the tokens of batches that an earlier run saved.
+        saved: u64,
     },
-    /// Batches are computed, or an earlier run saved them.
+    /// Batches are computed.
     Advanced {
         /// The tokens of these batches.
         tokens: u64,

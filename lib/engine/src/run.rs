@@ -183,9 +183,7 @@ impl<'a> Run<'a> {
         config.device.log_if_cpu();
         report(RunProgress::Started {
             tokens: inputs.total.tokens,
-        });
-        report(RunProgress::Advanced {
-            tokens: inputs.workload(|index| index < first).tokens,
+            saved: inputs.workload(|index| index < first).tokens,
         });
         let stages = (inputs, parts);
         let computed = pipeline::run(stages, config.prefetch, backend, &mut writer, report);

@@ -4,7 +4,7 @@ use plmkit_contract::plural;
 
 use crate::Mean;
 use crate::event::BatchDone;
-use crate::thresholds::{PACKING_CRITICAL_BELOW, PACKING_MILD_BELOW, QUEUE_STARVED_ABOVE_MS};
+use crate::thresholds::{QUEUE_STARVED_ABOVE_MS, packing_shortfall};
 
 /// Batches between two lines.
 const EVERY: u64 = 100;
@@ -104,11 +104,7 @@ impl ProgressReporter {
 
     fn warn_of_packing(&mut self) -> Option<String> {
         let packing = self.recent.packing.mean()?;
-        let (how, below) = match packing {
-            _ if packing < PACKING_CRITICAL_BELOW => ("far from full", PACKING_CRITICAL_BELOW),
-            _ if packing < PACKING_MILD_BELOW => ("not full", PACKING_MILD_BELOW),
-            _ => return None,
-        };
+        let (how, below) = packing_shortfall(packing)?;
         if self.warned_below.is_some_and(|warned| warned <= below) {
             return None;
         }
