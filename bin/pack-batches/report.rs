@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use plmkit_contract::{CONTRACT_VERSION, Provenance, plural};
+use plmkit_logs::thresholds::packing_shortfall;
 use plmkit_pack::{PackingReport, PaddedCost};
 use serde::Serialize;
 use serde_json::Value;
@@ -67,6 +68,18 @@ pub(crate) fn summary(packing: &PackingReport) -> String {
     )
 }
 
+/// What is wrong with the batches without the tail, if anything is.
+pub(crate) fn warning(packing: &PackingReport) -> Option<String> {
+    let average = packing.average_utilization?;
+    let (how, below) = packing_shortfall(average)?;
+    Some(format!(
+        "batches without the tail are {how}: {} of {} tokens; expected at least {:.0} %: larger batches waste less",
+        percent(average),
+        packing.max_batch_tokens,
+        below * 100.0
+    ))
+}
+
 /// Formats a share, rounded down: only a full batch is 100 %.
 fn percent(share: f64) -> String {
     format!("{:.1} %", (share * 1000.0).floor() / 10.0)
@@ -90,5 +103,23 @@ mod tests {
              1.00 times if sorted by length"
         );
         assert_eq!(percent(0.999_99), "99.9 %");
+        assert_eq!(warning(&report), None);
+    }
+
+    #[test]
+    fn batches_that_are_not_full_are_warned_of() {
+        let warned = |lengths: &[u32]| {
+            let packing = pack(lengths, &Groups::runs(0..lengths.len()), 100);
+            warning(&PackingReport::new(&packing, lengths))
+        };
+        let words = |how: &str, found: &str, expected: &str| {
+            Some(format!(
+                "batches without the tail are {how}: {found} % of 100 tokens; expected at least {expected} %: larger batches waste less"
+            ))
+        };
+        assert_eq!(warned(&[60; 5]), words("far from full", "60.0", "80"));
+        assert_eq!(warned(&[84; 5]), words("not full", "84.0", "85"));
+        assert_eq!(warned(&[90, 90, 90, 2]), None);
+        assert_eq!(warned(&[60]), None);
     }
 }

@@ -7,10 +7,10 @@ use plmkit_contract::{
 };
 use plmkit_pack::{Groups, Packing, PackingReport, pack};
 use plmkit_store::{BatchesWriter, FileKind, Shard, existing_batches, read_shard, write_json};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::args::Args;
-use crate::report::{BatchesReport, summary};
+use crate::report::{BatchesReport, summary, warning};
 
 /// Packs the shard, unless the output is complete.
 pub(crate) fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
@@ -45,7 +45,11 @@ pub(crate) fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
         write_json(path, &BatchesReport::new(&provenance, &report))?;
     }
     let done = if done { "already complete: " } else { "" };
-    info!("{}: {done}{}", path_text(&args.out), summary(&report));
+    let out = path_text(&args.out);
+    info!("{out}: {done}{}", summary(&report));
+    if let Some(what) = warning(&report) {
+        warn!("{out}: {what}");
+    }
     Ok(Exit::Done)
 }
 

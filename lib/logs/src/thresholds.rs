@@ -16,6 +16,15 @@ pub const PACKING_CRITICAL_BELOW: f64 = 0.80;
 /// Mean packing below this is mild.
 pub const PACKING_MILD_BELOW: f64 = 0.85;
 
+/// What is wrong with a mean packing, and the share that it is below: [`PACKING_CRITICAL_BELOW`] or [`PACKING_MILD_BELOW`].
+pub fn packing_shortfall(mean: f64) -> Option<(&'static str, f64)> {
+    match mean {
+        _ if mean < PACKING_CRITICAL_BELOW => Some(("far from full", PACKING_CRITICAL_BELOW)),
+        _ if mean < PACKING_MILD_BELOW => Some(("not full", PACKING_MILD_BELOW)),
+        _ => None,
+    }
+}
+
 /// Mean GPU utilisation below this is critical.
 pub const GPU_CRITICAL_BELOW: f64 = 0.50;
 
