@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Lays out what an installation has beside libtorch: programs, man pages, completions, licences and the converter of checkpoints.
+# Lays out what an installation has beside libtorch: programs, man pages, completions, licences and Python scripts.
 #
 #   stage.sh PROGRAMS PREFIX    PROGRAMS is the folder in which the programs were built
 set -euo pipefail
@@ -15,4 +15,4 @@ for program in fasta-shard pack-batches gpu-embed validate-embeddings monitor-lo
     "$programs/$program" --generate complete-fish >"$share/fish/vendor_completions.d/$program.fish"
 done
 install -m 644 LICENSE-APACHE LICENSE-MIT README.md CHANGELOG.md "$share/doc/plmkit"
-install scripts/convert-fair-esm.py "$share/plmkit"
+install scripts/{convert-fair-esm,make-golden,reference-to-parquet}.py "$share/plmkit"

@@ -4,13 +4,15 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use clap::builder::TypedValueParser;
-use clap::{Parser, ValueEnum};
-use plmkit_cli::{Common, Exit, Fault, NamedPath, Program, file, files_of, keep_apart};
+use clap::{Parser, Subcommand};
+use plmkit_cli::{Common, Exit, Fault, NamedPath, Program, file, files_of, keep_apart, one_of};
 
-use plmkit_check::{Expectations, Tiers, parse_share};
-use plmkit_contract::path_text;
+use plmkit_check::{MatchBy, Tiers, parse_share};
+use plmkit_contract::{Quoted, path_text};
 
 use crate::dataset::Dataset;
+use crate::outputs::{Judging, Outputs};
+use crate::reference::{AskedColumn, compared_twice};
 
 /// Check that embeddings are complete, finite and correct
 ///
@@ -21,8 +23,15 @@ use crate::dataset::Dataset;
 /// Exit codes: 0, no check failed; 1, a check failed; 65, a file is damaged or of another kind; 66, a file is missing.
 #[derive(Debug, Parser)]
 #[command(name = "validate-embeddings", version)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
-    /// Embeddings of gpu-embed to check; several files are one set, and a folder stands for its .parquet files
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
+    /// Embeddings of gpu-embed to check; several files are one set
+    ///
+    /// A folder stands for its .parquet files, and @FILE for the files that FILE lists, one path on each line. The same
+    /// holds for --shards, --rejects and --reference.
     #[arg(value_name = "EMB.parquet", required_unless_present = "dataset")]
     #[arg(value_parser = file())]
     pub(crate) embeddings: Vec<PathBuf>,
@@ -71,15 +80,53 @@ pub(crate) struct Args {
     #[arg(value_parser = file())]
     pub(crate) manifest: Option<PathBuf>,
 
-    /// Vectors to compare with: any Parquet file with `id`, an optional `start`, and vector columns
+    /// Vectors to compare with: any Parquet files with `id`, an optional `start`, and vector columns
     ///
-    /// Rows are matched by id and start (0 without such a column), columns by name. If both sides have a single vector
-    /// column, its name does not matter. Vectors are lists or fixed-size lists of floating-point numbers. Residue
-    /// vectors, logits and contacts of gpu-embed are not compared with each other. The reference may be a sample: rows
-    /// that it lacks are not compared. The reference is held in memory.
-    #[arg(long, value_name = "REF.parquet", help_heading = "Expectations")]
+    /// Several files are one reference, and a folder stands for its .parquet files. Rows are matched by id and start (0
+    /// without such a column), columns by name. If both sides have a single vector column, its name does not matter.
+    /// Vectors are lists or fixed-size lists of floating-point numbers. Residue vectors, logits and contacts of
+    /// gpu-embed are not compared with each other. The reference may be a sample: rows that it lacks are not compared.
+    /// The reference is held in memory.
+    #[arg(long, value_name = "REF.parquet", num_args = 1.., help_heading = "Reference")]
     #[arg(value_parser = file())]
-    pub(crate) reference: Option<PathBuf>,
+    pub(crate) reference: Vec<PathBuf>,
+
+    /// Column of the reference with the ids: text or integers
+    #[arg(
+        long,
+        value_name = "COLUMN",
+        default_value = "id",
+        requires = "reference",
+        help_heading = "Reference"
+    )]
+    pub(crate) reference_id: String,
+
+    /// Vector columns of the reference to compare, and with which columns of the embeddings: `embedding=mean_33`
+    ///
+    /// Without a column of the embeddings the name must be the same, unless both sides have a single vector column. All of
+    /// these columns must exist. By default, all that have the same name are compared.
+    #[arg(
+        long,
+        value_name = "COLUMN[=OURS]",
+        value_delimiter = ',',
+        requires = "reference",
+        help_heading = "Reference"
+    )]
+    pub(crate) reference_column: Vec<AskedColumn>,
+
+    /// Which part of an id must be the same: the whole id, or the UniProt accession in it
+    ///
+    /// By accession, `sp|P12345|NAME_HUMAN`, `tr|P12345|NAME` and `P12345` are the same protein. An isoform, such as
+    /// `P12345-2`, is another one.
+    #[arg(
+        long,
+        value_name = "PART",
+        default_value_t,
+        requires = "reference",
+        help_heading = "Reference"
+    )]
+    #[arg(value_parser = one_of([MatchBy::Id, MatchBy::Accession]))]
+    pub(crate) match_by: MatchBy,
 
     /// Smallest accepted cosine with the reference
     #[arg(
@@ -87,17 +134,17 @@ pub(crate) struct Args {
         value_name = "COSINE",
         default_value_t = 0.999,
         requires = "reference",
-        help_heading = "Expectations"
+        help_heading = "Reference"
     )]
     #[arg(value_parser = cosine, allow_negative_numbers = true)]
     pub(crate) min_cosine: f64,
 
-    /// Smallest cosine of the vectors that may be below --min-cosine
+    /// Smallest cosine of the vectors that may be below --min-cosine; not above --min-cosine
     #[arg(
         long,
         value_name = "COSINE",
         requires_all = ["reference", "lenient_share"],
-        help_heading = "Expectations"
+        help_heading = "Reference"
     )]
     #[arg(value_parser = cosine, allow_negative_numbers = true)]
     pub(crate) lenient_cosine: Option<f64>,
@@ -107,17 +154,10 @@ pub(crate) struct Args {
         long,
         value_name = "SHARE",
         requires = "lenient_cosine",
-        help_heading = "Expectations"
+        help_heading = "Reference"
     )]
     #[arg(value_parser = parse_share)]
     pub(crate) lenient_share: Option<f64>,
-
-    /// What every file must be: model=NAME or 8 digits of its digest, dtype=, columns=A+B, max-rejected=1%
-    ///
-    /// Entries are separated by commas; of two for one thing the last holds. Without max-rejected any share of the records may
-    /// be rejected, but not all of them: an empty set passes only with max-rejected=100%.
-    #[arg(long, value_name = "NAME=VALUE,…", help_heading = "Expectations")]
-    pub(crate) expect: Vec<Expectations>,
 
     /// Compute a sample of the rows again, and compare the vectors: folder or weight file of the model
     ///
@@ -127,6 +167,19 @@ pub(crate) struct Args {
     /// named.
     #[arg(long, value_name = "MODEL", help_heading = "Spot check", value_parser = file())]
     pub(crate) model: Option<PathBuf>,
+
+    /// Vectors of known proteins that this model is known to give: columns id, sequence and vectors
+    ///
+    /// gpu-embed computes them again with the sample; they are compared with the tolerance of f32. make-golden.py makes the
+    /// file with transformers.
+    #[arg(
+        long,
+        value_name = "GOLDEN.parquet",
+        requires = "model",
+        help_heading = "Spot check"
+    )]
+    #[arg(value_parser = file())]
+    pub(crate) golden: Option<PathBuf>,
 
     /// Rows to compute again
     #[arg(
@@ -148,51 +201,68 @@ pub(crate) struct Args {
     )]
     pub(crate) seed: u64,
 
-    /// Switch off a check of values
-    #[arg(
-        long,
-        value_name = "CHECK",
-        value_delimiter = ',',
-        help_heading = "Expectations"
-    )]
-    pub(crate) skip: Vec<Optional>,
-
     /// Threads; all cores by default
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZero<usize>>,
 
-    /// Write the verdict as JSON; - is standard output
-    #[arg(long, value_name = "FILE.json", help_heading = "Output")]
-    pub(crate) report: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) judging: Judging,
 
-    /// Write the verdict as a page: one HTML file that opens without a network; - is standard output
-    ///
-    /// What was checked and what was not, lengths, norms, a map of a sample of the vectors, the rows and files that are
-    /// most unlike the others.
-    #[arg(long, value_name = "FILE.html", help_heading = "Output")]
-    pub(crate) html: Option<PathBuf>,
-
-    #[arg(long, value_name = "FILE_mqc.json", help_heading = "Output")]
-    #[arg(help = "Write the verdict as a MultiQC table; the file's name gives the sample's name")]
-    pub(crate) mqc: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) outputs: Outputs,
 
     #[command(flatten)]
     common: Common,
 }
 
-/// A check of values that has false alarms where data are unusual.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Optional {
-    /// Whether the columns of a row fit together
-    Pooling,
-    /// Whether equal sequences have equal vectors, and others have not
-    Sequences,
-    /// Whether a dimension never changes
-    Constant,
-    /// Whether a vector is unlike others of its length
-    Outliers,
-    /// Whether a file is unlike the other files
-    Centres,
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Judge a whole set by the findings of its parts
+    ///
+    /// Each part was validated with --findings. The verdict is that of one run over all files. The map has at most 256 rows of
+    /// each part.
+    Merge(MergeArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct MergeArgs {
+    /// Files that --findings wrote; a folder stands for its .findings files, @FILE for the files that it lists
+    #[arg(value_name = "PART.findings", required = true, value_parser = file())]
+    pub(crate) parts: Vec<PathBuf>,
+
+    /// rejects.csv of the shards; a folder stands for its .csv files, @FILE for the files that it lists
+    #[arg(long, value_name = "FILE", num_args = 1.., help_heading = "Expectations")]
+    #[arg(value_parser = file())]
+    pub(crate) rejects: Vec<PathBuf>,
+
+    /// manifest.json of the shards
+    #[arg(long, value_name = "FILE.json", help_heading = "Expectations", value_parser = file())]
+    pub(crate) manifest: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) judging: Judging,
+
+    #[command(flatten)]
+    pub(crate) outputs: Outputs,
+}
+
+impl MergeArgs {
+    /// Puts files in place of folders and lists, and checks that no output is one of them.
+    pub(crate) fn with_files(mut self) -> Result<Self, Fault> {
+        self.parts = files_of(self.parts, &["findings"])?;
+        self.rejects = files_of(self.rejects, &["csv"])?;
+        let inputs = [
+            ("the findings", self.parts.as_slice()),
+            ("--rejects", &self.rejects),
+            ("--manifest", self.manifest.as_slice()),
+            ("--colour-by", self.outputs.colour_by.as_slice()),
+        ];
+        keep_apart(&all_named(inputs), &self.outputs.named())?;
+        self.outputs.check_replaced()?;
+        self.outputs
+            .check_part(&self.judging, &[("--manifest", self.manifest.is_some())])?;
+        Ok(self)
+    }
 }
 
 impl Program for Args {
@@ -215,15 +285,33 @@ fn cosine(text: &str) -> Result<f64, String> {
 impl Args {
     /// Puts files in place of folders and of the dataset, and checks that no output is one of them.
     pub(crate) fn with_files(mut self) -> Result<Self, Fault> {
+        if self.embeddings.iter().any(|path| path == "merge") {
+            let what = "merge comes before all options: validate-embeddings merge FILE...";
+            return Err(Fault::usage(what));
+        }
         self.embeddings = files_of(self.embeddings, &["parquet"])?;
         self.shards = files_of(self.shards, &["parquet"])?;
         self.rejects = files_of(self.rejects, &["csv"])?;
+        self.reference = files_of(self.reference, &["parquet"])?;
         if let Some(dataset) = self.dataset.clone() {
             dataset.add_files(&mut self)?;
         }
+        let usage = |what: String| Err(Fault::new(Exit::Usage, what));
+        if let Some(lenient) = self.lenient_cosine.filter(|&low| low > self.min_cosine) {
+            let strict = self.min_cosine;
+            return usage(format!(
+                "--lenient-cosine {lenient}: expected at most --min-cosine, which is {strict}"
+            ));
+        }
+        if let Some(name) = compared_twice(&self.reference_column) {
+            return usage(format!(
+                "--reference-column: {} is to be compared more than once",
+                Quoted(&name)
+            ));
+        }
         if self.model.is_some() && self.shards.is_empty() {
             let what = "--model needs the shards of the embeddings: add --shards";
-            return Err(Fault::new(Exit::Usage, what.to_owned()));
+            return usage(what.to_owned());
         }
         if let Some(model) = self.model.as_ref().filter(|model| !model.exists()) {
             let what = format!("{}: no such file or folder", path_text(model));
@@ -234,21 +322,20 @@ impl Args {
             ("--shards", &self.shards),
             ("--rejects", &self.rejects),
             ("--manifest", self.manifest.as_slice()),
-            ("--reference", self.reference.as_slice()),
+            ("--reference", &self.reference),
+            ("--golden", self.golden.as_slice()),
+            ("--colour-by", self.outputs.colour_by.as_slice()),
         ];
-        let inputs = inputs
-            .into_iter()
-            .flat_map(|(name, paths)| named(name, paths));
-        let report = named("--report", self.report.as_slice());
-        let others = [
-            ("--mqc", self.mqc.as_slice()),
-            ("--html", self.html.as_slice()),
-        ];
-        let others = others
-            .into_iter()
-            .flat_map(|(name, path)| named(name, path));
-        let outputs: Vec<NamedPath> = report.chain(others).collect();
-        keep_apart(&inputs.collect::<Vec<_>>(), &outputs)?;
+        self.outputs.check_part(
+            &self.judging,
+            &[
+                ("--dataset", self.dataset.is_some()),
+                ("--manifest", self.manifest.is_some()),
+                ("--reference", !self.reference.is_empty()),
+            ],
+        )?;
+        keep_apart(&all_named(inputs), &self.outputs.named())?;
+        self.outputs.check_replaced()?;
         Ok(self)
     }
 
@@ -270,6 +357,9 @@ impl Args {
     }
 }
 
-fn named<'a>(name: &'a str, paths: &'a [PathBuf]) -> impl Iterator<Item = NamedPath<'a>> {
-    paths.iter().map(move |path| (name, path.as_path()))
+fn all_named<'a, const N: usize>(inputs: [(&'a str, &'a [PathBuf]); N]) -> Vec<NamedPath<'a>> {
+    let named = |(name, paths): (&'a str, &'a [PathBuf])| {
+        paths.iter().map(move |path| (name, path.as_path()))
+    };
+    inputs.into_iter().flat_map(named).collect()
 }

@@ -82,7 +82,7 @@ impl<'a, 'b> FileReading<'a, 'b> {
             .begin_file(self.name, provenance, layout, &pilot);
         begun.map_err(|error| {
             // Only a reference can be wrong here.
-            let reference = reading.args.reference.as_deref();
+            let reference = reading.args.reference.first();
             let path = path_text(reference.unwrap_or(&self.file.path));
             Fault::new(Exit::Data, format!("{path}: {error}"))
         })?;

@@ -3,14 +3,14 @@
 //! A shard says which batches it becomes, and an embeddings file which batches it was made from. So each file needs only
 //! the rows of its own shard in memory. What does not fit together in this way is read in the end as one group.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use plmkit_check::{Criteria, ExpectedRows, Findings, Validator};
+use plmkit_check::{Composition, Criteria, ExpectedRows, Findings, Validator};
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{Labels, RowDigest};
 use plmkit_store::{EmbeddingsReader, FileKind, Shard, StoreError, read_shard};
@@ -26,6 +26,8 @@ pub(crate) struct EmbeddingsFile {
     /// Its position on the command line.
     pub(crate) position: usize,
     pub(crate) path: PathBuf,
+    /// Its rows.
+    pub(crate) rows: u64,
     /// The batches that it was made from.
     inputs: Vec<String>,
 }
@@ -33,7 +35,7 @@ pub(crate) struct EmbeddingsFile {
 /// What was read of a group of files.
 #[derive(Default)]
 pub(crate) struct Group {
-    findings: Findings,
+    pub(crate) findings: Findings,
     /// Position on the command line, and the file.
     pub(crate) shards: Vec<(usize, InputFile)>,
     pub(crate) embeddings: Vec<(usize, InputFile)>,
@@ -61,41 +63,68 @@ impl EmbeddingsFile {
         Self {
             position,
             path: reader.path().to_owned(),
+            rows: reader.digest().rows(),
             inputs: reader.provenance().inputs.clone(),
         }
     }
 }
 
 impl Group {
-    /// Puts what was read together: findings in the order of the first file of each group, files as given.
-    fn merge(mut groups: Vec<Self>) -> (Findings, Self) {
-        let first = |files: &[(usize, InputFile)]| files.iter().map(|file| file.0).min();
-        groups.sort_by_key(|group| {
-            let embeddings = first(&group.embeddings).unwrap_or(usize::MAX);
-            (embeddings, first(&group.shards))
-        });
-        let mut findings = Findings::default();
-        let mut all = Self::default();
-        for group in groups {
-            findings.merge(group.findings);
-            all.shards.extend(group.shards);
-            all.embeddings.extend(group.embeddings);
-            all.begins.extend(group.begins);
-            all.sample.merge(group.sample);
+    /// Adds what was read after it.
+    fn merge(&mut self, other: Self) {
+        self.findings.merge(other.findings);
+        self.shards.extend(other.shards);
+        self.embeddings.extend(other.embeddings);
+        self.begins.extend(other.begins);
+        self.sample.merge(other.sample);
+    }
+
+    /// Puts files in the order given.
+    fn sort(mut self) -> Self {
+        self.shards.sort_by_key(|file| file.0);
+        self.embeddings.sort_by_key(|file| file.0);
+        self
+    }
+}
+
+/// Results of items that may end in any order, put together in the order of the items as they come: memory does not grow with their
+/// number.
+struct InOrder {
+    all: Group,
+    /// The item whose result is added next.
+    next: usize,
+    /// Results of later items.
+    waiting: BTreeMap<usize, Group>,
+    /// The first item that failed.
+    failed: Option<(usize, Fault)>,
+}
+
+impl InOrder {
+    fn add(&mut self, place: usize, result: Result<Group, Fault>) {
+        match result {
+            Ok(group) => {
+                self.waiting.insert(place, group);
+                while let Some(group) = self.waiting.remove(&self.next) {
+                    self.all.merge(group);
+                    self.next += 1;
+                }
+            }
+            Err(fault) => {
+                if self.failed.as_ref().is_none_or(|(first, _)| place < *first) {
+                    self.failed = Some((place, fault));
+                }
+            }
         }
-        all.shards.sort_by_key(|file| file.0);
-        all.embeddings.sort_by_key(|file| file.0);
-        (findings, all)
     }
 }
 
 impl Reading<'_> {
     /// Reads all shards and embeddings.
-    pub(crate) fn read(&self, embeddings: Vec<EmbeddingsFile>) -> Result<(Findings, Group), Fault> {
+    pub(crate) fn read(&self, embeddings: Vec<EmbeddingsFile>) -> Result<Group, Fault> {
         let shards: Vec<(usize, &PathBuf)> = self.args.shards.iter().enumerate().collect();
         if shards.is_empty() {
-            let groups = self.on_threads(&embeddings, |file| self.group(&[], &[], &[file]));
-            return Ok(Group::merge(groups?));
+            let read = self.on_threads(&embeddings, |file| self.group(&[], &[], &[file]));
+            return Ok(read?.sort());
         }
         let mut by_batches: HashMap<String, Vec<EmbeddingsFile>> = HashMap::new();
         let mut rest = Vec::new();
@@ -110,23 +139,21 @@ impl Reading<'_> {
             let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
             waiting.remove(batches).unwrap_or_default()
         };
-        let read = self.on_threads(&shards, |&(position, path)| {
+        let alone = Mutex::new(Vec::new());
+        let mut read = self.on_threads(&shards, |&(position, path)| {
             let shard = self.shard(path)?;
             let batches = self.batches_digest(&shard)?;
             let embeddings = take(&batches.to_string());
             if embeddings.is_empty() {
-                return Ok(None);
+                let mut alone = alone.lock().unwrap_or_else(PoisonError::into_inner);
+                alone.push((position, path));
+                return Ok(Group::default());
             }
             let embeddings: Vec<&EmbeddingsFile> = embeddings.iter().collect();
-            let group = self.group(&[(position, path)], &[(shard, batches)], &embeddings)?;
-            Ok(Some(group))
+            self.group(&[(position, path)], &[(shard, batches)], &embeddings)
         })?;
-        let alone = shards
-            .iter()
-            .zip(&read)
-            .filter(|(_, group)| group.is_none());
-        let alone: Vec<(usize, &PathBuf)> = alone.map(|(shard, _)| *shard).collect();
-        let mut groups: Vec<Group> = read.into_iter().flatten().collect();
+        let mut alone = alone.into_inner().unwrap_or_else(PoisonError::into_inner);
+        alone.sort_unstable();
         let waiting = waiting.into_inner().unwrap_or_else(PoisonError::into_inner);
         rest.extend(waiting.into_values().flatten());
         rest.sort_by_key(|file| file.position);
@@ -138,21 +165,26 @@ impl Reading<'_> {
             });
             let shards = shards.collect::<Result<Vec<_>, Fault>>()?;
             let rest: Vec<&EmbeddingsFile> = rest.iter().collect();
-            groups.push(self.group(&alone, &shards, &rest)?);
+            read.merge(self.group(&alone, &shards, &rest)?);
         }
-        Ok(Group::merge(groups))
+        Ok(read.sort())
     }
 
-    /// Does something with each item, on as many threads as there are to be. Returns the results in order, or the error of the first
-    /// item that has one.
-    fn on_threads<I: Sync, T: Send>(
+    /// Reads what belongs to each item, on as many threads as there are to be. Returns all, in the order of the items, or the error of
+    /// the first item that has one.
+    fn on_threads<I: Sync>(
         &self,
         items: &[I],
-        work: impl Fn(&I) -> Result<T, Fault> + Sync,
-    ) -> Result<Vec<T>, Fault> {
+        work: impl Fn(&I) -> Result<Group, Fault> + Sync,
+    ) -> Result<Group, Fault> {
         let next = AtomicUsize::new(0);
         let failed = AtomicUsize::new(usize::MAX);
-        let results = Mutex::new(Vec::new());
+        let results = Mutex::new(InOrder {
+            all: Group::default(),
+            next: 0,
+            waiting: BTreeMap::new(),
+            failed: None,
+        });
         let run = || {
             loop {
                 let place = next.fetch_add(1, Ordering::Relaxed);
@@ -168,7 +200,7 @@ impl Reading<'_> {
                     failed.fetch_min(place, Ordering::Relaxed);
                 }
                 let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
-                results.push((place, result));
+                results.add(place, result);
             }
         };
         let threads = self.args.threads.map_or_else(
@@ -184,9 +216,11 @@ impl Reading<'_> {
             }
             run();
         });
-        let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-        results.sort_by_key(|(place, _)| *place);
-        results.into_iter().map(|(_, result)| result).collect()
+        let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match results.failed {
+            Some((_, fault)) => Err(fault),
+            None => Ok(results.all),
+        }
     }
 
     fn shard(&self, path: &Path) -> Result<Shard, Fault> {
@@ -237,7 +271,14 @@ impl Reading<'_> {
                 .shards
                 .push((*position, InputFile::from_rows(&name, shard.digest)));
         }
-        if let Some(sampling) = self.sampling {
+        if let [(shard, _)] = shards {
+            let mut composition = Composition::default();
+            for row in shard.rows().iter() {
+                composition.add(row.sequence.as_bytes());
+            }
+            validator.set_composition(composition);
+        }
+        if let Some(sampling) = &self.sampling {
             let positions = embeddings.iter().map(|file| file.position);
             group.sample = SpotSample::choose(sampling, shards, positions, self.stitched);
         }
@@ -245,9 +286,15 @@ impl Reading<'_> {
             let name = self.args.name(&file.path);
             let mut reader = FileReading::new(&mut validator, &mut group.sample, file, &name);
             let digest = reader.read(self)?;
+            // The first rows may be rejected, so that the shard says where its part begins.
+            let first = match shards {
+                [(shard, _)] => shard.rows().iter().next().map(|row| row.key.ordinal),
+                [] => None,
+                _ => reader.first,
+            };
             group
                 .begins
-                .extend(reader.first.map(|first| (name.clone(), first)));
+                .extend(first.map(|first| (name.clone(), first)));
             let input = InputFile::from_rows(&name, digest);
             group.embeddings.push((file.position, input));
         }

@@ -1,12 +1,11 @@
 //! What `--html` writes: the verdict as a page for people.
 
-use plmkit_check::{Check, CheckOutcome, MapSample, Verdict};
+use plmkit_check::{Check, CheckOutcome, ColumnAgreement, MapSample, Verdict};
+use plmkit_contract::plural;
 use plmkit_page::{Bars, Cell, Figure, Line, Lines, Page, Points, Table, Tone, short};
 
+use crate::classes::Classes;
 use crate::report::VerdictReport;
-
-/// Residues from which on a protein is in the next class of the map's colours.
-const LENGTH_CLASSES: [u32; 5] = [64, 128, 256, 512, 1024];
 
 /// Rows of a table of files: those that are farthest from the others.
 const FILES: usize = 20;
@@ -35,8 +34,8 @@ const QUESTIONS: [(&str, &str); 17] = [
     ("parts", "Are the files of the dataset the listed ones?"),
 ];
 
-/// The page.
-pub(crate) fn html(report: &VerdictReport, map: &MapSample) -> String {
+/// The page. The map is coloured by `classes`.
+pub(crate) fn html(report: &VerdictReport, map: &MapSample, classes: &Classes) -> String {
     let verdict = report.verdict;
     let mut page = Page::new(&match report.sample() {
         Some(sample) => format!("Embeddings of {sample}"),
@@ -54,12 +53,12 @@ pub(crate) fn html(report: &VerdictReport, map: &MapSample) -> String {
     page.list(verdict.failed().flat_map(violations));
     page.heading("Origin").table(&origin(report));
     page.heading("Vectors").table(&norms(verdict));
-    page.figures(&figures(verdict, map));
+    page.figures(&figures(verdict, map, classes));
     if !verdict.extremes.is_empty() {
         page.subheading("Vectors that are most unlike others of their length");
         page.table(&extremes(verdict));
     }
-    if verdict.centres.len() > 1 {
+    if verdict.centres.iter().any(|centre| centre.shift.is_some()) {
         page.subheading("Files that are most unlike the others")
             .table(&centres(verdict));
     }
@@ -68,6 +67,8 @@ pub(crate) fn html(report: &VerdictReport, map: &MapSample) -> String {
     }
     if !verdict.agreement.is_empty() {
         page.heading("Reference").table(&agreement(verdict));
+        let figures = verdict.agreement.iter().filter_map(cosines);
+        page.figures(&figures.collect::<Vec<_>>());
     }
     page.finish()
 }
@@ -94,7 +95,7 @@ fn violations(check: &Check) -> Vec<String> {
 }
 
 fn checks(verdict: &Verdict) -> Table {
-    let mut table = Table::new(["check", "outcome", "question", "answer"]);
+    let mut table = Table::new(["check", "outcome", "question and answer"]);
     for check in &verdict.checks {
         let tone = match check.outcome {
             CheckOutcome::Pass => Tone::Good,
@@ -105,8 +106,11 @@ fn checks(verdict: &Verdict) -> Table {
         table.row([
             Cell::text(check.name),
             Cell::badge(tone, check.outcome.to_string()),
-            Cell::text(question.map_or("", |(_, question)| question)),
-            Cell::text(&check.summary),
+            Cell::text(format!(
+                "{} {}",
+                question.map_or("", |(_, question)| question),
+                check.summary
+            )),
         ]);
     }
     table
@@ -149,9 +153,14 @@ fn norms(verdict: &Verdict) -> Table {
     table
 }
 
-fn figures(verdict: &Verdict, map: &MapSample) -> Vec<Figure> {
-    let bars = map.lengths().iter();
-    let bars = bars.map(|(&bin, &count)| (short(f64::from(bin).exp2()), count as f64));
+fn figures(verdict: &Verdict, map: &MapSample, classes: &Classes) -> Vec<Figure> {
+    let counts = map.lengths();
+    let bins = counts.keys().next().zip(counts.keys().next_back());
+    let bins = bins.map_or(0..=0, |(&first, &last)| first..=last);
+    let bars = bins.map(|bin| {
+        let count = counts.get(&bin).copied().unwrap_or(0);
+        (short(f64::from(bin).exp2()), count as f64)
+    });
     let lengths = Figure::bars(&Bars {
         caption: "Rows by the length of their protein: from this number of residues on, below twice as many",
         x_label: "residues",
@@ -159,18 +168,12 @@ fn figures(verdict: &Verdict, map: &MapSample) -> Vec<Figure> {
         bars: bars.collect(),
     });
     let points = map.points();
+    let by_length = Classes::of_lengths();
     let name = map
         .column()
         .map_or_else(String::new, |column| column.to_string());
-    let class = |length: u32| {
-        LENGTH_CLASSES
-            .iter()
-            .filter(|&&least| length >= least)
-            .count()
-    };
-    let classes = classes();
-    let sampled = format!("{} sampled vectors of {name}", points.len());
-    let by_length = Figure::points(&Points {
+    let sampled = format!("{} of {name}", plural(points.len(), "sampled vector"));
+    let norms = Figure::points(&Points {
         caption: &format!("Norm against length: {sampled}"),
         x_label: "residues (binary logarithm)",
         y_label: "norm",
@@ -180,40 +183,29 @@ fn figures(verdict: &Verdict, map: &MapSample) -> Vec<Figure> {
                 (
                     f64::from(point.length.max(1)).log2(),
                     point.norm,
-                    class(point.length),
+                    by_length.of(point),
                 )
             })
             .collect(),
-        classes: classes.clone(),
+        classes: by_length.names.clone(),
     });
     let components = Figure::points(&Points {
         caption: &format!(
-            "Map of {sampled}: first two principal components, coloured by length in residues"
+            "Map of {sampled}: first two principal components, coloured by {}",
+            classes.what
         ),
         x_label: "first component",
         y_label: "second component",
         points: points
             .iter()
-            .map(|point| (point.place.0, point.place.1, class(point.length)))
+            .map(|point| (point.place.0, point.place.1, classes.of(point)))
             .collect(),
-        classes,
+        classes: classes.names.clone(),
     });
-    [lengths, by_length, components, shifts(verdict)]
+    [lengths, norms, components, shifts(verdict)]
         .into_iter()
         .flatten()
         .collect()
-}
-
-/// The names of the classes of lengths.
-fn classes() -> Vec<String> {
-    let mut names = vec![format!("below {}", LENGTH_CLASSES[0])];
-    names.extend(
-        LENGTH_CLASSES
-            .windows(2)
-            .map(|pair| format!("{} to {}", pair[0], pair[1] - 1)),
-    );
-    names.extend(LENGTH_CLASSES.last().map(|last| format!("{last} or more")));
-    names
 }
 
 /// How far the centre of each file is from those of the others, column by column.
@@ -235,6 +227,8 @@ fn shifts(verdict: &Verdict) -> Option<Figure> {
         let points = &mut lines[place].pieces[0];
         points.push((points.len() as f64 + 1.0, shift));
     }
+    // There are as many colours.
+    lines.truncate(6);
     let files = lines.iter().map(|line| line.pieces[0].len()).max()?;
     Figure::lines(&Lines {
         caption: "Distance of each file's centre from the others, in standard deviations over proteins; 2 fails",
@@ -262,7 +256,7 @@ fn extremes(verdict: &Verdict) -> Table {
             Cell::text(&extreme.id),
             Cell::number(Some(extreme.ordinal.to_string())),
             Cell::text(extreme.column.to_string()),
-            Cell::text(extreme.statistic),
+            Cell::text(extreme.statistic.as_ref()),
             Cell::number(Some(format!("{:.4}", extreme.value))),
             Cell::number(Some(format!("{:.4}", extreme.median))),
             Cell::number(Some(format!("{:.1}", extreme.z))),
@@ -321,6 +315,26 @@ fn spot_check(verdict: &Verdict) -> Table {
         ]);
     }
     table
+}
+
+/// The distribution of the cosines of a column with the reference.
+fn cosines(column: &ColumnAgreement) -> Option<Figure> {
+    let bars = column.by_cosine.iter();
+    let unrelated = column.unrelated_median;
+    let unrelated = unrelated.map_or_else(String::new, |cosine| {
+        format!("; of unrelated proteins, half have {cosine:.4} or more")
+    });
+    Figure::bars(&Bars {
+        caption: &format!(
+            "Vectors of {} by their cosine with the reference: this one or more, less than the next{unrelated}",
+            column.column
+        ),
+        x_label: "cosine",
+        y_label: "vectors",
+        bars: bars
+            .map(|&(least, count)| (least.to_string(), count as f64))
+            .collect(),
+    })
 }
 
 fn agreement(verdict: &Verdict) -> Table {

@@ -1,11 +1,16 @@
 //! `validate-embeddings`: checks that embeddings are complete, finite and right.
 
 mod args;
+mod checked;
+mod classes;
 mod dataset;
 mod file;
+mod golden;
 mod groups;
 mod html;
+mod log;
 mod mqc;
+mod outputs;
 mod proteins;
 mod reference;
 mod report;

@@ -2,17 +2,14 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use plmkit_check::{CheckOutcome, Verdict};
+use plmkit_check::{CheckOutcome, EmbeddedFile, Verdict};
 use plmkit_contract::{
-    CONTRACT_VERSION, Column as Computed, EmbeddingLayout, InputSummary, Manifest, PACKING,
-    Provenance, Quoted, RowDigest, SAMPLE, SOURCE, VOCABULARY,
+    CONTRACT_VERSION, Column as Computed, EmbeddingLayout, InputSummary, Manifest, PACKING, Quoted,
+    RowDigest, SAMPLE, SOURCE, VOCABULARY,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-use crate::args::Args;
 
 /// The whole of the report: what the embeddings are, what was checked, then the fields of [`Verdict`].
 #[derive(Serialize)]
@@ -51,8 +48,10 @@ pub(crate) struct VerdictReport<'a> {
     rejects: &'a [InputFile],
     /// The manifest; null when none was given.
     manifest: Option<String>,
-    /// The reference; null when none was given.
+    /// The reference, or the first of its files; null when none was given.
     reference: Option<Cow<'a, str>>,
+    /// All files of the reference, in the order given.
+    references: Vec<Cow<'a, str>>,
     /// The smallest cosine with the reference that passes; null when there is no reference.
     min_cosine: Option<f64>,
     #[serde(flatten)]
@@ -90,12 +89,20 @@ pub(crate) struct ListedDataset {
 }
 
 /// The files that were read, in the order given.
-#[derive(Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct InputFiles {
     pub(crate) embeddings: Vec<InputFile>,
     pub(crate) shards: Vec<InputFile>,
     pub(crate) rejects: Vec<InputFile>,
-    pub(crate) manifest: Option<Manifest>,
+}
+
+/// What the files are compared with: the name of each, if it was given.
+#[derive(Default)]
+pub(crate) struct ComparedWith<'a> {
+    pub(crate) manifest: Option<(String, &'a Manifest)>,
+    pub(crate) references: Vec<Cow<'a, str>>,
+    /// The smallest cosine with the reference that passes.
+    pub(crate) min_cosine: Option<f64>,
 }
 
 impl ListedDataset {
@@ -140,15 +147,18 @@ impl InputFile {
 }
 
 impl<'a> VerdictReport<'a> {
-    /// `first` is where the first of the embeddings comes from, and its columns.
+    /// `first` is the first of the embeddings.
     pub(crate) fn new(
-        args: &'a Args,
-        first: Option<&'a (Provenance, EmbeddingLayout)>,
+        first: Option<&'a EmbeddedFile>,
         inputs: &'a InputFiles,
+        compared_with: ComparedWith<'a>,
         verdict: &'a Verdict,
     ) -> Self {
-        let manifest = inputs.manifest.as_ref();
-        let work = first.map(|(work, _)| work);
+        let manifest = compared_with
+            .manifest
+            .as_ref()
+            .map(|(_, manifest)| *manifest);
+        let work = first.map(|file| &file.provenance);
         let model = work.and_then(|work| work.model.as_ref());
         let option = |name| work.and_then(|work| work.text_option(name));
         // These have entries of their own, or are about files and not about vectors.
@@ -175,15 +185,16 @@ impl<'a> VerdictReport<'a> {
             options: options
                 .map(|(name, value)| (name.as_str(), value))
                 .collect(),
-            columns: first.map(|(_, layout)| columns(layout)).unwrap_or_default(),
+            columns: first.map(|file| columns(&file.layout)).unwrap_or_default(),
             inputs: manifest.map(|manifest| manifest.inputs.as_slice()),
             shard_options: manifest.map(|manifest| &manifest.options),
             embeddings: &inputs.embeddings,
             shards: &inputs.shards,
             rejects: &inputs.rejects,
-            manifest: args.manifest.as_deref().map(|path| args.name(path)),
-            reference: args.reference.as_deref().map(Path::to_string_lossy),
-            min_cosine: args.reference.is_some().then_some(args.min_cosine),
+            manifest: compared_with.manifest.map(|(name, _)| name),
+            reference: compared_with.references.first().cloned(),
+            references: compared_with.references,
+            min_cosine: compared_with.min_cosine,
             verdict,
         }
     }
@@ -216,11 +227,20 @@ impl VerdictReport<'_> {
             ("columns", columns.collect::<Vec<_>>().join(", ")),
         ];
         let options = self.options.iter();
-        origin.extend(options.map(|(name, value)| (*name, value.to_string())));
+        origin.extend(options.map(|(name, value)| {
+            let text = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
+            (*name, text)
+        }));
         origin.push(("embeddings files", self.embeddings.len().to_string()));
         origin.push(("shards", self.shards.len().to_string()));
-        origin.push(("manifest", text(self.manifest.as_deref())));
-        origin.push(("reference", text(self.reference.as_deref())));
+        let given = |name: Option<&str>| name.unwrap_or("none").to_owned();
+        origin.push(("manifest", given(self.manifest.as_deref())));
+        origin.push(("reference", given(self.reference.as_deref())));
+        if self.references.len() > 1 {
+            origin.push(("reference files", self.references.len().to_string()));
+        }
         origin.push(("validated by", format!("{} {}", self.tool, self.version)));
         origin
     }

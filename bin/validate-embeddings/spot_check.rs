@@ -16,15 +16,14 @@ use plmkit_store::{EmbeddingsReader, Shard, ShardWriter};
 
 use crate::args::Args;
 use crate::file::vectors;
+use crate::golden::{Golden, GoldenProtein};
 
 /// Which rows are computed again.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Sampling {
-    /// Rows in all.
-    pub(crate) rows: usize,
-    pub(crate) seed: u64,
-    /// Embeddings files.
-    pub(crate) files: usize,
+    seed: u64,
+    /// Rows of each embeddings file, by its position.
+    quotas: Vec<usize>,
 }
 
 /// A row of an embeddings file that is computed again.
@@ -75,24 +74,32 @@ fn scramble(seed: u64, number: u64) -> u64 {
 }
 
 impl Sampling {
-    /// The rows of a file, by its position: the same number of each, or, where files are more than rows, one of some of them.
-    fn quota(self, position: usize) -> usize {
-        let before = |files: usize| files * self.rows / self.files.max(1);
-        let shift = (scramble(self.seed, 0) % self.files.max(1) as u64) as usize;
-        let place = (position + shift) % self.files.max(1);
-        before(place + 1) - before(place)
+    /// A sample of so many rows: the same number of each file, as far as `rows` has so many; where files are more, one of some files.
+    pub(crate) fn new(sample: usize, seed: u64, rows: &[u64]) -> Self {
+        // The share that small files leave is for larger ones. Where not every file has a row, the size does not matter.
+        let most = if rows.len() > sample { 1 } else { u64::MAX };
+        let mut order: Vec<usize> = (0..rows.len()).collect();
+        order.sort_by_key(|&file| (rows[file].min(most), scramble(seed, file as u64)));
+        let mut quotas = vec![0; rows.len()];
+        let mut left = sample;
+        for (place, &file) in order.iter().enumerate() {
+            let share = left / (rows.len() - place);
+            quotas[file] = share.min(usize::try_from(rows[file]).unwrap_or(share));
+            left -= quotas[file];
+        }
+        Self { seed, quotas }
     }
 }
 
 impl SpotSample {
     /// Chooses rows of `shards` for the embeddings files at `positions`: one of each of as many classes of length.
     pub(crate) fn choose(
-        sampling: Sampling,
+        sampling: &Sampling,
         shards: &[(Shard, RowDigest)],
         positions: impl Iterator<Item = usize>,
         stitched: bool,
     ) -> Self {
-        let quota: usize = positions.map(|position| sampling.quota(position)).sum();
+        let quota: usize = positions.map(|position| sampling.quotas[position]).sum();
         let mut rows: Vec<(u32, u64, u32)> = Vec::new(); // length, ordinal, start
         for (shard, _) in shards {
             for row in shard.rows().iter() {
@@ -173,8 +180,13 @@ impl SpotSample {
         self.made_by = self.made_by.take().or(other.made_by);
     }
 
-    /// Computes the rows again with the model of `args`, and compares them.
-    pub(crate) fn compare(mut self, args: &Args, model: &Path) -> Result<SpotCheck, Fault> {
+    /// Computes the rows again with the model of `args`, and the proteins of `golden`, and compares them.
+    pub(crate) fn compare(
+        mut self,
+        args: &Args,
+        model: &Path,
+        golden: &Golden,
+    ) -> Result<SpotCheck, Fault> {
         let mut spot = SpotCheck::default();
         self.files.sort_by_key(|file| file.position);
         let Some(layout) = self.files.first().map(|file| file.layout.clone()) else {
@@ -183,6 +195,13 @@ impl SpotSample {
         if self.sources.is_empty() {
             return Ok(spot);
         }
+        let mut layout = layout;
+        layout.columns.extend(&golden.columns);
+        let last = self.sources.iter().map(|row| row.ordinal).max();
+        let golden_ordinals = last.map_or(0, |last| last + 1)..;
+        let known = golden_ordinals.clone().zip(&golden.proteins);
+        self.sources
+            .extend(known.map(|(ordinal, protein)| SourceRow::new(ordinal, protein)));
         let folder = tempfile::tempdir().map_err(|error| {
             let what = format!("cannot make a folder for the spot check: {error}");
             Fault::new(Exit::CannotCreate, what)
@@ -224,6 +243,22 @@ impl SpotSample {
                 }
             }
         }
+        if let Some(path) = &args.golden {
+            spot.begin_golden(&path_text(path));
+            for (ordinal, protein) in golden_ordinals.zip(&golden.proteins) {
+                let Some(vectors) = again.get(&(ordinal, 0)) else {
+                    spot.add_not_computed(&SourceRow::new(ordinal, protein).key());
+                    continue;
+                };
+                for (column, vector) in golden.columns.iter().zip(&protein.vectors) {
+                    let place = layout.columns.iter().position(|other| other == column);
+                    if let Some(place) = place {
+                        let column = column.to_string();
+                        spot.add_golden(&protein.id, &column, vector, &vectors[place]);
+                    }
+                }
+            }
+        }
         Ok(spot)
     }
 
@@ -241,15 +276,7 @@ impl SpotSample {
         let mut writer = ShardWriter::create(&shard, 1 << 24)?;
         for row in &self.sources {
             let row = ShardRow {
-                key: RowKey {
-                    ordinal: row.ordinal,
-                    id: &row.id,
-                    start: row.start,
-                    length: row.length,
-                    truncated: row.truncated,
-                    digest: row.digest,
-                    n_windows: 1,
-                },
+                key: row.key(),
                 description: None,
                 sequence: &row.sequence,
             };
@@ -281,6 +308,33 @@ impl SpotSample {
         }
         run("gpu-embed", &options)?;
         Ok(embeddings)
+    }
+}
+
+impl SourceRow {
+    /// A known protein as a record after all others.
+    fn new(ordinal: u64, protein: &GoldenProtein) -> Self {
+        Self {
+            ordinal,
+            id: protein.id.clone(),
+            start: 0,
+            length: protein.sequence.len() as u32,
+            truncated: false,
+            digest: SequenceDigest::new(protein.sequence.as_bytes()),
+            sequence: protein.sequence.clone(),
+        }
+    }
+
+    fn key(&self) -> RowKey<'_> {
+        RowKey {
+            ordinal: self.ordinal,
+            id: &self.id,
+            start: self.start,
+            length: self.length,
+            truncated: self.truncated,
+            digest: self.digest,
+            n_windows: 1,
+        }
     }
 }
 

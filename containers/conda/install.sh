@@ -11,6 +11,7 @@ case $PKG_NAME in
 plmkit-tools)
     programs=(fasta-shard pack-batches validate-embeddings monitor-log)
     options=(--no-default-features)
+    install -D -t "$share/plmkit" scripts/{make-golden,reference-to-parquet}.py
     ;;
 plmkit)
     programs=(gpu-embed)

@@ -302,6 +302,18 @@ fn dataset(sample: &str) -> TempDir {
 }
 
 #[test]
+fn a_part_whose_first_rows_were_rejected_is_in_its_place() {
+    let folder = dataset("liver");
+    let again = "gpu-embed batches/shard-00000.arrow --model model-tiny --force";
+    let outputs = "--out embeddings/shard-00000.parquet --rejects rejects/shard-00000.csv";
+    let rejected = format!("{again} {outputs} --inject not-finite=0");
+    let output = command(folder.path(), &rejected).output().expect("run");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    validates(folder.path(), "--dataset .", 0, &["parts"]);
+}
+
+#[test]
 fn a_dataset_lists_its_parts_and_is_checked_by_them_without_its_shards() {
     let folder = dataset("liver");
     let named = folder.path().join("dataset.json");

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::plausible::{DIM, FILES, File, Plausible, noise, proteins};
 use crate::set::{failed, run};
 
-type Change = fn(&mut Vec<File>);
+pub(crate) type Change = fn(&mut Vec<File>);
 
 /// Changes the middle row of the second file.
 fn row(files: &mut [File], change: impl Fn(&mut Vec<f32>)) {
@@ -49,7 +49,7 @@ fn swap(files: &mut [File], (file, row): (usize, usize), (other_file, other): (u
 }
 
 /// Faults by what fails; nothing fails where only another computation, or the user, knows better.
-const FAULTS: &[(&str, &str, Change)] = &[
+pub(crate) const FAULTS: &[(&str, &str, Change)] = &[
     ("", "sound", |_| {}),
     ("", "two proteins of equal length change vectors", |files| {
         let length = |row: usize| files[1].rows[row].length;
@@ -253,6 +253,9 @@ const FAULTS: &[(&str, &str, Change)] = &[
     }),
     ("coverage origin", "a file given twice", |files| {
         files.push(files[1].clone());
+    }),
+    ("norms", "all values of a file a millionth", |files| {
+        rows(files, scale(1e-6));
     }),
     ("origin", "a file of another model", |files| {
         let made = files[1].provenance.clone();

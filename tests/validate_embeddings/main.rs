@@ -2,11 +2,16 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod expectations;
 mod faults;
 mod files;
+mod merge;
 mod plausible;
 mod reference;
+mod reference_files;
 mod set;
 #[cfg(feature = "torch")]
 mod spot_check;
+#[cfg(feature = "torch")]
+mod unusual;
 mod verdict;

@@ -1,7 +1,7 @@
 //! Embeddings with the statistics of real ones: three files of 400 proteins each, with residues, poolings and repeats.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
@@ -184,6 +184,11 @@ impl Plausible {
                 .with_model(model),
             columns,
         }
+    }
+
+    /// The path of a file of the folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     /// Writes embeddings and validates them against the shards.

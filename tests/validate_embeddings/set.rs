@@ -9,6 +9,8 @@ use arrow::array::{ArrayRef, FixedSizeListArray, Float32Array, RecordBatch, Stri
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::file::properties::WriterProperties;
 use plmkit_contract::{
     ByteDigest, Column, EmbeddingLayout, KeyColumnsBuilder, Pooling, Provenance, RESIDUES, RowKey,
     SequenceDigest, ShardRow, StoreDtype, VectorColumn,
@@ -157,11 +159,25 @@ impl Set {
 
     /// A reference with these columns.
     pub(crate) fn reference(&self, columns: &[(&str, ArrayRef)]) -> PathBuf {
-        let path = self.path("reference.parquet");
+        self.parquet("reference.parquet", columns, Compression::UNCOMPRESSED)
+    }
+
+    /// A file with these columns.
+    pub(crate) fn parquet(
+        &self,
+        name: &str,
+        columns: &[(&str, ArrayRef)],
+        compression: Compression,
+    ) -> PathBuf {
+        let path = self.path(name);
         let batch =
             RecordBatch::try_from_iter(columns.iter().cloned()).expect("columns of one length");
         let file = File::create(&path).expect("create");
-        let mut writer = ArrowWriter::try_new(file, batch.schema(), None).expect("a writer");
+        let properties = WriterProperties::builder()
+            .set_compression(compression)
+            .build();
+        let writer = ArrowWriter::try_new(file, batch.schema(), Some(properties));
+        let mut writer = writer.expect("a writer");
         writer.write(&batch).expect("write");
         writer.close().expect("close");
         path

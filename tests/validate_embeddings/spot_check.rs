@@ -1,6 +1,6 @@
 //! Faults that only a second computation finds, in embeddings of a tiny model.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -8,11 +8,13 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, FixedSizeListArray, RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take};
 use arrow::datatypes::{DataType, Float32Type, SchemaRef};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use plmkit_contract::KEY_COLUMNS;
 use plmkit_store::{EmbeddingsReader, EmbeddingsWriter};
 use serde_json::Value;
 
-use crate::common::{assert_fails, bin, pack, run, test_data};
+use crate::common::{assert_failed, assert_fails, bin, pack, run, test_data};
 use crate::set::{check, failed};
 
 /// Four embeddings files of 100 proteins, some in windows, and their shards.
@@ -66,23 +68,15 @@ impl Embedded {
         self.0.path().join(name)
     }
 
-    fn validate(&self, embeddings: &Path) -> Command {
+    fn validate(&self, embeddings: &Path, sample: u64) -> Command {
         let mut command = bin("validate-embeddings");
         command
             .arg(embeddings)
             .arg("--shards")
             .arg(self.path("shards"));
-        command.args([
-            "--sample",
-            "60",
-            "--threads",
-            "1",
-            "--quiet",
-            "--report",
-            "-",
-            "--model",
-        ]);
-        command.arg(test_data("model-tiny"));
+        command.args(["--threads", "1", "--quiet", "--report", "-"]);
+        command.arg("--sample").arg(sample.to_string());
+        command.arg("--model").arg(test_data("model-tiny"));
         command
     }
 }
@@ -165,7 +159,7 @@ const FAULTS: [(&str, &str, &str, Change); 5] = [
 fn a_second_computation_finds_the_file_whose_vectors_are_of_something_else() {
     let embedded = Embedded::new();
     let verdict = |folder: &Path, code: i32| -> Value {
-        let output = embedded.validate(folder).output().expect("run");
+        let output = embedded.validate(folder, 60).output().expect("run");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{stderr}");
         serde_json::from_slice(&output.stdout).expect("a report")
@@ -209,6 +203,101 @@ fn a_second_computation_finds_the_file_whose_vectors_are_of_something_else() {
         );
         fs::remove_dir_all(folder).expect("remove");
     }
+}
+
+#[test]
+fn a_sample_of_as_many_rows_as_there_are_has_all_of_them() {
+    let embedded = Embedded::new();
+    let embeddings = embedded.path("f32");
+    let spot_checked = |sample: u64| {
+        let mut command = embedded.validate(&embeddings, sample);
+        let output = command.args(["--seed", "3"]).output().expect("run");
+        let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+        let rows = &check(&report, "spot-check")["counts"]["rows"];
+        (rows.as_u64(), report["rows"].as_u64())
+    };
+    let (all, rows) = spot_checked(1 << 20);
+    assert_eq!(all, rows);
+    assert_eq!(spot_checked(rows.expect("rows")).0, rows);
+    assert_eq!(spot_checked(3).0, Some(3));
+}
+
+/// The golden vectors of the tiny model, with the names of their columns.
+fn golden() -> (Vec<String>, Vec<ArrayRef>) {
+    let file = File::open(test_data("golden/vectors.parquet")).expect("open");
+    let reader = ParquetRecordBatchReaderBuilder::try_new(file).expect("a reader");
+    let batches: Vec<_> = reader
+        .build()
+        .expect("a reader")
+        .collect::<Result<_, _>>()
+        .expect("rows");
+    let batch = concat_batches(&batches[0].schema(), &batches).expect("rows");
+    let fields = batch.schema();
+    let names = fields.fields().iter().map(|field| field.name().clone());
+    (names.collect(), batch.columns().to_vec())
+}
+
+#[test]
+fn golden_vectors_show_that_the_model_is_the_right_one() {
+    let embedded = Embedded::new();
+    let (names, columns) = golden();
+    let path = embedded.path("golden.parquet");
+    let validated = |change: &dyn Fn(&mut Vec<String>, &mut Vec<ArrayRef>)| {
+        let (mut names, mut columns) = (names.clone(), columns.clone());
+        change(&mut names, &mut columns);
+        let batch = RecordBatch::try_from_iter(names.iter().zip(columns)).expect("columns");
+        let mut writer =
+            ArrowWriter::try_new(File::create(&path).expect("create"), batch.schema(), None)
+                .expect("a writer");
+        writer.write(&batch).expect("write");
+        writer.close().expect("close");
+        let mut command = embedded.validate(&embedded.path("f32"), 8);
+        command.arg("--golden").arg(&path).output().expect("run")
+    };
+    let output = validated(&|_, _| {});
+    assert_eq!(output.status.code(), Some(0));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+    let files = report["spot_check"].as_array().expect("files").iter();
+    let golden: Vec<&Value> = files
+        .filter(|file| file["file"] == *path.to_str().expect("UTF-8"))
+        .collect();
+    // Four poolings of two layers, of six proteins, by transformers in float64.
+    assert_eq!(golden.len(), 8);
+    for column in golden {
+        assert_eq!(column["vectors"], 6, "{column}");
+        assert!(
+            column["max_relative"].as_f64().expect("a number") < 2e-6,
+            "{column}"
+        );
+    }
+    let last = columns.len() - 1;
+    let output = validated(&|_, columns| {
+        let rows = columns[last].len() as u32;
+        let order = UInt32Array::from_iter_values((0..rows).rev());
+        columns[last] = take(&columns[last], &order, None).expect("rows");
+    });
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+    assert_eq!(
+        (output.status.code(), failed(&report)),
+        (Some(1), vec!["spot-check"])
+    );
+    assert_eq!(check(&report, "spot-check")["counts"]["different"], 6);
+
+    let output = validated(&|names, _| names[1] = "residues".to_owned());
+    assert_failed(
+        &output,
+        65,
+        "golden.parquet: expected columns id, sequence, and vectors",
+    );
+    let output = validated(&|_, columns| columns[1] = Arc::clone(&columns[0]));
+    assert_failed(
+        &output,
+        65,
+        "golden.parquet: 'sp|B0M3A0|FAR1_STRNA': expected a sequence of residues",
+    );
+    let mut command = bin("validate-embeddings");
+    command.arg(embedded.path("f32")).arg("--golden").arg(&path);
+    assert_fails(&mut command, 2, "--model <MODEL>");
 }
 
 #[test]

@@ -347,5 +347,7 @@ mod tests {
             Some(cosine(&found[25].1, &[1.0, 0.0]).expect("finite"))
         );
         assert_eq!(columns[0].min, columns[0].q01);
+        let classes: Vec<u64> = columns[0].by_cosine.iter().map(|class| class.1).collect();
+        assert_eq!(classes, [48, 1, 0, 1, 0, 0, 0, 0]);
     }
 }

@@ -1,5 +1,7 @@
 //! Whether the vectors of a file lie where those of the other files do.
 
+use std::collections::BTreeSet;
+
 use plmkit_contract::Column;
 use serde::Serialize;
 
@@ -15,9 +17,15 @@ const MIN_VECTORS: u64 = 50;
 /// over proteins. Files of other proteins of the same model stay below 1; see `docs/validate-embeddings.md`.
 const MAX_SHIFT: f64 = 2.0;
 
-/// How much more or less the vectors of a file may scatter than those of the others: the median over dimensions of the
-/// ratio of standard deviations.
+/// How much more the vectors of a file may scatter than those of the others: the median over dimensions of the ratio of standard
+/// deviations. Variants of one protein scatter less.
 const MAX_SPREAD_RATIO: f32 = 5.0;
+
+/// How far the composition of the sequences of a file may be from that of the others, in the same measure as vectors, and how much
+/// more or less it may scatter, for the file to be judged: files of variants of one protein, and of repeats, are beyond. Files of 50
+/// random proteins are within 0.3.
+const MAX_COMPOSITION_SHIFT: f64 = 0.5;
+const MAX_COMPOSITION_RATIO: f32 = 2.0;
 
 /// Where the vectors of one column of one file lie beside those of the other files.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -37,8 +45,12 @@ pub struct FileCentre {
     pub spread_ratio: Option<f32>,
 }
 
-/// The check `centres`, and where each file lies.
-pub(crate) fn check(columns: &[ColumnFindings]) -> (Check, Vec<FileCentre>) {
+/// The check `centres`, and where each file lies. `compositions` are of the sequences of files, where they are known.
+pub(crate) fn check(
+    columns: &[ColumnFindings],
+    compositions: &[Centre],
+) -> (Check, Vec<FileCentre>) {
+    let of_other_sequences = of_other_sequences(compositions);
     let mut centres = Vec::new();
     let mut different = Violations::default();
     let mut compared = 0;
@@ -59,15 +71,19 @@ pub(crate) fn check(columns: &[ColumnFindings]) -> (Check, Vec<FileCentre>) {
                 shift: others.map(|(mean, spread)| shift(centre, mean, spread)),
                 spread_ratio: others.map(|(_, spread)| spread_ratio(centre, spread)),
             };
-            compared += u64::from(others.is_some());
-            if let Some(problem) = file.problem() {
+            let is_judged = !of_other_sequences.contains(centre.file.as_str());
+            compared += u64::from(others.is_some() && is_judged);
+            if let Some(problem) = file.problem().filter(|_| is_judged) {
                 different.add_file(problem);
             }
             centres.push(file);
         }
     }
     if compared == 0 {
-        let check = Check::skipped("centres", "no two files have 50 vectors to compare");
+        let check = Check::skipped(
+            "centres",
+            "no two files have 50 vectors of like sequences to compare",
+        );
         return (check, centres);
     }
     let summary = format!(
@@ -90,7 +106,7 @@ impl FileCentre {
             Some(format!(
                 "{file}: {column} is centred {shift:.1} standard deviations from the other files"
             ))
-        } else if !(1.0 / MAX_SPREAD_RATIO..=MAX_SPREAD_RATIO).contains(&ratio) {
+        } else if ratio > MAX_SPREAD_RATIO {
             Some(format!(
                 "{file}: {column} scatters {ratio:.3} times as much as in the other files"
             ))
@@ -116,6 +132,19 @@ fn typical(files: &[&Centre], dim: usize) -> (Vec<f32>, Vec<f32>) {
             )
         })
         .unzip()
+}
+
+/// The files whose sequences are unlike those of the others: that their vectors are, too, is no fault.
+fn of_other_sequences(compositions: &[Centre]) -> BTreeSet<&str> {
+    let all: Vec<&Centre> = compositions.iter().collect();
+    let dim = all.first().map_or(0, |file| file.mean.len());
+    let (mean, spread) = typical(&all, dim);
+    let others = all.into_iter().filter(|file| {
+        let ratio = spread_ratio(file, &spread);
+        let usual = 1.0 / MAX_COMPOSITION_RATIO..=MAX_COMPOSITION_RATIO;
+        shift(file, &mean, &spread) > MAX_COMPOSITION_SHIFT || !usual.contains(&ratio)
+    });
+    others.map(|file| file.file.as_str()).collect()
 }
 
 fn shift(file: &Centre, centre: &[f32], spread: &[f32]) -> f64 {

@@ -1,7 +1,10 @@
 //! The values of each vector column: whether they are finite, how long vectors are, and how they scatter.
 
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+
 use plmkit_contract::{Column, Pooling, RowKey, StoreDtype};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::check::Check;
 use crate::histogram::Histogram;
@@ -11,14 +14,22 @@ use crate::sequences::{SequenceViolations, Sequences};
 use crate::vector::dot;
 use crate::violation::Violations;
 
-/// Vectors that a file needs before a dimension that never changes is a fault.
-const MIN_VARYING: u64 = 16;
+/// Sequences that a file needs before a dimension that never changes is a fault.
+const MIN_VARYING: usize = 16;
 
 /// One in so many values may be exactly zero in a vector that is not zero.
 const MAX_ZEROS: usize = 16;
 
+/// The median norms that a model may give. Layer norms keep values of the order of 1; a broken one leaves its epsilon.
+const SIZES: RangeInclusive<f64> = 1e-3..=1e6;
+
+/// Whether a column has standard deviations, which are small or zero in repeats.
+pub(crate) fn is_deviation(column: Column) -> bool {
+    matches!(column, Column::Pooled(name) if name.pool == Pooling::Std)
+}
+
 /// The vectors of one column over all files.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ColumnNorms {
     /// The column's name.
     pub column: Column,
@@ -45,7 +56,7 @@ pub struct ColumnNorms {
 }
 
 /// One column, over the files so far.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ColumnFindings {
     norms: ColumnNorms,
     norm_sum: f64,
@@ -56,7 +67,7 @@ pub(crate) struct ColumnFindings {
 }
 
 /// Where the vectors of one column of one file lie.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Centre {
     pub(crate) file: String,
     pub(crate) vectors: u64,
@@ -69,11 +80,12 @@ pub(crate) struct Centre {
 }
 
 /// What is wrong with vectors.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct VectorViolations {
     pub(crate) not_finite: Violations,
     pub(crate) zero: Violations,
     pub(crate) zeros: Violations,
+    pub(crate) scale: Violations,
     pub(crate) constant: Violations,
     pub(crate) outliers: OutlierFindings,
     pub(crate) sequences: SequenceViolations,
@@ -95,6 +107,8 @@ struct Scatter {
     pilot: Pilot,
     outliers: Outliers,
     vectors: u64,
+    /// Digests of different sequences, as many as [`MIN_VARYING`] at most.
+    sequences: HashSet<u64>,
     /// Sums of deviations from the pilot's centre, in its spreads, and of their squares: `(dim)`.
     sums: Vec<f64>,
     squares: Vec<f64>,
@@ -223,6 +237,15 @@ impl FileColumn {
             let column = findings.norms.column;
             scatter.list_constant(column, file, self.exact, &mut violations.constant);
             let median = findings.histogram.quantile(0.5);
+            // Deviations of repeats may be as small.
+            let implausible = |size: &f64| !is_deviation(column) && !SIZES.contains(size);
+            if let Some(median) = median.filter(implausible) {
+                violations.scale.add_file(format_args!(
+                    "{file}: the median norm of {column} is {median:.1e}: expected {:.0e} to {:.0e}",
+                    SIZES.start(),
+                    SIZES.end()
+                ));
+            }
             findings
                 .centres
                 .push(scatter.centre(file, median.unwrap_or_default()));
@@ -239,6 +262,7 @@ impl Scatter {
             pilot,
             outliers: Outliers::default(),
             vectors: 0,
+            sequences: HashSet::new(),
             sums: vec![0.0; dim],
             squares: vec![0.0; dim],
             first: Vec::new(),
@@ -250,6 +274,9 @@ impl Scatter {
     /// Adds a vector that is finite and not zero. Returns how many of its values are zero.
     fn add(&mut self, row: &RowKey, vector: &[f32], norm: f64) -> usize {
         self.vectors += 1;
+        if self.sequences.len() < MIN_VARYING {
+            self.sequences.insert(row.digest.hash());
+        }
         if self.vectors == 1 {
             self.first = vector.to_vec();
         }
@@ -275,7 +302,7 @@ impl Scatter {
 
     /// Lists the dimensions that never change. In other types than f32, a large value that hardly changes has one rounding.
     fn list_constant(&self, column: Column, file: &str, exact: bool, constant: &mut Violations) {
-        if self.vectors < MIN_VARYING {
+        if self.sequences.len() < MIN_VARYING {
             return;
         }
         let dimensions = self.changed_bits.iter().enumerate();
@@ -345,10 +372,15 @@ impl ColumnFindings {
     /// The distribution of norms.
     pub(crate) fn norms(self) -> ColumnNorms {
         let finite = self.histogram.total();
+        let (least, most) = (self.norms.min, self.norms.max);
+        let quantile = |share: f64| {
+            let value = self.histogram.quantile(share)?;
+            Some(value.max(least?).min(most?))
+        };
         ColumnNorms {
-            q01: self.histogram.quantile(0.01),
-            median: self.histogram.quantile(0.5),
-            q99: self.histogram.quantile(0.99),
+            q01: quantile(0.01),
+            median: quantile(0.5),
+            q99: quantile(0.99),
             mean: (finite > 0).then(|| self.norm_sum / finite as f64),
             ..self.norms
         }
@@ -360,6 +392,7 @@ impl VectorViolations {
         self.not_finite.merge(other.not_finite);
         self.zero.merge(other.zero);
         self.zeros.merge(other.zeros);
+        self.scale.merge(other.scale);
         self.constant.merge(other.constant);
         self.outliers.merge(other.outliers);
         self.sequences.merge(other.sequences);
@@ -389,11 +422,17 @@ impl VectorViolations {
         let norms = Check::judged(
             "norms",
             format!(
-                "{} of {of_vectors} with all values zero, {} with many",
-                self.zero.count, self.zeros.count
+                "{} of {of_vectors} with all values zero, {} with many zeros; {} of implausible size",
+                self.zero.count,
+                self.zeros.count,
+                plmkit_contract::plural(self.scale.count, "column")
             ),
             [("vectors", vectors)],
-            [("zero", self.zero), ("zeros", self.zeros)],
+            [
+                ("zero", self.zero),
+                ("zeros", self.zeros),
+                ("scale", self.scale),
+            ],
         );
         let constant = Check::judged(
             "constant",

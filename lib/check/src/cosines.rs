@@ -7,6 +7,9 @@ use crate::histogram::Histogram;
 use crate::vector::{cosine, dot};
 use crate::violation::{LISTED, Violations};
 
+/// The least cosines of the classes in which vectors are counted.
+const CLASSES: [f64; 8] = [-1.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999_999];
+
 /// The cosines of one column with the reference.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ColumnAgreement {
@@ -37,6 +40,8 @@ pub struct ColumnAgreement {
     pub norm_ratio_max: Option<f64>,
     /// The largest difference of two corresponding values.
     pub max_abs_difference: Option<f32>,
+    /// Classes of cosines: the least cosine of each, and how many vectors have that or more, and less than that of the next.
+    pub by_cosine: Vec<(f64, u64)>,
     /// The ten vectors with the smallest cosines, worst first.
     pub worst: Vec<Compared>,
 }
@@ -210,8 +215,17 @@ impl Cosines {
             let rank = (share * count as f64).ceil() as usize;
             self.values.get(rank.max(1) - 1).copied()
         };
+        let below = |limit: f64| self.values.partition_point(|&cosine| cosine < limit);
+        let by_cosine = CLASSES.iter().enumerate().map(|(class, &least)| {
+            // Rounding may make a cosine less than -1, and more than 1.
+            let from = if class == 0 { 0 } else { below(least) };
+            let to = CLASSES.get(class + 1).map_or(count, |&next| below(next));
+            (least, (to - from) as u64)
+        });
+        let by_cosine = by_cosine.collect();
         ColumnAgreement {
             column: self.name.to_string(),
+            by_cosine,
             compared: count as u64,
             min: quantile(0.0),
             q01: quantile(0.01),

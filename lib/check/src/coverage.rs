@@ -4,6 +4,7 @@ use plmkit_contract::{Quoted, Reject, RowKey, SequenceDigest, plural};
 
 use crate::check::Check;
 use crate::violation::Violations;
+use serde::{Deserialize, Serialize};
 
 /// The rows that embeddings should hold: the key columns of every row of some shards, or of every protein, where
 /// embeddings hold whole ones.
@@ -92,7 +93,7 @@ pub(crate) struct Coverage {
 }
 
 /// What was found of the expected rows.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct CoverageFindings {
     expected: u64,
     found: u64,
@@ -216,8 +217,12 @@ impl CoverageFindings {
             0 => Violations::default(),
             _ => without_list,
         };
+        let twice = match self.doubled_in_shards.count {
+            0 => String::new(),
+            count => format!(", {count} in the shards more than once"),
+        };
         let summary = format!(
-            "{}, {} expected: {} rejected, {} missing, {} extra, {} doubled",
+            "{}, {} expected: {} rejected, {} missing, {} extra, {} doubled{twice}",
             plural(self.found, "row"),
             self.expected,
             self.rejected,

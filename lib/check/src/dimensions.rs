@@ -1,85 +1,71 @@
 //! Whether all files hold vectors of the same shape, and those that their options promise.
 
-use plmkit_contract::{EmbeddingLayout, Provenance, Quoted, WINDOWS, plural};
+use plmkit_contract::{EmbeddingLayout, Quoted, WINDOWS, plural};
 use serde_json::{Value, json};
 
 use crate::check::Check;
+use crate::files::EmbeddedFile;
 use crate::majority::majority;
 use crate::violation::Violations;
 
-/// The shapes of the files.
-#[derive(Debug, Default)]
-pub(crate) struct Dimensions {
-    files: Vec<FileShape>,
-    /// Files whose columns are not those of their options.
-    other_options: Violations,
-}
-
-#[derive(Debug)]
-struct FileShape {
-    file: String,
-    shape: String,
-}
-
-impl Dimensions {
-    /// Adds a file.
-    pub(crate) fn add(&mut self, file: &str, provenance: &Provenance, layout: &EmbeddingLayout) {
-        self.files.push(FileShape {
-            file: file.to_owned(),
-            shape: shape(layout),
-        });
-        let columns: Vec<String> = layout.columns.iter().map(ToString::to_string).collect();
-        let dtype = layout.dtype.to_string();
-        for (name, found) in [("columns", json!(columns)), ("store_dtype", json!(dtype))] {
-            let option = provenance.options.get(name);
-            if let Some(option) = option.filter(|&option| *option != found) {
-                self.other_options.add_file(format_args!(
-                    "{file}: the metadata say {name} {option}, the file has {found}"
-                ));
-            }
-        }
-        let windows = provenance.options.get(WINDOWS).and_then(Value::as_str);
-        if layout.stitched != (windows == Some("stitch")) && !provenance.options.is_empty() {
-            let windows = windows.unwrap_or("none");
-            self.other_options.add_file(format_args!(
-                "{file}: the metadata say windows {}, which does not fit the columns",
-                Quoted(windows)
+/// The columns of `file` beside those that its options promise.
+fn add_other_options(file: &EmbeddedFile, other_options: &mut Violations) {
+    let EmbeddedFile {
+        name,
+        provenance,
+        layout,
+    } = file;
+    let columns: Vec<String> = layout.columns.iter().map(ToString::to_string).collect();
+    let dtype = layout.dtype.to_string();
+    for (what, found) in [("columns", json!(columns)), ("store_dtype", json!(dtype))] {
+        let option = provenance.options.get(what);
+        if let Some(option) = option.filter(|&option| *option != found) {
+            other_options.add_file(format_args!(
+                "{name}: the metadata say {what} {option}, the file has {found}"
             ));
         }
     }
-
-    pub(crate) fn merge(&mut self, other: Self) {
-        self.files.extend(other.files);
-        self.other_options.merge(other.other_options);
+    let windows = provenance.options.get(WINDOWS).and_then(Value::as_str);
+    if layout.stitched != (windows == Some("stitch")) && !provenance.options.is_empty() {
+        let windows = windows.unwrap_or("none");
+        other_options.add_file(format_args!(
+            "{name}: the metadata say windows {}, which does not fit the columns",
+            Quoted(windows)
+        ));
     }
+}
 
-    /// The check `dimensions`.
-    pub(crate) fn finish(self) -> Check {
-        let mut different = Violations::default();
-        let mut shape = "no vectors";
-        if let Some(most) = majority(&self.files, |a, b| a.shape == b.shape) {
-            shape = &most.typical.shape;
-            let place = most.place(&most.typical.file);
-            for FileShape { file, shape: found } in &most.odd {
-                different.add_file(format_args!(
-                    "{file}: expected {shape} {place}, found {found}"
-                ));
-            }
+/// The check `dimensions`.
+pub(crate) fn check(embeddings: &[EmbeddedFile]) -> Check {
+    let (mut different, mut other_options) = <(Violations, Violations)>::default();
+    let shapes = embeddings.iter();
+    let shapes: Vec<(&str, String)> = shapes
+        .map(|file| (file.name.as_str(), shape(&file.layout)))
+        .collect();
+    let mut usual = "no vectors";
+    if let Some(most) = majority(&shapes, |a, b| a.1 == b.1) {
+        let (typical, shape) = most.typical;
+        usual = shape;
+        let place = most.place(typical);
+        for (file, found) in &most.odd {
+            different.add_file(format_args!(
+                "{file}: expected {shape} {place}, found {found}"
+            ));
         }
-        let files = self.files.len() as u64;
-        let summary = match different.count + self.other_options.count {
-            0 => format!("{}, all with {shape}", plural(files, "file")),
-            _ => format!(
-                "{} of {files} files differ from the others, {} from their options",
-                different.count, self.other_options.count
-            ),
-        };
-        let kinds = [
-            ("different", different),
-            ("other_options", self.other_options),
-        ];
-        Check::judged("dimensions", summary, [("files", files)], kinds)
     }
+    for file in embeddings {
+        add_other_options(file, &mut other_options);
+    }
+    let files = embeddings.len() as u64;
+    let summary = match different.count + other_options.count {
+        0 => format!("{}, all with {usual}", plural(files, "file")),
+        _ => format!(
+            "{} of {files} files differ from the others, {} from their options",
+            different.count, other_options.count
+        ),
+    };
+    let kinds = [("different", different), ("other_options", other_options)];
+    Check::judged("dimensions", summary, [("files", files)], kinds)
 }
 
 /// The columns after the key in words.
@@ -98,7 +84,7 @@ fn shape(layout: &EmbeddingLayout) -> String {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{Column, StoreDtype};
+    use plmkit_contract::{Column, Provenance, StoreDtype};
 
     use super::*;
 
@@ -120,13 +106,14 @@ mod tests {
         others[2].dtype = StoreDtype::F16;
         others[3].columns = columns(&["mean_6", "max_6"]);
         others[4].stitched = true;
-        let mut dimensions = Dimensions::default();
-        let made = Provenance::new("gpu-embed", Vec::new());
-        dimensions.add("a", &made, &first);
-        for (file, layout) in ["b", "c", "d", "e", "f"].into_iter().zip(&others) {
-            dimensions.add(file, &made, layout);
-        }
-        let check = dimensions.finish();
+        let layouts = std::iter::once(first).chain(others);
+        let files = ["a", "b", "c", "d", "e", "f"].into_iter().zip(layouts);
+        let files = files.map(|(name, layout)| EmbeddedFile {
+            name: name.to_owned(),
+            provenance: Provenance::new("gpu-embed", Vec::new()),
+            layout,
+        });
+        let check = check(&files.collect::<Vec<_>>());
         assert_eq!((check.counts["files"], check.counts["different"]), (6, 4));
         assert_eq!(
             check.violations[0].to_string(),

@@ -1,14 +1,19 @@
 //! What a user says that the embeddings should be.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use plmkit_contract::{EmbeddingLayout, Provenance, Quoted};
+use plmkit_contract::{Column, Quoted, Reason};
 
 use crate::check::Check;
+use crate::files::EmbeddedFile;
 use crate::violation::Violations;
 
 /// The least number of digits that stand for a model's digest.
 const MIN_DIGEST: usize = 8;
+
+/// The types that `gpu-embed` computes in.
+const DTYPES: [&str; 4] = ["f32", "bf16", "f16", "int8"];
 
 /// What every embeddings file should be, and how many records may be missing: `model=…,dtype=…,columns=…,max-rejected=…`.
 ///
@@ -39,8 +44,12 @@ impl FromStr for Expectations {
                 .ok_or_else(|| format!("expected NAME=VALUE, found {}", Quoted(entry)))?;
             match name {
                 "model" => expected.model = Some(value.to_owned()),
-                "dtype" => expected.dtype = Some(value.to_owned()),
-                "columns" => expected.columns = Some(value.split('+').map(str::to_owned).collect()),
+                "dtype" if DTYPES.contains(&value) => expected.dtype = Some(value.to_owned()),
+                "dtype" => {
+                    let (known, found) = (DTYPES.join(", "), Quoted(value));
+                    return Err(format!("expected one of {known}, found {found}"));
+                }
+                "columns" => expected.columns = Some(columns(value)?),
                 "max-rejected" => expected.max_rejected = Some(parse_share(value)?),
                 _ => {
                     let known = "model, dtype, columns or max-rejected";
@@ -50,6 +59,19 @@ impl FromStr for Expectations {
         }
         Ok(expected)
     }
+}
+
+/// The names of columns, with a plus sign between them.
+fn columns(text: &str) -> Result<Vec<String>, String> {
+    let names = text.split('+');
+    let columns = names.map(|name| match name.parse::<Column>() {
+        Ok(_) => Ok(name.to_owned()),
+        Err(()) => Err(format!(
+            "expected columns such as mean_33+max_33, found {}",
+            Quoted(name)
+        )),
+    });
+    columns.collect()
 }
 
 /// A share: a number from 0 to 1, or a percentage such as `1%`.
@@ -83,23 +105,42 @@ impl Expectations {
     }
 }
 
-/// The files that are not as expected.
-#[derive(Debug, Default)]
-pub(crate) struct Unexpected {
-    model: Violations,
-    dtype: Violations,
-    columns: Violations,
+/// How many records were rejected for which reasons, and what the reason of most of them means.
+fn reasons(rejected: &BTreeMap<Reason, u64>, embeddings: &[EmbeddedFile]) -> String {
+    let counts = rejected.iter();
+    let counts = counts.map(|(reason, count)| format!("{count} {reason}"));
+    let counts = counts.collect::<Vec<_>>().join(", ");
+    let not_finite = rejected.get(&Reason::NotFinite).copied().unwrap_or(0);
+    let model = embeddings.iter().find_map(|file| {
+        let name = &file.provenance.model.as_ref()?.name;
+        Some(format!(" of {}", Quoted(name)))
+    });
+    let model = model.unwrap_or_default();
+    if 2 * not_finite > rejected.values().sum() {
+        format!(
+            "{counts}; probably weights{model} are NaN or infinite, or values too large for the type"
+        )
+    } else {
+        counts
+    }
 }
 
-impl Unexpected {
-    /// Compares an embeddings file.
-    pub(crate) fn add(
-        &mut self,
-        expected: &Expectations,
-        file: &str,
-        provenance: &Provenance,
-        layout: &EmbeddingLayout,
-    ) {
+/// The check `expectations`, of `embeddings` with `rows`, beside which these of `records` were rejected.
+pub(crate) fn check(
+    expected: &Expectations,
+    embeddings: &[EmbeddedFile],
+    rows: u64,
+    by_reason: &BTreeMap<Reason, u64>,
+    records: u64,
+) -> Check {
+    let rejected: u64 = by_reason.values().sum();
+    let [mut other_model, mut other_dtype, mut other_columns] = <[Violations; 3]>::default();
+    for EmbeddedFile {
+        name: file,
+        provenance,
+        layout,
+    } in embeddings
+    {
         let digest = provenance.text_option("model").unwrap_or("unknown");
         let name = provenance
             .model
@@ -108,74 +149,66 @@ impl Unexpected {
         if let Some(model) = &expected.model {
             let by_digest = model.len() >= MIN_DIGEST && digest.starts_with(model.as_str());
             if model != name && !by_digest {
-                self.model.add_file(format_args!(
+                other_model.add_file(format_args!(
                     "{file}: expected model {}, found {} ({digest})",
                     Quoted(model),
                     Quoted(name)
                 ));
             }
         }
-        if let Some(dtype) = &expected.dtype {
-            let found = provenance.text_option("dtype").unwrap_or("unknown");
-            if found != dtype {
-                let (dtype, found) = (Quoted(dtype), Quoted(found));
-                self.dtype.add_file(format_args!(
-                    "{file}: expected dtype {dtype}, found {found}"
-                ));
-            }
-        }
-        if let Some(columns) = &expected.columns {
-            let found: Vec<String> = layout.columns.iter().map(ToString::to_string).collect();
-            if found != *columns {
-                let (columns, found) = (columns.join(", "), found.join(", "));
-                self.columns.add_file(format_args!(
-                    "{file}: expected columns {}, found {found}",
-                    Quoted(&columns)
-                ));
-            }
-        }
-    }
-
-    pub(crate) fn merge(&mut self, other: Self) {
-        self.model.merge(other.model);
-        self.dtype.merge(other.dtype);
-        self.columns.merge(other.columns);
-    }
-
-    /// The check `expectations`, of embeddings with `rows`, beside which `rejected` records of `records` were rejected.
-    pub(crate) fn finish(
-        self,
-        expected: &Expectations,
-        rows: u64,
-        rejected: u64,
-        records: u64,
-    ) -> Check {
-        let mut empty = Violations::default();
-        // Where all may be rejected, that there is nothing is what was expected.
-        if rows == 0 && expected.max_rejected != Some(1.0) {
-            empty.add_file(match rejected {
-                0 => "the embeddings have no rows".to_owned(),
-                _ => format!("the embeddings have no rows: all {rejected} records are rejected"),
-            });
-        }
-        let mut too_many_rejected = Violations::default();
-        let share = rejected as f64 / records.max(1) as f64;
-        if let Some(most) = expected.max_rejected.filter(|&most| share > most) {
-            too_many_rejected.add_file(format_args!(
-                "{rejected} of {records} records are rejected, {:.3} %: expected at most {:.3} %",
-                100.0 * share,
-                100.0 * most
+        let dtype = provenance.text_option("dtype").unwrap_or("unknown");
+        if let Some(expected) = expected
+            .dtype
+            .as_ref()
+            .filter(|&expected| expected != dtype)
+        {
+            let (expected, found) = (Quoted(expected), Quoted(dtype));
+            other_dtype.add_file(format_args!(
+                "{file}: expected dtype {expected}, found {found}"
             ));
         }
-        let kinds = [
-            ("empty", empty),
-            ("too_many_rejected", too_many_rejected),
-            ("other_model", self.model),
-            ("other_dtype", self.dtype),
-            ("other_columns", self.columns),
-        ];
-        let unmet: u64 = kinds.iter().map(|(_, kind)| kind.count).sum();
-        let summary = format!("{unmet} not met, {rejected} of {records} records rejected");
-        Check::judged("expectations", summary, [], kinds)
+        let columns: Vec<String> = layout.columns.iter().map(ToString::to_string).collect();
+        if let Some(expected) = expected
+            .columns
+            .as_ref()
+            .filter(|&expected| *expected != columns)
+        {
+            let (expected, found) = (expected.join(", "), columns.join(", "));
+            other_columns.add_file(format_args!(
+                "{file}: expected columns {}, found {found}",
+                Quoted(&expected)
+            ));
+        }
     }
+    let mut empty = Violations::default();
+    // Where all may be rejected, that there is nothing is what was expected.
+    if rows == 0 && expected.max_rejected != Some(1.0) {
+        empty.add_file(match rejected {
+            0 => "the embeddings have no rows".to_owned(),
+            _ => format!(
+                "the embeddings have no rows: all {rejected} records are rejected: {}",
+                reasons(by_reason, embeddings)
+            ),
+        });
+    }
+    let mut too_many_rejected = Violations::default();
+    let share = rejected as f64 / records.max(1) as f64;
+    if let Some(most) = expected.max_rejected.filter(|&most| share > most) {
+        too_many_rejected.add_file(format_args!(
+            "{rejected} of {records} records are rejected, {:.3} %: expected at most {:.3} %: {}",
+            100.0 * share,
+            100.0 * most,
+            reasons(by_reason, embeddings)
+        ));
+    }
+    let kinds = [
+        ("empty", empty),
+        ("too_many_rejected", too_many_rejected),
+        ("other_model", other_model),
+        ("other_dtype", other_dtype),
+        ("other_columns", other_columns),
+    ];
+    let unmet: u64 = kinds.iter().map(|(_, kind)| kind.count).sum();
+    let summary = format!("{unmet} not met, {rejected} of {records} records rejected");
+    Check::judged("expectations", summary, [], kinds)
 }

@@ -2,20 +2,22 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use plmkit_contract::{Manifest, Reason, RejectsList, RowDigest};
+use plmkit_contract::{Manifest, Reason, RejectsList};
 use roaring::RoaringTreemap;
+use serde::{Deserialize, Serialize};
 
 use crate::agreement::Agreement;
-use crate::columns::{ColumnFindings, VectorViolations};
+use crate::columns::{Centre, ColumnFindings, VectorViolations};
 use crate::coverage::CoverageFindings;
-use crate::dimensions::Dimensions;
-use crate::expectations::Unexpected;
-use crate::origin::Origin;
+use crate::files::{EmbeddedFile, ShardFile};
 use crate::pooling::PoolingViolations;
-use crate::{Check, Criteria, MapSample, Verdict, centres, manifest, ordinals};
+use crate::{
+    Check, Criteria, MapSample, Verdict, centres, dimensions, expectations, manifest, ordinals,
+    origin,
+};
 
 /// What was found in some files, in a size that does not depend on the number of their rows.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Findings {
     pub(crate) rows: u64,
     pub(crate) truncated: u64,
@@ -23,14 +25,15 @@ pub struct Findings {
     pub(crate) coverage: Option<CoverageFindings>,
     /// The records in the shards.
     pub(crate) ordinals: RoaringTreemap,
-    /// File and row digest of each shard.
-    pub(crate) shards: Vec<(String, RowDigest)>,
-    pub(crate) origin: Origin,
-    pub(crate) dimensions: Dimensions,
-    pub(crate) unexpected: Unexpected,
+    pub(crate) shards: Vec<ShardFile>,
+    pub(crate) embeddings: Vec<EmbeddedFile>,
     pub(crate) columns: Vec<ColumnFindings>,
+    /// Of the sequences of each file, where shards say them.
+    pub(crate) compositions: Vec<Centre>,
     pub(crate) vectors: VectorViolations,
     pub(crate) pooling: PoolingViolations,
+    /// Not written: a reference is compared in one run.
+    #[serde(skip)]
     pub(crate) agreement: Agreement,
     pub(crate) map: MapSample,
 }
@@ -97,9 +100,8 @@ impl Findings {
         }
         self.ordinals |= other.ordinals;
         self.shards.extend(other.shards);
-        self.origin.merge(other.origin);
-        self.dimensions.merge(other.dimensions);
-        self.unexpected.merge(other.unexpected);
+        self.embeddings.extend(other.embeddings);
+        self.compositions.extend(other.compositions);
         self.vectors.merge(other.vectors);
         for column in other.columns {
             self.add_column(column);
@@ -107,6 +109,16 @@ impl Findings {
         self.pooling.merge(other.pooling);
         self.agreement.merge(other.agreement);
         self.map.merge(other.map);
+    }
+
+    /// Whether shards say which rows are expected.
+    pub fn knows_shards(&self) -> bool {
+        self.coverage.is_some()
+    }
+
+    /// The embeddings files.
+    pub fn embeddings(&self) -> &[EmbeddedFile] {
+        &self.embeddings
     }
 
     /// A sample of the vectors for pictures; empty unless [`Criteria::keep_map`].
@@ -132,16 +144,22 @@ impl Findings {
             (None, _) => Check::skipped("ordinals", "no shards were given"),
             (_, false) => Check::skipped("ordinals", "no rejects were given"),
         };
-        let rejected = rejects.by_reason.values().sum();
+        let rejected: u64 = rejects.by_reason.values().sum();
         let all = records.unwrap_or(self.rows + rejected);
         let expected = &criteria.expectations;
-        let expectations = self.unexpected.finish(expected, self.rows, rejected, all);
-        let without_list = self.origin.without_list(&rejects.of_rows);
+        let expectations = expectations::check(
+            expected,
+            &self.embeddings,
+            self.rows,
+            &rejects.by_reason,
+            all,
+        );
+        let without_list = origin::without_list(&self.embeddings, &rejects.of_rows);
         let [coverage, records_check] = self.coverage.map_or_else(
             || ["coverage", "records"].map(|name| Check::skipped(name, "no shards were given")),
             |coverage| coverage.checks(without_list),
         );
-        let (centres_check, centres) = centres::check(&self.columns);
+        let (centres_check, centres) = centres::check(&self.columns, &self.compositions);
         let (checks, extremes) = self.vectors.finish(&self.columns);
         let [finite, norms, constant, outliers, sequences] = checks;
         let (reference, agreement, not_compared) = criteria.reference.as_ref().map_or_else(
@@ -153,7 +171,9 @@ impl Findings {
                 )
             },
             |(reference, tiers)| {
-                let is_rejected = |id: &str| rejects.ids.contains(id);
+                let ids = rejects.ids.iter().map(|id| reference.key_of(id));
+                let ids: HashSet<&str> = ids.collect();
+                let is_rejected = |id: &str| ids.contains(reference.key_of(id));
                 self.agreement.finish(reference, *tiers, is_rejected)
             },
         );
@@ -169,8 +189,8 @@ impl Findings {
                 records_check,
                 ordinals,
                 manifest_check,
-                self.origin.finish(&rejects.of_rows),
-                self.dimensions.finish(),
+                origin::check(&self.embeddings, &self.shards, &rejects.of_rows),
+                dimensions::check(&self.embeddings),
                 expectations,
                 finite,
                 norms,

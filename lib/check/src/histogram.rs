@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 /// Bins of the natural logarithm: neighbouring bins differ by 1 %.
 const BINS_PER_UNIT: f64 = 100.0;
 
 /// A histogram of positive numbers with bins of equal ratio.
 ///
 /// It takes about 50 bytes for each bin in use: a few kilobytes for the norms of a hundred million vectors.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Histogram {
     /// Values by the number of their bin.
     bins: BTreeMap<i32, u64>,

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use plmkit_contract::{Manifest, Quoted, Reason, RowDigest, plural};
+use plmkit_contract::{Manifest, Quoted, Reason, plural};
 
 use crate::check::Check;
+use crate::files::ShardFile;
 use crate::violation::Violations;
 
-/// The check `manifest`: of `shards`, each with the name of its file, of `rejected`, the number of rejected records by
+/// The check `manifest`: of `shards`, of `rejected`, the number of rejected records by
 /// reason, if rejects were given, and of the digests of `rejects_files`, each with the name of the file.
 pub(crate) fn check(
     manifest: &Manifest,
-    shards: &[(String, RowDigest)],
+    shards: &[ShardFile],
     rejected: Option<&BTreeMap<Reason, u64>>,
     rejects_files: &[(String, String)],
 ) -> Check {
@@ -20,10 +21,10 @@ pub(crate) fn check(
         listed.entry(&shard.digest).or_default().push(&shard.file);
     }
     let mut unlisted = Violations::default();
-    for (file, digest) in shards {
-        let found = listed.get_mut(digest.to_string().as_str());
+    for shard in shards {
+        let found = listed.get_mut(shard.rows.to_string().as_str());
         if found.and_then(Vec::pop).is_none() {
-            unlisted.add_file(format_args!("{file}: not a shard of the manifest"));
+            unlisted.add_file(format_args!("{}: not a shard of the manifest", shard.name));
         }
     }
     let mut not_given = Violations::default();

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use plmkit_contract::{Column, RowKey};
 
 /// Rows of the sample.
@@ -11,7 +13,7 @@ const ROWS: usize = 2000;
 const ROUNDS: usize = 50;
 
 /// A sample of the vectors of the first pooled column: the rows whose digests are smallest, whatever the files and their order.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct MapSample {
     column: Option<Column>,
     /// By half of the digest of the sequence.
@@ -20,16 +22,19 @@ pub struct MapSample {
     pub(crate) lengths: BTreeMap<u32, u64>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct MapRow {
+    id: String,
     length: u32,
     norm: f64,
     vector: Vec<f32>,
 }
 
 /// A row of the sample as a point.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct MapPoint {
+#[derive(Clone, Debug, PartialEq)]
+pub struct MapPoint<'a> {
+    /// The record's id.
+    pub id: &'a str,
     /// Residues of the protein.
     pub length: u32,
     /// Norm of the vector.
@@ -52,6 +57,7 @@ impl MapSample {
             return;
         }
         let sampled = MapRow {
+            id: row.id.to_owned(),
             length: row.length,
             norm,
             vector: vector.to_vec(),
@@ -62,7 +68,8 @@ impl MapSample {
         }
     }
 
-    pub(crate) fn merge(&mut self, other: Self) {
+    /// Adds a sample of other files.
+    pub fn merge(&mut self, other: Self) {
         let Some(column) = other.column else {
             return;
         };
@@ -70,12 +77,22 @@ impl MapSample {
             return;
         }
         self.rows.extend(other.rows);
-        while self.rows.len() > ROWS {
-            self.rows.pop_last();
-        }
+        self.shrink(ROWS);
         for (bin, count) in other.lengths {
             *self.lengths.entry(bin).or_default() += count;
         }
+    }
+
+    /// Keeps so many rows at most.
+    pub fn shrink(&mut self, rows: usize) {
+        while self.rows.len() > rows {
+            self.rows.pop_last();
+        }
+    }
+
+    /// The ids of the rows.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.rows.values().map(|row| row.id.as_str())
     }
 
     /// The column that the sample is of.
@@ -89,7 +106,7 @@ impl MapSample {
     }
 
     /// The rows of the sample as points.
-    pub fn points(&self) -> Vec<MapPoint> {
+    pub fn points(&self) -> Vec<MapPoint<'_>> {
         let rows: Vec<&MapRow> = self.rows.values().collect();
         let dim = rows.first().map_or(0, |row| row.vector.len());
         let rows: Vec<&MapRow> = rows
@@ -104,6 +121,7 @@ impl MapSample {
         let points = rows.iter().zip(x.into_iter().zip(y));
         points
             .map(|(row, place)| MapPoint {
+                id: &row.id,
                 length: row.length,
                 norm: row.norm,
                 place,

@@ -5,23 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use plmkit_contract::{ByteDigest, Provenance, Quoted, RowDigest, SOURCE, plural};
 
 use crate::check::Check;
+use crate::files::{EmbeddedFile, ShardFile};
 use crate::majority::majority;
 use crate::violation::Violations;
-
-/// What the embeddings and the shards say of their origin.
-#[derive(Debug, Default)]
-pub(crate) struct Origin {
-    embeddings: Vec<FileOrigin>,
-    shards: Vec<FileOrigin>,
-    /// What the shards become when they are packed.
-    batches: BTreeSet<String>,
-}
-
-#[derive(Debug)]
-struct FileOrigin {
-    file: String,
-    provenance: Provenance,
-}
 
 /// A list of rows without rows.
 const EMPTY_LIST: &[u8] = b"ordinal,id,length,reason,start\n";
@@ -31,13 +17,13 @@ pub(crate) type RejectsFiles = Vec<(String, String)>;
 
 /// How the work of the most files, the first of which is `typical`, differs from that of another file: what it is, there and
 /// here.
-fn different_work(typical: &FileOrigin, file: &FileOrigin) -> Option<(String, String, String)> {
-    let (what, expected, found) = typical.provenance.changed_work(&file.provenance)?;
+fn different_work(typical: &Provenance, file: &Provenance) -> Option<(String, String, String)> {
+    let (what, expected, found) = typical.changed_work(file)?;
     if what != "model" {
         return Some((what.to_owned(), expected, found));
     }
-    let [expected, found] = [(typical, expected), (file, found)].map(|(file, digest)| {
-        let model = file.provenance.model.as_ref();
+    let [expected, found] = [(typical, expected), (file, found)].map(|(work, digest)| {
+        let model = work.model.as_ref();
         model.map_or(digest.clone(), |model| {
             format!("{digest} ({})", Quoted(&model.name))
         })
@@ -45,15 +31,15 @@ fn different_work(typical: &FileOrigin, file: &FileOrigin) -> Option<(String, St
     Some((what.to_owned(), expected, found))
 }
 
-/// Adds the files that were made by other work than most.
-fn add_odd_files(files: &[FileOrigin], different: &mut Violations) {
-    let Some(most) = majority(files, |a, b| different_work(a, b).is_none()) else {
+/// Adds the files, each with its name, that were made by other work than most.
+fn add_odd_files(files: &[(&str, &Provenance)], different: &mut Violations) {
+    let Some(most) = majority(files, |a, b| different_work(a.1, b.1).is_none()) else {
         return;
     };
-    let place = most.place(&most.typical.file);
-    for file in &most.odd {
-        if let Some((what, expected, found)) = different_work(most.typical, file) {
-            let file = &file.file;
+    let (typical, work) = most.typical;
+    let place = most.place(typical);
+    for (file, found) in &most.odd {
+        if let Some((what, expected, found)) = different_work(work, found) {
             different.add_file(format_args!(
                 "{file}: expected {what} {expected} {place}, found {found}"
             ));
@@ -61,129 +47,118 @@ fn add_odd_files(files: &[FileOrigin], different: &mut Violations) {
     }
 }
 
-impl Origin {
-    /// Adds an embeddings file.
-    pub(crate) fn add_embeddings(&mut self, file: &str, provenance: &Provenance) {
-        self.embeddings.push(FileOrigin {
-            file: file.to_owned(),
-            provenance: provenance.clone(),
-        });
+/// The embeddings whose list of rejected rows, which is not empty, was not given.
+pub(crate) fn without_list(embeddings: &[EmbeddedFile], given: &RejectsFiles) -> Violations {
+    let empty = ByteDigest::compute(EMPTY_LIST).to_string();
+    let mut without = Violations::default();
+    for file in embeddings {
+        let list = file.provenance.rejects.as_ref();
+        let list = list.filter(|list| **list != empty);
+        if list.is_some_and(|list| given.iter().all(|(_, digest)| digest != list)) {
+            without.add_file(format_args!(
+                "{}: rows may be missing because they were rejected, and their list is not among --rejects",
+                file.name
+            ));
+        }
     }
+    without
+}
 
-    /// Adds a shard and the digest of the batches that it becomes.
-    pub(crate) fn add_shard(&mut self, file: &str, provenance: &Provenance, batches: RowDigest) {
-        self.batches.insert(batches.to_string());
-        self.shards.push(FileOrigin {
-            file: file.to_owned(),
-            provenance: provenance.clone(),
-        });
+/// The check `origin`, where these lists of rejects were given.
+pub(crate) fn check(
+    embeddings: &[EmbeddedFile],
+    shards: &[ShardFile],
+    rejects: &RejectsFiles,
+) -> Check {
+    let mut different = Violations::default();
+    let works = embeddings
+        .iter()
+        .map(|file| (file.name.as_str(), &file.provenance));
+    add_odd_files(&works.collect::<Vec<_>>(), &mut different);
+    let works = shards
+        .iter()
+        .map(|file| (file.name.as_str(), &file.provenance));
+    add_odd_files(&works.collect::<Vec<_>>(), &mut different);
+    let source = |file: &EmbeddedFile| file.provenance.options.get(SOURCE).cloned();
+    if let Some(most) = majority(embeddings, |a, b| source(a) == source(b)) {
+        for file in &most.odd {
+            let (file, typical) = (&file.name, &most.typical.name);
+            different.add_file(format_args!(
+                "{file}: not of the same set of shards as {typical}"
+            ));
+        }
     }
-
-    /// The embeddings whose list of rejected rows, which is not empty, was not given.
-    pub(crate) fn without_list(&self, given: &RejectsFiles) -> Violations {
-        let empty = ByteDigest::compute(EMPTY_LIST).to_string();
-        let mut without = Violations::default();
-        for FileOrigin { file, provenance } in &self.embeddings {
-            let list = provenance.rejects.as_ref().filter(|list| **list != empty);
-            if list.is_some_and(|list| given.iter().all(|(_, digest)| digest != list)) {
-                without.add_file(format_args!(
-                    "{file}: rows may be missing because they were rejected, and their list is not among --rejects"
+    let inputs = |file: &ShardFile| file.provenance.inputs.clone();
+    if let Some(most) = majority(shards, |a, b| inputs(a) == inputs(b)) {
+        for file in &most.odd {
+            let (file, typical) = (&file.name, &most.typical.name);
+            different.add_file(format_args!(
+                "{file}: made from other inputs than {typical}"
+            ));
+        }
+    }
+    let known: BTreeSet<String> = shards.iter().map(|file| file.batches.to_string()).collect();
+    let mut other_batches = Violations::default();
+    let mut embedded_twice = Violations::default();
+    let mut first_of: BTreeMap<&str, &str> = BTreeMap::new();
+    for EmbeddedFile {
+        name: file,
+        provenance,
+        ..
+    } in embeddings
+    {
+        for batches in &provenance.inputs {
+            if !shards.is_empty() && !known.contains(batches) {
+                let batches = Quoted(batches);
+                other_batches.add_file(format_args!(
+                    "{file}: made from batches {batches}, which are not those of a shard"
                 ));
             }
-        }
-        without
-    }
-
-    pub(crate) fn merge(&mut self, other: Self) {
-        self.embeddings.extend(other.embeddings);
-        self.shards.extend(other.shards);
-        self.batches.extend(other.batches);
-    }
-
-    /// The check `origin`, where these lists of rejects were given.
-    pub(crate) fn finish(self, rejects: &RejectsFiles) -> Check {
-        let mut different = Violations::default();
-        add_odd_files(&self.embeddings, &mut different);
-        add_odd_files(&self.shards, &mut different);
-        let source = |file: &FileOrigin| file.provenance.options.get(SOURCE).cloned();
-        if let Some(most) = majority(&self.embeddings, |a, b| source(a) == source(b)) {
-            for file in &most.odd {
-                let (file, typical) = (&file.file, &most.typical.file);
-                different.add_file(format_args!(
-                    "{file}: not of the same set of shards as {typical}"
-                ));
+            // All batches without rows have the same digest.
+            let first = (!is_empty(batches)).then(|| first_of.insert(batches, file));
+            if let Some(first) = first.flatten() {
+                embedded_twice.add_file(if first == file {
+                    format!("{file}: given twice")
+                } else {
+                    format!("{file}: made from the same batches as {first}")
+                });
             }
         }
-        let inputs = |file: &FileOrigin| file.provenance.inputs.clone();
-        if let Some(most) = majority(&self.shards, |a, b| inputs(a) == inputs(b)) {
-            for file in &most.odd {
-                let (file, typical) = (&file.file, &most.typical.file);
-                different.add_file(format_args!(
-                    "{file}: made from other inputs than {typical}"
-                ));
-            }
-        }
-        let mut other_batches = Violations::default();
-        let mut embedded_twice = Violations::default();
-        let mut first_of: BTreeMap<&str, &str> = BTreeMap::new();
-        for FileOrigin {
-            file, provenance, ..
-        } in &self.embeddings
-        {
-            for batches in &provenance.inputs {
-                if !self.shards.is_empty() && !self.batches.contains(batches) {
-                    let batches = Quoted(batches);
-                    other_batches.add_file(format_args!(
-                        "{file}: made from batches {batches}, which are not those of a shard"
-                    ));
-                }
-                // All batches without rows have the same digest.
-                let first = (!is_empty(batches)).then(|| first_of.insert(batches, file));
-                if let Some(first) = first.flatten() {
-                    embedded_twice.add_file(if first == file {
-                        format!("{file}: given twice")
-                    } else {
-                        format!("{file}: made from the same batches as {first}")
-                    });
-                }
-            }
-        }
-        let known: BTreeSet<&str> = self
-            .embeddings
-            .iter()
-            .filter_map(|file| file.provenance.rejects.as_deref())
-            .collect();
-        let mut other_rejects = Violations::default();
-        for (file, _) in rejects
-            .iter()
-            .filter(|(_, digest)| !known.contains(digest.as_str()))
-        {
-            let problem = format_args!("{file}: not the list of any of the embeddings, or altered");
-            other_rejects.add_file(problem);
-        }
-        let (embeddings, shards) = (self.embeddings.len() as u64, self.shards.len() as u64);
-        let summary = format!(
-            "{}, {}: {} of other work than most, {} batches of other shards, {} batches embedded twice, \
-             {} rejects of other embeddings",
-            plural(embeddings, "embeddings file"),
-            plural(shards, "shard"),
-            different.count,
-            other_batches.count,
-            embedded_twice.count,
-            other_rejects.count
-        );
-        Check::judged(
-            "origin",
-            summary,
-            [("embeddings", embeddings), ("shards", shards)],
-            [
-                ("different", different),
-                ("other_batches", other_batches),
-                ("embedded_twice", embedded_twice),
-                ("other_rejects", other_rejects),
-            ],
-        )
     }
+    let known: BTreeSet<&str> = embeddings
+        .iter()
+        .filter_map(|file| file.provenance.rejects.as_deref())
+        .collect();
+    let mut other_rejects = Violations::default();
+    for (file, _) in rejects
+        .iter()
+        .filter(|(_, digest)| !known.contains(digest.as_str()))
+    {
+        let problem = format_args!("{file}: not the list of any of the embeddings, or altered");
+        other_rejects.add_file(problem);
+    }
+    let (embeddings, shards) = (embeddings.len() as u64, shards.len() as u64);
+    let summary = format!(
+        "{}, {}: {} of other work than most, {} batches of other shards, {} batches embedded twice, \
+         {} rejects of other embeddings",
+        plural(embeddings, "embeddings file"),
+        plural(shards, "shard"),
+        different.count,
+        other_batches.count,
+        embedded_twice.count,
+        other_rejects.count
+    );
+    Check::judged(
+        "origin",
+        summary,
+        [("embeddings", embeddings), ("shards", shards)],
+        [
+            ("different", different),
+            ("other_batches", other_batches),
+            ("embedded_twice", embedded_twice),
+            ("other_rejects", other_rejects),
+        ],
+    )
 }
 
 /// Whether batches of this digest have no rows: all such have the same.
@@ -195,25 +170,50 @@ fn is_empty(batches: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use plmkit_contract::{EmbeddingLayout, Labels, StoreDtype};
+
     use super::*;
     use crate::CheckOutcome;
 
-    fn embeddings(model: &str, batches: &str) -> Provenance {
+    fn work(model: &str, batches: &str) -> Provenance {
         Provenance::new("gpu-embed", vec![batches.to_owned()]).with("model", model)
     }
 
-    fn shard(max_residues: u32, input: &str) -> Provenance {
-        Provenance::new("fasta-shard", vec![input.to_owned()]).with("max_residues", max_residues)
+    fn embedded(name: &str, provenance: Provenance) -> EmbeddedFile {
+        EmbeddedFile {
+            name: name.to_owned(),
+            provenance,
+            layout: EmbeddingLayout {
+                columns: Vec::new(),
+                dim: 1,
+                dtype: StoreDtype::F32,
+                stitched: false,
+                labels: Labels::default(),
+            },
+        }
+    }
+
+    fn shard(name: &str, max_residues: u32, input: &str) -> ShardFile {
+        let made_by = Provenance::new("fasta-shard", vec![input.to_owned()]);
+        ShardFile {
+            name: name.to_owned(),
+            provenance: made_by.with("max_residues", max_residues),
+            rows: RowDigest::default(),
+            batches: RowDigest::default(),
+        }
     }
 
     #[test]
     fn embeddings_of_two_models_are_no_set() {
-        let mut origin = Origin::default();
-        for (file, model) in [("a", "m"), ("b", "m"), ("c", "n")] {
-            origin.add_embeddings(file, &embeddings(model, file));
-        }
-        origin.add_embeddings("d", &Provenance::new("another", vec![]).with("model", "m"));
-        let check = origin.finish(&Vec::new());
+        let files = [("a", "m"), ("b", "m"), ("c", "n")];
+        let mut files = files
+            .map(|(file, model)| embedded(file, work(model, file)))
+            .to_vec();
+        files.push(embedded(
+            "d",
+            Provenance::new("another", vec![]).with("model", "m"),
+        ));
+        let check = check(&files, &[], &Vec::new());
         assert_eq!(
             (check.counts["embeddings"], check.counts["different"]),
             (4, 2)
@@ -230,11 +230,10 @@ mod tests {
 
     #[test]
     fn embeddings_of_two_sets_of_shards_or_of_the_same_batches_are_no_set() {
-        let mut origin = Origin::default();
-        for (file, source, batches) in [("a", "s", "x"), ("b", "t", "y"), ("c", "s", "x")] {
-            origin.add_embeddings(file, &embeddings("m", batches).with(SOURCE, source));
-        }
-        let lines = origin.finish(&Vec::new()).violations;
+        let files = [("a", "s", "x"), ("b", "t", "y"), ("c", "s", "x")];
+        let files = files
+            .map(|(file, source, batches)| embedded(file, work("m", batches).with(SOURCE, source)));
+        let lines = check(&files, &[], &Vec::new()).violations;
         let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
         assert_eq!(
             lines,
@@ -247,13 +246,14 @@ mod tests {
 
     #[test]
     fn shards_of_other_inputs_or_options_are_no_set() {
-        let mut origin = Origin::default();
-        let batches = RowDigest::default();
-        origin.add_shard("a", &shard(1022, "x"), batches);
-        origin.add_shard("b", &shard(1022, "x"), batches);
-        origin.add_shard("c", &shard(1022, "y"), batches);
-        origin.add_shard("d", &shard(500, "x"), batches);
-        let check = origin.finish(&Vec::new());
+        let shards = [
+            ("a", 1022, "x"),
+            ("b", 1022, "x"),
+            ("c", 1022, "y"),
+            ("d", 500, "x"),
+        ];
+        let shards = shards.map(|(name, max_residues, input)| shard(name, max_residues, input));
+        let check = check(&[], &shards, &Vec::new());
         assert_eq!((check.counts["shards"], check.counts["different"]), (4, 2));
         let lines: Vec<String> = check.violations.iter().map(ToString::to_string).collect();
         assert_eq!(
@@ -273,24 +273,18 @@ mod tests {
             ("other", 1, CheckOutcome::Fail),
             (batches.to_string().as_str(), 1, CheckOutcome::Pass),
         ] {
-            let mut origin = Origin::default();
-            for _ in 0..shards {
-                origin.add_shard("s", &shard(1022, "x"), batches);
-            }
-            origin.add_embeddings("e", &embeddings("m", input));
-            let check = origin.finish(&Vec::new());
-            assert_eq!(check.outcome, outcome, "{input} {shards}");
+            let shards = vec![shard("s", 1022, "x"); shards];
+            let check = check(&[embedded("e", work("m", input))], &shards, &Vec::new());
+            assert_eq!(check.outcome, outcome, "{input} {}", shards.len());
         }
     }
 
     #[test]
     fn a_list_of_rejects_is_known_by_an_embeddings_file() {
-        let mut origin = Origin::default();
-        for list in ["x", "y"] {
-            origin.add_embeddings(list, &embeddings("m", list).with_rejects(list.to_owned()));
-        }
+        let files =
+            ["x", "y"].map(|list| embedded(list, work("m", list).with_rejects(list.to_owned())));
         let given = ["x", "z"].map(|list| (list.to_owned(), list.to_owned()));
-        let check = origin.finish(&given.to_vec());
+        let check = check(&files, &[], &given.to_vec());
         assert_eq!(check.counts["other_rejects"], 1);
         let lines: Vec<String> = check.violations.iter().map(ToString::to_string).collect();
         assert_eq!(

@@ -3,12 +3,14 @@
 //! The mean over few residues scatters more than the mean over many. So a row is compared with rows of about its length:
 //! lengths are binned by factors of the square root of 2.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use plmkit_contract::{Column, Pooling, RowKey};
-use serde::Serialize;
+use plmkit_contract::{Column, RowKey};
+use serde::{Deserialize, Serialize};
 
 use crate::check::Check;
+use crate::columns::is_deviation;
 use crate::histogram::Histogram;
 use crate::violation::{LISTED, Violations};
 
@@ -21,6 +23,9 @@ const STATISTICS: [(&str, f64, f64); 2] = [("norm", -30.0, 30.0), ("distance", f
 
 /// The least distance from the centre, in spreads, that is one: where all vectors are nearly the same, the usual distance is rounding.
 const MIN_DISTANCE: f64 = 100.0;
+
+/// The least usual distance from the centre, in spreads: that of different proteins is about 1.
+const MIN_MEDIAN: f64 = 0.1;
 
 /// Rows that a verdict lists as the farthest from the others.
 const EXTREMES: usize = 20;
@@ -52,12 +57,12 @@ struct Row {
 }
 
 /// A vector that is unlike others of its length, how unlike it is, and in what.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Extreme {
     /// The column.
     pub column: Column,
     /// `norm`, or `distance`: the distance from the centre of the file, in standard deviations.
-    pub statistic: &'static str,
+    pub statistic: Cow<'static, str>,
     /// Position of the record in the whole input.
     pub ordinal: u64,
     /// Offset of the row's first residue in the protein.
@@ -96,7 +101,7 @@ fn keep(rows: &mut Vec<Row>, row: &RowKey, value: f64, before: impl Fn(f64) -> b
 }
 
 /// The rows of a file, or of several, that were compared with others of their length.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct OutlierFindings {
     pub(crate) compared: u64,
     outliers: Violations,
@@ -150,12 +155,14 @@ impl Outliers {
 
     /// Adds what was found of `column` to `findings`.
     pub(crate) fn finish(self, column: Column, findings: &mut OutlierFindings) {
-        let is_deviation = matches!(column, Column::Pooled(name) if name.pool == Pooling::Std);
+        let is_deviation = is_deviation(column);
         for (&bin, statistics) in &self.by_length {
             for (which, statistic) in statistics.iter().enumerate() {
                 let others = self.others(bin, which);
                 let scale = others.and_then(|others| others.scale(LEAST_SPREAD));
-                let Some(scale) = scale else {
+                // Where most rows are copies of a few, nothing can be said of the others.
+                let Some(scale) = scale.filter(|scale| which == 0 || scale.median() > MIN_MEDIAN)
+                else {
                     continue;
                 };
                 let (name, lowest, highest) = STATISTICS[which];
@@ -185,7 +192,7 @@ impl Outliers {
                     }
                     findings.extremes.push(Extreme {
                         column,
-                        statistic: name,
+                        statistic: name.into(),
                         ordinal: row.ordinal,
                         start: row.start,
                         id: row.id.clone(),

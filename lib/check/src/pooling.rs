@@ -4,6 +4,7 @@ use plmkit_contract::{Column, EmbeddingLayout, Pooling, RowKey, StoreDtype};
 
 use crate::check::Check;
 use crate::violation::Violations;
+use serde::{Deserialize, Serialize};
 
 /// The columns of one layer, by their place in the file.
 #[derive(Debug, Default)]
@@ -16,7 +17,7 @@ struct LayerColumns {
 }
 
 /// The rows whose poolings contradict each other.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct PoolingViolations {
     compared: u64,
     mean_above_max: Violations,

@@ -3,10 +3,11 @@
 //! Rows are sampled by a hash, so that all copies of a sequence are in the sample or none is. So the memory is fixed, and
 //! the samples of two files can be compared.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 
 use plmkit_contract::{Column, Pooling, RowKey};
+use serde::{Deserialize, Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::check::Check;
@@ -24,7 +25,7 @@ const DIMENSIONS: usize = 8;
 const MAX_DIFFERENCE: f32 = 0.5;
 
 /// The sampled rows of one column.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Sequences {
     /// By the digest of the sequence.
     by_sequence: HashSample<Sampled>,
@@ -37,7 +38,7 @@ pub(crate) struct Sequences {
 }
 
 /// A row with a sequence that was not there before.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Sampled {
     ordinal: u64,
     /// The vector in the sampled dimensions.
@@ -45,10 +46,19 @@ struct Sampled {
 }
 
 /// The values of a map whose hashes are below a limit, which falls as the map fills.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct HashSample<T> {
     limit: u64,
+    #[serde(serialize_with = "sorted", bound(serialize = "T: Serialize"))]
     rows: HashMap<u64, T>,
+}
+
+/// Writes rows in an order that does not change from run to run.
+fn sorted<T: Serialize, S: Serializer>(
+    rows: &HashMap<u64, T>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(rows.iter().collect::<BTreeMap<_, _>>())
 }
 
 impl<T> Default for HashSample<T> {
@@ -83,14 +93,24 @@ impl<T: Copy> HashSample<T> {
         rows
     }
 
+    /// Lowers both limits to the smaller.
+    fn lower_to_same(&mut self, other: &mut Self) {
+        let limit = self.limit.min(other.limit);
+        self.lower(limit);
+        other.lower(limit);
+    }
+
     fn lower(&mut self, limit: u64) {
-        self.limit = self.limit.min(limit);
-        self.rows.retain(|&hash, _| hash <= self.limit);
+        if limit < self.limit {
+            self.limit = limit;
+            self.rows.retain(|&hash, _| hash <= limit);
+            self.rows.shrink_to_fit();
+        }
     }
 }
 
 /// What is wrong with pairs of rows.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct SequenceViolations {
     pub(crate) different: Violations,
     pub(crate) same_vector: Violations,
@@ -150,12 +170,12 @@ impl Sequences {
     pub(crate) fn merge(
         &mut self,
         column: Column,
-        other: Self,
+        mut other: Self,
         violations: &mut SequenceViolations,
     ) {
         self.repeated += other.repeated;
-        self.by_sequence.lower(other.by_sequence.limit);
-        self.by_vector.lower(other.by_vector.limit);
+        self.by_sequence.lower_to_same(&mut other.by_sequence);
+        self.by_vector.lower_to_same(&mut other.by_vector);
         for (sequence, sampled) in other.by_sequence.sorted_by_key(|sampled| sampled.ordinal) {
             let Some(known) = self.by_sequence.insert(sequence, sampled) else {
                 continue;

@@ -4,10 +4,10 @@
 //! cosines of 0.99. So a difference is measured against the spread over the proteins of the sample, dimension by dimension:
 //! vectors of two different proteins differ by about 1.3 of it, whatever the model.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use plmkit_contract::{Provenance, RowKey, plural};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::check::Check;
 use crate::pilot::median;
@@ -18,13 +18,13 @@ use crate::violation::Violations;
 const MIN_ROWS: usize = 8;
 
 /// How much larger or smaller the median difference of a file may be than that of the other files.
-const MAX_RATIO: f64 = 10.0;
+const MAX_RATIO: f32 = 10.0;
 
 /// Differences that are no difference: rounding that the two computations share.
-const ROUNDING: f64 = 1e-5;
+const ROUNDING: f32 = 1e-5;
 
 /// How far two computations of a vector may differ.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Tolerance {
     /// In spreads over proteins: the root mean square over dimensions.
     spreads: f64,
@@ -45,19 +45,22 @@ fn tolerance(provenance: &Provenance) -> Tolerance {
 }
 
 /// A vector of the sample, and the same computed again.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Compared {
-    ordinal: u64,
-    start: u32,
+    /// None of a golden vector.
+    ordinal: Option<u64>,
+    start: Option<u32>,
     id: String,
     found: Vec<f32>,
     expected: Vec<f32>,
 }
 
 /// The sampled vectors of one file, by column.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct SpotFile {
     name: String,
+    /// Whether it has golden vectors, whose type is not that of the embeddings.
+    golden: bool,
     tolerance: Tolerance,
     columns: BTreeMap<String, Vec<Compared>>,
 }
@@ -82,7 +85,7 @@ pub struct SpotAgreement {
 }
 
 /// A sample of vectors beside those that a second computation gave.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct SpotCheck {
     files: Vec<SpotFile>,
     /// Problems of the sample as a whole.
@@ -95,9 +98,35 @@ impl SpotCheck {
     pub fn begin_file(&mut self, name: &str, provenance: &Provenance) {
         self.files.push(SpotFile {
             name: name.to_owned(),
+            golden: false,
             tolerance: tolerance(provenance),
             columns: BTreeMap::new(),
         });
+    }
+
+    /// Begins a file of golden vectors, which are compared as f32.
+    pub fn begin_golden(&mut self, name: &str) {
+        self.begin_file(name, &Provenance::new("golden", Vec::new()));
+        self.file().golden = true;
+    }
+
+    /// Adds a golden vector in a column, and the same computed again.
+    ///
+    /// # Panics
+    /// If no file was begun.
+    pub fn add_golden(&mut self, id: &str, column: &str, golden: &[f32], expected: &[f32]) {
+        let compared = Compared {
+            ordinal: None,
+            start: None,
+            id: id.to_owned(),
+            found: golden.to_vec(),
+            expected: expected.to_vec(),
+        };
+        self.file().add(column, compared);
+    }
+
+    fn file(&mut self) -> &mut SpotFile {
+        self.files.last_mut().expect("a file was begun")
     }
 
     /// Adds a row of the file: its vector in a column, and the same computed again.
@@ -105,18 +134,14 @@ impl SpotCheck {
     /// # Panics
     /// If no file was begun.
     pub fn add(&mut self, row: &RowKey, column: &str, found: &[f32], expected: &[f32]) {
-        let file = self.files.last_mut().expect("a file was begun");
         let compared = Compared {
-            ordinal: row.ordinal,
-            start: row.start,
+            ordinal: Some(row.ordinal),
+            start: Some(row.start),
             id: row.id.to_owned(),
             found: found.to_vec(),
             expected: expected.to_vec(),
         };
-        file.columns
-            .entry(column.to_owned())
-            .or_default()
-            .push(compared);
+        self.file().add(column, compared);
     }
 
     /// Notes that a file was made with another model than the one that computes again.
@@ -130,6 +155,13 @@ impl SpotCheck {
     pub fn add_not_computed(&mut self, row: &RowKey) {
         let problem = "in the embeddings, and rejected when it was computed again";
         self.not_computed.add_row(row, problem);
+    }
+
+    /// Adds the sample of other files.
+    pub fn merge(&mut self, other: Self) {
+        self.files.extend(other.files);
+        self.other_model.merge(other.other_model);
+        self.not_computed.merge(other.not_computed);
     }
 
     /// The check `spot-check`, and how near each file is.
@@ -159,8 +191,7 @@ impl SpotCheck {
                 };
                 let mut differences = Vec::new();
                 for one in compared {
-                    let (ordinal, start, id) =
-                        (Some(one.ordinal), Some(one.start), Some(one.id.as_str()));
+                    let (ordinal, start, id) = (one.ordinal, one.start, Some(one.id.as_str()));
                     if one.found.len() != one.expected.len() {
                         let (found, expected) = (one.found.len(), one.expected.len());
                         let problem = format_args!(
@@ -204,7 +235,10 @@ impl SpotCheck {
                 agreements.push(agreement);
             }
         }
-        let odd = odd_files(&agreements);
+        let golden = self.files.iter().filter(|file| file.golden);
+        let golden: BTreeSet<&str> = golden.map(|file| file.name.as_str()).collect();
+        let embedded = agreements.iter();
+        let odd = odd_files(embedded.filter(|one| !golden.contains(one.file.as_str())));
         let summary = format!(
             "{} of {} computed again: {} vectors differ, {} columns of files are computed otherwise than the rest",
             plural(rows as u64, "row"),
@@ -262,6 +296,13 @@ fn spread(vectors: &[&[f32]]) -> Option<Vec<f32>> {
     Some(spread)
 }
 
+impl SpotFile {
+    fn add(&mut self, column: &str, compared: Compared) {
+        let vectors = self.columns.entry(column.to_owned()).or_default();
+        vectors.push(compared);
+    }
+}
+
 impl Compared {
     fn in_spreads(&self, spread: &[f32]) -> f64 {
         let pairs = self.found.iter().zip(&self.expected).zip(spread);
@@ -300,25 +341,30 @@ impl Compared {
 }
 
 /// The files whose median difference is unlike that of the others: computed in another type than these.
-fn odd_files(agreements: &[SpotAgreement]) -> Violations {
+fn odd_files<'a>(agreements: impl Iterator<Item = &'a SpotAgreement>) -> Violations {
     let mut odd = Violations::default();
+    let mut by_column: BTreeMap<&str, Vec<(&str, f32)>> = BTreeMap::new();
     for file in agreements {
-        let others = agreements
-            .iter()
-            .filter(|other| other.column == file.column && other.file != file.file);
-        let mut others: Vec<f32> = others
-            .filter_map(|other| Some(other.median_difference? as f32))
-            .collect();
-        let Some(own) = file.median_difference.filter(|_| others.len() >= 2) else {
-            continue;
-        };
-        let typical = f64::from(median(&mut others));
-        let ratio = (own + ROUNDING) / (typical + ROUNDING);
-        if !(1.0 / MAX_RATIO..=MAX_RATIO).contains(&ratio) {
-            odd.add_file(format_args!(
-                "{}: {} differs by {own:.1e} standard deviations from the same computed again, the other files by {typical:.1e}",
-                file.file, file.column
-            ));
+        let files = by_column.entry(&file.column).or_default();
+        files.extend(
+            file.median_difference
+                .map(|own| (file.file.as_str(), own as f32)),
+        );
+    }
+    for (column, files) in by_column {
+        for &(file, own) in &files {
+            let others = files.iter().filter(|(other, _)| *other != file);
+            let mut others: Vec<f32> = others.map(|(_, difference)| *difference).collect();
+            if others.len() < 2 {
+                continue;
+            }
+            let typical = median(&mut others);
+            let ratio = (own + ROUNDING) / (typical + ROUNDING);
+            if !(1.0 / MAX_RATIO..=MAX_RATIO).contains(&ratio) {
+                odd.add_file(format_args!(
+                    "{file}: {column} differs by {own:.1e} standard deviations from the same computed again, the other files by {typical:.1e}"
+                ));
+            }
         }
     }
     odd

@@ -5,8 +5,9 @@ use plmkit_contract::{EmbeddingLayout, Provenance, Reject, RowDigest, RowKey};
 use crate::agreement::Pair;
 use crate::columns::FileColumn;
 use crate::coverage::{Coverage, reject_key};
+use crate::files::{EmbeddedFile, ShardFile};
 use crate::pooling::PoolingPlan;
-use crate::{Expectations, ExpectedRows, Findings, Reference, ReferenceError, Tiers};
+use crate::{Composition, Expectations, ExpectedRows, Findings, Reference, ReferenceError, Tiers};
 
 /// What embeddings are compared with, whatever file they are in.
 #[derive(Debug, Default)]
@@ -37,6 +38,7 @@ pub struct Validator<'a> {
     criteria: &'a Criteria,
     coverage: Option<Coverage>,
     findings: Findings,
+    composition: Option<Composition>,
     file: Option<OpenFile>,
 }
 
@@ -60,6 +62,7 @@ impl<'a> Validator<'a> {
             criteria,
             coverage: shards.map(Coverage::new),
             findings,
+            composition: None,
             file: None,
         }
     }
@@ -72,8 +75,17 @@ impl<'a> Validator<'a> {
         rows: RowDigest,
         batches: RowDigest,
     ) {
-        self.findings.shards.push((name.to_owned(), rows));
-        self.findings.origin.add_shard(name, provenance, batches);
+        self.findings.shards.push(ShardFile {
+            name: name.to_owned(),
+            provenance: provenance.clone(),
+            rows,
+            batches,
+        });
+    }
+
+    /// Says of which residues the sequences of all the files are.
+    pub fn set_composition(&mut self, composition: Composition) {
+        self.composition = Some(composition);
     }
 
     /// Begins an embeddings file with these columns. `sample` has the first vectors of each column: up to
@@ -90,10 +102,11 @@ impl<'a> Validator<'a> {
     ) -> Result<(), ReferenceError> {
         self.end_file();
         let findings = &mut self.findings;
-        findings.origin.add_embeddings(name, provenance);
-        findings.dimensions.add(name, provenance, layout);
-        let expected = &self.criteria.expectations;
-        findings.unexpected.add(expected, name, provenance, layout);
+        findings.embeddings.push(EmbeddedFile {
+            name: name.to_owned(),
+            provenance: provenance.clone(),
+            layout: layout.clone(),
+        });
         let reference = self.criteria.reference.as_ref();
         let pairs = reference
             .map(|(reference, _)| findings.agreement.pair(reference, &layout.columns))
@@ -144,6 +157,9 @@ impl<'a> Validator<'a> {
     fn end_file(&mut self) {
         if let Some(file) = self.file.take() {
             let findings = &mut self.findings;
+            let composition = self.composition.as_ref();
+            let composition = composition.map(|composition| composition.centre(&file.name));
+            findings.compositions.extend(composition);
             for column in file.columns {
                 let column = column.finish(&file.name, &mut findings.vectors);
                 findings.add_column(column);

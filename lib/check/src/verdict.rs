@@ -74,10 +74,10 @@ impl Verdict {
         }
     }
 
-    /// Switches off the check of this name: what it found does not count.
-    pub fn skip(&mut self, name: &str) {
+    /// Skips the check of this name: what it found does not count.
+    pub fn skip(&mut self, name: &str, why: &str) {
         for check in self.checks.iter_mut().filter(|check| check.name == name) {
-            *check = Check::skipped(check.name, "switched off by --skip");
+            *check = Check::skipped(check.name, why);
         }
     }
 

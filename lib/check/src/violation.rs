@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 
 use plmkit_contract::{Quoted, RowKey};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The number of violations that a check lists; all are counted.
 pub(crate) const LISTED: usize = 10;
@@ -11,7 +11,7 @@ pub(crate) const LISTED: usize = 10;
 /// One row, record or file that fails a check.
 ///
 /// As text: `ordinal 3 'P12345' from residue 511: missing`; a control character of an id is escaped, a long id cut.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
     /// Position of the record in the whole input; null where the violation is a file or a reference row.
     pub ordinal: Option<u64>,
@@ -42,7 +42,7 @@ impl fmt::Display for Violation {
 }
 
 /// A count of violations with the first few of them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Violations {
     pub(crate) count: u64,
     pub(crate) first: Vec<Violation>,

@@ -1,5 +1,6 @@
 //! Paths on the command line.
 
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::fs;
 use std::io;
@@ -62,26 +63,57 @@ pub fn files_in(folder: &Path, extensions: &[&str]) -> io::Result<Vec<PathBuf>> 
     Ok(files)
 }
 
-/// Replaces each folder in `paths` by the [files in it](files_in) with one of these extensions. A folder without such files is a
-/// fault.
+/// Replaces each folder in `paths` by the [files in it](files_in) with one of these extensions, and each `@FILE` by what FILE
+/// lists, one path on each line. A folder without such files, and a list without lines, is a fault.
 pub fn files_of(paths: Vec<PathBuf>, extensions: &[&str]) -> Result<Vec<PathBuf>, Fault> {
     let mut files = Vec::with_capacity(paths.len());
     for path in paths {
-        if !path.is_dir() {
-            files.push(path);
-            continue;
+        match path.as_os_str().as_bytes() {
+            [b'@', list @ ..] => {
+                for listed in listed_in(Path::new(OsStr::from_bytes(list)))? {
+                    add_files(&mut files, listed, extensions)?;
+                }
+            }
+            _ => add_files(&mut files, path, extensions)?,
         }
-        let missing =
-            |what: String| Fault::new(Exit::NoInput, format!("{}: {what}", path_text(&path)));
-        let found = files_in(&path, extensions).map_err(|error| missing(io_text(&error)))?;
-        if found.is_empty() {
-            let names = extensions.join(" or *.");
-            let what = format!("expected files named *.{names} in this folder, found none");
-            return Err(missing(what));
-        }
-        files.extend(found);
     }
     Ok(files)
+}
+
+/// Adds a file, or the files of a folder.
+fn add_files(files: &mut Vec<PathBuf>, path: PathBuf, extensions: &[&str]) -> Result<(), Fault> {
+    if !path.is_dir() {
+        files.push(path);
+        return Ok(());
+    }
+    let found = files_in(&path, extensions).map_err(|error| no_input(&path, &io_text(&error)))?;
+    if found.is_empty() {
+        let names = extensions.join(" or *.");
+        let what = format!("expected files named *.{names} in this folder, found none");
+        return Err(no_input(&path, &what));
+    }
+    files.extend(found);
+    Ok(())
+}
+
+/// The paths in a list, relative to the working directory.
+fn listed_in(list: &Path) -> Result<Vec<PathBuf>, Fault> {
+    if list.as_os_str().is_empty() {
+        return Err(Fault::usage("@: expected the name of a list after it"));
+    }
+    let text = fs::read(list).map_err(|error| no_input(list, &io_text(&error)))?;
+    let lines = text.split(|&byte| byte == b'\n');
+    let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let paths = lines.filter(|line| !line.is_empty());
+    let paths: Vec<PathBuf> = paths.map(|line| OsStr::from_bytes(line).into()).collect();
+    if paths.is_empty() {
+        return Err(no_input(list, "expected one path on each line, found none"));
+    }
+    Ok(paths)
+}
+
+fn no_input(path: &Path, what: &str) -> Fault {
+    Fault::new(Exit::NoInput, format!("{}: {what}", path_text(path)))
 }
 
 /// Checks that each output can be renamed to its path: that it is no stream.

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::VectorColumn;
+use crate::{Quoted, VectorColumn};
 
 /// The number of tokens in ESM-2's vocabulary, and of values in a logits vector.
 pub const VOCABULARY: usize = 33;
@@ -78,6 +78,15 @@ impl fmt::Display for Column {
 impl Serialize for Column {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Column {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let column = text.parse();
+        column
+            .map_err(|()| de::Error::custom(format_args!("no column is called {}", Quoted(&text))))
     }
 }
 

@@ -17,6 +17,7 @@ use std::str::FromStr;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow::datatypes::DataType;
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3Default;
 
 const _: () = assert!(
@@ -28,7 +29,7 @@ const _: () = assert!(
 const NULL: u64 = u64::MAX;
 
 /// The order-independent digest of a set of rows: the sum of their XXH3-128 hashes, and their number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowDigest {
     sum: u128,
     rows: u64,

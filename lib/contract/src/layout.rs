@@ -6,6 +6,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
 use crate::row_key::key_fields;
 use crate::{Column, KEY_COLUMNS, Labels, StoreDtype, VOCABULARY, check_columns};
+use serde::{Deserialize, Serialize};
 
 /// The column of an embeddings file with the number of windows of each row's protein. It follows the key.
 pub const N_WINDOWS: &str = "n_windows";
@@ -23,7 +24,7 @@ pub const N_WINDOWS: &str = "n_windows";
 /// };
 /// assert_eq!(EmbeddingLayout::from_schema(&layout.schema()).unwrap(), layout);
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmbeddingLayout {
     /// Computed columns, in file order.
     pub columns: Vec<Column>,

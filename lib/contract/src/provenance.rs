@@ -61,7 +61,7 @@ pub struct ModelName {
 }
 
 /// The origin of a file. It holds no path, host name or time: the same work gives the same bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
     /// The program.
     pub tool: String,

@@ -79,7 +79,7 @@ pub struct Renamed {
 }
 
 /// The content of a `rejects.csv`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RejectsList {
     /// All its lines.
     pub lines: Vec<Reject>,

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use arrow::datatypes::DataType;
+use serde::{Deserialize, Serialize};
 
 /// The way in which the residue vectors of a sequence become one vector. Only [`Pooling::Bos`] uses `<cls>`; none uses `<eos>`.
 #[derive(
@@ -27,7 +28,8 @@ impl Pooling {
 }
 
 /// The stored type of vectors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum StoreDtype {
     /// IEEE 754 single precision.

@@ -20,6 +20,7 @@ rule validate:
         "benchmarks/{sample}/validate.tsv"
     conda:
         "../envs/plmkit.yaml"
+    threads: 4
     resources:
         mem_mb=16000,
         runtime=240,

@@ -1,0 +1,116 @@
+//! Sound embeddings of unusual proteins, which no check may fail.
+
+use std::fs;
+use std::path::PathBuf;
+
+use plmkit_contract::RESIDUES;
+use serde_json::Value;
+
+use crate::common::{bin, embed, pack, run, test_data, visible};
+use crate::set::{check, failed};
+
+/// A protein of pseudorandom residues.
+fn protein(seed: u64, length: u64) -> String {
+    let residue = |i: u64| (seed * 7919 + i * 104_729 + i * i * seed) % 20;
+    (0..length)
+        .map(|i| char::from(RESIDUES[residue(i) as usize]))
+        .collect()
+}
+
+/// So many variants of a protein with one other residue each.
+fn scan(protein: &str, variants: usize) -> Vec<String> {
+    let variant = |i: usize| {
+        let mut variant = protein.as_bytes().to_vec();
+        let place = i % variant.len();
+        let other = RESIDUES.iter().cycle().skip(i / variant.len());
+        variant[place] = *other
+            .into_iter()
+            .find(|&&residue| residue != variant[place])
+            .expect("20");
+        String::from_utf8(variant).expect("letters")
+    };
+    (0..variants).map(variant).collect()
+}
+
+/// The report on embeddings of these proteins by the tiny model, in shards in the order given.
+fn report_on(proteins: &[String], tokens: &str) -> (usize, Value) {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let path = |name: &str| folder.path().join(name);
+    let records = proteins.iter().enumerate();
+    let fasta = records.map(|(i, protein)| format!(">P{i:04}\n{protein}\n"));
+    let fasta = fasta.collect::<Vec<_>>().concat();
+    fs::write(path("in.fasta"), fasta).expect("write");
+    let mut shard = bin("fasta-shard");
+    shard.arg(path("in.fasta")).arg("--out").arg(path("shards"));
+    run(shard.args(["--max-shard-tokens", tokens]));
+    fs::create_dir(path("embeddings")).expect("folder");
+    let names = visible(&path("shards"));
+    let names: Vec<&String> = names
+        .iter()
+        .filter(|name| name.ends_with(".parquet"))
+        .collect();
+    for name in &names {
+        let batches: PathBuf = path("batches.arrow");
+        let _ = fs::remove_file(&batches);
+        pack(&path("shards").join(name), &batches, 4096);
+        let out = path("embeddings").join(name);
+        run(embed(&[&batches], &test_data("model-tiny"), &out).args(["--pool", "mean,bos,max,std"]));
+    }
+    let mut validate = bin("validate-embeddings");
+    validate
+        .arg(path("embeddings"))
+        .arg("--shards")
+        .arg(path("shards"));
+    let output = validate
+        .args(["--quiet", "--report", "-"])
+        .output()
+        .expect("run");
+    (
+        names.len(),
+        serde_json::from_slice(&output.stdout).expect("a report"),
+    )
+}
+
+#[test]
+fn families_copies_and_repeats_are_sound() {
+    let natural = || (1..=120).map(|seed| protein(seed, 30 + seed % 40));
+    let scans = [protein(1, 60), protein(2, 60), "MKKLLKKLLA".repeat(6)];
+    let scans = scans.map(|protein| scan(&protein, 120));
+    let repeats = (0..100).map(|i| "LAGVSERTID"[i % 10..=i % 10].repeat(20 + i / 3));
+    for (name, proteins) in [
+        ("scans of three proteins", scans.concat()),
+        (
+            "a scan and other proteins",
+            scans[0].iter().cloned().chain(natural()).collect(),
+        ),
+        (
+            "repeats and other proteins",
+            repeats.chain(natural()).collect(),
+        ),
+        ("copies", vec![protein(3, 50); 300]),
+        (
+            "copies and other proteins",
+            std::iter::repeat_n(protein(3, 50), 120)
+                .chain(natural())
+                .collect(),
+        ),
+        (
+            "copies, a variant and another",
+            [
+                vec![protein(3, 50); 298],
+                vec![scans[0][7].clone(), protein(4, 50)],
+            ]
+            .concat(),
+        ),
+    ] {
+        let (files, report) = report_on(&proteins, "3500");
+        assert!(files > 1, "{name}");
+        assert_eq!(failed(&report), Vec::<&str>::new(), "{name}: {report:#}");
+    }
+    // Files of like sequences are judged.
+    let (_, report) = report_on(
+        &(1..=300).map(|seed| protein(seed, 40)).collect::<Vec<_>>(),
+        "6000",
+    );
+    assert_eq!(check(&report, "centres")["outcome"], "pass");
+}
