@@ -37,8 +37,8 @@ test: build .venv/readers/complete ## Run the tests, and open every file with py
 	cargo test --release --locked --workspace
 	PYTHONDONTWRITEBYTECODE=1 .venv/readers/bin/python -m pytest -q -p no:cacheprovider -m "not elsewhere" tests/python tests/bench
 
-results-check: build .venv/readers/complete .venv/ways/complete .venv/reference/complete ## Run all of docs/results.md: faiss, AnnData, … (half a minute, 6 GB of Python packages)
-	PYTHONDONTWRITEBYTECODE=1 .venv/readers/bin/python -m pytest -q -p no:cacheprovider tests/python/test_results.py
+results-check: build .venv/readers/complete .venv/ways/complete .venv/reference/complete ## Run all of docs/results.md, faiss, AnnData, …, and the converter of references (half a minute, 6 GB of Python packages)
+	PYTHONDONTWRITEBYTECODE=1 .venv/readers/bin/python -m pytest -q -p no:cacheprovider tests/python/test_results.py tests/python/test_reference_to_parquet.py
 
 torture: build ## Kill the programs, fill their disks, damage their files and starve them of memory (minutes)
 	cargo test --release --locked --workspace --test torture -- --ignored --nocapture --test-threads 2
@@ -93,7 +93,6 @@ monitoring: build ## Check metrics, alerts and dashboards with a real Prometheus
 lint: setup .cargo-tools/$(CARGO_DENY) ## Check formatting, lints, documentation, licences and the build without libtorch
 	cargo fmt --all --check
 	cargo clippy --release --locked --workspace --all-targets -- -D warnings
-	cargo clippy --release --locked -- -D warnings
 	cargo clippy --release --locked --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --release --locked --workspace --no-deps
 	.cargo-tools/bin/cargo-deny --locked check --hide-inclusion-graph bans licenses sources
@@ -162,8 +161,12 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 	.venv/reference/bin/python test-data/make_model_tiny.py
 	.venv/reference/bin/python test-data/make_model_bin.py
 	.venv/reference/bin/python test-data/make_goldens.py
+	.venv/reference/bin/python scripts/make-golden.py test-data/model-tiny test-data/golden/proteins.fasta \
+		test-data/golden/vectors.parquet --layers 2,4
 
 .cargo-tools/$(CARGO_ABOUT): FEATURES := --features cli
+# It compares every file of every crate with every licence: minutes without optimisation.
+.cargo-tools/$(CARGO_ABOUT): export CARGO_PROFILE_DEV_OPT_LEVEL := 1
 # Without optimisation: each runs for a second, and compiles for minutes.
 .cargo-tools/%:
 	cargo install --debug --locked --quiet --root .cargo-tools $(FEATURES) $*

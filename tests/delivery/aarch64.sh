@@ -33,8 +33,9 @@ for part in $parts; do
     case $part in
     kernels)
         cargo test --release --locked --target "$target" -p plmkit-cpu
-        cargo build --release --locked --target "$target" --no-default-features
-        "target/$target/release/fasta-shard" --version
+        # Without optimisation, which takes minutes: they are to compile, link and start.
+        cargo build --locked --target "$target" --no-default-features
+        "target/$target/debug/fasta-shard" --version
         ;;
     chain)
         scripts/libtorch.sh fetch aarch64
