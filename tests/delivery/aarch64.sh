@@ -15,7 +15,7 @@ if [[ ${INSIDE_QEMU:-} != 1 ]]; then
     packages=()
     command -v aarch64-linux-gnu-g++ >/dev/null || packages+=(g++-aarch64-linux-gnu libc6-dev-arm64-cross)
     command -v qemu-aarch64 >/dev/null || packages+=(qemu-user)
-    [[ ${#packages[@]} == 0 ]] || apt-get install -qq -y --no-install-recommends "${packages[@]}" >/dev/null
+    [[ ${#packages[@]} == 0 ]] || tests/install/packages.sh "${packages[@]}"
     rustup --quiet target add "$target"
     # In a user namespace of its own, whose programs for aarch64 the kernel gives to qemu; nobody else's are concerned.
     INSIDE_QEMU=1 exec unshare --user --map-root-user --mount "${BASH_SOURCE[0]}"

@@ -16,7 +16,7 @@ skip() {
 
 [[ $(id -u) -eq 0 ]] || skip 'it has to be set up by root'
 command -v patchelf mksquashfs squashfuse >/dev/null ||
-    apt-get install -y -qq --no-install-recommends patchelf squashfs-tools squashfuse >/dev/null || skip 'its helpers cannot be installed'
+    "$(dirname "$0")/../install/packages.sh" patchelf squashfs-tools squashfuse || skip 'its helpers cannot be installed'
 # Users mount their images by FUSE.
 [[ ! -e /dev/fuse ]] || chmod 666 /dev/fuse
 if [[ -x $usr/bin/apptainer ]] && "$usr/bin/apptainer" --version >/dev/null 2>&1; then

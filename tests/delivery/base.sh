@@ -3,7 +3,7 @@
 set -euo pipefail
 file=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")/target/debian-$1.tar
 if [[ ! -f $file ]]; then
-    command -v mmdebstrap >/dev/null || apt-get install -qq -y --no-install-recommends mmdebstrap >/dev/null
+    command -v mmdebstrap >/dev/null || "$(dirname "$0")/../install/packages.sh" mmdebstrap
     mkdir -p "$(dirname "$file")"
     mmdebstrap --quiet --variant=minbase "$1" "$file.new.tar" >&2
     mv "$file.new.tar" "$file"

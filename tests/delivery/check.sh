@@ -28,7 +28,7 @@ staged=$PWD/dist/$name
 libtorch=$(dirname "${LIBTORCH:-$PWD/.libtorch/torch}")
 reference=$(echo "$PWD"/.venv/reference/lib/python3*/site-packages)
 programs=(fasta-shard pack-batches gpu-embed validate-embeddings monitor-log)
-command -v mmdebstrap >/dev/null || apt-get install -qq -y --no-install-recommends mmdebstrap >/dev/null
+command -v mmdebstrap >/dev/null || tests/install/packages.sh mmdebstrap
 rm -rf --one-file-system "$work/run"
 mkdir -p "$work/run"
 

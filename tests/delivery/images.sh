@@ -15,7 +15,7 @@ version=$("$root/scripts/version.sh")
 skipped=()
 
 # Without systemd, and where containers are made in a container: no limits, no network, and no namespaces for the steps of a build.
-command -v podman runc >/dev/null || check "podman" apt-get install -y -qq --no-install-recommends podman runc
+command -v podman runc >/dev/null || check "podman" "$root/tests/install/packages.sh" podman runc
 cat >containers.conf <<CONF
 [containers]
 default_ulimits = ["nofile=4096:4096", "nproc=8192:8192"]

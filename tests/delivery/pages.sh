@@ -9,7 +9,7 @@ fail() {
     exit 1
 }
 for package in man-db zsh fish; do
-    command -v ${package%-db} >/dev/null || apt-get install -qq -y --no-install-recommends $package >/dev/null
+    command -v ${package%-db} >/dev/null || "$(dirname "$0")/../install/packages.sh" $package
 done
 home=$(mktemp -d)
 trap 'rm -rf "$home"' EXIT

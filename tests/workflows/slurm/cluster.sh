@@ -22,8 +22,7 @@ skip() {
 
 install() {
     command -v slurmctld slurmd sbatch munged >/dev/null && return
-    local get=(apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge)
-    export DEBIAN_FRONTEND=noninteractive
+    local get=("$(dirname "$0")/../../install/packages.sh" slurmctld slurmd slurm-client munge)
     command -v apt-get >/dev/null || skip 'slurmctld, slurmd, sbatch or munged is missing, and there is no apt-get'
     "${get[@]}" >/dev/null 2>&1 || { apt-get update -qq && "${get[@]}"; } >/dev/null 2>&1 || skip "'${get[*]}' failed"
 }
