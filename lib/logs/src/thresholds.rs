@@ -49,5 +49,17 @@ pub const THROTTLED_OFTEN_ABOVE: f64 = 0.10;
 /// Waiting for input for more than this share of a run's time is critical.
 pub const STARVED_CRITICAL_ABOVE: f64 = 0.20;
 
+/// A device without work for more than this share of a run's time is mild. The target of the pipeline is 5 %.
+pub const IDLE_MILD_ABOVE: f64 = 0.05;
+
+/// A device without work for more than this share of a run's time is critical.
+pub const IDLE_CRITICAL_ABOVE: f64 = 0.20;
+
+/// A figure from samples that were seen for less than this share of the time is marked.
+pub const COVERAGE_MARKED_BELOW: f64 = 0.90;
+
+/// A figure from samples that were seen for less than this share of the time is left out.
+pub const COVERAGE_ABSENT_BELOW: f64 = 0.50;
+
 /// A GPU without values in this many last samples of a recording is lost.
 pub const GPU_LOST_MOMENTS: u64 = 3;
