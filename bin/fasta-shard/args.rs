@@ -22,7 +22,7 @@ const OVERLAP: u32 = 256;
 /// reason. manifest.json counts records, rejects and changes. It is written last: a folder with manifest.json holds a
 /// complete set.
 ///
-/// fasta-shard reads the input once. Memory grows by 30 to 60 bytes for each id and not with the sequences. The same
+/// fasta-shard reads the input once. Memory grows by at most 24 bytes for each id and not with the sequences. The same
 /// input and options give the same bytes with any number of threads and any compression. A complete set is kept as it
 /// is.
 #[derive(Debug, Parser)]

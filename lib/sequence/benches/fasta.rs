@@ -8,7 +8,7 @@ use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use plmkit_contract::Stop;
-use plmkit_sequence::{FastaReader, Input, Limits};
+use plmkit_sequence::{FastaReader, Input, Limits, Records};
 
 const PROTEINS: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -40,7 +40,10 @@ fn read(path: &Path) -> u64 {
     let input = Input::File(path.to_owned());
     let mut reader =
         FastaReader::open(&input, Limits::default(), &Stop::default()).expect("a file");
-    while reader.read().expect("FASTA").is_some() {}
+    let mut record = Records::default();
+    while reader.read(&mut record).expect("FASTA") {
+        record.clear();
+    }
     reader.finish().expect("FASTA").records
 }
 

@@ -68,7 +68,7 @@ impl Assignment {
     }
 
     /// Returns the shard for a protein, and a shard that is now full.
-    pub(crate) fn assign(&mut self, protein: &Protein) -> (ShardKey, Option<ShardKey>) {
+    pub(crate) fn assign(&mut self, protein: &Protein<'_>) -> (ShardKey, Option<ShardKey>) {
         let long = protein.split_off;
         let shards = if long {
             &mut self.long

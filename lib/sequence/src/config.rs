@@ -76,6 +76,11 @@ impl ShardConfig {
         }
     }
 
+    /// Returns how many chunks of records, and how many row groups, may be in work at once.
+    pub(crate) fn tasks_ahead(&self) -> usize {
+        2 * self.threads.get()
+    }
+
     /// Returns the bytes that each open shard may keep in memory. They affect the files, so they depend only on options.
     pub(crate) fn row_group_bytes(&self) -> usize {
         let open = self.open_shards();

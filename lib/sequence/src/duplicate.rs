@@ -1,11 +1,10 @@
 //! Duplicate ids.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-
 use clap::ValueEnum;
-use plmkit_contract::SequenceDigest;
 use serde::Serialize;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::id_table::IdTable;
 
 /// The policy for a record with the id of an earlier record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -31,27 +30,24 @@ pub enum TakenId {
     ByRenaming,
 }
 
-/// The ids of the records so far.
-///
-/// An id is stored as a 128-bit fingerprint and a number: 30 to 60 bytes for each distinct id. [`DuplicatePolicy::Keep`] stores
-/// nothing.
+/// The ids of the records so far, in at most 24 bytes for each distinct id. [`DuplicatePolicy::Keep`] stores nothing.
 pub struct Ids {
     policy: DuplicatePolicy,
-    /// Maps a fingerprint to the ordinal of its first record. Under `Suffix`, maps it to the last suffix, [`ANNOUNCED`] or [`GIVEN`].
-    taken: HashMap<SequenceDigest, u64>,
+    /// The ordinal of the first record of an id. Under `Suffix`, the last suffix, [`ANNOUNCED`] or [`GIVEN`].
+    taken: IdTable,
 }
 
 /// Marks an id of a later record.
 const ANNOUNCED: u64 = 0;
 /// Marks an id that a renamed record received.
-const GIVEN: u64 = u64::MAX;
+const GIVEN: u64 = IdTable::MAX_VALUE;
 
 impl Ids {
     /// Starts without ids.
     pub fn new(policy: DuplicatePolicy) -> Self {
         Self {
             policy,
-            taken: HashMap::new(),
+            taken: IdTable::default(),
         }
     }
 
@@ -60,59 +56,50 @@ impl Ids {
         self.taken.insert(fingerprint(id), ANNOUNCED);
     }
 
-    /// Adds the id of record `ordinal`, and renames it if the policy says so. Returns the old id of a renamed record.
+    /// Adds the id of record `ordinal`. Returns its new id if the policy renames it.
     ///
     /// ```
     /// use plmkit_sequence::{DuplicatePolicy, Ids};
     /// let mut ids = Ids::new(DuplicatePolicy::Suffix);
-    /// let mut id = "P1".to_owned();
-    /// assert_eq!(ids.admit(0, &mut id), Ok(None));
-    /// assert_eq!(ids.admit(1, &mut id), Ok(Some("P1".to_owned())));
-    /// assert_eq!(id, "P1_2");
+    /// assert_eq!(ids.admit(0, "P1"), Ok(None));
+    /// assert_eq!(ids.admit(1, "P1"), Ok(Some("P1_2".to_owned())));
     /// ```
-    pub fn admit(&mut self, ordinal: u64, id: &mut String) -> Result<Option<String>, TakenId> {
-        match self.policy {
-            DuplicatePolicy::Keep => Ok(None),
-            DuplicatePolicy::Error => match self.taken.entry(fingerprint(id)) {
-                Entry::Occupied(first) => Err(TakenId::ByRecord {
-                    first: *first.get(),
-                }),
-                Entry::Vacant(place) => {
-                    place.insert(ordinal);
-                    Ok(None)
-                }
-            },
-            DuplicatePolicy::Suffix => match self.taken.entry(fingerprint(id)) {
-                Entry::Occupied(given) if *given.get() == GIVEN => Err(TakenId::ByRenaming),
-                Entry::Occupied(last) if *last.get() != ANNOUNCED => Ok(Some(self.rename(id))),
-                first => {
-                    first.insert_entry(1);
-                    Ok(None)
-                }
-            },
+    pub fn admit(&mut self, ordinal: u64, id: &str) -> Result<Option<String>, TakenId> {
+        if self.policy == DuplicatePolicy::Keep {
+            return Ok(None);
+        }
+        let suffix = self.policy == DuplicatePolicy::Suffix;
+        let name = fingerprint(id);
+        match self.taken.get(name) {
+            Some(first) if !suffix => Err(TakenId::ByRecord { first }),
+            Some(GIVEN) => Err(TakenId::ByRenaming),
+            Some(last) if last != ANNOUNCED => Ok(Some(self.rename(id, name, last))),
+            _ => {
+                self.taken.insert(name, if suffix { 1 } else { ordinal });
+                Ok(None)
+            }
         }
     }
 
-    /// Appends the next free suffix to the id, and returns the old id.
-    fn rename(&mut self, id: &mut String) -> String {
-        let old = id.clone();
-        let name = fingerprint(&old);
-        let mut suffix = self.taken.get(&name).copied().unwrap_or(1);
+    /// Returns a new id for a record whose id has the fingerprint `name` and was last renamed with the suffix `last`.
+    fn rename(&mut self, id: &str, name: u128, last: u64) -> String {
+        let mut suffix = last;
         loop {
             suffix += 1;
-            *id = format!("{old}_{suffix}");
-            if let Entry::Vacant(place) = self.taken.entry(fingerprint(id)) {
-                place.insert(GIVEN);
-                break;
+            let new = format!("{id}_{suffix}");
+            let fingerprint = fingerprint(&new);
+            if self.taken.get(fingerprint).is_none() {
+                self.taken.insert(fingerprint, GIVEN);
+                self.taken.insert(name, suffix);
+                return new;
             }
         }
-        self.taken.insert(name, suffix);
-        old
     }
 }
 
-fn fingerprint(id: &str) -> SequenceDigest {
-    SequenceDigest::new(id.as_bytes())
+/// Returns the fingerprint of an id. Chance collisions do not occur among a billion ids.
+fn fingerprint(id: &str) -> u128 {
+    xxh3_128(id.as_bytes())
 }
 
 #[cfg(test)]
@@ -136,8 +123,8 @@ mod tests {
         (0..)
             .zip(ids)
             .map(|(ordinal, id)| {
-                let mut id = (*id).to_owned();
-                seen.admit(ordinal, &mut id).map(|_| id)
+                let new = seen.admit(ordinal, id)?;
+                Ok(new.unwrap_or_else(|| (*id).to_owned()))
             })
             .collect()
     }
@@ -159,8 +146,8 @@ mod tests {
             ["a", "a"]
         );
         let mut ids = Ids::new(DuplicatePolicy::Keep);
-        ids.admit(0, &mut "a".to_owned()).expect("kept");
-        assert!(ids.taken.is_empty());
+        ids.admit(0, "a").expect("kept");
+        assert_eq!(ids.taken.len(), 0);
     }
 
     proptest! {

@@ -8,6 +8,7 @@ use plmkit_store::FileKind;
 
 use crate::error::ShardError;
 use crate::input::Input;
+use crate::records::Records;
 use crate::source::{Source, inner_error};
 
 /// Limits of an input, which bound the memory of a reader.
@@ -32,36 +33,21 @@ impl Default for Limits {
     }
 }
 
-/// A record as it is in the file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Record {
-    /// 1-based position in its file.
-    pub number: u64,
-    /// First word of the header; empty if a blank or nothing follows `>`.
-    pub id: String,
-    /// The rest of the header, if any.
-    pub description: Option<String>,
-    /// Whether bytes of the description were not UTF-8 and were replaced by U+FFFD.
-    pub description_recoded: bool,
-    /// The bytes of the sequence lines without the line ends.
-    pub sequence: Vec<u8>,
-}
-
 /// Reads the records of one input. Do not use the reader after an error.
 ///
 /// ```
 /// use plmkit_contract::Stop;
-/// use plmkit_sequence::{FastaReader, Input, Limits};
+/// use plmkit_sequence::{FastaReader, Input, Limits, Records};
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("a.fasta");
 /// std::fs::write(&path, ">P1 a protein\r\nMKV\r\n\r\nLA\r\n>P2\n")?;
 /// let mut reader = FastaReader::open(&Input::File(path), Limits::default(), &Stop::default())?;
-/// let record = reader.read()?.unwrap();
-/// assert_eq!((record.id.as_str(), record.description.as_deref()), ("P1", Some("a protein")));
+/// let mut records = Records::default();
+/// while reader.read(&mut records)? {}
+/// let record = records.get(0);
+/// assert_eq!((record.id, record.description), ("P1", Some("a protein")));
 /// assert_eq!(record.sequence, b"MKVLA");
-/// let record = reader.read()?.unwrap();
-/// assert_eq!((record.id.as_str(), record.number), ("P2", 2));
-/// assert_eq!(reader.read()?, None);
+/// assert_eq!(records.get(1).id, "P2");
 /// assert_eq!(reader.finish()?.records, 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -71,6 +57,7 @@ pub struct FastaReader {
     /// The header line of the current record.
     header: Vec<u8>,
     records: u64,
+    descriptions_recoded: u64,
 }
 
 impl FastaReader {
@@ -85,21 +72,30 @@ impl FastaReader {
             limits,
             header: Vec::new(),
             records: 0,
+            descriptions_recoded: 0,
         }
     }
 
-    /// Reads the next record. Returns `None` after the last.
-    pub fn read(&mut self) -> Result<Option<Record>, ShardError> {
+    /// Adds the next record to `records`. Returns false after the last.
+    pub fn read(&mut self, records: &mut Records) -> Result<bool, ShardError> {
         if self.records == 0 {
             self.skip_to_first()?;
         }
         if self.source().fill_buf().map_err(inner_error)?.is_empty() {
-            return Ok(None);
+            return Ok(false);
         }
         self.records += 1;
-        let mut record = self.read_header()?;
-        record.sequence = self.read_sequence(&record.id)?;
-        Ok(Some(record))
+        self.read_header(records)?;
+        let read = self.read_sequence(records);
+        if read.is_err() {
+            records.pop();
+        }
+        read.map(|()| true)
+    }
+
+    /// Returns how many descriptions so far had bytes that were not UTF-8. U+FFFD replaces them.
+    pub fn descriptions_recoded(&self) -> u64 {
+        self.descriptions_recoded
     }
 
     /// Returns the input's name, digest, bytes and records.
@@ -168,7 +164,7 @@ impl FastaReader {
     }
 
     /// Reads a header line. The record has no sequence yet.
-    fn read_header(&mut self) -> Result<Record, ShardError> {
+    fn read_header(&mut self, records: &mut Records) -> Result<(), ShardError> {
         let limit = self.limits.header_bytes;
         let mut header = std::mem::take(&mut self.header);
         header.clear();
@@ -201,18 +197,14 @@ impl FastaReader {
         }
         let description = description.trim_ascii();
         let description = (!description.is_empty()).then(|| String::from_utf8_lossy(description));
-        Ok(Record {
-            number: self.records,
-            id: id.to_owned(),
-            description_recoded: matches!(description, Some(Cow::Owned(_))),
-            description: description.map(Cow::into_owned),
-            sequence: Vec::new(),
-        })
+        self.descriptions_recoded += u64::from(matches!(description, Some(Cow::Owned(_))));
+        records.push(id, description.as_deref());
+        Ok(())
     }
 
-    fn read_sequence(&mut self, id: &str) -> Result<Vec<u8>, ShardError> {
-        let mut sequence = Vec::new();
+    fn read_sequence(&mut self, records: &mut Records) -> Result<(), ShardError> {
         let limit = self.limits.sequence_bytes;
+        let mut total = 0;
         loop {
             // This reader skips line ends. It also ends at a '>' that is the first byte of a buffer.
             let mut lines = self.inner.sequence_reader();
@@ -221,7 +213,7 @@ impl FastaReader {
             let starts_line = source.at_line_start();
             let bytes = source.fill_buf().map_err(inner_error)?;
             if count == 0 && (starts_line || bytes.is_empty()) {
-                return Ok(sequence);
+                return Ok(());
             }
             let bytes = &bytes[..count];
             let misplaced = if count == 0 || bytes.contains(&b'>') {
@@ -229,19 +221,20 @@ impl FastaReader {
             } else {
                 (starts_line && bytes[0] == b';').then_some(';')
             };
-            if let Some(found) = misplaced {
+            let problem = if let Some(found) = misplaced {
                 // A '>' inside a line: two files were joined, the first without a final line end.
-                let problem = format!(
+                format!(
                     "found '{found}' in its sequence; expected headers at the start of a line and no comments"
-                );
-                return Err(self.invalid(Some(id), problem));
-            }
-            if sequence.len() + count > limit {
-                let problem = format!("the sequence is too long: expected at most {limit} bytes");
-                return Err(self.invalid(Some(id), problem));
-            }
-            sequence.extend_from_slice(bytes);
-            source.consume(count);
+                )
+            } else if total + count > limit {
+                format!("the sequence is too long: expected at most {limit} bytes")
+            } else {
+                records.extend_last(bytes);
+                total += count;
+                source.consume(count);
+                continue;
+            };
+            return Err(self.invalid(Some(records.last().id), problem));
         }
     }
 }

@@ -10,7 +10,7 @@ use plmkit_store::{
 };
 
 use crate::assignment::is_shard_name;
-use crate::encoders::EncodedShard;
+use crate::shards::EncodedShard;
 
 const MANIFEST: &str = "manifest.json";
 const REJECTS: &str = "rejects.csv";
@@ -228,7 +228,7 @@ mod tests {
                 tokens: 0,
                 digest: file.summary().digest.to_string(),
             };
-            EncodedShard { key, summary, file }
+            EncodedShard { summary, file }
         };
         let shards: Vec<EncodedShard> = (0..count).map(shard).collect();
         let summaries = shards.iter().map(|shard| shard.summary.clone()).collect();

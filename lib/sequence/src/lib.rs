@@ -4,33 +4,38 @@
 //! records ([`Policy::prepare`]), ids ([`Ids`]) and sequences ([`normalise`], [`windows`]) is pure.
 
 mod assignment;
+mod chunk;
 mod compression;
 mod config;
 mod duplicate;
-mod encoders;
 mod error;
 mod existing;
 mod fasta;
 mod folder;
+mod id_table;
 mod input;
 mod nucleic_acids;
 mod pass;
 mod pipe;
 mod prepare;
 mod protein;
+mod records;
 mod residue;
 mod run;
+mod shards;
 mod source;
 mod tally;
+mod tasks;
 
 pub use compression::Compression;
 pub use config::{ShardConfig, ShardTarget};
 pub use duplicate::{DuplicatePolicy, Ids, TakenId};
 pub use error::ShardError;
-pub use fasta::{FastaReader, Limits, Record};
+pub use fasta::{FastaReader, Limits};
 pub use input::Input;
-pub use prepare::{LongPolicy, Policy, Prepared};
+pub use prepare::{Accepted, LongPolicy, Policy, Prepared};
 pub use protein::{Protein, windows};
+pub use records::{Record, Records};
 pub use residue::{InvalidPolicy, ResidueChanges, normalise};
 pub use run::{ShardOutcome, make_shards};
 pub use source::Source;

@@ -1,28 +1,32 @@
 //! One pass over the inputs.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 
-use plmkit_contract::{InputSummary, Renamed, Stop, UnknownResidue};
+use plmkit_contract::{InputSummary, Reject, Renamed, Stop, UnknownResidue};
 use plmkit_store::ListWriter;
 
 use crate::assignment::Assignment;
 use crate::assignment::ShardKey;
+use crate::chunk::{ChunkReader, prepare};
 use crate::config::ShardConfig;
 use crate::duplicate::{Ids, TakenId};
-use crate::encoders::Encoders;
 use crate::error::ShardError;
-use crate::fasta::{FastaReader, Limits, Record};
+use crate::fasta::FastaReader;
 use crate::folder::{FinishedSet, OutputFolder};
 use crate::input::Input;
-use crate::nucleic_acids::NucleicAcidCheck;
 use crate::prepare::Prepared;
+use crate::records::{Record, Records};
 use crate::residue::InvalidPolicy;
+use crate::shards::Shards;
 use crate::tally::Tally;
+use crate::tasks::Tasks;
 
-/// Reads records from the inputs, gives them to the encoders, and counts them.
+/// Reads records from the inputs, assigns them to shards in order, and counts them. Tasks do the rest.
 pub(crate) struct Pass<'a, 'scope> {
     config: &'a ShardConfig,
-    encoders: Encoders<'scope>,
+    tasks: Tasks<'a, 'scope>,
+    shards: Shards<'a, 'scope>,
     rejects: ListWriter,
     /// Created with the first renamed record.
     renamed: Option<ListWriter>,
@@ -39,16 +43,23 @@ pub(crate) struct Pass<'a, 'scope> {
 impl<'a, 'scope> Pass<'a, 'scope> {
     pub(crate) fn new(
         config: &'a ShardConfig,
-        folder: &OutputFolder,
-        mut encoders: Encoders<'scope>,
+        folder: &'a OutputFolder,
+        tasks: Tasks<'a, 'scope>,
     ) -> Result<Self, ShardError> {
+        let mut shards = Shards::new(
+            folder.path(),
+            config.row_group_bytes(),
+            tasks,
+            config.tasks_ahead(),
+        )?;
         // The requested number of shards is made, even if some stay empty.
         for index in 0..config.open_shards() {
-            encoders.open(ShardKey { long: false, index })?;
+            shards.open(ShardKey { long: false, index })?;
         }
         Ok(Self {
             config,
-            encoders,
+            tasks,
+            shards,
             rejects: ListWriter::create_rejects(&folder.rejects())?,
             renamed: None,
             renamed_path: folder.renamed(),
@@ -62,106 +73,162 @@ impl<'a, 'scope> Pass<'a, 'scope> {
 
     /// Reads the ids of an input, so that no record is renamed to one of them. Returns false after a stop.
     pub(crate) fn announce(&mut self, input: &Input, stop: &Stop) -> Result<bool, ShardError> {
-        let read = read_all(input, self.config.limits, stop, |record| {
-            if !record.id.is_empty() {
-                self.ids.announce(&record.id);
+        let mut reader = FastaReader::open(input, self.config.limits, stop)?;
+        let mut record = Records::default();
+        loop {
+            match reader.read(&mut record) {
+                Ok(true) if !stop.requested() => {}
+                Ok(_) => return Ok(!stop.requested()),
+                Err(error) => return Err(explained(error, reader, stop)),
             }
-            Ok(())
-        });
-        Ok(read?.is_some())
+            match record.last().id {
+                "" => {}
+                id => self.ids.announce(id),
+            }
+            record.clear();
+        }
     }
 
     /// Reads an input to its end. Returns false after a stop.
     pub(crate) fn read(&mut self, input: &Input, stop: &Stop) -> Result<bool, ShardError> {
-        let mut alphabet = NucleicAcidCheck::default();
-        let nucleic = || ShardError::NucleicAcids(input.clone());
-        let read = read_all(input, self.config.limits, stop, |record| {
-            if !self.config.any_alphabet && alphabet.add(&record.sequence) {
-                return Err(nucleic());
+        let reader = FastaReader::open(input, self.config.limits, stop)?;
+        let mut chunks = ChunkReader::new(input, reader, self.config.any_alphabet);
+        match self.add_all(input, &mut chunks, stop) {
+            Ok(true) => {
+                self.inputs.push(chunks.finish()?);
+                Ok(true)
             }
-            self.add(input, record)
-        });
-        let Some(summary) = read? else {
-            return Ok(false);
-        };
-        if alphabet.is_nucleic() {
-            return Err(nucleic());
+            Ok(false) => Ok(false),
+            Err(error) => Err(match chunks.failed() {
+                // An earlier record than the damaged ones, which may have the same reason.
+                Some(damage) if error.is_of_content() && !damage.is_of_content() => damage,
+                _ => explained(error, chunks.into_reader(), stop),
+            }),
         }
-        self.inputs.push(summary);
-        Ok(true)
     }
 
-    fn add(&mut self, input: &Input, mut record: Record) -> Result<(), ShardError> {
+    /// Adds all records of an input. Returns false after a stop.
+    fn add_all(
+        &mut self,
+        input: &Input,
+        chunks: &mut ChunkReader,
+        stop: &Stop,
+    ) -> Result<bool, ShardError> {
+        let policy = self.config.policy;
+        let first = self.records;
+        let mut ahead = VecDeque::new();
+        loop {
+            while ahead.len() < self.config.tasks_ahead() {
+                let records = chunks.read();
+                if records.is_empty() {
+                    break;
+                }
+                ahead.push_back(self.tasks.start(move || prepare(&policy, records)));
+            }
+            let Some(chunk) = ahead.pop_front() else {
+                break;
+            };
+            let chunk = chunk.wait();
+            for (record, prepared) in chunk.records.iter().zip(chunk.prepared) {
+                if stop.requested() {
+                    return Ok(false);
+                }
+                let number = self.records - first + 1;
+                self.add(input, number, record, prepared)?;
+            }
+        }
+        let recoded = chunks.descriptions_recoded();
+        self.tally.count_change("descriptions_recoded", recoded);
+        match chunks.failed() {
+            Some(error) => Err(error),
+            None => Ok(!stop.requested()),
+        }
+    }
+
+    /// Adds a record: the `number`-th of `input`, counted from 1.
+    fn add(
+        &mut self,
+        input: &Input,
+        number: u64,
+        record: Record<'_>,
+        prepared: Result<Prepared, UnknownResidue>,
+    ) -> Result<(), ShardError> {
         let ordinal = self.records;
         self.records += 1;
-        let number = record.number;
-        let invalid = |id: &str, problem: String| ShardError::Record {
+        let invalid = |problem: String| ShardError::Record {
             input: input.clone(),
             record: number,
-            id: (!id.is_empty()).then(|| id.to_owned()),
+            id: (!record.id.is_empty()).then(|| record.id.to_owned()),
             problem,
         };
+        let mut renamed = None;
         if !record.id.is_empty() {
-            match self.ids.admit(ordinal, &mut record.id) {
-                Ok(None) => {}
-                Ok(Some(old)) => {
-                    self.tally.count_change("ids_suffixed", 1);
-                    self.list_renamed(ordinal, old, &record.id)?;
-                }
+            match self.ids.admit(ordinal, record.id) {
+                Ok(new) => renamed = new,
                 Err(TakenId::ByRecord { first }) => {
                     let (input, number) = self.place(first);
-                    let problem = format!(
+                    return Err(invalid(format!(
                         "expected a new id, found that of record {number} of {input}; --duplicate-ids suffix renames, keep allows it"
-                    );
-                    return Err(invalid(&record.id, problem));
+                    )));
                 }
                 Err(TakenId::ByRenaming) => {
                     let problem = "its id is one that --duplicate-ids suffix gave to an earlier record; expected inputs that can be read twice, so that all ids are known first: give files, not pipes";
-                    return Err(invalid(&record.id, problem.to_owned()));
+                    return Err(invalid(problem.to_owned()));
                 }
             }
         } else if self.config.policy.invalid != InvalidPolicy::Reject {
             let problem =
                 "expected an id after '>', found none; --invalid reject sets the record aside";
-            return Err(invalid("", problem.to_owned()));
+            return Err(invalid(problem.to_owned()));
         }
-        let recoded = u64::from(record.description_recoded);
-        self.tally.count_change("descriptions_recoded", recoded);
-        let id = record.id.clone();
-        let prepared = self.config.policy.prepare(ordinal, record);
         let prepared = prepared.map_err(|UnknownResidue { position, found }| {
             let found = found.escape_ascii();
-            let problem = format!(
+            invalid(format!(
                 "expected residues, found '{found}' at position {position}; --invalid x replaces such characters, --invalid reject sets the record aside"
-            );
-            invalid(&id, problem)
+            ))
         })?;
+        if let Some(new) = &renamed {
+            self.tally.count_change("ids_suffixed", 1);
+            self.list_renamed(ordinal, record.id, new)?;
+        }
+        let record = Record {
+            id: renamed.as_deref().unwrap_or(record.id),
+            ..record
+        };
         match prepared {
-            Prepared::Rejected(reject) => {
+            Prepared::Rejected { reason, length } => {
+                let reject = Reject {
+                    ordinal,
+                    id: record.id.to_owned(),
+                    length: u64::from(length),
+                    reason,
+                    start: None,
+                };
                 self.tally.count_rejected(&reject);
                 self.rejects.push(&reject)?;
             }
-            Prepared::Accepted(protein) => {
+            Prepared::Accepted(accepted) => {
+                let protein = accepted.protein(ordinal, record);
                 self.tally.count_accepted(&protein);
                 let (key, full) = self.assignment.assign(&protein);
                 if let Some(full) = full {
-                    self.encoders.close(full)?;
+                    self.shards.close(full)?;
                 }
-                self.encoders.push(key, protein)?;
+                self.shards.push(key, accepted, protein)?;
             }
         }
         Ok(())
     }
 
     /// Lists a renamed record.
-    fn list_renamed(&mut self, ordinal: u64, old: String, new: &str) -> Result<(), ShardError> {
+    fn list_renamed(&mut self, ordinal: u64, old: &str, new: &str) -> Result<(), ShardError> {
         let list = match &mut self.renamed {
             Some(list) => list,
             none => none.insert(ListWriter::create_renames(&self.renamed_path)?),
         };
         Ok(list.push(&Renamed {
             ordinal,
-            id: old,
+            id: old.to_owned(),
             new_id: new.to_owned(),
         })?)
     }
@@ -183,7 +250,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         }
         let digests = self.inputs.iter().map(|input| input.digest.clone());
         let provenance = self.config.provenance(digests.collect());
-        let shards = self.encoders.finish(&provenance)?;
+        let shards = self.shards.finish(&provenance)?;
         let summaries = shards.iter().map(|shard| shard.summary.clone()).collect();
         let rejects = self.rejects.finish()?;
         let renamed = self.renamed.map(ListWriter::finish).transpose()?;
@@ -200,28 +267,11 @@ impl<'a, 'scope> Pass<'a, 'scope> {
     }
 }
 
-/// Gives all records of an input to `use_record`. Returns `None` after a stop.
-fn read_all(
-    input: &Input,
-    limits: Limits,
-    stop: &Stop,
-    mut use_record: impl FnMut(Record) -> Result<(), ShardError>,
-) -> Result<Option<InputSummary>, ShardError> {
-    let mut reader = FastaReader::open(input, limits, stop)?;
-    let mut read = || -> Result<bool, ShardError> {
-        while let Some(record) = reader.read()? {
-            if stop.requested() {
-                return Ok(false);
-            }
-            use_record(record)?;
-        }
-        Ok(!stop.requested())
-    };
-    match read() {
-        Ok(true) => Ok(Some(reader.finish()?)),
-        Ok(false) => Ok(None),
-        // Damage later in the file may explain an invalid record.
-        Err(error) if error.is_of_content() => Err(reader.damage(stop).unwrap_or(error)),
-        Err(error) => Err(error),
+/// Returns `error`, or damage later in the file that may be the reason for an invalid record.
+fn explained(error: ShardError, reader: FastaReader, stop: &Stop) -> ShardError {
+    if error.is_of_content() {
+        reader.damage(stop).unwrap_or(error)
+    } else {
+        error
     }
 }

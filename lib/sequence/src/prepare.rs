@@ -1,12 +1,12 @@
 //! Applies the policy to a record.
 
 use clap::ValueEnum;
-use plmkit_contract::{Reason, Reject, UnknownResidue};
+use plmkit_contract::{Reason, UnknownResidue};
 use serde::Serialize;
 
-use crate::fasta::Record;
 use crate::protein::Protein;
-use crate::residue::{InvalidPolicy, normalise};
+use crate::records::Record;
+use crate::residue::{InvalidPolicy, ResidueChanges, normalise};
 
 /// The policy for proteins with more than the maximum of residues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -37,30 +37,44 @@ pub struct Policy {
     pub overlap: u32,
 }
 
-/// The result of [`Policy::prepare`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What becomes of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prepared {
-    /// Rows for a shard.
-    Accepted(Protein),
-    /// A line of `rejects.csv`.
-    Rejected(Reject),
+    /// Its residues are rows of a shard.
+    Accepted(Accepted),
+    /// It is a line of `rejects.csv`.
+    Rejected {
+        /// Why.
+        reason: Reason,
+        /// Its residues.
+        length: u32,
+    },
+}
+
+/// An accepted record. Its residues are the first of its normalised sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// Residues of the whole protein.
+    pub length: u32,
+    /// The residues that its rows hold.
+    pub residues: u32,
+    /// Whether it is kept whole although it is long.
+    pub split_off: bool,
+    /// What normalising changed.
+    pub changes: ResidueChanges,
+    /// The most residues of a row, and the overlap of two.
+    window: (u32, u32),
 }
 
 impl Policy {
-    /// Applies the policy to the record at position `ordinal` of the whole input. A record without an id is rejected.
-    ///
-    /// Under [`InvalidPolicy::Error`], the first character that is not a residue is an error.
-    ///
-    /// # Panics
-    /// Never: normalised residues are ASCII letters.
-    pub fn prepare(&self, ordinal: u64, record: Record) -> Result<Prepared, UnknownResidue> {
-        let mut residues = record.sequence;
-        let normalised = normalise(&mut residues, self.invalid == InvalidPolicy::X);
-        let length = u32::try_from(residues.len()).unwrap_or(u32::MAX);
+    /// Applies the policy to a sequence, which is normalised in place. A record without an id is rejected.
+    pub fn prepare(&self, has_id: bool, sequence: &mut [u8]) -> Result<Prepared, UnknownResidue> {
+        let (length, changes) = normalise(sequence, self.invalid == InvalidPolicy::X);
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
         let long = length > self.max_residues;
-        let reason = match normalised {
-            Err(invalid) if self.invalid == InvalidPolicy::Error => return Err(invalid),
-            _ if record.id.is_empty() => Some(Reason::NoId),
+        let reason = match changes {
+            Err(unknown) if self.invalid == InvalidPolicy::Error => return Err(unknown),
+            _ if !has_id => Some(Reason::NoId),
             Err(_) => Some(Reason::InvalidResidue),
             Ok(_) if length == 0 => Some(Reason::Empty),
             Ok(_) if length < self.min_residues => Some(Reason::TooShort),
@@ -68,30 +82,36 @@ impl Policy {
             Ok(_) => None,
         };
         if let Some(reason) = reason {
-            return Ok(Prepared::Rejected(Reject {
-                ordinal,
-                id: record.id,
-                length: u64::from(length),
-                reason,
-                start: None,
-            }));
+            return Ok(Prepared::Rejected { reason, length });
         }
-        let mut window = (length, 0);
-        match self.long {
-            LongPolicy::Truncate => residues.truncate(self.max_residues as usize),
-            LongPolicy::Window => window = (self.max_residues, self.overlap),
-            LongPolicy::SplitOff | LongPolicy::Reject => {}
-        }
-        Ok(Prepared::Accepted(Protein {
+        let (residues, window) = match self.long {
+            LongPolicy::Truncate => (length.min(self.max_residues), (length, 0)),
+            LongPolicy::Window => (length, (self.max_residues, self.overlap)),
+            LongPolicy::SplitOff | LongPolicy::Reject => (length, (length, 0)),
+        };
+        Ok(Prepared::Accepted(Accepted {
+            length,
+            residues,
+            split_off: long && self.long == LongPolicy::SplitOff,
+            changes: changes.unwrap_or_default(),
+            window,
+        }))
+    }
+}
+
+impl Accepted {
+    /// Returns the protein of the record `ordinal` of the whole input, whose sequence was prepared.
+    pub fn protein<'a>(&self, ordinal: u64, record: Record<'a>) -> Protein<'a> {
+        Protein {
             ordinal,
             id: record.id,
             description: record.description,
-            residues: String::from_utf8(residues).expect("normalised residues are ASCII letters"),
-            length,
-            split_off: long && self.long == LongPolicy::SplitOff,
-            changes: normalised.unwrap_or_default(),
-            window,
-        }))
+            residues: &record.sequence[..self.residues as usize],
+            length: self.length,
+            split_off: self.split_off,
+            changes: self.changes,
+            window: self.window,
+        }
     }
 }
 
@@ -120,38 +140,33 @@ mod tests {
         }
     }
 
-    fn record(sequence: &str) -> Record {
-        Record {
-            number: 1,
-            id: "P1".into(),
-            description: Some("a protein".into()),
-            description_recoded: false,
-            sequence: sequence.into(),
-        }
-    }
-
-    fn accepted(policy: Policy, sequence: &str) -> Protein {
-        match policy.prepare(7, record(sequence)) {
-            Ok(Prepared::Accepted(protein)) => protein,
+    fn accepted<'a>(policy: Policy, sequence: &'a mut [u8]) -> Protein<'a> {
+        match policy.prepare(true, sequence) {
+            Ok(Prepared::Accepted(accepted)) => accepted.protein(
+                7,
+                Record {
+                    id: "P1",
+                    description: Some("a protein"),
+                    sequence,
+                },
+            ),
             other => panic!("{other:?}"),
         }
     }
 
-    fn rejected(policy: Policy, sequence: &str) -> (u64, Reason) {
-        match policy.prepare(7, record(sequence)) {
-            Ok(Prepared::Rejected(reject)) => {
-                assert_eq!((reject.ordinal, reject.id.as_str()), (7, "P1"));
-                (reject.length, reject.reason)
-            }
+    fn rejected(policy: Policy, sequence: &str) -> (u32, Reason) {
+        match policy.prepare(true, &mut sequence.as_bytes().to_vec()) {
+            Ok(Prepared::Rejected { reason, length }) => (length, reason),
             other => panic!("{other:?}"),
         }
     }
 
-    const FIFTEEN: &str = "ACDEFGHIKLMNPQR";
+    const FIFTEEN: [u8; 15] = *b"ACDEFGHIKLMNPQR";
 
     #[test]
     fn a_row_has_all_that_a_shard_holds() {
-        let protein = accepted(POLICY, "mkv*");
+        let mut sequence = *b"mkv*";
+        let protein = accepted(POLICY, &mut sequence);
         let rows: Vec<_> = protein.rows().collect();
         let key = RowKey {
             ordinal: 7,
@@ -174,7 +189,8 @@ mod tests {
     #[test]
     fn exactly_the_maximum_is_not_long() {
         for &long in LongPolicy::value_variants() {
-            let protein = accepted(self::long(long), &FIFTEEN[..10]);
+            let mut sequence = FIFTEEN;
+            let protein = accepted(self::long(long), &mut sequence[..10]);
             assert_eq!(protein.rows().count(), 1);
             assert!(!protein.is_truncated() && !protein.split_off);
         }
@@ -182,9 +198,10 @@ mod tests {
 
     #[test]
     fn windows_overlap() {
-        let protein = accepted(long(LongPolicy::Window), FIFTEEN);
+        let mut sequence = FIFTEEN;
+        let protein = accepted(long(LongPolicy::Window), &mut sequence);
         let rows = protein.rows().map(|row| (row.key.start, row.sequence));
-        assert!(rows.eq([(0, &FIFTEEN[..10]), (7, &FIFTEEN[7..])]));
+        assert!(rows.eq([(0, "ACDEFGHIKL"), (7, "IKLMNPQR")]));
         assert!(protein.rows().all(|row| row.key.length == 15));
         assert_eq!((protein.row_residues(), protein.tokens()), (18, 22));
     }
@@ -199,12 +216,16 @@ mod tests {
             (POLICY, " \t", (0, Reason::Empty)),
             (POLICY, "*", (0, Reason::Empty)),
             (policy, "M K*", (2, Reason::TooShort)),
-            (long(LongPolicy::Reject), FIFTEEN, (15, Reason::TooLong)),
+            (
+                long(LongPolicy::Reject),
+                "ACDEFGHIKLMNPQR",
+                (15, Reason::TooLong),
+            ),
             (reject_invalid(), "M K-*", (3, Reason::InvalidResidue)),
         ] {
             assert_eq!(rejected(policy, sequence), expected, "{sequence:?}");
         }
-        assert_eq!(accepted(policy, "MKV").length, 3);
-        assert!(!accepted(POLICY, "ACDEFGHIKL*").is_truncated());
+        assert_eq!(accepted(policy, &mut { *b"MKV" }).length, 3);
+        assert!(!accepted(POLICY, &mut { *b"ACDEFGHIKL*" }).is_truncated());
     }
 }

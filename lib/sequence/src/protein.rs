@@ -3,20 +3,21 @@
 use std::ops::Range;
 
 use plmkit_contract::{RowKey, SPECIAL_TOKENS, SequenceDigest, ShardRow};
+use plmkit_store::row_bytes;
 
 use crate::residue::ResidueChanges;
 
 /// An accepted protein.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Protein {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Protein<'a> {
     /// 0-based position of the record in the whole input.
     pub ordinal: u64,
     /// Its id.
-    pub id: String,
+    pub id: &'a str,
     /// The rest of its header, if any.
-    pub description: Option<String>,
+    pub description: Option<&'a str>,
     /// The residues to embed, upper case.
-    pub residues: String,
+    pub residues: &'a [u8],
     /// Number of residues in the whole protein.
     pub length: u32,
     /// Whether it is kept whole although it is above the maximum.
@@ -27,47 +28,56 @@ pub struct Protein {
     pub(crate) window: (u32, u32),
 }
 
-impl Protein {
+impl<'a> Protein<'a> {
     /// Iterates over the rows, as 0-based residue ranges of the protein.
-    pub fn windows(&self) -> impl ExactSizeIterator<Item = Range<u32>> {
+    pub fn windows(self) -> impl ExactSizeIterator<Item = Range<u32>> {
         let (max, overlap) = self.window;
         windows(self.residues.len() as u32, max, overlap)
     }
 
     /// Whether some of its residues are in no row.
-    pub fn is_truncated(&self) -> bool {
+    pub fn is_truncated(self) -> bool {
         (self.residues.len() as u32) < self.length
     }
 
     /// Returns the number of residues in all rows. Residues in an overlap count twice.
-    pub fn row_residues(&self) -> u64 {
+    pub fn row_residues(self) -> u64 {
         self.windows()
             .map(|window| u64::from(window.end - window.start))
             .sum()
     }
 
     /// Returns the number of tokens in all rows.
-    pub fn tokens(&self) -> u64 {
+    pub fn tokens(self) -> u64 {
         self.row_residues() + self.windows().len() as u64 * u64::from(SPECIAL_TOKENS)
     }
 
+    /// Returns the bytes of its rows in a row group.
+    pub(crate) fn row_bytes(self) -> usize {
+        let bytes = |window: Range<u32>| {
+            let residues = (window.end - window.start) as usize;
+            row_bytes(self.id, self.description, residues)
+        };
+        self.windows().map(bytes).sum()
+    }
+
     /// Iterates over its rows.
-    pub fn rows(&self) -> impl Iterator<Item = ShardRow<'_>> {
-        self.windows().map(|window| {
-            let sequence = &self.residues[window.start as usize..window.end as usize];
+    pub fn rows(self) -> impl Iterator<Item = ShardRow<'a>> {
+        self.windows().map(move |window| {
+            let residues = &self.residues[window.start as usize..window.end as usize];
             let key = RowKey {
                 ordinal: self.ordinal,
-                id: &self.id,
+                id: self.id,
                 start: window.start,
                 length: self.length,
                 truncated: self.is_truncated(),
-                digest: SequenceDigest::new(sequence.as_bytes()),
+                digest: SequenceDigest::new(residues),
                 n_windows: 1,
             };
             ShardRow {
                 key,
-                description: self.description.as_deref(),
-                sequence,
+                description: self.description,
+                sequence: str::from_utf8(residues).expect("residues are ASCII letters"),
             }
         })
     }

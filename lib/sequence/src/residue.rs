@@ -1,7 +1,7 @@
 //! Normalises sequences: which characters are residues, and what happens to others.
 
 use clap::ValueEnum;
-use plmkit_contract::{RESIDUES, UnknownResidue};
+use plmkit_contract::UnknownResidue;
 use serde::Serialize;
 
 /// The policy for characters that are not residues.
@@ -27,74 +27,86 @@ pub struct ResidueChanges {
     pub stops_removed: u64,
 }
 
-/// The upper-case residue of each byte, or 0. A table, because every byte of an input is looked up.
-const UPPER_RESIDUES: [u8; 256] = {
-    let mut table = [0; 256];
-    let mut i = 0;
-    while i < RESIDUES.len() {
-        table[RESIDUES[i] as usize] = RESIDUES[i];
-        table[RESIDUES[i].to_ascii_lowercase() as usize] = RESIDUES[i];
-        i += 1;
-    }
-    table
-};
+/// Whether `byte` is one of [`RESIDUES`](plmkit_contract::RESIDUES): an upper-case letter other than J. Every byte of an input is
+/// looked at, and the compiler makes vector code of a comparison, but not of a table.
+fn is_residue(byte: u8) -> bool {
+    byte.is_ascii_uppercase() & (byte != b'J')
+}
 
-/// Normalises the sequence of a record.
+/// Normalises the sequence of a record in place, and returns its length.
 ///
 /// Removes white space and one terminal `*` (the stop codon in translations), and makes letters upper-case. If `replace` is set,
-/// replaces other characters by `X`. Otherwise the first one is the error, at its position without white space; `sequence` has then
-/// lost its white space and terminal `*`.
+/// replaces other characters by `X`. Otherwise the first one is the error, at its position without white space. Bytes after the
+/// new length have no meaning.
 ///
 /// ```
 /// use plmkit_sequence::normalise;
-/// let mut sequence = b"MK v-*".to_vec();
-/// assert_eq!(normalise(&mut sequence, false).unwrap_err().position, 4);
-/// let changes = normalise(&mut sequence, true).unwrap();
-/// assert_eq!(sequence, b"MKVX");
-/// assert_eq!(changes.replaced, 1);
+/// let mut sequence = *b"MK v-*";
+/// let (length, changes) = normalise(&mut sequence.clone(), false);
+/// assert_eq!((length, changes.unwrap_err().position), (4, 4));
+/// let (length, changes) = normalise(&mut sequence, true);
+/// assert_eq!(&sequence[..length], b"MKVX");
+/// assert_eq!(changes.unwrap().replaced, 1);
 /// ```
-pub fn normalise(sequence: &mut Vec<u8>, replace: bool) -> Result<ResidueChanges, UnknownResidue> {
+pub fn normalise(
+    sequence: &mut [u8],
+    replace: bool,
+) -> (usize, Result<ResidueChanges, UnknownResidue>) {
     let mut changes = ResidueChanges::default();
-    sequence.retain(|byte| !byte.is_ascii_whitespace());
-    if sequence.last() == Some(&b'*') {
-        sequence.pop();
+    // Most sequences are as they should be.
+    if sequence
+        .iter()
+        .fold(true, |all, &byte| all & is_residue(byte))
+    {
+        return (sequence.len(), Ok(changes));
+    }
+    let mut length = 0;
+    for at in 0..sequence.len() {
+        sequence[length] = sequence[at];
+        length += usize::from(!sequence[at].is_ascii_whitespace());
+    }
+    if sequence[..length].last() == Some(&b'*') {
+        length -= 1;
         changes.stops_removed = 1;
     }
-    if !replace
-        && let Some(i) = sequence
-            .iter()
-            .position(|&byte| UPPER_RESIDUES[byte as usize] == 0)
-    {
-        return Err(UnknownResidue {
-            position: i + 1,
-            found: sequence[i],
-        });
+    let sequence = &mut sequence[..length];
+    let is_known = |byte: u8| is_residue(byte.to_ascii_uppercase());
+    if !replace && let Some(i) = sequence.iter().position(|&byte| !is_known(byte)) {
+        let found = sequence[i];
+        let position = i + 1;
+        return (length, Err(UnknownResidue { position, found }));
     }
     for byte in sequence {
-        match UPPER_RESIDUES[*byte as usize] {
-            0 => {
-                *byte = b'X';
-                changes.replaced += 1;
-            }
-            residue => {
-                changes.uppercased += u64::from(*byte != residue);
-                *byte = residue;
-            }
+        if is_known(*byte) {
+            changes.uppercased += u64::from(byte.is_ascii_lowercase());
+            byte.make_ascii_uppercase();
+        } else {
+            *byte = b'X';
+            changes.replaced += 1;
         }
     }
-    Ok(changes)
+    (length, Ok(changes))
 }
 
 #[cfg(test)]
 mod tests {
+    use plmkit_contract::RESIDUES;
     use proptest::prelude::*;
 
     use super::*;
 
     fn normalised(text: &str, replace: bool) -> Result<(String, ResidueChanges), UnknownResidue> {
         let mut sequence = text.as_bytes().to_vec();
-        let changes = normalise(&mut sequence, replace)?;
-        Ok((String::from_utf8(sequence).expect("ASCII"), changes))
+        let (length, changes) = normalise(&mut sequence, replace);
+        sequence.truncate(length);
+        changes.map(|changes| (String::from_utf8(sequence).expect("ASCII"), changes))
+    }
+
+    #[test]
+    fn the_letters_of_the_vocabulary_are_residues() {
+        for byte in 0..=u8::MAX {
+            assert_eq!(is_residue(byte), RESIDUES.contains(&byte), "{byte}");
+        }
     }
 
     #[test]
@@ -137,11 +149,13 @@ mod tests {
         #[test]
         fn the_result_holds_residues_only_and_is_stable(mut sequence: Vec<u8>) {
             let before = sequence.iter().filter(|byte| !byte.is_ascii_whitespace()).count();
-            let changes = normalise(&mut sequence, true).expect("replaced");
-            prop_assert_eq!(sequence.len() + changes.stops_removed as usize, before);
+            let (length, changes) = normalise(&mut sequence, true);
+            let changes = changes.expect("replaced");
+            sequence.truncate(length);
+            prop_assert_eq!(length + changes.stops_removed as usize, before);
             prop_assert!(sequence.iter().all(|byte| RESIDUES.contains(byte)));
             let first = sequence.clone();
-            prop_assert_eq!(normalise(&mut sequence, false), Ok(ResidueChanges::default()));
+            prop_assert_eq!(normalise(&mut sequence, false), (length, Ok(ResidueChanges::default())));
             prop_assert_eq!(sequence, first);
         }
     }

@@ -1,22 +1,23 @@
 //! Makes a set of shards from FASTA inputs.
 
 use std::collections::HashSet;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::thread;
 
 use plmkit_contract::{Manifest, Stop};
 use plmkit_store::StoreError;
+use rayon::ThreadPoolBuilder;
 
 use crate::config::ShardConfig;
 use crate::duplicate::DuplicatePolicy;
-use crate::encoders::Encoders;
 use crate::error::ShardError;
 use crate::existing::{Earlier, compare};
-use crate::folder::{FolderContents, OutputFolder};
+use crate::folder::{FinishedSet, FolderContents, OutputFolder};
 use crate::input::Input;
 use crate::pass::Pass;
 use crate::source::Source;
+use crate::tasks::Tasks;
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,33 +60,37 @@ pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<ShardOutcome, Sh
     }
     claimed?;
     folder.remove_temporaries(&found)?;
-    let set = thread::scope(|scope| {
-        let encoders = Encoders::start(
-            scope,
-            config.threads.get(),
-            folder.path(),
-            config.row_group_bytes(),
-        )?;
-        let mut pass = Pass::new(config, &folder, encoders)?;
-        if config.duplicates == DuplicatePolicy::Suffix {
-            let inputs = config.inputs.iter();
-            for input in inputs.filter(|input| input.can_be_read_again()) {
-                if !pass.announce(input, stop)? {
-                    return Ok(None);
-                }
-            }
-        }
-        for input in &config.inputs {
-            if !pass.read(input, stop)? {
-                return Ok(None);
-            }
-        }
-        pass.finish().map(Some)
-    })?;
+    let threads = ThreadPoolBuilder::new().num_threads(config.threads.get());
+    let pool = threads.build().map_err(io::Error::other)?;
+    let set = pool.scope_fifo(|scope| make(config, &folder, Tasks(scope), stop))?;
     match set {
         Some(set) => Ok(ShardOutcome::Made(Box::new(folder.publish(set)?))),
         None => Ok(ShardOutcome::Stopped),
     }
+}
+
+/// Makes the files of the set. Returns `None` after a stop.
+fn make<'a, 'scope>(
+    config: &'a ShardConfig,
+    folder: &'a OutputFolder,
+    tasks: Tasks<'a, 'scope>,
+    stop: &Stop,
+) -> Result<Option<FinishedSet>, ShardError> {
+    let mut pass = Pass::new(config, folder, tasks)?;
+    if config.duplicates == DuplicatePolicy::Suffix {
+        let inputs = config.inputs.iter();
+        for input in inputs.filter(|input| input.can_be_read_again()) {
+            if !pass.announce(input, stop)? {
+                return Ok(None);
+            }
+        }
+    }
+    for input in &config.inputs {
+        if !pass.read(input, stop)? {
+            return Ok(None);
+        }
+    }
+    pass.finish().map(Some)
 }
 
 /// Checks that no input is a file that the new set replaces.

@@ -57,7 +57,7 @@ impl Tally {
         *self.rejected.entry(reject.reason).or_default() += 1;
     }
 
-    pub(crate) fn count_accepted(&mut self, protein: &Protein) {
+    pub(crate) fn count_accepted(&mut self, protein: &Protein<'_>) {
         self.accepted += 1;
         self.lengths.add(u64::from(protein.length));
         let lost = u64::from(protein.length) - protein.residues.len() as u64;

@@ -233,14 +233,6 @@ impl<W: Write> ChecksumWriter<W> {
         }
     }
 
-    pub(crate) fn inner(&self) -> &W {
-        &self.inner
-    }
-
-    pub(crate) fn inner_mut(&mut self) -> &mut W {
-        &mut self.inner
-    }
-
     /// Starts a new segment with the next byte.
     pub(crate) fn end_segment(&mut self) {
         self.sums.end_segment();

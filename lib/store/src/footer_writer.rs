@@ -1,4 +1,4 @@
-//! Writes the end of an embeddings file: the page index, the checksums and the footer.
+//! Writes the end of a shard or an embeddings file: the page index, the checksums and the footer.
 
 use std::io::{self, Write};
 use std::iter;
@@ -12,7 +12,7 @@ use parquet::file::metadata::{
     FileMetaData, KeyValue, ParquetMetaData, ParquetMetaDataWriter, RowGroupMetaData,
 };
 use parquet::file::writer::TrackedWrite;
-use plmkit_contract::{Kind, Provenance, RowDigest};
+use plmkit_contract::{Provenance, RowDigest};
 
 use crate::StoreError;
 use crate::checksums::{Checksums, Format};
@@ -57,7 +57,7 @@ impl RowGroups {
             ARROW_SCHEMA_META_KEY.to_owned(),
             encode_arrow_schema(schema),
         );
-        let entries = provenance.entries(Kind::Embeddings, self.rows());
+        let entries = provenance.entries(encoder.kind(), self.rows());
         let entries = iter::once(arrow).chain(entries);
         let entries = entries.map(|(key, value)| KeyValue::new(key, value));
         let columns = schema.fields().len();

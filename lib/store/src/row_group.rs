@@ -1,6 +1,7 @@
-//! Encodes the row groups of an embeddings file: their bytes, and their metadata for the footer.
+//! Encodes the row groups of shards and embeddings files: their bytes, and their metadata for the footer.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -14,11 +15,13 @@ use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::page_index::offset_index::OffsetIndexMetaData;
 use parquet::file::properties::WriterProperties;
 use parquet::schema::types::SchemaDescPtr;
-use plmkit_contract::{EmbeddingLayout, RowDigest};
+use plmkit_contract::{EmbeddingLayout, Kind, RowDigest, shard_schema};
 
+use crate::StoreError;
 use crate::checksums::{Checksums, Segment};
 use crate::embeddings::writer_properties;
 use crate::list_column::{column_chunk, list_bytes};
+use crate::shard::shard_properties;
 
 /// The least bytes of values in a row group, unless the file has fewer. A column chunk of vectors is large enough for sequential
 /// reads, and small enough to be skipped by `ordinal`.
@@ -51,9 +54,10 @@ pub struct PlacedRowGroup {
     pub(crate) rows: RowDigest,
 }
 
-/// Encodes row groups of one layout.
+/// Encodes row groups of one kind of file and one layout.
 #[derive(Clone)]
 pub struct RowGroupEncoder {
+    kind: Kind,
     schema: SchemaRef,
     descriptor: SchemaDescPtr,
     properties: WriterProperties,
@@ -62,15 +66,25 @@ pub struct RowGroupEncoder {
 }
 
 impl RowGroupEncoder {
-    /// Makes an encoder for the columns of `layout`.
+    /// Makes an encoder for embeddings files with the columns of `layout`.
     pub fn new(layout: &EmbeddingLayout) -> Result<Self> {
-        let schema = layout.schema();
+        Self::of(Kind::Embeddings, layout.schema(), writer_properties(layout))
+    }
+
+    /// Makes an encoder for shards. Errors name `path`.
+    pub fn for_shards(path: &Path) -> std::result::Result<Self, StoreError> {
+        let encoder = Self::of(Kind::Shard, shard_schema(), shard_properties());
+        encoder.map_err(|error| StoreError::encoding_parquet(path, error))
+    }
+
+    fn of(kind: Kind, schema: SchemaRef, properties: WriterProperties) -> Result<Self> {
         let fields = schema.fields().iter().enumerate();
         let flat = fields.filter(|(_, field)| !matches!(field.data_type(), DataType::List(_)));
         Ok(Self {
+            kind,
             flat: flat.map(|(column, _)| column).collect(),
             descriptor: Arc::new(ArrowSchemaConverter::new().convert(&schema)?),
-            properties: writer_properties(layout),
+            properties,
             schema,
         })
     }
@@ -78,6 +92,10 @@ impl RowGroupEncoder {
     /// Returns the columns of the rows.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
     }
 
     pub(crate) fn descriptor(&self) -> &SchemaDescPtr {

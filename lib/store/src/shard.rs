@@ -9,10 +9,8 @@ use arrow::array::{
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::error::ArrowError;
-use parquet::arrow::ArrowWriter;
 use parquet::basic::Encoding;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use plmkit_contract::{
@@ -20,67 +18,136 @@ use plmkit_contract::{
     SAMPLE, ShardRow, batches_schema, check_columns, shard_schema, tokenize,
 };
 
-use crate::checksums::{ChecksumWriter, Format};
+use crate::checksums::Format;
+use crate::footer_writer::RowGroups;
 use crate::parquet::{Reader, properties};
+use crate::row_group::{RowGroup, RowGroupEncoder};
 use crate::{AtomicFile, FileSummary, Finished, StoreError};
 
 /// Writes a shard.
 ///
-/// Its bytes depend only on the rows and on `row_group_bytes`.
+/// Its bytes depend only on the rows of its row groups.
 pub struct ShardWriter {
-    writer: ArrowWriter<ChecksumWriter<AtomicFile>>,
-    digest: RowDigest,
-    keys: KeyColumnsBuilder,
-    descriptions: StringBuilder,
-    sequences: StringBuilder,
-    /// Bytes of the rows that are not in a record batch yet.
-    bytes: usize,
+    file: AtomicFile,
+    encoder: Arc<RowGroupEncoder>,
+    groups: RowGroups,
+    rows: RowsBuilder,
     row_group_bytes: usize,
 }
 
 impl ShardWriter {
-    /// Starts a shard that will be at `path`. Keeps about `row_group_bytes` in memory.
+    /// Starts a shard that will be at `path`. [`push`](Self::push) makes row groups of `row_group_bytes`.
     pub fn create(path: &Path, row_group_bytes: usize) -> Result<Self, StoreError> {
-        let file = ChecksumWriter::new(AtomicFile::create(path)?);
-        let writer = ArrowWriter::try_new(file, shard_schema(), Some(shard_properties()));
-        let mut shard = Self {
-            writer: writer.map_err(|error| StoreError::encoding_parquet(path, error))?,
-            digest: RowDigest::default(),
-            keys: KeyColumnsBuilder::default(),
-            descriptions: StringBuilder::new(),
-            sequences: StringBuilder::new(),
-            bytes: 0,
-            row_group_bytes,
+        let encoder = RowGroupEncoder::for_shards(path)?;
+        let mut writer = Self::with_encoder(path, Arc::new(encoder))?;
+        writer.row_group_bytes = row_group_bytes;
+        Ok(writer)
+    }
+
+    /// Starts a shard that will be at `path`. Its row groups come from [`encode_rows`] with this `encoder`.
+    pub fn with_encoder(path: &Path, encoder: Arc<RowGroupEncoder>) -> Result<Self, StoreError> {
+        let mut writer = Self {
+            file: AtomicFile::create(path)?,
+            encoder,
+            groups: RowGroups::default(),
+            rows: RowsBuilder::default(),
+            row_group_bytes: usize::MAX,
         };
-        shard.end_row_group()?;
-        Ok(shard)
-    }
-
-    fn path(&self) -> &Path {
-        self.writer.inner().inner().path()
-    }
-
-    fn encoding(&self, error: ParquetError) -> StoreError {
-        StoreError::encoding_parquet(self.path(), error)
+        writer.file.append(Format::Parquet.magic())?;
+        writer.close()?;
+        Ok(writer)
     }
 
     /// Adds a row.
     pub fn push(&mut self, row: &ShardRow<'_>) -> Result<(), StoreError> {
-        const FIXED_COLUMNS: usize = 8 + 4 + 4 + 1 + 32;
-        self.keys.push(&row.key);
-        self.descriptions.append_option(row.description);
-        self.sequences.append_value(row.sequence);
-        let description = row.description.map_or(0, str::len);
-        self.bytes += FIXED_COLUMNS + row.key.id.len() + description + row.sequence.len();
-        if self.bytes >= (self.row_group_bytes / 8).clamp(1 << 12, 1 << 20) {
-            self.end_batch()?;
+        self.rows.push(row);
+        if self.rows.bytes >= self.row_group_bytes {
+            self.end_row_group()?;
         }
         Ok(())
     }
 
-    /// Encodes the buffered rows.
-    fn end_batch(&mut self) -> Result<(), StoreError> {
-        self.bytes = 0;
+    fn end_row_group(&mut self) -> Result<(), StoreError> {
+        let rows = std::mem::take(&mut self.rows);
+        if rows.bytes == 0 {
+            return Ok(());
+        }
+        let group = rows.encode(&self.encoder);
+        self.append(&group.map_err(|error| self.encoding(error))?)
+    }
+
+    /// Adds a row group. The file descriptor is closed until the next one: there may be thousands of shards.
+    pub fn append(&mut self, group: &RowGroup) -> Result<(), StoreError> {
+        let placed = group.placed(self.groups.end());
+        let placed = placed.map_err(|error| self.encoding(error))?;
+        for bytes in group.pieces() {
+            self.file.append(bytes)?;
+        }
+        self.groups.push(placed);
+        self.close()
+    }
+
+    fn encoding(&self, error: ParquetError) -> StoreError {
+        StoreError::encoding_parquet(self.file.path(), error)
+    }
+
+    fn close(&mut self) -> Result<(), StoreError> {
+        let closed = self.file.suspend();
+        closed.map_err(StoreError::cannot_write(self.file.path()))
+    }
+
+    /// Writes the remaining rows and the footer.
+    pub fn finish(mut self, provenance: &Provenance) -> Result<Finished<FileSummary>, StoreError> {
+        self.end_row_group()?;
+        let path = self.file.path();
+        let footer = self.groups.footer(&self.encoder, provenance, path)?;
+        self.file.append(&footer)?;
+        self.close()?;
+        let summary = FileSummary {
+            digest: self.groups.rows(),
+            bytes: self.file.written(),
+        };
+        Ok(Finished::new(self.file, summary))
+    }
+}
+
+/// Encodes rows as a row group of the shard at `path`.
+pub fn encode_rows<'a>(
+    path: &Path,
+    rows: impl Iterator<Item = ShardRow<'a>>,
+    encoder: &RowGroupEncoder,
+) -> Result<RowGroup, StoreError> {
+    let mut builder = RowsBuilder::default();
+    rows.for_each(|row| builder.push(&row));
+    let group = builder.encode(encoder);
+    group.map_err(|error| StoreError::encoding_parquet(path, error))
+}
+
+/// Returns the bytes that a row adds to a row group, before compression.
+pub fn row_bytes(id: &str, description: Option<&str>, residues: usize) -> usize {
+    // Ordinal, length, start, truncated, digest.
+    const FIXED_COLUMNS: usize = 8 + 4 + 4 + 1 + 32;
+    FIXED_COLUMNS + id.len() + description.map_or(0, str::len) + residues
+}
+
+/// The columns of the rows of a row group.
+#[derive(Default)]
+struct RowsBuilder {
+    keys: KeyColumnsBuilder,
+    descriptions: StringBuilder,
+    sequences: StringBuilder,
+    bytes: usize,
+}
+
+impl RowsBuilder {
+    fn push(&mut self, row: &ShardRow<'_>) {
+        self.keys.push(&row.key);
+        self.descriptions.append_option(row.description);
+        self.sequences.append_value(row.sequence);
+        self.bytes += row_bytes(row.key.id, row.description, row.sequence.len());
+    }
+
+    fn encode(mut self, encoder: &RowGroupEncoder) -> Result<RowGroup, ParquetError> {
         let [ordinal, id, start, length, truncated, digest] = self.keys.finish();
         let description = Arc::new(self.descriptions.finish());
         let sequence = Arc::new(self.sequences.finish());
@@ -94,57 +161,12 @@ impl ShardWriter {
             truncated,
             digest,
         ];
-        let batch = RecordBatch::try_new(shard_schema(), columns);
-        let batch = batch.map_err(|error| StoreError::encoding_arrow(self.path(), error))?;
-        let digested = self.digest.update(&batch);
-        digested.map_err(|error| StoreError::malformed(self.path(), error))?;
-        let written = self.writer.write(&batch);
-        written.map_err(|error| self.encoding(error))?;
-        if self.writer.memory_size() >= self.row_group_bytes {
-            self.end_row_group()?;
-        }
-        Ok(())
-    }
-
-    /// Ends the row group and closes the file descriptor until the next one: there may be thousands of shards.
-    fn end_row_group(&mut self) -> Result<(), StoreError> {
-        let ended = self.writer.flush();
-        let ended = ended.and_then(|()| Ok(self.writer.inner_mut().inner_mut().suspend()?));
-        ended.map_err(|error| self.encoding(error))
-    }
-
-    /// Frees the memory and the file descriptor. Call it after the last row, if [`finish`](Self::finish) comes later.
-    pub fn suspend(&mut self) -> Result<(), StoreError> {
-        self.end_batch()?;
-        self.end_row_group()
-    }
-
-    /// Writes the remaining rows and the footer.
-    pub fn finish(mut self, provenance: &Provenance) -> Result<Finished<FileSummary>, StoreError> {
-        self.end_batch()?;
-        let path = self.path().to_owned();
-        for (key, value) in provenance.entries(Kind::Shard, self.digest) {
-            let entry = KeyValue::new(key, value);
-            self.writer.append_key_value_metadata(entry);
-        }
-        let encoding = |error| StoreError::encoding_parquet(&path, error);
-        self.writer.flush().map_err(encoding)?;
-        self.writer.inner_mut().begin_end();
-        let file = self.writer.into_inner().map_err(encoding)?;
-        let file = file.finish(Format::Parquet).and_then(|mut file| {
-            file.suspend()?;
-            Ok(file)
-        });
-        let file = file.map_err(StoreError::cannot_write(&path))?;
-        let summary = FileSummary {
-            digest: self.digest,
-            bytes: file.written(),
-        };
-        Ok(Finished::new(file, summary))
+        encoder.encode(&[RecordBatch::try_new(shard_schema(), columns)?])
     }
 }
 
-fn shard_properties() -> WriterProperties {
+/// Returns the encodings of the columns.
+pub(crate) fn shard_properties() -> WriterProperties {
     let mut properties = properties();
     for (column, encoding) in [
         ("ordinal", Encoding::DELTA_BINARY_PACKED),

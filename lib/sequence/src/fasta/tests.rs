@@ -4,6 +4,7 @@ use plmkit_contract::{Exit, Failure};
 use proptest::prelude::*;
 
 use super::*;
+use crate::records::Record;
 
 const LIMITS: Limits = Limits {
     header_bytes: 40,
@@ -11,26 +12,25 @@ const LIMITS: Limits = Limits {
     blank_bytes: 100,
 };
 
-/// Reads `text` with a buffer of `buffer` bytes.
-fn read(text: &[u8], buffer: usize) -> Result<Vec<Record>, ShardError> {
+/// Reads `text` with a buffer of `buffer` bytes. Returns the records, and how many descriptions were recoded.
+fn read(text: &[u8], buffer: usize) -> Result<(Records, u64), ShardError> {
     let input = Input::File("a.fasta".into());
     let source = Source::new(&input, Cursor::new(text.to_vec()), buffer)?;
     let mut reader = FastaReader::new(source, LIMITS);
-    let mut records = Vec::new();
-    while let Some(record) = reader.read()? {
-        records.push(record);
-    }
+    let mut records = Records::default();
+    while reader.read(&mut records)? {}
+    let recoded = reader.descriptions_recoded();
     assert_eq!(reader.finish()?.bytes, text.len() as u64);
-    Ok(records)
+    Ok((records, recoded))
 }
 
-fn short(text: &str) -> Vec<(String, Option<String>, String)> {
-    let records = read(text.as_bytes(), 7).expect("FASTA");
-    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    records
-        .into_iter()
-        .map(|record| (record.id, record.description, text(record.sequence)))
-        .collect()
+type Owned = (String, Option<String>, String);
+
+fn short(text: &str) -> Vec<Owned> {
+    let (records, _) = read(text.as_bytes(), 7).expect("FASTA");
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
+    let short = |found: Record<'_>| record(found.id, found.description, &text(found.sequence));
+    records.iter().map(short).collect()
 }
 
 fn message(text: &[u8]) -> String {
@@ -39,7 +39,7 @@ fn message(text: &[u8]) -> String {
     error.to_string()
 }
 
-fn record(id: &str, description: Option<&str>, sequence: &str) -> (String, Option<String>, String) {
+fn record(id: &str, description: Option<&str>, sequence: &str) -> Owned {
     (
         id.to_owned(),
         description.map(str::to_owned),
@@ -68,17 +68,18 @@ fn line_ends_blank_lines_and_a_missing_last_newline_do_not_matter() {
 #[test]
 fn ids_may_be_missing_and_descriptions_are_recoded() {
     let text = b">P1 prot\xe9ine\nMK\n> P2 prot\xc3\xa9ine\nMK\n>\n";
-    let records = read(text, 7).expect("FASTA").into_iter();
-    let found = records.map(|record| (record.id, record.description, record.description_recoded));
+    let (records, recoded) = read(text, 7).expect("FASTA");
+    assert_eq!(recoded, 1);
+    let found: Vec<_> = records
+        .iter()
+        .map(|record| (record.id, record.description))
+        .collect();
     let expected = [
-        ("P1", Some("prot\u{fffd}ine"), true),
-        ("", Some("P2 prot\u{e9}ine"), false),
-        ("", None, false),
+        ("P1", Some("prot\u{fffd}ine")),
+        ("", Some("P2 prot\u{e9}ine")),
+        ("", None),
     ];
-    let owned = |(id, text, recoded): (&str, Option<&str>, _)| {
-        (id.to_owned(), text.map(str::to_owned), recoded)
-    };
-    assert!(found.eq(expected.map(owned)));
+    assert_eq!(found, expected);
 }
 
 #[test]
@@ -119,7 +120,7 @@ proptest! {
         let text = text.as_bytes();
         let (whole, parts) = (read(text, 1 << 10), read(text, buffer));
         match (whole, parts) {
-            (Ok(whole), Ok(parts)) => prop_assert_eq!(strip(whole), strip(parts)),
+            (Ok((whole, _)), Ok((parts, _))) => prop_assert_eq!(strip(&whole), strip(&parts)),
             (Err(_), Err(_)) => {}
             (whole, parts) => prop_assert!(false, "{:?} and {:?}", whole, parts),
         }
@@ -133,9 +134,13 @@ proptest! {
 }
 
 /// Removes white space. A carriage return at the end of a line may be part of the sequence.
-fn strip(mut records: Vec<Record>) -> Vec<Record> {
-    for record in &mut records {
-        record.sequence.retain(|byte| !byte.is_ascii_whitespace());
-    }
+fn strip(records: &Records) -> Vec<(&str, Option<&str>, Vec<u8>)> {
+    let residues = |sequence: &[u8]| {
+        let residues = sequence.iter().filter(|byte| !byte.is_ascii_whitespace());
+        residues.copied().collect()
+    };
     records
+        .iter()
+        .map(|record| (record.id, record.description, residues(record.sequence)))
+        .collect()
 }

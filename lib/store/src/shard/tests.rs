@@ -26,7 +26,6 @@ fn write(path: &Path, rows: usize) -> FileSummary {
         };
         writer.push(&row).expect("push");
     }
-    writer.suspend().expect("suspend");
     let provenance = Provenance::new("fasta-shard", vec![]).with("max_residues", 1022);
     let finished = writer.finish(&provenance).expect("finish");
     let summary = *finished.summary();

@@ -1,0 +1,190 @@
+//! A table of ids that grows without doubling.
+//!
+//! General tables double when they are full, and hold both copies meanwhile: three times the memory that a large set needs.
+//! Here the ids are in many parts by their hash, and each part grows by a quarter on its own.
+
+/// The bits of a value.
+const VALUE_BITS: u32 = 40;
+/// The bits of a fingerprint that are stored. The part of an entry tells some more.
+const KEY_BITS: u32 = u128::BITS - VALUE_BITS;
+/// The bits of a fingerprint that select its part.
+const PART_BITS: u32 = 8;
+/// Free entries that are added after the last place when the entries before it are in use.
+const ROOM: usize = 16;
+
+/// Maps fingerprints of ids to numbers, in 16 bytes an entry; at most nine tenths of the entries are in use.
+pub(crate) struct IdTable {
+    parts: Vec<Part>,
+}
+
+/// A hash table with linear probing. Entries are in the order of their keys, so that a search ends early.
+#[derive(Clone, Default)]
+struct Part {
+    /// Key, then value plus one; 0 if free. Entries that do not fit before `capacity` follow it.
+    entries: Vec<u128>,
+    capacity: usize,
+    used: usize,
+}
+
+impl Default for IdTable {
+    fn default() -> Self {
+        Self {
+            parts: vec![Part::default(); 1 << PART_BITS],
+        }
+    }
+}
+
+impl IdTable {
+    /// The largest value.
+    pub(crate) const MAX_VALUE: u64 = (1 << VALUE_BITS) - 2;
+
+    /// Returns the value of a fingerprint.
+    pub(crate) fn get(&self, fingerprint: u128) -> Option<u64> {
+        let part = &self.parts[part_of(fingerprint)];
+        let at = part.find(key_of(fingerprint)).ok()?;
+        let value = part.entries[at] & ((1 << VALUE_BITS) - 1);
+        Some(value as u64 - 1)
+    }
+
+    /// Sets the value of a fingerprint.
+    ///
+    /// # Panics
+    /// If `value` is above [`MAX_VALUE`](Self::MAX_VALUE).
+    pub(crate) fn insert(&mut self, fingerprint: u128, value: u64) {
+        assert!(value <= Self::MAX_VALUE, "{value} has more than 40 bits");
+        let key = key_of(fingerprint);
+        let entry = (key << VALUE_BITS) | u128::from(value + 1);
+        let part = &mut self.parts[part_of(fingerprint)];
+        match part.find(key) {
+            Ok(at) => part.entries[at] = entry,
+            Err(_) => part.add(entry),
+        }
+    }
+
+    /// Returns the number of entries.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.parts.iter().map(|part| part.used).sum()
+    }
+}
+
+fn part_of(fingerprint: u128) -> usize {
+    (fingerprint >> (u128::BITS - PART_BITS)) as usize
+}
+
+fn key_of(fingerprint: u128) -> u128 {
+    fingerprint & ((1 << KEY_BITS) - 1)
+}
+
+impl Part {
+    /// Returns the first place of a key. Larger keys have the same or a later place.
+    fn place(&self, key: u128) -> usize {
+        let high = u128::from((key >> (KEY_BITS - u64::BITS)) as u64);
+        ((high * self.capacity as u128) >> u64::BITS) as usize
+    }
+
+    /// Returns the index of a key, or where it belongs.
+    fn find(&self, key: u128) -> Result<usize, usize> {
+        let mut at = self.place(key);
+        while let Some(&entry) = self.entries.get(at) {
+            match entry >> VALUE_BITS {
+                found if entry == 0 || found > key => return Err(at),
+                found if found == key => return Ok(at),
+                _ => at += 1,
+            }
+        }
+        Err(at)
+    }
+
+    /// Adds an entry whose key is not there.
+    fn add(&mut self, entry: u128) {
+        if 10 * (self.used + 1) > 9 * self.capacity {
+            self.grow();
+        }
+        let (Ok(at) | Err(at)) = self.find(entry >> VALUE_BITS);
+        let later = &mut self.entries[at..];
+        let Some(free) = later.iter().position(|&entry| entry == 0) else {
+            self.extend();
+            return self.add(entry);
+        };
+        later.copy_within(..free, 1);
+        later[0] = entry;
+        self.used += 1;
+    }
+
+    fn extend(&mut self) {
+        // A vector would double.
+        self.entries.reserve_exact(ROOM);
+        self.entries.resize(self.entries.len() + ROOM, 0);
+    }
+
+    fn grow(&mut self) {
+        let capacity = (self.capacity + self.capacity / 4).max(8);
+        let larger = Self {
+            entries: vec![0; capacity],
+            capacity,
+            used: 0,
+        };
+        let old = std::mem::replace(self, larger);
+        for entry in old.entries.into_iter().filter(|&entry| entry != 0) {
+            self.push(entry);
+        }
+    }
+
+    /// Adds an entry with a larger key than all others.
+    fn push(&mut self, entry: u128) {
+        let mut at = self.place(entry >> VALUE_BITS);
+        while self.entries.get(at).is_some_and(|&entry| entry != 0) {
+            at += 1;
+        }
+        if at == self.entries.len() {
+            self.extend();
+        }
+        self.entries[at] = entry;
+        self.used += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+    use xxhash_rust::xxh3::xxh3_128;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_is_a_map(entries in proptest::collection::vec((0u64..500, 0..=IdTable::MAX_VALUE), 0..2000)) {
+            let (mut table, mut map) = (IdTable::default(), HashMap::new());
+            for (name, value) in entries {
+                // All in one part.
+                let fingerprint = xxh3_128(&name.to_le_bytes()) >> PART_BITS;
+                prop_assert_eq!(table.get(fingerprint), map.insert(fingerprint, value));
+                table.insert(fingerprint, value);
+                prop_assert_eq!(table.get(fingerprint), Some(value));
+            }
+            prop_assert_eq!(table.len(), map.len());
+            for (fingerprint, value) in map {
+                prop_assert_eq!(table.get(fingerprint), Some(value));
+            }
+        }
+    }
+
+    #[test]
+    fn an_entry_takes_at_most_24_bytes() {
+        let mut table = IdTable::default();
+        for name in 0..2_000_000u64 {
+            table.insert(xxh3_128(&name.to_le_bytes()), name);
+            if name > 100_000 && name.is_multiple_of(9_999) {
+                let part = |part: &Part| part.entries.capacity();
+                let places: usize = table.parts.iter().map(part).sum();
+                let largest = table.parts.iter().map(part).max().unwrap_or(0);
+                // A part that grows is there twice.
+                let bytes = 16 * (places + largest);
+                assert!(bytes as u64 <= 24 * name, "{bytes} for {name}");
+            }
+        }
+    }
+}
