@@ -33,6 +33,7 @@ fn each_field_of_each_gpu_is_read() {
             host_disk_read_mib_s: moment.host_disk_read_mib_s,
             host_disk_write_mib_s: moment.host_disk_write_mib_s,
             host_disk_free_mib: moment.host_disk_free_mib,
+            interval_s: Some(0.02),
             ..GpuSample::at(moment.timestamp)
         };
         // A lost GPU has only its names, and the host.

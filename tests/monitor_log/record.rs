@@ -108,7 +108,7 @@ fn after_kill_9_the_log_has_only_complete_lines() {
 #[test]
 fn a_second_recording_is_appended_and_a_torn_line_cut_off() {
     let case = Case::new();
-    let first = format!("2026-01-31T12:00:00.000Z,b,7.0{NO_GPU}1.0,2,3,,,");
+    let first = format!("2026-01-31T12:00:00.000Z,b,7.0{NO_GPU}1.0,2,3,,,,");
     case.write("gpu.csv", &format!("{HEADER}{first}\n2026-01-31T12:0"));
     assert!(case.wrap("true").status().unwrap().success());
     let rows = case.rows("gpu.csv");

@@ -80,6 +80,9 @@ pub struct GpuSample {
     pub host_disk_write_mib_s: Option<f64>,
     /// Free space for this user on the file system of the log.
     pub host_disk_free_mib: Option<u64>,
+    /// Time between samples that the recording was asked for. Readings further apart than 2.5 times of it have a gap
+    /// between them. Logs of older versions have none.
+    pub interval_s: Option<f64>,
 }
 
 impl GpuSample {

@@ -72,7 +72,9 @@ impl Recorder {
             let mut sampler = Sampler::open(&options.sources);
             let mut warnings = MemoryWarnings::new(options.memory_warning);
             let sample = || {
-                let rows = sampler.sample();
+                let mut rows = sampler.sample();
+                let interval_s = Some(options.interval.as_secs_f64());
+                rows.iter_mut().for_each(|row| row.interval_s = interval_s);
                 for warning in warnings.warnings(&rows) {
                     tracing::warn!("{warning}");
                 }
