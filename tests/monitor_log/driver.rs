@@ -136,7 +136,11 @@ fn mig_instances_have_rows_with_memory_and_join_with_their_run() {
         )
     };
     let started = event("run", from, ",\"gpu_uuids\":[\"MIG-2\"]");
-    let done = event("done", from + 10.0, ",\"exit\":0");
+    let done = event(
+        "done",
+        from + 10.0,
+        ",\"sequences\":1,\"tokens\":9,\"residues\":7,\"elapsed_s\":10.0,\"outcome\":\"done\"",
+    );
     case.write("events.jsonl", &(started + &done));
     let report = case.report("--events events.jsonl --gpu gpu.csv");
     let gpus = report["samples"]["gpus"].as_array().unwrap();

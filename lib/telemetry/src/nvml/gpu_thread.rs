@@ -4,13 +4,13 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread;
 use std::time::Instant;
 
 use nvml_wrapper::Nvml;
 use plmkit_logs::GpuSample;
 
 use super::gpu::{Gpu, Health, Reading, Reported};
+use super::spawn;
 
 pub(super) struct GpuThread {
     index: u32,
@@ -36,9 +36,7 @@ impl GpuThread {
                 let _ = sender.send(gpu.read(&moment));
             }
         };
-        thread::Builder::new()
-            .name(format!("gpu-{index}"))
-            .spawn(work)?;
+        spawn(format!("gpu-{index}"), work)?;
         Ok(Self {
             index,
             questions: Some(questions),
