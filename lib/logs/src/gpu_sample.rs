@@ -75,7 +75,7 @@ pub struct GpuSample {
     pub temperature_limit_c: Option<u32>,
     /// The same for the device memory.
     pub mem_temperature_limit_c: Option<u32>,
-    /// Pages of device memory that were retired (before Ampere). This and the next five columns are read every 10 s.
+    /// Pages of device memory that were retired (before Ampere). This and the columns up to `nvlink_errors` are read every 10 s.
     pub retired_pages: Option<u64>,
     /// Rows of device memory that were remapped (since Ampere).
     pub remapped_rows: Option<u64>,

@@ -1,4 +1,4 @@
-//! A thread for each GPU: one that hangs costs its own rows. Eight threads cost less than 0.2 ms a sample, and GPUs whose
+//! A thread for each GPU: one that hangs costs its own rows. Eight threads cost 0.2 ms of CPU time a sample. GPUs whose
 //! driver counts for 40 ms are read at the same time.
 
 use std::io;
