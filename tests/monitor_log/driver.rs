@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::read_to_string;
 use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 use plmkit_logs::GpuSample;
 
@@ -97,6 +99,30 @@ fn a_gpu_that_hangs_costs_its_own_rows() {
     ] {
         assert_eq!(stderr.matches(message).count(), 1, "{stderr}");
     }
+}
+
+#[test]
+fn a_restarted_driver_is_not_opened_while_a_call_hangs_in_it() {
+    let case = Case::with_gpus();
+    let child = record(&case);
+    wait_for_row(&case, 3, GpuSample::has_values);
+    case.write("hang", "3");
+    wait_for_row(&case, 3, |row| !row.has_values());
+    case.write("gone", "");
+    wait_for_row(&case, 0, |row| !row.has_values());
+    fs::remove_file(case.path("gone")).unwrap();
+    // Longer than the first two pauses.
+    sleep(Duration::from_millis(3500));
+    wait_for_row(&case, 0, |row| !row.has_values());
+    let tasks = fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
+    let names = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("comm")).unwrap());
+    let gpus: Vec<String> = names.filter(|name| name.starts_with("gpu-")).collect();
+    assert_eq!(gpus, ["gpu-3\n"]);
+    fs::remove_file(case.path("hang")).unwrap();
+    for gpu in [0, 3] {
+        wait_for_row(&case, gpu, GpuSample::has_values);
+    }
+    end(child);
 }
 
 #[test]

@@ -120,6 +120,8 @@ impl Driver {
             None if self.last_search.elapsed() < self.backoff.unwrap_or(self.longest_retry) => {
                 return;
             }
+            // A call that hangs keeps NVML from being shut down. Threads that ask the same again would pile up.
+            None if self.gpus.iter().any(GpuThread::holds_nvml) => return,
             None => READ_TIMEOUT,
         };
         match (self.search(timeout), self.backoff) {

@@ -2,8 +2,8 @@
 //! driver counts for 40 ms are read at the same time.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use nvml_wrapper::Nvml;
@@ -14,6 +14,7 @@ use super::spawn;
 
 pub(super) struct GpuThread {
     index: u32,
+    nvml: Weak<Nvml>,
     /// `None` once the thread was told to end.
     questions: Option<Sender<GpuSample>>,
     answers: Receiver<Reading>,
@@ -29,6 +30,7 @@ impl GpuThread {
     pub(super) fn start(nvml: Arc<Nvml>, index: u32, reported: Reported) -> io::Result<Self> {
         let (questions, asked) = mpsc::channel::<GpuSample>();
         let (sender, answers) = mpsc::channel();
+        let held = Arc::downgrade(&nvml);
         let work = move || {
             let mut gpu = Gpu::open(&nvml, index, reported);
             for moment in asked {
@@ -39,6 +41,7 @@ impl GpuThread {
         spawn(format!("gpu-{index}"), work)?;
         Ok(Self {
             index,
+            nvml: held,
             questions: Some(questions),
             answers,
             is_asked: false,
@@ -87,6 +90,11 @@ impl GpuThread {
     /// Tells the thread to end, and keeps the names. A thread that hangs is abandoned.
     pub(super) fn end(&mut self) {
         (self.questions, self.is_asked) = (None, false);
+    }
+
+    /// Whether this or another thread has not ended yet.
+    pub(super) fn holds_nvml(&self) -> bool {
+        self.nvml.strong_count() > 0
     }
 
     fn keep_names(&mut self, rows: &[GpuSample]) {
