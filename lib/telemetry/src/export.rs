@@ -37,6 +37,14 @@ pub fn prometheus_text(rows: &[GpuSample], runs: &[RunStatus]) -> String {
     text.0
 }
 
+/// Returns the metrics of GPUs that dashboards made for dcgm-exporter use, by its names, labels and units. MIG instances are
+/// left out.
+pub fn dcgm_text(rows: &[GpuSample]) -> String {
+    let mut text = MetricsText::default();
+    gpu::write_dcgm(&mut text, rows);
+    text.0
+}
+
 fn write_exporter(text: &mut MetricsText, rows: &[GpuSample]) {
     let none = Labels::default();
     let info = none.with("version", Some(env!("CARGO_PKG_VERSION")));
@@ -50,10 +58,10 @@ fn write_exporter(text: &mut MetricsText, rows: &[GpuSample]) {
     let help = "When GPUs and host were looked at last, in seconds since 1970.";
     text.metric("gauge", name, help, [(none.clone(), Some(sampled))]);
 
-    let driver_up = flag(rows.iter().any(|row| row.index.is_some()));
+    let driver_up = flag(rows.iter().any(GpuSample::has_values));
     let name = "plmkit_exporter_driver_up";
     let help =
-        "Whether a driver tells of GPUs, 1 or 0; one that is not there is looked for every minute.";
+        "Whether a GPU answers, 1 or 0; a driver that is not there is looked for every minute.";
     text.metric("gauge", name, help, [(none, Some(driver_up))]);
 }
 

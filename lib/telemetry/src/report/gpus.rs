@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use plmkit_logs::thresholds::{
-    GPU_CRITICAL_BELOW, GPU_HOT_ABOVE_C, GPU_LOST_MOMENTS, GPU_MILD_BELOW, GPU_MIN_SAMPLES,
+    GPU_CRITICAL_BELOW, GPU_LOST_MOMENTS, GPU_MILD_BELOW, GPU_MIN_SAMPLES,
 };
 use plmkit_logs::{GpuSample, Mean};
 
@@ -41,7 +41,9 @@ pub struct GpuSummary {
     pub mem_total_mib: Option<u64>,
     /// The highest temperature.
     pub max_temperature_c: Option<u32>,
-    /// Samples hotter than [`GPU_HOT_ABOVE_C`]; `None` if the driver gives no temperature.
+    /// The temperature above which it is hot: 5 °C below the limit of its board, or 80 °C.
+    pub hot_above_c: Option<u32>,
+    /// Samples hotter than that; `None` if the driver gives no temperature.
     pub hot_samples: Option<u64>,
     /// Mean power draw in watts: by the energy counter, or else the mean of the samples.
     pub mean_power_w: Option<f64>,
@@ -100,7 +102,8 @@ impl GpuCount {
             gpu.throttling.add(throttle);
         }
         if let Some(celsius) = sample.temperature_c {
-            *gpu.hot_samples.get_or_insert(0) += u64::from(celsius > GPU_HOT_ABOVE_C);
+            *gpu.hot_samples.get_or_insert(0) += u64::from(celsius > sample.hot_above_c());
+            gpu.hot_above_c = Some(sample.hot_above_c());
         }
         if let Some(processes) = sample.foreign_processes {
             *gpu.foreign_samples.get_or_insert(0) += u64::from(processes > 0);
@@ -111,9 +114,10 @@ impl GpuCount {
         if let Some(errors) = sample.ecc_uncorrected {
             // Errors from before the recording do not count. A reloaded driver counts from 0.
             let before = self.last_ecc_uncorrected.replace(errors).unwrap_or(errors);
-            *gpu.new_ecc_uncorrected.get_or_insert(0) += errors.saturating_sub(before);
+            *gpu.new_ecc_uncorrected.get_or_insert(0) +=
+                errors.checked_sub(before).unwrap_or(errors);
         }
-        if has_values(sample) {
+        if sample.has_values() {
             (self.has_values, self.empty_samples) = (true, 0);
         } else {
             self.empty_samples += 1;
@@ -161,19 +165,4 @@ impl GpuCount {
             ..self.summary
         }
     }
-}
-
-/// Whether the driver gave any value besides the name.
-fn has_values(sample: &GpuSample) -> bool {
-    sample.gpu_util.is_some()
-        || sample.mem_used_mib.is_some()
-        || sample.temperature_c.is_some()
-        || sample.power_w.is_some()
-        || sample.sm_clock_mhz.is_some()
-        || sample.power_limit_w.is_some()
-        || sample.mem_clock_mhz.is_some()
-        || sample.energy_j.is_some()
-        || sample.throttle.is_some()
-        || sample.processes.is_some()
-        || sample.ecc_uncorrected.is_some()
 }
