@@ -156,8 +156,20 @@ impl List {
 
     /// Adds failing hardware.
     fn add_failures(&mut self, gpu: &GpuSummary) {
-        if gpu.lost {
-            let text = "its values ended while the recording went on, or never came: look for Xid errors in the kernel's log, and reset or replace it";
+        let found = match gpu.last_seen {
+            Some(last) if gpu.lost => {
+                Some(format!("its values ended at {last} while the recording went on"))
+            }
+            None if gpu.lost => Some("it gave no values".to_owned()),
+            _ if gpu.silent_s > 0.0 => {
+                Some(format!("it gave no values for {:.1} s, and came back", gpu.silent_s))
+            }
+            _ => None,
+        };
+        if let Some(found) = found {
+            let text = format!(
+                "{found}: look for Xid errors in the kernel's log, and reset or replace it"
+            );
             self.add(Tier::Critical, FindingKind::GpuLost, text);
         }
         if let Some(errors @ 1..) = gpu.new_ecc_uncorrected {
@@ -172,26 +184,26 @@ impl List {
     fn add_throttling(&mut self, gpu: &GpuSummary) {
         let throttling = &gpu.throttling;
         let reasons = |severe: bool| {
-            let reasons = throttling.reasons.iter();
+            let reasons = throttling.reasons_us.iter();
             let reasons = reasons.filter(|(reason, _)| is_severe(reason) == severe);
-            let named = reasons.map(|(reason, &samples)| {
-                let share = share_of(samples, throttling.samples, "samples");
-                format!("{reason} in {share}")
+            let named = reasons.map(|(reason, &us)| {
+                format!("{reason} in {} of the time", percent(throttling.share(us)))
             });
             named.collect::<Vec<_>>().join(", ")
         };
-        let is_often =
-            |samples: u64| samples as f64 > THROTTLED_OFTEN_ABOVE * throttling.samples as f64;
-        if throttling.severe > 0 {
+        let is_often = |us: i64| {
+            gpu.throttled_share.is_some() && throttling.share(us) > THROTTLED_OFTEN_ABOVE
+        };
+        if throttling.severe_us > 0 {
             let text = format!(
                 "heat or its supply of power held the clocks down ({}): look at cooling and power cables",
                 reasons(true)
             );
-            let tier = critical_if(is_often(throttling.severe));
+            let tier = critical_if(is_often(throttling.severe_us));
             self.add(tier, FindingKind::Throttling, text);
         }
         let capped = reasons(false);
-        if !capped.is_empty() && is_often(throttling.any - throttling.severe) {
+        if !capped.is_empty() && is_often(throttling.any_us - throttling.severe_us) {
             let text = format!(
                 "a power limit or a setting held the clocks down ({capped}): a higher limit, if there is one, makes it faster"
             );
@@ -201,10 +213,12 @@ impl List {
 
     /// Adds heat, full memory, and foreign processes.
     fn add_limits(&mut self, gpu: &GpuSummary) {
-        if let (Some(hottest), Some(hot @ 1..)) = (gpu.max_temperature_c, gpu.hot_samples) {
-            let share = share_of(hot, gpu.samples, "samples");
+        let hottest = gpu.max_temperature_c;
+        if let Some(hottest) = hottest.filter(|&celsius| celsius > GPU_HOT_ABOVE_C) {
+            let share = gpu.hot_share.map(percent);
+            let share = share.map_or_else(|| "for a time".to_owned(), |share| format!("in {share} of the time"));
             let text = format!(
-                "it reached {hottest} °C, and was above {GPU_HOT_ABOVE_C} °C in {share}: look at cooling and at its neighbours"
+                "it reached {hottest} °C, and was above {GPU_HOT_ABOVE_C} °C {share}: look at cooling and at its neighbours"
             );
             self.add_mild(FindingKind::Temperature, text);
         }
@@ -218,10 +232,10 @@ impl List {
             let tier = critical_if(used > MEMORY_CRITICAL_ABOVE);
             self.add(tier, FindingKind::DeviceMemory, text);
         }
-        if let Some(foreign @ 1..) = gpu.foreign_samples {
-            let share = share_of(foreign, gpu.samples, "samples");
+        if let Some(foreign) = gpu.foreign_share.filter(|&share| share > 0.0) {
+            let share = percent(foreign);
             let text = format!(
-                "others computed on it in {share}: figures are of all together, ask for the GPU alone"
+                "others computed on it in {share} of the time: figures are of all together, ask for the GPU alone"
             );
             self.add_mild(FindingKind::ForeignProcesses, text);
         }

@@ -83,14 +83,14 @@ pub(super) fn gpus(gpus: &[GpuSummary]) -> Table {
     table(gpus, &[
         ("GPU", |gpu| count(gpu.index.map(u64::from))),
         ("product", |gpu| text_or_dash(gpu.name.as_ref())),
-        ("samples", |gpu| count(Some(gpu.samples))),
+        ("covered, %", |gpu| percent(gpu.coverage)),
         ("busy, %", |gpu| percent(gpu.mean_utilization)),
         ("tensor cores, %", |gpu| percent(gpu.mean_tensor_active)),
         ("memory at most, MiB", |gpu| count(gpu.peak_mem_used_mib)),
         ("memory, MiB", |gpu| count(gpu.mem_total_mib)),
         ("hottest, °C", |gpu| count(gpu.max_temperature_c.map(u64::from))),
         ("power, W", |gpu| number(gpu.mean_power_w, 0)),
-        ("clocks held down, samples", |gpu| count(gpu.throttled_samples)),
+        ("clocks held down, %", |gpu| percent(gpu.throttled_share)),
     ])
 }
 
