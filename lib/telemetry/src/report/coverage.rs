@@ -113,7 +113,10 @@ mod tests {
             (is_enough(coverage), is_partial(coverage))
         };
         let found = [499, 500, 899, 900].map(judged);
-        assert_eq!(found, [(false, true), (true, true), (true, true), (true, false)]);
+        assert_eq!(
+            found,
+            [(false, true), (true, true), (true, true), (true, false)]
+        );
         assert_eq!(coverage(5, 0), None);
     }
 

@@ -135,7 +135,13 @@ mod tests {
         assert_eq!(figures(4), (Some(0.5), Some(40.0), Some(80.0)));
         assert_eq!(figures(5), (Some(0.4), Some(40.0), None));
         assert_eq!(figures(0), (None, Some(40.0), None));
-        assert_eq!(EnergyCount::default().finish(5), Energy { coverage: Some(0.0), ..Energy::default() });
+        assert_eq!(
+            EnergyCount::default().finish(5),
+            Energy {
+                coverage: Some(0.0),
+                ..Energy::default()
+            }
+        );
     }
 
     #[test]

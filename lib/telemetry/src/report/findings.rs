@@ -157,13 +157,14 @@ impl List {
     /// Adds failing hardware.
     fn add_failures(&mut self, gpu: &GpuSummary) {
         let found = match gpu.last_seen {
-            Some(last) if gpu.lost => {
-                Some(format!("its values ended at {last} while the recording went on"))
-            }
+            Some(last) if gpu.lost => Some(format!(
+                "its values ended at {last} while the recording went on"
+            )),
             None if gpu.lost => Some("it gave no values".to_owned()),
-            _ if gpu.silent_s > 0.0 => {
-                Some(format!("it gave no values for {:.1} s, and came back", gpu.silent_s))
-            }
+            _ if gpu.silent_s > 0.0 => Some(format!(
+                "it gave no values for {:.1} s, and came back",
+                gpu.silent_s
+            )),
             _ => None,
         };
         if let Some(found) = found {
@@ -191,9 +192,8 @@ impl List {
             });
             named.collect::<Vec<_>>().join(", ")
         };
-        let is_often = |us: i64| {
-            gpu.throttled_share.is_some() && throttling.share(us) > THROTTLED_OFTEN_ABOVE
-        };
+        let is_often =
+            |us: i64| gpu.throttled_share.is_some() && throttling.share(us) > THROTTLED_OFTEN_ABOVE;
         if throttling.severe_us > 0 {
             let text = format!(
                 "heat or its supply of power held the clocks down ({}): look at cooling and power cables",
@@ -216,7 +216,10 @@ impl List {
         let hottest = gpu.max_temperature_c;
         if let Some(hottest) = hottest.filter(|&celsius| celsius > GPU_HOT_ABOVE_C) {
             let share = gpu.hot_share.map(percent);
-            let share = share.map_or_else(|| "for a time".to_owned(), |share| format!("in {share} of the time"));
+            let share = share.map_or_else(
+                || "for a time".to_owned(),
+                |share| format!("in {share} of the time"),
+            );
             let text = format!(
                 "it reached {hottest} °C, and was above {GPU_HOT_ABOVE_C} °C {share}: look at cooling and at its neighbours"
             );
@@ -315,15 +318,15 @@ mod tests {
 
     type Change<'a> = &'a dyn Fn(u32, &mut GpuSample);
 
-    /// The findings of ten samples of a GPU.
+    /// The findings of ten seconds of a GPU. The first row stands for no time.
     fn found(change: Change) -> Vec<Finding> {
-        let samples = (0..10).map(|second| {
+        let samples = (0..11).map(|second| {
             sample(second, |sample| {
                 sample.temperature_c = Some(80);
                 (sample.mem_used_mib, sample.mem_total_mib) = (Some(900), Some(1000));
                 sample.throttle = Some(Throttle::default());
                 (sample.foreign_processes, sample.ecc_uncorrected) = (Some(0), Some(3));
-                change(second, sample);
+                change(second.saturating_sub(1), sample);
             })
         });
         report(Runs::default(), samples).findings
@@ -356,12 +359,12 @@ mod tests {
             (&|i, s| s.temperature_c = Some(80 + i / 9), Mild, Temperature, "reached 81 °C, and was above 80 °C in 10.0 %"),
             (&|i, s| s.mem_used_mib = Some(900 + u64::from(i)), Mild, DeviceMemory, "90.9 % of its memory"),
             (&|_, s| s.mem_used_mib = Some(951), Critical, DeviceMemory, "95.1 %"),
-            (&|i, s| s.foreign_processes = Some(i % 2), Mild, ForeignProcesses, "50.0 % of the samples"),
+            (&|i, s| s.foreign_processes = Some(i % 2), Mild, ForeignProcesses, "50.0 % of the time"),
             (&|i, s| s.ecc_uncorrected = Some(3 + u64::from(i > 4)), Critical, MemoryErrors, "1 memory errors"),
             (&throttled(1, "hw_thermal_slowdown"), Mild, Throttling, "hw_thermal_slowdown in 10.0 %"),
             (&throttled(2, "hw_thermal_slowdown"), Critical, Throttling, "hw_thermal_slowdown in 20.0 %"),
             (&throttled(10, "sw_power_cap"), Mild, PowerCap, "sw_power_cap in 100.0 %"),
-            (&lost, Critical, GpuLost, "its values ended"),
+            (&lost, Critical, GpuLost, "its values ended at 2026-01-31T12:00:06.000Z while"),
         ];
         for (change, tier, kind, text) in cases {
             let [finding] = &found(change)[..] else { panic!("{kind:?}") };
@@ -375,7 +378,7 @@ mod tests {
     fn the_verdict_is_the_worst_finding_that_counts() {
         use FindingKind::{Bottleneck, DeviceMemory, Temperature};
         let report = |gpu_util, temperature_c| {
-            let samples = (0..10).map(|second| {
+            let samples = (0..11).map(|second| {
                 sample(second, |sample| {
                     (sample.gpu_util, sample.temperature_c) = (gpu_util, temperature_c);
                     (sample.mem_used_mib, sample.mem_total_mib) = (Some(99), Some(100));

@@ -107,7 +107,10 @@ impl GpuCount {
             (&mut self.power_w, sample.power_w),
             (&mut self.sm_clock_mhz, sample.sm_clock_mhz.map(f64::from)),
             (&mut self.mem_clock_mhz, sample.mem_clock_mhz.map(f64::from)),
-            (&mut self.mem_used_mib, sample.mem_used_mib.map(|mib| mib as f64)),
+            (
+                &mut self.mem_used_mib,
+                sample.mem_used_mib.map(|mib| mib as f64),
+            ),
         ] {
             if let Some(value) = value {
                 count.add(value, us);
@@ -120,7 +123,10 @@ impl GpuCount {
             (&mut self.tensor_active, sample.tensor_active),
             (&mut self.dram_active, sample.dram_active),
             (&mut self.hot, sample.temperature_c.map(is_hot)),
-            (&mut self.foreign, sample.foreign_processes.map(|count| truth(count > 0))),
+            (
+                &mut self.foreign,
+                sample.foreign_processes.map(|count| truth(count > 0)),
+            ),
         ] {
             if let Some(value) = value {
                 mean.add(value, us);
@@ -134,7 +140,10 @@ impl GpuCount {
 
     /// Returns the mean of the utilisation over a time, 0 to 1, if it is known for enough of it.
     pub(super) fn mean_utilization(&self, time_us: i64) -> Option<f64> {
-        self.utilization.mean.mean(time_us).map(|percent| percent / 100.0)
+        self.utilization
+            .mean
+            .mean(time_us)
+            .map(|percent| percent / 100.0)
     }
 
     pub(super) fn distributions(&self, time_us: i64) -> Distributions {

@@ -191,16 +191,22 @@ impl GpuRows {
         for (clock, time) in times.times_of(run) {
             let covered = self.pace.covered().get(&clock);
             let missing = covered.map_or_else(|| vec![time.clone()], |covered| covered.gaps(&time));
-            gaps.extend(missing.into_iter().map(|gap| Gap {
-                from_s: seconds(before_us + gap.start - time.start),
-                to_s: seconds(before_us + gap.end - time.start),
-            }));
+            let shift_us = before_us - time.start;
+            gaps.extend(
+                missing
+                    .iter()
+                    .map(|gap| gap.start + shift_us..gap.end + shift_us),
+            );
             before_us += time.end - time.start;
         }
-        gaps.sort_by(|one, other| (other.to_s - other.from_s).total_cmp(&(one.to_s - one.from_s)));
+        gaps.sort_by_key(|gap| gap.start - gap.end);
         gaps.truncate(MAX_GAPS);
-        gaps.sort_by(|one, other| one.from_s.total_cmp(&other.from_s));
-        gaps
+        gaps.sort_by_key(|gap| gap.start);
+        let gaps = gaps.into_iter().map(|gap| Gap {
+            from_s: seconds(gap.start),
+            to_s: seconds(gap.end),
+        });
+        gaps.collect()
     }
 
     /// Completes the summary. `recorded_us` is the time of the recording if the figures are of all of it, and not of runs.

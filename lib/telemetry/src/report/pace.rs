@@ -79,7 +79,9 @@ impl<T> Pace<T> {
             self.intervals_us.pop_front();
         }
         let covered = self.covered.entry(row.moment.clock).or_default();
-        let last = row.is_reading.then(|| self.last_reading.replace(row.moment));
+        let last = row
+            .is_reading
+            .then(|| self.last_reading.replace(row.moment));
         let time = since(last.flatten(), row.moment);
         let time = time.filter(|time| 2 * length(time) <= 5 * nominal_us);
         Some(Placed {
@@ -144,8 +146,14 @@ mod tests {
         assert!(starts(&[], None).is_empty());
         assert_eq!(starts(&[7], None), [-1]);
         assert_eq!(starts(&[0, 500], None), [-1, 0]);
-        assert_eq!(starts(&[0, 10, 20, 45, 55, 65], None), [-1, 0, 10, 20, 45, 55]);
-        assert_eq!(starts(&[0, 10, 20, 46, 56, 66], None), [-1, 0, 10, -1, 46, 56]);
+        assert_eq!(
+            starts(&[0, 10, 20, 45, 55, 65], None),
+            [-1, 0, 10, 20, 45, 55]
+        );
+        assert_eq!(
+            starts(&[0, 10, 20, 46, 56, 66], None),
+            [-1, 0, 10, -1, 46, 56]
+        );
         assert_eq!(starts(&[0, 10, 10, 5, 15], None), [-1, 0, -1, -1, 5]);
     }
 

@@ -108,9 +108,8 @@ impl RunGpu {
             _ => "its figures are of that part, and its energy is scaled to the run",
         };
         let mut longest: Vec<&Gap> = self.gaps.iter().collect();
-        longest.sort_by(|one, other| {
-            (other.to_s - other.from_s).total_cmp(&(one.to_s - one.from_s))
-        });
+        longest
+            .sort_by(|one, other| (other.to_s - other.from_s).total_cmp(&(one.to_s - one.from_s)));
         longest.truncate(NAMED_GAPS);
         longest.sort_by(|one, other| one.from_s.total_cmp(&other.from_s));
         let gaps = longest.iter();
@@ -155,6 +154,12 @@ pub(super) fn run_gpus(
         let gpu = |uuid: String| match find_gpu(all, &uuid) {
             Some(rows) => RunGpu::new(rows, position, times),
             None => RunGpu {
+                notes: (!all.is_empty())
+                    .then(|| {
+                        format!("{uuid}: its figures are unknown: the log has no samples of it")
+                    })
+                    .into_iter()
+                    .collect(),
                 uuid: Some(uuid),
                 ..RunGpu::default()
             },

@@ -81,7 +81,8 @@ impl Runs {
         let counts = self.counts.iter().enumerate();
         WorkTimes::new(counts.flat_map(|(position, count)| {
             let attempts = count.attempts().iter();
-            attempts.map(move |attempt| Work::new(position, &attempt.span, attempt.started.as_ref()))
+            attempts
+                .map(move |attempt| Work::new(position, &attempt.span, attempt.started.as_ref()))
         }))
     }
 

@@ -154,7 +154,9 @@ impl Samples {
         SamplesSummary {
             torn_last_line,
             scope,
-            host: self.host.finish(is_whole.then(|| self.axis.end_us()), times),
+            host: self
+                .host
+                .finish(is_whole.then(|| self.axis.end_us()), times),
             notes,
             by_run: by_run.collect(),
             pictures: SamplesPictures {
@@ -176,7 +178,9 @@ fn coverage_note(gpu: &GpuSummary) -> Option<String> {
     };
     let name = gpu_name(gpu.index, gpu.name.as_deref());
     let share = percent(coverage);
-    Some(format!("{name}: its samples cover {share} of the recording, {effect}"))
+    Some(format!(
+        "{name}: its samples cover {share} of the recording, {effect}"
+    ))
 }
 
 /// Explains why figures of `runs` are unknown, if the samples are not theirs.
@@ -242,18 +246,19 @@ mod tests {
 
     #[test]
     fn samples_outside_the_run_do_not_count() {
-        let busy = |second| vec![Some(if (10..20).contains(&second) { 90 } else { 0 })];
-        let found = summary(run("cuda:0", None, 10, 19), samples(busy, 30));
+        let busy = |second| vec![Some(if (11..21).contains(&second) { 90 } else { 0 })];
+        let found = summary(run("cuda:0", None, 10, 20), samples(busy, 30));
         let gpu = &found.gpus[0];
         assert_eq!((found.scope, gpu.samples), (Scope::Runs, 10));
         let tier = Some(Tier::None);
         assert_eq!((gpu.mean_utilization, gpu.bottleneck), (Some(0.9), tier));
         let host = &found.host;
-        assert_eq!((host.samples, host.peak_mem_used_mib), (10, Some(1019)));
+        assert_eq!((host.samples, host.peak_mem_used_mib), (10, Some(1020)));
+        assert_eq!((host.coverage, gpu.coverage), (Some(1.0), Some(1.0)));
 
         let elsewhere = summary(run("cuda:0", None, 50, 59), samples(|_| vec![Some(40)], 12));
         let gpu = &elsewhere.gpus[0];
-        assert_eq!((elsewhere.scope, gpu.samples), (Scope::Recording, 12));
+        assert_eq!((elsewhere.scope, gpu.samples), (Scope::Recording, 11));
         assert_eq!((gpu.bottleneck, gpu.in_run), (None, false));
         assert!(elsewhere.notes[0].starts_with("no sample was taken while"));
     }
@@ -277,26 +282,28 @@ mod tests {
         };
         let (critical, mild) = (Some(Tier::Critical), Some(Tier::Mild));
         let two = [Some(5), Some(70)];
-        let named = run("cuda:0", Some("GPU-1"), 0, 9);
-        assert_eq!(tiers(named, two, 10), [None, mild]);
-        let unnamed = || run("cuda:0", None, 0, 9);
-        assert_eq!(tiers(unnamed(), two, 10), [critical, mild]);
-        assert_eq!(tiers(run("cpu", None, 0, 9), two, 10), [None, None]);
-        assert_eq!(tiers(Runs::default(), two, 10), [critical, mild]);
-        assert_eq!(tiers(Runs::default(), two, 9), [None, None]);
+        let named = run("cuda:0", Some("GPU-1"), 0, 10);
+        assert_eq!(tiers(named, two, 11), [None, mild]);
+        let unnamed = || run("cuda:0", None, 0, 10);
+        assert_eq!(tiers(unnamed(), two, 11), [critical, mild]);
+        assert_eq!(tiers(run("cpu", None, 0, 10), two, 11), [None, None]);
+        assert_eq!(tiers(Runs::default(), two, 11), [critical, mild]);
+        assert_eq!(tiers(Runs::default(), two, 10), [None, None]);
         assert_eq!(tiers(Runs::default(), [None, Some(70)], 20), [None, mild]);
     }
 
     #[test]
     fn the_host_counts_once_a_moment_and_is_no_gpu() {
-        let mut rows = samples(|_| vec![None, None], 1);
-        rows.push(GpuSample {
-            host_cpu_util: Some(10.0),
-            ..GpuSample::at("2026-01-31T12:00:10Z".parse().unwrap())
-        });
+        let mut rows = samples(|_| vec![None, None], 3);
+        rows.push(sample(10, |sample| {
+            (sample.index, sample.uuid) = (None, None);
+            sample.host_cpu_util = Some(10.0);
+        }));
         let summary = summary(Runs::default(), rows);
         let host = &summary.host;
-        assert_eq!((host.samples, host.mean_cpu_utilization), (2, Some(0.05)));
+        // 1 % and 2 % for a second each; the last row follows a gap of 8 s.
+        assert_eq!((host.samples, host.coverage), (2, Some(0.2)));
+        assert_eq!((host.partial, host.mean_cpu_utilization), (true, None));
         assert_eq!(summary.gpus.len(), 2);
     }
 }

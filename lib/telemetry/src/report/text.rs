@@ -89,7 +89,10 @@ fn gpu(gpu: &GpuSummary) -> String {
     });
     match (gpu.mean_utilization, gpu.distributions.utilization) {
         (Some(mean), _) => {
-            format!("{name}: mean utilization {}, {samples}{covered}", percent(mean))
+            format!(
+                "{name}: mean utilization {}, {samples}{covered}",
+                percent(mean)
+            )
         }
         (None, Some(_)) => format!("{name}: too few samples for its figures, {samples}{covered}"),
         (None, None) if gpu.samples == 0 => format!("{name}: no samples"),

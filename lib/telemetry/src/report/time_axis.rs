@@ -25,8 +25,9 @@ impl TimeAxis {
         let passed_us = last.map_or(0, |last| moment.at_us - last.at_us);
         let max_gap_s = MAX_GAP_S.max(2.5 * interval_s.unwrap_or(0.0));
         if (0..micros(max_gap_s)).contains(&passed_us) {
-            self.end_us += passed_us;
-            *self.recorded_us.entry(moment.clock).or_default() += passed_us;
+            self.end_us = self.end_us.saturating_add(passed_us);
+            let recorded_us = self.recorded_us.entry(moment.clock).or_default();
+            *recorded_us = recorded_us.saturating_add(passed_us);
         }
         seconds(self.end_us)
     }
@@ -65,6 +66,9 @@ mod tests {
             };
             assert_eq!(axis.place(moment, None).to_bits(), f64::to_bits(expected));
         }
-        assert_eq!([0, 1, 2].map(|clock| axis.recorded_us(clock)), [0, 1_000_000, 3_000_000]);
+        assert_eq!(
+            [0, 1, 2].map(|clock| axis.recorded_us(clock)),
+            [0, 1_000_000, 3_000_000]
+        );
     }
 }

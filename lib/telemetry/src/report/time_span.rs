@@ -10,6 +10,9 @@ use super::run_gpu::uses_gpu;
 /// No clock of a machine counts further: about 30 years.
 const MAX_S: f64 = 1e9;
 
+/// The year 5138: sums and multiples of times do not overflow.
+const MAX_UNIX_MS: i64 = 100_000_000_000_000;
+
 /// Returns seconds as whole microseconds. Sums of these are exact.
 pub(super) fn micros(seconds: f64) -> i64 {
     (seconds.clamp(0.0, MAX_S) * 1e6).round() as i64
@@ -42,7 +45,7 @@ impl TimeSpan {
 }
 
 fn time_of_day_us(time: Timestamp) -> i64 {
-    time.unix_ms().saturating_mul(1000)
+    time.unix_ms().clamp(0, MAX_UNIX_MS) * 1000
 }
 
 fn extend(span: &mut Option<Range<i64>>, time: Option<i64>) {
@@ -125,7 +128,9 @@ impl WorkTimes {
         let all = self.work.iter().enumerate();
         let spans = all.filter_map(|(position, work)| Some((position, self.span(work, clock)?)));
         let mut edges: Vec<(i64, bool, usize)> = spans
-            .flat_map(|(position, span)| [(span.start, true, position), (span.end, false, position)])
+            .flat_map(|(position, span)| {
+                [(span.start, true, position), (span.end, false, position)]
+            })
             .collect();
         edges.sort_unstable();
         let (mut pieces, mut active, mut from_us) = (Vec::new(), Vec::new(), i64::MIN);
@@ -225,7 +230,11 @@ impl WorkTimes {
 
     /// Returns when work was done, by the clock that joins it with samples.
     fn joined(&self, work: &Work) -> Option<(usize, Range<i64>)> {
-        let boot = work.span.boot_id.as_deref().and_then(|id| self.find_boot(id));
+        let boot = work
+            .span
+            .boot_id
+            .as_deref()
+            .and_then(|id| self.find_boot(id));
         let seen = boot.filter(|&clock| self.clocks[clock].is_seen);
         let mut clocks = [seen, Some(0), boot].into_iter().flatten();
         clocks.find_map(|clock| Some((clock, self.span(work, clock)?)))
@@ -242,7 +251,9 @@ impl WorkTimes {
             };
             let pieces = clock.pieces.iter();
             let chosen = pieces.filter(|(_, work)| work.iter().any(counts));
-            sum_us += chosen.map(|(piece, _)| piece.end - piece.start).sum::<i64>();
+            sum_us += chosen
+                .map(|(piece, _)| piece.end - piece.start)
+                .sum::<i64>();
         }
         sum_us
     }
@@ -299,7 +310,11 @@ mod tests {
         for (boot_time, time_ms, expected) in [
             (Some(("a", 10.0)), 18_000, &[][..]),
             (Some(("a", 10.5)), 18_000, &[(500_000, vec![0])]),
-            (Some(("a", 20.5)), 18_000, &[(500_000, vec![0]), (500_000, vec![0])]),
+            (
+                Some(("a", 20.5)),
+                18_000,
+                &[(500_000, vec![0]), (500_000, vec![0])],
+            ),
             (Some(("a", 25.25)), 18_000, &[(750_000, vec![0])]),
             (Some(("a", 26.0)), 18_000, &[]),
             (Some(("b", 20.0)), 40_000, &[(1_000_000, vec![1])]),
@@ -324,6 +339,9 @@ mod tests {
         let work = [work(0, None, 10, 20), work(1, None, 15, 30)];
         let times = WorkTimes::new(work.into_iter());
         assert_eq!(times.time_us(|_| true), 20_000_000);
-        assert_eq!(times.times_of(1).collect::<Vec<_>>(), [(0, 15_000_000..30_000_000)]);
+        assert_eq!(
+            times.times_of(1).collect::<Vec<_>>(),
+            [(0, 15_000_000..30_000_000)]
+        );
     }
 }

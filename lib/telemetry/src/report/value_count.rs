@@ -132,7 +132,9 @@ mod tests {
 
     fn count(bits: u32, values: impl IntoIterator<Item = (f64, i64)>) -> ValueCount {
         let mut count = ValueCount::new(bits);
-        values.into_iter().for_each(|(value, us)| count.add(value, us));
+        values
+            .into_iter()
+            .for_each(|(value, us)| count.add(value, us));
         count
     }
 
@@ -167,8 +169,14 @@ mod tests {
     fn below_half_coverage_only_the_coverage_is_known() {
         let count = count(WHOLE, [(7.0, 499)]);
         let found = count.distribution(1000).unwrap();
-        assert_eq!((found.coverage, found.p50, found.max), (Some(0.499), None, None));
-        assert_eq!((count.mean.mean(1000), count.mean.mean(998)), (None, Some(7.0)));
+        assert_eq!(
+            (found.coverage, found.p50, found.max),
+            (Some(0.499), None, None)
+        );
+        assert_eq!(
+            (count.mean.mean(1000), count.mean.mean(998)),
+            (None, Some(7.0))
+        );
     }
 
     #[test]

@@ -62,6 +62,7 @@ pub(super) fn efficiency(runs: &[RunSummary]) -> Table {
         ("GPUs", |run| count(run.gpus.as_ref().map(|gpus| gpus.len() as u64))),
         ("MFU, %", |run| percent(run.efficiency.mfu)),
         ("GPU busy, %", |run| percent(mean_utilization(run))),
+        ("covered, %", |run| percent(coverage(run))),
         ("power, W", |run| number(run.efficiency.mean_power_w, 0)),
         ("residues/J", |run| number(run.efficiency.residues_per_joule, 2)),
         ("computing, %", |run| percent(run.stages.compute.as_ref().and_then(|stage| stage.share))),
@@ -76,6 +77,12 @@ fn mean_utilization(run: &RunSummary) -> Option<f64> {
     let gpus = run.gpus.as_ref().filter(|gpus| !gpus.is_empty())?;
     let shares = gpus.iter().map(|gpu| gpu.mean_utilization);
     Some(shares.sum::<Option<f64>>()? / gpus.len() as f64)
+}
+
+/// Returns the coverage of the GPU of a run that was seen least.
+fn coverage(run: &RunSummary) -> Option<f64> {
+    let shares = run.gpus.iter().flatten().filter_map(|gpu| gpu.coverage);
+    shares.reduce(f64::min)
 }
 
 #[rustfmt::skip]
