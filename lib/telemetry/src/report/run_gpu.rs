@@ -98,7 +98,7 @@ impl RunGpu {
     fn coverage_note(&self, name: &str) -> Option<String> {
         let Some(coverage) = self.coverage else {
             return Some(format!(
-                "{name}: its figures are unknown: the events do not tell for how long the run was at work"
+                "{name}: its figures are unknown: the events do not tell when the run was at work"
             ));
         };
         let effect = match coverage {
