@@ -178,7 +178,7 @@ pub(crate) struct ExportArgs {
 pub(crate) struct ReportArgs {
     /// GPU samples of monitor-log record: logs, Parquet files, or folders of *.csv and *.parquet
     ///
-    /// With --events, only samples that were taken during a run count. Logs with the same boot id are joined by the seconds
+    /// With --events, only the time of runs counts. Logs with the same boot id are joined by the seconds
     /// since boot, others by the time of day. If no sample was taken during a run, the samples count for no verdict.
     #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Input")]
     #[arg(value_parser = file())]
@@ -210,9 +210,9 @@ pub(crate) struct ReportArgs {
     /// End with exit code 1 if the verdict is this or worse
     ///
     /// The verdict is the worst finding about wasted GPU time or failing hardware: mean utilization of a GPU that a run used
-    /// (below 50 % critical, below 80 % mild; at least 10 samples); mean token utilization of a run's batches (below 80 %
-    /// critical, below 85 % mild; without the last batch of each file); clocks held down by heat or the power supply (in
-    /// more than 10 % of the samples critical, else mild); uncorrected memory errors, and a GPU that stops answering
+    /// (below 50 % critical, below 80 % mild; at least 10 samples, over half of the time); mean token utilization of a run's batches (below 80 %
+    /// critical, below 85 % mild; without the last batch of each file); clocks held down by heat or the power supply (for
+    /// more than 10 % of the time critical, else mild); uncorrected memory errors, and a GPU that stops answering
     /// (critical). If none of them is known, there is no verdict and no failure.
     ///
     /// Other findings are reported and do not count: temperature, device memory nearly full, power limits, foreign

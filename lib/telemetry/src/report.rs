@@ -1,22 +1,26 @@
 //! A report on runs and GPUs: figures, findings, sentences.
 //!
 //! All figures are computed in one pass, with memory that does not grow with the logs. An unknown figure is `None` (null in
-//! JSON), never 0. Shares and utilisations are fractions, 0 to 1. Rates divide by elapsed time of a monotonic clock. Times
-//! of day only select the samples that were taken during a run.
+//! JSON), never 0. Shares and utilisations are fractions, 0 to 1. Rates divide by elapsed time of a monotonic clock. A
+//! figure from samples is weighted by time, has the share of the time that it was seen for, and is `None` below half of it.
 
 mod attempt;
 mod bins;
+mod condition;
+mod coverage;
 mod devices;
 mod efficiency;
+mod energy;
 mod findings;
+mod gpu_count;
 mod gpus;
 mod host;
 mod html;
 mod multiqc;
 mod number_set;
+mod pace;
 mod packing;
 mod pictures;
-mod power;
 mod queue;
 mod run;
 mod run_gpu;
@@ -29,11 +33,15 @@ mod text;
 mod throttle_count;
 mod time_axis;
 mod time_span;
+mod value_count;
 
 use serde::Serialize;
 
+pub use coverage::Gap;
 pub use efficiency::Efficiency;
+pub use energy::Energy;
 pub use findings::{Finding, FindingKind};
+pub use gpu_count::Distributions;
 pub use gpus::GpuSummary;
 pub use host::HostSummary;
 pub use html::html;
@@ -46,6 +54,7 @@ pub use runs::{Runs, RunsSummary};
 pub use samples::{Samples, SamplesSummary, Scope};
 pub use stages::{Stage, Stages};
 pub use text::sentences;
+pub use value_count::Distribution;
 
 /// The version of the report's schema.
 pub const REPORT_VERSION: u32 = 1;

@@ -19,8 +19,10 @@ pub struct Efficiency {
     pub mfu: Option<f64>,
     /// Mean power draw of all GPUs of the run together, in watts.
     pub mean_power_w: Option<f64>,
-    /// Energy that the GPUs used over the run's elapsed time, in joules.
+    /// Energy of all GPUs over the run's time, in joules: see [`Energy`](super::Energy).
     pub energy_j: Option<f64>,
+    /// Energy that was seen, in joules, without what was not seen: with any coverage, of the GPUs that are known.
+    pub measured_energy_j: Option<f64>,
     /// Residues for each joule.
     pub residues_per_joule: Option<f64>,
 }
@@ -36,8 +38,9 @@ impl Efficiency {
             None => named_peak(run, gpus),
         };
         let mean_power_w = gpus.and_then(|gpus| sum(gpus, |gpu| gpu.mean_power_w));
-        let energy = mean_power_w.zip(elapsed_s);
-        let energy_j = energy.map(|(watts, elapsed_s)| watts * elapsed_s);
+        let energy_j = gpus.and_then(|gpus| sum(gpus, |gpu| gpu.energy.total_j));
+        let measured = gpus.into_iter().flatten();
+        let measured = measured.filter_map(|gpu| gpu.energy.measured_j);
         let rate = flops.zip(elapsed_s);
         let rate = rate.map(|(flops, elapsed_s)| flops / elapsed_s);
         Self {
@@ -48,6 +51,7 @@ impl Efficiency {
                 .and_then(|(rate, peak)| share(rate, peak)),
             mean_power_w,
             energy_j,
+            measured_energy_j: measured.reduce(|sum, joules| sum + joules),
             residues_per_joule: energy_j.and_then(|energy_j| share(run.residues as f64, energy_j)),
         }
     }

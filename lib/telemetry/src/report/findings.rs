@@ -155,8 +155,21 @@ impl List {
 
     /// Adds failing hardware.
     fn add_failures(&mut self, gpu: &GpuSummary) {
-        if gpu.lost {
-            let text = "its values ended while the recording went on, or never came: look for Xid errors in the kernel's log, and reset or replace it";
+        let found = match gpu.last_seen {
+            Some(last) if gpu.lost => Some(format!(
+                "its values ended at {last} while the recording went on"
+            )),
+            None if gpu.lost => Some("it gave no values".to_owned()),
+            _ if gpu.silent_s > 0.0 => Some(format!(
+                "it gave no values for {:.1} s, and came back",
+                gpu.silent_s
+            )),
+            _ => None,
+        };
+        if let Some(found) = found {
+            let text = format!(
+                "{found}: look for Xid errors in the kernel's log, and reset or replace it"
+            );
             self.add(Tier::Critical, FindingKind::GpuLost, text);
         }
         if let Some(errors @ 1..) = gpu.new_ecc_uncorrected {
@@ -171,26 +184,25 @@ impl List {
     fn add_throttling(&mut self, gpu: &GpuSummary) {
         let throttling = &gpu.throttling;
         let reasons = |severe: bool| {
-            let reasons = throttling.reasons.iter();
+            let reasons = throttling.reasons_us.iter();
             let reasons = reasons.filter(|(reason, _)| is_severe(reason) == severe);
-            let named = reasons.map(|(reason, &samples)| {
-                let share = share_of(samples, throttling.samples, "samples");
-                format!("{reason} in {share}")
+            let named = reasons.map(|(reason, &us)| {
+                format!("{reason} in {} of the time", percent(throttling.share(us)))
             });
             named.collect::<Vec<_>>().join(", ")
         };
         let is_often =
-            |samples: u64| samples as f64 > THROTTLED_OFTEN_ABOVE * throttling.samples as f64;
-        if throttling.severe > 0 {
+            |us: i64| gpu.throttled_share.is_some() && throttling.share(us) > THROTTLED_OFTEN_ABOVE;
+        if throttling.severe_us > 0 {
             let text = format!(
                 "heat or its supply of power held the clocks down ({}): look at cooling and power cables",
                 reasons(true)
             );
-            let tier = critical_if(is_often(throttling.severe));
+            let tier = critical_if(is_often(throttling.severe_us));
             self.add(tier, FindingKind::Throttling, text);
         }
         let capped = reasons(false);
-        if !capped.is_empty() && is_often(throttling.any - throttling.severe) {
+        if !capped.is_empty() && is_often(throttling.any_us - throttling.severe_us) {
             let text = format!(
                 "a power limit or a setting held the clocks down ({capped}): a higher limit, if there is one, makes it faster"
             );
@@ -201,10 +213,14 @@ impl List {
     /// Adds heat, full memory, and foreign processes.
     fn add_limits(&mut self, gpu: &GpuSummary) {
         let hottest = gpu.max_temperature_c.zip(gpu.hot_above_c);
-        if let (Some((hottest, limit)), Some(hot @ 1..)) = (hottest, gpu.hot_samples) {
-            let share = share_of(hot, gpu.samples, "samples");
+        if let Some((hottest, limit)) = hottest.filter(|(hottest, limit)| hottest > limit) {
+            let share = gpu.hot_share.map(percent);
+            let share = share.map_or_else(
+                || "for a time".to_owned(),
+                |share| format!("in {share} of the time"),
+            );
             let text = format!(
-                "it reached {hottest} °C, and was above {limit} °C in {share}: look at cooling and at its neighbours"
+                "it reached {hottest} °C, and was above {limit} °C {share}: look at cooling and at its neighbours"
             );
             self.add_mild(FindingKind::Temperature, text);
         }
@@ -218,10 +234,10 @@ impl List {
             let tier = critical_if(used > MEMORY_CRITICAL_ABOVE);
             self.add(tier, FindingKind::DeviceMemory, text);
         }
-        if let Some(foreign @ 1..) = gpu.foreign_samples {
-            let share = share_of(foreign, gpu.samples, "samples");
+        if let Some(foreign) = gpu.foreign_share.filter(|&share| share > 0.0) {
+            let share = percent(foreign);
             let text = format!(
-                "others computed on it in {share}: figures are of all together, ask for the GPU alone"
+                "others computed on it in {share} of the time: figures are of all together, ask for the GPU alone"
             );
             self.add_mild(FindingKind::ForeignProcesses, text);
         }
@@ -301,15 +317,15 @@ mod tests {
 
     type Change<'a> = &'a dyn Fn(u32, &mut GpuSample);
 
-    /// The findings of ten samples of a GPU.
+    /// The findings of ten seconds of a GPU. The first row stands for no time.
     fn found(change: Change) -> Vec<Finding> {
-        let samples = (0..10).map(|second| {
+        let samples = (0..11).map(|second| {
             sample(second, |sample| {
                 sample.temperature_c = Some(80);
                 (sample.mem_used_mib, sample.mem_total_mib) = (Some(900), Some(1000));
                 sample.throttle = Some(Throttle::default());
                 (sample.foreign_processes, sample.ecc_uncorrected) = (Some(0), Some(3));
-                change(second, sample);
+                change(second.saturating_sub(1), sample);
             })
         });
         report(Runs::default(), samples).findings
@@ -345,12 +361,12 @@ mod tests {
             (&|i, s| s.ecc_uncorrected = Some(if i < 5 { 3 } else { 2 }), Critical, MemoryErrors, "2 memory errors"),
             (&|i, s| s.mem_used_mib = Some(900 + u64::from(i)), Mild, DeviceMemory, "90.9 % of its memory"),
             (&|_, s| s.mem_used_mib = Some(951), Critical, DeviceMemory, "95.1 %"),
-            (&|i, s| s.foreign_processes = Some(i % 2), Mild, ForeignProcesses, "50.0 % of the samples"),
+            (&|i, s| s.foreign_processes = Some(i % 2), Mild, ForeignProcesses, "50.0 % of the time"),
             (&|i, s| s.ecc_uncorrected = Some(3 + u64::from(i > 4)), Critical, MemoryErrors, "1 memory errors"),
             (&throttled(1, "hw_thermal_slowdown"), Mild, Throttling, "hw_thermal_slowdown in 10.0 %"),
             (&throttled(2, "hw_thermal_slowdown"), Critical, Throttling, "hw_thermal_slowdown in 20.0 %"),
             (&throttled(10, "sw_power_cap"), Mild, PowerCap, "sw_power_cap in 100.0 %"),
-            (&lost, Critical, GpuLost, "its values ended"),
+            (&lost, Critical, GpuLost, "its values ended at 2026-01-31T12:00:06.000Z while"),
         ];
         for (change, tier, kind, text) in cases {
             let [finding] = &found(change)[..] else { panic!("{kind:?}") };
@@ -364,7 +380,7 @@ mod tests {
     fn the_verdict_is_the_worst_finding_that_counts() {
         use FindingKind::{Bottleneck, DeviceMemory, Temperature};
         let report = |gpu_util, temperature_c| {
-            let samples = (0..10).map(|second| {
+            let samples = (0..11).map(|second| {
                 sample(second, |sample| {
                     (sample.gpu_util, sample.temperature_c) = (gpu_util, temperature_c);
                     (sample.mem_used_mib, sample.mem_total_mib) = (Some(99), Some(100));

@@ -1,19 +1,27 @@
 //! One GPU over a recording.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use plmkit_logs::thresholds::{
-    GPU_CRITICAL_BELOW, GPU_LOST_MOMENTS, GPU_MILD_BELOW, GPU_MIN_SAMPLES,
-};
-use plmkit_logs::{GpuSample, Mean};
+use plmkit_logs::thresholds::{GPU_CRITICAL_BELOW, GPU_MILD_BELOW, GPU_MIN_SAMPLES};
+use plmkit_logs::{GpuSample, Timestamp};
 
 use super::Tier;
-use super::power::PowerCount;
+use super::condition::Condition;
+use super::coverage::{Gap, coverage, is_enough, is_partial};
+use super::energy::Reading;
+use super::gpu_count::{Distributions, GpuCount};
+use super::pace::{Pace, Placed, Row};
 use super::throttle_count::ThrottleCount;
+use super::time_span::{Moment, WorkTimes, seconds};
+use super::value_count::TimedMean;
 
-/// One GPU over the samples.
+/// Gaps of a GPU in a run that are listed, the longest.
+const MAX_GAPS: usize = 8;
+
+/// One GPU over the time of the runs that used it; if no run did, over the time of all runs; without runs, over the
+/// recording. Means and shares are weighted by time, and `None` below half coverage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GpuSummary {
@@ -23,10 +31,14 @@ pub struct GpuSummary {
     pub uuid: Option<String>,
     /// The product name.
     pub name: Option<String>,
-    /// Whether a run used it. If the events do not name GPUs, every GPU counts as used.
+    /// Whether a run used it. A run on GPUs that does not name them used all.
     pub in_run: bool,
-    /// Samples.
+    /// Readings that stand for a part of the time.
     pub samples: u64,
+    /// The share of the time that readings stand for.
+    pub coverage: Option<f64>,
+    /// Whether the coverage is too low for figures of the whole time: below 90 %.
+    pub partial: bool,
     /// Mean share of the time in which a kernel ran.
     pub mean_utilization: Option<f64>,
     /// Mean share of the time, over all streaming multiprocessors, in which one had work.
@@ -35,134 +47,234 @@ pub struct GpuSummary {
     pub mean_tensor_active: Option<f64>,
     /// Mean share of the time in which data went to or from device memory.
     pub mean_dram_active: Option<f64>,
-    /// The most device memory in use.
+    /// The most device memory that was seen in use, with any coverage.
     pub peak_mem_used_mib: Option<u64>,
     /// Device memory.
     pub mem_total_mib: Option<u64>,
-    /// The highest temperature.
+    /// The highest temperature that was seen, with any coverage.
     pub max_temperature_c: Option<u32>,
     /// The temperature above which it is hot: 5 °C below the limit of its board, or 80 °C.
     pub hot_above_c: Option<u32>,
-    /// Samples hotter than that; `None` if the driver gives no temperature.
-    pub hot_samples: Option<u64>,
-    /// Mean power draw in watts: by the energy counter, or else the mean of the samples.
+    /// Share of the time in which it was hot.
+    pub hot_share: Option<f64>,
+    /// Mean power draw in watts: by the energy counter, or else the mean of the readings.
     pub mean_power_w: Option<f64>,
-    /// Samples in which something held the clocks down; `None` if the driver does not say.
-    pub throttled_samples: Option<u64>,
-    /// Samples by the reason that held the clocks down.
-    pub throttle_reasons: Option<BTreeMap<String, u64>>,
-    /// Samples with foreign processes on the GPU; `None` if no command was recorded.
-    pub foreign_samples: Option<u64>,
+    /// Share of the time in which something held the clocks down; `None` if the driver does not say.
+    pub throttled_share: Option<f64>,
+    /// Share of the time by the reason that held the clocks down.
+    pub throttle_reasons: Option<BTreeMap<String, f64>>,
+    /// Share of the time with foreign processes on the GPU; `None` if no command was recorded.
+    pub foreign_share: Option<f64>,
+    /// Distributions of its values.
+    pub distributions: Distributions,
     /// Uncorrected memory errors that occurred during the recording; `None` if the driver does not say.
     pub new_ecc_uncorrected: Option<u64>,
     /// Whether its values ended while the recording went on, or never came.
     pub lost: bool,
-    /// The tier of the mean utilisation; `None` for a GPU without a run, with fewer than [`GPU_MIN_SAMPLES`] samples, or
-    /// without known utilisation.
+    /// When it last gave values.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub last_seen: Option<Timestamp>,
+    /// Seconds of the runs that used it in which rows came without values; without runs, of the recording.
+    pub silent_s: f64,
+    /// The tier of the mean utilisation; `None` for a GPU without a run, that is lost, with fewer than [`GPU_MIN_SAMPLES`]
+    /// readings, or without a known mean.
     pub bottleneck: Option<Tier>,
     /// Throttling, for findings.
     #[serde(skip)]
     pub(super) throttling: ThrottleCount,
 }
 
-/// Sums over samples of one GPU.
+/// The rows of one GPU.
 #[derive(Clone, Debug, Default)]
-pub(super) struct GpuCount {
-    /// The fields that need no mean are up to date.
-    pub(super) summary: GpuSummary,
-    pub(super) utilization: Mean,
-    sm_active: Mean,
-    tensor_active: Mean,
-    dram_active: Mean,
-    pub(super) power: PowerCount,
-    last_ecc_uncorrected: Option<u64>,
-    has_values: bool,
-    /// Samples without values since the last one with values.
-    empty_samples: u64,
+pub(super) struct GpuRows {
+    pub(super) index: Option<u32>,
+    pub(super) uuid: Option<String>,
+    pub(super) name: Option<String>,
+    mem_total_mib: Option<u64>,
+    hot_above_c: Option<u32>,
+    condition: Condition,
+    pace: Pace<GpuSample>,
+    /// The energy counter of the last reading.
+    last_energy_j: Option<f64>,
+    /// The whole recording.
+    all: GpuCount,
+    /// The runs that used it, or all runs if none did.
+    pub(super) inside: GpuCount,
+    /// Each run that used it.
+    by_run: BTreeMap<usize, GpuCount>,
 }
 
-impl GpuCount {
-    pub(super) fn add(&mut self, sample: &GpuSample) {
-        let gpu = &mut self.summary;
-        gpu.index = gpu.index.or(sample.index);
-        // A lost GPU may have no name at first.
-        if gpu.uuid.is_none() || gpu.name.is_none() {
-            gpu.uuid = gpu.uuid.take().or_else(|| sample.uuid.clone());
-            gpu.name = gpu.name.take().or_else(|| sample.name.clone());
-        }
-        gpu.samples += 1;
-        let share = |percent: Option<f64>| percent.map(|percent| percent / 100.0);
-        self.utilization
-            .extend(share(sample.gpu_util.map(f64::from)));
-        self.sm_active.extend(share(sample.sm_active));
-        self.tensor_active.extend(share(sample.tensor_active));
-        self.dram_active.extend(share(sample.dram_active));
-        self.power.add(sample);
-        if let Some(throttle) = &sample.throttle {
-            gpu.throttling.add(throttle);
-        }
-        if let Some(celsius) = sample.temperature_c {
-            *gpu.hot_samples.get_or_insert(0) += u64::from(celsius > sample.hot_above_c());
-            gpu.hot_above_c = Some(sample.hot_above_c());
-        }
-        if let Some(processes) = sample.foreign_processes {
-            *gpu.foreign_samples.get_or_insert(0) += u64::from(processes > 0);
-        }
-        gpu.peak_mem_used_mib = gpu.peak_mem_used_mib.max(sample.mem_used_mib);
-        gpu.mem_total_mib = gpu.mem_total_mib.max(sample.mem_total_mib);
-        gpu.max_temperature_c = gpu.max_temperature_c.max(sample.temperature_c);
-        if let Some(errors) = sample.ecc_uncorrected {
-            // Errors from before the recording do not count. A reloaded driver counts from 0.
-            let before = self.last_ecc_uncorrected.replace(errors).unwrap_or(errors);
-            *gpu.new_ecc_uncorrected.get_or_insert(0) +=
-                errors.checked_sub(before).unwrap_or(errors);
-        }
-        if sample.has_values() {
-            (self.has_values, self.empty_samples) = (true, 0);
-        } else {
-            self.empty_samples += 1;
-        }
-    }
-
+impl GpuRows {
     /// Whether a sample is of this GPU.
     pub(super) fn is_of(&self, sample: &GpuSample) -> bool {
-        let gpu = &self.summary;
-        gpu.uuid == sample.uuid && (gpu.uuid.is_some() || gpu.index == sample.index)
+        self.uuid == sample.uuid && (self.uuid.is_some() || self.index == sample.index)
     }
 
-    /// Whether both have the same UUID and index.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        let id = |gpu: &Self| (gpu.summary.uuid.clone(), gpu.summary.index);
-        id(self) == id(other)
+    pub(super) fn add(&mut self, sample: &GpuSample, moment: Moment, times: &WorkTimes) {
+        self.index = self.index.or(sample.index);
+        // A lost GPU may have no name at first.
+        if self.uuid.is_none() || self.name.is_none() {
+            self.uuid = self.uuid.take().or_else(|| sample.uuid.clone());
+            self.name = self.name.take().or_else(|| sample.name.clone());
+        }
+        self.mem_total_mib = self.mem_total_mib.max(sample.mem_total_mib);
+        if sample.temperature_c.is_some() {
+            self.hot_above_c = Some(sample.hot_above_c());
+        }
+        self.condition.add(sample, moment, times);
+        let placed = self.pace.push(Row {
+            moment,
+            interval_s: sample.interval_s,
+            is_reading: sample.has_values(),
+            values: sample.clone(),
+        });
+        if let Some(placed) = placed {
+            self.count(&placed, times);
+        }
     }
 
-    /// Whether the values ended while the recording went on, or never came. The driver knows the name even of a GPU that
-    /// was lost before the recording began.
-    fn is_lost(&self) -> bool {
-        let has_name = self.summary.uuid.is_some() || self.summary.name.is_some();
-        (self.has_values || has_name) && self.empty_samples >= GPU_LOST_MOMENTS
+    /// Counts the rows that were held back.
+    pub(super) fn flush(&mut self, times: &WorkTimes) {
+        while let Some(placed) = self.pace.pop() {
+            self.count(&placed, times);
+        }
     }
 
-    /// Completes the summary. `recording` is the same GPU over the whole recording.
-    pub(super) fn finish(self, in_run: bool, recording: &Self) -> GpuSummary {
-        let judged = in_run && self.utilization.count() >= GPU_MIN_SAMPLES;
-        let mean_utilization = self.utilization.mean();
-        let throttling = Some(&self.summary.throttling).filter(|count| count.samples > 0);
+    fn count(&mut self, row: &Placed<GpuSample>, times: &WorkTimes) {
+        let sample = &row.values;
+        let before_j = if row.is_reading {
+            std::mem::replace(&mut self.last_energy_j, sample.energy_j)
+        } else {
+            None
+        };
+        let reading = Reading {
+            sample,
+            us: row.us,
+            // A reloaded driver counts from 0.
+            counted_j: sample
+                .energy_j
+                .zip(before_j)
+                .and_then(|(now_j, before_j)| (now_j >= before_j).then_some(now_j - before_j)),
+        };
+        self.all.readings += u64::from(!row.fresh.is_empty());
+        let (uuid, is_used) = (self.uuid.as_deref(), times.are_on(self.uuid.as_deref()));
+        let (mut is_inside, mut of_runs) = (false, BTreeSet::new());
+        for time in &row.fresh {
+            self.all.add(&reading, time.end - time.start, 1);
+            for (us, work) in times.parts(row.moment.clock, time.clone()) {
+                let users = work.iter().filter(|work| work.uses(uuid));
+                let runs: BTreeSet<usize> = users.map(|work| work.run).collect();
+                if !runs.is_empty() || !is_used {
+                    is_inside = true;
+                    self.inside.add(&reading, us, runs.len());
+                }
+                for &run in &runs {
+                    let count = self.by_run.entry(run).or_default();
+                    count.add(&reading, us, runs.len());
+                }
+                of_runs.extend(runs);
+            }
+        }
+        self.inside.readings += u64::from(is_inside);
+        for run in of_runs {
+            self.by_run.entry(run).or_default().readings += 1;
+        }
+    }
+
+    /// The clocks that its rows have.
+    pub(super) fn clocks(&self) -> impl Iterator<Item = usize> {
+        self.pace.covered().keys().copied()
+    }
+
+    /// Returns the readings of a run.
+    pub(super) fn during(&self, run: usize) -> Option<&GpuCount> {
+        self.by_run.get(&run)
+    }
+
+    /// Returns the longest times of a run that no reading stands for, in their order.
+    pub(super) fn gaps(&self, run: usize, times: &WorkTimes) -> Vec<Gap> {
+        let (mut gaps, mut before_us) = (Vec::new(), 0);
+        for (clock, time) in times.times_of(run) {
+            let covered = self.pace.covered().get(&clock);
+            let missing = covered.map_or_else(|| vec![time.clone()], |covered| covered.gaps(&time));
+            let shift_us = before_us - time.start;
+            gaps.extend(
+                missing
+                    .iter()
+                    .map(|gap| gap.start + shift_us..gap.end + shift_us),
+            );
+            before_us += time.end - time.start;
+        }
+        gaps.sort_by_key(|gap| gap.start - gap.end);
+        gaps.truncate(MAX_GAPS);
+        gaps.sort_by_key(|gap| gap.start);
+        let gaps = gaps.into_iter().map(|gap| Gap {
+            from_s: seconds(gap.start),
+            to_s: seconds(gap.end),
+        });
+        gaps.collect()
+    }
+
+    /// Completes the summary. `recorded_us` is the time of the recording if the figures are of all of it, and not of runs.
+    pub(super) fn finish(
+        &self,
+        in_run: bool,
+        recorded_us: Option<i64>,
+        times: &WorkTimes,
+    ) -> GpuSummary {
+        let uuid = self.uuid.as_deref();
+        let is_used = times.are_on(uuid);
+        let runs_us = || times.time_us(|work| !is_used || work.uses(uuid));
+        let (count, time_us) = match recorded_us {
+            Some(recorded_us) => (&self.all, recorded_us.max(self.all.us)),
+            None => (&self.inside, runs_us()),
+        };
+        let mean = |mean: &TimedMean| mean.mean(time_us);
+        let share = |share: &TimedMean| mean(share).map(|percent| percent / 100.0);
+        let throttling = &count.throttling;
+        let throttled = Some(throttling).filter(|known| is_enough(coverage(known.us, time_us)));
+        let reasons = |known: &ThrottleCount| {
+            let reasons = known.reasons_us.iter();
+            let shares = reasons.map(|(reason, &us)| (reason.clone(), known.share(us)));
+            shares.collect()
+        };
+        let coverage = coverage(count.us, time_us);
+        let mean_utilization = count.mean_utilization(time_us);
+        // The driver knows the name even of a GPU that was lost before the recording began.
+        let is_known = uuid.is_some() || self.name.is_some() || self.condition.has_values();
+        let lost = is_known && self.condition.is_quiet();
+        let readings = count.readings.min(count.utilization.mean.readings);
+        let judged = in_run && !lost && readings >= GPU_MIN_SAMPLES;
         GpuSummary {
+            index: self.index,
+            uuid: self.uuid.clone(),
+            name: self.name.clone(),
             in_run,
+            samples: count.readings,
+            coverage,
+            partial: is_partial(coverage),
             mean_utilization,
-            mean_sm_active: self.sm_active.mean(),
-            mean_tensor_active: self.tensor_active.mean(),
-            mean_dram_active: self.dram_active.mean(),
-            mean_power_w: self.power.mean_w(),
-            throttled_samples: throttling.map(|count| count.any),
-            throttle_reasons: throttling.map(|count| count.reasons.clone()),
-            new_ecc_uncorrected: recording.summary.new_ecc_uncorrected,
-            lost: recording.is_lost(),
+            mean_sm_active: share(&count.sm_active),
+            mean_tensor_active: share(&count.tensor_active),
+            mean_dram_active: share(&count.dram_active),
+            peak_mem_used_mib: count.mem_used_mib.max().map(|mib| mib as u64),
+            mem_total_mib: self.mem_total_mib,
+            max_temperature_c: count.temperature_c.max().map(|celsius| celsius as u32),
+            hot_above_c: self.hot_above_c,
+            hot_share: mean(&count.hot),
+            mean_power_w: count.energy.mean_w(time_us),
+            throttled_share: throttled.map(|known| known.share(known.any_us)),
+            throttle_reasons: throttled.map(reasons),
+            foreign_share: mean(&count.foreign),
+            distributions: count.distributions(time_us),
+            new_ecc_uncorrected: self.condition.new_ecc_uncorrected,
+            lost,
+            last_seen: self.condition.last_seen,
+            silent_s: seconds(self.condition.silent_us(uuid, times)),
             bottleneck: mean_utilization
                 .filter(|_| judged)
                 .map(|mean| Tier::below(mean, GPU_CRITICAL_BELOW, GPU_MILD_BELOW)),
-            ..self.summary
+            throttling: throttling.clone(),
         }
     }
 }

@@ -119,6 +119,8 @@ impl RunSummary {
         }
         // No single figure is right for attempts on different devices.
         self.gpus = gpus.filter(|_| self.alike);
+        let gpu_notes = self.gpus.iter().flatten().flat_map(|gpu| &gpu.notes);
+        self.notes.extend(gpu_notes.cloned());
         self.efficiency = Efficiency::new(self, self.gpus.as_deref(), peak_tflops);
         if self.efficiency.mfu.is_some_and(|mfu| mfu > 1.0) {
             self.notes.push("an MFU above 100 % cannot be: the peak is another than that of --peak-tflops or of the GPU's name, or the events are wrong".to_owned());

@@ -8,7 +8,7 @@ use plmkit_logs::event::Event;
 
 use super::pictures::MAX_RUNS;
 use super::run::{RunCount, RunSummary};
-use super::time_span::TimeSpans;
+use super::time_span::{Work, WorkTimes};
 
 /// The runs of a log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -76,12 +76,13 @@ impl Runs {
         place
     }
 
-    /// Returns when runs were at work.
-    pub(super) fn time_spans(&self) -> TimeSpans {
+    /// Returns when runs were at work on which GPUs.
+    pub(super) fn work_times(&self) -> WorkTimes {
         let counts = self.counts.iter().enumerate();
-        TimeSpans::new(counts.flat_map(|(position, count)| {
+        WorkTimes::new(counts.flat_map(|(position, count)| {
             let attempts = count.attempts().iter();
-            attempts.map(move |attempt| (position, &attempt.span))
+            attempts
+                .map(move |attempt| Work::new(position, &attempt.span, attempt.started.as_ref()))
         }))
     }
 

@@ -1,18 +1,22 @@
 //! The GPUs and the host of a sample log.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use plmkit_logs::GpuSample;
 use serde::Serialize;
 
 use super::bins::Bins;
-use super::gpus::{GpuCount, GpuSummary};
-use super::host::{HostCount, HostSummary};
+use super::coverage::is_enough;
+use super::findings::gpu_name;
+use super::gpus::{GpuRows, GpuSummary};
+use super::host::{HostRows, HostSummary};
 use super::run::RunSummary;
-use super::run_gpu::{RunGpu, find_gpu, run_gpus, was_used};
+use super::run_gpu::{RunGpu, find_gpu, run_gpus};
 use super::runs::{Runs, RunsSummary};
+use super::stages::percent;
 use super::time_axis::TimeAxis;
-use super::time_span::TimeSpans;
+use super::time_span::WorkTimes;
 
 /// GPUs in the utilisation chart. More lines cannot be told apart.
 const MAX_LINES: usize = 16;
@@ -68,118 +72,119 @@ pub(super) struct SamplesPictures {
 /// Sums over samples, joined with runs.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
-    spans: TimeSpans,
+    times: WorkTimes,
     axis: TimeAxis,
     lines: Vec<Bins>,
-    all: Count,
-    /// Samples that were taken during any run.
-    inside: Count,
-    /// Samples that were taken during each run.
-    by_run: Vec<Count>,
-}
-
-/// Sums over some of the samples.
-#[derive(Clone, Debug, Default)]
-struct Count {
-    samples: u64,
-    gpus: Vec<GpuCount>,
-    host: HostCount,
-    /// The extent of the samples on the time axis.
-    span_s: Option<Range<f64>>,
-}
-
-impl Count {
-    /// Adds a sample at `at_s` on the time axis. Returns the position of its GPU, if it has one.
-    fn add(&mut self, sample: &GpuSample, at_s: f64) -> Option<usize> {
-        self.samples += 1;
-        self.span_s.get_or_insert(at_s..at_s).end = at_s;
-        self.host.add(sample);
-        if sample.index.is_none() && sample.uuid.is_none() {
-            return None;
-        }
-        let known = self.gpus.iter().position(|gpu| gpu.is_of(sample));
-        let position = known.unwrap_or_else(|| {
-            self.gpus.push(GpuCount::default());
-            self.gpus.len() - 1
-        });
-        self.gpus[position].add(sample);
-        Some(position)
-    }
+    rows: u64,
+    gpus: Vec<GpuRows>,
+    host: HostRows,
+    /// The extent of the rows during each run on the time axis.
+    spans_s: BTreeMap<usize, Range<f64>>,
 }
 
 impl Samples {
     /// Starts without samples. They will be joined with `runs`.
     pub fn during(runs: &Runs) -> Self {
         Self {
-            spans: runs.time_spans(),
+            times: runs.work_times(),
             ..Self::default()
         }
     }
 
     /// Adds a sample.
     pub fn add(&mut self, sample: &GpuSample) {
-        let at_s = self.axis.place(sample);
-        if let Some(gpu) = self.all.add(sample, at_s) {
-            if gpu == self.lines.len() && gpu < MAX_LINES {
-                self.lines.push(Bins::new(RESOLUTION_S));
-            }
+        self.rows += 1;
+        let moment = self.times.place(sample);
+        let at_s = self.axis.place(moment, sample.interval_s);
+        self.host.add(sample, moment, &self.times);
+        if sample.index.is_some() || sample.uuid.is_some() {
+            let gpu = self.gpu_of(sample);
+            self.gpus[gpu].add(sample, moment, &self.times);
             if let Some((line, percent)) = self.lines.get_mut(gpu).zip(sample.gpu_util) {
                 line.add(at_s, f64::from(percent) / 100.0);
             }
         }
-        let runs = self.spans.runs_at(sample);
-        if !runs.is_empty() {
-            self.inside.add(sample, at_s);
-        }
-        for run in runs {
-            if self.by_run.len() <= run {
-                self.by_run.resize_with(run + 1, Count::default);
+        let around = moment.at_us - 1..moment.at_us + 1;
+        for (_, work) in self.times.parts(moment.clock, around) {
+            for work in work {
+                self.spans_s.entry(work.run).or_insert(at_s..at_s).end = at_s;
             }
-            self.by_run[run].add(sample, at_s);
         }
+    }
+
+    /// Returns the position of the GPU of a sample.
+    fn gpu_of(&mut self, sample: &GpuSample) -> usize {
+        let known = self.gpus.iter().position(|gpu| gpu.is_of(sample));
+        known.unwrap_or_else(|| {
+            if self.lines.len() < MAX_LINES {
+                self.lines.push(Bins::new(RESOLUTION_S));
+            }
+            self.gpus.push(GpuRows::default());
+            self.gpus.len() - 1
+        })
     }
 
     /// Completes the summary. `events` tells which GPUs the runs used.
     pub fn finish(mut self, torn_last_line: bool, events: Option<&RunsSummary>) -> SamplesSummary {
+        let times = &self.times;
+        self.host.flush(times);
+        self.gpus.iter_mut().for_each(|gpu| gpu.flush(times));
         let runs = events.map_or(&[][..], |events| &events.runs);
-        self.by_run.resize_with(runs.len(), Count::default);
-        let by_run = runs
-            .iter()
-            .zip(&self.by_run)
-            .map(|(run, during)| run_gpus(run, &self.all.gpus, &during.gpus));
-        // Samples from outside all runs must not judge the runs.
-        let elsewhere = self.inside.samples == 0 && self.all.samples > 0 && self.spans.are_known();
-        let (scope, count) = if self.inside.samples == 0 {
-            (Scope::Recording, self.all.clone())
+        let by_run = runs.iter().enumerate();
+        let by_run = by_run.map(|(position, run)| run_gpus(run, position, &self.gpus, times));
+        let scope = if self.host.is_inside() {
+            Scope::Runs
         } else {
-            (Scope::Runs, self.inside)
+            Scope::Recording
         };
-        let gpus = count.gpus.into_iter().map(|gpu| {
-            let was_used = |events| was_used(events, gpu.summary.uuid.as_deref());
-            let in_run = !elsewhere && events.is_none_or(was_used);
-            let recording = self.all.gpus.iter().find(|other| other.is_same(&gpu));
-            let recording = recording.cloned().unwrap_or_default();
-            gpu.finish(in_run, &recording)
+        // Samples from outside all runs must not judge the runs.
+        let elsewhere = scope == Scope::Recording && self.rows > 0 && times.are_known();
+        let is_whole = scope == Scope::Recording;
+        let gpus = self.gpus.iter().map(|gpu| {
+            let in_run = !elsewhere && (times.is_empty() || times.are_on(gpu.uuid.as_deref()));
+            let recorded_us = || gpu.clocks().map(|clock| self.axis.recorded_us(clock)).sum();
+            gpu.finish(in_run, is_whole.then(recorded_us), times)
         });
-        let indices = self.all.gpus.iter().map(|gpu| gpu.summary.index);
-        let spans_s = self.by_run.iter().filter_map(|count| count.span_s.clone());
+        let gpus: Vec<GpuSummary> = gpus.collect();
+        let indices = self.gpus.iter().map(|gpu| gpu.index);
+        let mut notes = notes(runs, &self.gpus, elsewhere);
+        if is_whole {
+            notes.extend(gpus.iter().filter_map(coverage_note).take(MAX_NOTES));
+        }
         SamplesSummary {
             torn_last_line,
             scope,
-            gpus: gpus.collect(),
-            host: count.host.finish(),
-            notes: notes(runs, &self.all, elsewhere),
+            host: self
+                .host
+                .finish(is_whole.then(|| self.axis.end_us()), times),
+            notes,
             by_run: by_run.collect(),
             pictures: SamplesPictures {
                 utilization: indices.zip(self.lines).collect(),
-                spans_s: spans_s.collect(),
+                spans_s: self.spans_s.into_values().collect(),
             },
+            gpus,
         }
     }
 }
 
+/// Explains the figures of a GPU that was not seen for all of a recording.
+fn coverage_note(gpu: &GpuSummary) -> Option<String> {
+    let coverage = gpu.coverage.filter(|_| gpu.partial)?;
+    let effect = if is_enough(gpu.coverage) {
+        "its figures are of that part"
+    } else {
+        "too little for its figures"
+    };
+    let name = gpu_name(gpu.index, gpu.name.as_deref());
+    let share = percent(coverage);
+    Some(format!(
+        "{name}: its samples cover {share} of the recording, {effect}"
+    ))
+}
+
 /// Explains why figures of `runs` are unknown, if the samples are not theirs.
-fn notes(runs: &[RunSummary], all: &Count, elsewhere: bool) -> Vec<String> {
+fn notes(runs: &[RunSummary], gpus: &[GpuRows], elsewhere: bool) -> Vec<String> {
     let mut notes = Vec::new();
     if elsewhere {
         notes.push(
@@ -190,8 +195,8 @@ fn notes(runs: &[RunSummary], all: &Count, elsewhere: bool) -> Vec<String> {
         .iter()
         .filter_map(|run| Some((run, run.gpu_uuids.as_ref()?)));
     let unknown = named.filter(|(_, uuids)| {
-        let mut known = uuids.iter().map(|uuid| find_gpu(&all.gpus, uuid));
-        !uuids.is_empty() && all.samples > 0 && known.all(|gpu| gpu.is_none())
+        let mut known = uuids.iter().map(|uuid| find_gpu(gpus, uuid));
+        !uuids.is_empty() && !gpus.is_empty() && known.all(|gpu| gpu.is_none())
     });
     for (run, uuids) in unknown.take(MAX_NOTES) {
         notes.push(format!(
@@ -241,18 +246,19 @@ mod tests {
 
     #[test]
     fn samples_outside_the_run_do_not_count() {
-        let busy = |second| vec![Some(if (10..20).contains(&second) { 90 } else { 0 })];
-        let found = summary(run("cuda:0", None, 10, 19), samples(busy, 30));
+        let busy = |second| vec![Some(if (11..21).contains(&second) { 90 } else { 0 })];
+        let found = summary(run("cuda:0", None, 10, 20), samples(busy, 30));
         let gpu = &found.gpus[0];
         assert_eq!((found.scope, gpu.samples), (Scope::Runs, 10));
         let tier = Some(Tier::None);
         assert_eq!((gpu.mean_utilization, gpu.bottleneck), (Some(0.9), tier));
         let host = &found.host;
-        assert_eq!((host.samples, host.peak_mem_used_mib), (10, Some(1019)));
+        assert_eq!((host.samples, host.peak_mem_used_mib), (10, Some(1020)));
+        assert_eq!((host.coverage, gpu.coverage), (Some(1.0), Some(1.0)));
 
         let elsewhere = summary(run("cuda:0", None, 50, 59), samples(|_| vec![Some(40)], 12));
         let gpu = &elsewhere.gpus[0];
-        assert_eq!((elsewhere.scope, gpu.samples), (Scope::Recording, 12));
+        assert_eq!((elsewhere.scope, gpu.samples), (Scope::Recording, 11));
         assert_eq!((gpu.bottleneck, gpu.in_run), (None, false));
         assert!(elsewhere.notes[0].starts_with("no sample was taken while"));
     }
@@ -276,26 +282,28 @@ mod tests {
         };
         let (critical, mild) = (Some(Tier::Critical), Some(Tier::Mild));
         let two = [Some(5), Some(70)];
-        let named = run("cuda:0", Some("GPU-1"), 0, 9);
-        assert_eq!(tiers(named, two, 10), [None, mild]);
-        let unnamed = || run("cuda:0", None, 0, 9);
-        assert_eq!(tiers(unnamed(), two, 10), [critical, mild]);
-        assert_eq!(tiers(run("cpu", None, 0, 9), two, 10), [None, None]);
-        assert_eq!(tiers(Runs::default(), two, 10), [critical, mild]);
-        assert_eq!(tiers(Runs::default(), two, 9), [None, None]);
+        let named = run("cuda:0", Some("GPU-1"), 0, 10);
+        assert_eq!(tiers(named, two, 11), [None, mild]);
+        let unnamed = || run("cuda:0", None, 0, 10);
+        assert_eq!(tiers(unnamed(), two, 11), [critical, mild]);
+        assert_eq!(tiers(run("cpu", None, 0, 10), two, 11), [None, None]);
+        assert_eq!(tiers(Runs::default(), two, 11), [critical, mild]);
+        assert_eq!(tiers(Runs::default(), two, 10), [None, None]);
         assert_eq!(tiers(Runs::default(), [None, Some(70)], 20), [None, mild]);
     }
 
     #[test]
     fn the_host_counts_once_a_moment_and_is_no_gpu() {
-        let mut rows = samples(|_| vec![None, None], 1);
-        rows.push(GpuSample {
-            host_cpu_util: Some(10.0),
-            ..GpuSample::at("2026-01-31T12:00:10Z".parse().unwrap())
-        });
+        let mut rows = samples(|_| vec![None, None], 3);
+        rows.push(sample(10, |sample| {
+            (sample.index, sample.uuid) = (None, None);
+            sample.host_cpu_util = Some(10.0);
+        }));
         let summary = summary(Runs::default(), rows);
         let host = &summary.host;
-        assert_eq!((host.samples, host.mean_cpu_utilization), (2, Some(0.05)));
+        // 1 % and 2 % for a second each; the last row follows a gap of 8 s.
+        assert_eq!((host.samples, host.coverage), (2, Some(0.2)));
+        assert_eq!((host.partial, host.mean_cpu_utilization), (true, None));
         assert_eq!(summary.gpus.len(), 2);
     }
 }

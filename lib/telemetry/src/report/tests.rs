@@ -6,7 +6,7 @@ use plmkit_logs::event::Event;
 use plmkit_logs::{GpuSample, Timestamp};
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-use super::{Report, RunSummary, Tier};
+use super::{FindingKind, Gap, Report, RunSummary, Tier};
 use crate::tests::{batch, done, report, runs, sample, started};
 
 /// [`Outcome`](plmkit_logs::event::Outcome), or null.
@@ -144,7 +144,7 @@ fn a_run_has_the_samples_and_the_energy_of_its_time_for_any_wall_clock() {
         let samples = machine.recording("GPU-0", 100..161);
         let run = &joined(&machine.run("r", "GPU-0", 100), &samples)[0];
         // 60,000 residues with 500 W over 60 s.
-        let expected = (Some(1.0), Some(2.0), 61);
+        let expected = (Some(1.0), Some(2.0), 60);
         assert_eq!(figures(run), expected, "{set} s: {jump} s");
         let energy_j = run.efficiency.energy_j;
         assert_eq!((run.elapsed_s, energy_j), (Some(60.0), Some(30_000.0)));
@@ -152,7 +152,7 @@ fn a_run_has_the_samples_and_the_energy_of_its_time_for_any_wall_clock() {
     let samples = WITHOUT_BOOT.recording("GPU-0", 100..161);
     for machine in [STEADY, WITHOUT_BOOT] {
         let runs = joined(&machine.run("r", "GPU-0", 100), &samples);
-        assert_eq!(figures(&runs[0]), (Some(1.0), Some(4.0), 61));
+        assert_eq!(figures(&runs[0]), (Some(1.0), Some(2.0), 60));
     }
 }
 
@@ -162,10 +162,10 @@ fn a_missing_sample_and_a_run_at_work_are_measured_as_far_as_known() {
     let mut samples = STEADY.recording("GPU-0", 100..161);
     samples.remove(129);
     let runs = joined(&events, &samples);
-    assert_eq!(figures(&runs[0]), (Some(1.0), Some(2.0), 60));
+    assert_eq!(figures(&runs[0]), (Some(1.0), Some(2.0), 59));
     let runs = joined(&events[..31], &STEADY.recording("GPU-0", 100..200));
     assert_eq!((runs[0].outcome, runs[0].elapsed_s), (None, Some(30.0)));
-    assert_eq!(figures(&runs[0]), (Some(1.0), Some(2.0), 31));
+    assert_eq!(figures(&runs[0]), (Some(1.0), Some(2.0), 30));
 }
 
 #[test]
@@ -182,11 +182,11 @@ fn runs_of_two_machines_have_the_samples_of_their_own_gpus() {
     // The log of one machine has no samples of the other.
     let first = STEADY.recording("GPU-0", 100..161);
     let both = [first.clone(), other.recording("GPU-1", 120..161)].concat();
-    for (samples, utilization, count) in [(first, None, 0), (both, Some(41.0), 61)] {
+    for (samples, utilization, count) in [(first, None, 0), (both, Some(41.0), 60)] {
         let runs = joined(&events, &samples);
-        assert_eq!(figures(&runs[0]), (Some(1.0), Some(2.0), 61));
+        assert_eq!(figures(&runs[0]), (Some(1.0), Some(2.0), 60));
         let (mean, _, samples) = figures(&runs[1]);
-        let busy_samples = mean.map(|mean| (mean * 61.0).round());
+        let busy_samples = mean.map(|mean| (mean * 60.0).round());
         assert_eq!((busy_samples, samples), (utilization, count));
     }
 }
@@ -200,6 +200,111 @@ fn two_attempts_at_a_run_have_the_samples_of_both() {
     assert_eq!((run.attempts, run.elapsed_s), (2, Some(90.0)));
     // Thirty batches were computed twice and count once.
     let residues_per_joule = 60_000.0 / (500.0 * 90.0);
-    let expected = (Some(1.0), Some(residues_per_joule), 31 + 61);
+    let expected = (Some(1.0), Some(residues_per_joule), 30 + 60);
     assert_eq!(figures(run), expected);
+}
+
+/// A report on a run on `GPU-0` from second 0 on, and rows a second with 300 W and half of its time busy.
+fn sampled(run_s: u32, seconds: Range<u32>, is_lost: impl Fn(u32) -> bool) -> Report {
+    let boot = |second: u32| Some(5000.0 + f64::from(second));
+    let events = [
+        started(|run| {
+            (run.boot_id, run.boot_s) = (Some("b".to_owned()), boot(0));
+            run.device = Some("cuda".to_owned());
+            run.gpu_uuids = Some(vec!["GPU-0".to_owned()]);
+        }),
+        done(|done| (done.boot_s, done.elapsed_s) = (boot(run_s), f64::from(run_s))),
+    ];
+    let rows = seconds.map(|second| {
+        sample(0, |sample| {
+            sample.boot_s = boot(second);
+            if !is_lost(second) {
+                (sample.power_w, sample.gpu_util) = (Some(300.0), Some(100 * (second % 2)));
+            }
+        })
+    });
+    report(runs(events), rows)
+}
+
+/// Coverage, measured and total energy, and mean utilisation of the run's GPU.
+fn seen(report: &Report) -> (Option<f64>, Option<f64>, Option<f64>, Option<f64>) {
+    let gpu = &report.events.as_ref().unwrap().runs[0]
+        .gpus
+        .as_ref()
+        .unwrap()[0];
+    let energy = &gpu.energy;
+    (
+        gpu.coverage,
+        energy.measured_j,
+        energy.total_j,
+        gpu.mean_utilization,
+    )
+}
+
+#[test]
+fn two_seconds_of_samples_are_too_little_for_a_run_of_213_s() {
+    let report = sampled(213, 100..103, |_| false);
+    assert_eq!(seen(&report), (Some(2.0 / 213.0), Some(600.0), None, None));
+    let run = &report.events.unwrap().runs[0];
+    let energy = (run.efficiency.energy_j, run.efficiency.measured_energy_j);
+    assert_eq!(energy, (None, Some(600.0)));
+    let note = "gpu 0 (Fake): its samples cover 0.9 % of the run, too little for its figures; \
+        they are missing from 0.0 to 100.0 s, from 102.0 to 213.0 s";
+    assert_eq!(run.notes, [note]);
+}
+
+#[test]
+fn a_gpu_that_is_lost_at_14_s_uses_no_energy_to_the_end_and_is_not_called_idle() {
+    let report = sampled(213, 0..214, |second| second > 14);
+    assert_eq!(
+        seen(&report),
+        (Some(14.0 / 213.0), Some(4200.0), None, None)
+    );
+    let gpu = &report.samples.as_ref().unwrap().gpus[0];
+    assert_eq!(
+        (gpu.lost, gpu.silent_s, gpu.bottleneck),
+        (true, 199.0, None)
+    );
+    let kinds: Vec<_> = report.findings.iter().map(|finding| finding.kind).collect();
+    assert_eq!(kinds, [FindingKind::GpuLost]);
+}
+
+#[test]
+fn a_gpu_that_was_gone_for_500_of_1000_s_leaves_a_trace() {
+    let report = sampled(1000, 0..1001, |second| (251..750).contains(&second));
+    assert_eq!(
+        seen(&report),
+        (Some(0.5), Some(150_000.0), Some(300_000.0), Some(0.5))
+    );
+    let run = &report.events.as_ref().unwrap().runs[0];
+    let gpu = &run.gpus.as_ref().unwrap()[0];
+    let gap = Gap {
+        from_s: 250.0,
+        to_s: 750.0,
+    };
+    assert_eq!((gpu.partial, &gpu.gaps[..]), (true, &[gap][..]));
+    let note = "gpu 0 (Fake): its samples cover 50.0 % of the run, its figures are of that part, and its energy is scaled to \
+        the run; they are missing from 250.0 to 750.0 s";
+    assert_eq!(run.notes, [note]);
+    assert!(
+        report.findings[0]
+            .text
+            .starts_with("it gave no values for 500.0 s, and came back")
+    );
+}
+
+#[test]
+fn rows_that_are_read_twice_or_late_count_once() {
+    let events = STEADY.run("r", "GPU-0", 100);
+    let samples = STEADY.recording("GPU-0", 100..161);
+    let (first, second) = samples.split_at(130);
+    let once = joined(&events, &samples);
+    assert_eq!(
+        joined(&events, &[&samples[..], &samples[..]].concat()),
+        once
+    );
+    // The interval between both halves is not seen.
+    let late = &joined(&events, &[second, first].concat())[0];
+    assert_eq!(late.gpus.as_ref().unwrap()[0].coverage, Some(59.0 / 60.0));
+    assert_eq!(late.efficiency.energy_j, Some(30_000.0));
 }

@@ -83,9 +83,19 @@ fn efficiency(run: &RunSummary) -> Option<String> {
 
 fn gpu(gpu: &GpuSummary) -> String {
     let name = gpu_name(gpu.index, gpu.name.as_deref());
-    let Some(mean) = gpu.mean_utilization else {
-        return format!("{name}: the driver gives no utilization");
-    };
     let samples = plural(gpu.samples, "sample");
-    format!("{name}: mean utilization {}, {samples}", percent(mean))
+    let covered = gpu.coverage.map_or_else(String::new, |coverage| {
+        format!(" over {} of the time", percent(coverage))
+    });
+    match (gpu.mean_utilization, gpu.distributions.utilization) {
+        (Some(mean), _) => {
+            format!(
+                "{name}: mean utilization {}, {samples}{covered}",
+                percent(mean)
+            )
+        }
+        (None, Some(_)) => format!("{name}: too few samples for its figures, {samples}{covered}"),
+        (None, None) if gpu.samples == 0 => format!("{name}: no samples"),
+        (None, None) => format!("{name}: the driver gives no utilization"),
+    }
 }

@@ -15,31 +15,37 @@ const SEVERE: [&str; 4] = [
     "sw_thermal_slowdown",
 ];
 
-/// Samples by the reason that held the clocks down.
+/// Time in microseconds, by the reason that held the clocks down.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ThrottleCount {
-    /// Samples with known reasons, or known to have none.
-    pub(super) samples: u64,
-    /// Samples with any reason.
-    pub(super) any: u64,
-    /// Samples with a severe reason.
-    pub(super) severe: u64,
-    /// Samples by reason.
-    pub(super) reasons: BTreeMap<String, u64>,
+    /// Time with known reasons, or known to have none.
+    pub(super) us: i64,
+    /// Time with any reason.
+    pub(super) any_us: i64,
+    /// Time with a severe reason.
+    pub(super) severe_us: i64,
+    /// Time by reason.
+    pub(super) reasons_us: BTreeMap<String, i64>,
 }
 
 impl ThrottleCount {
-    pub(super) fn add(&mut self, throttle: &Throttle) {
-        self.samples += 1;
-        self.any += u64::from(throttle.active());
-        self.severe += u64::from(throttle.0.iter().any(|reason| is_severe(reason)));
+    pub(super) fn add(&mut self, throttle: &Throttle, us: i64) {
+        self.us += us;
+        self.any_us += if throttle.active() { us } else { 0 };
+        let is_severe = throttle.0.iter().any(|reason| is_severe(reason));
+        self.severe_us += if is_severe { us } else { 0 };
         for reason in &throttle.0 {
-            if let Some(count) = self.reasons.get_mut(reason) {
-                *count += 1;
-            } else if self.reasons.len() < MAX_REASONS {
-                self.reasons.insert(reason.clone(), 1);
+            if let Some(sum_us) = self.reasons_us.get_mut(reason) {
+                *sum_us += us;
+            } else if self.reasons_us.len() < MAX_REASONS {
+                self.reasons_us.insert(reason.clone(), us);
             }
         }
+    }
+
+    /// Returns a part of the time with known reasons as a share of it.
+    pub(super) fn share(&self, us: i64) -> f64 {
+        us as f64 / self.us.max(1) as f64
     }
 }
 

@@ -1,41 +1,45 @@
 //! The time axis of charts: all recordings of a log in a row.
 
-use plmkit_logs::GpuSample;
+use std::collections::BTreeMap;
 
-/// Samples further apart than this belong to two recordings. The axis has no time between recordings.
+use super::time_span::{Moment, micros, seconds};
+
+/// Samples further apart than this, and than 2.5 times the interval that was asked for, belong to two recordings. The axis
+/// has no time between recordings.
 const MAX_GAP_S: f64 = 600.0;
 
 /// Places samples on the axis, in the order of the log.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TimeAxis {
-    /// The clock of the previous sample (its boot id, or `None` for the time of day), and its seconds.
-    last: Option<(Option<String>, f64)>,
-    /// Added to the seconds of the clock.
-    offset_s: f64,
-    end_s: f64,
+    last: Option<Moment>,
+    end_us: i64,
+    /// The time of the recordings by each clock.
+    recorded_us: BTreeMap<usize, i64>,
 }
 
 impl TimeAxis {
     /// Returns the seconds of a sample on the axis.
-    pub(super) fn place(&mut self, sample: &GpuSample) -> f64 {
-        let (boot_id, now_s) = match sample.boot_time() {
-            Some((boot_id, now_s)) => (Some(boot_id), now_s),
-            None => (None, sample.timestamp.unix_ms() as f64 / 1000.0),
-        };
-        match &mut self.last {
-            Some((last_id, last_s))
-                if last_id.as_deref() == boot_id
-                    && (0.0..MAX_GAP_S).contains(&(now_s - *last_s)) =>
-            {
-                *last_s = now_s;
-            }
-            last => {
-                *last = Some((boot_id.map(str::to_owned), now_s));
-                self.offset_s = self.end_s - now_s;
-            }
+    pub(super) fn place(&mut self, moment: Moment, interval_s: Option<f64>) -> f64 {
+        let last = self.last.replace(moment);
+        let last = last.filter(|last| last.clock == moment.clock);
+        let passed_us = last.map_or(0, |last| moment.at_us - last.at_us);
+        let max_gap_s = MAX_GAP_S.max(2.5 * interval_s.unwrap_or(0.0));
+        if (0..micros(max_gap_s)).contains(&passed_us) {
+            self.end_us = self.end_us.saturating_add(passed_us);
+            let recorded_us = self.recorded_us.entry(moment.clock).or_default();
+            *recorded_us = recorded_us.saturating_add(passed_us);
         }
-        self.end_s = now_s + self.offset_s;
-        self.end_s
+        seconds(self.end_us)
+    }
+
+    /// Returns how long was recorded by a clock, in microseconds.
+    pub(super) fn recorded_us(&self, clock: usize) -> i64 {
+        self.recorded_us.get(&clock).copied().unwrap_or(0)
+    }
+
+    /// Returns how long was recorded in all, in microseconds.
+    pub(super) fn end_us(&self) -> i64 {
+        self.end_us
     }
 }
 
@@ -46,22 +50,25 @@ mod tests {
     #[test]
     fn recordings_follow_one_another_without_gaps() {
         let mut axis = TimeAxis::default();
-        for (boot_id, second, expected) in [
-            (Some("a"), 100.0, 0.0),
-            (Some("a"), 101.0, 1.0),
-            (Some("a"), 101.0, 1.0),
-            (Some("b"), 5.0, 1.0),
-            (Some("b"), 7.0, 3.0),
-            (Some("b"), 5000.0, 3.0),
-            (Some("b"), 5001.0, 4.0),
-            (None, 0.0, 4.0),
+        for (clock, second, expected) in [
+            (1, 100.0, 0.0),
+            (1, 101.0, 1.0),
+            (1, 101.0, 1.0),
+            (2, 5.0, 1.0),
+            (2, 7.0, 3.0),
+            (2, 5000.0, 3.0),
+            (2, 5001.0, 4.0),
+            (0, 0.0, 4.0),
         ] {
-            let sample = GpuSample {
-                boot_id: boot_id.map(str::to_owned),
-                boot_s: boot_id.map(|_| second),
-                ..GpuSample::default()
+            let moment = Moment {
+                clock,
+                at_us: micros(second),
             };
-            assert_eq!(axis.place(&sample).to_bits(), f64::to_bits(expected));
+            assert_eq!(axis.place(moment, None).to_bits(), f64::to_bits(expected));
         }
+        assert_eq!(
+            [0, 1, 2].map(|clock| axis.recorded_us(clock)),
+            [0, 1_000_000, 3_000_000]
+        );
     }
 }

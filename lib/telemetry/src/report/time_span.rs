@@ -1,18 +1,36 @@
-//! When runs were at work, and which samples were taken meanwhile.
+//! When runs were at work on which GPUs, by the clocks that events and samples share.
 
-use std::ops::RangeInclusive;
+use std::ops::Range;
 
-use plmkit_logs::event::Event;
+use plmkit_logs::event::{Event, RunStarted};
 use plmkit_logs::{GpuSample, Timestamp};
+
+use super::run_gpu::uses_gpu;
+
+/// No clock of a machine counts further: about 30 years.
+const MAX_S: f64 = 1e9;
+
+/// The year 5138: sums and multiples of times do not overflow.
+const MAX_UNIX_MS: i64 = 100_000_000_000_000;
+
+/// Returns seconds as whole microseconds. Sums of these are exact.
+pub(super) fn micros(seconds: f64) -> i64 {
+    (seconds.clamp(0.0, MAX_S) * 1e6).round() as i64
+}
+
+/// Returns microseconds as seconds.
+pub(super) fn seconds(micros: i64) -> f64 {
+    micros as f64 / 1e6
+}
 
 /// The time from the first to the last event of a process, by both clocks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TimeSpan {
     boot_id: Option<String>,
-    /// In seconds since boot.
-    boot_s: Option<RangeInclusive<f64>>,
-    /// By the time of day, in ms since 1970.
-    time_ms: Option<RangeInclusive<i64>>,
+    /// In microseconds since boot.
+    boot_us: Option<Range<i64>>,
+    /// By the time of day, in microseconds since 1970.
+    time_us: Option<Range<i64>>,
 }
 
 impl TimeSpan {
@@ -21,69 +39,239 @@ impl TimeSpan {
         if let Event::Run(started) = event {
             self.boot_id.clone_from(&started.boot_id);
         }
-        extend(&mut self.boot_s, event.boot_s());
-        extend(&mut self.time_ms, event.time().map(Timestamp::unix_ms));
+        extend(&mut self.boot_us, event.boot_s().map(micros));
+        extend(&mut self.time_us, event.time().map(time_of_day_us));
     }
 }
 
-fn extend<T: Copy + PartialOrd>(span: &mut Option<RangeInclusive<T>>, time: Option<T>) {
-    let Some(time) = time else { return };
-    *span = Some(match span {
-        None => time..=time,
-        Some(span) if time < *span.start() => time..=*span.end(),
-        Some(span) if time > *span.end() => *span.start()..=time,
-        Some(_) => return,
-    });
+fn time_of_day_us(time: Timestamp) -> i64 {
+    time.unix_ms().clamp(0, MAX_UNIX_MS) * 1000
 }
 
-/// The spans of all runs, each with the position of its run.
-#[derive(Clone, Debug, Default)]
-pub(super) struct TimeSpans(Vec<(usize, TimeSpan)>);
+fn extend(span: &mut Option<Range<i64>>, time: Option<i64>) {
+    let Some(time) = time else { return };
+    let span = span.get_or_insert(time..time);
+    *span = span.start.min(time)..span.end.max(time);
+}
 
-impl TimeSpans {
-    pub(super) fn new<'a>(spans: impl Iterator<Item = (usize, &'a TimeSpan)>) -> Self {
-        Self(spans.map(|(run, span)| (run, span.clone())).collect())
+/// A process at work: an attempt at a run.
+#[derive(Clone, Debug)]
+pub(super) struct Work {
+    /// The position of its run.
+    pub(super) run: usize,
+    span: TimeSpan,
+    device: Option<String>,
+    gpu_uuids: Option<Vec<String>>,
+}
+
+impl Work {
+    pub(super) fn new(run: usize, span: &TimeSpan, started: Option<&RunStarted>) -> Self {
+        Self {
+            run,
+            span: span.clone(),
+            device: started.and_then(|started| started.device.clone()),
+            gpu_uuids: started.and_then(|started| started.gpu_uuids.clone()),
+        }
+    }
+
+    /// Whether it computed on the GPU `uuid`.
+    pub(super) fn uses(&self, uuid: Option<&str>) -> bool {
+        uses_gpu(self.device.as_deref(), self.gpu_uuids.as_deref(), uuid)
+    }
+}
+
+/// A moment by one of the clocks of [`WorkTimes`], in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Moment {
+    pub(super) clock: usize,
+    pub(super) at_us: i64,
+}
+
+/// The seconds of one boot, or the time of day.
+#[derive(Clone, Debug, Default)]
+struct Clock {
+    /// `None` for the time of day.
+    boot_id: Option<String>,
+    /// Whether a sample has this clock.
+    is_seen: bool,
+    /// The time of all work, cut wherever work begins or ends; each piece with the positions of its work.
+    pieces: Vec<(Range<i64>, Vec<usize>)>,
+}
+
+/// The work of all runs over time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WorkTimes {
+    work: Vec<Work>,
+    clocks: Vec<Clock>,
+}
+
+impl WorkTimes {
+    pub(super) fn new(work: impl Iterator<Item = Work>) -> Self {
+        let mut times = Self {
+            work: work.collect(),
+            clocks: vec![Clock::default()],
+        };
+        for position in 0..times.work.len() {
+            let span = &times.work[position].span;
+            if let (Some(boot_id), true) = (span.boot_id.clone(), span.boot_us.is_some()) {
+                times.boot_clock(&boot_id);
+            }
+        }
+        for clock in 0..times.clocks.len() {
+            times.clocks[clock].pieces = times.pieces(clock);
+        }
+        times
+    }
+
+    /// Cuts the time of all work by a clock into pieces.
+    fn pieces(&self, clock: usize) -> Vec<(Range<i64>, Vec<usize>)> {
+        let all = self.work.iter().enumerate();
+        let spans = all.filter_map(|(position, work)| Some((position, self.span(work, clock)?)));
+        let mut edges: Vec<(i64, bool, usize)> = spans
+            .flat_map(|(position, span)| {
+                [(span.start, true, position), (span.end, false, position)]
+            })
+            .collect();
+        edges.sort_unstable();
+        let (mut pieces, mut active, mut from_us) = (Vec::new(), Vec::new(), i64::MIN);
+        for (at_us, begins, position) in edges {
+            if from_us < at_us && !active.is_empty() {
+                pieces.push((from_us..at_us, active.clone()));
+            }
+            from_us = at_us;
+            if begins {
+                active.push(position);
+            } else {
+                active.retain(|&active| active != position);
+            }
+        }
+        pieces
+    }
+
+    /// Returns when work was done by a clock; `None` if it has no time by that clock, or no length.
+    fn span(&self, work: &Work, clock: usize) -> Option<Range<i64>> {
+        let span = &work.span;
+        let time = match &self.clocks[clock].boot_id {
+            Some(boot_id) if span.boot_id.as_ref() == Some(boot_id) => &span.boot_us,
+            Some(_) => &None,
+            None => &span.time_us,
+        };
+        time.clone().filter(|time| !time.is_empty())
+    }
+
+    fn boot_clock(&mut self, boot_id: &str) -> usize {
+        let known = self.find_boot(boot_id);
+        known.unwrap_or_else(|| {
+            self.clocks.push(Clock {
+                boot_id: Some(boot_id.to_owned()),
+                ..Clock::default()
+            });
+            self.clocks.len() - 1
+        })
+    }
+
+    fn find_boot(&self, boot_id: &str) -> Option<usize> {
+        let mut clocks = self.clocks.iter();
+        clocks.position(|clock| clock.boot_id.as_deref() == Some(boot_id))
     }
 
     /// Whether the time of any run is known.
     pub(super) fn are_known(&self) -> bool {
-        let known = |span: &TimeSpan| span.boot_s.is_some() || span.time_ms.is_some();
-        self.0.iter().any(|(_, span)| known(span))
+        let known = |work: &Work| work.span.boot_us.is_some() || work.span.time_us.is_some();
+        self.work.iter().any(known)
     }
 
-    /// Returns the runs during which a sample was taken, each once. If a run has the boot id of the sample, the sample is
-    /// joined by seconds since boot, so that a set clock does no harm. Other samples are joined by the time of day.
-    pub(super) fn runs_at(&self, sample: &GpuSample) -> Vec<usize> {
-        let has_boot = |boot_id: &str| {
-            let mut timed = self.0.iter().filter(|(_, span)| span.boot_s.is_some());
-            timed.any(|(_, span)| span.boot_id.as_deref() == Some(boot_id))
-        };
-        let boot_time = sample.boot_time().filter(|&(boot_id, _)| has_boot(boot_id));
-        let time_ms = sample.timestamp.unix_ms();
-        let contains_sample = |span: &TimeSpan| {
-            if let Some((boot_id, now_s)) = boot_time {
-                let boot_s = span.boot_s.as_ref();
-                span.boot_id.as_deref() == Some(boot_id)
-                    && boot_s.is_some_and(|boot_s| boot_s.contains(&now_s))
-            } else {
-                let span_ms = span.time_ms.as_ref();
-                span_ms.is_some_and(|span_ms| span_ms.contains(&time_ms))
-            }
-        };
-        let spans = self.0.iter().filter(|(_, span)| contains_sample(span));
-        let mut runs: Vec<usize> = spans.map(|&(run, _)| run).collect();
-        runs.dedup();
-        runs
+    /// Whether any run used the GPU `uuid`.
+    pub(super) fn are_on(&self, uuid: Option<&str>) -> bool {
+        self.work.iter().any(|work| work.uses(uuid))
+    }
+
+    /// Whether there is no run.
+    pub(super) fn is_empty(&self) -> bool {
+        self.work.is_empty()
+    }
+
+    /// Returns the time of a sample by the clock that joins it with runs: the seconds since boot if a run has its boot id, so
+    /// that a set clock does no harm, or if there is no run; else the time of day.
+    pub(super) fn place(&mut self, sample: &GpuSample) -> Moment {
+        if self.clocks.is_empty() {
+            self.clocks.push(Clock::default());
+        }
+        let boot = sample.boot_time();
+        let boot = boot.and_then(|(boot_id, boot_s)| {
+            let clock = match self.find_boot(boot_id) {
+                None if !self.are_known() => Some(self.boot_clock(boot_id)),
+                known => known,
+            };
+            Some((clock?, micros(boot_s)))
+        });
+        let (clock, at_us) = boot.unwrap_or_else(|| (0, time_of_day_us(sample.timestamp)));
+        self.clocks[clock].is_seen = true;
+        Moment { clock, at_us }
+    }
+
+    /// Returns the parts of a time in which work was done, each with its length in microseconds and its work.
+    pub(super) fn parts(
+        &self,
+        clock: usize,
+        time: Range<i64>,
+    ) -> impl Iterator<Item = (i64, Vec<&Work>)> {
+        let pieces = &self.clocks[clock].pieces;
+        let first = pieces.partition_point(|(piece, _)| piece.end <= time.start);
+        let pieces = pieces[first..].iter();
+        let (from, to) = (time.start, time.end);
+        pieces
+            .take_while(move |(piece, _)| piece.start < to)
+            .map(move |(piece, work)| {
+                let work = work.iter().map(|&position| &self.work[position]);
+                (piece.end.min(to) - piece.start.max(from), work.collect())
+            })
+    }
+
+    /// Returns when work was done, by the clock that joins it with samples.
+    fn joined(&self, work: &Work) -> Option<(usize, Range<i64>)> {
+        let boot = work
+            .span
+            .boot_id
+            .as_deref()
+            .and_then(|id| self.find_boot(id));
+        let seen = boot.filter(|&clock| self.clocks[clock].is_seen);
+        let mut clocks = [seen, Some(0), boot].into_iter().flatten();
+        clocks.find_map(|clock| Some((clock, self.span(work, clock)?)))
+    }
+
+    /// Returns how long any of the chosen work was done, in microseconds.
+    pub(super) fn time_us(&self, is_chosen: impl Fn(&Work) -> bool) -> i64 {
+        let mut sum_us = 0;
+        for (number, clock) in self.clocks.iter().enumerate() {
+            let is_joined = |work: &Work| self.joined(work).is_some_and(|(by, _)| by == number);
+            let counts = |&position: &usize| {
+                let work = &self.work[position];
+                is_chosen(work) && is_joined(work)
+            };
+            let pieces = clock.pieces.iter();
+            let chosen = pieces.filter(|(_, work)| work.iter().any(counts));
+            sum_us += chosen
+                .map(|(piece, _)| piece.end - piece.start)
+                .sum::<i64>();
+        }
+        sum_us
+    }
+
+    /// Returns the times of a run's processes, each with its clock.
+    pub(super) fn times_of(&self, run: usize) -> impl Iterator<Item = (usize, Range<i64>)> {
+        let of_run = self.work.iter().filter(move |work| work.run == run);
+        of_run.filter_map(|work| self.joined(work))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use plmkit_logs::event::{BatchDone, RunStarted};
+    use plmkit_logs::event::BatchDone;
 
     use super::*;
 
-    fn span(boot_id: Option<&str>, first: u32, last: u32) -> TimeSpan {
+    fn work(run: usize, boot_id: Option<&str>, first: u32, last: u32) -> Work {
         let time = |second: u32| format!("1970-01-01T00:00:{second}Z").parse().ok();
         let mut span = TimeSpan::default();
         span.add(&Event::Run(RunStarted {
@@ -97,7 +285,16 @@ mod tests {
             time: time(last),
             ..BatchDone::default()
         }));
-        span
+        Work::new(run, &span, None)
+    }
+
+    fn at(boot_time: Option<(&str, f64)>, time_ms: i64) -> GpuSample {
+        let time = chrono::DateTime::from_timestamp_millis(time_ms).unwrap();
+        GpuSample {
+            boot_id: boot_time.map(|(id, _)| id.to_owned()),
+            boot_s: boot_time.map(|(_, second)| second),
+            ..GpuSample::at(time.into())
+        }
     }
 
     #[test]
@@ -108,30 +305,43 @@ mod tests {
             (0, Some("a"), 20, 25),
             (2, None, 40, 40),
         ];
-        let spans = spans.map(|(run, boot_id, first, last)| (run, span(boot_id, first, last)));
-        let spans = TimeSpans::new(spans.iter().map(|(run, span)| (*run, span)));
+        let work = spans.map(|(run, boot_id, first, last)| work(run, boot_id, first, last));
+        let mut times = WorkTimes::new(work.into_iter());
         for (boot_time, time_ms, expected) in [
-            (Some(("a", 9.9)), 18_000, &[][..]),
-            (Some(("a", 10.0)), 18_000, &[0]),
-            (Some(("a", 20.0)), 18_000, &[0]),
-            (Some(("a", 25.1)), 18_000, &[]),
-            (Some(("b", 20.0)), 40_000, &[1]),
-            (Some(("other", 18.0)), 9_999, &[]),
-            (Some(("other", 18.0)), 10_000, &[0]),
-            (None, 15_000, &[0, 1]),
-            (None, 25_001, &[1]),
-            (None, 40_000, &[2]),
-            (None, 40_001, &[]),
+            (Some(("a", 10.0)), 18_000, &[][..]),
+            (Some(("a", 10.5)), 18_000, &[(500_000, vec![0])]),
+            (
+                Some(("a", 20.5)),
+                18_000,
+                &[(500_000, vec![0]), (500_000, vec![0])],
+            ),
+            (Some(("a", 25.25)), 18_000, &[(750_000, vec![0])]),
+            (Some(("a", 26.0)), 18_000, &[]),
+            (Some(("b", 20.0)), 40_000, &[(1_000_000, vec![1])]),
+            (Some(("other", 18.0)), 10_250, &[(250_000, vec![0])]),
+            (None, 15_500, &[(500_000, vec![0]), (500_000, vec![0, 1])]),
+            (None, 30_250, &[(750_000, vec![1])]),
+            (None, 40_500, &[]),
         ] {
-            let time = chrono::DateTime::from_timestamp_millis(time_ms).unwrap();
-            let sample = GpuSample {
-                boot_id: boot_time.map(|(id, _)| id.to_owned()),
-                boot_s: boot_time.map(|(_, second)| second),
-                ..GpuSample::at(time.into())
-            };
-            let found = spans.runs_at(&sample);
+            let Moment { clock, at_us } = times.place(&at(boot_time, time_ms));
+            let parts = times.parts(clock, at_us - 1_000_000..at_us);
+            let parts = parts.map(|(us, work)| (us, work.iter().map(|work| work.run).collect()));
+            let found: Vec<(i64, Vec<usize>)> = parts.collect();
             assert_eq!(found, expected, "{boot_time:?} {time_ms}");
         }
-        assert!(spans.are_known() && !TimeSpans::default().are_known());
+        let length_s = |run| seconds(times.time_us(|work| work.run == run));
+        assert_eq!([0, 1, 2].map(length_s), [15.0, 15.0, 0.0]);
+        assert!(times.are_known() && !WorkTimes::default().are_known());
+    }
+
+    #[test]
+    fn a_time_counts_once_however_many_runs_are_at_work() {
+        let work = [work(0, None, 10, 20), work(1, None, 15, 30)];
+        let times = WorkTimes::new(work.into_iter());
+        assert_eq!(times.time_us(|_| true), 20_000_000);
+        assert_eq!(
+            times.times_of(1).collect::<Vec<_>>(),
+            [(0, 15_000_000..30_000_000)]
+        );
     }
 }

@@ -62,6 +62,7 @@ pub(super) fn efficiency(runs: &[RunSummary]) -> Table {
         ("GPUs", |run| count(run.gpus.as_ref().map(|gpus| gpus.len() as u64))),
         ("MFU, %", |run| percent(run.efficiency.mfu)),
         ("GPU busy, %", |run| percent(mean_utilization(run))),
+        ("covered, %", |run| percent(coverage(run))),
         ("power, W", |run| number(run.efficiency.mean_power_w, 0)),
         ("residues/J", |run| number(run.efficiency.residues_per_joule, 2)),
         ("computing, %", |run| percent(run.stages.compute.as_ref().and_then(|stage| stage.share))),
@@ -78,19 +79,25 @@ fn mean_utilization(run: &RunSummary) -> Option<f64> {
     Some(shares.sum::<Option<f64>>()? / gpus.len() as f64)
 }
 
+/// Returns the coverage of the GPU of a run that was seen least.
+fn coverage(run: &RunSummary) -> Option<f64> {
+    let shares = run.gpus.iter().flatten().filter_map(|gpu| gpu.coverage);
+    shares.reduce(f64::min)
+}
+
 #[rustfmt::skip]
 pub(super) fn gpus(gpus: &[GpuSummary]) -> Table {
     table(gpus, &[
         ("GPU", |gpu| count(gpu.index.map(u64::from))),
         ("product", |gpu| text_or_dash(gpu.name.as_ref())),
-        ("samples", |gpu| count(Some(gpu.samples))),
+        ("covered, %", |gpu| percent(gpu.coverage)),
         ("busy, %", |gpu| percent(gpu.mean_utilization)),
         ("tensor cores, %", |gpu| percent(gpu.mean_tensor_active)),
         ("memory at most, MiB", |gpu| count(gpu.peak_mem_used_mib)),
         ("memory, MiB", |gpu| count(gpu.mem_total_mib)),
         ("hottest, °C", |gpu| count(gpu.max_temperature_c.map(u64::from))),
         ("power, W", |gpu| number(gpu.mean_power_w, 0)),
-        ("clocks held down, samples", |gpu| count(gpu.throttled_samples)),
+        ("clocks held down, %", |gpu| percent(gpu.throttled_share)),
     ])
 }
 

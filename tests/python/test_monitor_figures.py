@@ -1,0 +1,441 @@
+"""The figures that monitor-log reports of GPU samples, computed again from the two logs, a millisecond at a time.
+
+The definitions are those of docs/monitor-log.md. Nothing is read but the logs, with the modules csv and json."""
+
+import csv
+import json
+import math
+import os
+import random
+import subprocess
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from statistics import median_low
+
+import pytest
+from conftest import PROGRAMS, ROOT, run
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+COLUMNS = (
+    "timestamp,boot_id,boot_s,index,uuid,name,gpu_util,mem_used_mib,mem_total_mib,temperature_c,power_w,sm_clock_mhz,"
+    "throttle,foreign_processes,mem_clock_mhz,energy_j,sm_active,host_cpu_util,interval_s"
+).split(",")
+# What tells that a GPU answered.
+ANSWERS = "gpu_util mem_used_mib temperature_c power_w power_limit_w sm_clock_mhz mem_clock_mhz energy_j throttle".split()
+# Column, figure, divisor, and how far a percentile may be off.
+DISTRIBUTIONS = [
+    ("gpu_util", "utilization", 100, 0),
+    ("power_w", "power_w", 1, 1 / 1024),
+    ("sm_clock_mhz", "sm_clock_mhz", 1, 0),
+    ("mem_clock_mhz", "mem_clock_mhz", 1, 0),
+    ("temperature_c", "temperature_c", 1, 0),
+    ("mem_used_mib", "mem_used_mib", 1, 1 / 1024),
+]
+
+
+# --- the logs ---
+
+
+def clock(ms):
+    return (NOON + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class Logs:
+    """Logs of made-up runs and GPUs, with random values."""
+
+    def __init__(self, folder, seed, boot=True):
+        self.folder, self.random, self.boot = folder, random.Random(seed), boot
+        self.rows, self.events = [], []
+
+    def moment(self, ms):
+        return {"boot_id": "b", "boot_s": f"{1000 + ms / 1000:.3f}"} if self.boot else {}
+
+    def run(self, name, from_ms, to_ms, gpus, job=None, outcome="done"):
+        def event(kind, ms, **fields):
+            time = {"time": clock(ms)} | ({"boot_s": 1000 + ms / 1000} if self.boot else {})
+            self.events.append({"type": kind, "run": name} | time | fields)
+
+        boot = {"boot_id": "b"} if self.boot else {}
+        event("run", from_ms, device="cuda", gpu_uuids=gpus, job=job or name, **boot)
+        work = {"sequences": 3, "tokens": 60_000, "residues": 54_000}
+        event("batch", to_ms - 7, batch=len(self.events), elapsed_s=(to_ms - 7 - from_ms) / 1000, **work)
+        if outcome:
+            event("done", to_ms, elapsed_s=(to_ms - from_ms) / 1000, outcome=outcome, **work)
+
+    def record(self, times, gpus, interval=None, lost=(), counter=(), reload_ms=None):
+        """Rows at some times; no values of GPUs in `lost` (GPU, from, to)."""
+        draw = self.random
+        energy = {gpu: draw.uniform(1e5, 2e5) for gpu in counter}
+        before = times[0]
+        for ms in times:
+            cpu = f"{draw.uniform(0, 100):.1f}"
+            for index, gpu in enumerate(gpus):
+                row = {"timestamp": clock(ms), "index": index, "uuid": gpu, "name": "Fake", "host_cpu_util": cpu}
+                row |= self.moment(ms) | ({"interval_s": interval} if interval else {})
+                watts = draw.uniform(60, 700)
+                if gpu in energy:
+                    energy[gpu] += watts * (ms - before) / 1000
+                    if reload_ms is not None and before < reload_ms <= ms:
+                        energy[gpu] = 1.0
+                if not any(gpu == other and start <= ms < end for other, start, end in lost):
+                    values = {
+                        "gpu_util": draw.randrange(101),
+                        "mem_used_mib": draw.randrange(80_000),
+                        "mem_total_mib": 81_920,
+                        "temperature_c": draw.randrange(40, 95),
+                        "power_w": f"{watts:.3f}",
+                        "sm_clock_mhz": draw.randrange(210, 2000, 15),
+                        "mem_clock_mhz": draw.choice([405, 2619]),
+                        "throttle": draw.choice(["none", "none", "sw_power_cap", "hw_slowdown+sw_power_cap"]),
+                        "foreign_processes": draw.choice([0, 0, 0, 2]),
+                        "sm_active": f"{draw.uniform(0, 100):.2f}",
+                    }
+                    row |= {name: value for name, value in values.items() if draw.random() > 0.03}
+                    row |= {"energy_j": f"{energy[gpu]:.3f}"} if gpu in energy else {}
+                self.rows.append(row)
+            before = ms
+        return self
+
+    def steps(self, from_ms, to_ms, step_ms):
+        """Times of about so many milliseconds each."""
+        times = [from_ms]
+        while times[-1] < to_ms:
+            times.append(times[-1] + step_ms + self.random.randrange(-step_ms // 10, step_ms // 10 + 1))
+        return times
+
+    def write(self):
+        with open(self.folder / "gpu.csv", "w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS)
+            writer.writeheader()
+            writer.writerows(self.rows)
+        lines = [json.dumps({name: value for name, value in event.items() if value is not None}) for event in self.events]
+        (self.folder / "events.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+# --- the figures again ---
+
+
+def milliseconds(row):
+    """The time of a row or an event, since boot if it has that, in milliseconds."""
+    if row.get("boot_s"):
+        return round(float(row["boot_s"]) * 1000)
+    return round(datetime.fromisoformat(row.get("timestamp") or row["time"]).timestamp() * 1000)
+
+
+class Gpu:
+    """The rows of one GPU, and the reading that each millisecond has."""
+
+    def __init__(self, rows, is_reading):
+        self.rows = sorted(rows, key=milliseconds)
+        times = [milliseconds(row) for row in self.rows]
+        self.start, self.owner, self.joules, last = times[0], [None] * (times[-1] - times[0]), {}, None
+        for place, (row, time) in enumerate(zip(self.rows, times, strict=True)):
+            if not is_reading(row):
+                continue
+            steps = [after - before for before, after in pairwise(times[max(place - 5, 0) : place + 5])]
+            nominal = max(median_low(steps) if steps else 0, round(float(row.get("interval_s") or 0) * 1000))
+            if last is not None and 2 * (time - times[last]) <= 5 * nominal:
+                self.owner[times[last] - self.start : time - self.start] = [place] * (time - times[last])
+                counted = [self.rows[one].get("energy_j") for one in (last, place)]
+                if all(counted) and float(counted[1]) >= float(counted[0]):
+                    self.joules[place] = (float(counted[1]) - float(counted[0])) / (time - times[last])
+            last = place
+
+    def at(self, ms):
+        inside = 0 <= ms - self.start < len(self.owner)
+        return self.owner[ms - self.start] if inside else None
+
+
+class Figures:
+    """The figures of a GPU over some milliseconds."""
+
+    def __init__(self, gpu, moments, shares=None):
+        self.gpu, self.moments = gpu, moments
+        self.time = Counter(gpu.at(ms) for ms in moments)
+        self.time.pop(None, None)
+        self.parts = Counter()
+        for ms in moments:
+            self.parts[gpu.at(ms)] += 1 / (shares[ms] if shares else 1)
+
+    def coverage(self, time=None):
+        return sum((self.time if time is None else time).values()) / len(self.moments)
+
+    def known(self, column, value):
+        """Milliseconds of each value of a column."""
+        found = Counter()
+        for place, ms in self.time.items():
+            if self.gpu.rows[place].get(column):
+                found[value(self.gpu.rows[place][column])] += ms
+        return found
+
+    def mean(self, column, value=float):
+        found = self.known(column, value)
+        if self.coverage(found) < 0.5:
+            return None
+        return math.fsum(value * ms for value, ms in found.items()) / sum(found.values())
+
+    def distribution(self, column, divisor):
+        found = self.known(column, float)
+        if not found:
+            return None
+        names, total = ["min", "p5", "p50", "p95", "max"], sum(found.values())
+        if self.coverage(found) < 0.5:
+            return {"coverage": self.coverage(found)} | dict.fromkeys(names)
+        values = sorted(found)
+
+        def percentile(percent):
+            reached = 0
+            for value in values:
+                reached += found[value]
+                if 100 * reached >= percent * total:
+                    return value
+
+        figures = [values[0], percentile(5), percentile(50), percentile(95), values[-1]]
+        return {"coverage": self.coverage(found)} | {
+            name: value / divisor for name, value in zip(names, figures, strict=True)
+        }
+
+    def energy(self):
+        """Coverage, joules seen of this run, joules in all, mean power."""
+        powers = {
+            place: float(self.gpu.rows[place]["power_w"]) / 1000
+            for place in self.time
+            if self.gpu.rows[place].get("power_w")
+        }
+        for joules in self.gpu.joules, powers:
+            time = {place: ms for place, ms in self.time.items() if place in joules}
+            seen = math.fsum(joules[place] * ms for place, ms in time.items())
+            if seen > 0 or joules is powers:
+                break
+        coverage = self.coverage(time)
+        own = math.fsum(joules[place] * self.parts[place] for place in time) if time else None
+        if coverage < 0.5:
+            return coverage, own, None, None
+        return coverage, own, own / coverage, seen / sum(time.values()) * 1000
+
+    def gaps(self):
+        gaps, start = [], None
+        for place, ms in enumerate([*self.moments, None]):
+            missing = ms is not None and self.gpu.at(ms) is None
+            if missing and start is None:
+                start = place
+            if not missing and start is not None:
+                gaps.append((start, place))
+                start = None
+        longest = sorted(gaps, key=lambda gap: gap[0] - gap[1])[:8]
+        return [{"from_s": start / 1000, "to_s": end / 1000} for start, end in sorted(longest)]
+
+
+def near(found, expected, relative=1e-9):
+    if isinstance(expected, type({}.keys())):
+        assert found == expected
+    elif isinstance(expected, dict):
+        assert found is not None and found.keys() == expected.keys()
+        for name in expected:
+            near(found[name], expected[name], relative)
+    elif isinstance(expected, list):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            near(one, other, relative)
+    elif expected is None:
+        assert found is None
+    else:
+        assert found == pytest.approx(expected, rel=relative, abs=1e-12)
+
+
+def truth(is_true):
+    return lambda text: 1.0 if is_true(text) else 0.0
+
+
+def check(folder):
+    """Compares the report of the logs in a folder with figures of our own. Returns the report."""
+    logs = ["--gpu", folder / "gpu.csv", "--events", folder / "events.jsonl"]
+    run("monitor-log", "report", *logs, "--out", folder / "report.json")
+    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    with open(folder / "gpu.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    spans, runs, gpus_of = {}, {}, {}
+    for line in (folder / "events.jsonl").read_text(encoding="utf-8").splitlines():
+        event = json.loads(line)
+        if event["type"] == "run":
+            runs.setdefault(event["job"], []).append(event["run"])
+            gpus_of[event["job"]] = event["gpu_uuids"]
+        times = [*spans.get(event["run"], ()), milliseconds(event)]
+        spans[event["run"]] = min(times), max(times)
+    moments = {job: [ms for name in names for ms in range(*spans[name])] for job, names in runs.items()}
+    gpus = {}
+    for uuid in sorted({row["uuid"] for row in rows}):
+        own = [row for row in rows if row["uuid"] == uuid]
+        gpus[uuid] = Gpu(own, lambda row: any(row.get(column) for column in ANSWERS))
+    at_work = {uuid: Counter() for uuid in gpus}
+    for job, own in moments.items():
+        for uuid in set(gpus_of[job]) & at_work.keys():
+            at_work[uuid].update(own)
+
+    for found in report["events"]["runs"]:
+        total, seen = [], []
+        for gpu in found["gpus"]:
+            figures = Figures(gpus[gpu["uuid"]], moments[found["job"]], at_work[gpu["uuid"]])
+            coverage, measured, energy, power = figures.energy()
+            near(gpu["coverage"], figures.coverage())
+            assert gpu["partial"] == (figures.coverage() < 0.9)
+            assert gpu["samples"] == len(figures.time)
+            near(gpu["gaps"], figures.gaps())
+            mean = figures.mean("gpu_util")
+            near(gpu["mean_utilization"], mean and mean / 100)
+            near(gpu["mean_power_w"], power)
+            near(gpu["energy"], {"coverage": coverage, "measured_j": measured, "total_j": energy})
+            shared = [ms for ms in figures.moments if at_work[gpu["uuid"]][ms] > 1 and figures.gpu.at(ms) is not None]
+            near(gpu["shared_s"], len(shared) / 1000)
+            for column, name, divisor, error in DISTRIBUTIONS:
+                distribution, expected = gpu["distributions"][name], figures.distribution(column, divisor)
+                near(distribution and distribution.keys(), expected and expected.keys())
+                for figure, value in (expected or {}).items():
+                    near(distribution[figure], value, error if figure.startswith("p") and error else 1e-9)
+            total.append(energy)
+            seen += [measured] if measured is not None else []
+        known = math.fsum(total) if None not in total else None
+        near(found["efficiency"]["energy_j"], known)
+        near(found["efficiency"]["measured_energy_j"], math.fsum(seen) if seen else None)
+        near(found["efficiency"]["residues_per_joule"], known and found["residues"] / known)
+
+    everything = sorted({ms for own in moments.values() for ms in own})
+    for found in report["samples"]["gpus"]:
+        uuid = found["uuid"]
+        figures = Figures(gpus[uuid], sorted(at_work[uuid]) or everything)
+        near(found["coverage"], figures.coverage())
+        assert found["samples"] == len(figures.time)
+        for column, name in ("gpu_util", "mean_utilization"), ("sm_active", "mean_sm_active"):
+            mean = figures.mean(column)
+            near(found[name], mean and mean / 100)
+        near(found["hot_share"], figures.mean("temperature_c", truth(lambda text: int(text) > 80)))
+        near(found["throttled_share"], figures.mean("throttle", truth(lambda text: text != "none")))
+        for reason, share in (found["throttle_reasons"] or {}).items():
+            near(share, figures.mean("throttle", truth(lambda text, reason=reason: reason in text.split("+"))))
+        near(found["foreign_share"], figures.mean("foreign_processes", truth(lambda text: int(text) > 0)))
+        near(found["mean_power_w"], figures.energy()[3])
+        near(found["peak_mem_used_mib"], max(figures.known("mem_used_mib", int), default=None))
+        near(found["max_temperature_c"], max(figures.known("temperature_c", int), default=None))
+    hosts = {milliseconds(row): row for row in reversed(rows)}
+    host = Figures(Gpu(hosts.values(), lambda _: True), everything)
+    near(report["samples"]["host"]["coverage"], host.coverage())
+    cpu = host.mean("host_cpu_util")
+    near(report["samples"]["host"]["mean_cpu_utilization"], cpu and cpu / 100)
+    return report
+
+
+# --- the cases ---
+
+GPUS = ["GPU-0", "GPU-1"]
+
+
+@pytest.fixture(params=[True, False], ids=["boot-clock", "time-of-day"])
+def logs(request, tmp_path):
+    return Logs(tmp_path, seed=1, boot=request.param)
+
+
+def gpu_of(report, place=0, run=0):
+    return report["events"]["runs"][run]["gpus"][place]
+
+
+def test_a_gpu_that_is_lost_has_no_figures_and_is_the_finding(logs):
+    logs.run("r", 500, 213_500, GPUS)
+    times = logs.steps(0, 220_000, 1000)
+    logs.record(times, GPUS, lost=[("GPU-1", 14_600, 999_999)], counter=["GPU-0"]).write()
+    report = check(logs.folder)
+    lost = gpu_of(report, 1)
+    assert lost["coverage"] < 0.07 and lost["energy"]["total_j"] is None and lost["energy"]["measured_j"] > 0
+    found = [finding["kind"] for finding in report["findings"] if finding["subject"].startswith("gpu 1")]
+    assert "gpu_lost" in found and "bottleneck" not in found
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_intervals_of_20_ms_and_of_1_s_in_one_log(logs, is_told):
+    logs.run("r", 10_000, 90_000, GPUS[:1])
+    fast = logs.steps(5_000, 50_000, 20)
+    slow = logs.steps(fast[-1] + 900, 95_000, 1000)
+    if is_told:
+        logs.record(fast, GPUS[:1], interval=0.02).record(slow, GPUS[:1], interval=1.0).write()
+    else:
+        logs.record(fast + slow, GPUS[:1], counter=GPUS[:1]).write()
+    assert gpu_of(check(logs.folder))["coverage"] > 0.98
+
+
+def test_two_workers_on_two_gpus_one_of_which_had_its_driver_reloaded(logs):
+    logs.run("r", 3_210, 98_765, GPUS)
+    logs.record(logs.steps(0, 100_000, 500), GPUS, interval=0.5, counter=["GPU-0"], reload_ms=40_000).write()
+    found = check(logs.folder)["events"]["runs"][0]
+    assert 0.98 < found["gpus"][0]["energy"]["coverage"] < 1
+    assert found["efficiency"]["energy_j"] is not None
+
+
+def test_a_recording_of_a_tenth_of_a_run(logs):
+    logs.run("r", 0, 200_000, GPUS[:1])
+    logs.record(logs.steps(50_000, 70_000, 1000), GPUS[:1], interval=1).write()
+    gpu = gpu_of(check(logs.folder))
+    assert 0.09 < gpu["coverage"] < 0.11 and gpu["mean_utilization"] is None and gpu["energy"]["total_j"] is None
+
+
+def test_a_gpu_that_was_gone_for_half_of_a_run(logs):
+    logs.run("r", 250, 1_000_250, GPUS[:1])
+    logs.record(logs.steps(0, 1_002_000, 1000), GPUS[:1], lost=[("GPU-0", 250_000, 749_000)]).write()
+    report = check(logs.folder)
+    [gap] = gpu_of(report)["gaps"]
+    assert gap["to_s"] - gap["from_s"] == pytest.approx(500, abs=2)
+    assert gpu_of(report)["partial"] and not report["samples"]["gpus"][0]["lost"]
+    assert any("came back" in finding["text"] for finding in report["findings"])
+
+
+def test_two_runs_on_one_gpu_share_its_energy(logs):
+    logs.run("a", 5_000, 60_000, GPUS[:1])
+    logs.run("b", 30_500, 95_000, GPUS[:1])
+    logs.run("c", 50_000, 70_000, GPUS[1:])
+    logs.record(logs.steps(0, 100_000, 1000), GPUS, interval=1, counter=["GPU-1"]).write()
+    report = check(logs.folder)
+    assert [gpu_of(report, run=run)["shared_s"] for run in range(3)] == [29.5, 29.5, 0]
+    assert any("equal part of its energy" in note for note in report["events"]["runs"][0]["notes"])
+
+
+def test_a_run_that_was_interrupted_has_the_time_of_both_attempts(logs):
+    logs.run("a", 5_000, 40_000, GPUS[:1], job="j", outcome=None)
+    logs.run("b", 60_000, 95_000, GPUS[:1], job="j")
+    logs.record(logs.steps(0, 80_000, 1000), GPUS[:1], interval=1, counter=GPUS[:1]).write()
+    gpu = gpu_of(check(logs.folder))
+    assert gpu["gaps"][-1]["to_s"] == pytest.approx(69.993)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_recordings_with_holes_at_random(tmp_path, seed):
+    logs = Logs(tmp_path, seed)
+    draw = logs.random
+    for name in "abc":
+        start = draw.randrange(60_000)
+        logs.run(name, start, start + draw.randrange(5_000, 60_000), draw.choice([GPUS, GPUS[:1], GPUS[1:]]))
+    times = sorted(draw.sample(range(0, 120_000, draw.choice([10, 100])), draw.randrange(50, 1000)))
+    holes = [(draw.choice(GPUS), start, start + draw.randrange(40_000)) for start in (10_000, 60_000)]
+    logs.record(times, GPUS, interval=draw.choice([None, 0.1, 1]), lost=holes, counter=GPUS[: draw.randrange(3)])
+    logs.write()
+    check(tmp_path)
+
+
+def test_a_recording_of_a_stand_in_for_the_driver(tmp_path):
+    library = tmp_path / "libnvidia-ml.so.1"
+    source = ROOT / "tests/fixtures/monitor_log/fake_nvml.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    record = [PROGRAMS / "monitor-log", "record", "--out", "gpu.csv", "--interval", "20ms", "--", "sleep", "2"]
+    subprocess.run(record, cwd=tmp_path, env=os.environ | {"LD_LIBRARY_PATH": str(tmp_path)}, check=True)
+    with open(tmp_path / "gpu.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    times = sorted({milliseconds(row) for row in rows})
+    start, end = times[0] + 107, times[-1] - 211
+    work = {"sequences": 1, "tokens": 9, "residues": 7}
+    first = {"boot_id": rows[0]["boot_id"], "job": "r", "device": "cuda", "gpu_uuids": ["GPU-0", "GPU-3"]}
+    last = {"elapsed_s": (end - start) / 1000, "outcome": "done"} | work
+    events = [
+        {"type": "run", "run": "r", "boot_s": start / 1000} | first,
+        {"type": "batch", "run": "r", "boot_s": (start + 1000) / 1000, "batch": 0} | work,
+        {"type": "done", "run": "r", "boot_s": end / 1000} | last,
+    ]
+    (tmp_path / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events), encoding="utf-8")
+    check(tmp_path)
