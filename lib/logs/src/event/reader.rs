@@ -128,7 +128,9 @@ fn check_batch(batch: &BatchDone) -> Result<(), String> {
         ("sequences", batch.sequences),
         ("tokens", batch.tokens),
         ("residues", batch.residues),
+        ("longest", batch.longest.unwrap_or(0)),
         ("oom_splits", batch.oom_splits),
+        ("recomputed", batch.recomputed),
         ("rejected", batch.rejected),
     ] {
         if count > MAX_COUNT {
