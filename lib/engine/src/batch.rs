@@ -69,6 +69,8 @@ pub(crate) struct BatchStats {
     pub(crate) oom_splits: u64,
     /// Sequences that were computed again in f32.
     pub(crate) in_f32: u64,
+    /// Device memory that tensors held after the batch, and at most since the previous one, in MiB.
+    pub(crate) memory_mib: Option<(u64, u64)>,
 }
 
 impl Batch {

@@ -76,6 +76,7 @@ impl<'a> BatchEmbedder<'a> {
             rows.extend(self.stitch(batch, protein, &mut computed)?);
         }
         computed.rejected.sort_unstable();
+        computed.stats.memory_mib = self.embedder.model.used_memory_mib();
         let columns = &self.columns;
         Ok(BatchResult {
             rows: columns.lay_out(&batch.packed, &rows, computed.values)?,

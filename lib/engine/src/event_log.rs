@@ -8,7 +8,9 @@ use plmkit_logs::event::{
     BatchDone, Event, EventWriter, KernelTimes, Outcome, RunDone, RunStarted, milliseconds, run_id,
     utilization,
 };
-use plmkit_logs::{LogError, ProgressMessage, ProgressReporter, Timestamp, boot_id, boot_seconds};
+use plmkit_logs::{
+    LogError, ProgressMessage, ProgressReporter, Timestamp, boot_id, boot_seconds, host_name,
+};
 
 use crate::batch::{Batch, BatchStats};
 
@@ -44,6 +46,7 @@ impl EventLog {
         log.write(&Event::Run(RunStarted {
             run: log.run.clone(),
             time: Some(Timestamp::now()),
+            host: host_name(),
             boot_id: boot_id(),
             boot_s: Some(boot_seconds()),
             ..started
@@ -96,13 +99,17 @@ impl EventLog {
             sequences,
             tokens,
             residues,
-            pairs: Some(pairs(batch)),
+            longest: lengths(batch).max(),
+            pairs: Some(lengths(batch).map(|length| length * length).sum()),
             token_budget: batch.token_budget,
             utilization: batch
                 .token_budget
                 .and_then(|budget| utilization(tokens, budget)),
             tail: batch.tail,
             oom_splits: stats.oom_splits,
+            recomputed: stats.in_f32,
+            device_memory_mib: stats.memory_mib.map(|(now, _)| now),
+            device_memory_peak_mib: stats.memory_mib.map(|(_, peak)| peak),
             rejected,
         };
         for message in self.progress.add(&event) {
@@ -143,10 +150,8 @@ impl EventLog {
     }
 }
 
-/// Pairs of tokens within sequences.
-fn pairs(batch: &Batch) -> u64 {
-    let lengths = batch.packed.cu_seqlens().windows(2);
-    lengths
-        .map(|ends| u64::from(ends[1].abs_diff(ends[0])).pow(2))
-        .sum()
+/// Tokens of each sequence.
+fn lengths(batch: &Batch) -> impl Iterator<Item = u64> {
+    let ends = batch.packed.cu_seqlens().windows(2);
+    ends.map(|ends| u64::from(ends[1].abs_diff(ends[0])))
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use plmkit_contract::{EmbeddingLayout, Stop};
-use plmkit_esm2::{Esm2, EsmError, PendingOutput};
+use plmkit_esm2::{Esm2, EsmError, PendingOutput, WorkerGpu};
 
 use crate::batch::{Batch, BatchResult, BatchStats, QueuedBatch};
 use crate::batch_embedder::BatchEmbedder;
@@ -48,7 +48,7 @@ impl<'a> InProcess<'a> {
 }
 
 impl Backend for InProcess<'_> {
-    fn workers(&self) -> Option<u64> {
+    fn workers(&self) -> Option<Vec<WorkerGpu>> {
         None
     }
 

@@ -4,6 +4,7 @@ use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use plmkit_contract::EmbeddingLayout;
+use plmkit_esm2::WorkerGpu;
 use plmkit_store::remove_file;
 
 use crate::batch::{Batch, BatchResult, QueuedBatch};
@@ -23,8 +24,8 @@ pub(crate) type Deliver<'a> = dyn FnMut(Batch, BatchResult) -> bool + 'a;
 
 /// Computes the batches of a run, in this process or in workers.
 pub(crate) trait Backend {
-    /// The number of worker processes; `None` if this process computes.
-    fn workers(&self) -> Option<u64>;
+    /// The device of each worker process; `None` if this process computes.
+    fn workers(&self) -> Option<Vec<WorkerGpu>>;
 
     /// Compares the int8 model with f32.
     fn measure_parity(&mut self, sample: ParitySample) -> Result<Parity, EngineError>;

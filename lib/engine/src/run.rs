@@ -6,7 +6,7 @@ use std::time::Instant;
 use plmkit_contract::{
     ByteDigest, EmbeddingLayout, KERNELS, PACKING, Provenance, Reject, Stop, WINDOWS,
 };
-use plmkit_esm2::{Device, Dtype, EsmError, WorkerGpu, set_threads};
+use plmkit_esm2::{Device, Dtype, EsmError, WorkerGpu, cuda_version, driver_version, set_threads};
 use plmkit_logs::event::{Outcome, RunStarted, milliseconds};
 use plmkit_store::{AtomicFile, Existing, StoreError, existing_embeddings, remove_file};
 use serde_json::json;
@@ -153,11 +153,12 @@ impl<'a> Run<'a> {
         let workers = backend.workers();
         let started = RunStarted {
             // Each worker has a device of this kind.
-            device: Some(match workers {
+            device: Some(match &workers {
                 Some(_) => self.info.device_kind().to_owned(),
                 None => self.info.device.clone(),
             }),
-            workers,
+            workers: workers.as_ref().map(|workers| workers.len() as u64),
+            worker_gpus: workers.and_then(|workers| workers.iter().map(WorkerGpu::uuid).collect()),
             batches_total: Some(to_compute.batches),
             sequences_total: Some(to_compute.sequences),
             tokens_total: Some(to_compute.tokens),
@@ -204,6 +205,8 @@ impl<'a> Run<'a> {
             Device::All => Ok(Device::All),
             _ => info.device.parse(),
         };
+        let gpus = device.map_or_else(|_| Vec::new(), Device::gpus);
+        let on_gpu = !gpus.is_empty();
         RunStarted {
             job: Some(job_name(self.provenance)),
             tool: "gpu-embed".to_owned(),
@@ -212,7 +215,14 @@ impl<'a> Run<'a> {
             model: Some(config.model_name.name.clone()),
             model_revision: config.model_name.revision.clone(),
             sample: inputs.sample().map(str::to_owned),
-            gpu_uuids: device.ok().and_then(Device::gpu_uuids),
+            driver_version: on_gpu.then(driver_version).flatten(),
+            cuda_version: on_gpu.then(cuda_version).flatten(),
+            gpu_names: on_gpu.then(|| gpus.iter().map(|gpu| gpu.name.clone()).collect()),
+            gpu_uuids: gpus
+                .into_iter()
+                .map(|gpu| gpu.uuid)
+                .collect::<Option<_>>()
+                .filter(|_| on_gpu),
             pid: Some(std::process::id()),
             flops_per_token: Some(info.flops_per_token),
             flops_per_pair: Some(info.flops_per_pair),

@@ -107,6 +107,18 @@ bool plmkit_cuda_memory(int index, std::size_t *total, plmkit_failure *failure) 
     });
 }
 
+bool plmkit_cuda_used(int index, std::size_t *now, std::size_t *peak, plmkit_failure *failure) noexcept {
+    return guarded(failure, [&] {
+        auto *allocator = at::getDeviceAllocator(at::DeviceType::CUDA);
+        const auto device = static_cast<c10::DeviceIndex>(index);
+        // The first of the statistics is of all sizes.
+        const c10::CachingAllocator::Stat bytes = allocator->getDeviceStats(device).allocated_bytes[0];
+        allocator->resetPeakStats(device);
+        *now = static_cast<std::size_t>(bytes.current);
+        *peak = static_cast<std::size_t>(bytes.peak);
+    });
+}
+
 bool plmkit_cuda_current_stream(int index, std::int64_t *stream, plmkit_failure *failure) noexcept {
     return guarded(failure, [&] {
         const c10::impl::VirtualGuardImpl streams(c10::DeviceType::CUDA);

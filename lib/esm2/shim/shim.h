@@ -31,6 +31,9 @@ bool plmkit_varlen_attention(bool flash, const at::Tensor *query, const at::Tens
 // Bytes that CUDA device `index` has, whoever uses them.
 bool plmkit_cuda_memory(int index, std::size_t *total, plmkit_failure *failure) noexcept;
 
+// Bytes of CUDA device `index` that tensors of this process hold now, and the most since the last call.
+bool plmkit_cuda_used(int index, std::size_t *now, std::size_t *peak, plmkit_failure *failure) noexcept;
+
 // Streams of a CUDA device go by their number in libtorch.
 
 // The one on which libtorch computes in this thread.

@@ -7,6 +7,7 @@ use std::env;
 use std::fmt;
 use std::str::FromStr;
 
+pub use plmkit_gpu::driver_version;
 use plmkit_gpu::{Gpu, GpuError, driver_cuda_version, gpus};
 use serde::{Deserialize, Serialize};
 
@@ -159,13 +160,18 @@ impl Device {
         Ok(one_each(&visible, count))
     }
 
-    /// Returns the unique ids of the device's GPUs; `None` if it is not a GPU or the driver does not tell.
-    pub fn gpu_uuids(self) -> Option<Vec<String>> {
-        match self {
-            Self::Auto | Self::Cpu => None,
-            Self::Cuda(index) => Some(vec![gpus().ok()?.into_iter().nth(index)?.uuid?]),
-            Self::All => gpus().ok()?.into_iter().map(|gpu| gpu.uuid).collect(),
-        }
+    /// Returns the GPUs of the device; none for the CPU, or if the driver does not tell.
+    pub fn gpus(self) -> Vec<Gpu> {
+        let found = match self {
+            Self::Auto => best(gpus()).map_or_else(|_| None, |best| Some(vec![best.ok()?.1])),
+            Self::Cpu => None,
+            Self::Cuda(index) => {
+                let gpu = gpus().ok().and_then(|gpus| gpus.into_iter().nth(index));
+                gpu.map(|gpu| vec![gpu])
+            }
+            Self::All => gpus().ok(),
+        };
+        found.unwrap_or_default()
     }
 
     /// Returns GPU `index` of those that the driver has `found`.
@@ -225,6 +231,20 @@ pub struct WorkerGpu {
     pub device: Device,
     /// The process's [`CUDA_VISIBLE_DEVICES`]; `None` to inherit it.
     pub visible: Option<String>,
+}
+
+impl WorkerGpu {
+    /// Returns the name of the GPU instance, or else the UUID of the GPU; `None` on the CPU, or if the driver does not tell.
+    pub fn uuid(&self) -> Option<String> {
+        let uuid = || self.device.gpus().into_iter().next()?.uuid;
+        self.visible.clone().or_else(uuid)
+    }
+}
+
+/// Returns the newest CUDA version that the driver supports: `13.0`.
+pub fn cuda_version() -> Option<String> {
+    let (major, minor) = driver_cuda_version()?;
+    Some(format!("{major}.{minor}"))
 }
 
 /// Returns the GPUs for worker processes: `count` GPUs, or the GPU instances (MIG) in `visible`. CUDA shows a process only the
@@ -405,5 +425,14 @@ mod tests {
         }
         let both = [worker(0, Some("MIG-1")), worker(0, Some("MIG-2"))];
         assert_eq!(one_each("MIG-1, MIG-2", 1), both);
+        assert_eq!(
+            both.map(|worker| worker.uuid()),
+            [Some("MIG-1"), Some("MIG-2")].map(|name| name.map(str::to_owned))
+        );
+        let on_cpu = WorkerGpu {
+            device: Device::Cpu,
+            visible: None,
+        };
+        assert_eq!(on_cpu.uuid(), None);
     }
 }

@@ -45,7 +45,10 @@ pub use buffers::{Buffer, Buffers};
 pub use checkpoint::CheckpointError;
 pub use compute_options::{ComputeOptions, Kernels, ParseKernelsError};
 pub use config::{ConfigError, ModelConfig};
-pub use device::{CUDA_VISIBLE_DEVICES, Device, DeviceError, ParseDeviceError, WorkerGpu};
+pub use device::{
+    CUDA_VISIBLE_DEVICES, Device, DeviceError, ParseDeviceError, WorkerGpu, cuda_version,
+    driver_version,
+};
 pub use dtype::Dtype;
 pub use error::EsmError;
 pub use heads::Head;

@@ -14,7 +14,7 @@ use crate::checkpoint::{self, Checkpoint};
 use crate::device_batch::DeviceBatch;
 use crate::heads::Contacts;
 use crate::pending::{OnDevice, PendingOutput};
-use crate::shim::{cuda_memory, cuda_release};
+use crate::shim::{cuda_memory, cuda_release, cuda_used};
 use crate::threads::set_libtorch_threads;
 use crate::timing::{Span, Work};
 use crate::transfer::{Transfer, Values};
@@ -186,6 +186,15 @@ impl Esm2 {
             return Ok(None);
         };
         Ok(Some((Device::gpu_name(index)?, cuda_memory(index)?)))
+    }
+
+    /// Returns the device memory that tensors hold now, and the most since the last call, in MiB; `None` on a CPU.
+    pub fn used_memory_mib(&self) -> Option<(u64, u64)> {
+        let tch::Device::Cuda(index) = self.transfer.device() else {
+            return None;
+        };
+        let (now, peak) = cuda_used(index).ok()?;
+        Some((now as u64 >> 20, peak as u64 >> 20))
     }
 
     /// Returns what computes the layers: an instruction set of plmkit's CPU kernels, `cuda` or `libtorch`.

@@ -29,6 +29,12 @@ unsafe extern "C" {
         failure: *mut Failure,
     ) -> bool;
     fn plmkit_cuda_memory(index: c_int, total: *mut usize, failure: *mut Failure) -> bool;
+    fn plmkit_cuda_used(
+        index: c_int,
+        now: *mut usize,
+        peak: *mut usize,
+        failure: *mut Failure,
+    ) -> bool;
     fn plmkit_cuda_current_stream(index: c_int, stream: *mut i64, failure: *mut Failure) -> bool;
     fn plmkit_cuda_another_stream(index: c_int, stream: *mut i64, failure: *mut Failure) -> bool;
     fn plmkit_cuda_mark(index: c_int, stream: i64, failure: *mut Failure) -> *mut c_void;
@@ -103,6 +109,15 @@ pub(crate) fn cuda_memory(index: usize) -> Result<usize, EsmError> {
     // SAFETY: the call writes to a local number and a failure.
     call(|failure| unsafe { plmkit_cuda_memory(index, &raw mut total, failure) })?;
     Ok(total)
+}
+
+/// Returns the bytes of CUDA device `index` that tensors of this process hold now, and the most since the last call.
+pub(crate) fn cuda_used(index: usize) -> Result<(usize, usize), EsmError> {
+    let (mut now, mut peak) = (0, 0);
+    let index = number(index);
+    // SAFETY: the call writes to two local numbers and a failure.
+    call(|failure| unsafe { plmkit_cuda_used(index, &raw mut now, &raw mut peak, failure) })?;
+    Ok((now, peak))
 }
 
 /// Copies a host tensor to page-locked memory, from which a device can copy by itself.
@@ -286,6 +301,7 @@ mod tests {
     fn without_cuda_there_is_no_memory_of_a_device_and_no_stream() {
         if !tch::Cuda::is_available() {
             assert!(cuda_memory(0).is_err());
+            assert!(cuda_used(0).is_err());
             assert!(cuda_release().is_err());
             assert!(Stream::current(0).is_err());
             assert!(Stream::another(0).is_err());

@@ -119,6 +119,13 @@ pub fn driver_cuda_version() -> Option<(i32, i32)> {
     (status == 0).then_some((version / 1000, version % 1000 / 10))
 }
 
+/// Returns the version of the NVIDIA driver: `580.65.06`; `None` if the kernel does not show it.
+pub fn driver_version() -> Option<String> {
+    // CUDA has no function for it.
+    let text = std::fs::read_to_string("/sys/module/nvidia/version").ok()?;
+    Some(text.trim().to_owned()).filter(|version| !version.is_empty())
+}
+
 impl Driver {
     /// Returns the handle of a device. A number that is too large for CUDA is not that of a device.
     pub(crate) fn device(&self, index: impl TryInto<c_int>) -> Result<c_int, GpuError> {

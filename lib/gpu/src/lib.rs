@@ -49,7 +49,7 @@ mod nvrtc;
 mod source;
 
 pub use compile::{Architecture, Image, compile};
-pub use devices::{Gpu, driver_cuda_version, gpus};
+pub use devices::{Gpu, driver_cuda_version, driver_version, gpus};
 pub use element::Element;
 pub use error::GpuError;
 pub use kernels::{AddLayerNorm, BiasGelu, Embed, Kernels, Pool, Rope};

@@ -38,8 +38,17 @@ pub struct Timestamp(DateTime<Utc>);
 ///
 /// Two logs with one boot id were written on one machine, between the same two boots.
 pub fn boot_id() -> Option<String> {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(text.trim().to_owned()).filter(|id| !id.is_empty())
+    kernel_text("/proc/sys/kernel/random/boot_id")
+}
+
+/// Returns the name of this machine; `None` if `/proc` does not show it.
+pub fn host_name() -> Option<String> {
+    kernel_text("/proc/sys/kernel/hostname")
+}
+
+fn kernel_text(path: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
 /// Returns the seconds since boot, to the millisecond, including time asleep (`CLOCK_BOOTTIME`). This clock never jumps.

@@ -13,12 +13,16 @@ use serde_with::skip_serializing_none;
 
 use crate::Timestamp;
 
-pub use reader::{EventReader, parse_event};
+pub use reader::{EventReader, MAX_WORKERS, parse_event};
 pub use writer::{EVENT_MAGIC, EventWriter};
 
 /// One line of a run's event log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "readers and writers hold one event at a time"
+)]
 pub enum Event {
     /// A run starts.
     Run(RunStarted),
@@ -96,8 +100,19 @@ pub struct RunStarted {
     pub sample: Option<String>,
     /// The device: `cpu`, `cuda:0`.
     pub device: Option<String>,
-    /// UUIDs of the GPUs as the driver writes them (`GPU-…`). They join the run with the samples of those GPUs.
+    /// The name of the machine.
+    pub host: Option<String>,
+    /// The version of the NVIDIA driver: `580.65.06`. Only of a run on GPUs, as the fields up to `worker_gpus`.
+    pub driver_version: Option<String>,
+    /// The newest version of CUDA that the driver supports: `13.0`.
+    pub cuda_version: Option<String>,
+    /// Product names of the GPUs: `NVIDIA H100 80GB HBM3`.
+    pub gpu_names: Option<Vec<String>>,
+    /// UUIDs of the GPUs as the driver writes them (`GPU-…`), in the order of the names. They join the run with the samples of
+    /// those GPUs.
     pub gpu_uuids: Option<Vec<String>>,
+    /// For each worker, the UUID of its GPU, or the name of its GPU instance (`MIG-…`). Workers may share a GPU.
+    pub worker_gpus: Option<Vec<String>>,
     /// The process id.
     pub pid: Option<u32>,
     /// Floating-point operations of the matrix products for a token, without attention. A multiplication and an addition are two.
@@ -167,6 +182,8 @@ pub struct BatchDone {
     pub tokens: u64,
     /// Residues in the batch.
     pub residues: u64,
+    /// Tokens of the longest sequence.
+    pub longest: Option<u64>,
     /// Pairs of tokens of one sequence: the sum of the squares of their lengths in tokens.
     pub pairs: Option<u64>,
     /// The token budget of the batch.
@@ -179,6 +196,13 @@ pub struct BatchDone {
     /// How many times the batch was halved because memory ran out.
     #[serde(default)]
     pub oom_splits: u64,
+    /// Sequences (rows) that were computed again in f32 because values overflowed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub recomputed: u64,
+    /// Device memory that tensors of the process held when the batch was done, in MiB. Unknown on a CPU.
+    pub device_memory_mib: Option<u64>,
+    /// The most device memory that tensors held since the previous batch of the process, in MiB. Unknown on a CPU.
+    pub device_memory_peak_mib: Option<u64>,
     /// Sequences (rows) of the batch that could not be embedded.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rejected: u64,

@@ -9,6 +9,7 @@ mod bins;
 mod condition;
 mod coverage;
 mod devices;
+mod distribution;
 mod efficiency;
 mod energy;
 mod findings;
@@ -16,15 +17,18 @@ mod gpu_count;
 mod gpus;
 mod host;
 mod html;
+mod idle;
 mod multiqc;
 mod number_set;
 mod pace;
 mod packing;
 mod pictures;
 mod queue;
+mod repeats;
 mod run;
 mod run_gpu;
 mod runs;
+mod sample_totals;
 mod samples;
 mod stages;
 #[cfg(test)]
@@ -34,27 +38,35 @@ mod throttle_count;
 mod time_axis;
 mod time_span;
 mod value_count;
+mod worker;
 
+use plmkit_logs::SkippedLines;
 use serde::Serialize;
 
+pub use attempt::AttemptSummary;
 pub use coverage::Gap;
+pub use distribution::{BatchDistribution, BatchDistributions};
 pub use efficiency::Efficiency;
 pub use energy::Energy;
 pub use findings::{Finding, FindingKind};
-pub use gpu_count::Distributions;
+pub use gpu_count::GpuDistributions;
 pub use gpus::GpuSummary;
 pub use host::HostSummary;
 pub use html::html;
+pub use idle::Idle;
 pub use multiqc::multiqc;
 pub use packing::{Packing, Tail};
 pub use queue::{Queue, QueueState, WaitBin};
+pub use repeats::{Repeats, Spread};
 pub use run::{RunSummary, Throughput};
 pub use run_gpu::RunGpu;
 pub use runs::{Runs, RunsSummary};
+pub use sample_totals::SampleTotals;
 pub use samples::{Samples, SamplesSummary, Scope};
 pub use stages::{Stage, Stages};
 pub use text::sentences;
-pub use value_count::Distribution;
+pub use value_count::TimeDistribution;
+pub use worker::WorkerSummary;
 
 /// The version of the report's schema.
 pub const REPORT_VERSION: u32 = 1;
@@ -75,6 +87,9 @@ pub struct Report {
     pub events: Option<RunsSummary>,
     /// GPUs and host; `None` if no sample log was given.
     pub samples: Option<SamplesSummary>,
+    /// Malformed lines that were left out, by log.
+    #[cfg_attr(test, schemars(schema_with = "tests::skipped_schema"))]
+    pub skipped: Vec<SkippedLines>,
 }
 
 /// How much a finding costs.
@@ -120,6 +135,8 @@ impl Report {
             for (run, gpus) in events.runs.iter_mut().zip(by_run) {
                 run.join_gpus(gpus, peak_tflops);
             }
+            events.by_sample = sample_totals::by_sample(&events.runs);
+            events.repeats = repeats::repeats(&events.runs);
         }
         let findings = findings::findings(events.as_ref(), samples.as_ref());
         let counting = findings.iter().filter(|finding| finding.in_verdict);
@@ -130,6 +147,7 @@ impl Report {
             findings,
             events,
             samples,
+            skipped: Vec::new(),
         }
     }
 }

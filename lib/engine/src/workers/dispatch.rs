@@ -5,11 +5,12 @@ use std::time::Instant;
 use arrow::array::RecordBatch;
 use crossbeam_channel::{never, select};
 use plmkit_contract::{EmbeddingLayout, Reason, path_text};
+use plmkit_esm2::WorkerGpu;
 
 use super::message::{BatchPlace, Request};
 use super::schedule::{GROUPS_PER_WORKER, MAX_LOSSES, Schedule};
 use super::slow_batches::SlowBatches;
-use super::{CALM, POLL_INTERVAL, WorkerEvent, WorkerPool};
+use super::{CALM, POLL_INTERVAL, Slot, WorkerEvent, WorkerPool};
 use crate::EngineError;
 use crate::batch::{Batch, BatchResult, BatchStats, QueuedBatch};
 use crate::parity::Parity;
@@ -25,8 +26,12 @@ struct Dispatch {
 }
 
 impl Backend for WorkerPool<'_> {
-    fn workers(&self) -> Option<u64> {
-        Some(self.slots.len() as u64)
+    fn workers(&self) -> Option<Vec<WorkerGpu>> {
+        let gpu = |slot: &Slot| WorkerGpu {
+            device: slot.load.device,
+            visible: slot.visible.clone(),
+        };
+        Some(self.slots.iter().map(gpu).collect())
     }
 
     fn measure_parity(&mut self, sample: ParitySample) -> Result<Parity, EngineError> {

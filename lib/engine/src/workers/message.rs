@@ -226,6 +226,7 @@ mod tests {
             worker: None,
             oom_splits: 2,
             in_f32: 1,
+            memory_mib: Some((900, 1200)),
         };
         let result = BatchResult {
             rows: rows(),

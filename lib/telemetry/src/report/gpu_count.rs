@@ -5,27 +5,27 @@ use serde::Serialize;
 use super::coverage::{is_enough, is_partial};
 use super::energy::{EnergyCount, Reading};
 use super::throttle_count::ThrottleCount;
-use super::value_count::{Distribution, ROUNDED, TimedMean, ValueCount, WHOLE};
+use super::value_count::{TimeDistribution, ROUNDED, TimedMean, ValueCount, WHOLE};
 
-/// Distributions of the values of a GPU over time. `None` for a value that the driver does not give.
+/// GpuDistributions of the values of a GPU over time. `None` for a value that the driver does not give.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Distributions {
+pub struct GpuDistributions {
     /// Share of the time in which a kernel ran.
-    pub utilization: Option<Distribution>,
+    pub utilization: Option<TimeDistribution>,
     /// Power draw of the board.
-    pub power_w: Option<Distribution>,
+    pub power_w: Option<TimeDistribution>,
     /// Clock of the streaming multiprocessors.
-    pub sm_clock_mhz: Option<Distribution>,
+    pub sm_clock_mhz: Option<TimeDistribution>,
     /// Clock of the device memory.
-    pub mem_clock_mhz: Option<Distribution>,
+    pub mem_clock_mhz: Option<TimeDistribution>,
     /// Temperature of the chip.
-    pub temperature_c: Option<Distribution>,
+    pub temperature_c: Option<TimeDistribution>,
     /// Device memory in use.
-    pub mem_used_mib: Option<Distribution>,
+    pub mem_used_mib: Option<TimeDistribution>,
 }
 
-impl Distributions {
+impl GpuDistributions {
     /// Returns the values that were seen for less of the time than the GPU itself, as far as it matters.
     pub(super) fn less_covered(&self, gpu: Option<f64>) -> Vec<(&'static str, f64)> {
         let judged = |coverage| (is_partial(coverage), is_enough(coverage));
@@ -144,11 +144,11 @@ impl GpuCount {
             .map(|percent| percent / 100.0)
     }
 
-    pub(super) fn distributions(&self, time_us: i64) -> Distributions {
+    pub(super) fn distributions(&self, time_us: i64) -> GpuDistributions {
         let utilization = self.utilization.distribution(time_us);
         let share = |percent: Option<f64>| percent.map(|percent| percent / 100.0);
-        Distributions {
-            utilization: utilization.map(|found| Distribution {
+        GpuDistributions {
+            utilization: utilization.map(|found| TimeDistribution {
                 coverage: found.coverage,
                 min: share(found.min),
                 p5: share(found.p5),

@@ -11,7 +11,7 @@ use super::Tier;
 use super::condition::Condition;
 use super::coverage::{Gap, coverage, is_enough, is_partial};
 use super::energy::Reading;
-use super::gpu_count::{Distributions, GpuCount};
+use super::gpu_count::{GpuDistributions, GpuCount};
 use super::pace::{Pace, Placed, Row};
 use super::throttle_count::ThrottleCount;
 use super::time_span::{Moment, WorkTimes, seconds};
@@ -65,8 +65,8 @@ pub struct GpuSummary {
     pub throttle_reasons: Option<BTreeMap<String, f64>>,
     /// Share of the time with foreign processes on the GPU; `None` if no command was recorded.
     pub foreign_share: Option<f64>,
-    /// Distributions of its values.
-    pub distributions: Distributions,
+    /// GpuDistributions of its values.
+    pub distributions: GpuDistributions,
     /// Uncorrected memory errors that occurred during the recording; `None` if the driver does not say.
     pub new_ecc_uncorrected: Option<u64>,
     /// Whether its values ended while the recording went on, or never came.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::coverage::{Gap, coverage, is_enough, is_partial};
 use super::energy::Energy;
 use super::findings::gpu_name;
-use super::gpu_count::Distributions;
+use super::gpu_count::GpuDistributions;
 use super::gpus::GpuRows;
 use super::run::RunSummary;
 use super::stages::percent;
@@ -41,8 +41,8 @@ pub struct RunGpu {
     pub energy: Energy,
     /// Seconds of the readings in which other runs were at work on it, too.
     pub shared_s: f64,
-    /// Distributions of its values.
-    pub distributions: Distributions,
+    /// GpuDistributions of its values.
+    pub distributions: GpuDistributions,
     /// Remarks for people: why figures are unknown, or of a part of the run.
     #[serde(skip)]
     pub(super) notes: Vec<String>,

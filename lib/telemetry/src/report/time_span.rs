@@ -42,6 +42,16 @@ impl TimeSpan {
         extend(&mut self.boot_us, event.boot_s().map(micros));
         extend(&mut self.time_us, event.time().map(time_of_day_us));
     }
+
+    /// Returns the seconds from the end of this span to the start of a later one: since boot if both have the same boot, else
+    /// by the time of day.
+    pub(super) fn gap_to(&self, later: &Self) -> Option<f64> {
+        let same_boot = self.boot_id.is_some() && self.boot_id == later.boot_id;
+        let boot_us = self.boot_us.as_ref().zip(later.boot_us.as_ref());
+        let times_us = self.time_us.as_ref().zip(later.time_us.as_ref());
+        let (before, after) = boot_us.filter(|_| same_boot).or(times_us)?;
+        Some(seconds(after.start - before.end)).filter(|&gap_s| gap_s >= 0.0)
+    }
 }
 
 fn time_of_day_us(time: Timestamp) -> i64 {

@@ -16,7 +16,7 @@ pub(super) const ROUNDED: u32 = 10;
 /// Figures are `None` below half coverage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Distribution {
+pub struct TimeDistribution {
     /// The share of the time that readings of this value stand for.
     pub coverage: Option<f64>,
     /// The least value.
@@ -91,13 +91,13 @@ impl ValueCount {
     }
 
     /// Returns the distribution over a time; `None` if the value was never seen.
-    pub(super) fn distribution(&self, time_us: i64) -> Option<Distribution> {
+    pub(super) fn distribution(&self, time_us: i64) -> Option<TimeDistribution> {
         let total_us = self.mean.us;
         let coverage = (total_us > 0).then(|| coverage(total_us, time_us))?;
         if !is_enough(coverage) {
-            return Some(Distribution {
+            return Some(TimeDistribution {
                 coverage,
-                ..Distribution::default()
+                ..TimeDistribution::default()
             });
         }
         let percentile = |percent: i64| {
@@ -109,7 +109,7 @@ impl ValueCount {
             });
             found.map(|(bits, _)| f64::from_bits(*bits).clamp(self.min, self.max))
         };
-        Some(Distribution {
+        Some(TimeDistribution {
             coverage,
             min: Some(self.min),
             p5: percentile(5),
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn a_percentile_is_the_least_value_that_was_not_exceeded_for_so_long() {
         let values = (1..=100).map(|value| (f64::from(value), 10));
-        let expected = Distribution {
+        let expected = TimeDistribution {
             coverage: Some(1.0),
             min: Some(1.0),
             p5: Some(5.0),
