@@ -33,6 +33,7 @@ mod time_span;
 use serde::Serialize;
 
 pub use efficiency::Efficiency;
+pub(crate) use findings::gpu_name;
 pub use findings::{Finding, FindingKind};
 pub use gpus::GpuSummary;
 pub use host::HostSummary;
@@ -46,6 +47,7 @@ pub use runs::{Runs, RunsSummary};
 pub use samples::{Samples, SamplesSummary, Scope};
 pub use stages::{Stage, Stages};
 pub use text::sentences;
+pub(crate) use throttle_count::is_severe;
 
 /// The version of the report's schema.
 pub const REPORT_VERSION: u32 = 1;

@@ -113,7 +113,7 @@ pub(super) fn findings(
 }
 
 /// Returns the name of a GPU in sentences.
-pub(super) fn gpu_name(index: Option<u32>, name: Option<&str>) -> String {
+pub(crate) fn gpu_name(index: Option<u32>, name: Option<&str>) -> String {
     let index = index.map_or_else(|| "?".to_owned(), |index| index.to_string());
     format!("gpu {index} ({})", name.unwrap_or("unknown"))
 }

@@ -44,6 +44,6 @@ impl ThrottleCount {
 }
 
 /// Whether a reason protects the hardware. A configured power limit does not.
-pub(super) fn is_severe(reason: &str) -> bool {
+pub(crate) fn is_severe(reason: &str) -> bool {
     SEVERE.contains(&reason)
 }
