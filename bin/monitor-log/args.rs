@@ -171,7 +171,7 @@ pub(crate) struct ExportArgs {
 #[derive(Debug, clap::Args)]
 #[command(group(ArgGroup::new("input").required(true).multiple(true).args(["gpu", "events"])))]
 pub(crate) struct ReportArgs {
-    /// GPU samples of monitor-log record: logs, Parquet files, or folders of *.csv and *.parquet
+    /// GPU samples of monitor-log record: logs, Parquet files, or folders with subfolders of *.csv and *.parquet
     ///
     /// With --events, only samples that were taken during a run count. Logs with the same boot id are joined by the seconds
     /// since boot, others by the time of day. If no sample was taken during a run, the samples count for no verdict.
@@ -179,7 +179,10 @@ pub(crate) struct ReportArgs {
     #[arg(value_parser = file())]
     pub(crate) gpu: Vec<PathBuf>,
 
-    /// Run event logs of gpu-embed --events, or folders of *.jsonl
+    /// Run event logs of gpu-embed --events, or folders with subfolders of *.jsonl
+    ///
+    /// The report sums up the runs of a sample, and compares repeated runs of one job. An interrupted job that went on in
+    /// another log is one run.
     #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Input")]
     #[arg(value_parser = file())]
     pub(crate) events: Vec<PathBuf>,
@@ -205,13 +208,14 @@ pub(crate) struct ReportArgs {
     /// End with exit code 1 if the verdict is this or worse
     ///
     /// The verdict is the worst finding about wasted GPU time or failing hardware: mean utilization of a GPU that a run used
-    /// (below 50 % critical, below 80 % mild; at least 10 samples); mean token utilization of a run's batches (below 80 %
-    /// critical, below 85 % mild; without the last batch of each file); clocks held down by heat or the power supply (in
+    /// (below 50 % critical, below 80 % mild; at least 10 samples); time in which the device of a run had no work (above 20 %
+    /// critical, above 5 % mild; loading the model and runs below 10 s left out); mean token utilization of a run's batches
+    /// (below 80 % critical, below 85 % mild; without the last batch of each file); clocks held down by heat or the power supply (in
     /// more than 10 % of the samples critical, else mild); uncorrected memory errors, and a GPU that stops answering
     /// (critical). If none of them is known, there is no verdict and no failure.
     ///
     /// Other findings are reported and do not count: temperature, device memory nearly full, power limits, foreign
-    /// processes, a starved queue, batches halved because memory ran out, sequences that could not be embedded.
+    /// processes, batches halved because memory ran out, sequences that could not be embedded.
     #[arg(long, value_parser = failing_tier(), value_name = "TIER", help_heading = "Verdict")]
     pub(crate) fail_on: Option<Tier>,
 }

@@ -226,8 +226,18 @@ fn sequences_that_overflow_in_f16_are_computed_again_in_f32() {
     });
     run(&mut case.embed(&model, "f32.parquet", &[]));
     let f16 = ["--dtype", "f16", "--kernels", "libtorch"];
-    let said = run(&mut case.embed(&model, "f16.parquet", &f16));
+    let events = case.path("events.jsonl");
+    let said = run(case
+        .embed(&model, "f16.parquet", &f16)
+        .arg("--events")
+        .arg(&events));
     assert_has(&said, "20 sequences again in f32");
+    let events = fs::read_to_string(events).expect("events");
+    let events = events
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("an event"));
+    let recomputed = events.filter_map(|event: Value| event["recomputed"].as_u64());
+    assert_eq!(recomputed.sum::<u64>(), 20);
     let cosine = lowest_cosine(&case.means("f16.parquet"), &case.means("f32.parquet"));
     assert!(cosine > 0.999, "{cosine}");
     let said = run(&mut case.embed(&model, "bf16.parquet", &["--dtype", "bf16"]));

@@ -54,6 +54,15 @@ fn a_report_has_the_sums_of_the_events_and_no_figures_of_a_gpu() {
     assert_eq!(started["flops_per_pair"], layers * 4 * hidden);
     assert!(started["gpu_uuids"].is_null() && started["pid"].as_u64() > Some(1));
     assert!(started["load_ms"].as_f64() > Some(0.0) && started["compare_ms"].is_null());
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
+    assert_eq!(started["host"], host.trim());
+    for of_gpu in ["driver_version", "cuda_version", "gpu_names", "worker_gpus"] {
+        assert!(started[of_gpu].is_null(), "{of_gpu}");
+    }
+    for batch in &batches {
+        assert!((3..=102).contains(&batch["longest"].as_u64().expect("tokens")));
+        assert!(batch["device_memory_mib"].is_null() && batch["recomputed"].is_null());
+    }
     // Sequences have 3 to 102 tokens.
     let (tokens, pairs) = (sum(&batches, "tokens"), sum(&batches, "pairs"));
     assert!(

@@ -17,7 +17,7 @@ fn events() -> String {
         let _ = writeln!(
             log,
             "{{\"type\":\"batch\",\"run\":\"r\",\"batch\":{batch},\"time\":\"2026-01-31T{hour}:00:{second}.000Z\",\
-             \"boot_s\":{second}.0,\"elapsed_s\":{elapsed}.0,\"wait_ms\":0.5,\"compute_ms\":9000,\"sequences\":50,\"tokens\":500,\
+             \"boot_s\":{second}.0,\"elapsed_s\":{elapsed}.0,\"wait_ms\":0.5,\"compute_ms\":9800,\"sequences\":50,\"tokens\":500,\
              \"residues\":400,\"pairs\":1000000,\"token_budget\":512,\"queue_depth\":3}}"
         );
     }

@@ -13,7 +13,7 @@ use serde_with::skip_serializing_none;
 
 use crate::Timestamp;
 
-pub use reader::{EventReader, parse_event};
+pub use reader::{EventReader, MAX_WORKERS, parse_event};
 pub use writer::{EVENT_MAGIC, EventWriter};
 
 /// One line of a run's event log.

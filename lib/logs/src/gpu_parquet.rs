@@ -20,7 +20,7 @@ use parquet::file::properties::WriterProperties;
 use plmkit_store::{AtomicFile, StoreError, open_input};
 
 use crate::gpu_csv::{GpuCsvReader, HEADER, parse_row};
-use crate::{GpuSample, LogError};
+use crate::{GpuSample, LogError, SkippedLines};
 
 /// How a Parquet file begins.
 const MAGIC: &[u8] = b"PAR1";
@@ -98,6 +98,14 @@ impl GpuSamples {
     /// Whether a last line without a newline was left out. Known at the end.
     pub fn torn(&self) -> bool {
         matches!(self, Self::Csv(log) if log.torn())
+    }
+
+    /// Returns the malformed rows of a CSV log that were left out so far.
+    pub fn skipped(&self) -> Option<SkippedLines> {
+        match self {
+            Self::Csv(log) => log.skipped(),
+            Self::Parquet(_) => None,
+        }
     }
 }
 

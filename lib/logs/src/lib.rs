@@ -21,6 +21,6 @@ pub mod thresholds;
 pub use clock::{Timestamp, boot_id, boot_seconds, host_name};
 pub use error::LogError;
 pub use gpu_sample::{GpuProcess, GpuSample, Processes, Throttle};
-pub use lines::CompleteLines;
+pub use lines::{CompleteLines, SkippedLines};
 pub use mean::Mean;
 pub use progress_reporter::{ProgressMessage, ProgressReporter};

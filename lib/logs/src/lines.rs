@@ -1,6 +1,13 @@
 //! Reads complete lines.
 
+use std::fmt;
 use std::io::{self, BufRead, Read};
+use std::path::Path;
+
+use plmkit_contract::path_text;
+use serde::Serialize;
+
+use crate::LogError;
 
 /// The longest line of a log.
 const MAX_LINE: u64 = 1 << 20;
@@ -55,7 +62,93 @@ impl<R: BufRead> CompleteLines<R> {
     }
 }
 
-/// The bytes of the complete lines.
+/// Malformed lines of a log, which were left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SkippedLines {
+    /// The path of the log.
+    pub path: String,
+    /// Malformed lines.
+    pub lines: u64,
+    /// All lines.
+    pub of: u64,
+    /// The number of the first malformed line.
+    pub first_line: u64,
+    /// What is wrong with it, and what was expected.
+    pub reason: String,
+}
+
+impl fmt::Display for SkippedLines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            path,
+            lines,
+            of,
+            first_line,
+            reason,
+        } = self;
+        write!(
+            f,
+            "{path}: {lines} of {of} lines are malformed and were left out; the first is line {first_line}: {reason}"
+        )
+    }
+}
+
+/// More than one malformed line in this many, and the log is damaged.
+const LINES_FOR_A_BAD_ONE: u64 = 100;
+
+/// Counts the lines of a log.
+#[derive(Debug, Default)]
+pub(crate) struct LineCount {
+    good: u64,
+    bad: u64,
+    first_bad: Option<(u64, String)>,
+}
+
+impl LineCount {
+    pub(crate) fn add_good(&mut self) {
+        self.good += 1;
+    }
+
+    /// Adds a malformed line. Without a good one before it, the file is no log, which is an error.
+    pub(crate) fn add_bad(
+        &mut self,
+        path: &Path,
+        line: u64,
+        reason: String,
+    ) -> Result<(), LogError> {
+        if self.good == 0 {
+            return Err(LogError::line(path, line, reason));
+        }
+        self.bad += 1;
+        self.first_bad.get_or_insert((line, reason));
+        Ok(())
+    }
+
+    /// Returns an error about the first malformed line if there are too many at the end of the log.
+    pub(crate) fn check(&mut self, path: &Path) -> Result<(), LogError> {
+        if self.bad * LINES_FOR_A_BAD_ONE <= self.good + self.bad {
+            return Ok(());
+        }
+        // Reported once.
+        self.bad = 0;
+        let (line, reason) = self.first_bad.take().unwrap_or_default();
+        Err(LogError::line(path, line, reason))
+    }
+
+    pub(crate) fn skipped(&self, path: &Path) -> Option<SkippedLines> {
+        let (first_line, reason) = self.first_bad.clone()?;
+        Some(SkippedLines {
+            path: path_text(path),
+            lines: self.bad,
+            of: self.good + self.bad,
+            first_line,
+            reason,
+        })
+    }
+}
+
+/// The bytes of the complete lines. A line that ends within quotes is replaced by one that is no row, so that it does not take
+/// the lines after it with it.
 pub(crate) struct LineRead<R> {
     lines: CompleteLines<R>,
     line: Vec<u8>,
@@ -83,10 +176,43 @@ impl<R: BufRead> Read for LineRead<R> {
             if !self.lines.read_line(&mut self.line)? {
                 return Ok(0);
             }
+            if ends_in_quotes(&self.line) {
+                self.line = b"?\n".to_vec();
+            }
         }
         let count = (&self.line[self.taken..]).read(out)?;
         self.taken += count;
         Ok(count)
+    }
+}
+
+/// Whether a line of CSV ends within a quoted field.
+fn ends_in_quotes(line: &[u8]) -> bool {
+    let mut rest = line;
+    // A quote begins a field or is text of it.
+    while let Some(place) = rest.iter().position(|&byte| byte == b'"') {
+        let begins_field =
+            place == 0 && rest.len() == line.len() || place > 0 && rest[place - 1] == b',';
+        rest = &rest[place + 1..];
+        if begins_field {
+            match end_of_quotes(rest) {
+                Some(end) => rest = &rest[end..],
+                None => return true,
+            }
+        }
+    }
+    false
+}
+
+/// Returns the place after the quote that ends a field. Two quotes are one of the text.
+fn end_of_quotes(text: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    loop {
+        let end = from + text[from..].iter().position(|&byte| byte == b'"')?;
+        if text.get(end + 1) != Some(&b'"') {
+            return Some(end + 1);
+        }
+        from = end + 2;
     }
 }
 
@@ -106,6 +232,49 @@ mod tests {
             let found = io::read_to_string(&mut source).unwrap();
             assert_eq!((found.as_str(), source.lines().torn()), (complete, torn));
         }
+    }
+
+    #[test]
+    fn a_line_that_ends_in_quotes_is_no_row() {
+        for (line, open) in [
+            ("a,b\n", false),
+            ("a,\"b, c\",d\n", false),
+            ("a,\"b \"\"c\"\"\"\n", false),
+            ("a,b\"c\n", false),
+            ("\"a\n", true),
+            ("a,\"b\"\"\n", true),
+            ("ab\"c,\"d\n", true),
+        ] {
+            assert_eq!(ends_in_quotes(line.as_bytes()), open, "{line}");
+            let text = format!("{line}next\n");
+            let found = io::read_to_string(LineRead::new(text.as_bytes())).unwrap();
+            let expected = if open { "?\n" } else { line };
+            assert_eq!(found, format!("{expected}next\n"));
+        }
+    }
+
+    #[test]
+    fn up_to_one_line_in_a_hundred_may_be_bad_but_not_the_first() {
+        let path = Path::new("log");
+        let bad = |count: &mut LineCount, line| count.add_bad(path, line, "torn".to_owned());
+        let mut count = LineCount::default();
+        assert!(bad(&mut count, 1).is_err());
+        (0..98).for_each(|_| count.add_good());
+        bad(&mut count, 50).unwrap();
+        assert_eq!(
+            count.check(path).unwrap_err().to_string(),
+            "log: line 50: torn"
+        );
+        let mut count = LineCount::default();
+        (0..198).for_each(|_| count.add_good());
+        bad(&mut count, 50).unwrap();
+        bad(&mut count, 60).unwrap();
+        count.check(path).unwrap();
+        let skipped = count.skipped(path).unwrap().to_string();
+        assert_eq!(
+            skipped,
+            "log: 2 of 200 lines are malformed and were left out; the first is line 50: torn"
+        );
     }
 
     #[test]

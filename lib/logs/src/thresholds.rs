@@ -46,14 +46,17 @@ pub const MEMORY_MILD_ABOVE: f64 = 0.90;
 /// Throttling in more than this share of the samples costs throughput.
 pub const THROTTLED_OFTEN_ABOVE: f64 = 0.10;
 
-/// Waiting for input for more than this share of a run's time is critical.
-pub const STARVED_CRITICAL_ABOVE: f64 = 0.20;
+/// A queue is full if its device waits for at most this share of the time. It is starved above [`IDLE_MILD_ABOVE`].
+pub const QUEUE_FULL_UP_TO: f64 = 0.01;
 
 /// A device without work for more than this share of a run's time is mild. The target of the pipeline is 5 %.
 pub const IDLE_MILD_ABOVE: f64 = 0.05;
 
 /// A device without work for more than this share of a run's time is critical.
 pub const IDLE_CRITICAL_ABOVE: f64 = 0.20;
+
+/// The idle time of a shorter run is not judged: it is mostly the start.
+pub const IDLE_JUDGED_FROM_S: f64 = 10.0;
 
 /// A figure from samples that were seen for less than this share of the time is marked.
 pub const COVERAGE_MARKED_BELOW: f64 = 0.90;

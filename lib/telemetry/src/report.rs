@@ -7,20 +7,24 @@
 mod attempt;
 mod bins;
 mod devices;
+mod distribution;
 mod efficiency;
 mod findings;
 mod gpus;
 mod host;
 mod html;
+mod idle;
 mod multiqc;
 mod number_set;
 mod packing;
 mod pictures;
 mod power;
 mod queue;
+mod repeats;
 mod run;
 mod run_gpu;
 mod runs;
+mod sample_totals;
 mod samples;
 mod stages;
 #[cfg(test)]
@@ -29,25 +33,33 @@ mod text;
 mod throttle_count;
 mod time_axis;
 mod time_span;
+mod worker;
 
+use plmkit_logs::SkippedLines;
 use serde::Serialize;
 
+pub use attempt::AttemptSummary;
+pub use distribution::{Distribution, Distributions};
 pub use efficiency::Efficiency;
 pub(crate) use findings::gpu_name;
 pub use findings::{Finding, FindingKind};
 pub use gpus::GpuSummary;
 pub use host::HostSummary;
 pub use html::html;
+pub use idle::Idle;
 pub use multiqc::multiqc;
 pub use packing::{Packing, Tail};
 pub use queue::{Queue, QueueState, WaitBin};
+pub use repeats::{Repeats, Spread};
 pub use run::{RunSummary, Throughput};
 pub use run_gpu::RunGpu;
 pub use runs::{Runs, RunsSummary};
+pub use sample_totals::SampleTotals;
 pub use samples::{Samples, SamplesSummary, Scope};
 pub use stages::{Stage, Stages};
 pub use text::sentences;
 pub(crate) use throttle_count::is_severe;
+pub use worker::WorkerSummary;
 
 /// The version of the report's schema.
 pub const REPORT_VERSION: u32 = 1;
@@ -68,6 +80,9 @@ pub struct Report {
     pub events: Option<RunsSummary>,
     /// GPUs and host; `None` if no sample log was given.
     pub samples: Option<SamplesSummary>,
+    /// Malformed lines that were left out, by log.
+    #[cfg_attr(test, schemars(schema_with = "tests::skipped_schema"))]
+    pub skipped: Vec<SkippedLines>,
 }
 
 /// How much a finding costs.
@@ -113,6 +128,8 @@ impl Report {
             for (run, gpus) in events.runs.iter_mut().zip(by_run) {
                 run.join_gpus(gpus, peak_tflops);
             }
+            events.by_sample = sample_totals::by_sample(&events.runs);
+            events.repeats = repeats::repeats(&events.runs);
         }
         let findings = findings::findings(events.as_ref(), samples.as_ref());
         let counting = findings.iter().filter(|finding| finding.in_verdict);
@@ -123,6 +140,7 @@ impl Report {
             findings,
             events,
             samples,
+            skipped: Vec::new(),
         }
     }
 }

@@ -238,12 +238,12 @@ mod tests {
     #[test]
     fn a_minute_below_half_is_warned_of_once_until_the_gpu_is_busy_again() {
         let own = "7:100:50";
-        assert_eq!(idle_at(&[50, 50, 50], own, Some(0)), []);
+        assert_eq!(idle_at(&[50, 50, 50], own, Some(0)), [0; 0]);
         // The first minute begins in second 100. Its last reading is the first of the next value.
         assert_eq!(idle_at(&[49, 49, 52, 49, 56, 49, 49], own, None), [160, 460]);
         // A neighbour that the command does not use.
-        assert_eq!(idle_at(&[10, 10], "none", Some(0)), []);
-        assert_eq!(idle_at(&[10, 10], own, Some(1)), []);
+        assert_eq!(idle_at(&[10, 10], "none", Some(0)), [0; 0]);
+        assert_eq!(idle_at(&[10, 10], own, Some(1)), [0; 0]);
     }
 
     #[test]

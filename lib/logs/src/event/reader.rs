@@ -4,13 +4,14 @@ use std::io::BufRead;
 use std::path::PathBuf;
 
 use super::{BatchDone, Event};
-use crate::LogError;
-use crate::lines::CompleteLines;
+use crate::lines::{CompleteLines, LineCount};
+use crate::{LogError, SkippedLines};
 
 /// The events of a log, in the order of the lines. Keeps one line in memory.
 ///
-/// Unknown types and fields are skipped: a newer program may write more. A last line without a newline is skipped as well,
-/// see [`EventReader::torn`].
+/// Unknown types and fields are skipped: a newer program may write more. A last line without a newline is skipped as well, see
+/// [`EventReader::torn`], and so are malformed lines, see [`EventReader::skipped`]. If more than one line in a hundred is
+/// malformed, the last item is an error about the first of them; if the first line is, the first item.
 ///
 /// ```
 /// use plmkit_logs::event::{Event, EventReader};
@@ -29,6 +30,7 @@ use crate::lines::CompleteLines;
 pub struct EventReader<R> {
     lines: CompleteLines<R>,
     line: Vec<u8>,
+    count: LineCount,
     path: PathBuf,
 }
 
@@ -38,6 +40,7 @@ impl<R: BufRead> EventReader<R> {
         Self {
             lines: CompleteLines::new(source),
             line: Vec::new(),
+            count: LineCount::default(),
             path: path.into(),
         }
     }
@@ -47,22 +50,31 @@ impl<R: BufRead> EventReader<R> {
         self.lines.torn()
     }
 
+    /// Returns the malformed lines that were left out so far.
+    pub fn skipped(&self) -> Option<SkippedLines> {
+        self.count.skipped(&self.path)
+    }
+
     fn advance(&mut self) -> Result<Option<Event>, LogError> {
         loop {
             let read = self.lines.read_line(&mut self.line);
             let number = self.lines.number();
             if !read.map_err(|error| LogError::read(&self.path, number, error))? {
+                self.count.check(&self.path)?;
                 return Ok(None);
             }
             let line = self.line.trim_ascii_end();
             if line.is_empty() {
                 continue;
             }
-            let event = parse_event(line);
-            if let Some(event) =
-                event.map_err(|reason| LogError::line(&self.path, number, reason))?
-            {
-                return Ok(Some(event));
+            match parse_event(line) {
+                Ok(event) => {
+                    self.count.add_good();
+                    if event.is_some() {
+                        return Ok(event);
+                    }
+                }
+                Err(reason) => self.count.add_bad(&self.path, number, reason)?,
             }
         }
     }
@@ -109,6 +121,9 @@ fn not_an_event(error: &serde_json::Error) -> String {
 /// The longest duration, in seconds or milliseconds. It keeps sums over a log finite.
 const MAX_DURATION: f64 = 1e13;
 
+/// The most worker processes of a run.
+pub const MAX_WORKERS: u64 = 4096;
+
 /// The most that the offsets of a batch can count. It keeps sums over a log from overflowing.
 const MAX_COUNT: u64 = i32::MAX as u64;
 
@@ -138,6 +153,11 @@ fn check_batch(batch: &BatchDone) -> Result<(), String> {
                 "{name} is out of range; expected at most {MAX_COUNT} in a batch, found {count}"
             ));
         }
+    }
+    if let Some(worker) = batch.worker.filter(|&worker| worker >= MAX_WORKERS) {
+        return Err(format!(
+            "worker is out of range; expected less than {MAX_WORKERS}, found {worker}"
+        ));
     }
     match batch.utilization {
         Some(value) if !(0.0..=1.0).contains(&value) => Err(format!(

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use csv::{ErrorKind, StringRecord};
 use plmkit_contract::Quoted;
 
-use crate::lines::LineRead;
-use crate::{GpuSample, LogError, Timestamp};
+use crate::lines::{LineCount, LineRead};
+use crate::{GpuSample, LogError, SkippedLines, Timestamp};
 
 /// The samples of a log, in the order of the lines. Keeps one row in memory.
 ///
 /// Columns are found by name: a newer program may write more columns, an older one fewer. A last line without a newline is
-/// skipped, see [`GpuCsvReader::torn`].
+/// skipped, see [`GpuCsvReader::torn`], and so are malformed rows, see [`GpuCsvReader::skipped`]. If more than one row in a
+/// hundred is malformed, the last item is an error about the first of them.
 ///
 /// ```
 /// use plmkit_logs::gpu_csv::GpuCsvReader;
@@ -31,6 +32,7 @@ pub struct GpuCsvReader<R> {
     rows: csv::Reader<LineRead<R>>,
     header: Option<StringRecord>,
     record: StringRecord,
+    count: LineCount,
     path: PathBuf,
 }
 
@@ -41,6 +43,7 @@ impl<R: BufRead> GpuCsvReader<R> {
             rows: csv::Reader::from_reader(LineRead::new(source)),
             header: None,
             record: StringRecord::new(),
+            count: LineCount::default(),
             path: path.into(),
         }
     }
@@ -48,6 +51,11 @@ impl<R: BufRead> GpuCsvReader<R> {
     /// Whether a last line without a newline was left out. Known at the end.
     pub fn torn(&self) -> bool {
         self.rows.get_ref().lines().torn()
+    }
+
+    /// Returns the malformed rows that were left out so far.
+    pub fn skipped(&self) -> Option<SkippedLines> {
+        self.count.skipped(&self.path)
     }
 
     fn advance(&mut self) -> Result<Option<GpuSample>, LogError> {
@@ -59,36 +67,51 @@ impl<R: BufRead> GpuCsvReader<R> {
                 return Err(LogError::line(&self.path, 1, reason));
             }
             self.header = Some(header);
+            self.count.add_good();
         }
         loop {
             let read = self.rows.read_record(&mut self.record);
-            if !read.map_err(|error| self.csv_error(error))? {
-                return Ok(None);
-            }
-            // A second header: two recorders may have found a new log empty.
-            if self.header.as_ref() != Some(&self.record) {
-                break;
+            let sample = match read {
+                Ok(false) => {
+                    self.count.check(&self.path)?;
+                    return Ok(None);
+                }
+                // A second header: two recorders may have found a new log empty.
+                Ok(true) if self.header.as_ref() == Some(&self.record) => continue,
+                Ok(true) => parse_row(self.header.as_ref(), &self.record),
+                // An unreadable file, or a line without an end.
+                Err(error) if error.is_io_error() => return Err(self.csv_error(error)),
+                Err(error) => Err(csv_reason(error.kind())),
+            };
+            match sample {
+                Ok(sample) => {
+                    self.count.add_good();
+                    return Ok(Some(sample));
+                }
+                Err(reason) => {
+                    let line = self.rows.get_ref().lines().number();
+                    self.count.add_bad(&self.path, line, reason)?;
+                }
             }
         }
-        let line = self.record.position().map_or(0, csv::Position::line);
-        let sample = parse_row(self.header.as_ref(), &self.record);
-        sample
-            .map(Some)
-            .map_err(|reason| LogError::line(&self.path, line, reason))
     }
 
     fn csv_error(&self, error: csv::Error) -> LogError {
-        let number = self.rows.get_ref().lines().number();
-        let line = error.position().map_or(number, csv::Position::line);
-        let reason = match error.into_kind() {
-            ErrorKind::Io(source) => return LogError::read(&self.path, line, source),
-            ErrorKind::UnequalLengths {
-                expected_len, len, ..
-            } => format!("wrong number of columns; expected {expected_len}, found {len}"),
-            ErrorKind::Utf8 { .. } => "not UTF-8".to_owned(),
-            other => format!("not CSV: {other:?}"),
-        };
-        LogError::line(&self.path, line, reason)
+        let line = self.rows.get_ref().lines().number();
+        match error.into_kind() {
+            ErrorKind::Io(source) => LogError::read(&self.path, line, source),
+            other => LogError::line(&self.path, line, csv_reason(&other)),
+        }
+    }
+}
+
+fn csv_reason(error: &ErrorKind) -> String {
+    match error {
+        ErrorKind::UnequalLengths {
+            expected_len, len, ..
+        } => format!("wrong number of columns; expected {expected_len}, found {len}"),
+        ErrorKind::Utf8 { .. } => "not UTF-8".to_owned(),
+        other => format!("not CSV: {other:?}"),
     }
 }
 

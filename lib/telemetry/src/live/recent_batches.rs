@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 
 use super::Recent;
-use crate::report::Runs;
-use plmkit_logs::event::{BatchDone, Event};
+use crate::report::QueueState;
+use plmkit_logs::Mean;
+use plmkit_logs::event::BatchDone;
 
 /// Time that counts as recent: long enough for a steady rate of batches that take seconds.
 const SPAN_S: f64 = 60.0;
@@ -43,14 +44,9 @@ impl RecentBatches {
             queue_depth: self.0.back().and_then(|newest| newest.queue_depth),
             ..Recent::default()
         };
-        let mut runs = Runs::default();
-        for batch in &self.0 {
-            runs.add(&Event::Batch(batch.clone()));
-        }
-        if let Some(run) = runs.finish(false).runs.pop() {
-            recent.queue = run.queue.state;
-            recent.mean_wait_ms = run.stages.wait.map(|wait| wait.mean_ms);
-        }
+        let mut waits = Mean::default();
+        waits.extend(self.0.iter().filter_map(|batch| batch.wait_ms));
+        recent.mean_wait_ms = waits.mean();
         let ends = self.0.front().zip(self.0.back());
         let span_s = ends.and_then(|(first, last)| Some(last.elapsed_s? - first.elapsed_s?));
         if let Some(span_s) = span_s.filter(|&span_s| span_s > 0.0) {
@@ -59,6 +55,10 @@ impl RecentBatches {
             let per_second = |count: u64| Some(count as f64 / span_s);
             recent.tokens_per_s = per_second(after_first().map(|batch| batch.tokens).sum());
             recent.residues_per_s = per_second(after_first().map(|batch| batch.residues).sum());
+            let waited_ms: Option<f64> = after_first().map(|batch| batch.wait_ms).sum();
+            let workers = self.0.iter().filter_map(|batch| batch.worker).max();
+            let all_s = span_s * workers.map_or(1.0, |last| last as f64 + 1.0);
+            recent.queue = waited_ms.map(|waited_ms| QueueState::of(waited_ms / 1000.0 / all_s));
         }
         recent
     }
@@ -67,7 +67,6 @@ impl RecentBatches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::QueueState;
 
     fn recent_batches(batches: impl IntoIterator<Item = (u64, f64, u64, f64)>) -> RecentBatches {
         let mut recent = RecentBatches::default();
@@ -97,7 +96,7 @@ mod tests {
             queue_depth: Some(199),
         };
         assert_eq!(recent_batches(slow.chain(fast)).recent(), expected);
-        let slow = recent_batches((0..20).map(|n| (n, n as f64 * 100.0, 700, 60.0))).recent();
+        let slow = recent_batches((0..20).map(|n| (n, n as f64 * 100.0, 700, 6000.0))).recent();
         let starved = Some(QueueState::Starved);
         assert_eq!((slow.tokens_per_s, slow.queue), (Some(7.0), starved));
         let one = recent_batches([(0, 1.0, 10, 5.0)]).recent();

@@ -1,36 +1,126 @@
 //! One attempt at a run: a process, from its start to its end or interruption.
 
-use super::time_span::TimeSpan;
-use plmkit_logs::event::{Event, RunDone, RunStarted};
+use std::collections::BTreeMap;
 
-/// One process of a run. An interrupted run that was resumed has several. Elapsed time starts at 0 in each.
+use plmkit_logs::Timestamp;
+use plmkit_logs::event::{BatchDone, Event, MAX_WORKERS, Outcome, RunDone, RunStarted};
+use serde::Serialize;
+
+use super::number_set::NumberSet;
+use super::time_span::TimeSpan;
+use super::worker::{WorkerCount, Workers};
+
+/// A process of a run. An interrupted run that was resumed has several.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct AttemptSummary {
+    /// The name that the events carry.
+    pub run: String,
+    /// The machine.
+    pub host: Option<String>,
+    /// When it started, after loading the model.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub started: Option<Timestamp>,
+    /// How it ended; `None` if it was killed or is still running.
+    #[cfg_attr(test, schemars(schema_with = "super::tests::outcome_schema"))]
+    pub outcome: Option<Outcome>,
+    /// Seconds between the last event of the attempt before and the first of this one, with loading the model.
+    pub gap_s: Option<f64>,
+    /// Seconds of loading the model.
+    pub load_s: Option<f64>,
+    /// Seconds to the end or to the last known batch.
+    pub elapsed_s: Option<f64>,
+    /// Batches computed.
+    pub batches: u64,
+    /// Tokens computed.
+    pub tokens: u64,
+    /// Those of the batches that an attempt before had computed and not saved.
+    pub batches_again: u64,
+}
+
+/// The events of one process. Elapsed time starts at 0 in each.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attempt {
+    name: String,
     pub(super) started: Option<RunStarted>,
     pub(super) done: Option<RunDone>,
     last_batch_s: Option<f64>,
     pub(super) span: TimeSpan,
+    numbers: NumberSet,
+    workers: BTreeMap<u64, WorkerCount>,
+    batches: u64,
+    tokens: u64,
+    batches_again: u64,
 }
 
 impl Attempt {
-    /// Adds an event of this process.
-    pub(super) fn add(&mut self, event: &Event) {
+    pub(super) fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Adds an event of this process. Returns false for a batch that was added before.
+    pub(super) fn add(&mut self, event: &Event) -> bool {
         self.span.add(event);
         match event {
             Event::Run(started) => self.started = Some(started.clone()),
-            Event::Batch(batch) => {
-                let times = [self.last_batch_s, batch.elapsed_s];
-                self.last_batch_s = times.into_iter().flatten().reduce(f64::max);
-            }
+            Event::Batch(batch) => return self.add_batch(batch),
             Event::Done(done) => self.done = Some(done.clone()),
             Event::Probe(_) | Event::Unknown => {}
         }
+        true
+    }
+
+    fn add_batch(&mut self, batch: &BatchDone) -> bool {
+        if !self.numbers.insert(batch.batch) {
+            return false;
+        }
+        let times = [self.last_batch_s, batch.elapsed_s];
+        self.last_batch_s = times.into_iter().flatten().reduce(f64::max);
+        let worker = self.workers.entry(batch.worker.unwrap_or(0)).or_default();
+        worker.add(batch);
+        self.batches += 1;
+        self.tokens += batch.tokens;
+        true
+    }
+
+    /// Counts a batch that an attempt before had computed.
+    pub(super) fn add_again(&mut self) {
+        self.batches_again += 1;
     }
 
     /// Returns the seconds to the end, or to the last known batch, by a monotonic clock.
     pub(super) fn elapsed_s(&self) -> Option<f64> {
         let done = self.done.as_ref().map(|done| done.elapsed_s);
         done.or(self.last_batch_s)
+    }
+
+    /// Returns the seconds of loading the model.
+    pub(super) fn load_s(&self) -> Option<f64> {
+        Some(self.started.as_ref()?.load_ms? / 1000.0)
+    }
+
+    /// Adds the workers of this process. A process that was killed before its first batch took no known time.
+    pub(super) fn add_workers(&self, workers: &mut Workers) {
+        let elapsed_s = self.elapsed_s();
+        if elapsed_s.is_none() && self.batches == 0 {
+            return;
+        }
+        let declared = self.started.as_ref().and_then(|started| started.workers);
+        // The events of the batches are right if the start is missing or wrong.
+        let seen = self.workers.keys().next_back().map(|worker| worker + 1);
+        let count = declared.max(seen).unwrap_or(1).clamp(1, MAX_WORKERS);
+        let idle = WorkerCount::default();
+        for worker in 0..count {
+            let count = self.workers.get(&worker).unwrap_or(&idle);
+            workers.add(worker as usize, count, elapsed_s);
+        }
     }
 
     /// Whether both attempts computed in the same way on the same devices.
@@ -41,5 +131,22 @@ impl Attempt {
             Some((run.device, run.dtype, run.gpu_uuids, flops))
         };
         setup(self) == setup(other)
+    }
+
+    /// Completes the summary; `before` is the attempt before.
+    pub(super) fn finish(&self, before: Option<&Self>) -> AttemptSummary {
+        let started = self.started.as_ref();
+        AttemptSummary {
+            run: self.name.clone(),
+            host: started.and_then(|started| started.host.clone()),
+            started: started.and_then(|started| started.time),
+            outcome: self.done.as_ref().map(|done| done.outcome),
+            gap_s: before.and_then(|before| before.span.gap_to(&self.span)),
+            load_s: self.load_s(),
+            elapsed_s: self.elapsed_s(),
+            batches: self.batches,
+            tokens: self.tokens,
+            batches_again: self.batches_again,
+        }
     }
 }

@@ -7,15 +7,13 @@ use std::fmt;
 use serde::Serialize;
 
 use super::gpus::GpuSummary;
-use super::queue::QueueState;
 use super::run::RunSummary;
 use super::share;
 use super::stages::percent;
 use super::throttle_count::is_severe;
 use super::{RunsSummary, SamplesSummary, Tier};
 use plmkit_logs::thresholds::{
-    GPU_HOT_ABOVE_C, MEMORY_CRITICAL_ABOVE, MEMORY_MILD_ABOVE, STARVED_CRITICAL_ABOVE,
-    THROTTLED_OFTEN_ABOVE,
+    GPU_HOT_ABOVE_C, MEMORY_CRITICAL_ABOVE, MEMORY_MILD_ABOVE, THROTTLED_OFTEN_ABOVE,
 };
 
 /// A finding about a run or a GPU.
@@ -43,6 +41,8 @@ pub enum FindingKind {
     Bottleneck,
     /// Token utilisation of the batches.
     Packing,
+    /// The time in which the device of a run had no work.
+    Idle,
     /// Heat or the power supply held the clocks of a GPU down.
     Throttling,
     /// Uncorrected memory errors occurred.
@@ -57,8 +57,6 @@ pub enum FindingKind {
     DeviceMemory,
     /// Foreign processes computed on the GPU of a run.
     ForeignProcesses,
-    /// The device waited for batches.
-    QueueStarved,
     /// Batches were halved because memory ran out.
     OutOfMemory,
     /// Sequences could not be embedded.
@@ -73,6 +71,7 @@ impl FindingKind {
             self,
             Self::Bottleneck
                 | Self::Packing
+                | Self::Idle
                 | Self::Throttling
                 | Self::MemoryErrors
                 | Self::GpuLost
@@ -86,7 +85,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Returns all findings, the worst first. Utilisation and packing have a finding even if they are good.
+/// Returns all findings, the worst first. Utilisation, packing and idle time have a finding even if they are good.
 pub(super) fn findings(
     events: Option<&RunsSummary>,
     samples: Option<&SamplesSummary>,
@@ -103,7 +102,7 @@ pub(super) fn findings(
     for run in events.iter().flat_map(|events| &events.runs) {
         list.subject = format!("run {}", run.run);
         list.add_packing(run);
-        list.add_starvation(run);
+        list.add_idle(run);
         list.add_losses(run);
     }
     // Stable: GPUs and runs keep their order.
@@ -248,21 +247,33 @@ impl List {
         self.add(tier, FindingKind::Packing, text);
     }
 
-    fn add_starvation(&mut self, run: &RunSummary) {
-        let queue = &run.queue;
-        if queue.state != Some(QueueState::Starved) {
+    fn add_idle(&mut self, run: &RunSummary) {
+        let Some((tier, idle)) = run.idle_tier.zip(run.idle) else {
             return;
-        }
-        let waited = run.stages.wait.as_ref().and_then(|wait| wait.share);
-        let starved = share_of(queue.starved, queue.batches, "batches");
-        let depth = queue.mean_depth.map_or_else(String::new, |depth| {
-            format!("; {depth:.1} batches lay ready on average")
-        });
-        let text = format!(
-            "the device waited for more than 50 ms for {starved}{depth}: raise --prefetch or read from a faster disk"
-        );
-        let tier = critical_if(waited > Some(STARVED_CRITICAL_ABOVE));
-        self.add(tier, FindingKind::QueueStarved, text);
+        };
+        let share = percent(idle.share);
+        let time = run
+            .elapsed_s
+            .map_or_else(String::new, |elapsed_s| format!(" of {elapsed_s:.1} s"));
+        let text = if tier == Tier::None {
+            format!("the device nearly always had work: it was idle for {share}{time}")
+        } else {
+            let workers = run
+                .by_worker
+                .iter()
+                .filter_map(|worker| Some((worker.worker, worker.idle?.share)));
+            let worst = workers.max_by(|one, other| one.1.total_cmp(&other.1));
+            let worst = worst.filter(|_| run.by_worker.len() > 1);
+            let worst = worst.map_or_else(String::new, |(worker, share)| {
+                format!(", worker {worker} for {}", percent(share))
+            });
+            format!(
+                "the device had no work for {share}{time}{worst} ({}): {}",
+                idle.parts(),
+                idle.advice()
+            )
+        };
+        self.add(tier, FindingKind::Idle, text);
     }
 
     fn add_losses(&mut self, run: &RunSummary) {
@@ -378,21 +389,31 @@ mod tests {
     }
 
     #[test]
-    fn a_starved_queue_is_critical_if_it_cost_much_time() {
-        let finding = |elapsed_s| {
+    fn idle_time_is_judged_by_its_share_and_names_its_largest_part() {
+        let found = |wait_ms: f64, compute_ms: f64| {
+            // Ten batches of 10 s. The first one begins at once.
             let batches = (0..10).map(|number| {
                 batch(number, |batch| {
-                    batch.wait_ms = Some(if number < 6 { 60.0 } else { 0.0 });
-                    (batch.queue_depth, batch.elapsed_s) = (Some(0), Some(elapsed_s));
+                    batch.wait_ms = Some(if number == 0 { 0.0 } else { wait_ms });
+                    batch.compute_ms = Some(if number == 0 { 10_000.0 } else { compute_ms });
+                    batch.elapsed_s = Some(10.0 * (number + 1) as f64);
                 })
             });
             let report = report(runs(batches), []);
-            assert_eq!(report.verdict, None);
+            assert_eq!(report.verdict, Some(report.findings[0].tier));
             report.findings[0].to_string()
         };
-        let found = finding(1.0);
-        let expected = "critical: run r: the device waited for more than 50 ms for 60.0 % of the batches; 0.0 batches lay ready";
-        assert!(found.starts_with(expected), "{found}");
-        assert!(finding(10.0).starts_with("mild: "));
+        let starved = "critical: run r: the device had no work for 89.7 % of 100.0 s (waiting for batches 89.7 %, \
+                       the start 0.0 %, other gaps 0.0 %): raise --prefetch or read from a faster disk";
+        assert_eq!(found(9968.75, 31.25), starved);
+        let mild = "mild: run r: the device had no work for 9.0 % of 100.0 s (other gaps 9.0 %, waiting for batches 0.0 %, \
+                    the start 0.0 %): look at copying and writing";
+        assert!(
+            found(0.0, 9000.0).starts_with(mild),
+            "{}",
+            found(0.0, 9000.0)
+        );
+        let busy = "ok: run r: the device nearly always had work: it was idle for 4.5 % of 100.0 s";
+        assert_eq!(found(500.0, 9500.0), busy);
     }
 }

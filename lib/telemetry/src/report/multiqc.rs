@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{Report, RunSummary, share};
+use super::{Report, RunSummary};
 use plmkit_logs::Mean;
 
 /// Returns the report as custom content. Rows are named after `sample`, and after the run if there are several. Unknown
@@ -41,10 +41,11 @@ pub fn multiqc(report: &Report, sample: &str) -> Value {
         "pconfig": { "id": "plmkit_monitor_table", "title": "plmkit: embedding runs" },
         "headers": {
             "sequences": { "title": "Sequences", "description": "Sequences embedded", "format": "{:,.0f}" },
+            "sequences_per_s": { "title": "Sequences/s", "description": "Sequences a second over the run", "format": "{:,.1f}" },
             "tokens_per_s": { "title": "Tokens/s", "description": "Tokens a second over the run", "format": "{:,.0f}" },
             "residues_per_s": { "title": "Residues/s", "description": "Residues a second over the run", "format": "{:,.0f}", "hidden": true },
             "compute_percent": percent("Computing", "Share of the run in which the device computed"),
-            "starved_percent": percent("Starved", "Share of batches for which the device waited for more than 50 ms"),
+            "idle_percent": percent("Idle", "Share of the run in which the device had no work: waits, gaps between batches, the start"),
             "packing_percent": percent("Packing", "Mean share of a batch's token budget that was used, last batches left out"),
             "mfu_percent": percent("MFU", "Model FLOPs utilization: operations on real tokens over the peak of the devices"),
             "residues_per_j": { "title": "Residues/J", "description": "Residues for each joule that the GPUs used", "format": "{:,.2f}", "min": 0 },
@@ -60,16 +61,16 @@ fn percent(title: &str, description: &str) -> Value {
     json!({ "title": title, "description": description, "suffix": " %", "format": "{:,.1f}", "min": 0, "max": 100 })
 }
 
-fn run_cells(run: &RunSummary) -> [(&'static str, Value); 10] {
-    let starved = share(run.queue.starved as f64, run.queue.batches as f64);
+fn run_cells(run: &RunSummary) -> [(&'static str, Value); 11] {
     let compute = run.stages.compute.as_ref().and_then(|stage| stage.share);
     let gpus = run.gpus.iter().flatten();
     [
         ("sequences", run.sequences.into()),
+        ("sequences_per_s", run.throughput.sequences_per_s.into()),
         ("tokens_per_s", run.throughput.tokens_per_s.into()),
         ("residues_per_s", run.throughput.residues_per_s.into()),
         ("compute_percent", hundred(compute)),
-        ("starved_percent", hundred(starved)),
+        ("idle_percent", hundred(run.idle.map(|idle| idle.share))),
         ("packing_percent", hundred(run.packing.mean_utilization)),
         ("mfu_percent", hundred(run.efficiency.mfu)),
         ("residues_per_j", run.efficiency.residues_per_joule.into()),

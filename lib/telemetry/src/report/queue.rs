@@ -5,7 +5,9 @@ use strum::{IntoStaticStr, VariantNames};
 
 use plmkit_logs::Mean;
 use plmkit_logs::event::BatchDone;
-use plmkit_logs::thresholds::{QUEUE_FULL_BELOW_MS, QUEUE_STARVED_ABOVE_MS};
+use plmkit_logs::thresholds::{
+    IDLE_MILD_ABOVE, QUEUE_FULL_BELOW_MS, QUEUE_FULL_UP_TO, QUEUE_STARVED_ABOVE_MS,
+};
 
 /// Upper edges of the wait histogram. A last bin takes all longer waits.
 const EDGES_MS: [f64; 8] = [0.1, 1.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1000.0];
@@ -14,7 +16,7 @@ const EDGES_MS: [f64; 8] = [0.1, 1.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1000.0];
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Queue {
-    /// The state of more than half of the batches; `None` if no batch has a wait.
+    /// The state over the run, by the share of the time that waits took; `None` if it is unknown.
     pub state: Option<QueueState>,
     /// Batches with a known wait.
     pub batches: u64,
@@ -28,18 +30,29 @@ pub struct Queue {
     pub waits: Vec<WaitBin>,
 }
 
-/// The state of a queue, by its waits.
+/// The state of a queue, by the share of the time that the device waited for batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, IntoStaticStr, VariantNames)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum QueueState {
-    /// The device found its next batch ready.
+    /// The device found its next batch ready: it waited for at most 1 % of the time.
     Full,
-    /// The device waited, but not long.
+    /// The device waited for at most 5 % of the time.
     Normal,
-    /// The device waited long.
+    /// The device waited for longer.
     Starved,
+}
+
+impl QueueState {
+    /// Returns the state of a queue before a device that waits for this share of the time.
+    pub(crate) fn of(wait_share: f64) -> Self {
+        match wait_share {
+            _ if wait_share <= QUEUE_FULL_UP_TO => Self::Full,
+            _ if wait_share <= IDLE_MILD_ABOVE => Self::Normal,
+            _ => Self::Starved,
+        }
+    }
 }
 
 /// A bin of the wait histogram.
@@ -71,18 +84,12 @@ impl QueueCount {
         self.starved += u64::from(wait_ms > QUEUE_STARVED_ABOVE_MS);
     }
 
-    pub(super) fn finish(&self) -> Queue {
+    /// `wait_share` is the share of the time that the device waited.
+    pub(super) fn finish(&self, wait_share: Option<f64>) -> Queue {
         let batches: u64 = self.bins.iter().sum();
-        // By the majority, not by the mean: the first batch always waits for the first read.
-        let state = match batches {
-            0 => None,
-            _ if 2 * self.full > batches => Some(QueueState::Full),
-            _ if 2 * self.starved > batches => Some(QueueState::Starved),
-            _ => Some(QueueState::Normal),
-        };
         let edges = EDGES_MS.into_iter().map(Some).chain([None]);
         Queue {
-            state,
+            state: wait_share.map(QueueState::of),
             batches,
             full: self.full,
             starved: self.starved,
@@ -107,20 +114,20 @@ mod tests {
                 ..BatchDone::default()
             });
         }
-        count.finish()
+        count.finish(None)
     }
 
     #[test]
-    fn the_state_is_that_of_the_majority_and_thresholds_are_normal() {
+    fn a_state_begins_above_its_threshold_and_thresholds_of_a_batch_are_normal() {
         let thresholds = queue(&[0.999, 1.0, 50.0, 50.001]);
         assert_eq!(
             (thresholds.full, thresholds.starved, thresholds.batches),
             (1, 1, 4)
         );
-        assert_eq!(thresholds.state, Some(QueueState::Normal));
-        assert_eq!(queue(&[9000.0, 0.1, 0.1]).state, Some(QueueState::Full));
-        assert_eq!(queue(&[0.1, 60.0, 70.0]).state, Some(QueueState::Starved));
-        assert_eq!(queue(&[]).state, None);
+        assert_eq!(thresholds.state, None);
+        let states = [0.01, 0.011, 0.05, 0.051].map(QueueState::of);
+        let [full, normal, starved] = [QueueState::Full, QueueState::Normal, QueueState::Starved];
+        assert_eq!(states, [full, normal, normal, starved]);
     }
 
     #[test]

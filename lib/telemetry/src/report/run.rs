@@ -1,20 +1,25 @@
 //! One run.
 
+use std::collections::HashSet;
+
 use plmkit_contract::plural;
 use serde::Serialize;
 
 use plmkit_logs::Timestamp;
 use plmkit_logs::event::{BatchDone, Event, Outcome, RunDone, RunStarted};
 
-use super::attempt::Attempt;
+use super::attempt::{Attempt, AttemptSummary};
+use super::distribution::{Distributions, DistributionsCount};
 use super::efficiency::Efficiency;
+use super::idle::Idle;
 use super::number_set::NumberSet;
 use super::packing::{Packing, PackingCount};
 use super::pictures::RunPictures;
 use super::queue::{Queue, QueueCount};
 use super::run_gpu::RunGpu;
-use super::share;
-use super::stages::{Stages, StagesCount};
+use super::stages::{Stages, StagesCount, percent};
+use super::worker::{WorkerSummary, Workers};
+use super::{Tier, share};
 
 /// One run with all its attempts. Counts are sums over its batch events. A batch with several events counts once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -36,8 +41,16 @@ pub struct RunSummary {
     pub model_revision: Option<String>,
     /// Digest of the model.
     pub model_digest: Option<String>,
+    /// The name of the machine.
+    pub host: Option<String>,
+    /// The version of the NVIDIA driver.
+    pub driver_version: Option<String>,
+    /// The newest version of CUDA that the driver supports.
+    pub cuda_version: Option<String>,
     /// The device: `cpu`, `cuda`, `cuda:0`.
     pub device: Option<String>,
+    /// Product names of the GPUs, in the order of their UUIDs.
+    pub gpu_names: Option<Vec<String>>,
     /// UUIDs of the GPUs.
     pub gpu_uuids: Option<Vec<String>>,
     /// The number type of the computation.
@@ -51,6 +64,12 @@ pub struct RunSummary {
     pub started: Option<Timestamp>,
     /// Processes that worked on it, one after the other. More than one if it was interrupted and resumed.
     pub attempts: u64,
+    /// Those processes.
+    pub by_attempt: Vec<AttemptSummary>,
+    /// Batches that were computed again, because an interruption came before they were saved.
+    pub lost_batches: u64,
+    /// Their tokens.
+    pub lost_tokens: u64,
     /// How it ended; `None` if it was killed or is still running.
     #[cfg_attr(test, schemars(schema_with = "super::tests::outcome_schema"))]
     pub outcome: Option<Outcome>,
@@ -58,6 +77,8 @@ pub struct RunSummary {
     pub elapsed_s: Option<f64>,
     /// Seconds of loading the model before the last attempt.
     pub load_s: Option<f64>,
+    /// Share of loading in the time of loading and of the run, over all attempts.
+    pub load_share: Option<f64>,
     /// Batches computed.
     pub batches: u64,
     /// Batches to compute.
@@ -72,18 +93,34 @@ pub struct RunSummary {
     pub tokens: u64,
     /// How many times a batch was halved because memory ran out.
     pub oom_splits: u64,
+    /// Sequences (rows) that were computed again in f32 because values overflowed.
+    pub recomputed: u64,
     /// Sequences (rows) that could not be embedded.
     pub rejected: u64,
+    /// Tokens of the longest sequence.
+    pub longest: Option<u64>,
+    /// Mean tokens of a sequence.
+    pub mean_length: Option<f64>,
+    /// The most device memory that tensors of a process held, in MiB.
+    pub peak_device_memory_mib: Option<u64>,
     /// Work over elapsed time.
     pub throughput: Throughput,
     /// The GPUs that it used, none on a CPU; `None` if unknown.
     pub gpus: Option<Vec<RunGpu>>,
+    /// The workers, or the only process of the run.
+    pub by_worker: Vec<WorkerSummary>,
+    /// Time in which the device had no work: the mean over the workers.
+    pub idle: Option<Idle>,
+    /// The tier of the idle time; `None` for a run of less than 10 s.
+    pub idle_tier: Option<Tier>,
     /// What the work cost, compared with the peak of the devices.
     pub efficiency: Efficiency,
     /// Where the time went.
     pub stages: Stages,
     /// The queue before the device.
     pub queue: Queue,
+    /// Figures over the batches.
+    pub distributions: Distributions,
     /// Token utilisation of the batches.
     pub packing: Packing,
     /// Remarks for people.
@@ -112,6 +149,67 @@ pub struct Throughput {
 }
 
 impl RunSummary {
+    /// Whether everything was computed and written.
+    pub(super) fn is_done(&self) -> bool {
+        self.outcome == Some(Outcome::Done)
+    }
+
+    /// Returns the hours of its GPUs, to the last known batch and with loading the model; 0 on a CPU.
+    pub(super) fn gpu_hours(&self) -> Option<f64> {
+        let gpus = match (&self.gpu_uuids, self.device.as_deref()?) {
+            (_, "cpu") => return Some(0.0),
+            (Some(uuids), _) if !uuids.is_empty() => uuids.iter().collect::<HashSet<_>>().len(),
+            (_, device) if device.starts_with("cuda:") => 1,
+            _ => return None,
+        };
+        let attempts = self.by_attempt.iter();
+        let times_s =
+            attempts.map(|attempt| Some(attempt.load_s? + attempt.elapsed_s.unwrap_or(0.0)));
+        Some(times_s.sum::<Option<f64>>()? * gpus as f64 / 3600.0)
+    }
+
+    /// Returns sentences about idle time, batches and workers.
+    pub(super) fn remarks(&self) -> Vec<String> {
+        let idle = self.idle.map(|idle| {
+            let loading = self.load_share.map_or_else(String::new, |share| {
+                format!(
+                    "; loading the model took {} of the time of both",
+                    percent(share)
+                )
+            });
+            format!(
+                "the device had no work for {} of the time ({}){loading}",
+                percent(idle.share),
+                idle.parts()
+            )
+        });
+        let waits = self.distributions.wait_ms.as_ref().map(|waits| {
+            format!(
+                "waits: median {:.2} ms, 95 % up to {:.2} ms, longest {:.2} ms",
+                waits.p50, waits.p95, waits.max
+            )
+        });
+        let lengths = self.longest.zip(self.mean_length).map(|(longest, mean)| {
+            format!("sequences of {mean:.1} tokens on average, the longest of {longest}")
+        });
+        let memory = self.peak_device_memory_mib;
+        let memory = memory.map(|mib| format!("tensors held at most {mib} MiB of device memory"));
+        let recomputed = (self.recomputed > 0).then(|| {
+            format!(
+                "{} computed again in f32",
+                plural(self.recomputed, "sequence")
+            )
+        });
+        let workers = self.by_worker.iter().filter(|_| self.by_worker.len() > 1);
+        let batches: Vec<String> = [waits, lengths, memory, recomputed]
+            .into_iter()
+            .flatten()
+            .collect();
+        let batches = (!batches.is_empty()).then(|| batches.join("; "));
+        let lines = idle.into_iter().chain(batches);
+        lines.chain(workers.map(WorkerSummary::sentence)).collect()
+    }
+
     /// Adds the GPUs and computes the efficiency.
     pub(super) fn join_gpus(&mut self, gpus: Option<Vec<RunGpu>>, peak_tflops: Option<f64>) {
         if self.gpu_uuids.is_none() && gpus.as_ref().is_some_and(|gpus| gpus.len() > 1) {
@@ -131,13 +229,14 @@ impl RunSummary {
 pub(super) struct RunCount {
     attempts: Vec<Attempt>,
     batch_numbers: NumberSet,
-    /// Batch events whose batch was counted before.
+    /// Batch events that are there twice.
     repeated: u64,
     /// Pairs of tokens of one sequence; `None` if a batch does not give its number.
     pairs: Option<f64>,
     stages: StagesCount,
     queue: QueueCount,
     packing: PackingCount,
+    distributions: DistributionsCount,
     /// The counts and chart data are up to date.
     summary: RunSummary,
 }
@@ -155,9 +254,9 @@ impl RunCount {
         }
     }
 
-    /// Adds an attempt and returns its position.
-    pub(super) fn begin_attempt(&mut self) -> usize {
-        self.attempts.push(Attempt::default());
+    /// Adds an attempt with this name and returns its position.
+    pub(super) fn begin_attempt(&mut self, name: &str) -> usize {
+        self.attempts.push(Attempt::new(name));
         self.attempts.len() - 1
     }
 
@@ -176,28 +275,37 @@ impl RunCount {
 
     /// Adds an event of an attempt.
     pub(super) fn add(&mut self, attempt: usize, event: &Event) {
-        self.attempts[attempt].add(event);
-        if let Event::Batch(batch) = event {
-            self.add_batch(attempt, batch);
+        let is_new = self.attempts[attempt].add(event);
+        match event {
+            Event::Batch(batch) if is_new => self.add_batch(attempt, batch),
+            Event::Batch(_) => self.repeated += 1,
+            _ => {}
         }
     }
 
     fn add_batch(&mut self, attempt: usize, batch: &BatchDone) {
+        // Work that was lost took its time as well.
+        self.stages.add(batch);
+        self.queue.add(batch);
+        self.distributions.add(batch);
+        let run = &mut self.summary;
+        run.peak_device_memory_mib = run.peak_device_memory_mib.max(batch.device_memory_peak_mib);
         if !self.batch_numbers.insert(batch.batch) {
-            self.repeated += 1;
+            run.lost_batches += 1;
+            run.lost_tokens += batch.tokens;
+            self.attempts[attempt].add_again();
             return;
         }
-        let run = &mut self.summary;
         run.batches += 1;
         run.sequences += batch.sequences;
         run.residues += batch.residues;
         run.tokens += batch.tokens;
         run.oom_splits += batch.oom_splits;
+        run.recomputed += batch.recomputed;
         run.rejected += batch.rejected;
+        run.longest = run.longest.max(batch.longest);
         let pairs = self.pairs.zip(batch.pairs);
         self.pairs = pairs.map(|(sum, pairs)| sum + pairs as f64);
-        self.stages.add(batch);
-        self.queue.add(batch);
         self.packing.add(batch);
         if let Some(pictures) = &mut run.pictures {
             let before = self.attempts[..attempt].iter();
@@ -205,14 +313,27 @@ impl RunCount {
         }
     }
 
-    /// Completes the summary of the run, whose name is `run`.
-    pub(super) fn finish(self, run: String) -> RunSummary {
+    /// Completes the summary of the run.
+    pub(super) fn finish(self) -> RunSummary {
         let notes = self.notes();
-        let elapsed_s = self
-            .attempts
-            .iter()
-            .filter_map(Attempt::elapsed_s)
-            .reduce(|sum, elapsed_s| sum + elapsed_s);
+        let sum = |times: fn(&Attempt) -> Option<f64>| {
+            let times = self.attempts.iter().filter_map(times);
+            times.reduce(|sum, time_s| sum + time_s)
+        };
+        let (elapsed_s, load_s) = (sum(Attempt::elapsed_s), sum(Attempt::load_s));
+        let mut workers = Workers::default();
+        for attempt in &self.attempts {
+            attempt.add_workers(&mut workers);
+        }
+        let idle = workers.idle();
+        let stages = self.stages.finish(elapsed_s, workers.elapsed_s());
+        let wait_share = stages.wait.as_ref().and_then(|wait| wait.share);
+        let attempts = self.attempts.iter().enumerate();
+        let by_attempt = attempts.map(|(place, attempt)| {
+            let before = place.checked_sub(1).map(|before| &self.attempts[before]);
+            attempt.finish(before)
+        });
+        let by_attempt: Vec<AttemptSummary> = by_attempt.collect();
         let per_second =
             |count: u64| elapsed_s.and_then(|elapsed_s| share(count as f64, elapsed_s));
         let named = |text: String| Some(text).filter(|text| !text.is_empty());
@@ -226,7 +347,19 @@ impl RunCount {
         let started = started.unwrap_or_default();
         RunSummary {
             flops: flops(&started, counts.tokens, self.pairs).filter(|_| alike),
-            run,
+            run: self
+                .attempts
+                .last()
+                .map(|last| last.name().to_owned())
+                .unwrap_or_default(),
+            by_worker: workers.finish(&started),
+            idle,
+            idle_tier: idle.and_then(|idle| idle.tier(elapsed_s)),
+            load_share: load_s
+                .zip(elapsed_s)
+                .and_then(|(load_s, elapsed_s)| share(load_s, load_s + elapsed_s)),
+            mean_length: share(counts.tokens as f64, counts.sequences as f64),
+            by_attempt,
             started: first_started.and_then(|started| started.time),
             attempts: self.attempts.len() as u64,
             outcome: self
@@ -240,7 +373,11 @@ impl RunCount {
             model: started.model,
             model_revision: started.model_revision,
             model_digest: started.model_digest,
+            host: started.host,
+            driver_version: started.driver_version,
+            cuda_version: started.cuda_version,
             device: started.device,
+            gpu_names: started.gpu_names,
             gpu_uuids: started.gpu_uuids,
             dtype: started.dtype,
             threads: started.threads,
@@ -255,10 +392,9 @@ impl RunCount {
                 residues_per_s: per_second(counts.residues),
                 tokens_per_s: per_second(counts.tokens),
             },
-            stages: self
-                .stages
-                .finish(elapsed_s, started.workers.unwrap_or(1).max(1)),
-            queue: self.queue.finish(),
+            stages,
+            queue: self.queue.finish(wait_share),
+            distributions: self.distributions.finish(),
             packing: self.packing.finish(),
             notes,
             alike,
@@ -288,8 +424,24 @@ impl RunCount {
             notes.push(format!("{saved} taken over from an earlier run"));
         }
         if attempts > 1 {
+            let mut pairs = self.attempts.windows(2);
+            let gap_s = pairs.try_fold(0.0, |sum, pair| {
+                Some(sum + pair[0].span.gap_to(&pair[1].span)?)
+            });
+            let gap = gap_s.map_or_else(String::new, |gap_s| {
+                format!(", without {gap_s:.1} s between them")
+            });
             notes.push(format!(
-                "it was interrupted and went on: the time is that of {attempts} attempts"
+                "it was interrupted and went on: the time is that of {attempts} attempts{gap}"
+            ));
+        }
+        if let lost @ 1.. = self.summary.lost_batches {
+            let (lost, tokens) = (
+                plural(lost, "batch"),
+                plural(self.summary.lost_tokens, "token"),
+            );
+            notes.push(format!(
+                "computed again after the interruption: {lost} with {tokens}; a shorter checkpoint interval loses less"
             ));
         }
         if !self.are_alike() {

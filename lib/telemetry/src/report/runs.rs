@@ -7,7 +7,9 @@ use serde::Serialize;
 use plmkit_logs::event::Event;
 
 use super::pictures::MAX_RUNS;
+use super::repeats::Repeats;
 use super::run::{RunCount, RunSummary};
+use super::sample_totals::SampleTotals;
 use super::time_span::TimeSpans;
 
 /// The runs of a log.
@@ -18,6 +20,10 @@ pub struct RunsSummary {
     pub torn_last_line: bool,
     /// The runs, in the order of their first events.
     pub runs: Vec<RunSummary>,
+    /// The runs of each sample together, in the order of their names.
+    pub by_sample: Vec<SampleTotals>,
+    /// Repeated runs of the same work.
+    pub repeats: Vec<Repeats>,
 }
 
 /// Sums over the events of any number of runs, in any order.
@@ -37,13 +43,22 @@ pub struct RunsSummary {
 #[derive(Clone, Debug, Default)]
 pub struct Runs {
     counts: Vec<RunCount>,
-    /// For each name, the position of the run and of the attempt.
-    places: HashMap<String, (usize, usize)>,
+    /// For each name, the runs and attempts with that name. Machines may give one name twice.
+    places: HashMap<String, Vec<(usize, usize)>>,
+    /// For each name in the current log, the run and the attempt.
+    in_log: HashMap<String, (usize, usize)>,
     /// The name and the place of the previous event.
     last: Option<(String, (usize, usize))>,
 }
 
 impl Runs {
+    /// Begins another log. A run with the name of a run of an earlier log is that run if the log begins with the same first
+    /// event, as a copy does, or in the middle of the run, as a log does that was rotated.
+    pub fn begin_log(&mut self) {
+        self.in_log.clear();
+        self.last = None;
+    }
+
     /// Adds an event.
     pub fn add(&mut self, event: &Event) {
         let Some(run) = event.run() else { return };
@@ -57,23 +72,42 @@ impl Runs {
 
     /// Returns the place of a run. A new run is the next attempt at an interrupted run of the same job, if there is one.
     fn place(&mut self, run: &str, event: &Event) -> (usize, usize) {
-        let place = self.places.get(run).copied().unwrap_or_else(|| {
-            let job = match event {
-                Event::Run(started) => started.job.as_deref(),
-                _ => None,
-            };
-            let mut counts = self.counts.iter();
-            let unfinished = job.and_then(|job| counts.rposition(|count| count.is_unfinished(job)));
-            let position = unfinished.unwrap_or_else(|| {
-                let with_pictures = self.counts.len() < MAX_RUNS;
-                self.counts.push(RunCount::new(with_pictures));
-                self.counts.len() - 1
-            });
-            (position, self.counts[position].begin_attempt())
+        let known = self.in_log.get(run).copied();
+        let place = known.or_else(|| self.place_in_other_log(run, event));
+        let place = place.unwrap_or_else(|| {
+            let place = self.new_place(run, event);
+            self.places.entry(run.to_owned()).or_default().push(place);
+            place
         });
-        self.places.insert(run.to_owned(), place);
+        self.in_log.insert(run.to_owned(), place);
         self.last = Some((run.to_owned(), place));
         place
+    }
+
+    fn place_in_other_log(&self, run: &str, event: &Event) -> Option<(usize, usize)> {
+        let is_same = |&&(position, attempt): &&(usize, usize)| {
+            let attempt = &self.counts[position].attempts()[attempt];
+            match (event, &attempt.started) {
+                (Event::Run(started), Some(known)) => started == known,
+                _ => true,
+            }
+        };
+        self.places.get(run)?.iter().rfind(is_same).copied()
+    }
+
+    fn new_place(&mut self, run: &str, event: &Event) -> (usize, usize) {
+        let job = match event {
+            Event::Run(started) => started.job.as_deref(),
+            _ => None,
+        };
+        let mut counts = self.counts.iter();
+        let unfinished = job.and_then(|job| counts.rposition(|count| count.is_unfinished(job)));
+        let position = unfinished.unwrap_or_else(|| {
+            let with_pictures = self.counts.len() < MAX_RUNS;
+            self.counts.push(RunCount::new(with_pictures));
+            self.counts.len() - 1
+        });
+        (position, self.counts[position].begin_attempt(run))
     }
 
     /// Returns when runs were at work.
@@ -87,16 +121,12 @@ impl Runs {
 
     /// Completes the summaries. `torn_last_line` tells whether the log ends with a torn line, which was left out.
     pub fn finish(self, torn_last_line: bool) -> RunsSummary {
-        let mut names = vec![String::new(); self.counts.len()];
-        let mut places: Vec<_> = self.places.into_iter().collect();
-        places.sort_by_key(|&(_, place)| place);
-        for (run, (position, _)) in places {
-            names[position] = run;
-        }
-        let runs = self.counts.into_iter().zip(names);
+        let runs = self.counts.into_iter().map(RunCount::finish);
         RunsSummary {
             torn_last_line,
-            runs: runs.map(|(count, run)| count.finish(run)).collect(),
+            runs: runs.collect(),
+            by_sample: Vec::new(),
+            repeats: Vec::new(),
         }
     }
 }
@@ -187,8 +217,8 @@ mod tests {
         let (flops, outcome) = (Some(210.0 + 600.0), Some(Outcome::Done));
         assert_eq!((run.flops, run.outcome), (flops, outcome));
         let notes = [
-            "it was interrupted and went on: the time is that of 2 attempts",
-            "batch events that are there again are counted once: 1",
+            "it was interrupted and went on: the time is that of 2 attempts, without 0.0 s between them",
+            "computed again after the interruption: 1 batch with 10 tokens; a shorter checkpoint interval loses less",
         ];
         assert_eq!(run.notes, notes);
     }
@@ -209,12 +239,30 @@ mod tests {
 
     #[test]
     fn events_that_are_read_twice_count_once() {
-        let mut once = summaries(resumed("job"));
+        let once = summaries(resumed("job"));
         let mut twice = summaries([resumed("job"), resumed("job")].concat());
-        let note = "batch events that are there again are counted once: 5";
+        let note = "batch events that are there again are counted once: 4";
         assert_eq!(twice[0].notes.pop().as_deref(), Some(note));
-        once[0].notes.pop();
         assert_eq!(twice, once);
+    }
+
+    #[test]
+    fn a_name_in_another_log_is_the_same_run_if_the_log_is_a_copy_or_goes_on_in_mid_run() {
+        let figures = |logs: &[&[Event]]| {
+            let mut runs = Runs::default();
+            for log in logs {
+                runs.begin_log();
+                log.iter().for_each(|event| runs.add(event));
+            }
+            let runs = runs.finish(false).runs.into_iter();
+            runs.map(|run| run.batches).collect::<Vec<_>>()
+        };
+        let one = [started("r", "one"), batch("r", 0, 1.0), batch("r", 1, 2.0)];
+        let other = [started("r", "two"), batch("r", 0, 1.0)];
+        assert_eq!(figures(&[&one, &other]), [2, 1]);
+        assert_eq!(figures(&[&one, &other, &one]), [2, 1]);
+        assert_eq!(figures(&[&one[..2], &one[2..]]), [2]);
+        assert_eq!(figures(&[&one[2..], &one[..2]]), [2]);
     }
 
     #[test]

@@ -57,11 +57,11 @@ impl StagesCount {
         }
     }
 
-    /// Computes the stages of a run that took `elapsed_s`. Time that `workers` spend at once is a share of the time of all.
-    pub(super) fn finish(&self, elapsed_s: Option<f64>, workers: u64) -> Stages {
-        let stage = |mean: &Mean, workers: u64| {
-            let available_ms = elapsed_s.map(|elapsed_s| elapsed_s * 1000.0 * workers as f64);
-            let share = available_ms.and_then(|available_ms| share(mean.sum(), available_ms));
+    /// Computes the stages of a run that took `elapsed_s`. Its workers had `workers_s` together: one had as much as the run, and
+    /// each of several a part of this sum.
+    pub(super) fn finish(&self, elapsed_s: Option<f64>, workers_s: Option<f64>) -> Stages {
+        let stage = |mean: &Mean, available_s: Option<f64>| {
+            let share = available_s.and_then(|available_s| share(mean.sum(), available_s * 1000.0));
             Some(Stage {
                 total_ms: mean.sum(),
                 mean_ms: mean.mean()?,
@@ -72,11 +72,11 @@ impl StagesCount {
         };
         let [wait, h2d, compute, d2h, write] = &self.0;
         let mut stages = Stages {
-            wait: stage(wait, workers),
-            h2d: stage(h2d, workers),
-            compute: stage(compute, workers),
-            d2h: stage(d2h, workers),
-            write: stage(write, 1),
+            wait: stage(wait, workers_s),
+            h2d: stage(h2d, workers_s),
+            compute: stage(compute, workers_s),
+            d2h: stage(d2h, workers_s),
+            write: stage(write, elapsed_s),
             advice: None,
         };
         stages.advice = stages.advise();
@@ -124,7 +124,7 @@ pub(super) fn percent(share: f64) -> String {
 mod tests {
     use super::*;
 
-    fn stages(batches: u64, elapsed_s: Option<f64>, workers: u64) -> Stages {
+    fn stages(batches: u64, elapsed_s: Option<f64>, workers: f64) -> Stages {
         let mut count = StagesCount::default();
         for _ in 0..batches {
             count.add(&BatchDone {
@@ -133,12 +133,13 @@ mod tests {
                 ..BatchDone::default()
             });
         }
-        count.finish(elapsed_s, workers)
+        let workers_s = elapsed_s.map(|elapsed_s| elapsed_s * workers);
+        count.finish(elapsed_s, workers_s)
     }
 
     #[test]
     fn a_stage_without_times_is_unknown_and_not_zero() {
-        let stages = stages(2, Some(1.0), 1);
+        let stages = stages(2, Some(1.0), 1.0);
         let compute = Stage {
             total_ms: 800.0,
             mean_ms: 400.0,
@@ -157,10 +158,10 @@ mod tests {
             let stages = stages(4, elapsed_s, workers);
             [stages.compute, stages.write].map(|stage| stage.unwrap().share)
         };
-        assert_eq!(shares(Some(1.0), 2), [Some(0.8), Some(0.2)]);
+        assert_eq!(shares(Some(1.0), 2.0), [Some(0.8), Some(0.2)]);
         for elapsed_s in [None, Some(0.0)] {
-            assert_eq!(shares(elapsed_s, 1), [None, None]);
-            assert_eq!(stages(4, elapsed_s, 1).advice, None);
+            assert_eq!(shares(elapsed_s, 1.0), [None, None]);
+            assert_eq!(stages(4, elapsed_s, 1.0).advice, None);
         }
     }
 }

@@ -14,6 +14,25 @@ pub(super) fn outcome_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "enum": ["done", "stopped", "failed", null] })
 }
 
+/// [`SkippedLines`](plmkit_logs::SkippedLines) by log.
+pub(super) fn skipped_schema(_: &mut SchemaGenerator) -> Schema {
+    let count = json_schema!({ "type": "integer", "minimum": 1 });
+    json_schema!({
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {
+                "path": { "type": "string", "description": "The log." },
+                "lines": count,
+                "of": count,
+                "first_line": count,
+                "reason": { "type": "string", "description": "What is wrong with the first one." },
+            },
+            "required": ["path", "lines", "of", "first_line", "reason"],
+        },
+    })
+}
+
 /// The schema of a report, for programs that read it. `GOLDEN=write` writes it.
 #[test]
 fn the_schema_that_is_checked_in_is_that_of_the_structs() {

@@ -4,7 +4,7 @@ use plmkit_contract::{LIST_SHOWN, one_line, plural};
 
 use super::findings::gpu_name;
 use super::stages::percent;
-use super::{GpuSummary, Report, RunSummary};
+use super::{GpuSummary, Repeats, Report, RunSummary, SampleTotals};
 use plmkit_logs::event::Outcome;
 
 /// Returns the report in sentences, one a line: the work, the GPUs and the host, and the findings.
@@ -19,8 +19,11 @@ pub fn sentences(report: &Report) -> Vec<String> {
             lines.push(work(run));
             lines.extend(efficiency(run));
             lines.extend(run.stages.advice.clone());
+            lines.extend(run.remarks());
             lines.extend(run.notes.iter().cloned());
         }
+        lines.extend(events.by_sample.iter().filter_map(SampleTotals::sentence));
+        lines.extend(events.repeats.iter().filter_map(Repeats::sentence));
         lines.extend(events.torn_last_line.then(|| torn("event")));
     }
     if let Some(samples) = &report.samples {
@@ -36,6 +39,7 @@ pub fn sentences(report: &Report) -> Vec<String> {
         lines.extend(samples.notes.iter().cloned());
         lines.extend(samples.torn_last_line.then(|| torn("sample")));
     }
+    lines.extend(report.skipped.iter().map(ToString::to_string));
     lines.extend(report.findings.iter().map(ToString::to_string));
     // Names of runs and GPUs come from a log, which may contain anything.
     let printable = lines.iter().map(|line| one_line(line, LIST_SHOWN));

@@ -26,6 +26,23 @@ impl TimeSpan {
     }
 }
 
+impl TimeSpan {
+    /// Returns the seconds from the end of this span to the start of a later one: since boot if both have the same boot, else
+    /// by the time of day.
+    pub(super) fn gap_to(&self, later: &Self) -> Option<f64> {
+        let same_boot = self.boot_id.is_some() && self.boot_id == later.boot_id;
+        let boot_s = self.boot_s.as_ref().zip(later.boot_s.as_ref());
+        let gap_s = match boot_s.filter(|_| same_boot) {
+            Some((before, after)) => after.start() - before.end(),
+            None => {
+                let (before, after) = self.time_ms.as_ref().zip(later.time_ms.as_ref())?;
+                (after.start() - before.end()) as f64 / 1000.0
+            }
+        };
+        Some(gap_s).filter(|&gap_s| gap_s >= 0.0)
+    }
+}
+
 fn extend<T: Copy + PartialOrd>(span: &mut Option<RangeInclusive<T>>, time: Option<T>) {
     let Some(time) = time else { return };
     *span = Some(match span {

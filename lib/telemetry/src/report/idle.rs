@@ -1,0 +1,147 @@
+//! Time in which a device had no work.
+
+use serde::Serialize;
+
+use plmkit_logs::thresholds::{IDLE_CRITICAL_ABOVE, IDLE_JUDGED_FROM_S, IDLE_MILD_ABOVE};
+
+use super::Tier;
+use super::share;
+use super::stages::percent;
+
+/// The share of the elapsed time in which a device had no work, 0 to 1. Loading the model comes before and is no part of it.
+/// A device has work while it computes a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Idle {
+    /// All of it: the sum of the parts.
+    pub share: f64,
+    /// Waiting for batches, after the first one.
+    pub waiting: f64,
+    /// The start: until the worker had its first batch.
+    pub starting: f64,
+    /// Other gaps between batches: copies that nothing overlaps, preparation, delivery, the end.
+    pub other: f64,
+}
+
+impl Idle {
+    /// Returns the tier of a run of `elapsed_s`. The start decides about a run of a few seconds, so it has none.
+    pub(super) fn tier(&self, elapsed_s: Option<f64>) -> Option<Tier> {
+        elapsed_s.filter(|&elapsed_s| elapsed_s >= IDLE_JUDGED_FROM_S)?;
+        Some(match self.share {
+            share if share > IDLE_CRITICAL_ABOVE => Tier::Critical,
+            share if share > IDLE_MILD_ABOVE => Tier::Mild,
+            _ => Tier::None,
+        })
+    }
+
+    /// Names the parts, the largest first.
+    pub(super) fn parts(&self) -> String {
+        let mut parts = [
+            ("waiting for batches", self.waiting),
+            ("the start", self.starting),
+            ("other gaps", self.other),
+        ];
+        parts.sort_by(|one, other| other.1.total_cmp(&one.1));
+        parts
+            .map(|(name, share)| format!("{name} {}", percent(share)))
+            .join(", ")
+    }
+
+    /// Returns what helps against the largest part.
+    pub(super) fn advice(&self) -> &'static str {
+        if self.waiting >= self.starting.max(self.other) {
+            "raise --prefetch or read from a faster disk"
+        } else if self.starting >= self.other {
+            "give a run more work: larger shards, or several batches files"
+        } else {
+            "look at copying and writing: a faster disk, fewer outputs, or larger batches"
+        }
+    }
+}
+
+/// Times of a worker, or of several, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct IdleTime {
+    elapsed_s: f64,
+    waiting_s: f64,
+    starting_s: f64,
+    other_s: f64,
+}
+
+impl IdleTime {
+    /// Divides the time in which a worker had no work. Copies, writes and waits overlap with computing, so that a part is at
+    /// most what the parts before it leave.
+    pub(super) fn new(elapsed_s: f64, busy_s: f64, starting_s: f64, waiting_s: f64) -> Self {
+        let idle_s = (elapsed_s - busy_s).max(0.0);
+        let starting_s = starting_s.clamp(0.0, idle_s);
+        let waiting_s = waiting_s.clamp(0.0, idle_s - starting_s);
+        Self {
+            elapsed_s,
+            waiting_s,
+            starting_s,
+            other_s: idle_s - starting_s - waiting_s,
+        }
+    }
+
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            elapsed_s: self.elapsed_s + other.elapsed_s,
+            waiting_s: self.waiting_s + other.waiting_s,
+            starting_s: self.starting_s + other.starting_s,
+            other_s: self.other_s + other.other_s,
+        }
+    }
+
+    pub(super) fn finish(self) -> Option<Idle> {
+        let of_all = |part_s| share(part_s, self.elapsed_s);
+        Some(Idle {
+            share: of_all(self.waiting_s + self.starting_s + self.other_s)?,
+            waiting: of_all(self.waiting_s)?,
+            starting: of_all(self.starting_s)?,
+            other: of_all(self.other_s)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_never_exceed_the_time_without_work() {
+        for (times, expected) in [
+            ((100.0, 60.0, 4.0, 20.0), (0.4, 0.2, 0.04, 0.16)),
+            // Overlapping work.
+            ((100.0, 130.0, 4.0, 20.0), (0.0, 0.0, 0.0, 0.0)),
+            ((100.0, 70.0, 25.0, 20.0), (0.3, 0.05, 0.25, 0.0)),
+            ((100.0, 50.0, -1.0, 20.0), (0.5, 0.2, 0.0, 0.3)),
+        ] {
+            let (elapsed_s, busy_s, starting_s, waiting_s) = times;
+            let idle = IdleTime::new(elapsed_s, busy_s, starting_s, waiting_s).finish();
+            let (share, waiting, starting, other) = expected;
+            let expected = Idle {
+                share,
+                waiting,
+                starting,
+                other,
+            };
+            assert_eq!(idle, Some(expected), "{times:?}");
+        }
+        assert_eq!(IdleTime::default().finish(), None);
+    }
+
+    #[test]
+    fn a_tier_begins_above_its_threshold_and_a_short_run_has_none() {
+        let tier = |share, elapsed_s| {
+            let idle = Idle {
+                share,
+                ..Idle::default()
+            };
+            idle.tier(elapsed_s)
+        };
+        let tiers = [0.05, 0.051, 0.2, 0.201].map(|share| tier(share, Some(10.0)));
+        let expected = [Tier::None, Tier::Mild, Tier::Mild, Tier::Critical].map(Some);
+        assert_eq!(tiers, expected);
+        assert_eq!((tier(0.9, Some(9.9)), tier(0.9, None)), (None, None));
+    }
+}
