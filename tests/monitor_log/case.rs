@@ -32,7 +32,8 @@ impl Case {
     pub(crate) fn with_gpus() -> Self {
         let case = Self::new();
         let mut cc = Command::new("cc");
-        cc.args(["-shared", "-fPIC", "-o"]);
+        // What it knows outlives a program that closes and opens it.
+        cc.args(["-shared", "-fPIC", "-Wl,-z,nodelete", "-o"]);
         cc.arg(case.path("driver/libnvidia-ml.so.1"));
         assert!(
             cc.arg(fixture("fake_nvml.c"))

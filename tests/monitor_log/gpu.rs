@@ -33,10 +33,15 @@ fn each_field_of_each_gpu_is_read() {
             host_disk_read_mib_s: moment.host_disk_read_mib_s,
             host_disk_write_mib_s: moment.host_disk_write_mib_s,
             host_disk_free_mib: moment.host_disk_free_mib,
+            interval_s: Some(0.02),
             ..GpuSample::at(moment.timestamp)
         };
-        // A lost GPU has only its names, and the host.
-        assert_eq!(*lost, gpu(2, full));
+        // A lost GPU has only its names, the host, and what the driver's events tell.
+        let expected = GpuSample {
+            xid_errors: Some(0),
+            ..gpu(2, full)
+        };
+        assert_eq!(*lost, expected);
 
         // The performance monitors count between two moments, and the driver's buffer of samples by process is read once.
         let between = |value: f64| (number > 0).then_some(value);
@@ -61,6 +66,15 @@ fn each_field_of_each_gpu_is_read() {
             dram_active: between(32.0),
             pcie_rx_mib_s: between(200.0),
             pcie_tx_mib_s: between(100.0),
+            mem_temperature_c: Some(88),
+            temperature_limit_c: Some(90),
+            mem_temperature_limit_c: Some(95),
+            remapped_rows: Some(3),
+            repair_pending: Some(1),
+            repair_failed: Some(0),
+            pcie_replays: Some(5),
+            nvlink_errors: Some(10),
+            xid_errors: Some(0),
             foreign_processes: full.foreign_processes,
             ..gpu(0, full)
         };
@@ -74,6 +88,11 @@ fn each_field_of_each_gpu_is_read() {
         );
         assert_eq!(unknown, (None, None, None, None));
         assert_eq!((little.ecc_uncorrected, little.sm_active), (None, None));
+        assert_eq!((little.xid_errors, little.repair_pending), (None, None));
+        assert_eq!(
+            (little.temperature_limit_c, little.pcie_replays),
+            (None, None)
+        );
         assert_eq!(little.processes.as_ref().unwrap().to_string(), "none");
         assert_eq!(little.throttle.as_ref().unwrap().to_string(), "none");
 
@@ -82,6 +101,13 @@ fn each_field_of_each_gpu_is_read() {
         let gib = if step < 5 { 10 * step } else { 78 };
         assert_eq!(scripted.mem_used_mib, Some(1024 * gib));
         assert_eq!(scripted.throttle.as_ref().unwrap().active(), step >= 5);
+        let older = (scripted.retired_pages, scripted.repair_pending);
+        assert_eq!(older, (Some(4), Some(0)));
+        assert_eq!(
+            (scripted.remapped_rows, scripted.mem_temperature_c),
+            (None, None)
+        );
+        assert_eq!(scripted.temperature_limit_c, Some(89));
         let pcie = (scripted.pcie_rx_mib_s, scripted.pcie_tx_mib_s);
         assert_eq!(pcie, (Some(4.0), Some(2.0)));
     }

@@ -3,6 +3,7 @@
 mod case;
 #[path = "../common/mod.rs"]
 mod common;
+mod driver;
 mod export;
 mod gpu;
 mod hang;

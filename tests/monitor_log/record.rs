@@ -1,14 +1,14 @@
 //! `record` without a command, and its log on a machine without a GPU.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::case::{Case, HEADER, assert_contains, text};
-use crate::common::assert_failed;
+use crate::case::{Case, HEADER, assert_contains, kill, text, wait_until};
+use crate::common::{assert_failed, program};
 
-/// The columns of a GPU, from `index` to `dram_active`.
-const NO_GPU: &str = ",,,,,,,,,,,,,,,,,,,,,,,,";
+/// The columns of a GPU, from `index` to `last_xid`.
+const NO_GPU: &str = ",,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,";
 
 const A_WHILE: Duration = Duration::from_millis(300);
 
@@ -108,7 +108,7 @@ fn after_kill_9_the_log_has_only_complete_lines() {
 #[test]
 fn a_second_recording_is_appended_and_a_torn_line_cut_off() {
     let case = Case::new();
-    let first = format!("2026-01-31T12:00:00.000Z,b,7.0{NO_GPU}1.0,2,3,,,");
+    let first = format!("2026-01-31T12:00:00.000Z,b,7.0{NO_GPU}1.0,2,3,,,,");
     case.write("gpu.csv", &format!("{HEADER}{first}\n2026-01-31T12:0"));
     assert!(case.wrap("true").status().unwrap().success());
     let rows = case.rows("gpu.csv");
@@ -176,4 +176,64 @@ fn a_library_that_cannot_be_loaded_is_named_and_the_host_is_recorded() {
     assert_contains(&stderr, "missing/libnvidia-ml.so.1");
     let samples = case.samples("gpu.csv");
     assert!(samples.iter().all(|sample| sample.index.is_none()));
+}
+
+/// Limits the size of the files that a process may write, as a full disk does.
+fn limit_files(pid: u32, bytes: &str) {
+    let mut prlimit = Command::new("prlimit");
+    prlimit.args([format!("--pid={pid}"), format!("--fsize={bytes}:")]);
+    assert!(prlimit.status().unwrap().success());
+}
+
+#[test]
+fn a_full_disk_is_tried_again_and_leaves_no_torn_line() {
+    let case = Case::new();
+    let mut command = Command::new("env");
+    // Else a file that is too large kills its writer.
+    command.args(["--default-signal", "--ignore-signal=XFSZ"]);
+    command.arg(program("monitor-log"));
+    command.args("record --out gpu.csv --interval 20ms --nvml none".split(' '));
+    command.current_dir(case.path("")).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let rows = || {
+        if case.path("gpu.csv").exists() {
+            case.read("gpu.csv").lines().count()
+        } else {
+            0
+        }
+    };
+    for _ in 0..2 {
+        let before = rows();
+        wait_until(|| rows() > before + 3);
+        // A part of a row fits.
+        let length = case.read("gpu.csv").len();
+        limit_files(child.id(), &(length + 30).to_string());
+        sleep(A_WHILE);
+        limit_files(child.id(), "unlimited");
+    }
+    let before = rows();
+    wait_until(|| rows() > before + 3);
+    kill("TERM", child.id());
+    child.wait().unwrap();
+    let stderr = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+    assert_eq!(case.rows("gpu.csv").len(), case.samples("gpu.csv").len());
+    assert_eq!(
+        stderr.matches("trying again with each sample").count(),
+        2,
+        "{stderr}"
+    );
+    let lost = |line: &str| {
+        let (_, rest) = line.split_once(": ")?.1.split_once("; ")?;
+        rest.strip_suffix(" rows were lost")?.parse::<u64>().ok()
+    };
+    let counts: Vec<u64> = stderr.lines().filter_map(lost).collect();
+    let all = counts.iter().sum::<u64>();
+    assert!(
+        counts.len() == 2 && counts.iter().all(|&count| count > 5),
+        "{stderr}"
+    );
+    assert_contains(
+        &stderr,
+        &format!("the log could not be written all the time: {all} rows were lost"),
+    );
 }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::mem;
 use std::path::{Path, PathBuf};
 
 use plmkit_store::{StoreError, lock_open};
@@ -21,11 +22,14 @@ pub(crate) struct LogKind {
     pub(crate) one_writer: bool,
 }
 
-/// A log that is open for appending. The first error closes it; later lines are dropped.
+/// A log that is open for appending. An error closes it, and later lines are dropped. A regular file of one writer stays
+/// open, without the lines that were not written: a full disk may have space again.
 pub(crate) struct AppendLog {
     path: PathBuf,
     file: Option<File>,
     empty: bool,
+    /// The length of the complete lines, if only this process writes them.
+    length: Option<u64>,
     pending: Vec<u8>,
 }
 
@@ -38,7 +42,8 @@ impl AppendLog {
             source,
         };
         let mut file = open_file(path).map_err(failed)?;
-        while kind.one_writer && is_regular(&file).map_err(failed)? && !lock_open(&file, path)? {
+        let is_own = kind.one_writer && is_regular(&file).map_err(failed)?;
+        while is_own && !lock_open(&file, path)? {
             file = open_file(path).map_err(failed)?;
         }
         let complete = cut_torn_line(file, kind.magic).map_err(failed)?;
@@ -50,6 +55,7 @@ impl AppendLog {
             path: path.to_owned(),
             file: Some(file),
             empty: length == 0,
+            length: is_own.then_some(length),
             pending: Vec::new(),
         })
     }
@@ -57,6 +63,11 @@ impl AppendLog {
     /// Whether the log has no lines yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.empty
+    }
+
+    /// Whether lines can still be added.
+    pub(crate) fn is_open(&self) -> bool {
+        self.file.is_some()
     }
 
     /// Adds complete lines, including newlines, to the next flush.
@@ -75,13 +86,21 @@ impl AppendLog {
             return Ok(());
         }
         let written = file.write_all(&self.pending);
-        self.pending.clear();
-        self.empty = false;
-        written.map_err(|source| {
+        let lines = mem::take(&mut self.pending);
+        let Err(source) = written else {
+            self.empty = false;
+            self.length = self.length.map(|length| length + lines.len() as u64);
+            return Ok(());
+        };
+        // A torn line must not be in the middle of the log.
+        let is_whole = self
+            .length
+            .is_some_and(|length| file.set_len(length).is_ok());
+        if !is_whole {
             self.file = None;
-            let path = self.path.clone();
-            StoreError::Write { path, source }.into()
-        })
+        }
+        let path = self.path.clone();
+        Err(StoreError::Write { path, source }.into())
     }
 }
 

@@ -32,8 +32,9 @@ fn schema() -> SchemaRef {
         let kind = match column {
             "timestamp" => DataType::Timestamp(TimeUnit::Millisecond, Some("+00:00".into())),
             "boot_id" | "uuid" | "name" | "throttle" | "processes" => DataType::Utf8,
-            "index" | "gpu_util" | "mem_util" | "temperature_c" | "sm_clock_mhz"
-            | "mem_clock_mhz" | "foreign_processes" => DataType::UInt32,
+            "index" | "gpu_util" | "mem_util" | "sm_clock_mhz" | "mem_clock_mhz"
+            | "foreign_processes" => DataType::UInt32,
+            _ if column.ends_with("_c") => DataType::UInt32,
             _ if floats.iter().any(|end| column.ends_with(end)) => DataType::Float64,
             _ => DataType::UInt64,
         };

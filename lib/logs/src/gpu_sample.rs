@@ -22,9 +22,9 @@ pub struct GpuSample {
     pub boot_id: Option<String>,
     /// The time in [seconds since boot](crate::boot_seconds).
     pub boot_s: Option<f64>,
-    /// The driver's number of the GPU.
+    /// The driver's number of the GPU; for a MIG instance, that of its GPU.
     pub index: Option<u32>,
-    /// The GPU's UUID: `GPU-…`.
+    /// The UUID of the GPU, `GPU-…`, or of a MIG instance, `MIG-…`. An instance has memory and processes only.
     pub uuid: Option<String>,
     /// The product name.
     pub name: Option<String>,
@@ -68,6 +68,28 @@ pub struct GpuSample {
     pub tensor_active: Option<f64>,
     /// Share of the time in which data went to or from device memory.
     pub dram_active: Option<f64>,
+    /// Temperature of the device memory.
+    pub mem_temperature_c: Option<u32>,
+    /// Temperature above which the board lowers its clocks: the lower of its maximum for operation and its slowdown.
+    pub temperature_limit_c: Option<u32>,
+    /// The same for the device memory.
+    pub mem_temperature_limit_c: Option<u32>,
+    /// Pages of device memory that were retired (before Ampere). This and the next five columns are read every 10 s.
+    pub retired_pages: Option<u64>,
+    /// Rows of device memory that were remapped (since Ampere).
+    pub remapped_rows: Option<u64>,
+    /// Above 0 if memory is to be repaired by the next reset.
+    pub repair_pending: Option<u64>,
+    /// Above 0 if memory could not be repaired.
+    pub repair_failed: Option<u64>,
+    /// Packets that were sent again over `PCIe`.
+    pub pcie_replays: Option<u64>,
+    /// Errors of all `NVLink` connections, corrected ones included.
+    pub nvlink_errors: Option<u64>,
+    /// Xid errors since the driver was opened.
+    pub xid_errors: Option<u64>,
+    /// Number of the last Xid error.
+    pub last_xid: Option<u64>,
     /// Share of all CPUs' time that was not idle.
     pub host_cpu_util: Option<f64>,
     /// Memory that is not available to new programs.
@@ -80,6 +102,9 @@ pub struct GpuSample {
     pub host_disk_write_mib_s: Option<f64>,
     /// Free space for this user on the file system of the log.
     pub host_disk_free_mib: Option<u64>,
+    /// Time between samples that the recording was asked for. Readings further apart than 2.5 times of it have a gap
+    /// between them. Logs of older versions have none.
+    pub interval_s: Option<f64>,
 }
 
 impl GpuSample {
@@ -89,6 +114,21 @@ impl GpuSample {
             timestamp,
             ..Self::default()
         }
+    }
+
+    /// Whether the driver gave a value besides the names. A GPU that is lost or hangs has none.
+    pub fn has_values(&self) -> bool {
+        self.gpu_util.is_some()
+            || self.mem_used_mib.is_some()
+            || self.temperature_c.is_some()
+            || self.power_w.is_some()
+            || self.sm_clock_mhz.is_some()
+            || self.power_limit_w.is_some()
+            || self.mem_clock_mhz.is_some()
+            || self.energy_j.is_some()
+            || self.throttle.is_some()
+            || self.processes.is_some()
+            || self.ecc_uncorrected.is_some()
     }
 
     /// Returns the clock that both logs share: boot id and seconds since boot.

@@ -50,10 +50,10 @@ fn write_exporter(text: &mut MetricsText, rows: &[GpuSample]) {
     let help = "When GPUs and host were looked at last, in seconds since 1970.";
     text.metric("gauge", name, help, [(none.clone(), Some(sampled))]);
 
-    let driver_up = flag(rows.iter().any(|row| row.index.is_some()));
+    let driver_up = flag(rows.iter().any(GpuSample::has_values));
     let name = "plmkit_exporter_driver_up";
     let help =
-        "Whether a driver tells of GPUs, 1 or 0; one that is not there is looked for every minute.";
+        "Whether a GPU answers, 1 or 0; a driver that is not there is looked for every minute.";
     text.metric("gauge", name, help, [(none, Some(driver_up))]);
 }
 

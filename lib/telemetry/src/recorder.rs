@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use plmkit_contract::path_text;
+use plmkit_contract::{path_text, plural};
 use plmkit_store::StoreError;
 
 use crate::background::{Background, NoResult, StopSignal};
@@ -32,7 +32,8 @@ pub struct RecorderOptions {
     pub memory_warning: f64,
 }
 
-/// Records samples until it is told to finish. A log that cannot be written is warned of once.
+/// Records samples until it is told to finish. Warns once of a log that cannot be written, and of missed intervals; tells
+/// both numbers at the end.
 pub struct Recorder {
     thread: Background<Option<GpuCsvWriter>>,
     /// Whether the thread is writing, to tell a hanging log from a hanging driver.
@@ -72,19 +73,24 @@ impl Recorder {
             let mut sampler = Sampler::open(&options.sources);
             let mut warnings = Warnings::new(options.memory_warning, options.sources.command.is_some());
             let sample = || {
-                let rows = sampler.sample();
+                let mut rows = sampler.sample();
+                let interval_s = Some(options.interval.as_secs_f64());
+                rows.iter_mut().for_each(|row| row.interval_s = interval_s);
                 for warning in warnings.warnings(&rows) {
                     tracing::warn!("{warning}");
                 }
                 rows
             };
+            let mut losses = Losses::default();
             let write = |rows: &[GpuSample]| {
                 is_writing.store(true, Ordering::Relaxed);
                 let written = log.write(rows);
                 is_writing.store(false, Ordering::Relaxed);
-                written
+                losses.add(rows.len(), &written, log.is_open());
+                log.is_open()
             };
             record(options.interval, sample, write, |pause| stop.pause(pause));
+            losses.finish();
             Some(log)
         })?;
         Ok(Self { thread, writing })
@@ -124,30 +130,79 @@ fn open_when_free(path: &Path, stop: &StopSignal) -> Option<GpuCsvWriter> {
     }
 }
 
-/// Takes samples at multiples of `interval` until `pause` returns false or a sample cannot be written.
+/// Rows that could not be written.
+#[derive(Default)]
+struct Losses {
+    /// Rows of this failure, and of all.
+    rows: [usize; 2],
+}
+
+impl Losses {
+    fn add(&mut self, rows: usize, written: &Result<(), LogError>, is_open: bool) {
+        match written {
+            Ok(()) if self.rows[0] > 0 => {
+                tracing::warn!("the log is written again; {} were lost", self.lost(0));
+                self.rows[0] = 0;
+            }
+            Ok(()) => {}
+            Err(error) if !is_open => tracing::warn!("{error}; going on without a record"),
+            Err(error) => {
+                if self.rows[0] == 0 {
+                    tracing::warn!("{error}; trying again with each sample");
+                }
+                self.rows.iter_mut().for_each(|sum| *sum += rows);
+            }
+        }
+    }
+
+    fn lost(&self, sum: usize) -> String {
+        plural(self.rows[sum] as u64, "row")
+    }
+
+    fn finish(self) {
+        if self.rows[1] > 0 {
+            tracing::warn!(
+                "the log could not be written all the time: {} were lost",
+                self.lost(1)
+            );
+        }
+    }
+}
+
+/// Takes samples at multiples of `interval` until `pause` or `write` returns false.
 fn record(
     interval: Duration,
     mut sample: impl FnMut() -> Vec<GpuSample>,
-    mut write: impl FnMut(&[GpuSample]) -> Result<(), LogError>,
+    mut write: impl FnMut(&[GpuSample]) -> bool,
     pause: impl Fn(Duration) -> bool,
 ) {
-    let mut record_sample = || {
-        write(&sample())
-            .inspect_err(|error| tracing::warn!("{error}; going on without a record"))
-            .is_ok()
-    };
     let start = Instant::now();
+    let intervals = |time: Duration| time.as_nanos() / interval.as_nanos().max(1);
+    let (mut last, mut missed) = (0, 0);
     loop {
         let sampled = Instant::now();
-        if !record_sample() {
-            return;
+        let now = intervals(sampled - start);
+        let skipped = now.saturating_sub(last + 1);
+        if skipped > 0 && missed == 0 {
+            tracing::warn!(
+                "a sample came late, after {} intervals; later ones are only counted",
+                skipped + 1
+            );
+        }
+        missed += skipped;
+        last = now;
+        if !write(&sample()) {
+            break;
         }
         if !pause(until_next(start.elapsed(), interval)) {
             if sampled.elapsed() >= interval / LAST_SAMPLE_PART {
-                record_sample();
+                write(&sample());
             }
-            return;
+            break;
         }
+    }
+    if missed > 0 {
+        tracing::warn!("{missed} of {} intervals have no sample", last + 1);
     }
 }
 
@@ -182,7 +237,7 @@ mod tests {
             left.get() > 0
         };
         let sample = || vec![GpuSample::default()];
-        let write = |rows: &[GpuSample]| log.write(rows);
+        let write = |rows: &[GpuSample]| log.write(rows).is_ok();
         record(Duration::from_hours(1), sample, write, pause);
         let log = std::fs::read_to_string(&path).unwrap();
         assert_eq!(log.lines().count(), 1 + 4);

@@ -1,12 +1,12 @@
 //! Samples of all GPUs and the host.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use plmkit_logs::{GpuSample, Timestamp, boot_id, boot_seconds};
 
 use crate::host::Host;
-use crate::nvml::{Gpu, open_gpus};
+use crate::nvml::Driver;
 use crate::process_tree::ProcessTree;
 
 /// Time between two searches for a missing driver: a service may start before the driver.
@@ -17,7 +17,7 @@ pub const DRIVER_RETRY: Duration = Duration::from_mins(1);
 pub struct Sources {
     /// Path of NVML, the driver's management library; `None` for the installed one.
     pub nvml: Option<PathBuf>,
-    /// Time between two searches for a missing driver: [`DRIVER_RETRY`].
+    /// The longest time between two searches for a missing driver: [`DRIVER_RETRY`].
     pub driver_retry: Duration,
     /// A path on the file system whose free space is sampled.
     pub disk: Option<PathBuf>,
@@ -25,13 +25,9 @@ pub struct Sources {
     pub command: Option<u32>,
 }
 
-/// Takes samples: a row for each GPU, or one row for the host if there is no GPU.
+/// Takes samples: a row for each GPU and MIG instance, or one row for the host if no GPU was ever seen.
 pub struct Sampler {
-    /// The GPUs; empty while there is no driver.
-    gpus: Vec<Gpu>,
-    nvml: Option<PathBuf>,
-    driver_retry: Duration,
-    last_search: Instant,
+    driver: Driver,
     host: Host,
     command: Option<ProcessTree>,
     boot_id: Option<String>,
@@ -40,13 +36,8 @@ pub struct Sampler {
 impl Sampler {
     /// Loads NVML. Logs why there is no GPU.
     pub fn open(sources: &Sources) -> Self {
-        let gpus = open_gpus(sources.nvml.as_deref())
-            .inspect_err(|reason| tracing::info!("no GPU to be seen, only the host: {reason}"));
         Self {
-            gpus: gpus.unwrap_or_default(),
-            nvml: sources.nvml.clone(),
-            driver_retry: sources.driver_retry,
-            last_search: Instant::now(),
+            driver: Driver::open(sources.nvml.as_deref(), sources.driver_retry),
             host: Host::new(sources.disk.as_deref()),
             command: sources.command.map(ProcessTree::new),
             boot_id: boot_id(),
@@ -59,14 +50,7 @@ impl Sampler {
         moment.boot_id.clone_from(&self.boot_id);
         moment.boot_s = Some(boot_seconds());
         self.host.read(&mut moment);
-        if self.gpus.is_empty() && self.last_search.elapsed() >= self.driver_retry {
-            self.gpus = open_gpus(self.nvml.as_deref())
-                .inspect(|_| tracing::info!("the driver is there by now"))
-                .unwrap_or_default();
-            self.last_search = Instant::now();
-        }
-        let gpus = self.gpus.iter_mut();
-        let mut samples: Vec<GpuSample> = gpus.map(|gpu| gpu.read(&moment)).collect();
+        let mut samples = self.driver.read(&moment);
         if let Some(command) = &mut self.command {
             for sample in &mut samples {
                 let processes = sample.processes.as_ref();

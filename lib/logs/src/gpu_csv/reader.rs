@@ -189,6 +189,7 @@ fn check(sample: &GpuSample) -> Result<(), String> {
             sample.host_disk_write_mib_s,
         ),
         ("boot_s", "seconds", sample.boot_s),
+        ("interval_s", "seconds", sample.interval_s),
     ] {
         if let Some(value) = value.filter(|value| !(value.is_finite() && *value >= 0.0)) {
             return Err(format!("column '{column}': expected {unit}, found {value}"));

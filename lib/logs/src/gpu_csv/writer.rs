@@ -14,8 +14,9 @@ const KIND: LogKind = LogKind {
 
 /// Appends samples to a log. Each call writes complete lines.
 ///
-/// The recorded command must not suffer from its log. The first error is returned, so that the caller can warn. It closes
-/// the writer: later samples are dropped, and the result is `Ok`.
+/// The recorded command must not suffer from its log. An error loses the samples of its moment. A regular file takes later
+/// samples, as a full disk may have space again. Any other file is closed: later samples are dropped, and the result is
+/// `Ok`.
 pub struct GpuCsvWriter {
     log: AppendLog,
 }
@@ -27,6 +28,11 @@ impl GpuCsvWriter {
         Ok(Self {
             log: AppendLog::open(path, &KIND)?,
         })
+    }
+
+    /// Whether later samples can still be written.
+    pub fn is_open(&self) -> bool {
+        self.log.is_open()
     }
 
     /// Adds the samples of one moment.
@@ -61,7 +67,7 @@ mod tests {
         let mut writer = csv::Writer::from_writer(Vec::new());
         writer.serialize(&sample).unwrap();
         let text = String::from_utf8(writer.into_inner().unwrap()).unwrap();
-        let row = "2026-01-31T12:00:00.000Z,,,,,,,,,,,,,,,,,,,,,,,,,,12.5,,,,,\n";
+        let row = "2026-01-31T12:00:00.000Z,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,12.5,,,,,,\n";
         assert_eq!(text, format!("{HEADER}{row}"));
         assert_eq!(rows(&[sample]), row.as_bytes());
     }

@@ -16,14 +16,14 @@ const METRICS: [GpmMetricId; 5] = [
 ];
 
 /// Activity between two readings. The first reading has none.
-pub(super) struct Activity {
-    nvml: &'static Nvml,
-    previous: Option<GpmSample<'static>>,
+pub(super) struct Activity<'n> {
+    nvml: &'n Nvml,
+    previous: Option<GpmSample<'n>>,
 }
 
-impl Activity {
+impl<'n> Activity<'n> {
     /// Returns `None` for a GPU without performance monitors.
-    pub(super) fn open(nvml: &'static Nvml, device: &Device) -> Option<Self> {
+    pub(super) fn open(nvml: &'n Nvml, device: &Device) -> Option<Self> {
         // Drivers before 520 do not support the query.
         let supported = device.gpm_support().unwrap_or(false);
         supported.then_some(Self {
@@ -35,7 +35,7 @@ impl Activity {
     /// Fills in the activity since the previous reading.
     pub(super) fn read(
         &mut self,
-        device: &Device<'static>,
+        device: &Device<'n>,
         sample: &mut GpuSample,
     ) -> Result<(), NvmlError> {
         let now = device.gpm_sample()?;

@@ -1,82 +1,154 @@
 //! One GPU.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{
     Clock, EccCounter, MemoryError, PcieUtilCounter, TemperatureSensor,
 };
 use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::struct_wrappers::device::MemoryInfo;
 use nvml_wrapper::{Device, Nvml};
 use plmkit_logs::{GpuSample, Throttle};
 
 use super::MIB;
 use super::activity::{Activity, tenth};
+use super::health::State;
 use super::processes::{Utilization, processes};
 
+/// Values that were reported as not available, by the index of the GPU: each is reported once, over restarts of the driver.
+pub(super) type Reported = Arc<Mutex<HashSet<(u32, &'static str)>>>;
+
+/// How a GPU answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Health {
+    /// With at least one value.
+    Well,
+    /// With errors only.
+    Lost,
+    /// With an error that is of the driver, and not of this GPU.
+    DriverGone,
+    /// Not in time.
+    Silent,
+}
+
+/// A reading of a GPU: a row for the GPU, and one for each of its MIG instances.
+pub(super) struct Reading {
+    pub(super) rows: Vec<GpuSample>,
+    pub(super) health: Health,
+}
+
 /// A GPU, and its state between readings.
-pub(crate) struct Gpu {
-    nvml: &'static Nvml,
+pub(super) struct Gpu<'n> {
+    nvml: &'n Nvml,
     index: u32,
     // Names do not change. They are known even after the GPU is lost.
     uuid: Option<String>,
     name: Option<String>,
-    activity: Option<Activity>,
+    activity: Option<Activity<'n>>,
+    state: Option<State<'n>>,
+    has_mig: bool,
     utilization: Utilization,
-    /// Unavailable values that were reported, so that each is reported once.
-    reported: HashSet<&'static str>,
+    driver_gone: bool,
+    reported: Reported,
 }
 
-impl Gpu {
-    pub(super) fn new(nvml: &'static Nvml, index: u32) -> Self {
+impl<'n> Gpu<'n> {
+    pub(super) fn open(nvml: &'n Nvml, index: u32, reported: Reported) -> Self {
         let mut gpu = Self {
             nvml,
             index,
             uuid: None,
             name: None,
             activity: None,
+            state: None,
+            has_mig: false,
             utilization: Utilization::default(),
-            reported: HashSet::new(),
+            driver_gone: false,
+            reported,
         };
         if let Some(device) = gpu.value("the GPU", nvml.device_by_index(index)) {
             gpu.uuid = gpu.value("uuid", device.uuid());
             gpu.name = gpu.value("name", device.name());
             gpu.activity = Activity::open(nvml, &device);
+            gpu.state = Some(State::open(nvml, &device));
+            gpu.has_mig = device.mig_mode().is_ok_and(|mode| mode.current == 1);
         }
         gpu
     }
 
     /// Reads a sample. The time and the host's columns are copied from `moment`.
-    pub(crate) fn read(&mut self, moment: &GpuSample) -> GpuSample {
-        let mut sample = GpuSample {
+    pub(super) fn read(&mut self, moment: &GpuSample) -> Reading {
+        self.driver_gone = false;
+        let mut rows = vec![GpuSample {
             index: Some(self.index),
             uuid: self.uuid.clone(),
             name: self.name.clone(),
             ..moment.clone()
-        };
+        }];
+        if let Some(state) = &mut self.state {
+            state.read_events(&mut rows[0]);
+        }
         // A GPU that comes back after a reset has another handle.
         let device = self.nvml.device_by_index(self.index);
-        let Some(device) = self.value("the GPU", device) else {
-            return sample;
+        if let Some(device) = self.value("the GPU", device) {
+            self.read_device(&device, &mut rows[0]);
+            if self.has_mig {
+                self.read_mig(&device, moment, &mut rows);
+            }
+        }
+        let health = match rows[0].has_values() {
+            _ if self.driver_gone => Health::DriverGone,
+            true => Health::Well,
+            false => Health::Lost,
         };
-        self.read_load(&device, &mut sample);
-        self.read_power_and_clocks(&device, &mut sample);
+        Reading { rows, health }
+    }
+
+    fn read_device(&mut self, device: &Device<'n>, sample: &mut GpuSample) {
+        self.read_load(device, sample);
+        self.read_power_and_clocks(device, sample);
         // Errors since the driver was loaded: the lifetime counters say nothing about this run.
         let errors = |kind| device.total_ecc_errors(kind, EccCounter::Volatile);
         sample.ecc_corrected = self.value("ecc_corrected", errors(MemoryError::Corrected));
         sample.ecc_uncorrected = self.value("ecc_uncorrected", errors(MemoryError::Uncorrected));
         if let Some(activity) = &mut self.activity {
-            let read = activity.read(&device, &mut sample);
+            let read = activity.read(device, sample);
             self.value("sm_active", read);
         } else {
-            self.read_pcie(&device, &mut sample);
+            self.read_pcie(device, sample);
         }
-        let busy = self.utilization.read(&device);
+        if let Some(state) = &mut self.state {
+            state.read(device, sample);
+        }
+        let busy = self.utilization.read(device);
         let busy = self.value("utilization by process", busy);
         sample.processes = self
             .value("processes", device.running_compute_processes())
             .map(|infos| processes(&infos, &busy.unwrap_or_default()));
-        sample
+    }
+
+    /// Adds a row for each MIG instance, with its memory and its processes: NVML gives no utilisation of an instance. The
+    /// names are read each time, as instances come and go.
+    fn read_mig(&mut self, device: &Device<'n>, moment: &GpuSample, rows: &mut Vec<GpuSample>) {
+        let count = self.value("MIG instances", device.mig_device_count());
+        let places = 0..count.unwrap_or_default();
+        // Not every place has an instance.
+        for instance in places.filter_map(|place| device.mig_device_by_index(place).ok()) {
+            let mut row = GpuSample {
+                index: Some(self.index),
+                uuid: self.value("uuid of a MIG instance", instance.uuid()),
+                name: self.value("name of a MIG instance", instance.name()),
+                ..moment.clone()
+            };
+            let memory = instance.memory_info();
+            self.read_memory(memory, &mut row);
+            let infos = instance.running_compute_processes();
+            let infos = self.value("processes of a MIG instance", infos);
+            row.processes = infos.map(|infos| processes(&infos, &HashMap::new()));
+            rows.push(row);
+        }
     }
 
     fn read_load(&mut self, device: &Device, sample: &mut GpuSample) {
@@ -85,7 +157,11 @@ impl Gpu {
             sample.gpu_util = Some(utilization.gpu.min(100));
             sample.mem_util = Some(utilization.memory.min(100));
         }
-        if let Some(memory) = self.value("mem_used_mib", device.memory_info()) {
+        self.read_memory(device.memory_info(), sample);
+    }
+
+    fn read_memory(&mut self, memory: Result<MemoryInfo, NvmlError>, sample: &mut GpuSample) {
+        if let Some(memory) = self.value("mem_used_mib", memory) {
             sample.mem_used_mib = Some(memory.used / MIB);
             sample.mem_total_mib = Some(memory.total / MIB);
         }
@@ -122,15 +198,27 @@ impl Gpu {
 
     /// Returns the value, if available. Logs the first failure for each `what`.
     fn value<T>(&mut self, what: &'static str, value: Result<T, NvmlError>) -> Option<T> {
-        let index = self.index;
-        match value {
+        let (index, error) = match value {
             Ok(value) => return Some(value),
-            Err(_) if !self.reported.insert(what) => {}
-            Err(error @ NvmlError::GpuLost) => tracing::warn!("gpu {index} is lost: {error}"),
-            Err(error) => tracing::info!("gpu {index}: {what} is not available: {error}"),
+            Err(error) => (self.index, error),
+        };
+        self.driver_gone |= is_of_the_driver(&error);
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        match error {
+            _ if !reported.insert((index, what)) => {}
+            NvmlError::GpuLost => tracing::warn!("gpu {index} is lost: {error}"),
+            _ => tracing::info!("gpu {index}: {what} is not available: {error}"),
         }
         None
     }
+}
+
+/// Whether an error is that of a driver that was unloaded, restarted or replaced.
+fn is_of_the_driver(error: &NvmlError) -> bool {
+    matches!(
+        error,
+        NvmlError::Uninitialized | NvmlError::DriverNotLoaded | NvmlError::LibRmVersionMismatch
+    )
 }
 
 /// An idle GPU clocks down as well, which is no throttling.

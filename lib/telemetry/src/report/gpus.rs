@@ -111,9 +111,10 @@ impl GpuCount {
         if let Some(errors) = sample.ecc_uncorrected {
             // Errors from before the recording do not count. A reloaded driver counts from 0.
             let before = self.last_ecc_uncorrected.replace(errors).unwrap_or(errors);
-            *gpu.new_ecc_uncorrected.get_or_insert(0) += errors.saturating_sub(before);
+            *gpu.new_ecc_uncorrected.get_or_insert(0) +=
+                errors.checked_sub(before).unwrap_or(errors);
         }
-        if has_values(sample) {
+        if sample.has_values() {
             (self.has_values, self.empty_samples) = (true, 0);
         } else {
             self.empty_samples += 1;
@@ -161,19 +162,4 @@ impl GpuCount {
             ..self.summary
         }
     }
-}
-
-/// Whether the driver gave any value besides the name.
-fn has_values(sample: &GpuSample) -> bool {
-    sample.gpu_util.is_some()
-        || sample.mem_used_mib.is_some()
-        || sample.temperature_c.is_some()
-        || sample.power_w.is_some()
-        || sample.sm_clock_mhz.is_some()
-        || sample.power_limit_w.is_some()
-        || sample.mem_clock_mhz.is_some()
-        || sample.energy_j.is_some()
-        || sample.throttle.is_some()
-        || sample.processes.is_some()
-        || sample.ecc_uncorrected.is_some()
 }
