@@ -5,7 +5,8 @@ use plmkit_contract::plural;
 use crate::Mean;
 use crate::event::BatchDone;
 use crate::thresholds::{
-    IDLE_CRITICAL_ABOVE, IDLE_MILD_ABOVE, PACKING_CRITICAL_BELOW, packing_shortfall,
+    IDLE_CRITICAL_ABOVE, IDLE_JUDGED_FROM_S, IDLE_MILD_ABOVE, PACKING_CRITICAL_BELOW,
+    packing_shortfall,
 };
 
 /// Batches between two lines.
@@ -13,9 +14,6 @@ const EVERY_BATCHES: u64 = 100;
 
 /// Seconds between two lines of a run with slow batches.
 const EVERY_S: f64 = 60.0;
-
-/// A run that has waited for less in all is not warned of: every run waits for its first read.
-const MIN_WAIT_S: f64 = 1.0;
 
 /// Counts the batches of a run, and reports every 100 batches or 60 s, and at its end.
 ///
@@ -135,7 +133,8 @@ impl ProgressReporter {
     fn warn_of_waits(&mut self, idle: Option<f64>) -> Option<String> {
         let above = idle_excess(idle?)?;
         let is_known = self.warned_above.is_some_and(|warned| warned >= above);
-        if is_known || self.all.wait_ms.sum() < 1000.0 * MIN_WAIT_S {
+        // Every run waits for its first read, which decides about a short one.
+        if is_known || self.all.end_s < IDLE_JUDGED_FROM_S {
             return None;
         }
         self.warned_above = Some(above);
@@ -307,7 +306,7 @@ mod tests {
             ];
             assert_eq!(texts(case.reporter.finish(10.0)), expected);
         }
-        // A test run of a second, half of which is the first read.
+        // Half of a run of a second is the first read.
         let mut short = Case::new(1);
         short.add(1, 1.0, &batch(1.0, 500.0));
         assert_eq!(short.reporter.finish(1.0).len(), 1);

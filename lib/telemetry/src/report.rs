@@ -58,7 +58,6 @@ pub use sample_totals::SampleTotals;
 pub use samples::{Samples, SamplesSummary, Scope};
 pub use stages::{Stage, Stages};
 pub use text::sentences;
-pub(crate) use throttle_count::is_severe;
 pub use worker::WorkerSummary;
 
 /// The version of the report's schema.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use plmkit_logs::GpuSample;
 use plmkit_logs::thresholds::{GPU_CRITICAL_BELOW, GPU_HOT_ABOVE_C};
 
-use crate::report::{gpu_name, is_severe};
+use crate::report::gpu_name;
 
 /// Memory use must fall this far below the limit before the next warning, so that use around the limit warns once.
 const MEMORY_MARGIN_PERCENT: f64 = 5.0;
@@ -102,19 +102,15 @@ impl Gpu {
 
     fn warn_of_heat(&mut self, sample: &GpuSample) -> Option<String> {
         let celsius = sample.temperature_c?;
-        let (is_hot, is_over) = (
-            celsius > GPU_HOT_ABOVE_C,
-            celsius < GPU_HOT_ABOVE_C - HEAT_MARGIN_C,
-        );
-        begins(&mut self.is_hot, is_hot, is_over).then(|| {
-            format!("{celsius} °C; expected at most {GPU_HOT_ABOVE_C} °C: look at cooling")
-        })
+        let limit = sample.temperature_limit_c.unwrap_or(GPU_HOT_ABOVE_C);
+        let is_over = celsius + HEAT_MARGIN_C < limit;
+        begins(&mut self.is_hot, celsius > limit, is_over)
+            .then(|| format!("{celsius} °C; expected at most {limit} °C: look at cooling"))
     }
 
     /// A power limit holds the clocks of every busy GPU down, so only reasons that protect the hardware count.
     fn warn_of_throttling(&mut self, sample: &GpuSample, now_s: f64) -> Option<String> {
-        let reasons = sample.throttle.as_ref()?.0.iter();
-        let severe: Vec<&str> = reasons.map(String::as_str).filter(|reason| is_severe(reason)).collect();
+        let severe: Vec<&str> = sample.throttle.as_ref()?.severe().collect();
         if severe.is_empty() {
             return None;
         }

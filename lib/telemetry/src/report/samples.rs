@@ -5,23 +5,20 @@ use std::ops::Range;
 use plmkit_logs::GpuSample;
 use serde::Serialize;
 
-use super::bins::Bins;
 use super::gpus::{GpuCount, GpuSummary};
 use super::host::{HostCount, HostSummary};
+use super::pictures::GpuPictures;
 use super::run::RunSummary;
 use super::run_gpu::{RunGpu, find_gpu, run_gpus, was_used};
 use super::runs::{Runs, RunsSummary};
 use super::time_axis::TimeAxis;
 use super::time_span::TimeSpans;
 
-/// GPUs in the utilisation chart. More lines cannot be told apart.
-const MAX_LINES: usize = 16;
+/// GPUs with charts, the first of a log. Charts take memory.
+const MAX_PICTURES: usize = 16;
 
 /// Runs with a note about their GPUs.
 const MAX_NOTES: usize = 8;
-
-/// The finest resolution of a line over time, in seconds.
-const RESOLUTION_S: f64 = 0.5;
 
 /// GPUs and host over the samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -59,8 +56,8 @@ pub enum Scope {
 /// Chart data of the samples, over the seconds of all recordings in a row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct SamplesPictures {
-    /// Utilisation of each GPU, 0 to 1, with the driver's number of it.
-    pub(super) utilization: Vec<(Option<u32>, Bins)>,
+    /// The GPUs, with the driver's numbers of them.
+    pub(super) gpus: Vec<(Option<u32>, GpuPictures)>,
     /// When runs were at work.
     pub(super) spans_s: Vec<Range<f64>>,
 }
@@ -70,7 +67,7 @@ pub(super) struct SamplesPictures {
 pub struct Samples {
     spans: TimeSpans,
     axis: TimeAxis,
-    lines: Vec<Bins>,
+    pictures: Vec<GpuPictures>,
     all: Count,
     /// Samples that were taken during any run.
     inside: Count,
@@ -120,11 +117,11 @@ impl Samples {
     pub fn add(&mut self, sample: &GpuSample) {
         let at_s = self.axis.place(sample);
         if let Some(gpu) = self.all.add(sample, at_s) {
-            if gpu == self.lines.len() && gpu < MAX_LINES {
-                self.lines.push(Bins::new(RESOLUTION_S));
+            if gpu == self.pictures.len() && gpu < MAX_PICTURES {
+                self.pictures.push(GpuPictures::default());
             }
-            if let Some((line, percent)) = self.lines.get_mut(gpu).zip(sample.gpu_util) {
-                line.add(at_s, f64::from(percent) / 100.0);
+            if let Some(pictures) = self.pictures.get_mut(gpu) {
+                pictures.add(at_s, sample);
             }
         }
         let runs = self.spans.runs_at(sample);
@@ -171,7 +168,7 @@ impl Samples {
             notes: notes(runs, &self.all, elsewhere),
             by_run: by_run.collect(),
             pictures: SamplesPictures {
-                utilization: indices.zip(self.lines).collect(),
+                gpus: indices.zip(self.pictures).collect(),
                 spans_s: spans_s.collect(),
             },
         }

@@ -7,14 +7,6 @@ use plmkit_logs::Throttle;
 /// Reasons that are counted. The driver has ten.
 const MAX_REASONS: usize = 32;
 
-/// Reasons that protect the hardware from heat or a bad power supply.
-const SEVERE: [&str; 4] = [
-    "hw_slowdown",
-    "hw_thermal_slowdown",
-    "hw_power_brake_slowdown",
-    "sw_thermal_slowdown",
-];
-
 /// Samples by the reason that held the clocks down.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ThrottleCount {
@@ -44,6 +36,6 @@ impl ThrottleCount {
 }
 
 /// Whether a reason protects the hardware. A configured power limit does not.
-pub(crate) fn is_severe(reason: &str) -> bool {
-    SEVERE.contains(&reason)
+pub(super) fn is_severe(reason: &str) -> bool {
+    Throttle::SEVERE.contains(&reason)
 }
