@@ -16,8 +16,10 @@ const UNIT: u32 = 2;
 const WIDTH: u32 = 340 * UNIT;
 const HEIGHT: u32 = 220 * UNIT;
 /// The height of a strip with its label, and of the axis below the last one.
-const STRIP: u32 = 80 * UNIT;
-const STRIP_LABEL: u32 = 20 * UNIT;
+const STRIP: u32 = 84 * UNIT;
+const STRIP_LABEL: u32 = 22 * UNIT;
+/// Half of a tick label.
+const STRIP_END: u32 = 8 * UNIT;
 const AXIS: u32 = 40 * UNIT;
 const Y_LABELS: u32 = 58 * UNIT;
 const STRIP_Y_LABELS: u32 = 40 * UNIT;
@@ -263,6 +265,7 @@ where
 fn draw_lines<'a>(area: &Area<'a>, lines: &Lines, y_max: f64) -> Drawn<'a> {
     let mut chart = ChartBuilder::on(area)
         .margin(MARGIN)
+        .margin_right(2 * MARGIN)
         .x_label_area_size(AXIS)
         .y_label_area_size(Y_LABELS)
         .build_cartesian_2d(lines.x.clone(), 0.0..y_max.max(f64::MIN_POSITIVE))?;
@@ -283,12 +286,15 @@ fn draw_strips<'a>(area: &Area<'a>, strips: &Strips, shown: &[&Strip]) -> Drawn<
         let is_last = position + 1 == shown.len();
         let (top, axis) = (position as u32 * STRIP, if is_last { AXIS } else { 0 });
         let area = area.clone().shrink((0, top), (WIDTH, STRIP + axis));
+        // The axis takes the place of the margin.
+        let bottom = if is_last { 0 } else { STRIP_END };
         area.draw_text(&strip.line.name, &FONT.into_text_style(&area), (MARGIN as i32, 0))?;
         let mut chart = ChartBuilder::on(&area)
             .margin_top(STRIP_LABEL)
-            .margin_right(MARGIN)
+            .margin_right(2 * MARGIN)
             .margin_left(MARGIN)
-            .x_label_area_size(axis)
+            .margin_bottom(bottom)
+            .x_label_area_size(axis + STRIP_END - bottom)
             .y_label_area_size(STRIP_Y_LABELS)
             .build_cartesian_2d(strips.x.clone(), 0.0..strip.y_max.max(f64::MIN_POSITIVE))?;
         draw_shaded(&mut chart, &strips.shaded)?;
@@ -342,6 +348,7 @@ fn draw_line<'a>(chart: &mut Chart<'a, '_>, line: &Line, colour: RGBColor) -> Dr
 fn draw_points<'a>(area: &Area<'a>, points: &Points, x: Range<f64>, y: Range<f64>) -> Drawn<'a> {
     let mut chart = ChartBuilder::on(area)
         .margin(MARGIN)
+        .margin_right(2 * MARGIN)
         .x_label_area_size(AXIS)
         .y_label_area_size(Y_LABELS)
         .build_cartesian_2d(x, y)?;
@@ -364,6 +371,7 @@ fn draw_bars<'a>(area: &Area<'a>, bars: &Bars, y_max: f64) -> Drawn<'a> {
     let count = bars.bars.len();
     let mut chart = ChartBuilder::on(area)
         .margin(MARGIN)
+        .margin_right(2 * MARGIN)
         .x_label_area_size(AXIS)
         .y_label_area_size(Y_LABELS)
         .build_cartesian_2d((0..count).into_segmented(), 0.0..y_max)?;

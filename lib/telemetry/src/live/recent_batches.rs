@@ -91,13 +91,13 @@ mod tests {
     #[test]
     fn rates_and_waits_are_those_of_the_last_minute_or_of_eight_batches() {
         let slow = (0..100).map(|n| (n, n as f64, 10, 100.0));
-        let fast = (100..200).map(|n| (n, n as f64, 1000, 0.1));
+        let fast = (100..200).map(|n| (n, n as f64, 1000, 0.125));
         let expected = Recent {
             tokens_per_s: Some(1000.0),
             sequences_per_s: Some(100.0),
             residues_per_s: Some(500.0),
-            mean_wait_ms: Some(0.1),
-            wait_share: Some(0.0001),
+            mean_wait_ms: Some(0.125),
+            wait_share: Some(7.5 / 1000.0 / 60.0),
             queue: Some(QueueState::Full),
             queue_depth: Some(199),
         };

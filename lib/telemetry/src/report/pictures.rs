@@ -87,9 +87,9 @@ impl RunPictures {
         }
     }
 
-    /// Returns tokens a second over the seconds of the run.
-    pub(super) fn tokens_per_s(&self) -> Vec<(f64, f64)> {
-        let bins = self.tokens.bins().iter();
+    /// Returns at most `most` rates in tokens a second, over the seconds of the run.
+    pub(super) fn tokens_per_s(&self, most: usize) -> Vec<(f64, f64)> {
+        let bins = self.tokens.coarse(most).into_iter();
         bins.filter_map(|bin| {
             // The run ends within the last bin. If it fills hardly any of the bin, the rate would be noise.
             let to = bin.to.min(self.end_s);
@@ -116,7 +116,7 @@ mod tests {
                 };
                 pictures.add(&batch, 0.0);
             }
-            for (at_s, rate) in pictures.tokens_per_s() {
+            for (at_s, rate) in pictures.tokens_per_s(100) {
                 assert!((rate - 1000.0).abs() < 1.0, "{batches}: {rate} at {at_s}");
             }
         }

@@ -57,7 +57,7 @@ pub(super) fn run(run: &RunSummary) -> Vec<Figure> {
         return Vec::new();
     };
     let (unit, unit_s) = time_unit(pictures.end_s);
-    let rates = pictures.tokens_per_s().into_iter();
+    let rates = pictures.tokens_per_s(MAX_POINTS).into_iter();
     let rates = rates.map(|(at_s, rate)| (at_s / unit_s, rate));
     let throughput = Figure::lines(&Lines {
         caption: "Throughput over the run.",

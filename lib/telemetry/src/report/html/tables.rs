@@ -22,9 +22,8 @@ fn table<T>(rows: &[T], columns: &[Column<T>]) -> Table {
 pub(super) fn findings(findings: &[Finding]) -> Table {
     table(findings, &[
         ("tier", tier),
-        ("of", |finding| Cell::text(finding.subject.as_str())),
-        ("finding", |finding| Cell::text(finding.text.as_str())),
-        ("in the verdict", |finding| Cell::text(if finding.in_verdict { "yes" } else { "no" })),
+        ("finding", |finding| Cell::text(format!("{}: {}", finding.subject, finding.text))),
+        ("counts", |finding| Cell::text(if finding.in_verdict { "yes" } else { "no" })),
     ])
 }
 
