@@ -44,9 +44,10 @@ fn logs_of(paths: &[PathBuf], extensions: &[&str]) -> Result<Vec<PathBuf>, Fault
     for path in paths {
         let in_folder = logs_below(path, extensions);
         // What is no folder, and a folder without logs.
-        let found = match in_folder.is_empty() {
-            true => files_of(vec![path.clone()], extensions)?,
-            false => in_folder,
+        let found = if in_folder.is_empty() {
+            files_of(vec![path.clone()], extensions)?
+        } else {
+            in_folder
         };
         logs.extend(found);
     }

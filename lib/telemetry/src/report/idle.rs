@@ -62,10 +62,10 @@ impl Idle {
 /// Times of a worker, or of several, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct IdleTime {
-    elapsed_s: f64,
-    waiting_s: f64,
-    starting_s: f64,
-    other_s: f64,
+    elapsed: f64,
+    waiting: f64,
+    starting: f64,
+    other: f64,
 }
 
 impl IdleTime {
@@ -76,29 +76,29 @@ impl IdleTime {
         let starting_s = starting_s.clamp(0.0, idle_s);
         let waiting_s = waiting_s.clamp(0.0, idle_s - starting_s);
         Self {
-            elapsed_s,
-            waiting_s,
-            starting_s,
-            other_s: idle_s - starting_s - waiting_s,
+            elapsed: elapsed_s,
+            waiting: waiting_s,
+            starting: starting_s,
+            other: idle_s - starting_s - waiting_s,
         }
     }
 
     pub(super) fn plus(self, other: Self) -> Self {
         Self {
-            elapsed_s: self.elapsed_s + other.elapsed_s,
-            waiting_s: self.waiting_s + other.waiting_s,
-            starting_s: self.starting_s + other.starting_s,
-            other_s: self.other_s + other.other_s,
+            elapsed: self.elapsed + other.elapsed,
+            waiting: self.waiting + other.waiting,
+            starting: self.starting + other.starting,
+            other: self.other + other.other,
         }
     }
 
     pub(super) fn finish(self) -> Option<Idle> {
-        let of_all = |part_s| share(part_s, self.elapsed_s);
+        let of_all = |part_s| share(part_s, self.elapsed);
         Some(Idle {
-            share: of_all(self.waiting_s + self.starting_s + self.other_s)?,
-            waiting: of_all(self.waiting_s)?,
-            starting: of_all(self.starting_s)?,
-            other: of_all(self.other_s)?,
+            share: of_all(self.waiting + self.starting + self.other)?,
+            waiting: of_all(self.waiting)?,
+            starting: of_all(self.starting)?,
+            other: of_all(self.other)?,
         })
     }
 }

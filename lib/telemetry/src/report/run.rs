@@ -165,7 +165,8 @@ impl RunSummary {
         let attempts = self.by_attempt.iter();
         let times_s =
             attempts.map(|attempt| Some(attempt.load_s? + attempt.elapsed_s.unwrap_or(0.0)));
-        Some(times_s.sum::<Option<f64>>()? * gpus as f64 / 3600.0)
+        let sum_s = times_s.sum::<Option<f64>>().filter(|_| self.alike)?;
+        Some(sum_s * gpus as f64 / 3600.0)
     }
 
     /// Returns sentences about idle time, batches and workers.
@@ -173,7 +174,7 @@ impl RunSummary {
         let idle = self.idle.map(|idle| {
             let loading = self.load_share.map_or_else(String::new, |share| {
                 format!(
-                    "; loading the model took {} of the time of both",
+                    "; loading the model took {} of loading and run together",
                     percent(share)
                 )
             });

@@ -273,7 +273,7 @@ mod tests {
         }
         let run = &summaries(events)[0];
         assert_eq!((run.flops, run.tokens), (None, 30));
-        assert!(run.notes[1].starts_with("it went on with other devices"));
+        assert!(run.notes[2].starts_with("it went on with other devices"));
     }
 
     #[test]

@@ -32,12 +32,11 @@ impl TimeSpan {
     pub(super) fn gap_to(&self, later: &Self) -> Option<f64> {
         let same_boot = self.boot_id.is_some() && self.boot_id == later.boot_id;
         let boot_s = self.boot_s.as_ref().zip(later.boot_s.as_ref());
-        let gap_s = match boot_s.filter(|_| same_boot) {
-            Some((before, after)) => after.start() - before.end(),
-            None => {
-                let (before, after) = self.time_ms.as_ref().zip(later.time_ms.as_ref())?;
-                (after.start() - before.end()) as f64 / 1000.0
-            }
+        let gap_s = if let Some((before, after)) = boot_s.filter(|_| same_boot) {
+            after.start() - before.end()
+        } else {
+            let (before, after) = self.time_ms.as_ref().zip(later.time_ms.as_ref())?;
+            (after.start() - before.end()) as f64 / 1000.0
         };
         Some(gap_s).filter(|&gap_s| gap_s >= 0.0)
     }

@@ -65,148 +65,119 @@ impl WorkerSummary {
     }
 }
 
-/// Sums over the batches of a worker in one process of the run.
+/// Sums over the batches of a worker, in one process of the run or in all.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WorkerCount {
     batches: u64,
     sequences: u64,
     tokens: u64,
     residues: u64,
-    /// Sums of the times; `None` if a batch does not give its own.
-    times_ms: Option<Times>,
-    first: Option<First>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Times {
-    compute: f64,
-    wait: f64,
-}
-
-/// The first batch.
-#[derive(Clone, Copy, Debug)]
-struct First {
-    /// Seconds until its computation began.
-    began_s: f64,
-    wait_ms: f64,
+    compute_s: f64,
+    wait_s: f64,
+    /// Batches that do not give both times.
+    untimed: u64,
+    /// Seconds until the computation of the first batch began, and of these the wait for it.
+    start_s: Option<(f64, f64)>,
+    elapsed_s: Option<f64>,
+    idle: Option<IdleTime>,
 }
 
 impl WorkerCount {
     pub(super) fn add(&mut self, batch: &BatchDone) {
-        let own = batch.compute_ms.map(|compute| Times {
-            compute,
-            wait: batch.wait_ms.unwrap_or(0.0),
-        });
-        let before = match self.batches {
-            0 => Some(Times::default()),
-            _ => self.times_ms,
-        };
-        self.times_ms = before.zip(own).map(|(sum, own)| Times {
-            compute: sum.compute + own.compute,
-            wait: sum.wait + own.wait,
-        });
-        if let (None, Some(elapsed_s)) = (self.first, batch.elapsed_s) {
-            let parts = [batch.h2d_ms, batch.compute_ms, batch.d2h_ms, batch.write_ms];
-            self.first = Some(First {
-                began_s: elapsed_s - parts.into_iter().flatten().sum::<f64>() / 1000.0,
-                wait_ms: batch.wait_ms.unwrap_or(0.0),
-            });
+        let wait_s = batch.wait_ms.unwrap_or(0.0) / 1000.0;
+        if let (None, Some(elapsed_s)) = (self.start_s, batch.elapsed_s) {
+            let stages = [batch.h2d_ms, batch.compute_ms, batch.d2h_ms, batch.write_ms];
+            let of_batch_s = stages.into_iter().flatten().sum::<f64>() / 1000.0;
+            self.start_s = Some((elapsed_s - of_batch_s, wait_s));
         }
         self.batches += 1;
         self.sequences += batch.sequences;
         self.tokens += batch.tokens;
         self.residues += batch.residues;
+        self.compute_s += batch.compute_ms.unwrap_or(0.0) / 1000.0;
+        self.wait_s += wait_s;
+        self.untimed += u64::from(batch.compute_ms.is_none() || batch.wait_ms.is_none());
     }
 
-    /// Divides the time of a process that took `elapsed_s`.
-    fn idle_time(&self, elapsed_s: f64) -> Option<IdleTime> {
-        if self.batches == 0 {
-            return Some(IdleTime::new(elapsed_s, 0.0, elapsed_s, 0.0));
+    /// Ends the process after `elapsed_s`.
+    fn end(&self, elapsed_s: Option<f64>) -> Self {
+        let start_s = match self.batches {
+            0 => elapsed_s.map(|elapsed_s| (elapsed_s, 0.0)),
+            _ => self.start_s,
+        };
+        let known = elapsed_s.zip(start_s).filter(|_| self.untimed == 0);
+        let idle = known.map(|(elapsed_s, (start_s, first_wait_s))| {
+            IdleTime::new(
+                elapsed_s,
+                self.compute_s,
+                start_s,
+                self.wait_s - first_wait_s,
+            )
+        });
+        Self {
+            elapsed_s,
+            idle,
+            ..self.clone()
         }
-        let times = self.times_ms?;
-        let first = self.first?;
-        let waiting_s = (times.wait - first.wait_ms) / 1000.0;
-        let busy_s = times.compute / 1000.0;
-        Some(IdleTime::new(elapsed_s, busy_s, first.began_s, waiting_s))
     }
-}
 
-/// A worker over all attempts at a run.
-#[derive(Clone, Debug, Default)]
-struct Total {
-    count: WorkerCount,
-    elapsed_s: Option<f64>,
-    times_ms: Option<Times>,
-    idle: Option<IdleTime>,
-    attempts: u64,
+    fn plus(&self, other: &Self) -> Self {
+        Self {
+            batches: self.batches + other.batches,
+            sequences: self.sequences + other.sequences,
+            tokens: self.tokens + other.tokens,
+            residues: self.residues + other.residues,
+            compute_s: self.compute_s + other.compute_s,
+            wait_s: self.wait_s + other.wait_s,
+            untimed: self.untimed + other.untimed,
+            start_s: None,
+            elapsed_s: self
+                .elapsed_s
+                .zip(other.elapsed_s)
+                .map(|(sum, own)| sum + own),
+            idle: self.idle.zip(other.idle).map(|(sum, own)| sum.plus(own)),
+        }
+    }
 }
 
 /// The workers of a run, by number, over its attempts.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Workers(Vec<Total>);
+pub(super) struct Workers(Vec<WorkerCount>);
 
 impl Workers {
-    /// Adds worker `number` of a process that took `elapsed_s`.
+    /// Adds worker `number` of a process that took `elapsed_s`. The workers of a process are added in their order.
     pub(super) fn add(&mut self, number: usize, count: &WorkerCount, elapsed_s: Option<f64>) {
-        if self.0.len() <= number {
-            self.0.resize_with(number + 1, Total::default);
+        let ended = count.end(elapsed_s);
+        match self.0.get_mut(number) {
+            Some(sum) => *sum = sum.plus(&ended),
+            None => self.0.push(ended),
         }
-        let total = &mut self.0[number];
-        let is_first = total.attempts == 0;
-        let sum = |sum: Option<f64>, own: Option<f64>| match is_first {
-            true => own,
-            false => sum.zip(own).map(|(sum, own)| sum + own),
-        };
-        total.elapsed_s = sum(total.elapsed_s, elapsed_s);
-        let own = if count.batches == 0 {
-            Some(Times::default())
-        } else {
-            count.times_ms
-        };
-        let before = total.times_ms;
-        let part = |part: fn(Times) -> f64| sum(before.map(part), own.map(part));
-        let times = part(|times| times.compute).zip(part(|times| times.wait));
-        total.times_ms = times.map(|(compute, wait)| Times { compute, wait });
-        let idle = elapsed_s.and_then(|elapsed_s| count.idle_time(elapsed_s));
-        total.idle = match is_first {
-            true => idle,
-            false => total.idle.zip(idle).map(|(sum, own)| sum.plus(own)),
-        };
-        total.attempts += 1;
-        total.count.batches += count.batches;
-        total.count.sequences += count.sequences;
-        total.count.tokens += count.tokens;
-        total.count.residues += count.residues;
     }
 
     /// Returns the time that all workers had together, in seconds.
     pub(super) fn elapsed_s(&self) -> Option<f64> {
-        let elapsed = self.0.iter().map(|total| total.elapsed_s);
+        let elapsed = self.0.iter().map(|count| count.elapsed_s);
         elapsed.sum::<Option<f64>>().filter(|_| !self.0.is_empty())
     }
 
     /// Returns the mean over the workers.
     pub(super) fn idle(&self) -> Option<Idle> {
-        let mut times = self.0.iter().map(|total| total.idle);
+        let mut times = self.0.iter().map(|count| count.idle);
         let sum = times.try_fold(IdleTime::default(), |sum, own| Some(sum.plus(own?)));
         sum?.finish()
     }
 
     /// Completes the table; `started` names their GPUs.
     pub(super) fn finish(&self, started: &RunStarted) -> Vec<WorkerSummary> {
-        let all_tokens: u64 = self.0.iter().map(|total| total.count.tokens).sum();
-        let totals = self.0.iter().enumerate();
-        let summary = |(worker, total): (usize, &Total)| {
-            let per_s = |part: f64| total.elapsed_s.and_then(|elapsed_s| share(part, elapsed_s));
-            let count = &total.count;
-            let gpu_uuid = gpu_of(worker, started);
-            let of_time = |part_ms: fn(Times) -> f64| {
-                let part_ms = total.times_ms.map(part_ms);
-                // A killed run ends with its last known batch, and may have been in the next one.
-                part_ms
-                    .and_then(|part_ms| per_s(part_ms / 1000.0))
-                    .map(|share| share.min(1.0))
+        let all_tokens: u64 = self.0.iter().map(|count| count.tokens).sum();
+        let summary = |(worker, count): (usize, &WorkerCount)| {
+            let per_s = |part: f64| share(part, count.elapsed_s?);
+            // A killed run ends with its last known batch, and may have waited for the next one.
+            let of_time = |part_s: f64| {
+                let known = per_s(part_s).filter(|_| count.untimed == 0);
+                known.map(|share| share.min(1.0))
             };
+            let gpu_uuid = gpu_of(worker, started);
             WorkerSummary {
                 worker: worker as u64,
                 gpu_name: gpu_uuid.and_then(|uuid| name_of(uuid, started)),
@@ -220,12 +191,12 @@ impl Workers {
                     residues_per_s: per_s(count.residues as f64),
                     tokens_per_s: per_s(count.tokens as f64),
                 },
-                wait_share: of_time(|times| times.wait),
-                compute_share: of_time(|times| times.compute),
-                idle: total.idle.and_then(IdleTime::finish),
+                wait_share: of_time(count.wait_s),
+                compute_share: of_time(count.compute_s),
+                idle: count.idle.and_then(IdleTime::finish),
             }
         };
-        totals.map(summary).collect()
+        self.0.iter().enumerate().map(summary).collect()
     }
 }
 
