@@ -1,10 +1,11 @@
 //! Snapshots of GPUs, host and runs, for `top` and `export`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use plmkit_logs::{GpuSample, Timestamp};
+use plmkit_logs::event::RunStarted;
+use plmkit_logs::{GpuSample, Timestamp, boot_id, host_name};
 use plmkit_telemetry::live::{Follower, LiveRuns, RunStatus};
 use plmkit_telemetry::{DRIVER_RETRY, Sampler, Sources};
 
@@ -17,6 +18,8 @@ pub(crate) struct Monitor {
     sampler: Sampler,
     follower: Follower,
     runs: LiveRuns,
+    /// The boot and the name of this machine.
+    here: (Option<String>, Option<String>),
     /// Drops runs without news for this long, wherever their logs are.
     pub(crate) forget: Option<Duration>,
 }
@@ -47,6 +50,7 @@ impl Monitor {
             sampler,
             follower: Follower::new(events.to_vec(), keep),
             runs: LiveRuns::default(),
+            here: (boot_id(), host_name()),
             forget: None,
         }
     }
@@ -68,8 +72,19 @@ impl Monitor {
         let keep = self.forget.unwrap_or(Duration::MAX);
         Snapshot {
             rows: self.sampler.sample(),
-            runs: self.runs.status_of_recent(now, keep),
+            runs: self
+                .runs
+                .status_of_recent(now, keep, |run| self.is_gone(run)),
             notes,
         }
+    }
+
+    /// Whether the process of a run on this machine is gone. A container with process ids of its own has a name of its own.
+    fn is_gone(&self, run: &RunStarted) -> bool {
+        let is_here = run.boot_id.is_some() && self.here == (run.boot_id.clone(), run.host.clone());
+        is_here
+            && run
+                .pid
+                .is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
     }
 }

@@ -221,6 +221,7 @@ fn shifts(verdict: &Verdict) -> Option<Figure> {
             lines.push(Line {
                 name,
                 pieces: vec![Vec::new()],
+                band: Vec::new(),
             });
             lines.len() - 1
         });

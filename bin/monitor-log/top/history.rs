@@ -1,6 +1,7 @@
 //! Past snapshots of the view.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 use plmkit_logs::GpuSample;
 
@@ -13,6 +14,8 @@ const MAX_SNAPSHOTS: usize = 512;
 #[derive(Default)]
 pub(super) struct History {
     pub(super) last: Option<Snapshot>,
+    /// How old the last snapshot is, if it is older than it should be.
+    pub(super) stale: Option<Duration>,
     /// The commands of the processes on GPUs, by process id.
     pub(super) commands: HashMap<u32, String>,
     /// Messages for people, the latest last.

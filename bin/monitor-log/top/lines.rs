@@ -4,7 +4,7 @@ use plmkit_contract::{LIST_SHOWN, one_line};
 use plmkit_logs::GpuSample;
 use plmkit_telemetry::live::RunStatus;
 
-use super::text::{batches, device, duration, or_dash, percent, power, queue, rates, state};
+use super::text::{batches, device, duration, idle, or_dash, percent, power, queue, rates, state};
 use crate::monitor::Snapshot;
 
 /// Returns a line for each GPU, or for the host if there is no GPU, and a line for each run.
@@ -24,11 +24,14 @@ fn row(sample: &GpuSample) -> String {
         let cpu = or_dash(sample.host_cpu_util);
         return format!("host  cpu {cpu} %  mem {used}/{total} MiB");
     };
+    let name = or_dash(sample.name.as_ref());
+    if !sample.has_values() {
+        return format!("gpu {index}  {name}  lost");
+    }
     let (power, limit) = power(sample);
     let processes = sample.processes.as_ref().map(|processes| processes.0.len());
     format!(
-        "gpu {index}  {}  util {} %  mem {}/{} MiB  {} C  {power}/{limit} W  {} MHz  throttle {}  processes {}",
-        or_dash(sample.name.as_ref()),
+        "gpu {index}  {name}  util {} %  mem {}/{} MiB  {} C  {power}/{limit} W  {} MHz  throttle {}  processes {}",
         or_dash(sample.gpu_util),
         or_dash(sample.mem_used_mib),
         or_dash(sample.mem_total_mib),
@@ -40,15 +43,16 @@ fn row(sample: &GpuSample) -> String {
 }
 
 fn run(status: &RunStatus) -> String {
-    let (tokens, residues) = rates(status);
+    let [tokens, sequences, residues] = rates(status);
     format!(
-        "run {}  {}  {}  {}  batches {}  tokens/s {tokens}  residues/s {residues}  queue {}  packing {}  left {}",
+        "run {}  {}  {}  {}  batches {}  tokens/s {tokens}  sequences/s {sequences}  residues/s {residues}  queue {}  idle {}  packing {}  left {}",
         status.summary.run,
         device(status),
         state(status),
         percent(status.progress.share),
         batches(status),
         queue(status),
+        percent(idle(status)),
         percent(status.summary.packing.mean_utilization),
         or_dash(status.progress.eta_s.map(duration)),
     )

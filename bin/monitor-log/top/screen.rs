@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plmkit_cli::{Exit, Fault, die_of, end_at_once};
 use plmkit_contract::io_text;
@@ -24,6 +24,9 @@ use crate::monitor::{Monitor, Snapshot};
 
 /// The longest reaction time to a key, a signal or a snapshot.
 const TICK: Duration = Duration::from_millis(50);
+
+/// A snapshot that is older than two intervals and this is marked: the driver or a file system hangs.
+const STALE_AFTER: Duration = Duration::from_secs(3);
 
 /// How long the view, and then the terminal, may take to end.
 const GRACE: Duration = Duration::from_millis(300);
@@ -44,7 +47,7 @@ pub(super) fn show(args: &TopArgs, keep: Duration, end: &mut Option<End>) -> Res
     watch_terminal().map_err(failed)?;
     let snapshots = take_snapshots(args, keep).map_err(failed)?;
     let mut screen = Screen::enter().map_err(failed)?;
-    let shown = screen.run(&snapshots, &signal);
+    let shown = screen.run(&snapshots, &signal, 2 * args.interval + STALE_AFTER);
     let mut signal = signal.load(Ordering::Relaxed);
     if io::stdout().is_terminal() {
         drop(screen);
@@ -70,14 +73,23 @@ impl Screen {
         ratatui::try_init().map(Self).inspect_err(|_| leave())
     }
 
-    fn run(&mut self, snapshots: &Receiver<Snapshot>, signal: &AtomicI32) -> io::Result<()> {
+    fn run(
+        &mut self,
+        snapshots: &Receiver<Snapshot>,
+        signal: &AtomicI32,
+        stale_after: Duration,
+    ) -> io::Result<()> {
         let mut history = History::default();
-        let mut changed = true;
+        let (mut changed, mut taken) = (true, Instant::now());
         while signal.load(Ordering::Relaxed) == 0 {
             for snapshot in snapshots.try_iter() {
                 history.add(snapshot, command);
-                changed = true;
+                (changed, taken) = (true, Instant::now());
             }
+            let age = Duration::from_secs(taken.elapsed().as_secs());
+            let stale = Some(age).filter(|&age| age > stale_after);
+            changed |= stale != history.stale;
+            history.stale = stale;
             if changed {
                 self.0.draw(|frame| view::draw(frame, &history))?;
                 changed = false;

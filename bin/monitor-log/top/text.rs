@@ -51,11 +51,26 @@ pub(super) fn duration(seconds: f64) -> String {
     }
 }
 
-/// Formats the state of a run: `running`, `silent for 3:07`.
+/// Formats the state of a run: `running`, `no news for 3:07`.
 pub(super) fn state(run: &RunStatus) -> String {
     match run.state {
-        RunState::Silent => format!("silent for {}", duration(run.silence_s)),
+        RunState::Silent => format!("no news for {}", duration(run.silence_s)),
         state => <&str>::from(state).to_owned(),
+    }
+}
+
+/// Returns the recent share of the time in which a run's devices waited, or that of the entire run without work.
+pub(super) fn idle(run: &RunStatus) -> Option<f64> {
+    let all = run.summary.idle.map(|idle| idle.share);
+    run.recent.wait_share.or(all)
+}
+
+/// Cuts a name to `width`. Its end tells more than its beginning.
+pub(super) fn cut(name: &str, width: usize) -> String {
+    match name.chars().count().saturating_sub(width) {
+        0 => name.to_owned(),
+        _ if width == 0 => String::new(),
+        more => format!("…{}", name.chars().skip(more + 1).collect::<String>()),
     }
 }
 
@@ -65,13 +80,14 @@ pub(super) fn queue(run: &RunStatus) -> &'static str {
     state.map_or(DASH, Into::into)
 }
 
-/// Formats a run's recent rate, or that of the entire run if there is none.
-pub(super) fn rates(run: &RunStatus) -> (String, String) {
+/// Formats a run's recent tokens, sequences and residues a second, or those of the entire run if there is no recent rate.
+pub(super) fn rates(run: &RunStatus) -> [String; 3] {
     let (recent, total) = (&run.recent, &run.summary.throughput);
-    (
+    [
         short(recent.tokens_per_s.or(total.tokens_per_s)),
+        short(recent.sequences_per_s.or(total.sequences_per_s)),
         short(recent.residues_per_s.or(total.residues_per_s)),
-    )
+    ]
 }
 
 /// Formats the batches done and to do: `5/10`.
@@ -96,6 +112,12 @@ pub(super) fn power(sample: &GpuSample) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_name_keeps_its_end() {
+        let cuts = [0, 1, 3, 5, 9].map(|width| cut("a-471", width));
+        assert_eq!(cuts, ["", "…", "…71", "a-471", "a-471"]);
+    }
 
     #[test]
     fn numbers_keep_three_digits() {

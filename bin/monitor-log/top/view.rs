@@ -13,10 +13,13 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::history::{self, History};
-use super::text::{DASH, gib};
+use super::text::{DASH, duration, gib};
 use crate::monitor::Snapshot;
 use bar::bar;
 use plan::{Contents, Plan};
+
+/// Columns of a terminal that has room for bars.
+const WIDE: u16 = 80;
 
 /// Draws the last snapshot in as much detail as fits.
 pub(super) fn draw(frame: &mut Frame, history: &History) {
@@ -34,7 +37,7 @@ pub(super) fn draw(frame: &mut Frame, history: &History) {
         note: !history.notes.is_empty(),
     };
     let plan = Plan::new(left.height, &contents);
-    rows.line(title(snapshot, gpus.len()));
+    rows.line(title(history, snapshot, &contents, (&plan, left.width)));
     let host = host(snapshot, rows.bar_width());
     rows.line(host);
     gpus::draw(&mut rows, &gpus, history, &plan);
@@ -69,25 +72,62 @@ impl ScreenRows<'_, '_> {
         self.frame.render_widget(Paragraph::new(line), area);
     }
 
-    /// Two bars with their figures fill 80 columns. A wider terminal has longer bars.
+    /// Two bars with their figures fill 80 columns. A wider terminal has longer bars, a narrower one has none.
     fn bar_width(&self) -> u16 {
-        14 + self.left.width.saturating_sub(80) / 2
+        match self.left.width.checked_sub(WIDE) {
+            Some(more) => 14 + more / 2,
+            None => 0,
+        }
+    }
+
+    fn is_wide(&self) -> bool {
+        self.left.width >= WIDE
     }
 }
 
-fn title(snapshot: &Snapshot, gpus: usize) -> Line<'static> {
+/// Names the moment and what there is, and counts what is not shown.
+fn title(
+    history: &History,
+    snapshot: &Snapshot,
+    contents: &Contents,
+    (plan, width): (&Plan, u16),
+) -> Line<'static> {
     let time = snapshot.rows.first().map(|row| row.timestamp.to_string());
     // Cut to the second.
     let time = time.and_then(|time| Some(time.split_once('.')?.0.replace('T', " ")));
-    let found = match gpus {
+    let mut time = time.unwrap_or_default();
+    let mut found = match contents.gpus {
         0 => "no GPU".to_owned(),
-        _ => plural(gpus, "GPU"),
+        gpus => plural(gpus, "GPU"),
     };
-    Line::from(vec![
-        Span::from("monitor-log top").bold(),
-        Span::from(format!("  {} UTC  {found}  ", time.unwrap_or_default())),
-        Span::from("q: quit").dim(),
-    ])
+    let hidden = contents.gpus - plan.gpus;
+    if hidden > 0 {
+        found += &format!(", {hidden} more");
+    }
+    let is_wide = width >= WIDE;
+    if !is_wide {
+        time = time.split_off(time.find(' ').map_or(0, |at| at + 1));
+    }
+    let name = if is_wide { "monitor-log top" } else { "top" };
+    let mut spans = vec![
+        Span::from(name).bold(),
+        Span::from(format!("  {time} UTC  {found}")),
+    ];
+    if let Some(age) = history.stale {
+        let age = duration(age.as_secs_f64());
+        spans.push(Span::from(format!("  {age} old")).fg(Color::Red));
+    }
+    if contents.processes > 0 && plan.processes == 0 {
+        let processes = plural(contents.processes, "process");
+        spans.push(Span::from(format!("  {processes}")));
+    }
+    if contents.runs > 0 && plan.runs == 0 {
+        spans.push(Span::from(format!("  {}", plural(contents.runs, "run"))));
+    }
+    if is_wide {
+        spans.push(Span::from("  q: quit").dim());
+    }
+    Line::from(spans)
 }
 
 fn host(snapshot: &Snapshot, width: u16) -> Line<'static> {

@@ -19,7 +19,8 @@ pub(crate) struct EventLog {
     run: String,
     start: Instant,
     writer: Option<EventWriter>,
-    progress: ProgressReporter,
+    /// `None` after the end.
+    progress: Option<ProgressReporter>,
     /// Sums over the batches so far.
     pub(crate) done: Totals,
 }
@@ -40,7 +41,7 @@ impl EventLog {
             run: run_id(),
             start: Instant::now(),
             writer: path.map(EventWriter::append).transpose()?,
-            progress: ProgressReporter::default(),
+            progress: Some(ProgressReporter::new(started.workers.unwrap_or(1))),
             done: Totals::default(),
         };
         log.write(&Event::Run(RunStarted {
@@ -112,17 +113,17 @@ impl EventLog {
             device_memory_peak_mib: stats.memory_mib.map(|(_, peak)| peak),
             rejected,
         };
-        for message in self.progress.add(&event) {
-            match message {
-                ProgressMessage::Line(line) => tracing::info!("{line}"),
-                ProgressMessage::Warning(warning) => tracing::warn!("{warning}"),
-            }
+        if let Some(progress) = &mut self.progress {
+            log(progress.add(&event));
         }
         self.write(&Event::Batch(event));
     }
 
     /// Writes the last event.
     pub(crate) fn end(&mut self, outcome: Outcome) {
+        if let Some(progress) = self.progress.take() {
+            log(progress.finish(self.elapsed().as_secs_f64()));
+        }
         let event = Event::Done(RunDone {
             run: self.run.clone(),
             time: Some(Timestamp::now()),
@@ -146,6 +147,15 @@ impl EventLog {
         // A run goes on if its log cannot be written. The writer returns the error once.
         if let Some(Err(error)) = self.writer.as_mut().map(|writer| writer.write(event)) {
             tracing::warn!("{error}; the run goes on without run events");
+        }
+    }
+}
+
+fn log(messages: Vec<ProgressMessage>) {
+    for message in messages {
+        match message {
+            ProgressMessage::Line(line) => tracing::info!("{line}"),
+            ProgressMessage::Warning(warning) => tracing::warn!("{warning}"),
         }
     }
 }

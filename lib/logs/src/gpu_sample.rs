@@ -155,6 +155,25 @@ const NOTHING: &str = "none";
 pub struct Throttle(pub Vec<String>);
 
 impl Throttle {
+    /// Reasons that protect the hardware from heat or a bad power supply. A configured power limit does not.
+    pub const SEVERE: [&str; 4] = [
+        "hw_slowdown",
+        "hw_thermal_slowdown",
+        "hw_power_brake_slowdown",
+        "sw_thermal_slowdown",
+    ];
+
+    /// Returns the reasons that are [severe](Self::SEVERE).
+    pub fn severe(&self) -> impl Iterator<Item = &str> {
+        let reasons = self.0.iter().map(String::as_str);
+        reasons.filter(|reason| Self::SEVERE.contains(reason))
+    }
+
+    /// Whether there is such a reason.
+    pub fn is_severe(&self) -> bool {
+        self.severe().next().is_some()
+    }
+
     /// Whether anything holds the clocks down.
     pub fn active(&self) -> bool {
         !self.0.is_empty()

@@ -1,21 +1,27 @@
-//! Progress messages of a run: a line every 100 batches, and a warning if throughput is lost.
+//! Progress messages of a run: how fast it goes, how full its batches are, and what share of the time the device waits.
 
 use plmkit_contract::plural;
 
 use crate::Mean;
 use crate::event::BatchDone;
-use crate::thresholds::{QUEUE_STARVED_ABOVE_MS, packing_shortfall};
+use crate::thresholds::{
+    IDLE_CRITICAL_ABOVE, IDLE_JUDGED_FROM_S, IDLE_MILD_ABOVE, PACKING_CRITICAL_BELOW,
+    packing_shortfall,
+};
 
 /// Batches between two lines.
-const EVERY: u64 = 100;
+const EVERY_BATCHES: u64 = 100;
 
-/// Counts the batches of a run, and reports after every 100.
+/// Seconds between two lines of a run with slow batches.
+const EVERY_S: f64 = 60.0;
+
+/// Counts the batches of a run, and reports every 100 batches or 60 s, and at its end.
 ///
 /// ```
 /// use plmkit_logs::event::BatchDone;
 /// use plmkit_logs::{ProgressReporter, ProgressMessage};
 ///
-/// let mut reporter = ProgressReporter::default();
+/// let mut reporter = ProgressReporter::new(1);
 /// let batch = |number: u64| BatchDone {
 ///     batch: number,
 ///     elapsed_s: Some(0.1 * (number + 1) as f64),
@@ -25,28 +31,31 @@ const EVERY: u64 = 100;
 ///     ..BatchDone::default()
 /// };
 /// let messages: Vec<ProgressMessage> = (0..100).flat_map(|number| reporter.add(&batch(number))).collect();
-/// let line = "100 batches: 160000 tokens/s, 98.0 % full, waited 0.5 ms for each";
+/// let line = "100 batches: 160000 tokens/s, 98.0 % full (ok), waited 0.5 % of the time (ok)";
 /// assert_eq!(messages, [ProgressMessage::Line(line.to_owned())]);
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ProgressReporter {
-    batches: u64,
-    elapsed_s: f64,
-    recent: Recent,
+    workers: f64,
+    all: Stretch,
+    /// The batches since the last line.
+    recent: Stretch,
     /// The threshold of the last warning about packing.
     warned_below: Option<f64>,
-    warned_of_waits: bool,
+    /// The threshold of the last warning about waits.
+    warned_above: Option<f64>,
 }
 
-/// The batches since the last line.
-#[derive(Clone, Debug, Default)]
-struct Recent {
-    /// Elapsed time at the last line.
-    since_s: f64,
+/// Consecutive batches.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stretch {
+    /// Elapsed times of the run at its ends.
+    start_s: f64,
+    end_s: f64,
+    batches: u64,
     tokens: u64,
     packing: Mean,
     wait_ms: Mean,
-    starved: u64,
 }
 
 /// A message about a run.
@@ -59,71 +68,137 @@ pub enum ProgressMessage {
 }
 
 impl ProgressReporter {
-    /// Adds a batch, in the order in which they end, and returns messages to log. Each warning comes once, that about packing
-    /// once more if it gets worse.
-    pub fn add(&mut self, batch: &BatchDone) -> Vec<ProgressMessage> {
-        self.batches += 1;
-        self.elapsed_s = self.elapsed_s.max(batch.elapsed_s.unwrap_or_default());
-        let recent = &mut self.recent;
-        recent.tokens += batch.tokens;
-        recent
-            .packing
-            .extend(batch.packing().filter(|_| !batch.tail));
-        if let Some(wait_ms) = batch.wait_ms {
-            recent.wait_ms.add(wait_ms);
-            recent.starved += u64::from(wait_ms > QUEUE_STARVED_ABOVE_MS);
+    /// Starts without batches. `workers` devices compute at once.
+    pub fn new(workers: u64) -> Self {
+        Self {
+            workers: workers.max(1) as f64,
+            all: Stretch::default(),
+            recent: Stretch::default(),
+            warned_below: None,
+            warned_above: None,
         }
-        if !self.batches.is_multiple_of(EVERY) {
+    }
+
+    /// Adds a batch, in the order in which they end, and returns messages to log. Each warning comes once, and once more if
+    /// it gets worse.
+    pub fn add(&mut self, batch: &BatchDone) -> Vec<ProgressMessage> {
+        self.all.add(batch);
+        self.recent.add(batch);
+        let recent = self.recent;
+        if recent.batches < EVERY_BATCHES && recent.seconds() < EVERY_S {
             return Vec::new();
         }
-        let mut messages = vec![ProgressMessage::Line(self.line())];
-        let warnings = [self.warn_of_packing(), self.warn_of_waits()];
-        messages.extend(warnings.into_iter().flatten().map(ProgressMessage::Warning));
-        self.recent = Recent {
-            since_s: self.elapsed_s,
-            ..Recent::default()
+        self.recent = Stretch {
+            start_s: recent.end_s,
+            end_s: recent.end_s,
+            ..Stretch::default()
         };
-        messages
+        let done = plural(self.all.batches, "batch");
+        self.messages(&recent, done)
     }
 
-    fn line(&self) -> String {
-        let recent = &self.recent;
-        let seconds = self.elapsed_s - recent.since_s;
-        let mut parts = Vec::new();
-        if seconds > 0.0 {
-            parts.push(format!("{:.0} tokens/s", recent.tokens as f64 / seconds));
+    /// Returns messages about the whole run, which took `elapsed_s`; none if it had no batch.
+    pub fn finish(mut self, elapsed_s: f64) -> Vec<ProgressMessage> {
+        let mut all = self.all;
+        all.end_s = all.end_s.max(elapsed_s);
+        if all.batches == 0 {
+            return Vec::new();
         }
-        if let Some(packing) = recent.packing.mean() {
-            parts.push(format!("{:.1} % full", 100.0 * packing));
-        }
-        if let Some(wait_ms) = recent.wait_ms.mean() {
-            parts.push(format!("waited {wait_ms:.1} ms for each"));
-        }
-        format!("{}: {}", plural(self.batches, "batch"), parts.join(", "))
+        let done = plural(all.batches, "batch");
+        self.messages(&all, format!("{done} in {:.1} s", all.end_s))
     }
 
-    fn warn_of_packing(&mut self) -> Option<String> {
-        let packing = self.recent.packing.mean()?;
-        let (how, below) = packing_shortfall(packing)?;
+    fn messages(&mut self, stretch: &Stretch, done: String) -> Vec<ProgressMessage> {
+        let packing = stretch.packing.mean();
+        let idle = stretch.idle(self.workers);
+        let line = ProgressMessage::Line(done + &stretch.figures(packing, idle));
+        let warnings = [self.warn_of_packing(packing), self.warn_of_waits(idle)];
+        let warnings = warnings.into_iter().flatten().map(ProgressMessage::Warning);
+        [line].into_iter().chain(warnings).collect()
+    }
+
+    fn warn_of_packing(&mut self, packing: Option<f64>) -> Option<String> {
+        let (how, below) = packing_shortfall(packing?)?;
         if self.warned_below.is_some_and(|warned| warned <= below) {
             return None;
         }
         self.warned_below = Some(below);
         Some(format!(
             "batches are {how}: {:.1} % of their token budget; expected at least {:.0} %: pack more sequences at once",
-            100.0 * packing,
+            100.0 * packing?,
             100.0 * below
         ))
     }
 
-    fn warn_of_waits(&mut self) -> Option<String> {
-        if self.warned_of_waits || 2 * self.recent.starved <= self.recent.wait_ms.count() {
+    fn warn_of_waits(&mut self, idle: Option<f64>) -> Option<String> {
+        let above = idle_excess(idle?)?;
+        let is_known = self.warned_above.is_some_and(|warned| warned >= above);
+        // Every run waits for its first read, which decides about a short one.
+        if is_known || self.all.end_s < IDLE_JUDGED_FROM_S {
             return None;
         }
-        self.warned_of_waits = true;
+        self.warned_above = Some(above);
         Some(format!(
-            "most batches let the device wait for more than {QUEUE_STARVED_ABOVE_MS} ms: raise --prefetch or read from a faster disk"
+            "the device waited for batches {:.1} % of the time; expected at most {:.0} %: raise --prefetch or read from a faster disk",
+            100.0 * idle?,
+            100.0 * IDLE_MILD_ABOVE
         ))
+    }
+}
+
+impl Stretch {
+    fn add(&mut self, batch: &BatchDone) {
+        self.end_s = self.end_s.max(batch.elapsed_s.unwrap_or_default());
+        self.batches += 1;
+        self.tokens += batch.tokens;
+        self.packing.extend(batch.packing().filter(|_| !batch.tail));
+        self.wait_ms.extend(batch.wait_ms);
+    }
+
+    fn seconds(&self) -> f64 {
+        self.end_s - self.start_s
+    }
+
+    /// The share of the time in which a device waited, the mean over all workers. `None` without times.
+    fn idle(&self, workers: f64) -> Option<f64> {
+        let device_s = self.seconds() * workers;
+        let is_known = device_s > 0.0 && self.wait_ms.count() > 0;
+        // The first wait may have begun before the stretch.
+        is_known.then(|| (self.wait_ms.sum() / 1000.0 / device_s).min(1.0))
+    }
+
+    fn figures(&self, packing: Option<f64>, idle: Option<f64>) -> String {
+        let mut parts = Vec::new();
+        if self.seconds() > 0.0 {
+            let rate = self.tokens as f64 / self.seconds();
+            parts.push(format!("{rate:.0} tokens/s"));
+        }
+        if let Some(packing) = packing {
+            let below = packing_shortfall(packing).map(|(_, below)| below);
+            let tier = tier(below, PACKING_CRITICAL_BELOW);
+            parts.push(format!("{:.1} % full ({tier})", 100.0 * packing));
+        }
+        if let Some(idle) = idle {
+            let tier = tier(idle_excess(idle), IDLE_CRITICAL_ABOVE);
+            parts.push(format!("waited {:.1} % of the time ({tier})", 100.0 * idle));
+        }
+        let separator = if parts.is_empty() { "" } else { ": " };
+        format!("{separator}{}", parts.join(", "))
+    }
+}
+
+/// Returns the threshold that an idle share is above, the worse of two.
+fn idle_excess(idle: f64) -> Option<f64> {
+    let thresholds = [IDLE_CRITICAL_ABOVE, IDLE_MILD_ABOVE];
+    thresholds.into_iter().find(|&above| idle > above)
+}
+
+/// Names the tier of a figure that is beyond the threshold `beyond`, if any.
+fn tier(beyond: Option<f64>, critical: f64) -> &'static str {
+    match beyond {
+        None => "ok",
+        Some(threshold) if (threshold - critical).abs() < f64::EPSILON => "critical",
+        Some(_) => "mild",
     }
 }
 
@@ -131,21 +206,45 @@ impl ProgressReporter {
 mod tests {
     use super::*;
 
-    /// The line and the warnings about 100 batches.
-    fn report(reporter: &mut ProgressReporter, batch: &BatchDone) -> (String, Vec<String>) {
-        let messages = (0..EVERY).flat_map(|_| reporter.add(batch));
-        let (mut lines, mut warnings) = (Vec::new(), Vec::new());
-        for message in messages {
-            match message {
-                ProgressMessage::Line(text) => lines.push(text),
-                ProgressMessage::Warning(text) => warnings.push(text),
+    /// Batches of `step_s` each.
+    struct Case {
+        reporter: ProgressReporter,
+        elapsed_s: f64,
+    }
+
+    impl Case {
+        fn new(workers: u64) -> Self {
+            Self {
+                reporter: ProgressReporter::new(workers),
+                elapsed_s: 0.0,
             }
         }
-        (lines.concat(), warnings)
+
+        /// The messages about `count` batches: tokens, utilisation, and ms waited for each.
+        fn add(&mut self, count: u64, step_s: f64, batch: &BatchDone) -> Vec<String> {
+            let mut messages = Vec::new();
+            for _ in 0..count {
+                self.elapsed_s += step_s;
+                messages.extend(self.reporter.add(&BatchDone {
+                    elapsed_s: Some(self.elapsed_s),
+                    ..batch.clone()
+                }));
+            }
+            texts(messages)
+        }
+    }
+
+    fn texts(messages: Vec<ProgressMessage>) -> Vec<String> {
+        let texts = messages.into_iter().map(|message| match message {
+            ProgressMessage::Line(text) => text,
+            ProgressMessage::Warning(text) => format!("warning: {text}"),
+        });
+        texts.collect()
     }
 
     fn batch(utilization: f64, wait_ms: f64) -> BatchDone {
         BatchDone {
+            tokens: 1000,
             utilization: Some(utilization),
             wait_ms: Some(wait_ms),
             ..BatchDone::default()
@@ -154,46 +253,71 @@ mod tests {
 
     #[test]
     fn thresholds_and_last_batches_are_no_loss() {
-        let mut reporter = ProgressReporter::default();
+        let mut case = Case::new(1);
+        let line = "60 batches: 1000 tokens/s, 85.0 % full (ok), waited 5.0 % of the time (ok)";
+        assert_eq!(case.add(60, 1.0, &batch(0.85, 50.0)), [line]);
         let tail = BatchDone {
             tail: true,
             ..batch(0.1, 0.0)
         };
-        for (batch, line) in [
-            (
-                batch(0.85, 50.0),
-                "100 batches: 85.0 % full, waited 50.0 ms for each",
-            ),
-            (tail, "200 batches: waited 0.0 ms for each"),
-        ] {
-            assert_eq!(report(&mut reporter, &batch), (line.to_owned(), vec![]));
-        }
+        let line = "120 batches: 1000 tokens/s, waited 0.0 % of the time (ok)";
+        assert_eq!(case.add(60, 1.0, &tail), [line]);
     }
 
     #[test]
-    fn packing_is_warned_of_once_for_each_of_two_tiers_and_waits_once() {
-        let mut reporter = ProgressReporter::default();
-        let mut warnings = |batch| report(&mut reporter, &batch).1.len();
-        let counts = [0.84, 0.83, 0.79, 0.5, 0.84, 0.9].map(|full| warnings(batch(full, 0.0)));
+    fn a_line_comes_after_a_hundred_batches_or_sixty_seconds_and_at_the_end_of_a_short_run() {
+        let mut fast = Case::new(1);
+        let lines = [
+            "100 batches: 100000 tokens/s, 100.0 % full (ok), waited 0.0 % of the time (ok)",
+            "200 batches: 100000 tokens/s, 100.0 % full (ok), waited 0.0 % of the time (ok)",
+        ];
+        assert_eq!(fast.add(250, 0.01, &batch(1.0, 0.0)), lines);
+        let mut slow = Case::new(1);
+        let line = "3 batches: 50 tokens/s, 90.0 % full (ok), waited 0.0 % of the time (ok)";
+        assert_eq!(slow.add(4, 20.0, &batch(0.9, 0.0)), [line]);
+        let line =
+            "4 batches in 100.0 s: 40 tokens/s, 90.0 % full (ok), waited 0.0 % of the time (ok)";
+        assert_eq!(texts(slow.reporter.finish(100.0)), [line]);
+        assert_eq!(Case::new(1).reporter.finish(1.0), []);
+    }
+
+    #[test]
+    fn packing_and_waits_are_warned_of_once_for_each_of_two_tiers() {
+        let mut case = Case::new(1);
+        let mut warnings = |full, wait_ms| {
+            let messages = case.add(60, 1.0, &batch(full, wait_ms)).into_iter();
+            messages.filter(|text| text.starts_with("warning")).count()
+        };
+        let counts = [0.84, 0.83, 0.79, 0.5, 0.84, 0.9].map(|full| warnings(full, 0.0));
         assert_eq!(counts, [1, 0, 1, 0, 0, 0]);
-        let found = report(&mut reporter, &batch(1.0, 50.1)).1;
-        assert!(found[0].contains("more than 50 ms"), "{found:?}");
-        assert!(report(&mut reporter, &batch(1.0, 99.0)).1.is_empty());
+        let counts = [50.0, 51.0, 200.0, 201.0, 900.0, 51.0].map(|wait_ms| warnings(1.0, wait_ms));
+        assert_eq!(counts, [0, 1, 0, 1, 0, 0]);
     }
 
+    /// One long wait leaves the device without work for most of a run whose other batches are all ready.
     #[test]
-    fn the_rate_is_that_of_the_last_hundred() {
-        let mut reporter = ProgressReporter::default();
-        for (elapsed_s, line) in [
-            (1.0, "100 batches: 1000 tokens/s"),
-            (3.0, "200 batches: 500 tokens/s"),
+    fn waits_count_by_time_over_all_workers_and_a_short_run_warns_at_its_end() {
+        for (workers, idle, tier) in [
+            (1, 90.0, "critical"),
+            (2, 45.0, "critical"),
+            (9, 10.0, "mild"),
         ] {
-            let batch = BatchDone {
-                tokens: 10,
-                elapsed_s: Some(elapsed_s),
-                ..BatchDone::default()
-            };
-            assert_eq!(report(&mut reporter, &batch).0, line);
+            let mut case = Case::new(workers);
+            assert!(case.add(9, 0.1, &batch(1.0, 0.0)).is_empty());
+            assert!(case.add(1, 9.1, &batch(1.0, 9000.0)).is_empty());
+            let expected = [
+                format!(
+                    "10 batches in 10.0 s: 1000 tokens/s, 100.0 % full (ok), waited {idle:.1} % of the time ({tier})"
+                ),
+                format!(
+                    "warning: the device waited for batches {idle:.1} % of the time; expected at most 5 %: raise --prefetch or read from a faster disk"
+                ),
+            ];
+            assert_eq!(texts(case.reporter.finish(10.0)), expected);
         }
+        // Half of a run of a second is the first read.
+        let mut short = Case::new(1);
+        short.add(1, 1.0, &batch(1.0, 500.0));
+        assert_eq!(short.reporter.finish(1.0).len(), 1);
     }
 }

@@ -10,11 +10,26 @@ use plotters::prelude::*;
 
 use crate::{escape, short};
 
-const WIDTH: u32 = 640;
-const HEIGHT: u32 = 280;
-const FONT: (&str, u32) = ("sans-serif", 14);
+/// Units of the drawing for a pixel of the page: plotters rounds to whole units.
+const UNIT: u32 = 2;
+/// The size on a page is fixed, so that all text has one size at any width of the page.
+const WIDTH: u32 = 340 * UNIT;
+const HEIGHT: u32 = 220 * UNIT;
+/// The height of a strip with its label, and of the axis below the last one.
+const STRIP: u32 = 84 * UNIT;
+const STRIP_LABEL: u32 = 22 * UNIT;
+/// Half of a tick label.
+const STRIP_END: u32 = 8 * UNIT;
+const AXIS: u32 = 40 * UNIT;
+const Y_LABELS: u32 = 58 * UNIT;
+const STRIP_Y_LABELS: u32 = 40 * UNIT;
+const MARGIN: u32 = 8 * UNIT;
+const X_LABELS: usize = 6;
+/// 13 pixels. plotters writes a part of it.
+const FONT: (&str, f64) = ("sans-serif", 13.0 * UNIT as f64 * 1.24);
 
-/// Colours that colour-blind people can tell apart, on light and dark (Okabe and Ito 2008, without black and yellow).
+/// Colours that colour-blind people can tell apart (Okabe and Ito 2008, without black and yellow). The style sheet has
+/// brighter ones for a dark page.
 const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -30,7 +45,32 @@ pub struct Figure {
     svg: String,
     caption: String,
     /// The legend; empty for a single line.
-    key: Vec<(RGBColor, String)>,
+    /// Colours by position, and names.
+    key: Vec<(usize, String)>,
+}
+
+/// Narrow charts above one another over a common axis, one line in each.
+#[derive(Clone, Debug)]
+pub struct Strips<'a> {
+    /// The caption.
+    pub caption: &'a str,
+    /// The label of the x axis.
+    pub x_label: &'a str,
+    /// The range of the x axis.
+    pub x: Range<f64>,
+    /// The strips. Those without points are left out.
+    pub strips: Vec<Strip>,
+    /// Shaded ranges of the x axis.
+    pub shaded: Vec<Range<f64>>,
+}
+
+/// A narrow chart.
+#[derive(Clone, Debug)]
+pub struct Strip {
+    /// The end of the y axis, which starts at 0.
+    pub y_max: f64,
+    /// The line; its name is the label of the strip.
+    pub line: Line,
 }
 
 /// Lines over a common axis.
@@ -59,6 +99,8 @@ pub struct Line {
     pub name: String,
     /// Its pieces, each with points from left to right. There is a gap between two pieces.
     pub pieces: Vec<Vec<(f64, f64)>>,
+    /// A band behind the line: x, low and high, in pieces as well.
+    pub band: Vec<Vec<(f64, f64, f64)>>,
 }
 
 /// Bars side by side.
@@ -109,27 +151,43 @@ impl Figure {
         let classes = points.classes.iter().enumerate();
         let classes = classes.filter(|&(class, _)| used(class));
         Some(Self {
-            svg: draw(|area| draw_points(area, points, x.clone(), y.clone()))?,
+            svg: draw(HEIGHT, |area| {
+                draw_points(area, points, x.clone(), y.clone())
+            })?,
             caption: points.caption.to_owned(),
-            key: classes
-                .map(|(class, name)| (colour(class), name.clone()))
-                .collect(),
+            key: classes.map(|(class, name)| (class, name.clone())).collect(),
         })
     }
 
     /// Draws lines. Returns `None` without points.
     pub fn lines(lines: &Lines) -> Option<Self> {
         let pieces = lines.lines.iter().flat_map(|line| &line.pieces);
+        let bands = lines.lines.iter().flat_map(|line| &line.band);
         let heights = pieces.flatten().map(|&(_, y)| y);
+        let heights = heights.chain(bands.flatten().map(|&(_, _, high)| high));
         let highest = heights.reduce(f64::max)?.max(0.0);
-        let svg = draw(|area| draw_lines(area, lines, lines.y_max.unwrap_or(highest * 1.05)))?;
+        let svg = draw(HEIGHT, |area| {
+            draw_lines(area, lines, lines.y_max.unwrap_or(highest * 1.05))
+        })?;
         let several = lines.lines.len() > 1;
         let named = lines.lines.iter().enumerate();
-        let key = named.map(|(position, line)| (colour(position), line.name.clone()));
+        let key = named.map(|(position, line)| (position, line.name.clone()));
         Some(Self {
             svg,
             caption: lines.caption.to_owned(),
             key: key.filter(|_| several).collect(),
+        })
+    }
+
+    /// Draws strips. Returns `None` without points.
+    pub fn strips(strips: &Strips) -> Option<Self> {
+        let has_points = |strip: &&Strip| strip.line.pieces.iter().any(|piece| !piece.is_empty());
+        let shown: Vec<&Strip> = strips.strips.iter().filter(has_points).collect();
+        let height = u32::try_from(shown.len()).ok().filter(|&count| count > 0)? * STRIP + AXIS;
+        Some(Self {
+            svg: draw(height, |area| draw_strips(area, strips, &shown))?,
+            caption: strips.caption.to_owned(),
+            key: Vec::new(),
         })
     }
 
@@ -138,7 +196,7 @@ impl Figure {
         let heights = bars.bars.iter().map(|(_, height)| *height);
         let highest = heights.reduce(f64::max).filter(|&highest| highest > 0.0)?;
         Some(Self {
-            svg: draw(|area| draw_bars(area, bars, highest * 1.05))?,
+            svg: draw(HEIGHT, |area| draw_bars(area, bars, highest * 1.05))?,
             caption: bars.caption.to_owned(),
             key: Vec::new(),
         })
@@ -147,11 +205,12 @@ impl Figure {
     pub(crate) fn html(&self) -> String {
         let caption = escape(&self.caption);
         let mut html = format!("<figure>{}<figcaption>{caption}", self.svg);
-        for (RGBColor(r, g, b), name) in &self.key {
+        for (position, name) in &self.key {
+            let class = position % COLOURS.len();
             // Writing to a string does not fail.
             let _ = write!(
                 html,
-                " <span class=\"key\" style=\"--key: #{r:02x}{g:02x}{b:02x}\">{}</span>",
+                " <span class=\"key c{class}\">{}</span>",
                 escape(name)
             );
         }
@@ -168,15 +227,18 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
 
 /// Returns the SVG, in the colour of the surrounding text. `None` for an invalid range: nothing else fails in a string.
-fn draw(draw: impl for<'a> Fn(&Area<'a>) -> Drawn<'a>) -> Option<String> {
+fn draw(height: u32, draw: impl for<'a> Fn(&Area<'a>) -> Drawn<'a>) -> Option<String> {
     let mut svg = String::new();
     {
-        let area = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
+        let area = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
         draw(&area).ok()?;
         area.present().ok()?;
     }
-    // Text and axes are black, which plotters writes so.
+    // Text and axes are black, which plotters writes so. The style sheet has the font.
     let svg = svg.replace("\"#000000\"", "\"currentColor\"");
+    let svg = svg
+        .replace(" font-family=\"sans-serif\"", "")
+        .replace(" opacity=\"1\"", "");
     Some(svg.replacen("<svg ", "<svg role=\"img\" ", 1))
 }
 
@@ -187,7 +249,7 @@ type Label<'a, T> = &'a dyn Fn(&T) -> String;
 fn draw_axes<'a, X>(
     chart: &mut ChartContext<'_, SVGBackend<'a>, Cartesian2d<X, RangedCoordf64>>,
     (x_label, x_labels, x_text): (&str, usize, Label<'_, X::ValueType>),
-    y_label: &str,
+    (y_label, y_labels): (&str, usize),
 ) -> Drawn<'a>
 where
     X: Ranged + ValueFormatter<X::ValueType>,
@@ -200,7 +262,7 @@ where
         .axis_style(BLACK.mix(0.6))
         .label_style(FONT)
         .x_labels(x_labels)
-        .y_labels(6)
+        .y_labels(y_labels)
         .x_label_formatter(&x_text)
         .y_label_formatter(&|y| short(*y))
         .x_desc(x_label)
@@ -209,35 +271,86 @@ where
 }
 
 fn draw_lines<'a>(area: &Area<'a>, lines: &Lines, y_max: f64) -> Drawn<'a> {
-    let y = 0.0..y_max.max(f64::MIN_POSITIVE);
     let mut chart = ChartBuilder::on(area)
-        .margin(10)
-        .x_label_area_size(40)
-        .y_label_area_size(60)
-        .build_cartesian_2d(lines.x.clone(), y.clone())?;
-    chart.draw_series(lines.shaded.iter().map(|shaded| {
+        .margin(MARGIN)
+        .margin_right(2 * MARGIN)
+        .x_label_area_size(AXIS)
+        .y_label_area_size(Y_LABELS)
+        .build_cartesian_2d(lines.x.clone(), 0.0..y_max.max(f64::MIN_POSITIVE))?;
+    draw_shaded(&mut chart, &lines.shaded)?;
+    draw_axes(
+        &mut chart,
+        (lines.x_label, X_LABELS, &|x| short(*x)),
+        (lines.y_label, 6),
+    )?;
+    for (position, line) in lines.lines.iter().enumerate() {
+        draw_line(&mut chart, line, colour(position))?;
+    }
+    Ok(())
+}
+
+fn draw_strips<'a>(area: &Area<'a>, strips: &Strips, shown: &[&Strip]) -> Drawn<'a> {
+    for (position, strip) in shown.iter().enumerate() {
+        let is_last = position + 1 == shown.len();
+        let (top, axis) = (position as u32 * STRIP, if is_last { AXIS } else { 0 });
+        let area = area.clone().shrink((0, top), (WIDTH, STRIP + axis));
+        // The axis takes the place of the margin.
+        let bottom = if is_last { 0 } else { STRIP_END };
+        area.draw_text(
+            &strip.line.name,
+            &FONT.into_text_style(&area),
+            (MARGIN as i32, 0),
+        )?;
+        let mut chart = ChartBuilder::on(&area)
+            .margin_top(STRIP_LABEL)
+            .margin_right(2 * MARGIN)
+            .margin_left(MARGIN)
+            .margin_bottom(bottom)
+            .x_label_area_size(axis + STRIP_END - bottom)
+            .y_label_area_size(STRIP_Y_LABELS)
+            .build_cartesian_2d(strips.x.clone(), 0.0..strip.y_max.max(f64::MIN_POSITIVE))?;
+        draw_shaded(&mut chart, &strips.shaded)?;
+        let x_labels = if is_last { X_LABELS } else { 0 };
+        draw_axes(
+            &mut chart,
+            (strips.x_label, x_labels, &|x| short(*x)),
+            ("", 3),
+        )?;
+        draw_line(&mut chart, &strip.line, colour(position))?;
+    }
+    Ok(())
+}
+
+type Chart<'a, 'b> = ChartContext<'b, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+
+fn draw_shaded<'a>(chart: &mut Chart<'a, '_>, shaded: &[Range<f64>]) -> Drawn<'a> {
+    let (x, y) = (chart.x_range(), chart.y_range());
+    chart.draw_series(shaded.iter().map(|shaded| {
         let corners = [
-            (shaded.start.max(lines.x.start), y.start),
-            (shaded.end.min(lines.x.end), y.end),
+            (shaded.start.max(x.start), y.start),
+            (shaded.end.min(x.end), y.end),
         ];
         Rectangle::new(corners, BLACK.mix(0.07).filled())
     }))?;
-    draw_axes(
-        &mut chart,
-        (lines.x_label, 8, &|x| short(*x)),
-        lines.y_label,
-    )?;
-    for (position, line) in lines.lines.iter().enumerate() {
-        let style = colour(position).stroke_width(2);
-        for piece in &line.pieces {
-            match piece[..] {
-                // A line of one point would be invisible.
-                [point] => {
-                    chart.draw_series([Circle::new(point, 2, style.filled())])?;
-                }
-                _ => {
-                    chart.draw_series(LineSeries::new(piece.iter().copied(), style))?;
-                }
+    Ok(())
+}
+
+fn draw_line<'a>(chart: &mut Chart<'a, '_>, line: &Line, colour: RGBColor) -> Drawn<'a> {
+    for piece in &line.band {
+        let low = piece.iter().map(|&(x, low, _)| (x, low));
+        let high = piece.iter().rev().map(|&(x, _, high)| (x, high));
+        let outline: Vec<_> = low.chain(high).collect();
+        chart.draw_series([Polygon::new(outline, colour.mix(0.25))])?;
+    }
+    let style = colour.stroke_width(3 * UNIT / 2);
+    for piece in &line.pieces {
+        match piece[..] {
+            // A line of one point would be invisible.
+            [point] => {
+                chart.draw_series([Circle::new(point, 3, style.filled())])?;
+            }
+            _ => {
+                chart.draw_series(LineSeries::new(piece.iter().copied(), style))?;
             }
         }
     }
@@ -246,21 +359,22 @@ fn draw_lines<'a>(area: &Area<'a>, lines: &Lines, y_max: f64) -> Drawn<'a> {
 
 fn draw_points<'a>(area: &Area<'a>, points: &Points, x: Range<f64>, y: Range<f64>) -> Drawn<'a> {
     let mut chart = ChartBuilder::on(area)
-        .margin(10)
-        .x_label_area_size(40)
-        .y_label_area_size(60)
+        .margin(MARGIN)
+        .margin_right(2 * MARGIN)
+        .x_label_area_size(AXIS)
+        .y_label_area_size(Y_LABELS)
         .build_cartesian_2d(x, y)?;
     draw_axes(
         &mut chart,
-        (points.x_label, 8, &|x| short(*x)),
-        points.y_label,
+        (points.x_label, X_LABELS, &|x| short(*x)),
+        (points.y_label, 6),
     )?;
     let finite = points
         .points
         .iter()
         .filter(|point| point.0.is_finite() && point.1.is_finite());
     chart.draw_series(
-        finite.map(|&(x, y, class)| Circle::new((x, y), 2, colour(class).mix(0.6).filled())),
+        finite.map(|&(x, y, class)| Circle::new((x, y), 2 * UNIT, colour(class).mix(0.6).filled())),
     )?;
     Ok(())
 }
@@ -268,9 +382,10 @@ fn draw_points<'a>(area: &Area<'a>, points: &Points, x: Range<f64>, y: Range<f64
 fn draw_bars<'a>(area: &Area<'a>, bars: &Bars, y_max: f64) -> Drawn<'a> {
     let count = bars.bars.len();
     let mut chart = ChartBuilder::on(area)
-        .margin(10)
-        .x_label_area_size(40)
-        .y_label_area_size(60)
+        .margin(MARGIN)
+        .margin_right(2 * MARGIN)
+        .x_label_area_size(AXIS)
+        .y_label_area_size(Y_LABELS)
         .build_cartesian_2d((0..count).into_segmented(), 0.0..y_max)?;
     let name = |place: &SegmentValue<usize>| {
         let bar = match place {
@@ -279,14 +394,18 @@ fn draw_bars<'a>(area: &Area<'a>, bars: &Bars, y_max: f64) -> Drawn<'a> {
         };
         bar.map_or_else(String::new, |(name, _)| name.clone())
     };
-    draw_axes(&mut chart, (bars.x_label, count + 1, &name), bars.y_label)?;
+    draw_axes(
+        &mut chart,
+        (bars.x_label, count + 1, &name),
+        (bars.y_label, 6),
+    )?;
     chart.draw_series(bars.bars.iter().enumerate().map(|(bar, (_, height))| {
         let corners = [
             (SegmentValue::Exact(bar), 0.0),
             (SegmentValue::Exact(bar + 1), *height),
         ];
         let mut drawn = Rectangle::new(corners, colour(0).filled());
-        drawn.set_margin(0, 0, 3, 3);
+        drawn.set_margin(0, 0, UNIT, UNIT);
         drawn
     }))?;
     Ok(())
@@ -297,8 +416,9 @@ mod tests {
     use super::*;
 
     fn lines(points: Vec<(f64, f64)>) -> Option<Figure> {
-        let line = |name: &str, points| Line {
+        let line = |name: &str, points: Vec<(f64, f64)>| Line {
             name: name.to_owned(),
+            band: vec![points.iter().map(|&(x, y)| (x, y - 0.5, y)).collect()],
             pieces: vec![points],
         };
         Figure::lines(&Lines {
@@ -322,7 +442,8 @@ mod tests {
             "one &amp; only",
             "currentColor",
             "#0072B2",
-            "#d55e00",
+            "<polygon ",
+            "<span class=\"key c1\">two</span>",
         ] {
             assert!(html.contains(part), "{part}: {html}");
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::{Figure, Table, escape};
+use crate::{Cell, Figure, Table, Tone, escape};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -20,6 +20,37 @@ impl Page {
             title: title.to_owned(),
             body: String::new(),
         }
+    }
+
+    /// Adds a word about the whole page, highlighted.
+    pub fn verdict(&mut self, tone: Tone, text: &str) -> &mut Self {
+        let badge = Cell::badge(tone, text).content();
+        let _ = writeln!(self.body, "<p class=\"verdict\">{badge}</p>");
+        self
+    }
+
+    /// Adds names with values, in a compact list.
+    pub fn facts<'a>(&mut self, facts: impl IntoIterator<Item = (&'a str, String)>) -> &mut Self {
+        self.body.push_str("<dl>");
+        for (name, value) in facts {
+            let (name, value) = (escape(name), escape(&value));
+            let _ = write!(self.body, "<div><dt>{name}</dt><dd>{value}</dd></div>");
+        }
+        self.body.push_str("</dl>\n");
+        self
+    }
+
+    /// Adds content that is folded away behind `summary`, if `is_long`; else plain.
+    pub fn fold(&mut self, is_long: bool, summary: &str, add: impl FnOnce(&mut Self)) -> &mut Self {
+        if !is_long {
+            add(self);
+            return self;
+        }
+        let summary = escape(summary);
+        let _ = writeln!(self.body, "<details><summary>{summary}</summary>");
+        add(self);
+        self.body.push_str("</details>\n");
+        self
     }
 
     /// Adds a section heading.

@@ -58,13 +58,20 @@ impl Cell {
         }
     }
 
-    fn html(&self) -> String {
+    pub(crate) fn content(&self) -> String {
         let text = self.text.as_deref().map_or_else(|| "–".to_owned(), escape);
         match self.class {
-            "" => format!("<td>{text}</td>"),
-            "number" => format!("<td class=\"number\">{text}</td>"),
-            tone => format!("<td><span class=\"badge {tone}\">{text}</span></td>"),
+            "" | "number" => text,
+            tone => format!("<span class=\"badge {tone}\">{text}</span>"),
         }
+    }
+
+    fn html(&self) -> String {
+        let class = match self.class {
+            "number" => " class=\"number\"",
+            _ => "",
+        };
+        format!("<td{class}>{}</td>", self.content())
     }
 }
 

@@ -5,7 +5,6 @@ pub mod command;
 pub mod export;
 mod host;
 pub mod live;
-mod memory_warning;
 mod nvml;
 mod process_tree;
 mod recorder;
@@ -13,6 +12,7 @@ pub mod report;
 mod sampler;
 #[cfg(test)]
 mod tests;
+mod warnings;
 
 pub use background::{Background, NoResult};
 pub use recorder::{Recorder, RecorderEnd, RecorderOptions};

@@ -10,7 +10,7 @@ use plmkit_contract::{path_text, plural};
 use plmkit_store::StoreError;
 
 use crate::background::{Background, NoResult, StopSignal};
-use crate::memory_warning::MemoryWarnings;
+use crate::warnings::Warnings;
 use crate::{Sampler, Sources};
 use plmkit_logs::gpu_csv::GpuCsvWriter;
 use plmkit_logs::{GpuSample, LogError};
@@ -71,7 +71,8 @@ impl Recorder {
         let thread = Background::start("recorder", move |stop| {
             let mut log = open(stop)?;
             let mut sampler = Sampler::open(&options.sources);
-            let mut warnings = MemoryWarnings::new(options.memory_warning);
+            let mut warnings =
+                Warnings::new(options.memory_warning, options.sources.command.is_some());
             let sample = || {
                 let mut rows = sampler.sample();
                 let interval_s = Some(options.interval.as_secs_f64());

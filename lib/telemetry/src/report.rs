@@ -48,6 +48,7 @@ pub use coverage::Gap;
 pub use distribution::{BatchDistribution, BatchDistributions};
 pub use efficiency::Efficiency;
 pub use energy::Energy;
+pub(crate) use findings::gpu_name;
 pub use findings::{Finding, FindingKind};
 pub use gpu_count::GpuDistributions;
 pub use gpus::GpuSummary;

@@ -2,11 +2,14 @@
 
 use std::fmt::Write;
 
+use plmkit_logs::thresholds::{IDLE_CRITICAL_ABOVE, IDLE_MILD_ABOVE};
 use plmkit_telemetry::live::{RunState, RunStatus};
 use ratatui::style::{Color, Stylize};
 use ratatui::text::{Line, Span};
 
-use super::super::text::{batches, device, duration, or_dash, percent, queue, rates, state};
+use super::super::text::{
+    batches, cut, device, duration, idle, or_dash, percent, queue, rates, state,
+};
 use super::{Plan, ScreenRows, bar, heading, percent_of};
 
 pub(super) fn draw(rows: &mut ScreenRows, runs: &[RunStatus], plan: &Plan) {
@@ -18,26 +21,66 @@ pub(super) fn draw(rows: &mut ScreenRows, runs: &[RunStatus], plan: &Plan) {
         more => format!(", {more} more"),
     };
     rows.line(heading(format!("runs{hidden}")));
-    for run in runs.iter().take(plan.runs) {
-        rows.line(progress(run));
+    let shown = &runs[..plan.runs];
+    let longest = |text: fn(&RunStatus) -> String| {
+        let lengths = shown.iter().map(|run| text(run).chars().count());
+        lengths.max().unwrap_or(0)
+    };
+    let (states, devices) = (longest(state), longest(device));
+    let columns = Columns {
+        run: longest(|run| run.summary.run.clone()),
+        device: if rows.is_wide() { devices + 1 } else { 0 },
+        state: states,
+        bar: if rows.is_wide() { 8 } else { 0 },
+    };
+    let columns = columns.fitted(rows.left.width);
+    for run in shown {
+        rows.line(progress(run, &columns));
         if plan.run_rows > 1 {
             rows.line(throughput(run));
         }
     }
 }
 
-fn progress(status: &RunStatus) -> Line<'static> {
+/// Widths of the columns.
+struct Columns {
+    run: usize,
+    device: usize,
+    state: usize,
+    bar: u16,
+}
+
+impl Columns {
+    /// Columns of the share that is done and of the time that is left.
+    const END: usize = 6 + 14;
+
+    /// Cuts the names of the runs, so that all other columns fit.
+    fn fitted(self, width: u16) -> Self {
+        let others = 2 + self.device + self.state + usize::from(self.bar) + Self::END;
+        let left = usize::from(width).saturating_sub(others);
+        Self {
+            run: self.run.min(left.max(4)),
+            ..self
+        }
+    }
+}
+
+fn progress(status: &RunStatus, columns: &Columns) -> Line<'static> {
     let color = match status.state {
         RunState::Running | RunState::Done => Color::Green,
         RunState::Stopped => Color::Yellow,
-        RunState::Silent | RunState::Failed => Color::Red,
+        RunState::Silent | RunState::Gone | RunState::Failed => Color::Red,
     };
-    let (run, device) = (&status.summary.run, device(status));
     let left = status.progress.eta_s.map(duration);
     let left = left.map_or_else(String::new, |left| format!("  {left} left"));
-    let mut spans = vec![Span::from(format!("{run:<30.30} {device:<10.10} "))];
-    spans.push(Span::from(format!("{:<8} ", state(status))).fg(color));
-    spans.extend(bar(status.progress.share, 8, color));
+    let run = cut(&status.summary.run, columns.run);
+    let device: String = device(status).chars().take(columns.device).collect();
+    let (run_width, device_width, state_width) = (columns.run, columns.device, columns.state);
+    let mut spans = vec![Span::from(format!(
+        "{run:<run_width$} {device:<device_width$}"
+    ))];
+    spans.push(Span::from(format!("{:<state_width$} ", state(status))).fg(color));
+    spans.extend(bar(status.progress.share, columns.bar, color));
     spans.push(Span::from(percent_of(status.progress.share)));
     spans.push(Span::from(left));
     Line::from(spans)
@@ -45,12 +88,16 @@ fn progress(status: &RunStatus) -> Line<'static> {
 
 fn throughput(status: &RunStatus) -> Line<'static> {
     let (run, recent) = (&status.summary, &status.recent);
-    let (tokens, residues) = rates(status);
+    let [tokens, sequences, residues] = rates(status);
+    let idle = idle(status);
+    let mut idle_text = Span::from(format!("  idle {}", percent(idle)));
+    if idle > Some(IDLE_CRITICAL_ABOVE) {
+        idle_text = idle_text.fg(Color::Red);
+    } else if idle > Some(IDLE_MILD_ABOVE) {
+        idle_text = idle_text.fg(Color::Yellow);
+    }
     let mut text = format!(
-        "  {tokens} tokens/s  queue {} {}, wait {} ms  packing {}  batch {}",
-        queue(status),
-        or_dash(recent.queue_depth),
-        or_dash(recent.mean_wait_ms.map(|ms| format!("{ms:.1}"))),
+        "  packing {}  batch {}",
         percent(run.packing.mean_utilization),
         batches(status),
     );
@@ -59,7 +106,17 @@ fn throughput(status: &RunStatus) -> Line<'static> {
             let _ = write!(text, "  {count} {what}");
         }
     }
-    // Last, because a narrow terminal cuts it off: it says nearly the same as tokens.
-    let _ = write!(text, "  {residues} residues/s");
-    Line::from(text)
+    // Last, because a narrow terminal cuts it off.
+    let _ = write!(
+        text,
+        "  queue {} {}, wait {} ms  residues {residues}/s",
+        queue(status),
+        or_dash(recent.queue_depth),
+        or_dash(recent.mean_wait_ms.map(|ms| format!("{ms:.1}"))),
+    );
+    Line::from(vec![
+        Span::from(format!("  tokens {tokens}/s  sequences {sequences}/s")),
+        idle_text,
+        Span::from(text),
+    ])
 }

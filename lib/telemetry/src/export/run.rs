@@ -65,7 +65,7 @@ fn write_names(text: &mut MetricsText, runs: &[(&RunStatus, Labels)]) {
 fn write_states(text: &mut MetricsText, runs: &[(&RunStatus, Labels)]) {
     text.states(
         "plmkit_run_state",
-        "1 for the state of the run, 0 for the others: running; silent, when nothing was heard of it for long; \
+        "1 for the state of the run, 0 for the others: running; silent, when nothing was heard of it for long; gone, when its process is; \
          failed; stopped; done.",
         RunState::VARIANTS,
         runs.iter().map(|(run, labels)| (labels.clone(), run.state.into())),

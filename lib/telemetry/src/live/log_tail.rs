@@ -1,11 +1,11 @@
 //! One event log, read as it grows.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufReader, Seek, SeekFrom};
 use std::mem;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use plmkit_logs::event::{EVENT_MAGIC, Event, parse_event};
 use plmkit_logs::{CompleteLines, LogError, Timestamp};
@@ -13,10 +13,16 @@ use plmkit_logs::{CompleteLines, LogError, Timestamp};
 /// Bytes that are compared to detect that a file was written anew.
 const HEAD_BYTES: u64 = 256;
 
+/// A file stays open for this long after the last write to it, so that what is written is read even after the file was
+/// renamed away. A folder may have more logs than a process may have open files.
+const OPEN_FOR: Duration = Duration::from_mins(1);
+
 /// A log, and the position up to which it was read.
 #[derive(Debug, Default)]
 pub(super) struct LogTail {
     path: PathBuf,
+    /// The file, while it is written.
+    file: Option<File>,
     /// Device and inode of the file.
     file_id: Option<(u64, u64)>,
     /// Length and modification time of a file that was read to its end.
@@ -42,6 +48,19 @@ pub(super) struct TailUpdate {
     pub(super) bad_line: Option<String>,
 }
 
+impl TailUpdate {
+    fn not_a_log() -> Self {
+        Self {
+            is_other: true,
+            ..Self::default()
+        }
+    }
+}
+
+fn id(metadata: &fs::Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
 impl LogTail {
     pub(super) fn new(path: PathBuf) -> Self {
         Self {
@@ -50,34 +69,64 @@ impl LogTail {
         }
     }
 
+    /// Whether the file is open: it can be read even if nothing is at its path any more.
+    pub(super) fn is_open(&self) -> bool {
+        self.file.is_some()
+    }
+
     /// Reads new complete lines, up to about `limit` bytes. Calls `add` for each event, with the time of the last write
-    /// to the file. A file that was truncated or replaced is read from its beginning.
+    /// to the file. A file that was truncated is read from its beginning. One that was renamed away is read to its end, and
+    /// then the one that has its name.
     pub(super) fn read(
         &mut self,
         limit: u64,
         mut add: impl FnMut(Event, Timestamp),
     ) -> io::Result<TailUpdate> {
-        let not_a_log = TailUpdate {
-            is_other: true,
-            ..TailUpdate::default()
+        let metadata = match fs::metadata(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_open() => {
+                return self.read_open(limit, &mut add);
+            }
+            found => found?,
         };
-        if !fs::metadata(&self.path)?.is_file() {
+        if !metadata.is_file() {
             // Opening a pipe could wait forever.
-            return Ok(not_a_log);
+            return Ok(TailUpdate::not_a_log());
         }
-        let mut file = File::open(&self.path)?;
-        let metadata = file.metadata()?;
-        let (length, modified) = (metadata.len(), metadata.modified().ok());
-        let file_id = Some((metadata.dev(), metadata.ino()));
-        if self.file_id == file_id && self.finished == Some((length, modified)) {
+        if self.file_id != Some(id(&metadata)) {
+            if self.is_open() {
+                let rest = self.read_open(limit, &mut add)?;
+                if rest.behind {
+                    return Ok(rest);
+                }
+            }
+            *self = Self::new(mem::take(&mut self.path));
+        } else if self.finished == Some((metadata.len(), metadata.modified().ok())) {
             return Ok(TailUpdate::default());
         }
-        let mut head = Vec::new();
-        (&file).take(HEAD_BYTES).read_to_end(&mut head)?;
-        if self.file_id != file_id || length < self.offset || !head.starts_with(&self.head) {
-            *self = Self::new(mem::take(&mut self.path));
-            self.file_id = file_id;
+        if self.file.is_none() {
+            self.file = Some(File::open(&self.path)?);
         }
+        self.read_open(limit, &mut add)
+    }
+
+    /// Reads the open file, and closes it if nobody writes it or it cannot be read.
+    fn read_open(
+        &mut self,
+        limit: u64,
+        add: &mut impl FnMut(Event, Timestamp),
+    ) -> io::Result<TailUpdate> {
+        let Some(mut file) = self.file.take() else {
+            return Ok(TailUpdate::default());
+        };
+        let metadata = file.metadata()?;
+        let (length, modified) = (metadata.len(), metadata.modified().ok());
+        let mut head = vec![0; HEAD_BYTES.min(length) as usize];
+        let read = file.read_at(&mut head, 0)?;
+        head.truncate(read);
+        if length < self.offset || !head.starts_with(&self.head) {
+            *self = Self::new(mem::take(&mut self.path));
+        }
+        self.file_id = Some(id(&metadata));
         // Other writers of JSON put spaces between tokens.
         let mut compact = head.clone();
         compact.retain(|byte| !byte.is_ascii_whitespace());
@@ -86,14 +135,16 @@ impl LogTail {
             return Ok(TailUpdate::default());
         }
         if !compact.starts_with(EVENT_MAGIC) {
-            return Ok(not_a_log);
+            return Ok(TailUpdate::not_a_log());
         }
-        let written = modified.unwrap_or_else(SystemTime::now).into();
-        let mut update = self.read_lines(&mut file, limit, |event| add(event, written))?;
+        let written = modified.unwrap_or_else(SystemTime::now);
+        let mut update = self.read_lines(&mut file, limit, |event| add(event, written.into()))?;
         update.behind &= self.offset < length;
         head.truncate(usize::try_from(self.offset).unwrap_or(usize::MAX));
         self.head = head;
         self.finished = (self.offset == length).then_some((length, modified));
+        let is_fresh = written.elapsed().is_ok_and(|age| age < OPEN_FOR);
+        self.file = Some(file).filter(|_| is_fresh || update.behind);
         Ok(update)
     }
 
@@ -228,6 +279,29 @@ mod tests {
             (6..16).collect::<Vec<_>>(),
             "rewritten, longer"
         );
+    }
+
+    /// As `logrotate` does: with `copytruncate`, or by a rename while the writer goes on.
+    #[test]
+    fn a_rotated_log_is_followed() {
+        let mut case = Case::new(&(batch(0) + &batch(1)));
+        assert_eq!(case.numbers(), [0, 1]);
+        fs::copy(&case.tail.path, case.folder.path().join("copy")).unwrap();
+        fs::write(&case.tail.path, "").unwrap();
+        assert!(case.numbers().is_empty());
+        case.append(&batch(2));
+        assert_eq!(case.numbers(), [2]);
+
+        let renamed = case.folder.path().join("events.jsonl.1");
+        case.append(&batch(3));
+        fs::rename(&case.tail.path, &renamed).unwrap();
+        assert_eq!(case.numbers(), [3], "nothing has its name");
+        let mut writer = File::options().append(true).open(&renamed).unwrap();
+        writer.write_all(batch(4).as_bytes()).unwrap();
+        case.append(&batch(5));
+        assert_eq!(case.numbers(), [4, 5]);
+        fs::remove_file(&case.tail.path).unwrap();
+        assert!(case.numbers().is_empty());
     }
 
     #[test]

@@ -54,11 +54,14 @@ impl RecentBatches {
             let after_first = || self.0.iter().skip(1);
             let per_second = |count: u64| Some(count as f64 / span_s);
             recent.tokens_per_s = per_second(after_first().map(|batch| batch.tokens).sum());
+            recent.sequences_per_s = per_second(after_first().map(|batch| batch.sequences).sum());
             recent.residues_per_s = per_second(after_first().map(|batch| batch.residues).sum());
             let waited_ms: Option<f64> = after_first().map(|batch| batch.wait_ms).sum();
             let workers = self.0.iter().filter_map(|batch| batch.worker).max();
             let all_s = span_s * workers.map_or(1.0, |last| last as f64 + 1.0);
-            recent.queue = waited_ms.map(|waited_ms| QueueState::of(waited_ms / 1000.0 / all_s));
+            // The first wait may have begun before the first batch ended.
+            let share = waited_ms.map(|waited_ms| (waited_ms / 1000.0 / all_s).min(1.0));
+            (recent.wait_share, recent.queue) = (share, share.map(QueueState::of));
         }
         recent
     }
@@ -76,6 +79,7 @@ mod tests {
                 elapsed_s: Some(elapsed_s),
                 tokens,
                 residues: tokens / 2,
+                sequences: tokens / 10,
                 wait_ms: Some(wait_ms),
                 queue_depth: Some(batch),
                 ..BatchDone::default()
@@ -87,11 +91,13 @@ mod tests {
     #[test]
     fn rates_and_waits_are_those_of_the_last_minute_or_of_eight_batches() {
         let slow = (0..100).map(|n| (n, n as f64, 10, 100.0));
-        let fast = (100..200).map(|n| (n, n as f64, 1000, 0.1));
+        let fast = (100..200).map(|n| (n, n as f64, 1000, 0.125));
         let expected = Recent {
             tokens_per_s: Some(1000.0),
+            sequences_per_s: Some(100.0),
             residues_per_s: Some(500.0),
-            mean_wait_ms: Some(0.1),
+            mean_wait_ms: Some(0.125),
+            wait_share: Some(7.5 / 1000.0 / 60.0),
             queue: Some(QueueState::Full),
             queue_depth: Some(199),
         };

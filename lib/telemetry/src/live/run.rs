@@ -9,10 +9,13 @@ use plmkit_logs::Timestamp;
 use plmkit_logs::event::{Event, Outcome, RunStarted};
 
 /// A run without events for longer than this is silent, unless its batches take as long.
-const SILENT_AFTER_S: f64 = 60.0;
+const SILENT_AFTER_S: f64 = 30.0;
 
 /// The limit before the first batch, while the model is loaded.
 const SILENT_START_AFTER_S: f64 = 600.0;
+
+/// The last event of a process may come a little after its end.
+const GONE_AFTER_S: f64 = 2.0;
 
 /// A batch may take this many times as long as the longest before it.
 const MAX_SLOWDOWN: f64 = 5.0;
@@ -27,6 +30,7 @@ pub(super) struct LiveRun {
     recent_batches: RecentBatches,
     last_event: Timestamp,
     last_batch_s: Option<f64>,
+    first_gap_s: f64,
     longest_gap_s: f64,
 }
 
@@ -42,9 +46,15 @@ impl LiveRun {
             Event::Batch(batch) => {
                 self.recent_batches.add(batch);
                 if let Some(now_s) = batch.elapsed_s {
-                    let before_s = self.last_batch_s.unwrap_or(now_s);
-                    self.longest_gap_s = self.longest_gap_s.max(now_s - before_s);
-                    self.last_batch_s = Some(before_s.max(now_s));
+                    match self.last_batch_s {
+                        // The start is the best guess until there is a second batch.
+                        None => self.first_gap_s = now_s,
+                        Some(before_s) => {
+                            self.longest_gap_s = self.longest_gap_s.max(now_s - before_s)
+                        }
+                    }
+                    self.last_batch_s =
+                        Some(self.last_batch_s.map_or(now_s, |last_s| last_s.max(now_s)));
                 }
             }
             Event::Done(_) => {
@@ -62,25 +72,34 @@ impl LiveRun {
         now.unix_ms() - self.last_event.unix_ms() <= keep_ms
     }
 
-    /// Returns the status, or `None` for a run without events.
-    pub(super) fn status(&self, now: Timestamp) -> Option<RunStatus> {
+    /// Returns the status, or `None` for a run without events. `is_gone` tells whether the process of a run is gone.
+    pub(super) fn status(
+        &self,
+        now: Timestamp,
+        is_gone: impl Fn(&RunStarted) -> bool,
+    ) -> Option<RunStatus> {
         let summary = self.count.clone().finish(false).runs.pop()?;
         // After a clock went back, the silence would be negative.
         let silence_s = (now.unix_ms() - self.last_event.unix_ms()).max(0) as f64 / 1000.0;
         let silent_after_s = match self.last_batch_s {
             None => SILENT_START_AFTER_S,
-            Some(_) => SILENT_AFTER_S.max(MAX_SLOWDOWN * self.longest_gap_s),
+            Some(_) if self.longest_gap_s > 0.0 => {
+                SILENT_AFTER_S.max(MAX_SLOWDOWN * self.longest_gap_s)
+            }
+            Some(_) => SILENT_AFTER_S.max(MAX_SLOWDOWN * self.first_gap_s),
         };
+        let is_gone = || silence_s > GONE_AFTER_S && self.started.as_ref().is_some_and(is_gone);
         let state = match summary.outcome {
             Some(Outcome::Done) => RunState::Done,
             Some(Outcome::Stopped) => RunState::Stopped,
             Some(Outcome::Failed) => RunState::Failed,
+            None if is_gone() => RunState::Gone,
             None if silence_s > silent_after_s => RunState::Silent,
             None => RunState::Running,
         };
         let recent = self.recent_batches.recent();
         Some(RunStatus {
-            progress: self.progress(&summary, &recent, state),
+            progress: self.progress(&summary, &recent, (state, silence_s)),
             state,
             recent,
             last_event: self.last_event,
@@ -89,7 +108,12 @@ impl LiveRun {
         })
     }
 
-    fn progress(&self, summary: &RunSummary, recent: &Recent, state: RunState) -> LiveProgress {
+    fn progress(
+        &self,
+        summary: &RunSummary,
+        recent: &Recent,
+        (state, silence_s): (RunState, f64),
+    ) -> LiveProgress {
         let started = self.started.as_ref();
         let saved = summary.batches_saved.unwrap_or(0);
         let batches = saved + summary.batches;
@@ -108,7 +132,10 @@ impl LiveRun {
             sequences_total: started.and_then(|run| run.sequences_total),
             tokens_total,
             share: share(summary.tokens, tokens_total).or_else(|| share(batches, batches_total)),
-            eta_s: left.zip(rate).map(|(left, rate)| left as f64 / rate),
+            // Work went on since the last event.
+            eta_s: left
+                .zip(rate)
+                .map(|(left, rate)| (left as f64 / rate - silence_s).max(0.0)),
         }
     }
 }

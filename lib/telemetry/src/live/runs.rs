@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::run::LiveRun;
 use super::{RunState, RunStatus};
 use plmkit_logs::Timestamp;
-use plmkit_logs::event::Event;
+use plmkit_logs::event::{Event, RunStarted};
 
 /// All runs whose events were read, by their names. Reads no clock and no file.
 ///
@@ -48,13 +48,19 @@ impl LiveRuns {
 
     /// Returns the status of all runs: those at work first, then by their last event, the latest first.
     pub fn status(&self, now: Timestamp) -> Vec<RunStatus> {
-        self.status_of_recent(now, Duration::MAX)
+        self.status_of_recent(now, Duration::MAX, |_| false)
     }
 
-    /// Returns the status of the runs with an event within `keep`, in the same order.
-    pub fn status_of_recent(&self, now: Timestamp, keep: Duration) -> Vec<RunStatus> {
+    /// Returns the status of the runs with an event within `keep`, in the same order. `is_gone` tells whether the process of
+    /// a run is known to be gone.
+    pub fn status_of_recent(
+        &self,
+        now: Timestamp,
+        keep: Duration,
+        is_gone: impl Fn(&RunStarted) -> bool,
+    ) -> Vec<RunStatus> {
         let runs = self.runs.values().filter(|run| run.is_recent(now, keep));
-        let mut all: Vec<RunStatus> = runs.filter_map(|run| run.status(now)).collect();
+        let mut all: Vec<RunStatus> = runs.filter_map(|run| run.status(now, &is_gone)).collect();
         all.sort_by_cached_key(|status| {
             (
                 status.state != RunState::Running,
@@ -122,7 +128,7 @@ mod tests {
             sequences_total: None,
             tokens_total: Some(800),
             share: Some(300.0 / 800.0),
-            eta_s: Some(10.0),
+            eta_s: Some(9.0),
         };
         assert_eq!(status.progress, expected);
         assert_eq!((status.state, status.silence_s), (RunState::Running, 1.0));
@@ -144,11 +150,33 @@ mod tests {
     fn a_run_is_silent_after_a_time_that_its_batches_do_not_take() {
         let fast = vec![batch("r", 0, 10), batch("r", 1, 11)];
         let slow = vec![batch("r", 0, 10), batch("r", 1, 110)];
-        for (events, last) in [(fast, 71), (slow, 610), (vec![started(None)], 600)] {
+        for (events, last) in [
+            (fast, 41),
+            (slow, 610),
+            (vec![batch("r", 0, 10)], 60),
+            (vec![started(None)], 600),
+        ] {
             let runs = runs(events);
             let states = [last, last + 1].map(|second| runs.status(at(second))[0].state);
             assert_eq!(states, [RunState::Running, RunState::Silent]);
         }
+    }
+
+    #[test]
+    fn a_run_whose_process_is_gone_is_not_running() {
+        let begun = |second, end: Option<Event>| {
+            let events = [started(Some(800)), batch("r", 2, 10)];
+            let runs = runs(events.into_iter().chain(end));
+            let is_gone = |run: &RunStarted| run.run == "r";
+            let status = runs
+                .status_of_recent(at(second), Duration::MAX, is_gone)
+                .remove(0);
+            (status.state, status.progress.eta_s.is_some())
+        };
+        assert_eq!(begun(12, None), (RunState::Running, true));
+        assert_eq!(begun(13, None), (RunState::Gone, false));
+        let end = done("r", 11, Outcome::Done);
+        assert_eq!(begun(99, Some(end)), (RunState::Done, false));
     }
 
     #[test]
@@ -188,9 +216,12 @@ mod tests {
         let mut runs = runs([started(Some(800)), batch("r", 2, 10)]);
         let (keep, hour) = (Duration::from_secs(20), 3600);
         runs.forget(at(hour), keep);
-        assert!(runs.status_of_recent(at(hour), keep).is_empty());
+        assert!(runs.status_of_recent(at(hour), keep, |_| false).is_empty());
         runs.add(&batch("r", 3, hour), at(hour));
-        let progress = runs.status_of_recent(at(hour), keep).remove(0).progress;
+        let progress = runs
+            .status_of_recent(at(hour), keep, |_| false)
+            .remove(0)
+            .progress;
         assert_eq!((progress.batches, progress.batches_total), (4, Some(10)));
         assert_eq!(progress.tokens_total, Some(800));
     }

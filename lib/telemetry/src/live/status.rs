@@ -30,6 +30,8 @@ pub enum RunState {
     Running,
     /// It has no end, and there was no event for long: it hangs or was killed.
     Silent,
+    /// It has no end, and its process is gone: it was killed.
+    Gone,
     /// An error ended it.
     Failed,
     /// A signal stopped it.
@@ -51,7 +53,7 @@ pub struct LiveProgress {
     pub tokens_total: Option<u64>,
     /// Share that is done, 0 to 1: of this run's tokens, or of all batches if tokens are unknown.
     pub share: Option<f64>,
-    /// Seconds left at the recent rate. Known while the run is at work.
+    /// Seconds left at the recent rate, from now. Known while the run is at work.
     pub eta_s: Option<f64>,
 }
 
@@ -60,10 +62,14 @@ pub struct LiveProgress {
 pub struct Recent {
     /// Tokens a second.
     pub tokens_per_s: Option<f64>,
+    /// Sequences (rows) a second.
+    pub sequences_per_s: Option<f64>,
     /// Residues a second.
     pub residues_per_s: Option<f64>,
     /// Mean time that the device waited for a batch.
     pub mean_wait_ms: Option<f64>,
+    /// Share of the time in which the device waited for batches, the mean over the workers.
+    pub wait_share: Option<f64>,
     /// The state of the queue.
     pub queue: Option<QueueState>,
     /// Batches that were ready when the last one was taken.

@@ -23,6 +23,26 @@ pub(super) struct Bin {
     pub(super) count: u64,
     /// The least value.
     pub(super) min: f64,
+    /// The greatest value.
+    pub(super) max: f64,
+}
+
+impl Bin {
+    /// Merges consecutive bins.
+    fn merged(bins: &[Self]) -> Option<Self> {
+        let (first, last) = (bins.first()?, bins.last()?);
+        Some(Self {
+            from: first.from,
+            to: last.to,
+            sum: bins.iter().map(|bin| bin.sum).sum(),
+            count: bins.iter().map(|bin| bin.count).sum(),
+            min: bins.iter().map(|bin| bin.min).fold(f64::INFINITY, f64::min),
+            max: bins
+                .iter()
+                .map(|bin| bin.max)
+                .fold(f64::NEG_INFINITY, f64::max),
+        })
+    }
 }
 
 impl Bins {
@@ -40,6 +60,7 @@ impl Bins {
         bin.sum += value;
         bin.count += 1;
         bin.min = bin.min.min(value);
+        bin.max = bin.max.max(value);
     }
 
     /// Spreads an amount evenly between two positions. It counts as one value, at its end.
@@ -63,21 +84,22 @@ impl Bins {
         &self.bins
     }
 
+    /// Returns at most `most` bins, each of as many of these.
+    pub(super) fn coarse(&self, most: usize) -> Vec<Bin> {
+        let each = self.bins.len().div_ceil(most).max(1);
+        self.bins.chunks(each).filter_map(Bin::merged).collect()
+    }
+
     /// Returns the bin at a position; adds bins up to it.
     fn bin(&mut self, at: f64) -> &mut Bin {
         while at / self.width >= MAX_BINS as f64 {
             self.width *= 2.0;
-            let merged = self.bins.chunks(2).map(|pair| {
-                let next = &pair[1..];
-                Bin {
-                    from: pair[0].from,
-                    to: pair[0].from + self.width,
-                    sum: pair[0].sum + next.iter().map(|bin| bin.sum).sum::<f64>(),
-                    count: pair[0].count + next.iter().map(|bin| bin.count).sum::<u64>(),
-                    min: next.iter().map(|bin| bin.min).fold(pair[0].min, f64::min),
-                }
-            });
+            let merged = self.bins.chunks(2).filter_map(Bin::merged);
             self.bins = merged.collect();
+            // A single bin at the end was merged with an empty one.
+            if let Some(last) = self.bins.last_mut() {
+                last.to = last.from + self.width;
+            }
         }
         let index = (at / self.width) as usize;
         while self.bins.len() <= index {
@@ -88,6 +110,7 @@ impl Bins {
                 sum: 0.0,
                 count: 0,
                 min: f64::INFINITY,
+                max: f64::NEG_INFINITY,
             });
         }
         &mut self.bins[index]
@@ -106,6 +129,9 @@ mod tests {
         for at in 0..10 * MAX_BINS {
             bins.add(at as f64, 2.0);
         }
+        let coarse = bins.coarse(100);
+        assert_eq!((coarse.len(), coarse[79].to), (80, 5120.0));
+        assert_eq!((coarse[0].sum, coarse[0].max), (128.0, 2.0));
         let found = bins.bins();
         assert_eq!(found.len(), 10 * MAX_BINS / 16);
         let contents = found.iter().map(|bin| (bin.count, bin.sum, bin.min));

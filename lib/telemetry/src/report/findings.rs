@@ -10,11 +10,9 @@ use super::gpus::GpuSummary;
 use super::run::RunSummary;
 use super::share;
 use super::stages::percent;
-use super::throttle_count::is_severe;
 use super::{RunsSummary, SamplesSummary, Tier};
-use plmkit_logs::thresholds::{
-    MEMORY_CRITICAL_ABOVE, MEMORY_MILD_ABOVE, THROTTLED_OFTEN_ABOVE,
-};
+use plmkit_logs::Throttle;
+use plmkit_logs::thresholds::{MEMORY_CRITICAL_ABOVE, MEMORY_MILD_ABOVE, THROTTLED_OFTEN_ABOVE};
 
 /// A finding about a run or a GPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -112,7 +110,7 @@ pub(super) fn findings(
 }
 
 /// Returns the name of a GPU in sentences.
-pub(super) fn gpu_name(index: Option<u32>, name: Option<&str>) -> String {
+pub(crate) fn gpu_name(index: Option<u32>, name: Option<&str>) -> String {
     let index = index.map_or_else(|| "?".to_owned(), |index| index.to_string());
     format!("gpu {index} ({})", name.unwrap_or("unknown"))
 }
@@ -185,7 +183,8 @@ impl List {
         let throttling = &gpu.throttling;
         let reasons = |severe: bool| {
             let reasons = throttling.reasons_us.iter();
-            let reasons = reasons.filter(|(reason, _)| is_severe(reason) == severe);
+            let reasons =
+                reasons.filter(|(reason, _)| Throttle::SEVERE.contains(&reason.as_str()) == severe);
             let named = reasons.map(|(reason, &us)| {
                 format!("{reason} in {} of the time", percent(throttling.share(us)))
             });
@@ -312,11 +311,6 @@ impl List {
 
 fn critical_if(critical: bool) -> Tier {
     if critical { Tier::Critical } else { Tier::Mild }
-}
-
-fn share_of(part: u64, all: u64, what: &str) -> String {
-    let share = share(part as f64, all as f64).unwrap_or_default();
-    format!("{} of the {what}", percent(share))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::coverage::{is_enough, is_partial};
 use super::energy::{EnergyCount, Reading};
 use super::throttle_count::ThrottleCount;
-use super::value_count::{TimeDistribution, ROUNDED, TimedMean, ValueCount, WHOLE};
+use super::value_count::{ROUNDED, TimeDistribution, TimedMean, ValueCount, WHOLE};
 
 /// GpuDistributions of the values of a GPU over time. `None` for a value that the driver does not give.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]

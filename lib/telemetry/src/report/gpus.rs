@@ -11,7 +11,7 @@ use super::Tier;
 use super::condition::Condition;
 use super::coverage::{Gap, coverage, is_enough, is_partial};
 use super::energy::Reading;
-use super::gpu_count::{GpuDistributions, GpuCount};
+use super::gpu_count::{GpuCount, GpuDistributions};
 use super::pace::{Pace, Placed, Row};
 use super::throttle_count::ThrottleCount;
 use super::time_span::{Moment, WorkTimes, seconds};

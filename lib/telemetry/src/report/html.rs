@@ -1,51 +1,38 @@
-//! A report as a page for people: findings, then figures, then charts.
+//! A report as a page for people: header, findings, then figures, then charts.
 
 mod charts;
+mod header;
 mod tables;
 
+use plmkit_contract::plural;
 use plmkit_page::Page;
 
-use super::{Report, RunSummary};
+use super::text::outcome;
+use super::{Finding, Repeats, Report, RunSummary, RunsSummary, SampleTotals, SamplesSummary};
 use crate::report::pictures::MAX_RUNS;
+
+/// Findings that are not folded away, the worst.
+const SHOWN_FINDINGS: usize = 12;
+
+/// A longer table of runs is folded.
+const SHOWN_RUNS: usize = 12;
+
+/// With more runs, the charts of each are folded.
+const SHOWN_DETAILS: usize = 3;
 
 /// Returns the report as one self-contained HTML file. Text from the logs is escaped.
 pub fn html(report: &Report) -> String {
     let mut page = Page::new("Embedding runs");
-    let verdict = report.verdict.map_or_else(
-        || "No verdict: neither packing nor enough GPU utilization is known.".to_owned(),
-        |verdict| format!("Verdict: {verdict}."),
-    );
-    let version = report.version;
-    page.paragraph(&format!("{verdict} Reported by monitor-log {version}."));
-    page.heading("Findings");
-    if report.findings.is_empty() {
-        page.paragraph("None.");
-    } else {
-        page.table(&tables::findings(&report.findings));
-    }
+    header::add(&mut page, report);
+    add_findings(&mut page, &report.findings);
     if let Some(events) = &report.events {
-        page.heading("Runs");
-        if events.runs.is_empty() {
-            page.paragraph("The event log holds no run.");
-        } else {
-            page.table(&tables::work(&events.runs));
-            page.table(&tables::efficiency(&events.runs));
-        }
+        add_runs(&mut page, events);
     }
     if let Some(samples) = &report.samples {
-        page.heading("GPUs and host");
-        if !samples.gpus.is_empty() {
-            page.table(&tables::gpus(&samples.gpus));
-        }
-        page.paragraph(&tables::host(&samples.host));
-        page.list(&samples.notes);
-        page.figures(charts::gpus(samples).as_slice());
+        add_gpus(&mut page, samples);
     }
     if let Some(events) = &report.events {
-        events.runs.iter().for_each(|run| details(&mut page, run));
-        if events.runs.len() > MAX_RUNS {
-            page.paragraph(&format!("Pictures are of the first {MAX_RUNS} runs."));
-        }
+        add_details(&mut page, &events.runs);
     }
     let (events, samples) = (&report.events, &report.samples);
     let torn_events = events.as_ref().is_some_and(|events| events.torn_last_line);
@@ -58,18 +45,104 @@ pub fn html(report: &Report) -> String {
             page.paragraph(&text);
         }
     }
+    page.list(report.skipped.iter().map(ToString::to_string));
     page.finish()
 }
 
-/// Adds the notes and charts of one run.
-fn details(page: &mut Page, run: &RunSummary) {
-    let figures = charts::run(run);
-    if figures.is_empty() && run.notes.is_empty() && run.stages.advice.is_none() {
+fn add_findings(page: &mut Page, findings: &[Finding]) {
+    page.heading("Findings");
+    if findings.is_empty() {
+        page.paragraph("None.");
         return;
     }
-    page.subheading(&format!("Run {}", run.run));
-    page.list(run.stages.advice.iter().chain(&run.notes));
-    page.figures(&figures);
+    let (shown, others) = findings.split_at(findings.len().min(SHOWN_FINDINGS));
+    page.table(&tables::findings(shown));
+    if !others.is_empty() {
+        let summary = format!("more: {}", plural(others.len(), "finding"));
+        page.fold(true, &summary, |page| {
+            page.table(&tables::findings(others));
+        });
+    }
+}
+
+fn add_runs(page: &mut Page, events: &RunsSummary) {
+    let runs = &events.runs;
+    page.heading("Runs");
+    if runs.is_empty() {
+        page.paragraph("The event log holds no run.");
+        return;
+    }
+    page.list(events.by_sample.iter().filter_map(SampleTotals::sentence));
+    page.list(events.repeats.iter().filter_map(Repeats::sentence));
+    page.fold(
+        runs.len() > SHOWN_RUNS,
+        &plural(runs.len(), "run"),
+        |page| {
+            page.table(&tables::work(runs));
+            page.table(&tables::efficiency(runs));
+        },
+    );
+}
+
+fn add_gpus(page: &mut Page, samples: &SamplesSummary) {
+    page.heading("GPUs and host");
+    if !samples.gpus.is_empty() {
+        page.table(&tables::gpus(&samples.gpus));
+    }
+    page.paragraph(&tables::host(&samples.host));
+    page.list(&samples.notes);
+    let figures = charts::gpus(samples);
+    if !figures.is_empty() {
+        page.paragraph("Line: mean. Band: from the least to the greatest value. Grey: runs at work. All GPUs have the same axes.");
+        page.figures(&figures);
+    }
+    if figures.len() < samples.gpus.len() {
+        page.paragraph(&format!(
+            "Pictures are of {} of {}.",
+            figures.len(),
+            plural(samples.gpus.len(), "GPU")
+        ));
+    }
+}
+
+/// Adds the notes, workers and charts of each run.
+fn add_details(page: &mut Page, runs: &[RunSummary]) {
+    let is_long = runs.len() > SHOWN_DETAILS;
+    page.fold(is_long, "Notes and charts of each run", |page| {
+        for run in runs {
+            add_run(page, run, is_long);
+        }
+    });
+    if runs.len() > MAX_RUNS {
+        page.paragraph(&format!("Pictures are of the first {MAX_RUNS} runs."));
+    }
+}
+
+fn add_run(page: &mut Page, run: &RunSummary, is_folded: bool) {
+    let figures = charts::run(run);
+    let has_workers = run.by_worker.len() > 1;
+    let has_text = !run.notes.is_empty() || run.stages.advice.is_some();
+    if figures.is_empty() && !has_text && !has_workers {
+        return;
+    }
+    let title = format!("Run {}", run.run);
+    if !is_folded {
+        page.subheading(&title);
+    }
+    let summary = format!("{title}: {}", outcome(run.outcome));
+    page.fold(is_folded, &summary, |page| {
+        page.list(
+            run.stages
+                .advice
+                .iter()
+                .chain(&run.remarks())
+                .chain(&run.notes),
+        );
+        if has_workers {
+            page.table(&tables::workers(&run.by_worker));
+        }
+        page.figures(&figures);
+    });
 }
 
 #[cfg(test)]
@@ -80,6 +153,40 @@ mod tests {
     use crate::tests::{batch, report, runs, sample, started};
 
     const EVIL: &str = "</title><script>alert(1)</script>\"'&\u{202e}\0";
+
+    #[test]
+    fn many_runs_and_findings_are_folded_away() {
+        let page = |count: usize| {
+            let all = (0..count).flat_map(|run| {
+                let name = format!("run-{run}");
+                let batches = (0..2).map({
+                    let name = name.clone();
+                    move |number| {
+                        batch(number, |batch| {
+                            batch.run.clone_from(&name);
+                            (batch.tokens, batch.utilization) = (10, Some(0.5));
+                            batch.elapsed_s = Some(number as f64 + 1.0);
+                        })
+                    }
+                });
+                [started(|run| run.run = name)].into_iter().chain(batches)
+            });
+            html(&report(runs(all.collect::<Vec<_>>()), []))
+        };
+        let (few, many) = (page(3), page(200));
+        assert!(!few.contains("<details>") && few.contains("<h3>Run run-2</h3>"));
+        for (text, count) in [
+            ("<summary>200 runs</summary>", 1),
+            ("<summary>more: 188 findings</summary>", 1),
+            ("<summary>Run run-19: no end</summary>", 1),
+            ("<figure>", 20 * 2),
+            ("<td>run-199</td>", 2),
+            ("<script", 0),
+        ] {
+            assert_eq!(many.matches(text).count(), count, "{text}");
+        }
+        assert!(many.len() < 400_000, "{}", many.len());
+    }
 
     #[test]
     fn text_from_a_log_is_escaped() {
@@ -114,6 +221,8 @@ mod tests {
             ("\0", 0),
             ("<h3>Run &lt;/title&gt;&lt;script&gt;alert(1)", 1),
             ("<figure>", 4),
+            // GPU, model, number type and version in the header.
+            ("<dd>&lt;/title&gt;", 4),
         ] {
             assert_eq!(html.matches(text).count(), count, "{text}: {html}");
         }

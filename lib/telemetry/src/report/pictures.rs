@@ -1,5 +1,6 @@
 //! Data of the charts: lines over time and over batches, in bins.
 
+use plmkit_logs::GpuSample;
 use plmkit_logs::event::BatchDone;
 
 use super::bins::Bins;
@@ -9,6 +10,51 @@ pub(super) const MAX_RUNS: usize = 20;
 
 /// The finest resolution of a line over time, in seconds.
 const RESOLUTION_S: f64 = 0.05;
+
+/// The finest resolution of a GPU's lines, in seconds.
+const GPU_RESOLUTION_S: f64 = 0.5;
+
+/// The label of a line, and its value.
+type GpuLine = (&'static str, fn(&GpuSample) -> Option<f64>);
+
+/// The lines of a GPU, from top to bottom.
+pub(super) const GPU_LINES: [GpuLine; 5] = [
+    ("busy, %", |sample| sample.gpu_util.map(f64::from)),
+    ("power, W", |sample| sample.power_w),
+    ("temperature, °C", |sample| {
+        sample.temperature_c.map(f64::from)
+    }),
+    ("memory, GiB", |sample| {
+        sample.mem_used_mib.map(|mib| mib as f64 / 1024.0)
+    }),
+    ("SM clock, MHz", |sample| sample.sm_clock_mhz.map(f64::from)),
+];
+
+/// Chart data of a GPU over the seconds of all recordings in a row.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct GpuPictures {
+    /// The values of [`GPU_LINES`].
+    pub(super) lines: [Bins; GPU_LINES.len()],
+}
+
+impl Default for GpuPictures {
+    fn default() -> Self {
+        Self {
+            lines: GPU_LINES.map(|_| Bins::new(GPU_RESOLUTION_S)),
+        }
+    }
+}
+
+impl GpuPictures {
+    /// Adds a sample at `at_s` on the time axis.
+    pub(super) fn add(&mut self, at_s: f64, sample: &GpuSample) {
+        for (bins, (_, value)) in self.lines.iter_mut().zip(GPU_LINES) {
+            if let Some(value) = value(sample) {
+                bins.add(at_s, value);
+            }
+        }
+    }
+}
 
 /// Chart data of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,9 +91,9 @@ impl RunPictures {
         }
     }
 
-    /// Returns tokens a second over the seconds of the run.
-    pub(super) fn tokens_per_s(&self) -> Vec<(f64, f64)> {
-        let bins = self.tokens.bins().iter();
+    /// Returns at most `most` rates in tokens a second, over the seconds of the run.
+    pub(super) fn tokens_per_s(&self, most: usize) -> Vec<(f64, f64)> {
+        let bins = self.tokens.coarse(most).into_iter();
         bins.filter_map(|bin| {
             // The run ends within the last bin. If it fills hardly any of the bin, the rate would be noise.
             let to = bin.to.min(self.end_s);
@@ -74,7 +120,7 @@ mod tests {
                 };
                 pictures.add(&batch, 0.0);
             }
-            for (at_s, rate) in pictures.tokens_per_s() {
+            for (at_s, rate) in pictures.tokens_per_s(100) {
                 assert!((rate - 1000.0).abs() < 1.0, "{batches}: {rate} at {at_s}");
             }
         }

@@ -6,11 +6,11 @@ use std::ops::Range;
 use plmkit_logs::GpuSample;
 use serde::Serialize;
 
-use super::bins::Bins;
 use super::coverage::is_enough;
 use super::findings::gpu_name;
 use super::gpus::{GpuRows, GpuSummary};
 use super::host::{HostRows, HostSummary};
+use super::pictures::GpuPictures;
 use super::run::RunSummary;
 use super::run_gpu::{RunGpu, find_gpu, run_gpus};
 use super::runs::{Runs, RunsSummary};
@@ -18,14 +18,11 @@ use super::stages::percent;
 use super::time_axis::TimeAxis;
 use super::time_span::WorkTimes;
 
-/// GPUs in the utilisation chart. More lines cannot be told apart.
-const MAX_LINES: usize = 16;
+/// GPUs with charts, the first of a log. Charts take memory.
+const MAX_PICTURES: usize = 16;
 
 /// Runs with a note about their GPUs.
 const MAX_NOTES: usize = 8;
-
-/// The finest resolution of a line over time, in seconds.
-const RESOLUTION_S: f64 = 0.5;
 
 /// GPUs and host over the samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -63,8 +60,8 @@ pub enum Scope {
 /// Chart data of the samples, over the seconds of all recordings in a row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct SamplesPictures {
-    /// Utilisation of each GPU, 0 to 1, with the driver's number of it.
-    pub(super) utilization: Vec<(Option<u32>, Bins)>,
+    /// The GPUs, with the driver's numbers of them.
+    pub(super) gpus: Vec<(Option<u32>, GpuPictures)>,
     /// When runs were at work.
     pub(super) spans_s: Vec<Range<f64>>,
 }
@@ -74,7 +71,7 @@ pub(super) struct SamplesPictures {
 pub struct Samples {
     times: WorkTimes,
     axis: TimeAxis,
-    lines: Vec<Bins>,
+    pictures: Vec<GpuPictures>,
     rows: u64,
     gpus: Vec<GpuRows>,
     host: HostRows,
@@ -100,8 +97,8 @@ impl Samples {
         if sample.index.is_some() || sample.uuid.is_some() {
             let gpu = self.gpu_of(sample);
             self.gpus[gpu].add(sample, moment, &self.times);
-            if let Some((line, percent)) = self.lines.get_mut(gpu).zip(sample.gpu_util) {
-                line.add(at_s, f64::from(percent) / 100.0);
+            if let Some(pictures) = self.pictures.get_mut(gpu) {
+                pictures.add(at_s, sample);
             }
         }
         let around = moment.at_us - 1..moment.at_us + 1;
@@ -116,8 +113,8 @@ impl Samples {
     fn gpu_of(&mut self, sample: &GpuSample) -> usize {
         let known = self.gpus.iter().position(|gpu| gpu.is_of(sample));
         known.unwrap_or_else(|| {
-            if self.lines.len() < MAX_LINES {
-                self.lines.push(Bins::new(RESOLUTION_S));
+            if self.pictures.len() < MAX_PICTURES {
+                self.pictures.push(GpuPictures::default());
             }
             self.gpus.push(GpuRows::default());
             self.gpus.len() - 1
@@ -160,7 +157,7 @@ impl Samples {
             notes,
             by_run: by_run.collect(),
             pictures: SamplesPictures {
-                utilization: indices.zip(self.lines).collect(),
+                gpus: indices.zip(self.pictures).collect(),
                 spans_s: self.spans_s.into_values().collect(),
             },
             gpus,

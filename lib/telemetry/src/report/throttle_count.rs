@@ -7,14 +7,6 @@ use plmkit_logs::Throttle;
 /// Reasons that are counted. The driver has ten.
 const MAX_REASONS: usize = 32;
 
-/// Reasons that protect the hardware from heat or a bad power supply.
-const SEVERE: [&str; 4] = [
-    "hw_slowdown",
-    "hw_thermal_slowdown",
-    "hw_power_brake_slowdown",
-    "sw_thermal_slowdown",
-];
-
 /// Time in microseconds, by the reason that held the clocks down.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ThrottleCount {
@@ -32,8 +24,7 @@ impl ThrottleCount {
     pub(super) fn add(&mut self, throttle: &Throttle, us: i64) {
         self.us += us;
         self.any_us += if throttle.active() { us } else { 0 };
-        let is_severe = throttle.0.iter().any(|reason| is_severe(reason));
-        self.severe_us += if is_severe { us } else { 0 };
+        self.severe_us += if throttle.is_severe() { us } else { 0 };
         for reason in &throttle.0 {
             if let Some(sum_us) = self.reasons_us.get_mut(reason) {
                 *sum_us += us;
@@ -47,9 +38,4 @@ impl ThrottleCount {
     pub(super) fn share(&self, us: i64) -> f64 {
         us as f64 / self.us.max(1) as f64
     }
-}
-
-/// Whether a reason protects the hardware. A configured power limit does not.
-pub(super) fn is_severe(reason: &str) -> bool {
-    SEVERE.contains(&reason)
 }

@@ -1,10 +1,11 @@
 //! The tables of the page.
 
 use plmkit_contract::plural;
+use plmkit_logs::event::Outcome;
 use plmkit_page::{Cell, Table, Tone};
 
 use crate::report::text::outcome;
-use crate::report::{Finding, GpuSummary, HostSummary, RunSummary, Tier};
+use crate::report::{Finding, GpuSummary, HostSummary, RunSummary, Tier, WorkerSummary};
 
 /// A heading, and the cell below it.
 type Column<T> = (&'static str, fn(&T) -> Cell);
@@ -21,19 +22,21 @@ fn table<T>(rows: &[T], columns: &[Column<T>]) -> Table {
 pub(super) fn findings(findings: &[Finding]) -> Table {
     table(findings, &[
         ("tier", tier),
-        ("of", |finding| Cell::text(finding.subject.as_str())),
-        ("finding", |finding| Cell::text(finding.text.as_str())),
-        ("in the verdict", |finding| Cell::text(if finding.in_verdict { "yes" } else { "no" })),
+        ("finding", |finding| Cell::text(format!("{}: {}", finding.subject, finding.text))),
+        ("counts", |finding| Cell::text(if finding.in_verdict { "yes" } else { "no" })),
     ])
 }
 
 fn tier(finding: &Finding) -> Cell {
-    let tone = match finding.tier {
+    Cell::badge(tone(finding.tier), finding.tier.to_string())
+}
+
+pub(super) fn tone(tier: Tier) -> Tone {
+    match tier {
         Tier::None => Tone::Good,
         Tier::Mild => Tone::Fair,
         Tier::Critical => Tone::Bad,
-    };
-    Cell::badge(tone, finding.tier.to_string())
+    }
 }
 
 /// Work and throughput.
@@ -41,7 +44,7 @@ fn tier(finding: &Finding) -> Cell {
 pub(super) fn work(runs: &[RunSummary]) -> Table {
     table(runs, &[
         ("run", |run| Cell::text(run.run.as_str())),
-        ("end", |run| Cell::text(outcome(run.outcome))),
+        ("end", end),
         ("device", |run| text_or_dash(run.device.as_ref())),
         ("type", |run| text_or_dash(run.dtype.as_ref())),
         ("batches", |run| count(Some(run.batches))),
@@ -51,6 +54,32 @@ pub(super) fn work(runs: &[RunSummary]) -> Table {
         ("sequences/s", |run| number(run.throughput.sequences_per_s, 1)),
         ("residues/s", |run| number(run.throughput.residues_per_s, 0)),
         ("tokens/s", |run| number(run.throughput.tokens_per_s, 0)),
+    ])
+}
+
+fn end(run: &RunSummary) -> Cell {
+    let text = outcome(run.outcome);
+    match run.outcome {
+        Some(Outcome::Done) => Cell::text(text),
+        Some(Outcome::Failed) => Cell::badge(Tone::Bad, text),
+        Some(Outcome::Stopped) | None => Cell::badge(Tone::Fair, text),
+    }
+}
+
+/// Workers and their GPUs.
+#[rustfmt::skip]
+pub(super) fn workers(workers: &[WorkerSummary]) -> Table {
+    table(workers, &[
+        ("worker", |worker| count(Some(worker.worker))),
+        ("GPU", |worker| text_or_dash(worker.gpu_uuid.as_ref())),
+        ("product", |worker| text_or_dash(worker.gpu_name.as_ref())),
+        ("batches", |worker| count(Some(worker.batches))),
+        ("sequences", |worker| count(Some(worker.sequences))),
+        ("tokens, %", |worker| percent(worker.token_share)),
+        ("tokens/s", |worker| number(worker.throughput.tokens_per_s, 0)),
+        ("computing, %", |worker| percent(worker.compute_share)),
+        ("waiting, %", |worker| percent(worker.wait_share)),
+        ("idle, %", |worker| percent(worker.idle.map(|idle| idle.share))),
     ])
 }
 
@@ -66,9 +95,10 @@ pub(super) fn efficiency(runs: &[RunSummary]) -> Table {
         ("power, W", |run| number(run.efficiency.mean_power_w, 0)),
         ("residues/J", |run| number(run.efficiency.residues_per_joule, 2)),
         ("computing, %", |run| percent(run.stages.compute.as_ref().and_then(|stage| stage.share))),
+        ("idle, %", |run| percent(run.idle.map(|idle| idle.share))),
+        ("waiting, %", |run| percent(run.idle.map(|idle| idle.waiting))),
         ("packing, %", |run| percent(run.packing.mean_utilization)),
-        ("queue", |run| text_or_dash(run.queue.state.map(<&str>::from))),
-        ("queue depth", |run| number(run.queue.mean_depth, 1)),
+        ("rejected", |run| count(Some(run.rejected))),
     ])
 }
 

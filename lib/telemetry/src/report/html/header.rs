@@ -1,0 +1,144 @@
+//! The head of the page: the verdict, and what the report is about.
+
+use plmkit_page::{Page, Tone};
+
+use super::tables::tone;
+use crate::report::{Report, RunSummary};
+
+/// Names that are listed. The others are counted.
+const LISTED: usize = 3;
+
+pub(super) fn add(page: &mut Page, report: &Report) {
+    match report.verdict {
+        Some(tier) => page.verdict(tone(tier), &format!("verdict: {tier}")),
+        None => page.verdict(
+            Tone::Fair,
+            "no verdict: neither packing nor enough GPU utilization is known",
+        ),
+    };
+    let events = report.events.iter();
+    let runs: Vec<&RunSummary> = events.flat_map(|events| &events.runs).collect();
+    let named =
+        |name: fn(&RunSummary) -> Option<String>| listed(runs.iter().filter_map(|run| name(run)));
+    let dates: Vec<String> = runs.iter().filter_map(|run| date(run)).collect();
+    let facts = [
+        ("host", named(|run| run.host.clone())),
+        ("GPUs", gpus(report, &runs)),
+        (
+            "model",
+            named(|run| run.model.clone().or_else(|| run.model_digest.clone())),
+        ),
+        ("number type", named(|run| run.dtype.clone())),
+        ("sample", named(|run| run.sample.clone())),
+        (
+            "version",
+            named(|run| Some([run.tool.as_deref()?, run.version.as_deref()?].join(" "))),
+        ),
+        ("driver", named(|run| run.driver_version.clone())),
+        (
+            "date",
+            dates.iter().min().map(|first| match dates.iter().max() {
+                Some(last) if last != first => format!("{first} to {last} UTC"),
+                _ => format!("{first} UTC"),
+            }),
+        ),
+        ("report", Some(format!("monitor-log {}", report.version))),
+    ];
+    page.facts(
+        facts
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+}
+
+/// Returns the minute in which a run began.
+fn date(run: &RunSummary) -> Option<String> {
+    Some(run.started?.to_string().get(..16)?.replace('T', " "))
+}
+
+/// Lists different values in their order; `None` without any.
+fn listed(values: impl Iterator<Item = String>) -> Option<String> {
+    let mut all: Vec<String> = Vec::new();
+    for value in values {
+        if !all.contains(&value) {
+            all.push(value);
+        }
+    }
+    let others = all.len().saturating_sub(LISTED);
+    all.truncate(LISTED);
+    if others > 0 {
+        all.push(format!("{others} more"));
+    }
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
+/// Counts the GPUs of the samples, or else of the runs, by product.
+fn gpus(report: &Report, runs: &[&RunSummary]) -> Option<String> {
+    let samples = report.samples.iter().flat_map(|samples| &samples.gpus);
+    let mut names: Vec<String> = samples.filter_map(|gpu| gpu.name.clone()).collect();
+    if names.is_empty() {
+        let last = runs.iter().rev().find_map(|run| run.gpu_names.clone());
+        names = last.unwrap_or_default();
+    }
+    let counted = names.iter().map(|name| {
+        let count = names.iter().filter(|other| *other == name).count();
+        if count > 1 {
+            format!("{count} × {name}")
+        } else {
+            name.clone()
+        }
+    });
+    listed(counted).or_else(|| {
+        let on_cpu = runs.iter().any(|run| run.device.as_deref() == Some("cpu"));
+        on_cpu.then(|| "none".to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{report, runs, sample, started};
+
+    #[test]
+    fn the_header_names_host_gpus_model_version_and_date() {
+        let begun = [(9, "a"), (11, "a"), (12, "b")].into_iter().enumerate();
+        let begun = begun.map(|(number, (hour, host))| {
+            started(|run| {
+                (run.run, run.host) = (number.to_string(), Some(host.to_owned()));
+                run.time = format!("2026-01-31T{hour:02}:30:59Z").parse().ok();
+                run.model = Some("facebook/esm2_t33_650M_UR50D".to_owned());
+                (run.tool, run.version) = ("gpu-embed".to_owned(), "1.2.3".to_owned());
+                run.dtype = Some("f16".to_owned());
+            })
+        });
+        let samples = (0..2).map(|index| {
+            sample(0, |sample| {
+                (sample.index, sample.uuid) = (Some(index), Some(format!("GPU-{index}")));
+            })
+        });
+        let mut page = Page::new("");
+        add(&mut page, &report(runs(begun), samples));
+        let html = page.finish();
+        for (name, value) in [
+            ("host", "a, b"),
+            ("GPUs", "2 × Fake"),
+            ("model", "facebook/esm2_t33_650M_UR50D"),
+            ("number type", "f16"),
+            ("version", "gpu-embed 1.2.3"),
+            ("date", "2026-01-31 09:30 to 2026-01-31 12:30 UTC"),
+            ("report", concat!("monitor-log ", env!("CARGO_PKG_VERSION"))),
+        ] {
+            let fact = format!("<div><dt>{name}</dt><dd>{value}</dd></div>");
+            assert!(html.contains(&fact), "{fact}: {html}");
+        }
+        assert!(html.contains("<span class=\"badge fair\">no verdict: "));
+    }
+
+    #[test]
+    fn a_long_list_is_cut() {
+        let names = |count| listed((0..count).map(|name: u32| name.to_string()));
+        assert_eq!(names(0), None);
+        assert_eq!(names(3).unwrap(), "0, 1, 2");
+        assert_eq!(names(5).unwrap(), "0, 1, 2, 2 more");
+    }
+}
