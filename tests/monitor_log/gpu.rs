@@ -10,6 +10,25 @@ use crate::case::{Case, text};
 
 const GPUS: usize = 4;
 
+/// A GPU without values, beside the host of `moment`.
+fn gpu(index: u32, moment: &GpuSample) -> GpuSample {
+    GpuSample {
+        index: Some(index),
+        uuid: Some(format!("GPU-{index}")),
+        name: Some(format!("Fake, {index}")),
+        boot_id: moment.boot_id.clone(),
+        boot_s: moment.boot_s,
+        host_cpu_util: moment.host_cpu_util,
+        host_mem_used_mib: moment.host_mem_used_mib,
+        host_mem_total_mib: moment.host_mem_total_mib,
+        host_disk_read_mib_s: moment.host_disk_read_mib_s,
+        host_disk_write_mib_s: moment.host_disk_write_mib_s,
+        host_disk_free_mib: moment.host_disk_free_mib,
+        interval_s: Some(0.02),
+        ..GpuSample::at(moment.timestamp)
+    }
+}
+
 #[test]
 fn each_field_of_each_gpu_is_read() {
     let case = Case::with_gpus();
@@ -20,21 +39,6 @@ fn each_field_of_each_gpu_is_read() {
     for (number, moment) in moments.iter().enumerate() {
         let [full, little, lost, scripted] = moment else {
             panic!("{moment:?}")
-        };
-        let gpu = |index: u32, moment: &GpuSample| GpuSample {
-            index: Some(index),
-            uuid: Some(format!("GPU-{index}")),
-            name: Some(format!("Fake, {index}")),
-            boot_id: moment.boot_id.clone(),
-            boot_s: moment.boot_s,
-            host_cpu_util: moment.host_cpu_util,
-            host_mem_used_mib: moment.host_mem_used_mib,
-            host_mem_total_mib: moment.host_mem_total_mib,
-            host_disk_read_mib_s: moment.host_disk_read_mib_s,
-            host_disk_write_mib_s: moment.host_disk_write_mib_s,
-            host_disk_free_mib: moment.host_disk_free_mib,
-            interval_s: Some(0.02),
-            ..GpuSample::at(moment.timestamp)
         };
         // A lost GPU has only its names, the host, and what the driver's events tell.
         let expected = GpuSample {

@@ -76,7 +76,9 @@ impl Recorder {
             let sample = || {
                 let mut rows = sampler.sample();
                 let interval_s = Some(options.interval.as_secs_f64());
-                rows.iter_mut().for_each(|row| row.interval_s = interval_s);
+                for row in &mut rows {
+                    row.interval_s = interval_s;
+                }
                 for warning in warnings.warnings(&rows) {
                     tracing::warn!("{warning}");
                 }

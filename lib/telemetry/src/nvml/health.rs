@@ -20,9 +20,12 @@ const COUNTER_INTERVAL: Duration = Duration::from_secs(10);
 /// More Xid events between two samples are left for the next one.
 const MAX_EVENTS: usize = 100;
 
+/// A field of NVML, and the column that it belongs to.
+type Counter = (u32, fn(&mut GpuSample) -> &mut Option<u64>);
+
 /// Fields that make up a column. The value of a column is the sum of the fields that the GPU has.
 #[rustfmt::skip]
-const COUNTERS: &[(u32, fn(&mut GpuSample) -> &mut Option<u64>)] = &[
+const COUNTERS: &[Counter] = &[
     // Before Ampere, memory is repaired by the page, later by the row.
     (field_id::NVML_FI_DEV_RETIRED_SBE, |sample| &mut sample.retired_pages),
     (field_id::NVML_FI_DEV_RETIRED_DBE, |sample| &mut sample.retired_pages),
