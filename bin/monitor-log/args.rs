@@ -205,10 +205,10 @@ pub(crate) struct ReportArgs {
     /// End with exit code 1 if the verdict is this or worse
     ///
     /// The verdict is the worst finding about wasted GPU time or failing hardware: mean utilization of a GPU that a run used
-    /// (below 50 % critical, below 80 % mild; at least 10 samples, over half of the time); mean token utilization of a run's batches (below 80 %
-    /// critical, below 85 % mild; without the last batch of each file); clocks held down by heat or the power supply (for
-    /// more than 10 % of the time critical, else mild); uncorrected memory errors, and a GPU that stops answering
-    /// (critical). If none of them is known, there is no verdict and no failure.
+    /// (below 50 % critical, below 80 % mild; at least 10 samples, over half of the time); mean token utilization of a run's
+    /// batches (below 80 % critical, below 85 % mild; without the last batch of each file); clocks held down by heat or the
+    /// power supply (for more than 10 % of the time critical, else mild); uncorrected memory errors, and a GPU that stops
+    /// answering (critical). If none of them is known, there is no verdict and no failure.
     ///
     /// Other findings are reported and do not count: temperature, device memory nearly full, power limits, foreign
     /// processes, a starved queue, batches halved because memory ran out, sequences that could not be embedded.
