@@ -90,10 +90,14 @@ mod tests {
     #[test]
     fn a_time_that_is_there_already_is_not_fresh() {
         let mut set = TimeSet::default();
-        assert_eq!(set.insert(10..20), [10..20]);
-        assert_eq!(set.insert(30..40), [30..40]);
-        assert_eq!(set.insert(15..35), [20..30]);
-        assert_eq!(set.insert(10..40), []);
+        for (time, fresh) in [
+            (10..20, Some(10..20)),
+            (30..40, Some(30..40)),
+            (15..35, Some(20..30)),
+            (10..40, None),
+        ] {
+            assert_eq!(set.insert(time), fresh.as_slice());
+        }
         assert_eq!(set.gaps(&(0..50)), [0..10, 40..50]);
     }
 

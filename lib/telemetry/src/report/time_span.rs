@@ -339,8 +339,8 @@ mod tests {
             let found: Vec<(i64, Vec<usize>)> = parts.collect();
             assert_eq!(found, expected, "{boot_time:?} {time_ms}");
         }
-        let length_s = |run| seconds(times.time_us(|work| work.run == run));
-        assert_eq!([0, 1, 2].map(length_s), [15.0, 15.0, 0.0]);
+        let length_us = |run| times.time_us(|work| work.run == run);
+        assert_eq!([0, 1, 2].map(length_us), [15_000_000, 15_000_000, 0]);
         assert!(times.are_known() && !WorkTimes::default().are_known());
     }
 
