@@ -41,7 +41,8 @@ pub(crate) enum Command {
 
     /// Export metrics of GPUs, host and runs to Prometheus, over HTTP or in a file
     ///
-    /// GET /metrics returns the latest values in the text format 0.0.4. Runs until SIGHUP, SIGINT, SIGQUIT or SIGTERM. An
+    /// GET /metrics returns the latest values in the text format 0.0.4. GET /healthz returns 200 while they are at most 60 s
+    /// old, else 503. Runs until SIGHUP, SIGINT, SIGQUIT or SIGTERM. An
     /// unknown value is left out, never 0.
     Export(ExportArgs),
 
@@ -149,6 +150,10 @@ pub(crate) struct ExportArgs {
     )]
     #[arg(value_parser = file())]
     pub(crate) textfile: Option<PathBuf>,
+
+    /// Add the main metrics of GPUs by the names, labels and units of dcgm-exporter, for dashboards made for it
+    #[arg(long, help_heading = "Output")]
+    pub(crate) dcgm: bool,
 
     /// Write the file once and exit, leaving the file
     #[arg(long, requires = "textfile", help_heading = "Output")]

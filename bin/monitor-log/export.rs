@@ -4,12 +4,11 @@ mod http;
 mod textfile;
 
 use std::io;
-use std::time::Duration;
 
 use plmkit_cli::{Exit, Fault};
 use plmkit_contract::io_text;
 use plmkit_telemetry::command::wait_for_end;
-use plmkit_telemetry::export::prometheus_text;
+use plmkit_telemetry::export::{dcgm_text, prometheus_text};
 use plmkit_telemetry::{Background, NoResult};
 use tracing::warn;
 
@@ -23,12 +22,12 @@ pub(crate) fn export(args: &ExportArgs, end: &mut Option<End>) -> Result<Exit, F
     if let Some(path) = &args.textfile {
         let mut textfile = Textfile::at(path, &args.events)?;
         let mut monitor = open_monitor(args);
-        textfile.write(&metrics(&monitor.take_snapshot(true)))?;
+        textfile.write(&metrics(&monitor.take_snapshot(true), args.dcgm))?;
         if args.once {
             return Ok(Exit::Done);
         }
         // A file that cannot be written now may be later, for example when there is space again.
-        let sampler = start_sampler(monitor, args.interval, move |text| {
+        let sampler = start_sampler(monitor, args, move |text| {
             textfile.write_or_warn(&text);
         })?;
         let signal = wait_for_end().map_err(|error| internal(&error))?;
@@ -42,9 +41,9 @@ pub(crate) fn export(args: &ExportArgs, end: &mut Option<End>) -> Result<Exit, F
     }
     let listener = http::listen(args.listen)?;
     let mut monitor = open_monitor(args);
-    let served = http::serve(listener, metrics(&monitor.take_snapshot(true)));
+    let served = http::serve(listener, metrics(&monitor.take_snapshot(true), args.dcgm));
     let served = served.map_err(|error| internal(&error))?;
-    let sampler = start_sampler(monitor, args.interval, move |text| served.replace(text))?;
+    let sampler = start_sampler(monitor, args, move |text| served.replace(text))?;
     let signal = wait_for_end().map_err(|error| internal(&error))?;
     *end = Some(End::Signal(signal));
     stop_sampler(sampler);
@@ -60,12 +59,13 @@ fn open_monitor(args: &ExportArgs) -> Monitor {
 /// Takes snapshots at an interval in a new thread, and hands their metrics to `put`.
 fn start_sampler(
     mut monitor: Monitor,
-    interval: Duration,
+    args: &ExportArgs,
     mut put: impl FnMut(String) + Send + 'static,
 ) -> Result<Background<()>, Fault> {
+    let (interval, dcgm) = (args.interval, args.dcgm);
     let sampler = Background::start("sampler", move |stop| {
         while stop.pause(interval) {
-            put(metrics(&monitor.take_snapshot(false)));
+            put(metrics(&monitor.take_snapshot(false), dcgm));
         }
     });
     sampler.map_err(|error| internal(&error))
@@ -79,9 +79,13 @@ fn stop_sampler(sampler: Background<()>) {
 }
 
 /// Logs the notes of a snapshot and returns its metrics.
-fn metrics(snapshot: &Snapshot) -> String {
+fn metrics(snapshot: &Snapshot, dcgm: bool) -> String {
     snapshot.notes.iter().for_each(|note| warn!("{note}"));
-    prometheus_text(&snapshot.rows, &snapshot.runs)
+    let mut text = prometheus_text(&snapshot.rows, &snapshot.runs);
+    if dcgm {
+        text += &dcgm_text(&snapshot.rows);
+    }
+    text
 }
 
 fn internal(error: &io::Error) -> Fault {

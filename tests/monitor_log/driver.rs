@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::read_to_string;
 use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 use plmkit_logs::GpuSample;
 
@@ -100,6 +102,30 @@ fn a_gpu_that_hangs_costs_its_own_rows() {
 }
 
 #[test]
+fn a_restarted_driver_is_not_opened_while_a_call_hangs_in_it() {
+    let case = Case::with_gpus();
+    let child = record(&case);
+    wait_for_row(&case, 3, GpuSample::has_values);
+    case.write("hang", "3");
+    wait_for_row(&case, 3, |row| !row.has_values());
+    case.write("gone", "");
+    wait_for_row(&case, 0, |row| !row.has_values());
+    fs::remove_file(case.path("gone")).unwrap();
+    // Longer than the first two pauses.
+    sleep(Duration::from_millis(3500));
+    wait_for_row(&case, 0, |row| !row.has_values());
+    let tasks = fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
+    let names = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("comm")).unwrap());
+    let gpus: Vec<String> = names.filter(|name| name.starts_with("gpu-")).collect();
+    assert_eq!(gpus, ["gpu-3\n"]);
+    fs::remove_file(case.path("hang")).unwrap();
+    for gpu in [0, 3] {
+        wait_for_row(&case, gpu, GpuSample::has_values);
+    }
+    end(child);
+}
+
+#[test]
 fn mig_instances_have_rows_with_memory_and_join_with_their_run() {
     let case = Case::with_gpus();
     let mut command = case.wrap("sleep 0.3");
@@ -136,7 +162,11 @@ fn mig_instances_have_rows_with_memory_and_join_with_their_run() {
         )
     };
     let started = event("run", from, ",\"gpu_uuids\":[\"MIG-2\"]");
-    let done = event("done", from + 10.0, ",\"exit\":0");
+    let done = event(
+        "done",
+        from + 10.0,
+        ",\"sequences\":1,\"tokens\":9,\"residues\":7,\"elapsed_s\":10.0,\"outcome\":\"done\"",
+    );
     case.write("events.jsonl", &(started + &done));
     let report = case.report("--events events.jsonl --gpu gpu.csv");
     let gpus = report["samples"]["gpus"].as_array().unwrap();

@@ -4,6 +4,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use flate2::read::GzDecoder;
 
 use crate::case::{Case, assert_contains, fixture, kill, text, wait_for};
 use crate::common::assert_failed;
@@ -144,6 +147,8 @@ fn paths_and_methods_have_their_status_and_metrics_their_media_type() {
     for (method, target, status, part) in [
         ("GET", "/", "200", "<a href=\"/metrics\">"),
         ("HEAD", "/metrics", "200", ""),
+        ("GET", "/healthz", "200", "ok\n"),
+        ("POST", "/healthz", "405", "only GET and HEAD\n"),
         ("GET", "http://x:1/metrics", "200", "plmkit_exporter_info"),
         ("GET", "http://x/metrics?a=b", "200", "plmkit_exporter_info"),
         ("GET", "http://x", "200", "<a href=\"/metrics\">"),
@@ -164,6 +169,130 @@ fn paths_and_methods_have_their_status_and_metrics_their_media_type() {
         let (head, _) = exporter.send(malformed);
         assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
     }
+}
+
+#[test]
+fn finished_runs_leave_after_their_time() {
+    let case = Case::new();
+    let log = std::fs::read_to_string(fixture("events.jsonl")).unwrap();
+    let now = plmkit_logs::Timestamp::now().to_string();
+    let run_a: String = log.split_inclusive('\n').take(7).collect();
+    let run_a = run_a.replace("2026-01-31T12:00:00.000Z", &now);
+    let run_a = run_a.replace("2026-01-31T12:00:12.500Z", &now);
+    case.write("events.jsonl", &run_a);
+    let exporter = Exporter::start(&case, " --keep 3s --events .");
+    let series = || {
+        let metrics = exporter.metrics();
+        metrics
+            .lines()
+            .filter(|line| line.contains("{run=\"a\""))
+            .count()
+    };
+    let count = series();
+    assert!(
+        (30..=40).contains(&count),
+        "docs/monitor-log.md says how many: {count}"
+    );
+    wait_for(|| (series() == 0).then_some(()).ok_or(String::new()));
+}
+
+#[test]
+fn a_client_that_takes_gzip_gets_it() {
+    let case = Case::with_gpus();
+    let exporter = Exporter::start(&case, "");
+    for (accept, is_gzip) in [
+        ("gzip", true),
+        ("deflate, GZIP;q=0.5", true),
+        ("*", false),
+        ("gzip;q=0, identity", false),
+    ] {
+        let mut stream = TcpStream::connect(&exporter.address).unwrap();
+        let request =
+            format!("GET /metrics HTTP/1.1\r\nHost: x\r\nAccept-Encoding: {accept}\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer
+            .windows(4)
+            .position(|part| part == b"\r\n\r\n")
+            .unwrap();
+        let (head, body) = (text(&answer[..end]), &answer[end + 4..]);
+        assert_eq!(
+            head.contains("\r\nContent-Encoding: gzip\r\n"),
+            is_gzip,
+            "{head}"
+        );
+        assert_contains(&head, &format!("\r\nContent-Length: {}\r\n", body.len()));
+        let mut metrics = String::new();
+        if is_gzip {
+            GzDecoder::new(body).read_to_string(&mut metrics).unwrap();
+            assert!(body.len() * 3 < metrics.len(), "{} bytes", body.len());
+        } else {
+            metrics = text(body);
+        }
+        assert_contains(&metrics, "\nplmkit_exporter_driver_up 1\n");
+    }
+}
+
+#[test]
+fn stalled_readers_and_more_clients_than_there_is_room_for_starve_nobody() {
+    let case = Case::with_gpus();
+    let exporter = Exporter::start(&case, "");
+    let stalled = (0..200).map(|_| {
+        let mut stream = TcpStream::connect(&exporter.address).unwrap();
+        // Sends its request, or a part of it, and reads nothing. The oldest may have been closed.
+        let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n");
+        stream
+    });
+    let stalled: Vec<TcpStream> = stalled.collect();
+    let start = Instant::now();
+    for _ in 0..20 {
+        assert_contains(&exporter.metrics(), "\nplmkit_exporter_driver_up 1\n");
+    }
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
+    drop(stalled);
+}
+
+#[test]
+fn the_names_of_dcgm_exporter_are_added_on_request() {
+    let case = Case::with_gpus();
+    let export = |option: &str| {
+        let args = format!("--quiet export --textfile gpu.prom --once{option}");
+        let mut command = case.command(&args);
+        assert!(
+            command
+                .env("FAKE_NVML_MIG", "1")
+                .status()
+                .unwrap()
+                .success()
+        );
+        case.read("gpu.prom")
+    };
+    assert!(!export("").contains("DCGM"));
+    let metrics = export(" --dcgm");
+    let gpu = "{gpu=\"0\",UUID=\"GPU-0\",modelName=\"Fake, 0\"}";
+    for (name, value) in [
+        ("DEV_GPU_UTIL", "97"),
+        ("DEV_FB_USED", "10240"),
+        ("DEV_FB_FREE", "71680"),
+        ("DEV_GPU_TEMP", "61"),
+        ("DEV_MEMORY_TEMP", "88"),
+        ("DEV_POWER_USAGE", "250.5"),
+        ("DEV_SM_CLOCK", "1980"),
+        ("DEV_XID_ERRORS", "0"),
+        ("PROF_PIPE_TENSOR_ACTIVE", "0.633"),
+        ("DEV_PCIE_REPLAY_COUNTER", "5"),
+    ] {
+        assert_contains(&metrics, &format!("\nDCGM_FI_{name}{gpu} {value}\n"));
+    }
+    // Memory of an instance would count twice.
+    assert!(!metrics.contains("UUID=\"MIG-"), "{metrics}");
+    let instance = "plmkit_gpu_memory_used_bytes{uuid=\"MIG-2\",index=\"0\"} 3221225472";
+    assert_contains(&metrics, instance);
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub struct Gpu {
     pub name: String,
     /// Its compute capability, major and minor: `(9, 0)`.
     pub capability: (i32, i32),
-    /// Its unique id as NVML writes it, `GPU-…`, if the driver tells. For an instance of a GPU (MIG), the id of the GPU.
+    /// Its unique id as NVML writes it, if the driver tells: `GPU-…`, or `MIG-…` for an instance of a GPU.
     pub uuid: Option<String>,
 }
 
@@ -84,24 +84,31 @@ fn list() -> Result<Vec<Gpu>, GpuError> {
     (0..count).map(gpu).collect()
 }
 
-/// Returns the unique id of a GPU. Not by the second version of the function, which returns that of a MIG instance: energy and
-/// utilisation are measured for the GPU.
+/// Returns the unique id of a GPU, or of an instance of it.
 fn uuid(device: c_int) -> Option<String> {
     let library = open_driver().ok()?;
-    let mut bytes = [0; 16];
-    // SAFETY: the signature is that of cuda.h, and 16 bytes are written to a local array.
-    let status = unsafe {
-        let get = library
-            .get::<unsafe extern "C" fn(*mut [u8; 16], c_int) -> Status>(b"cuDeviceGetUuid\0");
-        get.ok()?(&raw mut bytes, device)
+    let get = |name: &[u8]| {
+        let mut bytes = [0; 16];
+        // SAFETY: the signature is that of cuda.h, and 16 bytes are written to a local array.
+        let status = unsafe {
+            let get = library.get::<unsafe extern "C" fn(*mut [u8; 16], c_int) -> Status>(name);
+            get.ok()?(&raw mut bytes, device)
+        };
+        (status == 0).then_some(bytes)
     };
-    (status == 0).then(|| uuid_text(bytes))
+    // The first version returns the id of the GPU, the second that of the instance. Drivers before 11.4 have no second one.
+    let gpu = get(b"cuDeviceGetUuid\0")?;
+    let instance = get(b"cuDeviceGetUuid_v2\0").filter(|instance| *instance != gpu);
+    Some(instance.map_or_else(
+        || uuid_text("GPU", gpu),
+        |instance| uuid_text("MIG", instance),
+    ))
 }
 
-fn uuid_text(bytes: [u8; 16]) -> String {
+fn uuid_text(kind: &str, bytes: [u8; 16]) -> String {
     let hex = format!("{:032x}", u128::from_be_bytes(bytes));
     let groups = [0..8, 8..12, 12..16, 16..20, 20..32].map(|group| &hex[group]);
-    format!("GPU-{}", groups.join("-"))
+    format!("{kind}-{}", groups.join("-"))
 }
 
 /// Returns the newest CUDA version that the driver supports, major and minor; `None` if it does not tell.
@@ -170,6 +177,7 @@ mod tests {
     #[test]
     fn a_uuid_is_written_in_five_groups() {
         let bytes = std::array::from_fn(|index| index as u8 * 17);
-        assert_eq!(uuid_text(bytes), "GPU-00112233-4455-6677-8899-aabbccddeeff");
+        let uuid = "MIG-00112233-4455-6677-8899-aabbccddeeff";
+        assert_eq!(uuid_text("MIG", bytes), uuid);
     }
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use crate::Timestamp;
+use crate::thresholds::{GPU_HOT_ABOVE_C, GPU_HOT_MARGIN_C};
 
 /// One row of a GPU sample log: a GPU, and the host beside it, at one moment.
 ///
@@ -74,7 +75,7 @@ pub struct GpuSample {
     pub temperature_limit_c: Option<u32>,
     /// The same for the device memory.
     pub mem_temperature_limit_c: Option<u32>,
-    /// Pages of device memory that were retired (before Ampere). This and the next five columns are read every 10 s.
+    /// Pages of device memory that were retired (before Ampere). This and the columns up to `nvlink_errors` are read every 10 s.
     pub retired_pages: Option<u64>,
     /// Rows of device memory that were remapped (since Ampere).
     pub remapped_rows: Option<u64>,
@@ -129,6 +130,13 @@ impl GpuSample {
             || self.throttle.is_some()
             || self.processes.is_some()
             || self.ecc_uncorrected.is_some()
+    }
+
+    /// Returns the temperature above which the GPU is hot: close to the limit of its board, or a fixed one if the driver gives
+    /// no limit.
+    pub fn hot_above_c(&self) -> u32 {
+        let near = |limit: u32| limit.saturating_sub(GPU_HOT_MARGIN_C);
+        self.temperature_limit_c.map_or(GPU_HOT_ABOVE_C, near)
     }
 
     /// Returns the clock that both logs share: boot id and seconds since boot.

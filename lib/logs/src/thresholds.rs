@@ -34,7 +34,11 @@ pub const GPU_MILD_BELOW: f64 = 0.80;
 /// A mean utilisation needs at least this many samples.
 pub const GPU_MIN_SAMPLES: u64 = 10;
 
-/// A hotter GPU is close to throttling.
+/// A GPU closer than this to the limit of its board is close to throttling. Boards hold the temperature at the limit, so it
+/// is rarely above.
+pub const GPU_HOT_MARGIN_C: u32 = 5;
+
+/// A hotter GPU is close to throttling, if its limit is unknown.
 pub const GPU_HOT_ABOVE_C: u32 = 80;
 
 /// Device memory in use above this share is critical: a longer batch may not fit.

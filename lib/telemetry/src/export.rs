@@ -37,6 +37,14 @@ pub fn prometheus_text(rows: &[GpuSample], runs: &[RunStatus]) -> String {
     text.0
 }
 
+/// Returns the metrics of GPUs that dashboards made for dcgm-exporter use, by its names, labels and units. MIG instances are
+/// left out.
+pub fn dcgm_text(rows: &[GpuSample]) -> String {
+    let mut text = MetricsText::default();
+    gpu::write_dcgm(&mut text, rows);
+    text.0
+}
+
 fn write_exporter(text: &mut MetricsText, rows: &[GpuSample]) {
     let none = Labels::default();
     let info = none.with("version", Some(env!("CARGO_PKG_VERSION")));

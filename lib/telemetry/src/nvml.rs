@@ -8,6 +8,7 @@ mod health;
 mod processes;
 
 use std::ffi::OsStr;
+use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 use nvml_wrapper::Nvml;
 use plmkit_contract::cause;
 use plmkit_logs::GpuSample;
+use tracing::dispatcher::{self, Dispatch};
 
 use gpu::{Health, Reported};
 use gpu_thread::GpuThread;
@@ -118,6 +120,8 @@ impl Driver {
             None if self.last_search.elapsed() < self.backoff.unwrap_or(self.longest_retry) => {
                 return;
             }
+            // A call that hangs keeps NVML from being shut down. Threads that ask the same again would pile up.
+            None if self.gpus.iter().any(GpuThread::holds_nvml) => return,
             None => READ_TIMEOUT,
         };
         match (self.search(timeout), self.backoff) {
@@ -134,11 +138,9 @@ impl Driver {
             let (sender, opened) = mpsc::channel();
             let (library, reported) = (self.library.clone(), self.reported.clone());
             // Without a thread the sender is dropped, and the receiver says so.
-            let _ = thread::Builder::new()
-                .name("nvml".to_owned())
-                .spawn(move || {
-                    let _ = sender.send(open_gpus(library.as_deref(), &reported));
-                });
+            let _ = spawn("nvml".to_owned(), move || {
+                let _ = sender.send(open_gpus(library.as_deref(), &reported));
+            });
             opened
         });
         match opening.recv_timeout(timeout) {
@@ -161,6 +163,13 @@ impl Drop for Driver {
     fn drop(&mut self) {
         self.gpus.drain(..).for_each(mem::forget);
     }
+}
+
+/// Starts a thread whose messages go where those of this thread go: `top` hides them.
+fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let dispatch = dispatcher::get_default(Dispatch::clone);
+    let work = move || dispatcher::with_default(&dispatch, work);
+    thread::Builder::new().name(name).spawn(work).map(drop)
 }
 
 /// Loads NVML and starts a thread for each GPU, at least one. The error is the reason in a few words.

@@ -29,7 +29,7 @@ PROMETHEUS, PROMTOOL = (ROOT / ".monitoring/bin" / name for name in ("prometheus
 ITS_OWN = {"up", "ALERTS"}
 # Told only where there is a GPU or a kernel that can: left out by the GPUs of fake_nvml.c, or by a container.
 MAY_BE_MISSING = {"plmkit_host_disk_read_bytes_per_second", "plmkit_host_disk_written_bytes_per_second",
-                  "plmkit_host_disk_free_bytes"}
+                  "plmkit_host_disk_free_bytes", "plmkit_gpu_last_xid"}
 
 
 def promtool(*arguments, text=None):
@@ -89,8 +89,8 @@ def expressions():
         for variable in dashboard["templating"]["list"]:
             yield path.name, variable["definition"]
     rules = (MONITORING / "prometheus/alerts.yml").read_text()
-    for rule in re.split(r"\n\s*- alert: ", rules)[1:]:
-        yield "alerts.yml", re.search(r"expr: (.*?)\n\s*(?:for|labels):", rule, re.S).group(1)
+    for rule in re.split(r"\n\s*- (?:alert|record): ", rules)[1:]:
+        yield "alerts.yml", re.search(r"expr: (.*?)(?:\n\s*(?:for|labels):|\n\n)", rule, re.S).group(1)
 
 
 class Files(unittest.TestCase):
@@ -106,7 +106,7 @@ class Files(unittest.TestCase):
 
     def test_promtool_takes_the_rules(self):
         said = self.accepted("check", "rules", "--lint-fatal", MONITORING / "prometheus/alerts.yml")
-        self.assertIn("15 rules found", said)
+        self.assertIn("19 rules found", said)
 
     def test_alerts_fire_for_what_they_are_for(self):
         self.accepted("test", "rules", ROOT / "tests/monitor_log/prometheus/alerts.test.yml")
@@ -209,6 +209,14 @@ class Export(unittest.TestCase):
         code, said = promtool("check", "metrics", text=(self.folder / "node.prom").read_text())
         self.assertEqual((code, said), (0, ""))
 
+    def test_the_names_of_dcgm_exporter_are_added_on_request(self):
+        command = [MONITOR_LOG, "--quiet", "export", "--textfile", "dcgm.prom", "--once", "--dcgm", "--nvml", self.nvml]
+        subprocess.run(command, cwd=self.folder, check=True)
+        text = (self.folder / "dcgm.prom").read_text()
+        self.assertIn('\nDCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-0",modelName="Fake, 0"} 97\n', text)
+        # It is read, and only the style of the names is found wanting.
+        self.assertEqual(promtool("check", "metrics", text=text)[0], 3)
+
     def test_promtool_would_say_what_is_wrong(self):
         wrong = get(f"{self.url}/metrics").replace("# HELP plmkit_run_tokens_total", "# HULP")
         self.assertNotEqual(promtool("check", "metrics", text=wrong), (0, ""))
@@ -265,7 +273,7 @@ class Export(unittest.TestCase):
             wait_for(lambda: query('increase(plmkit_gpu_energy_joules_total{uuid="GPU-0"}[10s]) > 0'))
             metadata = json.loads(get(f"http://127.0.0.1:{port}/api/v1/targets/metadata?metric=plmkit_gpu_power_watts"))
             self.assertEqual(metadata["data"][0]["type"], "gauge")
-            pending = wait_for(lambda: query('ALERTS{alertname="PlmkitGpuThrottled"}'))
+            pending = wait_for(lambda: query('ALERTS{alertname="PlmkitGpuThrottledCritical"}'))
             self.assertIn("GPU-0", {labels["uuid"] for labels, _ in pending})
             for place, expression in expressions():
                 if place.endswith(".json") and not expression.startswith("label_values"):

@@ -1,6 +1,6 @@
 //! GPUs and the processes on them.
 
-use plmkit_logs::thresholds::{GPU_HOT_ABOVE_C, MEMORY_CRITICAL_ABOVE};
+use plmkit_logs::thresholds::MEMORY_CRITICAL_ABOVE;
 use plmkit_logs::{GpuProcess, GpuSample, Throttle};
 use ratatui::style::{Color, Stylize};
 use ratatui::text::{Line, Span};
@@ -135,7 +135,7 @@ fn busy(row: &GpuSample) -> Option<f64> {
 }
 
 fn is_hot(row: &GpuSample) -> bool {
-    row.temperature_c > Some(row.temperature_limit_c.unwrap_or(GPU_HOT_ABOVE_C))
+    row.temperature_c > Some(row.hot_above_c())
 }
 
 fn is_full(row: &GpuSample) -> bool {

@@ -4,7 +4,7 @@
 /// `None` for an unknown GPU, and for a type that its tensor cores do not support: a guess would make MFU meaningless.
 ///
 /// `f16` and `bf16` use tensor cores with sums in f32, as matrix products of models do. `f32` is without TF32, which
-/// gpu-embed does not use. The figures are from NVIDIA's data sheets and architecture white papers, at boost clock and
+/// gpu-embed does not use. `int8` has none, as only some of its products are in int8. The figures are from NVIDIA's data sheets and architecture white papers, at boost clock and
 /// without sparsity.
 pub(super) fn peak_flops_per_s(name: &str, dtype: &str) -> Option<f64> {
     let name = name.trim();
@@ -26,6 +26,9 @@ type Device = (&'static [&'static str], f64, f64, bool);
 
 #[rustfmt::skip]
 const DEVICES: &[Device] = &[
+    // NVIDIA's table of individual Blackwell GPUs in GB200 NVL72, GB300 NVL72, HGX B200 and HGX B300, halved for no sparsity.
+    (&["GB300"], 2500.0, 80.0, true),
+    (&["B300 SXM6 AC"], 2250.0, 75.0, true),
     (&["B200"], 2250.0, 75.0, true),
     (&["GB200"], 2500.0, 80.0, true),
     (&["H200", "H100 80GB HBM3", "H100 96GB HBM3", "GH200 120GB", "GH200 480GB", "GH200 144G HBM3e"], 989.4, 66.9, true),
@@ -48,8 +51,14 @@ const DEVICES: &[Device] = &[
     (&["RTX A6000"], 154.8, 38.7, true),
     (&["RTX A5000"], 111.1, 27.8, true),
     (&["RTX A4000"], 76.7, 19.2, true),
+    // The other editions have lower clocks, and no figures that could be verified.
+    (&["RTX PRO 6000 Blackwell Workstation Edition"], 503.8, 126.0, true),
     // GeForce reaches twice the rate with sums in f16, which do not count.
     (&["GeForce RTX 5090"], 209.5, 104.8, true),
+    // NVIDIA RTX Blackwell GPU Architecture, as the 5090.
+    (&["GeForce RTX 5080"], 112.6, 56.3, true),
+    (&["GeForce RTX 5070 Ti"], 87.9, 43.9, true),
+    (&["GeForce RTX 5070"], 61.7, 30.9, true),
     (&["GeForce RTX 4090"], 165.2, 82.6, true),
     (&["GeForce RTX 4080"], 97.5, 48.7, true),
     (&["GeForce RTX 3090 Ti"], 80.0, 40.0, true),
@@ -78,6 +87,10 @@ mod tests {
             ("NVIDIA H100 PCIe", "f16", Some(756.0)),
             ("NVIDIA A100-SXM4-80GB", "f32", Some(19.5)),
             ("NVIDIA GeForce RTX 4090", "f16", Some(165.2)),
+            ("NVIDIA GeForce RTX 5080", "bf16", Some(112.6)),
+            ("NVIDIA GeForce RTX 5070 Ti", "f32", Some(43.9)),
+            ("NVIDIA B300 SXM6 AC", "bf16", Some(2250.0)),
+            ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "bf16", None),
             ("Tesla T4", "f16", Some(65.0)),
             ("Tesla T4", "bf16", None),
             ("Fake, 0", "f16", None),

@@ -13,7 +13,7 @@ use super::stages::percent;
 use super::throttle_count::is_severe;
 use super::{RunsSummary, SamplesSummary, Tier};
 use plmkit_logs::thresholds::{
-    GPU_HOT_ABOVE_C, MEMORY_CRITICAL_ABOVE, MEMORY_MILD_ABOVE, THROTTLED_OFTEN_ABOVE,
+    MEMORY_CRITICAL_ABOVE, MEMORY_MILD_ABOVE, THROTTLED_OFTEN_ABOVE,
 };
 
 /// A finding about a run or a GPU.
@@ -200,10 +200,11 @@ impl List {
 
     /// Adds heat, full memory, and foreign processes.
     fn add_limits(&mut self, gpu: &GpuSummary) {
-        if let (Some(hottest), Some(hot @ 1..)) = (gpu.max_temperature_c, gpu.hot_samples) {
+        let hottest = gpu.max_temperature_c.zip(gpu.hot_above_c);
+        if let (Some((hottest, limit)), Some(hot @ 1..)) = (hottest, gpu.hot_samples) {
             let share = share_of(hot, gpu.samples, "samples");
             let text = format!(
-                "it reached {hottest} °C, and was above {GPU_HOT_ABOVE_C} °C in {share}: look at cooling and at its neighbours"
+                "it reached {hottest} °C, and was above {limit} °C in {share}: look at cooling and at its neighbours"
             );
             self.add_mild(FindingKind::Temperature, text);
         }
@@ -349,8 +350,11 @@ mod tests {
                 *sample = GpuSample { index: Some(0), uuid, ..GpuSample::at(sample.timestamp) };
             }
         };
-        let cases: [(Change, Tier, FindingKind, &str); 9] = [
+        let cases: [(Change, Tier, FindingKind, &str); 11] = [
             (&|i, s| s.temperature_c = Some(80 + i / 9), Mild, Temperature, "reached 81 °C, and was above 80 °C in 10.0 %"),
+            (&|i, s| (s.temperature_c, s.temperature_limit_c) = (Some(88 + i / 9), Some(93)), Mild, Temperature, "reached 89 °C, and was above 88 °C in 10.0 %"),
+            // The driver was loaded again, and counts from 0.
+            (&|i, s| s.ecc_uncorrected = Some(if i < 5 { 3 } else { 2 }), Critical, MemoryErrors, "2 memory errors"),
             (&|i, s| s.mem_used_mib = Some(900 + u64::from(i)), Mild, DeviceMemory, "90.9 % of its memory"),
             (&|_, s| s.mem_used_mib = Some(951), Critical, DeviceMemory, "95.1 %"),
             (&|i, s| s.foreign_processes = Some(i % 2), Mild, ForeignProcesses, "50.0 % of the samples"),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use plmkit_logs::thresholds::{
-    GPU_CRITICAL_BELOW, GPU_HOT_ABOVE_C, GPU_LOST_MOMENTS, GPU_MILD_BELOW, GPU_MIN_SAMPLES,
+    GPU_CRITICAL_BELOW, GPU_LOST_MOMENTS, GPU_MILD_BELOW, GPU_MIN_SAMPLES,
 };
 use plmkit_logs::{GpuSample, Mean};
 
@@ -41,7 +41,9 @@ pub struct GpuSummary {
     pub mem_total_mib: Option<u64>,
     /// The highest temperature.
     pub max_temperature_c: Option<u32>,
-    /// Samples hotter than [`GPU_HOT_ABOVE_C`]; `None` if the driver gives no temperature.
+    /// The temperature above which it is hot: 5 °C below the limit of its board, or 80 °C.
+    pub hot_above_c: Option<u32>,
+    /// Samples hotter than that; `None` if the driver gives no temperature.
     pub hot_samples: Option<u64>,
     /// Mean power draw in watts: by the energy counter, or else the mean of the samples.
     pub mean_power_w: Option<f64>,
@@ -100,7 +102,8 @@ impl GpuCount {
             gpu.throttling.add(throttle);
         }
         if let Some(celsius) = sample.temperature_c {
-            *gpu.hot_samples.get_or_insert(0) += u64::from(celsius > GPU_HOT_ABOVE_C);
+            *gpu.hot_samples.get_or_insert(0) += u64::from(celsius > sample.hot_above_c());
+            gpu.hot_above_c = Some(sample.hot_above_c());
         }
         if let Some(processes) = sample.foreign_processes {
             *gpu.foreign_samples.get_or_insert(0) += u64::from(processes > 0);
