@@ -105,13 +105,16 @@ fn title(
         found += &format!(", {hidden} more");
     }
     let is_wide = width >= WIDE;
-    if !is_wide {
+    let name = if is_wide {
+        time += " UTC";
+        "monitor-log top"
+    } else {
         time = time.split_off(time.find(' ').map_or(0, |at| at + 1));
-    }
-    let name = if is_wide { "monitor-log top" } else { "top" };
+        "top"
+    };
     let mut spans = vec![
         Span::from(name).bold(),
-        Span::from(format!("  {time} UTC  {found}")),
+        Span::from(format!("  {time}  {found}")),
     ];
     if let Some(age) = history.stale {
         let age = duration(age.as_secs_f64());

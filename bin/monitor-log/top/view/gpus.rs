@@ -122,12 +122,10 @@ fn short_figures(row: &GpuSample) -> Vec<Span<'static>> {
         (is_hot(row), "hot"),
         (is_full(row), "full"),
     ];
-    let found = trouble.into_iter().filter(|(is_there, _)| *is_there);
-    let words: Vec<&str> = found.map(|(_, word)| word).collect();
-    vec![
-        Span::from(figures),
-        Span::from(words.join(" ")).fg(Color::Red),
-    ]
+    // There is room for the worst.
+    let worst = trouble.into_iter().find(|(is_there, _)| *is_there);
+    let word = worst.map_or("", |(_, word)| word);
+    vec![Span::from(figures), Span::from(word).fg(Color::Red)]
 }
 
 fn busy(row: &GpuSample) -> Option<f64> {
