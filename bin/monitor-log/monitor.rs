@@ -72,7 +72,9 @@ impl Monitor {
         let keep = self.forget.unwrap_or(Duration::MAX);
         Snapshot {
             rows: self.sampler.sample(),
-            runs: self.runs.status_of_recent(now, keep, |run| self.is_gone(run)),
+            runs: self
+                .runs
+                .status_of_recent(now, keep, |run| self.is_gone(run)),
             notes,
         }
     }
@@ -80,6 +82,9 @@ impl Monitor {
     /// Whether the process of a run on this machine is gone. A container with process ids of its own has a name of its own.
     fn is_gone(&self, run: &RunStarted) -> bool {
         let is_here = run.boot_id.is_some() && self.here == (run.boot_id.clone(), run.host.clone());
-        is_here && run.pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+        is_here
+            && run
+                .pid
+                .is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
     }
 }

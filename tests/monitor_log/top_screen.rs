@@ -61,7 +61,12 @@ fn it_grows_and_shrinks_with_the_terminal() {
         let text = terminal.text();
         text.lines().count() <= 8 && text.contains("gpu 3 ")
     });
-    terminal.wait_for(&["gpu 0  97 %  10/80 GiB  61 C  throttled", "gpu 2  lost", "running", "2 processes"]);
+    terminal.wait_for(&[
+        "gpu 0  97 %  10/80 GiB  61 C  throttled",
+        "gpu 2  lost",
+        "running",
+        "4 processes",
+    ]);
     terminal.resize(50, 140);
     terminal.wait_for(&["Fake, 3", "residues ", "command"]);
     terminal.press(b"\x1b");

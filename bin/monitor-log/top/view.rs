@@ -121,8 +121,8 @@ fn title(
         spans.push(Span::from(format!("  {age} old")).fg(Color::Red));
     }
     if contents.processes > 0 && plan.processes == 0 {
-        let processes = plural(contents.processes, "process");
-        spans.push(Span::from(format!("  {processes}")));
+        let end = if contents.processes == 1 { "" } else { "es" };
+        spans.push(Span::from(format!("  {} process{end}", contents.processes)));
     }
     if contents.runs > 0 && plan.runs == 0 {
         spans.push(Span::from(format!("  {}", plural(contents.runs, "run"))));

@@ -275,7 +275,8 @@ mod tests {
         let mut slow = Case::new(1);
         let line = "3 batches: 50 tokens/s, 90.0 % full (ok), waited 0.0 % of the time (ok)";
         assert_eq!(slow.add(4, 20.0, &batch(0.9, 0.0)), [line]);
-        let line = "4 batches in 100.0 s: 40 tokens/s, 90.0 % full (ok), waited 0.0 % of the time (ok)";
+        let line =
+            "4 batches in 100.0 s: 40 tokens/s, 90.0 % full (ok), waited 0.0 % of the time (ok)";
         assert_eq!(texts(slow.reporter.finish(100.0)), [line]);
         assert_eq!(Case::new(1).reporter.finish(1.0), []);
     }
@@ -296,13 +297,21 @@ mod tests {
     /// One long wait leaves the device without work for most of a run whose other batches are all ready.
     #[test]
     fn waits_count_by_time_over_all_workers_and_a_short_run_warns_at_its_end() {
-        for (workers, idle, tier) in [(1, 90.0, "critical"), (2, 45.0, "critical"), (9, 10.0, "mild")] {
+        for (workers, idle, tier) in [
+            (1, 90.0, "critical"),
+            (2, 45.0, "critical"),
+            (9, 10.0, "mild"),
+        ] {
             let mut case = Case::new(workers);
             assert!(case.add(9, 0.1, &batch(1.0, 0.0)).is_empty());
             assert!(case.add(1, 9.1, &batch(1.0, 9000.0)).is_empty());
             let expected = [
-                format!("10 batches in 10.0 s: 1000 tokens/s, 100.0 % full (ok), waited {idle:.1} % of the time ({tier})"),
-                format!("warning: the device waited for batches {idle:.1} % of the time; expected at most 5 %: raise --prefetch or read from a faster disk"),
+                format!(
+                    "10 batches in 10.0 s: 1000 tokens/s, 100.0 % full (ok), waited {idle:.1} % of the time ({tier})"
+                ),
+                format!(
+                    "warning: the device waited for batches {idle:.1} % of the time; expected at most 5 %: raise --prefetch or read from a faster disk"
+                ),
             ];
             assert_eq!(texts(case.reporter.finish(10.0)), expected);
         }

@@ -151,11 +151,11 @@ impl Figure {
         let classes = points.classes.iter().enumerate();
         let classes = classes.filter(|&(class, _)| used(class));
         Some(Self {
-            svg: draw(HEIGHT, |area| draw_points(area, points, x.clone(), y.clone()))?,
+            svg: draw(HEIGHT, |area| {
+                draw_points(area, points, x.clone(), y.clone())
+            })?,
             caption: points.caption.to_owned(),
-            key: classes
-                .map(|(class, name)| (class, name.clone()))
-                .collect(),
+            key: classes.map(|(class, name)| (class, name.clone())).collect(),
         })
     }
 
@@ -166,7 +166,9 @@ impl Figure {
         let heights = pieces.flatten().map(|&(_, y)| y);
         let heights = heights.chain(bands.flatten().map(|&(_, _, high)| high));
         let highest = heights.reduce(f64::max)?.max(0.0);
-        let svg = draw(HEIGHT, |area| draw_lines(area, lines, lines.y_max.unwrap_or(highest * 1.05)))?;
+        let svg = draw(HEIGHT, |area| {
+            draw_lines(area, lines, lines.y_max.unwrap_or(highest * 1.05))
+        })?;
         let several = lines.lines.len() > 1;
         let named = lines.lines.iter().enumerate();
         let key = named.map(|(position, line)| (position, line.name.clone()));
@@ -206,7 +208,11 @@ impl Figure {
         for (position, name) in &self.key {
             let class = position % COLOURS.len();
             // Writing to a string does not fail.
-            let _ = write!(html, " <span class=\"key c{class}\">{}</span>", escape(name));
+            let _ = write!(
+                html,
+                " <span class=\"key c{class}\">{}</span>",
+                escape(name)
+            );
         }
         html.push_str("</figcaption></figure>");
         html
@@ -230,7 +236,9 @@ fn draw(height: u32, draw: impl for<'a> Fn(&Area<'a>) -> Drawn<'a>) -> Option<St
     }
     // Text and axes are black, which plotters writes so. The style sheet has the font.
     let svg = svg.replace("\"#000000\"", "\"currentColor\"");
-    let svg = svg.replace(" font-family=\"sans-serif\"", "").replace(" opacity=\"1\"", "");
+    let svg = svg
+        .replace(" font-family=\"sans-serif\"", "")
+        .replace(" opacity=\"1\"", "");
     Some(svg.replacen("<svg ", "<svg role=\"img\" ", 1))
 }
 
@@ -288,7 +296,11 @@ fn draw_strips<'a>(area: &Area<'a>, strips: &Strips, shown: &[&Strip]) -> Drawn<
         let area = area.clone().shrink((0, top), (WIDTH, STRIP + axis));
         // The axis takes the place of the margin.
         let bottom = if is_last { 0 } else { STRIP_END };
-        area.draw_text(&strip.line.name, &FONT.into_text_style(&area), (MARGIN as i32, 0))?;
+        area.draw_text(
+            &strip.line.name,
+            &FONT.into_text_style(&area),
+            (MARGIN as i32, 0),
+        )?;
         let mut chart = ChartBuilder::on(&area)
             .margin_top(STRIP_LABEL)
             .margin_right(2 * MARGIN)

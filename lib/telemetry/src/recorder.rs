@@ -71,7 +71,8 @@ impl Recorder {
         let thread = Background::start("recorder", move |stop| {
             let mut log = open(stop)?;
             let mut sampler = Sampler::open(&options.sources);
-            let mut warnings = Warnings::new(options.memory_warning, options.sources.command.is_some());
+            let mut warnings =
+                Warnings::new(options.memory_warning, options.sources.command.is_some());
             let sample = || {
                 let mut rows = sampler.sample();
                 let interval_s = Some(options.interval.as_secs_f64());

@@ -74,8 +74,12 @@ impl Warnings {
         let mut found = Vec::new();
         for sample in samples {
             let gpu = self.gpus.entry(sample.index).or_default();
-            let now_s = sample.boot_s.unwrap_or_else(|| sample.timestamp.unix_ms() as f64 / 1000.0);
-            let idle = self.has_command.then(|| gpu.warn_of_idleness(sample, now_s));
+            let now_s = sample
+                .boot_s
+                .unwrap_or_else(|| sample.timestamp.unix_ms() as f64 / 1000.0);
+            let idle = self
+                .has_command
+                .then(|| gpu.warn_of_idleness(sample, now_s));
             let warnings = [
                 gpu.warn_of_memory(sample, self.memory_limit_percent),
                 gpu.warn_of_heat(sample),
@@ -116,14 +120,22 @@ impl Gpu {
         }
         let before_s = self.throttled_s.replace(now_s);
         let is_new = before_s.is_none_or(|before_s| now_s - before_s >= MINUTE_S);
-        let clock = sample.sm_clock_mhz.map_or_else(String::new, |clock| format!(" at {clock} MHz"));
+        let clock = sample
+            .sm_clock_mhz
+            .map_or_else(String::new, |clock| format!(" at {clock} MHz"));
         is_new.then(|| {
-            format!("clocks are held down{clock} ({}): look at cooling and power cables", severe.join(", "))
+            format!(
+                "clocks are held down{clock} ({}): look at cooling and power cables",
+                severe.join(", ")
+            )
         })
     }
 
     fn warn_of_idleness(&mut self, sample: &GpuSample, now_s: f64) -> Option<String> {
-        let processes = sample.processes.as_ref().map_or(0, |processes| processes.0.len());
+        let processes = sample
+            .processes
+            .as_ref()
+            .map_or(0, |processes| processes.0.len());
         let own = processes.saturating_sub(sample.foreign_processes.unwrap_or(0) as usize);
         // While a model is loaded, nothing computes yet.
         self.is_used |= own > 0 && sample.gpu_util > Some(0);
@@ -212,7 +224,9 @@ mod tests {
             sample.throttle = reasons(second).parse().ok();
             sample.sm_clock_mhz = Some(900);
         });
-        let when: Vec<usize> = (0..130).filter(|&second| !found[second].is_empty()).collect();
+        let when: Vec<usize> = (0..130)
+            .filter(|&second| !found[second].is_empty())
+            .collect();
         assert_eq!(when, [1, 121]);
         let text = "gpu 0 (Fake): clocks are held down at 900 MHz (hw_slowdown): look at cooling and power cables";
         assert_eq!(found[1], [text]);
@@ -228,7 +242,9 @@ mod tests {
             sample.processes = processes.parse().ok();
             sample.foreign_processes = foreign;
         });
-        (0..found.len()).filter(|&second| !found[second].is_empty()).collect()
+        (0..found.len())
+            .filter(|&second| !found[second].is_empty())
+            .collect()
     }
 
     #[test]
@@ -236,7 +252,10 @@ mod tests {
         let own = "7:100:50";
         assert_eq!(idle_at(&[50, 50, 50], own, Some(0)), [0; 0]);
         // The first minute begins in second 100. Its last reading is the first of the next value.
-        assert_eq!(idle_at(&[49, 49, 52, 49, 56, 49, 49], own, None), [160, 460]);
+        assert_eq!(
+            idle_at(&[49, 49, 52, 49, 56, 49, 49], own, None),
+            [160, 460]
+        );
         // A neighbour that the command does not use.
         assert_eq!(idle_at(&[10, 10], "none", Some(0)), [0; 0]);
         assert_eq!(idle_at(&[10, 10], own, Some(1)), [0; 0]);

@@ -74,7 +74,11 @@ pub(super) fn draw(rows: &mut ScreenRows, gpus: &[Gpu], history: &History, plan:
 fn bars(row: &GpuSample, width: u16) -> Vec<Span<'static>> {
     let busy = busy(row);
     let memory = share_of(row.mem_used_mib, row.mem_total_mib);
-    let memory_color = if is_full(row) { Color::Red } else { Color::Cyan };
+    let memory_color = if is_full(row) {
+        Color::Red
+    } else {
+        Color::Cyan
+    };
     let mut spans = vec![Span::from("util ")];
     spans.extend(bar(busy, width, Color::Green));
     spans.push(Span::from(percent_of(busy)));
@@ -99,7 +103,11 @@ fn figures(row: &GpuSample) -> Vec<Span<'static>> {
     ];
     if let Some(throttle) = row.throttle.as_ref().filter(|throttle| throttle.active()) {
         // A power limit holds the clocks of every busy GPU down.
-        let color = if throttle.is_severe() { Color::Red } else { Color::Yellow };
+        let color = if throttle.is_severe() {
+            Color::Red
+        } else {
+            Color::Yellow
+        };
         spans.push(Span::from(throttle.to_string()).fg(color));
     }
     spans

@@ -76,7 +76,9 @@ fn progress(status: &RunStatus, columns: &Columns) -> Line<'static> {
     let run = cut(&status.summary.run, columns.run);
     let device: String = device(status).chars().take(columns.device).collect();
     let (run_width, device_width, state_width) = (columns.run, columns.device, columns.state);
-    let mut spans = vec![Span::from(format!("{run:<run_width$} {device:<device_width$}"))];
+    let mut spans = vec![Span::from(format!(
+        "{run:<run_width$} {device:<device_width$}"
+    ))];
     spans.push(Span::from(format!("{:<state_width$} ", state(status))).fg(color));
     spans.extend(bar(status.progress.share, columns.bar, color));
     spans.push(Span::from(percent_of(status.progress.share)));

@@ -143,7 +143,7 @@ fn every_size_is_drawn_and_the_most_important_items_come_first() {
     let history = history(4);
     let text = |width, height| lines(&drawn(&history, width, height)).join("\n");
     for (width, height) in [(0, 0), (1, 1), (20, 5), (80, 2), (300, 10)] {
-        let has_title = text(width, height).contains("monitor-log top");
+        let has_title = text(width, height).contains("top  ");
         assert_eq!(has_title, width >= 20, "{width}x{height}");
     }
     let small = text(80, 8);
@@ -188,10 +188,24 @@ fn names_are_whole_on_a_wide_screen_and_red_is_for_trouble() {
     }
     let mut red: Vec<String> = Vec::new();
     for row in wide.content().chunks(200) {
-        let cells: Vec<Cell> = row.iter().filter(|cell| cell.fg == Color::Red).cloned().collect();
-        red.extend(Some(symbols(&cells).replace(|symbol| ('▁'..='▏').contains(&symbol), "")).filter(|text| !text.is_empty()));
+        let cells: Vec<Cell> = row
+            .iter()
+            .filter(|cell| cell.fg == Color::Red)
+            .cloned()
+            .collect();
+        red.extend(
+            Some(symbols(&cells).replace(|symbol| ('▁'..='▏').contains(&symbol), ""))
+                .filter(|text| !text.is_empty()),
+        );
     }
-    assert_eq!(red, [" 83 C  sw_thermal_slowdown", " lost: the driver gives no values", "failed  "]);
+    assert_eq!(
+        red,
+        [
+            " 83 C  sw_thermal_slowdown",
+            " lost: the driver gives no values",
+            "failed  "
+        ]
+    );
 }
 
 #[test]

@@ -195,7 +195,10 @@ mod tests {
             case.read(&mut follower);
             case.write_run("a.1", "b, still written");
             let names = ["a", "b, still written"];
-            assert_eq!(case.read(&mut follower), (names.map(str::to_owned).to_vec(), vec![]));
+            assert_eq!(
+                case.read(&mut follower),
+                (names.map(str::to_owned).to_vec(), vec![])
+            );
             case.write_run("a.jsonl", "c");
             assert_eq!(case.read(&mut follower).0, ["a", "b, still written", "c"]);
         }

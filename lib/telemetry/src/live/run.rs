@@ -49,9 +49,12 @@ impl LiveRun {
                     match self.last_batch_s {
                         // The start is the best guess until there is a second batch.
                         None => self.first_gap_s = now_s,
-                        Some(before_s) => self.longest_gap_s = self.longest_gap_s.max(now_s - before_s),
+                        Some(before_s) => {
+                            self.longest_gap_s = self.longest_gap_s.max(now_s - before_s)
+                        }
                     }
-                    self.last_batch_s = Some(self.last_batch_s.map_or(now_s, |last_s| last_s.max(now_s)));
+                    self.last_batch_s =
+                        Some(self.last_batch_s.map_or(now_s, |last_s| last_s.max(now_s)));
                 }
             }
             Event::Done(_) => {
@@ -80,7 +83,9 @@ impl LiveRun {
         let silence_s = (now.unix_ms() - self.last_event.unix_ms()).max(0) as f64 / 1000.0;
         let silent_after_s = match self.last_batch_s {
             None => SILENT_START_AFTER_S,
-            Some(_) if self.longest_gap_s > 0.0 => SILENT_AFTER_S.max(MAX_SLOWDOWN * self.longest_gap_s),
+            Some(_) if self.longest_gap_s > 0.0 => {
+                SILENT_AFTER_S.max(MAX_SLOWDOWN * self.longest_gap_s)
+            }
             Some(_) => SILENT_AFTER_S.max(MAX_SLOWDOWN * self.first_gap_s),
         };
         let is_gone = || silence_s > GONE_AFTER_S && self.started.as_ref().is_some_and(is_gone);

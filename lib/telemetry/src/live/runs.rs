@@ -150,7 +150,12 @@ mod tests {
     fn a_run_is_silent_after_a_time_that_its_batches_do_not_take() {
         let fast = vec![batch("r", 0, 10), batch("r", 1, 11)];
         let slow = vec![batch("r", 0, 10), batch("r", 1, 110)];
-        for (events, last) in [(fast, 41), (slow, 610), (vec![batch("r", 0, 10)], 60), (vec![started(None)], 600)] {
+        for (events, last) in [
+            (fast, 41),
+            (slow, 610),
+            (vec![batch("r", 0, 10)], 60),
+            (vec![started(None)], 600),
+        ] {
             let runs = runs(events);
             let states = [last, last + 1].map(|second| runs.status(at(second))[0].state);
             assert_eq!(states, [RunState::Running, RunState::Silent]);
@@ -163,7 +168,9 @@ mod tests {
             let events = [started(Some(800)), batch("r", 2, 10)];
             let runs = runs(events.into_iter().chain(end));
             let is_gone = |run: &RunStarted| run.run == "r";
-            let status = runs.status_of_recent(at(second), Duration::MAX, is_gone).remove(0);
+            let status = runs
+                .status_of_recent(at(second), Duration::MAX, is_gone)
+                .remove(0);
             (status.state, status.progress.eta_s.is_some())
         };
         assert_eq!(begun(12, None), (RunState::Running, true));
@@ -211,7 +218,10 @@ mod tests {
         runs.forget(at(hour), keep);
         assert!(runs.status_of_recent(at(hour), keep, |_| false).is_empty());
         runs.add(&batch("r", 3, hour), at(hour));
-        let progress = runs.status_of_recent(at(hour), keep, |_| false).remove(0).progress;
+        let progress = runs
+            .status_of_recent(at(hour), keep, |_| false)
+            .remove(0)
+            .progress;
         assert_eq!((progress.batches, progress.batches_total), (4, Some(10)));
         assert_eq!(progress.tokens_total, Some(800));
     }

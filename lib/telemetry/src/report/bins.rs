@@ -37,7 +37,10 @@ impl Bin {
             sum: bins.iter().map(|bin| bin.sum).sum(),
             count: bins.iter().map(|bin| bin.count).sum(),
             min: bins.iter().map(|bin| bin.min).fold(f64::INFINITY, f64::min),
-            max: bins.iter().map(|bin| bin.max).fold(f64::NEG_INFINITY, f64::max),
+            max: bins
+                .iter()
+                .map(|bin| bin.max)
+                .fold(f64::NEG_INFINITY, f64::max),
         })
     }
 }

@@ -12,9 +12,7 @@ use super::share;
 use super::stages::percent;
 use super::throttle_count::is_severe;
 use super::{RunsSummary, SamplesSummary, Tier};
-use plmkit_logs::thresholds::{
-    MEMORY_CRITICAL_ABOVE, MEMORY_MILD_ABOVE, THROTTLED_OFTEN_ABOVE,
-};
+use plmkit_logs::thresholds::{MEMORY_CRITICAL_ABOVE, MEMORY_MILD_ABOVE, THROTTLED_OFTEN_ABOVE};
 
 /// A finding about a run or a GPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -74,10 +74,14 @@ fn add_runs(page: &mut Page, events: &RunsSummary) {
     }
     page.list(events.by_sample.iter().filter_map(SampleTotals::sentence));
     page.list(events.repeats.iter().filter_map(Repeats::sentence));
-    page.fold(runs.len() > SHOWN_RUNS, &plural(runs.len(), "run"), |page| {
-        page.table(&tables::work(runs));
-        page.table(&tables::efficiency(runs));
-    });
+    page.fold(
+        runs.len() > SHOWN_RUNS,
+        &plural(runs.len(), "run"),
+        |page| {
+            page.table(&tables::work(runs));
+            page.table(&tables::efficiency(runs));
+        },
+    );
 }
 
 fn add_gpus(page: &mut Page, samples: &SamplesSummary) {
@@ -93,7 +97,11 @@ fn add_gpus(page: &mut Page, samples: &SamplesSummary) {
         page.figures(&figures);
     }
     if figures.len() < samples.gpus.len() {
-        page.paragraph(&format!("Pictures are of {} of {}.", figures.len(), plural(samples.gpus.len(), "GPU")));
+        page.paragraph(&format!(
+            "Pictures are of {} of {}.",
+            figures.len(),
+            plural(samples.gpus.len(), "GPU")
+        ));
     }
 }
 
@@ -123,7 +131,13 @@ fn add_run(page: &mut Page, run: &RunSummary, is_folded: bool) {
     }
     let summary = format!("{title}: {}", outcome(run.outcome));
     page.fold(is_folded, &summary, |page| {
-        page.list(run.stages.advice.iter().chain(&run.remarks()).chain(&run.notes));
+        page.list(
+            run.stages
+                .advice
+                .iter()
+                .chain(&run.remarks())
+                .chain(&run.notes),
+        );
         if has_workers {
             page.table(&tables::workers(&run.by_worker));
         }

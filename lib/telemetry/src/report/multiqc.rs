@@ -59,11 +59,14 @@ fn headers() -> Value {
         match format {
             Format::Outcome => {
                 set("scale", false.into());
-                set("cond_formatting_rules", json!({
-                    "pass": [{ "s_eq": "done" }],
-                    "warn": [{ "s_eq": "stopped" }, { "s_eq": "no end" }],
-                    "fail": [{ "s_eq": "failed" }],
-                }));
+                set(
+                    "cond_formatting_rules",
+                    json!({
+                        "pass": [{ "s_eq": "done" }],
+                        "warn": [{ "s_eq": "stopped" }, { "s_eq": "no end" }],
+                        "fail": [{ "s_eq": "failed" }],
+                    }),
+                );
             }
             Format::Text => set("scale", false.into()),
             Format::Number(decimals, scale) => {
@@ -135,10 +138,16 @@ fn run_cells(run: &RunSummary) -> [(&'static str, Value); 15] {
         ("residues_per_s", run.throughput.residues_per_s.into()),
         ("compute_percent", hundred(compute)),
         ("idle_percent", hundred(run.idle.map(|idle| idle.share))),
-        ("waiting_percent", hundred(run.idle.map(|idle| idle.waiting))),
+        (
+            "waiting_percent",
+            hundred(run.idle.map(|idle| idle.waiting)),
+        ),
         ("packing_percent", hundred(run.packing.mean_utilization)),
         ("mfu_percent", hundred(run.efficiency.mfu)),
-        ("mj_per_residue", residues_per_j.map(|rate| 1000.0 / rate).into()),
+        (
+            "mj_per_residue",
+            residues_per_j.map(|rate| 1000.0 / rate).into(),
+        ),
         ("rejected", run.rejected.into()),
         (
             "gpu_percent",

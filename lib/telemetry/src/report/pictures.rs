@@ -21,8 +21,12 @@ type GpuLine = (&'static str, fn(&GpuSample) -> Option<f64>);
 pub(super) const GPU_LINES: [GpuLine; 5] = [
     ("busy, %", |sample| sample.gpu_util.map(f64::from)),
     ("power, W", |sample| sample.power_w),
-    ("temperature, °C", |sample| sample.temperature_c.map(f64::from)),
-    ("memory, GiB", |sample| sample.mem_used_mib.map(|mib| mib as f64 / 1024.0)),
+    ("temperature, °C", |sample| {
+        sample.temperature_c.map(f64::from)
+    }),
+    ("memory, GiB", |sample| {
+        sample.mem_used_mib.map(|mib| mib as f64 / 1024.0)
+    }),
     ("SM clock, MHz", |sample| sample.sm_clock_mhz.map(f64::from)),
 ];
 

@@ -134,7 +134,9 @@ fn pieces(bins: &[Bin]) -> Vec<Vec<&Bin>> {
     // With many values in a bin, even one empty bin is a gap.
     let mut counts: Vec<u64> = filled.iter().map(|&index| bins[index].count).collect();
     counts.sort_unstable();
-    let each = counts.get(counts.len() / 2).map_or(1.0, |&count| count as f64);
+    let each = counts
+        .get(counts.len() / 2)
+        .map_or(1.0, |&count| count as f64);
     let is_joined = |before: &usize, next: &usize| {
         let step = next - before;
         step == 1 || step as f64 <= MAX_INTERVALS * usual as f64 / each

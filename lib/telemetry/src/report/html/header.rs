@@ -18,23 +18,37 @@ pub(super) fn add(page: &mut Page, report: &Report) {
     };
     let events = report.events.iter();
     let runs: Vec<&RunSummary> = events.flat_map(|events| &events.runs).collect();
-    let named = |name: fn(&RunSummary) -> Option<String>| listed(runs.iter().filter_map(|run| name(run)));
+    let named =
+        |name: fn(&RunSummary) -> Option<String>| listed(runs.iter().filter_map(|run| name(run)));
     let dates: Vec<String> = runs.iter().filter_map(|run| date(run)).collect();
     let facts = [
         ("host", named(|run| run.host.clone())),
         ("GPUs", gpus(report, &runs)),
-        ("model", named(|run| run.model.clone().or_else(|| run.model_digest.clone()))),
+        (
+            "model",
+            named(|run| run.model.clone().or_else(|| run.model_digest.clone())),
+        ),
         ("number type", named(|run| run.dtype.clone())),
         ("sample", named(|run| run.sample.clone())),
-        ("version", named(|run| Some([run.tool.as_deref()?, run.version.as_deref()?].join(" ")))),
+        (
+            "version",
+            named(|run| Some([run.tool.as_deref()?, run.version.as_deref()?].join(" "))),
+        ),
         ("driver", named(|run| run.driver_version.clone())),
-        ("date", dates.iter().min().map(|first| match dates.iter().max() {
-            Some(last) if last != first => format!("{first} to {last} UTC"),
-            _ => format!("{first} UTC"),
-        })),
+        (
+            "date",
+            dates.iter().min().map(|first| match dates.iter().max() {
+                Some(last) if last != first => format!("{first} to {last} UTC"),
+                _ => format!("{first} UTC"),
+            }),
+        ),
         ("report", Some(format!("monitor-log {}", report.version))),
     ];
-    page.facts(facts.into_iter().filter_map(|(name, value)| Some((name, value?))));
+    page.facts(
+        facts
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
 }
 
 /// Returns the minute in which a run began.
@@ -97,9 +111,11 @@ mod tests {
                 run.dtype = Some("f16".to_owned());
             })
         });
-        let samples = (0..2).map(|index| sample(0, |sample| {
-            (sample.index, sample.uuid) = (Some(index), Some(format!("GPU-{index}")));
-        }));
+        let samples = (0..2).map(|index| {
+            sample(0, |sample| {
+                (sample.index, sample.uuid) = (Some(index), Some(format!("GPU-{index}")));
+            })
+        });
         let mut page = Page::new("");
         add(&mut page, &report(runs(begun), samples));
         let html = page.finish();
