@@ -127,7 +127,8 @@ fn each_field_of_each_gpu_is_read() {
         "gpu 1: power_w is not available",
         "gpu 3: energy_j is not available",
         "warning: gpu 2 is lost",
-        "warning: gpu 3: 97.5 % of device memory is in use, 79872 of 81920 MiB; expected at most 95 %",
+        "warning: gpu 3 (Fake, 3): 97.5 % of device memory is in use, 79872 of 81920 MiB; expected at most 95 %",
+        "warning: gpu 0 (Fake, 0): clocks are held down at 1980 MHz (hw_slowdown): look at cooling and power cables",
     ] {
         assert_eq!(stderr.matches(once).count(), 1, "{once}: {stderr}");
     }
@@ -202,7 +203,7 @@ fn top_has_a_line_for_each_gpu() {
     let expected = "\
 gpu 0  Fake, 0  util 97 %  mem 10240/81920 MiB  61 C  251/300 W  1980 MHz  throttle sw_power_cap+hw_slowdown  processes 2
 gpu 1  Fake, 1  util - %  mem 11264/81920 MiB  62 C  -/300 W  1980 MHz  throttle none  processes 0
-gpu 2  Fake, 2  util - %  mem -/- MiB  - C  -/- W  - MHz  throttle -  processes -
+gpu 2  Fake, 2  lost
 gpu 3  Fake, 3  util 20 %  mem 20480/81920 MiB  64 C  140/300 W  1980 MHz  throttle none  processes 2
 ";
     assert_eq!(text(&output.stdout), expected);

@@ -10,12 +10,14 @@ fn the_page_is_self_contained_and_has_the_content_of_the_report() {
     let page = case.read("r.html");
     for part in [
         "<h1>Embedding runs</h1>",
-        "Verdict: mild.",
+        "verdict: mild</span>",
+        "<dt>version</dt>",
         "gpu 0 (Fake, 0)",
         "it was idle part of the time",
         "<td class=\"number\">2,890</td>",
         "Throughput over the run.",
-        "GPU utilization over the recording; shaded: runs at work.",
+        "temperature, °C",
+        "All GPUs have the same axes.",
         "How long the device waited for a batch.",
         "How full the batches were",
         "prefers-color-scheme: dark",

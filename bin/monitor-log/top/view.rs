@@ -105,21 +105,24 @@ fn title(
         found += &format!(", {hidden} more");
     }
     let is_wide = width >= WIDE;
-    if !is_wide {
+    let name = if is_wide {
+        time += " UTC";
+        "monitor-log top"
+    } else {
         time = time.split_off(time.find(' ').map_or(0, |at| at + 1));
-    }
-    let name = if is_wide { "monitor-log top" } else { "top" };
+        "top"
+    };
     let mut spans = vec![
         Span::from(name).bold(),
-        Span::from(format!("  {time} UTC  {found}")),
+        Span::from(format!("  {time}  {found}")),
     ];
     if let Some(age) = history.stale {
         let age = duration(age.as_secs_f64());
         spans.push(Span::from(format!("  {age} old")).fg(Color::Red));
     }
     if contents.processes > 0 && plan.processes == 0 {
-        let processes = plural(contents.processes, "process");
-        spans.push(Span::from(format!("  {processes}")));
+        let end = if contents.processes == 1 { "" } else { "es" };
+        spans.push(Span::from(format!("  {} process{end}", contents.processes)));
     }
     if contents.runs > 0 && plan.runs == 0 {
         spans.push(Span::from(format!("  {}", plural(contents.runs, "run"))));

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use plmkit_logs::GpuSample;
-use plmkit_logs::thresholds::{GPU_CRITICAL_BELOW, GPU_HOT_ABOVE_C};
+use plmkit_logs::thresholds::GPU_CRITICAL_BELOW;
 
 use crate::report::gpu_name;
 
@@ -106,7 +106,7 @@ impl Gpu {
 
     fn warn_of_heat(&mut self, sample: &GpuSample) -> Option<String> {
         let celsius = sample.temperature_c?;
-        let limit = sample.temperature_limit_c.unwrap_or(GPU_HOT_ABOVE_C);
+        let limit = sample.hot_above_c();
         let is_over = celsius + HEAT_MARGIN_C < limit;
         begins(&mut self.is_hot, celsius > limit, is_over)
             .then(|| format!("{celsius} °C; expected at most {limit} °C: look at cooling"))

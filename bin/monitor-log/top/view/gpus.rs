@@ -1,6 +1,6 @@
 //! GPUs and the processes on them.
 
-use plmkit_logs::thresholds::{GPU_HOT_ABOVE_C, MEMORY_CRITICAL_ABOVE};
+use plmkit_logs::thresholds::MEMORY_CRITICAL_ABOVE;
 use plmkit_logs::{GpuProcess, GpuSample, Throttle};
 use ratatui::style::{Color, Stylize};
 use ratatui::text::{Line, Span};
@@ -130,12 +130,10 @@ fn short_figures(row: &GpuSample) -> Vec<Span<'static>> {
         (is_hot(row), "hot"),
         (is_full(row), "full"),
     ];
-    let found = trouble.into_iter().filter(|(is_there, _)| *is_there);
-    let words: Vec<&str> = found.map(|(_, word)| word).collect();
-    vec![
-        Span::from(figures),
-        Span::from(words.join(" ")).fg(Color::Red),
-    ]
+    // There is room for the worst.
+    let worst = trouble.into_iter().find(|(is_there, _)| *is_there);
+    let word = worst.map_or("", |(_, word)| word);
+    vec![Span::from(figures), Span::from(word).fg(Color::Red)]
 }
 
 fn busy(row: &GpuSample) -> Option<f64> {
@@ -143,7 +141,7 @@ fn busy(row: &GpuSample) -> Option<f64> {
 }
 
 fn is_hot(row: &GpuSample) -> bool {
-    row.temperature_c > Some(row.temperature_limit_c.unwrap_or(GPU_HOT_ABOVE_C))
+    row.temperature_c > Some(row.hot_above_c())
 }
 
 fn is_full(row: &GpuSample) -> bool {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::path::Path;
+use std::time::Duration;
 use std::{env, fs};
 
 use plmkit_logs::event::{BatchDone, Event, Outcome, RunDone, RunStarted};
@@ -142,7 +143,7 @@ fn every_size_is_drawn_and_the_most_important_items_come_first() {
     let history = history(4);
     let text = |width, height| lines(&drawn(&history, width, height)).join("\n");
     for (width, height) in [(0, 0), (1, 1), (20, 5), (80, 2), (300, 10)] {
-        let has_title = text(width, height).contains("monitor-log top");
+        let has_title = text(width, height).contains("top  ");
         assert_eq!(has_title, width >= 20, "{width}x{height}");
     }
     let small = text(80, 8);
@@ -152,6 +153,59 @@ fn every_size_is_drawn_and_the_most_important_items_come_first() {
     let tall = text(120, 50);
     let bars = tall.lines().filter(|line| line.contains(['▇', '█']));
     assert!(bars.count() > 12, "{tall}");
+}
+
+#[test]
+fn forty_columns_have_all_states_and_count_what_is_hidden() {
+    let mut history = history(8);
+    history.stale = Some(Duration::from_secs(12));
+    let expected = [
+        "top  12:01:59  8 GPUs, 2 more  12 s old",
+        "host   cpu    34 %  mem  96.0/512.0 GiB",
+        "gpu 0  92 %  60/80 GiB  61 C",
+        "gpu 1  57 %  79/80 GiB  83 C  throttled",
+        "gpu 2  11 %  20/80 GiB  45 C",
+        "gpu 3  lost",
+        "gpu 4  lost",
+        "gpu 5  lost",
+        "runs, 1 more",
+        "….000Z-4711 running   60 %  1:19 left",
+    ];
+    assert_eq!(lines(&drawn(&history, 40, 10)), expected);
+}
+
+#[test]
+fn names_are_whole_on_a_wide_screen_and_red_is_for_trouble() {
+    let history = history(4);
+    let wide = drawn(&history, 200, 50);
+    let text = lines(&wide).join("\n");
+    for part in [
+        "gpu 3  NVIDIA H100 80GB HBM3  lost: the driver gives no values",
+        "2026-01-31T11:58:00.000Z-4711 cuda:0 f16 running ",
+        "tokens 16.0 k/s  sequences 60/s  idle 0 %  packing 97 %  batch 120/200",
+    ] {
+        assert!(text.contains(part), "expected {part} in\n{text}");
+    }
+    let mut red: Vec<String> = Vec::new();
+    for row in wide.content().chunks(200) {
+        let cells: Vec<Cell> = row
+            .iter()
+            .filter(|cell| cell.fg == Color::Red)
+            .cloned()
+            .collect();
+        red.extend(
+            Some(symbols(&cells).replace(|symbol| ('▁'..='▏').contains(&symbol), ""))
+                .filter(|text| !text.is_empty()),
+        );
+    }
+    assert_eq!(
+        red,
+        [
+            " 83 C  sw_thermal_slowdown",
+            " lost: the driver gives no values",
+            "failed  "
+        ]
+    );
 }
 
 #[test]
