@@ -139,7 +139,7 @@ fn bad_input_is_one_line_with_the_line_number_and_leaves_nothing() {
 }
 
 #[test]
-fn one_bad_line_in_a_hundred_is_left_out_and_told() {
+fn one_bad_line_is_left_out_and_told_and_two_of_few_are_an_error() {
     let case = Case::with_logs();
     let insert = |name: &str, bad: &str, copies: usize| {
         let log = case.read(name);
@@ -147,7 +147,7 @@ fn one_bad_line_in_a_hundred_is_left_out_and_told() {
         let (before, last) = log.split_at(end);
         case.write(name, &format!("{before}{bad}\n{}", last.repeat(copies)));
     };
-    insert("events.jsonl", "{\"type\":\"batch\",\"run\":7}", 100);
+    insert("events.jsonl", "{\"type\":\"batch\",\"run\":7}", 1);
     insert("gpu.csv", "2026-01-31T12:00:00Z,\"torn", 100);
     let (code, stderr) = case.code_and_stderr(&format!("report {BOTH} --out r.json"));
     assert_eq!(code, 0, "{stderr}");

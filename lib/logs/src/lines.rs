@@ -93,7 +93,7 @@ impl fmt::Display for SkippedLines {
     }
 }
 
-/// More than one malformed line in this many, and the log is damaged.
+/// More than one malformed line, and more than one in this many: the log is damaged.
 const LINES_FOR_A_BAD_ONE: u64 = 100;
 
 /// Counts the lines of a log.
@@ -126,7 +126,7 @@ impl LineCount {
 
     /// Returns an error about the first malformed line if there are too many at the end of the log.
     pub(crate) fn check(&mut self, path: &Path) -> Result<(), LogError> {
-        if self.bad * LINES_FOR_A_BAD_ONE <= self.good + self.bad {
+        if self.bad <= 1 || self.bad * LINES_FOR_A_BAD_ONE <= self.good + self.bad {
             return Ok(());
         }
         // Reported once.

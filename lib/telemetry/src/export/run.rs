@@ -21,6 +21,9 @@ const RUN_METRICS: &[Metric<RunStatus>] = &[
     ("gauge", "plmkit_run_tokens_expected", "Tokens that the run will compute.", |run| count(run.progress.tokens_total)),
     ("gauge", "plmkit_run_remaining_seconds", "Time that is left at the recent rate, of a run at work.", |run| run.progress.eta_s),
     ("gauge", "plmkit_run_queue_depth", "Batches that lay ready when the last one was taken.", |run| count(run.recent.queue_depth)),
+    ("gauge", "plmkit_run_idle_ratio", "Share of the run's time in which its device had no work; without the time of loading.", |run| run.summary.idle.map(|idle| idle.share)),
+    ("gauge", "plmkit_run_wait_ratio", "Share of the run's last minute in which its device waited for batches.", |run| run.recent.wait_share),
+    ("gauge", "plmkit_run_workers", "Workers that compute at once.", |run| Some(run.summary.by_worker.len().max(1) as f64)),
     ("gauge", "plmkit_run_packing_ratio", "Mean of how full the batches were, the last of each file left out.", |run| run.summary.packing.mean_utilization),
     ("gauge", "plmkit_run_last_event_timestamp_seconds", "When something was heard of the run last, in seconds since 1970.", |run| Some(seconds(run.last_event))),
     ("gauge", "plmkit_run_start_timestamp_seconds", "When the run began, in seconds since 1970.", |run| run.summary.started.map(seconds)),
@@ -49,7 +52,11 @@ fn write_names(text: &mut MetricsText, runs: &[(&RunStatus, Labels)]) {
             .with("version", run.version.as_ref())
             .with("device", run.device.as_ref())
             .with("dtype", run.dtype.as_ref())
-            .with("model_digest", run.model_digest.as_ref());
+            .with("model", run.model.as_ref())
+            .with("model_digest", run.model_digest.as_ref())
+            .with("host", run.host.as_ref())
+            .with("driver_version", run.driver_version.as_ref())
+            .with("cuda_version", run.cuda_version.as_ref());
         (labels, Some(1.0))
     });
     let help = "A run, and what it computes with.";
@@ -142,7 +149,7 @@ mod tests {
         let mut names: Vec<&str> = lines.map(|line| line.split('{').next().unwrap()).collect();
         names.dedup();
         let expected = "info state batches_total sequences_total tokens_total residues_total \
-                        rejected_sequences_total oom_splits_total last_event_timestamp_seconds";
+                        rejected_sequences_total oom_splits_total workers last_event_timestamp_seconds";
         let expected = expected.split(' ').map(|name| format!("plmkit_run_{name}"));
         assert_eq!(names, expected.collect::<Vec<_>>());
         assert!(text.contains("\nplmkit_run_info{run=\"r\"} 1\n"), "{text}");
@@ -159,6 +166,7 @@ mod tests {
         });
         let text = text(batches);
         for line in [
+            "workers{run=\"r\"} 1",
             "wait_seconds_bucket{run=\"r\",le=\"0.0001\"} 0",
             "wait_seconds_bucket{run=\"r\",le=\"0.001\"} 1",
             "wait_seconds_bucket{run=\"r\",le=\"0.1\"} 2",
