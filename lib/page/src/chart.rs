@@ -386,7 +386,8 @@ fn draw_bars<'a>(area: &Area<'a>, bars: &Bars, y_max: f64) -> Drawn<'a> {
         .margin_right(2 * MARGIN)
         .x_label_area_size(AXIS)
         .y_label_area_size(Y_LABELS)
-        .build_cartesian_2d((0..count).into_segmented(), 0.0..y_max)?;
+        // plotters has a segment for the end of the range, too.
+        .build_cartesian_2d((0..(count - 1).max(1)).into_segmented(), 0.0..y_max)?;
     let name = |place: &SegmentValue<usize>| {
         let bar = match place {
             SegmentValue::CenterOf(position) => bars.bars.get(*position),
