@@ -106,7 +106,7 @@ fn work_is_joined_with_the_power_of_its_gpus_for_any_wall_clock() {
     let table: Value = serde_json::from_str(&case.read("r_mqc.json")).unwrap();
     let row = &table["data"]["r"];
     assert_near(&row["mfu_percent"], 100.0 * mfu);
-    assert_near(&row["residues_per_j"], 0.04);
+    assert_near(&row["mj_per_residue"], 25_000.0);
     assert_near(&row["gpu_percent"], 90.0);
     assert_eq!(row["gpu"], "2 x NVIDIA H100 80GB HBM3");
     let mut columns = row.as_object().unwrap().keys();

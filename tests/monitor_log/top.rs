@@ -32,7 +32,7 @@ fn there_is_a_line_for_the_host_and_for_each_run() {
             // The second run has no times, so the time of the file counts for it.
             let running = "run b  cuda:0 -  running  22 %  batches 2/9  tokens/s 20  ";
             assert!(lines[1].starts_with(running), "{stdout}");
-            let done = "run a  cuda:0 f16  done  100 %  batches 4/4  tokens/s 231  sequences/s 4.00  residues/s 227  queue full  idle 1 %  packing 93 %  left -";
+            let done = "run a  cuda:0 f16  done  100 %  batches 4/4  tokens/s 231  sequences/s 2.16  residues/s 227  queue full  idle 20 %  packing 93 %  left -";
             assert_eq!(lines[2], done);
         }
     }

@@ -386,10 +386,19 @@ fn draw_bars<'a>(area: &Area<'a>, bars: &Bars, y_max: f64) -> Drawn<'a> {
         .margin_right(2 * MARGIN)
         .x_label_area_size(AXIS)
         .y_label_area_size(Y_LABELS)
-        .build_cartesian_2d((0..count).into_segmented(), 0.0..y_max)?;
+        // plotters has a segment for the end of the range, too.
+        .build_cartesian_2d((0..(count - 1).max(1)).into_segmented(), 0.0..y_max)?;
+    // As many names as have room, with 8 pixels for a character.
+    let longest = bars.bars.iter().map(|(name, _)| name.chars().count()).max();
+    let room = (WIDTH - Y_LABELS - 3 * MARGIN) as usize / count.max(1);
+    let every = (longest.unwrap_or(0) * 8 * UNIT as usize)
+        .div_ceil(room.max(1))
+        .max(1);
     let name = |place: &SegmentValue<usize>| {
         let bar = match place {
-            SegmentValue::CenterOf(position) => bars.bars.get(*position),
+            SegmentValue::CenterOf(position) if position.is_multiple_of(every) => {
+                bars.bars.get(*position)
+            }
             _ => None,
         };
         bar.map_or_else(String::new, |(name, _)| name.clone())
