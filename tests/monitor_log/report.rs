@@ -100,7 +100,7 @@ fn bad_input_is_one_line_with_the_line_number_and_leaves_nothing() {
     let case = Case::with_logs();
     case.write(
         "cut.jsonl",
-        "{\"type\":\"run\",\"run\":\"a\"}\n{\"type\":\"batch\",\"ru\n{\"type\":\"x\"}\n",
+        "{\"type\":\"run\",\"run\":\"a\"}\n{\"type\":\"batch\",\"ru\n{\"type\":\"x\n",
     );
     let bad = ",x".repeat(HEADER.matches(',').count());
     case.write("bad.csv", &format!("{HEADER}2026-01-31T12:00:00Z{bad}\n"));

@@ -121,7 +121,9 @@ impl EventLog {
 
     /// Writes the last event.
     pub(crate) fn end(&mut self, outcome: Outcome) {
-        if let Some(progress) = self.progress.take() {
+        // After an error, the error is all there is to say.
+        let progress = self.progress.take();
+        if let Some(progress) = progress.filter(|_| outcome != Outcome::Failed) {
             log(progress.finish(self.elapsed().as_secs_f64()));
         }
         let event = Event::Done(RunDone {
