@@ -107,12 +107,14 @@ fn bad_input_is_one_line_with_the_line_number_and_leaves_nothing() {
     case.write("other.csv", "id,length\nP1,3\n");
     let log = case.read("events.jsonl");
     let absurd = log.replace("\"tokens\":1000,", "\"tokens\":9000000000000000000,");
-    case.write("absurd.jsonl", &absurd);
+    // Twice: one bad line is left out.
+    let absurd: Vec<&str> = absurd.lines().flat_map(|line| [line, line]).collect();
+    case.write("absurd.jsonl", &(absurd.join("\n") + "\n"));
     let cases = "
         --events cut.jsonl: 65: cut.jsonl: line 2: not a run event
         --events gpu.csv: 65: gpu.csv: expected a log of run events, found a log of GPU samples
         --events other.csv: 65: other.csv: line 1: not a run event
-        --events absurd.jsonl: 65: absurd.jsonl: line 2: tokens is out of range
+        --events absurd.jsonl: 65: absurd.jsonl: line 3: tokens is out of range
         --events missing.jsonl: 66: missing.jsonl: cannot open: no such file or directory
         --events driver: 66: driver: expected files named *.jsonl in this folder, found none
         --gpu bad.csv: 65: bad.csv: line 2: column 'boot_s': invalid float

@@ -96,14 +96,11 @@ fn title(
     // Cut to the second.
     let time = time.and_then(|time| Some(time.split_once('.')?.0.replace('T', " ")));
     let mut time = time.unwrap_or_default();
-    let mut found = match contents.gpus {
-        0 => "no GPU".to_owned(),
-        gpus => plural(gpus, "GPU"),
+    let found = match (contents.gpus, contents.gpus - plan.gpus) {
+        (0, _) => "no GPU".to_owned(),
+        (gpus, 0) => plural(gpus, "GPU"),
+        (gpus, hidden) => format!("{}, {hidden} more", plural(gpus, "GPU")),
     };
-    let hidden = contents.gpus - plan.gpus;
-    if hidden > 0 {
-        found += &format!(", {hidden} more");
-    }
     let is_wide = width >= WIDE;
     let name = if is_wide {
         time += " UTC";

@@ -86,7 +86,7 @@ impl Backend for InProcess<'_> {
             if queued.is_none() && on_device.is_none() {
                 break;
             }
-            let mut next = queued.map(|queued| InFlight::begin(&embedder, queued, stats));
+            let mut next = queued.map(|queued| InFlight::begin(&embedder, queued, &stats));
             let begun = next.take_if(|next| next.is_on_device());
             for in_flight in on_device.take().into_iter().chain(next) {
                 let finished = in_flight.finish(&mut embedder)?;
@@ -109,7 +109,7 @@ struct InFlight {
 }
 
 impl InFlight {
-    fn begin(embedder: &BatchEmbedder<'_>, queued: QueuedBatch, stats: BatchStats) -> Self {
+    fn begin(embedder: &BatchEmbedder<'_>, queued: QueuedBatch, stats: &BatchStats) -> Self {
         let started = Instant::now();
         Self {
             pending: match queued.saved {
@@ -117,7 +117,7 @@ impl InFlight {
                 Some(_) => None,
             },
             queued,
-            stats,
+            stats: *stats,
             started,
         }
     }

@@ -99,24 +99,32 @@ const LINES_FOR_A_BAD_ONE: u64 = 100;
 /// Counts the lines of a log.
 #[derive(Debug, Default)]
 pub(crate) struct LineCount {
+    /// Whether the file is known to be a log.
+    is_log: bool,
     good: u64,
     bad: u64,
     first_bad: Option<(u64, String)>,
 }
 
 impl LineCount {
+    /// Adds a header, which tells that the file is a log.
+    pub(crate) fn add_header(&mut self) {
+        self.is_log = true;
+    }
+
     pub(crate) fn add_good(&mut self) {
+        self.is_log = true;
         self.good += 1;
     }
 
-    /// Adds a malformed line. Without a good one before it, the file is no log, which is an error.
+    /// Adds a malformed line. Without a header or a good line before it, the file is no log, which is an error.
     pub(crate) fn add_bad(
         &mut self,
         path: &Path,
         line: u64,
         reason: String,
     ) -> Result<(), LogError> {
-        if self.good == 0 {
+        if !self.is_log {
             return Err(LogError::line(path, line, reason));
         }
         self.bad += 1;
@@ -126,7 +134,8 @@ impl LineCount {
 
     /// Returns an error about the first malformed line if there are too many at the end of the log.
     pub(crate) fn check(&mut self, path: &Path) -> Result<(), LogError> {
-        if self.bad <= 1 || self.bad * LINES_FOR_A_BAD_ONE <= self.good + self.bad {
+        let is_rare = self.bad <= 1 || self.bad * LINES_FOR_A_BAD_ONE <= self.good + self.bad;
+        if self.bad == 0 || is_rare && self.good > 0 {
             return Ok(());
         }
         // Reported once.

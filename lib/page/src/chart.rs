@@ -299,7 +299,7 @@ fn draw_strips<'a>(area: &Area<'a>, strips: &Strips, shown: &[&Strip]) -> Drawn<
         area.draw_text(
             &strip.line.name,
             &FONT.into_text_style(&area),
-            (MARGIN as i32, 0),
+            (MARGIN.cast_signed(), 0),
         )?;
         let mut chart = ChartBuilder::on(&area)
             .margin_top(STRIP_LABEL)

@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    fn accepted<'a>(policy: Policy, sequence: &'a mut [u8]) -> Protein<'a> {
+    fn accepted(policy: Policy, sequence: &mut [u8]) -> Protein<'_> {
         match policy.prepare(true, sequence) {
             Ok(Prepared::Accepted(accepted)) => accepted.protein(
                 7,

@@ -62,6 +62,9 @@ impl<'a> Protein<'a> {
     }
 
     /// Iterates over its rows.
+    ///
+    /// # Panics
+    /// If its residues are not ASCII.
     pub fn rows(self) -> impl Iterator<Item = ShardRow<'a>> {
         self.windows().map(move |window| {
             let residues = &self.residues[window.start as usize..window.end as usize];

@@ -30,7 +30,7 @@ pub struct ResidueChanges {
 /// Whether `byte` is one of [`RESIDUES`](plmkit_contract::RESIDUES): an upper-case letter other than J. Every byte of an input is
 /// looked at, and the compiler makes vector code of a comparison, but not of a table.
 fn is_residue(byte: u8) -> bool {
-    byte.is_ascii_uppercase() & (byte != b'J')
+    matches!(byte, b'A'..=b'I' | b'K'..=b'Z')
 }
 
 /// Normalises the sequence of a record in place, and returns its length.

@@ -70,10 +70,10 @@ pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<ShardOutcome, Sh
 }
 
 /// Makes the files of the set. Returns `None` after a stop.
-fn make<'a, 'scope>(
+fn make<'a>(
     config: &'a ShardConfig,
     folder: &'a OutputFolder,
-    tasks: Tasks<'a, 'scope>,
+    tasks: Tasks<'a, '_>,
     stop: &Stop,
 ) -> Result<Option<FinishedSet>, ShardError> {
     let mut pass = Pass::new(config, folder, tasks)?;

@@ -14,7 +14,7 @@ pub(crate) struct Task<T>(Receiver<T>);
 impl<'scope> Tasks<'_, 'scope> {
     /// Starts a task after those that were started before.
     pub(crate) fn start<T: Send + 'scope>(
-        &self,
+        self,
         work: impl FnOnce() -> T + Send + 'scope,
     ) -> Task<T> {
         let (sender, result) = sync_channel(1);

@@ -25,15 +25,13 @@ pub(crate) struct Warnings {
     memory_limit_percent: f64,
     /// Whether a command is recorded. Without one, nobody says that a GPU should be busy.
     has_command: bool,
-    gpus: HashMap<Option<u32>, Gpu>,
+    /// By index and UUID: MIG instances have the index of their GPU.
+    gpus: HashMap<(Option<u32>, Option<String>), Gpu>,
 }
 
-/// What was warned of, and is not over.
 #[derive(Debug, Default)]
 struct Gpu {
-    is_full: bool,
-    is_hot: bool,
-    is_idle: bool,
+    warned_of: WarnedOf,
     /// The time at which the clocks were held down last.
     throttled_s: Option<f64>,
     /// Whether the command has computed on the GPU.
@@ -41,20 +39,28 @@ struct Gpu {
     minute: Option<Minute>,
 }
 
-/// Utilisation since a moment.
+/// What was warned of, and is not over.
+#[derive(Debug, Default)]
+struct WarnedOf {
+    memory: bool,
+    heat: bool,
+    idleness: bool,
+}
+
+/// Utilisation since a moment, in seconds.
 #[derive(Debug)]
 struct Minute {
-    from_s: f64,
-    to_s: f64,
-    busy_s: f64,
+    from: f64,
+    to: f64,
+    busy: f64,
 }
 
 impl Minute {
     fn from(now_s: f64) -> Self {
         Self {
-            from_s: now_s,
-            to_s: now_s,
-            busy_s: 0.0,
+            from: now_s,
+            to: now_s,
+            busy: 0.0,
         }
     }
 }
@@ -73,7 +79,8 @@ impl Warnings {
     pub(crate) fn warnings(&mut self, samples: &[GpuSample]) -> Vec<String> {
         let mut found = Vec::new();
         for sample in samples {
-            let gpu = self.gpus.entry(sample.index).or_default();
+            let id = (sample.index, sample.uuid.clone());
+            let gpu = self.gpus.entry(id).or_default();
             let now_s = sample
                 .boot_s
                 .unwrap_or_else(|| sample.timestamp.unix_ms() as f64 / 1000.0);
@@ -99,7 +106,7 @@ impl Gpu {
         let (used, total) = sample.mem_used_mib.zip(sample.mem_total_mib)?;
         let percent = 100.0 * used as f64 / total as f64;
         let is_over = percent < limit - MEMORY_MARGIN_PERCENT;
-        begins(&mut self.is_full, percent > limit, is_over).then(|| {
+        begins(&mut self.warned_of.memory, percent > limit, is_over).then(|| {
             format!("{percent:.1} % of device memory is in use, {used} of {total} MiB; expected at most {limit} %")
         })
     }
@@ -108,7 +115,7 @@ impl Gpu {
         let celsius = sample.temperature_c?;
         let limit = sample.hot_above_c();
         let is_over = celsius + HEAT_MARGIN_C < limit;
-        begins(&mut self.is_hot, celsius > limit, is_over)
+        begins(&mut self.warned_of.heat, celsius > limit, is_over)
             .then(|| format!("{celsius} °C; expected at most {limit} °C: look at cooling"))
     }
 
@@ -145,16 +152,16 @@ impl Gpu {
         };
         let minute = self.minute.get_or_insert(Minute::from(now_s));
         // A reading stands for the time since the previous one.
-        minute.busy_s += (now_s - minute.to_s) * f64::from(percent) / 100.0;
-        minute.to_s = now_s;
-        let seconds = now_s - minute.from_s;
+        minute.busy += (now_s - minute.to) * f64::from(percent) / 100.0;
+        minute.to = now_s;
+        let seconds = now_s - minute.from;
         if seconds < MINUTE_S {
             return None;
         }
-        let mean = minute.busy_s / seconds;
+        let mean = minute.busy / seconds;
         *minute = Minute::from(now_s);
         let is_over = mean >= GPU_CRITICAL_BELOW + IDLE_MARGIN;
-        begins(&mut self.is_idle, mean < GPU_CRITICAL_BELOW, is_over).then(|| {
+        begins(&mut self.warned_of.idleness, mean < GPU_CRITICAL_BELOW, is_over).then(|| {
             format!(
                 "{:.1} % mean utilization in the last {seconds:.0} s; expected at least {:.0} %: the command does not keep it busy",
                 100.0 * mean,

@@ -67,7 +67,7 @@ impl<R: BufRead> GpuCsvReader<R> {
                 return Err(LogError::line(&self.path, 1, reason));
             }
             self.header = Some(header);
-            self.count.add_good();
+            self.count.add_header();
         }
         loop {
             let read = self.rows.read_record(&mut self.record);

@@ -50,7 +50,7 @@ impl LiveRun {
                         // The start is the best guess until there is a second batch.
                         None => self.first_gap_s = now_s,
                         Some(before_s) => {
-                            self.longest_gap_s = self.longest_gap_s.max(now_s - before_s)
+                            self.longest_gap_s = self.longest_gap_s.max(now_s - before_s);
                         }
                     }
                     self.last_batch_s =

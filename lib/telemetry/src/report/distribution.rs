@@ -1,4 +1,4 @@
-//! BatchDistributions of the figures of batches.
+//! Distributions of the figures of batches.
 
 use serde::Serialize;
 

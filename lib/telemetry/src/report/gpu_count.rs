@@ -7,7 +7,7 @@ use super::energy::{EnergyCount, Reading};
 use super::throttle_count::ThrottleCount;
 use super::value_count::{ROUNDED, TimeDistribution, TimedMean, ValueCount, WHOLE};
 
-/// GpuDistributions of the values of a GPU over time. `None` for a value that the driver does not give.
+/// Distributions of the values of a GPU over time. `None` for a value that the driver does not give.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GpuDistributions {

@@ -65,7 +65,7 @@ pub struct GpuSummary {
     pub throttle_reasons: Option<BTreeMap<String, f64>>,
     /// Share of the time with foreign processes on the GPU; `None` if no command was recorded.
     pub foreign_share: Option<f64>,
-    /// GpuDistributions of its values.
+    /// Distributions of its values.
     pub distributions: GpuDistributions,
     /// Uncorrected memory errors that occurred during the recording; `None` if the driver does not say.
     pub new_ecc_uncorrected: Option<u64>,

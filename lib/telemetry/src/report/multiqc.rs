@@ -87,7 +87,7 @@ fn headers() -> Value {
     Value::Object(placed.collect())
 }
 
-/// How a column looks: a number has its decimals, and a colour scale of ColorBrewer.
+/// How a column looks: a number has its decimals, and a colour scale of `ColorBrewer`.
 #[derive(Clone, Copy)]
 enum Format {
     Outcome,

@@ -41,7 +41,7 @@ pub struct RunGpu {
     pub energy: Energy,
     /// Seconds of the readings in which other runs were at work on it, too.
     pub shared_s: f64,
-    /// GpuDistributions of its values.
+    /// Distributions of its values.
     pub distributions: GpuDistributions,
     /// Remarks for people: why figures are unknown, or of a part of the run.
     #[serde(skip)]
