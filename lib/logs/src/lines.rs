@@ -263,17 +263,24 @@ mod tests {
     }
 
     #[test]
-    fn up_to_one_line_in_a_hundred_may_be_bad_but_not_the_first() {
+    fn one_line_or_one_in_a_hundred_may_be_bad_but_not_the_first() {
         let path = Path::new("log");
         let bad = |count: &mut LineCount, line| count.add_bad(path, line, "torn".to_owned());
         let mut count = LineCount::default();
         assert!(bad(&mut count, 1).is_err());
-        (0..98).for_each(|_| count.add_good());
+        count.add_good();
         bad(&mut count, 50).unwrap();
+        count.check(path).unwrap();
+        (0..197).for_each(|_| count.add_good());
+        bad(&mut count, 51).unwrap();
         assert_eq!(
             count.check(path).unwrap_err().to_string(),
             "log: line 50: torn"
         );
+        let mut header_alone = LineCount::default();
+        header_alone.add_header();
+        bad(&mut header_alone, 2).unwrap();
+        assert!(header_alone.check(path).is_err());
         let mut count = LineCount::default();
         (0..198).for_each(|_| count.add_good());
         bad(&mut count, 50).unwrap();

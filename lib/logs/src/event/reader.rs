@@ -206,7 +206,8 @@ mod tests {
             (BATCH.replace(":4,", ":18446744073709551615,"), "tokens is out of range; expected at most 2147483647"),
             (done.to_owned(), "elapsed_s is out of range"),
         ] {
-            let log = format!("{BATCH}\n\n{line}\n{BATCH}\n");
+            // Twice: one bad line is left out.
+            let log = format!("{BATCH}\n\n{line}\n{line}\n{BATCH}\n");
             let error = EventReader::new(log.as_bytes(), "e.jsonl").find_map(Result::err);
             let error = error.unwrap();
             assert_eq!(error.exit(), Exit::Data);

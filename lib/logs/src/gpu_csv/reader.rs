@@ -248,7 +248,8 @@ mod tests {
                 "wrong number of columns; expected 4, found 1".to_owned(),
             ),
         ] {
-            let log = format!("timestamp,gpu_util,power_w,processes\n{time},1,,\n{row}\n");
+            // Twice: one bad line is left out.
+            let log = format!("timestamp,gpu_util,power_w,processes\n{time},1,,\n{row}\n{row}\n");
             let error = samples(&log).unwrap_err();
             assert_eq!(error.exit(), Exit::Data);
             let expected = format!("gpu.csv: line 3: {expected}");
