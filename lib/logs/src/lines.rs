@@ -271,7 +271,7 @@ mod tests {
         count.add_good();
         bad(&mut count, 50).unwrap();
         count.check(path).unwrap();
-        (0..197).for_each(|_| count.add_good());
+        (0..196).for_each(|_| count.add_good());
         bad(&mut count, 51).unwrap();
         assert_eq!(
             count.check(path).unwrap_err().to_string(),
