@@ -88,13 +88,14 @@ CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
     std::snprintf(name, static_cast<std::size_t>(length), "%s", NAME);
     return on(device);
 }
-// The first version, which drivers keep and plmkit asks for; the header names the second.
+// plmkit asks for both versions, the header names the second. They differ on MIG instances only.
 #undef cuDeviceGetUuid
 EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
     *uuid = {};
     uuid->bytes[15] = static_cast<char>(device);
     return on(device);
 }
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) { return cuDeviceGetUuid(uuid, device); }
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device) {
     return attribute_of(value, attribute) ? on(device) : CUDA_ERROR_INVALID_VALUE;
 }

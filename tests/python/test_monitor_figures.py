@@ -255,6 +255,10 @@ def check(folder):
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     with open(folder / "gpu.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
+    for row in rows:
+        # Hot is within 5 °C of the board's limit, or above 80 °C.
+        limit = int(row.get("temperature_limit_c") or 85) - 5
+        row["above_limit_c"] = row["temperature_c"] and str(int(row["temperature_c"]) - limit)
     spans, runs, gpus_of = {}, {}, {}
     for line in (folder / "events.jsonl").read_text(encoding="utf-8").splitlines():
         event = json.loads(line)
@@ -309,7 +313,7 @@ def check(folder):
         for column, name in ("gpu_util", "mean_utilization"), ("sm_active", "mean_sm_active"):
             mean = figures.mean(column)
             near(found[name], mean and mean / 100)
-        near(found["hot_share"], figures.mean("temperature_c", truth(lambda text: int(text) > 80)))
+        near(found["hot_share"], figures.mean("above_limit_c", truth(lambda text: int(text) > 0)))
         near(found["throttled_share"], figures.mean("throttle", truth(lambda text: text != "none")))
         for reason, share in (found["throttle_reasons"] or {}).items():
             near(share, figures.mean("throttle", truth(lambda text, reason=reason: reason in text.split("+"))))
