@@ -120,16 +120,18 @@ fn line(summary: &EmbedSummary) -> String {
         0 => String::new(),
         again => format!(", {} again in f32", plural(again, "sequence")),
     };
+    let mut rate = vec![format!("{:.0} tokens/s", summary.tokens as f64 / seconds)];
+    rate.extend_from_slice(&summary.tiers);
     let truncated = match summary.truncated {
         0 => String::new(),
         count => format!("; truncated: {}", plural(count, "protein")),
     };
     format!(
-        "{} of {} from {}{saved}, {}{in_f32} in {seconds:.1} s, {:.0} tokens/s{truncated}",
+        "{} of {} from {}{saved}, {}{in_f32} in {seconds:.1} s, {}{truncated}",
         plural(summary.rows, "row"),
         columns.join(", "),
         plural(summary.batches, "batch"),
         plural(summary.tokens, "token"),
-        summary.tokens as f64 / seconds,
+        rate.join(", "),
     )
 }

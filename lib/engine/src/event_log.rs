@@ -119,12 +119,15 @@ impl EventLog {
         self.write(&Event::Batch(event));
     }
 
-    /// Writes the last event.
-    pub(crate) fn end(&mut self, outcome: Outcome) {
+    /// Writes the last event. Returns how full the batches were and how long devices waited.
+    pub(crate) fn end(&mut self, outcome: Outcome) -> Vec<String> {
         // After an error, the error is all there is to say.
         let progress = self.progress.take();
-        if let Some(progress) = progress.filter(|_| outcome != Outcome::Failed) {
-            log(progress.finish(self.elapsed().as_secs_f64()));
+        let progress = progress.filter(|_| outcome != Outcome::Failed);
+        let elapsed_s = self.elapsed().as_secs_f64();
+        let (tiers, warnings) = progress.map_or_else(Default::default, |run| run.finish(elapsed_s));
+        for warning in warnings {
+            tracing::warn!("{warning}");
         }
         let event = Event::Done(RunDone {
             run: self.run.clone(),
@@ -138,6 +141,7 @@ impl EventLog {
             outcome,
         });
         self.write(&event);
+        tiers
     }
 
     /// Time since the run began, after the model was loaded.

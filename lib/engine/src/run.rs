@@ -260,7 +260,7 @@ impl<'a> Run<'a> {
             // The first error is the one to report.
             let _ = writer.blocks.keep();
         }
-        events.end(match published {
+        let tiers = events.end(match published {
             Ok(_) => Outcome::Done,
             Err(_) => Outcome::Failed,
         });
@@ -272,6 +272,7 @@ impl<'a> Run<'a> {
             saved_batches: writer.saved_batches,
             in_f32: writer.in_f32,
             tokens: events.done.tokens,
+            tiers,
             columns: self.layout.columns.clone(),
             dim: self.layout.dim,
             elapsed: events.elapsed(),

@@ -15,7 +15,7 @@ const EVERY_BATCHES: u64 = 100;
 /// Seconds between two lines of a run with slow batches.
 const EVERY_S: f64 = 60.0;
 
-/// Counts the batches of a run, and reports every 100 batches or 60 s, and at its end.
+/// Counts the batches of a run, and reports every 100 batches or 60 s, and sums up at its end.
 ///
 /// ```
 /// use plmkit_logs::event::BatchDone;
@@ -93,28 +93,34 @@ impl ProgressReporter {
             end_s: recent.end_s,
             ..Stretch::default()
         };
-        let done = plural(self.all.batches, "batch");
-        self.messages(&recent, done)
+        let mut line = plural(self.all.batches, "batch");
+        let rate = recent.tokens as f64 / recent.seconds();
+        let rate = (recent.seconds() > 0.0).then(|| format!("{rate:.0} tokens/s"));
+        let figures: Vec<String> = rate.into_iter().chain(recent.tiers(self.workers)).collect();
+        if !figures.is_empty() {
+            line += ": ";
+            line += &figures.join(", ");
+        }
+        let warnings = self.warn_of(&recent);
+        let warnings = warnings.into_iter().map(ProgressMessage::Warning);
+        [ProgressMessage::Line(line)]
+            .into_iter()
+            .chain(warnings)
+            .collect()
     }
 
-    /// Returns messages about the whole run, which took `elapsed_s`; none if it had no batch.
-    pub fn finish(mut self, elapsed_s: f64) -> Vec<ProgressMessage> {
+    /// Returns how full the batches of the whole run were and how long its devices waited, as far as it is known, and warnings
+    /// of them. The run took `elapsed_s`.
+    pub fn finish(mut self, elapsed_s: f64) -> (Vec<String>, Vec<String>) {
         let mut all = self.all;
         all.end_s = all.end_s.max(elapsed_s);
-        if all.batches == 0 {
-            return Vec::new();
-        }
-        let done = plural(all.batches, "batch");
-        self.messages(&all, format!("{done} in {:.1} s", all.end_s))
+        (all.tiers(self.workers), self.warn_of(&all))
     }
 
-    fn messages(&mut self, stretch: &Stretch, done: String) -> Vec<ProgressMessage> {
-        let packing = stretch.packing.mean();
-        let idle = stretch.idle(self.workers);
-        let line = ProgressMessage::Line(done + &stretch.figures(packing, idle));
-        let warnings = [self.warn_of_packing(packing), self.warn_of_waits(idle)];
-        let warnings = warnings.into_iter().flatten().map(ProgressMessage::Warning);
-        [line].into_iter().chain(warnings).collect()
+    fn warn_of(&mut self, stretch: &Stretch) -> Vec<String> {
+        let packing = self.warn_of_packing(stretch.packing.mean());
+        let waits = self.warn_of_waits(stretch.idle(self.workers));
+        packing.into_iter().chain(waits).collect()
     }
 
     fn warn_of_packing(&mut self, packing: Option<f64>) -> Option<String> {
@@ -167,23 +173,18 @@ impl Stretch {
         is_known.then(|| (self.wait_ms.sum() / 1000.0 / device_s).min(1.0))
     }
 
-    fn figures(&self, packing: Option<f64>, idle: Option<f64>) -> String {
+    fn tiers(&self, workers: f64) -> Vec<String> {
         let mut parts = Vec::new();
-        if self.seconds() > 0.0 {
-            let rate = self.tokens as f64 / self.seconds();
-            parts.push(format!("{rate:.0} tokens/s"));
-        }
-        if let Some(packing) = packing {
+        if let Some(packing) = self.packing.mean() {
             let below = packing_shortfall(packing).map(|(_, below)| below);
             let tier = tier(below, PACKING_CRITICAL_BELOW);
             parts.push(format!("{:.1} % full ({tier})", 100.0 * packing));
         }
-        if let Some(idle) = idle {
+        if let Some(idle) = self.idle(workers) {
             let tier = tier(idle_excess(idle), IDLE_CRITICAL_ABOVE);
             parts.push(format!("waited {:.1} % of the time ({tier})", 100.0 * idle));
         }
-        let separator = if parts.is_empty() { "" } else { ": " };
-        format!("{separator}{}", parts.join(", "))
+        parts
     }
 }
 
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_comes_after_a_hundred_batches_or_sixty_seconds_and_at_the_end_of_a_short_run() {
+    fn a_line_comes_after_a_hundred_batches_or_sixty_seconds_and_tiers_at_the_end() {
         let mut fast = Case::new(1);
         let lines = [
             "100 batches: 100000 tokens/s, 100.0 % full (ok), waited 0.0 % of the time (ok)",
@@ -275,10 +276,9 @@ mod tests {
         let mut slow = Case::new(1);
         let line = "3 batches: 50 tokens/s, 90.0 % full (ok), waited 0.0 % of the time (ok)";
         assert_eq!(slow.add(4, 20.0, &batch(0.9, 0.0)), [line]);
-        let line =
-            "4 batches in 100.0 s: 40 tokens/s, 90.0 % full (ok), waited 0.0 % of the time (ok)";
-        assert_eq!(texts(slow.reporter.finish(100.0)), [line]);
-        assert_eq!(Case::new(1).reporter.finish(1.0), []);
+        let tiers = ["90.0 % full (ok)", "waited 0.0 % of the time (ok)"];
+        assert_eq!(slow.reporter.finish(100.0).0, tiers);
+        assert_eq!(Case::new(1).reporter.finish(1.0), (vec![], vec![]));
     }
 
     #[test]
@@ -305,19 +305,17 @@ mod tests {
             let mut case = Case::new(workers);
             assert!(case.add(9, 0.1, &batch(1.0, 0.0)).is_empty());
             assert!(case.add(1, 9.1, &batch(1.0, 9000.0)).is_empty());
-            let expected = [
-                format!(
-                    "10 batches in 10.0 s: 1000 tokens/s, 100.0 % full (ok), waited {idle:.1} % of the time ({tier})"
-                ),
-                format!(
-                    "warning: the device waited for batches {idle:.1} % of the time; expected at most 5 %: raise --prefetch or read from a faster disk"
-                ),
-            ];
-            assert_eq!(texts(case.reporter.finish(10.0)), expected);
+            let (tiers, warnings) = case.reporter.finish(10.0);
+            let waited = format!("waited {idle:.1} % of the time ({tier})");
+            assert_eq!(tiers, ["100.0 % full (ok)", &waited]);
+            let expected = format!(
+                "the device waited for batches {idle:.1} % of the time; expected at most 5 %: raise --prefetch or read from a faster disk"
+            );
+            assert_eq!(warnings, [expected]);
         }
         // Half of a run of a second is the first read.
         let mut short = Case::new(1);
         short.add(1, 1.0, &batch(1.0, 500.0));
-        assert_eq!(short.reporter.finish(1.0).len(), 1);
+        assert_eq!(short.reporter.finish(1.0).1, [""; 0]);
     }
 }
