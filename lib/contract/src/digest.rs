@@ -211,6 +211,11 @@ impl SequenceDigest {
         Self(short(blake3::hash(residues)))
     }
 
+    /// The whole digest, as a number.
+    pub fn value(self) -> u128 {
+        self.0
+    }
+
     /// The first half of the digest, as a hash for tables in memory.
     pub fn hash(self) -> u64 {
         (self.0 >> 64) as u64

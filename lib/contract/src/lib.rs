@@ -2,10 +2,12 @@
 //!
 //! Five programs exchange files. This crate alone defines their content; `plmkit-store` reads and writes them.
 
+mod alias;
 mod alphabet;
 mod batch_size;
 mod byte_digest;
 mod column;
+mod dataset;
 mod digest;
 mod error;
 mod exit;
@@ -24,12 +26,17 @@ mod span;
 mod stop;
 mod vector;
 
+pub use alias::{
+    ALIASES_FILE, AliasColumns, AliasRow, DATASET, KNOWN_FILE, REPRESENTATIVE, aliases_schema,
+    known_schema,
+};
 pub use alphabet::{
     CLS, EOS, FIRST_RESIDUE_TOKEN, RESIDUES, SPECIAL_TOKENS, UnknownResidue, residue_of, tokenize,
 };
 pub use batch_size::{BatchSize, DEFAULT_BATCH_TOKENS};
 pub use byte_digest::{ByteDigest, PackingDigest};
 pub use column::{Column, VOCABULARY};
+pub use dataset::{EmbeddingWork, ListedColumn, ListedDataset, ListedFile};
 pub use digest::{DigestError, RowDigest, SequenceDigest, content_digest};
 pub use error::ContentError;
 pub use exit::{Exit, Failure, exit_of};
@@ -37,11 +44,11 @@ pub use guard::{guarded, is_guarded};
 pub use labels::{DESCRIPTION, Labels, SAMPLE};
 pub use layout::{EmbeddingLayout, N_WINDOWS};
 pub use manifest::{
-    InputSummary, LONG_SHARD_PREFIX, LengthBin, LengthSummary, Manifest, SHARD_PREFIX,
-    ShardSummary, length_bin_edges,
+    InputSummary, KnownDataset, KnownSummary, LONG_SHARD_PREFIX, LengthBin, LengthSummary,
+    Manifest, SHARD_PREFIX, ShardSummary, length_bin_edges,
 };
 pub use provenance::{
-    CONTRACT_VERSION, KERNELS, ModelName, PACKING, Provenance, SOURCE, WINDOWS, key,
+    CONTRACT_VERSION, KERNELS, KNOWN, ModelName, PACKING, Provenance, SOURCE, WINDOWS, key,
 };
 pub use quote::{LIST_SHOWN, Quoted, cause, io_text, one_line, path_text, plural};
 pub use regular::{check_fetched, check_regular, is_stream};

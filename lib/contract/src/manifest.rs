@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Reason, Sealed};
+use crate::{EmbeddingWork, ListedFile, Reason, Sealed};
 
 /// The content of `manifest.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,6 +31,12 @@ pub struct Manifest {
     /// The [`ByteDigest`](crate::ByteDigest) of `renamed.csv`; absent if no record was renamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renamed_digest: Option<String>,
+    /// The list of records whose residues an earlier record has; absent without `--dedup`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aliases: Option<ListedFile>,
+    /// The list of records whose residues an earlier dataset has, and the datasets; absent without `--known`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known: Option<KnownSummary>,
     /// Rows in all shards: accepted records, or their windows.
     pub rows: u64,
     /// Residues in all rows. Residues in the overlap of two windows count twice.
@@ -84,6 +90,29 @@ pub struct ShardSummary {
     pub digest: String,
 }
 
+/// The records that are in no shard because earlier datasets have their residues.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KnownSummary {
+    /// Their list.
+    #[serde(flatten)]
+    pub list: ListedFile,
+    /// The datasets. The column `dataset` of the list counts them from 0.
+    pub datasets: Vec<KnownDataset>,
+    /// What made the vectors of all datasets. The embeddings of the shards must be made by the same work.
+    pub work: EmbeddingWork,
+}
+
+/// An earlier dataset.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownDataset {
+    /// Its sample, if it has a name.
+    pub sample: Option<String>,
+    /// Its rows.
+    pub rows: u64,
+    /// The row digest of all its parts together. It does not depend on their number.
+    pub digest: String,
+}
+
 /// The distribution of sequence lengths, in residues.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LengthSummary {
@@ -131,6 +160,8 @@ mod tests {
             rejects_digest: ByteDigest::compute(b"ordinal,id,length,reason\n0,a,0,empty\n")
                 .to_string(),
             renamed_digest: None,
+            aliases: None,
+            known: None,
             rows: 2,
             residues: 20,
             tokens: 24,

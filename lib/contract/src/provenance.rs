@@ -25,6 +25,9 @@ pub const WINDOWS: &str = "windows";
 /// The option of batches and embeddings that identifies their set of shards. Ordinals count within a set.
 pub const SOURCE: &str = "source";
 
+/// The option of shards and batches that lack the sequences of earlier datasets: their digests, and the [work](crate::EmbeddingWork) that made them.
+pub const KNOWN: &str = "known";
+
 /// The metadata keys of every data file.
 pub mod key {
     /// The prefix of all names.

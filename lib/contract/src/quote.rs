@@ -100,7 +100,7 @@ pub fn path_text(path: &Path) -> String {
 pub fn plural<N: Copy + fmt::Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
     let ending = match noun {
         _ if count == N::from(1) => "",
-        _ if noun.ends_with("ch") => "es",
+        _ if noun.ends_with("ch") || noun.ends_with('s') => "es",
         _ => "s",
     };
     format!("{count} {noun}{ending}")

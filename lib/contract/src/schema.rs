@@ -18,6 +18,10 @@ pub enum Kind {
     Batches,
     /// Embeddings: one row for each sequence or window (Parquet).
     Embeddings,
+    /// Records whose residues an earlier record has (Parquet).
+    Aliases,
+    /// Records whose residues an earlier dataset has (Parquet).
+    Known,
 }
 
 /// Returns the columns of a shard: one row for each sequence, or for each window of one.
@@ -108,7 +112,7 @@ fn type_text(data_type: &DataType) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Column, EmbeddingLayout, StoreDtype};
+    use crate::{Column, EmbeddingLayout, StoreDtype, aliases_schema, known_schema};
 
     /// A change to these schemas must also change the golden file, the contract version and the changelog.
     #[test]
@@ -133,11 +137,14 @@ mod tests {
         };
         let found = format!(
             "[shard]\n{}\n[batches]\n{}\n[embeddings with a column of each kind]\n{}\n\
-             [embeddings of proteins put together from windows, with labels]\n{}",
+             [embeddings of proteins put together from windows, with labels]\n{}\n\
+             [aliases]\n{}\n[known]\n{}",
             fields_text(&shard_schema()),
             fields_text(&batches_schema(Labels::default())),
             fields_text(&embeddings.schema()),
             fields_text(&stitched.schema()),
+            fields_text(&aliases_schema()),
+            fields_text(&known_schema()),
         );
         assert_eq!(found, include_str!("../golden/schemas.txt"));
     }

@@ -95,6 +95,8 @@ impl Tally {
             rejected: self.rejected,
             rejects_digest: rejects.summary().clone(),
             renamed_digest: None,
+            aliases: None,
+            known: None,
             rows: total(|shard| shard.rows),
             residues: total(|shard| shard.residues),
             tokens: total(|shard| shard.tokens),

@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
-use arrow::array::RecordBatch;
+use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use parquet::basic::Encoding;
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
-use plmkit_contract::{EmbeddingLayout, Kind, Provenance, RowDigest, Stop, StoreDtype};
+use plmkit_contract::{
+    EmbeddingLayout, Kind, Provenance, RowDigest, SequenceDigest, Stop, StoreDtype, ordinals,
+};
 
 use crate::checksums::Format;
 use crate::footer_writer::RowGroups;
@@ -164,5 +166,38 @@ impl EmbeddingsReader {
     /// Verifies the bytes that were not read. Polls `stop` between segments.
     pub fn verify(&self, stop: &Stop) -> Result<(), StoreError> {
         self.reader.file.verify_rest(stop)
+    }
+}
+
+/// Reads the ordinals and the sequence digests of an embeddings file, and nothing else of its rows. Only these bytes are verified.
+pub struct EmbeddingsKeys(Reader);
+
+impl EmbeddingsKeys {
+    /// Opens a file and checks its columns and its provenance.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let columns = Some(["ordinal", "sequence_digest"].as_slice());
+        let parse = EmbeddingLayout::from_schema;
+        let (reader, _) = Reader::open_columns(path, Kind::Embeddings, parse, columns)?;
+        Ok(Self(reader))
+    }
+
+    /// Returns the digest of all rows from the metadata, with their number.
+    pub fn digest(&self) -> RowDigest {
+        self.0.digest
+    }
+
+    /// Reads the ordinals and digests of the next rows. Returns `None` after the last.
+    pub fn next_rows(&mut self) -> Result<Option<Vec<(u64, SequenceDigest)>>, StoreError> {
+        let Some(batch) = self.0.next_batch()? else {
+            return Ok(None);
+        };
+        let digests = batch["sequence_digest"].as_string::<i32>().iter();
+        // A verified file holds no other text.
+        let digests = digests.map(|text| text.and_then(|text| text.parse().ok()));
+        let rows = ordinals(&batch)
+            .iter()
+            .copied()
+            .zip(digests.map(Option::unwrap_or_default));
+        Ok(Some(rows.collect()))
     }
 }

@@ -35,6 +35,12 @@ pub enum FileKind {
     /// An embeddings file of `gpu-embed`.
     #[strum(to_string = "an embeddings file")]
     Embeddings,
+    /// A list of aliases of `fasta-shard --dedup`.
+    #[strum(to_string = "a list of aliases")]
+    Aliases,
+    /// A list of known records of `fasta-shard --known`.
+    #[strum(to_string = "a list of known records")]
+    Known,
     /// The log of `gpu-embed --events`.
     #[strum(to_string = "a log of run events")]
     Events,
@@ -51,7 +57,13 @@ impl FileKind {
         let start = read_sample(&file, 0, length).ok()?;
         if start.starts_with(b"PAR1") {
             let end = read_sample(&file, length.saturating_sub(SAMPLE_BYTES), length).ok()?;
-            return [(Self::Shard, "shard"), (Self::Embeddings, "embeddings")]
+            let kinds = [
+                (Self::Shard, "shard"),
+                (Self::Embeddings, "embeddings"),
+                (Self::Aliases, "aliases"),
+                (Self::Known, "known"),
+            ];
+            return kinds
                 .into_iter()
                 .find(|(_, name)| names_kind(&end, name))
                 .map(|(kind, _)| kind);
@@ -89,6 +101,8 @@ impl FileKind {
             Self::Shard => "; fasta-shard makes shards from FASTA files",
             Self::Manifest => "; fasta-shard writes manifest.json beside its shards",
             Self::Rejects => "; fasta-shard and gpu-embed write such lists",
+            Self::Aliases => "; fasta-shard --dedup writes aliases.parquet beside its shards",
+            Self::Known => "; fasta-shard --known writes known.parquet beside its shards",
             Self::Batches => "; pack-batches makes batches files from shards",
             Self::Embeddings => "; gpu-embed makes embeddings files from batches files",
             Self::Events => "; gpu-embed --events writes such a log",

@@ -3,6 +3,7 @@
 //! This crate publishes complete files only: it writes a file under a temporary name, and renames it once its bytes are on disk.
 //! It verifies the files of plmkit that it reads: every byte has a checksum, which must match before a decoder sees the byte.
 
+mod alias;
 mod atomic;
 mod batches;
 mod checksums;
@@ -25,9 +26,10 @@ mod shard;
 mod unfinished;
 mod verified;
 
+pub use alias::{AliasesReader, AliasesWriter};
 pub use atomic::{AtomicFile, Finished, remove_unfinished};
 pub use batches::{BatchesFile, BatchesWriter};
-pub use embeddings::{EmbeddingsReader, EmbeddingsWriter};
+pub use embeddings::{EmbeddingsKeys, EmbeddingsReader, EmbeddingsWriter};
 pub use error::StoreError;
 pub use existing::{Existing, existing_batches, existing_embeddings};
 pub use file_kind::FileKind;

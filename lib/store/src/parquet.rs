@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
+use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
     ParquetRecordBatchReaderBuilder,
@@ -33,9 +34,14 @@ pub(crate) fn properties() -> WriterPropertiesBuilder {
         .set_dictionary_enabled(false)
 }
 
+/// The rows of a decoded batch of [some columns](Reader::open_columns).
+const ROWS_OF_KEYS: usize = 1 << 14;
+
 /// Reads a Parquet file of plmkit batch by batch.
 pub(crate) struct Reader {
     pub(crate) file: VerifiedFile,
+    /// Whether all columns are read, and so all bytes verified.
+    whole: bool,
     rows: ParquetRecordBatchReader,
     pub(crate) schema: SchemaRef,
     pub(crate) provenance: Provenance,
@@ -49,6 +55,17 @@ impl Reader {
         path: &Path,
         kind: Kind,
         parse_schema: impl FnOnce(&Schema) -> Result<T, String>,
+    ) -> Result<(Self, T), StoreError> {
+        Self::open_columns(path, kind, parse_schema, None)
+    }
+
+    /// [Opens](Self::open) a file to read only the `chosen` columns, which are no lists. Other bytes are neither read nor
+    /// verified.
+    pub(crate) fn open_columns<T>(
+        path: &Path,
+        kind: Kind,
+        parse_schema: impl FnOnce(&Schema) -> Result<T, String>,
+        chosen: Option<&[&str]>,
     ) -> Result<(Self, T), StoreError> {
         let file = VerifiedFile::open(path, Format::Parquet)?;
         let broken = |error: ParquetError| file.decoding_error(&error);
@@ -67,12 +84,20 @@ impl Reader {
         let bytes: i64 = groups.map(RowGroupMetaData::total_byte_size).sum();
         let bytes_per_row = u64::try_from(bytes).unwrap_or(0) / digest.rows().max(1);
         let rows = DECODED_BYTES / bytes_per_row.max(1);
-        let rows = builder
-            .with_batch_size(ROWS_PER_BATCH.min(rows as usize).max(1))
-            .build()
-            .map_err(broken)?;
+        let rows = match chosen {
+            None => builder.with_batch_size(ROWS_PER_BATCH.min(rows as usize).max(1)),
+            Some(names) => {
+                let names = names.iter().copied();
+                let columns = ProjectionMask::columns(builder.parquet_schema(), names);
+                builder
+                    .with_projection(columns)
+                    .with_batch_size(ROWS_OF_KEYS)
+            }
+        };
+        let rows = rows.build().map_err(broken)?;
         let reader = Self {
             file,
+            whole: chosen.is_none(),
             rows,
             schema,
             provenance,
@@ -81,11 +106,12 @@ impl Reader {
         Ok((reader, parsed))
     }
 
-    /// Reads the next batch. Returns `None` after the last, when every byte of the file is verified.
+    /// Reads the next batch. Returns `None` after the last, when every byte of the columns, of all columns every byte of the file,
+    /// is verified.
     pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>, StoreError> {
         let next = self.rows.next().transpose();
         let next = next.map_err(|error| self.file.decoding_error(&error))?;
-        if next.is_none() {
+        if next.is_none() && self.whole {
             self.file.verify_rest(&Stop::default())?;
         }
         Ok(next)

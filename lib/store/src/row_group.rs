@@ -18,6 +18,7 @@ use parquet::schema::types::SchemaDescPtr;
 use plmkit_contract::{EmbeddingLayout, Kind, RowDigest, shard_schema};
 
 use crate::StoreError;
+use crate::alias::aliases_properties;
 use crate::checksums::{Checksums, Segment};
 use crate::embeddings::writer_properties;
 use crate::list_column::{column_chunk, list_bytes};
@@ -75,6 +76,15 @@ impl RowGroupEncoder {
     pub fn for_shards(path: &Path) -> std::result::Result<Self, StoreError> {
         let encoder = Self::of(Kind::Shard, shard_schema(), shard_properties());
         encoder.map_err(|error| StoreError::encoding_parquet(path, error))
+    }
+
+    /// Makes an encoder for lists of aliases or of known records.
+    ///
+    /// # Panics
+    /// If `kind` is another kind of file.
+    pub(crate) fn for_aliases(kind: Kind) -> Result<Self> {
+        let schema = kind.alias_schema().expect("a kind of list");
+        Self::of(kind, schema, aliases_properties())
     }
 
     fn of(kind: Kind, schema: SchemaRef, properties: WriterProperties) -> Result<Self> {

@@ -1,0 +1,269 @@
+//! Lists of records that are in no shard because another row holds their vectors: `aliases.parquet` and `known.parquet`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BooleanBuilder, Int64Builder, RecordBatch, StringBuilder, UInt32Builder,
+};
+use parquet::basic::Encoding;
+use parquet::errors::ParquetError;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
+use plmkit_contract::{
+    AliasRow, DATASET, DESCRIPTION, Kind, Provenance, REPRESENTATIVE, RowDigest, check_columns,
+};
+
+use crate::checksums::Format;
+use crate::footer_writer::RowGroups;
+use crate::parquet::{Reader, properties};
+use crate::row_group::RowGroupEncoder;
+use crate::{AtomicFile, FileSummary, Finished, StoreError};
+
+/// Rows of a row group.
+const ROWS: usize = 1 << 16;
+
+/// Writes a list of [`Kind::Aliases`] or [`Kind::Known`]. Its bytes depend only on its rows.
+pub struct AliasesWriter {
+    file: AtomicFile,
+    encoder: RowGroupEncoder,
+    groups: RowGroups,
+    rows: RowsBuilder,
+}
+
+impl AliasesWriter {
+    /// Starts a list of this kind that will be at `path`.
+    ///
+    /// # Panics
+    /// If `kind` is another kind of file.
+    pub fn create(path: &Path, kind: Kind) -> Result<Self, StoreError> {
+        let encoder = RowGroupEncoder::for_aliases(kind);
+        let encoder = encoder.map_err(|error| StoreError::encoding_parquet(path, error))?;
+        let mut file = AtomicFile::create(path)?;
+        file.append(Format::Parquet.magic())?;
+        Ok(Self {
+            file,
+            encoder,
+            groups: RowGroups::default(),
+            rows: RowsBuilder::default(),
+        })
+    }
+
+    /// Adds a row.
+    pub fn push(&mut self, row: &AliasRow<'_>) -> Result<(), StoreError> {
+        self.rows.push(row);
+        if self.rows.len == ROWS {
+            self.end_row_group()?;
+        }
+        Ok(())
+    }
+
+    fn end_row_group(&mut self) -> Result<(), StoreError> {
+        let rows = std::mem::take(&mut self.rows);
+        if rows.len == 0 {
+            return Ok(());
+        }
+        let group = rows.batch(&self.encoder);
+        let group = group.and_then(|batch| self.encoder.encode(&[batch]));
+        let group = group.map_err(|error| self.encoding(error))?;
+        let placed = group.placed(self.groups.end());
+        self.groups
+            .push(placed.map_err(|error| self.encoding(error))?);
+        for bytes in group.pieces() {
+            self.file.append(bytes)?;
+        }
+        Ok(())
+    }
+
+    fn encoding(&self, error: ParquetError) -> StoreError {
+        StoreError::encoding_parquet(self.file.path(), error)
+    }
+
+    /// Writes the remaining rows and the footer.
+    pub fn finish(mut self, provenance: &Provenance) -> Result<Finished<FileSummary>, StoreError> {
+        self.end_row_group()?;
+        let path = self.file.path();
+        let footer = self.groups.footer(&self.encoder, provenance, path)?;
+        self.file.append(&footer)?;
+        let summary = FileSummary {
+            digest: self.groups.rows(),
+            bytes: self.file.written(),
+        };
+        Ok(Finished::new(self.file, summary))
+    }
+}
+
+/// The columns of the rows of a row group.
+#[derive(Default)]
+struct RowsBuilder {
+    ordinals: Int64Builder,
+    ids: StringBuilder,
+    descriptions: StringBuilder,
+    lengths: UInt32Builder,
+    truncated: BooleanBuilder,
+    digests: StringBuilder,
+    datasets: UInt32Builder,
+    representatives: Int64Builder,
+    len: usize,
+}
+
+impl RowsBuilder {
+    fn push(&mut self, row: &AliasRow<'_>) {
+        self.ordinals.append_value(row.ordinal.cast_signed());
+        self.ids.append_value(row.id);
+        self.descriptions.append_option(row.description);
+        self.lengths.append_value(row.length);
+        self.truncated.append_value(row.truncated);
+        self.digests.append_value(row.digest.to_string());
+        self.datasets.append_option(row.dataset);
+        let representative = row.representative.cast_signed();
+        self.representatives.append_value(representative);
+        self.len += 1;
+    }
+
+    fn batch(mut self, encoder: &RowGroupEncoder) -> Result<RecordBatch, ParquetError> {
+        let mut columns: Vec<ArrayRef> = vec![
+            Arc::new(self.ordinals.finish()),
+            Arc::new(self.ids.finish()),
+            Arc::new(self.descriptions.finish()),
+            Arc::new(self.lengths.finish()),
+            Arc::new(self.truncated.finish()),
+            Arc::new(self.digests.finish()),
+        ];
+        if encoder.kind() == Kind::Known {
+            columns.push(Arc::new(self.datasets.finish()));
+        }
+        columns.push(Arc::new(self.representatives.finish()));
+        Ok(RecordBatch::try_new(Arc::clone(encoder.schema()), columns)?)
+    }
+}
+
+/// Returns the encodings of the columns.
+pub(crate) fn aliases_properties() -> WriterProperties {
+    let mut properties = properties();
+    for (column, encoding) in [
+        ("ordinal", Encoding::DELTA_BINARY_PACKED),
+        ("id", Encoding::DELTA_LENGTH_BYTE_ARRAY),
+        (DESCRIPTION, Encoding::DELTA_LENGTH_BYTE_ARRAY),
+        ("length", Encoding::DELTA_BINARY_PACKED),
+        (DATASET, Encoding::DELTA_BINARY_PACKED),
+        (REPRESENTATIVE, Encoding::DELTA_BINARY_PACKED),
+    ] {
+        properties = properties.set_column_encoding(ColumnPath::from(column), encoding);
+    }
+    for column in [DESCRIPTION, "sequence_digest"] {
+        properties = properties
+            .set_column_statistics_enabled(ColumnPath::from(column), EnabledStatistics::None);
+    }
+    properties.build()
+}
+
+/// Reads a list batch by batch; [`AliasColumns`](plmkit_contract::AliasColumns) has the rows of a batch. Returned rows are
+/// verified. The whole file is verified once [`next_batch`](AliasesReader::next_batch) returns `Ok(None)`.
+pub struct AliasesReader(Reader);
+
+impl AliasesReader {
+    /// Opens a list of this kind, and checks its columns and its provenance.
+    ///
+    /// # Panics
+    /// If `kind` is another kind of file.
+    pub fn open(path: &Path, kind: Kind) -> Result<Self, StoreError> {
+        let schema = kind.alias_schema().expect("a kind of list");
+        let (reader, ()) = Reader::open(path, kind, |found| check_columns(found, &schema))?;
+        Ok(Self(reader))
+    }
+
+    /// Returns the provenance of the file.
+    pub fn provenance(&self) -> &Provenance {
+        &self.0.provenance
+    }
+
+    /// Returns the digest of all rows from the metadata, with their number.
+    pub fn digest(&self) -> RowDigest {
+        self.0.digest
+    }
+
+    /// Reads the next rows. Returns `None` after the last, when every byte of the file is verified.
+    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, StoreError> {
+        self.0.next_batch()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use plmkit_contract::{AliasColumns, Exit, Failure, SequenceDigest};
+
+    use super::*;
+
+    fn rows(count: u64, dataset: Option<u32>) -> Vec<AliasRow<'static>> {
+        let row = |ordinal| AliasRow {
+            ordinal,
+            id: "P1",
+            description: (ordinal % 2 == 0).then_some("a protein"),
+            length: 3,
+            truncated: ordinal % 3 == 0,
+            digest: SequenceDigest::new(b"MKV"),
+            dataset,
+            representative: ordinal / 2,
+        };
+        (0..count).map(row).collect()
+    }
+
+    fn write(folder: &Path, kind: Kind, rows: &[AliasRow<'_>]) -> (PathBuf, FileSummary) {
+        let path = folder.join(format!("{kind}.parquet"));
+        let mut writer = AliasesWriter::create(&path, kind).expect("create");
+        rows.iter().for_each(|row| writer.push(row).expect("push"));
+        let provenance = Provenance::new("fasta-shard", Vec::new()).with("dedup", true);
+        let finished = writer.finish(&provenance).expect("finish");
+        let summary = *finished.summary();
+        finished.publish().expect("publish");
+        (path, summary)
+    }
+
+    fn read(path: &Path, kind: Kind) -> Result<(Vec<RecordBatch>, RowDigest), StoreError> {
+        let mut reader = AliasesReader::open(path, kind)?;
+        let mut batches = Vec::new();
+        while let Some(batch) = reader.next_batch()? {
+            batches.push(batch);
+        }
+        Ok((batches, reader.digest()))
+    }
+
+    #[test]
+    fn rows_come_back() {
+        let folder = tempfile::tempdir().expect("temp folder");
+        for (kind, dataset) in [(Kind::Aliases, None), (Kind::Known, Some(1))] {
+            for count in [0, 5, ROWS as u64 + 3] {
+                let rows = rows(count, dataset);
+                let (path, summary) = write(folder.path(), kind, &rows);
+                let (batches, digest) = read(&path, kind).expect("read");
+                let columns: Vec<_> = batches.iter().map(AliasColumns::new).collect();
+                let found = columns.iter().flat_map(AliasColumns::rows);
+                assert!(found.eq(rows), "{kind}: {count}");
+                assert_eq!((digest, digest.rows()), (summary.digest, count));
+            }
+        }
+    }
+
+    #[test]
+    fn damage_is_never_read_as_a_value() {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let (path, summary) = write(folder.path(), Kind::Known, &rows(300, Some(0)));
+        let whole = fs::read(&path).expect("read");
+        for at in (0..whole.len()).step_by(7) {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1 << (at % 8);
+            fs::write(&path, &damaged).expect("write");
+            match read(&path, Kind::Known) {
+                Ok((_, digest)) => assert_eq!(digest, summary.digest, "byte {at}"),
+                Err(error) => assert_eq!(error.exit(), Exit::Data, "byte {at}: {error}"),
+            }
+        }
+        fs::write(&path, &whole).expect("write");
+        let error = read(&path, Kind::Aliases).expect_err("another kind");
+        assert!(error.to_string().contains("found kind 'known'"), "{error}");
+    }
+}
