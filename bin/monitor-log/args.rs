@@ -221,7 +221,7 @@ pub(crate) struct ReportArgs {
     /// (critical). If none of them is known, there is no verdict and no failure.
     ///
     /// Other findings are reported and do not count: temperature, device memory nearly full, power limits, foreign
-    /// processes, batches halved because memory ran out, sequences that could not be embedded.
+    /// processes, Xid errors, memory to repair, batches halved because memory ran out, sequences that could not be embedded.
     #[arg(long, value_parser = failing_tier(), value_name = "TIER", help_heading = "Verdict")]
     pub(crate) fail_on: Option<Tier>,
 }

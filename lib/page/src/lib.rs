@@ -25,4 +25,4 @@ pub use chart::{Bars, Figure, Line, Lines, Points, Strip, Strips};
 pub use escape::escape;
 pub use page::Page;
 pub use scale::{short, time_unit};
-pub use table::{Cell, Table, Tone};
+pub use table::{Cell, Column, Table, Tone};

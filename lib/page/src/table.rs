@@ -11,6 +11,9 @@ pub struct Table {
     rows: Vec<Vec<Cell>>,
 }
 
+/// A heading, and the cell below it for a row.
+pub type Column<T> = (&'static str, fn(&T) -> Cell);
+
 /// A cell of a table.
 #[derive(Clone, Debug)]
 pub struct Cell {
@@ -44,6 +47,30 @@ impl Cell {
             text: text.map(Into::into),
             class: "number",
         }
+    }
+
+    /// Text; a dash if it is unknown.
+    pub fn known(text: Option<impl Into<String>>) -> Self {
+        Self {
+            text: text.map(Into::into),
+            class: "",
+        }
+    }
+
+    /// A number with so many decimals, its digits in groups of three; a dash if it is unknown.
+    pub fn decimals(value: Option<f64>, decimals: usize) -> Self {
+        Self::number(value.map(|value| grouped(&format!("{value:.decimals$}"))))
+    }
+
+    /// A share, 0 to 1, in percent.
+    pub fn percent(share: Option<f64>) -> Self {
+        Self::decimals(share.map(|share| share * 100.0), 1)
+    }
+
+    /// A whole number, its digits in groups of three; a dash if it is unknown.
+    pub fn count(count: impl Into<Option<u64>>) -> Self {
+        let count: Option<u64> = count.into();
+        Self::number(count.map(|count| grouped(&count.to_string())))
     }
 
     /// A highlighted word.
@@ -84,6 +111,15 @@ impl Table {
         }
     }
 
+    /// Returns a table with a row for each of `rows`.
+    pub fn of<T>(rows: &[T], columns: &[Column<T>]) -> Self {
+        let mut table = Self::new(columns.iter().map(|(heading, _)| *heading));
+        for row in rows {
+            table.row(columns.iter().map(|(_, cell)| cell(row)));
+        }
+        table
+    }
+
     /// Adds a row: a cell for each heading.
     pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.rows.push(cells.into_iter().collect());
@@ -109,5 +145,29 @@ impl Table {
         }
         html.push_str("</tbody></table></div>\n");
         html
+    }
+}
+
+/// Groups the digits before the decimal point by three.
+fn grouped(number: &str) -> String {
+    let integer = number.find('.').unwrap_or(number.len());
+    let mut text = String::new();
+    for (place, digit) in number.chars().enumerate() {
+        if place > 0 && place < integer && (integer - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_in_groups_of_three() {
+        let found = ["7", "123", "1234", "1234567.1234"].map(grouped);
+        assert_eq!(found, ["7", "123", "1,234", "1,234,567.1234"]);
     }
 }

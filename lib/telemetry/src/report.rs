@@ -19,11 +19,11 @@ mod host;
 mod html;
 mod idle;
 mod multiqc;
-mod number_set;
 mod pace;
 mod packing;
 mod pictures;
 mod queue;
+mod range_set;
 mod repeats;
 mod run;
 mod run_gpu;
@@ -38,6 +38,7 @@ mod throttle_count;
 mod time_axis;
 mod time_span;
 mod value_count;
+mod weights;
 mod worker;
 
 use plmkit_logs::SkippedLines;
@@ -139,21 +140,47 @@ impl Report {
             events.by_sample = sample_totals::by_sample(&events.runs);
             events.repeats = repeats::repeats(&events.runs);
         }
-        let findings = findings::findings(events.as_ref(), samples.as_ref());
-        let counting = findings.iter().filter(|finding| finding.in_verdict);
-        Self {
+        let mut report = Self {
             report_version: REPORT_VERSION,
             version: env!("CARGO_PKG_VERSION"),
-            verdict: counting.map(|finding| finding.tier).max(),
-            findings,
+            verdict: None,
+            findings: Vec::new(),
             events,
             samples,
             skipped: Vec::new(),
-        }
+        };
+        report.findings = findings::findings(&report);
+        let counting = report.findings.iter().filter(|finding| finding.in_verdict);
+        report.verdict = counting.map(|finding| finding.tier).max();
+        report
+    }
+
+    /// Returns the runs of the event log.
+    fn runs(&self) -> &[RunSummary] {
+        let events = self.events.as_ref();
+        events.map_or(&[][..], |events| &events.runs)
+    }
+
+    /// Returns the GPUs of the sample log.
+    fn gpus(&self) -> &[GpuSummary] {
+        let samples = self.samples.as_ref();
+        samples.map_or(&[][..], |samples| &samples.gpus)
     }
 }
 
-/// Divides `part` by `whole`. Returns `None` if `whole` is 0.
-fn share(part: f64, whole: f64) -> Option<f64> {
+/// Divides `part` by `whole`. Returns `None` if one is unknown or `whole` is 0.
+fn share(part: impl Into<Option<f64>>, whole: impl Into<Option<f64>>) -> Option<f64> {
+    let (part, whole) = (part.into()?, whole.into()?);
     (whole > 0.0).then(|| part / whole)
+}
+
+/// Returns a share in sentences.
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// Joins the parts of a sentence that are known.
+fn joined(parts: impl IntoIterator<Item = Option<String>>, separator: &str) -> String {
+    let known: Vec<String> = parts.into_iter().flatten().collect();
+    known.join(separator)
 }

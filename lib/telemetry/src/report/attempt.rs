@@ -6,7 +6,7 @@ use plmkit_logs::Timestamp;
 use plmkit_logs::event::{BatchDone, Event, MAX_WORKERS, Outcome, RunDone, RunStarted};
 use serde::Serialize;
 
-use super::number_set::NumberSet;
+use super::range_set::RangeSet;
 use super::time_span::TimeSpan;
 use super::worker::{WorkerCount, Workers};
 
@@ -41,28 +41,21 @@ pub struct AttemptSummary {
 /// The events of one process. Elapsed time starts at 0 in each.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attempt {
-    name: String,
+    /// The name, and the sums over the batches.
+    pub(super) summary: AttemptSummary,
     pub(super) started: Option<RunStarted>,
     pub(super) done: Option<RunDone>,
     last_batch_s: Option<f64>,
     pub(super) span: TimeSpan,
-    numbers: NumberSet,
+    numbers: RangeSet<i128>,
     workers: BTreeMap<u64, WorkerCount>,
-    batches: u64,
-    tokens: u64,
-    batches_again: u64,
 }
 
 impl Attempt {
     pub(super) fn new(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            ..Self::default()
-        }
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.name
+        let mut attempt = Self::default();
+        name.clone_into(&mut attempt.summary.run);
+        attempt
     }
 
     /// Adds an event of this process. Returns false for a batch that was added before.
@@ -78,21 +71,17 @@ impl Attempt {
     }
 
     fn add_batch(&mut self, batch: &BatchDone) -> bool {
-        if !self.numbers.insert(batch.batch) {
+        let number = i128::from(batch.batch);
+        if self.numbers.insert(number..number + 1).is_empty() {
             return false;
         }
         let times = [self.last_batch_s, batch.elapsed_s];
         self.last_batch_s = times.into_iter().flatten().reduce(f64::max);
         let worker = self.workers.entry(batch.worker.unwrap_or(0)).or_default();
         worker.add(batch);
-        self.batches += 1;
-        self.tokens += batch.tokens;
+        self.summary.batches += 1;
+        self.summary.tokens += batch.tokens;
         true
-    }
-
-    /// Counts a batch that an attempt before had computed.
-    pub(super) fn add_again(&mut self) {
-        self.batches_again += 1;
     }
 
     /// Returns the seconds to the end, or to the last known batch, by a monotonic clock.
@@ -109,7 +98,7 @@ impl Attempt {
     /// Adds the workers of this process. A process that was killed before its first batch took no known time.
     pub(super) fn add_workers(&self, workers: &mut Workers) {
         let elapsed_s = self.elapsed_s();
-        if elapsed_s.is_none() && self.batches == 0 {
+        if elapsed_s.is_none() && self.summary.batches == 0 {
             return;
         }
         let declared = self.started.as_ref().and_then(|started| started.workers);
@@ -117,10 +106,8 @@ impl Attempt {
         let seen = self.workers.keys().next_back().map(|worker| worker + 1);
         let count = declared.max(seen).unwrap_or(1).clamp(1, MAX_WORKERS);
         let idle = WorkerCount::default();
-        for worker in 0..count {
-            let count = self.workers.get(&worker).unwrap_or(&idle);
-            workers.add(worker as usize, count, elapsed_s);
-        }
+        let counts = (0..count).map(|worker| self.workers.get(&worker).unwrap_or(&idle));
+        workers.add(counts, elapsed_s);
     }
 
     /// Whether both attempts computed in the same way on the same devices.
@@ -137,16 +124,13 @@ impl Attempt {
     pub(super) fn finish(&self, before: Option<&Self>) -> AttemptSummary {
         let started = self.started.as_ref();
         AttemptSummary {
-            run: self.name.clone(),
             host: started.and_then(|started| started.host.clone()),
             started: started.and_then(|started| started.time),
             outcome: self.done.as_ref().map(|done| done.outcome),
             gap_s: before.and_then(|before| before.span.gap_to(&self.span)),
             load_s: self.load_s(),
             elapsed_s: self.elapsed_s(),
-            batches: self.batches,
-            tokens: self.tokens,
-            batches_again: self.batches_again,
+            ..self.summary.clone()
         }
     }
 }

@@ -30,17 +30,13 @@ pub(super) struct Bin {
 impl Bin {
     /// Merges consecutive bins.
     fn merged(bins: &[Self]) -> Option<Self> {
-        let (first, last) = (bins.first()?, bins.last()?);
-        Some(Self {
-            from: first.from,
-            to: last.to,
-            sum: bins.iter().map(|bin| bin.sum).sum(),
-            count: bins.iter().map(|bin| bin.count).sum(),
-            min: bins.iter().map(|bin| bin.min).fold(f64::INFINITY, f64::min),
-            max: bins
-                .iter()
-                .map(|bin| bin.max)
-                .fold(f64::NEG_INFINITY, f64::max),
+        bins.iter().copied().reduce(|one, next| Self {
+            from: one.from,
+            to: next.to,
+            sum: one.sum + next.sum,
+            count: one.count + next.count,
+            min: one.min.min(next.min),
+            max: one.max.max(next.max),
         })
     }
 }
@@ -94,8 +90,7 @@ impl Bins {
     fn bin(&mut self, at: f64) -> &mut Bin {
         while at / self.width >= MAX_BINS as f64 {
             self.width *= 2.0;
-            let merged = self.bins.chunks(2).filter_map(Bin::merged);
-            self.bins = merged.collect();
+            self.bins = self.bins.chunks(2).filter_map(Bin::merged).collect();
             // A single bin at the end was merged with an empty one.
             if let Some(last) = self.bins.last_mut() {
                 last.to = last.from + self.width;

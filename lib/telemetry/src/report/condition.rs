@@ -8,12 +8,32 @@ use plmkit_logs::{GpuSample, Timestamp};
 use super::pace::since;
 use super::time_span::{Moment, WorkTimes};
 
+/// A counter of the driver over the recording. What it counted before does not count. A reloaded driver counts from 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Counter {
+    last: Option<u64>,
+    /// What was counted during the recording.
+    pub(super) new: Option<u64>,
+}
+
+impl Counter {
+    fn add(&mut self, count: Option<u64>) {
+        let Some(count) = count else { return };
+        let before = self.last.replace(count).unwrap_or(count);
+        *self.new.get_or_insert(0) += count.checked_sub(before).unwrap_or(count);
+    }
+}
+
 /// What the rows of a GPU tell about its health, in the order of the log.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Condition {
-    last_ecc_uncorrected: Option<u64>,
-    /// Uncorrected memory errors that occurred during the recording.
-    pub(super) new_ecc_uncorrected: Option<u64>,
+    /// Uncorrected memory errors.
+    pub(super) ecc_uncorrected: Counter,
+    pub(super) xid_errors: Counter,
+    /// The number of the last Xid error.
+    pub(super) last_xid: Option<u64>,
+    /// Above 0 if the next reset repairs memory, and if memory could not be repaired.
+    pub(super) repair: (Option<u64>, Option<u64>),
     /// When a row last had values.
     pub(super) last_seen: Option<Timestamp>,
     /// The last row with values, or else the first row.
@@ -28,12 +48,11 @@ pub(super) struct Condition {
 impl Condition {
     /// Adds a row of the GPU `uuid`.
     pub(super) fn add(&mut self, sample: &GpuSample, moment: Moment, times: &WorkTimes) {
-        if let Some(errors) = sample.ecc_uncorrected {
-            // Errors from before the recording do not count. A reloaded driver counts from 0.
-            let before = self.last_ecc_uncorrected.replace(errors).unwrap_or(errors);
-            *self.new_ecc_uncorrected.get_or_insert(0) +=
-                errors.checked_sub(before).unwrap_or(errors);
-        }
+        self.ecc_uncorrected.add(sample.ecc_uncorrected);
+        self.xid_errors.add(sample.xid_errors);
+        self.last_xid = sample.last_xid.or(self.last_xid);
+        self.repair.0 = sample.repair_pending.or(self.repair.0);
+        self.repair.1 = sample.repair_failed.or(self.repair.1);
         self.last_row = Some(moment);
         if sample.has_values() {
             if self.is_quiet() {

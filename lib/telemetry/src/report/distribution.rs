@@ -5,8 +5,10 @@ use serde::Serialize;
 use plmkit_logs::Mean;
 use plmkit_logs::event::BatchDone;
 
+use super::weights::{EXACT, Weights};
+
 /// The most different values that are kept.
-const MAX_BINS: usize = 4096;
+const MAX_VALUES: usize = 4096;
 
 /// A figure over the batches of a run. `pN` is the least value that N % of the batches do not exceed. It is exact up to 4,096
 /// different values, and beyond within about half a percent.
@@ -73,62 +75,30 @@ impl DistributionsCount {
     }
 }
 
-/// Values that are not negative, in bounded memory.
+/// A figure of batches, in bounded memory.
 #[derive(Clone, Debug, Default)]
 struct Values {
     mean: Mean,
-    /// Counts by the bits of a value, without the lowest ones, in ascending order: bits of such numbers are ordered as they are.
-    bins: Vec<(u64, u64)>,
-    lost_bits: u32,
+    weights: Weights,
 }
 
 impl Values {
     fn add(&mut self, value: f64) {
-        // The bits of -0 are those of a large number.
+        // No figure is -0.
         let value = value.max(0.0) + 0.0;
         self.mean.add(value);
-        let bits = value.to_bits() >> self.lost_bits;
-        match self.bins.binary_search_by_key(&bits, |&(bits, _)| bits) {
-            Ok(place) => self.bins[place].1 += 1,
-            Err(place) => self.bins.insert(place, (bits, 1)),
-        }
-        if self.bins.len() > MAX_BINS {
-            self.merge_bins();
-        }
-    }
-
-    fn merge_bins(&mut self) {
-        while self.bins.len() > MAX_BINS / 2 {
-            self.lost_bits += 1;
-            self.bins.iter_mut().for_each(|(bits, _)| *bits >>= 1);
-            self.bins.dedup_by(|next, kept| {
-                let is_same = next.0 == kept.0;
-                kept.1 += if is_same { next.1 } else { 0 };
-                is_same
-            });
-        }
+        self.weights.add(value, 1, EXACT);
+        self.weights.limit(MAX_VALUES);
     }
 
     fn finish(&self) -> Option<BatchDistribution> {
-        let (batches, min, max) = (self.mean.count(), self.mean.min()?, self.mean.max()?);
-        let percentile = |percent: u64| {
-            let rank = (batches * percent).div_ceil(100).max(1);
-            let mut counted = 0;
-            let bin = self.bins.iter().find(|(_, count)| {
-                counted += count;
-                counted >= rank
-            });
-            let lower = bin.map_or(0, |(bits, _)| bits << self.lost_bits);
-            let middle = lower + ((1_u64 << self.lost_bits) >> 1);
-            f64::from_bits(middle).clamp(min, max)
-        };
         Some(BatchDistribution {
-            batches,
-            min,
-            p5: percentile(5),
-            p50: percentile(50),
-            p95: percentile(95),
-            max,
+            batches: self.mean.count(),
+            min: self.mean.min()?,
+            p5: self.weights.percentile(5)?,
+            p50: self.weights.percentile(50)?,
+            p95: self.weights.percentile(95)?,
+            max: self.mean.max()?,
             mean: self.mean.mean()?,
         })
     }
@@ -141,7 +111,7 @@ mod tests {
     fn distribution(values: impl IntoIterator<Item = f64>) -> BatchDistribution {
         let mut count = Values::default();
         values.into_iter().for_each(|value| count.add(value));
-        assert!(count.bins.len() <= MAX_BINS);
+        assert!(count.weights.bins.len() <= MAX_VALUES);
         count.finish().unwrap()
     }
 

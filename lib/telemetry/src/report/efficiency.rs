@@ -31,28 +31,22 @@ impl Efficiency {
     /// Computes the efficiency of a run on `gpus`, if known. `peak_tflops` is a measured peak of each device, in 1e12
     /// operations a second; it replaces the peak that belongs to the device's name.
     pub(super) fn new(run: &RunSummary, gpus: Option<&[RunGpu]>, peak_tflops: Option<f64>) -> Self {
-        let flops = run.flops;
-        let elapsed_s = run.elapsed_s.filter(|&elapsed_s| elapsed_s > 0.0);
         let peak_flops_per_s = match peak_tflops {
             Some(tera) => device_count(run, gpus).map(|count| tera * 1e12 * count as f64),
             None => named_peak(run, gpus),
         };
-        let mean_power_w = gpus.and_then(|gpus| sum(gpus, |gpu| gpu.mean_power_w));
-        let energy_j = gpus.and_then(|gpus| sum(gpus, |gpu| gpu.energy.total_j));
+        let of_all = |figure: fn(&RunGpu) -> Option<f64>| gpus.and_then(|gpus| sum(gpus, figure));
+        let energy_j = of_all(|gpu| gpu.energy.total_j);
         let measured = gpus.into_iter().flatten();
         let measured = measured.filter_map(|gpu| gpu.energy.measured_j);
-        let rate = flops.zip(elapsed_s);
-        let rate = rate.map(|(flops, elapsed_s)| flops / elapsed_s);
         Self {
-            flops,
+            flops: run.flops,
             peak_flops_per_s,
-            mfu: rate
-                .zip(peak_flops_per_s)
-                .and_then(|(rate, peak)| share(rate, peak)),
-            mean_power_w,
+            mfu: share(share(run.flops, run.elapsed_s), peak_flops_per_s),
+            mean_power_w: of_all(|gpu| gpu.mean_power_w),
             energy_j,
             measured_energy_j: measured.reduce(|sum, joules| sum + joules),
-            residues_per_joule: energy_j.and_then(|energy_j| share(run.residues as f64, energy_j)),
+            residues_per_joule: share(run.residues as f64, energy_j),
         }
     }
 }

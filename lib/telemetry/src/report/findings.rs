@@ -6,11 +6,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::gpus::GpuSummary;
-use super::run::RunSummary;
-use super::share;
-use super::stages::percent;
-use super::{RunsSummary, SamplesSummary, Tier};
+use super::{GpuSummary, Report, RunSummary, Tier, percent, share};
 use plmkit_logs::Throttle;
 use plmkit_logs::thresholds::{MEMORY_CRITICAL_ABOVE, MEMORY_MILD_ABOVE, THROTTLED_OFTEN_ABOVE};
 
@@ -31,10 +27,11 @@ pub struct Finding {
 }
 
 /// What a finding is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
+    // Those that the verdict takes into account come first.
     /// The mean utilisation of a GPU.
     Bottleneck,
     /// Token utilisation of the batches.
@@ -59,21 +56,17 @@ pub enum FindingKind {
     OutOfMemory,
     /// Sequences could not be embedded.
     Rejected,
+    /// The driver reported Xid errors.
+    XidErrors,
+    /// Device memory must be repaired.
+    MemoryRepair,
 }
 
 impl FindingKind {
     /// Whether the verdict takes findings of this kind into account: those about wasted GPU time and failing hardware. The
     /// other kinds are causes of these, or are handled elsewhere.
     pub fn counts(self) -> bool {
-        matches!(
-            self,
-            Self::Bottleneck
-                | Self::Packing
-                | Self::Idle
-                | Self::Throttling
-                | Self::MemoryErrors
-                | Self::GpuLost
-        )
+        self <= Self::GpuLost
     }
 }
 
@@ -83,30 +76,58 @@ impl fmt::Display for Finding {
     }
 }
 
+/// What a rule finds, and how much it costs.
+type Found = Option<(Tier, String)>;
+
+/// A kind of finding, its rule, and advice that follows what was found.
+type Rule<T> = (FindingKind, fn(&T) -> Found, &'static str);
+
+#[rustfmt::skip]
+const OF_GPU: [Rule<GpuSummary>; 10] = [
+    (FindingKind::Bottleneck, utilization, ""),
+    (FindingKind::GpuLost, lost, ": look for Xid errors in the kernel's log, and reset or replace it"),
+    (FindingKind::MemoryErrors, memory_errors, ": do not trust what it computed, and reset or replace it"),
+    (FindingKind::Throttling, throttling, ": look at cooling and power cables"),
+    (FindingKind::PowerCap, power_cap, ": a higher limit, if there is one, makes it faster"),
+    (FindingKind::Temperature, temperature, ": look at cooling and at its neighbours"),
+    (FindingKind::DeviceMemory, device_memory, ": pack with a smaller --max-batch-tokens before it runs out"),
+    (FindingKind::XidErrors, xid_errors, ": NVIDIA's list of Xid errors says whether the program or the hardware is at fault"),
+    (FindingKind::MemoryRepair, memory_repair, ""),
+    (FindingKind::ForeignProcesses, foreign_processes, ": figures are of all together, ask for the GPU alone"),
+];
+
+#[rustfmt::skip]
+const OF_RUN: [Rule<RunSummary>; 4] = [
+    (FindingKind::Packing, packing, ""),
+    (FindingKind::Idle, idle, ""),
+    (FindingKind::OutOfMemory, out_of_memory, ": pack with a smaller --max-batch-tokens"),
+    (FindingKind::Rejected, rejected, ": the rejects file of the run says why"),
+];
+
 /// Returns all findings, the worst first. Utilisation, packing and idle time have a finding even if they are good.
-pub(super) fn findings(
-    events: Option<&RunsSummary>,
-    samples: Option<&SamplesSummary>,
-) -> Vec<Finding> {
-    let mut list = List::default();
-    let gpus = samples.iter().flat_map(|samples| &samples.gpus);
-    for gpu in gpus.filter(|gpu| gpu.in_run) {
-        list.subject = gpu_name(gpu.index, gpu.name.as_deref());
-        list.add_utilization(gpu);
-        list.add_failures(gpu);
-        list.add_throttling(gpu);
-        list.add_limits(gpu);
-    }
-    for run in events.iter().flat_map(|events| &events.runs) {
-        list.subject = format!("run {}", run.run);
-        list.add_packing(run);
-        list.add_idle(run);
-        list.add_losses(run);
-    }
+pub(super) fn findings(report: &Report) -> Vec<Finding> {
+    let gpus = report.gpus().iter().filter(|gpu| gpu.in_run);
+    let of_gpus = gpus.flat_map(|gpu| apply(&OF_GPU, gpu, &gpu.label()));
+    let runs = report.runs().iter();
+    let of_runs = runs.flat_map(|run| apply(&OF_RUN, run, &format!("run {}", run.run)));
+    let mut findings: Vec<Finding> = of_gpus.chain(of_runs).collect();
     // Stable: GPUs and runs keep their order.
-    list.findings
-        .sort_by_key(|finding| (Reverse(finding.tier), !finding.in_verdict));
-    list.findings
+    findings.sort_by_key(|finding| (Reverse(finding.tier), !finding.in_verdict));
+    findings
+}
+
+fn apply<T>(rules: &[Rule<T>], of: &T, subject: &str) -> Vec<Finding> {
+    let found = rules.iter().filter_map(|(kind, rule, advice)| {
+        let (tier, found) = rule(of)?;
+        Some(Finding {
+            tier,
+            kind: *kind,
+            in_verdict: kind.counts(),
+            subject: subject.to_owned(),
+            text: found + advice,
+        })
+    });
+    found.collect()
 }
 
 /// Returns the name of a GPU in sentences.
@@ -115,202 +136,154 @@ pub(crate) fn gpu_name(index: Option<u32>, name: Option<&str>) -> String {
     format!("gpu {index} ({})", name.unwrap_or("unknown"))
 }
 
-#[derive(Default)]
-struct List {
-    subject: String,
-    findings: Vec<Finding>,
-}
-
-impl List {
-    fn add(&mut self, tier: Tier, kind: FindingKind, text: impl Into<String>) {
-        self.findings.push(Finding {
-            tier,
-            kind,
-            in_verdict: kind.counts(),
-            subject: self.subject.clone(),
-            text: text.into(),
-        });
-    }
-
-    fn add_mild(&mut self, kind: FindingKind, text: impl Into<String>) {
-        self.add(Tier::Mild, kind, text);
-    }
-
-    fn add_utilization(&mut self, gpu: &GpuSummary) {
-        let Some((tier, mean)) = gpu.bottleneck.zip(gpu.mean_utilization) else {
-            return;
-        };
-        let advice = match tier {
-            Tier::None => "it was kept busy",
-            Tier::Mild => "it was idle part of the time: see waits and writing",
-            Tier::Critical => {
-                "it was idle most of the time: something else is the bottleneck, see waits and writing"
-            }
-        };
-        let text = format!("{advice} (mean utilization {})", percent(mean));
-        self.add(tier, FindingKind::Bottleneck, text);
-    }
-
-    /// Adds failing hardware.
-    fn add_failures(&mut self, gpu: &GpuSummary) {
-        let found = match gpu.last_seen {
-            Some(last) if gpu.lost => Some(format!(
-                "its values ended at {last} while the recording went on"
-            )),
-            None if gpu.lost => Some("it gave no values".to_owned()),
-            _ if gpu.silent_s > 0.0 => Some(format!(
-                "it gave no values for {:.1} s, and came back",
-                gpu.silent_s
-            )),
-            _ => None,
-        };
-        if let Some(found) = found {
-            let text = format!(
-                "{found}: look for Xid errors in the kernel's log, and reset or replace it"
-            );
-            self.add(Tier::Critical, FindingKind::GpuLost, text);
-        }
-        if let Some(errors @ 1..) = gpu.new_ecc_uncorrected {
-            let text = format!(
-                "{errors} memory errors that could not be corrected came up: do not trust what it computed, and reset or replace it"
-            );
-            self.add(Tier::Critical, FindingKind::MemoryErrors, text);
-        }
-    }
-
-    /// Adds what held the clocks down. At full load a power limit nearly always does, which costs little; heat should not.
-    fn add_throttling(&mut self, gpu: &GpuSummary) {
-        let throttling = &gpu.throttling;
-        let reasons = |severe: bool| {
-            let reasons = throttling.reasons_us.iter();
-            let reasons =
-                reasons.filter(|(reason, _)| Throttle::SEVERE.contains(&reason.as_str()) == severe);
-            let named = reasons.map(|(reason, &us)| {
-                format!("{reason} in {} of the time", percent(throttling.share(us)))
-            });
-            named.collect::<Vec<_>>().join(", ")
-        };
-        let is_often =
-            |us: i64| gpu.throttled_share.is_some() && throttling.share(us) > THROTTLED_OFTEN_ABOVE;
-        if throttling.severe_us > 0 {
-            let text = format!(
-                "heat or its supply of power held the clocks down ({}): look at cooling and power cables",
-                reasons(true)
-            );
-            let tier = critical_if(is_often(throttling.severe_us));
-            self.add(tier, FindingKind::Throttling, text);
-        }
-        let capped = reasons(false);
-        if !capped.is_empty() && is_often(throttling.any_us - throttling.severe_us) {
-            let text = format!(
-                "a power limit or a setting held the clocks down ({capped}): a higher limit, if there is one, makes it faster"
-            );
-            self.add_mild(FindingKind::PowerCap, text);
-        }
-    }
-
-    /// Adds heat, full memory, and foreign processes.
-    fn add_limits(&mut self, gpu: &GpuSummary) {
-        let hottest = gpu.max_temperature_c.zip(gpu.hot_above_c);
-        if let Some((hottest, limit)) = hottest.filter(|(hottest, limit)| hottest > limit) {
-            let share = gpu.hot_share.map(percent);
-            let share = share.map_or_else(
-                || "for a time".to_owned(),
-                |share| format!("in {share} of the time"),
-            );
-            let text = format!(
-                "it reached {hottest} °C, and was above {limit} °C {share}: look at cooling and at its neighbours"
-            );
-            self.add_mild(FindingKind::Temperature, text);
-        }
-        let memory = gpu.peak_mem_used_mib.zip(gpu.mem_total_mib);
-        let used = memory.and_then(|(used, total)| share(used as f64, total as f64));
-        if let Some(used) = used.filter(|&used| used > MEMORY_MILD_ABOVE) {
-            let text = format!(
-                "{} of its memory was in use at most: pack with a smaller --max-batch-tokens before it runs out",
-                percent(used)
-            );
-            let tier = critical_if(used > MEMORY_CRITICAL_ABOVE);
-            self.add(tier, FindingKind::DeviceMemory, text);
-        }
-        if let Some(foreign) = gpu.foreign_share.filter(|&share| share > 0.0) {
-            let share = percent(foreign);
-            let text = format!(
-                "others computed on it in {share} of the time: figures are of all together, ask for the GPU alone"
-            );
-            self.add_mild(FindingKind::ForeignProcesses, text);
-        }
-    }
-
-    fn add_packing(&mut self, run: &RunSummary) {
-        let packing = &run.packing;
-        let utilization = packing.mean_utilization.zip(packing.min_utilization);
-        let Some((tier, (mean, min))) = packing.tier.zip(utilization) else {
-            return;
-        };
-        let advice = match tier {
-            Tier::None => "the batches were well filled",
-            Tier::Mild => {
-                "the batches have room to spare: pack more sequences at once, from fewer shards"
-            }
-            Tier::Critical => {
-                "the batches were poorly filled: pack more sequences at once, or raise --max-batch-tokens"
-            }
-        };
-        let (mean, min) = (percent(mean), percent(min));
-        let (below, batches) = (packing.below_85, packing.batches);
-        let text = format!("{advice} (mean {mean}, least {min}; {below} of {batches} below 85 %)");
-        self.add(tier, FindingKind::Packing, text);
-    }
-
-    fn add_idle(&mut self, run: &RunSummary) {
-        let Some((tier, idle)) = run.idle_tier.zip(run.idle) else {
-            return;
-        };
-        let share = percent(idle.share);
-        let time = run
-            .elapsed_s
-            .map_or_else(String::new, |elapsed_s| format!(" of {elapsed_s:.1} s"));
-        let text = if tier == Tier::None {
-            format!("the device nearly always had work: it was idle for {share}{time}")
-        } else {
-            let workers = run
-                .by_worker
-                .iter()
-                .filter_map(|worker| Some((worker.worker, worker.idle?.share)));
-            let worst = workers.max_by(|one, other| one.1.total_cmp(&other.1));
-            let worst = worst.filter(|_| run.by_worker.len() > 1);
-            let worst = worst.map_or_else(String::new, |(worker, share)| {
-                format!(", worker {worker} for {}", percent(share))
-            });
-            format!(
-                "the device had no work for {share}{time}{worst} ({}): {}",
-                idle.parts(),
-                idle.advice()
-            )
-        };
-        self.add(tier, FindingKind::Idle, text);
-    }
-
-    fn add_losses(&mut self, run: &RunSummary) {
-        if run.oom_splits > 0 {
-            let text = format!(
-                "batches were halved for lack of memory, {} in all: pack with a smaller --max-batch-tokens",
-                run.oom_splits
-            );
-            self.add_mild(FindingKind::OutOfMemory, text);
-        }
-        if run.rejected > 0 {
-            let rejected = plural(run.rejected, "sequence");
-            let text =
-                format!("{rejected} could not be embedded: the rejects file of the run says why");
-            self.add_mild(FindingKind::Rejected, text);
-        }
-    }
-}
-
 fn critical_if(critical: bool) -> Tier {
     if critical { Tier::Critical } else { Tier::Mild }
+}
+
+fn utilization(gpu: &GpuSummary) -> Found {
+    let tier = gpu.bottleneck?;
+    let found = match tier {
+        Tier::None => "it was kept busy",
+        Tier::Mild => "it was idle part of the time: see waits and writing",
+        Tier::Critical => {
+            "it was idle most of the time: something else is the bottleneck, see waits and writing"
+        }
+    };
+    let mean = percent(gpu.mean_utilization?);
+    Some((tier, format!("{found} (mean utilization {mean})")))
+}
+
+fn lost(gpu: &GpuSummary) -> Found {
+    let silent_s = gpu.silent_s;
+    let found = match gpu.last_seen {
+        Some(last) if gpu.lost => format!("its values ended at {last} while the recording went on"),
+        None if gpu.lost => "it gave no values".to_owned(),
+        _ if silent_s > 0.0 => format!("it gave no values for {silent_s:.1} s, and came back"),
+        _ => return None,
+    };
+    Some((Tier::Critical, found))
+}
+
+fn memory_errors(gpu: &GpuSummary) -> Found {
+    let errors = gpu.new_ecc_uncorrected.filter(|&errors| errors > 0)?;
+    let found = format!("{errors} memory errors that could not be corrected came up");
+    Some((Tier::Critical, found))
+}
+
+fn xid_errors(gpu: &GpuSummary) -> Found {
+    let condition = &gpu.condition;
+    let errors = condition.xid_errors.new.filter(|&errors| errors > 0)?;
+    let errors = plural(errors, "Xid error");
+    let last = condition
+        .last_xid
+        .map(|xid| format!(", the last with number {xid}"));
+    let found = errors + " occurred" + &last.unwrap_or_default();
+    Some((Tier::Mild, found))
+}
+
+fn memory_repair(gpu: &GpuSummary) -> Found {
+    let found = match gpu.condition.repair {
+        (_, Some(1..)) => "could not be repaired: replace it",
+        (Some(1..), _) => "must be repaired: reset it",
+        _ => return None,
+    };
+    Some((Tier::Mild, format!("its memory {found}")))
+}
+
+/// At full load a power limit nearly always holds the clocks down, which costs little; heat should not.
+fn throttling(gpu: &GpuSummary) -> Found {
+    let severe_us = gpu.throttling.severe_us;
+    let reasons = reasons(gpu, true);
+    let found = format!("heat or its supply of power held the clocks down ({reasons})");
+    (severe_us > 0).then_some((critical_if(is_often(gpu, severe_us)), found))
+}
+
+fn power_cap(gpu: &GpuSummary) -> Found {
+    let throttling = &gpu.throttling;
+    let is_often = is_often(gpu, throttling.any_us - throttling.severe_us);
+    let reasons = reasons(gpu, false);
+    let found = format!("a power limit or a setting held the clocks down ({reasons})");
+    (is_often && !reasons.is_empty()).then_some((Tier::Mild, found))
+}
+
+/// Whether clocks were held down for a part of the time that matters.
+fn is_often(gpu: &GpuSummary, us: i64) -> bool {
+    gpu.throttled_share.is_some() && gpu.throttling.share(us) > THROTTLED_OFTEN_ABOVE
+}
+
+fn reasons(gpu: &GpuSummary, severe: bool) -> String {
+    let shares = gpu.throttling.shares().into_iter();
+    let shares = shares.filter(|(reason, _)| Throttle::SEVERE.contains(&reason.as_str()) == severe);
+    let named = shares.map(|(reason, share)| format!("{reason} in {} of the time", percent(share)));
+    named.collect::<Vec<_>>().join(", ")
+}
+
+fn temperature(gpu: &GpuSummary) -> Found {
+    let (hottest, limit) = (gpu.max_temperature_c?, gpu.hot_above_c?);
+    let share = gpu.hot_share.map(percent);
+    let share = share.map_or("for a time".to_owned(), |share| {
+        format!("in {share} of the time")
+    });
+    let found = format!("it reached {hottest} °C, and was above {limit} °C {share}");
+    (hottest > limit).then_some((Tier::Mild, found))
+}
+
+fn device_memory(gpu: &GpuSummary) -> Found {
+    let used = share(gpu.peak_mem_used_mib? as f64, gpu.mem_total_mib? as f64)?;
+    let found = format!("{} of its memory was in use at most", percent(used));
+    (used > MEMORY_MILD_ABOVE).then_some((critical_if(used > MEMORY_CRITICAL_ABOVE), found))
+}
+
+fn foreign_processes(gpu: &GpuSummary) -> Found {
+    let share = gpu.foreign_share.filter(|&share| share > 0.0)?;
+    let found = format!("others computed on it in {} of the time", percent(share));
+    Some((Tier::Mild, found))
+}
+
+fn packing(run: &RunSummary) -> Found {
+    let packing = &run.packing;
+    let tier = packing.tier?;
+    let found = match tier {
+        Tier::None => "the batches were well filled",
+        Tier::Mild => {
+            "the batches have room to spare: pack more sequences at once, from fewer shards"
+        }
+        Tier::Critical => {
+            "the batches were poorly filled: pack more sequences at once, or raise --max-batch-tokens"
+        }
+    };
+    let mean = percent(packing.mean_utilization?);
+    let min = percent(packing.min_utilization?);
+    let (below, batches) = (packing.below_85, packing.batches);
+    let figures = format!("(mean {mean}, least {min}; {below} of {batches} below 85 %)");
+    Some((tier, format!("{found} {figures}")))
+}
+
+fn idle(run: &RunSummary) -> Found {
+    let (tier, idle) = (run.idle_tier?, run.idle?);
+    let time = format!("{} of {:.1} s", percent(idle.share), run.elapsed_s?);
+    let workers = run.by_worker.iter().filter(|_| run.by_worker.len() > 1);
+    let workers = workers.filter_map(|worker| Some((worker.worker, worker.idle?.share)));
+    let worst = workers.max_by(|one, other| one.1.total_cmp(&other.1));
+    let worst = worst.map(|(worker, share)| format!(", worker {worker} for {}", percent(share)));
+    let (worst, parts, advice) = (worst.unwrap_or_default(), idle.parts(), idle.advice());
+    let found = match tier {
+        Tier::None => format!("the device nearly always had work: it was idle for {time}"),
+        _ => format!("the device had no work for {time}{worst} ({parts}): {advice}"),
+    };
+    Some((tier, found))
+}
+
+fn out_of_memory(run: &RunSummary) -> Found {
+    let splits = Some(run.oom_splits).filter(|&splits| splits > 0)?;
+    let found = format!("batches were halved for lack of memory, {splits} in all");
+    Some((Tier::Mild, found))
+}
+
+fn rejected(run: &RunSummary) -> Found {
+    let rejected = Some(run.rejected).filter(|&rejected| rejected > 0)?;
+    let found = plural(rejected, "sequence") + " could not be embedded";
+    Some((Tier::Mild, found))
 }
 
 #[cfg(test)]
@@ -331,6 +304,7 @@ mod tests {
                 (sample.mem_used_mib, sample.mem_total_mib) = (Some(900), Some(1000));
                 sample.throttle = Some(Throttle::default());
                 (sample.foreign_processes, sample.ecc_uncorrected) = (Some(0), Some(3));
+                (sample.xid_errors, sample.repair_failed) = (Some(7), Some(0));
                 change(second.saturating_sub(1), sample);
             })
         });
@@ -349,7 +323,7 @@ mod tests {
     #[rustfmt::skip]
     fn each_problem_of_a_gpu_is_a_finding_with_its_tier_and_a_threshold_is_none() {
         use FindingKind::{
-            DeviceMemory, ForeignProcesses, GpuLost, MemoryErrors, PowerCap, Temperature, Throttling,
+            DeviceMemory, ForeignProcesses, GpuLost, MemoryErrors, MemoryRepair, PowerCap, Temperature, Throttling, XidErrors,
         };
         use Tier::{Critical, Mild};
         assert_eq!(found(&|_, _| {}), []);
@@ -360,7 +334,7 @@ mod tests {
                 *sample = GpuSample { index: Some(0), uuid, ..GpuSample::at(sample.timestamp) };
             }
         };
-        let cases: [(Change, Tier, FindingKind, &str); 11] = [
+        let cases: [(Change, Tier, FindingKind, &str); 14] = [
             (&|i, s| s.temperature_c = Some(80 + i / 9), Mild, Temperature, "reached 81 °C, and was above 80 °C in 10.0 %"),
             (&|i, s| (s.temperature_c, s.temperature_limit_c) = (Some(88 + i / 9), Some(93)), Mild, Temperature, "reached 89 °C, and was above 88 °C in 10.0 %"),
             // The driver was loaded again, and counts from 0.
@@ -372,6 +346,9 @@ mod tests {
             (&throttled(1, "hw_thermal_slowdown"), Mild, Throttling, "hw_thermal_slowdown in 10.0 %"),
             (&throttled(2, "hw_thermal_slowdown"), Critical, Throttling, "hw_thermal_slowdown in 20.0 %"),
             (&throttled(10, "sw_power_cap"), Mild, PowerCap, "sw_power_cap in 100.0 %"),
+            (&|i, s| (s.xid_errors, s.last_xid) = (Some(7 + u64::from(i > 4)), Some(31)), Mild, XidErrors, "1 Xid error occurred, the last with number 31: "),
+            (&|i, s| s.repair_pending = (i == 0).then_some(1), Mild, MemoryRepair, "must be repaired: reset it"),
+            (&|_, s| (s.repair_pending, s.repair_failed) = (Some(1), Some(1)), Mild, MemoryRepair, "could not be repaired: replace it"),
             (&lost, Critical, GpuLost, "its values ended at 2026-01-31T12:00:06.000Z while"),
         ];
         for (change, tier, kind, text) in cases {

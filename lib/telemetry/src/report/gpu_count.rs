@@ -1,11 +1,15 @@
 //! Figures of one GPU over some of its readings.
 
+use std::array;
+
+use plmkit_logs::GpuSample;
 use serde::Serialize;
 
-use super::coverage::{is_enough, is_partial};
+use super::coverage::{coverage, is_enough, is_partial};
 use super::energy::{EnergyCount, Reading};
 use super::throttle_count::ThrottleCount;
-use super::value_count::{ROUNDED, TimeDistribution, TimedMean, ValueCount, WHOLE};
+use super::value_count::{TimeDistribution, TimedMean, ValueCount};
+use super::weights::{ROUNDED, WHOLE};
 
 /// Distributions of the values of a GPU over time. `None` for a value that the driver does not give.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -25,72 +29,49 @@ pub struct GpuDistributions {
     pub mem_used_mib: Option<TimeDistribution>,
 }
 
-impl GpuDistributions {
-    /// Returns the values that were seen for less of the time than the GPU itself, as far as it matters.
-    pub(super) fn less_covered(&self, gpu: Option<f64>) -> Vec<(&'static str, f64)> {
-        let judged = |coverage| (is_partial(coverage), is_enough(coverage));
-        let all = [
-            ("utilization", self.utilization),
-            ("power", self.power_w),
-            ("SM clock", self.sm_clock_mhz),
-            ("memory clock", self.mem_clock_mhz),
-            ("temperature", self.temperature_c),
-            ("memory in use", self.mem_used_mib),
-        ];
-        let known = all.into_iter().filter_map(|(name, value)| {
-            let coverage = value?.coverage;
-            (judged(coverage) != judged(gpu)).then_some((name, coverage?))
-        });
-        known.collect()
-    }
+/// Reads a value of a GPU.
+type Value = fn(&GpuSample) -> Option<f64>;
+
+/// The values of [`GpuDistributions`] in their order: name, significant bits, unit, and the value.
+#[rustfmt::skip]
+const VALUES: [(&str, u32, f64, Value); 6] = [
+    ("utilization", WHOLE, 100.0, |sample| sample.gpu_util.map(f64::from)),
+    ("power", ROUNDED, 1.0, |sample| sample.power_w),
+    ("SM clock", WHOLE, 1.0, |sample| sample.sm_clock_mhz.map(f64::from)),
+    ("memory clock", WHOLE, 1.0, |sample| sample.mem_clock_mhz.map(f64::from)),
+    ("temperature", WHOLE, 1.0, |sample| sample.temperature_c.map(f64::from)),
+    ("memory in use", ROUNDED, 1.0, |sample| sample.mem_used_mib.map(|mib| mib as f64)),
+];
+
+/// Values that have a mean only, and their units: activity of the SMs, of the tensor cores and of the memory, whether it is
+/// hot, and whether foreign processes are on it.
+#[rustfmt::skip]
+const SHARES: [(f64, Value); 5] = [
+    (100.0, |sample| sample.sm_active),
+    (100.0, |sample| sample.tensor_active),
+    (100.0, |sample| sample.dram_active),
+    (1.0, |sample| Some(truth(sample.temperature_c? > sample.hot_above_c()))),
+    (1.0, |sample| Some(truth(sample.foreign_processes? > 0))),
+];
+
+fn truth(is_true: bool) -> f64 {
+    f64::from(u8::from(is_true))
 }
 
 /// Sums over readings of one GPU, weighted by the time that they stand for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct GpuCount {
     pub(super) readings: u64,
     /// The time that readings stand for.
     pub(super) us: i64,
     /// The part of it in which several runs were at work on the GPU.
     pub(super) shared_us: i64,
-    /// In percent, as all shares here.
-    pub(super) utilization: ValueCount,
-    pub(super) sm_active: TimedMean,
-    pub(super) tensor_active: TimedMean,
-    pub(super) dram_active: TimedMean,
-    pub(super) mem_used_mib: ValueCount,
-    pub(super) temperature_c: ValueCount,
-    power_w: ValueCount,
-    sm_clock_mhz: ValueCount,
-    mem_clock_mhz: ValueCount,
-    pub(super) hot: TimedMean,
-    pub(super) foreign: TimedMean,
+    /// Of [`VALUES`].
+    values: [ValueCount; VALUES.len()],
+    /// Of [`SHARES`].
+    shares: [TimedMean; SHARES.len()],
     pub(super) throttling: ThrottleCount,
     pub(super) energy: EnergyCount,
-}
-
-impl Default for GpuCount {
-    fn default() -> Self {
-        let [whole, rounded] = [WHOLE, ROUNDED].map(|bits| move || ValueCount::new(bits));
-        Self {
-            readings: 0,
-            us: 0,
-            shared_us: 0,
-            utilization: whole(),
-            sm_active: TimedMean::default(),
-            tensor_active: TimedMean::default(),
-            dram_active: TimedMean::default(),
-            mem_used_mib: rounded(),
-            temperature_c: whole(),
-            power_w: rounded(),
-            sm_clock_mhz: whole(),
-            mem_clock_mhz: whole(),
-            hot: TimedMean::default(),
-            foreign: TimedMean::default(),
-            throttling: ThrottleCount::default(),
-            energy: EnergyCount::default(),
-        }
-    }
 }
 
 impl GpuCount {
@@ -99,36 +80,11 @@ impl GpuCount {
         let sample = reading.sample;
         self.us += us;
         self.shared_us += if runs > 1 { us } else { 0 };
-        for (count, value) in [
-            (&mut self.utilization, sample.gpu_util.map(f64::from)),
-            (&mut self.temperature_c, sample.temperature_c.map(f64::from)),
-            (&mut self.power_w, sample.power_w),
-            (&mut self.sm_clock_mhz, sample.sm_clock_mhz.map(f64::from)),
-            (&mut self.mem_clock_mhz, sample.mem_clock_mhz.map(f64::from)),
-            (
-                &mut self.mem_used_mib,
-                sample.mem_used_mib.map(|mib| mib as f64),
-            ),
-        ] {
-            if let Some(value) = value {
-                count.add(value, us);
-            }
+        for (count, (_, bits, _, value)) in self.values.iter_mut().zip(VALUES) {
+            count.add(value(sample), us, bits);
         }
-        let truth = |is_true: bool| f64::from(u8::from(is_true));
-        let is_hot = |celsius: u32| truth(celsius > sample.hot_above_c());
-        for (mean, value) in [
-            (&mut self.sm_active, sample.sm_active),
-            (&mut self.tensor_active, sample.tensor_active),
-            (&mut self.dram_active, sample.dram_active),
-            (&mut self.hot, sample.temperature_c.map(is_hot)),
-            (
-                &mut self.foreign,
-                sample.foreign_processes.map(|count| truth(count > 0)),
-            ),
-        ] {
-            if let Some(value) = value {
-                mean.add(value, us);
-            }
+        for (mean, (_, value)) in self.shares.iter_mut().zip(SHARES) {
+            mean.add(value(sample), us);
         }
         if let Some(throttle) = &sample.throttle {
             self.throttling.add(throttle, us);
@@ -136,31 +92,49 @@ impl GpuCount {
         self.energy.add(reading, us, runs);
     }
 
-    /// Returns the mean of the utilisation over a time, 0 to 1, if it is known for enough of it.
-    pub(super) fn mean_utilization(&self, time_us: i64) -> Option<f64> {
-        self.utilization
-            .mean
-            .mean(time_us)
-            .map(|percent| percent / 100.0)
+    /// Returns the readings of the utilisation.
+    pub(super) fn utilization_readings(&self) -> u64 {
+        self.values[0].mean.readings
     }
 
+    /// Returns the mean of the utilisation over a time, 0 to 1, if it is known for enough of it.
+    pub(super) fn mean_utilization(&self, time_us: i64) -> Option<f64> {
+        Some(self.values[0].mean.mean(time_us)? / VALUES[0].2)
+    }
+
+    /// Returns the greatest memory in use and temperature, with any coverage.
+    pub(super) fn greatest(&self) -> (Option<f64>, Option<f64>) {
+        let [.., temperature_c, mem_used_mib] = &self.values;
+        (mem_used_mib.max(), temperature_c.max())
+    }
+
+    /// Returns the means of [`SHARES`] over a time.
+    pub(super) fn shares(&self, time_us: i64) -> [Option<f64>; SHARES.len()] {
+        array::from_fn(|place| Some(self.shares[place].mean(time_us)? / SHARES[place].0))
+    }
+
+    /// Returns the distributions of the values over a time.
     pub(super) fn distributions(&self, time_us: i64) -> GpuDistributions {
-        let utilization = self.utilization.distribution(time_us);
-        let share = |percent: Option<f64>| percent.map(|percent| percent / 100.0);
+        let of = |place: usize| self.values[place].distribution(time_us, VALUES[place].2);
         GpuDistributions {
-            utilization: utilization.map(|found| TimeDistribution {
-                coverage: found.coverage,
-                min: share(found.min),
-                p5: share(found.p5),
-                p50: share(found.p50),
-                p95: share(found.p95),
-                max: share(found.max),
-            }),
-            power_w: self.power_w.distribution(time_us),
-            sm_clock_mhz: self.sm_clock_mhz.distribution(time_us),
-            mem_clock_mhz: self.mem_clock_mhz.distribution(time_us),
-            temperature_c: self.temperature_c.distribution(time_us),
-            mem_used_mib: self.mem_used_mib.distribution(time_us),
+            utilization: of(0),
+            power_w: of(1),
+            sm_clock_mhz: of(2),
+            mem_clock_mhz: of(3),
+            temperature_c: of(4),
+            mem_used_mib: of(5),
         }
+    }
+
+    /// Returns the values that were seen for less of the time than the GPU itself, as far as it matters.
+    pub(super) fn less_covered(&self, time_us: i64) -> Vec<(&'static str, f64)> {
+        let judged = |coverage| (is_partial(coverage), is_enough(coverage));
+        let of_gpu = judged(coverage(self.us, time_us));
+        let values = self.values.iter().zip(VALUES);
+        let known = values.filter_map(|(count, (name, ..))| {
+            let of_value = (count.mean.us > 0).then(|| coverage(count.mean.us, time_us))?;
+            (judged(of_value) != of_gpu).then_some((name, of_value?))
+        });
+        known.collect()
     }
 }

@@ -11,11 +11,11 @@ use super::Tier;
 use super::condition::Condition;
 use super::coverage::{Gap, coverage, is_enough, is_partial};
 use super::energy::Reading;
+use super::findings::gpu_name;
 use super::gpu_count::{GpuCount, GpuDistributions};
 use super::pace::{Pace, Placed, Row};
 use super::throttle_count::ThrottleCount;
 use super::time_span::{Moment, WorkTimes, seconds};
-use super::value_count::TimedMean;
 
 /// Gaps of a GPU in a run that are listed, the longest.
 const MAX_GAPS: usize = 8;
@@ -82,24 +82,30 @@ pub struct GpuSummary {
     /// Throttling, for findings.
     #[serde(skip)]
     pub(super) throttling: ThrottleCount,
+    /// Its health, for findings.
+    #[serde(skip)]
+    pub(super) condition: Condition,
+}
+
+impl GpuSummary {
+    /// Returns its name in sentences.
+    pub(super) fn label(&self) -> String {
+        gpu_name(self.index, self.name.as_deref())
+    }
 }
 
 /// The rows of one GPU.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GpuRows {
-    pub(super) index: Option<u32>,
-    pub(super) uuid: Option<String>,
-    pub(super) name: Option<String>,
-    mem_total_mib: Option<u64>,
-    hot_above_c: Option<u32>,
-    condition: Condition,
+    /// Its names and constants are up to date.
+    pub(super) gpu: GpuSummary,
     pace: Pace<GpuSample>,
     /// The energy counter of the last reading.
     last_energy_j: Option<f64>,
     /// The whole recording.
     all: GpuCount,
     /// The runs that used it, or all runs if none did.
-    pub(super) inside: GpuCount,
+    inside: GpuCount,
     /// Each run that used it.
     by_run: BTreeMap<usize, GpuCount>,
 }
@@ -107,21 +113,23 @@ pub(super) struct GpuRows {
 impl GpuRows {
     /// Whether a sample is of this GPU.
     pub(super) fn is_of(&self, sample: &GpuSample) -> bool {
-        self.uuid == sample.uuid && (self.uuid.is_some() || self.index == sample.index)
+        let gpu = &self.gpu;
+        gpu.uuid == sample.uuid && (gpu.uuid.is_some() || gpu.index == sample.index)
     }
 
     pub(super) fn add(&mut self, sample: &GpuSample, moment: Moment, times: &WorkTimes) {
-        self.index = self.index.or(sample.index);
+        let gpu = &mut self.gpu;
+        gpu.index = gpu.index.or(sample.index);
         // A lost GPU may have no name at first.
-        if self.uuid.is_none() || self.name.is_none() {
-            self.uuid = self.uuid.take().or_else(|| sample.uuid.clone());
-            self.name = self.name.take().or_else(|| sample.name.clone());
+        if gpu.uuid.is_none() || gpu.name.is_none() {
+            gpu.uuid = gpu.uuid.take().or_else(|| sample.uuid.clone());
+            gpu.name = gpu.name.take().or_else(|| sample.name.clone());
         }
-        self.mem_total_mib = self.mem_total_mib.max(sample.mem_total_mib);
+        gpu.mem_total_mib = gpu.mem_total_mib.max(sample.mem_total_mib);
         if sample.temperature_c.is_some() {
-            self.hot_above_c = Some(sample.hot_above_c());
+            gpu.hot_above_c = Some(sample.hot_above_c());
         }
-        self.condition.add(sample, moment, times);
+        gpu.condition.add(sample, moment, times);
         let placed = self.pace.push(Row {
             moment,
             interval_s: sample.interval_s,
@@ -140,26 +148,24 @@ impl GpuRows {
         }
     }
 
-    fn count(&mut self, row: &Placed<GpuSample>, times: &WorkTimes) {
+    fn count(&mut self, placed: &Placed<GpuSample>, times: &WorkTimes) {
+        let row = &placed.row;
         let sample = &row.values;
-        let before_j = if row.is_reading {
-            std::mem::replace(&mut self.last_energy_j, sample.energy_j)
-        } else {
-            None
-        };
+        let before_j = (row.is_reading)
+            .then(|| std::mem::replace(&mut self.last_energy_j, sample.energy_j))
+            .flatten();
         let reading = Reading {
             sample,
-            us: row.us,
+            us: placed.us,
             // A reloaded driver counts from 0.
-            counted_j: sample
-                .energy_j
-                .zip(before_j)
+            counted_j: (sample.energy_j.zip(before_j))
                 .and_then(|(now_j, before_j)| (now_j >= before_j).then_some(now_j - before_j)),
         };
-        self.all.readings += u64::from(!row.fresh.is_empty());
-        let (uuid, is_used) = (self.uuid.as_deref(), times.are_on(self.uuid.as_deref()));
+        self.all.readings += u64::from(!placed.fresh.is_empty());
+        let uuid = self.gpu.uuid.as_deref();
+        let is_used = times.are_on(uuid);
         let (mut is_inside, mut of_runs) = (false, BTreeSet::new());
-        for time in &row.fresh {
+        for time in &placed.fresh {
             self.all.add(&reading, time.end - time.start, 1);
             for (us, work) in times.parts(row.moment.clock, time.clone()) {
                 let users = work.iter().filter(|work| work.uses(uuid));
@@ -183,7 +189,7 @@ impl GpuRows {
 
     /// The clocks that its rows have.
     pub(super) fn clocks(&self) -> impl Iterator<Item = usize> {
-        self.pace.covered().keys().copied()
+        self.pace.clocks()
     }
 
     /// Returns the readings of a run.
@@ -195,24 +201,14 @@ impl GpuRows {
     pub(super) fn gaps(&self, run: usize, times: &WorkTimes) -> Vec<Gap> {
         let (mut gaps, mut before_us) = (Vec::new(), 0);
         for (clock, time) in times.times_of(run) {
-            let covered = self.pace.covered().get(&clock);
-            let missing = covered.map_or_else(|| vec![time.clone()], |covered| covered.gaps(&time));
-            let shift_us = before_us - time.start;
-            gaps.extend(
-                missing
-                    .iter()
-                    .map(|gap| gap.start + shift_us..gap.end + shift_us),
-            );
+            let of_run = |us: i64| seconds(us - time.start + before_us);
+            gaps.extend(self.pace.gaps(clock, &time).into_iter().map(|gap| Gap {
+                from_s: of_run(gap.start),
+                to_s: of_run(gap.end),
+            }));
             before_us += time.end - time.start;
         }
-        gaps.sort_by_key(|gap| gap.start - gap.end);
-        gaps.truncate(MAX_GAPS);
-        gaps.sort_by_key(|gap| gap.start);
-        let gaps = gaps.into_iter().map(|gap| Gap {
-            from_s: seconds(gap.start),
-            to_s: seconds(gap.end),
-        });
-        gaps.collect()
+        Gap::longest(gaps, MAX_GAPS)
     }
 
     /// Completes the summary. `recorded_us` is the time of the recording if the figures are of all of it, and not of runs.
@@ -222,59 +218,50 @@ impl GpuRows {
         recorded_us: Option<i64>,
         times: &WorkTimes,
     ) -> GpuSummary {
-        let uuid = self.uuid.as_deref();
+        let (uuid, condition) = (self.gpu.uuid.as_deref(), &self.gpu.condition);
         let is_used = times.are_on(uuid);
         let runs_us = || times.time_us(|work| !is_used || work.uses(uuid));
         let (count, time_us) = match recorded_us {
             Some(recorded_us) => (&self.all, recorded_us.max(self.all.us)),
             None => (&self.inside, runs_us()),
         };
-        let mean = |mean: &TimedMean| mean.mean(time_us);
-        let share = |share: &TimedMean| mean(share).map(|percent| percent / 100.0);
         let throttling = &count.throttling;
         let throttled = Some(throttling).filter(|known| is_enough(coverage(known.us, time_us)));
-        let reasons = |known: &ThrottleCount| {
-            let reasons = known.reasons_us.iter();
-            let shares = reasons.map(|(reason, &us)| (reason.clone(), known.share(us)));
-            shares.collect()
-        };
+        let [sm, tensor, dram, hot_share, foreign_share] = count.shares(time_us);
+        let (memory, temperature) = count.greatest();
         let coverage = coverage(count.us, time_us);
         let mean_utilization = count.mean_utilization(time_us);
         // The driver knows the name even of a GPU that was lost before the recording began.
-        let is_known = uuid.is_some() || self.name.is_some() || self.condition.has_values();
-        let lost = is_known && self.condition.is_quiet();
-        let readings = count.readings.min(count.utilization.mean.readings);
+        let is_known = uuid.is_some() || self.gpu.name.is_some() || condition.has_values();
+        let lost = is_known && condition.is_quiet();
+        let readings = count.readings.min(count.utilization_readings());
         let judged = in_run && !lost && readings >= GPU_MIN_SAMPLES;
         GpuSummary {
-            index: self.index,
-            uuid: self.uuid.clone(),
-            name: self.name.clone(),
             in_run,
             samples: count.readings,
             coverage,
             partial: is_partial(coverage),
             mean_utilization,
-            mean_sm_active: share(&count.sm_active),
-            mean_tensor_active: share(&count.tensor_active),
-            mean_dram_active: share(&count.dram_active),
-            peak_mem_used_mib: count.mem_used_mib.max().map(|mib| mib as u64),
-            mem_total_mib: self.mem_total_mib,
-            max_temperature_c: count.temperature_c.max().map(|celsius| celsius as u32),
-            hot_above_c: self.hot_above_c,
-            hot_share: mean(&count.hot),
+            mean_sm_active: sm,
+            mean_tensor_active: tensor,
+            mean_dram_active: dram,
+            peak_mem_used_mib: memory.map(|mib| mib as u64),
+            max_temperature_c: temperature.map(|celsius| celsius as u32),
+            hot_share,
             mean_power_w: count.energy.mean_w(time_us),
             throttled_share: throttled.map(|known| known.share(known.any_us)),
-            throttle_reasons: throttled.map(reasons),
-            foreign_share: mean(&count.foreign),
+            throttle_reasons: throttled.map(ThrottleCount::shares),
+            foreign_share,
             distributions: count.distributions(time_us),
-            new_ecc_uncorrected: self.condition.new_ecc_uncorrected,
+            new_ecc_uncorrected: condition.ecc_uncorrected.new,
             lost,
-            last_seen: self.condition.last_seen,
-            silent_s: seconds(self.condition.silent_us(uuid, times)),
+            last_seen: condition.last_seen,
+            silent_s: seconds(condition.silent_us(uuid, times)),
             bottleneck: mean_utilization
                 .filter(|_| judged)
                 .map(|mean| Tier::below(mean, GPU_CRITICAL_BELOW, GPU_MILD_BELOW)),
             throttling: throttling.clone(),
+            ..self.gpu.clone()
         }
     }
 }

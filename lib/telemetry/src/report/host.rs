@@ -27,12 +27,8 @@ pub struct HostSummary {
     pub mem_total_mib: Option<u64>,
 }
 
-/// Values of the host at one moment.
-#[derive(Clone, Debug)]
-struct HostValues {
-    cpu: Option<f64>,
-    mem_used_mib: Option<u64>,
-}
+/// CPU utilisation and memory in use at one moment.
+type HostValues = (Option<f64>, Option<u64>);
 
 /// Sums over some of the readings.
 #[derive(Clone, Debug, Default)]
@@ -64,10 +60,7 @@ impl HostRows {
             moment,
             interval_s: sample.interval_s,
             is_reading: true,
-            values: HostValues {
-                cpu: sample.host_cpu_util,
-                mem_used_mib: sample.host_mem_used_mib,
-            },
+            values: (sample.host_cpu_util, sample.host_mem_used_mib),
         });
         if let Some(placed) = placed {
             self.count(&placed, times);
@@ -81,19 +74,18 @@ impl HostRows {
         }
     }
 
-    fn count(&mut self, row: &Placed<HostValues>, times: &WorkTimes) {
-        let parts = row.fresh.iter();
-        let inside_us = parts.flat_map(|time| times.parts(row.moment.clock, time.clone()));
+    fn count(&mut self, placed: &Placed<HostValues>, times: &WorkTimes) {
+        let (clock, (cpu, mem_used_mib)) = (placed.row.moment.clock, placed.row.values);
+        let parts = placed.fresh.iter();
+        let inside_us = parts.flat_map(|time| times.parts(clock, time.clone()));
         let inside_us = inside_us.map(|(us, _)| us).sum();
-        let all_us = row.fresh.iter().map(|time| time.end - time.start).sum();
+        let all_us = placed.fresh.iter().map(|time| time.end - time.start).sum();
         for (count, us) in [(&mut self.all, all_us), (&mut self.inside, inside_us)] {
             if us > 0 {
                 count.readings += 1;
                 count.us += us;
-                count.peak_mem_used_mib = count.peak_mem_used_mib.max(row.values.mem_used_mib);
-                if let Some(percent) = row.values.cpu {
-                    count.cpu.add(percent, us);
-                }
+                count.peak_mem_used_mib = count.peak_mem_used_mib.max(mem_used_mib);
+                count.cpu.add(cpu, us);
             }
         }
     }

@@ -31,16 +31,11 @@ pub fn html(report: &Report) -> String {
     if let Some(samples) = &report.samples {
         add_gpus(&mut page, samples);
     }
-    if let Some(events) = &report.events {
-        add_details(&mut page, &events.runs);
-    }
-    let (events, samples) = (&report.events, &report.samples);
-    let torn_events = events.as_ref().is_some_and(|events| events.torn_last_line);
-    let torn_samples = samples
-        .as_ref()
-        .is_some_and(|samples| samples.torn_last_line);
-    for (torn, log) in [(torn_events, "event"), (torn_samples, "sample")] {
-        if torn {
+    add_details(&mut page, report.runs());
+    let torn_events = report.events.iter().any(|events| events.torn_last_line);
+    let torn_samples = report.samples.iter().any(|samples| samples.torn_last_line);
+    for (is_torn, log) in [(torn_events, "event"), (torn_samples, "sample")] {
+        if is_torn {
             let text = format!("The last line of the {log} log is torn and was left out.");
             page.paragraph(&text);
         }
@@ -59,9 +54,8 @@ fn add_findings(page: &mut Page, findings: &[Finding]) {
     page.table(&tables::findings(shown));
     if !others.is_empty() {
         let summary = format!("more: {}", plural(others.len(), "finding"));
-        page.fold(true, &summary, |page| {
-            page.table(&tables::findings(others));
-        });
+        let others = tables::findings(others);
+        page.fold(true, &summary, |page| _ = page.table(&others));
     }
 }
 
@@ -74,14 +68,11 @@ fn add_runs(page: &mut Page, events: &RunsSummary) {
     }
     page.list(events.by_sample.iter().filter_map(SampleTotals::sentence));
     page.list(events.repeats.iter().filter_map(Repeats::sentence));
-    page.fold(
-        runs.len() > SHOWN_RUNS,
-        &plural(runs.len(), "run"),
-        |page| {
-            page.table(&tables::work(runs));
-            page.table(&tables::efficiency(runs));
-        },
-    );
+    let (is_long, summary) = (runs.len() > SHOWN_RUNS, plural(runs.len(), "run"));
+    page.fold(is_long, &summary, |page| {
+        page.table(&tables::work(runs));
+        page.table(&tables::efficiency(runs));
+    });
 }
 
 fn add_gpus(page: &mut Page, samples: &SamplesSummary) {
@@ -97,11 +88,8 @@ fn add_gpus(page: &mut Page, samples: &SamplesSummary) {
         page.figures(&figures);
     }
     if figures.len() < samples.gpus.len() {
-        page.paragraph(&format!(
-            "Pictures are of {} of {}.",
-            figures.len(),
-            plural(samples.gpus.len(), "GPU")
-        ));
+        let (shown, all) = (figures.len(), plural(samples.gpus.len(), "GPU"));
+        page.paragraph(&format!("Pictures are of {shown} of {all}."));
     }
 }
 
@@ -131,13 +119,8 @@ fn add_run(page: &mut Page, run: &RunSummary, is_folded: bool) {
     }
     let summary = format!("{title}: {}", outcome(run.outcome));
     page.fold(is_folded, &summary, |page| {
-        page.list(
-            run.stages
-                .advice
-                .iter()
-                .chain(&run.remarks())
-                .chain(&run.notes),
-        );
+        let advice = run.stages.advice.iter();
+        page.list(advice.chain(&run.remarks()).chain(&run.notes));
         if has_workers {
             page.table(&tables::workers(&run.by_worker));
         }

@@ -1,12 +1,12 @@
 //! Time in which a device had no work.
 
+use std::array;
+
 use serde::Serialize;
 
 use plmkit_logs::thresholds::{IDLE_CRITICAL_ABOVE, IDLE_JUDGED_FROM_S, IDLE_MILD_ABOVE};
 
-use super::Tier;
-use super::share;
-use super::stages::percent;
+use super::{Tier, percent, share};
 
 /// The share of the elapsed time in which a device had no work, 0 to 1. Loading the model comes before and is no part of it.
 /// A device has work while it computes a batch.
@@ -59,14 +59,9 @@ impl Idle {
     }
 }
 
-/// Times of a worker, or of several, in seconds.
+/// Times of a worker, or of several, in seconds: elapsed, waiting, starting, other.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct IdleTime {
-    elapsed: f64,
-    waiting: f64,
-    starting: f64,
-    other: f64,
-}
+pub(super) struct IdleTime([f64; 4]);
 
 impl IdleTime {
     /// Divides the time in which a worker had no work. Copies, writes and waits overlap with computing, so that a part is at
@@ -75,30 +70,22 @@ impl IdleTime {
         let idle_s = (elapsed_s - busy_s).max(0.0);
         let starting_s = starting_s.clamp(0.0, idle_s);
         let waiting_s = waiting_s.clamp(0.0, idle_s - starting_s);
-        Self {
-            elapsed: elapsed_s,
-            waiting: waiting_s,
-            starting: starting_s,
-            other: idle_s - starting_s - waiting_s,
-        }
+        let other_s = idle_s - starting_s - waiting_s;
+        Self([elapsed_s, waiting_s, starting_s, other_s])
     }
 
     pub(super) fn plus(self, other: Self) -> Self {
-        Self {
-            elapsed: self.elapsed + other.elapsed,
-            waiting: self.waiting + other.waiting,
-            starting: self.starting + other.starting,
-            other: self.other + other.other,
-        }
+        Self(array::from_fn(|part| self.0[part] + other.0[part]))
     }
 
     pub(super) fn finish(self) -> Option<Idle> {
-        let of_all = |part_s| share(part_s, self.elapsed);
+        let [elapsed_s, waiting_s, starting_s, other_s] = self.0;
+        let of_all = |part_s| share(part_s, elapsed_s);
         Some(Idle {
-            share: of_all(self.waiting + self.starting + self.other)?,
-            waiting: of_all(self.waiting)?,
-            starting: of_all(self.starting)?,
-            other: of_all(self.other)?,
+            share: of_all(waiting_s + starting_s + other_s)?,
+            waiting: of_all(waiting_s)?,
+            starting: of_all(starting_s)?,
+            other: of_all(other_s)?,
         })
     }
 }

@@ -2,8 +2,6 @@
 //!
 //! <https://docs.seqera.io/multiqc/custom_content>
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value, json};
 
 use super::text::outcome;
@@ -13,26 +11,23 @@ use plmkit_logs::Mean;
 /// Returns the report as custom content. Rows are named after `sample`, and after the run if there are several. Unknown
 /// values are left out. Without runs, there is one row about the GPUs and the host.
 pub fn multiqc(report: &Report, sample: &str) -> Value {
-    let runs = report.events.iter().flat_map(|events| &events.runs);
     let samples = report.samples.as_ref();
-    let cpu = samples.and_then(|samples| samples.host.mean_cpu_utilization);
-    let host = ("cpu_percent", hundred(cpu));
+    let cpu = hundred(samples.and_then(|samples| samples.host.mean_cpu_utilization));
     let mut data = Map::new();
-    let is_single = runs.clone().count() == 1;
-    for run in runs {
-        let name = if is_single {
-            sample.to_owned()
-        } else {
-            format!("{sample} {}", run.run)
+    for run in report.runs() {
+        let name = match report.runs().len() {
+            1 => sample.to_owned(),
+            _ => format!("{sample} {}", run.run),
         };
-        let row = run_cells(run).into_iter().chain([host.clone()]);
-        data.insert(name, known_cells(row));
+        let cells = COLUMNS.iter().map(|&(key, .., value)| (key, value(run)));
+        let row = known_cells(cells.chain([("cpu_percent", cpu.clone())]));
+        data.insert(name, row);
     }
     if data.is_empty() {
-        let gpus = samples.into_iter().flat_map(|samples| &samples.gpus);
-        let gpus = mean(gpus.map(|gpu| gpu.mean_utilization));
-        let row = [("gpu_percent", hundred(gpus)), host];
-        data.insert(sample.to_owned(), known_cells(row));
+        let gpus = report.gpus().iter().map(|gpu| gpu.mean_utilization);
+        let gpus = mean_percent(gpus);
+        let row = known_cells([("gpu_percent", gpus), ("cpu_percent", cpu)]);
+        data.insert(sample.to_owned(), row);
     }
     json!({
         "id": "plmkit_monitor",
@@ -46,45 +41,33 @@ pub fn multiqc(report: &Report, sample: &str) -> Value {
 }
 
 /// Returns the columns. The order of an object is lost, so each has its place: first what people look at first.
-fn headers() -> Value {
-    let placed = COLUMNS.iter().enumerate().map(|(place, column)| {
-        let (key, title, description, format, shown) = *column;
-        let mut header = json!({
-            "title": title,
-            "description": description,
-            "placement": 10 * (place + 1),
-            "hidden": !shown,
-        });
-        let mut set = |name: &str, value: Value| header[name] = value;
-        match format {
-            Format::Outcome => {
-                set("scale", false.into());
-                set(
-                    "cond_formatting_rules",
-                    json!({
-                        "pass": [{ "s_eq": "done" }],
-                        "warn": [{ "s_eq": "stopped" }, { "s_eq": "no end" }],
-                        "fail": [{ "s_eq": "failed" }],
-                    }),
-                );
-            }
-            Format::Text => set("scale", false.into()),
+fn headers() -> Map<String, Value> {
+    let columns = COLUMNS.iter().enumerate();
+    let headers = columns.map(|(place, &(key, title, description, format, is_shown, _))| {
+        let mut header = match format {
+            Format::Outcome => json!({
+                "scale": false,
+                "cond_formatting_rules": {
+                    "pass": [{ "s_eq": "done" }],
+                    "warn": [{ "s_eq": "stopped" }, { "s_eq": "no end" }],
+                    "fail": [{ "s_eq": "failed" }],
+                },
+            }),
+            Format::Text => json!({ "scale": false }),
             Format::Number(decimals, scale) => {
-                set("format", format!("{{:,.{decimals}f}}").into());
-                set("scale", scale.into());
-                set("min", 0.into());
+                json!({ "scale": scale, "format": format!("{{:,.{decimals}f}}"), "min": 0 })
             }
             Format::Percent(scale) => {
-                set("format", "{:,.1f}".into());
-                set("suffix", " %".into());
-                set("scale", scale.into());
-                set("min", 0.into());
-                set("max", 100.into());
+                json!({ "scale": scale, "format": "{:,.1f}", "suffix": " %", "min": 0, "max": 100 })
             }
-        }
+        };
+        header["title"] = title.into();
+        header["description"] = description.into();
+        header["placement"] = (10 * (place + 1)).into();
+        header["hidden"] = (!is_shown).into();
         (key.to_owned(), header)
     });
-    Value::Object(placed.collect())
+    headers.collect()
 }
 
 /// How a column looks: a number has its decimals, and a colour scale of `ColorBrewer`.
@@ -103,80 +86,70 @@ const LESS_IS_BETTER: &str = "RdYlGn-rev";
 /// For numbers that should be 0.
 const LOSS: &str = "Reds";
 
-/// Key, title, description, format, and whether it is shown at first.
-type Column = (&'static str, &'static str, &'static str, Format, bool);
+/// Key, title, description, format, whether it is shown at first, and the value of a run. That of the CPUs is of the host.
+type Column = (
+    &'static str,
+    &'static str,
+    &'static str,
+    Format,
+    bool,
+    fn(&RunSummary) -> Value,
+);
 
 #[rustfmt::skip]
 const COLUMNS: [Column; 16] = [
-    ("outcome", "End", "How the run ended", Format::Outcome, true),
-    ("sequences", "Sequences", "Sequences embedded", Format::Number(0, AMOUNT), true),
-    ("tokens_per_s", "Tokens/s", "Tokens a second over the run", Format::Number(0, "Greens"), true),
-    ("idle_percent", "Idle", "Share of the run in which the device had no work: waits, gaps between batches, the start; the target is 5 %", Format::Percent(LESS_IS_BETTER), true),
-    ("packing_percent", "Packing", "Mean share of a batch's token budget that was used, last batches left out", Format::Percent(MORE_IS_BETTER), true),
-    ("mfu_percent", "MFU", "Model FLOPs utilization: operations on real tokens over the peak of the devices", Format::Percent(MORE_IS_BETTER), true),
-    ("gpu_percent", "GPU", "Mean utilization over the GPUs of the run", Format::Percent(MORE_IS_BETTER), true),
-    ("rejected", "Rejected", "Sequences that could not be embedded", Format::Number(0, LOSS), true),
-    ("mj_per_residue", "mJ/residue", "Energy that the GPUs used for each residue, in millijoules", Format::Number(3, LESS_IS_BETTER), true),
-    ("waiting_percent", "Waiting", "Share of the run in which the device waited for batches", Format::Percent(LESS_IS_BETTER), false),
-    ("compute_percent", "Computing", "Share of the run in which the device computed", Format::Percent(MORE_IS_BETTER), false),
-    ("sequences_per_s", "Sequences/s", "Sequences a second over the run", Format::Number(1, "Greens"), false),
-    ("residues_per_s", "Residues/s", "Residues a second over the run", Format::Number(0, "Greens"), false),
-    ("cpu_percent", "CPU", "Mean utilization of the host's CPUs", Format::Percent(AMOUNT), false),
-    ("host", "Host", "The machine of the run", Format::Text, false),
-    ("gpu", "GPUs", "The GPUs of the run", Format::Text, false),
+    ("outcome", "End", "How the run ended", Format::Outcome, true, |run| outcome(run.outcome).into()),
+    ("sequences", "Sequences", "Sequences embedded", Format::Number(0, AMOUNT), true, |run| run.sequences.into()),
+    ("tokens_per_s", "Tokens/s", "Tokens a second over the run", Format::Number(0, "Greens"), true, |run| run.throughput.tokens_per_s.into()),
+    ("idle_percent", "Idle", "Share of the run in which the device had no work: waits, gaps between batches, the start; the target is 5 %", Format::Percent(LESS_IS_BETTER), true, |run| hundred(run.idle.map(|idle| idle.share))),
+    ("packing_percent", "Packing", "Mean share of a batch's token budget that was used, last batches left out", Format::Percent(MORE_IS_BETTER), true, |run| hundred(run.packing.mean_utilization)),
+    ("mfu_percent", "MFU", "Model FLOPs utilization: operations on real tokens over the peak of the devices", Format::Percent(MORE_IS_BETTER), true, |run| hundred(run.efficiency.mfu)),
+    ("gpu_percent", "GPU", "Mean utilization over the GPUs of the run", Format::Percent(MORE_IS_BETTER), true, |run| mean_percent(run.gpus.iter().flatten().map(|gpu| gpu.mean_utilization))),
+    ("rejected", "Rejected", "Sequences that could not be embedded", Format::Number(0, LOSS), true, |run| run.rejected.into()),
+    ("mj_per_residue", "mJ/residue", "Energy that the GPUs used for each residue, in millijoules", Format::Number(3, LESS_IS_BETTER), true, mj_per_residue),
+    ("waiting_percent", "Waiting", "Share of the run in which the device waited for batches", Format::Percent(LESS_IS_BETTER), false, |run| hundred(run.idle.map(|idle| idle.waiting))),
+    ("compute_percent", "Computing", "Share of the run in which the device computed", Format::Percent(MORE_IS_BETTER), false, |run| hundred(run.stages.compute_share())),
+    ("sequences_per_s", "Sequences/s", "Sequences a second over the run", Format::Number(1, "Greens"), false, |run| run.throughput.sequences_per_s.into()),
+    ("residues_per_s", "Residues/s", "Residues a second over the run", Format::Number(0, "Greens"), false, |run| run.throughput.residues_per_s.into()),
+    ("cpu_percent", "CPU", "Mean utilization of the host's CPUs", Format::Percent(AMOUNT), false, |_| Value::Null),
+    ("host", "Host", "The machine of the run", Format::Text, false, |run| run.host.clone().into()),
+    ("gpu", "GPUs", "The GPUs of the run", Format::Text, false, |run| products(run).into()),
 ];
 
-fn run_cells(run: &RunSummary) -> [(&'static str, Value); 15] {
-    let compute = run.stages.compute.as_ref().and_then(|stage| stage.share);
-    let residues_per_j = run.efficiency.residues_per_joule.filter(|&rate| rate > 0.0);
-    let gpus = run.gpus.iter().flatten();
-    [
-        ("outcome", outcome(run.outcome).into()),
-        ("sequences", run.sequences.into()),
-        ("sequences_per_s", run.throughput.sequences_per_s.into()),
-        ("tokens_per_s", run.throughput.tokens_per_s.into()),
-        ("residues_per_s", run.throughput.residues_per_s.into()),
-        ("compute_percent", hundred(compute)),
-        ("idle_percent", hundred(run.idle.map(|idle| idle.share))),
-        (
-            "waiting_percent",
-            hundred(run.idle.map(|idle| idle.waiting)),
-        ),
-        ("packing_percent", hundred(run.packing.mean_utilization)),
-        ("mfu_percent", hundred(run.efficiency.mfu)),
-        (
-            "mj_per_residue",
-            residues_per_j.map(|rate| 1000.0 / rate).into(),
-        ),
-        ("rejected", run.rejected.into()),
-        (
-            "gpu_percent",
-            hundred(mean(gpus.map(|gpu| gpu.mean_utilization))),
-        ),
-        ("host", run.host.clone().into()),
-        ("gpu", products(run).into()),
-    ]
+fn mj_per_residue(run: &RunSummary) -> Value {
+    let rate = run.efficiency.residues_per_joule.filter(|&rate| rate > 0.0);
+    rate.map(|rate| 1000.0 / rate).into()
 }
 
 /// Returns the products of a run's GPUs, with their numbers if there are several: `2 x NVIDIA L4`.
 fn products(run: &RunSummary) -> Option<String> {
-    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    for gpu in run.gpus.iter().flatten() {
-        *counts.entry(gpu.name.as_deref()?).or_default() += 1;
-    }
-    let named = counts.into_iter().map(|(name, count)| match count {
-        1 => name.to_owned(),
-        count => format!("{count} x {name}"),
-    });
-    let named: Vec<String> = named.collect();
-    (!named.is_empty()).then(|| named.join(", "))
+    let names = run.gpus.iter().flatten().map(|gpu| gpu.name.as_deref());
+    let mut names = names.collect::<Option<Vec<_>>>()?;
+    names.sort_unstable();
+    let products = counted(&names, "x");
+    (!products.is_empty()).then(|| products.join(", "))
 }
 
-/// Returns the mean of the known values.
-fn mean(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+/// Returns each name once, in the order of the names, with its number if there are several of it.
+pub(super) fn counted(names: &[&str], times: &str) -> Vec<String> {
+    let mut counted = Vec::new();
+    for name in names {
+        let text = match names.iter().filter(|other| *other == name).count() {
+            1 => (*name).to_owned(),
+            count => format!("{count} {times} {name}"),
+        };
+        if !counted.contains(&text) {
+            counted.push(text);
+        }
+    }
+    counted
+}
+
+/// Returns the mean of the known shares, in percent.
+fn mean_percent(shares: impl Iterator<Item = Option<f64>>) -> Value {
     let mut mean = Mean::default();
-    mean.extend(values.flatten());
-    mean.mean()
+    mean.extend(shares.flatten());
+    hundred(mean.mean())
 }
 
 /// Drops the unknown cells of a row.

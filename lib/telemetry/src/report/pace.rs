@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use super::coverage::TimeSet;
+use super::range_set::RangeSet;
 use super::time_span::{Moment, micros};
+
+/// Times that readings stand for, without gaps. Beyond it, the earliest gap is forgotten.
+const MAX_TIMES: usize = 4096;
 
 /// Rows before and after a row whose intervals tell the pace.
 const AROUND: usize = 4;
@@ -23,9 +26,7 @@ pub(super) struct Row<T> {
 /// A row, and the time that it stands for.
 #[derive(Clone, Debug)]
 pub(super) struct Placed<T> {
-    pub(super) moment: Moment,
-    pub(super) is_reading: bool,
-    pub(super) values: T,
+    pub(super) row: Row<T>,
     /// The time since the previous reading, in microseconds; 0 if the row stands for none.
     pub(super) us: i64,
     /// The parts of that time that no row stood for before.
@@ -38,7 +39,7 @@ pub(super) struct Placed<T> {
 /// asked for, and the median of the intervals of up to nine rows around, rows without values included. The median serves
 /// logs that do not say what was asked for, follows a log from one interval to another, and allows for a driver that takes
 /// longer than was asked for. Rows are held back until the next four are known.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Pace<T> {
     waiting: VecDeque<Row<T>>,
     /// Microseconds between a row and the one before it, or 0: of the waiting rows, and of some before them.
@@ -46,19 +47,7 @@ pub(super) struct Pace<T> {
     last_row: Option<Moment>,
     last_reading: Option<Moment>,
     /// For each clock of a row, the times that readings stand for.
-    covered: BTreeMap<usize, TimeSet>,
-}
-
-impl<T> Default for Pace<T> {
-    fn default() -> Self {
-        Self {
-            waiting: VecDeque::new(),
-            intervals_us: VecDeque::new(),
-            last_row: None,
-            last_reading: None,
-            covered: BTreeMap::new(),
-        }
-    }
+    covered: BTreeMap<usize, RangeSet<i64>>,
 }
 
 impl<T> Pace<T> {
@@ -84,13 +73,10 @@ impl<T> Pace<T> {
             .then(|| self.last_reading.replace(row.moment));
         let time = since(last.flatten(), row.moment);
         let time = time.filter(|time| 2 * length(time) <= 5 * nominal_us);
-        Some(Placed {
-            moment: row.moment,
-            is_reading: row.is_reading,
-            values: row.values,
-            us: time.as_ref().map_or(0, length),
-            fresh: time.map_or_else(Vec::new, |time| covered.insert(time)),
-        })
+        let us = time.as_ref().map_or(0, length);
+        let fresh = time.map_or_else(Vec::new, |time| covered.insert(time));
+        covered.limit(MAX_TIMES);
+        Some(Placed { row, us, fresh })
     }
 
     fn nominal_us(&self, place: usize, interval_s: Option<f64>) -> i64 {
@@ -101,9 +87,15 @@ impl<T> Pace<T> {
         median_us.max(interval_s.map(micros)).unwrap_or(0)
     }
 
-    /// The times that readings stand for, by each clock that a row has.
-    pub(super) fn covered(&self) -> &BTreeMap<usize, TimeSet> {
-        &self.covered
+    /// The clocks of the rows.
+    pub(super) fn clocks(&self) -> impl Iterator<Item = usize> {
+        self.covered.keys().copied()
+    }
+
+    /// Returns the parts of a time that no reading stands for. The time must not be empty.
+    pub(super) fn gaps(&self, clock: usize, time: &Range<i64>) -> Vec<Range<i64>> {
+        let covered = self.covered.get(&clock);
+        covered.map_or_else(|| vec![time.clone()], |covered| covered.gaps(time))
     }
 }
 

@@ -18,37 +18,27 @@ const GPU_RESOLUTION_S: f64 = 0.5;
 type GpuLine = (&'static str, fn(&GpuSample) -> Option<f64>);
 
 /// The lines of a GPU, from top to bottom.
+#[rustfmt::skip]
 pub(super) const GPU_LINES: [GpuLine; 5] = [
-    ("busy, %", |sample| sample.gpu_util.map(f64::from)),
+    ("busy, %", |sample| Some(sample.gpu_util?.into())),
     ("power, W", |sample| sample.power_w),
-    ("temperature, °C", |sample| {
-        sample.temperature_c.map(f64::from)
-    }),
-    ("memory, GiB", |sample| {
-        sample.mem_used_mib.map(|mib| mib as f64 / 1024.0)
-    }),
-    ("SM clock, MHz", |sample| sample.sm_clock_mhz.map(f64::from)),
+    ("temperature, °C", |sample| Some(sample.temperature_c?.into())),
+    ("memory, GiB", |sample| Some(sample.mem_used_mib? as f64 / 1024.0)),
+    ("SM clock, MHz", |sample| Some(sample.sm_clock_mhz?.into())),
 ];
 
-/// Chart data of a GPU over the seconds of all recordings in a row.
+/// Chart data of a GPU over the seconds of all recordings in a row: the values of [`GPU_LINES`].
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct GpuPictures {
-    /// The values of [`GPU_LINES`].
-    pub(super) lines: [Bins; GPU_LINES.len()],
-}
-
-impl Default for GpuPictures {
-    fn default() -> Self {
-        Self {
-            lines: GPU_LINES.map(|_| Bins::new(GPU_RESOLUTION_S)),
-        }
-    }
-}
+pub(super) struct GpuPictures(pub(super) [Bins; GPU_LINES.len()]);
 
 impl GpuPictures {
+    pub(super) fn new() -> Self {
+        Self(GPU_LINES.map(|_| Bins::new(GPU_RESOLUTION_S)))
+    }
+
     /// Adds a sample at `at_s` on the time axis.
     pub(super) fn add(&mut self, at_s: f64, sample: &GpuSample) {
-        for (bins, (_, value)) in self.lines.iter_mut().zip(GPU_LINES) {
+        for (bins, (_, value)) in self.0.iter_mut().zip(GPU_LINES) {
             if let Some(value) = value(sample) {
                 bins.add(at_s, value);
             }

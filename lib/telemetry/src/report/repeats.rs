@@ -51,27 +51,18 @@ pub struct Spread {
 impl Repeats {
     /// Returns the throughput in a sentence.
     pub(super) fn sentence(&self) -> Option<String> {
-        let (sequences, tokens) = self
-            .sequences_per_s
-            .as_ref()
-            .zip(self.tokens_per_s.as_ref())?;
-        let count = self.runs.len();
+        let (sequences, tokens) = (self.sequences_per_s.as_ref()?, self.tokens_per_s.as_ref()?);
+        let (count, last) = (self.runs.len(), self.runs.last()?);
         Some(format!(
-            "{count} repeats of the same work, the last {}: {sequences} sequences/s, {tokens} tokens/s",
-            self.runs.last()?
+            "{count} repeats of the same work, the last {last}: {sequences} sequences/s, {tokens} tokens/s"
         ))
     }
 }
 
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            mean,
-            stddev,
-            min,
-            max,
-        } = self;
-        write!(f, "{mean:.1} ± {stddev:.1} ({min:.1} to {max:.1})")
+        write!(f, "{:.1} ± {:.1} ", self.mean, self.stddev)?;
+        write!(f, "({:.1} to {:.1})", self.min, self.max)
     }
 }
 
@@ -79,19 +70,13 @@ impl fmt::Display for Spread {
 pub(super) fn repeats(runs: &[RunSummary]) -> Vec<Repeats> {
     let mut places = HashMap::new();
     let mut groups: Vec<Vec<&RunSummary>> = Vec::new();
-    let whole =
-        |run: &&RunSummary| run.is_done() && run.attempts == 1 && run.batches_saved.is_none();
-    for run in runs.iter().filter(|run| run.job.is_some()).filter(whole) {
-        let setup = (
-            &run.job,
-            &run.version,
-            &run.device,
-            &run.gpu_names,
-            &run.dtype,
-            run.workers,
-            run.threads,
-        );
-        let place = *places.entry(setup).or_insert(groups.len());
+    let is_whole = |run: &&RunSummary| {
+        run.job.is_some() && run.is_done() && run.attempts == 1 && run.batches_saved.is_none()
+    };
+    for run in runs.iter().filter(is_whole) {
+        let work = (&run.job, &run.version, &run.dtype);
+        let device = (&run.device, &run.gpu_names, run.workers, run.threads);
+        let place = *places.entry((work, device)).or_insert(groups.len());
         if place == groups.len() {
             groups.push(Vec::new());
         }

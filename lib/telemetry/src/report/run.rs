@@ -12,14 +12,14 @@ use super::attempt::{Attempt, AttemptSummary};
 use super::distribution::{BatchDistributions, DistributionsCount};
 use super::efficiency::Efficiency;
 use super::idle::Idle;
-use super::number_set::NumberSet;
 use super::packing::{Packing, PackingCount};
 use super::pictures::RunPictures;
 use super::queue::{Queue, QueueCount};
+use super::range_set::RangeSet;
 use super::run_gpu::RunGpu;
-use super::stages::{Stages, StagesCount, percent};
+use super::stages::{Stages, StagesCount};
 use super::worker::{WorkerSummary, Workers};
-use super::{Tier, share};
+use super::{Tier, joined, percent, share};
 
 /// One run with all its attempts. Counts are sums over its batch events. A batch with several events counts once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -148,6 +148,19 @@ pub struct Throughput {
     pub tokens_per_s: Option<f64>,
 }
 
+impl Throughput {
+    /// Divides sequences, residues and tokens by a time.
+    pub(super) fn new(counts: [u64; 3], elapsed_s: Option<f64>) -> Self {
+        let [sequences_per_s, residues_per_s, tokens_per_s] =
+            counts.map(|count| share(count as f64, elapsed_s));
+        Self {
+            sequences_per_s,
+            residues_per_s,
+            tokens_per_s,
+        }
+    }
+}
+
 impl RunSummary {
     /// Whether everything was computed and written.
     pub(super) fn is_done(&self) -> bool {
@@ -171,18 +184,13 @@ impl RunSummary {
 
     /// Returns sentences about idle time, batches and workers.
     pub(super) fn remarks(&self) -> Vec<String> {
+        let loading = self.load_share.map_or_else(String::new, |share| {
+            let share = percent(share);
+            format!("; loading the model took {share} of loading and run together")
+        });
         let idle = self.idle.map(|idle| {
-            let loading = self.load_share.map_or_else(String::new, |share| {
-                format!(
-                    "; loading the model took {} of loading and run together",
-                    percent(share)
-                )
-            });
-            format!(
-                "the device had no work for {} of the time ({}){loading}",
-                percent(idle.share),
-                idle.parts()
-            )
+            let (share, parts) = (percent(idle.share), idle.parts());
+            format!("the device had no work for {share} of the time ({parts}){loading}")
         });
         let waits = self.distributions.wait_ms.as_ref().map(|waits| {
             format!(
@@ -195,19 +203,13 @@ impl RunSummary {
         });
         let memory = self.peak_device_memory_mib;
         let memory = memory.map(|mib| format!("tensors held at most {mib} MiB of device memory"));
-        let recomputed = (self.recomputed > 0).then(|| {
-            format!(
-                "{} computed again in f32",
-                plural(self.recomputed, "sequence")
-            )
-        });
+        let recomputed = Some(plural(self.recomputed, "sequence")).filter(|_| self.recomputed > 0);
+        let recomputed = recomputed.map(|sequences| format!("{sequences} computed again in f32"));
+        let batches = joined([waits, lengths, memory, recomputed], "; ");
         let workers = self.by_worker.iter().filter(|_| self.by_worker.len() > 1);
-        let batches: Vec<String> = [waits, lengths, memory, recomputed]
+        let lines = idle
             .into_iter()
-            .flatten()
-            .collect();
-        let batches = (!batches.is_empty()).then(|| batches.join("; "));
-        let lines = idle.into_iter().chain(batches);
+            .chain(Some(batches).filter(|line| !line.is_empty()));
         lines.chain(workers.map(WorkerSummary::sentence)).collect()
     }
 
@@ -231,7 +233,7 @@ impl RunSummary {
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunCount {
     attempts: Vec<Attempt>,
-    batch_numbers: NumberSet,
+    batch_numbers: RangeSet<i128>,
     /// Batch events that are there twice.
     repeated: u64,
     /// Pairs of tokens of one sequence; `None` if a batch does not give its number.
@@ -265,11 +267,13 @@ impl RunCount {
 
     /// Whether this run of a job is not done, so that it may be resumed.
     pub(super) fn is_unfinished(&self, job: &str) -> bool {
-        let is_done = |done: &RunDone| done.outcome == Outcome::Done;
-        !self.last_done().is_some_and(is_done)
-            && self
-                .last_started()
-                .is_some_and(|started| started.job.as_deref() == Some(job))
+        let is_done = self
+            .last_done()
+            .is_some_and(|done| done.outcome == Outcome::Done);
+        let known = self
+            .last_started()
+            .and_then(|started| started.job.as_deref());
+        !is_done && known == Some(job)
     }
 
     pub(super) fn attempts(&self) -> &[Attempt] {
@@ -293,10 +297,11 @@ impl RunCount {
         self.distributions.add(batch);
         let run = &mut self.summary;
         run.peak_device_memory_mib = run.peak_device_memory_mib.max(batch.device_memory_peak_mib);
-        if !self.batch_numbers.insert(batch.batch) {
+        let number = i128::from(batch.batch);
+        if self.batch_numbers.insert(number..number + 1).is_empty() {
             run.lost_batches += 1;
             run.lost_tokens += batch.tokens;
-            self.attempts[attempt].add_again();
+            self.attempts[attempt].summary.batches_again += 1;
             return;
         }
         run.batches += 1;
@@ -318,7 +323,7 @@ impl RunCount {
 
     /// Completes the summary of the run.
     pub(super) fn finish(self) -> RunSummary {
-        let notes = self.notes();
+        let (notes, alike) = (self.notes(), self.are_alike());
         let sum = |times: fn(&Attempt) -> Option<f64>| {
             let times = self.attempts.iter().filter_map(times);
             times.reduce(|sum, time_s| sum + time_s)
@@ -331,44 +336,31 @@ impl RunCount {
         let idle = workers.idle();
         let stages = self.stages.finish(elapsed_s, workers.elapsed_s());
         let wait_share = stages.wait.as_ref().and_then(|wait| wait.share);
-        let attempts = self.attempts.iter().enumerate();
-        let by_attempt = attempts.map(|(place, attempt)| {
-            let before = place.checked_sub(1).map(|before| &self.attempts[before]);
-            attempt.finish(before)
-        });
+        let before = [None].into_iter().chain(self.attempts.iter().map(Some));
+        let by_attempt = self.attempts.iter().zip(before);
+        let by_attempt = by_attempt.map(|(attempt, before)| attempt.finish(before));
         let by_attempt: Vec<AttemptSummary> = by_attempt.collect();
-        let per_second =
-            |count: u64| elapsed_s.and_then(|elapsed_s| share(count as f64, elapsed_s));
+        let last = by_attempt.last().cloned().unwrap_or_default();
         let named = |text: String| Some(text).filter(|text| !text.is_empty());
-        let first = self.attempts.first();
-        let first_started = first.and_then(|attempt| attempt.started.as_ref());
-        let alike = self.are_alike();
         // Batches that were taken over from an earlier run have no events, only a count in the last event.
         let rejected = self.last_done().map_or(0, |done| done.rejected);
         let counts = self.summary;
+        let amounts = [counts.sequences, counts.residues, counts.tokens];
+        let with_load_s = load_s.zip(elapsed_s).map(|(load_s, run_s)| load_s + run_s);
         let started = self.attempts.last().and_then(|last| last.started.clone());
         let started = started.unwrap_or_default();
         RunSummary {
             flops: flops(&started, counts.tokens, self.pairs).filter(|_| alike),
-            run: self
-                .attempts
-                .last()
-                .map(|last| last.name().to_owned())
-                .unwrap_or_default(),
+            run: last.run,
             by_worker: workers.finish(&started),
             idle,
             idle_tier: idle.and_then(|idle| idle.tier(elapsed_s)),
-            load_share: load_s
-                .zip(elapsed_s)
-                .and_then(|(load_s, elapsed_s)| share(load_s, load_s + elapsed_s)),
+            load_share: share(load_s, with_load_s),
             mean_length: share(counts.tokens as f64, counts.sequences as f64),
+            started: by_attempt.first().and_then(|first| first.started),
+            attempts: by_attempt.len() as u64,
             by_attempt,
-            started: first_started.and_then(|started| started.time),
-            attempts: self.attempts.len() as u64,
-            outcome: self
-                .attempts
-                .last()
-                .and_then(|last| Some(last.done.as_ref()?.outcome)),
+            outcome: last.outcome,
             job: started.job,
             tool: named(started.tool),
             version: named(started.version),
@@ -386,15 +378,11 @@ impl RunCount {
             threads: started.threads,
             workers: started.workers,
             elapsed_s,
-            load_s: started.load_ms.map(|load_ms| load_ms / 1000.0),
+            load_s: last.load_s,
             batches_total: started.batches_total,
             batches_saved: started.batches_saved,
             rejected: rejected.max(counts.rejected),
-            throughput: Throughput {
-                sequences_per_s: per_second(counts.sequences),
-                residues_per_s: per_second(counts.residues),
-                tokens_per_s: per_second(counts.tokens),
-            },
+            throughput: Throughput::new(amounts, elapsed_s),
             stages,
             queue: self.queue.finish(wait_share),
             distributions: self.distributions.finish(),
@@ -420,59 +408,39 @@ impl RunCount {
     }
 
     fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
-        let attempts = self.attempts.len();
-        if let Some(saved @ 1..) = self.last_started().and_then(|run| run.batches_saved) {
-            let saved = plural(saved, "batch");
-            notes.push(format!("{saved} taken over from an earlier run"));
-        }
-        if attempts > 1 {
-            let mut pairs = self.attempts.windows(2);
-            let gap_s = pairs.try_fold(0.0, |sum, pair| {
-                Some(sum + pair[0].span.gap_to(&pair[1].span)?)
-            });
+        let (run, attempts) = (&self.summary, self.attempts.len());
+        let saved = self.last_started().and_then(|run| run.batches_saved);
+        let saved = saved.filter(|&saved| saved > 0);
+        let saved = saved.map(|saved| plural(saved, "batch") + " taken over from an earlier run");
+        let resumed = (attempts > 1).then(|| {
+            let pairs = self.attempts.windows(2);
+            let gap_s: Option<f64> = pairs.map(|pair| pair[0].span.gap_to(&pair[1].span)).sum();
             let gap = gap_s.map_or_else(String::new, |gap_s| {
                 format!(", without {gap_s:.1} s between them")
             });
-            notes.push(format!(
-                "it was interrupted and went on: the time is that of {attempts} attempts{gap}"
-            ));
-        }
-        if let lost @ 1.. = self.summary.lost_batches {
-            let (lost, tokens) = (
-                plural(lost, "batch"),
-                plural(self.summary.lost_tokens, "token"),
-            );
-            notes.push(format!(
-                "computed again after the interruption: {lost} with {tokens}; a shorter checkpoint interval loses less"
-            ));
-        }
-        if !self.are_alike() {
-            notes.push(
-                "it went on with other devices or another type: no MFU and no energy".to_owned(),
-            );
-        }
-        if self.repeated > 0 {
-            let repeated = self.repeated;
-            notes.push(format!(
-                "batch events that are there again are counted once: {repeated}"
-            ));
-        }
-        match self.last_done() {
+            format!("it was interrupted and went on: the time is that of {attempts} attempts{gap}")
+        });
+        let lost = (run.lost_batches > 0).then(|| {
+            let batches = plural(run.lost_batches, "batch");
+            let tokens = plural(run.lost_tokens, "token");
+            format!("computed again after the interruption: {batches} with {tokens}; a shorter checkpoint interval loses less")
+        });
+        let changed = (!self.are_alike()).then(|| {
+            "it went on with other devices or another type: no MFU and no energy".to_owned()
+        });
+        let repeated = Some(self.repeated).filter(|&repeated| repeated > 0);
+        let repeated = repeated
+            .map(|count| format!("batch events that are there again are counted once: {count}"));
+        let end = match self.last_done() {
             // With several attempts, the last event counts the tokens of the last attempt only.
-            Some(done) if attempts == 1 && done.tokens != self.summary.tokens => {
-                let found = plural(self.summary.tokens, "token");
-                notes.push(format!(
-                    "events are missing: the batches hold {found}, the run says {}",
-                    done.tokens
-                ));
-            }
-            Some(_) => {}
-            None => {
-                notes.push("the run has no end: it was killed, or it is still running".to_owned());
-            }
-        }
-        notes
+            Some(done) => (attempts == 1 && done.tokens != run.tokens).then(|| {
+                let (found, told) = (plural(run.tokens, "token"), done.tokens);
+                format!("events are missing: the batches hold {found}, the run says {told}")
+            }),
+            None => Some("the run has no end: it was killed, or it is still running".to_owned()),
+        };
+        let notes = [saved, resumed, lost, changed, repeated, end];
+        notes.into_iter().flatten().collect()
     }
 }
 

@@ -1,15 +1,13 @@
 //! The GPUs of runs.
 
-use plmkit_logs::thresholds::{COVERAGE_ABSENT_BELOW, COVERAGE_MARKED_BELOW};
 use serde::Serialize;
 
 use super::coverage::{Gap, coverage, is_enough, is_partial};
 use super::energy::Energy;
-use super::findings::gpu_name;
 use super::gpu_count::GpuDistributions;
 use super::gpus::GpuRows;
+use super::percent;
 use super::run::RunSummary;
-use super::stages::percent;
 use super::time_span::{WorkTimes, seconds};
 
 /// Gaps that a sentence names.
@@ -54,10 +52,10 @@ impl RunGpu {
         let time_us = times.time_us(|work| work.run == run);
         let count = rows.during(run).cloned().unwrap_or_default();
         let coverage = coverage(count.us, time_us);
-        let mut gpu = Self {
-            index: rows.index,
-            uuid: rows.uuid.clone(),
-            name: rows.name.clone(),
+        let gpu = Self {
+            index: rows.gpu.index,
+            uuid: rows.gpu.uuid.clone(),
+            name: rows.gpu.name.clone(),
             samples: count.readings,
             coverage,
             partial: is_partial(coverage),
@@ -69,37 +67,33 @@ impl RunGpu {
             distributions: count.distributions(time_us),
             notes: Vec::new(),
         };
-        gpu.notes = gpu.remarks();
-        gpu
-    }
-
-    fn remarks(&self) -> Vec<String> {
-        let name = gpu_name(self.index, self.name.as_deref());
-        let mut notes: Vec<String> = self.coverage_note(&name).into_iter().collect();
-        let below = |coverage: f64| match coverage {
-            _ if coverage < COVERAGE_ABSENT_BELOW => "it is left out",
-            _ if coverage < COVERAGE_MARKED_BELOW => "it is of that part",
-            _ => "it is complete",
-        };
-        let values = self.distributions.less_covered(self.coverage);
-        notes.extend(values.into_iter().map(|(value, coverage)| {
-            let (share, effect) = (percent(coverage), below(coverage));
-            format!("{name}: its {value} is known for {share} of the run: {effect}")
-        }));
-        if self.shared_s > 0.0 {
-            notes.push(format!(
-                "{name}: other runs were at work on it for {:.1} s: each has an equal part of its energy in that time",
-                self.shared_s
-            ));
+        let values = count.less_covered(time_us).into_iter();
+        let values = values.map(|(value, coverage)| {
+            let effect = match Some(coverage) {
+                part if !is_enough(part) => "it is left out",
+                part if is_partial(part) => "it is of that part",
+                _ => "it is complete",
+            };
+            let share = percent(coverage);
+            format!("its {value} is known for {share} of the run: {effect}")
+        });
+        let shared = (gpu.shared_s > 0.0).then(|| format!(
+            "other runs were at work on it for {:.1} s: each has an equal part of its energy in that time",
+            gpu.shared_s
+        ));
+        let notes = gpu.coverage_note().into_iter().chain(values).chain(shared);
+        let name = rows.gpu.label();
+        Self {
+            notes: notes.map(|note| format!("{name}: {note}")).collect(),
+            ..gpu
         }
-        notes
     }
 
-    fn coverage_note(&self, name: &str) -> Option<String> {
+    fn coverage_note(&self) -> Option<String> {
         let Some(coverage) = self.coverage else {
-            return Some(format!(
-                "{name}: its figures are unknown: the events do not tell when the run was at work"
-            ));
+            let unknown =
+                "its figures are unknown: the events do not tell when the run was at work";
+            return Some(unknown.to_owned());
         };
         let effect = match coverage {
             _ if !is_partial(self.coverage) => return None,
@@ -107,31 +101,13 @@ impl RunGpu {
             _ if !is_enough(self.coverage) => "too little for its figures",
             _ => "its figures are of that part, and its energy is scaled to the run",
         };
-        let mut longest: Vec<&Gap> = self.gaps.iter().collect();
-        longest
-            .sort_by(|one, other| (other.to_s - other.from_s).total_cmp(&(one.to_s - one.from_s)));
-        longest.truncate(NAMED_GAPS);
-        longest.sort_by(|one, other| one.from_s.total_cmp(&other.from_s));
-        let gaps = longest.iter();
+        let gaps = Gap::longest(self.gaps.clone(), NAMED_GAPS).into_iter();
         let gaps = gaps.map(|gap| format!("from {:.1} to {:.1} s", gap.from_s, gap.to_s));
-        let gaps: Vec<String> = gaps.collect();
+        let gaps = gaps.collect::<Vec<_>>().join(", ");
+        let share = percent(coverage);
         Some(format!(
-            "{name}: its samples cover {} of the run, {effect}; they are missing {}",
-            percent(coverage),
-            gaps.join(", ")
+            "its samples cover {share} of the run, {effect}; they are missing {gaps}"
         ))
-    }
-}
-
-/// Whether a run computed on the GPU `uuid`: one that it names, or any if it names none and is not on a CPU.
-pub(super) fn uses_gpu(
-    device: Option<&str>,
-    gpu_uuids: Option<&[String]>,
-    uuid: Option<&str>,
-) -> bool {
-    match gpu_uuids.filter(|uuids| !uuids.is_empty()) {
-        Some(uuids) => uuids.iter().any(|named| Some(named.as_str()) == uuid),
-        None => device != Some("cpu"),
     }
 }
 
@@ -151,18 +127,16 @@ pub(super) fn run_gpus(
         // Two workers may share a GPU.
         uuids.sort_unstable();
         uuids.dedup();
-        let gpu = |uuid: String| match find_gpu(all, &uuid) {
-            Some(rows) => RunGpu::new(rows, position, times),
-            None => RunGpu {
-                notes: (!all.is_empty())
-                    .then(|| {
-                        format!("{uuid}: its figures are unknown: the log has no samples of it")
-                    })
-                    .into_iter()
-                    .collect(),
+        let gpu = |uuid: String| {
+            if let Some(rows) = find_gpu(all, &uuid) {
+                return RunGpu::new(rows, position, times);
+            }
+            let note = format!("{uuid}: its figures are unknown: the log has no samples of it");
+            RunGpu {
                 uuid: Some(uuid),
+                notes: Some(note).filter(|_| !all.is_empty()).into_iter().collect(),
                 ..RunGpu::default()
-            },
+            }
         };
         return Some(uuids.into_iter().map(gpu).collect());
     }
@@ -173,5 +147,6 @@ pub(super) fn run_gpus(
 
 /// Finds the GPU with a UUID.
 pub(super) fn find_gpu<'a>(gpus: &'a [GpuRows], uuid: &str) -> Option<&'a GpuRows> {
-    gpus.iter().find(|gpu| gpu.uuid.as_deref() == Some(uuid))
+    gpus.iter()
+        .find(|rows| rows.gpu.uuid.as_deref() == Some(uuid))
 }

@@ -47,8 +47,6 @@ pub struct Runs {
     places: HashMap<String, Vec<(usize, usize)>>,
     /// For each name in the current log, the run and the attempt.
     in_log: HashMap<String, (usize, usize)>,
-    /// The name and the place of the previous event.
-    last: Option<(String, (usize, usize))>,
 }
 
 impl Runs {
@@ -56,31 +54,26 @@ impl Runs {
     /// event, as a copy does, or in the middle of the run, as a log does that was rotated.
     pub fn begin_log(&mut self) {
         self.in_log.clear();
-        self.last = None;
     }
 
     /// Adds an event.
     pub fn add(&mut self, event: &Event) {
         let Some(run) = event.run() else { return };
-        let (count, attempt) = match &self.last {
-            // The usual case, without hashing.
-            Some((last, place)) if last == run => *place,
-            _ => self.place(run, event),
-        };
+        let known = self.in_log.get(run).copied();
+        let (count, attempt) = known.unwrap_or_else(|| self.place(run, event));
         self.counts[count].add(attempt, event);
     }
 
-    /// Returns the place of a run. A new run is the next attempt at an interrupted run of the same job, if there is one.
+    /// Returns the place of a run that the log did not name before. A new run is the next attempt at an interrupted run of the
+    /// same job, if there is one.
     fn place(&mut self, run: &str, event: &Event) -> (usize, usize) {
-        let known = self.in_log.get(run).copied();
-        let place = known.or_else(|| self.place_in_other_log(run, event));
+        let place = self.place_in_other_log(run, event);
         let place = place.unwrap_or_else(|| {
             let place = self.new_place(run, event);
             self.places.entry(run.to_owned()).or_default().push(place);
             place
         });
         self.in_log.insert(run.to_owned(), place);
-        self.last = Some((run.to_owned(), place));
         place
     }
 
@@ -115,17 +108,15 @@ impl Runs {
         let counts = self.counts.iter().enumerate();
         WorkTimes::new(counts.flat_map(|(position, count)| {
             let attempts = count.attempts().iter();
-            attempts
-                .map(move |attempt| Work::new(position, &attempt.span, attempt.started.as_ref()))
+            attempts.map(move |of| Work::new(position, &of.span, of.started.as_ref()))
         }))
     }
 
     /// Completes the summaries. `torn_last_line` tells whether the log ends with a torn line, which was left out.
     pub fn finish(self, torn_last_line: bool) -> RunsSummary {
-        let runs = self.counts.into_iter().map(RunCount::finish);
         RunsSummary {
             torn_last_line,
-            runs: runs.collect(),
+            runs: self.counts.into_iter().map(RunCount::finish).collect(),
             by_sample: Vec::new(),
             repeats: Vec::new(),
         }

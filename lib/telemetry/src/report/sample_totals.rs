@@ -6,8 +6,7 @@ use plmkit_contract::plural;
 use serde::Serialize;
 
 use super::run::RunSummary;
-use super::share;
-use super::stages::percent;
+use super::{joined, percent, share};
 
 /// Sums over the runs of a sample: one for each of its shards, and more where work was repeated.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -48,33 +47,25 @@ pub struct SampleTotals {
 impl SampleTotals {
     /// Returns the sums in a sentence, if there are several runs.
     pub(super) fn sentence(&self) -> Option<String> {
-        let mut parts = vec![format!(
-            "sample {}: {}",
-            self.sample,
-            plural(self.runs, "run")
-        )];
-        parts.extend(self.shards.map(|shards| plural(shards, "shard")));
-        parts.push(plural(self.sequences, "sequence"));
-        parts.push(plural(self.tokens, "token"));
-        parts.extend(
-            self.gpu_hours
-                .filter(|&hours| hours > 0.0)
-                .map(|hours| format!("{hours:.3} GPU hours")),
-        );
-        parts.extend(self.energy_j.map(|joules| format!("{joules:.0} J")));
-        parts.extend(
-            self.mean_packing
-                .map(|mean| format!("packing {}", percent(mean))),
-        );
-        parts.extend(
-            self.idle_share
-                .map(|share| format!("{} without work", percent(share))),
-        );
+        let runs = plural(self.runs, "run");
+        let packing = self.mean_packing.map(percent);
+        let idle = self.idle_share.map(percent);
+        let hours = self.gpu_hours.filter(|&hours| hours > 0.0);
         let rates = self.sequences_per_s.zip(self.tokens_per_s);
-        parts.extend(rates.map(|(sequences, tokens)| {
-            format!("{sequences:.1} sequences/s and {tokens:.0} tokens/s a run")
-        }));
-        (self.runs > 1).then(|| parts.join(", "))
+        let parts = [
+            Some(format!("sample {}: {runs}", self.sample)),
+            self.shards.map(|shards| plural(shards, "shard")),
+            Some(plural(self.sequences, "sequence")),
+            Some(plural(self.tokens, "token")),
+            hours.map(|hours| format!("{hours:.3} GPU hours")),
+            self.energy_j.map(|joules| format!("{joules:.0} J")),
+            packing.map(|mean| format!("packing {mean}")),
+            idle.map(|share| format!("{share} without work")),
+            rates.map(|(sequences, tokens)| {
+                format!("{sequences:.1} sequences/s and {tokens:.0} tokens/s a run")
+            }),
+        ];
+        (self.runs > 1).then(|| joined(parts, ", "))
     }
 }
 
@@ -86,28 +77,23 @@ pub(super) fn by_sample(runs: &[RunSummary]) -> Vec<SampleTotals> {
             samples.entry(sample).or_default().push(run);
         }
     }
-    samples
-        .into_iter()
-        .map(|(sample, runs)| totals(sample, &runs))
-        .collect()
+    let totals = samples.iter().map(|(sample, runs)| totals(sample, runs));
+    totals.collect()
 }
 
 fn totals(sample: &str, runs: &[&RunSummary]) -> SampleTotals {
-    let count = |of: fn(&RunSummary) -> u64| runs.iter().map(|run| of(run)).sum::<u64>();
-    let sum =
-        |of: fn(&RunSummary) -> Option<f64>| runs.iter().map(|run| of(run)).sum::<Option<f64>>();
+    let all = || runs.iter().copied();
+    let count = |of: fn(&RunSummary) -> u64| all().map(of).sum::<u64>();
+    let sum = |of: fn(&RunSummary) -> Option<f64>| all().map(of).sum::<Option<f64>>();
     let elapsed_s = sum(|run| run.elapsed_s);
-    let per_s = |count: u64| share(count as f64, elapsed_s?);
+    let per_s = |count: u64| share(count as f64, elapsed_s);
     let (sequences, tokens) = (count(|run| run.sequences), count(|run| run.tokens));
     let jobs: Option<HashSet<&str>> = runs.iter().map(|run| run.job.as_deref()).collect();
-    let filled = runs.iter().filter_map(|run| {
-        let packing = &run.packing;
-        Some((
-            packing.mean_utilization? * packing.batches as f64,
-            packing.batches as f64,
-        ))
+    let packed = runs.iter().map(|run| &run.packing);
+    let packed = packed.filter_map(|of| Some((of.mean_utilization?, of.batches as f64)));
+    let (filled, batches) = packed.fold((0.0, 0.0), |(filled, sum), (mean, batches)| {
+        (filled + mean * batches, sum + batches)
     });
-    let (filled, batches) = filled.fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
     let idle_s = sum(|run| Some(run.idle?.share * run.elapsed_s?));
     SampleTotals {
         sample: sample.to_owned(),
@@ -124,8 +110,6 @@ fn totals(sample: &str, runs: &[&RunSummary]) -> SampleTotals {
         gpu_hours: sum(RunSummary::gpu_hours),
         energy_j: sum(|run| run.efficiency.energy_j),
         mean_packing: share(filled, batches),
-        idle_share: idle_s
-            .zip(elapsed_s)
-            .and_then(|(idle_s, elapsed_s)| share(idle_s, elapsed_s)),
+        idle_share: share(idle_s, elapsed_s),
     }
 }

@@ -7,14 +7,13 @@ use plmkit_logs::GpuSample;
 use serde::Serialize;
 
 use super::coverage::is_enough;
-use super::findings::gpu_name;
 use super::gpus::{GpuRows, GpuSummary};
 use super::host::{HostRows, HostSummary};
+use super::percent;
 use super::pictures::GpuPictures;
 use super::run::RunSummary;
 use super::run_gpu::{RunGpu, find_gpu, run_gpus};
 use super::runs::{Runs, RunsSummary};
-use super::stages::percent;
 use super::time_axis::TimeAxis;
 use super::time_span::WorkTimes;
 
@@ -60,8 +59,8 @@ pub enum Scope {
 /// Chart data of the samples, over the seconds of all recordings in a row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct SamplesPictures {
-    /// The GPUs, with the driver's numbers of them.
-    pub(super) gpus: Vec<(Option<u32>, GpuPictures)>,
+    /// The first GPUs.
+    pub(super) gpus: Vec<GpuPictures>,
     /// When runs were at work.
     pub(super) spans_s: Vec<Range<f64>>,
 }
@@ -114,7 +113,7 @@ impl Samples {
         let known = self.gpus.iter().position(|gpu| gpu.is_of(sample));
         known.unwrap_or_else(|| {
             if self.pictures.len() < MAX_PICTURES {
-                self.pictures.push(GpuPictures::default());
+                self.pictures.push(GpuPictures::new());
             }
             self.gpus.push(GpuRows::default());
             self.gpus.len() - 1
@@ -129,35 +128,31 @@ impl Samples {
         let runs = events.map_or(&[][..], |events| &events.runs);
         let by_run = runs.iter().enumerate();
         let by_run = by_run.map(|(position, run)| run_gpus(run, position, &self.gpus, times));
-        let scope = if self.host.is_inside() {
-            Scope::Runs
-        } else {
-            Scope::Recording
-        };
+        let is_whole = !self.host.is_inside();
+        let whole = is_whole.then(|| (Scope::Recording, self.axis.end_us()));
+        let (scope, recorded_us) = whole.unzip();
         // Samples from outside all runs must not judge the runs.
-        let elsewhere = scope == Scope::Recording && self.rows > 0 && times.are_known();
-        let is_whole = scope == Scope::Recording;
-        let gpus = self.gpus.iter().map(|gpu| {
-            let in_run = !elsewhere && (times.is_empty() || times.are_on(gpu.uuid.as_deref()));
-            let recorded_us = || gpu.clocks().map(|clock| self.axis.recorded_us(clock)).sum();
-            gpu.finish(in_run, is_whole.then(recorded_us), times)
+        let elsewhere = is_whole && self.rows > 0 && times.are_known();
+        let gpus = self.gpus.iter().map(|rows| {
+            let is_used = times.is_empty() || times.are_on(rows.gpu.uuid.as_deref());
+            let in_run = !elsewhere && is_used;
+            let clocks = rows.clocks();
+            let recorded_us = || clocks.map(|clock| self.axis.recorded_us(clock)).sum();
+            rows.finish(in_run, is_whole.then(recorded_us), times)
         });
         let gpus: Vec<GpuSummary> = gpus.collect();
-        let indices = self.gpus.iter().map(|gpu| gpu.index);
         let mut notes = notes(runs, &self.gpus, elsewhere);
         if is_whole {
             notes.extend(gpus.iter().filter_map(coverage_note).take(MAX_NOTES));
         }
         SamplesSummary {
             torn_last_line,
-            scope,
-            host: self
-                .host
-                .finish(is_whole.then(|| self.axis.end_us()), times),
+            scope: scope.unwrap_or(Scope::Runs),
+            host: self.host.finish(recorded_us, times),
             notes,
             by_run: by_run.collect(),
             pictures: SamplesPictures {
-                gpus: indices.zip(self.pictures).collect(),
+                gpus: self.pictures,
                 spans_s: self.spans_s.into_values().collect(),
             },
             gpus,
@@ -173,8 +168,7 @@ fn coverage_note(gpu: &GpuSummary) -> Option<String> {
     } else {
         "too little for its figures"
     };
-    let name = gpu_name(gpu.index, gpu.name.as_deref());
-    let share = percent(coverage);
+    let (name, share) = (gpu.label(), percent(coverage));
     Some(format!(
         "{name}: its samples cover {share} of the recording, {effect}"
     ))
@@ -182,27 +176,19 @@ fn coverage_note(gpu: &GpuSummary) -> Option<String> {
 
 /// Explains why figures of `runs` are unknown, if the samples are not theirs.
 fn notes(runs: &[RunSummary], gpus: &[GpuRows], elsewhere: bool) -> Vec<String> {
-    let mut notes = Vec::new();
-    if elsewhere {
-        notes.push(
-            "no sample was taken while a run was at work: none counts for the verdict".to_owned(),
-        );
-    }
-    let named = runs
-        .iter()
-        .filter_map(|run| Some((run, run.gpu_uuids.as_ref()?)));
-    let unknown = named.filter(|(_, uuids)| {
-        let mut known = uuids.iter().map(|uuid| find_gpu(gpus, uuid));
-        !uuids.is_empty() && !gpus.is_empty() && known.all(|gpu| gpu.is_none())
+    let outside = "no sample was taken while a run was at work: none counts for the verdict";
+    let unknown = runs.iter().filter_map(|run| {
+        let uuids = run.gpu_uuids.as_ref().filter(|uuids| !uuids.is_empty())?;
+        if gpus.is_empty() || uuids.iter().any(|uuid| find_gpu(gpus, uuid).is_some()) {
+            return None;
+        }
+        let (run, uuids) = (&run.run, uuids.join(", "));
+        Some(format!(
+            "run {run}: the samples are of other GPUs than {uuids}: its energy is not known, nor is its MFU without --peak-tflops"
+        ))
     });
-    for (run, uuids) in unknown.take(MAX_NOTES) {
-        notes.push(format!(
-            "run {}: the samples are of other GPUs than {}: its energy is not known, nor is its MFU without --peak-tflops",
-            run.run,
-            uuids.join(", ")
-        ));
-    }
-    notes
+    let outside = elsewhere.then(|| outside.to_owned()).into_iter();
+    outside.chain(unknown.take(MAX_NOTES)).collect()
 }
 
 #[cfg(test)]

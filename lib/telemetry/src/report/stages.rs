@@ -5,7 +5,7 @@ use serde::Serialize;
 use plmkit_logs::Mean;
 use plmkit_logs::event::BatchDone;
 
-use super::share;
+use super::{percent, share};
 
 /// The stages of a batch. They may overlap, so their shares need not add up to one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -61,7 +61,10 @@ impl StagesCount {
     /// each of several a part of this sum.
     pub(super) fn finish(&self, elapsed_s: Option<f64>, workers_s: Option<f64>) -> Stages {
         let stage = |mean: &Mean, available_s: Option<f64>| {
-            let share = available_s.and_then(|available_s| share(mean.sum(), available_s * 1000.0));
+            let share = share(
+                mean.sum(),
+                available_s.map(|available_s| available_s * 1000.0),
+            );
             Some(Stage {
                 total_ms: mean.sum(),
                 mean_ms: mean.mean()?,
@@ -96,28 +99,27 @@ impl Stages {
         ]
     }
 
+    /// Returns the share of computing.
+    pub(super) fn compute_share(&self) -> Option<f64> {
+        self.compute.as_ref()?.share
+    }
+
     fn advise(&self) -> Option<String> {
-        let share = |stage: &Option<Stage>| stage.as_ref().and_then(|stage| stage.share);
-        let compute = percent(share(&self.compute)?);
         let others = [
-            ("waiting for input", share(&self.wait)),
-            ("copying to the device", share(&self.h2d)),
-            ("copying from the device", share(&self.d2h)),
-            ("writing", share(&self.write)),
+            ("waiting for input", &self.wait),
+            ("copying to the device", &self.h2d),
+            ("copying from the device", &self.d2h),
+            ("writing", &self.write),
         ];
-        let largest = others
-            .into_iter()
-            .filter_map(|(name, share)| Some((name, share?)))
-            .max_by(|one, other| one.1.total_cmp(&other.1));
+        let known = others.into_iter();
+        let known = known.filter_map(|(name, stage)| Some((name, stage.as_ref()?.share?)));
+        let largest = known.max_by(|one, other| one.1.total_cmp(&other.1));
         let other = largest.map_or_else(String::new, |(name, share)| {
             format!("; the largest other part was {name}, {}", percent(share))
         });
+        let compute = percent(self.compute_share()?);
         Some(format!("computing took {compute} of the time{other}"))
     }
-}
-
-pub(super) fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
 }
 
 #[cfg(test)]

@@ -2,9 +2,7 @@
 
 use plmkit_contract::{LIST_SHOWN, one_line, plural};
 
-use super::findings::gpu_name;
-use super::stages::percent;
-use super::{GpuSummary, Repeats, Report, RunSummary, SampleTotals};
+use super::{GpuSummary, Repeats, Report, RunSummary, SampleTotals, joined, percent};
 use plmkit_logs::event::Outcome;
 
 /// Returns the report in sentences, one a line: the work, the GPUs and the host, and the findings.
@@ -32,10 +30,8 @@ pub fn sentences(report: &Report) -> Vec<String> {
         let cpu = host.mean_cpu_utilization.map(percent);
         lines.extend(cpu.map(|cpu| format!("host: mean CPU utilization {cpu}")));
         let memory = host.peak_mem_used_mib.zip(host.mem_total_mib);
-        lines
-            .extend(memory.map(|(used, total)| {
-                format!("host: {used} of {total} MiB of memory used at most")
-            }));
+        let memory = memory.map(|(used, total)| format!("{used} of {total} MiB"));
+        lines.extend(memory.map(|used| format!("host: {used} of memory used at most")));
         lines.extend(samples.notes.iter().cloned());
         lines.extend(samples.torn_last_line.then(|| torn("sample")));
     }
@@ -47,24 +43,20 @@ pub fn sentences(report: &Report) -> Vec<String> {
 }
 
 fn work(run: &RunSummary) -> String {
-    let mut parts = vec![format!(
-        "run {}: {}, {}, {}",
-        run.run,
-        outcome(run.outcome),
-        plural(run.sequences, "sequence"),
-        plural(run.tokens, "token")
-    )];
-    let elapsed_s = run.elapsed_s;
-    parts.extend(elapsed_s.map(|elapsed_s| format!(" in {elapsed_s:.2} s")));
+    let (sequences, tokens) = (run.sequences, run.tokens);
+    let (sequences, tokens) = (plural(sequences, "sequence"), plural(tokens, "token"));
+    let end = outcome(run.outcome);
+    let work = format!("run {}: {end}, {sequences}, {tokens}", run.run);
+    let time = run.elapsed_s.map(|time_s| format!(" in {time_s:.2} s"));
     let rates = &run.throughput;
     let residues = rates.sequences_per_s.zip(rates.residues_per_s);
-    let all = residues.zip(rates.tokens_per_s);
-    parts.extend(all.map(|((sequences, residues), tokens)| {
+    let rates = residues.zip(rates.tokens_per_s);
+    let rates = rates.map(|((sequences, residues), tokens)| {
         format!(": {sequences:.1} sequences/s, {residues:.0} residues/s, {tokens:.0} tokens/s")
-    }));
-    let load_s = run.load_s;
-    parts.extend(load_s.map(|load_s| format!(", after {load_s:.2} s of loading the model")));
-    parts.concat()
+    });
+    let load = run.load_s;
+    let load = load.map(|load_s| format!(", after {load_s:.2} s of loading the model"));
+    joined([Some(work), time, rates, load], "")
 }
 
 /// Returns in a word how a run ended.
@@ -74,31 +66,21 @@ pub(super) fn outcome(outcome: Option<Outcome>) -> &'static str {
 
 fn efficiency(run: &RunSummary) -> Option<String> {
     let figures = &run.efficiency;
-    let known = [
-        figures.mfu.map(|mfu| format!("MFU {}", percent(mfu))),
-        figures
-            .residues_per_joule
-            .map(|rate| format!("{rate:.2} residues/J")),
-        figures.mean_power_w.map(|watts| format!("{watts:.0} W")),
-    ];
-    let known: Vec<String> = known.into_iter().flatten().collect();
-    (!known.is_empty()).then(|| known.join(", "))
+    let mfu = figures.mfu.map(|mfu| format!("MFU {}", percent(mfu)));
+    let residues = figures.residues_per_joule;
+    let residues = residues.map(|rate| format!("{rate:.2} residues/J"));
+    let power = figures.mean_power_w.map(|watts| format!("{watts:.0} W"));
+    Some(joined([mfu, residues, power], ", ")).filter(|line| !line.is_empty())
 }
 
 fn gpu(gpu: &GpuSummary) -> String {
-    let name = gpu_name(gpu.index, gpu.name.as_deref());
-    let samples = plural(gpu.samples, "sample");
-    let covered = gpu.coverage.map_or_else(String::new, |coverage| {
-        format!(" over {} of the time", percent(coverage))
-    });
+    let name = gpu.label();
+    let covered = gpu.coverage.map(percent);
+    let covered = covered.map(|share| format!(" over {share} of the time"));
+    let samples = plural(gpu.samples, "sample") + covered.as_deref().unwrap_or_default();
     match (gpu.mean_utilization, gpu.distributions.utilization) {
-        (Some(mean), _) => {
-            format!(
-                "{name}: mean utilization {}, {samples}{covered}",
-                percent(mean)
-            )
-        }
-        (None, Some(_)) => format!("{name}: too few samples for its figures, {samples}{covered}"),
+        (Some(mean), _) => format!("{name}: mean utilization {}, {samples}", percent(mean)),
+        (None, Some(_)) => format!("{name}: too few samples for its figures, {samples}"),
         (None, None) if gpu.samples == 0 => format!("{name}: no samples"),
         (None, None) => format!("{name}: the driver gives no utilization"),
     }

@@ -38,4 +38,12 @@ impl ThrottleCount {
     pub(super) fn share(&self, us: i64) -> f64 {
         us as f64 / self.us.max(1) as f64
     }
+
+    /// Returns the share of each reason.
+    pub(super) fn shares(&self) -> BTreeMap<String, f64> {
+        let reasons = self.reasons_us.iter();
+        reasons
+            .map(|(reason, &us)| (reason.clone(), self.share(us)))
+            .collect()
+    }
 }

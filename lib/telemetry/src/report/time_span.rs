@@ -5,8 +5,6 @@ use std::ops::Range;
 use plmkit_logs::event::{Event, RunStarted};
 use plmkit_logs::{GpuSample, Timestamp};
 
-use super::run_gpu::uses_gpu;
-
 /// No clock of a machine counts further: about 30 years.
 const MAX_S: f64 = 1e9;
 
@@ -70,23 +68,28 @@ pub(super) struct Work {
     /// The position of its run.
     pub(super) run: usize,
     span: TimeSpan,
-    device: Option<String>,
-    gpu_uuids: Option<Vec<String>>,
+    on_cpu: bool,
+    /// The GPUs that it names.
+    gpu_uuids: Vec<String>,
 }
 
 impl Work {
     pub(super) fn new(run: usize, span: &TimeSpan, started: Option<&RunStarted>) -> Self {
+        let gpu_uuids = started.and_then(|started| started.gpu_uuids.clone());
         Self {
             run,
             span: span.clone(),
-            device: started.and_then(|started| started.device.clone()),
-            gpu_uuids: started.and_then(|started| started.gpu_uuids.clone()),
+            on_cpu: started.is_some_and(|started| started.device.as_deref() == Some("cpu")),
+            gpu_uuids: gpu_uuids.unwrap_or_default(),
         }
     }
 
-    /// Whether it computed on the GPU `uuid`.
+    /// Whether it computed on the GPU `uuid`: one that it names, or any if it names none and is not on a CPU.
     pub(super) fn uses(&self, uuid: Option<&str>) -> bool {
-        uses_gpu(self.device.as_deref(), self.gpu_uuids.as_deref(), uuid)
+        match self.gpu_uuids[..] {
+            [] => !self.on_cpu,
+            ref named => named.iter().any(|named| Some(named.as_str()) == uuid),
+        }
     }
 }
 
@@ -121,11 +124,10 @@ impl WorkTimes {
             work: work.collect(),
             clocks: vec![Clock::default()],
         };
-        for position in 0..times.work.len() {
-            let span = &times.work[position].span;
-            if let (Some(boot_id), true) = (span.boot_id.clone(), span.boot_us.is_some()) {
-                times.boot_clock(&boot_id);
-            }
+        let spans = times.work.iter().map(|work| &work.span);
+        let boots = spans.filter_map(|span| span.boot_us.as_ref().and(span.boot_id.clone()));
+        for boot_id in boots.collect::<Vec<_>>() {
+            times.boot_clock(&boot_id);
         }
         for clock in 0..times.clocks.len() {
             times.clocks[clock].pieces = times.pieces(clock);
@@ -137,11 +139,10 @@ impl WorkTimes {
     fn pieces(&self, clock: usize) -> Vec<(Range<i64>, Vec<usize>)> {
         let all = self.work.iter().enumerate();
         let spans = all.filter_map(|(position, work)| Some((position, self.span(work, clock)?)));
-        let mut edges: Vec<(i64, bool, usize)> = spans
-            .flat_map(|(position, span)| {
-                [(span.start, true, position), (span.end, false, position)]
-            })
-            .collect();
+        let edges = spans.flat_map(|(position, span)| {
+            [(span.start, true, position), (span.end, false, position)]
+        });
+        let mut edges: Vec<(i64, bool, usize)> = edges.collect();
         edges.sort_unstable();
         let (mut pieces, mut active, mut from_us) = (Vec::new(), Vec::new(), i64::MIN);
         for (at_us, begins, position) in edges {
@@ -240,11 +241,8 @@ impl WorkTimes {
 
     /// Returns when work was done, by the clock that joins it with samples.
     fn joined(&self, work: &Work) -> Option<(usize, Range<i64>)> {
-        let boot = work
-            .span
-            .boot_id
-            .as_deref()
-            .and_then(|id| self.find_boot(id));
+        let boot_id = work.span.boot_id.as_deref();
+        let boot = boot_id.and_then(|boot_id| self.find_boot(boot_id));
         let seen = boot.filter(|&clock| self.clocks[clock].is_seen);
         let mut clocks = [seen, Some(0), boot].into_iter().flatten();
         clocks.find_map(|clock| Some((clock, self.span(work, clock)?)))
@@ -252,20 +250,17 @@ impl WorkTimes {
 
     /// Returns how long any of the chosen work was done, in microseconds.
     pub(super) fn time_us(&self, is_chosen: impl Fn(&Work) -> bool) -> i64 {
-        let mut sum_us = 0;
-        for (number, clock) in self.clocks.iter().enumerate() {
-            let is_joined = |work: &Work| self.joined(work).is_some_and(|(by, _)| by == number);
-            let counts = |&position: &usize| {
-                let work = &self.work[position];
-                is_chosen(work) && is_joined(work)
-            };
-            let pieces = clock.pieces.iter();
-            let chosen = pieces.filter(|(_, work)| work.iter().any(counts));
-            sum_us += chosen
-                .map(|(piece, _)| piece.end - piece.start)
-                .sum::<i64>();
-        }
-        sum_us
+        let chosen = self.work.iter().filter(|work| is_chosen(work));
+        let mut times: Vec<_> = chosen.filter_map(|work| self.joined(work)).collect();
+        times.sort_by_key(|(clock, time)| (*clock, time.start));
+        // The end of the times so far, with its clock: times may overlap.
+        let mut end = (0, i64::MIN);
+        let lengths = times.into_iter().map(|(clock, time)| {
+            let (_, from_us) = end.max((clock, time.start));
+            end = end.max((clock, time.end));
+            end.1 - from_us
+        });
+        lengths.sum()
     }
 
     /// Returns the times of a run's processes, each with its clock.

@@ -1,5 +1,7 @@
 //! The workers of a run.
 
+use std::array;
+
 use plmkit_contract::plural;
 use serde::Serialize;
 
@@ -7,8 +9,7 @@ use plmkit_logs::event::{BatchDone, RunStarted};
 
 use super::idle::{Idle, IdleTime};
 use super::run::Throughput;
-use super::share;
-use super::stages::percent;
+use super::{joined, percent, share};
 
 /// A worker of a run, or its only process. Batches that were computed again count again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -41,27 +42,22 @@ pub struct WorkerSummary {
 impl WorkerSummary {
     /// Returns the figures in a sentence.
     pub(super) fn sentence(&self) -> String {
-        let mut parts = vec![format!("worker {}", self.worker)];
         let gpu = self.gpu_name.as_ref().zip(self.gpu_uuid.as_ref());
-        parts.extend(gpu.map(|(name, uuid)| format!(" on {name} {uuid}")));
-        parts.push(format!(": {}", plural(self.batches, "batch")));
+        let gpu = gpu.map_or_else(String::new, |(name, uuid)| format!(" on {name} {uuid}"));
+        let batches = plural(self.batches, "batch");
+        let worker = format!("worker {}{gpu}: {batches}", self.worker);
         let shares = [
             ("of the tokens", self.token_share),
             ("of the time computing", self.compute_share),
             ("waiting", self.wait_share),
             ("without work", self.idle.map(|idle| idle.share)),
         ];
-        let known = shares.into_iter();
-        let known = known.filter_map(|(what, share)| Some(format!(", {} {what}", percent(share?))));
-        parts.extend(known);
-        let rates = self
-            .throughput
-            .sequences_per_s
-            .zip(self.throughput.tokens_per_s);
-        parts.extend(rates.map(|(sequences, tokens)| {
-            format!(", {sequences:.1} sequences/s, {tokens:.0} tokens/s")
-        }));
-        parts.concat()
+        let shares = shares.map(|(what, share)| Some(format!("{} {what}", percent(share?))));
+        let (rates, all) = (&self.throughput, [Some(worker)].into_iter().chain(shares));
+        let rates = rates.sequences_per_s.zip(rates.tokens_per_s);
+        let rates = rates
+            .map(|(sequences, tokens)| format!("{sequences:.1} sequences/s, {tokens:.0} tokens/s"));
+        joined(all.chain([rates]), ", ")
     }
 }
 
@@ -69,9 +65,8 @@ impl WorkerSummary {
 #[derive(Clone, Debug, Default)]
 pub(super) struct WorkerCount {
     batches: u64,
-    sequences: u64,
-    tokens: u64,
-    residues: u64,
+    /// Sequences, residues and tokens.
+    amounts: [u64; 3],
     compute_s: f64,
     wait_s: f64,
     /// Batches that do not give both times.
@@ -91,52 +86,33 @@ impl WorkerCount {
             self.start_s = Some((elapsed_s - of_batch_s, wait_s));
         }
         self.batches += 1;
-        self.sequences += batch.sequences;
-        self.tokens += batch.tokens;
-        self.residues += batch.residues;
+        self.add_amounts([batch.sequences, batch.residues, batch.tokens]);
         self.compute_s += batch.compute_ms.unwrap_or(0.0) / 1000.0;
         self.wait_s += wait_s;
         self.untimed += u64::from(batch.compute_ms.is_none() || batch.wait_ms.is_none());
     }
 
-    /// Ends the process after `elapsed_s`.
-    fn end(&self, elapsed_s: Option<f64>) -> Self {
-        let start_s = match self.batches {
-            0 => elapsed_s.map(|elapsed_s| (elapsed_s, 0.0)),
-            _ => self.start_s,
-        };
-        let known = elapsed_s.zip(start_s).filter(|_| self.untimed == 0);
-        let idle = known.map(|(elapsed_s, (start_s, first_wait_s))| {
-            IdleTime::new(
-                elapsed_s,
-                self.compute_s,
-                start_s,
-                self.wait_s - first_wait_s,
-            )
-        });
-        Self {
-            elapsed_s,
-            idle,
-            ..self.clone()
-        }
+    fn add_amounts(&mut self, amounts: [u64; 3]) {
+        self.amounts = array::from_fn(|amount| self.amounts[amount] + amounts[amount]);
     }
 
-    fn plus(&self, other: &Self) -> Self {
-        Self {
-            batches: self.batches + other.batches,
-            sequences: self.sequences + other.sequences,
-            tokens: self.tokens + other.tokens,
-            residues: self.residues + other.residues,
-            compute_s: self.compute_s + other.compute_s,
-            wait_s: self.wait_s + other.wait_s,
-            untimed: self.untimed + other.untimed,
-            start_s: None,
-            elapsed_s: self
-                .elapsed_s
-                .zip(other.elapsed_s)
-                .map(|(sum, own)| sum + own),
-            idle: self.idle.zip(other.idle).map(|(sum, own)| sum.plus(own)),
-        }
+    /// Adds the batches of a process that took `elapsed_s`.
+    fn add_process(&mut self, own: &Self, elapsed_s: Option<f64>) {
+        let start_s = match own.batches {
+            0 => elapsed_s.map(|elapsed_s| (elapsed_s, 0.0)),
+            _ => own.start_s,
+        };
+        let known = elapsed_s.zip(start_s).filter(|_| own.untimed == 0);
+        let idle = known.map(|(elapsed_s, (start_s, first_wait_s))| {
+            IdleTime::new(elapsed_s, own.compute_s, start_s, own.wait_s - first_wait_s)
+        });
+        self.batches += own.batches;
+        self.add_amounts(own.amounts);
+        self.compute_s += own.compute_s;
+        self.wait_s += own.wait_s;
+        self.untimed += own.untimed;
+        self.elapsed_s = self.elapsed_s.zip(elapsed_s).map(|(sum, own)| sum + own);
+        self.idle = self.idle.zip(idle).map(|(sum, own)| sum.plus(own));
     }
 }
 
@@ -145,12 +121,21 @@ impl WorkerCount {
 pub(super) struct Workers(Vec<WorkerCount>);
 
 impl Workers {
-    /// Adds worker `number` of a process that took `elapsed_s`. The workers of a process are added in their order.
-    pub(super) fn add(&mut self, number: usize, count: &WorkerCount, elapsed_s: Option<f64>) {
-        let ended = count.end(elapsed_s);
-        match self.0.get_mut(number) {
-            Some(sum) => *sum = sum.plus(&ended),
-            None => self.0.push(ended),
+    /// Adds the workers of a process that took `elapsed_s`, in their order.
+    pub(super) fn add<'a>(
+        &mut self,
+        counts: impl Iterator<Item = &'a WorkerCount>,
+        elapsed_s: Option<f64>,
+    ) {
+        for (number, count) in counts.enumerate() {
+            if number == self.0.len() {
+                self.0.push(WorkerCount {
+                    elapsed_s: Some(0.0),
+                    idle: Some(IdleTime::default()),
+                    ..WorkerCount::default()
+                });
+            }
+            self.0[number].add_process(count, elapsed_s);
         }
     }
 
@@ -169,28 +154,22 @@ impl Workers {
 
     /// Completes the table; `started` names their GPUs.
     pub(super) fn finish(&self, started: &RunStarted) -> Vec<WorkerSummary> {
-        let all_tokens: u64 = self.0.iter().map(|count| count.tokens).sum();
+        let all_tokens: u64 = self.0.iter().map(|count| count.amounts[2]).sum();
         let summary = |(worker, count): (usize, &WorkerCount)| {
-            let per_s = |part: f64| share(part, count.elapsed_s?);
+            let timed_s = count.elapsed_s.filter(|_| count.untimed == 0);
             // A killed run ends with its last known batch, and may have waited for the next one.
-            let of_time = |part_s: f64| {
-                let known = per_s(part_s).filter(|_| count.untimed == 0);
-                known.map(|share| share.min(1.0))
-            };
+            let of_time = |part_s: f64| Some(share(part_s, timed_s)?.min(1.0));
             let gpu_uuid = gpu_of(worker, started);
+            let [sequences, _, tokens] = count.amounts;
             WorkerSummary {
                 worker: worker as u64,
                 gpu_name: gpu_uuid.and_then(|uuid| name_of(uuid, started)),
                 gpu_uuid: gpu_uuid.cloned(),
                 batches: count.batches,
-                sequences: count.sequences,
-                tokens: count.tokens,
-                token_share: share(count.tokens as f64, all_tokens as f64),
-                throughput: Throughput {
-                    sequences_per_s: per_s(count.sequences as f64),
-                    residues_per_s: per_s(count.residues as f64),
-                    tokens_per_s: per_s(count.tokens as f64),
-                },
+                sequences,
+                tokens,
+                token_share: share(tokens as f64, all_tokens as f64),
+                throughput: Throughput::new(count.amounts, count.elapsed_s),
                 wait_share: of_time(count.wait_s),
                 compute_share: of_time(count.compute_s),
                 idle: count.idle.and_then(IdleTime::finish),
@@ -210,10 +189,7 @@ fn gpu_of(worker: usize, started: &RunStarted) -> Option<&String> {
 }
 
 fn name_of(uuid: &str, started: &RunStarted) -> Option<String> {
-    let place = started
-        .gpu_uuids
-        .iter()
-        .flatten()
-        .position(|known| known == uuid)?;
+    let mut uuids = started.gpu_uuids.iter().flatten();
+    let place = uuids.position(|known| known == uuid)?;
     started.gpu_names.as_ref()?.get(place).cloned()
 }

@@ -1,10 +1,12 @@
 //! The charts of the page.
 
+use std::array;
+
 use plmkit_page::{Bars, Figure, Line, Lines, Strip, Strips, short, time_unit};
 
 use crate::report::bins::{Bin, Bins};
-use crate::report::pictures::GPU_LINES;
-use crate::report::{RunSummary, SamplesSummary, gpu_name};
+use crate::report::pictures::{GPU_LINES, GpuPictures};
+use crate::report::{RunSummary, SamplesSummary};
 
 /// Points of a line: one for each two pixels of a chart.
 const MAX_POINTS: usize = 140;
@@ -15,36 +17,35 @@ const MAX_INTERVALS: f64 = 2.5;
 /// Draws what each GPU did over the recording, with the same axes for all. Runs are shaded.
 pub(super) fn gpus(samples: &SamplesSummary) -> Vec<Figure> {
     let pictures = &samples.pictures;
-    let all = || pictures.gpus.iter().flat_map(|(_, gpu)| &gpu.lines);
-    let end_s = all().map(end).fold(0.0, f64::max);
+    let all = pictures.gpus.iter().flat_map(|gpu| &gpu.0);
+    let end_s = all.map(end).fold(0.0, f64::max);
     let (unit, unit_s) = time_unit(end_s);
     let highest = |position: usize| {
-        let lines = pictures.gpus.iter().map(|(_, gpu)| &gpu.lines[position]);
-        let bins = lines.flat_map(Bins::bins).filter(|bin| bin.count > 0);
-        bins.map(|bin| bin.max).fold(0.0, f64::max) * 1.05
+        let bins = pictures.gpus.iter().flat_map(|gpu| gpu.0[position].bins());
+        let filled = bins.filter(|bin| bin.count > 0);
+        filled.map(|bin| bin.max).fold(0.0, f64::max) * 1.05
     };
-    let mut y_max: Vec<f64> = (0..GPU_LINES.len()).map(highest).collect();
     // Utilisation is the first.
-    y_max[0] = 105.0;
+    let y_max: [f64; GPU_LINES.len()] = array::from_fn(|position| match position {
+        0 => 105.0,
+        _ => highest(position),
+    });
     let visible = pictures.spans_s.iter();
     let visible = visible.filter(|span| span.start < end_s && span.end > 0.0);
-    let shaded: Vec<_> = visible
-        .map(|span| span.start / unit_s..span.end / unit_s)
-        .collect();
-    let figures = pictures.gpus.iter().filter_map(|(index, gpu)| {
-        let known = samples.gpus.iter().find(|known| known.index == *index);
-        let name = gpu_name(*index, known.and_then(|known| known.name.as_deref()));
-        let strips = gpu.lines.iter().zip(GPU_LINES).zip(&y_max);
+    let shaded = visible.map(|span| span.start / unit_s..span.end / unit_s);
+    let shaded: Vec<_> = shaded.collect();
+    let gpus = samples.gpus.iter().zip(&pictures.gpus);
+    let figures = gpus.filter_map(|(gpu, GpuPictures(lines))| {
+        let strips = lines.iter().zip(GPU_LINES).zip(y_max);
+        let strips = strips.map(|((bins, (label, _)), y_max)| Strip {
+            y_max,
+            line: line(label, bins, (unit_s, 1.0)),
+        });
         Figure::strips(&Strips {
-            caption: &name,
+            caption: &gpu.label(),
             x_label: &format!("{unit} of recording"),
             x: 0.0..end_s / unit_s,
-            strips: strips
-                .map(|((bins, (label, _)), &y_max)| Strip {
-                    y_max,
-                    line: line(label, bins, (unit_s, 1.0)),
-                })
-                .collect(),
+            strips: strips.collect(),
             shaded: shaded.clone(),
         })
     });
@@ -103,48 +104,44 @@ fn waits(run: &RunSummary) -> Option<Figure> {
 fn line(name: &str, bins: &Bins, scales: (f64, f64)) -> Line {
     let (x_scale, y_scale) = scales;
     let bins = bins.coarse(MAX_POINTS);
-    let pieces: Vec<Vec<&Bin>> = pieces(&bins);
+    let pieces = pieces(&bins);
     let x = |bin: &Bin| f64::midpoint(bin.from, bin.to) / x_scale;
-    let mean = |bin: &Bin| bin.sum / bin.count as f64 * y_scale;
-    let band = |bin: &Bin| (x(bin), bin.min * y_scale, bin.max * y_scale);
+    let point = |bin: &&Bin| (x(bin), bin.sum / bin.count as f64 * y_scale);
+    let band = |bin: &&Bin| (x(bin), bin.min * y_scale, bin.max * y_scale);
     let is_broad = |piece: &&Vec<&Bin>| piece.iter().any(|bin| bin.max > bin.min);
+    let bands = pieces.iter().filter(is_broad);
+    let bands = bands.map(|piece| piece.iter().map(band).collect());
+    let lines = pieces.iter().map(|piece| piece.iter().map(point).collect());
     Line {
         name: name.to_owned(),
-        pieces: pieces
-            .iter()
-            .map(|piece| piece.iter().map(|bin| (x(bin), mean(bin))).collect())
-            .collect(),
-        band: pieces
-            .iter()
-            .filter(is_broad)
-            .map(|piece| piece.iter().map(|bin| band(bin)).collect())
-            .collect(),
+        pieces: lines.collect(),
+        band: bands.collect(),
     }
 }
 
 /// Returns the filled bins between gaps. Bins may be narrower than the time between two samples: the usual step between filled
 /// bins is that time then.
 fn pieces(bins: &[Bin]) -> Vec<Vec<&Bin>> {
-    let filled: Vec<usize> = (0..bins.len())
-        .filter(|&index| bins[index].count > 0)
-        .collect();
-    let mut steps: Vec<usize> = filled.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    steps.sort_unstable();
-    let usual = steps.get(steps.len() / 2).copied().unwrap_or(1);
+    let filled = bins.iter().enumerate().filter(|(_, bin)| bin.count > 0);
+    let filled: Vec<(usize, &Bin)> = filled.collect();
+    let steps = filled.windows(2).map(|pair| pair[1].0 - pair[0].0);
+    let usual = middle(steps).unwrap_or(1);
     // With many values in a bin, even one empty bin is a gap.
-    let mut counts: Vec<u64> = filled.iter().map(|&index| bins[index].count).collect();
-    counts.sort_unstable();
-    let each = counts
-        .get(counts.len() / 2)
-        .map_or(1.0, |&count| count as f64);
-    let is_joined = |before: &usize, next: &usize| {
-        let step = next - before;
-        step == 1 || step as f64 <= MAX_INTERVALS * usual as f64 / each
+    let each = middle(filled.iter().map(|(_, bin)| bin.count)).unwrap_or(1);
+    let is_joined = |before: &(usize, &Bin), next: &(usize, &Bin)| {
+        let step = next.0 - before.0;
+        step == 1 || step as f64 <= MAX_INTERVALS * usual as f64 / each as f64
     };
     let pieces = filled.chunk_by(is_joined);
-    pieces
-        .map(|piece| piece.iter().map(|&index| &bins[index]).collect())
-        .collect()
+    let pieces = pieces.map(|piece| piece.iter().map(|(_, bin)| *bin).collect());
+    pieces.collect()
+}
+
+/// Returns the value in the middle, the greater of two.
+fn middle<T: Ord + Copy>(values: impl Iterator<Item = T>) -> Option<T> {
+    let mut values: Vec<T> = values.collect();
+    values.sort_unstable();
+    values.get(values.len() / 2).copied()
 }
 
 fn end(bins: &Bins) -> f64 {

@@ -3,7 +3,10 @@
 use plmkit_page::{Page, Tone};
 
 use super::tables::tone;
+use crate::report::multiqc::counted;
 use crate::report::{Report, RunSummary};
+
+const NO_VERDICT: &str = "no verdict: neither packing nor enough GPU utilization is known";
 
 /// Names that are listed. The others are counted.
 const LISTED: usize = 3;
@@ -11,19 +14,19 @@ const LISTED: usize = 3;
 pub(super) fn add(page: &mut Page, report: &Report) {
     match report.verdict {
         Some(tier) => page.verdict(tone(tier), &format!("verdict: {tier}")),
-        None => page.verdict(
-            Tone::Fair,
-            "no verdict: neither packing nor enough GPU utilization is known",
-        ),
+        None => page.verdict(Tone::Fair, NO_VERDICT),
     };
-    let events = report.events.iter();
-    let runs: Vec<&RunSummary> = events.flat_map(|events| &events.runs).collect();
-    let named =
-        |name: fn(&RunSummary) -> Option<String>| listed(runs.iter().filter_map(|run| name(run)));
-    let dates: Vec<String> = runs.iter().filter_map(|run| date(run)).collect();
+    let runs = report.runs();
+    let named = |name: fn(&RunSummary) -> Option<String>| listed(runs.iter().filter_map(name));
+    let dates = || runs.iter().filter_map(date);
+    let last = dates().max();
+    let dates = dates().min().map(|first| match last {
+        Some(last) if last != first => format!("{first} to {last} UTC"),
+        _ => format!("{first} UTC"),
+    });
     let facts = [
         ("host", named(|run| run.host.clone())),
-        ("GPUs", gpus(report, &runs)),
+        ("GPUs", gpus(report)),
         (
             "model",
             named(|run| run.model.clone().or_else(|| run.model_digest.clone())),
@@ -35,20 +38,11 @@ pub(super) fn add(page: &mut Page, report: &Report) {
             named(|run| Some([run.tool.as_deref()?, run.version.as_deref()?].join(" "))),
         ),
         ("driver", named(|run| run.driver_version.clone())),
-        (
-            "date",
-            dates.iter().min().map(|first| match dates.iter().max() {
-                Some(last) if last != first => format!("{first} to {last} UTC"),
-                _ => format!("{first} UTC"),
-            }),
-        ),
+        ("date", dates),
         ("report", Some(format!("monitor-log {}", report.version))),
     ];
-    page.facts(
-        facts
-            .into_iter()
-            .filter_map(|(name, value)| Some((name, value?))),
-    );
+    let facts = facts.into_iter();
+    page.facts(facts.filter_map(|(name, value)| Some((name, value?))));
 }
 
 /// Returns the minute in which a run began.
@@ -66,32 +60,21 @@ fn listed(values: impl Iterator<Item = String>) -> Option<String> {
     }
     let others = all.len().saturating_sub(LISTED);
     all.truncate(LISTED);
-    if others > 0 {
-        all.push(format!("{others} more"));
-    }
+    all.extend((others > 0).then(|| format!("{others} more")));
     (!all.is_empty()).then(|| all.join(", "))
 }
 
 /// Counts the GPUs of the samples, or else of the runs, by product.
-fn gpus(report: &Report, runs: &[&RunSummary]) -> Option<String> {
-    let samples = report.samples.iter().flat_map(|samples| &samples.gpus);
-    let mut names: Vec<String> = samples.filter_map(|gpu| gpu.name.clone()).collect();
+fn gpus(report: &Report) -> Option<String> {
+    let (samples, runs) = (report.gpus().iter(), report.runs());
+    let mut names: Vec<&str> = samples.filter_map(|gpu| gpu.name.as_deref()).collect();
     if names.is_empty() {
-        let last = runs.iter().rev().find_map(|run| run.gpu_names.clone());
-        names = last.unwrap_or_default();
+        let last = runs.iter().rev().find_map(|run| run.gpu_names.as_ref());
+        names.extend(last.into_iter().flatten().map(String::as_str));
     }
-    let counted = names.iter().map(|name| {
-        let count = names.iter().filter(|other| *other == name).count();
-        if count > 1 {
-            format!("{count} × {name}")
-        } else {
-            name.clone()
-        }
-    });
-    listed(counted).or_else(|| {
-        let on_cpu = runs.iter().any(|run| run.device.as_deref() == Some("cpu"));
-        on_cpu.then(|| "none".to_owned())
-    })
+    let on_cpu = runs.iter().any(|run| run.device.as_deref() == Some("cpu"));
+    let none = on_cpu.then(|| "none".to_owned());
+    listed(counted(&names, "×").into_iter()).or(none)
 }
 
 #[cfg(test)]
