@@ -208,7 +208,18 @@ pub struct SequenceDigest(u128);
 impl SequenceDigest {
     /// Computes the digest of `residues`.
     pub fn new(residues: &[u8]) -> Self {
-        Self(short(blake3::hash(residues)))
+        Self::from_hash(blake3::hash(residues))
+    }
+
+    pub(crate) fn from_hash(hash: blake3::Hash) -> Self {
+        Self(short(hash))
+    }
+
+    /// Returns its hexadecimal digits.
+    pub(crate) fn digits(self) -> [u8; 32] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let bytes = self.0.to_be_bytes();
+        std::array::from_fn(|i| DIGITS[usize::from(bytes[i / 2] >> (4 - 4 * (i % 2)) & 15)])
     }
 
     /// The whole digest, as a number.

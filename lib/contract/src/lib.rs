@@ -22,6 +22,7 @@ mod reject;
 mod row_key;
 mod schema;
 mod sealed;
+mod sequence_digests;
 mod span;
 mod stop;
 mod vector;

@@ -144,6 +144,18 @@ pub struct KeyColumnsBuilder {
 }
 
 impl KeyColumnsBuilder {
+    /// Starts with room for `rows` rows whose ids have `id_bytes` bytes together.
+    pub fn with_capacity(rows: usize, id_bytes: usize) -> Self {
+        Self {
+            ordinals: Int64Builder::with_capacity(rows),
+            ids: StringBuilder::with_capacity(rows, id_bytes),
+            starts: UInt32Builder::with_capacity(rows),
+            lengths: UInt32Builder::with_capacity(rows),
+            truncated: BooleanBuilder::with_capacity(rows),
+            digests: StringBuilder::with_capacity(rows, 32 * rows),
+        }
+    }
+
     /// Adds a row.
     pub fn push(&mut self, key: &RowKey) {
         self.ordinals.append_value(key.ordinal.cast_signed());
@@ -151,7 +163,9 @@ impl KeyColumnsBuilder {
         self.starts.append_value(key.start);
         self.lengths.append_value(key.length);
         self.truncated.append_value(key.truncated);
-        self.digests.append_value(key.digest.to_string());
+        let digits = key.digest.digits();
+        let digits = str::from_utf8(&digits).expect("hexadecimal digits");
+        self.digests.append_value(digits);
     }
 
     /// Returns the columns of the rows so far, in the order of [`KEY_COLUMNS`], and empties the builder.

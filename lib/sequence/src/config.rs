@@ -80,13 +80,4 @@ impl ShardConfig {
     pub(crate) fn tasks_ahead(&self) -> usize {
         2 * self.threads.get()
     }
-
-    /// Returns the bytes that each open shard may keep in memory. They affect the files, so they depend only on options.
-    pub(crate) fn row_group_bytes(&self) -> usize {
-        let open = self.open_shards();
-        (ROW_GROUPS_BYTES / open).clamp(1 << 16, 1 << 23)
-    }
 }
-
-/// Bytes of memory for the row groups of all open shards.
-const ROW_GROUPS_BYTES: usize = 64 << 20;

@@ -65,19 +65,38 @@ impl Ids {
     /// assert_eq!(ids.admit(1, "P1"), Ok(Some("P1_2".to_owned())));
     /// ```
     pub fn admit(&mut self, ordinal: u64, id: &str) -> Result<Option<String>, TakenId> {
-        if self.policy == DuplicatePolicy::Keep {
-            return Ok(None);
+        self.admit_name(ordinal, id, fingerprint(id))
+    }
+
+    /// Adds the id of record `ordinal`, whose fingerprint is `name`.
+    pub(crate) fn admit_name(
+        &mut self,
+        ordinal: u64,
+        id: &str,
+        name: u128,
+    ) -> Result<Option<String>, TakenId> {
+        match self.policy {
+            DuplicatePolicy::Keep => Ok(None),
+            DuplicatePolicy::Error => match self.taken.add(name, ordinal) {
+                Some(first) => Err(TakenId::ByRecord { first }),
+                None => Ok(None),
+            },
+            DuplicatePolicy::Suffix => match self.taken.add(name, 1) {
+                None => Ok(None),
+                Some(ANNOUNCED) => {
+                    self.taken.insert(name, 1);
+                    Ok(None)
+                }
+                Some(GIVEN) => Err(TakenId::ByRenaming),
+                Some(last) => Ok(Some(self.rename(id, name, last))),
+            },
         }
-        let suffix = self.policy == DuplicatePolicy::Suffix;
-        let name = fingerprint(id);
-        match self.taken.get(name) {
-            Some(first) if !suffix => Err(TakenId::ByRecord { first }),
-            Some(GIVEN) => Err(TakenId::ByRenaming),
-            Some(last) if last != ANNOUNCED => Ok(Some(self.rename(id, name, last))),
-            _ => {
-                self.taken.insert(name, if suffix { 1 } else { ordinal });
-                Ok(None)
-            }
+    }
+
+    /// Loads the places of these fingerprints into the cache. One after another, they would wait for memory.
+    pub(crate) fn prefetch(&self, names: &[u128]) {
+        if self.policy != DuplicatePolicy::Keep {
+            self.taken.prefetch(names);
         }
     }
 
@@ -98,7 +117,7 @@ impl Ids {
 }
 
 /// Returns the fingerprint of an id. Chance collisions do not occur among a billion ids.
-fn fingerprint(id: &str) -> u128 {
+pub(crate) fn fingerprint(id: &str) -> u128 {
     xxh3_128(id.as_bytes())
 }
 

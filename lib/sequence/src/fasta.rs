@@ -1,15 +1,19 @@
 //! Reads FASTA records.
 
-use std::borrow::Cow;
 use std::io::{BufRead, Read};
 
+use memchr::memrchr_iter;
 use plmkit_contract::{InputSummary, Quoted, Stop};
 use plmkit_store::FileKind;
 
+use crate::block::Block;
 use crate::error::ShardError;
 use crate::input::Input;
 use crate::records::Records;
 use crate::source::{Source, inner_error};
+
+/// The usual size of a block. The text of a block stays in the cache of a core.
+const BLOCK_BYTES: usize = 1 << 19;
 
 /// Limits of an input, which bound the memory of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,113 +37,126 @@ impl Default for Limits {
     }
 }
 
-/// Reads the records of one input. Do not use the reader after an error.
+/// Reads one input in blocks of whole records. Do not use the reader after an error.
 ///
 /// ```
 /// use plmkit_contract::Stop;
-/// use plmkit_sequence::{FastaReader, Input, Limits, Records};
+/// use plmkit_sequence::{FastaReader, Input, Limits};
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("a.fasta");
 /// std::fs::write(&path, ">P1 a protein\r\nMKV\r\n\r\nLA\r\n>P2\n")?;
 /// let mut reader = FastaReader::open(&Input::File(path), Limits::default(), &Stop::default())?;
-/// let mut records = Records::default();
-/// while reader.read(&mut records)? {}
+/// let records = reader.read()?.expect("the first block");
 /// let record = records.get(0);
 /// assert_eq!((record.id, record.description), ("P1", Some("a protein")));
 /// assert_eq!(record.sequence, b"MKVLA");
 /// assert_eq!(records.get(1).id, "P2");
-/// assert_eq!(reader.finish()?.records, 2);
+/// assert!(reader.read()?.is_none());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct FastaReader {
-    inner: noodles_fasta::io::Reader<Source>,
+    source: Source,
     limits: Limits,
-    /// The header line of the current record.
-    header: Vec<u8>,
+    block_bytes: usize,
+    /// The start of the next block; `None` before the first.
+    rest: Option<Vec<u8>>,
+    /// Records that [`read`](Self::read) returned.
     records: u64,
-    descriptions_recoded: u64,
 }
 
 impl FastaReader {
     /// Opens an input. A pipe ends once a stop is requested.
     pub fn open(input: &Input, limits: Limits, stop: &Stop) -> Result<Self, ShardError> {
-        Ok(Self::new(Source::open(input, stop)?, limits))
+        Ok(Self::new(Source::open(input, stop)?, limits, BLOCK_BYTES))
     }
 
-    fn new(source: Source, limits: Limits) -> Self {
+    fn new(source: Source, limits: Limits, block_bytes: usize) -> Self {
         Self {
-            inner: noodles_fasta::io::Reader::new(source),
+            source,
             limits,
-            header: Vec::new(),
+            block_bytes,
+            rest: None,
             records: 0,
-            descriptions_recoded: 0,
         }
     }
 
-    /// Adds the next record to `records`. Returns false after the last.
-    pub fn read(&mut self, records: &mut Records) -> Result<bool, ShardError> {
-        if self.records == 0 {
-            self.skip_to_first()?;
+    /// Reads the records of the next block. Returns `None` after the last.
+    pub fn read(&mut self) -> Result<Option<Records>, ShardError> {
+        let Some(block) = self.read_block()? else {
+            return Ok(None);
+        };
+        let parsed = block.parse();
+        self.records += parsed.records.len() as u64;
+        match parsed.error {
+            Some(error) => Err(error.of(self.source.input(), self.records + 1)),
+            None => Ok(Some(parsed.records)),
         }
-        if self.source().fill_buf().map_err(inner_error)?.is_empty() {
-            return Ok(false);
-        }
-        self.records += 1;
-        self.read_header(records)?;
-        let read = self.read_sequence(records);
-        if read.is_err() {
-            records.pop();
-        }
-        read.map(|()| true)
     }
 
-    /// Returns how many descriptions so far had bytes that were not UTF-8. U+FFFD replaces them.
-    pub fn descriptions_recoded(&self) -> u64 {
-        self.descriptions_recoded
+    /// Reads the next block. Returns `None` after the last.
+    pub(crate) fn read_block(&mut self) -> Result<Option<Block>, ShardError> {
+        let mut text = match self.rest.take() {
+            Some(rest) => rest,
+            None => {
+                self.skip_to_first()?;
+                Vec::new()
+            }
+        };
+        // A block that has more, and no second record, ends inside its record.
+        let most = self.limits.header_bytes + 2 * self.limits.sequence_bytes + self.block_bytes;
+        let limits = self.limits;
+        let mut searched = 1;
+        loop {
+            let until = self.block_bytes.max(text.len() + self.block_bytes / 2);
+            let ended = !self
+                .source
+                .fill(&mut text, until + 1)
+                .map_err(inner_error)?;
+            if ended {
+                self.rest = Some(Vec::new());
+                let cut = false;
+                return Ok((!text.is_empty()).then_some(Block { text, limits, cut }));
+            }
+            let last = last_record(&text, searched);
+            let cut = last.is_none() && text.len() > most;
+            if last.is_some() || cut {
+                let next = last.unwrap_or(text.len());
+                let mut rest = Vec::with_capacity(self.block_bytes.max(text.len() - next) + 1);
+                rest.extend_from_slice(&text[next..]);
+                self.rest = Some(rest);
+                text.truncate(next);
+                return Ok(Some(Block { text, limits, cut }));
+            }
+            searched = text.len();
+        }
     }
 
-    /// Returns the input's name, digest, bytes and records.
-    pub fn finish(self) -> Result<InputSummary, ShardError> {
-        let source = self.inner.into_inner();
-        let name = source.input().name();
-        let (digest, bytes) = source.finish().map_err(inner_error)?;
+    /// Reads the rest, and returns the input's name, digest, bytes and number of records, which the caller counted.
+    pub(crate) fn finish(self, records: u64) -> Result<InputSummary, ShardError> {
+        let name = self.source.input().name();
+        let (digest, bytes) = self.source.finish().map_err(inner_error)?;
         Ok(InputSummary {
             name,
             digest,
             bytes,
-            records: self.records,
+            records,
         })
     }
 
     /// Reads the rest of a compressed input, and returns its damage if there is any. It may explain an invalid record. Plain
     /// text has no checksum.
     pub(crate) fn damage(self, stop: &Stop) -> Option<ShardError> {
-        let source = self.inner.into_inner();
-        if source.is_compressed() {
-            source.digest(stop).err()
+        if self.source.is_compressed() {
+            self.source.digest(stop).err()
         } else {
             None
-        }
-    }
-
-    fn source(&mut self) -> &mut Source {
-        self.inner.get_mut()
-    }
-
-    /// Makes an error of the current record.
-    fn invalid(&self, id: Option<&str>, problem: impl Into<String>) -> ShardError {
-        ShardError::Record {
-            input: self.inner.get_ref().input().clone(),
-            record: self.records,
-            id: id.map(str::to_owned),
-            problem: problem.into(),
         }
     }
 
     /// Skips blank lines before the first record.
     fn skip_to_first(&mut self) -> Result<(), ShardError> {
         let limit = self.limits.blank_bytes;
-        let source = self.source();
+        let source = &mut self.source;
         let (mut line, mut skipped) = (1, 0);
         loop {
             let bytes = source.fill_buf().map_err(inner_error)?;
@@ -162,81 +179,13 @@ impl FastaReader {
             }
         }
     }
+}
 
-    /// Reads a header line. The record has no sequence yet.
-    fn read_header(&mut self, records: &mut Records) -> Result<(), ShardError> {
-        let limit = self.limits.header_bytes;
-        let mut header = std::mem::take(&mut self.header);
-        header.clear();
-        // The limit excludes the line end.
-        Read::take(self.source(), limit as u64 + 2)
-            .read_until(b'\n', &mut header)
-            .map_err(inner_error)?;
-        self.header = header;
-        let mut header = &self.header[..];
-        while let [line @ .., b'\n' | b'\r'] = header {
-            header = line;
-        }
-        if header.len() > limit {
-            let problem = format!("the header line is too long: expected at most {limit} bytes");
-            return Err(self.invalid(None, problem));
-        }
-        let header = header.strip_prefix(b">").unwrap_or(header);
-        let end = header.iter().position(u8::is_ascii_whitespace);
-        let (name, description) = header.split_at(end.unwrap_or(header.len()));
-        let Ok(id) = std::str::from_utf8(name) else {
-            let id = String::from_utf8_lossy(name);
-            let problem = "expected an id in UTF-8, found other bytes";
-            return Err(self.invalid(Some(&id), problem));
-        };
-        // Residues may follow the carriage return, and would be lost.
-        if description.contains(&b'\r') {
-            let problem =
-                "expected lines that end in LF or CRLF, found a carriage return inside the header";
-            return Err(self.invalid(Some(id), problem));
-        }
-        let description = description.trim_ascii();
-        let description = (!description.is_empty()).then(|| String::from_utf8_lossy(description));
-        self.descriptions_recoded += u64::from(matches!(description, Some(Cow::Owned(_))));
-        records.push(id, description.as_deref());
-        Ok(())
-    }
-
-    fn read_sequence(&mut self, records: &mut Records) -> Result<(), ShardError> {
-        let limit = self.limits.sequence_bytes;
-        let mut total = 0;
-        loop {
-            // This reader skips line ends. It also ends at a '>' that is the first byte of a buffer.
-            let mut lines = self.inner.sequence_reader();
-            let count = lines.fill_buf().map_err(inner_error)?.len();
-            let source = self.source();
-            let starts_line = source.at_line_start();
-            let bytes = source.fill_buf().map_err(inner_error)?;
-            if count == 0 && (starts_line || bytes.is_empty()) {
-                return Ok(());
-            }
-            let bytes = &bytes[..count];
-            let misplaced = if count == 0 || bytes.contains(&b'>') {
-                Some('>')
-            } else {
-                (starts_line && bytes[0] == b';').then_some(';')
-            };
-            let problem = if let Some(found) = misplaced {
-                // A '>' inside a line: two files were joined, the first without a final line end.
-                format!(
-                    "found '{found}' in its sequence; expected headers at the start of a line and no comments"
-                )
-            } else if total + count > limit {
-                format!("the sequence is too long: expected at most {limit} bytes")
-            } else {
-                records.extend_last(bytes);
-                total += count;
-                source.consume(count);
-                continue;
-            };
-            return Err(self.invalid(Some(records.last().id), problem));
-        }
-    }
+/// Returns the start of the last record that starts at `searched` or later.
+fn last_record(text: &[u8], searched: usize) -> Option<usize> {
+    let starts = memrchr_iter(b'>', text.get(searched..)?);
+    let mut starts = starts.map(|at| at + searched);
+    starts.find(|&at| text[at - 1] == b'\n')
 }
 
 /// Makes the error of a source whose next bytes, in this line, do not start a record.

@@ -3,6 +3,8 @@
 //! General tables double when they are full, and hold both copies meanwhile: three times the memory that a large set needs.
 //! Here the ids are in many parts by their hash, and each part grows by a quarter on its own.
 
+use std::hint::black_box;
+
 /// The bits of a value.
 const VALUE_BITS: u32 = 40;
 /// The bits of a fingerprint that are stored. The part of an entry tells some more.
@@ -42,8 +44,7 @@ impl IdTable {
     pub(crate) fn get(&self, fingerprint: u128) -> Option<u64> {
         let part = &self.parts[part_of(fingerprint)];
         let at = part.find(key_of(fingerprint)).ok()?;
-        let value = part.entries[at] & ((1 << VALUE_BITS) - 1);
-        Some(value as u64 - 1)
+        Some(value_of(part.entries[at]))
     }
 
     /// Sets the value of a fingerprint.
@@ -51,14 +52,39 @@ impl IdTable {
     /// # Panics
     /// If `value` is above [`MAX_VALUE`](Self::MAX_VALUE).
     pub(crate) fn insert(&mut self, fingerprint: u128, value: u64) {
+        if self.add(fingerprint, value).is_some() {
+            let (part, key) = (part_of(fingerprint), key_of(fingerprint));
+            if let Ok(at) = self.parts[part].find(key) {
+                self.parts[part].entries[at] = entry(key, value);
+            }
+        }
+    }
+
+    /// Sets the value of a new fingerprint. Returns the value of a known one.
+    ///
+    /// # Panics
+    /// If `value` is above [`MAX_VALUE`](Self::MAX_VALUE).
+    pub(crate) fn add(&mut self, fingerprint: u128, value: u64) -> Option<u64> {
         assert!(value <= Self::MAX_VALUE, "{value} has more than 40 bits");
         let key = key_of(fingerprint);
-        let entry = (key << VALUE_BITS) | u128::from(value + 1);
         let part = &mut self.parts[part_of(fingerprint)];
         match part.find(key) {
-            Ok(at) => part.entries[at] = entry,
-            Err(_) => part.add(entry),
+            Ok(at) => Some(value_of(part.entries[at])),
+            Err(at) => {
+                part.add(at, entry(key, value));
+                None
+            }
         }
+    }
+
+    /// Reads the places of fingerprints, so that they are in the cache.
+    pub(crate) fn prefetch(&self, fingerprints: &[u128]) {
+        let places = fingerprints.iter().map(|&fingerprint| {
+            let part = &self.parts[part_of(fingerprint)];
+            let first = part.entries.get(part.place(key_of(fingerprint)));
+            first.copied().unwrap_or(0) as u64
+        });
+        black_box(places.fold(0, u64::wrapping_add));
     }
 
     /// Returns the number of entries.
@@ -74,6 +100,14 @@ fn part_of(fingerprint: u128) -> usize {
 
 fn key_of(fingerprint: u128) -> u128 {
     fingerprint & ((1 << KEY_BITS) - 1)
+}
+
+fn entry(key: u128, value: u64) -> u128 {
+    (key << VALUE_BITS) | u128::from(value + 1)
+}
+
+fn value_of(entry: u128) -> u64 {
+    (entry & ((1 << VALUE_BITS) - 1)) as u64 - 1
 }
 
 impl Part {
@@ -96,16 +130,16 @@ impl Part {
         Err(at)
     }
 
-    /// Adds an entry whose key is not there.
-    fn add(&mut self, entry: u128) {
+    /// Adds an entry whose key is not there and belongs at `at`.
+    fn add(&mut self, mut at: usize, entry: u128) {
         if 10 * (self.used + 1) > 9 * self.capacity {
             self.grow();
+            at = self.find(entry >> VALUE_BITS).unwrap_or_else(|at| at);
         }
-        let (Ok(at) | Err(at)) = self.find(entry >> VALUE_BITS);
         let later = &mut self.entries[at..];
         let Some(free) = later.iter().position(|&entry| entry == 0) else {
             self.extend();
-            return self.add(entry);
+            return self.add(at, entry);
         };
         later.copy_within(..free, 1);
         later[0] = entry;

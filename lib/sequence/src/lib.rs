@@ -4,6 +4,7 @@
 //! records ([`Policy::prepare`]), ids ([`Ids`]) and sequences ([`normalise`], [`windows`]) is pure.
 
 mod assignment;
+mod block;
 mod chunk;
 mod compression;
 mod config;

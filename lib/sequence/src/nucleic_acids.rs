@@ -19,27 +19,47 @@ pub(crate) struct NucleicAcidCheck {
 }
 
 impl NucleicAcidCheck {
+    /// Whether it still needs records.
+    pub(crate) fn is_open(&self) -> bool {
+        self.records < RECORDS
+    }
+
     /// Adds the next record. Returns true once the input is known to be nucleic acids.
-    pub(crate) fn add(&mut self, sequence: &[u8]) -> bool {
-        self.records += 1;
-        if self.records > RECORDS {
+    pub(crate) fn add(&mut self, found: Alphabet) -> bool {
+        if !self.is_open() {
             return false;
         }
-        let letters = sequence.iter().filter(|byte| byte.is_ascii_alphabetic());
-        let bases = sequence
-            .iter()
-            .filter(|byte| b"ACGTUN".contains(&byte.to_ascii_uppercase()));
-        let (letters, bases) = (letters.count(), bases.count());
-        if letters >= LETTERS {
-            self.judged += 1;
-            self.nucleic += u64::from(20 * bases >= 19 * letters);
-        }
+        self.records += 1;
+        self.judged += u64::from(found != Alphabet::Unknown);
+        self.nucleic += u64::from(found == Alphabet::NucleicAcids);
         self.records == RECORDS && self.is_nucleic()
     }
 
     /// Whether most of the counted records are nucleic acids.
     pub(crate) fn is_nucleic(&self) -> bool {
         2 * self.nucleic > self.judged
+    }
+}
+
+/// What the letters of a record look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Alphabet {
+    /// It is too short to tell.
+    Unknown,
+    Protein,
+    NucleicAcids,
+}
+
+/// Judges the letters of a record.
+pub(crate) fn alphabet(sequence: &[u8]) -> Alphabet {
+    let letters = sequence.iter().filter(|byte| byte.is_ascii_alphabetic());
+    let bases = sequence
+        .iter()
+        .filter(|byte| b"ACGTUN".contains(&byte.to_ascii_uppercase()));
+    match (letters.count(), bases.count()) {
+        (..LETTERS, _) => Alphabet::Unknown,
+        (letters, bases) if 20 * bases >= 19 * letters => Alphabet::NucleicAcids,
+        _ => Alphabet::Protein,
     }
 }
 
@@ -50,7 +70,7 @@ mod tests {
     fn is_nucleic(sequences: &[&str]) -> bool {
         let mut check = NucleicAcidCheck::default();
         for sequence in sequences {
-            assert!(!check.add(sequence.as_bytes()), "too early");
+            assert!(!check.add(alphabet(sequence.as_bytes())), "too early");
         }
         check.is_nucleic()
     }
@@ -73,7 +93,7 @@ mod tests {
     #[test]
     fn a_large_input_is_judged_by_its_beginning() {
         let mut check = NucleicAcidCheck::default();
-        let found = (0..2 * RECORDS).position(|_| check.add(&[b'A'; 30]));
+        let found = (0..2 * RECORDS).position(|_| check.add(alphabet(&[b'A'; 30])));
         assert_eq!(found, Some(RECORDS as usize - 1));
     }
 }

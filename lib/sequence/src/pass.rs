@@ -15,8 +15,9 @@ use crate::error::ShardError;
 use crate::fasta::FastaReader;
 use crate::folder::{FinishedSet, OutputFolder};
 use crate::input::Input;
+use crate::nucleic_acids::NucleicAcidCheck;
 use crate::prepare::Prepared;
-use crate::records::{Record, Records};
+use crate::records::Record;
 use crate::residue::InvalidPolicy;
 use crate::shards::Shards;
 use crate::tally::Tally;
@@ -46,12 +47,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         folder: &'a OutputFolder,
         tasks: Tasks<'a, 'scope>,
     ) -> Result<Self, ShardError> {
-        let mut shards = Shards::new(
-            folder.path(),
-            config.row_group_bytes(),
-            tasks,
-            config.tasks_ahead(),
-        )?;
+        let mut shards = Shards::new(folder.path(), tasks, config.tasks_ahead())?;
         // The requested number of shards is made, even if some stay empty.
         for index in 0..config.open_shards() {
             shards.open(ShardKey { long: false, index })?;
@@ -74,28 +70,28 @@ impl<'a, 'scope> Pass<'a, 'scope> {
     /// Reads the ids of an input, so that no record is renamed to one of them. Returns false after a stop.
     pub(crate) fn announce(&mut self, input: &Input, stop: &Stop) -> Result<bool, ShardError> {
         let mut reader = FastaReader::open(input, self.config.limits, stop)?;
-        let mut record = Records::default();
         loop {
-            match reader.read(&mut record) {
-                Ok(true) if !stop.requested() => {}
+            match reader.read() {
+                Ok(Some(records)) if !stop.requested() => {
+                    let ids = records.iter().map(|record| record.id);
+                    ids.filter(|id| !id.is_empty())
+                        .for_each(|id| self.ids.announce(id));
+                }
                 Ok(_) => return Ok(!stop.requested()),
                 Err(error) => return Err(explained(error, reader, stop)),
             }
-            match record.last().id {
-                "" => {}
-                id => self.ids.announce(id),
-            }
-            record.clear();
         }
     }
 
     /// Reads an input to its end. Returns false after a stop.
     pub(crate) fn read(&mut self, input: &Input, stop: &Stop) -> Result<bool, ShardError> {
         let reader = FastaReader::open(input, self.config.limits, stop)?;
-        let mut chunks = ChunkReader::new(input, reader, self.config.any_alphabet);
+        let mut chunks = ChunkReader::new(reader);
+        let first = self.records;
         match self.add_all(input, &mut chunks, stop) {
             Ok(true) => {
-                self.inputs.push(chunks.finish()?);
+                let records = self.records - first;
+                self.inputs.push(chunks.into_reader().finish(records)?);
                 Ok(true)
             }
             Ok(false) => Ok(false),
@@ -116,32 +112,47 @@ impl<'a, 'scope> Pass<'a, 'scope> {
     ) -> Result<bool, ShardError> {
         let policy = self.config.policy;
         let first = self.records;
+        let mut alphabet = (!self.config.any_alphabet).then(NucleicAcidCheck::default);
+        let nucleic_acids = || Err(ShardError::NucleicAcids(input.clone()));
         let mut ahead = VecDeque::new();
         loop {
-            while ahead.len() < self.config.tasks_ahead() {
-                let records = chunks.read();
-                if records.is_empty() {
-                    break;
-                }
-                ahead.push_back(self.tasks.start(move || prepare(&policy, records)));
+            let judge = alphabet.as_ref().is_some_and(NucleicAcidCheck::is_open);
+            while ahead.len() < self.config.tasks_ahead()
+                && let Some(block) = chunks.read()
+            {
+                let prepare = move || prepare(&policy, block, judge);
+                ahead.push_back(self.tasks.start(prepare));
             }
             let Some(chunk) = ahead.pop_front() else {
                 break;
             };
             let chunk = chunk.wait();
-            for (record, prepared) in chunk.records.iter().zip(chunk.prepared) {
+            self.ids.prefetch(&chunk.names);
+            let records = chunk.records.iter().zip(chunk.prepared).zip(chunk.names);
+            let mut alphabets = chunk.alphabets.into_iter();
+            for ((record, prepared), name) in records {
                 if stop.requested() {
                     return Ok(false);
                 }
+                if let (Some(check), Some(found)) = (&mut alphabet, alphabets.next())
+                    && check.add(found)
+                {
+                    return nucleic_acids();
+                }
                 let number = self.records - first + 1;
-                self.add(input, number, record, prepared)?;
+                self.add(input, number, record, name, prepared)?;
+            }
+            let recoded = chunk.descriptions_recoded;
+            self.tally.count_change("descriptions_recoded", recoded);
+            if let Some(error) = chunk.error {
+                return Err(error.of(input, self.records - first + 1));
             }
         }
-        let recoded = chunks.descriptions_recoded();
-        self.tally.count_change("descriptions_recoded", recoded);
         match chunks.failed() {
             Some(error) => Err(error),
-            None => Ok(!stop.requested()),
+            None if stop.requested() => Ok(false),
+            None if alphabet.is_some_and(|check| check.is_nucleic()) => nucleic_acids(),
+            None => Ok(true),
         }
     }
 
@@ -151,6 +162,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         input: &Input,
         number: u64,
         record: Record<'_>,
+        name: u128,
         prepared: Result<Prepared, UnknownResidue>,
     ) -> Result<(), ShardError> {
         let ordinal = self.records;
@@ -163,7 +175,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         };
         let mut renamed = None;
         if !record.id.is_empty() {
-            match self.ids.admit(ordinal, record.id) {
+            match self.ids.admit_name(ordinal, record.id, name) {
                 Ok(new) => renamed = new,
                 Err(TakenId::ByRecord { first }) => {
                     let (input, number) = self.place(first);

@@ -66,6 +66,14 @@ impl<'a> Protein<'a> {
     /// # Panics
     /// If its residues are not ASCII.
     pub fn rows(self) -> impl Iterator<Item = ShardRow<'a>> {
+        self.rows_without_digests().map(|mut row| {
+            row.key.digest = SequenceDigest::new(row.sequence.as_bytes());
+            row
+        })
+    }
+
+    /// Iterates over its rows, whose digests are to be set.
+    pub(crate) fn rows_without_digests(self) -> impl Iterator<Item = ShardRow<'a>> {
         self.windows().map(move |window| {
             let residues = &self.residues[window.start as usize..window.end as usize];
             let key = RowKey {
@@ -74,7 +82,7 @@ impl<'a> Protein<'a> {
                 start: window.start,
                 length: self.length,
                 truncated: self.is_truncated(),
-                digest: SequenceDigest::new(residues),
+                digest: SequenceDigest::default(),
                 n_windows: 1,
             };
             ShardRow {

@@ -1,21 +1,25 @@
-//! Records in one buffer.
+//! Records in two buffers.
 
-/// Successive records. They share one buffer: an allocation for each would cost more than to read it.
+use std::ops::Range;
+
+/// Successive records. They share two buffers: an allocation for each would cost more than to read it.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
-    /// Id, description and sequence of each record.
+    /// Ids and descriptions.
+    headers: String,
+    /// Sequences, and bytes between them that have no meaning.
     text: Vec<u8>,
     spans: Vec<Span>,
 }
 
-/// The place of a record in the buffer.
-#[derive(Clone, Copy, Debug)]
+/// The place of a record in the buffers.
+#[derive(Clone, Debug)]
 struct Span {
     id: usize,
     description: usize,
-    sequence: usize,
-    end: usize,
+    header_end: usize,
     has_description: bool,
+    sequence: Range<usize>,
 }
 
 /// A record as it is in the file.
@@ -40,52 +44,37 @@ impl Records {
         self.spans.is_empty()
     }
 
-    /// Returns the bytes of all records.
-    pub fn bytes(&self) -> usize {
-        self.text.len()
-    }
-
-    /// Removes all records, and keeps the memory.
-    pub fn clear(&mut self) {
-        self.text.clear();
-        self.spans.clear();
-    }
-
-    /// Makes room for records of this many bytes together.
-    pub(crate) fn reserve(&mut self, bytes: usize) {
-        self.text.reserve_exact(bytes);
-    }
-
-    /// Adds a record without a sequence.
-    pub(crate) fn push(&mut self, id: &str, description: Option<&str>) {
-        let start = self.text.len();
-        self.text.extend_from_slice(id.as_bytes());
-        let middle = self.text.len();
-        self.text
-            .extend_from_slice(description.unwrap_or_default().as_bytes());
-        let end = self.text.len();
+    /// Adds a record whose sequence is at `sequence` of the text that [`set_text`](Self::set_text) gives.
+    pub(crate) fn push_placed(
+        &mut self,
+        id: &str,
+        description: Option<&str>,
+        sequence: Range<usize>,
+    ) {
+        let start = self.headers.len();
+        self.headers.push_str(id);
+        let middle = self.headers.len();
+        self.headers.push_str(description.unwrap_or_default());
         self.spans.push(Span {
             id: start,
             description: middle,
-            sequence: end,
-            end,
+            header_end: self.headers.len(),
             has_description: description.is_some(),
+            sequence,
         });
     }
 
-    /// Adds bytes to the sequence of the last record.
-    pub(crate) fn extend_last(&mut self, bytes: &[u8]) {
-        self.text.extend_from_slice(bytes);
-        if let Some(last) = self.spans.last_mut() {
-            last.end = self.text.len();
-        }
+    /// Sets the text that has the sequences.
+    pub(crate) fn set_text(&mut self, text: Vec<u8>) {
+        self.text = text;
     }
 
-    /// Removes the last record.
-    pub(crate) fn pop(&mut self) {
-        if let Some(last) = self.spans.pop() {
-            self.text.truncate(last.id);
-        }
+    /// Adds a record.
+    pub(crate) fn push(&mut self, record: Record<'_>) {
+        let start = self.text.len();
+        grow(&mut self.text, record.sequence.len());
+        self.text.extend_from_slice(record.sequence);
+        self.push_placed(record.id, record.description, start..self.text.len());
     }
 
     /// Returns record `i`.
@@ -93,26 +82,13 @@ impl Records {
     /// # Panics
     /// If there is no such record.
     pub fn get(&self, i: usize) -> Record<'_> {
-        let span = self.spans[i];
-        let text = |start, end| {
-            let text = std::str::from_utf8(&self.text[start..end]);
-            text.expect("ids and descriptions are pushed as text")
-        };
+        let span = &self.spans[i];
+        let description = &self.headers[span.description..span.header_end];
         Record {
-            id: text(span.id, span.description),
-            description: span
-                .has_description
-                .then(|| text(span.description, span.sequence)),
-            sequence: &self.text[span.sequence..span.end],
+            id: &self.headers[span.id..span.description],
+            description: span.has_description.then_some(description),
+            sequence: &self.text[span.sequence.clone()],
         }
-    }
-
-    /// Returns the last record.
-    ///
-    /// # Panics
-    /// If there are none.
-    pub(crate) fn last(&self) -> Record<'_> {
-        self.get(self.len() - 1)
     }
 
     /// Returns the sequence of record `i`, to be changed in place.
@@ -120,12 +96,18 @@ impl Records {
     /// # Panics
     /// If there is no such record.
     pub fn sequence_mut(&mut self, i: usize) -> &mut [u8] {
-        let span = self.spans[i];
-        &mut self.text[span.sequence..span.end]
+        &mut self.text[self.spans[i].sequence.clone()]
     }
 
     /// Iterates over the records.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Record<'_>> {
         (0..self.len()).map(|i| self.get(i))
+    }
+}
+
+/// Makes room for `bytes` more. A vector by itself doubles, and thousands of shards have such buffers.
+fn grow(text: &mut Vec<u8>, bytes: usize) {
+    if text.capacity() - text.len() < bytes {
+        text.reserve_exact(bytes.max(text.len() / 4));
     }
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
-use plmkit_contract::{Provenance, SPECIAL_TOKENS, ShardSummary};
+use plmkit_contract::{Provenance, SPECIAL_TOKENS, SequenceDigest, ShardRow, ShardSummary};
 use plmkit_store::{
     FileSummary, Finished, RowGroup, RowGroupEncoder, ShardWriter, StoreError, encode_rows,
 };
@@ -15,13 +15,21 @@ use plmkit_store::{
 use crate::assignment::ShardKey;
 use crate::prepare::Accepted;
 use crate::protein::Protein;
-use crate::records::Records;
+use crate::records::{Record, Records};
 use crate::tasks::{Task, Tasks};
+
+/// A row group ends with the protein in which it reaches this many bytes.
+const ROW_GROUP_BYTES: usize = 8 << 20;
+
+/// The most bytes of rows that wait for their row groups, in all shards together. Both limits decide the bytes of files, so that
+/// neither may depend on threads or time.
+const WAITING_BYTES: usize = 128 << 20;
 
 /// The shards that are not complete.
 pub(crate) struct Shards<'a, 'scope> {
     folder: &'a Path,
-    row_group_bytes: usize,
+    /// The bytes of rows that wait for their row groups.
+    waiting: usize,
     tasks: Tasks<'a, 'scope>,
     encoder: Arc<RowGroupEncoder>,
     open: BTreeMap<ShardKey, OpenShard>,
@@ -48,9 +56,18 @@ struct Proteins {
 }
 
 impl Proteins {
-    fn iter(&self) -> impl Iterator<Item = Protein<'_>> {
+    /// Returns their rows.
+    fn rows(&self) -> Vec<ShardRow<'_>> {
         let accepted = self.accepted.iter().zip(self.records.iter());
-        accepted.map(|((ordinal, accepted), record)| accepted.protein(*ordinal, record))
+        let rows = accepted.flat_map(|((ordinal, accepted), record)| {
+            accepted.protein(*ordinal, record).rows_without_digests()
+        });
+        let mut rows: Vec<ShardRow<'_>> = rows.collect();
+        let sequences: Vec<&[u8]> = rows.iter().map(|row| row.sequence.as_bytes()).collect();
+        for (row, digest) in rows.iter_mut().zip(SequenceDigest::of_all(&sequences)) {
+            row.key.digest = digest;
+        }
+        rows
     }
 }
 
@@ -66,16 +83,15 @@ pub(crate) struct EncodedShard {
 }
 
 impl<'a, 'scope> Shards<'a, 'scope> {
-    /// Starts without shards. Each may keep `row_group_bytes` in memory, and so may `most_encoding` row groups.
+    /// Starts without shards. At most `most_encoding` row groups are encoded at once.
     pub(crate) fn new(
         folder: &'a Path,
-        row_group_bytes: usize,
         tasks: Tasks<'a, 'scope>,
         most_encoding: usize,
     ) -> Result<Self, StoreError> {
         Ok(Self {
             folder,
-            row_group_bytes,
+            waiting: 0,
             tasks,
             encoder: Arc::new(RowGroupEncoder::for_shards(folder)?),
             open: BTreeMap::new(),
@@ -109,18 +125,36 @@ impl<'a, 'scope> Shards<'a, 'scope> {
         accepted: Accepted,
         protein: Protein<'_>,
     ) -> Result<(), StoreError> {
-        let limit = self.row_group_bytes;
+        let bytes = protein.row_bytes();
         let shard = self.shard(key)?;
         shard.residues += protein.row_residues();
         let next = &mut shard.next;
-        next.bytes += protein.row_bytes();
+        next.bytes += bytes;
         next.accepted.push((protein.ordinal, accepted));
-        next.records.push(protein.id, protein.description);
-        next.records.extend_last(protein.residues);
-        if next.bytes >= limit {
+        next.records.push(Record {
+            id: protein.id,
+            description: protein.description,
+            sequence: protein.residues,
+        });
+        let full = next.bytes >= ROW_GROUP_BYTES;
+        self.waiting += bytes;
+        if full {
             self.end_row_group(key)?;
+        } else if self.waiting > WAITING_BYTES {
+            self.end_largest()?;
         }
         Ok(())
+    }
+
+    /// Ends the row groups that have at least as many bytes as the mean.
+    fn end_largest(&mut self) -> Result<(), StoreError> {
+        let mean = self.waiting / self.open.len();
+        let open = self.open.iter();
+        let largest = open.filter(|(_, shard)| shard.next.bytes >= mean);
+        let largest: Vec<ShardKey> = largest.map(|(key, _)| *key).collect();
+        largest
+            .into_iter()
+            .try_for_each(|key| self.end_row_group(key))
     }
 
     /// Ends the last row group of a shard that gets no more rows.
@@ -134,14 +168,14 @@ impl<'a, 'scope> Shards<'a, 'scope> {
         if proteins.records.is_empty() {
             return Ok(());
         }
+        self.waiting -= proteins.bytes;
         let encoder = Arc::clone(&self.encoder);
         let path = self.folder.join(key.file_name());
         self.encoding.push_back(Encoding {
             shard: key,
-            group: self.tasks.start(move || {
-                let rows = proteins.iter().flat_map(Protein::rows);
-                encode_rows(&path, rows, &encoder)
-            }),
+            group: self
+                .tasks
+                .start(move || encode_rows(&path, &proteins.rows(), &encoder)),
         });
         while self.encoding.len() > self.most_encoding {
             self.write_first()?;

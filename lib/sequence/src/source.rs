@@ -23,7 +23,6 @@ pub struct Source {
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
-    last: Option<u8>,
     bytes: u64,
     hasher: blake3::Hasher,
 }
@@ -89,7 +88,6 @@ impl Source {
             buffer: vec![0; buffer].into_boxed_slice(),
             start: 0,
             end: 0,
-            last: None,
             bytes: 0,
             hasher: blake3::Hasher::new(),
         })
@@ -105,9 +103,38 @@ impl Source {
         self.compression != Compression::Plain
     }
 
-    /// Whether the next byte is the first of a line.
-    pub(crate) fn at_line_start(&self) -> bool {
-        self.last.is_none_or(|last| last == b'\n')
+    /// Reads into `text` until it has `until` bytes. Returns false if the input ends before that.
+    pub(crate) fn fill(&mut self, text: &mut Vec<u8>, until: usize) -> io::Result<bool> {
+        let mut end = text.len();
+        text.resize(until.max(end), 0);
+        while end < until {
+            let count = if self.start < self.end {
+                self.read(&mut text[end..])
+            } else {
+                self.read_stream(&mut text[end..])
+            };
+            match count {
+                Ok(0) => break,
+                Ok(count) => end += count,
+                Err(error) => return Err(error),
+            }
+        }
+        text.truncate(end);
+        Ok(end >= until)
+    }
+
+    /// Reads from the stream, whatever is in the buffer.
+    fn read_stream(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let count = self.stream.read(to).map_err(|error| {
+            io::Error::other(ShardError::from_stream(
+                &self.input,
+                self.compression,
+                error,
+            ))
+        })?;
+        self.hasher.update(&to[..count]);
+        self.bytes += count as u64;
+        Ok(count)
     }
 
     /// Reads the rest and returns the digest and the number of all bytes.
@@ -144,25 +171,17 @@ pub(crate) fn inner_error(error: io::Error) -> ShardError {
 impl BufRead for Source {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.start == self.end {
-            let count = self.stream.read(&mut self.buffer).map_err(|error| {
-                io::Error::other(ShardError::from_stream(
-                    &self.input,
-                    self.compression,
-                    error,
-                ))
-            })?;
-            self.hasher.update(&self.buffer[..count]);
-            self.bytes += count as u64;
+            let mut buffer = std::mem::take(&mut self.buffer);
+            let count = self.read_stream(&mut buffer);
+            self.buffer = buffer;
+            let count = count?;
             (self.start, self.end) = (0, count);
         }
         Ok(&self.buffer[self.start..self.end])
     }
 
     fn consume(&mut self, count: usize) {
-        if count > 0 {
-            self.start += count;
-            self.last = Some(self.buffer[self.start - 1]);
-        }
+        self.start += count;
     }
 }
 

@@ -8,6 +8,7 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, SchemaRef};
 use bytes::Bytes;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
@@ -211,6 +212,12 @@ impl RowGroupEncoder {
         for bytes in &pieces {
             sums.update(bytes);
         }
+        if column_indexes.iter().all(Option::is_none) && offset_indexes.iter().all(Option::is_none)
+        {
+            // Thousands of row groups of shards wait for their footers.
+            (column_indexes, offset_indexes) = (Vec::new(), Vec::new());
+        }
+        columns.shrink_to_fit();
         let metadata = RowGroupMetaData::builder(Arc::clone(&self.descriptor))
             .set_num_rows(rows.rows().cast_signed())
             .set_total_byte_size(uncompressed)
@@ -233,14 +240,20 @@ impl RowGroupEncoder {
     /// Encodes the columns that are not lists: the library writes them into a file in memory.
     fn encode_flat(&self, batches: &[RecordBatch]) -> Result<Vec<ColumnChunk>> {
         let schema = Arc::new(self.schema.project(&self.flat)?);
-        let properties = Some(self.properties.clone());
-        let mut writer = ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), properties)?;
+        let options = ArrowWriterOptions::new()
+            .with_properties(self.properties.clone())
+            .with_skip_arrow_metadata(true);
+        let mut writer =
+            ArrowWriter::try_new_with_options(Vec::new(), Arc::clone(&schema), options)?;
         // Batches may have one row each, and the writer has overhead for each batch.
         let flat: std::result::Result<Vec<_>, _> = batches
             .iter()
             .map(|batch| batch.project(&self.flat))
             .collect();
-        writer.write(&concat_batches(&schema, &flat?)?)?;
+        match &flat?[..] {
+            [batch] => writer.write(batch)?,
+            batches => writer.write(&concat_batches(&schema, batches)?)?,
+        }
         let metadata = writer.finish()?;
         let file = Bytes::from(std::mem::take(writer.inner_mut()));
         let [group] = metadata.row_groups() else {

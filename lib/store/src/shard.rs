@@ -112,13 +112,13 @@ impl ShardWriter {
 }
 
 /// Encodes rows as a row group of the shard at `path`.
-pub fn encode_rows<'a>(
+pub fn encode_rows(
     path: &Path,
-    rows: impl Iterator<Item = ShardRow<'a>>,
+    rows: &[ShardRow<'_>],
     encoder: &RowGroupEncoder,
 ) -> Result<RowGroup, StoreError> {
-    let mut builder = RowsBuilder::default();
-    rows.for_each(|row| builder.push(&row));
+    let mut builder = RowsBuilder::for_rows(rows);
+    rows.iter().for_each(|row| builder.push(row));
     let group = builder.encode(encoder);
     group.map_err(|error| StoreError::encoding_parquet(path, error))
 }
@@ -140,6 +140,19 @@ struct RowsBuilder {
 }
 
 impl RowsBuilder {
+    /// Starts with room for these rows.
+    fn for_rows(rows: &[ShardRow<'_>]) -> Self {
+        let bytes = |of: fn(&ShardRow<'_>) -> usize| rows.iter().map(of).sum();
+        let descriptions = bytes(|row| row.description.map_or(0, str::len));
+        let sequences = bytes(|row| row.sequence.len());
+        Self {
+            keys: KeyColumnsBuilder::with_capacity(rows.len(), bytes(|row| row.key.id.len())),
+            descriptions: StringBuilder::with_capacity(rows.len(), descriptions),
+            sequences: StringBuilder::with_capacity(rows.len(), sequences),
+            bytes: 0,
+        }
+    }
+
     fn push(&mut self, row: &ShardRow<'_>) {
         self.keys.push(&row.key);
         self.descriptions.append_option(row.description);
@@ -167,7 +180,10 @@ impl RowsBuilder {
 
 /// Returns the encodings of the columns.
 pub(crate) fn shard_properties() -> WriterProperties {
-    let mut properties = properties();
+    // Row groups are read whole, so that an index of their pages would only make a set of many shards larger.
+    let mut properties = properties()
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_offset_index_disabled(true);
     for (column, encoding) in [
         ("ordinal", Encoding::DELTA_BINARY_PACKED),
         ("id", Encoding::DELTA_LENGTH_BYTE_ARRAY),

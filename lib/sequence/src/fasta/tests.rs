@@ -12,15 +12,25 @@ const LIMITS: Limits = Limits {
     blank_bytes: 100,
 };
 
-/// Reads `text` with a buffer of `buffer` bytes. Returns the records, and how many descriptions were recoded.
-fn read(text: &[u8], buffer: usize) -> Result<(Records, u64), ShardError> {
+/// Reads `text` in blocks of about `block` bytes. Returns the records, and how many descriptions were recoded.
+fn read(text: &[u8], block: usize) -> Result<(Records, u64), ShardError> {
     let input = Input::File("a.fasta".into());
-    let source = Source::new(&input, Cursor::new(text.to_vec()), buffer)?;
-    let mut reader = FastaReader::new(source, LIMITS);
+    let source = Source::new(&input, Cursor::new(text.to_vec()), block)?;
+    let mut reader = FastaReader::new(source, LIMITS, block);
     let mut records = Records::default();
-    while reader.read(&mut records)? {}
-    let recoded = reader.descriptions_recoded();
-    assert_eq!(reader.finish()?.bytes, text.len() as u64);
+    let mut recoded = 0;
+    while let Some(block) = reader.read_block()? {
+        let parsed = block.parse();
+        parsed
+            .records
+            .iter()
+            .for_each(|record| records.push(record));
+        recoded += parsed.descriptions_recoded;
+        if let Some(error) = parsed.error {
+            return Err(error.of(&input, records.len() as u64 + 1));
+        }
+    }
+    assert_eq!(reader.finish(0)?.bytes, text.len() as u64);
     Ok((records, recoded))
 }
 
@@ -115,10 +125,10 @@ proptest! {
     #[test]
     fn records_do_not_depend_on_how_the_bytes_arrive(
         text in "(>[ab> ]{1,6}\r?\n)?[MK>* \r\n]{0,60}",
-        buffer in 1usize..20,
+        block in 1usize..20,
     ) {
         let text = text.as_bytes();
-        let (whole, parts) = (read(text, 1 << 10), read(text, buffer));
+        let (whole, parts) = (read(text, 1 << 10), read(text, block));
         match (whole, parts) {
             (Ok((whole, _)), Ok((parts, _))) => prop_assert_eq!(strip(&whole), strip(&parts)),
             (Err(_), Err(_)) => {}
@@ -127,9 +137,9 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused(bytes: Vec<u8>, buffer in 1usize..20) {
-        let _ = read(&bytes, buffer);
-        let _ = read(&[b">a\n", bytes.as_slice()].concat(), buffer);
+    fn any_bytes_are_read_or_refused(bytes: Vec<u8>, block in 1usize..20) {
+        let _ = read(&bytes, block);
+        let _ = read(&[b">a\n", bytes.as_slice()].concat(), block);
     }
 }
 
