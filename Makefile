@@ -59,6 +59,9 @@ bench: build .venv/reference/complete .venv/esm-cpp/complete ## Measure the prog
 bench-parts: ## Measure the packer, the tokenizer, the digests, the readers and the CPU kernels alone (minutes)
 	cargo bench --locked $(addprefix --package plmkit-,contract cpu pack sequence store) -- $(PARTS)
 
+bench-sharding: build ## Measure fasta-shard beside seqkit on 1.2 M proteins (Debian's seqkit and mmseqs2-examples; minutes, 2 GB of disk)
+	PYTHONDONTWRITEBYTECODE=1 python3 tests/bench/sharding.py $(BENCH)
+
 fuzz: setup .cargo-tools/$(CARGO_FUZZ) ## Run each fuzz target for FUZZ_SECONDS (needs a nightly compiler)
 	cargo run --release --locked --example fuzz-seeds tests/fuzz/corpus
 	@PATH="$(abspath .cargo-tools/bin):$$PATH" tests/fuzz/run.sh $(FUZZ_SECONDS)
@@ -181,6 +184,6 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 
 FORCE:
 
-.PHONY: help setup build demo test results-check torture parity parity-mutants bench bench-parts fuzz kernels gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
+.PHONY: help setup build demo test results-check torture parity parity-mutants bench bench-parts bench-sharding fuzz kernels gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
 	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc workflows-overhead lint advisories install install-check \
 	dist wheel dist-check images sif images-check conda aarch64-check goldens

@@ -122,7 +122,7 @@ pub(crate) struct Args {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_RESIDUES))]
     min_residues: u32,
 
-    /// Number of threads that compress and write shards [default: all CPUs]
+    /// Number of threads that parse records, digest and compress them [default: all CPUs]
     ///
     /// The number of threads does not change the shards.
     #[arg(long, value_name = "N", help_heading = "Resources")]

@@ -14,6 +14,13 @@ fn digests(criterion: &mut Criterion) {
             bencher.iter(|| SequenceDigest::new(&bytes[..residues]));
         });
     }
+    // As fasta-shard does it: many sequences of various lengths.
+    let sequences: Vec<&[u8]> = (100..1000).map(|i| &bytes[i..2 * i]).collect();
+    let all = sequences.iter().map(|sequence| sequence.len() as u64);
+    group.throughput(Throughput::Bytes(all.sum()));
+    group.bench_function("sequences together", |bencher| {
+        bencher.iter(|| SequenceDigest::of_all(&sequences));
+    });
     group.throughput(Throughput::Bytes(bytes.len() as u64));
     group.bench_function(BenchmarkId::new("text", "1 MiB"), |bencher| {
         bencher.iter(|| ByteDigest::compute(&bytes).to_string());

@@ -175,14 +175,14 @@ impl OutputFolder {
         // Recorded first: publishing may fail after the rename, at the fsync of the folder.
         for shard in set.shards {
             published.push(shard.summary.file);
-            shard.file.publish()?;
+            shard.file.publish_before(&set.rejects)?;
+        }
+        if let Some(renamed) = set.renamed {
+            published.push(RENAMED.to_owned());
+            renamed.publish_before(&set.rejects)?;
         }
         published.push(REJECTS.to_owned());
         set.rejects.publish()?;
-        if let Some(renamed) = set.renamed {
-            published.push(RENAMED.to_owned());
-            renamed.publish()?;
-        }
         published.push(MANIFEST.to_owned());
         write_sealed(AtomicFile::create(&self.manifest())?, &set.manifest)?;
         Ok(set.manifest)

@@ -204,18 +204,33 @@ impl<'a, 'scope> Shards<'a, 'scope> {
         while !self.encoding.is_empty() {
             self.write_first()?;
         }
+        let provenance = Arc::new(provenance.clone());
+        let tasks = self.tasks;
         let finished = self.open.into_iter().map(|(key, shard)| {
-            let file = shard.writer.finish(provenance)?;
-            let digest = file.summary().digest;
-            let summary = ShardSummary {
-                file: key.file_name(),
-                rows: digest.rows(),
-                residues: shard.residues,
-                tokens: shard.residues + digest.rows() * u64::from(SPECIAL_TOKENS),
-                digest: digest.to_string(),
-            };
-            Ok(EncodedShard { summary, file })
+            let provenance = Arc::clone(&provenance);
+            tasks.start(move || finish_shard(key, shard, &provenance))
         });
-        finished.collect()
+        // All are started before the first is waited for.
+        let finished: Vec<Task<_>> = finished.collect();
+        finished.into_iter().map(Task::wait).collect()
     }
+}
+
+/// Completes a shard and syncs it to the disk.
+fn finish_shard(
+    key: ShardKey,
+    shard: OpenShard,
+    provenance: &Provenance,
+) -> Result<EncodedShard, StoreError> {
+    let mut file = shard.writer.finish(provenance)?;
+    file.sync()?;
+    let digest = file.summary().digest;
+    let summary = ShardSummary {
+        file: key.file_name(),
+        rows: digest.rows(),
+        residues: shard.residues,
+        tokens: shard.residues + digest.rows() * u64::from(SPECIAL_TOKENS),
+        digest: digest.to_string(),
+    };
+    Ok(EncodedShard { summary, file })
 }

@@ -38,6 +38,8 @@ pub struct AtomicFile {
     /// `None` while suspended.
     writer: Option<BufWriter<File>>,
     written: u64,
+    /// Whether all written bytes are on the disk.
+    synced: bool,
 }
 
 impl AtomicFile {
@@ -76,6 +78,7 @@ impl AtomicFile {
             temporary,
             writer: Some(buffered(file)),
             written: 0,
+            synced: false,
         })
     }
 
@@ -111,15 +114,30 @@ impl AtomicFile {
 
     /// Publishes the file: syncs its bytes, renames it, then syncs the folder.
     pub fn finish(mut self) -> Result<(), StoreError> {
+        self.finish_in_folder()?;
+        self.sync_folder()
+    }
+
+    /// Publishes the file, but does not sync the folder.
+    fn finish_in_folder(&mut self) -> Result<(), StoreError> {
+        self.sync()?;
         let temporary = self.temporary.path.clone();
-        let written = self.resumed().and_then(|writer| {
-            writer.flush()?;
-            writer.get_ref().sync_all()
-        });
-        written.map_err(|source| self.failed(source))?;
         self.rename(&temporary)?;
         self.temporary.renamed = true;
-        self.sync_folder()
+        Ok(())
+    }
+
+    /// Syncs the bytes to the disk, so that [`finish`](Self::finish) need not.
+    fn sync(&mut self) -> Result<(), StoreError> {
+        if !self.synced {
+            let synced = self.resumed().and_then(|writer| {
+                writer.flush()?;
+                writer.get_ref().sync_all()
+            });
+            synced.map_err(|source| self.failed(source))?;
+            self.synced = true;
+        }
+        Ok(())
     }
 
     /// Publishes `file`, which is at `path`, instead of this one: renames it, or copies it from another file system.
@@ -182,6 +200,7 @@ impl AtomicFile {
 
 impl Write for AtomicFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.synced = false;
         let count = self.resumed()?.write(bytes)?;
         self.written += count as u64;
         Ok(count)
@@ -278,9 +297,25 @@ impl<T> Finished<T> {
         &self.summary
     }
 
+    /// Syncs the bytes to the disk, so that [`publish`](Self::publish) need not. Several threads can sync a file each.
+    pub fn sync(&mut self) -> Result<(), StoreError> {
+        self.file.sync()?;
+        let closed = self.file.suspend();
+        closed.map_err(|source| self.file.failed(source))
+    }
+
     /// Renames the file to its path.
     pub fn publish(self) -> Result<(), StoreError> {
         self.file.finish()
+    }
+
+    /// Renames the file to its path. Publishing `last`, if it is in the same folder, syncs the folder.
+    pub fn publish_before<U>(mut self, last: &Finished<U>) -> Result<(), StoreError> {
+        if self.file.path.parent() == last.file.path.parent() {
+            self.file.finish_in_folder()
+        } else {
+            self.publish()
+        }
     }
 }
 

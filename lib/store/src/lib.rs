@@ -19,6 +19,7 @@ mod json;
 mod list_column;
 mod lock;
 mod packed_batch;
+mod packed_groups;
 mod parquet;
 mod rejects;
 mod row_group;

@@ -212,12 +212,6 @@ impl RowGroupEncoder {
         for bytes in &pieces {
             sums.update(bytes);
         }
-        if column_indexes.iter().all(Option::is_none) && offset_indexes.iter().all(Option::is_none)
-        {
-            // Thousands of row groups of shards wait for their footers.
-            (column_indexes, offset_indexes) = (Vec::new(), Vec::new());
-        }
-        columns.shrink_to_fit();
         let metadata = RowGroupMetaData::builder(Arc::clone(&self.descriptor))
             .set_num_rows(rows.rows().cast_signed())
             .set_total_byte_size(uncompressed)

@@ -19,7 +19,7 @@ use plmkit_contract::{
 };
 
 use crate::checksums::Format;
-use crate::footer_writer::RowGroups;
+use crate::packed_groups::PackedGroups;
 use crate::parquet::{Reader, properties};
 use crate::row_group::{RowGroup, RowGroupEncoder};
 use crate::{AtomicFile, FileSummary, Finished, StoreError};
@@ -30,7 +30,7 @@ use crate::{AtomicFile, FileSummary, Finished, StoreError};
 pub struct ShardWriter {
     file: AtomicFile,
     encoder: Arc<RowGroupEncoder>,
-    groups: RowGroups,
+    groups: PackedGroups,
     rows: RowsBuilder,
     row_group_bytes: usize,
 }
@@ -49,7 +49,7 @@ impl ShardWriter {
         let mut writer = Self {
             file: AtomicFile::create(path)?,
             encoder,
-            groups: RowGroups::default(),
+            groups: PackedGroups::default(),
             rows: RowsBuilder::default(),
             row_group_bytes: usize::MAX,
         };
@@ -83,7 +83,8 @@ impl ShardWriter {
         for bytes in group.pieces() {
             self.file.append(bytes)?;
         }
-        self.groups.push(placed);
+        let packed = self.groups.push(placed, &self.encoder);
+        packed.map_err(|error| self.encoding(error))?;
         self.close()
     }
 
@@ -99,12 +100,13 @@ impl ShardWriter {
     /// Writes the remaining rows and the footer.
     pub fn finish(mut self, provenance: &Provenance) -> Result<Finished<FileSummary>, StoreError> {
         self.end_row_group()?;
-        let path = self.file.path();
-        let footer = self.groups.footer(&self.encoder, provenance, path)?;
+        let groups = std::mem::take(&mut self.groups).unpack(&self.encoder);
+        let groups = groups.map_err(|error| self.encoding(error))?;
+        let footer = groups.footer(&self.encoder, provenance, self.file.path())?;
         self.file.append(&footer)?;
         self.close()?;
         let summary = FileSummary {
-            digest: self.groups.rows(),
+            digest: groups.rows(),
             bytes: self.file.written(),
         };
         Ok(Finished::new(self.file, summary))

@@ -11,8 +11,10 @@ use arrow::array::RecordBatch;
 use arrow::ipc::reader::FileReader;
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use plmkit_contract::Stop;
-use plmkit_store::{BatchesFile, EmbeddingsReader, read_shard};
+use plmkit_contract::{ShardRow, Stop};
+use plmkit_store::{
+    BatchesFile, EmbeddingsReader, RowGroupEncoder, Shard, encode_rows, read_shard, row_bytes,
+};
 
 fn readers(criterion: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -23,6 +25,8 @@ fn readers(criterion: &mut Criterion) {
     compare(criterion, "shard", &path, decode_parquet, |path| {
         read_shard(path).expect("a shard").digest.rows()
     });
+
+    encode(criterion, &path, &shard);
 
     let path = folder.path().join("batches.arrow");
     files::write_batches(&path, &shard);
@@ -37,6 +41,20 @@ fn readers(criterion: &mut Criterion) {
         let mut reader = EmbeddingsReader::open(path).expect("embeddings");
         while reader.next_batch().expect("rows").is_some() {}
         reader.digest().rows()
+    });
+}
+
+/// The encoder alone, which is most of the work of `fasta-shard`: rows in memory to a row group in memory.
+fn encode(criterion: &mut Criterion, path: &Path, shard: &Shard) {
+    let rows: Vec<ShardRow> = shard.rows().iter().collect();
+    let bytes = rows
+        .iter()
+        .map(|row| row_bytes(row.key.id, row.description, row.sequence.len()));
+    let encoder = RowGroupEncoder::for_shards(path).expect("an encoder");
+    let mut group = criterion.benchmark_group("shard");
+    group.throughput(Throughput::Bytes(bytes.sum::<usize>() as u64));
+    group.bench_function("encode", |bencher| {
+        bencher.iter(|| encode_rows(path, &rows, &encoder).expect("rows").bytes());
     });
 }
 
