@@ -73,10 +73,10 @@ pub(crate) struct Args {
     out: Option<PathBuf>,
 
     /// List of the sequences that could not be embedded, with the reasons [default: beside the output, as
-    /// NAME.rejects.csv, if there are any]
+    /// NAME.rejects.csv]
     ///
     /// A sequence that does not fit in memory even alone, or whose vectors are not finite, is skipped and listed here. The run then
-    /// ends with exit code 1.
+    /// ends with exit code 1. An empty list is not written.
     #[arg(long, value_name = "FILE.csv", help_heading = "Output")]
     #[arg(value_parser = file())]
     rejects: Option<PathBuf>,

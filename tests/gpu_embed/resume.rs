@@ -640,20 +640,34 @@ fn a_run_recognises_each_list_that_it_began_to_publish() {
 }
 
 #[test]
-fn the_list_of_a_complete_output_is_its_own_and_is_there_if_requested() {
+fn an_empty_list_has_no_file() {
     let case = Case::new();
-    run(&mut case.embed("e.parquet"));
-    assert!(!case.path("e.rejects.csv").exists());
+    let list = case.path("r.csv");
     for _ in 0..2 {
-        let mut embed = case.embed("e.parquet");
-        run(embed.arg("--rejects").arg(case.path("r.csv")));
-        assert_eq!(read_text(&case, "r.csv"), HEADER);
+        run(case.embed("e.parquet").arg("--rejects").arg(&list));
+        assert!(!list.exists());
     }
     for invented in [&format!("{HEADER}3,x,9,not_finite,0\n"), "garbage\n"] {
         fs::write(case.path("e.rejects.csv"), invented).expect("write");
         assert_fails(case.embed("e.parquet"), 65, "e.rejects.csv: not ");
         run(case.embed("e.parquet").arg("--force"));
-        assert_eq!(read_text(&case, "e.rejects.csv"), HEADER);
+        assert!(!case.path("e.rejects.csv").exists());
         run(&mut case.embed("e.parquet"));
     }
+    // An older version wrote the header alone.
+    fs::write(case.path("e.rejects.csv"), HEADER).expect("write");
+    run(&mut case.embed("e.parquet"));
+}
+
+#[test]
+fn a_list_of_a_killed_run_goes_if_the_next_run_rejects_nothing() {
+    let case = Case::new();
+    let expected = case.undisturbed();
+    let list = format!("{HEADER}3,x,9,out_of_memory,0\n");
+    fs::write(case.path("e.rejects.csv"), &list).expect("write");
+    assert_fails(case.embed("e.parquet"), 73, "e.rejects.csv: exists");
+    note_lists(&case, &[list.as_bytes()]);
+    run(&mut case.embed("e.parquet"));
+    assert!(!case.path("e.rejects.csv").exists());
+    case.assert_complete("e.parquet", &expected);
 }

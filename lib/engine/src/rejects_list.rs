@@ -1,9 +1,10 @@
 //! The list of sequences without vectors.
 //!
-//! The output records the digest of its list, so neither can be mistaken for that of another run.
+//! The output records the digest of its list, so neither can be mistaken for that of another run. An empty list has no file: the
+//! digest says that nothing was rejected.
 
 use plmkit_contract::{Reject, path_text};
-use plmkit_store::{ListWriter, StoreError, read_rejects, remove_unfinished};
+use plmkit_store::{ListWriter, StoreError, read_rejects, remove_published, remove_unfinished};
 
 use crate::RunConfig;
 use crate::checkpoint::RunFolder;
@@ -38,8 +39,8 @@ impl<'a> RejectsWriter<'a> {
         })
     }
 
-    /// Publishes the list in the order of the input, unless it is empty, was not requested and replaces no earlier list. Returns
-    /// its digest.
+    /// Publishes the list in the order of the input. Returns its digest. Instead of an empty list, none is published, and what an
+    /// earlier run published is removed.
     pub(crate) fn publish(mut self, mut rejects: Vec<Reject>) -> Result<String, StoreError> {
         rejects.sort_by_key(|reject| (reject.ordinal, reject.start));
         for reject in &rejects {
@@ -47,8 +48,9 @@ impl<'a> RejectsWriter<'a> {
         }
         let list = self.writer.finish()?;
         let digest = list.summary().clone();
-        let requested = self.config.rejects.is_some();
-        if !rejects.is_empty() || requested || self.config.rejects().exists() {
+        if rejects.is_empty() {
+            remove_published(&self.config.rejects())?;
+        } else {
             // If the run is killed before the output is published, the next run recognises the list.
             self.folder.note_list(&digest)?;
             list.publish()?;
@@ -57,8 +59,7 @@ impl<'a> RejectsWriter<'a> {
     }
 }
 
-/// Checks the list of a complete output: it must exist if rows are `rejected`, and have the `digest` that the output records. Writes
-/// an empty list if one is requested and missing.
+/// Checks the list of a complete output: it must exist if rows are `rejected`, and have the `digest` that the output records.
 pub(crate) fn verify(
     config: &RunConfig,
     digest: Option<&str>,
@@ -68,10 +69,7 @@ pub(crate) fn verify(
     remove_unfinished(&path);
     let exists = path.exists();
     if rejected == 0 && !exists {
-        return match config.rejects {
-            Some(_) => ListWriter::create_rejected_rows(&path)?.finish()?.publish(),
-            None => Ok(()),
-        };
+        return Ok(());
     }
     let out = path_text(&config.out);
     let what = if !exists {

@@ -185,12 +185,7 @@ impl AtomicFile {
     }
 
     fn sync_folder(&self) -> Result<(), StoreError> {
-        let folder = match self.path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let synced = File::open(folder).and_then(|folder| folder.sync_all());
-        synced.map_err(|source| self.failed(source))
+        sync_folder_of(&self.path).map_err(|source| self.failed(source))
     }
 
     fn failed(&self, source: io::Error) -> StoreError {
@@ -213,6 +208,15 @@ impl Write for AtomicFile {
 
 fn buffered(file: File) -> BufWriter<File> {
     BufWriter::with_capacity(1 << 16, file)
+}
+
+/// Syncs the folder of `path`, so that a change of its names outlasts a loss of power.
+fn sync_folder_of(path: &Path) -> io::Result<()> {
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    File::open(folder)?.sync_all()
 }
 
 /// Removes the file at `path` on drop, unless it was renamed: the name may then be another writer's.
@@ -266,6 +270,20 @@ fn target(path: &Path) -> io::Result<PathBuf> {
     } else {
         Err(io::Error::other("not a regular file"))
     }
+}
+
+/// Removes the output at `path`, if there is one, before another one is published that it does not belong to. If `path` is a link
+/// to a file, the file is removed and the link stays.
+pub fn remove_published(path: &Path) -> Result<(), StoreError> {
+    let failed = StoreError::cannot_write(path);
+    if !path.try_exists().map_err(&failed)? {
+        return Ok(());
+    }
+    let removed = target(path).and_then(|path| {
+        fs::remove_file(&path)?;
+        sync_folder_of(&path)
+    });
+    removed.map_err(failed)
 }
 
 /// Removes the temporary file that a killed process left for `path`, unless a running process holds it.

@@ -28,7 +28,7 @@ mod unfinished;
 mod verified;
 
 pub use alias::{AliasesReader, AliasesWriter};
-pub use atomic::{AtomicFile, Finished, remove_unfinished};
+pub use atomic::{AtomicFile, Finished, remove_published, remove_unfinished};
 pub use batches::{BatchesFile, BatchesWriter};
 pub use embeddings::{EmbeddingsKeys, EmbeddingsReader, EmbeddingsWriter};
 pub use error::StoreError;
