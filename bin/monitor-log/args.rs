@@ -197,7 +197,9 @@ pub(crate) struct ReportArgs {
     pub(crate) out: PathBuf,
 
     #[arg(long, value_name = "FILE_mqc.json", help_heading = "Output")]
-    #[arg(help = "Write a table for MultiQC; the name of the file is the name of the sample")]
+    #[arg(
+        help = "Write a table for MultiQC; the name of the file is the name of the sample, whose runs are one row"
+    )]
     pub(crate) mqc: Option<PathBuf>,
 
     /// Write the report as a page with charts: one file without scripts and network

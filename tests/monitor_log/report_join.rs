@@ -114,6 +114,40 @@ fn work_is_joined_with_the_power_of_its_gpus_for_any_wall_clock() {
 }
 
 #[test]
+fn runs_of_one_sample_are_one_row_for_multiqc() {
+    let case = case();
+    let of_sample = |sample: &str, name: &str| {
+        let named = format!("\"run\":\"{name}\",\"sample\":\"{sample}\"");
+        events().replace("\"run\":\"r\"", &named)
+    };
+    let rows = || {
+        let args =
+            "report --events a.jsonl b.jsonl --gpu gpu.csv --out r.json --mqc soil_run_mqc.json";
+        let (code, stderr) = case.code_and_stderr(args);
+        assert_eq!(code, 0, "{stderr}");
+        let table: Value = serde_json::from_str(&case.read("soil_run_mqc.json")).unwrap();
+        table["data"].as_object().unwrap().clone()
+    };
+    case.write("a.jsonl", &of_sample("soil", "r1"));
+    case.write("b.jsonl", &of_sample("soil", "r2"));
+    let of_sample_alone = rows();
+    assert_eq!(of_sample_alone.len(), 1);
+    let row = &of_sample_alone["soil_run"];
+    assert_eq!(row["sequences"], 400);
+    assert_near(&row["tokens_per_s"], 50.0);
+    assert_near(&row["residues_per_s"], 40.0);
+    assert_eq!(row["outcome"], "done");
+
+    case.write("b.jsonl", &of_sample("lake", "r2"));
+    assert_eq!(rows().len(), 2);
+
+    let named = of_sample("soil", "r2");
+    let (unfinished, _) = named.split_once("{\"type\":\"done\"").unwrap();
+    case.write("b.jsonl", unfinished);
+    assert_eq!(rows()["soil_run"]["outcome"], "no end");
+}
+
+#[test]
 fn a_measured_peak_replaces_the_named_one() {
     let case = case();
     let cpu = events().replace("\"cuda\"", "\"cpu\"");

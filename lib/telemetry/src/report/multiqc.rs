@@ -1,21 +1,32 @@
-//! A report for `MultiQC`: its custom content, one table with a row for each run.
+//! A report for `MultiQC`: its custom content, one table with a row for each run, or one for all runs of a sample.
 //!
 //! <https://docs.seqera.io/multiqc/custom_content>
 
 use serde_json::{Map, Value, json};
 
 use super::text::outcome;
-use super::{Report, RunSummary};
+use super::{Report, RunSummary, SampleTotals, share};
 use plmkit_logs::Mean;
 
-/// Returns the report as custom content. Rows are named after `sample`, and after the run if there are several. Unknown
-/// values are left out. Without runs, there is one row about the GPUs and the host.
+/// Returns the report as custom content. Rows are named after `sample`, and after the run if there are runs of several samples;
+/// several runs of one sample are one row. Unknown values are left out. Without runs, there is one row about the GPUs and the
+/// host.
 pub fn multiqc(report: &Report, sample: &str) -> Value {
     let samples = report.samples.as_ref();
     let cpu = hundred(samples.and_then(|samples| samples.host.mean_cpu_utilization));
     let mut data = Map::new();
-    for run in report.runs() {
-        let name = match report.runs().len() {
+    let runs = report.runs();
+    let by_sample = report.events.iter().flat_map(|events| &events.by_sample);
+    let totals = by_sample
+        .into_iter()
+        .find(|totals| runs.len() > 1 && totals.runs == runs.len() as u64);
+    if let Some(totals) = totals {
+        let cells = totals_cells(totals, runs);
+        let row = known_cells(cells.into_iter().chain([("cpu_percent", cpu.clone())]));
+        data.insert(sample.to_owned(), row);
+    }
+    for run in runs.iter().filter(|_| totals.is_none()) {
+        let name = match runs.len() {
             1 => sample.to_owned(),
             _ => format!("{sample} {}", run.run),
         };
@@ -119,6 +130,35 @@ const COLUMNS: [Column; 16] = [
 fn mj_per_residue(run: &RunSummary) -> Value {
     let rate = run.efficiency.residues_per_joule.filter(|&rate| rate > 0.0);
     rate.map(|rate| 1000.0 / rate).into()
+}
+
+/// Returns the row of all `runs` of a sample. It ended as the first of them that was not done.
+fn totals_cells(totals: &SampleTotals, runs: &[RunSummary]) -> [(&'static str, Value); 10] {
+    let last = runs.iter().find(|run| !run.is_done()).or(runs.last());
+    let gpus = runs.iter().flat_map(|run| run.gpus.iter().flatten());
+    let residues = totals.residues as f64;
+    let energy = totals.energy_j.filter(|&joules| joules > 0.0);
+    [
+        ("outcome", last.map(|run| outcome(run.outcome)).into()),
+        ("sequences", totals.sequences.into()),
+        ("sequences_per_s", totals.sequences_per_s.into()),
+        ("tokens_per_s", totals.tokens_per_s.into()),
+        (
+            "residues_per_s",
+            totals.elapsed_s.and_then(|s| share(residues, s)).into(),
+        ),
+        ("idle_percent", hundred(totals.idle_share)),
+        ("packing_percent", hundred(totals.mean_packing)),
+        (
+            "gpu_percent",
+            mean_percent(gpus.map(|gpu| gpu.mean_utilization)),
+        ),
+        ("rejected", totals.rejected.into()),
+        (
+            "mj_per_residue",
+            energy.and_then(|joules| share(1000.0 * joules, residues)).into(),
+        ),
+    ]
 }
 
 /// Returns the products of a run's GPUs, with their numbers if there are several: `2 x NVIDIA L4`.
