@@ -78,7 +78,7 @@ tools_alone() {
         "$1" pack-batches shards/shard-00000.parquet --out 0.arrow &&
         cmp "$work/$image/data/shards/manifest.json" "$work/host/proteins/shards/manifest.json" &&
         "$1" monitor-log record --out gpu.csv --interval 100ms -- sleep 0.5 &&
-        cp -r "$work"/host/proteins/{embeddings,rejects} "$work/$image/data" &&
+        cp -r "$work/host/proteins/embeddings" "$work/$image/data" &&
         "$1" validate-embeddings --dataset .
 }
 

@@ -51,7 +51,7 @@ equal() {
     local file
     while read -r file; do
         cmp "$1/$file" "$2/$file" || return
-    done < <(cd "$1" && shared \( -path '*/shards/*' -o -path '*/embeddings/*' -o -path '*/rejects/*' -o -name '*.pack.json' -o -name batch-size.json -o -name dataset.json \))
+    done < <(cd "$1" && shared \( -path '*/shards/*' -o -path '*/embeddings/*' -o -path '*/rejects/*' -o -name batch-size.json -o -name dataset.json \))
     for file in "$1"/*/dataset.json; do
         grep -q '^  "outcome": "pass"' "$file" || return
     done
@@ -59,9 +59,9 @@ equal() {
     ! find "$1" "$2" -name '.*' -not -name '.' | grep . && ! find "$1" "$2" -type d -empty | grep .
 }
 
-# packed_with FOLDER: how many tokens the measured size and all packing reports say that a batch holds.
+# packed_with FOLDER: how many tokens the measured size and the events of all runs say that a batch holds.
 packed_with() {
-    find "$1" \( -name batch-size.json -o -name '*.pack.json' \) -exec grep -ho '"max_batch_tokens": [0-9]*' {} + | sort -u | grep -o '[0-9]*'
+    find "$1" \( -name batch-size.json -o -name '*.events.jsonl' \) -exec grep -hoE '"(max_batch_tokens|token_budget)": *[0-9]+' {} + | grep -o '[0-9]*' | sort -u
 }
 
 # saved FILE: batches that a run took over from an interrupted one, as its last run event says.

@@ -131,23 +131,20 @@ cut_sample() {
     fi
     mapfile -t paths < <(printf %s "${fasta[$1]}")
     fasta-shard --sample "$1" --out "$2/shards" --max-shard-tokens "$MAX_SHARD_TOKENS" "${fasta_shard[@]}" "${force[@]}" -- "${paths[@]}"
-    mkdir -p "$2"/{batches,embeddings,logs,rejects,reports}
-    # What was made of other shards is made again, and goes where there is no such shard any more.
+    # What was made of other shards is made again.
     if [[ -e $before ]] && ! cmp -s "$before" "$2/shards/manifest.json"; then
-        rm -f "$2"/batches/*.arrow "$2"/reports/*.run.json
-        for name in $(comm -23 <(shards "$2" "$before" | sort) <(shards "$2" | sort)); do
-            rm -f "$2"/{embeddings/"$name".parquet,rejects/"$name".csv,logs/"$name".{events.jsonl,samples.csv},reports/"$name".pack.json,reports/*_"$name"_run_mqc.json}
-        done
+        rm -f "$2"/{batches/shard-*.arrow,embeddings/shard-*.parquet,rejects/shard-*.csv,logs/shard-*}
     fi
     rm -f "$before"
+    mkdir -p "$2"/{batches,embeddings,logs,reports}
 }
 
-# shards DIR [MANIFEST]: the names of its shards, by the manifest.
-shards() { sed -n 's/^ *"file": "\(.*\)[.]parquet",*$/\1/p' "${2:-$1/shards/manifest.json}"; }
+# shards DIR: the names of its shards, by the manifest.
+shards() { sed -n 's/^ *"file": "\(.*\)[.]parquet",*$/\1/p' "$1/shards/manifest.json"; }
 
-# is_complete DIR NAME: whether the shard is embedded and reported on. With --force each is computed again;
-# where no params.json says how they were made, gpu-embed looks at each, and refuses what is other work.
-is_complete() { [[ ! $compare && " $GPU_EMBED " != *' --force '* && -e $1/embeddings/$2.parquet && -e $1/rejects/$2.csv && -e $1/reports/$2.run.json ]]; }
+# is_complete DIR NAME: whether the shard is embedded. Its list of rejects, if it has one, is written before. With --force each is
+# computed again; where no params.json says how they were made, gpu-embed looks at each, and refuses what is other work.
+is_complete() { [[ ! $compare && " $GPU_EMBED " != *' --force '* && -e $1/embeddings/$2.parquet ]]; }
 
 # goes_on CODE: after a failure of the sample alone (a verdict, its data, an output of its own), the first of which `failed` keeps for
 # the end. Any other ends the script.
@@ -206,7 +203,7 @@ pack() {
         size=(--batch-size "${1%/*}/batch-size.json")
     fi
     [[ " $PACK_BATCHES " == *' --quiet '* ]] || quiet=(--quiet)
-    pack-batches "$1/shards/$2.parquet" --out "$batches" --report "$1/reports/$2.pack.json" --force "${quiet[@]}" "${size[@]}" "${pack_batches[@]}"
+    pack-batches "$1/shards/$2.parquet" --out "$batches" --force "${quiet[@]}" "${size[@]}" "${pack_batches[@]}"
 }
 
 # record DIR NAME MODEL OPTIONS…: one pack to its embeddings, with a record of the machine beside them. In a process of its own, which
@@ -215,26 +212,23 @@ record() {
     local progress=() force=(--force)
     [[ ! $compare || ! -e $1/embeddings/$2.parquet || " $GPU_EMBED " == *' --force '* ]] || force=()
     [[ -t 2 || " $GPU_EMBED" == *' --progress'* ]] || progress=(--progress none)
+    mkdir -p "$1/rejects"
     exec monitor-log record --quiet --out "$1/logs/$2.samples.csv" -- \
         gpu-embed "$1/batches/$2.arrow" --model "$3" --out "$1/embeddings/$2.parquet" --rejects "$1/rejects/$2.csv" \
         --events "$1/logs/$2.events.jsonl" "${force[@]}" "${progress[@]}" "${gpu_embed[@]}" "${@:4}"
 }
 
-# finish DIR SAMPLE NAME: what comes after the embeddings.
-finish() {
-    monitor-log report --quiet --gpu "$1/logs/$3.samples.csv" --events "$1/logs/$3.events.jsonl" \
-        --out "$1/reports/$3.run.json" --mqc "$1/reports/${2}_${3}_run_mqc.json" || return
-    rm "$1/batches/$3.arrow"
-}
-
-# validate DIR SAMPLE
+# validate DIR SAMPLE: with a report on the runs of all its shards, and without the folder of rejects if nothing was rejected.
 validate() {
-    local surplus quiet=()
+    local surplus quiet=() code=0
+    rmdir "$1/rejects" 2>/dev/null || true
+    monitor-log report --quiet --gpu "$1/logs" --events "$1/logs" --out "$1/reports/run.json" --mqc "$1/reports/${2}_run_mqc.json" || code=$?
     [[ " $VALIDATE_EMBEDDINGS " == *' --quiet '* ]] || quiet=(--quiet)
-    surplus=$(comm -23 <(find "$1/embeddings" "$1/rejects" -type f -name '[!.]*' | sed -n 's#.*/\(.*\)[.]\(parquet\|csv\)$#\1#p' | sort -u) <(shards "$1" | sort) | paste -sd ' ')
+    surplus=$(comm -23 <(find "$1"/{embeddings,rejects} -type f -name '[!.]*' 2>/dev/null | sed -n 's#.*/\(.*\)[.]\(parquet\|csv\)$#\1#p' | sort -u) <(shards "$1" | sort) | paste -sd ' ')
     [[ ! $surplus ]] || echo "$1: embeddings and rejects of no shard of this run, remove them: $surplus" >&2
     validate-embeddings --dataset "$1" --mqc "$1/reports/${2}_validation_mqc.json" --expect max-rejected=100% "${quiet[@]}" \
         "${validate_embeddings[@]}"
+    return "$code"
 }
 
 # summary SAMPLE…: what became of those that were asked for.

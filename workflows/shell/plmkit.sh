@@ -23,7 +23,6 @@ begin "$0" "$@"
 # embed_sample SAMPLE
 embed_sample() {
     local dir=$outdir/$1 name code
-    cut_sample "$1" "$dir"
     for name in $(shards "$dir"); do
         is_complete "$dir" "$name" && continue
         pack "$dir" "$name" "$model"
@@ -31,13 +30,18 @@ embed_sample() {
         (record "$dir" "$name" "$model") || code=$?
         # 1: some sequences could not be embedded. They are listed, and the validation accounts for them.
         ((code <= 1)) || exit "$code"
-        finish "$dir" "$1" "$name"
+        rm "$dir/batches/$name.arrow"
     done
     validate "$dir" "$1"
     rm -rf "$dir/batches"
 }
 
+cut=()
 for sample in "${samples[@]}"; do
+    alone cut_sample "$sample" "$outdir/$sample"
+    ((code)) || cut+=("$sample")
+done
+for sample in "${cut[@]}"; do
     alone embed_sample "$sample"
 done
 summary "${samples[@]}" || goes_on 1

@@ -39,7 +39,7 @@ loses() { rm small/a/embeddings/*; }
 is_explicit() { diff -r small/a/embeddings explicit/a/embeddings; }
 check "a small device" measures
 same "batches hold what was measured" 4096 "$(packed_with small)"
-same "which was measured once, for two shards" "1 2" "$(grep -c '5120 tokens fit at once' measured.log) $(find small -name '*.pack.json' | wc -l)"
+same "which was measured once, for two shards" "1 2" "$(grep -c '5120 tokens fit at once' measured.log) $(find small -path '*/embeddings/*' -type f | wc -l)"
 PACK_BATCHES='--max-batch-tokens 4096' GPU_EMBED=$small_device check "the same size by hand" chain all.csv explicit "$model"
 check "measures nothing" test ! -e explicit/batch-size.json
 check "and gives the same embeddings" is_explicit
@@ -84,12 +84,21 @@ fails_with() {
 }
 check "a run" runs all.csv lost "$model"
 cp -r lost whole
+check "one report for all shards, and no list where nothing was rejected" test -s lost/a/reports/run.json -a ! -e lost/a/rejects
 rm lost/a/embeddings/shard-00000.parquet
-check "embeddings that were lost, with their list of rejects still there, come back" runs all.csv lost "$model"
+check "embeddings that were lost come back" runs all.csv lost "$model"
 check "the same" diff -r whole/a/embeddings lost/a/embeddings
-rm lost/a/rejects/shard-00001.csv
-check "a list of rejects that was lost comes back" runs all.csv lost "$model"
-check "the same" diff -r whole/a/rejects lost/a/rejects
+GPU_EMBED='--device cpu --inject not-finite=3' check "a sequence that cannot be embedded" runs all.csv rejecting "$model"
+same "is listed, and there is no other list" "rejects/shard-00000.csv" "$(cd rejecting/a && find rejects -type f)"
+cp -r rejecting/a/rejects listed
+rm rejecting/a/rejects/shard-00000.csv
+export GPU_EMBED='--device cpu --inject not-finite=3'
+check "without its list the validation fails" fails_with 1 all.csv rejecting "$model"
+check "and names the sequence" finds "first: ordinal 3 .*: missing$"
+rm rejecting/a/embeddings/shard-00000.parquet
+check "with the embeddings removed both come back" runs all.csv rejecting "$model"
+check "the same" diff -r listed rejecting/a/rejects
+export GPU_EMBED='--device cpu'
 rm lost/a/shards/{shard-00001.parquet,rejects.csv}
 touch before
 check "a shard and the list of rejects that were lost are made again" runs all.csv lost "$model"
@@ -242,7 +251,7 @@ for signal in TERM INT; do
     wait $script || code=$?
     same "the script ends as it does" "$((128 + $(kill -l $signal)))" "$code"
     check "when it has ended" test ! -e "/proc/$child"
-    check "and begins no other sample" test ! -e results/next
+    check "and begins no other sample" test ! -e results/next/embeddings/shard-00000.parquet
 done
 check "the same command" runs many.csv "$work/results" "$model"
 check "goes on from what was saved" test "$(saved results/long/logs/shard-00000.events.jsonl)" -gt 0

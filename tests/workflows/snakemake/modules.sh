@@ -61,8 +61,8 @@ same "with two shards of 100 proteins" "2 100" "$(wc -l <sizes.txt) $(rows "em b
 cd ../rules
 cp "$proteins" proteins.fasta
 {
-    printf 'rule all:\n    default_target: True\n    input: "validation.json", expand("reports/shard-0000{n}.run.json", n=range(2))\n\n'
+    printf 'rule all:\n    default_target: True\n    input: "dataset.json", "run.json"\n\n'
     sed -n '/^```python$/,/^```$/ { /^```/d; p }' "$root/workflows/MODULES.md"
 } >Snakefile
 check "the rules of MODULES.md" snakemake --cores 2 --resources gpu=1 --config model="$model"
-same "100 proteins" 100 "$(rows validation.json)"
+same "100 proteins" 100 "$(rows dataset.json)"

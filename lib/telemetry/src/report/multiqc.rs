@@ -16,10 +16,8 @@ pub fn multiqc(report: &Report, sample: &str) -> Value {
     let cpu = hundred(samples.and_then(|samples| samples.host.mean_cpu_utilization));
     let mut data = Map::new();
     let runs = report.runs();
-    let by_sample = report.events.iter().flat_map(|events| &events.by_sample);
-    let totals = by_sample
-        .into_iter()
-        .find(|totals| runs.len() > 1 && totals.runs == runs.len() as u64);
+    let mut by_sample = report.events.iter().flat_map(|events| &events.by_sample);
+    let totals = by_sample.find(|totals| runs.len() > 1 && totals.runs == runs.len() as u64);
     if let Some(totals) = totals {
         let cells = totals_cells(totals, runs);
         let row = known_cells(cells.into_iter().chain([("cpu_percent", cpu.clone())]));
@@ -156,7 +154,9 @@ fn totals_cells(totals: &SampleTotals, runs: &[RunSummary]) -> [(&'static str, V
         ("rejected", totals.rejected.into()),
         (
             "mj_per_residue",
-            energy.and_then(|joules| share(1000.0 * joules, residues)).into(),
+            energy
+                .and_then(|joules| share(1000.0 * joules, residues))
+                .into(),
         ),
     ]
 }

@@ -31,8 +31,7 @@ rule pack:
         shard=f"{OUTDIR}/{{sample}}/shards/{{shard}}.parquet",
         batch_size=BATCH_SIZE,
     output:
-        batches=temp(f"{OUTDIR}/{{sample}}/batches/{{shard}}.arrow"),
-        report=f"{OUTDIR}/{{sample}}/reports/{{shard}}.pack.json",
+        temp(f"{OUTDIR}/{{sample}}/batches/{{shard}}.arrow"),
     log:
         "logs/{sample}/{shard}.pack.log",
     benchmark:
@@ -44,7 +43,7 @@ rule pack:
         batch_size="--batch-size" if BATCH_SIZE else "",
         options=OPTIONS["pack_batches"],
     shell:
-        "pack-batches {input.shard:q} --out {output.batches:q} --report {output.report:q}"
+        "pack-batches {input.shard:q} --out {output:q}"
         " {params.batch_size} {input.batch_size:q} {params.options} 2> {log:q}"
 
 
@@ -56,8 +55,7 @@ rule embed:
     input:
         batches=f"{OUTDIR}/{{sample}}/batches/{{shard}}.arrow",
     output:
-        embeddings=f"{OUTDIR}/{{sample}}/embeddings/{{shard}}.parquet",
-        rejects=f"{OUTDIR}/{{sample}}/rejects/{{shard}}.csv",
+        f"{OUTDIR}/{{sample}}/embeddings/{{shard}}.parquet",
     log:
         events=f"{OUTDIR}/{{sample}}/logs/{{shard}}.events.jsonl",
         samples=f"{OUTDIR}/{{sample}}/logs/{{shard}}.samples.csv",
@@ -81,9 +79,11 @@ rule embed:
         # Others at the same path make other embeddings.
         weights=WEIGHTS,
         options=OPTIONS["gpu_embed"],
+        # No output: there is a list only of what was rejected.
+        rejects=f"{OUTDIR}/{{sample}}/rejects/{{shard}}.csv",
     shell:
-        "code=0;"
+        'mkdir -p "$(dirname {params.rejects:q})"; code=0;'
         " monitor-log record --out {log.samples:q} --"
-        " gpu-embed {input.batches:q} --model {params.model:q} --out {output.embeddings:q} --rejects {output.rejects:q}"
+        " gpu-embed {input.batches:q} --model {params.model:q} --out {output:q} --rejects {params.rejects:q}"
         " --events {log.events:q} --threads {threads} --wait --force {params.options} 2> {log.stderr:q} || code=$?;"
         " [ $code -le 1 ] || exit $code"

@@ -1,28 +1,26 @@
 rule run_report:
     input:
-        f"{OUTDIR}/{{sample}}/embeddings/{{shard}}.parquet",
+        of_each_shard("embeddings/{shard}.parquet"),
     output:
         json=report(
-            f"{OUTDIR}/{{sample}}/reports/{{shard}}.run.json",
+            f"{OUTDIR}/{{sample}}/reports/run.json",
             caption="../report/run.rst",
             category="Runs",
-            subcategory="{sample}",
-            labels={"sample": "{sample}", "shard": "{shard}"},
+            labels={"sample": "{sample}"},
         ),
-        mqc=f"{OUTDIR}/{{sample}}/reports/{{sample}}_{{shard}}_run_mqc.json",
+        mqc=f"{OUTDIR}/{{sample}}/reports/{{sample}}_run_mqc.json",
     log:
-        "logs/{sample}/{shard}.report.log",
+        "logs/{sample}/report.log",
     benchmark:
-        "benchmarks/{sample}/{shard}.report.tsv"
+        "benchmarks/{sample}/report.tsv"
     localrule: True
     conda:
         "../envs/plmkit.yaml"
     params:
-        # Not inputs: a log that was deleted is no reason to embed again.
-        events=rules.embed.log.events,
-        samples=rules.embed.log.samples,
+        # No inputs: a log that was deleted is no reason to embed again.
+        logs=lambda wildcards: f"{OUTDIR}/{wildcards.sample}/logs",
     shell:
-        "monitor-log report --gpu {params.samples:q} --events {params.events:q}"
+        "monitor-log report --gpu {params.logs:q} --events {params.logs:q}"
         " --out {output.json:q} --mqc {output.mqc:q} 2> {log:q}"
 
 
@@ -87,11 +85,11 @@ rule multiqc_files:
 
 rule multiqc:
     input:
-        of_all_shards("reports/{sample}_{shard}_run_mqc.json"),
-        validations=expand(
-            "{outdir}/{sample}/reports/{sample}_validation_mqc.json",
+        expand(
+            "{outdir}/{sample}/reports/{sample}_{kind}_mqc.json",
             outdir=OUTDIR,
             sample=SAMPLES,
+            kind=["run", "validation"],
         ),
         config=rules.multiqc_files.output.config,
         methods=rules.multiqc_files.output.methods,

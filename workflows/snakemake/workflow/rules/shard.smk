@@ -20,11 +20,11 @@ checkpoint shard:
         fasta=known_by,
         tokens=config["max_shard_tokens"],
         options=OPTIONS["fasta_shard"],
-    # An earlier verdict is not this one's.
+    # An earlier verdict is not this one's, and earlier runs are of other shards.
     shell:
         "fasta-shard --sample {wildcards.sample:q} --max-shard-tokens {params.tokens} --threads {threads} {params.options}"
         " --force --out {params.folder:q} -- {input.fasta:q} 2> {log:q}"
-        " && rm -f {params.folder:q}/../dataset.json"
+        " && rm -rf {params.folder:q}/../dataset.json {params.folder:q}/../logs"
 
 
 # What got lost of it comes back without its neighbours being written again, which would have all of them embedded again.

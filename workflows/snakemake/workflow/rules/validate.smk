@@ -27,8 +27,10 @@ rule validate:
     params:
         folder=lambda wildcards: f"{OUTDIR}/{wildcards.sample}",
         options=OPTIONS["validate_embeddings"],
+    # The folder of rejects is empty if nothing was rejected.
     shell:
-        "validate-embeddings --dataset {params.folder:q} --mqc {output:q} --expect max-rejected=100%"
+        "rmdir {params.folder:q}/rejects 2> /dev/null || true;"
+        " validate-embeddings --dataset {params.folder:q} --mqc {output:q} --expect max-rejected=100%"
         " --threads {threads} {params.options} 2> {log.stderr:q}"
 
 

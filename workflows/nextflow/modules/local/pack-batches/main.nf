@@ -12,7 +12,6 @@ process PACK_BATCHES {
 
     output:
     tuple val(meta), path("${prefix}.arrow"), emit: batches
-    tuple val(meta), path("${prefix}.pack.json"), emit: report
     tuple val("${task.process}"), val('pack-batches'), eval("pack-batches --version | sed 's/.* //'"), topic: versions
 
     script:
@@ -20,12 +19,12 @@ process PACK_BATCHES {
     def size = batch_size ? "--batch-size ${batch_size}" : ''
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    pack-batches ${shard} --out ${prefix}.arrow --report ${prefix}.pack.json ${size} ${args}
+    pack-batches ${shard} --out ${prefix}.arrow ${size} ${args}
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.arrow ${prefix}.pack.json
+    touch ${prefix}.arrow
     """
 }

@@ -25,7 +25,12 @@ workflow EMBED {
     }
     PACK_BATCHES(shards, batch_size)
     GPU_EMBED(PACK_BATCHES.out.batches, model, checkpoint_dir)
-    MONITOR_LOG_REPORT(GPU_EMBED.out.logs)
+
+    runs = GPU_EMBED.out.logs
+        .map { meta, recorded, events -> [groupKey(meta.sample, meta.shards), recorded, events] }
+        .groupTuple()
+        .map { id, recorded, events -> [[id: id.toString()], recorded.sort { file -> file.name }, events.sort { file -> file.name }] }
+    MONITOR_LOG_REPORT(runs)
 
     // With the number of its shards a sample is validated as soon as its last one is embedded. In the order of their names, since
     // the order of arrival would make another task of it after each -resume.
@@ -34,14 +39,11 @@ workflow EMBED {
         .groupTuple()
         .map { id, rows, rejects -> [id.toString(), rows.sort { file -> file.name }, rejects.flatten().sort { file -> file.name }] }
     cut = FASTA_SHARD.out.shards
+        .join(FASTA_SHARD.out.lists)
         .join(FASTA_SHARD.out.rejects)
         .join(FASTA_SHARD.out.manifest)
-        .map { meta, files, rejects, json -> [meta.id, meta, files, rejects, json] }
-    VALIDATE_EMBEDDINGS(
-        embedded.join(cut).map { _id, rows, rejects, meta, files, rejects_of_input, manifest_of_input ->
-            [meta, rows, files + [rejects_of_input, manifest_of_input], rejects]
-        }
-    )
+        .map { meta, files, lists, rejects, json -> [meta.id, meta, files + lists + [rejects, json]] }
+    VALIDATE_EMBEDDINGS(embedded.join(cut).map { _id, rows, rejects, meta, files -> [meta, rows, files, rejects] })
 
     embeddings = GPU_EMBED.out.embeddings
     manifest = FASTA_SHARD.out.manifest

@@ -59,7 +59,7 @@ def reasons() {
 def surplus(cut, outdir) {
     return cut.collectMany { sample, manifest ->
         def names = new groovy.json.JsonSlurper().parse(manifest).shards.collect { shard -> shard.file - '.parquet' }
-        def others = ['shards/*.parquet', 'embeddings/*', 'rejects/*.csv'].collectMany { pattern ->
+        def others = ['shards/shard-*.parquet', 'embeddings/*', 'rejects/*.csv'].collectMany { pattern ->
             files("${outdir}/${sample}/${pattern}").findAll { found -> found.baseName !in names }
         }
         others ? [[sample, "of no shard of this run; remove and -resume: ${others.sort().join(' ')}"]] : []

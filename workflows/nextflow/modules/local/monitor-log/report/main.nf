@@ -6,7 +6,8 @@ process MONITOR_LOG_REPORT {
     container 'ghcr.io/plmkit/plmkit-tools:0.1.0'
 
     input:
-    tuple val(meta), path(samples), path(events)
+    // Of one run, or of all runs of a sample.
+    tuple val(meta), path(samples, stageAs: 'logs/*'), path(events, stageAs: 'logs/*')
 
     output:
     tuple val(meta), path("${prefix}.run.json"), emit: report
@@ -17,7 +18,7 @@ process MONITOR_LOG_REPORT {
     def args = task.ext.args ?: ''
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    monitor-log report --gpu ${samples} --events ${events} --out ${prefix}.run.json --mqc ${prefix}_run_mqc.json ${args}
+    monitor-log report --gpu logs --events logs --out ${prefix}.run.json --mqc ${prefix}_run_mqc.json ${args}
     """
 
     stub:
