@@ -136,19 +136,14 @@ pub(crate) struct ExportArgs {
         long,
         value_name = "ADDRESS:PORT",
         default_value = "127.0.0.1:9401",
-        value_parser = address,
         help_heading = "Output"
     )]
+    #[arg(value_parser = address)]
     pub(crate) listen: SocketAddr,
 
     /// Write a file for `node_exporter`'s textfile collector instead, every --interval, and remove it at the end
-    #[arg(
-        long,
-        value_name = "FILE.prom",
-        conflicts_with = "listen",
-        help_heading = "Output"
-    )]
-    #[arg(value_parser = file())]
+    #[arg(long, value_name = "FILE.prom", help_heading = "Output")]
+    #[arg(value_parser = file(), conflicts_with = "listen")]
     pub(crate) textfile: Option<PathBuf>,
 
     /// Add the main metrics of GPUs by the names, labels and units of dcgm-exporter, for dashboards made for it

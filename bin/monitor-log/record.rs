@@ -37,9 +37,9 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
         return Err(Fault::usage("expected a command after --, found none"));
     }
     // A log that cannot be opened is a mistake on the command line, to be reported before a long run.
-    let paths = LogPaths::new(&args.out)?;
-    let existed = paths.log.exists();
-    let log = match GpuCsvWriter::append(&paths.log) {
+    let path = log_path(&args.out)?;
+    let existed = path.exists();
+    let log = match GpuCsvWriter::append(&path) {
         // A workflow engine may restart a task while its predecessor still runs. The command must not suffer from that.
         Err(error @ LogError::Store(StoreError::Busy { .. })) if !args.command.is_empty() => {
             tracing::warn!("{error}; recording begins when that process has ended");
@@ -50,9 +50,9 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
     let internal =
         |error: io::Error| Fault::new(Exit::Internal, format!("cannot handle signals: {error}"));
     let Some((program, arguments)) = args.command.split_first() else {
-        let recorder = start(log, &paths, args, None);
+        let recorder = start(log, &path, args, None);
         *end = Some(End::Signal(wait_for_end().map_err(internal)?));
-        finish(recorder, &paths);
+        finish(recorder, &path, &args.out);
         return Ok(Exit::Done);
     };
 
@@ -63,7 +63,7 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
         .map_err(|error| {
             if !existed && log.is_some() {
                 // An empty log would look like a record.
-                let _ = fs::remove_file(&paths.log);
+                let _ = fs::remove_file(&path);
             }
             let is_missing = error.kind() == io::ErrorKind::NotFound;
             *end = Some(End::Code(if is_missing { NOT_FOUND } else { CANNOT_RUN }));
@@ -72,50 +72,34 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
             Fault::new(Exit::Unavailable, message)
         })?;
     // This process stands for the command: it adopts what the command leaves in the background.
-    let recorder = start(log, &paths, args, Some(process::id()));
+    let recorder = start(log, &path, args, Some(process::id()));
     let status = forwarder.wait(&child).map_err(internal)?;
-    finish(recorder, &paths);
+    finish(recorder, &path, &args.out);
     *end = Some(end_of(status));
     Ok(Exit::Done)
 }
 
-/// Where the samples go.
-struct LogPaths {
-    log: PathBuf,
-    /// The Parquet file that is made from the log at the end.
-    parquet: Option<PathBuf>,
-}
-
-impl LogPaths {
-    fn new(out: &Path) -> Result<Self, Fault> {
-        if out.extension().is_none_or(|end| end != "parquet") {
-            return Ok(Self {
-                log: out.to_owned(),
-                parquet: None,
-            });
-        }
-        // A Parquet file cannot be appended to, and existing samples are not overwritten.
-        if out.exists() {
-            let message = format!(
-                "{}: exists, and nothing can be added to a Parquet file: choose another path or remove it",
-                path_text(out)
-            );
-            return Err(Fault::new(Exit::CannotCreate, message));
-        }
-        let mut log = out.as_os_str().to_owned();
-        log.push(".csv");
-        Ok(Self {
-            log: log.into(),
-            parquet: Some(out.to_owned()),
-        })
+/// Returns the path of the log that `out` is, or that becomes the Parquet file `out` at the end.
+fn log_path(out: &Path) -> Result<PathBuf, Fault> {
+    if out.extension().is_none_or(|end| end != "parquet") {
+        return Ok(out.to_owned());
     }
+    // A Parquet file cannot be appended to, and existing samples are not overwritten.
+    if out.exists() {
+        let message = format!(
+            "{}: exists, and nothing can be added to a Parquet file: choose another path or remove it",
+            path_text(out)
+        );
+        return Err(Fault::new(Exit::CannotCreate, message));
+    }
+    Ok(out.with_added_extension("csv"))
 }
 
 /// Starts recording; if `log` is `None`, once the other process that writes the log ends. A command goes on even if
 /// recording cannot start.
 fn start(
     log: Option<GpuCsvWriter>,
-    paths: &LogPaths,
+    path: &Path,
     args: &RecordArgs,
     command: Option<u32>,
 ) -> Option<Recorder> {
@@ -130,36 +114,32 @@ fn start(
         },
         memory_warning: args.memory_warning,
     };
-    let started = match log {
-        Some(log) => Recorder::start(log, options),
-        None => Recorder::start_when_free(&paths.log, options),
-    };
-    started
+    Recorder::start(log, path, options)
         .inspect_err(|error| tracing::warn!("cannot start recording: {}", io_text(error)))
         .ok()
 }
 
 /// Ends the record. Problems are only logged: the exit code is that of the command.
-fn finish(recorder: Option<Recorder>, paths: &LogPaths) {
+fn finish(recorder: Option<Recorder>, log: &Path, out: &Path) {
     let Some(recorder) = recorder else { return };
     let ended = recorder.finish();
-    let Some(parquet) = &paths.parquet else {
+    if log == out {
         return;
-    };
+    }
     let warn_of_log = |why: &str| {
-        tracing::warn!("{why}; the samples are in {}", path_text(&paths.log));
+        tracing::warn!("{why}; the samples are in {}", path_text(log));
     };
     match ended {
         RecorderEnd::Nothing => {}
-        RecorderEnd::Hangs => warn_of_log(&format!("{} is not made", path_text(parquet))),
+        RecorderEnd::Hangs => warn_of_log(&format!("{} is not made", path_text(out))),
         // Another process made it meanwhile.
-        RecorderEnd::Log(_) if parquet.exists() => {
-            warn_of_log(&format!("{}: exists", path_text(parquet)));
+        RecorderEnd::Log(_) if out.exists() => {
+            warn_of_log(&format!("{}: exists", path_text(out)));
         }
         // The log stays open until it is removed, so that no other recorder appends to it.
-        RecorderEnd::Log(_log) => match to_parquet(&paths.log, parquet) {
+        RecorderEnd::Log(_log) => match to_parquet(log, out) {
             Ok(()) => {
-                let _ = fs::remove_file(&paths.log);
+                let _ = fs::remove_file(log);
             }
             Err(error) => warn_of_log(&error.to_string()),
         },

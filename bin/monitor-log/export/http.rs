@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use httparse::{EMPTY_HEADER, Status};
+use httparse::{EMPTY_HEADER, Header, Status};
 use plmkit_cli::{Exit, Fault};
 use plmkit_contract::io_text;
 use plmkit_telemetry::export::CONTENT_TYPE;
@@ -39,24 +39,19 @@ const TEXT: &str = "text/plain; charset=utf-8";
 pub(super) struct ServedText(Arc<Mutex<(String, Instant)>>);
 
 impl ServedText {
-    fn new(text: String) -> Self {
-        Self(Arc::new(Mutex::new((text, Instant::now()))))
-    }
-
     /// Replaces the text for all later scrapes.
     pub(super) fn replace(&self, text: String) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (text, Instant::now());
     }
 
-    fn get(&self) -> String {
+    fn get(&self) -> (String, Instant) {
         let served = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        served.0.clone()
+        served.clone()
     }
 
     /// Returns the status, the media type and the text of `/healthz`.
     fn health(&self) -> (&'static str, &'static str, String) {
-        let served = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let age = served.1.elapsed();
+        let age = self.get().1.elapsed();
         if age <= STALE {
             return ("200 OK", TEXT, "ok\n".to_owned());
         }
@@ -77,7 +72,7 @@ pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, Fault> {
 /// Serves `text`, and its replacements, until the process ends.
 pub(super) fn serve(listener: TcpListener, text: String) -> io::Result<ServedText> {
     let address = listener.local_addr()?;
-    let text = ServedText::new(text);
+    let text = ServedText(Arc::new(Mutex::new((text, Instant::now()))));
     let served = text.clone();
     thread::Builder::new()
         .name("http".to_owned())
@@ -113,36 +108,33 @@ fn accept(listener: &TcpListener, served: &ServedText) {
 /// Reads a request and answers it.
 fn answer(mut stream: &TcpStream, served: &ServedText) -> io::Result<()> {
     stream.set_write_timeout(Some(TIMEOUT))?;
-    let request = read_request(stream)?;
-    let is_head = request
-        .as_ref()
-        .is_some_and(|request| request.method == "HEAD");
-    let is_gzip = request.as_ref().is_some_and(|request| request.takes_gzip);
+    let bytes = read_request(stream)?;
+    let mut headers = [EMPTY_HEADER; MAX_HEADERS];
+    let mut request = httparse::Request::new(&mut headers);
+    let is_whole = request.parse(&bytes).is_ok_and(|end| end.is_complete());
+    let method = request.method.filter(|_| is_whole);
     let html = "text/html; charset=utf-8";
-    let (status, content_type, body) = match request {
-        None => ("400 Bad Request", TEXT, "not a request\n".to_owned()),
-        Some(Request { method, target, .. }) => match path_of(&target) {
-            path @ ("/" | "/metrics" | "/healthz") => match (method.as_str(), path) {
-                ("GET" | "HEAD", "/") => ("200 OK", html, INDEX.to_owned()),
-                ("GET" | "HEAD", "/healthz") => served.health(),
-                ("GET" | "HEAD", _) => ("200 OK", CONTENT_TYPE, served.get()),
-                _ => (
-                    "405 Method Not Allowed\r\nAllow: GET, HEAD",
-                    TEXT,
-                    "only GET and HEAD\n".to_owned(),
-                ),
-            },
-            _ => (
-                "404 Not Found",
-                TEXT,
-                "not found: see /metrics\n".to_owned(),
-            ),
-        },
+    let (status, content_type, text) = match (method, path_of(request.path.unwrap_or_default())) {
+        (None, _) => ("400 Bad Request", TEXT, "not a request\n".to_owned()),
+        (Some("GET" | "HEAD"), "/") => ("200 OK", html, INDEX.to_owned()),
+        (Some("GET" | "HEAD"), "/healthz") => served.health(),
+        (Some("GET" | "HEAD"), "/metrics") => ("200 OK", CONTENT_TYPE, served.get().0),
+        (_, "/" | "/healthz" | "/metrics") => (
+            "405 Method Not Allowed\r\nAllow: GET, HEAD",
+            TEXT,
+            "only GET and HEAD\n".to_owned(),
+        ),
+        _ => (
+            "404 Not Found",
+            TEXT,
+            "not found: see /metrics\n".to_owned(),
+        ),
     };
+    let is_gzip = is_whole && request.headers.iter().any(takes_gzip);
     let (body, encoding) = if is_gzip {
-        (gzip(body.as_bytes())?, "Content-Encoding: gzip\r\n")
+        (gzip(text.as_bytes())?, "Content-Encoding: gzip\r\n")
     } else {
-        (body.into_bytes(), "")
+        (text.into_bytes(), "")
     };
     let length = body.len();
     let mut answer = format!(
@@ -150,7 +142,7 @@ fn answer(mut stream: &TcpStream, served: &ServedText) -> io::Result<()> {
          Connection: close\r\n\r\n"
     )
     .into_bytes();
-    if !is_head {
+    if method != Some("HEAD") {
         answer.extend(body);
     }
     stream.write_all(&answer)?;
@@ -172,61 +164,40 @@ fn path_of(target: &str) -> &str {
     path.split('?').next().unwrap_or_default()
 }
 
-/// What is needed of a request.
-struct Request {
-    method: String,
-    target: String,
-    takes_gzip: bool,
-}
-
-/// Reads a request. Returns `None` for a malformed or too long one.
-fn read_request(mut stream: &TcpStream) -> io::Result<Option<Request>> {
+/// Reads the head of a request, or what there is of one that is malformed or too long.
+fn read_request(mut stream: &TcpStream) -> io::Result<Vec<u8>> {
     let end = Instant::now() + TIMEOUT;
     let mut bytes = Vec::new();
     let mut part = [0; 4096];
-    while bytes.len() < MAX_REQUEST_BYTES {
-        // The timeout is for the entire request. A timeout of 0 would be none.
+    while bytes.len() < MAX_REQUEST_BYTES && is_partial(&bytes) {
+        // The timeout is for the entire request.
         let left = end.saturating_duration_since(Instant::now());
-        stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
         let count = stream.read(&mut part)?;
         if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         bytes.extend_from_slice(&part[..count]);
-        match parse(&bytes) {
-            Ok(None) if left.is_zero() => return Err(io::ErrorKind::TimedOut.into()),
-            Ok(None) => {}
-            Ok(request) => return Ok(request),
-            Err(_) => return Ok(None),
-        }
     }
-    Ok(None)
+    Ok(bytes)
 }
 
-/// Parses a request. Returns `None` if its head is incomplete.
-fn parse(bytes: &[u8]) -> Result<Option<Request>, httparse::Error> {
+fn is_partial(bytes: &[u8]) -> bool {
     let mut headers = [EMPTY_HEADER; MAX_HEADERS];
-    let mut request = httparse::Request::new(&mut headers);
-    if request.parse(bytes)? == Status::Partial {
-        return Ok(None);
-    }
-    let text = |part: Option<&str>| part.unwrap_or_default().to_owned();
-    let takes_gzip = request.headers.iter().any(|header| {
-        header.name.eq_ignore_ascii_case("Accept-Encoding") && names_gzip(header.value)
-    });
-    Ok(Some(Request {
-        method: text(request.method),
-        target: text(request.path),
-        takes_gzip,
-    }))
+    httparse::Request::new(&mut headers).parse(bytes) == Ok(Status::Partial)
 }
 
-/// Whether a list of codings has gzip, and not with a weight of 0 (RFC 9110, 12.5.3).
-fn names_gzip(codings: &[u8]) -> bool {
-    let codings = String::from_utf8_lossy(codings).to_ascii_lowercase();
-    codings.split(',').any(|coding| {
-        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
-        let weight = weight.trim().strip_prefix("q=").map(str::parse::<f64>);
-        name.trim() == "gzip" && weight != Some(Ok(0.0))
-    })
+/// Whether a header lists gzip as a coding, and not with a weight of 0 (RFC 9110, 12.5.3).
+fn takes_gzip(header: &Header) -> bool {
+    let codings = String::from_utf8_lossy(header.value).to_ascii_lowercase();
+    let mut codings = codings.split(',');
+    header.name.eq_ignore_ascii_case("Accept-Encoding")
+        && codings.any(|coding| {
+            let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+            let weight = weight.trim().strip_prefix("q=").map(str::parse::<f64>);
+            name.trim() == "gzip" && weight != Some(Ok(0.0))
+        })
 }

@@ -1,12 +1,11 @@
 //! The file that `node_exporter`'s textfile collector reads.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Fault, NamedPath, keep_apart, keep_renameable};
 use plmkit_contract::path_text;
-use plmkit_store::{AtomicFile, StoreError};
+use plmkit_store::write_report;
 use tracing::{info, warn};
 
 /// A file that is written atomically: the collector may read at any time.
@@ -36,13 +35,7 @@ impl Textfile {
 
     /// Replaces the file.
     pub(super) fn write(&self, text: &str) -> Result<(), Fault> {
-        let mut file = AtomicFile::create(&self.path)?;
-        let written = file.write_all(text.as_bytes());
-        written.map_err(|source| StoreError::Write {
-            path: self.path.clone(),
-            source,
-        })?;
-        Ok(file.finish()?)
+        Ok(write_report(&self.path, text)?)
     }
 
     /// Replaces the file. Logs the first of several failures, and their end.

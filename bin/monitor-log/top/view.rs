@@ -16,7 +16,7 @@ use super::history::{self, History};
 use super::text::{DASH, duration, gib};
 use crate::monitor::Snapshot;
 use bar::bar;
-use plan::{Contents, Plan};
+use plan::{MAX_GPU_ROWS, MAX_RUN_ROWS, Plan};
 
 /// Columns of a terminal that has room for bars.
 const WIDE: u16 = 80;
@@ -30,20 +30,22 @@ pub(super) fn draw(frame: &mut Frame, history: &History) {
         return;
     };
     let gpus: Vec<_> = history::gpus(&snapshot.rows).collect();
-    let contents = Contents {
+    let whole = Plan {
         gpus: gpus.len(),
+        gpu_rows: MAX_GPU_ROWS,
         processes: gpus::processes(&gpus).count(),
         runs: snapshot.runs.len(),
-        note: !history.notes.is_empty(),
+        run_rows: MAX_RUN_ROWS,
+        notes: history.notes.len().min(1),
     };
-    let plan = Plan::new(left.height, &contents);
-    rows.line(title(history, snapshot, &contents, (&plan, left.width)));
+    let plan = Plan::new(left.height, &whole);
+    rows.line(title(history, snapshot, &whole, (&plan, left.width)));
     let host = host(snapshot, rows.bar_width());
     rows.line(host);
     gpus::draw(&mut rows, &gpus, history, &plan);
     gpus::draw_processes(&mut rows, &gpus, history, &plan);
     runs::draw(&mut rows, &snapshot.runs, &plan);
-    if let Some(note) = history.notes.last().filter(|_| plan.note) {
+    if let Some(note) = history.notes.last().filter(|_| plan.notes > 0) {
         rows.line(Line::from(note.as_str()).fg(Color::Yellow));
     }
 }
@@ -89,14 +91,14 @@ impl ScreenRows<'_, '_> {
 fn title(
     history: &History,
     snapshot: &Snapshot,
-    contents: &Contents,
+    whole: &Plan,
     (plan, width): (&Plan, u16),
 ) -> Line<'static> {
     let time = snapshot.rows.first().map(|row| row.timestamp.to_string());
     // Cut to the second.
     let time = time.and_then(|time| Some(time.split_once('.')?.0.replace('T', " ")));
     let mut time = time.unwrap_or_default();
-    let found = match (contents.gpus, contents.gpus - plan.gpus) {
+    let found = match (whole.gpus, whole.gpus - plan.gpus) {
         (0, _) => "no GPU".to_owned(),
         (gpus, 0) => plural(gpus, "GPU"),
         (gpus, hidden) => format!("{}, {hidden} more", plural(gpus, "GPU")),
@@ -117,12 +119,12 @@ fn title(
         let age = duration(age.as_secs_f64());
         spans.push(Span::from(format!("  {age} old")).fg(Color::Red));
     }
-    if contents.processes > 0 && plan.processes == 0 {
-        let end = if contents.processes == 1 { "" } else { "es" };
-        spans.push(Span::from(format!("  {} process{end}", contents.processes)));
+    if whole.processes > 0 && plan.processes == 0 {
+        let end = if whole.processes == 1 { "" } else { "es" };
+        spans.push(Span::from(format!("  {} process{end}", whole.processes)));
     }
-    if contents.runs > 0 && plan.runs == 0 {
-        spans.push(Span::from(format!("  {}", plural(contents.runs, "run"))));
+    if whole.runs > 0 && plan.runs == 0 {
+        spans.push(Span::from(format!("  {}", plural(whole.runs, "run"))));
     }
     if is_wide {
         spans.push(Span::from("  q: quit").dim());

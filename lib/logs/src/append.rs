@@ -99,8 +99,7 @@ impl AppendLog {
         if !is_whole {
             self.file = None;
         }
-        let path = self.path.clone();
-        Err(StoreError::Write { path, source }.into())
+        Err(StoreError::cannot_write(&self.path)(source).into())
     }
 }
 

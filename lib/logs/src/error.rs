@@ -66,8 +66,7 @@ impl LogError {
         if source.kind() == io::ErrorKind::InvalidData {
             return Self::line(path, line, source.to_string());
         }
-        let path = path.to_owned();
-        StoreError::Read { path, source }.into()
+        StoreError::cannot_read(path)(source).into()
     }
 }
 

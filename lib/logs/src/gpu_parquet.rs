@@ -48,10 +48,7 @@ pub fn to_parquet(csv: &Path, parquet: &Path) -> Result<(), LogError> {
     let log = open_input(csv)?;
     let file = AtomicFile::create(parquet)?;
     copy_rows(log, file)
-        .map_err(|error| StoreError::Write {
-            path: parquet.to_owned(),
-            source: io::Error::other(error),
-        })?
+        .map_err(|error| StoreError::cannot_write(parquet)(io::Error::other(error)))?
         .finish()?;
     Ok(())
 }
@@ -84,10 +81,7 @@ impl GpuSamples {
         if file.stream_position().is_ok() {
             let magic = (&mut file).take(MAGIC.len() as u64);
             let read = { magic }.read_to_end(&mut head).and_then(|_| file.rewind());
-            read.map_err(|source| StoreError::Read {
-                path: path.to_owned(),
-                source,
-            })?;
+            read.map_err(StoreError::cannot_read(path))?;
         }
         if head == MAGIC {
             return read_parquet(file, path.to_owned());
@@ -151,7 +145,7 @@ fn parse_batch(batch: &RecordBatch) -> Result<Vec<Result<GpuSample, String>>, Ar
             .iter()
             .map(|column| column.value(row).to_string())
             .collect();
-        parse_row(Some(&header), &values)
+        parse_row(&header, &values)
     });
     Ok(samples.collect())
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, BufRead, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use plmkit_contract::path_text;
 use serde::Serialize;
@@ -156,72 +156,80 @@ impl LineCount {
     }
 }
 
-/// The bytes of the complete lines. A line that ends within quotes is replaced by one that is no row, so that it does not take
-/// the lines after it with it.
-pub(crate) struct LineRead<R> {
+/// Reads a log line by line, and counts its malformed lines.
+pub(crate) struct LogReader<R> {
     lines: CompleteLines<R>,
     line: Vec<u8>,
-    taken: usize,
+    count: LineCount,
+    path: PathBuf,
 }
 
-impl<R: BufRead> LineRead<R> {
-    pub(crate) fn new(source: R) -> Self {
+impl<R: BufRead> LogReader<R> {
+    pub(crate) fn new(source: R, path: PathBuf) -> Self {
         Self {
             lines: CompleteLines::new(source),
             line: Vec::new(),
-            taken: 0,
+            count: LineCount::default(),
+            path,
         }
     }
 
-    pub(crate) fn lines(&self) -> &CompleteLines<R> {
-        &self.lines
+    pub(crate) fn torn(&self) -> bool {
+        self.lines.torn()
     }
-}
 
-impl<R: BufRead> Read for LineRead<R> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if self.taken == self.line.len() {
-            self.taken = 0;
-            if !self.lines.read_line(&mut self.line)? {
-                return Ok(0);
+    pub(crate) fn skipped(&self) -> Option<SkippedLines> {
+        self.count.skipped(&self.path)
+    }
+
+    /// Reads the first line, and parses it.
+    pub(crate) fn read_header<T>(
+        &mut self,
+        parse: impl FnOnce(&[u8]) -> Result<T, String>,
+    ) -> Result<Option<T>, LogError> {
+        if !self.read_line()? {
+            return Ok(None);
+        }
+        let header = parse(&self.line);
+        let header = header.map_err(|reason| LogError::line(&self.path, 1, reason))?;
+        self.count.add_header();
+        Ok(Some(header))
+    }
+
+    /// Reads up to the next line that holds an item, and returns that. A line may be sound and hold none. At the end of a
+    /// damaged log, returns an error about its first malformed line.
+    pub(crate) fn read_item<T>(
+        &mut self,
+        mut parse: impl FnMut(&[u8]) -> Result<Option<T>, String>,
+    ) -> Result<Option<T>, LogError> {
+        while self.read_line()? {
+            match parse(&self.line) {
+                Ok(item) => {
+                    self.count.add_good();
+                    if item.is_some() {
+                        return Ok(item);
+                    }
+                }
+                Err(reason) => {
+                    let line = self.lines.number();
+                    self.count.add_bad(&self.path, line, reason)?;
+                }
             }
-            if ends_in_quotes(&self.line) {
-                self.line = b"?\n".to_vec();
+        }
+        self.count.check(&self.path)?;
+        Ok(None)
+    }
+
+    /// Reads the next line that is not blank. Returns false at the end.
+    fn read_line(&mut self) -> Result<bool, LogError> {
+        loop {
+            let read = self.lines.read_line(&mut self.line);
+            let number = self.lines.number();
+            let read = read.map_err(|error| LogError::read(&self.path, number, error))?;
+            if !read || !self.line.trim_ascii().is_empty() {
+                return Ok(read);
             }
         }
-        let count = (&self.line[self.taken..]).read(out)?;
-        self.taken += count;
-        Ok(count)
-    }
-}
-
-/// Whether a line of CSV ends within a quoted field.
-fn ends_in_quotes(line: &[u8]) -> bool {
-    let mut rest = line;
-    // A quote begins a field or is text of it.
-    while let Some(place) = rest.iter().position(|&byte| byte == b'"') {
-        let begins_field =
-            place == 0 && rest.len() == line.len() || place > 0 && rest[place - 1] == b',';
-        rest = &rest[place + 1..];
-        if begins_field {
-            match end_of_quotes(rest) {
-                Some(end) => rest = &rest[end..],
-                None => return true,
-            }
-        }
-    }
-    false
-}
-
-/// Returns the place after the quote that ends a field. Two quotes are one of the text.
-fn end_of_quotes(text: &[u8]) -> Option<usize> {
-    let mut from = 0;
-    loop {
-        let end = from + text[from..].iter().position(|&byte| byte == b'"')?;
-        if text.get(end + 1) != Some(&b'"') {
-            return Some(end + 1);
-        }
-        from = end + 2;
     }
 }
 
@@ -237,28 +245,15 @@ mod tests {
             ("a\nbb", "a\n", true),
             ("bb", "", true),
         ] {
-            let mut source = LineRead::new(text.as_bytes());
-            let found = io::read_to_string(&mut source).unwrap();
-            assert_eq!((found.as_str(), source.lines().torn()), (complete, torn));
-        }
-    }
-
-    #[test]
-    fn a_line_that_ends_in_quotes_is_no_row() {
-        for (line, open) in [
-            ("a,b\n", false),
-            ("a,\"b, c\",d\n", false),
-            ("a,\"b \"\"c\"\"\"\n", false),
-            ("a,b\"c\n", false),
-            ("\"a\n", true),
-            ("a,\"b\"\"\n", true),
-            ("ab\"c,\"d\n", true),
-        ] {
-            assert_eq!(ends_in_quotes(line.as_bytes()), open, "{line}");
-            let text = format!("{line}next\n");
-            let found = io::read_to_string(LineRead::new(text.as_bytes())).unwrap();
-            let expected = if open { "?\n" } else { line };
-            assert_eq!(found, format!("{expected}next\n"));
+            let mut lines = CompleteLines::new(text.as_bytes());
+            let (mut found, mut line) = (Vec::new(), Vec::new());
+            while lines.read_line(&mut line).unwrap() {
+                found.extend_from_slice(&line);
+            }
+            assert_eq!(
+                (found.as_slice(), lines.torn()),
+                (complete.as_bytes(), torn)
+            );
         }
     }
 

@@ -14,14 +14,6 @@ pub struct Background<T> {
     result: Receiver<T>,
 }
 
-/// Why a stopped thread has no result.
-pub enum NoResult {
-    /// It hangs, and was abandoned.
-    Hangs,
-    /// It panicked.
-    Failed,
-}
-
 /// Tells a thread that it is stopped, and is its clock.
 pub struct StopSignal(Receiver<()>);
 
@@ -49,14 +41,11 @@ impl<T: Send + 'static> Background<T> {
         Ok(Self { stop, result })
     }
 
-    /// Stops the thread and waits for its result, at most two seconds.
-    pub fn stop(self) -> Result<T, NoResult> {
+    /// Stops the thread and waits for its result, at most two seconds. After a timeout it hangs, and is abandoned; it is
+    /// disconnected if it panicked.
+    pub fn stop(self) -> Result<T, RecvTimeoutError> {
         // Fails if the thread has ended already.
         let _ = self.stop.send(());
-        let result = self.result.recv_timeout(STOP_TIMEOUT);
-        result.map_err(|error| match error {
-            RecvTimeoutError::Timeout => NoResult::Hangs,
-            RecvTimeoutError::Disconnected => NoResult::Failed,
-        })
+        self.result.recv_timeout(STOP_TIMEOUT)
     }
 }

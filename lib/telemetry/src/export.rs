@@ -11,7 +11,7 @@ mod text;
 use plmkit_logs::{GpuSample, Timestamp};
 
 use crate::live::RunStatus;
-use text::{Labels, MetricsText};
+use text::{Labels, Metric, MetricsText};
 
 /// The media type of [`prometheus_text`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -45,24 +45,19 @@ pub fn dcgm_text(rows: &[GpuSample]) -> String {
     text.0
 }
 
+#[rustfmt::skip]
+const EXPORTER_METRICS: &[Metric<[GpuSample]>] = &[
+    ("gauge", "plmkit_exporter_last_sample_timestamp_seconds", "When GPUs and host were looked at last, in seconds since 1970.", |rows| Some(seconds(rows.first().map_or_else(Timestamp::now, |row| row.timestamp)))),
+    ("gauge", "plmkit_exporter_driver_up", "Whether a GPU answers, 1 or 0; a driver that is not there is looked for every minute.", |rows| Some(flag(rows.iter().any(GpuSample::has_values)))),
+];
+
 fn write_exporter(text: &mut MetricsText, rows: &[GpuSample]) {
     let none = Labels::default();
     let info = none.with("version", Some(env!("CARGO_PKG_VERSION")));
     let name = "plmkit_exporter_info";
     let help = "The program that exports.";
     text.metric("gauge", name, help, [(info, Some(1.0))]);
-
-    let sampled = rows.first().map(|row| row.timestamp);
-    let sampled = seconds(sampled.unwrap_or_else(Timestamp::now));
-    let name = "plmkit_exporter_last_sample_timestamp_seconds";
-    let help = "When GPUs and host were looked at last, in seconds since 1970.";
-    text.metric("gauge", name, help, [(none.clone(), Some(sampled))]);
-
-    let driver_up = flag(rows.iter().any(GpuSample::has_values));
-    let name = "plmkit_exporter_driver_up";
-    let help =
-        "Whether a GPU answers, 1 or 0; a driver that is not there is looked for every minute.";
-    text.metric("gauge", name, help, [(none, Some(driver_up))]);
+    text.table(EXPORTER_METRICS, &[(rows, none)]);
 }
 
 /// Returns 1 or 0.
@@ -73,4 +68,9 @@ fn flag(value: bool) -> f64 {
 /// Returns the seconds since 1970.
 fn seconds(time: Timestamp) -> f64 {
     time.unix_ms() as f64 / 1000.0
+}
+
+/// Returns a count as a value.
+fn number(count: Option<u64>) -> Option<f64> {
+    Some(count? as f64)
 }

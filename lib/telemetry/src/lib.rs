@@ -14,6 +14,6 @@ mod sampler;
 mod tests;
 mod warnings;
 
-pub use background::{Background, NoResult};
+pub use background::Background;
 pub use recorder::{Recorder, RecorderEnd, RecorderOptions};
 pub use sampler::{DRIVER_RETRY, Sampler, Sources};

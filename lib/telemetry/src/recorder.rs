@@ -4,12 +4,13 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use plmkit_contract::{path_text, plural};
 use plmkit_store::StoreError;
 
-use crate::background::{Background, NoResult, StopSignal};
+use crate::background::{Background, StopSignal};
 use crate::warnings::Warnings;
 use crate::{Sampler, Sources};
 use plmkit_logs::gpu_csv::GpuCsvWriter;
@@ -51,25 +52,18 @@ pub enum RecorderEnd {
 }
 
 impl Recorder {
-    /// Starts at once, in a new thread. The thread loads the driver's library, which may take seconds.
-    pub fn start(log: GpuCsvWriter, options: RecorderOptions) -> io::Result<Self> {
-        Self::spawn(options, |_| Some(log))
-    }
-
-    /// Starts as soon as no other process writes the log at `path`.
-    pub fn start_when_free(path: &Path, options: RecorderOptions) -> io::Result<Self> {
-        let path = path.to_owned();
-        Self::spawn(options, move |stop| open_when_free(&path, stop))
-    }
-
-    fn spawn(
+    /// Starts in a new thread: at once if `log` is the open log at `path`, else as soon as no other process writes it. The
+    /// thread loads the driver's library, which may take seconds.
+    pub fn start(
+        log: Option<GpuCsvWriter>,
+        path: &Path,
         options: RecorderOptions,
-        open: impl FnOnce(&StopSignal) -> Option<GpuCsvWriter> + Send + 'static,
     ) -> io::Result<Self> {
+        let path = path.to_owned();
         let writing = Arc::new(AtomicBool::new(false));
         let is_writing = Arc::clone(&writing);
         let thread = Background::start("recorder", move |stop| {
-            let mut log = open(stop)?;
+            let mut log = log.or_else(|| open_when_free(&path, stop))?;
             let mut sampler = Sampler::open(&options.sources);
             let mut warnings =
                 Warnings::new(options.memory_warning, options.sources.command.is_some());
@@ -103,11 +97,13 @@ impl Recorder {
     pub fn finish(self) -> RecorderEnd {
         let reason = match self.thread.stop() {
             Ok(log) => return log.map_or(RecorderEnd::Nothing, RecorderEnd::Log),
-            Err(NoResult::Failed) => "the recorder failed: the log is cut short",
-            Err(NoResult::Hangs) if self.writing.load(Ordering::Relaxed) => {
+            Err(RecvTimeoutError::Disconnected) => "the recorder failed: the log is cut short",
+            Err(RecvTimeoutError::Timeout) if self.writing.load(Ordering::Relaxed) => {
                 "the log takes no more rows: ending without the last samples"
             }
-            Err(NoResult::Hangs) => "the driver does not answer: ending without the last samples",
+            Err(RecvTimeoutError::Timeout) => {
+                "the driver does not answer: ending without the last samples"
+            }
         };
         tracing::warn!("{reason}");
         RecorderEnd::Hangs

@@ -1,16 +1,7 @@
 //! The number of rows for each part of the screen.
 
-/// The number of items to show.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Contents {
-    pub(super) gpus: usize,
-    pub(super) processes: usize,
-    pub(super) runs: usize,
-    pub(super) note: bool,
-}
-
 /// The number of items that are shown, and their rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     /// GPUs.
     pub(super) gpus: usize,
@@ -22,66 +13,59 @@ pub(super) struct Plan {
     pub(super) runs: usize,
     /// Rows of each run: one has the progress, the second the throughput.
     pub(super) run_rows: usize,
-    /// Whether there is a row for a message.
-    pub(super) note: bool,
+    /// Messages.
+    pub(super) notes: usize,
 }
 
 /// Rows of the title and the host.
 const TOP_ROWS: usize = 2;
 
 /// A taller history shows nothing more.
-const MAX_GPU_ROWS: usize = 8;
+pub(super) const MAX_GPU_ROWS: usize = 8;
+
+pub(super) const MAX_RUN_ROWS: usize = 2;
+
+type Part = fn(&mut Plan) -> &mut usize;
+
+/// Parts of the screen, the most important first, each with the counts that it goes through: every item gets a row, then
+/// the more important items get a second row, then the rest is shared out.
+const STEPS: [(Part, usize, usize); 12] = [
+    // A run gets a row before the last of many GPUs.
+    (|plan| &mut plan.gpus, 1, 4),
+    (|plan| &mut plan.runs, 1, 1),
+    (|plan| &mut plan.gpus, 1, usize::MAX),
+    (|plan| &mut plan.runs, 1, 4),
+    (|plan| &mut plan.notes, 1, 1),
+    (|plan| &mut plan.gpu_rows, 2, 2),
+    (|plan| &mut plan.run_rows, 2, 2),
+    (|plan| &mut plan.processes, 4, 4),
+    (|plan| &mut plan.gpu_rows, 3, 3),
+    (|plan| &mut plan.processes, 1, usize::MAX),
+    (|plan| &mut plan.runs, 1, usize::MAX),
+    (|plan| &mut plan.gpu_rows, 4, usize::MAX),
+];
 
 impl Plan {
-    const NOTHING: Self = Self {
-        gpus: 0,
-        gpu_rows: 1,
-        processes: 0,
-        runs: 0,
-        run_rows: 1,
-        note: false,
-    };
-
-    /// Gives each item a row, then the more important items a second row, then shares out the rest.
-    pub(super) fn new(height: u16, contents: &Contents) -> Self {
-        let height = usize::from(height);
-        let mut plan = Self::NOTHING;
-        let mut steps: Vec<Self> = Vec::new();
-        let mut step = |change: &dyn Fn(&mut Self)| {
-            change(&mut plan);
-            steps.push(plan);
+    /// Goes through the steps while they fit. `whole` has all items, and the most rows of each.
+    pub(super) fn new(height: u16, whole: &Self) -> Self {
+        let mut plan = Self {
+            gpu_rows: 1,
+            run_rows: 1,
+            ..Self::default()
         };
-        // A run gets a row before the last of many GPUs.
-        for gpus in 0..=contents.gpus.min(4) {
-            step(&|plan| plan.gpus = gpus);
+        for (part, from, to) in STEPS {
+            let most = *part(&mut { *whole });
+            for count in from.min(most)..=to.min(most) {
+                let mut next = plan;
+                let shown = part(&mut next);
+                *shown = count.max(*shown);
+                if next.height() > usize::from(height) {
+                    return plan;
+                }
+                plan = next;
+            }
         }
-        step(&|plan| plan.runs = contents.runs.min(1));
-        for gpus in 0..=contents.gpus {
-            step(&|plan| plan.gpus = plan.gpus.max(gpus));
-        }
-        for runs in 0..=contents.runs.min(4) {
-            step(&|plan| plan.runs = plan.runs.max(runs));
-        }
-        step(&|plan| plan.note = contents.note);
-        step(&|plan| plan.gpu_rows = 2);
-        step(&|plan| plan.run_rows = 2);
-        step(&|plan| plan.processes = contents.processes.min(4));
-        step(&|plan| plan.gpu_rows = 3);
-        for processes in 0..=contents.processes {
-            step(&|plan| plan.processes = plan.processes.max(processes));
-        }
-        for runs in 0..=contents.runs {
-            step(&|plan| plan.runs = plan.runs.max(runs));
-        }
-        for rows in 4..=MAX_GPU_ROWS {
-            step(&|plan| plan.gpu_rows = rows);
-        }
-        // The last step that fits. Each step needs at least as many rows as the one before.
-        steps
-            .into_iter()
-            .take_while(|step| step.height() <= height)
-            .last()
-            .unwrap_or(Self::NOTHING)
+        plan
     }
 
     fn height(&self) -> usize {
@@ -90,7 +74,7 @@ impl Plan {
             + self.gpus * self.gpu_rows
             + list(self.processes, 1)
             + list(self.runs, self.run_rows)
-            + usize::from(self.note)
+            + self.notes
     }
 }
 
@@ -99,13 +83,15 @@ mod tests {
     use super::*;
 
     fn plan(height: u16, [gpus, processes, runs]: [usize; 3], note: bool) -> Plan {
-        let contents = Contents {
+        let whole = Plan {
             gpus,
+            gpu_rows: MAX_GPU_ROWS,
             processes,
             runs,
-            note,
+            run_rows: MAX_RUN_ROWS,
+            notes: usize::from(note),
         };
-        Plan::new(height, &contents)
+        Plan::new(height, &whole)
     }
 
     #[test]
@@ -122,7 +108,7 @@ mod tests {
                 processes,
                 runs,
                 run_rows,
-                note: false,
+                notes: 0,
             };
             assert_eq!(plan(height, [4, 3, 2], false), expected, "{height}");
         }

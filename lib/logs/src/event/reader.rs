@@ -4,7 +4,7 @@ use std::io::BufRead;
 use std::path::PathBuf;
 
 use super::{BatchDone, Event};
-use crate::lines::{CompleteLines, LineCount};
+use crate::lines::LogReader;
 use crate::{LogError, SkippedLines};
 
 /// The events of a log, in the order of the lines. Keeps one line in memory.
@@ -27,56 +27,22 @@ use crate::{LogError, SkippedLines};
 /// assert!(reader.next().is_none());
 /// assert!(reader.torn());
 /// ```
-pub struct EventReader<R> {
-    lines: CompleteLines<R>,
-    line: Vec<u8>,
-    count: LineCount,
-    path: PathBuf,
-}
+pub struct EventReader<R>(LogReader<R>);
 
 impl<R: BufRead> EventReader<R> {
     /// Reads a log from `source`; `path` names it in errors.
     pub fn new(source: R, path: impl Into<PathBuf>) -> Self {
-        Self {
-            lines: CompleteLines::new(source),
-            line: Vec::new(),
-            count: LineCount::default(),
-            path: path.into(),
-        }
+        Self(LogReader::new(source, path.into()))
     }
 
     /// Whether a last line without a newline was left out. Known at the end.
     pub fn torn(&self) -> bool {
-        self.lines.torn()
+        self.0.torn()
     }
 
     /// Returns the malformed lines that were left out so far.
     pub fn skipped(&self) -> Option<SkippedLines> {
-        self.count.skipped(&self.path)
-    }
-
-    fn advance(&mut self) -> Result<Option<Event>, LogError> {
-        loop {
-            let read = self.lines.read_line(&mut self.line);
-            let number = self.lines.number();
-            if !read.map_err(|error| LogError::read(&self.path, number, error))? {
-                self.count.check(&self.path)?;
-                return Ok(None);
-            }
-            let line = self.line.trim_ascii_end();
-            if line.is_empty() {
-                continue;
-            }
-            match parse_event(line) {
-                Ok(event) => {
-                    self.count.add_good();
-                    if event.is_some() {
-                        return Ok(event);
-                    }
-                }
-                Err(reason) => self.count.add_bad(&self.path, number, reason)?,
-            }
-        }
+        self.0.skipped()
     }
 }
 
@@ -84,15 +50,19 @@ impl<R: BufRead> Iterator for EventReader<R> {
     type Item = Result<Event, LogError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.advance().transpose()
+        self.0.read_item(parse_event).transpose()
     }
 }
 
 /// The start of a batch event that plmkit writes.
 const BATCH: &[u8] = b"{\"type\":\"batch\",";
 
-/// Parses an event. Returns `None` for an unknown type. The error has no file and line.
+/// Parses the line of an event. Returns `None` for a blank line and for an unknown type. The error has no file and line.
 pub fn parse_event(line: &[u8]) -> Result<Option<Event>, String> {
+    let line = line.trim_ascii_end();
+    if line.is_empty() {
+        return Ok(None);
+    }
     // Most lines of a long log are batches. serde's tagged enums copy each value, which takes three times as long.
     let event = if line.starts_with(BATCH) {
         serde_json::from_slice(line).map(Event::Batch)

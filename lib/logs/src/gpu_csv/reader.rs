@@ -3,10 +3,11 @@
 use std::io::BufRead;
 use std::path::PathBuf;
 
-use csv::{ErrorKind, StringRecord};
+use csv::{ByteRecord, ErrorKind, StringRecord};
+use csv_core::ReadRecordResult;
 use plmkit_contract::Quoted;
 
-use crate::lines::{LineCount, LineRead};
+use crate::lines::LogReader;
 use crate::{GpuSample, LogError, SkippedLines, Timestamp};
 
 /// The samples of a log, in the order of the lines. Keeps one row in memory.
@@ -29,90 +30,70 @@ use crate::{GpuSample, LogError, SkippedLines, Timestamp};
 /// # Ok::<(), plmkit_logs::LogError>(())
 /// ```
 pub struct GpuCsvReader<R> {
-    rows: csv::Reader<LineRead<R>>,
+    log: LogReader<R>,
     header: Option<StringRecord>,
-    record: StringRecord,
-    count: LineCount,
-    path: PathBuf,
+    parser: csv_core::Reader,
 }
 
 impl<R: BufRead> GpuCsvReader<R> {
     /// Reads a log from `source`; `path` names it in errors.
     pub fn new(source: R, path: impl Into<PathBuf>) -> Self {
         Self {
-            rows: csv::Reader::from_reader(LineRead::new(source)),
+            log: LogReader::new(source, path.into()),
             header: None,
-            record: StringRecord::new(),
-            count: LineCount::default(),
-            path: path.into(),
+            parser: csv_core::Reader::new(),
         }
     }
 
     /// Whether a last line without a newline was left out. Known at the end.
     pub fn torn(&self) -> bool {
-        self.rows.get_ref().lines().torn()
+        self.log.torn()
     }
 
     /// Returns the malformed rows that were left out so far.
     pub fn skipped(&self) -> Option<SkippedLines> {
-        self.count.skipped(&self.path)
+        self.log.skipped()
     }
 
     fn advance(&mut self) -> Result<Option<GpuSample>, LogError> {
+        let parser = &mut self.parser;
         if self.header.is_none() {
-            let header = self.rows.headers().cloned();
-            let header = header.map_err(|error| self.csv_error(error))?;
-            if !header.is_empty() && !header.iter().any(|column| column == "timestamp") {
+            self.header = self.log.read_header(|line| {
+                let header = fields(parser, line)?;
+                let is_log = header.iter().any(|column| column == "timestamp");
                 let reason = "not a GPU sample log: it has no 'timestamp' column";
-                return Err(LogError::line(&self.path, 1, reason));
-            }
-            self.header = Some(header);
-            self.count.add_header();
+                is_log.then_some(header).ok_or(reason.to_owned())
+            })?;
         }
-        loop {
-            let read = self.rows.read_record(&mut self.record);
-            let sample = match read {
-                Ok(false) => {
-                    self.count.check(&self.path)?;
-                    return Ok(None);
-                }
-                // A second header: two recorders may have found a new log empty.
-                Ok(true) if self.header.as_ref() == Some(&self.record) => continue,
-                Ok(true) => parse_row(self.header.as_ref(), &self.record),
-                // An unreadable file, or a line without an end.
-                Err(error) if error.is_io_error() => return Err(self.csv_error(error)),
-                Err(error) => Err(csv_reason(error.kind())),
-            };
-            match sample {
-                Ok(sample) => {
-                    self.count.add_good();
-                    return Ok(Some(sample));
-                }
-                Err(reason) => {
-                    let line = self.rows.get_ref().lines().number();
-                    self.count.add_bad(&self.path, line, reason)?;
-                }
-            }
-        }
-    }
-
-    fn csv_error(&self, error: csv::Error) -> LogError {
-        let line = self.rows.get_ref().lines().number();
-        match error.into_kind() {
-            ErrorKind::Io(source) => LogError::read(&self.path, line, source),
-            other => LogError::line(&self.path, line, csv_reason(&other)),
-        }
+        let Some(header) = &self.header else {
+            return Ok(None);
+        };
+        self.log.read_item(|line| {
+            let row = fields(parser, line)?;
+            // A second header: two recorders may have found a new log empty.
+            (row != *header)
+                .then(|| parse_row(header, &row))
+                .transpose()
+        })
     }
 }
 
-fn csv_reason(error: &ErrorKind) -> String {
-    match error {
-        ErrorKind::UnequalLengths {
-            expected_len, len, ..
-        } => format!("wrong number of columns; expected {expected_len}, found {len}"),
-        ErrorKind::Utf8 { .. } => "not UTF-8".to_owned(),
-        other => format!("not CSV: {other:?}"),
+/// Splits a line into its fields. A line that ends within quotes is no row, and does not take the lines after it with it.
+fn fields(parser: &mut csv_core::Reader, line: &[u8]) -> Result<StringRecord, String> {
+    let mut text = vec![0; line.len()];
+    let mut ends = vec![0; line.len()];
+    parser.reset();
+    let (result, _, _, count) = parser.read_record(line, &mut text, &mut ends);
+    if result != ReadRecordResult::Record {
+        return Ok(StringRecord::from(vec!["?"]));
     }
+    let mut row = ByteRecord::with_capacity(line.len(), count);
+    let mut start = 0;
+    for &end in &ends[..count] {
+        row.push_field(&text[start..end]);
+        start = end;
+    }
+    StringRecord::from_byte_record(row).map_err(|_| "not UTF-8".to_owned())
 }
 
 impl<R: BufRead> Iterator for GpuCsvReader<R> {
@@ -124,75 +105,55 @@ impl<R: BufRead> Iterator for GpuCsvReader<R> {
 }
 
 /// Parses a row of a CSV log or of a Parquet file. The error has no file and line.
-pub(crate) fn parse_row(
-    header: Option<&StringRecord>,
-    row: &StringRecord,
-) -> Result<GpuSample, String> {
-    let sample = row
-        .deserialize(header)
-        .map_err(|error| value_error(&error, header, row))?;
-    check(&sample)?;
+pub(crate) fn parse_row(header: &StringRecord, row: &StringRecord) -> Result<GpuSample, String> {
+    if row.len() != header.len() {
+        let (expected, found) = (header.len(), row.len());
+        return Err(format!(
+            "wrong number of columns; expected {expected}, found {found}"
+        ));
+    }
+    let sample = row.deserialize(Some(header));
+    let sample = sample.map_err(|error| value_error(&error, header, row))?;
+    check(header, row)?;
     Ok(sample)
 }
 
-fn value_error(error: &csv::Error, header: Option<&StringRecord>, row: &StringRecord) -> String {
+fn value_error(error: &csv::Error, header: &StringRecord, row: &StringRecord) -> String {
     let ErrorKind::Deserialize { err, .. } = error.kind() else {
         return error.to_string();
     };
-    let column = err.field().and_then(|field| header?.get(field as usize));
-    match column {
-        Some(column) => format!("column '{column}': {}", err.kind()),
-        // csv gives no column for an error of a custom type.
-        None => match bad_time(header, row) {
-            Some(found) => format!(
-                "column 'timestamp': expected a time as 2026-01-31T12:00:00.000Z, found {}",
-                Quoted(found)
-            ),
-            None => err.kind().to_string(),
-        },
+    if let Some(column) = err.field().and_then(|field| header.get(field as usize)) {
+        return format!("column '{column}': {}", err.kind());
     }
-}
-
-/// Returns the timestamp of a row if it is malformed.
-fn bad_time<'a>(header: Option<&StringRecord>, row: &'a StringRecord) -> Option<&'a str> {
-    let place = header?.iter().position(|column| column == "timestamp")?;
-    row.get(place)
-        .filter(|text| text.parse::<Timestamp>().is_err())
-}
-
-/// Refuses impossible values.
-fn check(sample: &GpuSample) -> Result<(), String> {
-    for (column, value) in [
-        ("gpu_util", sample.gpu_util.map(f64::from)),
-        ("mem_util", sample.mem_util.map(f64::from)),
-        ("sm_active", sample.sm_active),
-        ("tensor_active", sample.tensor_active),
-        ("dram_active", sample.dram_active),
-        ("host_cpu_util", sample.host_cpu_util),
-    ] {
-        if let Some(value) = value.filter(|value| !(0.0..=100.0).contains(value)) {
-            return Err(format!(
-                "column '{column}': expected 0 to 100, found {value}"
-            ));
-        }
-    }
-    for (column, unit, value) in [
-        ("power_w", "watts", sample.power_w),
-        ("power_limit_w", "watts", sample.power_limit_w),
-        ("energy_j", "joules", sample.energy_j),
-        ("pcie_rx_mib_s", "MiB/s", sample.pcie_rx_mib_s),
-        ("pcie_tx_mib_s", "MiB/s", sample.pcie_tx_mib_s),
-        ("host_disk_read_mib_s", "MiB/s", sample.host_disk_read_mib_s),
-        (
-            "host_disk_write_mib_s",
-            "MiB/s",
-            sample.host_disk_write_mib_s,
+    // csv gives no column for an error of a custom type.
+    let mut values = header.iter().zip(row);
+    let time = values.find(|(column, _)| *column == "timestamp");
+    match time {
+        Some((_, time)) if time.parse::<Timestamp>().is_err() => format!(
+            "column 'timestamp': expected a time as 2026-01-31T12:00:00.000Z, found {}",
+            Quoted(time)
         ),
-        ("boot_s", "seconds", sample.boot_s),
-        ("interval_s", "seconds", sample.interval_s),
-    ] {
-        if let Some(value) = value.filter(|value| !(value.is_finite() && *value >= 0.0)) {
-            return Err(format!("column '{column}': expected {unit}, found {value}"));
+        _ => err.kind().to_string(),
+    }
+}
+
+/// Refuses impossible values. The name of a column ends with its unit.
+fn check(header: &StringRecord, row: &StringRecord) -> Result<(), String> {
+    for (column, text) in header.iter().zip(row) {
+        let (_, unit) = column.rsplit_once('_').unwrap_or_default();
+        let (expected, most) = match unit {
+            "util" | "active" => ("0 to 100", 100.0),
+            "w" => ("watts", f64::MAX),
+            "j" => ("joules", f64::MAX),
+            "s" if column.ends_with("_mib_s") => ("MiB/s", f64::MAX),
+            "s" => ("seconds", f64::MAX),
+            _ => continue,
+        };
+        let value = text.parse().ok();
+        if let Some(value) = value.filter(|value| !(0.0..=most).contains(value)) {
+            return Err(format!(
+                "column '{column}': expected {expected}, found {value}"
+            ));
         }
     }
     Ok(())
@@ -215,6 +176,26 @@ mod tests {
         let twice = format!("timestamp,gpu_util\n{row}timestamp,gpu_util\n{row}");
         for (log, count) in [("", 0), (HEADER, 0), (&HEADER[..20], 0), (&twice, 2)] {
             assert_eq!(samples(log).unwrap().len(), count, "{log}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_ends_in_quotes_is_no_row_and_takes_no_other_with_it() {
+        for (line, open) in [
+            ("a,b\n", false),
+            ("a,\"b, c\",d\n", false),
+            ("a,\"b \"\"c\"\"\"\n", false),
+            ("a,b\"c\n", false),
+            ("\"a\n", true),
+            ("a,\"b\"\"\n", true),
+            ("ab\"c,\"d\n", true),
+        ] {
+            let mut parser = csv_core::Reader::new();
+            let split = fields(&mut parser, line.as_bytes());
+            assert_eq!(split.unwrap() == vec!["?"], open, "{line}");
+            assert_eq!(fields(&mut parser, b"next\n").unwrap(), vec!["next"]);
+            let log = format!("timestamp\n{line}2026-01-31T12:00:00Z\n");
+            assert_eq!(samples(&log).unwrap().len(), 1, "{line}");
         }
     }
 

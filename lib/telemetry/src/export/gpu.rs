@@ -2,8 +2,8 @@
 
 use plmkit_logs::GpuSample;
 
-use super::flag;
 use super::text::{Labels, Metric, MetricsText};
+use super::{flag, number};
 
 #[rustfmt::skip]
 const GPU_METRICS: &[Metric<GpuSample>] = &[
@@ -91,10 +91,6 @@ fn celsius(celsius: Option<u32>) -> Option<f64> {
     celsius.map(f64::from)
 }
 
-fn number(count: Option<u64>) -> Option<f64> {
-    Some(count? as f64)
-}
-
 /// Writes the metrics of whole GPUs by the names of dcgm-exporter.
 pub(super) fn write_dcgm(text: &mut MetricsText, rows: &[GpuSample]) {
     let is_mig = |row: &GpuSample| {
@@ -150,10 +146,7 @@ pub(super) fn write(text: &mut MetricsText, rows: &[GpuSample]) {
                 ("corrected", gpu.ecc_corrected),
                 ("uncorrected", gpu.ecc_uncorrected),
             ];
-            errors.map(|(kind, count)| {
-                let count = count.map(|count| count as f64);
-                (labels.with("kind", Some(kind)), count)
-            })
+            errors.map(|(kind, count)| (labels.with("kind", Some(kind)), number(count)))
         }),
     );
     if let Some(row) = rows.first() {

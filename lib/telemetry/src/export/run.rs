@@ -2,8 +2,8 @@
 
 use strum::VariantNames;
 
-use super::seconds;
 use super::text::{Labels, Metric, MetricsText};
+use super::{number, seconds};
 use crate::live::{RunState, RunStatus};
 use crate::report::QueueState;
 
@@ -15,12 +15,12 @@ const RUN_METRICS: &[Metric<RunStatus>] = &[
     ("counter", "plmkit_run_residues_total", "Residues that the run has computed.", |run| Some(run.summary.residues as f64)),
     ("counter", "plmkit_run_rejected_sequences_total", "Sequences (rows) that could not be embedded.", |run| Some(run.summary.rejected as f64)),
     ("counter", "plmkit_run_oom_splits_total", "How many times a batch was halved because memory ran out.", |run| Some(run.summary.oom_splits as f64)),
-    ("gauge", "plmkit_run_batches_expected", "Batches that the run will compute.", |run| count(run.summary.batches_total)),
-    ("gauge", "plmkit_run_batches_saved", "Batches taken over from an earlier, interrupted run.", |run| count(run.summary.batches_saved)),
-    ("gauge", "plmkit_run_sequences_expected", "Sequences (rows) that the run will compute.", |run| count(run.progress.sequences_total)),
-    ("gauge", "plmkit_run_tokens_expected", "Tokens that the run will compute.", |run| count(run.progress.tokens_total)),
+    ("gauge", "plmkit_run_batches_expected", "Batches that the run will compute.", |run| number(run.summary.batches_total)),
+    ("gauge", "plmkit_run_batches_saved", "Batches taken over from an earlier, interrupted run.", |run| number(run.summary.batches_saved)),
+    ("gauge", "plmkit_run_sequences_expected", "Sequences (rows) that the run will compute.", |run| number(run.progress.sequences_total)),
+    ("gauge", "plmkit_run_tokens_expected", "Tokens that the run will compute.", |run| number(run.progress.tokens_total)),
     ("gauge", "plmkit_run_remaining_seconds", "Time that is left at the recent rate, of a run at work.", |run| run.progress.eta_s),
-    ("gauge", "plmkit_run_queue_depth", "Batches that lay ready when the last one was taken.", |run| count(run.recent.queue_depth)),
+    ("gauge", "plmkit_run_queue_depth", "Batches that lay ready when the last one was taken.", |run| number(run.recent.queue_depth)),
     ("gauge", "plmkit_run_idle_ratio", "Share of the run's time in which its device had no work; without the time of loading.", |run| run.summary.idle.map(|idle| idle.share)),
     ("gauge", "plmkit_run_wait_ratio", "Share of the run's last minute in which its device waited for batches.", |run| run.recent.wait_share),
     ("gauge", "plmkit_run_workers", "Workers that compute at once.", |run| Some(run.summary.by_worker.len().max(1) as f64)),
@@ -28,10 +28,6 @@ const RUN_METRICS: &[Metric<RunStatus>] = &[
     ("gauge", "plmkit_run_last_event_timestamp_seconds", "When something was heard of the run last, in seconds since 1970.", |run| Some(seconds(run.last_event))),
     ("gauge", "plmkit_run_start_timestamp_seconds", "When the run began, in seconds since 1970.", |run| run.summary.started.map(seconds)),
 ];
-
-fn count(count: Option<u64>) -> Option<f64> {
-    count.map(|count| count as f64)
-}
 
 /// Writes the metrics of all known runs.
 pub(super) fn write(text: &mut MetricsText, runs: &[RunStatus]) {

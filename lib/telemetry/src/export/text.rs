@@ -37,7 +37,7 @@ impl MetricsText {
     }
 
     /// Writes each metric of a table, with the values of all items.
-    pub(super) fn table<T>(&mut self, metrics: &[Metric<T>], items: &[(&T, Labels)]) {
+    pub(super) fn table<T: ?Sized>(&mut self, metrics: &[Metric<T>], items: &[(&T, Labels)]) {
         for (kind, name, help, value) in metrics {
             let values = items
                 .iter()

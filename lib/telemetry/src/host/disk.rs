@@ -17,14 +17,7 @@ const SECTOR: u64 = 512;
 pub(super) struct Disks {
     /// A path on the file system whose free space is read.
     path: Option<PathBuf>,
-    previous: Option<(Instant, Sectors)>,
-}
-
-/// Sectors read and written since boot, over all disks.
-#[derive(Clone, Copy, Debug)]
-struct Sectors {
-    read: u64,
-    written: u64,
+    previous: Option<(Instant, [u64; 2])>,
 }
 
 impl Disks {
@@ -36,11 +29,11 @@ impl Disks {
     }
 
     pub(super) fn read(&mut self, sample: &mut GpuSample) {
-        let now = Sectors::now().map(|sectors| (Instant::now(), sectors));
+        let now = sectors().map(|sectors| (Instant::now(), sectors));
         if let (Some((time, now)), Some((before_time, before))) = (now, self.previous) {
             let seconds = (time - before_time).as_secs_f64();
-            sample.host_disk_read_mib_s = mib_per_s(now.read, before.read, seconds);
-            sample.host_disk_write_mib_s = mib_per_s(now.written, before.written, seconds);
+            sample.host_disk_read_mib_s = mib_per_s(now[0], before[0], seconds);
+            sample.host_disk_write_mib_s = mib_per_s(now[1], before[1], seconds);
         }
         self.previous = now;
         let disk = self.path.as_ref().and_then(|path| statvfs(path).ok());
@@ -48,15 +41,12 @@ impl Disks {
     }
 }
 
-impl Sectors {
-    /// Returns `None` if no disk is visible, as in some containers.
-    fn now() -> Option<Self> {
-        let disks = diskstats().ok()?;
-        let physical = disks.iter().filter(|disk| is_physical(&disk.name));
-        let counts = physical.map(|disk| (disk.sectors_read, disk.sectors_written));
-        let sum = counts.reduce(|sum, disk| (sum.0 + disk.0, sum.1 + disk.1));
-        sum.map(|(read, written)| Self { read, written })
-    }
+/// Returns the sectors read and written since boot, over all disks; `None` if no disk is visible, as in some containers.
+fn sectors() -> Option<[u64; 2]> {
+    let disks = diskstats().ok()?;
+    let physical = disks.iter().filter(|disk| is_physical(&disk.name));
+    let counts = physical.map(|disk| [disk.sectors_read, disk.sectors_written]);
+    counts.reduce(|sum, disk| [sum[0] + disk[0], sum[1] + disk[1]])
 }
 
 /// Whether a device is no partition and not made of other devices, whose work would count twice.

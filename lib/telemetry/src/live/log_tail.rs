@@ -159,42 +159,31 @@ impl LogTail {
         let mut line = Vec::new();
         let mut update = TailUpdate::default();
         let end = self.offset.saturating_add(limit);
-        while self.offset < end {
-            match lines.read_line(&mut line) {
-                Ok(true) => {}
+        while self.offset < end && !update.is_other {
+            let (parsed, consequence) = match lines.read_line(&mut line) {
                 Ok(false) => return Ok(update),
+                Ok(true) => (parse_event(&line), "; such lines are left out"),
+                // A line without an end: the file is no log after all.
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                    // A line without an end: the file is no log after all.
                     update.is_other = true;
-                    let bad_line = self.warn_once(self.lines + 1, error.to_string(), "");
-                    update.bad_line = update.bad_line.or(bad_line);
-                    return Ok(update);
+                    (Err(error.to_string()), "")
                 }
                 Err(error) => return Err(error),
-            }
+            };
             self.offset += line.len() as u64;
             self.lines += 1;
-            let text = line.trim_ascii_end();
-            if text.is_empty() {
-                continue;
-            }
-            match parse_event(text) {
+            match parsed {
                 Ok(event) => event.into_iter().for_each(&mut add),
-                Err(reason) => {
-                    let bad_line = self.warn_once(self.lines, reason, "; such lines are left out");
-                    update.bad_line = update.bad_line.or(bad_line);
+                Err(reason) if !self.warned => {
+                    self.warned = true;
+                    let error = LogError::line(&self.path, self.lines, reason);
+                    update.bad_line = Some(format!("{error}{consequence}"));
                 }
+                Err(_) => {}
             }
         }
-        update.behind = true;
+        update.behind = !update.is_other;
         Ok(update)
-    }
-
-    /// Returns a message about a bad line, unless there was one before.
-    fn warn_once(&mut self, line: u64, reason: String, consequence: &str) -> Option<String> {
-        let error = LogError::line(&self.path, line, reason);
-        let warned = mem::replace(&mut self.warned, true);
-        (!warned).then(|| format!("{error}{consequence}"))
     }
 }
 

@@ -7,12 +7,16 @@ use nvml_wrapper::{Device, Nvml};
 
 use plmkit_logs::GpuSample;
 
-const METRICS: [GpmMetricId; 5] = [
-    GpmMetricId::SmUtil,
-    GpmMetricId::AnyTensorUtil,
-    GpmMetricId::DramBwUtil,
-    GpmMetricId::PcieRxPerSec,
-    GpmMetricId::PcieTxPerSec,
+/// A metric, its column, and its greatest possible value.
+type Metric = (GpmMetricId, fn(&mut GpuSample) -> &mut Option<f64>, f64);
+
+#[rustfmt::skip]
+const METRICS: [Metric; 5] = [
+    (GpmMetricId::SmUtil, |row| &mut row.sm_active, 100.0),
+    (GpmMetricId::AnyTensorUtil, |row| &mut row.tensor_active, 100.0),
+    (GpmMetricId::DramBwUtil, |row| &mut row.dram_active, 100.0),
+    (GpmMetricId::PcieRxPerSec, |row| &mut row.pcie_rx_mib_s, f64::MAX),
+    (GpmMetricId::PcieTxPerSec, |row| &mut row.pcie_tx_mib_s, f64::MAX),
 ];
 
 /// Activity between two readings. The first reading has none.
@@ -39,24 +43,17 @@ impl<'n> Activity<'n> {
         sample: &mut GpuSample,
     ) -> Result<(), NvmlError> {
         let now = device.gpm_sample()?;
+        let ids = METRICS.map(|(id, ..)| id);
         let metrics = match &self.previous {
-            Some(before) => gpm_metrics_get(self.nvml, before, &now, &METRICS),
+            Some(before) => gpm_metrics_get(self.nvml, before, &now, &ids),
             None => Ok(Vec::new()),
         };
         self.previous = Some(now);
-        // An unknown metric stays empty.
-        for metric in metrics?.into_iter().flatten() {
-            // A counter that wraps gives an impossible value.
-            let value = Some(metric.value).filter(|value| value.is_finite() && *value >= 0.0);
-            let percent = value.map(|percent| tenth(percent.min(100.0)));
-            match metric.metric_id {
-                GpmMetricId::SmUtil => sample.sm_active = percent,
-                GpmMetricId::AnyTensorUtil => sample.tensor_active = percent,
-                GpmMetricId::DramBwUtil => sample.dram_active = percent,
-                GpmMetricId::PcieRxPerSec => sample.pcie_rx_mib_s = value.map(tenth),
-                GpmMetricId::PcieTxPerSec => sample.pcie_tx_mib_s = value.map(tenth),
-                _ => {}
-            }
+        for (metric, (_, column, most)) in metrics?.into_iter().zip(METRICS) {
+            // An unknown metric stays empty. A counter that wraps gives an impossible value.
+            let value = metric.ok().map(|metric| metric.value);
+            let value = value.filter(|value| value.is_finite() && *value >= 0.0);
+            *column(sample) = value.map(|value| tenth(value.min(most)));
         }
         Ok(())
     }

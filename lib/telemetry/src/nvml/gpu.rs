@@ -14,6 +14,7 @@ use plmkit_logs::{GpuSample, Throttle};
 
 use super::MIB;
 use super::activity::{Activity, tenth};
+use super::gpu_thread::with_names;
 use super::health::State;
 use super::processes::{Utilization, processes};
 
@@ -34,18 +35,14 @@ pub(super) enum Health {
 }
 
 /// A reading of a GPU: a row for the GPU, and one for each of its MIG instances.
-pub(super) struct Reading {
-    pub(super) rows: Vec<GpuSample>,
-    pub(super) health: Health,
-}
+pub(super) type Reading = (Vec<GpuSample>, Health);
 
 /// A GPU, and its state between readings.
 pub(super) struct Gpu<'n> {
     nvml: &'n Nvml,
     index: u32,
-    // Names do not change. They are known even after the GPU is lost.
-    uuid: Option<String>,
-    name: Option<String>,
+    /// Index, UUID and product name alone. They do not change, and are known even after the GPU is lost.
+    names: GpuSample,
     activity: Option<Activity<'n>>,
     state: Option<State<'n>>,
     has_mig: bool,
@@ -59,8 +56,10 @@ impl<'n> Gpu<'n> {
         let mut gpu = Self {
             nvml,
             index,
-            uuid: None,
-            name: None,
+            names: GpuSample {
+                index: Some(index),
+                ..GpuSample::default()
+            },
             activity: None,
             state: None,
             has_mig: false,
@@ -69,8 +68,8 @@ impl<'n> Gpu<'n> {
             reported,
         };
         if let Some(device) = gpu.value("the GPU", nvml.device_by_index(index)) {
-            gpu.uuid = gpu.value("uuid", device.uuid());
-            gpu.name = gpu.value("name", device.name());
+            gpu.names.uuid = gpu.value("uuid", device.uuid());
+            gpu.names.name = gpu.value("name", device.name());
             gpu.activity = Activity::open(nvml, &device);
             gpu.state = Some(State::open(nvml, &device));
             gpu.has_mig = device.mig_mode().is_ok_and(|mode| mode.current == 1);
@@ -81,12 +80,7 @@ impl<'n> Gpu<'n> {
     /// Reads a sample. The time and the host's columns are copied from `moment`.
     pub(super) fn read(&mut self, moment: &GpuSample) -> Reading {
         self.driver_gone = false;
-        let mut rows = vec![GpuSample {
-            index: Some(self.index),
-            uuid: self.uuid.clone(),
-            name: self.name.clone(),
-            ..moment.clone()
-        }];
+        let mut rows = vec![with_names(moment, &self.names)];
         if let Some(state) = &mut self.state {
             state.read_events(&mut rows[0]);
         }
@@ -103,7 +97,7 @@ impl<'n> Gpu<'n> {
             true => Health::Well,
             false => Health::Lost,
         };
-        Reading { rows, health }
+        (rows, health)
     }
 
     fn read_device(&mut self, device: &Device<'n>, sample: &mut GpuSample) {
@@ -142,8 +136,7 @@ impl<'n> Gpu<'n> {
                 name: self.value("name of a MIG instance", instance.name()),
                 ..moment.clone()
             };
-            let memory = instance.memory_info();
-            self.read_memory(memory, &mut row);
+            self.read_memory(instance.memory_info(), &mut row);
             let infos = instance.running_compute_processes();
             let infos = self.value("processes of a MIG instance", infos);
             row.processes = infos.map(|infos| processes(&infos, &HashMap::new()));

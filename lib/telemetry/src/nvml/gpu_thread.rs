@@ -67,11 +67,11 @@ impl GpuThread {
 
     /// Returns the reading if it comes before `end`, else rows with nothing but names. A question of an earlier moment is not
     /// waited for.
-    pub(super) fn answer(&mut self, moment: &GpuSample, end: Instant) -> (Vec<GpuSample>, Health) {
+    pub(super) fn answer(&mut self, moment: &GpuSample, end: Instant) -> Reading {
         if self.is_asked && self.is_fresh {
             let left = end.saturating_duration_since(Instant::now());
             match self.answers.recv_timeout(left) {
-                Ok(Reading { rows, health }) => {
+                Ok((rows, health)) => {
                     self.is_asked = false;
                     self.keep_names(&rows);
                     return (rows, health);
