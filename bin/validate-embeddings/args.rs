@@ -10,9 +10,13 @@ use plmkit_cli::{Common, Exit, Fault, NamedPath, Program, file, files_of, keep_a
 use plmkit_check::{MatchBy, Tiers, parse_share};
 use plmkit_contract::{Quoted, path_text};
 
+use crate::combine::CombineArgs;
 use crate::dataset::Dataset;
+use crate::export::ExportArgs;
+use crate::lookup::LookupArgs;
 use crate::outputs::{Judging, Outputs};
 use crate::reference::{AskedColumn, compared_twice};
+use crate::select::SelectArgs;
 
 /// Check that embeddings are complete, finite and correct
 ///
@@ -222,6 +226,10 @@ pub(crate) enum Command {
     /// Each part was validated with --findings. The verdict is that of one run over all files. The map has at most 256 rows of
     /// each part.
     Merge(MergeArgs),
+    Combine(CombineArgs),
+    Select(SelectArgs),
+    Lookup(LookupArgs),
+    Export(ExportArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -285,8 +293,13 @@ fn cosine(text: &str) -> Result<f64, String> {
 impl Args {
     /// Puts files in place of folders and of the dataset, and checks that no output is one of them.
     pub(crate) fn with_files(mut self) -> Result<Self, Fault> {
-        if self.embeddings.iter().any(|path| path == "merge") {
-            let what = "merge comes before all options: validate-embeddings merge FILE...";
+        let commands = Command::augment_subcommands(clap::Command::new(Self::NAME));
+        let late = self.embeddings.iter().find_map(|path| {
+            let name = path.to_str()?;
+            commands.find_subcommand(name).map(clap::Command::get_name)
+        });
+        if let Some(name) = late {
+            let what = format!("{name} comes before all options: validate-embeddings {name} …");
             return Err(Fault::usage(what));
         }
         self.embeddings = files_of(self.embeddings, &["parquet"])?;

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use plmkit_check::Parts;
 use plmkit_cli::{Exit, Fault, files_in, files_of, is_hidden};
 use plmkit_contract::{ContentError, Manifest, io_text, is_sealed, path_text, seal};
+use plmkit_dataset::Listing;
 use plmkit_store::{StoreError, write_report};
 
 use crate::args::Args;
@@ -35,6 +36,33 @@ impl Dataset {
         Self { folder }
     }
 
+    /// Its folder.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The embeddings files, sorted by name.
+    pub(crate) fn embeddings(&self) -> Result<Vec<PathBuf>, Fault> {
+        if !self.folder.join(EMBEDDINGS).is_dir() {
+            let what =
+                "expected the folder of one sample's results, with a folder embeddings in it";
+            return Err(fault(&self.folder, Exit::NoInput, what));
+        }
+        files_of(vec![self.folder.join(EMBEDDINGS)], &["parquet"])
+    }
+
+    /// The embeddings files: of the folder, or the file itself. Where `dataset.json` lists them, all must be there.
+    pub(crate) fn files(&self) -> Result<Vec<PathBuf>, Fault> {
+        if self.folder.is_file() {
+            return Ok(vec![self.folder.clone()]);
+        }
+        let files = self.embeddings()?;
+        if let Some(listing) = Listing::read(&self.folder)? {
+            listing.check_files(&self.folder, &files)?;
+        }
+        Ok(files)
+    }
+
     /// The file that names it.
     fn file(&self) -> PathBuf {
         self.folder.join(NAME)
@@ -48,12 +76,7 @@ impl Dataset {
     /// Adds what is in the folder to what is to be checked.
     pub(crate) fn add_files(&self, args: &mut Args) -> Result<(), Fault> {
         let all = |name: &str, extension| files_of(vec![self.folder.join(name)], &[extension]);
-        if !self.folder.join(EMBEDDINGS).is_dir() {
-            let what =
-                "expected the folder of one sample's results, with a folder embeddings in it";
-            return Err(fault(&self.folder, Exit::NoInput, what));
-        }
-        args.embeddings = all(EMBEDDINGS, "parquet")?;
+        args.embeddings = self.embeddings()?;
         if !self.has_shards() {
             return Ok(());
         }

@@ -3,18 +3,22 @@
 mod args;
 mod checked;
 mod classes;
+mod combine;
 mod dataset;
+mod export;
 mod file;
 mod golden;
 mod groups;
 mod html;
 mod log;
+mod lookup;
 mod mqc;
 mod outputs;
 mod proteins;
 mod reference;
 mod report;
 mod run;
+mod select;
 mod spot_check;
 mod vectors;
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use plmkit_check::{CheckOutcome, EmbeddedFile, Verdict};
 use plmkit_contract::{
-    CONTRACT_VERSION, Column as Computed, EmbeddingLayout, InputSummary, Manifest, PACKING, Quoted,
-    RowDigest, SAMPLE, SOURCE, VOCABULARY,
+    COMBINED, CONTRACT_VERSION, Column as Computed, EmbeddingLayout, InputSummary, Manifest,
+    PACKING, Quoted, RowDigest, SAMPLE, SOURCE, VOCABULARY,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -162,7 +162,7 @@ impl<'a> VerdictReport<'a> {
         let model = work.and_then(|work| work.model.as_ref());
         let option = |name| work.and_then(|work| work.text_option(name));
         // These have entries of their own, or are about files and not about vectors.
-        let elsewhere = ["columns", "model", PACKING, SAMPLE, SOURCE];
+        let elsewhere = ["columns", "model", COMBINED, PACKING, SAMPLE, SOURCE];
         let options = work.into_iter().flat_map(|work| &work.options);
         let options = options.filter(|(name, _)| !elsewhere.contains(&name.as_str()));
         Self {

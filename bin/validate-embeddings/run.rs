@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use plmkit_check::{Criteria, check_parts};
-use plmkit_cli::{Exit, Fault, Stop};
+use plmkit_cli::{Exit, Fault, Program, Stop};
 use plmkit_contract::{Labels, Manifest, path_text};
 use plmkit_store::{EmbeddingsReader, FileKind, read_rejects, read_sealed};
 
@@ -18,8 +18,14 @@ use crate::spot_check::Sampling;
 
 /// Reads everything, reports, and says by the exit code whether a check failed.
 pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
-    if let Some(Command::Merge(args)) = args.command {
-        return merge(args);
+    let quiet = args.common().quiet;
+    match args.command {
+        Some(Command::Merge(args)) => return merge(args),
+        Some(Command::Combine(args)) => return args.run(quiet, stop),
+        Some(Command::Select(args)) => return args.run(stop),
+        Some(Command::Lookup(args)) => return args.run(stop),
+        Some(Command::Export(args)) => return args.run(quiet, stop),
+        None => {}
     }
     let args = args.with_files()?;
     // What is missing or foreign should show before hours of reading.

@@ -52,6 +52,8 @@ def sample(tmp_path_factory):
     names = re.findall(r"^>(\S+)", PROTEINS.read_text(encoding="utf-8"), re.MULTILINE)
     labels = [f"{name},{'odd' if number % 2 else 'even'},{number // 4}\n" for number, name in enumerate(names)]
     (folder / "results/one/labels.csv").write_text("id,label,cluster\n" + "".join(labels), encoding="utf-8")
+    for commands in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL):
+        subprocess.run(["sh", "-ec", commands], cwd=folder / "results/one", env=os.environ | options, check=True)
     return folder / "results/one"
 
 

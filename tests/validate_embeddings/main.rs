@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod dataset;
 mod expectations;
 mod faults;
 mod files;

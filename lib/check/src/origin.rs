@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plmkit_contract::{ByteDigest, Provenance, Quoted, RowDigest, SOURCE, plural};
+use plmkit_contract::{ByteDigest, COMBINED, Provenance, Quoted, RowDigest, SOURCE, plural};
 
 use crate::check::Check;
 use crate::files::{EmbeddedFile, ShardFile};
@@ -101,11 +101,14 @@ pub(crate) fn check(
     let mut other_batches = Violations::default();
     let mut embedded_twice = Violations::default();
     let mut first_of: BTreeMap<&str, &str> = BTreeMap::new();
+    // Of combined parts, only the parts know their batches.
+    let of_batches = embeddings.iter();
+    let of_batches = of_batches.filter(|file| !file.provenance.options.contains_key(COMBINED));
     for EmbeddedFile {
         name: file,
         provenance,
         ..
-    } in embeddings
+    } in of_batches
     {
         for batches in &provenance.inputs {
             if !shards.is_empty() && !known.contains(batches) {

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
-    CONTRACT_VERSION, DESCRIPTION, KERNELS, KNOWN, PACKING, Provenance, Quoted, RowDigest, SAMPLE,
-    SOURCE, Sealed,
+    COMBINED, CONTRACT_VERSION, DESCRIPTION, KERNELS, KNOWN, PACKING, Provenance, Quoted,
+    RowDigest, SAMPLE, SOURCE, Sealed,
 };
 
 /// The entries of `dataset.json` that programs read. `validate-embeddings` writes more.
@@ -121,7 +121,7 @@ impl EmbeddingWork {
     /// Takes the `options` of an embeddings file.
     pub fn new(options: &BTreeMap<String, Value>) -> Self {
         let mut work = options.clone();
-        for other in [PACKING, KERNELS, SOURCE, SAMPLE, DESCRIPTION] {
+        for other in [COMBINED, PACKING, KERNELS, SOURCE, SAMPLE, DESCRIPTION] {
             work.remove(other);
         }
         Self(work)

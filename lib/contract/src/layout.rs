@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
 use crate::row_key::key_fields;
-use crate::{Column, KEY_COLUMNS, Labels, StoreDtype, VOCABULARY, check_columns};
+use crate::{Column, KEY_COLUMNS, Labels, Quoted, StoreDtype, VOCABULARY, check_columns};
 use serde::{Deserialize, Serialize};
 
 /// The column of an embeddings file with the number of windows of each row's protein. It follows the key.
@@ -97,6 +97,23 @@ impl EmbeddingLayout {
     /// Returns the number of columns before the computed ones.
     pub fn keys(&self) -> usize {
         keys(self.stitched, self.labels)
+    }
+
+    /// Returns the places of the computed columns of these `names`, or of all if there are no names. The error names a column that is
+    /// missing.
+    pub fn places(&self, names: &[String]) -> Result<Vec<usize>, String> {
+        if names.is_empty() {
+            return Ok((0..self.columns.len()).collect());
+        }
+        let columns: Vec<String> = self.columns.iter().map(ToString::to_string).collect();
+        let places = names.iter().map(|name| {
+            let place = columns.iter().position(|column| column == name);
+            place.ok_or_else(|| {
+                let columns = columns.join(", ");
+                format!("expected a column {}, found {columns}", Quoted(name))
+            })
+        });
+        places.collect()
     }
 
     fn column_type(&self, column: Column) -> DataType {

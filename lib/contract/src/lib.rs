@@ -49,7 +49,8 @@ pub use manifest::{
     Manifest, SHARD_PREFIX, ShardSummary, length_bin_edges,
 };
 pub use provenance::{
-    CONTRACT_VERSION, KERNELS, KNOWN, ModelName, PACKING, Provenance, SOURCE, WINDOWS, key,
+    COMBINED, CONTRACT_VERSION, KERNELS, KNOWN, ModelName, PACKING, Provenance, SOURCE, WINDOWS,
+    key,
 };
 pub use quote::{LIST_SHOWN, Quoted, cause, io_text, one_line, path_text, plural};
 pub use regular::{check_fetched, check_regular, is_stream};

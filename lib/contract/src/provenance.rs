@@ -28,6 +28,10 @@ pub const SOURCE: &str = "source";
 /// The option of shards and batches that lack the sequences of earlier datasets: their digests, and the [work](crate::EmbeddingWork) that made them.
 pub const KNOWN: &str = "known";
 
+/// The option of embeddings that were combined from the parts of a dataset: a digest of the parts and of how they were combined. Their
+/// inputs are the row digests of parts, not of batches.
+pub const COMBINED: &str = "combined";
+
 /// The metadata keys of every data file.
 pub mod key {
     /// The prefix of all names.

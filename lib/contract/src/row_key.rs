@@ -157,6 +157,9 @@ impl KeyColumnsBuilder {
     }
 
     /// Adds a row.
+    ///
+    /// # Panics
+    /// Never: digits are ASCII.
     pub fn push(&mut self, key: &RowKey) {
         self.ordinals.append_value(key.ordinal.cast_signed());
         self.ids.append_value(key.id);

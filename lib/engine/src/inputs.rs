@@ -9,16 +9,13 @@ use plmkit_contract::{
     Column, DESCRIPTION, EmbeddingLayout, Labels, SAMPLE, SOURCE, Stop, VOCABULARY, WINDOWS,
     path_text,
 };
-use plmkit_store::{BatchesFile, FileKind, PackedBatch, ROW_GROUP_BYTES};
+use plmkit_store::{BatchesFile, FileKind, PackedBatch, ROW_GROUP_BYTES, ROW_GROUP_ROWS};
 use serde_json::Value;
 
 use crate::EngineError;
 use crate::batch::{Batch, output_rows};
 use crate::config::Windows;
 use crate::stitch::WindowOrder;
-
-/// Rows of a block, not counting those before the block can end.
-const BLOCK_ROWS: usize = 1 << 14;
 
 /// An amount of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -252,7 +249,7 @@ impl RunInputs {
             // Without <cls> and <eos>.
             residues += size.tokens - 2 * size.sequences;
             pairs += size.pairs;
-            let full = rows >= BLOCK_ROWS || bytes(rows, residues, pairs) >= ROW_GROUP_BYTES;
+            let full = rows >= ROW_GROUP_ROWS || bytes(rows, residues, pairs) >= ROW_GROUP_BYTES;
             let last = index + 1 == self.total.batches;
             if end == BatchEnd::FileEnd || (full && end == BatchEnd::Sorted) || last {
                 blocks.push(start..index + 1);

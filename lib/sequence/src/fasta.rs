@@ -95,12 +95,11 @@ impl FastaReader {
 
     /// Reads the next block. Returns `None` after the last.
     pub(crate) fn read_block(&mut self) -> Result<Option<Block>, ShardError> {
-        let mut text = match self.rest.take() {
-            Some(rest) => rest,
-            None => {
-                self.skip_to_first()?;
-                Vec::new()
-            }
+        let mut text = if let Some(rest) = self.rest.take() {
+            rest
+        } else {
+            self.skip_to_first()?;
+            Vec::new()
         };
         // A block that has more, and no second record, ends inside its record.
         let most = self.limits.header_bytes + 2 * self.limits.sequence_bytes + self.block_bytes;

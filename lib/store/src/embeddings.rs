@@ -12,11 +12,14 @@ use plmkit_contract::{
     EmbeddingLayout, Kind, Provenance, RowDigest, SequenceDigest, Stop, StoreDtype, ordinals,
 };
 
-use crate::checksums::Format;
+use crate::checksums::{Checksums, Format};
 use crate::footer_writer::RowGroups;
 use crate::parquet::{Reader, properties};
-use crate::row_group::{ROW_GROUP_BYTES, RowGroupEncoder};
-use crate::{AtomicFile, FileSummary, StoreError};
+use crate::row_group::{ROW_GROUP_BYTES, ROW_GROUP_ROWS, RowGroupEncoder};
+use crate::{AtomicFile, EmbeddingsFile, FileSummary, StoreError};
+
+/// The bytes that are copied at once.
+const COPIED_BYTES: u64 = 1 << 20;
 
 /// The false positive rate of the bloom filters of ids, which take about a byte for each id.
 const ID_FALSE_POSITIVES: f64 = 0.02;
@@ -29,6 +32,7 @@ pub struct EmbeddingsWriter {
     /// The rows of the next row groups, and the bytes of their values.
     rows: Vec<RecordBatch>,
     bytes: usize,
+    count: usize,
 }
 
 impl EmbeddingsWriter {
@@ -41,6 +45,7 @@ impl EmbeddingsWriter {
             groups: RowGroups::default(),
             rows: Vec::new(),
             bytes: 0,
+            count: 0,
         };
         writer.file.append(Format::Parquet.magic())?;
         Ok(writer)
@@ -54,15 +59,61 @@ impl EmbeddingsWriter {
     /// Adds rows.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), StoreError> {
         self.bytes += self.encoder.bytes(batch);
+        self.count += batch.num_rows();
         self.rows.push(batch.clone());
-        if self.bytes >= ROW_GROUP_BYTES {
+        if self.bytes >= ROW_GROUP_BYTES || self.count >= ROW_GROUP_ROWS {
             self.end_row_groups()?;
         }
         Ok(())
     }
 
+    /// Returns how full the next row group is, from 0 to 1.
+    pub fn fullness(&self) -> f64 {
+        let [bytes, rows] = [(self.bytes, ROW_GROUP_BYTES), (self.count, ROW_GROUP_ROWS)]
+            .map(|(count, full)| count as f64 / full as f64);
+        bytes.max(rows)
+    }
+
+    /// Returns the number of finished row groups.
+    pub fn row_groups(&self) -> usize {
+        self.groups.0.len()
+    }
+
+    /// Adds a row group of another file with the same columns. Its bytes are verified and copied, not decoded, so its rows are missing in
+    /// the digest of the file: [`add_digest`](Self::add_digest) adds them.
+    pub fn copy(&mut self, from: &EmbeddingsFile, group: usize) -> Result<(), StoreError> {
+        self.end_row_groups()?;
+        let mut placed = from.placed(group)?;
+        let end = placed.end();
+        let filters = placed.bloom_filters().unwrap_or(end);
+        let mut sums = Checksums::default();
+        for mut range in [placed.start..filters, filters..end] {
+            while !range.is_empty() {
+                let step = range.start..range.end.min(range.start + COPIED_BYTES);
+                let bytes = from.file().read(step.clone())?;
+                sums.update(&bytes);
+                self.file.append(&bytes)?;
+                range.start = step.end;
+            }
+            sums.end_segment();
+        }
+        placed = placed
+            .moved(self.groups.end())
+            .map_err(|error| self.encoding(error))?;
+        placed.segments = sums.into_segments();
+        self.groups.push(placed);
+        Ok(())
+    }
+
+    /// Adds the digest of rows that were copied.
+    pub fn add_digest(&mut self, rows: RowDigest) {
+        if let Some(group) = self.groups.0.last_mut() {
+            group.rows = [group.rows, rows].into_iter().sum();
+        }
+    }
+
     fn end_row_groups(&mut self) -> Result<(), StoreError> {
-        self.bytes = 0;
+        (self.bytes, self.count) = (0, 0);
         for rows in self.encoder.cut(std::mem::take(&mut self.rows).iter()) {
             let group = self.encoder.encode(&rows);
             let group = group.map_err(|error| self.encoding(error))?;

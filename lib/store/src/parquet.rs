@@ -49,6 +49,45 @@ pub(crate) struct Reader {
     pub(crate) digest: RowDigest,
 }
 
+/// A Parquet file of plmkit whose metadata were parsed.
+pub(crate) struct Parsed<T> {
+    pub(crate) file: VerifiedFile,
+    /// Without the page index.
+    pub(crate) metadata: ArrowReaderMetadata,
+    pub(crate) provenance: Provenance,
+    /// The digest of all rows, from the metadata.
+    pub(crate) digest: RowDigest,
+    /// What the schema was parsed as.
+    pub(crate) columns: T,
+}
+
+/// Opens a file of `kind` and parses its metadata. `parse_schema` checks its columns.
+pub(crate) fn parse<T>(
+    path: &Path,
+    kind: Kind,
+    parse_schema: impl FnOnce(&Schema) -> Result<T, String>,
+) -> Result<Parsed<T>, StoreError> {
+    let file = VerifiedFile::open(path, Format::Parquet)?;
+    let broken = |error: ParquetError| file.decoding_error(&error);
+    let footer = file.footer();
+    let footer = &footer[..footer.len() - Format::Parquet.trailer()];
+    let metadata = ParquetMetaDataReader::decode_metadata(footer).map_err(broken)?;
+    let metadata = ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
+        .map_err(broken)?;
+    let about = metadata.metadata().file_metadata();
+    let (provenance, digest) = Provenance::open(&entries(about), kind)
+        .map_err(|error| StoreError::content(path, error))?;
+    let columns =
+        parse_schema(metadata.schema()).map_err(|what| StoreError::malformed(path, what))?;
+    Ok(Parsed {
+        file,
+        metadata,
+        provenance,
+        digest,
+        columns,
+    })
+}
+
 impl Reader {
     /// Opens a file of `kind`. `parse_schema` checks its columns, and its result is returned too.
     pub(crate) fn open<T>(
@@ -67,23 +106,19 @@ impl Reader {
         parse_schema: impl FnOnce(&Schema) -> Result<T, String>,
         chosen: Option<&[&str]>,
     ) -> Result<(Self, T), StoreError> {
-        let file = VerifiedFile::open(path, Format::Parquet)?;
-        let broken = |error: ParquetError| file.decoding_error(&error);
-        let footer = file.footer();
-        let footer = &footer[..footer.len() - Format::Parquet.trailer()];
-        let metadata = ParquetMetaDataReader::decode_metadata(footer).map_err(broken)?;
-        let metadata = ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
-            .map_err(broken)?;
-        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata);
-        let schema = SchemaRef::clone(builder.schema());
-        let about = builder.metadata().file_metadata();
-        let (provenance, digest) = Provenance::open(&entries(about), kind)
-            .map_err(|error| StoreError::content(path, error))?;
-        let parsed = parse_schema(&schema).map_err(|what| StoreError::malformed(path, what))?;
-        let groups = builder.metadata().row_groups().iter();
+        let Parsed {
+            file,
+            metadata,
+            provenance,
+            digest,
+            columns,
+        } = parse(path, kind, parse_schema)?;
+        let schema = SchemaRef::clone(metadata.schema());
+        let groups = metadata.metadata().row_groups().iter();
         let bytes: i64 = groups.map(RowGroupMetaData::total_byte_size).sum();
         let bytes_per_row = u64::try_from(bytes).unwrap_or(0) / digest.rows().max(1);
         let rows = DECODED_BYTES / bytes_per_row.max(1);
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata);
         let rows = match chosen {
             None => builder.with_batch_size(ROWS_PER_BATCH.min(rows as usize).max(1)),
             Some(names) => {
@@ -94,7 +129,7 @@ impl Reader {
                     .with_batch_size(ROWS_OF_KEYS)
             }
         };
-        let rows = rows.build().map_err(broken)?;
+        let rows = rows.build().map_err(|error| file.decoding_error(&error))?;
         let reader = Self {
             file,
             whole: chosen.is_none(),
@@ -103,7 +138,7 @@ impl Reader {
             provenance,
             digest,
         };
-        Ok((reader, parsed))
+        Ok((reader, columns))
     }
 
     /// Reads the next batch. Returns `None` after the last, when every byte of the columns, of all columns every byte of the file,

@@ -11,10 +11,11 @@ use bytes::Bytes;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
 use parquet::errors::{ParquetError, Result};
-use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::page_index::offset_index::OffsetIndexMetaData;
 use parquet::file::properties::WriterProperties;
+use parquet::file::statistics::Statistics;
 use parquet::schema::types::SchemaDescPtr;
 use plmkit_contract::{EmbeddingLayout, Kind, RowDigest, shard_schema};
 
@@ -24,10 +25,14 @@ use crate::checksums::{Checksums, Segment};
 use crate::embeddings::writer_properties;
 use crate::list_column::{column_chunk, list_bytes};
 use crate::shard::shard_properties;
+use crate::verified::VerifiedFile;
 
 /// The least bytes of values in a row group, unless the file has fewer. A column chunk of vectors is large enough for sequential
 /// reads, and small enough to be skipped by `ordinal`.
 pub const ROW_GROUP_BYTES: usize = 64 << 20;
+
+/// The least rows of a row group with fewer bytes, unless the file has fewer.
+pub const ROW_GROUP_ROWS: usize = 1 << 14;
 
 /// An encoded column of a row group. Offsets in its metadata count from its start.
 pub(crate) struct ColumnChunk {
@@ -199,18 +204,21 @@ impl RowGroupEncoder {
             offset_indexes.push(move_index(chunk.offset_index, end));
             end += size;
         }
+        let mut sums = Checksums::default();
+        for bytes in &pieces {
+            sums.update(bytes);
+        }
+        // A reader of filters alone reads no more than them.
+        sums.end_segment();
         for (column, filter) in bloom_filters.into_iter().enumerate() {
             if let Some(filter) = filter {
+                sums.update(&filter);
                 let metadata = columns[column].clone().into_builder();
                 let metadata = metadata.set_bloom_filter_offset(Some(end));
                 columns[column] = metadata.build()?;
                 end += filter.len().cast_signed() as i64;
                 pieces.push(filter);
             }
-        }
-        let mut sums = Checksums::default();
-        for bytes in &pieces {
-            sums.update(bytes);
         }
         let metadata = RowGroupMetaData::builder(Arc::clone(&self.descriptor))
             .set_num_rows(rows.rows().cast_signed())
@@ -308,6 +316,15 @@ impl PlacedRowGroup {
         })
     }
 
+    /// Returns the offset of its bloom filters, which are its last bytes.
+    pub(crate) fn bloom_filters(&self) -> Option<u64> {
+        let columns = self.metadata.columns().iter();
+        columns
+            .filter_map(bloom_filter)
+            .map(|range| range.start)
+            .min()
+    }
+
     /// Returns the offset of the byte after it.
     pub(crate) fn end(&self) -> u64 {
         let bytes = self.segments.iter();
@@ -343,4 +360,55 @@ fn move_index(index: Option<OffsetIndexMetaData>, by: i64) -> Option<OffsetIndex
 pub(crate) fn bloom_filter(chunk: &ColumnChunkMetaData) -> Option<Range<u64>> {
     let start = u64::try_from(chunk.bloom_filter_offset()?).ok()?;
     Some(start..start + u64::try_from(chunk.bloom_filter_length()?).ok()?)
+}
+
+/// Returns row group `number` of a file as it was written: it starts at `start`, and its rows have the digest `rows`. The metadata
+/// have the page index, and statistics in the written form.
+pub(crate) fn placed_group(
+    file: &VerifiedFile,
+    metadata: &ParquetMetaData,
+    number: usize,
+    start: u64,
+    rows: RowDigest,
+) -> Result<PlacedRowGroup> {
+    let group = metadata.row_group(number);
+    let index = metadata.page_index_for_row_group(number);
+    let columns = 0..group.num_columns();
+    Ok(PlacedRowGroup {
+        start,
+        segments: file.segments(start..start + group_bytes(group)).to_vec(),
+        rows,
+        metadata: as_written(group)?,
+        column_indexes: columns
+            .clone()
+            .map(|at| index.column_index(at).cloned())
+            .collect(),
+        offset_indexes: columns.map(|at| index.offset_index(at).cloned()).collect(),
+    })
+}
+
+/// Restores the metadata of a row group as it was written. The writer also puts minima and maxima of signed integers into the
+/// fields for old readers; the reader drops that information.
+fn as_written(group: &RowGroupMetaData) -> Result<RowGroupMetaData> {
+    let columns = group.columns().iter().map(|column| {
+        let Some(Statistics::Int64(signed)) = column.statistics() else {
+            return Ok(column.clone());
+        };
+        let signed = signed.clone().with_backwards_compatible_min_max(true);
+        let column = column.clone().into_builder();
+        column.set_statistics(Statistics::Int64(signed)).build()
+    });
+    let columns: Result<_> = columns.collect();
+    let group = group.clone().into_builder();
+    group.set_column_metadata(columns?).build()
+}
+
+/// Returns the number of bytes of a row group in its file.
+pub(crate) fn group_bytes(group: &RowGroupMetaData) -> u64 {
+    let columns = group.columns().iter();
+    let sizes = columns.map(|column| {
+        let filter = bloom_filter(column).map_or(0, |range| range.end - range.start);
+        column.byte_range().1 + filter
+    });
+    sizes.sum()
 }

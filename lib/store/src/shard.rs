@@ -120,7 +120,9 @@ pub fn encode_rows(
     encoder: &RowGroupEncoder,
 ) -> Result<RowGroup, StoreError> {
     let mut builder = RowsBuilder::for_rows(rows);
-    rows.iter().for_each(|row| builder.push(row));
+    for row in rows {
+        builder.push(row);
+    }
     let group = builder.encode(encoder);
     group.map_err(|error| StoreError::encoding_parquet(path, error))
 }

@@ -14,10 +14,7 @@ use std::sync::Arc;
 use std::thread;
 
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{
-    PageIndexPolicy, ParquetMetaDataOptions, ParquetMetaDataReader, RowGroupMetaData,
-};
-use parquet::file::statistics::Statistics;
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataOptions, ParquetMetaDataReader};
 use plmkit_contract::{EmbeddingLayout, Kind, Provenance, RowDigest, Stop};
 use rustix::fs::{Advice, fadvise};
 
@@ -25,7 +22,7 @@ use crate::checksums::Format;
 use crate::footer_writer::RowGroups;
 use crate::lock::is_at;
 use crate::parquet::entries;
-use crate::row_group::{PlacedRowGroup, RowGroup, RowGroupEncoder, bloom_filter};
+use crate::row_group::{PlacedRowGroup, RowGroup, RowGroupEncoder, placed_group};
 use crate::verified::{VerifiedFile, append};
 use crate::{AtomicFile, FileSummary, StoreError, remove_file};
 
@@ -350,49 +347,12 @@ fn read_record(file: &VerifiedFile) -> Result<(RowGroups, Provenance), StoreErro
         return Err(malformed("its record is of other row groups"));
     }
     let mut groups = RowGroups::default();
-    for (number, (group, rows)) in metadata.row_groups().iter().zip(rows).enumerate() {
-        let start = groups.end();
-        let index = metadata.page_index_for_row_group(number);
-        let columns = 0..group.num_columns();
-        groups.push(PlacedRowGroup {
-            start,
-            segments: file.segments(start..start + size(group)).to_vec(),
-            rows: rows.parse().map_err(|()| malformed("no digest of rows"))?,
-            metadata: as_written(group).map_err(broken)?,
-            column_indexes: columns
-                .clone()
-                .map(|at| index.column_index(at).cloned())
-                .collect(),
-            offset_indexes: columns.map(|at| index.offset_index(at).cloned()).collect(),
-        });
+    for (number, rows) in rows.into_iter().enumerate() {
+        let rows = rows.parse().map_err(|()| malformed("no digest of rows"))?;
+        let placed = placed_group(file, &metadata, number, groups.end(), rows);
+        groups.push(placed.map_err(broken)?);
     }
     Ok((groups, provenance))
-}
-
-/// Restores the metadata of a row group as it was written. The writer also puts minima and maxima of signed integers into the
-/// fields for old readers; the reader drops that information.
-fn as_written(group: &RowGroupMetaData) -> Result<RowGroupMetaData, ParquetError> {
-    let columns = group.columns().iter().map(|column| {
-        let Some(Statistics::Int64(signed)) = column.statistics() else {
-            return Ok(column.clone());
-        };
-        let signed = signed.clone().with_backwards_compatible_min_max(true);
-        let column = column.clone().into_builder();
-        column.set_statistics(Statistics::Int64(signed)).build()
-    });
-    let columns: Result<_, ParquetError> = columns.collect();
-    let group = group.clone().into_builder();
-    group.set_column_metadata(columns?).build()
-}
-
-/// Returns the bytes of a row group in its file.
-fn size(group: &RowGroupMetaData) -> u64 {
-    let columns = group.columns().iter();
-    let sizes = columns.map(|column| {
-        let filter = bloom_filter(column).map_or(0, |range| range.end - range.start);
-        column.byte_range().1 + filter
-    });
-    sizes.sum()
 }
 
 #[cfg(test)]

@@ -1,0 +1,107 @@
+//! `validate-embeddings combine`.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+
+use clap::builder::TypedValueParser;
+use plmkit_cli::{Exit, Fault, ProgressDisplay, ProgressMode, Stop, file};
+use plmkit_contract::{path_text, plural};
+use plmkit_dataset::{CombineConfig, Parts, combine};
+
+use crate::dataset::Dataset;
+
+/// Combine the parts of a dataset into few large files
+///
+/// The rows are those of the parts, bit by bit, in the order of the input. The new folder appears when it is complete, with a
+/// dataset.json of its own: all readers use it without shards. An interrupted run continues with the files that it finished.
+/// Memory stays below 1 GB whatever the number of rows and parts.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CombineArgs {
+    /// Folder of a sample's results, or its dataset.json; its validation has passed
+    #[arg(value_name = "DATASET", value_parser = file().map(Dataset::new))]
+    dataset: Dataset,
+
+    /// Folder to write: embeddings/part-00000.parquet …, dataset.json, and rejects/ where there are any
+    ///
+    /// An existing folder of the same parts and options is verified and kept; any other is refused.
+    #[arg(long, value_name = "DIR", value_parser = file())]
+    out: PathBuf,
+
+    /// Rows of a file
+    ///
+    /// A million rows of 1,280 values of f32 take 5 GB. With residue vectors, choose fewer.
+    #[arg(long, value_name = "N", default_value = "1000000")]
+    rows_per_file: NonZero<u64>,
+
+    /// Leave out the records that fasta-shard --dedup left out of the shards: another record has their residues
+    ///
+    /// By default they have rows, too: those of the other records, with keys of their own.
+    #[arg(long)]
+    distinct: bool,
+
+    /// Earlier datasets that fasta-shard --known knew: the records whose residues they have get their rows
+    #[arg(long, value_name = "DATASET", num_args = 1.., value_parser = file().map(Dataset::new))]
+    known: Vec<Dataset>,
+
+    /// Replace another combined dataset at --out
+    #[arg(long)]
+    force: bool,
+
+    /// How progress is shown on standard error
+    #[arg(long, value_enum, value_name = "MODE", default_value = "auto")]
+    progress: ProgressMode,
+}
+
+impl CombineArgs {
+    pub(crate) fn run(self, quiet: bool, stop: &Stop) -> Result<Exit, Fault> {
+        let paths = self.dataset.embeddings()?;
+        let folder = self.dataset.folder();
+        let [input, output] = [folder, &self.out].map(|path| path.canonicalize().ok());
+        if input.is_some() && input == output {
+            let out = path_text(&self.out);
+            return Err(Fault::usage(format!("--out {out}: is the dataset itself")));
+        }
+        let parts = Parts::open(&paths, stop)?;
+        let known = self.known.iter();
+        let known = known.map(|dataset| Ok(Parts::open(&dataset.files()?, stop)?));
+        let config = CombineConfig {
+            folder: folder.to_owned(),
+            out: self.out.clone(),
+            rows_per_file: self.rows_per_file,
+            distinct: self.distinct,
+            known: known.collect::<Result<_, Fault>>()?,
+            force: self.force,
+        };
+        let mut progress = None;
+        let advance = |rows, all| {
+            let start = || ProgressDisplay::start(self.progress, quiet, "rows", all);
+            progress.get_or_insert_with(start).advance(rows);
+        };
+        let outcome = combine(&config, parts, advance, stop);
+        if let Some(progress) = progress {
+            progress.finish();
+        }
+        let outcome = outcome?;
+        let out = path_text(&self.out);
+        if outcome.existing {
+            tracing::info!(
+                "{out}: already complete: the same parts and options, every file verified"
+            );
+        } else {
+            tracing::info!(
+                "{out}: {} of {} in {}; {} copied as they were",
+                plural(outcome.rows, "row"),
+                plural(outcome.parts as u64, "part"),
+                plural(outcome.files as u64, "file"),
+                plural(outcome.copied as u64, "row group"),
+            );
+        }
+        if outcome.left_out > 0 {
+            tracing::warn!(
+                "{out}: {} left out, because other records or datasets have their residues: --known adds those of datasets",
+                plural(outcome.left_out, "record"),
+            );
+        }
+        Ok(Exit::Done)
+    }
+}

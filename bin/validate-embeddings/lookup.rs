@@ -1,0 +1,86 @@
+//! `validate-embeddings lookup`.
+
+use std::collections::HashMap;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Float16Type, Float32Type, Int64Type, UInt32Type};
+use clap::builder::TypedValueParser;
+use plmkit_cli::{Exit, Fault, Stop, file, print};
+use plmkit_dataset::{AskedIds, DatasetError, Found, lookup};
+use serde_json::json;
+
+use crate::dataset::Dataset;
+
+/// Print the rows of some proteins as JSON lines: the key, and the vectors
+///
+/// Rows are in the order in which their ids are asked. Nothing is scanned: the filter of ids says which row groups to read, and the
+/// page index which pages. An id that the dataset does not have is an error (1), after all others are printed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LookupArgs {
+    /// Folder of a sample's results, its dataset.json, or an embeddings file
+    #[arg(value_name = "DATASET", value_parser = file().map(Dataset::new))]
+    dataset: Dataset,
+
+    /// Ids
+    #[arg(value_name = "ID", required = true)]
+    ids: Vec<String>,
+
+    /// Columns to print, such as `mean_33`; all by default
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
+    column: Vec<String>,
+}
+
+impl LookupArgs {
+    pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
+        let mut ids = AskedIds::default();
+        self.ids.iter().for_each(|id| _ = ids.add(id));
+        let mut rows: HashMap<String, Vec<RecordBatch>> = HashMap::new();
+        for Found { id, row } in lookup(&self.dataset.files()?, &ids, &self.column, stop)? {
+            rows.entry(id).or_default().push(row);
+        }
+        for row in self.ids.iter().filter_map(|id| rows.get(id)).flatten() {
+            print(line(row) + "\n")?;
+        }
+        if ids.in_order().iter().all(|id| rows.contains_key(id)) {
+            return Ok(Exit::Done);
+        }
+        Err(DatasetError::unknown(&ids, |id| !rows.contains_key(id)).into())
+    }
+}
+
+/// A row as a JSON object, with its columns in the order of the file.
+fn line(row: &RecordBatch) -> String {
+    let schema = row.schema();
+    let fields = schema.fields().iter().zip(row.columns());
+    let fields =
+        fields.map(|(field, array)| format!("{}:{}", json!(field.name()), value(array, 0)));
+    format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
+}
+
+/// A value as JSON. A number has as many digits as identify it.
+fn value(array: &ArrayRef, row: usize) -> String {
+    let list = |items: ArrayRef| {
+        let items = (0..items.len()).map(|item| value(&items, item));
+        format!("[{}]", items.collect::<Vec<_>>().join(","))
+    };
+    match array.data_type() {
+        _ if array.is_null(row) => "null".to_owned(),
+        DataType::Int64 => array.as_primitive::<Int64Type>().value(row).to_string(),
+        DataType::UInt32 => array.as_primitive::<UInt32Type>().value(row).to_string(),
+        DataType::Boolean => array.as_boolean().value(row).to_string(),
+        DataType::Float32 => number(array.as_primitive::<Float32Type>().value(row)),
+        DataType::Float16 => number(array.as_primitive::<Float16Type>().value(row).to_f32()),
+        DataType::FixedSizeList(..) => list(array.as_fixed_size_list().value(row)),
+        DataType::List(_) => list(array.as_list::<i32>().value(row)),
+        _ => json!(array.as_string::<i32>().value(row)).to_string(),
+    }
+}
+
+/// JSON has no infinities and no NaN.
+fn number(value: f32) -> String {
+    if value.is_finite() {
+        format!("{value:?}")
+    } else {
+        "null".to_owned()
+    }
+}

@@ -1,0 +1,107 @@
+//! `validate-embeddings select`.
+
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
+
+use clap::builder::TypedValueParser;
+use plmkit_cli::{Exit, Fault, Stop, file, keep_renameable};
+use plmkit_contract::{path_text, plural};
+use plmkit_dataset::{AskedIds, Parts, select};
+use plmkit_sequence::{Input, ShardError, Source};
+use plmkit_store::StoreError;
+
+use crate::dataset::Dataset;
+
+/// Write the rows of some proteins to one embeddings file, in the order of the input
+#[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("asked").required(true).multiple(true).args(["ids", "id"])))]
+pub(crate) struct SelectArgs {
+    /// Folder of a sample's results, its dataset.json, or an embeddings file
+    #[arg(value_name = "DATASET", value_parser = file().map(Dataset::new))]
+    dataset: Dataset,
+
+    /// File with one id a line, or FASTA whose ids are taken; both may be compressed
+    #[arg(long, value_name = "FILE", value_parser = file())]
+    ids: Option<PathBuf>,
+
+    /// An id; may be repeated
+    #[arg(long, value_name = "ID")]
+    id: Vec<String>,
+
+    /// Embeddings file to write; an existing one of the same rows is verified and kept
+    #[arg(long, value_name = "FILE.parquet", value_parser = file())]
+    out: PathBuf,
+
+    /// Leave out ids that the dataset does not have, instead of failing
+    #[arg(long)]
+    allow_missing: bool,
+
+    /// Overwrite an existing file
+    #[arg(long)]
+    force: bool,
+}
+
+impl SelectArgs {
+    pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
+        keep_renameable(&[("--out", &self.out)])?;
+        let mut ids = AskedIds::default();
+        self.id.iter().for_each(|id| _ = ids.add(id));
+        if let Some(path) = &self.ids {
+            read_ids(path, &mut ids, stop)?;
+        }
+        let parts = Parts::open(&self.dataset.files()?, stop)?;
+        let options = (self.allow_missing, self.force);
+        let selected = select(&parts, &ids, &self.out, options, stop)?;
+        let out = path_text(&self.out);
+        let rows = plural(selected.rows, "row");
+        if selected.existing {
+            tracing::info!(
+                "{out}: already complete: the same rows of the same dataset, {rows} verified"
+            );
+        } else {
+            tracing::info!(
+                "{out}: {rows} of {}",
+                plural(ids.in_order().len() as u64, "id")
+            );
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Adds the ids of a list, or of a FASTA file.
+fn read_ids(path: &Path, ids: &mut AskedIds, stop: &Stop) -> Result<(), Fault> {
+    let mut source = Source::open(&Input::File(path.to_owned()), stop)?;
+    let bad = |what: String| Fault::new(Exit::Data, format!("{}: {what}", path_text(path)));
+    let before = ids.in_order().len();
+    let (mut line, mut number, mut is_fasta) = (Vec::new(), 0_u64, false);
+    loop {
+        line.clear();
+        let read = source.read_until(b'\n', &mut line);
+        let read = read.map_err(|error| match error.downcast::<ShardError>() {
+            Ok(error) => Fault::from(error),
+            Err(error) => StoreError::cannot_read(path)(error).into(),
+        })?;
+        if read == 0 {
+            break;
+        }
+        number += 1;
+        let text = line.trim_ascii();
+        is_fasta |= ids.in_order().len() == before && text.starts_with(b">");
+        let id = match text.strip_prefix(b">") {
+            Some(header) if is_fasta => header.split(u8::is_ascii_whitespace).next(),
+            _ if is_fasta => None,
+            _ => Some(text),
+        };
+        let id = str::from_utf8(id.unwrap_or_default());
+        let id = id.map_err(|_| bad(format!("line {number}: expected an id in UTF-8")))?;
+        if !id.is_empty() {
+            ids.add(id);
+        }
+    }
+    if ids.in_order().len() == before && before == 0 {
+        return Err(bad(
+            "expected one id on each line, or FASTA, found no id".to_owned()
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,247 @@
+//! Rows of records that are in no shard, because another row has their residues: copies of that row, with keys of their own.
+
+use std::cmp::Ordering;
+use std::path::Path;
+
+use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt32Array};
+use arrow::compute::{interleave_record_batch, take};
+use arrow::error::ArrowError;
+use plmkit_contract::{
+    AliasColumns, DESCRIPTION, KEY_COLUMNS, KeyColumns, KeyColumnsBuilder, Kind, Quoted, RowKey,
+    Stop,
+};
+use plmkit_store::{AliasesReader, EmbeddingsWriter, FileKind};
+use std::sync::Arc;
+
+use crate::{DatasetError, Merge, Part, Parts, Piece};
+
+/// The records of a list that are read at once. Their rows are found in one pass over the dataset.
+const RECORDS: usize = 1 << 20;
+/// The bytes of rows that are sorted in memory.
+const RUN_BYTES: usize = 128 << 20;
+/// The rows that are written at once.
+const BATCH_ROWS: usize = 1024;
+
+/// A list of records, and the dataset that has their rows.
+pub(crate) struct List<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) kind: Kind,
+    /// Of [`Kind::Known`], the records of this dataset.
+    pub(crate) dataset: Option<u32>,
+    pub(crate) rows: &'a Parts,
+}
+
+/// A record without a row.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    pub(crate) representative: u64,
+    pub(crate) ordinal: u64,
+    pub(crate) id: String,
+    pub(crate) description: Option<String>,
+    pub(crate) length: u32,
+    pub(crate) truncated: bool,
+}
+
+/// Writes the rows of the records in `list`, whose digest is `digest`, to files in `folder`, sorted, as further parts of `parts`. Returns the records whose
+/// representative has no row.
+pub(crate) fn expand(
+    list: &List<'_>,
+    digest: &str,
+    parts: &mut Parts,
+    folder: &Path,
+    stop: &Stop,
+) -> Result<Vec<Record>, DatasetError> {
+    let kind = match list.kind {
+        Kind::Known => FileKind::Known,
+        _ => FileKind::Aliases,
+    };
+    let mut reader =
+        AliasesReader::open(list.path, list.kind).map_err(|error| error.of_input(kind))?;
+    let input = reader.digest().to_string();
+    if input != digest {
+        let what = format!("expected rows {digest}, as manifest.json says, found {input}");
+        return Err(DatasetError::content(list.path, what));
+    }
+    let mut missing = Vec::new();
+    let mut records = Vec::new();
+    let mut runs = Runs {
+        parts,
+        folder,
+        input,
+        batches: Vec::new(),
+        bytes: 0,
+    };
+    loop {
+        let batch = reader.next_batch()?;
+        if let Some(batch) = &batch {
+            let rows = AliasColumns::new(batch);
+            let rows = rows.rows().filter(|row| row.dataset == list.dataset);
+            records.extend(rows.map(|row| Record {
+                representative: row.representative,
+                ordinal: row.ordinal,
+                id: row.id.to_owned(),
+                description: row.description.map(str::to_owned),
+                length: row.length,
+                truncated: row.truncated,
+            }));
+        }
+        if records.len() >= RECORDS || (batch.is_none() && !records.is_empty()) {
+            let chunk = std::mem::take(&mut records);
+            add_rows(list.rows, chunk, &mut runs, &mut missing, stop)?;
+        }
+        if batch.is_none() {
+            runs.end()?;
+            return Ok(missing);
+        }
+    }
+}
+
+/// Adds the rows of some records.
+fn add_rows(
+    rows: &Parts,
+    mut records: Vec<Record>,
+    runs: &mut Runs<'_>,
+    missing: &mut Vec<Record>,
+    stop: &Stop,
+) -> Result<(), DatasetError> {
+    records.sort_unstable_by_key(|record| (record.representative, record.ordinal));
+    let mut ordinals: Vec<u64> = records.iter().map(|record| record.representative).collect();
+    ordinals.dedup();
+    let columns = 0..rows.layout.columns.len();
+    let mut merge = Merge::new(rows, columns, None, stop).of_ordinals(&ordinals);
+    let mut found = vec![false; ordinals.len()];
+    while let Some(piece) = merge.next(u64::MAX, |_| false)? {
+        let Piece::Rows { rows, .. } = piece else {
+            continue;
+        };
+        let mut copies = Vec::new();
+        for (place, key) in KeyColumns::new(&rows).rows().enumerate() {
+            if let Ok(place) = ordinals.binary_search(&key.ordinal) {
+                found[place] = true;
+            }
+            let of = |record: &Record| record.representative.cmp(&key.ordinal);
+            let start = records.partition_point(|record| of(record) == Ordering::Less);
+            let same = records[start..].iter();
+            let same = same.take_while(|record| of(record) == Ordering::Equal);
+            copies.extend(same.map(|record| (place as u32, record)));
+        }
+        // Many records may have one representative.
+        for copies in copies.chunks(BATCH_ROWS) {
+            let batch = copy(&rows, copies, runs.parts);
+            let batch =
+                batch.map_err(|error| DatasetError::content(runs.folder, error.to_string()))?;
+            runs.push(batch)?;
+        }
+    }
+    let is_missing = |record: &Record| {
+        let place = ordinals.binary_search(&record.representative);
+        place.is_ok_and(|place| !found[place])
+    };
+    missing.extend(records.into_iter().filter(is_missing));
+    Ok(())
+}
+
+/// Copies rows, each for a record.
+fn copy(
+    rows: &RecordBatch,
+    copies: &[(u32, &Record)],
+    parts: &Parts,
+) -> Result<RecordBatch, ArrowError> {
+    let keys = KeyColumns::new(rows);
+    let mut builder = KeyColumnsBuilder::default();
+    for &(place, record) in copies {
+        builder.push(&RowKey {
+            ordinal: record.ordinal,
+            id: &record.id,
+            length: record.length,
+            truncated: record.truncated,
+            ..keys.row(place as usize)
+        });
+    }
+    let mut columns = Vec::from(builder.finish());
+    let places = UInt32Array::from_iter_values(copies.iter().map(|&(place, _)| place));
+    let schema = parts.layout.schema();
+    for field in &schema.fields()[KEY_COLUMNS.len()..] {
+        let column: ArrayRef = if field.name() == DESCRIPTION {
+            let texts = copies
+                .iter()
+                .map(|(_, record)| record.description.as_deref());
+            Arc::new(texts.collect::<StringArray>())
+        } else {
+            let found = rows.column_by_name(field.name());
+            let found = found.ok_or_else(|| ArrowError::SchemaError(field.name().clone()))?;
+            take(found, &places, None)?
+        };
+        columns.push(column);
+    }
+    RecordBatch::try_new(schema, columns)
+}
+
+/// Sorted runs of rows: further parts.
+struct Runs<'a> {
+    parts: &'a mut Parts,
+    folder: &'a Path,
+    /// The digest of the list.
+    input: String,
+    batches: Vec<RecordBatch>,
+    bytes: usize,
+}
+
+impl Runs<'_> {
+    fn push(&mut self, batch: RecordBatch) -> Result<(), DatasetError> {
+        self.bytes += batch.get_array_memory_size();
+        self.batches.push(batch);
+        if self.bytes >= RUN_BYTES {
+            self.end()?;
+        }
+        Ok(())
+    }
+
+    /// Sorts the rows, and writes them.
+    fn end(&mut self) -> Result<(), DatasetError> {
+        self.bytes = 0;
+        let batches = std::mem::take(&mut self.batches);
+        if batches.is_empty() {
+            return Ok(());
+        }
+        let mut places = Vec::new();
+        for (number, batch) in batches.iter().enumerate() {
+            let keys = KeyColumns::new(batch);
+            places.extend(
+                keys.rows()
+                    .enumerate()
+                    .map(|(row, key)| (key.sort_key(), (number, row))),
+            );
+        }
+        places.sort_unstable();
+        let path = self
+            .folder
+            .join(format!("run-{:05}.parquet", self.parts.parts.len()));
+        let mut writer = EmbeddingsWriter::create(&path, &self.parts.layout)?;
+        let batches: Vec<&RecordBatch> = batches.iter().collect();
+        for places in places.chunks(BATCH_ROWS) {
+            let places: Vec<(usize, usize)> = places.iter().map(|&(_, place)| place).collect();
+            let rows = interleave_record_batch(&batches, &places);
+            let rows = rows.map_err(|error| DatasetError::content(&path, error.to_string()))?;
+            writer.write(&rows)?;
+        }
+        writer.finish(&self.parts.provenance())?;
+        let mut part = Part::open(&path)?.0;
+        part.input.clone_from(&self.input);
+        self.parts.parts.push(part);
+        Ok(())
+    }
+}
+
+impl Record {
+    /// The error of a record whose representative is in no part.
+    pub(crate) fn without_row(&self, list: &Path) -> DatasetError {
+        let what = format!(
+            "ordinal {} {}: expected the row of ordinal {}, which has its residues, among the embeddings or their rejects",
+            self.ordinal,
+            Quoted(&self.id),
+            self.representative
+        );
+        DatasetError::content(list, what)
+    }
+}

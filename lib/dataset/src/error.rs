@@ -1,0 +1,89 @@
+//! Errors of datasets.
+
+use std::path::{Path, PathBuf};
+
+use plmkit_contract::{Exit, Failure, Quoted, path_text};
+use plmkit_store::StoreError;
+
+use crate::AskedIds;
+
+/// The missing ids that a message names.
+const SHOWN: usize = 5;
+
+/// Why a dataset cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum DatasetError {
+    /// A file cannot be read, written or verified.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A file of the dataset does not belong to it.
+    #[error("{}: {what}", path_text(path))]
+    Content {
+        /// The file or the folder.
+        path: PathBuf,
+        /// What is wrong, and what was expected.
+        what: String,
+    },
+    /// A file of the dataset is missing.
+    #[error("{}: {what}", path_text(path))]
+    Missing {
+        /// The file or the folder.
+        path: PathBuf,
+        /// What was expected.
+        what: String,
+    },
+    /// Options do not fit the dataset.
+    #[error("{0}")]
+    Usage(String),
+    /// Asked ids have no rows.
+    #[error("{missing} of {asked} ids are not in the dataset: {first}")]
+    Unknown {
+        /// How many.
+        missing: usize,
+        /// How many were asked.
+        asked: usize,
+        /// The first of them.
+        first: String,
+    },
+}
+
+impl DatasetError {
+    pub(crate) fn content(path: &Path, what: impl Into<String>) -> Self {
+        let (path, what) = (path.to_owned(), what.into());
+        Self::Content { path, what }
+    }
+
+    pub(crate) fn missing(path: &Path, what: impl Into<String>) -> Self {
+        let (path, what) = (path.to_owned(), what.into());
+        Self::Missing { path, what }
+    }
+
+    /// The error of the asked ids that are `missing`.
+    pub fn unknown(ids: &AskedIds, missing: impl Fn(&str) -> bool) -> Self {
+        let missing = ids.in_order().iter().filter(|id| missing(id));
+        let missing: Vec<&String> = missing.collect();
+        let first = missing.iter().take(SHOWN).map(|id| Quoted(id).to_string());
+        let more = if missing.len() > SHOWN { ", …" } else { "" };
+        Self::Unknown {
+            missing: missing.len(),
+            asked: ids.in_order().len(),
+            first: first.collect::<Vec<_>>().join(", ") + more,
+        }
+    }
+
+    pub(crate) fn stopped() -> Self {
+        Self::Store(StoreError::Stopped)
+    }
+}
+
+impl Failure for DatasetError {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Store(error) => error.exit(),
+            Self::Content { .. } => Exit::Data,
+            Self::Missing { .. } => Exit::NoInput,
+            Self::Usage(_) => Exit::Usage,
+            Self::Unknown { .. } => Exit::Negative,
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Datasets of many parts: the embeddings files of one set of shards, read as one table in the order of the input.
+//!
+//! [`Parts`] are opened first, then [`Merge`] reads their rows in order: it keeps a window of each part in memory whose rows interleave
+//! with those of others. Memory does not grow with the rows or the parts.
+
+mod aliases;
+mod combine;
+mod error;
+mod export;
+mod hdf5;
+mod ids;
+mod listing;
+mod lookup;
+mod merge;
+mod output;
+mod parts;
+mod rejects;
+mod select;
+mod shared;
+
+pub use combine::{CombineConfig, CombineOutcome, combine};
+pub use error::DatasetError;
+pub use export::{ExportConfig, Format, export};
+pub use ids::AskedIds;
+pub use listing::{DATASET_FILE, Listing};
+pub use lookup::{Found, lookup};
+pub use merge::{Merge, Piece};
+pub use parts::{Part, Parts};
+pub use select::{Selected, select};

@@ -1,0 +1,537 @@
+//! Reads the rows of all parts in the order of the input.
+//!
+//! A part is one or several *runs*: consecutive row groups whose rows are in order. Runs are merged by ordinal and start. Of a run,
+//! memory holds a window of rows at most. A window ends with a page where it can, so that no page is decoded twice.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::iter;
+use std::ops::Range;
+use std::slice;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::compute::interleave_record_batch;
+use plmkit_contract::{KeyColumns, Quoted, RowKey, Stop, ordinals};
+use plmkit_store::{EmbeddingsFile, GroupSummary, StoreError};
+
+use crate::{AskedIds, DatasetError, Part, Parts};
+
+/// The bytes of all windows together.
+const WINDOW_BYTES: u64 = 512 << 20;
+/// The most bytes of a window of more than one row.
+const MOST_WINDOW_BYTES: u64 = 8 << 20;
+/// The most files that are open at once: the usual limit is 1,024.
+const OPEN_FILES: usize = 256;
+/// The rows that are returned at once, at most.
+const BATCH_ROWS: usize = 1024;
+
+/// What comes next in the order of the input.
+#[derive(Debug)]
+pub enum Piece {
+    /// A whole row group, not decoded, of which all rows come before all others.
+    Group {
+        /// The place of its part.
+        part: usize,
+        /// Its place in the part.
+        group: usize,
+        /// The opened part.
+        file: Arc<EmbeddingsFile>,
+        /// What the footer says of it.
+        summary: GroupSummary,
+    },
+    /// Rows, with the part of each.
+    Rows {
+        /// The rows.
+        rows: RecordBatch,
+        /// The places of the parts that they are from, in no order.
+        parts: Vec<usize>,
+    },
+}
+
+/// Reads the rows of all parts, sorted by ordinal and start.
+pub struct Merge<'a> {
+    parts: &'a [Part],
+    /// The places of the columns that are read: all keys, and some computed columns.
+    columns: Vec<usize>,
+    asked: Asked<'a>,
+    stop: &'a Stop,
+    runs: Vec<Run>,
+    /// The key of the next row of each run, or a bound below it.
+    heap: BinaryHeap<Reverse<(Key, usize)>>,
+    /// Rows of records up to this ordinal are left out.
+    after: Option<u64>,
+    /// The last row that was returned, or the first of its record.
+    last: Option<Key>,
+    window_bytes: u64,
+    keeps_open: bool,
+}
+
+/// Which rows are read.
+#[derive(Clone, Copy)]
+enum Asked<'a> {
+    All,
+    Ids(&'a AskedIds),
+    /// Sorted.
+    Ordinals(&'a [u64]),
+}
+
+/// Ordinal and start.
+type Key = (u64, u32);
+
+/// Consecutive row groups of a part whose rows are in order.
+#[derive(Debug)]
+struct Run {
+    part: usize,
+    /// The groups that are not read yet, but for the current one.
+    groups: Range<usize>,
+    /// The current group, with its rows that are not read yet.
+    current: Option<(usize, VecDeque<Range<usize>>)>,
+    window: Option<Window>,
+    file: Option<Arc<EmbeddingsFile>>,
+}
+
+#[derive(Debug)]
+struct Window {
+    rows: RecordBatch,
+    /// The next row.
+    at: usize,
+}
+
+impl<'a> Merge<'a> {
+    /// Starts to read the rows of `parts` whose ordinal is above `after`. `columns` are the places of computed columns in
+    /// [`EmbeddingLayout::columns`](plmkit_contract::EmbeddingLayout::columns).
+    pub fn new(
+        parts: &'a Parts,
+        columns: impl IntoIterator<Item = usize>,
+        after: Option<u64>,
+        stop: &'a Stop,
+    ) -> Self {
+        let keys = parts.layout.keys();
+        let columns = (0..keys).chain(columns.into_iter().map(|column| keys + column));
+        let mut merge = Self {
+            parts: &parts.parts,
+            columns: columns.collect(),
+            asked: Asked::All,
+            stop,
+            runs: Vec::new(),
+            heap: BinaryHeap::new(),
+            after,
+            last: None,
+            window_bytes: 0,
+            keeps_open: true,
+        };
+        for (part, Part { groups, .. }) in parts.parts.iter().enumerate() {
+            for groups in runs(groups) {
+                merge.runs.push(Run {
+                    part,
+                    groups,
+                    current: None,
+                    window: None,
+                    file: None,
+                });
+            }
+        }
+        let depth = merge.depth();
+        merge.window_bytes = (WINDOW_BYTES / depth.max(1) as u64).min(MOST_WINDOW_BYTES);
+        merge.keeps_open = depth <= OPEN_FILES;
+        for run in 0..merge.runs.len() {
+            merge.enter_group(run);
+        }
+        merge
+    }
+
+    /// Reads only the rows of these ids.
+    #[must_use]
+    pub fn of_ids(mut self, ids: &'a AskedIds) -> Self {
+        self.asked = Asked::Ids(ids);
+        self
+    }
+
+    /// Reads only the rows of these ordinals, which are sorted.
+    #[must_use]
+    pub(crate) fn of_ordinals(mut self, ordinals: &'a [u64]) -> Self {
+        self.asked = Asked::Ordinals(ordinals);
+        self
+    }
+
+    /// Whether all rows were returned.
+    pub fn is_done(&self) -> bool {
+        self.heap.is_empty()
+    }
+
+    /// Returns what comes next: at most `room` rows, and any further rows of the last record. `None` if there is no more, or no
+    /// room. A row group that `may_copy` accepts is returned whole if no row of another run is between its rows.
+    pub fn next(
+        &mut self,
+        room: u64,
+        may_copy: impl Fn(&GroupSummary) -> bool,
+    ) -> Result<Option<Piece>, DatasetError> {
+        let room = usize::try_from(room).unwrap_or(usize::MAX);
+        let mut taken = Taken::default();
+        while let Some(&Reverse((key, run))) = self.heap.peek() {
+            if self.stop.requested() {
+                return Err(DatasetError::stopped());
+            }
+            let of_last = self.last.is_some_and(|(ordinal, _)| ordinal == key.0);
+            if !of_last && taken.rows >= room.min(BATCH_ROWS) {
+                break;
+            }
+            self.heap.pop();
+            if let Some(piece) = self.whole_group(run, room, &may_copy) {
+                if taken.rows == 0 {
+                    return self.take_group(run, piece).map(Some);
+                }
+                self.heap.push(Reverse((key, run)));
+                break;
+            }
+            if self.runs[run].window.is_some() || self.load(run)? {
+                self.take_rows(run, room, &mut taken)?;
+            }
+        }
+        taken.finish()
+    }
+
+    /// The smallest key of the other runs.
+    fn next_of_others(&self) -> Key {
+        self.heap
+            .peek()
+            .map_or((u64::MAX, u32::MAX), |&Reverse((key, _))| key)
+    }
+
+    /// The group that a run is about to enter, if it can be returned whole.
+    fn whole_group(
+        &self,
+        run: usize,
+        room: usize,
+        may_copy: &impl Fn(&GroupSummary) -> bool,
+    ) -> Option<usize> {
+        let Run {
+            part,
+            current: Some((group, todo)),
+            window: None,
+            ..
+        } = &self.runs[run]
+        else {
+            return None;
+        };
+        let summary = &self.parts[*part].groups[*group];
+        let is_whole = todo.front() == Some(&(0..summary.rows))
+            && self.last.is_none_or(|(last, _)| last < summary.ordinals.0)
+            && self.after.is_none_or(|after| after < summary.ordinals.0)
+            && matches!(self.asked, Asked::All);
+        let precedes = summary.ordinals.1 < self.next_of_others().0;
+        (is_whole && precedes && summary.rows <= room && may_copy(summary)).then_some(*group)
+    }
+
+    fn take_group(&mut self, run: usize, group: usize) -> Result<Piece, DatasetError> {
+        let file = self.open(run)?;
+        let part = self.runs[run].part;
+        let summary = self.parts[part].groups[group];
+        self.last = Some((summary.ordinals.1, 0));
+        self.enter_group(run);
+        Ok(Piece::Group {
+            part,
+            group,
+            file,
+            summary,
+        })
+    }
+
+    /// Moves rows of a window to `taken`, up to the next row of another run.
+    fn take_rows(
+        &mut self,
+        run: usize,
+        room: usize,
+        taken: &mut Taken,
+    ) -> Result<(), DatasetError> {
+        let others = self.next_of_others();
+        let part = self.runs[run].part;
+        let Some(window) = &mut self.runs[run].window else {
+            return Ok(());
+        };
+        let keys = KeyColumns::new(&window.rows);
+        let start = window.at;
+        let mut count = 0;
+        let mut next = None;
+        while start + count < window.rows.num_rows() {
+            let row = keys.row(start + count);
+            let key = row.sort_key();
+            let of_last = self.last.is_some_and(|(ordinal, _)| ordinal == key.0);
+            if key > others || (!of_last && taken.rows + count >= room.min(BATCH_ROWS)) {
+                next = Some(key);
+                break;
+            }
+            if self.last.is_some_and(|last| key <= last) {
+                return Err(out_of_order(&self.parts[part], &row));
+            }
+            self.last = Some(key);
+            count += 1;
+        }
+        taken.push((run, part), window, count);
+        window.at += count;
+        if let Some(key) = next {
+            self.heap.push(Reverse((key, run)));
+        } else {
+            self.runs[run].window = None;
+            self.continue_run(run);
+        }
+        Ok(())
+    }
+
+    /// Puts a run without a window back to the others, with a bound of its next row.
+    fn continue_run(&mut self, run: usize) {
+        let Run { part, current, .. } = &self.runs[run];
+        match current {
+            Some((group, todo)) if !todo.is_empty() => {
+                let bound = (self.parts[*part].groups[*group].ordinals.0, 0);
+                let last = self.last.map_or(bound, |last| bound.max(last));
+                self.heap.push(Reverse((last, run)));
+            }
+            _ => self.enter_group(run),
+        }
+    }
+
+    /// Lets a run begin its next group that has rows after the last one.
+    fn enter_group(&mut self, run: usize) {
+        let after = self.after;
+        let Run {
+            part,
+            groups,
+            current,
+            file,
+            ..
+        } = &mut self.runs[run];
+        for group in groups.by_ref() {
+            let summary = &self.parts[*part].groups[group];
+            if summary.rows > 0 && after.is_none_or(|after| after < summary.ordinals.1) {
+                *current = Some((group, iter::once(0..summary.rows).collect()));
+                self.heap.push(Reverse(((summary.ordinals.0, 0), run)));
+                return;
+            }
+        }
+        (*current, *file) = (None, None);
+    }
+
+    /// Reads the next window of a run. Returns false if its group has no more rows: then it has entered the next one.
+    fn load(&mut self, run: usize) -> Result<bool, DatasetError> {
+        let file = self.open(run)?;
+        let Run { part, current, .. } = &mut self.runs[run];
+        let Some((group, todo)) = current else {
+            return Ok(false);
+        };
+        let summary = &self.parts[*part].groups[*group];
+        if todo.front() == Some(&(0..summary.rows)) {
+            match self.asked {
+                Asked::All => {}
+                Asked::Ids(ids) => *todo = rows_of_ids(&file, *group, ids)?,
+                Asked::Ordinals(asked) => {
+                    *todo = rows_of_ordinals(&file, *group, summary, asked)?;
+                }
+            }
+        }
+        let row_bytes = (summary.bytes / summary.rows.max(1) as u64).max(1);
+        let most = ((self.window_bytes / row_bytes) as usize).max(1);
+        let ranges = next_window(todo, most, || file.page_starts(*group))?;
+        if ranges.is_empty() {
+            todo.clear();
+            self.continue_run(run);
+            return Ok(false);
+        }
+        let rows = file.read(*group, &ranges, self.columns.iter().copied())?;
+        let after = self.after;
+        let is_left_out = |&ordinal: &u64| after.is_some_and(|after| ordinal <= after);
+        let at = ordinals(&rows).partition_point(is_left_out);
+        if at == rows.num_rows() {
+            self.continue_run(run);
+            return Ok(false);
+        }
+        let key = KeyColumns::new(&rows).row(at).sort_key();
+        self.runs[run].window = Some(Window { rows, at });
+        if key > self.next_of_others() {
+            self.heap.push(Reverse((key, run)));
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Opens the part of a run.
+    fn open(&mut self, run: usize) -> Result<Arc<EmbeddingsFile>, StoreError> {
+        let Run { part, file, .. } = &mut self.runs[run];
+        if let Some(file) = file {
+            return Ok(Arc::clone(file));
+        }
+        let opened = Arc::new(EmbeddingsFile::open(&self.parts[*part].path)?);
+        if opened.digest() != self.parts[*part].digest {
+            let what = "it was replaced in the meantime";
+            return Err(StoreError::malformed(&self.parts[*part].path, what));
+        }
+        if self.keeps_open {
+            *file = Some(Arc::clone(&opened));
+        }
+        Ok(opened)
+    }
+
+    /// The most runs whose ranges of ordinals have a common ordinal.
+    fn depth(&self) -> usize {
+        let mut ends: Vec<(u64, bool)> = Vec::new();
+        for Run { part, groups, .. } in &self.runs {
+            let groups = &self.parts[*part].groups[groups.clone()];
+            if let [first, .., last] | [first @ last] = groups {
+                ends.extend([(first.ordinals.0, false), (last.ordinals.1, true)]);
+            }
+        }
+        ends.sort_unstable();
+        let (mut depth, mut most) = (0, 0);
+        for (_, is_end) in ends {
+            depth = if is_end { depth - 1 } else { depth + 1 };
+            most = depth.max(most);
+        }
+        most
+    }
+}
+
+/// Rows that were taken from windows.
+#[derive(Default)]
+struct Taken {
+    rows: usize,
+    /// Windows, with their runs and parts.
+    windows: Vec<(usize, usize, RecordBatch)>,
+    /// Window, and rows of it.
+    slices: Vec<(usize, Range<usize>)>,
+}
+
+impl Taken {
+    fn push(&mut self, (run, part): (usize, usize), window: &Window, count: usize) {
+        if count == 0 {
+            return;
+        }
+        let rows = window.at..window.at + count;
+        self.rows += count;
+        let is_same = |(of, _, batch): &(usize, usize, RecordBatch)| {
+            *of == run && Arc::ptr_eq(batch.column(0), window.rows.column(0))
+        };
+        let known = self.windows.iter().rposition(is_same);
+        let place = known.unwrap_or_else(|| {
+            self.windows.push((run, part, window.rows.clone()));
+            self.windows.len() - 1
+        });
+        self.slices.push((place, rows));
+    }
+
+    fn finish(self) -> Result<Option<Piece>, DatasetError> {
+        let rows = match self.slices.as_slice() {
+            [] => return Ok(None),
+            [(window, rows)] => self.windows[*window].2.slice(rows.start, rows.len()),
+            slices => {
+                let windows: Vec<&RecordBatch> =
+                    self.windows.iter().map(|(_, _, rows)| rows).collect();
+                let places = slices
+                    .iter()
+                    .flat_map(|(window, rows)| rows.clone().map(move |row| (*window, row)));
+                let places: Vec<(usize, usize)> = places.collect();
+                interleave_record_batch(&windows, &places)
+                    .map_err(|error| DatasetError::content("rows".as_ref(), error.to_string()))?
+            }
+        };
+        let parts = self.windows.iter().map(|&(_, part, _)| part).collect();
+        Ok(Some(Piece::Rows { rows, parts }))
+    }
+}
+
+/// Divides row groups into runs whose rows are in order.
+fn runs(groups: &[GroupSummary]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for (place, group) in groups.iter().enumerate() {
+        match runs.last_mut() {
+            Some(run) if groups[place - 1].ordinals.1 <= group.ordinals.0 => run.end += 1,
+            _ => runs.push(place..place + 1),
+        }
+    }
+    runs
+}
+
+/// Takes the first `most` rows of `todo`. They end with a page if one does not exceed them.
+fn next_window(
+    todo: &mut VecDeque<Range<usize>>,
+    most: usize,
+    page_starts: impl FnOnce() -> Result<Vec<usize>, StoreError>,
+) -> Result<Vec<Range<usize>>, StoreError> {
+    let mut ranges = Vec::new();
+    let mut left = most;
+    while left > 0
+        && let Some(range) = todo.pop_front()
+    {
+        let mut end = range.end.min(range.start + left);
+        if end < range.end && ranges.is_empty() {
+            let starts = page_starts()?;
+            let page = starts[..starts.partition_point(|&start| start <= end)].last();
+            end = page
+                .copied()
+                .filter(|&page| page > range.start)
+                .unwrap_or(end);
+            todo.push_front(end..range.end);
+            ranges.push(range.start..end);
+            break;
+        }
+        if end < range.end {
+            todo.push_front(end..range.end);
+        }
+        left -= end - range.start;
+        ranges.push(range.start..end);
+    }
+    Ok(ranges)
+}
+
+/// The rows of a group whose ids are asked.
+fn rows_of_ids(
+    file: &EmbeddingsFile,
+    group: usize,
+    ids: &AskedIds,
+) -> Result<VecDeque<Range<usize>>, StoreError> {
+    if let Some(few) = ids.few()
+        && !file.may_have(group, few)?
+    {
+        return Ok(VecDeque::new());
+    }
+    Ok(ranges(file.rows_with(group, |id| ids.has(id))?))
+}
+
+/// The rows of a group whose ordinals are asked.
+fn rows_of_ordinals(
+    file: &EmbeddingsFile,
+    group: usize,
+    summary: &GroupSummary,
+    asked: &[u64],
+) -> Result<VecDeque<Range<usize>>, StoreError> {
+    let (first, last) = summary.ordinals;
+    let start = asked.partition_point(|&ordinal| ordinal < first);
+    if asked.get(start).is_none_or(|&ordinal| ordinal > last) {
+        return Ok(VecDeque::new());
+    }
+    let keys = file.read(group, slice::from_ref(&(0..summary.rows)), [0])?;
+    let rows = ordinals(&keys).iter().enumerate();
+    let rows = rows.filter(|(_, ordinal)| asked.binary_search(ordinal).is_ok());
+    Ok(ranges(rows.map(|(row, _)| row)))
+}
+
+/// Joins consecutive rows.
+fn ranges(rows: impl IntoIterator<Item = usize>) -> VecDeque<Range<usize>> {
+    let mut ranges: VecDeque<Range<usize>> = VecDeque::new();
+    for row in rows {
+        match ranges.back_mut() {
+            Some(range) if range.end == row => range.end += 1,
+            _ => ranges.push_back(row..row + 1),
+        }
+    }
+    ranges
+}
+
+fn out_of_order(part: &Part, row: &RowKey<'_>) -> DatasetError {
+    let what = format!(
+        "ordinal {} {}: expected every row once and in the order of the input, found it again or too late",
+        row.ordinal,
+        Quoted(row.id)
+    );
+    DatasetError::content(&part.path, what)
+}

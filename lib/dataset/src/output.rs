@@ -1,0 +1,98 @@
+//! A folder that appears whole.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use plmkit_store::{Lock, StoreError, hidden_name};
+
+/// The folder under construction, until it gets its name.
+const WORK: &str = ".plmkit-combine";
+/// The folder that is replaced, until it is removed.
+const OLD: &str = ".plmkit-old";
+/// The folder of sorted runs in the folder under construction.
+const RUNS: &str = "runs";
+const LOCK: &str = ".plmkit-lock";
+
+/// A folder under construction, beside its final path. It stays after an interruption, for the next run.
+pub(crate) struct NewFolder {
+    path: PathBuf,
+    work: PathBuf,
+    old: PathBuf,
+    _lock: Lock,
+}
+
+impl NewFolder {
+    /// Locks the folder that will be at `path`, and creates or finds the one under construction.
+    pub(crate) fn claim(path: &Path) -> Result<Self, StoreError> {
+        let failed = StoreError::cannot_create(path);
+        let name = path
+            .file_name()
+            .ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?;
+        let hidden = |mark| path.with_file_name(hidden_name(name, mark));
+        let lock = Lock::acquire(&hidden(LOCK), path)?;
+        let folder = Self {
+            path: path.to_owned(),
+            work: hidden(WORK),
+            old: hidden(OLD),
+            _lock: lock,
+        };
+        fs::create_dir_all(folder.work.join("embeddings")).map_err(failed)?;
+        Ok(folder)
+    }
+
+    /// Returns the folder under construction.
+    pub(crate) fn work(&self) -> &Path {
+        &self.work
+    }
+
+    /// Makes an empty folder for further parts, which [`publish`](Self::publish) removes.
+    pub(crate) fn runs(&self) -> Result<PathBuf, StoreError> {
+        let runs = self.work.join(RUNS);
+        let made = remove(&runs).and_then(|()| fs::create_dir(&runs));
+        made.map_err(StoreError::cannot_create(&self.path))?;
+        Ok(runs)
+    }
+
+    /// Renames the folder to its path. A folder that is there is removed.
+    pub(crate) fn publish(self) -> Result<(), StoreError> {
+        let failed = StoreError::cannot_write(&self.path);
+        remove(&self.work.join(RUNS)).map_err(failed)?;
+        for folder in [&self.work.join("embeddings"), &self.work] {
+            sync(folder).map_err(failed)?;
+        }
+        let replaces = self.path.exists();
+        if replaces {
+            remove(&self.old).map_err(failed)?;
+            fs::rename(&self.path, &self.old).map_err(failed)?;
+        }
+        fs::rename(&self.work, &self.path).map_err(failed)?;
+        let parent = self.path.parent().filter(|path| *path != Path::new(""));
+        sync(parent.unwrap_or(Path::new("."))).map_err(failed)?;
+        if replaces {
+            remove(&self.old).map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for NewFolder {
+    fn drop(&mut self) {
+        // Without a finished file there is nothing to continue.
+        let files = fs::read_dir(self.work.join("embeddings"));
+        if files.is_ok_and(|mut files| files.next().is_none()) {
+            let _ = fs::remove_dir_all(&self.work);
+        }
+    }
+}
+
+fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+fn remove(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,127 @@
+//! The parts of a dataset.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use plmkit_contract::{
+    EmbeddingLayout, KERNELS, PACKING, Provenance, RowDigest, SOURCE, Stop, path_text,
+};
+use plmkit_store::{EmbeddingsFile, FileKind, GroupSummary, StoreError};
+use serde_json::Value;
+
+use crate::DatasetError;
+
+/// An embeddings file of a dataset, closed: what its footer says.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Its path.
+    pub path: PathBuf,
+    /// The digest of its rows, with their number.
+    pub digest: RowDigest,
+    /// Its origin.
+    pub provenance: Provenance,
+    /// Its row groups, in the order of the file.
+    pub groups: Vec<GroupSummary>,
+    /// The digest of the file that its rows come from: its own, or that of a list of aliases.
+    pub(crate) input: String,
+}
+
+impl Part {
+    /// Reads the end of a file.
+    pub(crate) fn open(path: &Path) -> Result<(Self, EmbeddingLayout), StoreError> {
+        let file =
+            EmbeddingsFile::open(path).map_err(|error| error.of_input(FileKind::Embeddings))?;
+        let part = Self {
+            path: path.to_owned(),
+            digest: file.digest(),
+            provenance: file.provenance().clone(),
+            groups: file.groups()?,
+            input: file.digest().to_string(),
+        };
+        Ok((part, file.layout().clone()))
+    }
+}
+
+/// All embeddings files of a dataset: of one work, with the same columns.
+#[derive(Debug)]
+pub struct Parts {
+    /// The parts, in the order given.
+    pub parts: Vec<Part>,
+    /// The columns of each of them.
+    pub layout: EmbeddingLayout,
+}
+
+impl Parts {
+    /// Opens all files once. Their ends are verified, their rows are not read.
+    ///
+    /// # Errors
+    /// If there are no files, if one is damaged or missing, or if they are not of one work.
+    pub fn open(paths: &[PathBuf], stop: &Stop) -> Result<Self, DatasetError> {
+        let mut parts: Vec<Part> = Vec::with_capacity(paths.len());
+        let mut layout = None;
+        for path in paths {
+            if stop.requested() {
+                return Err(DatasetError::stopped());
+            }
+            let (part, found) = Part::open(path)?;
+            let layout = layout.get_or_insert_with(|| found.clone());
+            if let Some(first) = parts.first() {
+                check_same(path, (&part.provenance, &found), (first, layout))?;
+            }
+            parts.push(part);
+        }
+        let layout = layout.ok_or_else(|| {
+            DatasetError::missing(Path::new("."), "expected embeddings files, found none")
+        })?;
+        Ok(Self { parts, layout })
+    }
+
+    /// Returns the digest of all rows, with their number.
+    pub fn digest(&self) -> RowDigest {
+        self.parts.iter().map(|part| part.digest).sum()
+    }
+
+    /// Returns the provenance of rows of all parts, without inputs.
+    pub(crate) fn provenance(&self) -> Provenance {
+        let all = || self.parts.iter().map(|part| &part.provenance);
+        let mut provenance = self.parts[0].provenance.clone();
+        let joined = |values: BTreeSet<&str>| values.into_iter().collect::<Vec<_>>().join(", ");
+        provenance.version = joined(all().map(|part| &*part.version).collect());
+        let kernels: BTreeSet<&str> = all().filter_map(|part| part.text_option(KERNELS)).collect();
+        if !kernels.is_empty() {
+            provenance = provenance.with(KERNELS, joined(kernels));
+        }
+        provenance.options.remove(PACKING);
+        provenance.inputs.clear();
+        // The part that is least like f32.
+        let cosine = |parity: &Value| parity["mean_cosine"].as_f64().unwrap_or(1.0);
+        let parities = all().filter_map(|part| part.parity.as_ref());
+        let least = parities.min_by(|one, other| cosine(one).total_cmp(&cosine(other)));
+        provenance.parity = least.cloned();
+        provenance
+    }
+
+    /// Returns the number of rows.
+    pub fn rows(&self) -> u64 {
+        self.digest().rows()
+    }
+}
+
+/// Checks that a file has the columns, the work and the set of shards of the first part.
+fn check_same(
+    path: &Path,
+    (provenance, layout): (&Provenance, &EmbeddingLayout),
+    (first, expected): (&Part, &EmbeddingLayout),
+) -> Result<(), DatasetError> {
+    let place = path_text(&first.path);
+    let what = if layout != expected {
+        format!("expected the columns of {place}, found others")
+    } else if let Some((what, was, is)) = first.provenance.changed_work(provenance) {
+        format!("expected {what} {was} as in {place}, found {is}")
+    } else if provenance.options.get(SOURCE) != first.provenance.options.get(SOURCE) {
+        format!("not of the same set of shards as {place}")
+    } else {
+        return Ok(());
+    };
+    Err(DatasetError::content(path, what))
+}

@@ -1,0 +1,139 @@
+//! The lists of rejects of a dataset.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use plmkit_contract::{ByteDigest, ListedFile, Reject, RejectsList};
+use plmkit_store::{FileKind, ListWriter, StoreError, read_rejects};
+
+use crate::aliases::Record;
+use crate::{DatasetError, Part};
+
+/// The list of rows that were not embedded, of all parts.
+const ROWS: &str = "rejects/rows.csv";
+/// The list of records that are in no shard.
+const RECORDS: &str = "rejects/records.csv";
+const FOLDER: &str = "rejects";
+
+/// The lists of rejects that a dataset has.
+#[derive(Debug, Default)]
+pub(crate) struct Rejects {
+    /// Of records; none if the dataset has no shards.
+    records: Option<RejectsList>,
+    /// Of rows, by their digests.
+    rows: BTreeMap<String, RejectsList>,
+    /// Rows of records whose representatives were rejected.
+    copies: Vec<Reject>,
+}
+
+impl Rejects {
+    /// Reads the lists in `folder`. There must be those that `parts` know.
+    pub(crate) fn read(folder: &Path, parts: &[Part]) -> Result<Self, DatasetError> {
+        let mut rejects = Self::default();
+        let mut paths = vec![folder.join("shards/rejects.csv")];
+        if let Ok(entries) = fs::read_dir(folder.join(FOLDER)) {
+            let entries = entries.filter_map(|entry| Some(entry.ok()?.path()));
+            paths.extend(entries.filter(|path| path.extension().is_some_and(|end| end == "csv")));
+        }
+        paths.sort();
+        for path in paths.iter().filter(|path| path.exists()) {
+            let list = read_rejects(path).map_err(|error| error.of_input(FileKind::Rejects))?;
+            if list.of_rows {
+                rejects.rows.insert(list.digest.clone(), list);
+            } else {
+                rejects.records = Some(list);
+            }
+        }
+        let empty = empty();
+        for part in parts {
+            let digest = part.provenance.rejects.as_ref();
+            if let Some(digest) = digest.filter(|digest| **digest != empty)
+                && !rejects.rows.contains_key(digest)
+            {
+                let what = format!(
+                    "rows were rejected, and expected their list {digest} among {}/*.csv",
+                    folder.join(FOLDER).display()
+                );
+                return Err(DatasetError::missing(&part.path, what));
+            }
+        }
+        let known = |digest: &String| {
+            parts
+                .iter()
+                .any(|part| part.provenance.rejects.as_ref() == Some(digest))
+        };
+        rejects.rows.retain(|digest, _| known(digest));
+        Ok(rejects)
+    }
+
+    /// Adds a record whose representative was rejected. Returns false if it was not.
+    pub(crate) fn add_copy(&mut self, record: &Record) -> bool {
+        let of = |line: &&Reject| line.ordinal == record.representative;
+        let copies: Vec<Reject> = self
+            .lines()
+            .filter(of)
+            .map(|line| Reject {
+                ordinal: record.ordinal,
+                id: record.id.clone(),
+                length: record.length.into(),
+                ..line.clone()
+            })
+            .collect();
+        let was_rejected = !copies.is_empty();
+        self.copies.extend(copies);
+        was_rejected
+    }
+
+    /// Returns the digests of all lists.
+    pub(crate) fn digests(&self) -> Vec<&String> {
+        let records = self.records.iter().map(|list| &list.digest);
+        records.chain(self.rows.keys()).collect()
+    }
+
+    /// Writes one list of rows, in the order of the input, and a copy of the list of records. No empty list is written. Returns the
+    /// digest of the list of rows, and the written lists.
+    pub(crate) fn write(&self, folder: &Path) -> Result<(String, Vec<ListedFile>), DatasetError> {
+        let mut rows: Vec<&Reject> = self.lines().chain(&self.copies).collect();
+        rows.sort_unstable_by_key(|line| (line.ordinal, line.start));
+        let records = self.records.iter().flat_map(|list| &list.lines).collect();
+        let mut digest = empty();
+        let mut listed = Vec::new();
+        for (name, lines) in [(RECORDS, records), (ROWS, rows)] {
+            if lines.is_empty() {
+                continue;
+            }
+            let path = folder.join(name);
+            let made = fs::create_dir_all(folder.join(FOLDER));
+            made.map_err(StoreError::cannot_create(&path))?;
+            let mut writer = if name == ROWS {
+                ListWriter::create_rejected_rows(&path)
+            } else {
+                ListWriter::create_rejects(&path)
+            }?;
+            for line in &lines {
+                writer.push(line)?;
+            }
+            let finished = writer.finish()?;
+            if name == ROWS {
+                digest.clone_from(finished.summary());
+            }
+            listed.push(ListedFile::new(
+                name,
+                lines.len() as u64,
+                finished.summary(),
+            ));
+            finished.publish()?;
+        }
+        Ok((digest, listed))
+    }
+
+    fn lines(&self) -> impl Iterator<Item = &Reject> {
+        self.rows.values().flat_map(|list| &list.lines)
+    }
+}
+
+/// The digest of a list of rows without rows.
+fn empty() -> String {
+    ByteDigest::compute(b"ordinal,id,length,reason,start\n").to_string()
+}

@@ -1,0 +1,72 @@
+//! Selects rows by their ids.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use arrow::array::AsArray;
+use plmkit_contract::{ByteDigest, COMBINED, Provenance, Stop};
+use plmkit_store::{EmbeddingsWriter, existing_embeddings};
+use serde_json::json;
+
+use crate::{AskedIds, DatasetError, Merge, Parts, Piece};
+
+/// The rows that were selected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Selected {
+    /// Their number.
+    pub rows: u64,
+    /// Whether the file was there already.
+    pub existing: bool,
+}
+
+/// Writes the rows of `ids` to an embeddings file at `path`, in the order of the input. Ids without rows are missing: they are an
+/// error unless `allow_missing`. `force` replaces other work.
+pub fn select(
+    parts: &Parts,
+    ids: &AskedIds,
+    path: &Path,
+    (allow_missing, force): (bool, bool),
+    stop: &Stop,
+) -> Result<Selected, DatasetError> {
+    let provenance = provenance(parts, ids);
+    if !force && let Some(existing) = existing_embeddings(path, &provenance, stop)? {
+        let rows = existing.digest.rows();
+        return Ok(Selected {
+            rows,
+            existing: true,
+        });
+    }
+    let columns = 0..parts.layout.columns.len();
+    let mut merge = Merge::new(parts, columns, None, stop).of_ids(ids);
+    let mut writer = EmbeddingsWriter::create(path, &parts.layout)?;
+    let mut missing: HashSet<&str> = ids.in_order().iter().map(String::as_str).collect();
+    while let Some(piece) = merge.next(u64::MAX, |_| false)? {
+        if let Piece::Rows { rows, .. } = piece {
+            for id in rows["id"].as_string::<i32>().iter().flatten() {
+                missing.remove(id);
+            }
+            writer.write(&rows)?;
+        }
+    }
+    if !allow_missing && !missing.is_empty() {
+        return Err(DatasetError::unknown(ids, |id| missing.contains(id)));
+    }
+    let rows = writer.finish(&provenance)?.digest.rows();
+    Ok(Selected {
+        rows,
+        existing: false,
+    })
+}
+
+fn provenance(parts: &Parts, ids: &AskedIds) -> Provenance {
+    let mut sorted: Vec<&String> = ids.in_order().iter().collect();
+    sorted.sort_unstable();
+    let dataset = parts.digest().to_string();
+    let work = ByteDigest::compute(json!([dataset, sorted]).to_string().as_bytes());
+    Provenance {
+        inputs: vec![dataset],
+        rejects: None,
+        ..parts.provenance()
+    }
+    .with(COMBINED, work.to_string())
+}

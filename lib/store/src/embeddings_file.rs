@@ -1,0 +1,239 @@
+//! Random access to an embeddings file: by row group, by row and by id.
+
+use std::ops::Range;
+use std::path::Path;
+use std::slice;
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::SchemaRef;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
+};
+use parquet::bloom_filter::Sbbf;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{
+    ColumnChunkMetaData, PageIndexPolicy, ParquetMetaDataOptions, ParquetMetaDataReader,
+};
+use parquet::file::statistics::Statistics;
+use plmkit_contract::{EmbeddingLayout, KEY_COLUMNS, Kind, Provenance, RowDigest, Stop};
+
+use crate::StoreError;
+use crate::checksums::Format;
+use crate::parquet::{Parsed, parse};
+use crate::row_group::{PlacedRowGroup, group_bytes, placed_group};
+use crate::verified::VerifiedFile;
+
+/// The column of ids: the second of the key.
+const ID: usize = 1;
+
+/// An embeddings file whose rows are read in any order. Only the bytes of the asked rows are read, and each is verified.
+///
+/// Row groups are found by their range of ordinals and by the bloom filter of their ids, rows in them by the page index.
+#[derive(Debug)]
+pub struct EmbeddingsFile {
+    file: VerifiedFile,
+    metadata: ArrowReaderMetadata,
+    /// The metadata with the page index, once it was needed.
+    indexed: OnceLock<ArrowReaderMetadata>,
+    layout: EmbeddingLayout,
+    provenance: Provenance,
+    digest: RowDigest,
+}
+
+/// What the footer says of a row group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupSummary {
+    /// The number of rows.
+    pub rows: usize,
+    /// The smallest and the largest ordinal.
+    pub ordinals: (u64, u64),
+    /// The bytes of its decoded columns.
+    pub bytes: u64,
+}
+
+impl EmbeddingsFile {
+    /// Opens a file and checks its columns and its provenance.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let parsed = parse(path, Kind::Embeddings, EmbeddingLayout::from_schema)?;
+        let Parsed {
+            file,
+            metadata,
+            provenance,
+            digest,
+            columns,
+        } = parsed;
+        Ok(Self {
+            file,
+            metadata,
+            indexed: OnceLock::new(),
+            layout: columns,
+            provenance,
+            digest,
+        })
+    }
+
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Returns all columns.
+    pub fn schema(&self) -> &SchemaRef {
+        self.metadata.schema()
+    }
+
+    /// Returns the layout of the columns.
+    pub fn layout(&self) -> &EmbeddingLayout {
+        &self.layout
+    }
+
+    /// Returns the provenance of the file.
+    pub fn provenance(&self) -> &Provenance {
+        &self.provenance
+    }
+
+    /// Returns the digest of all rows from the metadata, with their number.
+    pub fn digest(&self) -> RowDigest {
+        self.digest
+    }
+
+    /// Summarises the row groups, in the order of the file.
+    pub fn groups(&self) -> Result<Vec<GroupSummary>, StoreError> {
+        let groups = self.metadata.metadata().row_groups().iter();
+        groups
+            .map(|group| {
+                let ordinals = group.column(0).statistics().and_then(|statistics| {
+                    let Statistics::Int64(values) = statistics else {
+                        return None;
+                    };
+                    let bounds = [values.min_opt(), values.max_opt()];
+                    let [min, max] = bounds.map(|bound| u64::try_from(*bound?).ok());
+                    Some((min?, max?))
+                });
+                Ok(GroupSummary {
+                    rows: group.num_rows().cast_unsigned() as usize,
+                    ordinals: ordinals
+                        .ok_or_else(|| self.malformed("a row group without a range of ordinals"))?,
+                    bytes: group.total_byte_size().cast_unsigned(),
+                })
+            })
+            .collect()
+    }
+
+    /// Returns the rows of a row group at which a page of the largest column begins, from the second page on. Reads that end there
+    /// decode no page twice.
+    pub fn page_starts(&self, group: usize) -> Result<Vec<usize>, StoreError> {
+        let metadata = self.indexed()?.metadata();
+        let sizes = metadata.row_group(group).columns().iter();
+        let sizes = sizes.map(ColumnChunkMetaData::uncompressed_size);
+        let largest = sizes.enumerate().max_by_key(|&(_, size)| size);
+        let index = metadata.page_index_for_row_group(group);
+        let pages = largest.and_then(|(column, _)| index.page_locations(column));
+        let starts = pages.into_iter().flatten().skip(1);
+        Ok(starts
+            .map(|page| page.first_row_index.cast_unsigned() as usize)
+            .collect())
+    }
+
+    /// Reads the rows of a row group in `ranges`, which are in order. `columns` are places in [`schema`](Self::schema); the batch has them
+    /// in the order of the file.
+    pub fn read(
+        &self,
+        group: usize,
+        ranges: &[Range<usize>],
+        columns: impl IntoIterator<Item = usize>,
+    ) -> Result<RecordBatch, StoreError> {
+        let broken = |error: ParquetError| self.file.decoding_error(&error);
+        let metadata = self.indexed()?;
+        let rows = metadata.metadata().row_group(group).num_rows();
+        let selected: usize = ranges.iter().map(ExactSizeIterator::len).sum();
+        let ranges = ranges.iter().cloned();
+        let selection = RowSelection::from_consecutive_ranges(ranges, rows as usize);
+        let mask = ProjectionMask::roots(metadata.parquet_schema(), columns);
+        let builder =
+            ParquetRecordBatchReaderBuilder::new_with_metadata(self.file.clone(), metadata.clone());
+        let mut reader = builder
+            .with_row_groups(vec![group])
+            .with_row_selection(selection)
+            .with_projection(mask)
+            .with_batch_size(selected.max(1))
+            .build()
+            .map_err(broken)?;
+        let batch = reader.next().transpose();
+        let batch = batch.map_err(|error| self.file.decoding_error(&error))?;
+        batch
+            .filter(|batch| batch.num_rows() == selected)
+            .ok_or_else(|| self.malformed("a row group has fewer rows than its metadata say"))
+    }
+
+    /// Whether a row group may have rows of one of `ids`: its bloom filter has 2 % false positives, and no false negatives.
+    pub fn may_have<'i>(
+        &self,
+        group: usize,
+        mut ids: impl Iterator<Item = &'i str>,
+    ) -> Result<bool, StoreError> {
+        let column = self.metadata.metadata().row_group(group).column(ID);
+        let filter = Sbbf::read_from_column_chunk(column, &self.file);
+        let filter = filter.map_err(|error| self.file.decoding_error(&error))?;
+        Ok(filter.is_none_or(|filter| ids.any(|id| filter.check(id))))
+    }
+
+    /// Returns the rows of a row group whose id `is_asked`.
+    pub fn rows_with(
+        &self,
+        group: usize,
+        is_asked: impl Fn(&str) -> bool,
+    ) -> Result<Vec<usize>, StoreError> {
+        debug_assert_eq!(KEY_COLUMNS[ID], "id");
+        let rows = self.metadata.metadata().row_group(group).num_rows() as usize;
+        let batch = self.read(group, slice::from_ref(&(0..rows)), [ID])?;
+        let ids = batch.column(0).as_string::<i32>();
+        let found = ids
+            .iter()
+            .enumerate()
+            .filter(|(_, id)| id.is_some_and(&is_asked));
+        Ok(found.map(|(row, _)| row).collect())
+    }
+
+    /// Verifies the bytes that were not read. Polls `stop` between segments.
+    pub fn verify(&self, stop: &Stop) -> Result<(), StoreError> {
+        self.file.verify_rest(stop)
+    }
+
+    /// The bytes of a row group, and its metadata. Its [`rows`](PlacedRowGroup) have no digest.
+    pub(crate) fn placed(&self, group: usize) -> Result<PlacedRowGroup, StoreError> {
+        let metadata = self.indexed()?.metadata();
+        let before = metadata.row_groups()[..group].iter().map(group_bytes);
+        let start = Format::Parquet.magic().len() as u64 + before.sum::<u64>();
+        let placed = placed_group(&self.file, metadata, group, start, RowDigest::default());
+        placed.map_err(|error| self.file.decoding_error(&error))
+    }
+
+    pub(crate) fn file(&self) -> &VerifiedFile {
+        &self.file
+    }
+
+    /// The metadata with the page index.
+    fn indexed(&self) -> Result<&ArrowReaderMetadata, StoreError> {
+        if let Some(indexed) = self.indexed.get() {
+            return Ok(indexed);
+        }
+        let read = || {
+            // Statistics are kept in the written form, so that they can be written again.
+            let options = ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false);
+            let metadata = ParquetMetaDataReader::new()
+                .with_page_index_policy(PageIndexPolicy::Optional)
+                .with_metadata_options(Some(options))
+                .parse_and_finish(&self.file)?;
+            ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
+        };
+        let indexed = read().map_err(|error| self.file.decoding_error(&error))?;
+        Ok(self.indexed.get_or_init(|| indexed))
+    }
+
+    fn malformed(&self, what: &str) -> StoreError {
+        StoreError::malformed(self.path(), what)
+    }
+}
