@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::recent_batches::RecentBatches;
 use super::{LiveProgress, Recent, RunState, RunStatus};
-use crate::report::{RunSummary, Runs};
+use crate::report::{RunSummary, Runs, Throughput};
 use plmkit_logs::Timestamp;
 use plmkit_logs::event::{Event, Outcome, RunStarted};
 
@@ -72,13 +72,23 @@ impl LiveRun {
         now.unix_ms() - self.last_event.unix_ms() <= keep_ms
     }
 
+    /// Returns the job and when its computation began.
+    pub(super) fn start(&self) -> Option<(&str, Timestamp)> {
+        let started = self.started.as_ref()?;
+        Some((started.job.as_deref()?, started.time?))
+    }
+
     /// Returns the status, or `None` for a run without events. `is_gone` tells whether the process of a run is gone.
     pub(super) fn status(
         &self,
         now: Timestamp,
         is_gone: impl Fn(&RunStarted) -> bool,
     ) -> Option<RunStatus> {
-        let summary = self.count.clone().finish(false).runs.pop()?;
+        let mut summary = self.count.clone().finish(false).runs.pop()?;
+        if self.started.is_none() {
+            // The log was rotated. The time counts from a start that was not seen, the work does not.
+            (summary.idle, summary.throughput) = (None, Throughput::default());
+        }
         // After a clock went back, the silence would be negative.
         let silence_s = (now.unix_ms() - self.last_event.unix_ms()).max(0) as f64 / 1000.0;
         let silent_after_s = match self.last_batch_s {
@@ -123,6 +133,11 @@ impl LiveRun {
             let total = total.filter(|&total| total > 0)?;
             Some((done as f64 / total as f64).min(1.0))
         };
+        let share_of_batches = share(batches, batches_total);
+        // The tokens are those of the batches that were not saved.
+        let saved_share = share(saved, batches_total).unwrap_or(0.0);
+        let share_of_tokens = share(summary.tokens, tokens_total)
+            .map(|share| saved_share + (1.0 - saved_share) * share);
         let rate = recent.tokens_per_s.or(summary.throughput.tokens_per_s);
         let rate = rate.filter(|&rate| rate > 0.0 && state == RunState::Running);
         let left = tokens_total.map(|total| total.saturating_sub(summary.tokens));
@@ -131,7 +146,7 @@ impl LiveRun {
             batches_total,
             sequences_total: started.and_then(|run| run.sequences_total),
             tokens_total,
-            share: share(summary.tokens, tokens_total).or_else(|| share(batches, batches_total)),
+            share: share_of_tokens.or(share_of_batches),
             // Work went on since the last event.
             eta_s: left
                 .zip(rate)

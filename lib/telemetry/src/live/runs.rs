@@ -52,15 +52,27 @@ impl LiveRuns {
     }
 
     /// Returns the status of the runs with an event within `keep`, in the same order. `is_gone` tells whether the process of
-    /// a run is known to be gone.
+    /// a run is known to be gone. An attempt that was interrupted is left out once a later run of the same job goes on.
     pub fn status_of_recent(
         &self,
         now: Timestamp,
         keep: Duration,
         is_gone: impl Fn(&RunStarted) -> bool,
     ) -> Vec<RunStatus> {
+        let mut last_starts = HashMap::new();
+        for (job, start) in self.runs.values().filter_map(LiveRun::start) {
+            let last = last_starts.entry(job).or_insert(start);
+            *last = start.max(*last);
+        }
+        let is_resumed = |run: &RunStatus| {
+            let last_start = last_starts.get(run.summary.job.as_deref()?)?;
+            let is_over = !matches!(run.state, RunState::Running | RunState::Done);
+            Some(is_over && *last_start > run.last_event)
+        };
         let runs = self.runs.values().filter(|run| run.is_recent(now, keep));
-        let mut all: Vec<RunStatus> = runs.filter_map(|run| run.status(now, &is_gone)).collect();
+        let runs = runs.filter_map(|run| run.status(now, &is_gone));
+        let runs = runs.filter(|run| is_resumed(run) != Some(true));
+        let mut all: Vec<RunStatus> = runs.collect();
         all.sort_by_cached_key(|status| {
             (
                 status.state != RunState::Running,
@@ -127,7 +139,8 @@ mod tests {
             batches_total: Some(10),
             sequences_total: None,
             tokens_total: Some(800),
-            share: Some(300.0 / 800.0),
+            // Two of ten batches were saved; of the other eight, 300 of 800 tokens are done.
+            share: Some(0.5),
             eta_s: Some(9.0),
         };
         assert_eq!(status.progress, expected);
@@ -177,6 +190,53 @@ mod tests {
         assert_eq!(begun(13, None), (RunState::Gone, false));
         let end = done("r", 11, Outcome::Done);
         assert_eq!(begun(99, Some(end)), (RunState::Done, false));
+    }
+
+    #[test]
+    fn an_interrupted_attempt_leaves_when_its_job_goes_on_and_other_work_does_not_hide_it() {
+        let attempt = |name: &str, job: &str, second| {
+            tests::started(|run| {
+                name.clone_into(&mut run.run);
+                (run.job, run.time) = (Some(job.to_owned()), Some(at(second)));
+            })
+        };
+        let first = [attempt("first", "job", 0), batch("first", 0, 10)];
+        let names = |second: Event, end: Option<Outcome>| {
+            let end = end.map(|outcome| done("first", 11, outcome));
+            let runs = runs(first.clone().into_iter().chain(end).chain([second]));
+            let is_gone = |run: &RunStarted| run.run == "first";
+            let all = runs.status_of_recent(at(31), Duration::MAX, is_gone);
+            let names = all.into_iter().map(|status| status.summary.run);
+            names.collect::<Vec<_>>()
+        };
+        for end in [None, Some(Outcome::Stopped), Some(Outcome::Failed)] {
+            assert_eq!(names(attempt("second", "job", 30), end), ["second"]);
+            let both = ["second", "first"];
+            assert_eq!(names(attempt("second", "other", 30), end), both);
+            assert_eq!(names(attempt("second", "job", 9), end).len(), 2);
+        }
+        let repeated = names(attempt("second", "job", 30), Some(Outcome::Done));
+        assert_eq!(repeated, ["second", "first"]);
+    }
+
+    #[test]
+    fn a_run_whose_start_was_not_seen_has_no_figure_over_all_its_time() {
+        let seen = |started: Option<Event>| {
+            let batches = (70..80).map(|number| {
+                let mut event = batch("r", number, number as i64);
+                if let Event::Batch(batch) = &mut event {
+                    (batch.compute_ms, batch.wait_ms) = (Some(1000.0), Some(0.0));
+                }
+                event
+            });
+            let runs = runs(started.into_iter().chain(batches));
+            let status = runs.status(at(80)).remove(0);
+            let rate = status.summary.throughput.tokens_per_s;
+            assert_eq!(status.recent.tokens_per_s, Some(100.0));
+            (status.summary.idle.is_some(), rate.is_some())
+        };
+        assert_eq!(seen(Some(started(None))), (true, true));
+        assert_eq!(seen(None), (false, false));
     }
 
     #[test]

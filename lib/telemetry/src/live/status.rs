@@ -51,7 +51,7 @@ pub struct LiveProgress {
     pub sequences_total: Option<u64>,
     /// Tokens that this run will compute, including those done.
     pub tokens_total: Option<u64>,
-    /// Share that is done, 0 to 1: of this run's tokens, or of all batches if tokens are unknown.
+    /// Share that is done, 0 to 1: of all batches, those of this run by their tokens if these are known.
     pub share: Option<f64>,
     /// Seconds left at the recent rate, from now. Known while the run is at work.
     pub eta_s: Option<f64>,
