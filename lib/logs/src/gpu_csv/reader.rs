@@ -112,9 +112,9 @@ pub(crate) fn parse_row(header: &StringRecord, row: &StringRecord) -> Result<Gpu
             "wrong number of columns; expected {expected}, found {found}"
         ));
     }
-    let sample = row.deserialize(Some(header));
+    let sample = row.deserialize::<GpuSample>(Some(header));
     let sample = sample.map_err(|error| value_error(&error, header, row))?;
-    check(header, row)?;
+    check(&sample)?;
     Ok(sample)
 }
 
@@ -137,24 +137,44 @@ fn value_error(error: &csv::Error, header: &StringRecord, row: &StringRecord) ->
     }
 }
 
-/// Refuses impossible values. The name of a column ends with its unit.
-fn check(header: &StringRecord, row: &StringRecord) -> Result<(), String> {
-    for (column, text) in header.iter().zip(row) {
-        let (_, unit) = column.rsplit_once('_').unwrap_or_default();
-        let (expected, most) = match unit {
-            "util" | "active" => ("0 to 100", 100.0),
-            "w" => ("watts", f64::MAX),
-            "j" => ("joules", f64::MAX),
-            "s" if column.ends_with("_mib_s") => ("MiB/s", f64::MAX),
-            "s" => ("seconds", f64::MAX),
-            _ => continue,
+/// Refuses impossible values.
+fn check(sample: &GpuSample) -> Result<(), String> {
+    let percents = [
+        ("gpu_util", sample.gpu_util.map(f64::from)),
+        ("mem_util", sample.mem_util.map(f64::from)),
+        ("sm_active", sample.sm_active),
+        ("tensor_active", sample.tensor_active),
+        ("dram_active", sample.dram_active),
+        ("host_cpu_util", sample.host_cpu_util),
+    ];
+    let amounts = [
+        ("power_w", sample.power_w),
+        ("power_limit_w", sample.power_limit_w),
+        ("energy_j", sample.energy_j),
+        ("pcie_rx_mib_s", sample.pcie_rx_mib_s),
+        ("pcie_tx_mib_s", sample.pcie_tx_mib_s),
+        ("host_disk_read_mib_s", sample.host_disk_read_mib_s),
+        ("host_disk_write_mib_s", sample.host_disk_write_mib_s),
+        ("boot_s", sample.boot_s),
+        ("interval_s", sample.interval_s),
+    ];
+    let percents = percents.map(|(column, value)| (column, value, 100.0));
+    let amounts = amounts.map(|(column, value)| (column, value, f64::MAX));
+    for (column, value, most) in percents.into_iter().chain(amounts) {
+        let Some(value) = value.filter(|value| !(0.0..=most).contains(value)) else {
+            continue;
         };
-        let value = text.parse().ok();
-        if let Some(value) = value.filter(|value| !(0.0..=most).contains(value)) {
-            return Err(format!(
-                "column '{column}': expected {expected}, found {value}"
-            ));
-        }
+        // The name of a column ends with its unit.
+        let expected = match column.rsplit_once('_').unwrap_or_default().1 {
+            "w" => "watts",
+            "j" => "joules",
+            "s" if column.ends_with("_mib_s") => "MiB/s",
+            "s" => "seconds",
+            _ => "0 to 100",
+        };
+        return Err(format!(
+            "column '{column}': expected {expected}, found {value}"
+        ));
     }
     Ok(())
 }
