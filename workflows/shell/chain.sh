@@ -140,7 +140,7 @@ cut_sample() {
 }
 
 # shards DIR: the names of its shards, by the manifest.
-shards() { sed -n 's/^ *"file": "\(.*\)[.]parquet",*$/\1/p' "$1/shards/manifest.json"; }
+shards() { sed -n 's/^ *"file": "\(shard-.*\)[.]parquet",*$/\1/p' "$1/shards/manifest.json"; }
 
 # is_complete DIR NAME: whether the shard is embedded. Its list of rejects, if it has one, is written before. With --force each is
 # computed again; where no params.json says how they were made, gpu-embed looks at each, and refuses what is other work.

@@ -42,6 +42,7 @@ def cut_in_another_way(case):
     check("another size of shards is refused before anything is computed", run.code != 0 and not run.tasks and told, run.said)
     left = case.path("out/proteins")
     others = [left / "embeddings/shard-00003.parquet", left / "embeddings/notes.txt", left / "rejects/shard-00003.csv", left / "shards/shard-00003.parquet"]
+    (left / "rejects").mkdir()
     for path in others:
         path.touch()
     again = ["-profile", "test", "-resume"]
