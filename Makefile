@@ -43,6 +43,10 @@ results-check: build .venv/readers/complete .venv/ways/complete .venv/reference/
 torture: build ## Kill the programs, fill their disks, damage their files and starve them of memory (minutes)
 	cargo test --release --locked --workspace --test torture -- --ignored --nocapture --test-threads 2
 
+translate-check: build .venv/readers/complete ## Compare translations with EMBOSS (minutes, root, 25 MB of Debian's packages)
+	@tests/install/packages.sh emboss emboss-test bowtie-examples
+	.venv/readers/bin/python tests/translate/check.py
+
 parity: export PYTHONDONTWRITEBYTECODE = 1
 parity: build .venv/reference/complete ## Compare with transformers, fair-esm and float64, all six ESM-2 (minutes, 5 GB of Python packages)
 	.venv/reference/bin/python tests/parity $(PARITY)
@@ -184,6 +188,6 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 
 FORCE:
 
-.PHONY: help setup build demo test results-check torture parity parity-mutants bench bench-parts bench-sharding fuzz kernels gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
+.PHONY: help setup build demo test results-check torture parity parity-mutants bench bench-parts bench-sharding fuzz kernels translate-check gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
 	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc workflows-overhead lint advisories install install-check \
 	dist wheel dist-check images sif images-check conda aarch64-check goldens

@@ -7,11 +7,15 @@ use std::thread;
 use clap::{Parser, ValueEnum};
 use plmkit_cli::{Common, Fault, Program, file};
 use plmkit_sequence::{
-    DuplicatePolicy, Input, InvalidPolicy, Limits, LongPolicy, Policy, ShardConfig, ShardTarget,
+    DuplicatePolicy, GeneticCode, Input, InvalidPolicy, Limits, LongPolicy, OrfBetween, Peptides,
+    Policy, ShardConfig, ShardTarget, StopPolicy, Translation,
 };
 
 /// The longest readable record, in residues.
 const MOST_RESIDUES: i64 = 1 << 24;
+
+/// Default of --min-residues with --translate. So long is the shortest gene of common gene finders.
+const LEAST_PEPTIDE: u32 = 30;
 
 /// Default of --overlap, in residues.
 const OVERLAP: u32 = 256;
@@ -72,6 +76,32 @@ pub(crate) struct Args {
     #[arg(value_parser = clap::value_parser!(u64).range(3..))]
     max_shard_tokens: Option<u64>,
 
+    /// Translate contigs (DNA or RNA) into the proteins of the shards
+    ///
+    /// Each peptide is a record with the id CONTIG_FRAME_START_END and the description of its contig. FRAME is 1, 2, 3, -1,
+    /// -2 or -3, as EMBOSS transeq numbers frames. START and END are its first and last base on the strand of the contig,
+    /// counted from 1. A contig without a peptide of --min-residues is listed in rejects.csv with the reason no_orf.
+    ///
+    /// Memory grows with the longest contig, by up to six bytes a base.
+    #[arg(long, value_enum, value_name = "HOW", help_heading = "Translation")]
+    translate: Option<Translate>,
+
+    /// Number of the genetic code in NCBI's table: 1 to 6, 9 to 16, 21 to 33 [default: 1]
+    ///
+    /// 1 is the standard code, 4 that of Mycoplasma, 11 that of bacteria, archaea and plastids. 11 differs from 1 only in
+    /// its start codons.
+    #[arg(long, value_name = "N", help_heading = "Translation")]
+    #[arg(requires = "translate")]
+    genetic_code: Option<GeneticCode>,
+
+    /// How to treat a stop codon inside a frame (with --translate six-frame) [default: split]
+    #[arg(long, value_enum, value_name = "POLICY", help_heading = "Translation")]
+    stops: Option<StopPolicy>,
+
+    /// What begins and ends a reading frame (with --translate orf) [default: stops]
+    #[arg(long, value_enum, value_name = "CODONS", help_heading = "Translation")]
+    orf_between: Option<OrfBetween>,
+
     /// Longest protein that is embedded whole, in residues
     ///
     /// ESM-2 was trained on sequences of up to 1022 residues. The time of attention grows with the square of the
@@ -112,15 +142,12 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_name = "ALPHABET", default_value_t = Alphabet::Auto, help_heading = "Records")]
     alphabet: Alphabet,
 
-    /// Shortest protein that is accepted, in residues
-    #[arg(
-        long,
-        value_name = "RESIDUES",
-        default_value_t = 1,
-        help_heading = "Records"
-    )]
+    /// Shortest protein that is accepted, in residues [default: 1; with --translate 30]
+    ///
+    /// Shorter proteins are listed in rejects.csv. Shorter peptides of contigs are only counted.
+    #[arg(long, value_name = "RESIDUES", help_heading = "Records")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_RESIDUES))]
-    min_residues: u32,
+    min_residues: Option<u32>,
 
     /// Number of threads that parse records, digest and compress them [default: all CPUs]
     ///
@@ -135,10 +162,21 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Alphabet {
-    /// As residues; refuse an input if nearly all letters of most records are A, C, G, T, U or N
+    /// As residues; refuse an input if nearly all letters of most records are A, C, G, T, U or N. With --translate as bases;
+    /// refuse an input otherwise
     Auto,
     /// As residues, without that check
     Protein,
+    /// As bases, without the check that most records are nearly all A, C, G, T, U or N (with --translate)
+    Nucleotide,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Translate {
+    /// All six reading frames, whole or split at stop codons
+    SixFrame,
+    /// Open reading frames, as EMBOSS getorf finds them
+    Orf,
 }
 
 fn sample(name: &str) -> Result<String, &'static str> {
@@ -161,10 +199,43 @@ impl Program for Args {
     }
 }
 
+/// Checks the options of a translation.
+fn translation(args: &Args) -> Result<Option<Translation>, Fault> {
+    let (how, alphabet) = (args.translate, args.alphabet);
+    if args.stops.is_some() && how != Some(Translate::SixFrame) {
+        return Err(Fault::usage(
+            "--stops is of whole frames: expected --translate six-frame with it",
+        ));
+    }
+    if args.orf_between.is_some() && how != Some(Translate::Orf) {
+        return Err(Fault::usage(
+            "--orf-between is of open reading frames: expected --translate orf with it",
+        ));
+    }
+    if how.is_none() && alphabet == Alphabet::Nucleotide {
+        return Err(Fault::usage(
+            "--alphabet nucleotide is of contigs: expected --translate with it",
+        ));
+    }
+    if how.is_some() && alphabet == Alphabet::Protein {
+        return Err(Fault::usage(
+            "--translate expects contigs: found --alphabet protein",
+        ));
+    }
+    let peptides = match how {
+        None => return Ok(None),
+        Some(Translate::SixFrame) => Peptides::SixFrame(args.stops.unwrap_or(StopPolicy::Split)),
+        Some(Translate::Orf) => Peptides::Orf(args.orf_between.unwrap_or(OrfBetween::Stops)),
+    };
+    let code = args.genetic_code.unwrap_or_default();
+    Ok(Some(Translation { peptides, code }))
+}
+
 impl TryFrom<Args> for ShardConfig {
     type Error = Fault;
 
     fn try_from(args: Args) -> Result<Self, Fault> {
+        let translation = translation(&args)?;
         let inputs: Vec<Input> = args.inputs.into_iter().map(Input::from).collect();
         let stdin = inputs.iter().filter(|input| **input == Input::Stdin);
         if stdin.count() > 1 {
@@ -172,6 +243,12 @@ impl TryFrom<Args> for ShardConfig {
                 "- is given more than once: standard input can be read once",
             ));
         }
+        let least = if translation.is_some() {
+            LEAST_PEPTIDE
+        } else {
+            1
+        };
+        let min_residues = args.min_residues.unwrap_or(least);
         let long = args.long_policy;
         if args.overlap.is_some() && long != LongPolicy::Window {
             return Err(Fault::usage(
@@ -185,10 +262,10 @@ impl TryFrom<Args> for ShardConfig {
                 args.max_residues
             )));
         }
-        if long == LongPolicy::Reject && args.min_residues > args.max_residues {
+        if long == LongPolicy::Reject && min_residues > args.max_residues {
             return Err(Fault::usage(format!(
                 "--min-residues is above --max-residues and longer proteins are rejected: none can be accepted, found {} and {}",
-                args.min_residues, args.max_residues
+                min_residues, args.max_residues
             )));
         }
         let shards = args
@@ -210,16 +287,17 @@ impl TryFrom<Args> for ShardConfig {
             folder: args.out,
             sample: args.sample,
             target,
+            translation,
             policy: Policy {
                 invalid: args.invalid,
-                min_residues: args.min_residues,
+                min_residues,
                 max_residues: args.max_residues,
                 long,
                 overlap,
             },
             duplicates: args.duplicate_ids,
-            any_alphabet: args.alphabet == Alphabet::Protein,
-            limits: Limits::default(),
+            any_alphabet: args.alphabet != Alphabet::Auto,
+            limits: translation.map_or_else(Limits::default, |_| Limits::for_contigs()),
             threads: args
                 .threads
                 .and_then(|count| NonZero::new(count.into()))

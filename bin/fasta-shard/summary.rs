@@ -2,14 +2,15 @@
 
 use std::fmt::Display;
 
-use plmkit_contract::{Manifest, path_text, plural};
+use plmkit_contract::{Manifest, TranslationSummary, path_text, plural};
 
 /// Formats the numbers of records, rejects, changes and shards on one line.
 pub(crate) fn summary(manifest: &Manifest) -> String {
     let rejected = manifest.rejected.values().sum::<u64>();
     let changed = counted(&manifest.changed);
     format!(
-        "{}: {} accepted, {rejected} rejected{}; changed: {}; {}, {}, {} in {}{}",
+        "{}{}: {} accepted, {rejected} rejected{}; changed: {}; {}, {}, {} in {}{}",
+        manifest.translation.map(translated).unwrap_or_default(),
         plural(manifest.records, "record"),
         manifest.accepted,
         in_brackets(&counted(&manifest.rejected)),
@@ -23,6 +24,21 @@ pub(crate) fn summary(manifest: &Manifest) -> String {
         plural(manifest.tokens, "token"),
         plural(manifest.shards.len(), "shard"),
         in_brackets(&balance(manifest)),
+    )
+}
+
+/// Formats what a translation made of contigs, before the records.
+fn translated(of: TranslationSummary) -> String {
+    let replaced = match of.bases_replaced_by_n {
+        0 => String::new(),
+        count => format!(", {count} replaced by N"),
+    };
+    format!(
+        "{} ({}{replaced}) translated to {}, {} shorter left out; ",
+        plural(of.contigs, "contig"),
+        plural(of.bases, "base"),
+        plural(of.peptides, "peptide"),
+        of.peptides_too_short,
     )
 }
 

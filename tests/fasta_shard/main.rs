@@ -7,4 +7,5 @@ mod input;
 mod output;
 mod record;
 mod set;
+mod translate;
 mod usage;

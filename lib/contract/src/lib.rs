@@ -46,7 +46,7 @@ pub use labels::{DESCRIPTION, Labels, SAMPLE};
 pub use layout::{EmbeddingLayout, N_WINDOWS};
 pub use manifest::{
     InputSummary, KnownDataset, KnownSummary, LONG_SHARD_PREFIX, LengthBin, LengthSummary,
-    Manifest, SHARD_PREFIX, ShardSummary, length_bin_edges,
+    Manifest, SHARD_PREFIX, ShardSummary, TranslationSummary, length_bin_edges,
 };
 pub use provenance::{
     COMBINED, CONTRACT_VERSION, KERNELS, KNOWN, ModelName, PACKING, Provenance, SOURCE, WINDOWS,

@@ -20,8 +20,11 @@ pub struct Manifest {
     pub options: BTreeMap<String, Value>,
     /// The FASTA inputs, in order.
     pub inputs: Vec<InputSummary>,
-    /// Records read.
+    /// Records read; with `translation`, their peptides, and the contigs that have none.
     pub records: u64,
+    /// What `--translate` made of the contigs; absent without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub translation: Option<TranslationSummary>,
     /// Records in a shard.
     pub accepted: u64,
     /// Records in `rejects.csv`, by reason; every reason is listed.
@@ -73,6 +76,21 @@ pub struct InputSummary {
     pub bytes: u64,
     /// Records in it.
     pub records: u64,
+}
+
+/// What `fasta-shard --translate` made of the records of the inputs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TranslationSummary {
+    /// Records of the inputs.
+    pub contigs: u64,
+    /// Bases of the contigs that were translated.
+    pub bases: u64,
+    /// Characters that are no bases, and were translated as N.
+    pub bases_replaced_by_n: u64,
+    /// Peptides of at least `--min-residues` residues.
+    pub peptides: u64,
+    /// Shorter peptides, which are not listed.
+    pub peptides_too_short: u64,
 }
 
 /// One shard file.
@@ -155,6 +173,7 @@ mod tests {
             options: [("max_residues".to_owned(), Value::from(1022))].into(),
             inputs: Vec::new(),
             records: 3,
+            translation: None,
             accepted: 2,
             rejected: [(Reason::Empty, 1)].into(),
             rejects_digest: ByteDigest::compute(b"ordinal,id,length,reason\n0,a,0,empty\n")

@@ -30,6 +30,8 @@ pub enum Reason {
     InvalidResidue,
     /// The record's header has no id.
     NoId,
+    /// The record is a contig without a peptide of `--min-residues` residues.
+    NoOrf,
     /// Even alone, it does not fit into the memory of the device.
     OutOfMemory,
     /// A value of its embedding is infinite or NaN, or too large for the stored type.
@@ -40,12 +42,13 @@ pub enum Reason {
 
 impl Reason {
     /// The reasons of `fasta-shard`, in the order of reports.
-    pub const SHARDING: [Self; 5] = [
+    pub const SHARDING: [Self; 6] = [
         Self::Empty,
         Self::TooShort,
         Self::TooLong,
         Self::InvalidResidue,
         Self::NoId,
+        Self::NoOrf,
     ];
     /// The reasons of `gpu-embed`.
     pub const EMBEDDING: [Self; 3] = [Self::OutOfMemory, Self::NotFinite, Self::WorkerLost];
@@ -58,7 +61,7 @@ pub struct Reject {
     pub ordinal: u64,
     /// Its id, or an empty string.
     pub id: String,
-    /// Its number of residues.
+    /// Its number of residues; of bases, if it is a contig.
     pub length: u64,
     /// The reason.
     pub reason: Reason,

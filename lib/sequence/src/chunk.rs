@@ -7,8 +7,9 @@ use crate::duplicate::fingerprint;
 use crate::error::ShardError;
 use crate::fasta::FastaReader;
 use crate::nucleic_acids::{Alphabet, alphabet};
-use crate::prepare::{Policy, Prepared};
+use crate::prepare::{Outcome, Policy};
 use crate::records::Records;
+use crate::translate::Translator;
 
 /// Reads an input in chunks that are not parsed yet.
 pub(crate) struct ChunkReader {
@@ -53,7 +54,7 @@ impl ChunkReader {
 pub(crate) struct PreparedChunk {
     pub(crate) records: Records,
     /// What becomes of each.
-    pub(crate) prepared: Vec<Result<Prepared, UnknownResidue>>,
+    pub(crate) prepared: Vec<Result<Outcome, UnknownResidue>>,
     /// The fingerprint of each id.
     pub(crate) names: Vec<u128>,
     /// The alphabet of each, if it was asked for.
@@ -64,8 +65,13 @@ pub(crate) struct PreparedChunk {
     pub(crate) error: Option<RecordError>,
 }
 
-/// Parses a chunk and applies the policy to its records.
-pub(crate) fn prepare(policy: &Policy, block: Block, with_alphabets: bool) -> PreparedChunk {
+/// Parses a chunk and applies the policy to its records, or translates them.
+pub(crate) fn prepare(
+    policy: &Policy,
+    translator: Option<&Translator>,
+    block: Block,
+    with_alphabets: bool,
+) -> PreparedChunk {
     let parsed = block.parse();
     let mut records = parsed.records;
     let alphabets = records.iter().filter(|_| with_alphabets);
@@ -76,7 +82,11 @@ pub(crate) fn prepare(policy: &Policy, block: Block, with_alphabets: bool) -> Pr
         .collect();
     let prepared = (0..records.len()).map(|i| {
         let has_id = !records.get(i).id.is_empty();
-        policy.prepare(has_id, records.sequence_mut(i))
+        let sequence = records.sequence_mut(i);
+        match translator {
+            None => policy.prepare(has_id, sequence).map(Outcome::Whole),
+            Some(translator) => policy.translate(translator, has_id, sequence),
+        }
     });
     PreparedChunk {
         prepared: prepared.collect(),

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use plmkit_contract::{Provenance, SAMPLE};
 
 use crate::duplicate::DuplicatePolicy;
-use crate::fasta::Limits;
+use crate::fasta::{BLOCK_BYTES, Limits};
 use crate::input::Input;
 use crate::prepare::{LongPolicy, Policy};
+use crate::translate::{Peptides, Translation, Translator};
 
 /// The number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +31,13 @@ pub struct ShardConfig {
     pub sample: Option<String>,
     /// The number of shards.
     pub target: ShardTarget,
+    /// How to translate the records, if they are nucleic acids.
+    pub translation: Option<Translation>,
     /// The policy for records.
     pub policy: Policy,
     /// The policy for duplicate ids.
     pub duplicates: DuplicatePolicy,
-    /// Whether to accept inputs that look like nucleic acids.
+    /// Whether to accept inputs that look like nucleic acids, or like proteins if they are to be translated.
     pub any_alphabet: bool,
     /// Limits of the inputs.
     pub limits: Limits,
@@ -62,9 +65,21 @@ impl ShardConfig {
             .with("overlap", overlap)
             .with("invalid", policy.invalid)
             .with("duplicate_ids", self.duplicates);
-        match &self.sample {
+        let provenance = match &self.sample {
             Some(sample) => provenance.with(SAMPLE, sample.as_str()),
             None => provenance,
+        };
+        let Some(Translation { peptides, code }) = self.translation else {
+            return provenance;
+        };
+        let provenance = provenance.with("genetic_code", code);
+        match peptides {
+            Peptides::SixFrame(stops) => provenance
+                .with("translate", "six-frame")
+                .with("stops", stops),
+            Peptides::Orf(between) => provenance
+                .with("translate", "orf")
+                .with("orf_between", between),
         }
     }
 
@@ -76,8 +91,20 @@ impl ShardConfig {
         }
     }
 
+    /// Returns the translator of contigs, if there is a translation.
+    pub(crate) fn translator(&self) -> Option<Translator> {
+        let min_residues = self.policy.min_residues;
+        self.translation
+            .map(|translation| Translator::new(translation, min_residues))
+    }
+
     /// Returns how many chunks of records, and how many row groups, may be in work at once.
     pub(crate) fn tasks_ahead(&self) -> usize {
         2 * self.threads.get()
+    }
+
+    /// Returns how many bytes of chunks in work suffice: no more are read then. Long contigs are read one by one.
+    pub(crate) fn bytes_ahead(&self) -> usize {
+        2 * BLOCK_BYTES * self.tasks_ahead()
     }
 }

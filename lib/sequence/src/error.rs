@@ -53,9 +53,14 @@ pub enum ShardError {
     NoRecords(String),
     /// The input is DNA or RNA.
     #[error(
-        "{0}: expected proteins, found nucleic acids: nearly all letters of most records are A, C, G, T, U or N; --alphabet protein takes them as residues"
+        "{0}: expected proteins, found nucleic acids: nearly all letters of most records are A, C, G, T, U or N; --translate orf or six-frame translates them, --alphabet protein takes them as residues"
     )]
     NucleicAcids(Input),
+    /// The input to be translated is not DNA or RNA.
+    #[error(
+        "{0}: expected nucleic acids, found proteins: in most records more than one letter of 20 is not A, C, G, T, U or N; without --translate they are taken as they are, --alphabet nucleotide translates them"
+    )]
+    Proteins(Input),
     /// An input is a file of the output folder.
     #[error("{0}: expected an input that is no file of the set of shards in --out")]
     InputInFolder(Input),
@@ -86,7 +91,7 @@ impl ShardError {
     pub(crate) fn is_of_content(&self) -> bool {
         matches!(
             self,
-            Self::NotFasta { .. } | Self::Record { .. } | Self::NucleicAcids(_)
+            Self::NotFasta { .. } | Self::Record { .. } | Self::NucleicAcids(_) | Self::Proteins(_)
         )
     }
 }

@@ -13,7 +13,7 @@ use crate::records::Records;
 use crate::source::{Source, inner_error};
 
 /// The usual size of a block. The text of a block stays in the cache of a core.
-const BLOCK_BYTES: usize = 1 << 19;
+pub(crate) const BLOCK_BYTES: usize = 1 << 19;
 
 /// Limits of an input, which bound the memory of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,16 @@ impl Default for Limits {
             header_bytes: 1 << 20,
             sequence_bytes: 1 << 24,
             blank_bytes: 1 << 24,
+        }
+    }
+}
+
+impl Limits {
+    /// Those of contigs: a sequence of 1 GiB. The chromosomes of wheat have up to 0.9 GB.
+    pub fn for_contigs() -> Self {
+        Self {
+            sequence_bytes: 1 << 30,
+            ..Self::default()
         }
     }
 }

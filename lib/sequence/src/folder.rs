@@ -236,7 +236,7 @@ mod tests {
         let rejects = rejects.finish().expect("finish");
         let tally = Tally::default();
         FinishedSet {
-            manifest: tally.into_manifest(provenance, Vec::new(), &rejects, summaries),
+            manifest: tally.into_manifest(provenance, 0, Vec::new(), &rejects, summaries),
             shards,
             rejects,
             renamed: None,

@@ -27,6 +27,7 @@ mod shards;
 mod source;
 mod tally;
 mod tasks;
+mod translate;
 
 pub use compression::Compression;
 pub use config::{ShardConfig, ShardTarget};
@@ -40,3 +41,4 @@ pub use records::{Record, Records};
 pub use residue::{InvalidPolicy, ResidueChanges, normalise};
 pub use run::{ShardOutcome, make_shards};
 pub use source::Source;
+pub use translate::{GeneticCode, OrfBetween, Peptides, StopPolicy, Translation};

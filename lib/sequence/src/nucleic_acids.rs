@@ -1,4 +1,7 @@
-//! Checks that an input holds proteins.
+//! Checks that an input holds proteins, or nucleic acids if it is to be translated.
+
+use crate::error::ShardError;
+use crate::input::Input;
 
 /// The number of records that are checked, from the start of an input.
 const RECORDS: u64 = 1000;
@@ -9,8 +12,10 @@ const LETTERS: usize = 20;
 /// Counts records in which nearly all letters are those of DNA or RNA.
 ///
 /// A, C, G, N and T are only a quarter of a typical protein.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct NucleicAcidCheck {
+    /// Whether the input should hold nucleic acids.
+    expected: bool,
     /// Records so far.
     records: u64,
     /// Records that are long enough to count.
@@ -19,12 +24,21 @@ pub(crate) struct NucleicAcidCheck {
 }
 
 impl NucleicAcidCheck {
+    pub(crate) fn new(expected: bool) -> Self {
+        Self {
+            expected,
+            records: 0,
+            judged: 0,
+            nucleic: 0,
+        }
+    }
+
     /// Whether it still needs records.
     pub(crate) fn is_open(&self) -> bool {
         self.records < RECORDS
     }
 
-    /// Adds the next record. Returns true once the input is known to be nucleic acids.
+    /// Adds the next record. Returns true once the input is known to hold what is not expected.
     pub(crate) fn add(&mut self, found: Alphabet) -> bool {
         if !self.is_open() {
             return false;
@@ -32,12 +46,23 @@ impl NucleicAcidCheck {
         self.records += 1;
         self.judged += u64::from(found != Alphabet::Unknown);
         self.nucleic += u64::from(found == Alphabet::NucleicAcids);
-        self.records == RECORDS && self.is_nucleic()
+        self.records == RECORDS && self.is_unexpected()
     }
 
-    /// Whether most of the counted records are nucleic acids.
-    pub(crate) fn is_nucleic(&self) -> bool {
-        2 * self.nucleic > self.judged
+    /// Whether most of the counted records are nucleic acids and should be proteins, or the other way round.
+    pub(crate) fn is_unexpected(&self) -> bool {
+        let is_nucleic = 2 * self.nucleic > self.judged;
+        is_nucleic != self.expected && self.judged > 0
+    }
+
+    /// Returns the error of an input that is not as expected.
+    pub(crate) fn error(&self, input: &Input) -> ShardError {
+        let input = input.clone();
+        if self.expected {
+            ShardError::Proteins(input)
+        } else {
+            ShardError::NucleicAcids(input)
+        }
     }
 }
 
@@ -68,11 +93,16 @@ mod tests {
     use super::*;
 
     fn is_nucleic(sequences: &[&str]) -> bool {
-        let mut check = NucleicAcidCheck::default();
-        for sequence in sequences {
-            assert!(!check.add(alphabet(sequence.as_bytes())), "too early");
-        }
-        check.is_nucleic()
+        let unexpected = [false, true].map(|expected| {
+            let mut check = NucleicAcidCheck::new(expected);
+            for sequence in sequences {
+                assert!(!check.add(alphabet(sequence.as_bytes())), "too early");
+            }
+            check.is_unexpected()
+        });
+        // Short records tell neither.
+        assert_ne!(unexpected, [true, true]);
+        unexpected[0]
     }
 
     #[test]
@@ -92,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_large_input_is_judged_by_its_beginning() {
-        let mut check = NucleicAcidCheck::default();
+        let mut check = NucleicAcidCheck::new(false);
         let found = (0..2 * RECORDS).position(|_| check.add(alphabet(&[b'A'; 30])));
         assert_eq!(found, Some(RECORDS as usize - 1));
     }

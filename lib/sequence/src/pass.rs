@@ -1,9 +1,11 @@
 //! One pass over the inputs.
 
 use std::collections::VecDeque;
+use std::fmt::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use plmkit_contract::{InputSummary, Reject, Renamed, Stop, UnknownResidue};
+use plmkit_contract::{InputSummary, Reason, Reject, Renamed, Stop, UnknownResidue};
 use plmkit_store::ListWriter;
 
 use crate::assignment::Assignment;
@@ -16,12 +18,13 @@ use crate::fasta::FastaReader;
 use crate::folder::{FinishedSet, OutputFolder};
 use crate::input::Input;
 use crate::nucleic_acids::NucleicAcidCheck;
-use crate::prepare::Prepared;
+use crate::prepare::{Outcome, Prepared};
 use crate::records::Record;
-use crate::residue::InvalidPolicy;
+use crate::residue::{InvalidPolicy, ResidueChanges};
 use crate::shards::Shards;
 use crate::tally::Tally;
 use crate::tasks::Tasks;
+use crate::translate::{Translated, Translator};
 
 /// Reads records from the inputs, assigns them to shards in order, and counts them. Tasks do the rest.
 pub(crate) struct Pass<'a, 'scope> {
@@ -35,10 +38,13 @@ pub(crate) struct Pass<'a, 'scope> {
     ids: Ids,
     assignment: Assignment,
     tally: Tally,
+    translator: Option<Arc<Translator>>,
     /// The inputs read so far.
     inputs: Vec<InputSummary>,
     /// Records read so far.
     records: u64,
+    /// The ordinal of the next protein or reject: the records so far, of which a translated one has one for each peptide.
+    ordinal: u64,
 }
 
 impl<'a, 'scope> Pass<'a, 'scope> {
@@ -61,9 +67,11 @@ impl<'a, 'scope> Pass<'a, 'scope> {
             renamed_path: folder.renamed(),
             ids: Ids::new(config.duplicates),
             assignment: Assignment::new(config.target),
-            tally: Tally::default(),
+            tally: Tally::new(config.translation.is_some()),
+            translator: config.translator().map(Arc::new),
             inputs: Vec::new(),
             records: 0,
+            ordinal: 0,
         })
     }
 
@@ -112,20 +120,26 @@ impl<'a, 'scope> Pass<'a, 'scope> {
     ) -> Result<bool, ShardError> {
         let policy = self.config.policy;
         let first = self.records;
-        let mut alphabet = (!self.config.any_alphabet).then(NucleicAcidCheck::default);
-        let nucleic_acids = || Err(ShardError::NucleicAcids(input.clone()));
+        let translate = self.translator.is_some();
+        let mut alphabet = (!self.config.any_alphabet).then(|| NucleicAcidCheck::new(translate));
         let mut ahead = VecDeque::new();
+        let mut bytes_ahead = 0;
         loop {
             let judge = alphabet.as_ref().is_some_and(NucleicAcidCheck::is_open);
             while ahead.len() < self.config.tasks_ahead()
+                && bytes_ahead < self.config.bytes_ahead()
                 && let Some(block) = chunks.read()
             {
-                let prepare = move || prepare(&policy, block, judge);
-                ahead.push_back(self.tasks.start(prepare));
+                let bytes = block.text.len();
+                bytes_ahead += bytes;
+                let translator = self.translator.clone();
+                let prepare = move || prepare(&policy, translator.as_deref(), block, judge);
+                ahead.push_back((bytes, self.tasks.start(prepare)));
             }
-            let Some(chunk) = ahead.pop_front() else {
+            let Some((bytes, chunk)) = ahead.pop_front() else {
                 break;
             };
+            bytes_ahead -= bytes;
             let chunk = chunk.wait();
             self.ids.prefetch(&chunk.names);
             let records = chunk.records.iter().zip(chunk.prepared).zip(chunk.names);
@@ -135,12 +149,13 @@ impl<'a, 'scope> Pass<'a, 'scope> {
                     return Ok(false);
                 }
                 if let (Some(check), Some(found)) = (&mut alphabet, alphabets.next())
-                    && check.add(found)
+                    // A character that is invalid may be of the other alphabet, as all others.
+                    && (check.add(found) || prepared.is_err() && check.is_unexpected())
                 {
-                    return nucleic_acids();
+                    return Err(check.error(input));
                 }
                 let number = self.records - first + 1;
-                self.add(input, number, record, name, prepared)?;
+                self.add(input, number, record, name, prepared, stop)?;
             }
             let recoded = chunk.descriptions_recoded;
             self.tally.count_change("descriptions_recoded", recoded);
@@ -151,8 +166,10 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         match chunks.failed() {
             Some(error) => Err(error),
             None if stop.requested() => Ok(false),
-            None if alphabet.is_some_and(|check| check.is_nucleic()) => nucleic_acids(),
-            None => Ok(true),
+            None => match alphabet {
+                Some(check) if check.is_unexpected() => Err(check.error(input)),
+                _ => Ok(true),
+            },
         }
     }
 
@@ -163,9 +180,10 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         number: u64,
         record: Record<'_>,
         name: u128,
-        prepared: Result<Prepared, UnknownResidue>,
+        prepared: Result<Outcome, UnknownResidue>,
+        stop: &Stop,
     ) -> Result<(), ShardError> {
-        let ordinal = self.records;
+        let index = self.records;
         self.records += 1;
         let invalid = |problem: String| ShardError::Record {
             input: input.clone(),
@@ -175,7 +193,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         };
         let mut renamed = None;
         if !record.id.is_empty() {
-            match self.ids.admit_name(ordinal, record.id, name) {
+            match self.ids.admit_name(index, record.id, name) {
                 Ok(new) => renamed = new,
                 Err(TakenId::ByRecord { first }) => {
                     let (input, number) = self.place(first);
@@ -195,18 +213,64 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         }
         let prepared = prepared.map_err(|UnknownResidue { position, found }| {
             let found = found.escape_ascii();
+            let expected = if self.translator.is_some() {
+                "bases"
+            } else {
+                "residues"
+            };
             invalid(format!(
-                "expected residues, found '{found}' at position {position}; --invalid x replaces such characters, --invalid reject sets the record aside"
+                "expected {expected}, found '{found}' at position {position}; --invalid x replaces such characters, --invalid reject sets the record aside"
             ))
         })?;
         if let Some(new) = &renamed {
             self.tally.count_change("ids_suffixed", 1);
-            self.list_renamed(ordinal, record.id, new)?;
+            self.list_renamed(record.id, new)?;
         }
         let record = Record {
             id: renamed.as_deref().unwrap_or(record.id),
             ..record
         };
+        match prepared {
+            Outcome::Whole(prepared) => self.add_protein(record, prepared),
+            Outcome::Translated(translated) => self.add_peptides(record, &translated, stop),
+        }
+    }
+
+    /// Adds the peptides of a contig, which end after a stop.
+    fn add_peptides(
+        &mut self,
+        contig: Record<'_>,
+        translated: &Translated,
+        stop: &Stop,
+    ) -> Result<(), ShardError> {
+        self.tally.count_translated(translated);
+        if translated.len() == 0 {
+            let (reason, length) = (Reason::NoOrf, translated.bases as u32);
+            return self.add_protein(contig, Prepared::Rejected { reason, length });
+        }
+        let mut id = String::new();
+        for (place, sequence) in translated.iter() {
+            if stop.requested() {
+                break;
+            }
+            id.clear();
+            let _ = write!(id, "{}_{place}", contig.id);
+            let peptide = Record {
+                id: &id,
+                description: contig.description,
+                sequence,
+            };
+            let length = sequence.len() as u32;
+            let prepared = self.config.policy.accept(length, ResidueChanges::default());
+            self.add_protein(peptide, prepared)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a protein, or lists a rejected record.
+    fn add_protein(&mut self, record: Record<'_>, prepared: Prepared) -> Result<(), ShardError> {
+        let ordinal = self.ordinal;
+        self.ordinal += 1;
         match prepared {
             Prepared::Rejected { reason, length } => {
                 let reject = Reject {
@@ -232,8 +296,9 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         Ok(())
     }
 
-    /// Lists a renamed record.
-    fn list_renamed(&mut self, ordinal: u64, old: &str, new: &str) -> Result<(), ShardError> {
+    /// Lists a renamed record, by the ordinal that comes next.
+    fn list_renamed(&mut self, old: &str, new: &str) -> Result<(), ShardError> {
+        let ordinal = self.ordinal;
         let list = match &mut self.renamed {
             Some(list) => list,
             none => none.insert(ListWriter::create_renames(&self.renamed_path)?),
@@ -245,14 +310,14 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         })?)
     }
 
-    /// Returns the input of the record `ordinal`, and its 1-based number there.
-    fn place(&self, mut ordinal: u64) -> (Input, u64) {
+    /// Returns the input of a record, and its 1-based number there. Records are counted from 0 over all inputs.
+    fn place(&self, mut index: u64) -> (Input, u64) {
         let mut i = 0;
-        while let Some(input) = self.inputs.get(i).filter(|input| input.records <= ordinal) {
-            ordinal -= input.records;
+        while let Some(input) = self.inputs.get(i).filter(|input| input.records <= index) {
+            index -= input.records;
             i += 1;
         }
-        (self.config.inputs[i].clone(), ordinal + 1)
+        (self.config.inputs[i].clone(), index + 1)
     }
 
     pub(crate) fn finish(self) -> Result<FinishedSet, ShardError> {
@@ -266,9 +331,9 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         let summaries = shards.iter().map(|shard| shard.summary.clone()).collect();
         let rejects = self.rejects.finish()?;
         let renamed = self.renamed.map(ListWriter::finish).transpose()?;
-        let mut manifest = self
-            .tally
-            .into_manifest(provenance, self.inputs, &rejects, summaries);
+        let mut manifest =
+            self.tally
+                .into_manifest(provenance, self.ordinal, self.inputs, &rejects, summaries);
         manifest.renamed_digest = renamed.as_ref().map(|list| list.summary().clone());
         Ok(FinishedSet {
             shards,

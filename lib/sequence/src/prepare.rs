@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::protein::Protein;
 use crate::records::Record;
 use crate::residue::{InvalidPolicy, ResidueChanges, normalise};
+use crate::translate::{Translated, Translator, to_sets};
 
 /// The policy for proteins with more than the maximum of residues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -51,6 +52,14 @@ pub enum Prepared {
     },
 }
 
+/// What becomes of a record that may be a contig.
+pub(crate) enum Outcome {
+    /// It is a protein, or rejected.
+    Whole(Prepared),
+    /// It has these peptides.
+    Translated(Translated),
+}
+
 /// An accepted record. Its residues are the first of its normalised sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
@@ -71,31 +80,72 @@ impl Policy {
     pub fn prepare(&self, has_id: bool, sequence: &mut [u8]) -> Result<Prepared, UnknownResidue> {
         let (length, changes) = normalise(sequence, self.invalid == InvalidPolicy::X);
         let length = u32::try_from(length).unwrap_or(u32::MAX);
+        match self.reason(has_id, length, changes.err())? {
+            Some(reason) => Ok(Prepared::Rejected { reason, length }),
+            None => Ok(self.accept(length, changes.unwrap_or_default())),
+        }
+    }
+
+    /// Translates a contig, whose `sequence` has no meaning afterwards. A contig without an id is rejected.
+    pub(crate) fn translate(
+        &self,
+        translator: &Translator,
+        has_id: bool,
+        sequence: &mut [u8],
+    ) -> Result<Outcome, UnknownResidue> {
+        let (bases, replaced) = to_sets(sequence, self.invalid == InvalidPolicy::X);
+        let length = u32::try_from(bases).unwrap_or(u32::MAX);
+        match self.reason(has_id, length, replaced.err())? {
+            Some(reason) => Ok(Outcome::Whole(Prepared::Rejected { reason, length })),
+            None => {
+                let mut translated = translator.translate(&sequence[..bases]);
+                translated.replaced = replaced.unwrap_or_default();
+                Ok(Outcome::Translated(translated))
+            }
+        }
+    }
+
+    /// Returns why a record is rejected whatever its length, if it is. Its first character that is unknown may be the error.
+    fn reason(
+        &self,
+        has_id: bool,
+        length: u32,
+        unknown: Option<UnknownResidue>,
+    ) -> Result<Option<Reason>, UnknownResidue> {
+        match unknown {
+            Some(unknown) if self.invalid == InvalidPolicy::Error => Err(unknown),
+            _ if !has_id => Ok(Some(Reason::NoId)),
+            Some(_) => Ok(Some(Reason::InvalidResidue)),
+            None if length == 0 => Ok(Some(Reason::Empty)),
+            None => Ok(None),
+        }
+    }
+
+    /// Applies the policy for lengths to a protein of `length` residues.
+    pub(crate) fn accept(&self, length: u32, changes: ResidueChanges) -> Prepared {
         let long = length > self.max_residues;
-        let reason = match changes {
-            Err(unknown) if self.invalid == InvalidPolicy::Error => return Err(unknown),
-            _ if !has_id => Some(Reason::NoId),
-            Err(_) => Some(Reason::InvalidResidue),
-            Ok(_) if length == 0 => Some(Reason::Empty),
-            Ok(_) if length < self.min_residues => Some(Reason::TooShort),
-            Ok(_) if long && self.long == LongPolicy::Reject => Some(Reason::TooLong),
-            Ok(_) => None,
+        let reason = if length < self.min_residues {
+            Some(Reason::TooShort)
+        } else if long && self.long == LongPolicy::Reject {
+            Some(Reason::TooLong)
+        } else {
+            None
         };
         if let Some(reason) = reason {
-            return Ok(Prepared::Rejected { reason, length });
+            return Prepared::Rejected { reason, length };
         }
         let (residues, window) = match self.long {
             LongPolicy::Truncate => (length.min(self.max_residues), (length, 0)),
             LongPolicy::Window => (length, (self.max_residues, self.overlap)),
             LongPolicy::SplitOff | LongPolicy::Reject => (length, (length, 0)),
         };
-        Ok(Prepared::Accepted(Accepted {
+        Prepared::Accepted(Accepted {
             length,
             residues,
             split_off: long && self.long == LongPolicy::SplitOff,
-            changes: changes.unwrap_or_default(),
+            changes,
             window,
-        }))
+        })
     }
 }
 

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use plmkit_contract::{
     CONTRACT_VERSION, InputSummary, LengthBin, LengthSummary, Manifest, Provenance, Reason, Reject,
-    ShardSummary, length_bin_edges,
+    ShardSummary, TranslationSummary, length_bin_edges,
 };
 use plmkit_store::Finished;
 
 use crate::protein::Protein;
+use crate::translate::Translated;
 
 /// The kinds of change that a manifest counts.
 const CHANGES: [&str; 9] = [
@@ -28,6 +29,8 @@ const CHANGES: [&str; 9] = [
 pub(crate) struct Tally {
     accepted: u64,
     rejected: BTreeMap<Reason, u64>,
+    /// `None` without a translation.
+    translation: Option<TranslationSummary>,
     lengths: Lengths,
     changed: BTreeMap<String, u64>,
 }
@@ -37,6 +40,7 @@ impl Default for Tally {
         Self {
             accepted: 0,
             rejected: Reason::SHARDING.map(|reason| (reason, 0)).into(),
+            translation: None,
             lengths: Lengths::default(),
             changed: CHANGES.map(|change| (change.to_owned(), 0)).into(),
         }
@@ -44,6 +48,14 @@ impl Default for Tally {
 }
 
 impl Tally {
+    /// Starts with no records, which may be those of a translation.
+    pub(crate) fn new(translated: bool) -> Self {
+        Self {
+            translation: translated.then(TranslationSummary::default),
+            ..Self::default()
+        }
+    }
+
     /// Adds `count` to one of [`CHANGES`].
     pub(crate) fn count_change(&mut self, change: &str, count: u64) {
         if count > 0
@@ -51,6 +63,14 @@ impl Tally {
         {
             *total += count;
         }
+    }
+
+    pub(crate) fn count_translated(&mut self, translated: &Translated) {
+        let total = self.translation.get_or_insert_default();
+        total.bases += translated.bases;
+        total.bases_replaced_by_n += translated.replaced;
+        total.peptides += translated.len() as u64;
+        total.peptides_too_short += translated.short;
     }
 
     pub(crate) fn count_rejected(&mut self, reject: &Reject) {
@@ -76,9 +96,11 @@ impl Tally {
         }
     }
 
+    /// Makes the manifest of inputs that gave so many `records`.
     pub(crate) fn into_manifest(
         self,
         provenance: Provenance,
+        records: u64,
         inputs: Vec<InputSummary>,
         rejects: &Finished<String>,
         shards: Vec<ShardSummary>,
@@ -89,7 +111,11 @@ impl Tally {
             tool: provenance.tool,
             version: provenance.version,
             options: provenance.options,
-            records: inputs.iter().map(|input| input.records).sum(),
+            records,
+            translation: self.translation.map(|translation| TranslationSummary {
+                contigs: inputs.iter().map(|input| input.records).sum(),
+                ..translation
+            }),
             inputs,
             accepted: self.accepted,
             rejected: self.rejected,

@@ -1,0 +1,189 @@
+//! Translates contigs.
+//!
+//! [`Translator`] turns the bases of a contig into peptides. Nothing here does I/O.
+
+mod bases;
+mod codon_table;
+mod frame;
+mod genetic_code;
+
+use std::ops::Range;
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+pub(crate) use bases::to_sets;
+use codon_table::{CodonTable, START, STOP};
+use frame::Frame;
+pub(crate) use frame::Place;
+pub use genetic_code::GeneticCode;
+
+/// How contigs become peptides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Translation {
+    /// The peptides of a frame.
+    pub peptides: Peptides,
+    /// The genetic code.
+    pub code: GeneticCode,
+}
+
+/// The peptides of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peptides {
+    /// The frame, translated.
+    SixFrame(StopPolicy),
+    /// Its open reading frames.
+    Orf(OrfBetween),
+}
+
+/// The policy for stop codons inside a frame. The stop codon that ends a frame is left out in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum StopPolicy {
+    /// Split the frame into peptides
+    Split,
+    /// Leave out the frame
+    Drop,
+    /// Translate them as X, the unknown residue
+    X,
+}
+
+/// What limits an open reading frame. The ends of a contig limit it in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum OrfBetween {
+    /// Stop codons
+    Stops,
+    /// The first start codon after a stop codon, which becomes M, and the next stop codon
+    StartStop,
+}
+
+/// Translates contigs.
+pub(crate) struct Translator {
+    peptides: Peptides,
+    table: CodonTable,
+    min_residues: usize,
+}
+
+/// The peptides of a contig, in the order of the frames, and in a frame as they are read.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Translated {
+    /// The bases of the contig.
+    pub(crate) bases: u64,
+    /// The characters that were replaced by N.
+    pub(crate) replaced: u64,
+    /// Peptides that are shorter than the minimum, and left out.
+    pub(crate) short: u64,
+    peptides: Vec<(Place, Range<usize>)>,
+    /// The residues of all peptides.
+    residues: Vec<u8>,
+}
+
+impl Translator {
+    /// Makes a translator that leaves out peptides with fewer than `min_residues` residues.
+    pub(crate) fn new(translation: Translation, min_residues: u32) -> Self {
+        Self {
+            peptides: translation.peptides,
+            table: CodonTable::new(translation.code),
+            min_residues: min_residues as usize,
+        }
+    }
+
+    /// Translates a contig, given as [sets of bases](to_sets), in all six frames. A codon that is not whole is left out.
+    pub(crate) fn translate(&self, bases: &[u8]) -> Translated {
+        let mut translated = Translated {
+            bases: bases.len() as u64,
+            ..Translated::default()
+        };
+        for frame in Frame::ALL {
+            let bases = bases.get(frame.offset()..).unwrap_or_default();
+            let codons = bases.chunks_exact(3);
+            if frame.is_forward() {
+                let entries = codons.map(|codon| self.table.forward(codon));
+                self.read(frame, entries, &mut translated);
+            } else {
+                let entries = codons.rev().map(|codon| self.table.reverse(codon));
+                self.read(frame, entries, &mut translated);
+            }
+        }
+        translated
+    }
+
+    /// Adds the peptides of a frame, whose codons have these `entries` as they are read.
+    fn read(
+        &self,
+        frame: Frame,
+        entries: impl ExactSizeIterator<Item = u8>,
+        translated: &mut Translated,
+    ) {
+        let codons = entries.len();
+        let needs_start = matches!(self.peptides, Peptides::Orf(OrfBetween::StartStop));
+        // The first codon of the peptide that is being read.
+        let mut first = (!needs_start).then_some(0);
+        for (at, entry) in entries.enumerate() {
+            let residue = entry & !START;
+            if residue == STOP {
+                match self.peptides {
+                    Peptides::SixFrame(StopPolicy::Drop) if at + 1 < codons => {
+                        return translated.discard();
+                    }
+                    Peptides::SixFrame(StopPolicy::X) if at + 1 < codons => {
+                        translated.residues.push(b'X');
+                        continue;
+                    }
+                    _ => {}
+                }
+                if let Some(first) = first {
+                    translated.end(frame.place(first..at, codons), self.min_residues);
+                }
+                first = (!needs_start).then_some(at + 1);
+            } else if first.is_some() {
+                translated.residues.push(residue);
+            } else if entry & START != 0 {
+                first = Some(at);
+                translated.residues.push(b'M');
+            }
+        }
+        if let Some(first) = first {
+            translated.end(frame.place(first..codons, codons), self.min_residues);
+        }
+    }
+}
+
+impl Translated {
+    /// Returns the number of peptides.
+    pub(crate) fn len(&self) -> usize {
+        self.peptides.len()
+    }
+
+    /// Iterates over the peptides and their residues.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Place, &[u8])> {
+        let peptides = self.peptides.iter();
+        peptides.map(|(place, residues)| (*place, &self.residues[residues.clone()]))
+    }
+
+    /// Ends the peptide of the last residues.
+    fn end(&mut self, place: Place, min_residues: usize) {
+        let start = self.start();
+        let end = self.residues.len();
+        if end - start >= min_residues {
+            self.peptides.push((place, start..end));
+        } else {
+            self.short += u64::from(end > start);
+            self.discard();
+        }
+    }
+
+    /// Removes the residues of a peptide that has not ended.
+    fn discard(&mut self) {
+        self.residues.truncate(self.start());
+    }
+
+    /// Returns where the residues of the last peptide begin.
+    fn start(&self) -> usize {
+        self.peptides.last().map_or(0, |(_, residues)| residues.end)
+    }
+}
+
+#[cfg(test)]
+mod tests;
