@@ -1,7 +1,7 @@
 //! A table of ids that grows without doubling.
 //!
 //! General tables double when they are full, and hold both copies meanwhile: three times the memory that a large set needs.
-//! Here the ids are in several parts by their hash, and each part grows by a quarter on its own.
+//! Here the ids are in several parts by their hash, and each part grows by a quarter, in place.
 
 use std::hint::black_box;
 
@@ -9,11 +9,11 @@ use std::hint::black_box;
 const VALUE_BITS: u32 = 40;
 /// The bits of a fingerprint that are stored. The part of an entry tells some more.
 const KEY_BITS: u32 = u128::BITS - VALUE_BITS;
-/// The bits of a fingerprint that select its part. Of a hundred million ids, each part is so large that the allocator returns the
-/// memory of the smaller one; in many small parts, a quarter of it would stay.
+/// The bits of a fingerprint that select its part.
 const PART_BITS: u32 = 4;
-/// Free entries that are added after the last place when the entries before it are in use.
-const ROOM: usize = 16;
+/// The entries of a block, 64 KiB. Memory comes in blocks of one size, and a part that grows gives its blocks to its larger self:
+/// of arrays that grow, an allocator keeps a quarter.
+const BLOCK: usize = 1 << 12;
 
 /// Maps fingerprints of ids to numbers, in 16 bytes an entry; at most nine tenths of the entries are in use.
 pub(crate) struct IdTable {
@@ -23,8 +23,8 @@ pub(crate) struct IdTable {
 /// A hash table with linear probing. Entries are in the order of their keys, so that a search ends early.
 #[derive(Clone, Default)]
 struct Part {
-    /// Key, then value plus one; 0 if free. Entries that do not fit before `capacity` follow it.
-    entries: Vec<u128>,
+    /// Entries: key, then value plus one; 0 if free. Those that do not fit before `capacity` follow it.
+    blocks: Vec<Box<[u128]>>,
     capacity: usize,
     used: usize,
 }
@@ -45,7 +45,7 @@ impl IdTable {
     pub(crate) fn get(&self, fingerprint: u128) -> Option<u64> {
         let part = &self.parts[part_of(fingerprint)];
         let at = part.find(key_of(fingerprint)).ok()?;
-        Some(value_of(part.entries[at]))
+        Some(value_of(part.get(at)?))
     }
 
     /// Sets the value of a fingerprint.
@@ -56,7 +56,7 @@ impl IdTable {
         if self.add(fingerprint, value).is_some() {
             let (part, key) = (part_of(fingerprint), key_of(fingerprint));
             if let Ok(at) = self.parts[part].find(key) {
-                self.parts[part].entries[at] = entry(key, value);
+                *self.parts[part].entry_mut(at) = entry(key, value);
             }
         }
     }
@@ -70,7 +70,7 @@ impl IdTable {
         let key = key_of(fingerprint);
         let part = &mut self.parts[part_of(fingerprint)];
         match part.find(key) {
-            Ok(at) => Some(value_of(part.entries[at])),
+            Ok(at) => Some(value_of(part.get(at)?)),
             Err(at) => {
                 part.add(at, entry(key, value));
                 None
@@ -82,8 +82,8 @@ impl IdTable {
     pub(crate) fn prefetch(&self, fingerprints: &[u128]) {
         let places = fingerprints.iter().map(|&fingerprint| {
             let part = &self.parts[part_of(fingerprint)];
-            let first = part.entries.get(part.place(key_of(fingerprint)));
-            first.copied().unwrap_or(0) as u64
+            let first = part.get(part.place(key_of(fingerprint)));
+            first.unwrap_or(0) as u64
         });
         black_box(places.fold(0, u64::wrapping_add));
     }
@@ -121,7 +121,7 @@ impl Part {
     /// Returns the index of a key, or where it belongs.
     fn find(&self, key: u128) -> Result<usize, usize> {
         let mut at = self.place(key);
-        while let Some(&entry) = self.entries.get(at) {
+        while let Some(entry) = self.get(at) {
             match entry >> VALUE_BITS {
                 found if entry == 0 || found > key => return Err(at),
                 found if found == key => return Ok(at),
@@ -131,51 +131,62 @@ impl Part {
         Err(at)
     }
 
+    fn get(&self, at: usize) -> Option<u128> {
+        self.blocks.get(at / BLOCK).map(|block| block[at % BLOCK])
+    }
+
+    /// Returns an entry to be changed. Makes the blocks before it.
+    fn entry_mut(&mut self, at: usize) -> &mut u128 {
+        while self.blocks.len() <= at / BLOCK {
+            self.blocks.push(vec![0; BLOCK].into_boxed_slice());
+        }
+        &mut self.blocks[at / BLOCK][at % BLOCK]
+    }
+
     /// Adds an entry whose key is not there and belongs at `at`.
     fn add(&mut self, mut at: usize, entry: u128) {
         if 10 * (self.used + 1) > 9 * self.capacity {
             self.grow();
             at = self.find(entry >> VALUE_BITS).unwrap_or_else(|at| at);
         }
-        let later = &mut self.entries[at..];
-        let Some(free) = later.iter().position(|&entry| entry == 0) else {
-            self.extend();
-            return self.add(at, entry);
-        };
-        later.copy_within(..free, 1);
-        later[0] = entry;
+        // It moves the entries up to the next free place.
+        let mut moved = entry;
+        while moved != 0 {
+            moved = std::mem::replace(self.entry_mut(at), moved);
+            at += 1;
+        }
         self.used += 1;
     }
 
-    fn extend(&mut self) {
-        // A vector would double.
-        self.entries.reserve_exact(ROOM);
-        self.entries.resize(self.entries.len() + ROOM, 0);
-    }
-
     fn grow(&mut self) {
-        let capacity = (self.capacity + self.capacity / 4).max(8);
-        let larger = Self {
-            entries: vec![0; capacity],
-            capacity,
-            used: 0,
-        };
-        let old = std::mem::replace(self, larger);
-        for entry in old.entries.into_iter().filter(|&entry| entry != 0) {
-            self.push(entry);
+        let blocks = self.capacity / BLOCK;
+        self.capacity = (blocks + (blocks / 4).max(1)) * BLOCK;
+        self.used = 0;
+        let mut spare = Vec::new();
+        for mut block in std::mem::take(&mut self.blocks) {
+            for entry in block.iter_mut().map(std::mem::take) {
+                if entry != 0 {
+                    self.push(entry, &mut spare);
+                }
+            }
+            spare.push(block);
         }
+        let missing = (self.capacity / BLOCK).saturating_sub(self.blocks.len());
+        self.blocks.extend(spare.into_iter().take(missing));
     }
 
-    /// Adds an entry with a larger key than all others.
-    fn push(&mut self, entry: u128) {
+    /// Adds an entry with a larger key than all others. Takes blocks from `spare` first.
+    fn push(&mut self, entry: u128, spare: &mut Vec<Box<[u128]>>) {
         let mut at = self.place(entry >> VALUE_BITS);
-        while self.entries.get(at).is_some_and(|&entry| entry != 0) {
+        while self.get(at).is_some_and(|entry| entry != 0) {
             at += 1;
         }
-        if at == self.entries.len() {
-            self.extend();
+        while self.blocks.len() <= at / BLOCK
+            && let Some(block) = spare.pop()
+        {
+            self.blocks.push(block);
         }
-        self.entries[at] = entry;
+        *self.entry_mut(at) = entry;
         self.used += 1;
     }
 }
@@ -212,12 +223,10 @@ mod tests {
         let mut table = IdTable::default();
         for name in 0..2_000_000u64 {
             table.insert(xxh3_128(&name.to_le_bytes()), name);
-            if name > 100_000 && name.is_multiple_of(9_999) {
-                let part = |part: &Part| part.entries.capacity();
-                let places: usize = table.parts.iter().map(part).sum();
-                let largest = table.parts.iter().map(part).max().unwrap_or(0);
-                // A part that grows is there twice.
-                let bytes = 16 * (places + largest);
+            if name > 1_000_000 && name.is_multiple_of(9_999) {
+                let blocks = table.parts.iter().map(|part| part.blocks.len());
+                // A part that grows moves from block to block.
+                let bytes = (blocks.sum::<usize>() + 2) * BLOCK * 16;
                 assert!(bytes as u64 <= 24 * name, "{bytes} for {name}");
             }
         }
