@@ -4,11 +4,11 @@ use std::fs;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use plmkit_cli::{Exit, Fault, NamedPath, files_in, files_of, is_hidden, keep_apart};
-use plmkit_contract::{io_text, path_text};
-use plmkit_logs::event::{Event, EventReader};
+use plmkit_cli::{Exit, Fault, NamedPath, files_of, is_hidden, keep_apart};
+use plmkit_contract::{Failure, io_text, path_text};
+use plmkit_logs::event::EventReader;
 use plmkit_logs::gpu_parquet::GpuSamples;
-use plmkit_logs::{LogError, SkippedLines, Timestamp};
+use plmkit_logs::{GpuSample, LogError, SkippedLines, Timestamp};
 use plmkit_store::{FileKind, open_input, write_json, write_report};
 use plmkit_telemetry::report::{
     Report, Runs, Samples, SamplesSummary, Tier, html, multiqc, sentences,
@@ -19,10 +19,8 @@ use crate::args::ReportArgs;
 
 /// Writes the report, logs it in sentences, and returns the exit code of the verdict.
 pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
-    let mut events = logs_of(&args.events, &["jsonl"])?;
-    // An interrupted job goes on in a later log, whatever its name.
-    events.sort_by_cached_key(|path| first_time(path));
-    let samples = logs_of(&args.gpu, &["csv", "parquet"])?;
+    let events = logs_of(&args.events, &["jsonl"], first_event)?;
+    let samples = logs_of(&args.gpu, &["csv", "parquet"], first_sample)?;
     check_paths(&events, &samples, args)?;
     let report = read(&events, &samples, args.peak_tflops)?;
     write_json(&args.out, &report)?;
@@ -38,11 +36,23 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
     Ok(judge(&report, args.fail_on))
 }
 
-/// Returns the logs: files, and for a folder the logs in it and in its subfolders.
-fn logs_of(paths: &[PathBuf], extensions: &[&str]) -> Result<Vec<PathBuf>, Fault> {
+/// Returns the logs in the order of their first times: files, and for a folder the logs in it and in its subfolders. A file of
+/// a folder that is no log is left out with a warning.
+fn logs_of(
+    paths: &[PathBuf],
+    extensions: &[&str],
+    first_time: fn(&Path) -> Result<Option<Timestamp>, LogError>,
+) -> Result<Vec<PathBuf>, Fault> {
     let mut logs = Vec::new();
     for path in paths {
-        let in_folder = logs_below(path, extensions);
+        let mut in_folder = logs_below(path, extensions);
+        in_folder.retain(|path| match first_time(path) {
+            Err(error) if error.exit() == Exit::Data => {
+                warn!("left out: {error}");
+                false
+            }
+            _ => true,
+        });
         // What is no folder, and a folder without logs.
         let found = if in_folder.is_empty() {
             files_of(vec![path.clone()], extensions)?
@@ -51,6 +61,9 @@ fn logs_of(paths: &[PathBuf], extensions: &[&str]) -> Result<Vec<PathBuf>, Fault
         };
         logs.extend(found);
     }
+    // An interrupted job goes on in a later log, whatever its name. Pipes are read only once.
+    let time = |path: &PathBuf| first_time(path).ok().flatten();
+    logs.sort_by_cached_key(|path| path.is_file().then(|| time(path)).flatten());
     Ok(logs)
 }
 
@@ -59,30 +72,46 @@ fn logs_below(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     if !folder.is_dir() {
         return Vec::new();
     }
-    let warn = |error: &std::io::Error| warn!("{}: {}", path_text(folder), io_text(error));
-    let mut logs = files_in(folder, extensions)
-        .inspect_err(warn)
-        .unwrap_or_default();
-    logs.retain(|path| path.is_file());
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    let mut folders: Vec<PathBuf> = folders
-        .map(|entry| entry.path())
-        .filter(|path| !is_hidden(path))
-        .collect();
-    folders.sort();
+    let entries = fs::read_dir(folder).inspect_err(|error| {
+        warn!("{}: {}", path_text(folder), io_text(error));
+    });
+    let entries = entries.into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.retain(|path| !is_hidden(path));
+    paths.sort();
+    let is_folder = |path: &PathBuf| path.is_dir() && !path.is_symlink();
+    let (folders, mut logs): (Vec<_>, Vec<_>) = paths.into_iter().partition(is_folder);
+    logs.retain(|path| path.is_file() && is_log(path, extensions));
     for folder in folders {
         logs.extend(logs_below(&folder, extensions));
     }
     logs
 }
 
-/// Returns the time of the first event of a log; `None` if it is unknown or the log can be read only once.
-fn first_time(path: &Path) -> Option<Timestamp> {
-    path.is_file().then_some(())?;
-    let log = EventReader::new(BufReader::new(open_input(path).ok()?), path);
-    let first = log.map_while(Result::ok).next();
-    first.as_ref().and_then(Event::time)
+/// Whether a name has one of the extensions, or had it before the log was rotated: `.jsonl.1`, `.jsonl-20260131`.
+fn is_log(path: &Path, extensions: &[&str]) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    let name = name.trim_end_matches(['.', '-']);
+    extensions
+        .iter()
+        .any(|&of| Path::new(name).extension() == Some(of.as_ref()))
+}
+
+/// Returns the time of the first event of a log; `None` for an empty log, and if it is unknown.
+fn first_event(path: &Path) -> Result<Option<Timestamp>, LogError> {
+    let mut log = EventReader::new(BufReader::new(open_input(path)?), path);
+    match log.next() {
+        Some(event) => Ok(event?.time()),
+        None if log.torn() || fs::metadata(path).is_ok_and(|file| file.len() == 0) => Ok(None),
+        None => Err(LogError::line(path, 1, "expected run events, found none")),
+    }
+}
+
+/// Returns the time of the first sample of a log; `None` for an empty log.
+fn first_sample(path: &Path) -> Result<Option<Timestamp>, LogError> {
+    let first = GpuSamples::open(path)?.next().transpose()?;
+    Ok(first.map(|sample| sample.timestamp))
 }
 
 fn check_paths(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Result<(), Fault> {
@@ -140,10 +169,45 @@ fn read_samples(
     samples: &mut Samples,
     skipped: &mut Vec<SkippedLines>,
 ) -> Result<bool, LogError> {
+    samples.begin_log();
+    let begun = samples.clone();
     let mut log = GpuSamples::open(path)?;
-    for sample in log.by_ref() {
-        samples.add(&sample?);
+    let mut last: Option<GpuSample> = None;
+    while let Some(sample) = log.next().transpose()? {
+        if last.as_ref().is_some_and(|last| is_before(&sample, last)) {
+            *samples = begun;
+            return read_unordered(path, samples, skipped);
+        }
+        samples.add(&sample);
+        last = Some(sample);
     }
+    skipped.extend(log.skipped());
+    Ok(log.torn())
+}
+
+fn is_before(sample: &GpuSample, last: &GpuSample) -> bool {
+    match (sample.boot_time(), last.boot_time()) {
+        (Some((boot_id, boot_s)), Some((of_last, last_s))) => boot_id == of_last && boot_s < last_s,
+        _ => sample.timestamp < last.timestamp,
+    }
+}
+
+/// Reads a log whose rows are in no order, in memory.
+fn read_unordered(
+    path: &Path,
+    samples: &mut Samples,
+    skipped: &mut Vec<SkippedLines>,
+) -> Result<bool, LogError> {
+    let unordered = "the rows are not in the order of their times";
+    if !path.is_file() {
+        return Err(LogError::line(path, 1, unordered));
+    }
+    warn!("{}: {unordered}: they are sorted", path_text(path));
+    let mut log = GpuSamples::open(path)?;
+    let mut rows = log.by_ref().collect::<Result<Vec<GpuSample>, _>>()?;
+    let boot_ms = |row: &GpuSample| row.boot_s.map(|boot_s| (boot_s * 1000.0).round() as i64);
+    rows.sort_by_cached_key(|row| (row.boot_id.clone(), boot_ms(row), row.timestamp));
+    rows.iter().for_each(|row| samples.add(row));
     skipped.extend(log.skipped());
     Ok(log.torn())
 }

@@ -235,7 +235,7 @@ fn failing_hardware_is_a_negative_verdict_and_other_findings_are_not() {
             ",21500,none,0,0\n",
             ",21500,none,0,1\n",
             1,
-            &["critical: gpu 0 (NVIDIA H100 80GB HBM3): 1 memory errors"],
+            &["critical: gpu 0 (NVIDIA H100 80GB HBM3): 1 memory error that"],
         ),
         (
             ",none,0,0\n",

@@ -323,9 +323,10 @@ def check(folder):
         near(found["max_temperature_c"], max(figures.known("temperature_c", int), default=None))
     hosts = {milliseconds(row): row for row in reversed(rows)}
     host = Figures(Gpu(hosts.values(), lambda _: True), everything)
-    near(report["samples"]["host"]["coverage"], host.coverage())
+    [found] = report["samples"]["hosts"]
+    near(found["coverage"], host.coverage())
     cpu = host.mean("host_cpu_util")
-    near(report["samples"]["host"]["mean_cpu_utilization"], cpu and cpu / 100)
+    near(found["mean_cpu_utilization"], cpu and cpu / 100)
     return report
 
 
@@ -372,6 +373,33 @@ def test_two_workers_on_two_gpus_one_of_which_had_its_driver_reloaded(logs):
     found = check(logs.folder)["events"]["runs"][0]
     assert 0.98 < found["gpus"][0]["energy"]["coverage"] < 1
     assert found["efficiency"]["energy_j"] is not None
+
+
+def test_rows_in_no_order(logs):
+    logs.run("r", 3_210, 98_765, GPUS)
+    logs.record(logs.steps(0, 100_000, 500), GPUS, interval=0.5, counter=["GPU-0"])
+    logs.random.shuffle(logs.rows)
+    logs.write()
+    check(logs.folder)
+
+
+def test_a_folder_with_a_rotated_log_and_other_files(tmp_path):
+    logs = Logs(tmp_path, seed=1)
+    logs.run("r", 0, 50_000, GPUS)
+    logs.write()
+    lines = (tmp_path / "events.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+
+    def report(**files):
+        folder = tmp_path / str(len(files))
+        folder.mkdir()
+        for name, text in files.items():
+            (folder / name.replace("_", ".")).write_text(text, encoding="utf-8")
+        done = run("monitor-log", "report", "--events", folder, "--out", folder / "report.json")
+        return done.stderr, json.loads((folder / "report.json").read_text(encoding="utf-8"))["events"]["runs"]
+
+    text, [whole] = report(events_jsonl="".join(lines))
+    said, [rotated] = report(events_jsonl="".join(lines[1:]), events_jsonl_1=lines[0], other_jsonl="{}\n")
+    assert rotated == whole and "left out: " in said and "other.jsonl" in said
 
 
 def test_a_recording_of_a_tenth_of_a_run(logs):

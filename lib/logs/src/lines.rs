@@ -139,8 +139,11 @@ impl LineCount {
             return Ok(());
         }
         // Reported once.
-        self.bad = 0;
+        let (all, bad) = (self.good + self.bad, std::mem::take(&mut self.bad));
         let (line, reason) = self.first_bad.take().unwrap_or_default();
+        let reason = format!(
+            "{reason}; {bad} of {all} lines are malformed, more than one in {LINES_FOR_A_BAD_ONE}"
+        );
         Err(LogError::line(path, line, reason))
     }
 
@@ -270,7 +273,7 @@ mod tests {
         bad(&mut count, 51).unwrap();
         assert_eq!(
             count.check(path).unwrap_err().to_string(),
-            "log: line 50: torn"
+            "log: line 50: torn; 2 of 199 lines are malformed, more than one in 100"
         );
         let mut header_alone = LineCount::default();
         header_alone.add_header();

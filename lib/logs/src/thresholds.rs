@@ -68,5 +68,14 @@ pub const COVERAGE_MARKED_BELOW: f64 = 0.90;
 /// A figure from samples that were seen for less than this share of the time is left out.
 pub const COVERAGE_ABSENT_BELOW: f64 = 0.50;
 
-/// A GPU without values in this many last samples of a recording is lost.
+/// A GPU without values in this many last samples of a recording, and for [`GPU_LOST_AFTER_S`], is lost.
 pub const GPU_LOST_MOMENTS: u64 = 3;
+
+/// A shorter time without values is a hiccup of the driver.
+pub const GPU_LOST_AFTER_S: f64 = 5.0;
+
+/// A GPU does not draw more than so many times its power limit.
+pub const POWER_POSSIBLE_UP_TO: f64 = 1.5;
+
+/// No GPU draws more, if its limit is unknown.
+pub const POWER_POSSIBLE_UP_TO_W: f64 = 3000.0;

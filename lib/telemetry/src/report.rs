@@ -129,13 +129,22 @@ impl Report {
         peak_tflops: Option<f64>,
     ) -> Self {
         if let Some(events) = &mut events {
-            let by_run = match &mut samples {
-                Some(samples) => std::mem::take(&mut samples.by_run),
+            let (by_run, machines) = match &mut samples {
+                Some(samples) => {
+                    let by_run = std::mem::take(&mut samples.by_run);
+                    (by_run, std::mem::take(&mut samples.machines))
+                }
                 // Even without samples, a run may name its GPUs.
-                None => Samples::default().finish(false, Some(events)).by_run,
+                None => (
+                    Samples::default().finish(false, Some(events)).by_run,
+                    Vec::new(),
+                ),
             };
             for (run, gpus) in events.runs.iter_mut().zip(by_run) {
                 run.join_gpus(gpus, peak_tflops);
+            }
+            for (run, machine) in events.runs.iter_mut().zip(machines) {
+                run.machine = machine;
             }
             events.by_sample = sample_totals::by_sample(&events.runs);
             events.repeats = repeats::repeats(&events.runs);
@@ -174,9 +183,16 @@ fn share(part: impl Into<Option<f64>>, whole: impl Into<Option<f64>>) -> Option<
     (whole > 0.0).then(|| part / whole)
 }
 
-/// Returns a share in sentences.
+/// Returns a share in sentences, with so many digits that a share beside a threshold does not read as the threshold.
 fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
+    let percent = share * 100.0;
+    let shown = (1..=4).map(|digits| format!("{percent:.digits$} %"));
+    let is_near = |text: &String| {
+        let told = text.trim_end_matches(" %").parse().unwrap_or(percent);
+        told % 5.0 == 0.0 && (told - percent).abs() > 1e-9
+    };
+    let mut exact = shown.skip_while(is_near);
+    exact.next().unwrap_or_else(|| format!("{percent:.1} %"))
 }
 
 /// Joins the parts of a sentence that are known.

@@ -108,8 +108,13 @@ impl<R: BufRead> Iterator for GpuCsvReader<R> {
 pub(crate) fn parse_row(header: &StringRecord, row: &StringRecord) -> Result<GpuSample, String> {
     if row.len() != header.len() {
         let (expected, found) = (header.len(), row.len());
+        let torn = if found > expected {
+            ": is the header torn?"
+        } else {
+            ""
+        };
         return Err(format!(
-            "wrong number of columns; expected {expected}, found {found}"
+            "wrong number of columns; expected {expected}, found {found}{torn}"
         ));
     }
     let sample = row.deserialize::<GpuSample>(Some(header));

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::range_set::RangeSet;
 use super::time_span::TimeSpan;
-use super::worker::{WorkerCount, Workers};
+use super::worker::{WorkerCount, Workers, busy_s};
 
 /// A process of a run. An interrupted run that was resumed has several.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -28,7 +28,7 @@ pub struct AttemptSummary {
     pub gap_s: Option<f64>,
     /// Seconds of loading the model.
     pub load_s: Option<f64>,
-    /// Seconds to the end or to the last known batch.
+    /// Seconds to the end or to the last known batch; of a log that lost its head, from its first batch on.
     pub elapsed_s: Option<f64>,
     /// Batches computed.
     pub batches: u64,
@@ -46,6 +46,8 @@ pub(super) struct Attempt {
     pub(super) started: Option<RunStarted>,
     pub(super) done: Option<RunDone>,
     last_batch_s: Option<f64>,
+    /// The lowest number of a batch.
+    first_batch: Option<u64>,
     pub(super) span: TimeSpan,
     numbers: RangeSet<i128>,
     workers: BTreeMap<u64, WorkerCount>,
@@ -60,7 +62,12 @@ impl Attempt {
 
     /// Adds an event of this process. Returns false for a batch that was added before.
     pub(super) fn add(&mut self, event: &Event) -> bool {
-        self.span.add(event);
+        // A log that lost its head begins within a batch.
+        let begun_s = match event {
+            Event::Batch(batch) if self.started.is_none() => busy_s(batch),
+            _ => 0.0,
+        };
+        self.span.add(event, begun_s);
         match event {
             Event::Run(started) => self.started = Some(started.clone()),
             Event::Batch(batch) => return self.add_batch(batch),
@@ -75,6 +82,8 @@ impl Attempt {
         if self.numbers.insert(number..number + 1).is_empty() {
             return false;
         }
+        let first = self.first_batch.unwrap_or(batch.batch);
+        self.first_batch = Some(first.min(batch.batch));
         let times = [self.last_batch_s, batch.elapsed_s];
         self.last_batch_s = times.into_iter().flatten().reduce(f64::max);
         let worker = self.workers.entry(batch.worker.unwrap_or(0)).or_default();
@@ -84,8 +93,25 @@ impl Attempt {
         true
     }
 
-    /// Returns the seconds to the end, or to the last known batch, by a monotonic clock.
+    /// Whether the log lost its head: the start of the run and its first batches.
+    pub(super) fn is_cut(&self) -> bool {
+        let done = self.done.as_ref();
+        let lost = done.is_some_and(|done| done.tokens > self.summary.tokens);
+        self.started.is_none() && self.first_batch.map_or(lost, |first| first > 0)
+    }
+
+    /// Returns the seconds to the end, or to the last known batch, by a monotonic clock; of a log that lost its head, from the
+    /// start of its first batch on.
     pub(super) fn elapsed_s(&self) -> Option<f64> {
+        let starts_s = self.workers.values().filter_map(WorkerCount::start_s);
+        let unseen_s = match self.is_cut() {
+            true => starts_s.reduce(f64::min)?,
+            false => 0.0,
+        };
+        Some(self.end_s()? - unseen_s)
+    }
+
+    fn end_s(&self) -> Option<f64> {
         let done = self.done.as_ref().map(|done| done.elapsed_s);
         done.or(self.last_batch_s)
     }
@@ -97,8 +123,8 @@ impl Attempt {
 
     /// Adds the workers of this process. A process that was killed before its first batch took no known time.
     pub(super) fn add_workers(&self, workers: &mut Workers) {
-        let elapsed_s = self.elapsed_s();
-        if elapsed_s.is_none() && self.summary.batches == 0 {
+        let end_s = self.end_s();
+        if end_s.is_none() && self.summary.batches == 0 {
             return;
         }
         let declared = self.started.as_ref().and_then(|started| started.workers);
@@ -107,7 +133,7 @@ impl Attempt {
         let count = declared.max(seen).unwrap_or(1).clamp(1, MAX_WORKERS);
         let idle = WorkerCount::default();
         let counts = (0..count).map(|worker| self.workers.get(&worker).unwrap_or(&idle));
-        workers.add(counts, elapsed_s);
+        workers.add(counts, end_s, self.is_cut());
     }
 
     /// Whether both attempts computed in the same way on the same devices.

@@ -2,25 +2,31 @@
 
 use std::ops::Range;
 
-use plmkit_logs::thresholds::GPU_LOST_MOMENTS;
+use plmkit_logs::thresholds::{GPU_LOST_AFTER_S, GPU_LOST_MOMENTS};
 use plmkit_logs::{GpuSample, Timestamp};
 
 use super::pace::since;
-use super::time_span::{Moment, WorkTimes};
+use super::time_span::{Moment, WorkTimes, seconds};
 
-/// A counter of the driver over the recording. What it counted before does not count. A reloaded driver counts from 0.
+/// A counter of the driver while runs used the GPU; without runs, over the recording. What it counted before does not count.
+/// A reloaded driver counts from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counter {
-    last: Option<u64>,
-    /// What was counted during the recording.
+    last: Option<(u64, Moment)>,
+    /// What was counted meanwhile.
     pub(super) new: Option<u64>,
 }
 
 impl Counter {
-    fn add(&mut self, count: Option<u64>) {
+    fn add(&mut self, count: Option<u64>, moment: Moment, used_us: impl Fn(Moment) -> i64) {
         let Some(count) = count else { return };
-        let before = self.last.replace(count).unwrap_or(count);
-        *self.new.get_or_insert(0) += count.checked_sub(before).unwrap_or(count);
+        let (before, since) = self
+            .last
+            .replace((count, moment))
+            .unwrap_or((count, moment));
+        let more = count.checked_sub(before).unwrap_or(count);
+        let is_new = more > 0 && used_us(since) > 0;
+        *self.new.get_or_insert(0) += if is_new { more } else { 0 };
     }
 }
 
@@ -39,24 +45,39 @@ pub(super) struct Condition {
     /// The last row with values, or else the first row.
     quiet_since: Option<Moment>,
     last_row: Option<Moment>,
-    /// Rows without values since the last one with values.
+    /// Rows without values since the last one with values, or moments without a row.
     empty_rows: u64,
     /// Time of runs on this GPU in which its rows had no values.
     silent_us: i64,
 }
 
 impl Condition {
-    /// Adds a row of the GPU `uuid`.
-    pub(super) fn add(&mut self, sample: &GpuSample, moment: Moment, times: &WorkTimes) {
-        self.ecc_uncorrected.add(sample.ecc_uncorrected);
-        self.xid_errors.add(sample.xid_errors);
+    /// Adds a row of the GPU `uuid`, before which so many moments of its log had none.
+    pub(super) fn add(
+        &mut self,
+        sample: &GpuSample,
+        uuid: Option<&str>,
+        moment: Moment,
+        missed: u64,
+        times: &WorkTimes,
+    ) {
+        let last = self.last_row.filter(|last| last.clock == moment.clock);
+        if last.is_some_and(|last| last.at_us >= moment.at_us) {
+            // Read twice.
+            return;
+        }
+        let used_us = |from| Self::used_us(Some(from), moment, uuid, times);
+        self.ecc_uncorrected
+            .add(sample.ecc_uncorrected, moment, used_us);
+        self.xid_errors.add(sample.xid_errors, moment, used_us);
+        self.empty_rows += missed;
         self.last_xid = sample.last_xid.or(self.last_xid);
         self.repair.0 = sample.repair_pending.or(self.repair.0);
         self.repair.1 = sample.repair_failed.or(self.repair.1);
         self.last_row = Some(moment);
         if sample.has_values() {
             if self.is_quiet() {
-                self.silent_us += self.quiet_us(moment, sample.uuid.as_deref(), times);
+                self.silent_us += Self::used_us(self.quiet_since, moment, uuid, times);
             }
             self.empty_rows = 0;
             (self.quiet_since, self.last_seen) = (Some(moment), Some(sample.timestamp));
@@ -66,9 +87,19 @@ impl Condition {
         }
     }
 
+    /// Ends a log that had so many moments after the last row of the GPU.
+    pub(super) fn end_log(&mut self, last: Moment, missed: u64) {
+        if since(self.last_row, last).is_some() {
+            self.last_row = Some(last);
+            self.empty_rows += missed;
+        }
+    }
+
     /// Whether the values ended while the recording went on, or never came.
     pub(super) fn is_quiet(&self) -> bool {
-        self.empty_rows >= GPU_LOST_MOMENTS
+        let quiet = self.last_row.and_then(|last| since(self.quiet_since, last));
+        let quiet_s = quiet.map_or(0.0, |time| seconds(time.end - time.start));
+        self.empty_rows >= GPU_LOST_MOMENTS && quiet_s >= GPU_LOST_AFTER_S
     }
 
     /// Whether a row ever had values.
@@ -79,11 +110,12 @@ impl Condition {
     /// Returns for how long of its runs, or of the recording without runs, the GPU gave no values while rows came.
     pub(super) fn silent_us(&self, uuid: Option<&str>, times: &WorkTimes) -> i64 {
         let last = self.last_row.filter(|_| self.is_quiet());
-        let open_us = last.map_or(0, |last| self.quiet_us(last, uuid, times));
+        let open_us = last.map_or(0, |last| Self::used_us(self.quiet_since, last, uuid, times));
         self.silent_us + open_us
     }
 
-    fn quiet_us(&self, to: Moment, uuid: Option<&str>, times: &WorkTimes) -> i64 {
+    /// Returns for how long runs used the GPU between two moments; without runs, the time between them.
+    fn used_us(from: Option<Moment>, to: Moment, uuid: Option<&str>, times: &WorkTimes) -> i64 {
         let of_runs = |time: Range<i64>| {
             if !times.are_known() {
                 return time.end - time.start;
@@ -92,6 +124,6 @@ impl Condition {
             let used = parts.filter(|(_, work)| work.iter().any(|work| work.uses(uuid)));
             used.map(|(us, _)| us).sum()
         };
-        since(self.quiet_since, to).map_or(0, of_runs)
+        since(from, to).map_or(0, of_runs)
     }
 }

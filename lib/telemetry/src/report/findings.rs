@@ -83,13 +83,14 @@ type Found = Option<(Tier, String)>;
 type Rule<T> = (FindingKind, fn(&T) -> Found, &'static str);
 
 #[rustfmt::skip]
-const OF_GPU: [Rule<GpuSummary>; 10] = [
+const OF_GPU: [Rule<GpuSummary>; 11] = [
     (FindingKind::Bottleneck, utilization, ""),
     (FindingKind::GpuLost, lost, ": look for Xid errors in the kernel's log, and reset or replace it"),
     (FindingKind::MemoryErrors, memory_errors, ": do not trust what it computed, and reset or replace it"),
     (FindingKind::Throttling, throttling, ": look at cooling and power cables"),
     (FindingKind::PowerCap, power_cap, ": a higher limit, if there is one, makes it faster"),
     (FindingKind::Temperature, temperature, ": look at cooling and at its neighbours"),
+    (FindingKind::Temperature, memory_temperature, ": look at cooling and at its neighbours"),
     (FindingKind::DeviceMemory, device_memory, ": pack with a smaller --max-batch-tokens before it runs out"),
     (FindingKind::XidErrors, xid_errors, ": NVIDIA's list of Xid errors says whether the program or the hardware is at fault"),
     (FindingKind::MemoryRepair, memory_repair, ""),
@@ -154,19 +155,20 @@ fn utilization(gpu: &GpuSummary) -> Found {
 }
 
 fn lost(gpu: &GpuSummary) -> Found {
-    let silent_s = gpu.silent_s;
+    // What happens outside all runs is no matter of theirs.
+    let silent_s = Some(gpu.silent_s).filter(|&silent_s| silent_s > 0.0)?;
     let found = match gpu.last_seen {
         Some(last) if gpu.lost => format!("its values ended at {last} while the recording went on"),
         None if gpu.lost => "it gave no values".to_owned(),
-        _ if silent_s > 0.0 => format!("it gave no values for {silent_s:.1} s, and came back"),
-        _ => return None,
+        _ => format!("it gave no values for {silent_s:.1} s, and came back"),
     };
     Some((Tier::Critical, found))
 }
 
 fn memory_errors(gpu: &GpuSummary) -> Found {
     let errors = gpu.new_ecc_uncorrected.filter(|&errors| errors > 0)?;
-    let found = format!("{errors} memory errors that could not be corrected came up");
+    let errors = plural(errors, "memory error");
+    let found = format!("{errors} that could not be corrected came up");
     Some((Tier::Critical, found))
 }
 
@@ -192,6 +194,7 @@ fn memory_repair(gpu: &GpuSummary) -> Found {
 
 /// At full load a power limit nearly always holds the clocks down, which costs little; heat should not.
 fn throttling(gpu: &GpuSummary) -> Found {
+    gpu.throttled_share?;
     let severe_us = gpu.throttling.severe_us;
     let reasons = reasons(gpu, true);
     let found = format!("heat or its supply of power held the clocks down ({reasons})");
@@ -199,6 +202,7 @@ fn throttling(gpu: &GpuSummary) -> Found {
 }
 
 fn power_cap(gpu: &GpuSummary) -> Found {
+    gpu.throttled_share?;
     let throttling = &gpu.throttling;
     let is_often = is_often(gpu, throttling.any_us - throttling.severe_us);
     let reasons = reasons(gpu, false);
@@ -208,7 +212,7 @@ fn power_cap(gpu: &GpuSummary) -> Found {
 
 /// Whether clocks were held down for a part of the time that matters.
 fn is_often(gpu: &GpuSummary, us: i64) -> bool {
-    gpu.throttled_share.is_some() && gpu.throttling.share(us) > THROTTLED_OFTEN_ABOVE
+    gpu.throttling.share(us) > THROTTLED_OFTEN_ABOVE
 }
 
 fn reasons(gpu: &GpuSummary, severe: bool) -> String {
@@ -226,6 +230,15 @@ fn temperature(gpu: &GpuSummary) -> Found {
     });
     let found = format!("it reached {hottest} °C, and was above {limit} °C {share}");
     (hottest > limit).then_some((Tier::Mild, found))
+}
+
+fn memory_temperature(gpu: &GpuSummary) -> Found {
+    let share = gpu.hot_memory_share.filter(|&share| share > 0.0)?;
+    let found = format!(
+        "its memory was at its temperature limit or above in {} of the time",
+        percent(share)
+    );
+    Some((Tier::Mild, found))
 }
 
 fn device_memory(gpu: &GpuSummary) -> Found {
@@ -328,13 +341,24 @@ mod tests {
         use Tier::{Critical, Mild};
         assert_eq!(found(&|_, _| {}), []);
         assert_eq!(found(&throttled(1, "sw_power_cap")), []);
-        let lost = |second, sample: &mut GpuSample| {
-            if second > 5 {
-                let uuid = sample.uuid.take();
-                *sample = GpuSample { index: Some(0), uuid, ..GpuSample::at(sample.timestamp) };
+        let empty = |sample: &GpuSample| GpuSample {
+            index: Some(0),
+            boot_id: sample.boot_id.clone(),
+            boot_s: sample.boot_s,
+            ..GpuSample::at(sample.timestamp)
+        };
+        let hiccup = |second, sample: &mut GpuSample| {
+            if (5..8).contains(&second) {
+                *sample = empty(sample);
             }
         };
-        let cases: [(Change, Tier, FindingKind, &str); 14] = [
+        assert_eq!(found(&hiccup), []);
+        let lost = |second, sample: &mut GpuSample| {
+            if second > 3 {
+                *sample = empty(sample);
+            }
+        };
+        let cases: [(Change, Tier, FindingKind, &str); 15] = [
             (&|i, s| s.temperature_c = Some(80 + i / 9), Mild, Temperature, "reached 81 °C, and was above 80 °C in 10.0 %"),
             (&|i, s| (s.temperature_c, s.temperature_limit_c) = (Some(88 + i / 9), Some(93)), Mild, Temperature, "reached 89 °C, and was above 88 °C in 10.0 %"),
             // The driver was loaded again, and counts from 0.
@@ -342,14 +366,15 @@ mod tests {
             (&|i, s| s.mem_used_mib = Some(900 + u64::from(i)), Mild, DeviceMemory, "90.9 % of its memory"),
             (&|_, s| s.mem_used_mib = Some(951), Critical, DeviceMemory, "95.1 %"),
             (&|i, s| s.foreign_processes = Some(i % 2), Mild, ForeignProcesses, "50.0 % of the time"),
-            (&|i, s| s.ecc_uncorrected = Some(3 + u64::from(i > 4)), Critical, MemoryErrors, "1 memory errors"),
+            (&|i, s| s.ecc_uncorrected = Some(3 + u64::from(i > 4)), Critical, MemoryErrors, "1 memory error that"),
             (&throttled(1, "hw_thermal_slowdown"), Mild, Throttling, "hw_thermal_slowdown in 10.0 %"),
             (&throttled(2, "hw_thermal_slowdown"), Critical, Throttling, "hw_thermal_slowdown in 20.0 %"),
             (&throttled(10, "sw_power_cap"), Mild, PowerCap, "sw_power_cap in 100.0 %"),
             (&|i, s| (s.xid_errors, s.last_xid) = (Some(7 + u64::from(i > 4)), Some(31)), Mild, XidErrors, "1 Xid error occurred, the last with number 31: "),
             (&|i, s| s.repair_pending = (i == 0).then_some(1), Mild, MemoryRepair, "must be repaired: reset it"),
             (&|_, s| (s.repair_pending, s.repair_failed) = (Some(1), Some(1)), Mild, MemoryRepair, "could not be repaired: replace it"),
-            (&lost, Critical, GpuLost, "its values ended at 2026-01-31T12:00:06.000Z while"),
+            (&|i, s| (s.mem_temperature_c, s.mem_temperature_limit_c) = (Some(94 + i / 9), Some(95)), Mild, Temperature, "limit or above in 10.0 %"),
+            (&lost, Critical, GpuLost, "its values ended at 2026-01-31T12:00:04.000Z while"),
         ];
         for (change, tier, kind, text) in cases {
             let [finding] = &found(change)[..] else { panic!("{kind:?}") };

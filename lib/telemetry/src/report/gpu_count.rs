@@ -44,14 +44,15 @@ const VALUES: [(&str, u32, f64, Value); 6] = [
 ];
 
 /// Values that have a mean only, and their units: activity of the SMs, of the tensor cores and of the memory, whether it is
-/// hot, and whether foreign processes are on it.
+/// hot, whether foreign processes are on it, and whether its memory is hot.
 #[rustfmt::skip]
-const SHARES: [(f64, Value); 5] = [
+const SHARES: [(f64, Value); 6] = [
     (100.0, |sample| sample.sm_active),
     (100.0, |sample| sample.tensor_active),
     (100.0, |sample| sample.dram_active),
     (1.0, |sample| Some(truth(sample.temperature_c? > sample.hot_above_c()))),
     (1.0, |sample| Some(truth(sample.foreign_processes? > 0))),
+    (1.0, |sample| Some(truth(sample.mem_temperature_c? >= sample.mem_temperature_limit_c?))),
 ];
 
 fn truth(is_true: bool) -> f64 {

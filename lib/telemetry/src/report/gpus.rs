@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use plmkit_logs::thresholds::{GPU_CRITICAL_BELOW, GPU_MILD_BELOW, GPU_MIN_SAMPLES};
+use plmkit_contract::plural;
+use plmkit_logs::thresholds::{
+    GPU_CRITICAL_BELOW, GPU_MILD_BELOW, GPU_MIN_SAMPLES, POWER_POSSIBLE_UP_TO,
+    POWER_POSSIBLE_UP_TO_W,
+};
 use plmkit_logs::{GpuSample, Timestamp};
 
-use super::Tier;
 use super::condition::Condition;
 use super::coverage::{Gap, coverage, is_enough, is_partial};
 use super::energy::Reading;
@@ -16,9 +19,7 @@ use super::gpu_count::{GpuCount, GpuDistributions};
 use super::pace::{Pace, Placed, Row};
 use super::throttle_count::ThrottleCount;
 use super::time_span::{Moment, WorkTimes, seconds};
-
-/// Gaps of a GPU in a run that are listed, the longest.
-const MAX_GAPS: usize = 8;
+use super::{Tier, joined};
 
 /// One GPU over the time of the runs that used it; if no run did, over the time of all runs; without runs, over the
 /// recording. Means and shares are weighted by time, and `None` below half coverage.
@@ -31,6 +32,8 @@ pub struct GpuSummary {
     pub uuid: Option<String>,
     /// The product name.
     pub name: Option<String>,
+    /// The name of its host, if a run tells it.
+    pub host: Option<String>,
     /// Whether a run used it. A run on GPUs that does not name them used all.
     pub in_run: bool,
     /// Readings that stand for a part of the time.
@@ -57,6 +60,8 @@ pub struct GpuSummary {
     pub hot_above_c: Option<u32>,
     /// Share of the time in which it was hot.
     pub hot_share: Option<f64>,
+    /// Share of the time in which its memory was as hot as the limit of its board, or hotter.
+    pub hot_memory_share: Option<f64>,
     /// Mean power draw in watts: by the energy counter, or else the mean of the readings.
     pub mean_power_w: Option<f64>,
     /// Share of the time in which something held the clocks down; `None` if the driver does not say.
@@ -67,7 +72,8 @@ pub struct GpuSummary {
     pub foreign_share: Option<f64>,
     /// Distributions of its values.
     pub distributions: GpuDistributions,
-    /// Uncorrected memory errors that occurred during the recording; `None` if the driver does not say.
+    /// Uncorrected memory errors that occurred while runs used it; without runs, during the recording. `None` if the driver does
+    /// not say.
     pub new_ecc_uncorrected: Option<u64>,
     /// Whether its values ended while the recording went on, or never came.
     pub lost: bool,
@@ -76,7 +82,7 @@ pub struct GpuSummary {
     pub last_seen: Option<Timestamp>,
     /// Seconds of the runs that used it in which rows came without values; without runs, of the recording.
     pub silent_s: f64,
-    /// The tier of the mean utilisation; `None` for a GPU without a run, that is lost, with fewer than [`GPU_MIN_SAMPLES`]
+    /// The tier of the mean utilisation; `None` for a GPU without a run, that was lost in one, with fewer than [`GPU_MIN_SAMPLES`]
     /// readings, or without a known mean.
     pub bottleneck: Option<Tier>,
     /// Throttling, for findings.
@@ -85,12 +91,28 @@ pub struct GpuSummary {
     /// Its health, for findings.
     #[serde(skip)]
     pub(super) condition: Condition,
+    /// Whether sentences name host and UUID: others may have its number.
+    #[serde(skip)]
+    pub(super) is_named: bool,
 }
 
 impl GpuSummary {
     /// Returns its name in sentences.
     pub(super) fn label(&self) -> String {
-        gpu_name(self.index, self.name.as_deref())
+        let Some(uuid) = self.uuid.as_ref().filter(|_| self.is_named) else {
+            return gpu_name(self.index, self.name.as_deref());
+        };
+        // `GPU-` and eight digits; the names of MIG instances may differ at the end only.
+        let length = if self.is_mig() { uuid.len() } else { 12 };
+        let uuid = uuid.chars().take(length).collect();
+        let names = [self.name.clone(), self.host.clone(), Some(uuid)];
+        gpu_name(self.index, Some(&joined(names, ", ")))
+    }
+
+    /// Whether it is a MIG instance.
+    pub(super) fn is_mig(&self) -> bool {
+        let uuid = self.uuid.as_deref();
+        uuid.is_some_and(|uuid| uuid.starts_with("MIG-"))
     }
 }
 
@@ -99,9 +121,17 @@ impl GpuSummary {
 pub(super) struct GpuRows {
     /// Its names and constants are up to date.
     pub(super) gpu: GpuSummary,
+    /// The position of its host.
+    pub(super) host: usize,
+    /// The number of the log of its last row, and of the moment in that log.
+    last_place: Option<(usize, u64)>,
     pace: Pace<GpuSample>,
     /// The energy counter of the last reading.
     last_energy_j: Option<f64>,
+    /// The highest power limit so far.
+    power_limit_w: Option<f64>,
+    /// Intervals in which energy or power was more than the board can draw.
+    jumps: u64,
     /// The whole recording.
     all: GpuCount,
     /// The runs that used it, or all runs if none did.
@@ -111,13 +141,44 @@ pub(super) struct GpuRows {
 }
 
 impl GpuRows {
-    /// Whether a sample is of this GPU.
-    pub(super) fn is_of(&self, sample: &GpuSample) -> bool {
-        let gpu = &self.gpu;
-        gpu.uuid == sample.uuid && (gpu.uuid.is_some() || gpu.index == sample.index)
+    pub(super) fn new(host: usize) -> Self {
+        Self {
+            host,
+            ..Self::default()
+        }
     }
 
-    pub(super) fn add(&mut self, sample: &GpuSample, moment: Moment, times: &WorkTimes) {
+    /// Whether a sample of a host is of this GPU: by its UUID, or by its number as long as one is not known.
+    pub(super) fn is_of(&self, sample: &GpuSample, host: usize) -> bool {
+        match (&self.gpu.uuid, &sample.uuid) {
+            (Some(uuid), Some(other)) => uuid == other,
+            _ => self.host == host && self.gpu.index == sample.index,
+        }
+    }
+
+    /// Ends a log. `place` is that of its last moment.
+    pub(super) fn end_log(&mut self, last: Moment, (log, moments): (usize, u64)) {
+        let own = self.last_place.filter(|own| own.0 == log);
+        // Instances come and go.
+        if let Some((_, own)) = own.filter(|_| !self.gpu.is_mig()) {
+            self.gpu.condition.end_log(last, moments - own);
+        }
+    }
+
+    /// Adds a sample. `place` is its log, and the number of its moment there.
+    pub(super) fn add(
+        &mut self,
+        sample: &GpuSample,
+        moment: Moment,
+        place: (usize, u64),
+        times: &WorkTimes,
+    ) {
+        let last = self.last_place.replace(place).unwrap_or(place);
+        let missed = if last.0 == place.0 {
+            (place.1 - last.1).saturating_sub(1)
+        } else {
+            0
+        };
         let gpu = &mut self.gpu;
         gpu.index = gpu.index.or(sample.index);
         // A lost GPU may have no name at first.
@@ -129,16 +190,35 @@ impl GpuRows {
         if sample.temperature_c.is_some() {
             gpu.hot_above_c = Some(sample.hot_above_c());
         }
-        gpu.condition.add(sample, moment, times);
+        let uuid = gpu.uuid.as_deref();
+        gpu.condition.add(sample, uuid, moment, missed, times);
+        let limit_w = sample.power_limit_w.filter(|&limit_w| limit_w > 0.0);
+        let limits_w = [self.power_limit_w, limit_w].into_iter().flatten();
+        self.power_limit_w = limits_w.reduce(f64::max);
+        let power_w = sample
+            .power_w
+            .filter(|&power_w| power_w <= self.possible_w());
+        self.jumps += u64::from(power_w != sample.power_w);
         let placed = self.pace.push(Row {
             moment,
             interval_s: sample.interval_s,
             is_reading: sample.has_values(),
-            values: sample.clone(),
+            values: GpuSample {
+                power_w,
+                ..sample.clone()
+            },
         });
         if let Some(placed) = placed {
             self.count(&placed, times);
         }
+    }
+
+    /// Returns the most that the board can draw.
+    fn possible_w(&self) -> f64 {
+        let by_limit = self
+            .power_limit_w
+            .map(|limit_w| limit_w * POWER_POSSIBLE_UP_TO);
+        by_limit.unwrap_or(POWER_POSSIBLE_UP_TO_W)
     }
 
     /// Counts the rows that were held back.
@@ -154,12 +234,18 @@ impl GpuRows {
         let before_j = (row.is_reading)
             .then(|| std::mem::replace(&mut self.last_energy_j, sample.energy_j))
             .flatten();
+        // A reloaded driver counts from 0.
+        let counted_j = sample.energy_j.zip(before_j);
+        let counted_j = counted_j.map(|(now_j, before_j)| now_j - before_j);
+        let counted_j = counted_j.filter(|&joules| joules >= 0.0);
+        // A short interval may have the energy of those before it.
+        let possible_j = self.possible_w() * seconds(placed.us).max(1.0);
+        let possible = counted_j.filter(|&joules| joules <= possible_j);
+        self.jumps += u64::from(placed.us > 0 && possible != counted_j);
         let reading = Reading {
             sample,
             us: placed.us,
-            // A reloaded driver counts from 0.
-            counted_j: (sample.energy_j.zip(before_j))
-                .and_then(|(now_j, before_j)| (now_j >= before_j).then_some(now_j - before_j)),
+            counted_j: possible,
         };
         self.all.readings += u64::from(!placed.fresh.is_empty());
         let uuid = self.gpu.uuid.as_deref();
@@ -187,9 +273,18 @@ impl GpuRows {
         }
     }
 
-    /// The clocks that its rows have.
-    pub(super) fn clocks(&self) -> impl Iterator<Item = usize> {
-        self.pace.clocks()
+    /// Tells how often energy or power was wrong.
+    pub(super) fn jump_note(&self) -> Option<String> {
+        let intervals = Some(self.jumps).filter(|&jumps| jumps > 0);
+        let intervals = plural(intervals?, "interval");
+        let name = self.gpu.label();
+        Some(format!(
+            "{name}: its energy or power was more than the board can draw in {intervals}: left out"
+        ))
+    }
+
+    pub(super) fn has_uuid(&self, uuid: &str) -> bool {
+        self.gpu.uuid.as_deref() == Some(uuid)
     }
 
     /// Returns the readings of a run.
@@ -197,7 +292,7 @@ impl GpuRows {
         self.by_run.get(&run)
     }
 
-    /// Returns the longest times of a run that no reading stands for, in their order.
+    /// Returns the times of a run that no reading stands for, in their order.
     pub(super) fn gaps(&self, run: usize, times: &WorkTimes) -> Vec<Gap> {
         let (mut gaps, mut before_us) = (Vec::new(), 0);
         for (clock, time) in times.times_of(run) {
@@ -208,7 +303,7 @@ impl GpuRows {
             }));
             before_us += time.end - time.start;
         }
-        Gap::longest(gaps, MAX_GAPS)
+        gaps
     }
 
     /// Completes the summary. `recorded_us` is the time of the recording if the figures are of all of it, and not of runs.
@@ -227,7 +322,7 @@ impl GpuRows {
         };
         let throttling = &count.throttling;
         let throttled = Some(throttling).filter(|known| is_enough(coverage(known.us, time_us)));
-        let [sm, tensor, dram, hot_share, foreign_share] = count.shares(time_us);
+        let [sm, tensor, dram, hot_share, foreign_share, hot_memory_share] = count.shares(time_us);
         let (memory, temperature) = count.greatest();
         let coverage = coverage(count.us, time_us);
         let mean_utilization = count.mean_utilization(time_us);
@@ -235,7 +330,9 @@ impl GpuRows {
         let is_known = uuid.is_some() || self.gpu.name.is_some() || condition.has_values();
         let lost = is_known && condition.is_quiet();
         let readings = count.readings.min(count.utilization_readings());
-        let judged = in_run && !lost && readings >= GPU_MIN_SAMPLES;
+        let silent_us = condition.silent_us(uuid, times);
+        let is_seen = !lost || silent_us == 0;
+        let judged = in_run && is_seen && readings >= GPU_MIN_SAMPLES;
         GpuSummary {
             in_run,
             samples: count.readings,
@@ -248,6 +345,7 @@ impl GpuRows {
             peak_mem_used_mib: memory.map(|mib| mib as u64),
             max_temperature_c: temperature.map(|celsius| celsius as u32),
             hot_share,
+            hot_memory_share,
             mean_power_w: count.energy.mean_w(time_us),
             throttled_share: throttled.map(|known| known.share(known.any_us)),
             throttle_reasons: throttled.map(ThrottleCount::shares),
@@ -256,7 +354,7 @@ impl GpuRows {
             new_ecc_uncorrected: condition.ecc_uncorrected.new,
             lost,
             last_seen: condition.last_seen,
-            silent_s: seconds(condition.silent_us(uuid, times)),
+            silent_s: seconds(silent_us),
             bottleneck: mean_utilization
                 .filter(|_| judged)
                 .map(|mean| Tier::below(mean, GPU_CRITICAL_BELOW, GPU_MILD_BELOW)),

@@ -1,4 +1,6 @@
-//! The host over a recording.
+//! Hosts over a recording.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -6,13 +8,17 @@ use plmkit_logs::GpuSample;
 
 use super::coverage::{coverage, is_partial};
 use super::pace::{Pace, Placed, Row};
+use super::time_axis::TimeAxis;
 use super::time_span::{Moment, WorkTimes};
 use super::value_count::TimedMean;
+use super::{joined, percent};
 
-/// The host over the time of the runs; without runs, over the recording.
+/// A host over the time of its runs, or of one run; without runs, over the recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HostSummary {
+    /// Its name, if a run with its boot id tells it.
+    pub host: Option<String>,
     /// Readings that stand for a part of the time.
     pub samples: u64,
     /// The share of the time that readings stand for.
@@ -39,22 +45,50 @@ struct HostCount {
     peak_mem_used_mib: Option<u64>,
 }
 
-/// The rows of a host.
+impl HostCount {
+    fn add(&mut self, (cpu, mem_used_mib): HostValues, us: i64) {
+        if us > 0 {
+            self.readings += 1;
+            self.us += us;
+            self.peak_mem_used_mib = self.peak_mem_used_mib.max(mem_used_mib);
+            self.cpu.add(cpu, us);
+        }
+    }
+}
+
+/// The rows of a host, by one clock.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HostRows {
+    /// Its boot id, or else its log.
+    pub(super) key: String,
+    clock: usize,
+    /// Its name, if a run with its boot id tells it.
+    pub(super) name: Option<String>,
+    axis: TimeAxis,
     last: Option<Moment>,
     pace: Pace<HostValues>,
     mem_total_mib: Option<u64>,
     all: HostCount,
     inside: HostCount,
+    by_run: BTreeMap<usize, HostCount>,
 }
 
 impl HostRows {
+    pub(super) fn new(key: &str, moment: Moment, times: &WorkTimes) -> Self {
+        Self {
+            key: key.to_owned(),
+            clock: moment.clock,
+            name: times.host_of(key).cloned(),
+            ..Self::default()
+        }
+    }
+
     /// Adds a row. The rows of all GPUs at one moment have the same host values: only the first row counts.
     pub(super) fn add(&mut self, sample: &GpuSample, moment: Moment, times: &WorkTimes) {
         if self.last.replace(moment) == Some(moment) {
             return;
         }
+        self.axis.place(moment, sample.interval_s);
         self.mem_total_mib = self.mem_total_mib.max(sample.host_mem_total_mib);
         let placed = self.pace.push(Row {
             moment,
@@ -75,18 +109,21 @@ impl HostRows {
     }
 
     fn count(&mut self, placed: &Placed<HostValues>, times: &WorkTimes) {
-        let (clock, (cpu, mem_used_mib)) = (placed.row.moment.clock, placed.row.values);
-        let parts = placed.fresh.iter();
-        let inside_us = parts.flat_map(|time| times.parts(clock, time.clone()));
-        let inside_us = inside_us.map(|(us, _)| us).sum();
-        let all_us = placed.fresh.iter().map(|time| time.end - time.start).sum();
-        for (count, us) in [(&mut self.all, all_us), (&mut self.inside, inside_us)] {
-            if us > 0 {
-                count.readings += 1;
-                count.us += us;
-                count.peak_mem_used_mib = count.peak_mem_used_mib.max(mem_used_mib);
-                count.cpu.add(cpu, us);
+        let (clock, values) = (placed.row.moment.clock, placed.row.values);
+        let (mut all_us, mut inside_us, mut by_run) = (0, 0, BTreeMap::new());
+        for time in &placed.fresh {
+            all_us += time.end - time.start;
+            for (us, work) in times.parts(clock, time.clone()) {
+                inside_us += us;
+                for run in work.iter().map(|work| work.run).collect::<BTreeSet<_>>() {
+                    *by_run.entry(run).or_insert(0) += us;
+                }
             }
+        }
+        self.all.add(values, all_us);
+        self.inside.add(values, inside_us);
+        for (run, us) in by_run {
+            self.by_run.entry(run).or_default().add(values, us);
         }
     }
 
@@ -95,14 +132,27 @@ impl HostRows {
         self.inside.us > 0
     }
 
-    /// Completes the summary. `recorded_us` is the time of the recording if the figures are of all of it, and not of runs.
-    pub(super) fn finish(&self, recorded_us: Option<i64>, times: &WorkTimes) -> HostSummary {
-        let (count, time_us) = match recorded_us {
-            Some(recorded_us) => (&self.all, recorded_us.max(self.all.us)),
-            None => (&self.inside, times.time_us(|_| true)),
-        };
+    /// Returns how long was recorded, in microseconds.
+    pub(super) fn recorded_us(&self) -> i64 {
+        self.axis.end_us()
+    }
+
+    /// Completes the summary: over the recording if the figures are of all of it, else over the time of runs. By the time of
+    /// day, all runs may be those of the `only` host, and else those that it saw.
+    pub(super) fn finish(&self, is_whole: bool, only: bool, times: &WorkTimes) -> HostSummary {
+        let own = |run| only || self.clock > 0 || self.by_run.contains_key(&run);
+        let of_runs =
+            || times.time_us(|work| own(work.run) && (only || times.is_by(work, self.clock)));
+        match is_whole {
+            true => self.summary(&self.all, self.recorded_us().max(self.all.us)),
+            false => self.summary(&self.inside, of_runs()),
+        }
+    }
+
+    fn summary(&self, count: &HostCount, time_us: i64) -> HostSummary {
         let coverage = coverage(count.us, time_us);
         HostSummary {
+            host: self.name.clone(),
             samples: count.readings,
             coverage,
             partial: is_partial(coverage),
@@ -110,5 +160,45 @@ impl HostRows {
             peak_mem_used_mib: count.peak_mem_used_mib,
             mem_total_mib: self.mem_total_mib,
         }
+    }
+
+    /// Returns the figures of the host of a run at this position: the one with its boot id, or else the only one with samples of
+    /// that time, or with its GPUs (`has_gpus`). `None` if there are several.
+    pub(super) fn of_run(
+        hosts: &[Self],
+        run: usize,
+        has_gpus: impl Fn(usize) -> bool,
+        times: &WorkTimes,
+    ) -> Option<HostSummary> {
+        let seen = hosts.iter().enumerate();
+        let seen = seen.filter(|(_, host)| host.by_run.contains_key(&run));
+        let seen: Vec<(usize, &Self)> = seen.collect();
+        let mut own = seen.clone();
+        own.retain(|(_, host)| host.clock > 0);
+        if own.is_empty() {
+            own = seen;
+        }
+        if own.len() > 1 {
+            own.retain(|&(place, _)| has_gpus(place));
+        }
+        let [(_, host)] = own[..] else { return None };
+        Some(host.summary(&host.by_run[&run], times.time_us(|work| work.run == run)))
+    }
+}
+
+impl HostSummary {
+    /// Returns the figures in a sentence, if there are any.
+    pub(super) fn sentence(&self) -> Option<String> {
+        let name = self
+            .host
+            .as_deref()
+            .map_or_else(String::new, |name| format!(" {name}"));
+        let cpu = self.mean_cpu_utilization.map(percent);
+        let cpu = cpu.map(|cpu| format!("mean CPU utilization {cpu}"));
+        let memory = self.peak_mem_used_mib.zip(self.mem_total_mib);
+        let memory =
+            memory.map(|(used, total)| format!("{used} of {total} MiB of memory used at most"));
+        let figures = joined([cpu, memory], ", ");
+        (!figures.is_empty()).then(|| format!("host{name}: {figures}"))
     }
 }

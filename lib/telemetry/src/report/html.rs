@@ -8,7 +8,9 @@ use plmkit_contract::plural;
 use plmkit_page::Page;
 
 use super::text::outcome;
-use super::{Finding, Repeats, Report, RunSummary, RunsSummary, SampleTotals, SamplesSummary};
+use super::{
+    Finding, HostSummary, Repeats, Report, RunSummary, RunsSummary, SampleTotals, SamplesSummary,
+};
 use crate::report::pictures::MAX_RUNS;
 
 /// Findings that are not folded away, the worst.
@@ -66,8 +68,12 @@ fn add_runs(page: &mut Page, events: &RunsSummary) {
         page.paragraph("The event log holds no run.");
         return;
     }
-    page.list(events.by_sample.iter().filter_map(SampleTotals::sentence));
-    page.list(events.repeats.iter().filter_map(Repeats::sentence));
+    let samples = events.by_sample.iter().filter_map(SampleTotals::sentence);
+    let repeats = events.repeats.iter().filter_map(Repeats::sentence);
+    let sums: Vec<String> = samples.chain(repeats).collect();
+    page.fold(sums.len() > SHOWN_RUNS, "samples and repeats", |page| {
+        _ = page.list(&sums)
+    });
     let (is_long, summary) = (runs.len() > SHOWN_RUNS, plural(runs.len(), "run"));
     page.fold(is_long, &summary, |page| {
         page.table(&tables::work(runs));
@@ -80,7 +86,8 @@ fn add_gpus(page: &mut Page, samples: &SamplesSummary) {
     if !samples.gpus.is_empty() {
         page.table(&tables::gpus(&samples.gpus));
     }
-    page.paragraph(&tables::host(&samples.host));
+    let hosts = samples.hosts.iter().filter_map(HostSummary::sentence);
+    page.list(hosts);
     page.list(&samples.notes);
     let figures = charts::gpus(samples);
     if !figures.is_empty() {

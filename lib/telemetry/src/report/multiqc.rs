@@ -12,16 +12,12 @@ use plmkit_logs::Mean;
 /// several runs of one sample are one row. Unknown values are left out. Without runs, there is one row about the GPUs and the
 /// host.
 pub fn multiqc(report: &Report, sample: &str) -> Value {
-    let samples = report.samples.as_ref();
-    let cpu = hundred(samples.and_then(|samples| samples.host.mean_cpu_utilization));
     let mut data = Map::new();
     let runs = report.runs();
     let mut by_sample = report.events.iter().flat_map(|events| &events.by_sample);
     let totals = by_sample.find(|totals| runs.len() > 1 && totals.runs == runs.len() as u64);
     if let Some(totals) = totals {
-        let cells = totals_cells(totals, runs);
-        let row = known_cells(cells.into_iter().chain([("cpu_percent", cpu.clone())]));
-        data.insert(sample.to_owned(), row);
+        data.insert(sample.to_owned(), known_cells(totals_cells(totals, runs)));
     }
     for run in runs.iter().filter(|_| totals.is_none()) {
         let name = match runs.len() {
@@ -29,12 +25,13 @@ pub fn multiqc(report: &Report, sample: &str) -> Value {
             _ => format!("{sample} {}", run.run),
         };
         let cells = COLUMNS.iter().map(|&(key, .., value)| (key, value(run)));
-        let row = known_cells(cells.chain([("cpu_percent", cpu.clone())]));
-        data.insert(name, row);
+        data.insert(name, known_cells(cells));
     }
     if data.is_empty() {
         let gpus = report.gpus().iter().map(|gpu| gpu.mean_utilization);
         let gpus = mean_percent(gpus);
+        let hosts = report.samples.iter().flat_map(|samples| &samples.hosts);
+        let cpu = mean_percent(hosts.map(|host| host.mean_cpu_utilization));
         let row = known_cells([("gpu_percent", gpus), ("cpu_percent", cpu)]);
         data.insert(sample.to_owned(), row);
     }
@@ -95,7 +92,7 @@ const LESS_IS_BETTER: &str = "RdYlGn-rev";
 /// For numbers that should be 0.
 const LOSS: &str = "Reds";
 
-/// Key, title, description, format, whether it is shown at first, and the value of a run. That of the CPUs is of the host.
+/// Key, title, description, format, whether it is shown at first, and the value of a run.
 type Column = (
     &'static str,
     &'static str,
@@ -120,7 +117,7 @@ const COLUMNS: [Column; 16] = [
     ("compute_percent", "Computing", "Share of the run in which the device computed", Format::Percent(MORE_IS_BETTER), false, |run| hundred(run.stages.compute_share())),
     ("sequences_per_s", "Sequences/s", "Sequences a second over the run", Format::Number(1, "Greens"), false, |run| run.throughput.sequences_per_s.into()),
     ("residues_per_s", "Residues/s", "Residues a second over the run", Format::Number(0, "Greens"), false, |run| run.throughput.residues_per_s.into()),
-    ("cpu_percent", "CPU", "Mean utilization of the host's CPUs", Format::Percent(AMOUNT), false, |_| Value::Null),
+    ("cpu_percent", "CPU", "Mean utilization of the host's CPUs", Format::Percent(AMOUNT), false, |run| hundred(cpu(run))),
     ("host", "Host", "The machine of the run", Format::Text, false, |run| run.host.clone().into()),
     ("gpu", "GPUs", "The GPUs of the run", Format::Text, false, |run| products(run).into()),
 ];
@@ -131,7 +128,7 @@ fn mj_per_residue(run: &RunSummary) -> Value {
 }
 
 /// Returns the row of all `runs` of a sample. It ended as the first of them that was not done.
-fn totals_cells(totals: &SampleTotals, runs: &[RunSummary]) -> [(&'static str, Value); 10] {
+fn totals_cells(totals: &SampleTotals, runs: &[RunSummary]) -> [(&'static str, Value); 11] {
     let last = runs.iter().find(|run| !run.is_done()).or(runs.last());
     let gpus = runs.iter().flat_map(|run| run.gpus.iter().flatten());
     let residues = totals.residues as f64;
@@ -151,6 +148,7 @@ fn totals_cells(totals: &SampleTotals, runs: &[RunSummary]) -> [(&'static str, V
             "gpu_percent",
             mean_percent(gpus.map(|gpu| gpu.mean_utilization)),
         ),
+        ("cpu_percent", mean_percent(runs.iter().map(cpu))),
         ("rejected", totals.rejected.into()),
         (
             "mj_per_residue",
@@ -159,6 +157,11 @@ fn totals_cells(totals: &SampleTotals, runs: &[RunSummary]) -> [(&'static str, V
                 .into(),
         ),
     ]
+}
+
+/// Returns the mean share of the CPUs of a run's host.
+fn cpu(run: &RunSummary) -> Option<f64> {
+    run.machine.as_ref()?.mean_cpu_utilization
 }
 
 /// Returns the products of a run's GPUs, with their numbers if there are several: `2 x NVIDIA L4`.

@@ -87,11 +87,6 @@ impl<T> Pace<T> {
         median_us.max(interval_s.map(micros)).unwrap_or(0)
     }
 
-    /// The clocks of the rows.
-    pub(super) fn clocks(&self) -> impl Iterator<Item = usize> {
-        self.covered.keys().copied()
-    }
-
     /// Returns the parts of a time that no reading stands for. The time must not be empty.
     pub(super) fn gaps(&self, clock: usize, time: &Range<i64>) -> Vec<Range<i64>> {
         let covered = self.covered.get(&clock);

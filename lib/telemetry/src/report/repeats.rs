@@ -52,9 +52,10 @@ impl Repeats {
     /// Returns the throughput in a sentence.
     pub(super) fn sentence(&self) -> Option<String> {
         let (sequences, tokens) = (self.sequences_per_s.as_ref()?, self.tokens_per_s.as_ref()?);
+        let work = self.sample.as_ref().unwrap_or(&self.job);
         let (count, last) = (self.runs.len(), self.runs.last()?);
         Some(format!(
-            "{count} repeats of the same work, the last {last}: {sequences} sequences/s, {tokens} tokens/s"
+            "{count} repeats of the same work ({work}), the last {last}: {sequences} sequences/s, {tokens} tokens/s"
         ))
     }
 }

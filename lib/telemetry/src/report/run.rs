@@ -11,6 +11,7 @@ use plmkit_logs::event::{BatchDone, Event, Outcome, RunDone, RunStarted};
 use super::attempt::{Attempt, AttemptSummary};
 use super::distribution::{BatchDistributions, DistributionsCount};
 use super::efficiency::Efficiency;
+use super::host::HostSummary;
 use super::idle::Idle;
 use super::packing::{Packing, PackingCount};
 use super::pictures::RunPictures;
@@ -73,7 +74,8 @@ pub struct RunSummary {
     /// How it ended; `None` if it was killed or is still running.
     #[cfg_attr(test, schemars(schema_with = "super::tests::outcome_schema"))]
     pub outcome: Option<Outcome>,
-    /// Seconds to the end or to the last known batch, summed over the attempts, by a monotonic clock.
+    /// Seconds to the end or to the last known batch, summed over the attempts, by a monotonic clock. Of a log that lost its
+    /// head, those from its first batch on: its figures are of that part.
     pub elapsed_s: Option<f64>,
     /// Seconds of loading the model before the last attempt.
     pub load_s: Option<f64>,
@@ -81,9 +83,9 @@ pub struct RunSummary {
     pub load_share: Option<f64>,
     /// Batches computed.
     pub batches: u64,
-    /// Batches to compute.
+    /// Batches to compute, those of all attempts.
     pub batches_total: Option<u64>,
-    /// Batches taken over from an earlier, interrupted run.
+    /// Batches that the first attempt took over from an earlier run.
     pub batches_saved: Option<u64>,
     /// Sequences (rows) computed.
     pub sequences: u64,
@@ -107,6 +109,8 @@ pub struct RunSummary {
     pub throughput: Throughput,
     /// The GPUs that it used, none on a CPU; `None` if unknown.
     pub gpus: Option<Vec<RunGpu>>,
+    /// Its machine during the run; `None` if no samples are known to be of it.
+    pub machine: Option<HostSummary>,
     /// The workers, or the only process of the run.
     pub by_worker: Vec<WorkerSummary>,
     /// Time in which the device had no work: the mean over the workers.
@@ -344,6 +348,10 @@ impl RunCount {
         let named = |text: String| Some(text).filter(|text| !text.is_empty());
         // Batches that were taken over from an earlier run have no events, only a count in the last event.
         let rejected = self.last_done().map_or(0, |done| done.rejected);
+        let first = self
+            .attempts
+            .first()
+            .and_then(|first| first.started.as_ref());
         let counts = self.summary;
         let amounts = [counts.sequences, counts.residues, counts.tokens];
         let with_load_s = load_s.zip(elapsed_s).map(|(load_s, run_s)| load_s + run_s);
@@ -379,8 +387,8 @@ impl RunCount {
             workers: started.workers,
             elapsed_s,
             load_s: last.load_s,
-            batches_total: started.batches_total,
-            batches_saved: started.batches_saved,
+            batches_total: first.and_then(|first| first.batches_total),
+            batches_saved: first.and_then(|first| first.batches_saved),
             rejected: rejected.max(counts.rejected),
             throughput: Throughput::new(amounts, elapsed_s),
             stages,
@@ -409,7 +417,11 @@ impl RunCount {
 
     fn notes(&self) -> Vec<String> {
         let (run, attempts) = (&self.summary, self.attempts.len());
-        let saved = self.last_started().and_then(|run| run.batches_saved);
+        let first = self
+            .attempts
+            .first()
+            .and_then(|first| first.started.as_ref());
+        let saved = first.and_then(|first| first.batches_saved);
         let saved = saved.filter(|&saved| saved > 0);
         let saved = saved.map(|saved| plural(saved, "batch") + " taken over from an earlier run");
         let resumed = (attempts > 1).then(|| {
@@ -428,18 +440,27 @@ impl RunCount {
         let changed = (!self.are_alike()).then(|| {
             "it went on with other devices or another type: no MFU and no energy".to_owned()
         });
+        let cut = self.attempts.iter().any(Attempt::is_cut).then(|| {
+            "the log begins in mid-run: the figures are of the part that it holds".to_owned()
+        });
+        let is_set = self.attempts.iter().any(|attempt| attempt.span.is_set());
+        let set = is_set.then(|| {
+            "the clock was set in mid-run: only samples with the boot id of the run are joined with it".to_owned()
+        });
         let repeated = Some(self.repeated).filter(|&repeated| repeated > 0);
         let repeated = repeated
             .map(|count| format!("batch events that are there again are counted once: {count}"));
         let end = match self.last_done() {
             // With several attempts, the last event counts the tokens of the last attempt only.
-            Some(done) => (attempts == 1 && done.tokens != run.tokens).then(|| {
-                let (found, told) = (plural(run.tokens, "token"), done.tokens);
-                format!("events are missing: the batches hold {found}, the run says {told}")
-            }),
+            Some(done) => {
+                (attempts == 1 && cut.is_none() && done.tokens != run.tokens).then(|| {
+                    let (found, told) = (plural(run.tokens, "token"), done.tokens);
+                    format!("events are missing: the batches hold {found}, the run says {told}")
+                })
+            }
             None => Some("the run has no end: it was killed, or it is still running".to_owned()),
         };
-        let notes = [saved, resumed, lost, changed, repeated, end];
+        let notes = [cut, saved, resumed, lost, changed, set, repeated, end];
         notes.into_iter().flatten().collect()
     }
 }

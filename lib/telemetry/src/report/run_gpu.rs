@@ -1,14 +1,18 @@
 //! The GPUs of runs.
 
+use plmkit_contract::plural;
 use serde::Serialize;
 
 use super::coverage::{Gap, coverage, is_enough, is_partial};
 use super::energy::Energy;
 use super::gpu_count::GpuDistributions;
 use super::gpus::GpuRows;
-use super::percent;
 use super::run::RunSummary;
 use super::time_span::{WorkTimes, seconds};
+use super::{joined, percent};
+
+/// Gaps of a GPU in a run that are listed, the longest.
+const MAX_GAPS: usize = 8;
 
 /// Gaps that a sentence names.
 const NAMED_GAPS: usize = 3;
@@ -52,6 +56,8 @@ impl RunGpu {
         let time_us = times.time_us(|work| work.run == run);
         let count = rows.during(run).cloned().unwrap_or_default();
         let coverage = coverage(count.us, time_us);
+        let gaps = rows.gaps(run, times);
+        let all_gaps = gaps.len();
         let gpu = Self {
             index: rows.gpu.index,
             uuid: rows.gpu.uuid.clone(),
@@ -59,7 +65,7 @@ impl RunGpu {
             samples: count.readings,
             coverage,
             partial: is_partial(coverage),
-            gaps: rows.gaps(run, times),
+            gaps: Gap::longest(gaps, MAX_GAPS),
             mean_utilization: count.mean_utilization(time_us),
             mean_power_w: count.energy.mean_w(time_us),
             energy: count.energy.finish(time_us),
@@ -81,7 +87,11 @@ impl RunGpu {
             "other runs were at work on it for {:.1} s: each has an equal part of its energy in that time",
             gpu.shared_s
         ));
-        let notes = gpu.coverage_note().into_iter().chain(values).chain(shared);
+        let notes = gpu
+            .coverage_note(all_gaps)
+            .into_iter()
+            .chain(values)
+            .chain(shared);
         let name = rows.gpu.label();
         Self {
             notes: notes.map(|note| format!("{name}: {note}")).collect(),
@@ -89,7 +99,7 @@ impl RunGpu {
         }
     }
 
-    fn coverage_note(&self) -> Option<String> {
+    fn coverage_note(&self, all_gaps: usize) -> Option<String> {
         let Some(coverage) = self.coverage else {
             let unknown =
                 "its figures are unknown: the events do not tell when the run was at work";
@@ -98,12 +108,14 @@ impl RunGpu {
         let effect = match coverage {
             _ if !is_partial(self.coverage) => return None,
             0.0 => "its figures are unknown",
-            _ if !is_enough(self.coverage) => "too little for its figures",
+            _ if !is_enough(self.coverage) => "too little to give figures",
             _ => "its figures are of that part, and its energy is scaled to the run",
         };
         let gaps = Gap::longest(self.gaps.clone(), NAMED_GAPS).into_iter();
         let gaps = gaps.map(|gap| format!("from {:.1} to {:.1} s", gap.from_s, gap.to_s));
-        let gaps = gaps.collect::<Vec<_>>().join(", ");
+        let others = Some(all_gaps.saturating_sub(NAMED_GAPS)).filter(|&others| others > 0);
+        let others = others.map(|others| format!("and in {} more", plural(others, "gap")));
+        let gaps = joined(gaps.map(Some).chain([others]), ", ");
         let share = percent(coverage);
         Some(format!(
             "its samples cover {share} of the run, {effect}; they are missing {gaps}"
@@ -147,6 +159,5 @@ pub(super) fn run_gpus(
 
 /// Finds the GPU with a UUID.
 pub(super) fn find_gpu<'a>(gpus: &'a [GpuRows], uuid: &str) -> Option<&'a GpuRows> {
-    gpus.iter()
-        .find(|rows| rows.gpu.uuid.as_deref() == Some(uuid))
+    gpus.iter().find(|rows| rows.has_uuid(uuid))
 }

@@ -20,7 +20,7 @@ pub struct RunsSummary {
     pub torn_last_line: bool,
     /// The runs, in the order of their first events.
     pub runs: Vec<RunSummary>,
-    /// The runs of each sample together, in the order of their names.
+    /// The runs of each sample together, in the order of their names, 2 before 10.
     pub by_sample: Vec<SampleTotals>,
     /// Repeated runs of the same work.
     pub repeats: Vec<Repeats>,
@@ -213,6 +213,36 @@ mod tests {
             "computed again after the interruption: 1 batch with 10 tokens; a shorter checkpoint interval loses less",
         ];
         assert_eq!(run.notes, notes);
+    }
+
+    #[test]
+    fn a_log_that_lost_its_head_has_the_figures_of_the_part_that_is_left() {
+        // Batches of 2 s, the first two of which are lost.
+        let batch = |number: u64| {
+            tests::batch(number, |batch| {
+                (batch.tokens, batch.compute_ms, batch.wait_ms) = (10, Some(2000.0), Some(0.0));
+                batch.elapsed_s = Some(2.0 * (number + 1) as f64);
+            })
+        };
+        let run = &summaries([batch(2), batch(3), done("r", 40, 8.0)])[0];
+        let rate = run.throughput.tokens_per_s;
+        assert_eq!((run.elapsed_s, rate), (Some(4.0), Some(5.0)));
+        assert_eq!(run.idle.map(|idle| idle.share), Some(0.0));
+        assert_eq!(run.by_worker[0].compute_share, Some(1.0));
+        assert_eq!(run.notes.len(), 1);
+        assert!(run.notes[0].starts_with("the log begins in mid-run"));
+    }
+
+    #[test]
+    fn the_batches_of_all_attempts_are_those_of_the_total() {
+        let mut events = resumed("job");
+        for (place, total, saved) in [(0, 3, None), (3, 2, Some(1))] {
+            if let Event::Run(run) = &mut events[place] {
+                (run.batches_total, run.batches_saved) = (Some(total), saved);
+            }
+        }
+        let run = &summaries(events)[0];
+        assert_eq!((run.batches, run.batches_total), (3, Some(3)));
     }
 
     #[test]

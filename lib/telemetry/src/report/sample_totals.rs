@@ -62,7 +62,7 @@ impl SampleTotals {
             packing.map(|mean| format!("packing {mean}")),
             idle.map(|share| format!("{share} without work")),
             rates.map(|(sequences, tokens)| {
-                format!("{sequences:.1} sequences/s and {tokens:.0} tokens/s a run")
+                format!("{sequences:.1} sequences and {tokens:.0} tokens for each second of a run")
             }),
         ];
         (self.runs > 1).then(|| joined(parts, ", "))
@@ -77,8 +77,17 @@ pub(super) fn by_sample(runs: &[RunSummary]) -> Vec<SampleTotals> {
             samples.entry(sample).or_default().push(run);
         }
     }
+    let mut samples: Vec<_> = samples.into_iter().collect();
+    samples.sort_by_cached_key(|(sample, _)| natural(sample));
     let totals = samples.iter().map(|(sample, runs)| totals(sample, runs));
     totals.collect()
+}
+
+/// Returns a name with its numbers padded, so that 2 comes before 10.
+fn natural(name: &str) -> String {
+    let ended = format!("{name}\0");
+    let pieces = ended.split_inclusive(|letter: char| !letter.is_ascii_digit());
+    pieces.map(|piece| format!("{piece:0>20}")).collect()
 }
 
 fn totals(sample: &str, runs: &[&RunSummary]) -> SampleTotals {
@@ -111,5 +120,17 @@ fn totals(sample: &str, runs: &[&RunSummary]) -> SampleTotals {
         energy_j: sum(|run| run.efficiency.energy_j),
         mean_packing: share(filled, batches),
         idle_share: share(idle_s, elapsed_s),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::natural;
+
+    #[test]
+    fn numbers_in_names_are_in_their_order() {
+        let mut names = ["s10", "s2b", "s2", "s1"];
+        names.sort_by_cached_key(|name| natural(name));
+        assert_eq!(names, ["s1", "s2", "s2b", "s10"]);
     }
 }

@@ -15,7 +15,7 @@ use super::run::RunSummary;
 use super::run_gpu::{RunGpu, find_gpu, run_gpus};
 use super::runs::{Runs, RunsSummary};
 use super::time_axis::TimeAxis;
-use super::time_span::WorkTimes;
+use super::time_span::{Moment, WorkTimes};
 
 /// GPUs with charts, the first of a log. Charts take memory.
 const MAX_PICTURES: usize = 16;
@@ -33,13 +33,16 @@ pub struct SamplesSummary {
     pub scope: Scope,
     /// The GPUs.
     pub gpus: Vec<GpuSummary>,
-    /// The host.
-    pub host: HostSummary,
+    /// The hosts.
+    pub hosts: Vec<HostSummary>,
     /// Remarks for people.
     pub notes: Vec<String>,
     /// The GPUs of each run; `None` if unknown.
     #[serde(skip)]
     pub(super) by_run: Vec<Option<Vec<RunGpu>>>,
+    /// The host of each run; `None` if unknown.
+    #[serde(skip)]
+    pub(super) machines: Vec<Option<HostSummary>>,
     /// Chart data.
     #[serde(skip)]
     pub(super) pictures: SamplesPictures,
@@ -73,7 +76,11 @@ pub struct Samples {
     pictures: Vec<GpuPictures>,
     rows: u64,
     gpus: Vec<GpuRows>,
-    host: HostRows,
+    hosts: Vec<HostRows>,
+    /// The number of the log, its last moment, and how many moments it had.
+    log: usize,
+    last: Option<Moment>,
+    moments: u64,
     /// The extent of the rows during each run on the time axis.
     spans_s: BTreeMap<usize, Range<f64>>,
 }
@@ -87,15 +94,27 @@ impl Samples {
         }
     }
 
+    /// Begins another log. A GPU whose rows end before those of its log is lost.
+    pub fn begin_log(&mut self) {
+        if let Some(last) = self.last.take() {
+            let gpus = self.gpus.iter_mut();
+            gpus.for_each(|gpu| gpu.end_log(last, (self.log, self.moments)));
+        }
+        self.log += 1;
+        self.moments = 0;
+    }
+
     /// Adds a sample.
     pub fn add(&mut self, sample: &GpuSample) {
         self.rows += 1;
         let moment = self.times.place(sample);
         let at_s = self.axis.place(moment, sample.interval_s);
-        self.host.add(sample, moment, &self.times);
+        self.moments += u64::from(self.last.replace(moment) != Some(moment));
+        let host = self.host_of(sample, moment);
+        self.hosts[host].add(sample, moment, &self.times);
         if sample.index.is_some() || sample.uuid.is_some() {
-            let gpu = self.gpu_of(sample);
-            self.gpus[gpu].add(sample, moment, &self.times);
+            let gpu = self.gpu_of(sample, host);
+            self.gpus[gpu].add(sample, moment, (self.log, self.moments), &self.times);
             if let Some(pictures) = self.pictures.get_mut(gpu) {
                 pictures.add(at_s, sample);
             }
@@ -108,49 +127,87 @@ impl Samples {
         }
     }
 
+    /// Returns the position of the host of a sample: that of its boot, or else of its log.
+    fn host_of(&mut self, sample: &GpuSample, moment: Moment) -> usize {
+        let log = || format!("log {}", self.log);
+        let key = sample.boot_id.clone().unwrap_or_else(log);
+        let known = self.hosts.iter().position(|host| host.key == key);
+        known.unwrap_or_else(|| {
+            self.hosts.push(HostRows::new(&key, moment, &self.times));
+            self.hosts.len() - 1
+        })
+    }
+
     /// Returns the position of the GPU of a sample.
-    fn gpu_of(&mut self, sample: &GpuSample) -> usize {
-        let known = self.gpus.iter().position(|gpu| gpu.is_of(sample));
+    fn gpu_of(&mut self, sample: &GpuSample, host: usize) -> usize {
+        let known = self.gpus.iter().position(|gpu| gpu.is_of(sample, host));
         known.unwrap_or_else(|| {
             if self.pictures.len() < MAX_PICTURES {
                 self.pictures.push(GpuPictures::new());
             }
-            self.gpus.push(GpuRows::default());
+            self.gpus.push(GpuRows::new(host));
             self.gpus.len() - 1
         })
     }
 
     /// Completes the summary. `events` tells which GPUs the runs used.
     pub fn finish(mut self, torn_last_line: bool, events: Option<&RunsSummary>) -> SamplesSummary {
+        self.begin_log();
         let times = &self.times;
-        self.host.flush(times);
+        self.hosts.iter_mut().for_each(|host| host.flush(times));
         self.gpus.iter_mut().for_each(|gpu| gpu.flush(times));
+        let is_mig = |rows: &GpuRows| rows.gpu.is_mig();
+        let are_alike = self.hosts.len() > 1 || self.gpus.iter().any(is_mig);
+        for rows in &mut self.gpus {
+            rows.gpu.host.clone_from(&self.hosts[rows.host].name);
+            rows.gpu.is_named = are_alike;
+        }
         let runs = events.map_or(&[][..], |events| &events.runs);
+        let machines = runs.iter().enumerate().map(|(position, run)| {
+            let uses = |rows: &GpuRows| {
+                run.gpu_uuids
+                    .iter()
+                    .flatten()
+                    .any(|uuid| rows.has_uuid(uuid))
+            };
+            let has_gpus = |host| self.gpus.iter().any(|rows| rows.host == host && uses(rows));
+            HostRows::of_run(&self.hosts, position, has_gpus, times)
+        });
+        let machines = machines.collect();
         let by_run = runs.iter().enumerate();
         let by_run = by_run.map(|(position, run)| run_gpus(run, position, &self.gpus, times));
-        let is_whole = !self.host.is_inside();
-        let whole = is_whole.then(|| (Scope::Recording, self.axis.end_us()));
-        let (scope, recorded_us) = whole.unzip();
+        let is_whole = !self.hosts.iter().any(HostRows::is_inside);
+        let only = self.hosts.len() == 1;
+        let hosts = self.hosts.iter();
+        let hosts = hosts
+            .map(|host| host.finish(is_whole, only, times))
+            .collect();
         // Samples from outside all runs must not judge the runs.
         let elsewhere = is_whole && self.rows > 0 && times.are_known();
         let gpus = self.gpus.iter().map(|rows| {
             let is_used = times.is_empty() || times.are_on(rows.gpu.uuid.as_deref());
             let in_run = !elsewhere && is_used;
-            let clocks = rows.clocks();
-            let recorded_us = || clocks.map(|clock| self.axis.recorded_us(clock)).sum();
+            let recorded_us = || self.hosts[rows.host].recorded_us();
             rows.finish(in_run, is_whole.then(recorded_us), times)
         });
         let gpus: Vec<GpuSummary> = gpus.collect();
         let mut notes = notes(runs, &self.gpus, elsewhere);
+        let jumps = self.gpus.iter().filter_map(GpuRows::jump_note);
+        notes.extend(jumps.take(MAX_NOTES));
         if is_whole {
             notes.extend(gpus.iter().filter_map(coverage_note).take(MAX_NOTES));
         }
         SamplesSummary {
             torn_last_line,
-            scope: scope.unwrap_or(Scope::Runs),
-            host: self.host.finish(recorded_us, times),
+            scope: if is_whole {
+                Scope::Recording
+            } else {
+                Scope::Runs
+            },
+            hosts,
             notes,
             by_run: by_run.collect(),
+            machines,
             pictures: SamplesPictures {
                 gpus: self.pictures,
                 spans_s: self.spans_s.into_values().collect(),
@@ -166,7 +223,7 @@ fn coverage_note(gpu: &GpuSummary) -> Option<String> {
     let effect = if is_enough(gpu.coverage) {
         "its figures are of that part"
     } else {
-        "too little for its figures"
+        "too little to give figures"
     };
     let (name, share) = (gpu.label(), percent(coverage));
     Some(format!(
@@ -176,7 +233,7 @@ fn coverage_note(gpu: &GpuSummary) -> Option<String> {
 
 /// Explains why figures of `runs` are unknown, if the samples are not theirs.
 fn notes(runs: &[RunSummary], gpus: &[GpuRows], elsewhere: bool) -> Vec<String> {
-    let outside = "no sample was taken while a run was at work: none counts for the verdict";
+    let outside = "no sample is known to be of the time of a run: none counts for the verdict";
     let unknown = runs.iter().filter_map(|run| {
         let uuids = run.gpu_uuids.as_ref().filter(|uuids| !uuids.is_empty())?;
         if gpus.is_empty() || uuids.iter().any(|uuid| find_gpu(gpus, uuid).is_some()) {
@@ -193,7 +250,7 @@ fn notes(runs: &[RunSummary], gpus: &[GpuRows], elsewhere: bool) -> Vec<String> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::Tier;
+    use super::super::{FindingKind, Tier};
     use super::*;
     use crate::tests::{batch, report, runs, sample, started};
 
@@ -235,7 +292,7 @@ mod tests {
         assert_eq!((found.scope, gpu.samples), (Scope::Runs, 10));
         let tier = Some(Tier::None);
         assert_eq!((gpu.mean_utilization, gpu.bottleneck), (Some(0.9), tier));
-        let host = &found.host;
+        let host = &found.hosts[0];
         assert_eq!((host.samples, host.peak_mem_used_mib), (10, Some(1020)));
         assert_eq!((host.coverage, gpu.coverage), (Some(1.0), Some(1.0)));
 
@@ -243,7 +300,7 @@ mod tests {
         let gpu = &elsewhere.gpus[0];
         assert_eq!((elsewhere.scope, gpu.samples), (Scope::Recording, 11));
         assert_eq!((gpu.bottleneck, gpu.in_run), (None, false));
-        assert!(elsewhere.notes[0].starts_with("no sample was taken while"));
+        assert!(elsewhere.notes[0].starts_with("no sample is known to be of the time"));
     }
 
     #[test]
@@ -276,6 +333,89 @@ mod tests {
     }
 
     #[test]
+    fn a_gpu_whose_rows_end_before_those_of_its_log_is_lost_and_one_without_names_is_known_by_its_number()
+     {
+        let mut rows = samples(|second| vec![Some(9); if second < 10 { 2 } else { 1 }], 30);
+        for row in &mut rows[..4] {
+            *row = GpuSample {
+                uuid: None,
+                name: None,
+                gpu_util: None,
+                ..row.clone()
+            };
+        }
+        let found = summary(Runs::default(), rows);
+        let lost = found.gpus.iter().map(|gpu| (gpu.lost, gpu.silent_s));
+        assert_eq!(lost.collect::<Vec<_>>(), [(false, 0.0), (true, 20.0)]);
+    }
+
+    #[test]
+    fn errors_and_losses_outside_the_runs_are_no_findings_of_theirs() {
+        let found = |error_at: u32, lost_at: u32| {
+            let mut rows = samples(|second| vec![(second < lost_at).then_some(90)], 60);
+            for (row, second) in rows.iter_mut().zip(0..) {
+                let errors = u64::from(second >= error_at);
+                row.ecc_uncorrected = (second < lost_at).then_some(errors);
+            }
+            let report = report(run("cuda:0", None, 10, 30), rows);
+            let kinds = report.findings.iter().map(|finding| finding.kind);
+            let mut kinds: Vec<FindingKind> = kinds.collect();
+            kinds.retain(|kind| [FindingKind::GpuLost, FindingKind::MemoryErrors].contains(kind));
+            kinds.len()
+        };
+        assert_eq!(
+            [(5, 99), (40, 35), (20, 99), (99, 20)].map(|(error, lost)| found(error, lost)),
+            [0, 0, 1, 1]
+        );
+    }
+
+    #[test]
+    fn a_run_has_the_figures_of_its_own_machine_and_time_and_gpus_are_told_apart() {
+        let started = |boot_id: &str, from: f64| {
+            started(|run| {
+                (run.run, run.boot_id) = (format!("{boot_id}{from}"), Some(boot_id.to_owned()));
+                (run.boot_s, run.host) = (Some(from), Some(format!("n-{boot_id}")));
+            })
+        };
+        let ended = |boot_id: &str, from: f64| {
+            batch(0, |batch| {
+                batch.run = format!("{boot_id}{from}");
+                batch.boot_s = Some(from + 20.0);
+            })
+        };
+        let all = [("a", 0.0), ("a", 30.0), ("b", 0.0)];
+        let events = all
+            .iter()
+            .flat_map(|(boot, from)| [started(boot, *from), ended(boot, *from)]);
+        let rows = (0..52).flat_map(|second| {
+            ["a", "b"].map(|boot_id| {
+                sample(second, |sample| {
+                    sample.boot_id = Some(boot_id.to_owned());
+                    sample.uuid = Some(format!("GPU-12345678-{boot_id}"));
+                    let percent = if boot_id == "b" {
+                        90.0
+                    } else {
+                        f64::from(second / 26) + 10.0
+                    };
+                    sample.host_cpu_util = Some(percent);
+                })
+            })
+        });
+        let report = report(runs(events), rows);
+        let cpu = report
+            .runs()
+            .iter()
+            .map(|run| run.machine.as_ref()?.mean_cpu_utilization);
+        assert_eq!(cpu.collect::<Vec<_>>(), [Some(0.1), Some(0.11), Some(0.9)]);
+        let labels = report.gpus().iter().map(GpuSummary::label);
+        let expected = [
+            "gpu 0 (Fake, n-a, GPU-12345678)",
+            "gpu 0 (Fake, n-b, GPU-12345678)",
+        ];
+        assert_eq!(labels.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
     fn the_host_counts_once_a_moment_and_is_no_gpu() {
         let mut rows = samples(|_| vec![None, None], 3);
         rows.push(sample(10, |sample| {
@@ -283,7 +423,7 @@ mod tests {
             sample.host_cpu_util = Some(10.0);
         }));
         let summary = summary(Runs::default(), rows);
-        let host = &summary.host;
+        let host = &summary.hosts[0];
         // 1 % and 2 % for a second each; the last row follows a gap of 8 s.
         assert_eq!((host.samples, host.coverage), (2, Some(0.2)));
         assert_eq!((host.partial, host.mean_cpu_utilization), (true, None));

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use plmkit_logs::event::Event;
-use plmkit_logs::{GpuSample, Timestamp};
+use plmkit_logs::{GpuSample, Throttle, Timestamp};
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::{FindingKind, Gap, Report, RunSummary, Tier};
@@ -267,7 +267,7 @@ fn two_seconds_of_samples_are_too_little_for_a_run_of_213_s() {
     let run = &report.events.unwrap().runs[0];
     let energy = (run.efficiency.energy_j, run.efficiency.measured_energy_j);
     assert_eq!(energy, (None, Some(600.0)));
-    let note = "gpu 0 (Fake): its samples cover 0.9 % of the run, too little for its figures; \
+    let note = "gpu 0 (Fake): its samples cover 0.9 % of the run, too little to give figures; \
         they are missing from 0.0 to 100.0 s, from 102.0 to 213.0 s";
     assert_eq!(run.notes, [note]);
 }
@@ -310,6 +310,88 @@ fn a_gpu_that_was_gone_for_500_of_1000_s_leaves_a_trace() {
         report.findings[0]
             .text
             .starts_with("it gave no values for 500.0 s, and came back")
+    );
+}
+
+#[test]
+fn a_counter_that_jumps_by_more_than_a_board_can_draw_is_left_out() {
+    let events = STEADY.run("r", "GPU-0", 100);
+    let samples = STEADY.recording("GPU-0", 100..161);
+    let zero = |row: usize, joules| if row == 130 { 0.0 } else { joules };
+    let jump = |row: usize, joules| joules + if row > 130 { 1e6 } else { 0.0 };
+    let changes: [&dyn Fn(usize, f64) -> f64; 2] = [&zero, &jump];
+    for change in changes {
+        let rows = samples
+            .iter()
+            .cloned()
+            .enumerate()
+            .map(|(row, sample)| GpuSample {
+                energy_j: Some(change(row, sample.energy_j.unwrap())),
+                power_w: Some(if row == 140 { 1e30 } else { 250.0 }),
+                ..sample
+            });
+        let report = report(runs(events.clone()), rows);
+        let energy_j = report.runs()[0].efficiency.energy_j.unwrap();
+        assert!((energy_j - 30_000.0).abs() < 1e-6, "{energy_j}");
+        let power_w = report.gpus()[0].distributions.power_w.unwrap();
+        assert_eq!(power_w.max, Some(250.0));
+        let note = &report.samples.as_ref().unwrap().notes[0];
+        assert!(
+            note.contains("more than the board can draw in 2 intervals: "),
+            "{note}"
+        );
+    }
+}
+
+#[test]
+fn a_clock_that_was_set_in_mid_run_joins_nothing_by_the_time_of_day() {
+    for jump in [30, -30] {
+        let machine = Machine {
+            set: 130,
+            jump,
+            ..WITHOUT_BOOT
+        };
+        let run = &joined(
+            &machine.run("r", "GPU-0", 100),
+            &machine.recording("GPU-0", 100..161),
+        )[0];
+        assert_eq!((run.efficiency.energy_j, figures(run).0), (None, None));
+        assert!(
+            run.notes
+                .iter()
+                .any(|note| note.starts_with("the clock was set in mid-run"))
+        );
+    }
+}
+
+#[test]
+fn a_withheld_figure_is_no_finding() {
+    let mut samples = STEADY.recording("GPU-0", 100..161)[100..107].to_vec();
+    for sample in &mut samples {
+        sample.throttle = Some(Throttle(vec!["hw_slowdown".to_owned()]));
+    }
+    let report = report(runs(STEADY.run("r", "GPU-0", 100)), samples);
+    assert_eq!(
+        report.samples.as_ref().unwrap().gpus[0].throttled_share,
+        None
+    );
+    let kinds = report.findings.iter().map(|finding| finding.kind);
+    assert_eq!(
+        kinds
+            .filter(|kind| *kind == FindingKind::Throttling)
+            .count(),
+        0
+    );
+}
+
+#[test]
+fn a_share_beside_a_threshold_does_not_read_as_the_threshold() {
+    let shares = [0.8, 0.7996, 0.799_96, 0.123_45, 0.0, 1.0].map(super::percent);
+    assert_eq!(
+        shares,
+        [
+            "80.0 %", "79.96 %", "79.996 %", "12.3 %", "0.0 %", "100.0 %"
+        ]
     );
 }
 

@@ -2,7 +2,7 @@
 
 use plmkit_contract::{LIST_SHOWN, one_line, plural};
 
-use super::{GpuSummary, Repeats, Report, RunSummary, SampleTotals, joined, percent};
+use super::{GpuSummary, HostSummary, Repeats, Report, RunSummary, SampleTotals, joined, percent};
 use plmkit_logs::event::Outcome;
 
 /// Returns the report in sentences, one a line: the work, the GPUs and the host, and the findings.
@@ -26,12 +26,7 @@ pub fn sentences(report: &Report) -> Vec<String> {
     }
     if let Some(samples) = &report.samples {
         lines.extend(samples.gpus.iter().map(gpu));
-        let host = &samples.host;
-        let cpu = host.mean_cpu_utilization.map(percent);
-        lines.extend(cpu.map(|cpu| format!("host: mean CPU utilization {cpu}")));
-        let memory = host.peak_mem_used_mib.zip(host.mem_total_mib);
-        let memory = memory.map(|(used, total)| format!("{used} of {total} MiB"));
-        lines.extend(memory.map(|used| format!("host: {used} of memory used at most")));
+        lines.extend(samples.hosts.iter().filter_map(HostSummary::sentence));
         lines.extend(samples.notes.iter().cloned());
         lines.extend(samples.torn_last_line.then(|| torn("sample")));
     }
@@ -77,11 +72,12 @@ fn gpu(gpu: &GpuSummary) -> String {
     let name = gpu.label();
     let covered = gpu.coverage.map(percent);
     let covered = covered.map(|share| format!(" over {share} of the time"));
-    let samples = plural(gpu.samples, "sample") + covered.as_deref().unwrap_or_default();
+    let lost = if gpu.lost { ", lost" } else { "" };
+    let samples = plural(gpu.samples, "sample") + covered.as_deref().unwrap_or_default() + lost;
     match (gpu.mean_utilization, gpu.distributions.utilization) {
         (Some(mean), _) => format!("{name}: mean utilization {}, {samples}", percent(mean)),
         (None, Some(_)) => format!("{name}: too few samples for its figures, {samples}"),
-        (None, None) if gpu.samples == 0 => format!("{name}: no samples"),
-        (None, None) => format!("{name}: the driver gives no utilization"),
+        (None, None) if gpu.samples == 0 => format!("{name}: no samples{lost}"),
+        (None, None) => format!("{name}: the driver gives no utilization{lost}"),
     }
 }

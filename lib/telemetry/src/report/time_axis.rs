@@ -1,7 +1,5 @@
 //! The time axis of charts: all recordings of a log in a row.
 
-use std::collections::BTreeMap;
-
 use super::time_span::{Moment, micros, seconds};
 
 /// Samples further apart than this, and than 2.5 times the interval that was asked for, belong to two recordings. The axis
@@ -13,8 +11,6 @@ const MAX_GAP_S: f64 = 600.0;
 pub(super) struct TimeAxis {
     last: Option<Moment>,
     end_us: i64,
-    /// The time of the recordings by each clock.
-    recorded_us: BTreeMap<usize, i64>,
 }
 
 impl TimeAxis {
@@ -26,15 +22,8 @@ impl TimeAxis {
         let max_gap_s = MAX_GAP_S.max(2.5 * interval_s.unwrap_or(0.0));
         if (0..micros(max_gap_s)).contains(&passed_us) {
             self.end_us = self.end_us.saturating_add(passed_us);
-            let recorded_us = self.recorded_us.entry(moment.clock).or_default();
-            *recorded_us = recorded_us.saturating_add(passed_us);
         }
         seconds(self.end_us)
-    }
-
-    /// Returns how long was recorded by a clock, in microseconds.
-    pub(super) fn recorded_us(&self, clock: usize) -> i64 {
-        self.recorded_us.get(&clock).copied().unwrap_or(0)
     }
 
     /// Returns how long was recorded in all, in microseconds.
@@ -66,9 +55,5 @@ mod tests {
             };
             assert_eq!(axis.place(moment, None).to_bits(), f64::to_bits(expected));
         }
-        assert_eq!(
-            [0, 1, 2].map(|clock| axis.recorded_us(clock)),
-            [0, 1_000_000, 3_000_000]
-        );
     }
 }

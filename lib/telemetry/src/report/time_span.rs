@@ -29,16 +29,42 @@ pub(super) struct TimeSpan {
     boot_us: Option<Range<i64>>,
     /// By the time of day, in microseconds since 1970.
     time_us: Option<Range<i64>>,
+    /// How far the time of day was ahead of the elapsed time of the process, in microseconds.
+    ahead_us: Option<Range<i64>>,
 }
 
+/// A clock that differs from elapsed time by more was set, a part in a thousand aside: clocks are slewed.
+const SET_CLOCK_US: i64 = 2_000_000;
+
 impl TimeSpan {
-    /// Extends the span to an event.
-    pub(super) fn add(&mut self, event: &Event) {
+    /// Extends the span to an event, and to what began some seconds before it.
+    pub(super) fn add(&mut self, event: &Event, begun_s: f64) {
         if let Event::Run(started) = event {
             self.boot_id.clone_from(&started.boot_id);
         }
-        extend(&mut self.boot_us, event.boot_s().map(micros));
-        extend(&mut self.time_us, event.time().map(time_of_day_us));
+        let time_us = event.time().map(time_of_day_us);
+        for before_s in [0.0, begun_s] {
+            let boot_s = event.boot_s().map(|boot_s| boot_s - before_s);
+            extend(&mut self.boot_us, boot_s.map(micros));
+            extend(&mut self.time_us, time_us.map(|us| us - micros(before_s)));
+        }
+        let elapsed_s = match event {
+            Event::Run(_) => Some(0.0),
+            Event::Batch(batch) => batch.elapsed_s,
+            Event::Done(done) => Some(done.elapsed_s),
+            Event::Probe(_) | Event::Unknown => None,
+        };
+        let ahead_us = time_us.zip(elapsed_s.map(micros));
+        extend(
+            &mut self.ahead_us,
+            ahead_us.map(|(time, elapsed)| time - elapsed),
+        );
+    }
+
+    /// Whether the clock was set meanwhile, so that the time of day tells neither when nor for how long it was at work.
+    pub(super) fn is_set(&self) -> bool {
+        let length = |range: &Option<Range<i64>>| range.as_ref().map_or(0, |of| of.end - of.start);
+        length(&self.ahead_us) > SET_CLOCK_US + length(&self.time_us) / 1000
     }
 
     /// Returns the seconds from the end of this span to the start of a later one: since boot if both have the same boot, else
@@ -68,7 +94,10 @@ pub(super) struct Work {
     /// The position of its run.
     pub(super) run: usize,
     span: TimeSpan,
-    on_cpu: bool,
+    /// The name of its machine.
+    host: Option<String>,
+    /// Whether it may have computed on a GPU. A run without a start is not known to.
+    on_gpus: bool,
     /// The GPUs that it names.
     gpu_uuids: Vec<String>,
 }
@@ -79,7 +108,8 @@ impl Work {
         Self {
             run,
             span: span.clone(),
-            on_cpu: started.is_some_and(|started| started.device.as_deref() == Some("cpu")),
+            host: started.and_then(|started| started.host.clone()),
+            on_gpus: started.is_some_and(|started| started.device.as_deref() != Some("cpu")),
             gpu_uuids: gpu_uuids.unwrap_or_default(),
         }
     }
@@ -87,7 +117,7 @@ impl Work {
     /// Whether it computed on the GPU `uuid`: one that it names, or any if it names none and is not on a CPU.
     pub(super) fn uses(&self, uuid: Option<&str>) -> bool {
         match self.gpu_uuids[..] {
-            [] => !self.on_cpu,
+            [] => self.on_gpus,
             ref named => named.iter().any(|named| Some(named.as_str()) == uuid),
         }
     }
@@ -164,8 +194,8 @@ impl WorkTimes {
         let span = &work.span;
         let time = match &self.clocks[clock].boot_id {
             Some(boot_id) if span.boot_id.as_ref() == Some(boot_id) => &span.boot_us,
-            Some(_) => &None,
-            None => &span.time_us,
+            None if !span.is_set() => &span.time_us,
+            _ => &None,
         };
         time.clone().filter(|time| !time.is_empty())
     }
@@ -239,6 +269,20 @@ impl WorkTimes {
             })
     }
 
+    /// Returns the name of the machine with a boot, if a run tells it.
+    pub(super) fn host_of(&self, boot_id: &str) -> Option<&String> {
+        let mut of_boot = self
+            .work
+            .iter()
+            .filter(|work| work.span.boot_id.as_deref() == Some(boot_id));
+        of_boot.find_map(|work| work.host.as_ref())
+    }
+
+    /// Whether a clock joins work with samples.
+    pub(super) fn is_by(&self, work: &Work, clock: usize) -> bool {
+        self.joined(work).is_some_and(|(joined, _)| joined == clock)
+    }
+
     /// Returns when work was done, by the clock that joins it with samples.
     fn joined(&self, work: &Work) -> Option<(usize, Range<i64>)> {
         let boot_id = work.span.boot_id.as_deref();
@@ -279,17 +323,23 @@ mod tests {
     fn work(run: usize, boot_id: Option<&str>, first: u32, last: u32) -> Work {
         let time = |second: u32| format!("1970-01-01T00:00:{second}Z").parse().ok();
         let mut span = TimeSpan::default();
-        span.add(&Event::Run(RunStarted {
-            boot_id: boot_id.map(str::to_owned),
-            boot_s: boot_id.map(|_| f64::from(first)),
-            time: time(first),
-            ..RunStarted::default()
-        }));
-        span.add(&Event::Batch(BatchDone {
-            boot_s: boot_id.map(|_| f64::from(last)),
-            time: time(last),
-            ..BatchDone::default()
-        }));
+        span.add(
+            &Event::Run(RunStarted {
+                boot_id: boot_id.map(str::to_owned),
+                boot_s: boot_id.map(|_| f64::from(first)),
+                time: time(first),
+                ..RunStarted::default()
+            }),
+            0.0,
+        );
+        span.add(
+            &Event::Batch(BatchDone {
+                boot_s: boot_id.map(|_| f64::from(last)),
+                time: time(last),
+                ..BatchDone::default()
+            }),
+            0.0,
+        );
         Work::new(run, &span, None)
     }
 

@@ -80,10 +80,10 @@ pub(super) struct WorkerCount {
 impl WorkerCount {
     pub(super) fn add(&mut self, batch: &BatchDone) {
         let wait_s = batch.wait_ms.unwrap_or(0.0) / 1000.0;
-        if let (None, Some(elapsed_s)) = (self.start_s, batch.elapsed_s) {
-            let stages = [batch.h2d_ms, batch.compute_ms, batch.d2h_ms, batch.write_ms];
-            let of_batch_s = stages.into_iter().flatten().sum::<f64>() / 1000.0;
-            self.start_s = Some((elapsed_s - of_batch_s, wait_s));
+        if let Some(elapsed_s) = batch.elapsed_s {
+            let start_s = elapsed_s - busy_s(batch);
+            let first = self.start_s.filter(|(first_s, _)| *first_s <= start_s);
+            self.start_s = first.or(Some((start_s, wait_s)));
         }
         self.batches += 1;
         self.add_amounts([batch.sequences, batch.residues, batch.tokens]);
@@ -92,19 +92,39 @@ impl WorkerCount {
         self.untimed += u64::from(batch.compute_ms.is_none() || batch.wait_ms.is_none());
     }
 
+    /// Returns when the computation of its first batch began.
+    pub(super) fn start_s(&self) -> Option<f64> {
+        Some(self.start_s?.0.max(0.0))
+    }
+
     fn add_amounts(&mut self, amounts: [u64; 3]) {
         self.amounts = array::from_fn(|amount| self.amounts[amount] + amounts[amount]);
     }
 
-    /// Adds the batches of a process that took `elapsed_s`.
-    fn add_process(&mut self, own: &Self, elapsed_s: Option<f64>) {
+    /// Adds the batches of a process that ended after `end_s`. If its log lost its head, the time of a worker begins with the
+    /// first batch that is left.
+    fn add_process(&mut self, own: &Self, end_s: Option<f64>, is_cut: bool) {
         let start_s = match own.batches {
-            0 => elapsed_s.map(|elapsed_s| (elapsed_s, 0.0)),
+            0 => end_s.map(|end_s| (end_s, 0.0)),
             _ => own.start_s,
         };
-        let known = elapsed_s.zip(start_s).filter(|_| own.untimed == 0);
-        let idle = known.map(|(elapsed_s, (start_s, first_wait_s))| {
-            IdleTime::new(elapsed_s, own.compute_s, start_s, own.wait_s - first_wait_s)
+        let unseen_s = match start_s {
+            _ if !is_cut => Some(0.0),
+            start_s => start_s.map(|(start_s, _)| start_s.max(0.0)),
+        };
+        let elapsed_s = end_s
+            .zip(unseen_s)
+            .map(|(end_s, unseen_s)| end_s - unseen_s);
+        let known = elapsed_s.zip(start_s).zip(unseen_s);
+        let known = known.filter(|_| own.untimed == 0);
+        let idle = known.map(|((elapsed_s, (start_s, first_wait_s)), unseen_s)| {
+            let starting_s = start_s - unseen_s;
+            IdleTime::new(
+                elapsed_s,
+                own.compute_s,
+                starting_s,
+                own.wait_s - first_wait_s,
+            )
         });
         self.batches += own.batches;
         self.add_amounts(own.amounts);
@@ -116,16 +136,23 @@ impl WorkerCount {
     }
 }
 
+/// Returns the seconds of the stages of a batch.
+pub(super) fn busy_s(batch: &BatchDone) -> f64 {
+    let stages = [batch.h2d_ms, batch.compute_ms, batch.d2h_ms, batch.write_ms];
+    stages.into_iter().flatten().sum::<f64>() / 1000.0
+}
+
 /// The workers of a run, by number, over its attempts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Workers(Vec<WorkerCount>);
 
 impl Workers {
-    /// Adds the workers of a process that took `elapsed_s`, in their order.
+    /// Adds the workers of a process that ended after `end_s`, in their order.
     pub(super) fn add<'a>(
         &mut self,
         counts: impl Iterator<Item = &'a WorkerCount>,
-        elapsed_s: Option<f64>,
+        end_s: Option<f64>,
+        is_cut: bool,
     ) {
         for (number, count) in counts.enumerate() {
             if number == self.0.len() {
@@ -135,7 +162,7 @@ impl Workers {
                     ..WorkerCount::default()
                 });
             }
-            self.0[number].add_process(count, elapsed_s);
+            self.0[number].add_process(count, end_s, is_cut);
         }
     }
 

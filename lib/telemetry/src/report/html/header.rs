@@ -67,14 +67,16 @@ fn listed(values: impl Iterator<Item = String>) -> Option<String> {
 /// Counts the GPUs of the samples, or else of the runs, by product.
 fn gpus(report: &Report) -> Option<String> {
     let (samples, runs) = (report.gpus().iter(), report.runs());
+    let is_on_cpu = |run: &RunSummary| run.device.as_deref() == Some("cpu");
+    if !runs.is_empty() && runs.iter().all(is_on_cpu) {
+        return Some("none".to_owned());
+    }
     let mut names: Vec<&str> = samples.filter_map(|gpu| gpu.name.as_deref()).collect();
     if names.is_empty() {
         let last = runs.iter().rev().find_map(|run| run.gpu_names.as_ref());
         names.extend(last.into_iter().flatten().map(String::as_str));
     }
-    let on_cpu = runs.iter().any(|run| run.device.as_deref() == Some("cpu"));
-    let none = on_cpu.then(|| "none".to_owned());
-    listed(counted(&names, "×").into_iter()).or(none)
+    listed(counted(&names, "×").into_iter())
 }
 
 #[cfg(test)]

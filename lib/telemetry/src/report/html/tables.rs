@@ -1,11 +1,10 @@
 //! The tables of the page.
 
-use plmkit_contract::plural;
 use plmkit_logs::event::Outcome;
 use plmkit_page::{Cell, Table, Tone};
 
 use crate::report::text::outcome;
-use crate::report::{Finding, GpuSummary, HostSummary, RunSummary, Tier, WorkerSummary, percent};
+use crate::report::{Finding, GpuSummary, RunSummary, Tier, WorkerSummary};
 
 #[rustfmt::skip]
 pub(super) fn findings(findings: &[Finding]) -> Table {
@@ -108,6 +107,9 @@ fn coverage(run: &RunSummary) -> Option<f64> {
 pub(super) fn gpus(gpus: &[GpuSummary]) -> Table {
     Table::of(gpus, &[
         ("GPU", |gpu| Cell::count(gpu.index.map(u64::from))),
+        ("host", |gpu| Cell::known(gpu.host.as_ref())),
+        ("UUID", |gpu| Cell::known(gpu.uuid.as_ref())),
+        ("state", |gpu| if gpu.lost { Cell::badge(Tone::Bad, "lost") } else { Cell::text("") }),
         ("product", |gpu| Cell::known(gpu.name.as_ref())),
         ("covered, %", |gpu| Cell::percent(gpu.coverage)),
         ("busy, %", |gpu| Cell::percent(gpu.mean_utilization)),
@@ -118,13 +120,4 @@ pub(super) fn gpus(gpus: &[GpuSummary]) -> Table {
         ("power, W", |gpu| Cell::decimals(gpu.mean_power_w, 0)),
         ("clocks held down, %", |gpu| Cell::percent(gpu.throttled_share)),
     ])
-}
-
-pub(super) fn host(host: &HostSummary) -> String {
-    let cpu = host.mean_cpu_utilization.map(percent);
-    let memory = host.peak_mem_used_mib.zip(host.mem_total_mib);
-    let memory = memory.map(|(used, total)| format!("{used} of {total} MiB"));
-    let [cpu, memory] = [cpu, memory].map(|known| known.unwrap_or_else(|| "unknown".to_owned()));
-    let samples = plural(host.samples, "sample");
-    format!("Host: mean CPU utilization {cpu}; memory used at most {memory}; {samples}.")
 }
