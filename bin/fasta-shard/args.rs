@@ -78,9 +78,9 @@ pub(crate) struct Args {
 
     /// Translate contigs (DNA or RNA) into the proteins of the shards
     ///
-    /// Each peptide is a record with the id CONTIG_FRAME_START_END and the description of its contig. FRAME is 1, 2, 3, -1,
+    /// Each peptide is a record with the id `CONTIG_FRAME_START_END` and the description of its contig. FRAME is 1, 2, 3, -1,
     /// -2 or -3, as EMBOSS transeq numbers frames. START and END are its first and last base on the strand of the contig,
-    /// counted from 1. A contig without a peptide of --min-residues is listed in rejects.csv with the reason no_orf.
+    /// counted from 1. A contig without a peptide of --min-residues is listed in rejects.csv with the reason `no_orf`.
     ///
     /// Memory grows with the longest contig, by up to six bytes a base.
     #[arg(long, value_enum, value_name = "HOW", help_heading = "Translation")]

@@ -95,14 +95,12 @@ impl Policy {
     ) -> Result<Outcome, UnknownResidue> {
         let (bases, replaced) = to_sets(sequence, self.invalid == InvalidPolicy::X);
         let length = u32::try_from(bases).unwrap_or(u32::MAX);
-        match self.reason(has_id, length, replaced.err())? {
-            Some(reason) => Ok(Outcome::Whole(Prepared::Rejected { reason, length })),
-            None => {
-                let mut translated = translator.translate(&sequence[..bases]);
-                translated.replaced = replaced.unwrap_or_default();
-                Ok(Outcome::Translated(translated))
-            }
+        if let Some(reason) = self.reason(has_id, length, replaced.err())? {
+            return Ok(Outcome::Whole(Prepared::Rejected { reason, length }));
         }
+        let mut translated = translator.translate(&sequence[..bases]);
+        translated.replaced = replaced.unwrap_or_default();
+        Ok(Outcome::Translated(translated))
     }
 
     /// Returns why a record is rejected whatever its length, if it is. Its first character that is unknown may be the error.

@@ -211,7 +211,7 @@ proptest! {
             let [mut found, mut other] = [&bases, &reversed].map(|bases| translated(peptides, 11, 1, bases));
             for (place, _) in &mut other {
                 let numbers: Vec<i32> = place.split('_').map(|number| number.parse().expect("a number")).collect();
-                let length = bases.len() as i32;
+                let length = i32::try_from(bases.len()).expect("a short contig");
                 let (start, end) = (length + 1 - numbers[2], length + 1 - numbers[1]);
                 let frame = ((start - 1) % 3 + 1) * -numbers[0].signum();
                 *place = format!("{frame}_{start}_{end}");
