@@ -1,7 +1,5 @@
 //! Runs.
 
-use std::fmt::Write;
-
 use plmkit_logs::thresholds::{IDLE_CRITICAL_ABOVE, IDLE_MILD_ABOVE};
 use plmkit_telemetry::live::{RunState, RunStatus};
 use ratatui::style::{Color, Stylize};
@@ -37,7 +35,7 @@ pub(super) fn draw(rows: &mut ScreenRows, runs: &[RunStatus], plan: &Plan) {
     for run in shown {
         rows.line(progress(run, &columns));
         if plan.run_rows > 1 {
-            rows.line(throughput(run));
+            rows.line(throughput(run, rows.left.width));
         }
     }
 }
@@ -86,37 +84,44 @@ fn progress(status: &RunStatus, columns: &Columns) -> Line<'static> {
     Line::from(spans)
 }
 
-fn throughput(status: &RunStatus) -> Line<'static> {
+/// Shows the figures that fit, each whole.
+fn throughput(status: &RunStatus, width: u16) -> Line<'static> {
     let (run, recent) = (&status.summary, &status.recent);
     let [tokens, sequences, residues] = rates(status);
     let idle = idle(status);
-    let mut idle_text = Span::from(format!("  idle {}", percent(idle)));
+    let mut idle_cell = Span::from(format!("  idle {}", percent(idle)));
     if idle > Some(IDLE_CRITICAL_ABOVE) {
-        idle_text = idle_text.fg(Color::Red);
+        idle_cell = idle_cell.fg(Color::Red);
     } else if idle > Some(IDLE_MILD_ABOVE) {
-        idle_text = idle_text.fg(Color::Yellow);
+        idle_cell = idle_cell.fg(Color::Yellow);
     }
-    let mut text = format!(
-        "  packing {}  batch {}",
-        percent(run.packing.mean_utilization),
-        batches(status),
-    );
+    let mut cells = vec![
+        Span::from(format!("  tokens {tokens}/s")),
+        Span::from(format!("  sequences {sequences}/s")),
+        idle_cell,
+        Span::from(format!(
+            "  packing {}",
+            percent(run.packing.mean_utilization)
+        )),
+        Span::from(format!("  batch {}", batches(status))),
+    ];
     for (count, what) in [(run.oom_splits, "halved"), (run.rejected, "rejected")] {
         if count > 0 {
-            let _ = write!(text, "  {count} {what}");
+            cells.push(Span::from(format!("  {count} {what}")));
         }
     }
-    // Last, because a narrow terminal cuts it off.
-    let _ = write!(
-        text,
-        "  queue {} {}, wait {} ms  residues {residues}/s",
+    // Last, because a narrow terminal has no room for them.
+    cells.push(Span::from(format!(
+        "  queue {} {}, wait {} ms",
         queue(status),
         or_dash(recent.queue_depth),
         or_dash(recent.mean_wait_ms.map(|ms| format!("{ms:.1}"))),
-    );
-    Line::from(vec![
-        Span::from(format!("  tokens {tokens}/s  sequences {sequences}/s")),
-        idle_text,
-        Span::from(text),
-    ])
+    )));
+    cells.push(Span::from(format!("  residues {residues}/s")));
+    let mut end = 0;
+    let fitting = cells.into_iter().take_while(|cell| {
+        end += cell.width();
+        end <= usize::from(width)
+    });
+    Line::from_iter(fitting)
 }

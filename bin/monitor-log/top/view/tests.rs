@@ -175,6 +175,21 @@ fn forty_columns_have_all_states_and_count_what_is_hidden() {
 }
 
 #[test]
+fn a_figure_of_a_run_is_shown_whole_or_not_at_all() {
+    let history = history(1);
+    let figures = |width| {
+        let mut all = lines(&drawn(&history, width, 50)).into_iter();
+        all.find(|line| line.starts_with("  tokens")).unwrap()
+    };
+    let all = figures(200);
+    for width in 40..200 {
+        let shown = figures(width);
+        let hidden = all.strip_prefix(&shown).unwrap();
+        assert!(hidden.is_empty() || hidden.starts_with("  "), "{shown}|");
+    }
+}
+
+#[test]
 fn names_are_whole_on_a_wide_screen_and_red_is_for_trouble() {
     let history = history(4);
     let wide = drawn(&history, 200, 50);
