@@ -42,7 +42,7 @@ pub(super) struct Gpu<'n> {
     nvml: &'n Nvml,
     index: u32,
     /// Index, UUID and product name alone. They do not change, and are known even after the GPU is lost.
-    names: GpuSample,
+    pub(super) names: GpuSample,
     activity: Option<Activity<'n>>,
     state: Option<State<'n>>,
     has_mig: bool,

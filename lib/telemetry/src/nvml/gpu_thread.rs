@@ -3,7 +3,7 @@
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 use nvml_wrapper::Nvml;
@@ -22,6 +22,8 @@ pub(super) struct GpuThread {
     is_asked: bool,
     /// Whether the question is of this moment.
     is_fresh: bool,
+    /// The names that were read when the GPU was opened. Its first reading may hang.
+    opened: Arc<OnceLock<GpuSample>>,
     /// Rows with the names that were read last, and no values.
     names: Vec<GpuSample>,
 }
@@ -31,8 +33,11 @@ impl GpuThread {
         let (questions, asked) = mpsc::channel::<GpuSample>();
         let (sender, answers) = mpsc::channel();
         let held = Arc::downgrade(&nvml);
+        let opened = Arc::new(OnceLock::new());
+        let names = Arc::clone(&opened);
         let work = move || {
             let mut gpu = Gpu::open(&nvml, index, reported);
+            let _ = names.set(gpu.names.clone());
             for moment in asked {
                 // Fails if nobody waits any more.
                 let _ = sender.send(gpu.read(&moment));
@@ -46,6 +51,7 @@ impl GpuThread {
             answers,
             is_asked: false,
             is_fresh: false,
+            opened,
             names: vec![GpuSample {
                 index: Some(index),
                 ..GpuSample::default()
@@ -55,9 +61,12 @@ impl GpuThread {
 
     /// Asks for a reading, unless the answer to an earlier question is still missing.
     pub(super) fn ask(&mut self, moment: &GpuSample) {
-        if self.is_asked && self.answers.try_recv().is_ok() {
+        if self.is_asked
+            && let Ok((rows, _)) = self.answers.try_recv()
+        {
             tracing::info!("gpu {}: answers again", self.index);
             self.is_asked = false;
+            self.keep_names(&rows);
         }
         self.is_fresh = !self.is_asked;
         if let Some(questions) = self.questions.as_ref().filter(|_| self.is_fresh) {
@@ -82,6 +91,11 @@ impl GpuThread {
                 ),
                 Err(RecvTimeoutError::Disconnected) => {}
             }
+        }
+        if let Some(opened) = self.opened.get()
+            && self.names.iter().all(|names| names.uuid.is_none())
+        {
+            self.names = vec![opened.clone()];
         }
         let rows = self.names.iter().map(|names| with_names(moment, names));
         (rows.collect(), Health::Silent)
