@@ -61,8 +61,8 @@ pub(crate) struct RecordArgs {
     /// One process at a time writes a log. If another process does, a recording without a command ends with exit code 75; a
     /// command starts at once, and is recorded when the other recording has ended.
     ///
-    /// The log can be followed while it grows, and survives kill -9. If the name ends in .parquet, the log is FILE.parquet.csv
-    /// and becomes the Parquet file at the end; what a killed recording left is continued.
+    /// The log is CSV, whatever its name, can be followed while it grows, and survives kill -9. If the name ends in .parquet,
+    /// the log is FILE.parquet.csv and becomes the Parquet file at the end; what a killed recording left is continued.
     #[arg(long, value_name = "FILE.csv|FILE.parquet", help_heading = "Output")]
     #[arg(value_parser = file())]
     pub(crate) out: PathBuf,
@@ -163,7 +163,7 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = interval, help_heading = "Input")]
     pub(crate) keep: Duration,
 
-    /// Time between samples: 500ms, 1s, 2m; 10ms to 24h. The alert `PlmkitExporterStale` takes more than 60s for a hang
+    /// Time between samples: 500ms, 1s, 10s; 10ms to 24h. For the alerts at most 30s: values older than 60s count as stale
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, help_heading = "Sampling")]
     pub(crate) interval: Duration,
 }

@@ -32,6 +32,12 @@ pub(crate) fn export(args: &ExportArgs, end: &mut Option<End>) -> Result<Exit, F
         None => Output::Http(http::listen(args.listen)?),
     };
     let (interval, dcgm) = (args.interval, args.dcgm);
+    if interval > http::STALE / 2 && !args.once {
+        warn!(
+            "--interval is more than 30s: values older than 60s count as those of a driver that hangs, for /healthz and the \
+             alert PlmkitExporterStale"
+        );
+    }
     let mut monitor = Monitor::open(&args.driver, &args.events, args.keep);
     monitor.forget = Some(args.keep);
     let first = metrics(&monitor.take_snapshot(true), dcgm);

@@ -361,6 +361,23 @@ fn a_file_is_replaced_every_interval_and_removed_at_the_end() {
 }
 
 #[test]
+fn an_interval_that_makes_values_stale_is_warned_of() {
+    let case = Case::new();
+    for (interval, warnings) in [("30s", 0), ("31s", 1)] {
+        let args = format!("export --textfile {interval}.prom --interval {interval}");
+        let mut command = case.command(&args);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let file = case.path(&format!("{interval}.prom"));
+        wait_for(|| file.exists().then_some(()).ok_or("no file".to_owned()));
+        kill("TERM", child.id());
+        child.wait().unwrap();
+        let stderr = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+        let found = stderr.matches("more than 30s").count();
+        assert_eq!(found, warnings, "{stderr}");
+    }
+}
+
+#[test]
 fn a_file_that_the_collector_ignores_or_that_cannot_be_written_is_refused() {
     let case = Case::new();
     for (args, code, message) in [

@@ -29,7 +29,7 @@ const MAX_REQUEST_BYTES: usize = 16 << 10;
 const MAX_HEADERS: usize = 64;
 
 /// Older values are those of a sampler that hangs, as for the alert `PlmkitExporterStale`.
-const STALE: Duration = Duration::from_mins(1);
+pub(super) const STALE: Duration = Duration::from_mins(1);
 
 const INDEX: &str = "<!DOCTYPE html>\n<title>plmkit monitor-log</title>\n<p>plmkit monitor-log: <a href=\"/metrics\">metrics</a></p>\n";
 const TEXT: &str = "text/plain; charset=utf-8";
