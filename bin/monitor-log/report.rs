@@ -207,7 +207,9 @@ fn read_unordered(
     let mut rows = log.by_ref().collect::<Result<Vec<GpuSample>, _>>()?;
     let boot_ms = |row: &GpuSample| row.boot_s.map(|boot_s| (boot_s * 1000.0).round() as i64);
     rows.sort_by_cached_key(|row| (row.boot_id.clone(), boot_ms(row), row.timestamp));
-    rows.iter().for_each(|row| samples.add(row));
+    for row in &rows {
+        samples.add(row);
+    }
     skipped.extend(log.skipped());
     Ok(log.torn())
 }

@@ -104,9 +104,10 @@ impl Attempt {
     /// start of its first batch on.
     pub(super) fn elapsed_s(&self) -> Option<f64> {
         let starts_s = self.workers.values().filter_map(WorkerCount::start_s);
-        let unseen_s = match self.is_cut() {
-            true => starts_s.reduce(f64::min)?,
-            false => 0.0,
+        let unseen_s = if self.is_cut() {
+            starts_s.reduce(f64::min)?
+        } else {
+            0.0
         };
         Some(self.end_s()? - unseen_s)
     }

@@ -91,22 +91,26 @@ pub struct GpuSummary {
     /// Its health, for findings.
     #[serde(skip)]
     pub(super) condition: Condition,
-    /// Whether sentences name host and UUID: others may have its number.
+    /// Its host and UUID for sentences, if others may have its number.
     #[serde(skip)]
-    pub(super) is_named: bool,
+    place: Option<String>,
 }
 
 impl GpuSummary {
     /// Returns its name in sentences.
     pub(super) fn label(&self) -> String {
-        let Some(uuid) = self.uuid.as_ref().filter(|_| self.is_named) else {
-            return gpu_name(self.index, self.name.as_deref());
-        };
+        let names = joined([self.name.clone(), self.place.clone()], ", ");
+        gpu_name(self.index, Some(&*names).filter(|names| !names.is_empty()))
+    }
+
+    /// Names its host and UUID in sentences.
+    pub(super) fn tell_apart(&mut self) {
         // `GPU-` and eight digits; the names of MIG instances may differ at the end only.
-        let length = if self.is_mig() { uuid.len() } else { 12 };
-        let uuid = uuid.chars().take(length).collect();
-        let names = [self.name.clone(), self.host.clone(), Some(uuid)];
-        gpu_name(self.index, Some(&joined(names, ", ")))
+        let length = if self.is_mig() { usize::MAX } else { 12 };
+        let uuid = self.uuid.as_ref();
+        let uuid = uuid.map(|uuid| uuid.chars().take(length).collect());
+        self.place =
+            Some(joined([self.host.clone(), uuid], ", ")).filter(|place| !place.is_empty());
     }
 
     /// Whether it is a MIG instance.
@@ -193,8 +197,8 @@ impl GpuRows {
         let uuid = gpu.uuid.as_deref();
         gpu.condition.add(sample, uuid, moment, missed, times);
         let limit_w = sample.power_limit_w.filter(|&limit_w| limit_w > 0.0);
-        let limits_w = [self.power_limit_w, limit_w].into_iter().flatten();
-        self.power_limit_w = limits_w.reduce(f64::max);
+        let known = self.power_limit_w.into_iter().chain(limit_w);
+        self.power_limit_w = known.reduce(f64::max);
         let power_w = sample
             .power_w
             .filter(|&power_w| power_w <= self.possible_w());

@@ -143,9 +143,10 @@ impl HostRows {
         let own = |run| only || self.clock > 0 || self.by_run.contains_key(&run);
         let of_runs =
             || times.time_us(|work| own(work.run) && (only || times.is_by(work, self.clock)));
-        match is_whole {
-            true => self.summary(&self.all, self.recorded_us().max(self.all.us)),
-            false => self.summary(&self.inside, of_runs()),
+        if is_whole {
+            self.summary(&self.all, self.recorded_us().max(self.all.us))
+        } else {
+            self.summary(&self.inside, of_runs())
         }
     }
 

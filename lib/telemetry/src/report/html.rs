@@ -72,7 +72,7 @@ fn add_runs(page: &mut Page, events: &RunsSummary) {
     let repeats = events.repeats.iter().filter_map(Repeats::sentence);
     let sums: Vec<String> = samples.chain(repeats).collect();
     page.fold(sums.len() > SHOWN_RUNS, "samples and repeats", |page| {
-        _ = page.list(&sums)
+        _ = page.list(&sums);
     });
     let (is_long, summary) = (runs.len() > SHOWN_RUNS, plural(runs.len(), "run"));
     page.fold(is_long, &summary, |page| {

@@ -87,7 +87,8 @@ pub(super) fn by_sample(runs: &[RunSummary]) -> Vec<SampleTotals> {
 fn natural(name: &str) -> String {
     let ended = format!("{name}\0");
     let pieces = ended.split_inclusive(|letter: char| !letter.is_ascii_digit());
-    pieces.map(|piece| format!("{piece:0>20}")).collect()
+    let padded: Vec<String> = pieces.map(|piece| format!("{piece:0>20}")).collect();
+    padded.concat()
 }
 
 fn totals(sample: &str, runs: &[&RunSummary]) -> SampleTotals {

@@ -160,7 +160,9 @@ impl Samples {
         let are_alike = self.hosts.len() > 1 || self.gpus.iter().any(is_mig);
         for rows in &mut self.gpus {
             rows.gpu.host.clone_from(&self.hosts[rows.host].name);
-            rows.gpu.is_named = are_alike;
+            if are_alike {
+                rows.gpu.tell_apart();
+            }
         }
         let runs = events.map_or(&[][..], |events| &events.runs);
         let machines = runs.iter().enumerate().map(|(position, run)| {
