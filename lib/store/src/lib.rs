@@ -44,7 +44,9 @@ pub use lock::{Lock, lock_open};
 pub use packed_batch::PackedBatch;
 pub use rejects::{ListWriter, read_byte_digest, read_rejects};
 pub use row_group::{PlacedRowGroup, ROW_GROUP_BYTES, ROW_GROUP_ROWS, RowGroup, RowGroupEncoder};
-pub use shard::{Shard, ShardRows, ShardWriter, encode_rows, read_shard, row_bytes};
+pub use shard::{
+    RowLength, Shard, ShardReader, ShardRows, ShardWriter, encode_rows, read_shard, row_bytes,
+};
 pub use unfinished::{Sink, UnfinishedEmbeddings};
 
 use plmkit_contract::RowDigest;

@@ -43,6 +43,8 @@ pub(crate) struct Reader {
     /// Whether all columns are read, and so all bytes verified.
     whole: bool,
     rows: ParquetRecordBatchReader,
+    metadata: ArrowReaderMetadata,
+    rows_per_batch: usize,
     pub(crate) schema: SchemaRef,
     pub(crate) provenance: Provenance,
     /// The digest of all rows, from the metadata.
@@ -118,22 +120,17 @@ impl Reader {
         let bytes: i64 = groups.map(RowGroupMetaData::total_byte_size).sum();
         let bytes_per_row = u64::try_from(bytes).unwrap_or(0) / digest.rows().max(1);
         let rows = DECODED_BYTES / bytes_per_row.max(1);
-        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata);
-        let rows = match chosen {
-            None => builder.with_batch_size(ROWS_PER_BATCH.min(rows as usize).max(1)),
-            Some(names) => {
-                let names = names.iter().copied();
-                let columns = ProjectionMask::columns(builder.parquet_schema(), names);
-                builder
-                    .with_projection(columns)
-                    .with_batch_size(ROWS_OF_KEYS)
-            }
+        let rows_per_batch = match chosen {
+            None => ROWS_PER_BATCH.min(rows as usize).max(1),
+            Some(_) => ROWS_OF_KEYS,
         };
-        let rows = rows.build().map_err(|error| file.decoding_error(&error))?;
+        let rows = decoder(&file, &metadata, rows_per_batch, chosen)?;
         let reader = Self {
             file,
             whole: chosen.is_none(),
             rows,
+            metadata,
+            rows_per_batch,
             schema,
             provenance,
             digest,
@@ -141,8 +138,14 @@ impl Reader {
         Ok((reader, columns))
     }
 
-    /// Reads the next batch. Returns `None` after the last, when every byte of the columns, of all columns every byte of the file,
-    /// is verified.
+    /// Returns to the first row. From now on, batches have only some of the `columns`; `None` is all.
+    pub(crate) fn rewind(&mut self, columns: Option<&[&str]>) -> Result<(), StoreError> {
+        self.rows = decoder(&self.file, &self.metadata, self.rows_per_batch, columns)?;
+        Ok(())
+    }
+
+    /// Reads the next batch. Returns `None` after the last, when every byte of the columns that the file was opened for, of all
+    /// columns every byte of the file, is verified.
     pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>, StoreError> {
         let next = self.rows.next().transpose();
         let next = next.map_err(|error| self.file.decoding_error(&error))?;
@@ -151,6 +154,24 @@ impl Reader {
         }
         Ok(next)
     }
+}
+
+/// Starts to decode a file at its first row.
+fn decoder(
+    file: &VerifiedFile,
+    metadata: &ArrowReaderMetadata,
+    rows_per_batch: usize,
+    columns: Option<&[&str]>,
+) -> Result<ParquetRecordBatchReader, StoreError> {
+    let builder =
+        ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone());
+    let mask = columns.map_or_else(ProjectionMask::all, |columns| {
+        ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied())
+    });
+    let builder = builder
+        .with_batch_size(rows_per_batch)
+        .with_projection(mask);
+    builder.build().map_err(|error| file.decoding_error(&error))
 }
 
 /// Returns the metadata entries of a file that have a value.

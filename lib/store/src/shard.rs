@@ -1,5 +1,8 @@
 //! Shard files.
 
+mod reader;
+
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,6 +26,8 @@ use crate::packed_groups::PackedGroups;
 use crate::parquet::{Reader, properties};
 use crate::row_group::{RowGroup, RowGroupEncoder};
 use crate::{AtomicFile, FileSummary, Finished, StoreError};
+
+pub use reader::{RowLength, ShardReader};
 
 /// Writes a shard.
 ///
@@ -220,8 +225,7 @@ pub struct Shard {
 
 /// Reads a whole shard and verifies it.
 pub fn read_shard(path: &Path) -> Result<Shard, StoreError> {
-    let check_schema = |schema: &Schema| check_columns(schema, &shard_schema());
-    let (mut reader, ()) = Reader::open(path, Kind::Shard, check_schema)?;
+    let mut reader = open(path)?;
     let mut batches = Vec::new();
     while let Some(batch) = reader.next_batch()? {
         batches.push(batch);
@@ -234,23 +238,16 @@ pub fn read_shard(path: &Path) -> Result<Shard, StoreError> {
     })
 }
 
+fn open(path: &Path) -> Result<Reader, StoreError> {
+    let check_schema = |schema: &Schema| check_columns(schema, &shard_schema());
+    let (reader, ()) = Reader::open(path, Kind::Shard, check_schema)?;
+    Ok(reader)
+}
+
 impl Shard {
     /// Returns its rows, numbered from 0.
     pub fn rows(&self) -> ShardRows<'_> {
-        let mut rows = ShardRows {
-            batches: Vec::new(),
-            len: 0,
-        };
-        for batch in &self.batches {
-            rows.batches.push(RowsOfBatch {
-                first: rows.len,
-                keys: KeyColumns::new(batch),
-                descriptions: batch[DESCRIPTION].as_string(),
-                sequences: batch["sequence"].as_string(),
-            });
-            rows.len += batch.num_rows();
-        }
-        rows
+        ShardRows::new(0, self.batches.iter())
     }
 
     /// Makes the record batch of a batch of rows. The offsets of `tokens` are `cu_seqlens`, its values the packed token ids.
@@ -259,35 +256,45 @@ impl Shard {
         rows: impl Iterator<Item = ShardRow<'a>>,
         labels: Labels,
     ) -> Result<RecordBatch, StoreError> {
-        let mut keys = KeyColumnsBuilder::default();
-        let mut descriptions = StringBuilder::new();
-        let mut tokens = Vec::new(); // (total_tokens)
-        let mut cu_seqlens = vec![0]; // (sequences + 1)
-        for row in rows {
-            let failed = |what: &dyn std::fmt::Display| {
-                let (ordinal, id) = (row.key.ordinal, Quoted(row.key.id));
-                let what = format_args!("ordinal {ordinal} {id}: {what}");
-                StoreError::malformed(&self.path, what)
-            };
-            tokenize(row.sequence.as_bytes(), &mut tokens).map_err(|error| failed(&error))?;
-            let limit = format_args!("expected at most {} tokens in a batch", i32::MAX);
-            cu_seqlens.push(i32::try_from(tokens.len()).map_err(|_| failed(&limit))?);
-            keys.push(&row.key);
-            descriptions.append_option(row.description);
-        }
-        let sequences = cu_seqlens.len() - 1;
-        let mut columns = Vec::from(keys.finish());
-        if labels.sample {
-            let sample = self.provenance.text_option(SAMPLE).unwrap_or_default();
-            columns.push(Arc::new(StringArray::from(vec![sample; sequences])));
-        }
-        if labels.description {
-            columns.push(Arc::new(descriptions.finish()));
-        }
-        columns.push(token_lists(tokens, cu_seqlens));
-        let batch = RecordBatch::try_new(batches_schema(labels), columns);
-        batch.map_err(|error: ArrowError| StoreError::encoding_arrow(&self.path, error))
+        pack(rows, labels, &self.provenance, &self.path)
     }
+}
+
+/// Makes the record batch of a batch of rows of the shard at `path`.
+fn pack<'a>(
+    rows: impl Iterator<Item = ShardRow<'a>>,
+    labels: Labels,
+    provenance: &Provenance,
+    path: &Path,
+) -> Result<RecordBatch, StoreError> {
+    let mut keys = KeyColumnsBuilder::default();
+    let mut descriptions = StringBuilder::new();
+    let mut tokens = Vec::new(); // (total_tokens)
+    let mut cu_seqlens = vec![0]; // (sequences + 1)
+    for row in rows {
+        let failed = |what: &dyn std::fmt::Display| {
+            let (ordinal, id) = (row.key.ordinal, Quoted(row.key.id));
+            let what = format_args!("ordinal {ordinal} {id}: {what}");
+            StoreError::malformed(path, what)
+        };
+        tokenize(row.sequence.as_bytes(), &mut tokens).map_err(|error| failed(&error))?;
+        let limit = format_args!("expected at most {} tokens in a batch", i32::MAX);
+        cu_seqlens.push(i32::try_from(tokens.len()).map_err(|_| failed(&limit))?);
+        keys.push(&row.key);
+        descriptions.append_option(row.description);
+    }
+    let sequences = cu_seqlens.len() - 1;
+    let mut columns = Vec::from(keys.finish());
+    if labels.sample {
+        let sample = provenance.text_option(SAMPLE).unwrap_or_default();
+        columns.push(Arc::new(StringArray::from(vec![sample; sequences])));
+    }
+    if labels.description {
+        columns.push(Arc::new(descriptions.finish()));
+    }
+    columns.push(token_lists(tokens, cu_seqlens));
+    let batch = RecordBatch::try_new(batches_schema(labels), columns);
+    batch.map_err(|error: ArrowError| StoreError::encoding_arrow(path, error))
 }
 
 /// Makes a `List<UInt8>` array with one list of token ids per sequence.
@@ -300,10 +307,10 @@ fn token_lists(tokens: Vec<u8>, cu_seqlens: Vec<i32>) -> ArrayRef {
     ))
 }
 
-/// The rows of a shard, numbered from 0 across its record batches.
+/// The rows of adjacent record batches of a shard, numbered as in the shard.
 pub struct ShardRows<'a> {
     batches: Vec<RowsOfBatch<'a>>,
-    len: usize,
+    numbers: Range<usize>,
 }
 
 /// The rows of one record batch.
@@ -316,6 +323,25 @@ struct RowsOfBatch<'a> {
 }
 
 impl<'a> ShardRows<'a> {
+    /// Numbers the rows of `batches` from `first` on.
+    fn new(first: usize, batches: impl Iterator<Item = &'a RecordBatch>) -> Self {
+        let mut end = first;
+        let batches = batches.map(|batch| {
+            let first = end;
+            end += batch.num_rows();
+            RowsOfBatch {
+                first,
+                keys: KeyColumns::new(batch),
+                descriptions: batch[DESCRIPTION].as_string(),
+                sequences: batch["sequence"].as_string(),
+            }
+        });
+        Self {
+            batches: batches.collect(),
+            numbers: first..end,
+        }
+    }
+
     /// Returns row `row`.
     ///
     /// # Panics
@@ -334,7 +360,7 @@ impl<'a> ShardRows<'a> {
 
     /// Iterates over all rows in file order.
     pub fn iter(&self) -> impl Iterator<Item = ShardRow<'a>> {
-        (0..self.len).map(|row| self.get(row))
+        self.numbers.clone().map(|row| self.get(row))
     }
 }
 

@@ -81,3 +81,57 @@ fn damage_is_never_read_as_a_value() {
         assert_eq!(error.exit(), Exit::Data, "cut at {end}: {error}");
     }
 }
+
+/// Packs rows in tens, the last row of each ten first.
+fn backwards_in_tens(rows: u32) -> impl Iterator<Item = Vec<u32>> {
+    (0..rows)
+        .step_by(10)
+        .map(move |first| (first..rows.min(first + 10)).rev().collect())
+}
+
+#[test]
+fn a_shard_in_pieces_gives_the_lengths_and_batches_of_the_whole() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let path = folder.path().join("shard.parquet");
+    write(&path, 5000);
+    let whole = read_shard(&path).expect("read");
+    let mut pieces = ShardReader::open(&path).expect("open");
+    let mut lengths = Vec::new();
+    pieces
+        .lengths(|row| lengths.push((row.ordinal, row.length, row.residues as usize)))
+        .expect("lengths");
+    let rows = whole.rows();
+    let expected = rows
+        .iter()
+        .map(|row| (row.key.ordinal, row.key.length, row.sequence.len()));
+    assert!(lengths.into_iter().eq(expected));
+    let labels = Labels {
+        description: true,
+        ..Labels::default()
+    };
+    for batch in backwards_in_tens(5000) {
+        let expected = whole.pack(batch.iter().map(|&row| rows.get(row as usize)), labels);
+        let packed = pieces.pack(&batch, labels).expect("pack");
+        assert_eq!(packed, expected.expect("pack"));
+        assert!(pieces.held_rows() <= 2 * 1024, "{}", pieces.held_rows());
+    }
+    assert_eq!(pieces.digest(), whole.digest);
+}
+
+#[test]
+fn a_shard_that_changes_after_its_lengths_were_read_is_an_error() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let path = folder.path().join("shard.parquet");
+    write(&path, 3000);
+    let mut shard = ShardReader::open(&path).expect("open");
+    shard.lengths(|_| {}).expect("lengths");
+    let mut changed = fs::read(&path).expect("read");
+    // Not among the last segments, which are still in memory.
+    let early = changed.len() / 4;
+    changed[early] ^= 1;
+    // In place, as a copy over it would: the file stays the same to those who have it open.
+    fs::write(&path, &changed).expect("write");
+    let mut batches = backwards_in_tens(3000);
+    let error = batches.find_map(|batch| shard.pack(&batch, Labels::default()).err());
+    assert_eq!(error.expect("a changed byte").exit(), Exit::Data);
+}

@@ -1,0 +1,122 @@
+//! A shard that is not held in memory.
+
+use std::collections::VecDeque;
+use std::path::Path;
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::UInt32Type;
+use plmkit_contract::{Labels, Provenance, RowDigest, ordinals};
+
+use super::{ShardRows, open, pack};
+use crate::StoreError;
+use crate::parquet::Reader;
+
+/// Reads the lengths of all rows of a shard, and its rows batch by batch.
+///
+/// It keeps decoded rows from the first that was not asked for to the last that was. Every read is verified by the same
+/// checksums: a file that changes meanwhile is an error.
+pub struct ShardReader {
+    reader: Reader,
+    /// Decoded record batches, in file order.
+    held: VecDeque<Held>,
+    /// The number of the row after them.
+    end: usize,
+}
+
+/// The length of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowLength {
+    /// Its ordinal, which the windows of a protein share.
+    pub ordinal: u64,
+    /// Residues of the whole protein.
+    pub length: u32,
+    /// Residues of the row.
+    pub residues: u32,
+}
+
+/// A decoded record batch.
+struct Held {
+    batch: RecordBatch,
+    /// The number of its first row.
+    first: usize,
+    /// Its rows that were not asked for.
+    unused: usize,
+}
+
+impl ShardReader {
+    /// Opens a shard and verifies its end.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        Ok(Self {
+            reader: open(path)?,
+            held: VecDeque::new(),
+            end: 0,
+        })
+    }
+
+    /// Calls `add` for each row, in file order, and verifies the whole file.
+    pub fn lengths(&mut self, mut add: impl FnMut(RowLength)) -> Result<(), StoreError> {
+        self.reader
+            .rewind(Some(&["ordinal", "sequence", "length"]))?;
+        while let Some(batch) = self.reader.next_batch()? {
+            let ordinals = ordinals(&batch).iter();
+            let lengths = batch["length"].as_primitive::<UInt32Type>().values();
+            let residues = batch["sequence"].as_string::<i32>().offsets().lengths();
+            for ((&ordinal, &length), residues) in ordinals.zip(lengths).zip(residues) {
+                add(RowLength {
+                    ordinal,
+                    length,
+                    residues: residues as u32,
+                });
+            }
+        }
+        (self.held, self.end) = (VecDeque::new(), 0);
+        self.reader.rewind(None)
+    }
+
+    /// Returns the provenance of the shard.
+    pub fn provenance(&self) -> &Provenance {
+        &self.reader.provenance
+    }
+
+    /// Returns the digest of all rows, with their number.
+    pub fn digest(&self) -> RowDigest {
+        self.reader.digest
+    }
+
+    /// Makes the record batch of a batch of rows, given their numbers. The offsets of `tokens` are `cu_seqlens`, its values the
+    /// packed token ids.
+    ///
+    /// # Panics
+    /// If there is no such row, or if it was asked for before.
+    pub fn pack(&mut self, rows: &[u32], labels: Labels) -> Result<RecordBatch, StoreError> {
+        let last = rows.iter().max().map_or(0, |&row| row as usize);
+        while self.end <= last {
+            let batch = self.reader.next_batch()?.expect("a row of the shard");
+            self.held.push_back(Held {
+                first: self.end,
+                unused: batch.num_rows(),
+                batch,
+            });
+            self.end = self.held.back().map_or(0, |held| held.first + held.unused);
+        }
+        let first = self.held.front().map_or(0, |held| held.first);
+        let held = ShardRows::new(first, self.held.iter().map(|held| &held.batch));
+        let packed = rows.iter().map(|&row| held.get(row as usize));
+        let (provenance, path) = (&self.reader.provenance, self.reader.file.path());
+        let packed = pack(packed, labels, provenance, path)?;
+        for &row in rows {
+            let after = self.held.partition_point(|held| held.first <= row as usize);
+            self.held[after - 1].unused -= 1;
+        }
+        while self.held.front().is_some_and(|held| held.unused == 0) {
+            self.held.pop_front();
+        }
+        Ok(packed)
+    }
+
+    /// Returns the number of decoded rows in memory.
+    #[cfg(test)]
+    pub(super) fn held_rows(&self) -> usize {
+        self.held.iter().map(|held| held.batch.num_rows()).sum()
+    }
+}
