@@ -10,15 +10,14 @@ use std::time::Duration;
 
 use clap::Parser;
 use plmkit_cli::{
-    Common, Exit, Fault, NamedPath, Program, ProgressMode, file, files_of, interval, keep_apart,
-    keep_renameable, one_of,
+    Common, Exit, Fault, NamedPath, OutputArgs, Program, ProgressMode, file, files_of, interval,
+    keep_apart, keep_renameable, one_of,
 };
 use plmkit_contract::{ModelName, StoreDtype};
 use plmkit_engine::{Injection, RunConfig, Windows, rejects_beside};
 use plmkit_esm2::{Device, Kernels};
 use plmkit_hub::model_name;
 
-use crate::outputs::OutputArgs;
 #[cfg(feature = "testing")]
 use crate::testing::TestingArgs;
 

@@ -2,7 +2,6 @@
 
 mod args;
 mod model;
-mod outputs;
 mod run;
 #[cfg(feature = "testing")]
 mod testing;

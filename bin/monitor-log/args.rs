@@ -2,15 +2,17 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Parser, Subcommand};
-use plmkit_cli::{Common, Program, file, interval};
+use plmkit_cli::{Common, OutputArgs, Program, file, interval, one_of};
+use plmkit_contract::StoreDtype;
 use plmkit_telemetry::report::Tier;
 
-/// Records, shows and exports GPUs, host and runs, and reports on runs
+/// Records, shows and exports GPUs, host and runs, reports on runs, and estimates them
 #[derive(Debug, Parser)]
 #[command(name = "monitor-log", version)]
 pub(crate) struct Args {
@@ -52,6 +54,75 @@ pub(crate) enum Command {
     /// utilization of GPUs, and findings with advice. Runs in one event log are kept apart; a run that was interrupted and
     /// resumed is one run. A torn last line of a killed writer is left out, and the report says so.
     Report(ReportArgs),
+
+    /// Estimate a run before it: operations, time on named GPUs, disk and files
+    ///
+    /// Tokens and operations are exact: they follow from the lengths of all sequences. Time is operations over a share of a
+    /// GPU's peak (--mfu), or over the rate of a measured run (--measured). Loading the model is left out. Disk is within some
+    /// percent for ids and descriptions as in UniProt.
+    Estimate(EstimateArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct EstimateArgs {
+    /// Shards, folders of shards with their manifest.json, or such manifests
+    ///
+    /// Each folder is a sample. If a shard of a manifest is missing, its lengths come from the histogram in the manifest.
+    #[arg(required = true, value_name = "SHARDS", value_parser = file())]
+    pub(crate) shards: Vec<PathBuf>,
+
+    /// Model: a folder with config.json, or the id of a published ESM-2, such as `facebook/esm2_t33_650M_UR50D`
+    #[arg(long, value_name = "MODEL", value_parser = file())]
+    pub(crate) model: PathBuf,
+
+    /// Write the estimate as JSON; - is standard output
+    #[arg(long, value_name = "FILE.json", help_heading = "Output")]
+    pub(crate) report: Option<PathBuf>,
+
+    /// GPUs to estimate, by a part of their names: H100, 'RTX 4090'; `all` is every GPU with a known peak
+    /// [default: common ones, or the device of --measured]
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_delimiter = ',',
+        help_heading = "Devices"
+    )]
+    pub(crate) device: Vec<String>,
+
+    /// GPUs that compute, each a shard at a time
+    #[arg(long, value_name = "N", default_value = "1", help_heading = "Devices")]
+    pub(crate) gpus: NonZeroU32,
+
+    /// Precision of the computation; f16 is what gpu-embed takes on a GPU
+    #[arg(long, value_name = "TYPE", value_parser = ["f32", "f16", "bf16"], default_value = "f16", help_heading = "Devices")]
+    pub(crate) dtype: String,
+
+    /// Share of a GPU's peak that the run reaches (MFU), in percent
+    ///
+    /// The default is an assumption: plmkit has not run on a GPU. Published figures for such models on A100 and H100 are 43 to
+    /// 45 %. The small models, 8M and 35M, reach less.
+    #[arg(long, value_name = "PERCENT", default_value = "40", value_parser = percent, help_heading = "Devices")]
+    pub(crate) mfu: f64,
+
+    /// Take the rate of measured runs of the same model: reports of monitor-log report, or run events (.jsonl)
+    ///
+    /// Such as the events of a first shard, in logs/ of a workflow. The rate is in operations a second, so that other lengths are
+    /// accounted for.
+    #[arg(long, value_name = "FILE", num_args = 1.., value_parser = file(), help_heading = "Devices")]
+    pub(crate) measured: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) outputs: OutputArgs,
+
+    /// Stored type of vectors
+    #[arg(
+        long,
+        value_parser = one_of([StoreDtype::F32, StoreDtype::F16]),
+        value_name = "TYPE",
+        default_value = "f32",
+        help_heading = "Vectors"
+    )]
+    pub(crate) store_dtype: StoreDtype,
 }
 
 #[derive(Debug, clap::Args)]

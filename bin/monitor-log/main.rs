@@ -1,6 +1,7 @@
-//! `monitor-log`: records, shows and exports GPUs, host and runs, and reports on runs.
+//! `monitor-log`: records, shows and exports GPUs, host and runs, reports on runs, and estimates them.
 
 mod args;
+mod estimate;
 mod export;
 mod monitor;
 mod record;
@@ -20,8 +21,9 @@ fn main() -> ExitCode {
         Some(Command::Top(args)) => top::top(&args, &mut end),
         Some(Command::Export(args)) => export::export(&args, &mut end),
         Some(Command::Report(args)) => report::report(&args),
+        Some(Command::Estimate(args)) => estimate::estimate(args),
         None => Err(Fault::usage(
-            "expected a command: record, top, export or report; see --help",
+            "expected a command: record, top, export, report or estimate; see --help",
         )),
     });
     match end {

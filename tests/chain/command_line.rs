@@ -107,6 +107,8 @@ fn a_dash_is_refused_where_no_stream_is_possible() {
         "monitor-log record --out - -- true",
         "monitor-log report --events - --out r.json",
         "monitor-log report --gpu - --out r.json",
+        "monitor-log estimate - --model m",
+        "monitor-log estimate s --model m --measured -",
         "monitor-log top --once --events -",
         "monitor-log export --once --textfile -",
         "monitor-log export --once --textfile a.prom --events -",

@@ -4,6 +4,7 @@ mod case;
 #[path = "../common/mod.rs"]
 mod common;
 mod driver;
+mod estimate;
 mod export;
 mod gpu;
 mod hang;

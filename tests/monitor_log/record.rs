@@ -127,7 +127,7 @@ fn mistakes_on_the_command_line_leave_no_log() {
     for (args, message) in [
         (
             "--quiet",
-            "expected a command: record, top, export or report",
+            "expected a command: record, top, export, report or estimate",
         ),
         (
             "record --out gpu.csv --",

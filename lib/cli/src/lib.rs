@@ -8,6 +8,7 @@ mod generate;
 mod interval;
 mod log;
 mod memory;
+mod outputs;
 mod paths;
 mod program;
 mod progress;
@@ -18,6 +19,7 @@ pub use fault::Fault;
 pub use generate::Generate;
 pub use interval::interval;
 pub use memory::silence_refusals;
+pub use outputs::OutputArgs;
 pub use paths::{
     NamedPath, file, files_in, files_of, is_hidden, keep_apart, keep_renameable, one_of,
 };

@@ -15,6 +15,8 @@ mod guard;
 mod labels;
 mod layout;
 mod manifest;
+mod model_shape;
+mod outputs;
 mod provenance;
 mod quote;
 mod regular;
@@ -48,6 +50,8 @@ pub use manifest::{
     InputSummary, KnownDataset, KnownSummary, LONG_SHARD_PREFIX, LengthBin, LengthSummary,
     Manifest, SHARD_PREFIX, ShardSummary, TranslationSummary, length_bin_edges,
 };
+pub use model_shape::ModelShape;
+pub use outputs::{Layers, NoSuchLayer, Outputs};
 pub use provenance::{
     COMBINED, CONTRACT_VERSION, KERNELS, KNOWN, ModelName, PACKING, Provenance, SOURCE, WINDOWS,
     key,

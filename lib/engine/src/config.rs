@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plmkit_contract::{Column, ModelName, Pooling, StoreDtype, VectorColumn};
+use plmkit_contract::{ModelName, Outputs, StoreDtype};
 use plmkit_esm2::{ComputeOptions, Device, Dtype, EsmError, Kernels};
 
 /// The options of a run.
@@ -55,21 +55,6 @@ pub struct RunConfig {
     pub profile: bool,
     /// Failures to inject in tests.
     pub injection: Injection,
-}
-
-/// The requested columns.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outputs {
-    /// Poolings over residues: a column for each pooling and layer.
-    pub pools: Vec<Pooling>,
-    /// The layers to store.
-    pub layers: Layers,
-    /// Whether to store per-residue vectors of these layers.
-    pub residues: bool,
-    /// Whether to store the logits of each residue.
-    pub logits: bool,
-    /// Whether to store predicted contacts.
-    pub contacts: bool,
 }
 
 /// How to combine the windows of a long protein.
@@ -129,17 +114,6 @@ pub fn rejects_beside(out: &Path) -> PathBuf {
     name
 }
 
-/// The layers to store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Layers {
-    /// The last layer, after the final `LayerNorm`.
-    Last,
-    /// Every layer, from 0, the token embedding.
-    All,
-    /// The listed layers, in this order.
-    Listed(Vec<u32>),
-}
-
 impl RunConfig {
     /// The options of the model's computation.
     pub(crate) fn compute_options(&self) -> ComputeOptions {
@@ -155,41 +129,5 @@ impl RunConfig {
     pub fn rejects(&self) -> PathBuf {
         let given = self.rejects.clone();
         given.unwrap_or_else(|| rejects_beside(&self.out))
-    }
-}
-
-impl Outputs {
-    /// Returns the columns of a model with `layers` layers, in file order, each once. Fails if a listed layer does not exist.
-    pub(crate) fn columns(&self, layers: usize) -> Result<Vec<Column>, EsmError> {
-        let wanted: Vec<u32> = match &self.layers {
-            Layers::Last => vec![layers as u32],
-            Layers::All => (0..=layers as u32).collect(),
-            Layers::Listed(listed) => listed.clone(),
-        };
-        let mut columns: Vec<Column> = Vec::new();
-        let mut add = |column| {
-            if !columns.contains(&column) {
-                columns.push(column);
-            }
-        };
-        for &layer in &wanted {
-            if layer as usize > layers {
-                let layer = layer as usize;
-                return Err(EsmError::NoSuchLayer { layer, layers });
-            }
-            for &pool in &self.pools {
-                add(Column::Pooled(VectorColumn { pool, layer }));
-            }
-        }
-        if self.residues {
-            wanted.into_iter().map(Column::Residues).for_each(&mut add);
-        }
-        if self.logits {
-            add(Column::Logits);
-        }
-        if self.contacts {
-            add(Column::Contacts);
-        }
-        Ok(columns)
     }
 }

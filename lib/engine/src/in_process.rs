@@ -30,7 +30,8 @@ impl<'a> InProcess<'a> {
         stop: &'a Stop,
     ) -> Result<Self, EngineError> {
         let mut model = Esm2::load(&config.model, config.compute_options(), stop)?;
-        let columns = config.outputs.columns(model.config().layers)?;
+        let columns = config.outputs.columns(model.config().layers);
+        let columns = columns.map_err(EsmError::from)?;
         // If that much memory is refused, batches are split later.
         if let Err(error) = model.reserve(largest_batch, &columns) {
             tracing::debug!("{error}");

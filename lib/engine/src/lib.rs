@@ -43,7 +43,7 @@ mod token_limit;
 mod workers;
 mod writer;
 
-pub use config::{Injection, Layers, Outputs, RunConfig, Windows, rejects_beside};
+pub use config::{Injection, RunConfig, Windows, rejects_beside};
 pub use error::EngineError;
 pub use outcome::{EmbedSummary, RunOutcome, RunProgress};
 pub use parity::Parity;

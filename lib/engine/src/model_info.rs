@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use plmkit_contract::{EmbeddingLayout, Labels};
+use plmkit_contract::{EmbeddingLayout, Labels, Outputs};
 use plmkit_esm2::{Dtype, Esm2, EsmError, LoadTimes};
 use serde::{Deserialize, Serialize};
 
-use crate::{Outputs, RunConfig};
+use crate::RunConfig;
 
 /// Facts about a loaded model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,9 +25,9 @@ pub(crate) struct ModelInfo {
     pub(crate) dtype: Dtype,
     /// The kernels of the layers.
     pub(crate) kernels: String,
-    /// [`plmkit_esm2::ModelConfig::flops_per_token`].
+    /// [`plmkit_contract::ModelShape::flops_per_token`].
     pub(crate) flops_per_token: u64,
-    /// [`plmkit_esm2::ModelConfig::flops_per_pair`].
+    /// [`plmkit_contract::ModelShape::flops_per_pair`].
     pub(crate) flops_per_pair: u64,
     /// How long loading took.
     pub(crate) load_times: LoadTimes,
@@ -50,8 +50,8 @@ impl ModelInfo {
             device: model.device(),
             dtype: model.dtype(),
             kernels: model.kernels().to_owned(),
-            flops_per_token: model.config().flops_per_token(),
-            flops_per_pair: model.config().flops_per_pair(),
+            flops_per_token: model.config().shape().flops_per_token(),
+            flops_per_pair: model.config().shape().flops_per_pair(),
             load_times: model.load_times(),
         })
     }

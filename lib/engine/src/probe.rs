@@ -60,7 +60,8 @@ pub fn probe(config: &RunConfig, stop: &Stop) -> Result<BatchSize, EngineError> 
 /// Lists everything that a measurement depends on.
 fn work(config: &RunConfig, model: &Esm2) -> Result<BTreeMap<String, Value>, EngineError> {
     let info = ModelInfo::new(model, &config.outputs)?;
-    let columns = config.outputs.columns(info.layers)?;
+    let columns = config.outputs.columns(info.layers);
+    let columns = columns.map_err(EsmError::from)?;
     let columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
     let mut work = BTreeMap::from([
         ("model".to_owned(), Value::from(info.digest.as_str())),
@@ -111,7 +112,8 @@ fn measure(
     stop: &Stop,
     size: &mut BatchSize,
 ) -> Result<(), EngineError> {
-    let columns = config.outputs.columns(model.config().layers)?;
+    let columns = config.outputs.columns(model.config().layers);
+    let columns = columns.map_err(EsmError::from)?;
     let fits = |sequences: usize| -> Result<bool, EsmError> {
         let (tokens, cu_seqlens) = trial_batch(sequences);
         let batch = Varlen::new(&tokens, &cu_seqlens).expect("well-formed sequences");

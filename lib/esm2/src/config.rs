@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use plmkit_contract::VOCABULARY;
+use plmkit_contract::{ModelShape, VOCABULARY};
 use serde_json::{Map, Value};
 
 use crate::rope::ROPE_BASE;
@@ -53,11 +53,12 @@ impl ModelConfig {
         entries.must_be("emb_layer_norm_before", false, true)?;
         entries.must_be("tie_word_embeddings", true, true)?;
         entries.must_be("is_folding_model", false, true)?;
+        let most = ModelShape::MOST;
         let config = Self {
-            layers: entries.count("num_hidden_layers", 1..=1 << 10)?,
-            hidden: entries.count("hidden_size", 2..=1 << 16)?,
+            layers: entries.count("num_hidden_layers", 1..=most.layers as usize)?,
+            hidden: entries.count("hidden_size", 2..=most.hidden as usize)?,
             heads: entries.count("num_attention_heads", 1..=1 << 12)?,
-            intermediate: entries.count("intermediate_size", 1..=1 << 18)?,
+            intermediate: entries.count("intermediate_size", 1..=most.intermediate as usize)?,
             layer_norm_eps: entries.epsilon("layer_norm_eps")?,
             token_dropout: entries.flag("token_dropout")?,
         };
@@ -76,17 +77,13 @@ impl ModelConfig {
         self.hidden / self.heads
     }
 
-    /// Returns the floating-point operations for a token in the matrix products of all layers. A multiplication and an
-    /// addition count as two.
-    pub fn flops_per_token(&self) -> u64 {
-        let (hidden, intermediate) = (self.hidden as u64, self.intermediate as u64);
-        self.layers as u64 * 2 * hidden * (4 * hidden + 2 * intermediate)
-    }
-
-    /// Returns the floating-point operations for a pair of tokens in the attention of all layers and heads: queries by keys,
-    /// and weights by values.
-    pub fn flops_per_pair(&self) -> u64 {
-        self.layers as u64 * 4 * self.hidden as u64
+    /// Returns the sizes that decide the cost of the model.
+    pub fn shape(&self) -> ModelShape {
+        ModelShape {
+            layers: self.layers as u32,
+            hidden: self.hidden as u32,
+            intermediate: self.intermediate as u32,
+        }
     }
 }
 
@@ -183,9 +180,8 @@ mod tests {
         let config = ModelConfig::from_json(hub().to_string().as_bytes()).unwrap();
         assert_eq!((config.layers, config.hidden, config.heads), (33, 1280, 20));
         assert_eq!((config.head_dim(), config.intermediate), (64, 5120));
-        // Twice its matrices' parameters: 33 layers of 12 x 1280 x 1280.
-        assert_eq!(config.flops_per_token(), 2 * 648_806_400);
-        assert_eq!(config.flops_per_pair(), 33 * 4 * 1280);
+        let published = ModelShape::published("facebook/esm2_t33_650M_UR50D");
+        assert_eq!(Some(config.shape()), published);
     }
 
     #[test]

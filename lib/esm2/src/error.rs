@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use plmkit_contract::{Exit, Failure, path_text};
+use plmkit_contract::{Exit, Failure, NoSuchLayer, path_text};
 use plmkit_gpu::GpuError;
 use tch::TchError;
 
@@ -18,13 +18,8 @@ pub enum EsmError {
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// The model does not have a layer.
-    #[error("layer {layer} does not exist; expected 0 to {layers}")]
-    NoSuchLayer {
-        /// The layer asked for.
-        layer: usize,
-        /// The last layer of the model.
-        layers: usize,
-    },
+    #[error(transparent)]
+    NoSuchLayer(#[from] NoSuchLayer),
     /// The checkpoint lacks a head that an output needs.
     #[error("{}: has no {head}; missing {missing}", path_text(.model))]
     NoHead {
@@ -66,7 +61,7 @@ impl Failure for EsmError {
         match self {
             Self::Checkpoint(error) => error.exit(),
             Self::Device(error) => error.exit(),
-            Self::NoSuchLayer { .. } | Self::NoInt8 => Exit::Usage,
+            Self::NoSuchLayer(_) | Self::NoInt8 => Exit::Usage,
             Self::NoHead { .. } => Exit::Data,
             Self::OutOfMemory(_) | Self::Stopped => Exit::Transient,
             Self::Gpu(_) | Self::Torch(_) => Exit::Internal,

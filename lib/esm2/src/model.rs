@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use plmkit_contract::{Column, Stop};
+use plmkit_contract::{Column, NoSuchLayer, Stop};
 use plmkit_cpu::Isa;
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
@@ -357,10 +357,8 @@ impl Esm2 {
     ) -> Result<(), EsmError> {
         let layers = self.config.layers;
         if depth > layers {
-            return Err(EsmError::NoSuchLayer {
-                layer: depth,
-                layers,
-            });
+            let layer = depth;
+            return Err(NoSuchLayer { layer, layers }.into());
         }
         set_libtorch_threads(self.weights.body.libtorch_threads());
         let _no_grad = tch::no_grad_guard();

@@ -2,6 +2,8 @@
 
 mod background;
 pub mod command;
+mod devices;
+pub mod estimate;
 pub mod export;
 mod host;
 pub mod live;

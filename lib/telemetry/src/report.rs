@@ -8,7 +8,6 @@ mod attempt;
 mod bins;
 mod condition;
 mod coverage;
-mod devices;
 mod distribution;
 mod efficiency;
 mod energy;

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use super::devices::peak_flops_per_s;
 use super::run::RunSummary;
 use super::run_gpu::RunGpu;
 use super::share;
+use crate::devices::peak_flops_per_s;
 
 /// What the work cost, compared with the peak of the devices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -6,7 +6,7 @@
 /// `f16` and `bf16` use tensor cores with sums in f32, as matrix products of models do. `f32` is without TF32, which
 /// gpu-embed does not use. `int8` has none, as only some of its products are in int8. The figures are from NVIDIA's data sheets and architecture white papers, at boost clock and
 /// without sparsity.
-pub(super) fn peak_flops_per_s(name: &str, dtype: &str) -> Option<f64> {
+pub(crate) fn peak_flops_per_s(name: &str, dtype: &str) -> Option<f64> {
     let name = name.trim();
     let name = name.strip_prefix("NVIDIA ").unwrap_or(name);
     let name = name.strip_prefix("Tesla ").unwrap_or(name);
@@ -18,6 +18,34 @@ pub(super) fn peak_flops_per_s(name: &str, dtype: &str) -> Option<f64> {
         _ => return None,
     };
     Some(tera * 1e12)
+}
+
+/// GPUs that an estimate shows if none is named: common ones, from the fastest to the slowest.
+pub(crate) const DEFAULT_DEVICES: &[&str] = &[
+    "B200",
+    "H100 80GB HBM3",
+    "L40S",
+    "A100-SXM4-80GB",
+    "GeForce RTX 4090",
+    "V100-SXM2-32GB",
+    "L4",
+    "T4",
+];
+
+/// Returns the devices whose names contain `part`, in any case; one name for each device. A whole name is that device alone.
+pub(crate) fn devices_named(part: &str) -> Vec<&'static str> {
+    let part = part.to_lowercase();
+    let named = |matches: &dyn Fn(&str) -> bool| -> Vec<&'static str> {
+        let names = DEVICES.iter().map(|device| device.0);
+        let found =
+            names.filter_map(|names| names.iter().find(|name| matches(&name.to_lowercase())));
+        found.copied().collect()
+    };
+    let whole = named(&|name| name == part);
+    if whole.is_empty() {
+        return named(&|name| name.contains(&part));
+    }
+    whole
 }
 
 /// The names of a device in NVML, without the maker; its peaks in 1e12 operations a second, of tensor cores in f16 and of

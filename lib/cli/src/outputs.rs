@@ -1,13 +1,14 @@
-//! The options for the columns of the output.
+//! The options for the columns of embeddings, of `gpu-embed` and of estimates of its work.
 
 use clap::Args;
-use plmkit_cli::one_of;
-use plmkit_contract::Pooling;
-use plmkit_engine::{Layers, Outputs};
+use plmkit_contract::{Layers, Outputs, Pooling};
 
+use crate::one_of;
+
+/// The options for the columns of embeddings.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Vectors")]
-pub(crate) struct OutputArgs {
+pub struct OutputArgs {
     /// Poolings of residue vectors into one vector, a column each
     ///
     /// mean, max and std are over residues only, in single precision; bos is the vector of `<cls>`.
@@ -21,7 +22,7 @@ pub(crate) struct OutputArgs {
     pool: Vec<Pooling>,
 
     /// Layers to store: numbers from 0 (the token embedding), last or all
-    #[arg(long, value_name = "LAYERS", value_parser = layers, default_value = "last")]
+    #[arg(long, value_name = "LAYERS", value_parser = clap::value_parser!(Layers), default_value = "last")]
     layers: Layers,
 
     /// Store per-residue vectors, too, for each layer: a column `residues_<layer>` of L x D values
@@ -48,21 +49,4 @@ impl From<OutputArgs> for Outputs {
             contacts: args.contacts,
         }
     }
-}
-
-fn layers(text: &str) -> Result<Layers, String> {
-    match text {
-        "last" => return Ok(Layers::Last),
-        "all" => return Ok(Layers::All),
-        _ => {}
-    }
-    let listed = text.split(',').map(|layer| match layer.trim() {
-        alone @ ("last" | "all") => Err(format!(
-            "'{alone}' stands alone: layers are listed by number"
-        )),
-        number => number.parse().map_err(|_| {
-            format!("expected 'last', 'all' or layer numbers such as 6,33; found '{number}'")
-        }),
-    });
-    listed.collect::<Result<_, _>>().map(Layers::Listed)
 }

@@ -1,0 +1,188 @@
+//! `monitor-log estimate`.
+
+use std::fs;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use plmkit_cli::{Exit, Fault, NamedPath, keep_apart, print};
+use plmkit_contract::{Manifest, ModelShape, Outputs, io_text, path_text, plural};
+use plmkit_logs::event::EventReader;
+use plmkit_store::{FileKind, ShardReader, StoreError, open_input, read_sealed, write_json};
+use plmkit_telemetry::estimate::{Estimate, Lengths, Measured, Plan, Work, measured, table};
+use plmkit_telemetry::report::{Report, Runs};
+use serde_json::Value;
+use tracing::warn;
+
+use crate::args::EstimateArgs;
+
+/// The most bytes of a `config.json` and of a report.
+const JSON_BYTES: u64 = 256 << 20;
+
+/// Prints the estimate, and writes it as JSON.
+pub(crate) fn estimate(args: EstimateArgs) -> Result<Exit, Fault> {
+    check_paths(&args)?;
+    let shape = shape(&args.model)?;
+    let outputs = Outputs::from(args.outputs);
+    let columns = outputs.columns(shape.layers as usize);
+    let rates: Result<Vec<Vec<Measured>>, Fault> = args
+        .measured
+        .iter()
+        .map(|path| rates(path, &shape))
+        .collect();
+    let plan = Plan {
+        model: path_text(&args.model),
+        shape,
+        columns: columns.map_err(|error| Fault::usage(error.to_string()))?,
+        store_dtype: args.store_dtype,
+        dtype: args.dtype,
+        mfu: args.mfu / 100.0,
+        gpus: args.gpus,
+    };
+    let mut work = Work::new();
+    for path in &args.shards {
+        add(&mut work, path)?;
+    }
+    let estimate = Estimate::new(&plan, work, &rates?.concat(), &args.device)
+        .map_err(|error| Fault::usage(error.to_string()))?;
+    if let Some(path) = &args.report {
+        write_json(path, &estimate)?;
+    }
+    if args.report.as_deref() != Some(Path::new("-")) {
+        print(table(&estimate))?;
+    }
+    if !estimate.work.exact {
+        warn!("some shards are not there: attention is estimated from the histogram of lengths");
+    }
+    let shards = estimate.work.shards.len() as u64;
+    if u64::from(plan.gpus.get()) > shards {
+        let found = plural(shards, "shard");
+        warn!(
+            "--gpus {}: {found} for them; smaller shards use all",
+            plan.gpus
+        );
+    }
+    Ok(Exit::Done)
+}
+
+fn check_paths(args: &EstimateArgs) -> Result<(), Fault> {
+    let shards = args.shards.iter().map(|path| ("the shard", &**path));
+    let measured = args.measured.iter().map(|path| ("--measured", &**path));
+    let inputs: Vec<NamedPath> = shards.chain(measured).collect();
+    let outputs: Vec<NamedPath> = args
+        .report
+        .iter()
+        .map(|path| ("--report", &**path))
+        .collect();
+    keep_apart(&inputs, &outputs)
+}
+
+/// Returns the shape of a model: a folder with its `config.json`, a weight file beside one, or a published model.
+fn shape(model: &Path) -> Result<ModelShape, Fault> {
+    let folder = if model.is_file() {
+        model.parent()
+    } else {
+        Some(model)
+    };
+    let config = folder.unwrap_or(model).join("config.json");
+    if config.exists() {
+        let json = read(&config)?;
+        return ModelShape::from_json(&json)
+            .map_err(|what| Fault::new(Exit::Data, format!("{}: {what}", path_text(&config))));
+    }
+    let published = model.to_str().and_then(ModelShape::published);
+    published.ok_or_else(|| {
+        let ids: Vec<&str> = ModelShape::published_ids().collect();
+        let what = format!(
+            "{}: expected a folder with config.json, or one of {}",
+            path_text(model),
+            ids.join(", ")
+        );
+        Fault::new(Exit::NoInput, what)
+    })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Fault> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    let read = open_input(path)?.take(JSON_BYTES).read_to_end(&mut bytes);
+    read.map_err(|error| {
+        Fault::new(
+            Exit::Io,
+            format!("{}: {}", path_text(path), io_text(&error)),
+        )
+    })?;
+    Ok(bytes)
+}
+
+/// Returns the rates of a report, or of a log of run events.
+fn rates(path: &Path, shape: &ModelShape) -> Result<Vec<Measured>, Fault> {
+    let bad = |what: String| Fault::new(Exit::Data, format!("{}: {what}", path_text(path)));
+    let report = if path
+        .extension()
+        .is_some_and(|extension| extension == "jsonl")
+    {
+        let mut runs = Runs::default();
+        runs.begin_log();
+        let mut log = EventReader::new(BufReader::new(open_input(path)?), path);
+        for event in log.by_ref() {
+            runs.add(&event?);
+        }
+        let report = Report::new(Some(runs.finish(log.torn())), None, None);
+        serde_json::to_value(report).map_err(|error| bad(error.to_string()))?
+    } else {
+        let report = serde_json::from_slice::<Value>(&read(path)?);
+        report.map_err(|error| bad(format!("not a report of monitor-log: {error}")))?
+    };
+    measured(&report, shape).map_err(bad)
+}
+
+/// Adds a shard, the shards of a folder with a manifest, or those of a manifest.
+fn add(work: &mut Work, path: &Path) -> Result<(), Fault> {
+    let is_manifest = path
+        .extension()
+        .is_some_and(|extension| extension == "json");
+    if !path.is_dir() && !is_manifest {
+        work.samples += 1;
+        return add_shard(work, path);
+    }
+    let manifest = if is_manifest {
+        path.to_owned()
+    } else {
+        path.join("manifest.json")
+    };
+    let folder = manifest.parent().unwrap_or(Path::new("")).to_owned();
+    let manifest: Manifest = read_sealed(&manifest)?;
+    work.samples += 1;
+    let shards = manifest.shards.iter().map(|shard| folder.join(&shard.file));
+    let shards: Vec<PathBuf> = shards.collect();
+    if shards.iter().any(|path| !path.exists()) {
+        work.add_manifest(&manifest);
+        return Ok(());
+    }
+    for (path, listed) in shards.iter().zip(&manifest.shards) {
+        add_shard(work, path)?;
+        let found = work
+            .shards
+            .last()
+            .map(|shard| (shard.sequences, shard.tokens));
+        if found != Some((listed.rows, listed.tokens)) {
+            let what = format!(
+                "{}: is not the shard that its manifest lists",
+                path_text(path)
+            );
+            return Err(Fault::new(Exit::Data, what));
+        }
+    }
+    Ok(())
+}
+
+fn add_shard(work: &mut Work, path: &Path) -> Result<(), Fault> {
+    let of_input = |error: StoreError| error.of_input(FileKind::Shard);
+    let mut shard = ShardReader::open(path).map_err(of_input)?;
+    let mut lengths = Lengths::default();
+    let read = shard.lengths(|row| lengths.add(row.ordinal, row.length, row.residues));
+    read.map_err(of_input)?;
+    let bytes = fs::metadata(path).map_or(0, |found| found.len());
+    work.add(lengths, bytes);
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! The columns that a run is asked for.
+
+use std::str::FromStr;
+
+use crate::{Column, Pooling, VectorColumn};
+
+/// The requested columns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outputs {
+    /// Poolings over residues: a column for each pooling and layer.
+    pub pools: Vec<Pooling>,
+    /// The layers to store.
+    pub layers: Layers,
+    /// Whether to store per-residue vectors of these layers.
+    pub residues: bool,
+    /// Whether to store the logits of each residue.
+    pub logits: bool,
+    /// Whether to store predicted contacts.
+    pub contacts: bool,
+}
+
+/// The layers to store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Layers {
+    /// The last layer, after the final `LayerNorm`.
+    Last,
+    /// Every layer, from 0, the token embedding.
+    All,
+    /// The listed layers, in this order.
+    Listed(Vec<u32>),
+}
+
+/// A listed layer that the model does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("layer {layer} does not exist; expected 0 to {layers}")]
+pub struct NoSuchLayer {
+    /// The layer asked for.
+    pub layer: usize,
+    /// The last layer of the model.
+    pub layers: usize,
+}
+
+impl Outputs {
+    /// Returns the columns of a model with `layers` layers, in file order, each once.
+    pub fn columns(&self, layers: usize) -> Result<Vec<Column>, NoSuchLayer> {
+        let wanted: Vec<u32> = match &self.layers {
+            Layers::Last => vec![layers as u32],
+            Layers::All => (0..=layers as u32).collect(),
+            Layers::Listed(listed) => listed.clone(),
+        };
+        let mut columns: Vec<Column> = Vec::new();
+        let mut add = |column| {
+            if !columns.contains(&column) {
+                columns.push(column);
+            }
+        };
+        for &layer in &wanted {
+            if layer as usize > layers {
+                let layer = layer as usize;
+                return Err(NoSuchLayer { layer, layers });
+            }
+            for &pool in &self.pools {
+                add(Column::Pooled(VectorColumn { pool, layer }));
+            }
+        }
+        if self.residues {
+            wanted.into_iter().map(Column::Residues).for_each(&mut add);
+        }
+        if self.logits {
+            add(Column::Logits);
+        }
+        if self.contacts {
+            add(Column::Contacts);
+        }
+        Ok(columns)
+    }
+}
+
+impl FromStr for Layers {
+    type Err = String;
+
+    /// Reads `last`, `all`, or layer numbers such as `6,33`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "last" => return Ok(Self::Last),
+            "all" => return Ok(Self::All),
+            _ => {}
+        }
+        let listed = text.split(',').map(|layer| match layer.trim() {
+            alone @ ("last" | "all") => Err(format!(
+                "'{alone}' stands alone: layers are listed by number"
+            )),
+            number => number.parse().map_err(|_| {
+                format!("expected 'last', 'all' or layer numbers such as 6,33; found '{number}'")
+            }),
+        });
+        listed.collect::<Result<_, _>>().map(Self::Listed)
+    }
+}

@@ -1,0 +1,109 @@
+//! `monitor-log estimate`, the real binary on real shards.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::common::{assert_fails, command, run, test_data};
+
+/// Cuts the test proteins into windows, in two shards.
+fn shards(folder: &Path) {
+    let fasta = test_data("proteins.fasta");
+    let mut cut = command(
+        folder,
+        "fasta-shard --shards 2 --long-policy window --out set",
+    );
+    run(cut.arg(fasta));
+}
+
+fn estimate(folder: &Path, options: &str) -> Value {
+    let line = format!("monitor-log estimate {options} --report e.json");
+    run(&mut command(folder, &line));
+    let text = fs::read(folder.join("e.json")).expect("report");
+    serde_json::from_slice(&text).expect("JSON")
+}
+
+#[test]
+fn the_work_is_that_of_the_manifest_and_of_the_shards() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    shards(folder.path());
+    let manifest = fs::read(folder.path().join("set/manifest.json")).expect("manifest");
+    let manifest: Value = serde_json::from_slice(&manifest).expect("JSON");
+    let model = "--model facebook/esm2_t6_8M_UR50D";
+    let exact = estimate(folder.path(), &format!("set {model}"));
+    let work = &exact["work"];
+    assert_eq!(work["exact"], true);
+    for (of_work, of_manifest) in [
+        ("sequences", "rows"),
+        ("proteins", "accepted"),
+        ("tokens", "tokens"),
+    ] {
+        assert_eq!(work[of_work], manifest[of_manifest], "{of_work}");
+    }
+    // 12 x 320 x 320 parameters in each of 6 layers.
+    let tokens = work["tokens"].as_f64().expect("a number");
+    assert_eq!(
+        exact["linear_flops"],
+        tokens * 2.0 * 6.0 * 12.0 * 320.0 * 320.0
+    );
+
+    // One by one they are the same, and without the files nearly.
+    let files = "set/shard-00000.parquet set/shard-00001.parquet";
+    let files = estimate(folder.path(), &format!("{files} {model}"));
+    assert_eq!(files["attention_flops"], exact["attention_flops"]);
+    assert_eq!(files["disk"]["embeddings"], exact["disk"]["embeddings"]);
+    fs::remove_file(folder.path().join("set/shard-00001.parquet")).expect("remove");
+    let from_manifest = estimate(folder.path(), &format!("set/manifest.json {model}"));
+    assert_eq!(from_manifest["work"]["exact"], false);
+    assert_eq!(from_manifest["linear_flops"], exact["linear_flops"]);
+    for figure in [
+        "/attention_flops",
+        "/work/residues",
+        "/work/residue_pairs",
+        "/disk/shards",
+        "/disk/embeddings",
+    ] {
+        let of = |estimate: &Value| {
+            estimate
+                .pointer(figure)
+                .and_then(Value::as_f64)
+                .expect(figure)
+        };
+        let ratio = of(&from_manifest) / of(&exact);
+        assert!((0.9..1.1).contains(&ratio), "{figure}: {ratio}");
+    }
+}
+
+#[test]
+fn a_changed_shard_and_an_unknown_model_are_errors() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    shards(folder.path());
+    let shard = |name: &str| folder.path().join("set").join(name);
+    let estimate = |line: &str| command(folder.path(), &format!("monitor-log estimate {line}"));
+    assert_fails(
+        estimate("set --model esm2"),
+        66,
+        "esm2: expected a folder with config.json, or one of facebook/",
+    );
+    assert_fails(
+        estimate("none --model facebook/esm2_t6_8M_UR50D"),
+        66,
+        "none",
+    );
+    let cpu = "set --model facebook/esm2_t6_8M_UR50D --device cpu";
+    assert_fails(estimate(cpu), 2, "no rate is known for 'cpu'");
+    let layer = "set --model facebook/esm2_t6_8M_UR50D --layers 7";
+    assert_fails(
+        estimate(layer),
+        2,
+        "layer 7 does not exist; expected 0 to 6",
+    );
+    fs::copy(shard("shard-00000.parquet"), shard("shard-00001.parquet")).expect("copy");
+    let other = "set --model facebook/esm2_t6_8M_UR50D";
+    assert_fails(
+        estimate(other),
+        65,
+        "shard-00001.parquet: is not the shard that its manifest lists",
+    );
+}
