@@ -1,7 +1,7 @@
 //! Parses FASTA text.
 
 use std::borrow::Cow;
-use std::ops::Range;
+use std::io::BufRead;
 
 use memchr::memchr;
 
@@ -54,10 +54,10 @@ impl RecordError {
 }
 
 impl Block {
-    /// Parses the records. Their sequences stay in the text of the block.
-    pub(crate) fn parse(mut self) -> Parsed {
+    /// Parses the records.
+    pub(crate) fn parse(self) -> Parsed {
         let mut parsed = Parsed {
-            records: Records::default(),
+            records: Records::with_capacity(self.text.len()),
             descriptions_recoded: 0,
             error: None,
         };
@@ -68,63 +68,55 @@ impl Block {
                 Err(error) => parsed.error = Some(error),
             }
         }
-        parsed.records.set_text(self.text);
         parsed
     }
 
     /// Parses the record that starts at `start`. Returns where it ends.
-    fn parse_record(&mut self, start: usize, parsed: &mut Parsed) -> Result<usize, RecordError> {
-        let body = self.line_end(start);
-        // The sequence is found first: it moves in the text, and the header does not.
-        let sequence = self.join_lines(body);
+    fn parse_record(&self, start: usize, parsed: &mut Parsed) -> Result<usize, RecordError> {
+        let body = memchr(b'\n', &self.text[start..]);
+        let body = body.map_or(self.text.len(), |end| start + end + 1);
         let (id, description) = header(&self.text[start..body], self.limits.header_bytes)?;
-        let (sequence, next) = sequence.map_err(|problem| RecordError::new(Some(id), problem))?;
-        if self.cut && next == self.text.len() {
-            return Err(RecordError::new(Some(id), self.too_long()));
+        let recoded = matches!(description, Some(Cow::Owned(_)));
+        parsed.records.push_header(id, description.as_deref());
+        match self.parse_sequence(body, &mut parsed.records) {
+            Ok(next) => {
+                parsed.descriptions_recoded += u64::from(recoded);
+                Ok(next)
+            }
+            Err(problem) => {
+                parsed.records.pop();
+                Err(RecordError::new(Some(id), problem))
+            }
         }
-        parsed.descriptions_recoded += u64::from(matches!(description, Some(Cow::Owned(_))));
-        let records = &mut parsed.records;
-        records.push_placed(id, description.as_deref(), sequence);
-        Ok(next)
     }
 
-    /// Returns the start of the line after that at `at`.
-    fn line_end(&self, at: usize) -> usize {
-        memchr(b'\n', &self.text[at..]).map_or(self.text.len(), |end| at + end + 1)
-    }
-
-    /// Joins the sequence lines that start at `start`. Returns their place, and where the record ends.
-    fn join_lines(&mut self, start: usize) -> Result<(Range<usize>, usize), String> {
-        let (mut at, mut end) = (start, start);
-        while let Some(&first) = self.text.get(at)
-            && first != b'>'
-        {
-            if first == b';' {
+    /// Adds the sequence lines that start at `start` to the last record. Returns where they end.
+    fn parse_sequence(&self, start: usize, records: &mut Records) -> Result<usize, String> {
+        let mut reader = noodles_fasta::io::Reader::new(&self.text[start..]);
+        let mut lines = reader.sequence_reader();
+        let mut bytes = 0;
+        // Slices never fail.
+        while let Ok(line @ [first, ..]) = lines.fill_buf() {
+            if *first == b';' {
                 return Err(misplaced(';'));
             }
-            let next = self.line_end(at);
-            let line = &self.text[at..next];
-            let line = line.strip_suffix(b"\n").unwrap_or(line);
-            let has_end = line.len() < next - at;
-            let line = match line.strip_suffix(b"\r") {
-                Some(line) if has_end => line,
-                _ => line,
-            };
-            let bytes = line.len();
-            if end != at {
-                self.text.copy_within(at..at + bytes, end);
+            if memchr(b'>', line).is_some() {
+                // Two files were joined, the first without a final line end.
+                return Err(misplaced('>'));
             }
-            end += bytes;
-            at = next;
+            bytes += line.len();
+            if bytes > self.limits.sequence_bytes {
+                return Err(self.too_long());
+            }
+            records.extend_last(line);
+            let length = line.len();
+            lines.consume(length);
         }
-        if memchr(b'>', &self.text[start..end]).is_some() {
-            // Two files were joined, the first without a final line end.
-            return Err(misplaced('>'));
-        }
-        if end - start > self.limits.sequence_bytes {
+        let next = self.text.len() - reader.get_ref().len();
+        if self.cut && next == self.text.len() {
             return Err(self.too_long());
         }
-        Ok((start..end, at))
+        Ok(next)
     }
 
     fn too_long(&self) -> String {

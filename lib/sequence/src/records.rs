@@ -7,7 +7,7 @@ use std::ops::Range;
 pub struct Records {
     /// Ids and descriptions.
     headers: String,
-    /// Sequences, and bytes between them that have no meaning.
+    /// Sequences.
     text: Vec<u8>,
     spans: Vec<Span>,
 }
@@ -44,13 +44,16 @@ impl Records {
         self.spans.is_empty()
     }
 
-    /// Adds a record whose sequence is at `sequence` of the text that [`set_text`](Self::set_text) gives.
-    pub(crate) fn push_placed(
-        &mut self,
-        id: &str,
-        description: Option<&str>,
-        sequence: Range<usize>,
-    ) {
+    /// No records, with room for sequences of `bytes`.
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        Self {
+            text: Vec::with_capacity(bytes),
+            ..Self::default()
+        }
+    }
+
+    /// Adds a record whose sequence is empty so far.
+    pub(crate) fn push_header(&mut self, id: &str, description: Option<&str>) {
         let start = self.headers.len();
         self.headers.push_str(id);
         let middle = self.headers.len();
@@ -60,21 +63,33 @@ impl Records {
             description: middle,
             header_end: self.headers.len(),
             has_description: description.is_some(),
-            sequence,
+            sequence: self.text.len()..self.text.len(),
         });
     }
 
-    /// Sets the text that has the sequences.
-    pub(crate) fn set_text(&mut self, text: Vec<u8>) {
-        self.text = text;
+    /// Appends to the sequence of the last record.
+    ///
+    /// # Panics
+    /// If there are no records.
+    pub(crate) fn extend_last(&mut self, residues: &[u8]) {
+        self.text.extend_from_slice(residues);
+        let last = self.spans.last_mut().expect("a record");
+        last.sequence.end = self.text.len();
+    }
+
+    /// Removes the last record.
+    pub(crate) fn pop(&mut self) {
+        if let Some(last) = self.spans.pop() {
+            self.headers.truncate(last.id);
+            self.text.truncate(last.sequence.start);
+        }
     }
 
     /// Adds a record.
     pub(crate) fn push(&mut self, record: Record<'_>) {
-        let start = self.text.len();
         grow(&mut self.text, record.sequence.len());
-        self.text.extend_from_slice(record.sequence);
-        self.push_placed(record.id, record.description, start..self.text.len());
+        self.push_header(record.id, record.description);
+        self.extend_last(record.sequence);
     }
 
     /// Returns record `i`.
