@@ -1,10 +1,10 @@
 #!/usr/bin/env nextflow
 
-include { EMBED                                                                                   } from './subworkflows/local/embed/main'
-include { MULTIQC                                                                                 } from './modules/local/multiqc/main'
-include { VERDICT                                                                                 } from './subworkflows/local/verdict/main'
-include { VERSIONS                                                                                } from './modules/local/versions/main'
-include { checkEngine; checkParams; helpText; modelRevision; readModel; readSamples; wantsMultiqc } from './subworkflows/local/inputs/main'
+include { EMBED                                                                                             } from './subworkflows/local/embed/main'
+include { MULTIQC                                                                                           } from './modules/local/multiqc/main'
+include { VERDICT                                                                                           } from './subworkflows/local/verdict/main'
+include { VERSIONS                                                                                          } from './modules/local/versions/main'
+include { checkEngine; checkParams; estimate; helpText; modelRevision; readModel; readSamples; wantsMultiqc } from './subworkflows/local/inputs/main'
 
 // [ process, tool, version ] of all tasks as YAML, sorted; `Workflow` stands last as in nf-core.
 def versionsYaml(versions, model, revision) {
@@ -52,6 +52,14 @@ workflow {
     probe = !params.max_batch_tokens && !(params.pack_batches_args ?: '').contains('--max-batch-tokens')
 
     EMBED(channel.fromList(samples), model, probe, checkpoint_dir.toString())
+
+    // Before the first sample is embedded, if it is the last to be cut.
+    EMBED.out.manifest.map { _meta, manifest -> manifest }.toList().subscribe { manifests ->
+        def said = !manifests || workflow.stubRun ? '' : estimate(params, manifests, "${projectDir}/../shell")
+        if (said) {
+            log.info(said)
+        }
+    }
 
     versions = VERSIONS(channel.topic('versions').toList().map { all ->
         versionsYaml(all, params.model, modelRevision(params.model, "${projectDir}/../shell"))

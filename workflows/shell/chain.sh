@@ -139,6 +139,15 @@ cut_sample() {
     mkdir -p "$2"/{batches,embeddings,logs,reports}
 }
 
+# estimate GPUS SAMPLE…: what it will cost to embed those of which nothing is embedded.
+estimate() {
+    local sample new=()
+    for sample in "${@:2}"; do
+        compgen -G "$outdir/$sample/embeddings/*.parquet" >/dev/null || new+=("$outdir/$sample/shards")
+    done
+    ((!${#new[@]})) || "$workflow/estimate.sh" "$model" "$GPU_EMBED" "$1" "${new[@]}" >&2
+}
+
 # shards DIR: the names of its shards, by the manifest.
 shards() { sed -n 's/^ *"file": "\(shard-.*\)[.]parquet",*$/\1/p' "$1/shards/manifest.json"; }
 

@@ -41,6 +41,7 @@ for sample in "${samples[@]}"; do
     alone cut_sample "$sample" "$outdir/$sample"
     ((code)) || cut+=("$sample")
 done
+estimate '' "${cut[@]}"
 for sample in "${cut[@]}"; do
     alone embed_sample "$sample"
 done

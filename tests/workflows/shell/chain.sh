@@ -155,6 +155,13 @@ FASTA_SHARD='--long-policy window --force' check "which is taken" runs all.csv l
 FASTA_SHARD='--long-policy window' check "and gives what a new folder has" runs all.csv windows "$model"
 check "the same" diff -r windows/a/embeddings lost/a/embeddings
 
+echo "the price"
+estimate() { "$root/workflows/shell/estimate.sh" "$model" "$@"; }
+check "what GPUs will need, of the options that decide it" grep -qx '.*: 4 layers of 64, mean_2, max_2 in f16' <(estimate '--device=cuda --pool mean,max --layers 2 --store-dtype f16 --threads 2' 4 whole/a/shards)
+check "and how many files there will be" grep -qx 'files  18' <(estimate '--device cuda' '' whole/a/shards/manifest.json)
+same "nothing of CPUs" "" "$(estimate '--device cpu' 1 whole/a/shards)"
+check "no estimate is no failure" estimate '--device cuda' '' none
+
 echo "samples that fail"
 printf '>x\nACD\n>x\nACD\n' >twice.fasta
 printf '>x\nA-D\n>y\n-\n' >gaps.fasta

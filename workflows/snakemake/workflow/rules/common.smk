@@ -2,6 +2,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -72,6 +73,13 @@ def summarise(table, said=None):
             text=True,
         )
     return done.returncode == 0
+
+
+def estimate(model, options, manifests):
+    """What it will cost to embed these shards, as far as that is known."""
+    script = workflow.source_path("../../../shell/estimate.sh")
+    command = ["bash", script, model, options, "", *manifests]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout
 
 
 def revision_of(model):

@@ -27,6 +27,28 @@ checkpoint shard:
         " && rm -rf {params.folder:q}/../dataset.json {params.folder:q}/../logs"
 
 
+# What it will cost to embed the samples, told before the first one is embedded. No estimate is no failure.
+rule estimate:
+    input:
+        expand("{outdir}/{sample}/shards/manifest.json", outdir=OUTDIR, sample=SAMPLES),
+    output:
+        f"{OUTDIR}/pipeline_info/estimate.txt",
+    log:
+        "logs/estimate.log",
+    benchmark:
+        "benchmarks/estimate.tsv"
+    priority: 2
+    localrule: True
+    params:
+        model=config["model"],
+        options=OPTIONS["gpu_embed"],
+    run:
+        told = estimate(params.model, params.options, input)
+        print(told, end="", file=sys.stderr)
+        for copy in (output[0], log[0]):
+            Path(copy).write_text(told)
+
+
 # What got lost of it comes back without its neighbours being written again, which would have all of them embedded again.
 # `ancient`: such a file is older than its manifest, and right; this runs only where there is none.
 rule restore:

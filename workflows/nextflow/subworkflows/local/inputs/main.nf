@@ -149,6 +149,13 @@ def modelRevision(model, shell) {
     return ['bash', "${shell}/inputs.sh", 'revision', model].collect { word -> word.toString() }.execute().text.trim()
 }
 
+// What the run will cost, or ''.
+def estimate(given, manifests, shell) {
+    def options = "--device ${given.device ?: 'auto'} ${given.gpu_embed_args ?: ''}"
+    def words = ['bash', "${shell}/estimate.sh", given.model, options, ''] + manifests
+    return words.collect { word -> word.toString() }.execute(null, workflow.launchDir.toFile()).text.trim()
+}
+
 // Unless the user says so: where MultiQC is at hand. An image of it may need a network that is not there.
 def wantsMultiqc(given) {
     return given != null ? given : !workflow.containerEngine && System.getenv('PATH').tokenize(':').any { folder -> file("${folder}/multiqc").exists() }
