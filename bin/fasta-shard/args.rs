@@ -23,10 +23,11 @@ const OVERLAP: u32 = 256;
 /// Cut FASTA files into shards of proteins
 ///
 /// Every record of the input is written exactly once: to a shard (shard-00000.parquet, …), or to rejects.csv with a
-/// reason. manifest.json counts records, rejects and changes. It is written last: a folder with manifest.json holds a
+/// reason; with --dedup or --known perhaps to aliases.parquet or known.parquet. manifest.json counts records, rejects and changes. It is written last: a folder with manifest.json holds a
 /// complete set.
 ///
-/// fasta-shard reads the input once. Memory grows by at most 24 bytes for each id and not with the sequences. The same
+/// fasta-shard reads the input once. Memory grows by at most 24 bytes for each id, with --dedup also for each distinct
+/// sequence, with --known for each row of the dataset. The same
 /// input and options give the same bytes with any number of threads and any compression. A complete set is kept as it
 /// is.
 #[derive(Debug, Parser)]
@@ -137,6 +138,23 @@ pub(crate) struct Args {
     /// A header without an id also stops the run, unless the policy is reject.
     #[arg(long, value_enum, value_name = "POLICY", default_value_t = InvalidPolicy::Error, help_heading = "Records")]
     invalid: InvalidPolicy,
+
+    /// Embed records with the same residues once
+    ///
+    /// A record whose residues equal those of an earlier accepted record is in no shard, but in aliases.parquet, with the
+    /// ordinal of that record. Residues are compared whole, after lower case, white space and a terminal * are treated.
+    #[arg(long, help_heading = "Duplicates")]
+    dedup: bool,
+
+    /// Leave out the sequences of an earlier dataset: the folder of a sample's results, or its dataset.json
+    ///
+    /// Repeat the option for several datasets. A record whose embedded residues such a dataset has is in no shard, but in
+    /// known.parquet, with the ordinal of that row. The validation of the dataset must have passed. Of its embeddings only
+    /// ordinals and sequence digests are read. --max-residues, --long-policy and --overlap must be those of the dataset,
+    /// and gpu-embed must make the new embeddings with the same model, types and columns.
+    #[arg(long, value_name = "DATASET", help_heading = "Duplicates")]
+    #[arg(value_parser = file())]
+    known: Vec<PathBuf>,
 
     /// How to read the letters of the inputs
     #[arg(long, value_enum, value_name = "ALPHABET", default_value_t = Alphabet::Auto, help_heading = "Records")]
@@ -296,6 +314,8 @@ impl TryFrom<Args> for ShardConfig {
                 overlap,
             },
             duplicates: args.duplicate_ids,
+            dedup: args.dedup,
+            known: args.known,
             any_alphabet: args.alphabet != Alphabet::Auto,
             limits: translation.map_or_else(Limits::default, |_| Limits::for_contigs()),
             threads: args

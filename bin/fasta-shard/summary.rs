@@ -8,8 +8,17 @@ use plmkit_contract::{Manifest, TranslationSummary, path_text, plural};
 pub(crate) fn summary(manifest: &Manifest) -> String {
     let rejected = manifest.rejected.values().sum::<u64>();
     let changed = counted(&manifest.changed);
+    let lists = [
+        (manifest.aliases.as_ref(), "aliases"),
+        (manifest.known.as_ref().map(|known| &known.list), "known"),
+    ];
+    let listed = lists.into_iter().filter_map(|(list, what)| {
+        let rows = list?.rows;
+        Some(format!(", {rows} {what}"))
+    });
+    let listed: String = listed.collect();
     format!(
-        "{}{}: {} accepted, {rejected} rejected{}; changed: {}; {}, {}, {} in {}{}",
+        "{}{}: {} accepted{listed}, {rejected} rejected{}; changed: {}; {}, {}, {} in {}{}",
         manifest.translation.map(translated).unwrap_or_default(),
         plural(manifest.records, "record"),
         manifest.accepted,
@@ -48,7 +57,8 @@ pub(crate) fn warnings(manifest: &Manifest, limit: u64) -> Vec<String> {
     for input in manifest.inputs.iter().filter(|input| input.records == 0) {
         warnings.push(format!("{}: no records", path_text(input.name.as_ref())));
     }
-    if manifest.accepted == 0 {
+    let rejected: u64 = manifest.rejected.values().sum();
+    if rejected == manifest.records {
         warnings.push("every record was rejected: see rejects.csv".to_owned());
     }
     if let Some(count @ 1..) = manifest.changed.get("proteins_truncated") {

@@ -2,7 +2,7 @@
 
 use plmkit_cli::{Exit, Fault, Program, Stop};
 use plmkit_contract::{
-    DESCRIPTION, Labels, Provenance, SAMPLE, SOURCE, SPECIAL_TOKENS, WINDOWS, path_text,
+    DESCRIPTION, KNOWN, Labels, Provenance, SAMPLE, SOURCE, SPECIAL_TOKENS, WINDOWS, path_text,
 };
 use plmkit_pack::{Groups, Packing, PackingReport, pack};
 use plmkit_store::{
@@ -68,6 +68,10 @@ fn provenance(shard: &ShardReader, labels: Labels, capacity: u32) -> Provenance 
     // Even if this shard has no long protein, because all files of a set are embedded alike.
     if shard.provenance().text_option("long_policy") == Some("window") {
         provenance = provenance.with(WINDOWS, true);
+    }
+    // gpu-embed reads from it what must make the embeddings.
+    if let Some(known) = shard.provenance().options.get(KNOWN) {
+        provenance = provenance.with(KNOWN, known);
     }
     provenance
 }

@@ -13,6 +13,7 @@ use plmkit_contract::{Quoted, path_text};
 use crate::combine::CombineArgs;
 use crate::dataset::Dataset;
 use crate::export::ExportArgs;
+use crate::lists::without_lists;
 use crate::lookup::LookupArgs;
 use crate::outputs::{Judging, Outputs};
 use crate::reference::{AskedColumn, compared_twice};
@@ -303,7 +304,7 @@ impl Args {
             return Err(Fault::usage(what));
         }
         self.embeddings = files_of(self.embeddings, &["parquet"])?;
-        self.shards = files_of(self.shards, &["parquet"])?;
+        self.shards = without_lists(files_of(self.shards, &["parquet"])?);
         self.rejects = files_of(self.rejects, &["csv"])?;
         self.reference = files_of(self.reference, &["parquet"])?;
         if let Some(dataset) = self.dataset.clone() {

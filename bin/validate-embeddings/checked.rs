@@ -6,14 +6,14 @@ use std::path::Path;
 use clap::ValueEnum;
 use plmkit_check::{Check, Criteria, Findings, MapSample, RejectsLists, SpotCheck};
 use plmkit_cli::{Exit, Fault};
-use plmkit_contract::{ByteDigest, LIST_SHOWN, RejectsList, one_line, path_text};
+use plmkit_contract::{ByteDigest, LIST_SHOWN, ListedFile, RejectsList, one_line, path_text};
 use plmkit_store::{AtomicFile, StoreError, open_input};
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::Dataset;
 use crate::log::log_verdict;
 use crate::outputs::{Judging, Outputs};
-use crate::report::{ComparedWith, InputFile, InputFiles, VerdictReport};
+use crate::report::{ComparedWith, InputFiles, VerdictReport};
 
 /// The first words of a file of findings; the program's version and the digest of what follows end the line.
 const MAGIC: &str = "plmkit findings";
@@ -43,7 +43,7 @@ impl Checked {
             return;
         }
         let lines = list.lines.len() as u64;
-        let file = InputFile::new(&name, lines, &list.digest);
+        let file = ListedFile::new(&name, lines, &list.digest);
         self.files.rejects.push(file);
         self.lists.push((name, list));
     }

@@ -7,12 +7,15 @@ use std::time::SystemTime;
 
 use plmkit_check::Parts;
 use plmkit_cli::{Exit, Fault, files_in, files_of, is_hidden};
-use plmkit_contract::{ContentError, Manifest, io_text, is_sealed, path_text, seal};
+use plmkit_contract::{
+    ContentError, ListedDataset, ListedFile, Manifest, io_text, is_sealed, path_text, seal,
+};
 use plmkit_dataset::Listing;
 use plmkit_store::{StoreError, write_report};
 
 use crate::args::Args;
-use crate::report::{ListedDataset, VerdictReport};
+use crate::lists::without_lists;
+use crate::report::VerdictReport;
 
 /// The file that names a dataset, in its folder.
 const NAME: &str = "dataset.json";
@@ -80,7 +83,7 @@ impl Dataset {
         if !self.has_shards() {
             return Ok(());
         }
-        args.shards = all("shards", "parquet")?;
+        args.shards = without_lists(all("shards", "parquet")?);
         args.manifest = Some(self.folder.join("shards/manifest.json"));
         args.rejects = vec![self.folder.join("shards/rejects.csv")];
         // No list is written, or kept, of shards that were embedded as a whole.
@@ -134,7 +137,7 @@ impl Dataset {
         }
         let listed = self.listed()?;
         Ok(Parts {
-            listed: Some(listed.parts()),
+            listed: Some(listed.embeddings.iter().map(ListedFile::part).collect()),
             failed_before: !listed.passed(),
             strays,
         })
@@ -172,7 +175,7 @@ impl Dataset {
         match listed {
             _ if !is_sealed(&text) => Err(ContentError::broken_seal().to_string()),
             Err(error) => Err(format!("not the {NAME} of a validation: {error}")),
-            Ok(listed) => listed.check_contract(),
+            Ok(listed) => listed.check_contract().map(|()| listed),
         }
         .map_err(|what| fault(&path, Exit::Data, &what))
     }

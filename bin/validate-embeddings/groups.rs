@@ -12,13 +12,12 @@ use std::thread;
 
 use plmkit_check::{Composition, Criteria, ExpectedRows, Findings, Validator};
 use plmkit_cli::{Exit, Fault, Stop};
-use plmkit_contract::{Labels, RowDigest};
+use plmkit_contract::{Labels, ListedFile, RowDigest};
 use plmkit_store::{EmbeddingsReader, FileKind, Shard, StoreError, read_shard};
 
 use crate::args::Args;
 use crate::file::FileReading;
-use crate::proteins::add_proteins;
-use crate::report::InputFile;
+use crate::proteins::each_protein;
 use crate::spot_check::{Sampling, SpotSample};
 
 /// An embeddings file, as its footer describes it.
@@ -37,8 +36,8 @@ pub(crate) struct EmbeddingsFile {
 pub(crate) struct Group {
     pub(crate) findings: Findings,
     /// Position on the command line, and the file.
-    pub(crate) shards: Vec<(usize, InputFile)>,
-    pub(crate) embeddings: Vec<(usize, InputFile)>,
+    pub(crate) shards: Vec<(usize, ListedFile)>,
+    pub(crate) embeddings: Vec<(usize, ListedFile)>,
     /// Name and first ordinal of each embeddings file with rows.
     pub(crate) begins: Vec<(String, u64)>,
     /// The rows that are computed again.
@@ -255,7 +254,7 @@ impl Reading<'_> {
             let mut expected = ExpectedRows::default();
             for (shard, _) in shards {
                 if self.stitched {
-                    add_proteins(&mut expected, shard);
+                    each_protein(shard, |protein| expected.push(protein));
                 } else {
                     shard.rows().iter().for_each(|row| expected.push(&row.key));
                 }
@@ -267,9 +266,12 @@ impl Reading<'_> {
         for ((position, path), (shard, batches)) in paths.iter().zip(shards) {
             let name = self.args.name(path);
             validator.add_shard(&name, &shard.provenance, shard.digest, *batches);
+            if !self.criteria.aliases.is_empty() {
+                each_protein(shard, |protein| validator.add_protein(protein));
+            }
             group
                 .shards
-                .push((*position, InputFile::from_rows(&name, shard.digest)));
+                .push((*position, ListedFile::from_rows(&name, shard.digest)));
         }
         if let [(shard, _)] = shards {
             let mut composition = Composition::default();
@@ -295,7 +297,7 @@ impl Reading<'_> {
             group
                 .begins
                 .extend(first.map(|first| (name.clone(), first)));
-            let input = InputFile::from_rows(&name, digest);
+            let input = ListedFile::from_rows(&name, digest);
             group.embeddings.push((file.position, input));
         }
         group.findings = validator.finish();

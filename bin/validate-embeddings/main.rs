@@ -10,6 +10,7 @@ mod file;
 mod golden;
 mod groups;
 mod html;
+mod lists;
 mod log;
 mod lookup;
 mod mqc;

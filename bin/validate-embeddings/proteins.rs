@@ -1,14 +1,13 @@
 //! Shard rows as the rows of whole proteins.
 
-use plmkit_check::ExpectedRows;
 use plmkit_contract::{RowKey, SequenceDigest, ShardRow, Span};
 use plmkit_store::Shard;
 
-/// Adds one row for each protein of a shard to the expected rows. The windows of a protein, which are neighbours, become
-/// one row with the digest of all residues.
+/// Calls `see` with one row for each protein of a shard. The windows of a protein, which are neighbours, become one row with
+/// the digest of all residues.
 ///
 /// Windows that are missing leave gaps, which show in the digest and in the number of windows.
-pub(crate) fn add_proteins(expected: &mut ExpectedRows, shard: &Shard) {
+pub(crate) fn each_protein(shard: &Shard, mut see: impl FnMut(&RowKey)) {
     let mut open: Option<Protein> = None;
     for row in shard.rows().iter() {
         match &mut open {
@@ -16,16 +15,16 @@ pub(crate) fn add_proteins(expected: &mut ExpectedRows, shard: &Shard) {
                 protein.add(&row);
                 continue;
             }
-            Some(protein) => expected.push(&protein.row()),
+            Some(protein) => see(&protein.row()),
             None => {}
         }
         open = span(&row).is_window().then(|| Protein::new(&row));
         if open.is_none() {
-            expected.push(&row.key);
+            see(&row.key);
         }
     }
     if let Some(protein) = open {
-        expected.push(&protein.row());
+        see(&protein.row());
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use plmkit_check::{CheckOutcome, EmbeddedFile, Verdict};
 use plmkit_contract::{
-    COMBINED, CONTRACT_VERSION, Column as Computed, EmbeddingLayout, InputSummary, Manifest,
-    PACKING, Quoted, RowDigest, SAMPLE, SOURCE, VOCABULARY,
+    COMBINED, CONTRACT_VERSION, Column as Computed, EmbeddingLayout, InputSummary, KnownDataset,
+    ListedFile, Manifest, PACKING, SAMPLE, SOURCE, VOCABULARY,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -38,14 +38,16 @@ pub(crate) struct VerdictReport<'a> {
     columns: Vec<Column>,
     /// The FASTA inputs; null when no manifest was given.
     inputs: Option<&'a [InputSummary]>,
+    /// The earlier datasets whose sequences the shards lack; empty when there are none or no manifest was given.
+    known_datasets: &'a [KnownDataset],
     /// How the shards were made from them; null when no manifest was given.
     shard_options: Option<&'a BTreeMap<String, Value>>,
     /// The embeddings files, in the order given.
-    embeddings: &'a [InputFile],
+    embeddings: &'a [ListedFile],
     /// The shards, in the order given.
-    shards: &'a [InputFile],
+    shards: &'a [ListedFile],
     /// The lists of rejects, in the order given; `rows` are their lines.
-    rejects: &'a [InputFile],
+    rejects: &'a [ListedFile],
     /// The manifest; null when none was given.
     manifest: Option<String>,
     /// The reference, or the first of its files; null when none was given.
@@ -69,31 +71,12 @@ struct Column {
     r#type: String,
 }
 
-/// A data file that was read and verified.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct InputFile {
-    /// Its path, as given, or in a dataset from its folder on.
-    file: String,
-    /// Its rows.
-    rows: u64,
-    /// Its row digest; of a list, the digest of its bytes.
-    digest: String,
-}
-
-/// What an earlier validation listed.
-#[derive(Debug, Deserialize)]
-pub(crate) struct ListedDataset {
-    contract: String,
-    outcome: String,
-    embeddings: Vec<InputFile>,
-}
-
 /// The files that were read, in the order given.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct InputFiles {
-    pub(crate) embeddings: Vec<InputFile>,
-    pub(crate) shards: Vec<InputFile>,
-    pub(crate) rejects: Vec<InputFile>,
+    pub(crate) embeddings: Vec<ListedFile>,
+    pub(crate) shards: Vec<ListedFile>,
+    pub(crate) rejects: Vec<ListedFile>,
 }
 
 /// What the files are compared with: the name of each, if it was given.
@@ -103,47 +86,6 @@ pub(crate) struct ComparedWith<'a> {
     pub(crate) references: Vec<Cow<'a, str>>,
     /// The smallest cosine with the reference that passes.
     pub(crate) min_cosine: Option<f64>,
-}
-
-impl ListedDataset {
-    /// The same, if this program knows what it means.
-    pub(crate) fn check_contract(self) -> Result<Self, String> {
-        if self.contract == CONTRACT_VERSION {
-            return Ok(self);
-        }
-        let found = Quoted(&self.contract);
-        Err(format!(
-            "expected file contract version {CONTRACT_VERSION}, found {found}"
-        ))
-    }
-
-    pub(crate) fn passed(&self) -> bool {
-        self.outcome == "pass"
-    }
-
-    /// Name and digest of each embeddings file.
-    pub(crate) fn parts(&self) -> Vec<(String, String)> {
-        self.embeddings.iter().map(InputFile::part).collect()
-    }
-}
-
-impl InputFile {
-    pub(crate) fn new(file: &str, rows: u64, digest: &str) -> Self {
-        Self {
-            file: file.to_owned(),
-            rows,
-            digest: digest.to_owned(),
-        }
-    }
-
-    pub(crate) fn from_rows(file: &str, digest: RowDigest) -> Self {
-        Self::new(file, digest.rows(), &digest.to_string())
-    }
-
-    /// Its name and its digest.
-    pub(crate) fn part(&self) -> (String, String) {
-        (self.file.clone(), self.digest.clone())
-    }
 }
 
 impl<'a> VerdictReport<'a> {
@@ -187,6 +129,9 @@ impl<'a> VerdictReport<'a> {
                 .collect(),
             columns: first.map(|file| columns(&file.layout)).unwrap_or_default(),
             inputs: manifest.map(|manifest| manifest.inputs.as_slice()),
+            known_datasets: manifest
+                .and_then(|manifest| manifest.known.as_ref())
+                .map_or(&[], |known| &known.datasets),
             shard_options: manifest.map(|manifest| &manifest.options),
             embeddings: &inputs.embeddings,
             shards: &inputs.shards,

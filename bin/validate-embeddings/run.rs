@@ -4,7 +4,7 @@ use std::path::Path;
 
 use plmkit_check::{Criteria, check_parts};
 use plmkit_cli::{Exit, Fault, Program, Stop};
-use plmkit_contract::{Labels, Manifest, path_text};
+use plmkit_contract::{Labels, ListedFile, Manifest, path_text};
 use plmkit_store::{EmbeddingsReader, FileKind, read_rejects, read_sealed};
 
 use crate::args::{Args, Command, MergeArgs};
@@ -12,8 +12,9 @@ use crate::checked::Checked;
 use crate::dataset::Dataset;
 use crate::golden::Golden;
 use crate::groups::{EmbeddingsFile, Reading};
+use crate::lists::read_lists;
 use crate::reference::read_reference;
-use crate::report::{ComparedWith, InputFile};
+use crate::report::ComparedWith;
 use crate::spot_check::Sampling;
 
 /// Reads everything, reports, and says by the exit code whether a check failed.
@@ -54,6 +55,9 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         checked.add_list(args.name(path), list);
     }
     let manifest = args.manifest.as_deref().map(read_manifest).transpose()?;
+    if let Some((path, manifest)) = args.manifest.as_deref().zip(manifest.as_ref()) {
+        criteria.aliases = read_lists(path, manifest)?;
+    }
     if let (Some(dataset), Some(manifest)) = (dataset, &manifest) {
         dataset.check_shards(manifest)?;
     }
@@ -79,7 +83,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let files = &mut checked.files;
     files.shards = group.shards.into_iter().map(|(_, file)| file).collect();
     files.embeddings = group.embeddings.into_iter().map(|(_, file)| file).collect();
-    let found: Vec<(String, String)> = files.embeddings.iter().map(InputFile::part).collect();
+    let found: Vec<(String, String)> = files.embeddings.iter().map(ListedFile::part).collect();
     let parts = check_parts(known, &found, &group.begins);
     if let Some(model) = &args.model {
         checked.spot_check = Some(group.sample.compare(&args, model, &golden)?);
@@ -110,6 +114,9 @@ fn merge(args: MergeArgs) -> Result<Exit, Fault> {
     let mut criteria = Criteria::default();
     criteria.expectations = args.judging.expectations();
     let manifest = args.manifest.as_deref().map(read_manifest).transpose()?;
+    if let Some((path, manifest)) = args.manifest.as_deref().zip(manifest.as_ref()) {
+        criteria.aliases = read_lists(path, manifest)?;
+    }
     let mut all = Checked::default();
     for path in &args.parts {
         let part = Checked::read(path)?;

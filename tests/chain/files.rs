@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Creates a folder with the test proteins and the tiny model.
-fn inputs() -> TempDir {
+pub(crate) fn inputs() -> TempDir {
     let folder = tempfile::tempdir().expect("temp folder");
     for name in ["proteins.fasta", "model-tiny"] {
         let link = folder.path().join(name);
@@ -64,7 +64,7 @@ fn validates(folder: &Path, arguments: &str, code: i32, words: &[&str]) -> Strin
     stderr
 }
 
-fn json(path: &Path) -> Value {
+pub(crate) fn json(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).expect("read")).expect("JSON")
 }
 

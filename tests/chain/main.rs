@@ -4,5 +4,7 @@ mod command_line;
 #[path = "../common/mod.rs"]
 mod common;
 #[cfg(feature = "torch")]
+mod duplicates;
+#[cfg(feature = "torch")]
 mod files;
 mod memory;

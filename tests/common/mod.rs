@@ -140,6 +140,13 @@ pub(crate) fn visible(folder: &Path) -> Vec<String> {
     names
 }
 
+/// Lists the names in a folder that begin with `prefix`, sorted.
+pub(crate) fn files_in(folder: &Path, prefix: &str) -> Vec<String> {
+    let mut names = all(folder);
+    names.retain(|name| name.starts_with(prefix));
+    names
+}
+
 /// Lists the names in a folder, sorted.
 pub(crate) fn all(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("folder");

@@ -3,6 +3,7 @@
 mod case;
 #[path = "../common/mod.rs"]
 mod common;
+mod duplicates;
 mod input;
 mod output;
 mod record;

@@ -9,10 +9,12 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, FixedSizeListArray, Float32Array, RecordBatch};
 use arrow::datatypes::{DataType, Field};
 use plmkit_contract::{
-    EmbeddingLayout, KEY_COLUMNS, Labels, Manifest, Provenance, Reason, Reject, RowKey, Sealed,
-    SequenceDigest, ShardRow, StoreDtype,
+    AliasRow, EmbeddingLayout, KEY_COLUMNS, Kind, Labels, Manifest, Provenance, Reason, Reject,
+    RowKey, Sealed, SequenceDigest, ShardRow, StoreDtype,
 };
-use plmkit_store::{BatchesWriter, EmbeddingsWriter, ListWriter, Shard, ShardWriter, read_shard};
+use plmkit_store::{
+    AliasesWriter, BatchesWriter, EmbeddingsWriter, ListWriter, Shard, ShardWriter, read_shard,
+};
 use serde_json::{Map, Value, json};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -35,6 +37,7 @@ fn main() -> Result<()> {
     let shard = shard(&data_files)?;
     batches(&data_files, &shard)?;
     embeddings(&data_files, &shard)?;
+    known(&data_files, &shard)?;
     fasta(&seeds("fasta")?)?;
     manifest(&seeds("manifest")?)?;
     rejects(&seeds("rejects")?)?;
@@ -83,6 +86,24 @@ fn batches(folder: &Path, shard: &Shard) -> Result<()> {
         writer.finish()?;
     }
     Ok(())
+}
+
+fn known(folder: &Path, shard: &Shard) -> Result<()> {
+    let mut writer = AliasesWriter::create(&folder.join("known.parquet"), Kind::Known)?;
+    for row in shard.rows().iter() {
+        writer.push(&AliasRow {
+            ordinal: row.key.ordinal,
+            id: row.key.id,
+            description: row.description,
+            length: row.key.length,
+            truncated: row.key.truncated,
+            digest: row.key.digest,
+            dataset: Some(1),
+            representative: 7,
+        })?;
+    }
+    let provenance = Provenance::new("fasta-shard", Vec::new());
+    Ok(writer.finish(&provenance)?.publish()?)
 }
 
 fn embeddings(folder: &Path, shard: &Shard) -> Result<()> {

@@ -33,22 +33,29 @@ def pieces():
 
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory):
-    """A sample of several shards with two isoforms of a gene; a record is rejected, and a row cannot be embedded."""
+    """A sample of several shards with two isoforms of a gene. A record is rejected, one is a copy, one is known from the
+    sample `old`, and a row cannot be embedded."""
     folder = tmp_path_factory.mktemp("results")
     fasta = folder / "proteins.fasta"
-    more = ">isoform GN=TIC214\nMKTAYIAKQR\n>short\nM\n"
-    fasta.write_text(PROTEINS.read_text(encoding="utf-8") + more, encoding="utf-8")
-    (folder / "samples.csv").write_text(f"sample,fasta\none,{fasta}\n", encoding="utf-8")
+    more = ">isoform GN=TIC214\nMKTAYIAKQR\n>short\nM\n>copy\nmktayiakqr*\n"
+    elder = ">elder\nMKVLAAGIVG\n"
+    fasta.write_text(PROTEINS.read_text(encoding="utf-8") + more + elder, encoding="utf-8")
+    (folder / "elder.fasta").write_text(elder, encoding="utf-8")
     options = {
         "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
         "MAX_SHARD_TOKENS": "12000",
-        "FASTA_SHARD": "--min-residues 5",
         "PACK_BATCHES": "--description",
         "GPU_EMBED": "--device cpu --residues --inject not-finite=20",
     }
-    command = [ROOT / "workflows/shell/plmkit.sh", folder / "samples.csv", folder / "results", MODEL]
-    done = subprocess.run(command, env=os.environ | options, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    for name, path, shard in [
+        ("old", folder / "elder.fasta", ""),
+        ("one", fasta, f"--min-residues 5 --dedup --known {folder}/results/old"),
+    ]:
+        (folder / "samples.csv").write_text(f"sample,fasta\n{name},{path}\n", encoding="utf-8")
+        command = [ROOT / "workflows/shell/plmkit.sh", folder / "samples.csv", folder / "results", MODEL]
+        env = os.environ | options | {"FASTA_SHARD": shard}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
     names = re.findall(r"^>(\S+)", PROTEINS.read_text(encoding="utf-8"), re.MULTILINE)
     labels = [f"{name},{'odd' if number % 2 else 'even'},{number // 4}\n" for number, name in enumerate(names)]
     (folder / "results/one/labels.csv").write_text("id,label,cluster\n" + "".join(labels), encoding="utf-8")
@@ -90,3 +97,12 @@ def test_a_gene_is_the_mean_of_its_isoforms(sample):
     frame = pd.read_parquet(sample / "embeddings", columns=["id", "mean_4"]).set_index("id")["mean_4"]
     assert np.allclose(genes["TIC214"], (frame["isoform"] + frame["sp|Q6YXP5|TI214_PHYPA"]) / 2)
     assert np.array_equal(genes["NSP5"], frame["tr|A0A0F6VY74|A0A0F6VY74_9REOV"])
+
+
+def test_a_copy_and_a_known_record_have_the_vectors_of_their_representatives(sample):
+    """In the table that a piece above wrote."""
+    frame = pd.read_parquet(sample / "all.parquet").set_index("id")["mean_4"]
+    assert len(frame) == 102
+    assert np.array_equal(frame["copy"], frame["isoform"])
+    old = pd.read_parquet(sample.parent / "old/embeddings", columns=["id", "mean_4"]).set_index("id")["mean_4"]
+    assert np.array_equal(frame["elder"], old["elder"])

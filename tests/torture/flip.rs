@@ -4,8 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use plmkit_contract::{Exit, Failure, Manifest, Stop};
-use plmkit_store::{BatchesFile, EmbeddingsReader, StoreError, read_sealed, read_shard};
+use plmkit_contract::{Exit, Failure, Kind, Manifest, Stop};
+use plmkit_store::{
+    AliasesReader, BatchesFile, EmbeddingsReader, StoreError, read_sealed, read_shard,
+};
 
 use crate::inputs::{EMBED, Inputs};
 use crate::limited::{PATIENCE, run_for};
@@ -91,6 +93,20 @@ fn embeddings() {
         let validate = format!("validate-embeddings {name} --report report.json");
         sweep(&inputs, &name, read, &validate);
     }
+}
+
+#[test]
+#[ignore = "slow: make torture"]
+fn aliases() {
+    let inputs = Inputs::new(2);
+    let again = "fasta-shard proteins.fasta --shards 1 --max-residues 100 --dedup --out set";
+    inputs.run(again);
+    let read = |path: &Path| {
+        let mut reader = AliasesReader::open(path, Kind::Aliases)?;
+        while reader.next_batch()?.is_some() {}
+        Ok(())
+    };
+    sweep(&inputs, "set/aliases.parquet", read, again);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use plmkit_contract::{Quoted, Reject, RowKey, SequenceDigest, plural};
 
+use crate::aliases::AliasFindings;
 use crate::check::Check;
 use crate::violation::Violations;
 use serde::{Deserialize, Serialize};
@@ -211,8 +212,9 @@ impl CoverageFindings {
         }
     }
 
-    /// The checks `coverage` and `records`. The embeddings `without_list` matter where rows are missing.
-    pub(crate) fn checks(self, without_list: Violations) -> [Check; 2] {
+    /// The checks `coverage` and `records`. The embeddings `without_list` matter where rows are missing; `aliases` are those of
+    /// the shards.
+    pub(crate) fn checks(self, without_list: Violations, aliases: AliasFindings) -> [Check; 2] {
         let without_list = match self.missing.count {
             0 => Violations::default(),
             _ => without_list,
@@ -249,24 +251,30 @@ impl CoverageFindings {
         let [id, length, truncated, digest, n_windows] = self.differing;
         let summary = format!(
             "{} compared: {} other ids, {} other lengths, {} other truncations, {} other residues, \
-             {} other numbers of windows",
+             {} other numbers of windows; {} compared, {} other residues",
             plural(self.compared, "row"),
             id.count,
             length.count,
             truncated.count,
             digest.count,
-            n_windows.count
+            n_windows.count,
+            plural(aliases.compared, "alias"),
+            aliases.differing.count
         );
         let records = Check::judged(
             "records",
             summary,
-            [("compared", self.compared)],
+            [
+                ("compared", self.compared),
+                ("aliases_compared", aliases.compared),
+            ],
             [
                 ("id", id),
                 ("length", length),
                 ("truncated", truncated),
                 ("digest", digest),
                 ("n_windows", n_windows),
+                ("other_alias", aliases.differing),
             ],
         );
         [coverage, records]

@@ -7,6 +7,7 @@ use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 
 use crate::agreement::Agreement;
+use crate::aliases::{AliasFindings, other_work};
 use crate::columns::{Centre, ColumnFindings, VectorViolations};
 use crate::coverage::CoverageFindings;
 use crate::files::{EmbeddedFile, ShardFile};
@@ -23,6 +24,8 @@ pub struct Findings {
     pub(crate) truncated: u64,
     /// None where no shards say what is expected.
     pub(crate) coverage: Option<CoverageFindings>,
+    /// The aliases of the proteins in the shards.
+    pub(crate) aliases: AliasFindings,
     /// The records in the shards.
     pub(crate) ordinals: RoaringTreemap,
     pub(crate) shards: Vec<ShardFile>,
@@ -99,6 +102,7 @@ impl Findings {
             }
         }
         self.ordinals |= other.ordinals;
+        self.aliases.merge(other.aliases);
         self.shards.extend(other.shards);
         self.embeddings.extend(other.embeddings);
         self.compositions.extend(other.compositions);
@@ -135,12 +139,13 @@ impl Findings {
     ) -> Verdict {
         let records = manifest.map(|manifest| manifest.records);
         let listed = rejects.given.then_some(&rejects.by_reason);
+        let lists = &criteria.aliases;
         let manifest_check = manifest.map_or_else(
             || Check::skipped("manifest", "no manifest was given"),
-            |manifest| manifest::check(manifest, &self.shards, listed, &rejects.of_records),
+            |manifest| manifest::check(manifest, &self.shards, listed, &rejects.of_records, lists),
         );
         let ordinals = match (&self.coverage, rejects.given) {
-            (Some(_), true) => ordinals::check(&self.ordinals, &rejects.ordinals, records),
+            (Some(_), true) => ordinals::check(&self.ordinals, &rejects.ordinals, lists, records),
             (None, _) => Check::skipped("ordinals", "no shards were given"),
             (_, false) => Check::skipped("ordinals", "no rejects were given"),
         };
@@ -154,10 +159,12 @@ impl Findings {
             &rejects.by_reason,
             all,
         );
+        let known = manifest.and_then(|manifest| manifest.known.as_ref());
+        let other_work = other_work(&self.embeddings, known);
         let without_list = origin::without_list(&self.embeddings, &rejects.of_rows);
         let [coverage, records_check] = self.coverage.map_or_else(
             || ["coverage", "records"].map(|name| Check::skipped(name, "no shards were given")),
-            |coverage| coverage.checks(without_list),
+            |coverage| coverage.checks(without_list, self.aliases),
         );
         let (centres_check, centres) = centres::check(&self.columns, &self.compositions);
         let (checks, extremes) = self.vectors.finish(&self.columns);
@@ -181,6 +188,8 @@ impl Findings {
             records,
             rows: self.rows,
             truncated: self.truncated,
+            aliases: manifest.map(|manifest| manifest.aliases.as_ref().map_or(0, |list| list.rows)),
+            known: manifest.map(|_| known.map_or(0, |known| known.list.rows)),
             residues_truncated: manifest
                 .and_then(|manifest| manifest.changed.get("residues_truncated").copied()),
             rejected: rejects.by_reason.clone(),
@@ -189,7 +198,7 @@ impl Findings {
                 records_check,
                 ordinals,
                 manifest_check,
-                origin::check(&self.embeddings, &self.shards, &rejects.of_rows),
+                origin::check(&self.embeddings, &self.shards, &rejects.of_rows, other_work),
                 dimensions::check(&self.embeddings),
                 expectations,
                 finite,

@@ -30,6 +30,7 @@
 //! ```
 
 mod agreement;
+mod aliases;
 mod centres;
 mod check;
 mod columns;
@@ -60,6 +61,7 @@ mod vector;
 mod verdict;
 mod violation;
 
+pub use aliases::AliasLists;
 pub use centres::FileCentre;
 pub use check::{Check, CheckOutcome};
 pub use columns::ColumnNorms;

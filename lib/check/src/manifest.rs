@@ -4,17 +4,19 @@ use std::collections::BTreeMap;
 
 use plmkit_contract::{Manifest, Quoted, Reason, plural};
 
+use crate::AliasLists;
 use crate::check::Check;
 use crate::files::ShardFile;
 use crate::violation::Violations;
 
 /// The check `manifest`: of `shards`, of `rejected`, the number of rejected records by
-/// reason, if rejects were given, and of the digests of `rejects_files`, each with the name of the file.
+/// reason, if rejects were given, of the digests of `rejects_files`, each with the name of the file, and of the other `lists`.
 pub(crate) fn check(
     manifest: &Manifest,
     shards: &[ShardFile],
     rejected: Option<&BTreeMap<Reason, u64>>,
     rejects_files: &[(String, String)],
+    lists: &AliasLists,
 ) -> Check {
     let mut listed: BTreeMap<&str, Vec<&str>> = BTreeMap::new(); // file names, by digest
     for shard in &manifest.shards {
@@ -53,13 +55,14 @@ pub(crate) fn check(
     }
     let summary = format!(
         "{} in {}: {} shards not given, {} not listed, {} reasons with other counts of rejects, \
-         {} other files of rejects",
+         {} other files of rejects, {} other lists",
         plural(manifest.records, "record"),
         plural(manifest.shards.len(), "shard"),
         not_given.count,
         unlisted.count,
         other_rejects.count,
-        altered_rejects.count
+        altered_rejects.count,
+        lists.altered.count
     );
     Check::judged(
         "manifest",
@@ -73,6 +76,8 @@ pub(crate) fn check(
             ("unlisted", unlisted),
             ("other_rejects", other_rejects),
             ("altered_rejects", altered_rejects),
+            ("altered_lists", lists.altered.clone()),
+            ("unknown_dataset", lists.unknown_dataset.clone()),
         ],
     )
 }

@@ -5,14 +5,20 @@ use std::ops::Range;
 use plmkit_contract::plural;
 use roaring::RoaringTreemap;
 
+use crate::AliasLists;
 use crate::check::Check;
 use crate::violation::{LISTED, Violations};
 
-/// The check `ordinals` of the records in `shards` and those in `rejects`, in any order.
+/// The check `ordinals` of the records in `shards`, those in `rejects`, in any order, and those in the other `lists`.
 ///
 /// `records` is the number of input records. Where it is not known it is taken to be one more than the largest
 /// ordinal: then records lost at the very end of the input leave no trace.
-pub(crate) fn check(shards: &RoaringTreemap, rejects: &[u64], records: Option<u64>) -> Check {
+pub(crate) fn check(
+    shards: &RoaringTreemap,
+    rejects: &[u64],
+    lists: &AliasLists,
+    records: Option<u64>,
+) -> Check {
     let [mut absent, mut both, mut twice, mut beyond] = <[Violations; 4]>::default();
     let mut rejected = RoaringTreemap::new();
     let mut repeated = RoaringTreemap::new();
@@ -30,7 +36,18 @@ pub(crate) fn check(shards: &RoaringTreemap, rejects: &[u64], records: Option<u6
         .iter()
         .for_each(|ordinal| both.add_record(ordinal, problem));
 
-    let known = shards | &rejected;
+    let mut known = shards | &rejected;
+    for (list, name) in [
+        (&lists.of_own, "aliases"),
+        (&lists.of_known, "known records"),
+    ] {
+        let problem = format!("among the {name}, and also in a shard or another list");
+        for ordinal in &known & list {
+            both.add_record(ordinal, &problem);
+        }
+        known |= list;
+    }
+    let without = lists.without_representative(shards);
     let end = records.unwrap_or_else(|| known.max().map_or(0, |last| last.saturating_add(1)));
     let mut next = 0; // the smallest ordinal not accounted for
     for ordinal in &known {
@@ -44,22 +61,32 @@ pub(crate) fn check(shards: &RoaringTreemap, rejects: &[u64], records: Option<u6
 
     let summary = format!(
         "{} in the shards, {} rejected: {} in neither, {} in both, {} rejected twice, \
-         {} beyond the input",
+         {} beyond the input; {}, {} without representative; {} known",
         plural(shards.len(), "record"),
         rejected.len(),
         absent.count,
         both.count,
         twice.count,
-        beyond.count
+        beyond.count,
+        plural(lists.of_own.len(), "alias"),
+        without.count,
+        lists.of_known.len()
     );
     Check::judged(
         "ordinals",
         summary,
-        [("in_shards", shards.len()), ("in_rejects", rejected.len())],
+        [
+            ("in_shards", shards.len()),
+            ("in_rejects", rejected.len()),
+            ("in_aliases", lists.of_own.len()),
+            ("in_known", lists.of_known.len()),
+        ],
         [
             ("absent", absent),
             ("in_both", both),
             ("rejected_twice", twice),
+            ("listed_twice", lists.doubled.clone()),
+            ("no_representative", without),
             ("beyond", beyond),
         ],
     )
@@ -80,6 +107,10 @@ mod tests {
 
     use super::*;
     use crate::CheckOutcome;
+
+    fn check(shards: &RoaringTreemap, rejects: &[u64], records: Option<u64>) -> Check {
+        super::check(shards, rejects, &AliasLists::default(), records)
+    }
 
     proptest! {
         #[test]
@@ -122,7 +153,20 @@ mod tests {
         let check = check(&[0, 1].into(), &[2], Some(5));
         assert_eq!((check.counts["absent"], check.counts["beyond"]), (2, 0));
         assert!(check.violations[0].to_string().starts_with("ordinal 3: "));
-        let check = super::check(&[0, 1].into(), &[2], Some(2));
+        let check = self::check(&[0, 1].into(), &[2], Some(2));
         assert_eq!((check.counts["absent"], check.counts["beyond"]), (0, 1));
+    }
+
+    #[test]
+    fn aliases_and_known_records_are_accounted_for() {
+        let mut lists = AliasLists::default();
+        lists.of_own.insert(2);
+        lists.of_known.extend([3, 4]);
+        let of = |lists: &AliasLists| super::check(&[0, 1].into(), &[5], lists, Some(6));
+        assert_eq!(of(&lists).outcome, CheckOutcome::Pass);
+        lists.of_known.insert(2);
+        lists.of_own.insert(0);
+        let check = of(&lists);
+        assert_eq!((check.counts["in_both"], check.counts["in_known"]), (2, 3));
     }
 }

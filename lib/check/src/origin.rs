@@ -64,11 +64,13 @@ pub(crate) fn without_list(embeddings: &[EmbeddedFile], given: &RejectsFiles) ->
     without
 }
 
-/// The check `origin`, where these lists of rejects were given.
+/// The check `origin`, where these lists of rejects were given. The embeddings `unlike_known` were made by other work than the
+/// known datasets.
 pub(crate) fn check(
     embeddings: &[EmbeddedFile],
     shards: &[ShardFile],
     rejects: &RejectsFiles,
+    unlike_known: Violations,
 ) -> Check {
     let mut different = Violations::default();
     let works = embeddings
@@ -143,13 +145,14 @@ pub(crate) fn check(
     let (embeddings, shards) = (embeddings.len() as u64, shards.len() as u64);
     let summary = format!(
         "{}, {}: {} of other work than most, {} batches of other shards, {} batches embedded twice, \
-         {} rejects of other embeddings",
+         {} rejects of other embeddings, {} unlike known datasets",
         plural(embeddings, "embeddings file"),
         plural(shards, "shard"),
         different.count,
         other_batches.count,
         embedded_twice.count,
-        other_rejects.count
+        other_rejects.count,
+        unlike_known.count
     );
     Check::judged(
         "origin",
@@ -160,6 +163,7 @@ pub(crate) fn check(
             ("other_batches", other_batches),
             ("embedded_twice", embedded_twice),
             ("other_rejects", other_rejects),
+            ("unlike_known", unlike_known),
         ],
     )
 }
@@ -177,6 +181,10 @@ mod tests {
 
     use super::*;
     use crate::CheckOutcome;
+
+    fn check(embeddings: &[EmbeddedFile], shards: &[ShardFile], lists: &RejectsFiles) -> Check {
+        super::check(embeddings, shards, lists, Violations::default())
+    }
 
     fn work(model: &str, batches: &str) -> Provenance {
         Provenance::new("gpu-embed", vec![batches.to_owned()]).with("model", model)

@@ -7,7 +7,9 @@ use crate::columns::FileColumn;
 use crate::coverage::{Coverage, reject_key};
 use crate::files::{EmbeddedFile, ShardFile};
 use crate::pooling::PoolingPlan;
-use crate::{Composition, Expectations, ExpectedRows, Findings, Reference, ReferenceError, Tiers};
+use crate::{
+    AliasLists, Composition, Expectations, ExpectedRows, Findings, Reference, ReferenceError, Tiers,
+};
 
 /// What embeddings are compared with, whatever file they are in.
 #[derive(Debug, Default)]
@@ -18,6 +20,8 @@ pub struct Criteria {
     pub reference: Option<(Reference, Tiers)>,
     /// The rows of all shards that could not be embedded, sorted by ordinal and start.
     pub(crate) not_embedded: Vec<Reject>,
+    /// Records that are in no shard, because another row holds their vectors.
+    pub aliases: AliasLists,
     /// Whether to keep a sample of the vectors for pictures.
     pub keep_map: bool,
 }
@@ -81,6 +85,12 @@ impl<'a> Validator<'a> {
             rows,
             batches,
         });
+    }
+
+    /// Sees a protein of a shard, all its windows as one row. Its aliases must have the same residues.
+    pub fn add_protein(&mut self, protein: &RowKey) {
+        let lists = &self.criteria.aliases;
+        self.findings.aliases.add(lists, protein);
     }
 
     /// Says of which residues the sequences of all the files are.

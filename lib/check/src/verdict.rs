@@ -19,6 +19,10 @@ pub struct Verdict {
     pub rows: u64,
     /// Of these, the ones of proteins of which residues were cut off.
     pub truncated: u64,
+    /// Records that are in no shard because an earlier record has their residues, as the manifest says; null when none was given.
+    pub aliases: Option<u64>,
+    /// Records that are in no shard because a known dataset has their residues, as the manifest says; null when none was given.
+    pub known: Option<u64>,
     /// Residues that were cut off, as the manifest says; null when none was given.
     pub residues_truncated: Option<u64>,
     /// Records that are in no shard, and rows that were not embedded, by reason, as far as lists of them were given.
@@ -28,10 +32,10 @@ pub struct Verdict {
     /// | name | passes when | counts |
     /// |---|---|---|
     /// | `coverage` | the embeddings hold each row of the shards exactly once and no other; rows that could not be embedded (`rejected`) may be absent | `expected`, `found`, `rejected`, `missing`, `extra`, `doubled`, `doubled_in_shards`, `without_list` (files) |
-    /// | `records` | id, length, truncation and residue digest are those of the shard row | `compared`, `id`, `length`, `truncated`, `digest`, `n_windows` |
-    /// | `ordinals` | shards and rejects together hold each ordinal from 0 to the last of the manifest, or to the largest, in one of them | `in_shards`, `in_rejects`, `absent`, `in_both`, `rejected_twice`, `beyond` |
-    /// | `manifest` | the shards are those of the manifest, and so is the file of rejected records, by its counts and its digest | `records`, `listed` (shards), `not_given`, `unlisted` (shards), `other_rejects` (reasons), `altered_rejects` (files) |
-    /// | `origin` | all embeddings were made by the same work (program, options, model), all shards by the same work from the same inputs, and the batches between them are those of the shards, each embedded once | `embeddings`, `shards` (files), `different` (files), `other_batches`, `embedded_twice`, `other_rejects` (files) |
+    /// | `records` | id, length, truncation and residue digest are those of the shard row; aliases have the residues of their representatives | `compared`, `aliases_compared`, `id`, `length`, `truncated`, `digest`, `n_windows`, `other_alias` |
+    /// | `ordinals` | shards, rejects, aliases and known records together hold each ordinal from 0 to the last of the manifest, or to the largest, in one of them; each alias has a representative in a shard | `in_shards`, `in_rejects`, `in_aliases`, `in_known`, `absent`, `in_both`, `rejected_twice`, `listed_twice`, `no_representative`, `beyond` |
+    /// | `manifest` | the shards are those of the manifest, and so are the file of rejected records, by its counts and its digest, and the lists of aliases and known records | `records`, `listed` (shards), `not_given`, `unlisted` (shards), `other_rejects` (reasons), `altered_rejects` (files), `altered_lists` (files), `unknown_dataset` (records) |
+    /// | `origin` | all embeddings were made by the same work (program, options, model), all shards by the same work from the same inputs, and the batches between them are those of the shards, each embedded once; known datasets were made by the same work | `embeddings`, `shards` (files), `different` (files), `other_batches`, `embedded_twice`, `other_rejects`, `unlike_known` (files) |
     /// | `dimensions` | all files have the same vector columns, dimension and type, and those of their options | `files`, `different`, `other_options` |
     /// | `expectations` | there are rows, and the files are what the user expects | `empty`, `too_many_rejected`, `other_model`, `other_dtype`, `other_columns` |
     /// | `finite` | no value is NaN or infinite | `vectors`, `not_finite` (vectors), `nan`, `infinite` (values) |

@@ -16,6 +16,7 @@ pub struct ListedDataset {
     /// The file contract's version.
     pub contract: String,
     /// The program that wrote it.
+    #[serde(default)]
     pub tool: String,
     /// `pass` or `fail`.
     pub outcome: String,
@@ -24,8 +25,10 @@ pub struct ListedDataset {
     /// The digest of the model.
     pub model_digest: Option<String>,
     /// What the vectors depend on beside the model.
+    #[serde(default)]
     pub options: BTreeMap<String, Value>,
     /// The vector columns.
+    #[serde(default)]
     pub columns: Vec<ListedColumn>,
     /// The options of `fasta-shard`; null if no manifest was given.
     pub shard_options: Option<BTreeMap<String, Value>>,

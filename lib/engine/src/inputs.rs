@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plmkit_contract::{
-    Column, DESCRIPTION, EmbeddingLayout, Labels, SAMPLE, SOURCE, Stop, VOCABULARY, WINDOWS,
-    path_text,
+    Column, DESCRIPTION, EmbeddingLayout, EmbeddingWork, Labels, SAMPLE, SOURCE, Stop, VOCABULARY,
+    WINDOWS, path_text,
 };
 use plmkit_store::{BatchesFile, FileKind, PackedBatch, ROW_GROUP_BYTES, ROW_GROUP_ROWS};
 use serde_json::Value;
@@ -69,6 +69,8 @@ pub(crate) struct RunInputs {
     pub(crate) labels: Labels,
     /// Options that name the set of shards and its labels. The output repeats them.
     pub(crate) origin: BTreeMap<String, Value>,
+    /// The work that made the known datasets whose sequences the batches lack.
+    pub(crate) known_work: Option<EmbeddingWork>,
     /// The batches at whose end a protein is unfinished, in ascending order.
     unfinished: Vec<u64>,
     /// For the end of each batch, whether all rows so far precede all later ones.
@@ -185,6 +187,7 @@ impl RunInputs {
             .collect();
         let Some(first) = self.files.first() else {
             (self.windows, self.labels, self.origin) = (found, file.labels(), origin);
+            self.known_work = EmbeddingWork::required(options);
             return Ok(());
         };
         let first = path_text(&first.path);
@@ -203,6 +206,24 @@ impl RunInputs {
             return Err(EngineError::batches(path, what));
         }
         Ok(())
+    }
+
+    /// Checks that embeddings with the `options` of this run belong to the known datasets whose sequences the batches lack.
+    pub(crate) fn check_known(&self, options: &BTreeMap<String, Value>) -> Result<(), EngineError> {
+        let work = EmbeddingWork::new(options);
+        let difference = self
+            .known_work
+            .as_ref()
+            .and_then(|known| known.difference(&work));
+        match (difference, self.files.first()) {
+            (Some(difference), Some(first)) => {
+                let what = format!(
+                    "the sequences of earlier datasets are left out (fasta-shard --known), and their embeddings were made otherwise: {difference}"
+                );
+                Err(EngineError::batches(&first.path, what))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Counts the output rows of the next batch, and checks its windows.

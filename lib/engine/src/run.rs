@@ -49,6 +49,7 @@ pub fn embed(
     let (mut backend, info) = start_backend(config, &inputs, stop)?;
     let layout = info.layout(config, (inputs.stitched(), inputs.labels))?;
     let provenance = provenance(config, &inputs, &info, &layout);
+    inputs.check_known(&provenance.options)?;
     if !config.force
         && let Some(Existing { digest, rejects }) =
             existing_embeddings(&config.out, &provenance, stop)?

@@ -1,13 +1,13 @@
 //! Chunks of records, which are read and prepared together.
 
-use plmkit_contract::UnknownResidue;
+use plmkit_contract::{SequenceDigest, UnknownResidue};
 
 use crate::block::{Block, RecordError};
 use crate::duplicate::fingerprint;
 use crate::error::ShardError;
 use crate::fasta::FastaReader;
 use crate::nucleic_acids::{Alphabet, alphabet};
-use crate::prepare::{Outcome, Policy};
+use crate::prepare::{Outcome, Policy, Prepared};
 use crate::records::Records;
 use crate::translate::Translator;
 
@@ -65,12 +65,14 @@ pub(crate) struct PreparedChunk {
     pub(crate) error: Option<RecordError>,
 }
 
-/// Parses a chunk and applies the policy to its records, or translates them.
+/// Parses a chunk and applies the policy to its records, or translates them. Computes alphabets and identities if they are
+/// asked for.
 pub(crate) fn prepare(
     policy: &Policy,
     translator: Option<&Translator>,
     block: Block,
     with_alphabets: bool,
+    identify: bool,
 ) -> PreparedChunk {
     let parsed = block.parse();
     let mut records = parsed.records;
@@ -88,12 +90,36 @@ pub(crate) fn prepare(
             Some(translator) => policy.translate(translator, has_id, sequence),
         }
     });
+    let mut prepared: Vec<_> = prepared.collect();
+    if identify {
+        self::identify(&records, &mut prepared);
+    }
     PreparedChunk {
-        prepared: prepared.collect(),
+        prepared,
         records,
         names,
         alphabets,
         descriptions_recoded: parsed.descriptions_recoded,
         error: parsed.error,
+    }
+}
+
+/// Computes the digests of accepted records and of peptides.
+fn identify(records: &Records, prepared: &mut [Result<Outcome, UnknownResidue>]) {
+    let mut accepted = Vec::new();
+    let mut sequences = Vec::new();
+    for (prepared, record) in prepared.iter_mut().zip(records.iter()) {
+        match prepared {
+            Ok(Outcome::Whole(Prepared::Accepted(found))) => {
+                sequences.push(&record.sequence[..found.length as usize]);
+                accepted.push(found);
+            }
+            Ok(Outcome::Translated(translated)) => translated.identify(),
+            _ => {}
+        }
+    }
+    let digests = SequenceDigest::of_all(&sequences);
+    for ((accepted, whole), sequence) in accepted.into_iter().zip(digests).zip(sequences) {
+        *accepted = accepted.identified(whole, sequence);
     }
 }

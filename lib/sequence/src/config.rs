@@ -3,11 +3,12 @@
 use std::num::NonZero;
 use std::path::PathBuf;
 
-use plmkit_contract::{Provenance, SAMPLE};
+use plmkit_contract::{KNOWN, Provenance, SAMPLE};
 
 use crate::duplicate::DuplicatePolicy;
 use crate::fasta::{BLOCK_BYTES, Limits};
 use crate::input::Input;
+use crate::known::KnownDatasets;
 use crate::prepare::{LongPolicy, Policy};
 use crate::translate::{Peptides, Translation, Translator};
 
@@ -37,6 +38,10 @@ pub struct ShardConfig {
     pub policy: Policy,
     /// The policy for duplicate ids.
     pub duplicates: DuplicatePolicy,
+    /// Whether to embed only the first of the records with the same residues.
+    pub dedup: bool,
+    /// Folders of earlier datasets, whose sequences are not embedded again.
+    pub known: Vec<PathBuf>,
     /// Whether to accept inputs that look like nucleic acids, or like proteins if they are to be translated.
     pub any_alphabet: bool,
     /// Limits of the inputs.
@@ -48,15 +53,19 @@ pub struct ShardConfig {
 }
 
 impl ShardConfig {
-    /// Returns the provenance of shards made from inputs with these digests.
-    pub(crate) fn provenance(&self, inputs: Vec<String>) -> Provenance {
+    /// Returns the provenance of shards made from inputs with these digests, without the sequences of `known` datasets.
+    pub(crate) fn provenance(
+        &self,
+        inputs: Vec<String>,
+        known: Option<&KnownDatasets>,
+    ) -> Provenance {
         let policy = &self.policy;
         let overlap = (policy.long == LongPolicy::Window).then_some(policy.overlap);
         let (shards, max_shard_tokens) = match self.target {
             ShardTarget::Shards(count) => (Some(count.get()), None),
             ShardTarget::MaxTokens(tokens) => (None, Some(tokens.get())),
         };
-        let provenance = Provenance::new("fasta-shard", inputs)
+        let mut provenance = Provenance::new("fasta-shard", inputs)
             .with("shards", shards)
             .with("max_shard_tokens", max_shard_tokens)
             .with("min_residues", policy.min_residues)
@@ -65,22 +74,32 @@ impl ShardConfig {
             .with("overlap", overlap)
             .with("invalid", policy.invalid)
             .with("duplicate_ids", self.duplicates);
-        let provenance = match &self.sample {
-            Some(sample) => provenance.with(SAMPLE, sample.as_str()),
-            None => provenance,
-        };
-        let Some(Translation { peptides, code }) = self.translation else {
-            return provenance;
-        };
-        let provenance = provenance.with("genetic_code", code);
-        match peptides {
-            Peptides::SixFrame(stops) => provenance
-                .with("translate", "six-frame")
-                .with("stops", stops),
-            Peptides::Orf(between) => provenance
-                .with("translate", "orf")
-                .with("orf_between", between),
+        if let Some(sample) = &self.sample {
+            provenance = provenance.with(SAMPLE, sample.as_str());
         }
+        if let Some(Translation { peptides, code }) = self.translation {
+            provenance = provenance.with("genetic_code", code);
+            provenance = match peptides {
+                Peptides::SixFrame(stops) => provenance
+                    .with("translate", "six-frame")
+                    .with("stops", stops),
+                Peptides::Orf(between) => provenance
+                    .with("translate", "orf")
+                    .with("orf_between", between),
+            };
+        }
+        if self.dedup {
+            provenance = provenance.with("dedup", true);
+        }
+        if let Some(known) = known {
+            provenance = provenance.with(KNOWN, known.option());
+        }
+        provenance
+    }
+
+    /// Whether digests of proteins decide what becomes of them.
+    pub(crate) fn identifies(&self) -> bool {
+        self.dedup || !self.known.is_empty()
     }
 
     /// Returns the number of shards, apart from those of long proteins, that are written at the same time.

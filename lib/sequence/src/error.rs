@@ -1,8 +1,9 @@
 //! Errors of making a set of shards.
 
 use std::io;
+use std::path::PathBuf;
 
-use plmkit_contract::{Exit, Failure, Quoted, io_text};
+use plmkit_contract::{Exit, Failure, Quoted, io_text, path_text};
 use plmkit_store::StoreError;
 
 use crate::compression::Compression;
@@ -64,6 +65,9 @@ pub enum ShardError {
     /// An input is a file of the output folder.
     #[error("{0}: expected an input that is no file of the set of shards in --out")]
     InputInFolder(Input),
+    /// A known dataset cannot be used.
+    #[error("{file}: {1}", file = path_text(.0))]
+    Known(PathBuf, String),
     /// An output cannot be written, or is other work.
     #[error(transparent)]
     Store(#[from] StoreError),

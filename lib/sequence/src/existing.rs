@@ -3,8 +3,10 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use plmkit_contract::{Manifest, Provenance};
-use plmkit_store::{StoreError, read_byte_digest, read_rejects, read_sealed, read_shard};
+use plmkit_contract::{Kind, ListedFile, Manifest, Provenance};
+use plmkit_store::{
+    AliasesReader, StoreError, read_byte_digest, read_rejects, read_sealed, read_shard,
+};
 
 use crate::folder::{FolderContents, OutputFolder};
 
@@ -71,7 +73,21 @@ fn compare_set(
         let renamed = read_byte_digest(&folder.renamed()).map_err(error_of_listed)?;
         expect_digest(&folder.renamed(), &renamed, &expected)?;
     }
+    if let Some(list) = &manifest.aliases {
+        verify_list(folder, list, Kind::Aliases)?;
+    }
+    if let Some(known) = &manifest.known {
+        verify_list(folder, &known.list, Kind::Known)?;
+    }
     Ok(())
+}
+
+/// Verifies a list of records whose residues another row has.
+fn verify_list(folder: &OutputFolder, list: &ListedFile, kind: Kind) -> Result<(), StoreError> {
+    let path = folder.path().join(&list.file);
+    let mut reader = AliasesReader::open(&path, kind).map_err(error_of_listed)?;
+    while reader.next_batch().map_err(error_of_listed)?.is_some() {}
+    expect_digest(&path, &reader.digest().to_string(), &list.digest)
 }
 
 fn expect_digest(path: &Path, found: &str, expected: &str) -> Result<(), StoreError> {

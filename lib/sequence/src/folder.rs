@@ -4,22 +4,25 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::Manifest;
+use plmkit_contract::{ALIASES_FILE, KNOWN_FILE, Manifest};
 use plmkit_store::{
     AtomicFile, Finished, Lock, StoreError, remove_file, under_construction, write_sealed,
 };
 
+use crate::aliases::FinishedAliases;
 use crate::assignment::is_shard_name;
 use crate::shards::EncodedShard;
 
 const MANIFEST: &str = "manifest.json";
 const REJECTS: &str = "rejects.csv";
 const RENAMED: &str = "renamed.csv";
+/// The lists that not every set has.
+const LISTS: [&str; 3] = [RENAMED, ALIASES_FILE, KNOWN_FILE];
 const LOCK: &str = ".plmkit-lock";
 
 /// Whether a set of shards may have a file of this name. Other files of the folder are ignored.
 fn is_of_a_set(name: &str) -> bool {
-    [MANIFEST, REJECTS, RENAMED].contains(&name) || is_shard_name(name)
+    [MANIFEST, REJECTS].contains(&name) || LISTS.contains(&name) || is_shard_name(name)
 }
 
 /// The folder of a set of shards. Folders that were created for it are removed again unless a set is published.
@@ -35,6 +38,7 @@ pub(crate) struct FinishedSet {
     pub(crate) shards: Vec<EncodedShard>,
     pub(crate) rejects: Finished<String>,
     pub(crate) renamed: Option<Finished<String>>,
+    pub(crate) lists: FinishedAliases,
     pub(crate) manifest: Manifest,
 }
 
@@ -146,8 +150,13 @@ impl OutputFolder {
         if old.has(MANIFEST) {
             self.remove(MANIFEST)?;
         }
-        if old.has(RENAMED) && set.renamed.is_none() {
-            self.remove(RENAMED)?;
+        let is_made = [
+            set.renamed.is_some(),
+            set.lists.aliases.is_some(),
+            set.lists.known.is_some(),
+        ];
+        for (name, _) in LISTS.iter().zip(is_made).filter(|(_, made)| !made) {
+            self.remove(name)?;
         }
         for name in old.shards() {
             if !set.manifest.shards.iter().any(|shard| shard.file == *name) {
@@ -180,6 +189,15 @@ impl OutputFolder {
         if let Some(renamed) = set.renamed {
             published.push(RENAMED.to_owned());
             renamed.publish_before(&set.rejects)?;
+        }
+        for (name, list) in [
+            (ALIASES_FILE, set.lists.aliases),
+            (KNOWN_FILE, set.lists.known),
+        ] {
+            if let Some(list) = list {
+                published.push(name.to_owned());
+                list.publish_before(&set.rejects)?;
+            }
         }
         published.push(REJECTS.to_owned());
         set.rejects.publish()?;
@@ -240,6 +258,7 @@ mod tests {
             shards,
             rejects,
             renamed: None,
+            lists: FinishedAliases::default(),
         }
     }
 

@@ -3,6 +3,7 @@
 //! [`make_shards`] does the work of `fasta-shard`: it reads FASTA inputs in one pass and writes a set of shards. The treatment of
 //! records ([`Policy::prepare`]), ids ([`Ids`]) and sequences ([`normalise`], [`windows`]) is pure.
 
+mod aliases;
 mod assignment;
 mod block;
 mod chunk;
@@ -15,6 +16,7 @@ mod fasta;
 mod folder;
 mod id_table;
 mod input;
+mod known;
 mod nucleic_acids;
 mod pass;
 mod pipe;
@@ -29,6 +31,7 @@ mod tally;
 mod tasks;
 mod translate;
 
+pub use aliases::Identity;
 pub use compression::Compression;
 pub use config::{ShardConfig, ShardTarget};
 pub use duplicate::{DuplicatePolicy, Ids, TakenId};

@@ -5,9 +5,13 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use plmkit_contract::{InputSummary, Reason, Reject, Renamed, Stop, UnknownResidue};
-use plmkit_store::ListWriter;
+use plmkit_contract::{
+    ALIASES_FILE, InputSummary, KNOWN_FILE, ListedFile, Reason, Reject, Renamed, Stop,
+    UnknownResidue,
+};
+use plmkit_store::{FileSummary, Finished, ListWriter};
 
+use crate::aliases::Aliases;
 use crate::assignment::Assignment;
 use crate::assignment::ShardKey;
 use crate::chunk::{ChunkReader, prepare};
@@ -17,6 +21,7 @@ use crate::error::ShardError;
 use crate::fasta::FastaReader;
 use crate::folder::{FinishedSet, OutputFolder};
 use crate::input::Input;
+use crate::known::{KnownDatasets, KnownSequences};
 use crate::nucleic_acids::NucleicAcidCheck;
 use crate::prepare::{Outcome, Prepared};
 use crate::records::Record;
@@ -36,6 +41,7 @@ pub(crate) struct Pass<'a, 'scope> {
     renamed: Option<ListWriter>,
     renamed_path: PathBuf,
     ids: Ids,
+    aliases: Aliases,
     assignment: Assignment,
     tally: Tally,
     translator: Option<Arc<Translator>>,
@@ -52,6 +58,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         config: &'a ShardConfig,
         folder: &'a OutputFolder,
         tasks: Tasks<'a, 'scope>,
+        known: Option<KnownSequences>,
     ) -> Result<Self, ShardError> {
         let mut shards = Shards::new(folder.path(), tasks, config.tasks_ahead())?;
         // The requested number of shards is made, even if some stay empty.
@@ -66,6 +73,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
             renamed: None,
             renamed_path: folder.renamed(),
             ids: Ids::new(config.duplicates),
+            aliases: Aliases::new(folder, config.dedup, known)?,
             assignment: Assignment::new(config.target),
             tally: Tally::new(config.translation.is_some()),
             translator: config.translator().map(Arc::new),
@@ -119,6 +127,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         stop: &Stop,
     ) -> Result<bool, ShardError> {
         let policy = self.config.policy;
+        let identify = self.config.identifies();
         let first = self.records;
         let translate = self.translator.is_some();
         let mut alphabet = (!self.config.any_alphabet).then(|| NucleicAcidCheck::new(translate));
@@ -133,7 +142,8 @@ impl<'a, 'scope> Pass<'a, 'scope> {
                 let bytes = block.text.len();
                 bytes_ahead += bytes;
                 let translator = self.translator.clone();
-                let prepare = move || prepare(&policy, translator.as_deref(), block, judge);
+                let prepare =
+                    move || prepare(&policy, translator.as_deref(), block, judge, identify);
                 ahead.push_back((bytes, self.tasks.start(prepare)));
             }
             let Some((bytes, chunk)) = ahead.pop_front() else {
@@ -249,20 +259,25 @@ impl<'a, 'scope> Pass<'a, 'scope> {
             return self.add_protein(contig, Prepared::Rejected { reason, length });
         }
         let mut id = String::new();
-        for (place, sequence) in translated.iter() {
+        for (peptide, (place, sequence)) in translated.iter().enumerate() {
             if stop.requested() {
                 break;
             }
             id.clear();
             let _ = write!(id, "{}_{place}", contig.id);
-            let peptide = Record {
+            let record = Record {
                 id: &id,
                 description: contig.description,
                 sequence,
             };
             let length = sequence.len() as u32;
-            let prepared = self.config.policy.accept(length, ResidueChanges::default());
-            self.add_protein(peptide, prepared)?;
+            let mut prepared = self.config.policy.accept(length, ResidueChanges::default());
+            if let (Prepared::Accepted(found), Some(&whole)) =
+                (&mut prepared, translated.digests.get(peptide))
+            {
+                *found = found.identified(whole, sequence);
+            }
+            self.add_protein(record, prepared)?;
         }
         Ok(())
     }
@@ -285,6 +300,10 @@ impl<'a, 'scope> Pass<'a, 'scope> {
             }
             Prepared::Accepted(accepted) => {
                 let protein = accepted.protein(ordinal, record);
+                self.tally.count_normalised(protein.changes);
+                if self.aliases.take(&protein)? {
+                    return Ok(());
+                }
                 self.tally.count_accepted(&protein);
                 let (key, full) = self.assignment.assign(&protein);
                 if let Some(full) = full {
@@ -320,25 +339,34 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         (self.config.inputs[i].clone(), index + 1)
     }
 
-    pub(crate) fn finish(self) -> Result<FinishedSet, ShardError> {
+    pub(crate) fn finish(self, known: Option<&KnownDatasets>) -> Result<FinishedSet, ShardError> {
         if self.records == 0 {
             let names: Vec<String> = self.config.inputs.iter().map(Input::to_string).collect();
             return Err(ShardError::NoRecords(names.join(", ")));
         }
         let digests = self.inputs.iter().map(|input| input.digest.clone());
-        let provenance = self.config.provenance(digests.collect());
+        let provenance = self.config.provenance(digests.collect(), known);
         let shards = self.shards.finish(&provenance)?;
         let summaries = shards.iter().map(|shard| shard.summary.clone()).collect();
         let rejects = self.rejects.finish()?;
+        let lists = self.aliases.finish(&provenance)?;
         let renamed = self.renamed.map(ListWriter::finish).transpose()?;
         let mut manifest =
             self.tally
                 .into_manifest(provenance, self.ordinal, self.inputs, &rejects, summaries);
         manifest.renamed_digest = renamed.as_ref().map(|list| list.summary().clone());
+        let listed = |file: &str, list: &Finished<FileSummary>| {
+            ListedFile::from_rows(file, list.summary().digest)
+        };
+        let aliases = lists.aliases.as_ref();
+        manifest.aliases = aliases.map(|list| listed(ALIASES_FILE, list));
+        let list = lists.known.as_ref().map(|list| listed(KNOWN_FILE, list));
+        manifest.known = known.zip(list).map(|(known, list)| known.summary(list));
         Ok(FinishedSet {
             shards,
             rejects,
             renamed,
+            lists,
             manifest,
         })
     }

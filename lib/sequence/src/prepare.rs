@@ -1,9 +1,10 @@
 //! Applies the policy to a record.
 
 use clap::ValueEnum;
-use plmkit_contract::{Reason, UnknownResidue};
+use plmkit_contract::{Reason, SequenceDigest, UnknownResidue};
 use serde::Serialize;
 
+use crate::aliases::Identity;
 use crate::protein::Protein;
 use crate::records::Record;
 use crate::residue::{InvalidPolicy, ResidueChanges, normalise};
@@ -71,6 +72,8 @@ pub struct Accepted {
     pub split_off: bool,
     /// What normalising changed.
     pub changes: ResidueChanges,
+    /// Its digests, if they were computed.
+    pub identity: Option<Identity>,
     /// The most residues of a row, and the overlap of two.
     window: (u32, u32),
 }
@@ -142,12 +145,27 @@ impl Policy {
             residues,
             split_off: long && self.long == LongPolicy::SplitOff,
             changes,
+            identity: None,
             window,
         })
     }
 }
 
 impl Accepted {
+    /// Sets its digests, of which `whole` is that of all residues. The sequence was prepared.
+    pub(crate) fn identified(self, whole: SequenceDigest, sequence: &[u8]) -> Self {
+        let embedded = match self.residues {
+            residues if residues < self.length => {
+                SequenceDigest::new(&sequence[..residues as usize])
+            }
+            _ => whole,
+        };
+        Self {
+            identity: Some(Identity { whole, embedded }),
+            ..self
+        }
+    }
+
     /// Returns the protein of the record `ordinal` of the whole input, whose sequence was prepared.
     pub fn protein<'a>(&self, ordinal: u64, record: Record<'a>) -> Protein<'a> {
         Protein {
@@ -158,6 +176,7 @@ impl Accepted {
             length: self.length,
             split_off: self.split_off,
             changes: self.changes,
+            identity: self.identity,
             window: self.window,
         }
     }
@@ -165,7 +184,7 @@ impl Accepted {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{RowKey, SequenceDigest, ShardRow};
+    use plmkit_contract::{RowKey, ShardRow};
 
     use super::*;
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 use plmkit_contract::{RowKey, SPECIAL_TOKENS, SequenceDigest, ShardRow};
 use plmkit_store::row_bytes;
 
+use crate::aliases::Identity;
 use crate::residue::ResidueChanges;
 
 /// An accepted protein.
@@ -24,6 +25,8 @@ pub struct Protein<'a> {
     pub split_off: bool,
     /// The changes of normalising its sequence.
     pub changes: ResidueChanges,
+    /// Its digests, if they were computed.
+    pub identity: Option<Identity>,
     /// The residues of a window, and of the overlap of two.
     pub(crate) window: (u32, u32),
 }

@@ -15,6 +15,7 @@ use crate::error::ShardError;
 use crate::existing::{Earlier, compare};
 use crate::folder::{FinishedSet, FolderContents, OutputFolder};
 use crate::input::Input;
+use crate::known::KnownDatasets;
 use crate::pass::Pass;
 use crate::source::Source;
 use crate::tasks::Tasks;
@@ -32,7 +33,7 @@ pub enum ShardOutcome {
 
 /// Makes a set of shards: reads the inputs once, writes the shards, `rejects.csv` and, last, `manifest.json`.
 ///
-/// Only the fingerprints of ids ([`Ids`](crate::Ids)) grow with the inputs.
+/// Only the fingerprints of ids ([`Ids`](crate::Ids)), and of sequences if duplicates are to be found, grow with the inputs.
 pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<ShardOutcome, ShardError> {
     for input in &config.inputs {
         input.check()?;
@@ -45,8 +46,11 @@ pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<ShardOutcome, Sh
     };
     let found = folder.list()?;
     check_inputs(config, &folder, &found)?;
+    let options = config.provenance(Vec::new(), None).options;
+    let known = KnownDatasets::open(&config.known, &options)?;
+    let known = known.as_ref();
     if !config.force && !found.names.is_empty() {
-        match earlier(config, &folder, &found, stop)? {
+        match earlier(config, known, &folder, &found, stop)? {
             Some(Earlier::Complete) => {
                 if claimed.is_ok() {
                     // The set is complete even if temporary files of a killed run cannot be removed.
@@ -62,7 +66,7 @@ pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<ShardOutcome, Sh
     folder.remove_temporaries(&found)?;
     let threads = ThreadPoolBuilder::new().num_threads(config.threads.get());
     let pool = threads.build().map_err(io::Error::other)?;
-    let set = pool.scope_fifo(|scope| make(config, &folder, Tasks(scope), stop))?;
+    let set = pool.scope_fifo(|scope| make(config, known, &folder, Tasks(scope), stop))?;
     match set {
         Some(set) => Ok(ShardOutcome::Made(Box::new(folder.publish(set)?))),
         None => Ok(ShardOutcome::Stopped),
@@ -72,11 +76,16 @@ pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<ShardOutcome, Sh
 /// Makes the files of the set. Returns `None` after a stop.
 fn make<'a>(
     config: &'a ShardConfig,
+    known: Option<&KnownDatasets>,
     folder: &'a OutputFolder,
     tasks: Tasks<'a, '_>,
     stop: &Stop,
 ) -> Result<Option<FinishedSet>, ShardError> {
-    let mut pass = Pass::new(config, folder, tasks)?;
+    let sequences = match known.map(|known| known.read(stop)).transpose()? {
+        Some(None) => return Ok(None),
+        read => read.flatten(),
+    };
+    let mut pass = Pass::new(config, folder, tasks, sequences)?;
     if config.duplicates == DuplicatePolicy::Suffix {
         let inputs = config.inputs.iter();
         for input in inputs.filter(|input| input.can_be_read_again()) {
@@ -90,7 +99,7 @@ fn make<'a>(
             return Ok(None);
         }
     }
-    pass.finish().map(Some)
+    pass.finish(known).map(Some)
 }
 
 /// Checks that no input is a file that the new set replaces.
@@ -118,6 +127,7 @@ fn check_inputs(
 /// Compares the content of the folder with the requested work. Returns `None` after a stop.
 fn earlier(
     config: &ShardConfig,
+    known: Option<&KnownDatasets>,
     folder: &OutputFolder,
     found: &FolderContents,
     stop: &Stop,
@@ -130,7 +140,7 @@ fn earlier(
             None => return Ok(None),
         }
     }
-    let earlier = compare(folder, found, &config.provenance(digests))?;
+    let earlier = compare(folder, found, &config.provenance(digests, known))?;
     let mut inputs = config.inputs.iter();
     match inputs.find(|input| !input.can_be_read_again()) {
         Some(input) if earlier == Earlier::Unfinished => {

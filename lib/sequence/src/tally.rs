@@ -9,6 +9,7 @@ use plmkit_contract::{
 use plmkit_store::Finished;
 
 use crate::protein::Protein;
+use crate::residue::ResidueChanges;
 use crate::translate::Translated;
 
 /// The kinds of change that a manifest counts.
@@ -77,15 +78,20 @@ impl Tally {
         *self.rejected.entry(reject.reason).or_default() += 1;
     }
 
+    /// Counts what normalising changed.
+    pub(crate) fn count_normalised(&mut self, changes: ResidueChanges) {
+        self.count_change("residues_uppercased", changes.uppercased);
+        self.count_change("residues_replaced_by_x", changes.replaced);
+        self.count_change("terminal_stops_removed", changes.stops_removed);
+    }
+
+    /// Counts a protein of a shard.
     pub(crate) fn count_accepted(&mut self, protein: &Protein<'_>) {
         self.accepted += 1;
         self.lengths.add(u64::from(protein.length));
         let lost = u64::from(protein.length) - protein.residues.len() as u64;
         let windows = protein.windows().len();
         let changes = [
-            ("residues_uppercased", protein.changes.uppercased),
-            ("residues_replaced_by_x", protein.changes.replaced),
-            ("terminal_stops_removed", protein.changes.stops_removed),
             ("proteins_truncated", u64::from(lost > 0)),
             ("residues_truncated", lost),
             ("proteins_in_windows", u64::from(windows > 1)),

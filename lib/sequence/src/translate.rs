@@ -10,6 +10,7 @@ mod genetic_code;
 use std::ops::Range;
 
 use clap::ValueEnum;
+use plmkit_contract::SequenceDigest;
 use serde::Serialize;
 
 pub(crate) use bases::to_sets;
@@ -74,6 +75,8 @@ pub(crate) struct Translated {
     pub(crate) replaced: u64,
     /// Peptides that are shorter than the minimum, and left out.
     pub(crate) short: u64,
+    /// The digest of each peptide, if it was [computed](Self::identify).
+    pub(crate) digests: Vec<SequenceDigest>,
     peptides: Vec<(Place, Range<usize>)>,
     /// The residues of all peptides.
     residues: Vec<u8>,
@@ -160,6 +163,12 @@ impl Translated {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Place, &[u8])> {
         let peptides = self.peptides.iter();
         peptides.map(|(place, residues)| (*place, &self.residues[residues.clone()]))
+    }
+
+    /// Computes the digests of the peptides.
+    pub(crate) fn identify(&mut self) {
+        let peptides: Vec<&[u8]> = self.iter().map(|(_, residues)| residues).collect();
+        self.digests = SequenceDigest::of_all(&peptides);
     }
 
     /// Ends the peptide of the last residues.

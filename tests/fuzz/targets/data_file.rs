@@ -1,12 +1,14 @@
-//! Shards, batches and embeddings: the checksums detect every change.
+//! Shards, batches, embeddings and lists of aliases: the checksums detect every change.
 #![no_main]
 
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use plmkit_contract::Stop;
+use plmkit_contract::{Kind, Stop};
 use plmkit_fuzz::{as_file, judged};
-use plmkit_store::{BatchesFile, EmbeddingsReader, StoreError, read_shard};
+use plmkit_store::{
+    AliasesReader, BatchesFile, EmbeddingsKeys, EmbeddingsReader, StoreError, read_shard,
+};
 
 fuzz_target!(|bytes: &[u8]| {
     let embeddings = |path: &Path| -> Result<u64, StoreError> {
@@ -19,7 +21,21 @@ fuzz_target!(|bytes: &[u8]| {
         Ok(file.digest().rows())
     };
     let shard = |path: &Path| Ok(read_shard(path)?.digest.rows());
-    let readers: [&dyn Fn(&Path) -> Result<u64, StoreError>; 3] = [&shard, &batches, &embeddings];
+    let keys = |path: &Path| -> Result<u64, StoreError> {
+        let mut reader = EmbeddingsKeys::open(path)?;
+        let mut rows = 0;
+        while let Some(next) = reader.next_rows()? {
+            rows += next.len() as u64;
+        }
+        Ok(rows)
+    };
+    let aliases = |path: &Path| -> Result<u64, StoreError> {
+        let mut reader = AliasesReader::open(path, Kind::Known)?;
+        while reader.next_batch()?.is_some() {}
+        Ok(reader.digest().rows())
+    };
+    let readers: [&dyn Fn(&Path) -> Result<u64, StoreError>; 5] =
+        [&shard, &batches, &embeddings, &keys, &aliases];
     let read = readers.map(|read| judged(as_file(bytes, read)));
     // Only the seeds are intact files.
     for rows in read.into_iter().flatten() {

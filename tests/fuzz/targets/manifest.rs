@@ -1,14 +1,15 @@
-//! `manifest.json`, as a rerun of `fasta-shard` reads it, and `batch-size.json`.
+//! `manifest.json`, as a rerun of `fasta-shard` reads it, `dataset.json` of a known dataset, and `batch-size.json`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use plmkit_contract::{BatchSize, Manifest, Sealed};
+use plmkit_contract::{BatchSize, ListedDataset, Manifest, Sealed};
 use plmkit_fuzz::{as_file, judged};
 use plmkit_store::read_sealed;
 
 fuzz_target!(|bytes: &[u8]| {
     judged(as_file(bytes, read_sealed::<Manifest>));
     judged(as_file(bytes, read_sealed::<BatchSize>));
+    judged(as_file(bytes, read_sealed::<ListedDataset>));
     // Few mutations match a seal, so entries without a seal are tried too.
     if let Ok(mut manifest) = serde_json::from_slice::<Manifest>(bytes) {
         // Fractions may change in a round trip.

@@ -30,7 +30,9 @@ fn judge_without(mut not_embedded: Vec<Reject>, shards: &[RowKey], found: &[RowK
         coverage.add(row);
     }
     not_embedded.sort_by_key(reject_key);
-    coverage.finish(&not_embedded).checks(Violations::default())
+    coverage
+        .finish(&not_embedded)
+        .checks(Violations::default(), AliasFindings::default())
 }
 
 proptest! {

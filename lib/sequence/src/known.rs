@@ -1,0 +1,174 @@
+//! Earlier datasets, whose sequences are not embedded again.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use plmkit_contract::{
+    EmbeddingWork, KnownDataset, KnownSummary, ListedDataset, ListedFile, Quoted, SequenceDigest,
+    Stop, path_text,
+};
+use plmkit_store::{EmbeddingsKeys, StoreError, read_sealed};
+use serde_json::{Value, json};
+
+use crate::error::ShardError;
+use crate::id_table::IdTable;
+
+/// The file that describes a dataset, in its folder.
+const DATASET: &str = "dataset.json";
+
+/// The options of `fasta-shard` that decide which residues of a record are embedded. The others decide which records are
+/// accepted.
+const OF_RESIDUES: [&str; 3] = ["max_residues", "long_policy", "overlap"];
+
+/// The known datasets, as their `dataset.json` describe them.
+pub(crate) struct KnownDatasets {
+    datasets: Vec<(PathBuf, ListedDataset)>,
+    /// What made the vectors of all.
+    work: EmbeddingWork,
+    summaries: Vec<KnownDataset>,
+}
+
+impl KnownDatasets {
+    /// Reads the `dataset.json` of each dataset, given by its folder or this file. Checks that sequences that were cut with
+    /// these `options` can be found in them, and that their vectors belong together. Returns `None` if there are no datasets.
+    pub(crate) fn open(
+        paths: &[PathBuf],
+        options: &BTreeMap<String, Value>,
+    ) -> Result<Option<Self>, ShardError> {
+        let mut known: Option<Self> = None;
+        for path in paths {
+            let is_file = path.file_name().is_some_and(|name| name == DATASET);
+            let file = if is_file {
+                path.clone()
+            } else {
+                path.join(DATASET)
+            };
+            let dataset: ListedDataset = read_sealed(&file)?;
+            let refused = |what: String| ShardError::Known(file.clone(), what);
+            let summary = check(&dataset, options).map_err(refused)?;
+            let work = dataset.work();
+            let known = known.get_or_insert_with(|| Self {
+                datasets: Vec::new(),
+                work: work.clone(),
+                summaries: Vec::new(),
+            });
+            if let Some(difference) = known.work.difference(&work) {
+                let first = path_text(&known.datasets[0].0);
+                return Err(refused(format!(
+                    "{difference}; expected the work of {first}"
+                )));
+            }
+            if known
+                .summaries
+                .iter()
+                .any(|other| other.digest == summary.digest)
+            {
+                return Err(refused("given more than once".to_owned()));
+            }
+            known.summaries.push(summary);
+            known.datasets.push((file, dataset));
+        }
+        Ok(known)
+    }
+
+    /// Returns the option of shards that lack the sequences of these datasets.
+    pub(crate) fn option(&self) -> Value {
+        let digests: Vec<&str> = self.summaries.iter().map(|known| &*known.digest).collect();
+        json!({ "datasets": digests, "work": self.work })
+    }
+
+    /// Describes the datasets in the manifest beside the `list` of records.
+    pub(crate) fn summary(&self, list: ListedFile) -> KnownSummary {
+        KnownSummary {
+            list,
+            datasets: self.summaries.clone(),
+            work: self.work.clone(),
+        }
+    }
+
+    /// Reads the sequence digests of all datasets. Returns `None` after a stop.
+    pub(crate) fn read(&self, stop: &Stop) -> Result<Option<KnownSequences>, ShardError> {
+        let mut all = Vec::with_capacity(self.datasets.len());
+        for (file, dataset) in &self.datasets {
+            let folder = file.parent().unwrap_or(Path::new(""));
+            let mut table = IdTable::default();
+            for part in &dataset.embeddings {
+                let path = folder.join(&part.file);
+                let mut keys = EmbeddingsKeys::open(&path)?;
+                let digest = keys.digest().to_string();
+                if digest != part.digest {
+                    let expected = &part.digest;
+                    let what = format_args!(
+                        "not the part that {DATASET} lists: expected rows {expected}, found {digest}"
+                    );
+                    return Err(StoreError::malformed(&path, what).into());
+                }
+                while let Some(rows) = keys.next_rows()? {
+                    if stop.requested() {
+                        return Ok(None);
+                    }
+                    for (ordinal, digest) in rows {
+                        // Of several rows with the same residues, the first.
+                        table.add(digest.value(), ordinal.min(IdTable::MAX_VALUE));
+                    }
+                }
+            }
+            all.push(table);
+        }
+        Ok(Some(KnownSequences(all)))
+    }
+}
+
+/// Checks that sequences can be found in a dataset. The error describes what is wrong.
+fn check(
+    dataset: &ListedDataset,
+    options: &BTreeMap<String, Value>,
+) -> Result<KnownDataset, String> {
+    dataset.check_contract()?;
+    if !dataset.passed() {
+        let found = Quoted(&dataset.outcome);
+        return Err(format!(
+            "expected a dataset whose validation passed, found outcome {found}: run validate-embeddings --dataset"
+        ));
+    }
+    let Some(known) = &dataset.shard_options else {
+        return Err("expected the options of its shards, found none".to_owned());
+    };
+    for name in OF_RESIDUES {
+        let [expected, found] = [known, options].map(|options| {
+            let value = options.get(name).unwrap_or(&Value::Null);
+            value.as_str().map_or(value.to_string(), str::to_owned)
+        });
+        if expected != found {
+            let name = name.replace('_', "-");
+            return Err(format!(
+                "expected --{name} {expected}, with which this dataset was made, found {found}"
+            ));
+        }
+    }
+    if dataset.work().has_separate_windows() {
+        return Err(
+            "expected a row for each protein, found --windows separate: the rows of windows do not tell the residues of their protein"
+                .to_owned(),
+        );
+    }
+    let rows = dataset
+        .rows()
+        .ok_or("expected the row digest of each part")?;
+    Ok(KnownDataset {
+        sample: dataset.sample.clone(),
+        rows: rows.rows(),
+        digest: rows.to_string(),
+    })
+}
+
+/// The sequences of all known datasets, in at most 24 bytes for each.
+pub(crate) struct KnownSequences(Vec<IdTable>);
+
+impl KnownSequences {
+    /// Returns the first dataset that has these residues, and the ordinal of its first such row.
+    pub(crate) fn find(&self, residues: SequenceDigest) -> Option<(u32, u64)> {
+        let mut tables = (0..).zip(&self.0);
+        tables.find_map(|(dataset, table)| Some((dataset, table.get(residues.value())?)))
+    }
+}
