@@ -285,10 +285,7 @@ fn single_proteins_are_looked_up() {
             .vector
     );
     let output = lookup(&["P20", "Q1"]);
-    assert_eq!(
-        output.stdout.iter().filter(|&&byte| byte == b'\n').count(),
-        1
-    );
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 1);
     assert_failed(&output, 1, "1 of 2 ids are not in the dataset: 'Q1'");
     assert_failed(
         &lookup(&["P20", "--column", "max_6"]),
@@ -361,7 +358,7 @@ fn records(
     listed
 }
 
-fn manifest(set: &Set, aliases: ListedFile, known: Option<(ListedFile, RowDigest)>) {
+fn manifest(set: &Set, aliases: &ListedFile, known: Option<(ListedFile, RowDigest)>) {
     let mut manifest = json!({
         "contract": "1", "tool": "fasta-shard", "version": "0.1.0", "options": {}, "inputs": [],
         "records": 30, "accepted": 29, "rejected": {}, "rejects_digest": "", "aliases": aliases,
@@ -397,7 +394,7 @@ fn records_without_a_row_get_that_of_another_record() {
     let earlier: Vec<Row> = all.iter().filter(|row| row.ordinal == 5).cloned().collect();
     let old = set.embeddings("old/embeddings/a.parquet", &earlier, StoreDtype::F32);
     let old = EmbeddingsReader::open(&old).expect("just written").digest();
-    manifest(&set, aliases, Some((known, old)));
+    manifest(&set, &aliases, Some((known, old)));
     let vectors = |ordinal| {
         let rows = all.iter().filter(move |row| row.ordinal == ordinal);
         rows.map(|row| (row.start, row.vector.clone()))

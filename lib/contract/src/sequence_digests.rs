@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn they_are_the_digests_of_each() {
-        let text: Vec<u8> = (0..40_000u32).map(|i| (i * i >> 7) as u8).collect();
+        let text: Vec<u8> = (0..40_000u32).map(|i| ((i * i) >> 7) as u8).collect();
         let lengths = (0..1100).chain((0..1100).step_by(3)).chain([5000]);
         let sequences: Vec<&[u8]> = lengths.map(|length| &text[length..2 * length]).collect();
         let each: Vec<_> = sequences.iter().copied().map(SequenceDigest::new).collect();

@@ -113,6 +113,10 @@ impl Block {
             lines.consume(length);
         }
         let next = self.text.len() - reader.get_ref().len();
+        // The reader takes a carriage return for a line end.
+        if next < self.text.len() && self.text[next - 1] != b'\n' {
+            return Err(misplaced('>'));
+        }
         if self.cut && next == self.text.len() {
             return Err(self.too_long());
         }

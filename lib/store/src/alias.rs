@@ -215,7 +215,9 @@ mod tests {
     fn write(folder: &Path, kind: Kind, rows: &[AliasRow<'_>]) -> (PathBuf, FileSummary) {
         let path = folder.join(format!("{kind}.parquet"));
         let mut writer = AliasesWriter::create(&path, kind).expect("create");
-        rows.iter().for_each(|row| writer.push(row).expect("push"));
+        for row in rows {
+            writer.push(row).expect("push");
+        }
         let provenance = Provenance::new("fasta-shard", Vec::new()).with("dedup", true);
         let finished = writer.finish(&provenance).expect("finish");
         let summary = *finished.summary();

@@ -123,5 +123,5 @@ fn throughput(status: &RunStatus, width: u16) -> Line<'static> {
         end += cell.width();
         end <= usize::from(width)
     });
-    Line::from_iter(fitting)
+    fitting.collect()
 }

@@ -115,7 +115,10 @@ fn a_measured_rate_is_that_of_one_device_and_of_this_model() {
     assert_eq!(rates, [expected.clone(), expected]);
     let estimate = Estimate::new(&plan(1), work(), &rates, &[]).unwrap();
     assert_eq!(estimate.devices.len(), 1);
-    assert_eq!((estimate.devices[0].tokens_per_s * 1e6).round(), 50e6);
+    assert_eq!(
+        (estimate.devices[0].tokens_per_s * 1e6).round() as u64,
+        50_000_000
+    );
 
     let other = ModelShape::published("facebook/esm2_t30_150M_UR50D").unwrap();
     let error = measured(&report(&run), &other).unwrap_err();

@@ -223,7 +223,7 @@ mod tests {
     fn a_run_whose_start_was_not_seen_has_no_figure_over_all_its_time() {
         let seen = |started: Option<Event>| {
             let batches = (70..80).map(|number| {
-                let mut event = batch("r", number, number as i64);
+                let mut event = batch("r", number, number.cast_signed());
                 if let Event::Batch(batch) = &mut event {
                     (batch.compute_ms, batch.wait_ms) = (Some(1000.0), Some(0.0));
                 }
