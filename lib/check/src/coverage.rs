@@ -249,17 +249,21 @@ impl CoverageFindings {
             ],
         );
         let [id, length, truncated, digest, n_windows] = self.differing;
+        let of_aliases = if aliases.compared > 0 {
+            let (compared, differing) = (aliases.compared, aliases.differing.count);
+            format!("; {compared} aliases compared: {differing} other residues")
+        } else {
+            String::new()
+        };
         let summary = format!(
             "{} compared: {} other ids, {} other lengths, {} other truncations, {} other residues, \
-             {} other numbers of windows; {} compared, {} other residues",
+             {} other numbers of windows{of_aliases}",
             plural(self.compared, "row"),
             id.count,
             length.count,
             truncated.count,
             digest.count,
-            n_windows.count,
-            plural(aliases.compared, "alias"),
-            aliases.differing.count
+            n_windows.count
         );
         let records = Check::judged(
             "records",
