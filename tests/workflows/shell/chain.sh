@@ -162,6 +162,18 @@ check "and how many files there will be" grep -qx 'files  18' <(estimate '--devi
 same "nothing of CPUs" "" "$(estimate '--device cpu' 1 whole/a/shards)"
 check "no estimate is no failure" estimate '--device cuda' '' none
 
+echo "duplicates and an earlier dataset"
+sed 's/^>/>again_/' "$proteins" | cat "$proteins" - >twofold.fasta
+printf 'sample,fasta\na,twofold.fasta\n' >twofold.csv
+FASTA_SHARD=--dedup check "each sequence once" runs twofold.csv deduplicated "$model"
+same "200 records, 100 rows" "200 100 pass" "$(cut -f 2,3,6 deduplicated/summary.tsv | tail -n 1 | tr '\t' ' ')"
+{ cat twofold.fasta && printf '>new\nMKVLAAGGWYTREDSSKLMN\n'; } >threefold.fasta
+printf 'sample,fasta\nb,threefold.fasta\n' >threefold.csv
+FASTA_SHARD="--dedup --known $work/deduplicated/a" check "and none of an earlier dataset" runs threefold.csv later "$model"
+same "201 records, 1 row" "201 1 pass" "$(cut -f 2,3,6 later/summary.tsv | tail -n 1 | tr '\t' ' ')"
+check "all records in one file" validate-embeddings combine later/b --known deduplicated/a --out combined
+check "which is a dataset" grep -q '"rows": 201,' combined/dataset.json
+
 echo "samples that fail"
 printf '>x\nACD\n>x\nACD\n' >twice.fasta
 printf '>x\nA-D\n>y\n-\n' >gaps.fasta
