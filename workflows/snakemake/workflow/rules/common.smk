@@ -75,11 +75,14 @@ def summarise(table, said=None):
     return done.returncode == 0
 
 
-def estimate(model, options, manifests):
-    """What it will cost to embed these shards, as far as that is known."""
+def tell_estimate(params, manifests, copies):
+    """Tells what it will cost to embed these shards, as far as that is known."""
     script = workflow.source_path("../../../shell/estimate.sh")
-    command = ["bash", script, model, options, "", *manifests]
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout
+    command = ["bash", script, params.model, params.options, "", *manifests]
+    told = subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout
+    print(told, end="", file=sys.stderr)
+    for copy in copies:
+        Path(copy).write_text(told)
 
 
 def revision_of(model):

@@ -43,10 +43,7 @@ rule estimate:
         model=config["model"],
         options=OPTIONS["gpu_embed"],
     run:
-        told = estimate(params.model, params.options, input)
-        print(told, end="", file=sys.stderr)
-        for copy in (output[0], log[0]):
-            Path(copy).write_text(told)
+        tell_estimate(params, input, [output[0], log[0]])
 
 
 # What got lost of it comes back without its neighbours being written again, which would have all of them embedded again.
