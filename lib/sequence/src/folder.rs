@@ -184,11 +184,11 @@ impl OutputFolder {
         // Recorded first: publishing may fail after the rename, at the fsync of the folder.
         for shard in set.shards {
             published.push(shard.summary.file);
-            shard.file.publish_before(&set.rejects)?;
+            shard.file.publish()?;
         }
         if let Some(renamed) = set.renamed {
             published.push(RENAMED.to_owned());
-            renamed.publish_before(&set.rejects)?;
+            renamed.publish()?;
         }
         for (name, list) in [
             (ALIASES_FILE, set.lists.aliases),
@@ -196,7 +196,7 @@ impl OutputFolder {
         ] {
             if let Some(list) = list {
                 published.push(name.to_owned());
-                list.publish_before(&set.rejects)?;
+                list.publish()?;
             }
         }
         published.push(REJECTS.to_owned());

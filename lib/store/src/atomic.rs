@@ -133,17 +133,11 @@ impl AtomicFile {
 
     /// Publishes the file: syncs its bytes, renames it, then syncs the folder.
     pub fn finish(mut self) -> Result<(), StoreError> {
-        self.finish_in_folder()?;
-        self.sync_folder()
-    }
-
-    /// Publishes the file, but does not sync the folder.
-    fn finish_in_folder(&mut self) -> Result<(), StoreError> {
         self.sync()?;
         let temporary = self.temporary.path.clone();
         self.rename(&temporary)?;
         self.temporary.renamed = true;
-        Ok(())
+        self.sync_folder()
     }
 
     /// Syncs the bytes to the disk, so that [`finish`](Self::finish) need not.
@@ -344,15 +338,6 @@ impl<T> Finished<T> {
     /// Renames the file to its path.
     pub fn publish(self) -> Result<(), StoreError> {
         self.file.finish()
-    }
-
-    /// Renames the file to its path. Publishing `last`, if it is in the same folder, syncs the folder.
-    pub fn publish_before<U>(mut self, last: &Finished<U>) -> Result<(), StoreError> {
-        if self.file.path.parent() == last.file.path.parent() {
-            self.file.finish_in_folder()
-        } else {
-            self.publish()
-        }
     }
 }
 
