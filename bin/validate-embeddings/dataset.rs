@@ -1,24 +1,19 @@
 //! A folder of results as the workflows lay it out, and the file that names it.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use plmkit_check::Parts;
 use plmkit_cli::{Exit, Fault, files_in, files_of, is_hidden};
-use plmkit_contract::{
-    ContentError, ListedDataset, ListedFile, Manifest, io_text, is_sealed, path_text, seal,
-};
-use plmkit_dataset::Listing;
+use plmkit_contract::{Manifest, io_text, path_text, seal};
+use plmkit_dataset::{DATASET_FILE, Listing};
 use plmkit_store::{StoreError, write_report};
 
 use crate::args::Args;
 use crate::lists::without_lists;
 use crate::report::VerdictReport;
-
-/// The file that names a dataset, in its folder.
-const NAME: &str = "dataset.json";
 
 /// The folder of its parts.
 const EMBEDDINGS: &str = "embeddings";
@@ -33,7 +28,7 @@ impl Dataset {
     /// The dataset of a folder, or of its `dataset.json`.
     pub(crate) fn new(path: PathBuf) -> Self {
         let folder = match path.parent() {
-            Some(parent) if path.file_name() == Some(NAME.as_ref()) => parent.to_owned(),
+            Some(parent) if path.file_name() == Some(DATASET_FILE.as_ref()) => parent.to_owned(),
             _ => path,
         };
         Self { folder }
@@ -68,7 +63,7 @@ impl Dataset {
 
     /// The file that names it.
     fn file(&self) -> PathBuf {
-        self.folder.join(NAME)
+        self.folder.join(DATASET_FILE)
     }
 
     /// A path as `dataset.json` has it: from its folder on.
@@ -137,7 +132,7 @@ impl Dataset {
         }
         let listed = self.listed()?;
         Ok(Parts {
-            listed: Some(listed.embeddings.iter().map(ListedFile::part).collect()),
+            listed: Some(listed.parts()),
             failed_before: !listed.passed(),
             strays,
         })
@@ -158,26 +153,13 @@ impl Dataset {
     }
 
     /// What `dataset.json` lists.
-    fn listed(&self) -> Result<ListedDataset, Fault> {
-        let path = self.file();
-        let text = fs::read(&path).map_err(|error| {
-            let exit = if error.kind() == ErrorKind::NotFound {
-                Exit::NoInput
-            } else {
-                Exit::Io
-            };
-            let why = io_text(&error);
-            let what =
-                format!("expected a folder shards, or {NAME} of an earlier validation: {why}");
-            fault(&self.folder, exit, &what)
-        })?;
-        let listed: Result<ListedDataset, _> = serde_json::from_slice(&text);
-        match listed {
-            _ if !is_sealed(&text) => Err(ContentError::broken_seal().to_string()),
-            Err(error) => Err(format!("not the {NAME} of a validation: {error}")),
-            Ok(listed) => listed.check_contract().map(|()| listed),
-        }
-        .map_err(|what| fault(&path, Exit::Data, &what))
+    fn listed(&self) -> Result<Listing, Fault> {
+        Listing::read(&self.folder)?.ok_or_else(|| {
+            let what = format!(
+                "expected a folder shards, or {DATASET_FILE} of an earlier validation: no such file"
+            );
+            fault(&self.folder, Exit::NoInput, &what)
+        })
     }
 }
 

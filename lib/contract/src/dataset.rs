@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
-    COMBINED, CONTRACT_VERSION, DESCRIPTION, KERNELS, KNOWN, PACKING, Provenance, Quoted,
-    RowDigest, SAMPLE, SOURCE, Sealed,
+    COMBINED, DESCRIPTION, KERNELS, KNOWN, PACKING, Provenance, RowDigest, SAMPLE, SOURCE, Sealed,
 };
 
 /// The entries of `dataset.json` that programs read. `validate-embeddings` writes more.
@@ -81,17 +80,6 @@ impl ListedFile {
 }
 
 impl ListedDataset {
-    /// Checks that this version of the file contract says what the file means.
-    pub fn check_contract(&self) -> Result<(), String> {
-        if self.contract == CONTRACT_VERSION {
-            return Ok(());
-        }
-        let found = Quoted(&self.contract);
-        Err(format!(
-            "expected file contract version {CONTRACT_VERSION}, found {found}"
-        ))
-    }
-
     /// Whether the validation passed.
     pub fn passed(&self) -> bool {
         self.outcome == "pass"

@@ -54,7 +54,7 @@ pub use model_shape::ModelShape;
 pub use outputs::{Layers, NoSuchLayer, Outputs};
 pub use provenance::{
     COMBINED, CONTRACT_VERSION, KERNELS, KNOWN, ModelName, PACKING, Provenance, SOURCE, WINDOWS,
-    key,
+    check_contract, key,
 };
 pub use quote::{LIST_SHOWN, Quoted, cause, io_text, one_line, path_text, plural};
 pub use regular::{check_fetched, check_regular, is_stream};

@@ -11,6 +11,17 @@ use crate::{ByteDigest, ContentError, Kind, Quoted, RowDigest};
 /// The version of the file contract. A reader refuses a file of another version.
 pub const CONTRACT_VERSION: &str = "1";
 
+/// Checks that this program knows the version of the file contract that a file names. The error describes the difference.
+pub fn check_contract(found: &str) -> Result<(), String> {
+    if found == CONTRACT_VERSION {
+        return Ok(());
+    }
+    let found = Quoted(found);
+    Err(format!(
+        "expected file contract version {CONTRACT_VERSION}, found {found}"
+    ))
+}
+
 /// The option of an embeddings file with the digest of its packing. The packing decides the order of rows, not their values.
 /// A file with another packing is other work, and may belong to the same set of files.
 pub const PACKING: &str = "packing";
@@ -188,12 +199,7 @@ impl Provenance {
         }
         let entry = |key| metadata.get(key).ok_or_else(|| malformed_entry(key));
         let contract = entry(key::CONTRACT)?;
-        if contract != CONTRACT_VERSION {
-            let found = Quoted(contract);
-            return foreign(format!(
-                "expected file contract version {CONTRACT_VERSION}, found {found}"
-            ));
-        }
+        check_contract(contract).map_err(ContentError::Foreign)?;
         let provenance = Self {
             tool: entry(key::TOOL)?.clone(),
             version: entry(key::VERSION)?.clone(),

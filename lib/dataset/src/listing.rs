@@ -5,7 +5,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{CONTRACT_VERSION, ContentError, ListedFile, Quoted, is_sealed};
+use plmkit_contract::{ContentError, ListedFile, check_contract, is_sealed};
 use plmkit_store::StoreError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -59,17 +59,18 @@ impl Listing {
                 format!("not the {DATASET_FILE} of a validation: {error}"),
             )
         })?;
-        if listing.contract == CONTRACT_VERSION {
-            return Ok(Some(listing));
-        }
-        let found = Quoted(&listing.contract);
-        let what = format!("expected file contract version {CONTRACT_VERSION}, found {found}");
-        Err(DatasetError::content(&path, what))
+        check_contract(&listing.contract).map_err(|what| DatasetError::content(&path, what))?;
+        Ok(Some(listing))
     }
 
     /// Whether the validation passed.
     pub fn passed(&self) -> bool {
         self.outcome == "pass"
+    }
+
+    /// Returns name and digest of each embeddings file.
+    pub fn parts(&self) -> Vec<(String, String)> {
+        self.embeddings.iter().map(ListedFile::part).collect()
     }
 
     /// Checks that `files` are the listed files of `folder`.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use plmkit_contract::{
     EmbeddingWork, KnownDataset, KnownSummary, ListedDataset, ListedFile, Quoted, SequenceDigest,
-    Stop, path_text,
+    Stop, check_contract, path_text,
 };
 use plmkit_store::{EmbeddingsKeys, StoreError, read_sealed};
 use serde_json::{Value, json};
@@ -124,7 +124,7 @@ fn check(
     dataset: &ListedDataset,
     options: &BTreeMap<String, Value>,
 ) -> Result<KnownDataset, String> {
-    dataset.check_contract()?;
+    check_contract(&dataset.contract)?;
     if !dataset.passed() {
         let found = Quoted(&dataset.outcome);
         return Err(format!(

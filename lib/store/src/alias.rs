@@ -66,12 +66,8 @@ impl AliasesWriter {
         let group = rows.batch(&self.encoder);
         let group = group.and_then(|batch| self.encoder.encode(&[batch]));
         let group = group.map_err(|error| self.encoding(error))?;
-        let placed = group.placed(self.groups.end());
-        self.groups
-            .push(placed.map_err(|error| self.encoding(error))?);
-        for bytes in group.pieces() {
-            self.file.append(bytes)?;
-        }
+        let placed = group.append_to(&mut self.file, self.groups.end())?;
+        self.groups.push(placed);
         Ok(())
     }
 

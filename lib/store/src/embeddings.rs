@@ -117,12 +117,8 @@ impl EmbeddingsWriter {
         for rows in self.encoder.cut(std::mem::take(&mut self.rows).iter()) {
             let group = self.encoder.encode(&rows);
             let group = group.map_err(|error| self.encoding(error))?;
-            let placed = group.placed(self.groups.end());
-            self.groups
-                .push(placed.map_err(|error| self.encoding(error))?);
-            for bytes in group.pieces() {
-                self.file.append(bytes)?;
-            }
+            let placed = group.append_to(&mut self.file, self.groups.end())?;
+            self.groups.push(placed);
         }
         Ok(())
     }

@@ -21,6 +21,7 @@ use plmkit_contract::{EmbeddingLayout, Kind, RowDigest, shard_schema};
 
 use crate::StoreError;
 use crate::alias::aliases_properties;
+use crate::atomic::AtomicFile;
 use crate::checksums::{Checksums, Segment};
 use crate::embeddings::writer_properties;
 use crate::list_column::{column_chunk, list_bytes};
@@ -285,6 +286,20 @@ impl RowGroup {
     /// Returns its size in bytes.
     pub fn bytes(&self) -> u64 {
         self.pieces.iter().map(|bytes| bytes.len() as u64).sum()
+    }
+
+    /// Appends its bytes to `file`, where it starts at `start`. Returns its metadata there.
+    pub(crate) fn append_to(
+        &self,
+        file: &mut AtomicFile,
+        start: u64,
+    ) -> Result<PlacedRowGroup, StoreError> {
+        let placed = self.placed(start);
+        let placed = placed.map_err(|error| StoreError::encoding_parquet(file.path(), error))?;
+        for bytes in &self.pieces {
+            file.append(bytes)?;
+        }
+        Ok(placed)
     }
 
     /// Returns its bytes, in pieces.

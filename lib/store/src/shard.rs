@@ -83,11 +83,7 @@ impl ShardWriter {
 
     /// Adds a row group. The file descriptor is closed until the next one: there may be thousands of shards.
     pub fn append(&mut self, group: &RowGroup) -> Result<(), StoreError> {
-        let placed = group.placed(self.groups.end());
-        let placed = placed.map_err(|error| self.encoding(error))?;
-        for bytes in group.pieces() {
-            self.file.append(bytes)?;
-        }
+        let placed = group.append_to(&mut self.file, self.groups.end())?;
         let packed = self.groups.push(placed, &self.encoder);
         packed.map_err(|error| self.encoding(error))?;
         self.close()
