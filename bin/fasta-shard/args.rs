@@ -167,7 +167,7 @@ pub(crate) struct Args {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_RESIDUES))]
     min_residues: Option<u32>,
 
-    /// Number of threads that parse records, digest and compress them [default: all CPUs]
+    /// Number of threads that parse records, digest and compress them; one more decompresses input [default: all CPUs]
     ///
     /// The number of threads does not change the shards.
     #[arg(long, value_name = "N", help_heading = "Resources")]

@@ -117,13 +117,20 @@ impl ShardConfig {
             .map(|translation| Translator::new(translation, min_residues))
     }
 
-    /// Returns how many chunks of records, and how many row groups, may be in work at once.
-    pub(crate) fn tasks_ahead(&self) -> usize {
+    /// Returns how many row groups may be in work at once.
+    pub(crate) fn row_groups_ahead(&self) -> usize {
         2 * self.threads.get()
+    }
+
+    /// Returns how many chunks of records may be in work at once. The thread that reads them may be busy with a row group, which
+    /// takes as long as dozens of chunks.
+    pub(crate) fn chunks_ahead(&self) -> usize {
+        let threads = self.threads.get();
+        (16 * threads).min(128).max(2 * threads)
     }
 
     /// Returns how many bytes of chunks in work suffice: no more are read then. Long contigs are read one by one.
     pub(crate) fn bytes_ahead(&self) -> usize {
-        2 * BLOCK_BYTES * self.tasks_ahead()
+        BLOCK_BYTES * self.chunks_ahead()
     }
 }

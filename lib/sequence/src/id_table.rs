@@ -137,10 +137,15 @@ impl Part {
 
     /// Returns an entry to be changed. Makes the blocks before it.
     fn entry_mut(&mut self, at: usize) -> &mut u128 {
+        &mut self.from_mut(at)[0]
+    }
+
+    /// Returns the entries from `at` to the end of their block. Makes the blocks before it.
+    fn from_mut(&mut self, at: usize) -> &mut [u128] {
         while self.blocks.len() <= at / BLOCK {
             self.blocks.push(vec![0; BLOCK].into_boxed_slice());
         }
-        &mut self.blocks[at / BLOCK][at % BLOCK]
+        &mut self.blocks[at / BLOCK][at % BLOCK..]
     }
 
     /// Adds an entry whose key is not there and belongs at `at`.
@@ -149,11 +154,15 @@ impl Part {
             self.grow();
             at = self.find(entry >> VALUE_BITS).unwrap_or_else(|at| at);
         }
-        // It moves the entries up to the next free place.
-        let mut moved = entry;
-        while moved != 0 {
-            moved = std::mem::replace(self.entry_mut(at), moved);
-            at += 1;
+        // The entries up to the next free place move by one: dozens, in a table that is nearly full.
+        let mut first = entry;
+        while first != 0 {
+            let entries = self.from_mut(at);
+            let free = entries.iter().position(|&entry| entry == 0);
+            let end = free.map_or(entries.len(), |free| free + 1);
+            entries[..end].rotate_right(1);
+            first = std::mem::replace(&mut entries[0], first);
+            at += end;
         }
         self.used += 1;
     }

@@ -60,7 +60,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         tasks: Tasks<'a, 'scope>,
         known: Option<KnownSequences>,
     ) -> Result<Self, ShardError> {
-        let mut shards = Shards::new(folder.path(), tasks, config.tasks_ahead())?;
+        let mut shards = Shards::new(folder.path(), tasks, config.row_groups_ahead())?;
         // The requested number of shards is made, even if some stay empty.
         for index in 0..config.open_shards() {
             shards.open(ShardKey { long: false, index })?;
@@ -135,7 +135,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         let mut bytes_ahead = 0;
         loop {
             let judge = alphabet.as_ref().is_some_and(NucleicAcidCheck::is_open);
-            while ahead.len() < self.config.tasks_ahead()
+            while ahead.len() < self.config.chunks_ahead()
                 && bytes_ahead < self.config.bytes_ahead()
                 && let Some(block) = chunks.read()
             {
@@ -152,7 +152,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
             bytes_ahead -= bytes;
             let chunk = chunk.wait();
             self.ids.prefetch(&chunk.names);
-            let records = chunk.records.iter().zip(chunk.prepared).zip(chunk.names);
+            let records = chunk.records.iter().zip(&chunk.prepared).zip(&chunk.names);
             let mut alphabets = chunk.alphabets.into_iter();
             for ((record, prepared), name) in records {
                 if stop.requested() {
@@ -165,7 +165,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
                     return Err(check.error(input));
                 }
                 let number = self.records - first + 1;
-                self.add(input, number, record, name, prepared, stop)?;
+                self.add(input, number, record, *name, prepared, stop)?;
             }
             let recoded = chunk.descriptions_recoded;
             self.tally.count_change("descriptions_recoded", recoded);
@@ -190,7 +190,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         number: u64,
         record: Record<'_>,
         name: u128,
-        prepared: Result<Outcome, UnknownResidue>,
+        prepared: &Result<Outcome, UnknownResidue>,
         stop: &Stop,
     ) -> Result<(), ShardError> {
         let index = self.records;
@@ -221,7 +221,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
                 "expected an id after '>', found none; --invalid reject sets the record aside";
             return Err(invalid(problem.to_owned()));
         }
-        let prepared = prepared.map_err(|UnknownResidue { position, found }| {
+        let prepared = prepared.as_ref().map_err(|UnknownResidue { position, found }| {
             let found = found.escape_ascii();
             let expected = if self.translator.is_some() {
                 "bases"
@@ -242,7 +242,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         };
         match prepared {
             Outcome::Whole(prepared) => self.add_protein(record, prepared),
-            Outcome::Translated(translated) => self.add_peptides(record, &translated, stop),
+            Outcome::Translated(translated) => self.add_peptides(record, translated, stop),
         }
     }
 
@@ -256,7 +256,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         self.tally.count_translated(translated);
         if translated.len() == 0 {
             let (reason, length) = (Reason::NoOrf, translated.bases as u32);
-            return self.add_protein(contig, Prepared::Rejected { reason, length });
+            return self.add_protein(contig, &Prepared::Rejected { reason, length });
         }
         let mut id = String::new();
         for (peptide, (place, sequence)) in translated.iter().enumerate() {
@@ -277,16 +277,16 @@ impl<'a, 'scope> Pass<'a, 'scope> {
             {
                 *found = found.identified(whole, sequence);
             }
-            self.add_protein(record, prepared)?;
+            self.add_protein(record, &prepared)?;
         }
         Ok(())
     }
 
     /// Adds a protein, or lists a rejected record.
-    fn add_protein(&mut self, record: Record<'_>, prepared: Prepared) -> Result<(), ShardError> {
+    fn add_protein(&mut self, record: Record<'_>, prepared: &Prepared) -> Result<(), ShardError> {
         let ordinal = self.ordinal;
         self.ordinal += 1;
-        match prepared {
+        match *prepared {
             Prepared::Rejected { reason, length } => {
                 let reject = Reject {
                     ordinal,
@@ -298,7 +298,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
                 self.tally.count_rejected(&reject);
                 self.rejects.push(&reject)?;
             }
-            Prepared::Accepted(accepted) => {
+            Prepared::Accepted(ref accepted) => {
                 let protein = accepted.protein(ordinal, record);
                 self.tally.count_normalised(protein.changes);
                 if self.aliases.take(&protein)? {

@@ -8,7 +8,10 @@ use std::time::Duration;
 use plmkit_contract::Stop;
 
 /// The size of reads.
-const CHUNK: usize = 1 << 16;
+const CHUNK: usize = 1 << 18;
+
+/// The most chunks that wait. The thread that takes them may be busy for as long as it takes to encode a row group.
+const WAITING: usize = 32;
 
 /// The interval of polls for a stop.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -27,7 +30,7 @@ impl Pipe {
         open: impl FnOnce() -> io::Result<R> + Send + 'static,
         stop: &Stop,
     ) -> io::Result<Self> {
-        let (sender, chunks) = sync_channel(4);
+        let (sender, chunks) = sync_channel(WAITING);
         thread::Builder::new().spawn(move || send_all(open, &sender))?;
         let mut pipe = Self {
             chunks,

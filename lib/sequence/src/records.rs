@@ -52,6 +52,13 @@ impl Records {
         }
     }
 
+    /// Removes all records, and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.headers.clear();
+        self.text.clear();
+        self.spans.clear();
+    }
+
     /// Adds a record whose sequence is empty so far.
     pub(crate) fn push_header(&mut self, id: &str, description: Option<&str>) {
         let start = self.headers.len();

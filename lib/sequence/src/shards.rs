@@ -37,6 +37,8 @@ pub(crate) struct Shards<'a, 'scope> {
     encoding: VecDeque<Encoding>,
     /// The most of them.
     most_encoding: usize,
+    /// Memory of proteins that were encoded.
+    spare: Vec<Proteins>,
 }
 
 struct OpenShard {
@@ -56,6 +58,13 @@ struct Proteins {
 }
 
 impl Proteins {
+    /// Removes all, and keeps the memory.
+    fn clear(&mut self) {
+        self.records.clear();
+        self.accepted.clear();
+        self.bytes = 0;
+    }
+
     /// Returns their rows.
     fn rows(&self) -> Vec<ShardRow<'_>> {
         let accepted = self.accepted.iter().zip(self.records.iter());
@@ -73,7 +82,8 @@ impl Proteins {
 
 struct Encoding {
     shard: ShardKey,
-    group: Task<Result<RowGroup, StoreError>>,
+    /// The row group, and its proteins, whose memory is used again.
+    group: Task<(Result<RowGroup, StoreError>, Proteins)>,
 }
 
 /// A complete shard that is not published yet.
@@ -97,6 +107,7 @@ impl<'a, 'scope> Shards<'a, 'scope> {
             open: BTreeMap::new(),
             encoding: VecDeque::new(),
             most_encoding,
+            spare: Vec::new(),
         })
     }
 
@@ -122,7 +133,7 @@ impl<'a, 'scope> Shards<'a, 'scope> {
     pub(crate) fn push(
         &mut self,
         key: ShardKey,
-        accepted: Accepted,
+        accepted: &Accepted,
         protein: Protein<'_>,
     ) -> Result<(), StoreError> {
         let bytes = protein.row_bytes();
@@ -130,7 +141,7 @@ impl<'a, 'scope> Shards<'a, 'scope> {
         shard.residues += protein.row_residues();
         let next = &mut shard.next;
         next.bytes += bytes;
-        next.accepted.push((protein.ordinal, accepted));
+        next.accepted.push((protein.ordinal, *accepted));
         next.records.push(Record {
             id: protein.id,
             description: protein.description,
@@ -163,19 +174,21 @@ impl<'a, 'scope> Shards<'a, 'scope> {
     }
 
     fn end_row_group(&mut self, key: ShardKey) -> Result<(), StoreError> {
-        let shard = self.shard(key)?;
-        let proteins = std::mem::take(&mut shard.next);
-        if proteins.records.is_empty() {
+        if self.shard(key)?.next.records.is_empty() {
             return Ok(());
         }
+        let next = self.spare.pop().unwrap_or_default();
+        let mut proteins = std::mem::replace(&mut self.shard(key)?.next, next);
         self.waiting -= proteins.bytes;
         let encoder = Arc::clone(&self.encoder);
         let path = self.folder.join(key.file_name());
         self.encoding.push_back(Encoding {
             shard: key,
-            group: self
-                .tasks
-                .start(move || encode_rows(&path, &proteins.rows(), &encoder)),
+            group: self.tasks.start(move || {
+                let group = encode_rows(&path, &proteins.rows(), &encoder);
+                proteins.clear();
+                (group, proteins)
+            }),
         });
         while self.encoding.len() > self.most_encoding {
             self.write_first()?;
@@ -188,8 +201,12 @@ impl<'a, 'scope> Shards<'a, 'scope> {
         let Some(Encoding { shard, group }) = self.encoding.pop_front() else {
             return Ok(());
         };
-        let group = group.wait()?;
-        self.shard(shard)?.writer.append(&group)
+        let (group, proteins) = group.wait();
+        // The spares of more shards would hold more memory than the rows that wait.
+        if self.open.len() * ROW_GROUP_BYTES <= WAITING_BYTES {
+            self.spare.push(proteins);
+        }
+        self.shard(shard)?.writer.append(&group?)
     }
 
     /// Completes all shards and returns them in order.

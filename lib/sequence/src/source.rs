@@ -34,7 +34,7 @@ impl Source {
         match input {
             Input::Stdin => {
                 let pipe = Pipe::open(|| Ok(io::stdin()), stop).map_err(failed)?;
-                Self::new(input, pipe, BUFFER)
+                Self::new(input, pipe, BUFFER, stop)
             }
             Input::File(path) => {
                 let metadata = path.metadata().map_err(failed)?;
@@ -42,21 +42,22 @@ impl Source {
                 if metadata.is_file() {
                     let file = File::open(path).map_err(failed)?;
                     check_fetched(&file).map_err(failed)?;
-                    Self::new(input, file, BUFFER)
+                    Self::new(input, file, BUFFER, stop)
                 } else {
                     let path = path.clone();
                     let pipe = Pipe::open(move || File::open(path), stop).map_err(failed)?;
-                    Self::new(input, pipe, BUFFER)
+                    Self::new(input, pipe, BUFFER, stop)
                 }
             }
         }
     }
 
-    /// Reads `stream` as the bytes of `input`, with a buffer of `buffer` bytes.
+    /// Reads `stream` as the bytes of `input`, with a buffer of `buffer` bytes. A thread decompresses.
     pub(crate) fn new<R: Read + Send + 'static>(
         input: &Input,
         stream: R,
         buffer: usize,
+        stop: &Stop,
     ) -> Result<Self, ShardError> {
         let mut stream = Retrying(stream);
         let mut magic = Vec::with_capacity(MAGIC_LEN);
@@ -78,9 +79,13 @@ impl Source {
         if let Compression::Unsupported(_) = compression {
             return Err(ShardError::Unsupported(input.clone(), compression));
         }
-        let stream = compression
-            .decode(io::Cursor::new(magic).chain(stream))
-            .map_err(|error| ShardError::from_stream(input, compression, error))?;
+        let stream = io::Cursor::new(magic).chain(stream);
+        let stream: Box<dyn Read + Send> = if compression == Compression::Plain {
+            Box::new(stream)
+        } else {
+            let pipe = Pipe::open(move || compression.decode(stream), stop);
+            Box::new(pipe.map_err(|error| ShardError::from_stream(input, compression, error))?)
+        };
         Ok(Self {
             input: input.clone(),
             compression,

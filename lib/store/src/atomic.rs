@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{Advice, CWD, RenameFlags, fadvise, renameat_with};
 use rustix::io::Errno;
 
 use crate::StoreError;
@@ -119,7 +119,10 @@ impl AtomicFile {
     /// Closes the file descriptor until the next write, so that thousands of files can be unfinished at once.
     pub fn suspend(&mut self) -> io::Result<()> {
         self.flush()?;
-        self.writer = None;
+        if let Some(writer) = self.writer.take() {
+            // The disk begins to write: the sync at the end takes less time. Without this nothing is lost.
+            let _ = fadvise(writer.get_ref(), 0, None, Advice::DontNeed);
+        }
         Ok(())
     }
 

@@ -178,10 +178,41 @@ impl RowGroupEncoder {
     pub fn encode(&self, batches: &[RecordBatch]) -> Result<RowGroup> {
         let mut rows = RowDigest::default();
         for batch in batches {
-            let digested = rows.update(batch);
-            digested.map_err(|error| ParquetError::External(Box::new(error)))?;
+            update(&mut rows, batch)?;
         }
-        let mut flat = self.encode_flat(batches)?.into_iter();
+        // Batches may have one row each, and the writer has overhead for each batch.
+        let flat = batches.iter().map(|batch| batch.project(&self.flat));
+        let flat = match &flat.collect::<std::result::Result<Vec<_>, _>>()?[..] {
+            [batch] => batch.clone(),
+            batches => concat_batches(&Arc::new(self.schema.project(&self.flat)?), batches)?,
+        };
+        let flat = self.encode_flat(std::iter::once(Ok(flat)))?;
+        self.join(rows, flat, batches)
+    }
+
+    /// Encodes a row group without lists. Its batches are made and dropped one after another.
+    pub(crate) fn encode_each(
+        &self,
+        batches: impl Iterator<Item = Result<RecordBatch>>,
+    ) -> Result<RowGroup> {
+        let mut rows = RowDigest::default();
+        let digested = batches.map(|batch| {
+            let batch = batch?;
+            update(&mut rows, &batch)?;
+            Ok(batch)
+        });
+        let flat = self.encode_flat(digested)?;
+        self.join(rows, flat, &[])
+    }
+
+    /// Joins the columns that the library encoded, and the lists of `batches`.
+    fn join(
+        &self,
+        rows: RowDigest,
+        flat: Vec<ColumnChunk>,
+        batches: &[RecordBatch],
+    ) -> Result<RowGroup> {
+        let mut flat = flat.into_iter();
         let mut pieces = Vec::new();
         let mut end = 0;
         let mut uncompressed = 0;
@@ -241,21 +272,17 @@ impl RowGroupEncoder {
     }
 
     /// Encodes the columns that are not lists: the library writes them into a file in memory.
-    fn encode_flat(&self, batches: &[RecordBatch]) -> Result<Vec<ColumnChunk>> {
+    fn encode_flat(
+        &self,
+        batches: impl Iterator<Item = Result<RecordBatch>>,
+    ) -> Result<Vec<ColumnChunk>> {
         let schema = Arc::new(self.schema.project(&self.flat)?);
         let options = ArrowWriterOptions::new()
             .with_properties(self.properties.clone())
             .with_skip_arrow_metadata(true);
-        let mut writer =
-            ArrowWriter::try_new_with_options(Vec::new(), Arc::clone(&schema), options)?;
-        // Batches may have one row each, and the writer has overhead for each batch.
-        let flat: std::result::Result<Vec<_>, _> = batches
-            .iter()
-            .map(|batch| batch.project(&self.flat))
-            .collect();
-        match &flat?[..] {
-            [batch] => writer.write(batch)?,
-            batches => writer.write(&concat_batches(&schema, batches)?)?,
+        let mut writer = ArrowWriter::try_new_with_options(Vec::new(), schema, options)?;
+        for batch in batches {
+            writer.write(&batch?)?;
         }
         let metadata = writer.finish()?;
         let file = Bytes::from(std::mem::take(writer.inner_mut()));
@@ -280,6 +307,12 @@ impl RowGroupEncoder {
             })
             .collect()
     }
+}
+
+/// Adds rows to a digest.
+fn update(rows: &mut RowDigest, batch: &RecordBatch) -> Result<()> {
+    let digested = rows.update(batch);
+    digested.map_err(|error| ParquetError::External(Box::new(error)))
 }
 
 impl RowGroup {

@@ -29,6 +29,10 @@ use crate::{AtomicFile, FileSummary, Finished, StoreError};
 
 pub use reader::{RowLength, ShardReader};
 
+/// The rows that are encoded at once. They stay in the cache of a core. Pages end at multiples of what the writer takes at once,
+/// which divides this number.
+const BATCH_ROWS: usize = 1 << 10;
+
 /// Writes a shard.
 ///
 /// Its bytes depend only on the rows of its row groups.
@@ -77,7 +81,8 @@ impl ShardWriter {
         if rows.bytes == 0 {
             return Ok(());
         }
-        let group = rows.encode(&self.encoder);
+        let batch = rows.batch();
+        let group = batch.and_then(|batch| self.encoder.encode(&[batch]));
         self.append(&group.map_err(|error| self.encoding(error))?)
     }
 
@@ -120,11 +125,12 @@ pub fn encode_rows(
     rows: &[ShardRow<'_>],
     encoder: &RowGroupEncoder,
 ) -> Result<RowGroup, StoreError> {
-    let mut builder = RowsBuilder::for_rows(rows);
-    for row in rows {
-        builder.push(row);
-    }
-    let group = builder.encode(encoder);
+    let batches = rows.chunks(BATCH_ROWS).map(|rows| {
+        let mut builder = RowsBuilder::for_rows(rows);
+        rows.iter().for_each(|row| builder.push(row));
+        builder.batch()
+    });
+    let group = encoder.encode_each(batches);
     group.map_err(|error| StoreError::encoding_parquet(path, error))
 }
 
@@ -165,7 +171,7 @@ impl RowsBuilder {
         self.bytes += row_bytes(row.key.id, row.description, row.sequence.len());
     }
 
-    fn encode(mut self, encoder: &RowGroupEncoder) -> Result<RowGroup, ParquetError> {
+    fn batch(mut self) -> Result<RecordBatch, ParquetError> {
         let [ordinal, id, start, length, truncated, digest] = self.keys.finish();
         let description = Arc::new(self.descriptions.finish());
         let sequence = Arc::new(self.sequences.finish());
@@ -179,7 +185,7 @@ impl RowsBuilder {
             truncated,
             digest,
         ];
-        encoder.encode(&[RecordBatch::try_new(shard_schema(), columns)?])
+        Ok(RecordBatch::try_new(shard_schema(), columns)?)
     }
 }
 

@@ -15,7 +15,7 @@ const LIMITS: Limits = Limits {
 /// Reads `text` in blocks of about `block` bytes. Returns the records, and how many descriptions were recoded.
 fn read(text: &[u8], block: usize) -> Result<(Records, u64), ShardError> {
     let input = Input::File("a.fasta".into());
-    let source = Source::new(&input, Cursor::new(text.to_vec()), block)?;
+    let source = Source::new(&input, Cursor::new(text.to_vec()), block, &Stop::default())?;
     let mut reader = FastaReader::new(source, LIMITS, block);
     let mut records = Records::default();
     let mut recoded = 0;

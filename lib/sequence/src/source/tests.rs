@@ -3,7 +3,7 @@ use plmkit_contract::{Exit, Failure};
 use super::*;
 
 fn open(stream: impl Read + Send + 'static) -> Result<Source, ShardError> {
-    Source::new(&Input::File("a.fasta".into()), stream, 16)
+    Source::new(&Input::File("a.fasta".into()), stream, 16, &Stop::default())
 }
 
 /// Yields bytes, then an error of the system.
