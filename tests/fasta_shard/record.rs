@@ -111,6 +111,10 @@ fn headers_that_are_refused() {
             b">a\nMK\n>P\xe9\x1b\nMK\n",
             "a.fasta: record 2 'P\u{fffd}\\u{1b}': expected an id in UTF-8",
         ),
+        (
+            b">a\nMK\n>P\0\nMK\n",
+            "a.fasta: record 2 'P\\u{0}': expected an id without NUL bytes",
+        ),
         (format!(">a {header}\nMK\n").as_bytes(), too_long),
         (format!(">{id}\nM1\n").as_bytes(), &cut_id),
     ] {

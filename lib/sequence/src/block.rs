@@ -153,6 +153,13 @@ fn header(line: &[u8], limit: usize) -> Result<(&str, Option<Cow<'_, str>>), Rec
         let problem = "expected an id in UTF-8, found other bytes";
         return Err(RecordError::new(Some(&id), problem));
     };
+    // Readers of HDF5 end a string there, so that two ids would be one.
+    if memchr(0, name).is_some() {
+        return Err(RecordError::new(
+            Some(id),
+            "expected an id without NUL bytes",
+        ));
+    }
     // Residues may follow the carriage return, and would be lost.
     if memchr(b'\r', description).is_some() {
         let problem =
