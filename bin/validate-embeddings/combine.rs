@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, ProgressDisplay, ProgressMode, Stop, file};
 use plmkit_contract::{path_text, plural};
-use plmkit_dataset::{CombineConfig, Parts, combine};
+use plmkit_dataset::{CombineConfig, Earlier, Parts, combine};
 
 use crate::dataset::Dataset;
 
@@ -62,8 +62,10 @@ impl CombineArgs {
             return Err(Fault::usage(format!("--out {out}: is the dataset itself")));
         }
         let parts = Parts::open(&paths, stop)?;
-        let known = self.known.iter();
-        let known = known.map(|dataset| Ok(Parts::open(&dataset.files()?, stop)?));
+        let known = self.known.iter().map(|dataset| {
+            let parts = Parts::open(&dataset.files()?, stop)?;
+            Ok(Earlier::new(dataset.folder(), parts)?)
+        });
         let config = CombineConfig {
             folder: folder.to_owned(),
             out: self.out.clone(),

@@ -7,8 +7,10 @@ use std::time::SystemTime;
 
 use plmkit_check::Parts;
 use plmkit_cli::{Exit, Fault, files_in, files_of, is_hidden};
-use plmkit_contract::{Manifest, io_text, path_text, seal};
-use plmkit_dataset::{DATASET_FILE, Listing};
+use plmkit_contract::{
+    DATASET_FILE, ListedDataset, ListedFile, Manifest, io_text, path_text, seal,
+};
+use plmkit_dataset::{check_files, read_dataset};
 use plmkit_store::{StoreError, write_report};
 
 use crate::args::Args;
@@ -55,8 +57,8 @@ impl Dataset {
             return Ok(vec![self.folder.clone()]);
         }
         let files = self.embeddings()?;
-        if let Some(listing) = Listing::read(&self.folder)? {
-            listing.check_files(&self.folder, &files)?;
+        if let Some(listed) = read_dataset(&self.folder)? {
+            check_files(&listed, &self.folder, &files)?;
         }
         Ok(files)
     }
@@ -132,7 +134,7 @@ impl Dataset {
         }
         let listed = self.listed()?;
         Ok(Parts {
-            listed: Some(listed.parts()),
+            listed: Some(listed.embeddings.iter().map(ListedFile::part).collect()),
             failed_before: !listed.passed(),
             strays,
         })
@@ -153,8 +155,8 @@ impl Dataset {
     }
 
     /// What `dataset.json` lists.
-    fn listed(&self) -> Result<Listing, Fault> {
-        Listing::read(&self.folder)?.ok_or_else(|| {
+    fn listed(&self) -> Result<ListedDataset, Fault> {
+        read_dataset(&self.folder)?.ok_or_else(|| {
             let what = format!(
                 "expected a folder shards, or {DATASET_FILE} of an earlier validation: no such file"
             );

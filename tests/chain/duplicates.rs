@@ -9,7 +9,7 @@ use plmkit_contract::{AliasColumns, KeyColumns, Kind};
 use plmkit_store::{AliasesReader, EmbeddingsReader, read_shard};
 use tempfile::TempDir;
 
-use crate::common::{assert_fails, command, files_in, run, test_data};
+use crate::common::{assert_fails, command, files_in, model_of, run, test_data};
 use crate::files::{inputs, json};
 
 const MODEL: &str = "--model model-tiny --device cpu --threads 1 --progress none";
@@ -68,7 +68,7 @@ fn validate(folder: &Path, name: &str) {
 fn vectors(folder: &Path, name: &str) -> BTreeMap<(u64, u32), (String, Vec<f32>)> {
     let mut vectors = BTreeMap::new();
     let embeddings = folder.join(name).join("embeddings");
-    for file in files_in(&embeddings, "shard-") {
+    for file in files_in(&embeddings, "") {
         let mut reader = EmbeddingsReader::open(&embeddings.join(file)).expect("open");
         while let Some(batch) = reader.next_batch().expect("rows") {
             for (row, key) in KeyColumns::new(&batch).rows().enumerate() {
@@ -321,6 +321,114 @@ fn a_dataset_that_cannot_be_joined_is_refused() {
     validate(folder, "windows");
     let line = format!("fasta-shard new.fasta --out refused {windows} --known windows");
     assert_fails(command(folder, &line), 65, "found --windows separate");
+}
+
+#[test]
+fn embeddings_that_are_unlike_the_known_dataset_fail_the_validation() {
+    let folder = old_and_new();
+    let folder = folder.path();
+    let mut weights = fs::read(test_data("model-tiny/model.safetensors")).expect("weights");
+    weights[600_000] ^= 1;
+    for (known, embed, what) in [
+        (
+            "pooled",
+            " --pool max",
+            "expected columns [\"max_4\"], found [\"mean_4\"]",
+        ),
+        (
+            "half",
+            " --dtype bf16",
+            "expected dtype \"bf16\", found \"f32\"",
+        ),
+        ("weighed", "", "expected model "),
+    ] {
+        if known == "weighed" {
+            fs::remove_file(folder.join("model-tiny")).expect("remove");
+            model_of(folder, "model-tiny", &weights);
+        }
+        sample(folder, known, &records()[..10], "--shards 1", embed);
+        validate(folder, known);
+        // The embeddings are those of shards whose known dataset is `old`.
+        let options = format!("--shards 1 --dedup --known {known} --sample new --force");
+        let shard = format!("fasta-shard new.fasta --out new/shards {options}");
+        run(&mut command(folder, &shard));
+        let line = "validate-embeddings --dataset new --report -";
+        let output = command(folder, line).output().expect("run");
+        assert_eq!(output.status.code(), Some(1));
+        let report = String::from_utf8_lossy(&output.stdout);
+        let what = format!("not made as the known datasets: {what}").replace('"', "\\\"");
+        assert!(report.contains(&what), "{what}: {report}");
+    }
+}
+
+#[test]
+fn a_known_dataset_that_has_not_its_rows_is_not_combined() {
+    let folder = old_and_new();
+    let folder = folder.path();
+    validate(folder, "new");
+    let line = |known: &str| format!("validate-embeddings combine new --known {known} --out all");
+    let refused = |known: &str, code: i32, what: &str| {
+        assert_fails(command(folder, &line(known)), code, what);
+        assert!(!folder.join("all").exists());
+    };
+    refused("nowhere", 66, "nowhere: expected the folder");
+    sample(
+        folder,
+        "other",
+        &records()[..10],
+        "--shards 1",
+        " --dtype bf16",
+    );
+    validate(folder, "other");
+    refused(
+        "other",
+        66,
+        "expected --known with the dataset old of 10 rows",
+    );
+    let part = folder.join("old/embeddings/shard-00000.parquet");
+    let bytes = fs::read(&part).expect("read");
+    let mut damaged = bytes.clone();
+    damaged[8] ^= 1;
+    fs::write(&part, damaged).expect("write");
+    refused("old", 65, "old/embeddings/shard-00000.parquet: damaged");
+    fs::remove_file(&part).expect("remove");
+    refused(
+        "old",
+        66,
+        "old/embeddings: expected files named *.parquet in this folder",
+    );
+    fs::write(&part, bytes).expect("write");
+    run(&mut command(folder, &line("old")));
+    // All records have rows, and the counts of the list say so.
+    let report = json(&folder.join("all/dataset.json"));
+    let counts = ["rows", "aliases", "known"].map(|name| report[name].as_u64());
+    assert_eq!(counts, [Some(12), Some(0), Some(0)]);
+    let of = |name: &str| -> BTreeMap<String, Vec<f32>> {
+        vectors(folder, name).into_values().collect()
+    };
+    let expected = expanded(folder, "new", &["old"]);
+    assert!(of("all") == expected);
+    // The known dataset may have been combined itself.
+    run(&mut command(
+        folder,
+        "validate-embeddings combine old --out merged",
+    ));
+    fs::remove_dir_all(folder.join("all")).expect("remove");
+    run(&mut command(folder, &line("merged")));
+    assert!(of("all") == expected);
+    // Without the shards, the records of their lists cannot have rows.
+    fs::remove_dir_all(folder.join("new/shards")).expect("remove");
+    fs::remove_dir_all(folder.join("all")).expect("remove");
+    refused(
+        "old --distinct",
+        66,
+        "new/shards/known.parquet: no such file: expected 10 records",
+    );
+    let combine = "validate-embeddings combine new --out all";
+    let aliases = "new/shards/aliases.parquet: no such file: expected 1 record of aliases";
+    assert_fails(command(folder, combine), 66, aliases);
+    let left = run(&mut command(folder, &format!("{combine} --distinct")));
+    assert!(left.contains("11 records left out"), "{left}");
 }
 
 #[test]

@@ -2,14 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{
     COMBINED, DESCRIPTION, KERNELS, KNOWN, PACKING, Provenance, RowDigest, SAMPLE, SOURCE, Sealed,
 };
 
-/// The entries of `dataset.json` that programs read. `validate-embeddings` writes more.
+/// The name of the file that describes a dataset, in its folder.
+pub const DATASET_FILE: &str = "dataset.json";
+
+/// The content of `dataset.json`: the parts of a dataset, and all that a validation found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ListedDataset {
     /// The file contract's version.
@@ -33,13 +37,37 @@ pub struct ListedDataset {
     pub shard_options: Option<BTreeMap<String, Value>>,
     /// The embeddings files, by their paths relative to `dataset.json`.
     pub embeddings: Vec<ListedFile>,
+    /// What a combined dataset was made of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub combined: Option<CombinedFrom>,
+    /// It is verified when the file is read, and made anew when one is written.
+    #[serde(default, skip_serializing)]
+    seal: IgnoredAny,
+    /// What only people read.
+    #[serde(flatten)]
+    pub others: Map<String, Value>,
 }
 
 /// A vector column of a dataset.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ListedColumn {
     /// Its name.
     pub name: String,
+    /// Its dimension and its type.
+    #[serde(flatten)]
+    pub others: Map<String, Value>,
+}
+
+/// What a combined dataset was made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CombinedFrom {
+    /// The digest of the parts and the options.
+    pub work: String,
+    /// The parts.
+    pub parts: Vec<ListedFile>,
+    /// The records whose rows are those of other records.
+    #[serde(default)]
+    pub shared: u64,
 }
 
 /// A data file in a list.
@@ -97,9 +125,17 @@ impl ListedDataset {
     /// Returns the digest of all rows, with their number; `None` if a part has none. It does not depend on how rows are divided
     /// among parts.
     pub fn rows(&self) -> Option<RowDigest> {
-        let digests = self.embeddings.iter().map(|part| part.digest.parse().ok());
-        digests.sum()
+        sum(&self.embeddings)
     }
+
+    /// Returns the same of the parts that a combined dataset was made of, whose rows are among its rows.
+    pub fn combined_rows(&self) -> Option<RowDigest> {
+        self.combined.as_ref().and_then(|from| sum(&from.parts))
+    }
+}
+
+fn sum(files: &[ListedFile]) -> Option<RowDigest> {
+    files.iter().map(|file| file.digest.parse().ok()).sum()
 }
 
 /// What decides the vectors of a sequence: the options of its embeddings file, with `model`, the digest of the weights, but
@@ -182,14 +218,36 @@ mod tests {
             options,
             columns: vec![ListedColumn {
                 name: "mean_4".into(),
+                others: Map::new(),
             }],
             shard_options: None,
             embeddings: vec![part(&format!("xxh3-128-sum:{:032x}:1", 5)); 2],
+            combined: None,
+            seal: IgnoredAny,
+            others: Map::new(),
         };
         assert_eq!(dataset.work(), expected);
         let rows = dataset.rows().expect("digests");
         assert_eq!(rows.to_string(), format!("xxh3-128-sum:{:032x}:2", 10));
         dataset.embeddings.push(part(""));
         assert_eq!(dataset.rows(), None);
+    }
+
+    #[test]
+    fn a_list_that_is_written_again_keeps_all_entries() {
+        let text = crate::seal(&json!({
+            "contract": "1", "tool": "validate-embeddings", "outcome": "pass", "sample": "a", "model_digest": null,
+            "options": { "dtype": "f32" }, "columns": [{ "name": "mean_4", "of": "protein", "dimension": 64 }],
+            "shard_options": { "dedup": true }, "embeddings": [], "rows": 7, "checks": [{ "name": "coverage" }],
+        }));
+        let listed = ListedDataset::from_json(text.as_bytes()).expect("a list");
+        let again = listed.to_json();
+        assert_eq!(again.matches("\"seal\"").count(), 1);
+        let entries = |text: &str| {
+            let mut entries: Map<String, Value> = serde_json::from_str(text).expect("JSON");
+            entries.remove("seal");
+            entries
+        };
+        assert_eq!(entries(&again), entries(&text));
     }
 }

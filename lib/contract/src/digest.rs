@@ -76,7 +76,7 @@ impl Sum for RowDigest {
     fn sum<I: Iterator<Item = Self>>(digests: I) -> Self {
         digests.fold(Self::default(), |all, other| Self {
             sum: all.sum.wrapping_add(other.sum),
-            rows: all.rows + other.rows,
+            rows: all.rows.saturating_add(other.rows),
         })
     }
 }

@@ -39,7 +39,9 @@ pub use alphabet::{
 pub use batch_size::{BatchSize, DEFAULT_BATCH_TOKENS};
 pub use byte_digest::{ByteDigest, PackingDigest};
 pub use column::{Column, VOCABULARY};
-pub use dataset::{EmbeddingWork, ListedColumn, ListedDataset, ListedFile};
+pub use dataset::{
+    CombinedFrom, DATASET_FILE, EmbeddingWork, ListedColumn, ListedDataset, ListedFile,
+};
 pub use digest::{DigestError, RowDigest, SequenceDigest, content_digest};
 pub use error::ContentError;
 pub use exit::{Exit, Failure, exit_of};

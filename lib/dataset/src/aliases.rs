@@ -8,7 +8,7 @@ use arrow::compute::{interleave_record_batch, take};
 use arrow::error::ArrowError;
 use plmkit_contract::{
     AliasColumns, DESCRIPTION, KEY_COLUMNS, KeyColumns, KeyColumnsBuilder, Kind, Quoted, RowKey,
-    Stop,
+    SAMPLE, Stop,
 };
 use plmkit_store::{AliasesReader, EmbeddingsWriter, FileKind};
 use std::sync::Arc;
@@ -167,6 +167,12 @@ fn copy(
                 .iter()
                 .map(|(_, record)| record.description.as_deref());
             Arc::new(texts.collect::<StringArray>())
+        } else if field.name() == SAMPLE {
+            let sample = parts.parts[0].provenance.text_option(SAMPLE);
+            Arc::new(StringArray::from(vec![
+                sample.unwrap_or_default();
+                copies.len()
+            ]))
         } else {
             let found = rows.column_by_name(field.name());
             let found = found.ok_or_else(|| ArrowError::SchemaError(field.name().clone()))?;

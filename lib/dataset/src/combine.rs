@@ -6,17 +6,20 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::slice;
 
-use plmkit_contract::{ByteDigest, COMBINED, ListedFile, Provenance, RowDigest, Stop, seal};
+use plmkit_contract::{
+    ByteDigest, COMBINED, CombinedFrom, DATASET_FILE, ListedDataset, ListedFile, Provenance,
+    RowDigest, Sealed, Stop,
+};
 use plmkit_store::{
     EmbeddingsFile, EmbeddingsWriter, GroupSummary, ROW_GROUP_BYTES, ROW_GROUP_ROWS, StoreError,
     write_report,
 };
 use serde_json::{Value, json};
 
-use crate::listing::{CombinedFrom, DATASET_FILE, Listing};
+use crate::listing::{check_parts, read_dataset};
 use crate::output::NewFolder;
 use crate::rejects::Rejects;
-use crate::shared::Shared;
+use crate::shared::{Earlier, Shared};
 use crate::{DatasetError, Merge, Parts, Piece};
 
 /// The most row groups of a Parquet file: their numbers are 16-bit.
@@ -34,7 +37,7 @@ pub struct CombineConfig {
     /// Whether to leave out the records whose rows are those of other records of the dataset.
     pub distinct: bool,
     /// Earlier datasets, which have rows of records of this one.
-    pub known: Vec<Parts>,
+    pub known: Vec<Earlier>,
     /// Whether to replace another combined dataset.
     pub force: bool,
 }
@@ -65,19 +68,19 @@ pub fn combine(
     stop: &Stop,
 ) -> Result<CombineOutcome, DatasetError> {
     let folder = &config.folder;
-    let listing = Listing::read(folder)?.ok_or_else(|| {
+    let listed = read_dataset(folder)?.ok_or_else(|| {
         let what = format!(
             "expected {DATASET_FILE}, which validate-embeddings --dataset writes: only a complete dataset is combined"
         );
         DatasetError::missing(folder, what)
     })?;
-    if !listing.passed() {
+    if !listed.passed() {
         let what = "expected a dataset whose validation passed, found one that failed";
         return Err(DatasetError::content(&folder.join(DATASET_FILE), what));
     }
-    listing.check(folder, &parts.parts)?;
+    check_parts(&listed, folder, &parts.parts)?;
     let mut rejects = Rejects::read(folder, &parts.parts)?;
-    let shared = Shared::find(config, &parts, &listing)?;
+    let shared = Shared::find(config, &parts, &listed)?;
     let work = work(config, &parts, &rejects, &shared);
     let mut outcome = CombineOutcome {
         parts: parts.parts.len(),
@@ -123,7 +126,7 @@ pub fn combine(
     outcome.existing = false;
     (outcome.files, outcome.rows, outcome.copied) = (files.len(), written.rows(), copied);
     let files = files.into_iter().map(|(file, _)| file).collect();
-    let text = new_listing(listing, files, &lists, work, shared.records());
+    let text = new_listing(listed, files, &lists, work, &shared);
     write_report(&new.work().join(DATASET_FILE), &text)?;
     new.publish()?;
     Ok(outcome)
@@ -153,13 +156,13 @@ fn existing(
         return Ok(None);
     }
     let found = if out.is_dir() {
-        Listing::read(out)?
+        read_dataset(out)?
     } else {
         None
     };
-    let Some((found, combined)) = found.and_then(|listing| {
-        let combined = listing.combined.clone()?;
-        Some((listing, combined))
+    let Some((found, combined)) = found.and_then(|found| {
+        let combined = found.combined.clone()?;
+        Some((found, combined))
     }) else {
         let difference = "not a dataset that combine wrote; expected another path";
         return Err(StoreError::exists(out, difference).into());
@@ -186,26 +189,30 @@ fn existing(
 
 /// `dataset.json` of the combined dataset: what was found of the parts holds of their rows.
 fn new_listing(
-    mut listing: Listing,
+    mut listed: ListedDataset,
     files: Vec<ListedFile>,
     rejects: &[ListedFile],
     work: String,
-    shared: u64,
+    shared: &Shared<'_>,
 ) -> String {
-    let parts = std::mem::replace(&mut listing.embeddings, files);
-    listing.combined = Some(CombinedFrom {
+    let rows: u64 = files.iter().map(|file| file.rows).sum();
+    let parts = std::mem::replace(&mut listed.embeddings, files);
+    listed.combined = Some(CombinedFrom {
         work,
         parts,
-        shared,
+        shared: shared.records(),
     });
-    for (name, value) in [
+    let now_rows = shared.lists().map(|name| (name, json!(0)));
+    let others = [
+        ("rows", json!(rows)),
         ("shards", json!([])),
         ("rejects", json!(rejects)),
         ("manifest", Value::Null),
-    ] {
-        listing.others.insert(name.to_owned(), value);
+    ];
+    for (name, value) in others.into_iter().chain(now_rows) {
+        listed.others.insert(name.to_owned(), value);
     }
-    seal(&listing)
+    listed.to_json()
 }
 
 /// Whether a row group is large enough to stay as it is.

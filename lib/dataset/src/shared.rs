@@ -3,14 +3,50 @@
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::{
-    ALIASES_FILE, EmbeddingWork, KNOWN_FILE, Kind, ListedFile, Manifest, Stop, plural,
+    ALIASES_FILE, EmbeddingWork, KNOWN_FILE, Kind, ListedDataset, ListedFile, Manifest, RowDigest,
+    Stop, plural,
 };
 use plmkit_store::{FileKind, read_sealed};
+use serde_json::Value;
 
 use crate::aliases::{List, Record, expand};
-use crate::listing::Listing;
+use crate::listing::{check_parts, read_dataset};
 use crate::rejects::Rejects;
 use crate::{CombineConfig, DatasetError, Parts};
+
+/// An earlier dataset, which has rows of records of another one.
+#[derive(Debug)]
+pub struct Earlier {
+    parts: Parts,
+    /// The digest of all rows of the dataset that it was combined from: these are among its rows.
+    combined_from: Option<RowDigest>,
+}
+
+impl Earlier {
+    /// Takes the parts of the dataset in `folder`, or of one file, and compares them with its `dataset.json`.
+    pub fn new(folder: &Path, parts: Parts) -> Result<Self, DatasetError> {
+        let mut combined_from = None;
+        if folder.is_dir()
+            && let Some(listed) = read_dataset(folder)?
+        {
+            check_parts(&listed, folder, &parts.parts)?;
+            combined_from = listed.combined_rows();
+        }
+        Ok(Self {
+            parts,
+            combined_from,
+        })
+    }
+
+    /// Whether it has all rows of the dataset with this digest.
+    fn has_rows_of(&self, digest: &str) -> bool {
+        let digests = [Some(self.parts.digest()), self.combined_from];
+        digests
+            .iter()
+            .flatten()
+            .any(|found| found.to_string() == digest)
+    }
+}
 
 /// The lists of the shards, and the datasets that have the rows of the second.
 #[derive(Debug, Default)]
@@ -28,16 +64,30 @@ impl<'a> Shared<'a> {
     pub(crate) fn find(
         config: &'a CombineConfig,
         parts: &Parts,
-        listing: &Listing,
+        listed: &ListedDataset,
     ) -> Result<Self, DatasetError> {
         let shards = config.folder.join("shards");
         let mut shared = Self::default();
-        if !shards.is_dir() {
-            let options = listing.others.get("shard_options");
-            let has_aliases = options.is_some_and(|options| options["dedup"] == true);
-            if has_aliases && listing.combined.is_none() && !config.distinct {
-                let what = "no such file: expected the records whose residues an earlier record has; --distinct leaves them out";
-                return Err(DatasetError::missing(&shards.join(ALIASES_FILE), what));
+        if !shards.is_dir() && listed.combined.is_none() {
+            for (name, file, are_asked, otherwise) in [
+                ("aliases", ALIASES_FILE, !config.distinct, "with --distinct"),
+                (
+                    "known",
+                    KNOWN_FILE,
+                    !config.known.is_empty(),
+                    "without --known",
+                ),
+            ] {
+                let records = listed.others.get(name).and_then(Value::as_u64);
+                let records = records.unwrap_or_default();
+                if are_asked && records > 0 {
+                    let what = format!(
+                        "no such file: expected {} of {name}; {otherwise} they are left out",
+                        plural(records, "record")
+                    );
+                    return Err(DatasetError::missing(&shards.join(file), what));
+                }
+                shared.left_out += records;
             }
         }
         let path = shards.join("manifest.json");
@@ -68,9 +118,9 @@ impl<'a> Shared<'a> {
         }
         let mut datasets = Vec::new();
         for expected in &known.datasets {
-            let found = config.known.iter();
-            let mut found = found.filter(|found| found.digest().to_string() == expected.digest);
-            let found = found.next().ok_or_else(|| {
+            let mut found = config.known.iter();
+            let found = found.find(|found| found.has_rows_of(&expected.digest));
+            let found = found.map(|found| &found.parts).ok_or_else(|| {
                 let name = expected.sample.as_deref().unwrap_or("without a name");
                 DatasetError::missing(
                     &path,
@@ -102,6 +152,12 @@ impl<'a> Shared<'a> {
         let aliases = self.aliases.iter().map(|(_, list)| &*list.digest);
         let known = self.known.iter().map(|(_, list, _)| &*list.digest);
         aliases.chain(known).collect()
+    }
+
+    /// Returns the entries of `dataset.json` that count the records of the lists.
+    pub(crate) fn lists(&self) -> impl Iterator<Item = &'static str> {
+        let aliases = self.aliases.iter().map(|_| "aliases");
+        aliases.chain(self.known.iter().map(|_| "known"))
     }
 
     /// Returns the number of records in the lists.

@@ -4,17 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::{
-    EmbeddingWork, KnownDataset, KnownSummary, ListedDataset, ListedFile, Quoted, SequenceDigest,
-    Stop, check_contract, path_text,
+    DATASET_FILE, EmbeddingWork, KnownDataset, KnownSummary, ListedDataset, ListedFile, Quoted,
+    SequenceDigest, Stop, check_contract, path_text,
 };
 use plmkit_store::{EmbeddingsKeys, StoreError, read_sealed};
 use serde_json::{Value, json};
 
 use crate::error::ShardError;
 use crate::id_table::IdTable;
-
-/// The file that describes a dataset, in its folder.
-const DATASET: &str = "dataset.json";
 
 /// The options of `fasta-shard` that decide which residues of a record are embedded. The others decide which records are
 /// accepted.
@@ -37,11 +34,11 @@ impl KnownDatasets {
     ) -> Result<Option<Self>, ShardError> {
         let mut known: Option<Self> = None;
         for path in paths {
-            let is_file = path.file_name().is_some_and(|name| name == DATASET);
+            let is_file = path.file_name().is_some_and(|name| name == DATASET_FILE);
             let file = if is_file {
                 path.clone()
             } else {
-                path.join(DATASET)
+                path.join(DATASET_FILE)
             };
             let dataset: ListedDataset = read_sealed(&file)?;
             let refused = |what: String| ShardError::Known(file.clone(), what);
@@ -99,7 +96,7 @@ impl KnownDatasets {
                 if digest != part.digest {
                     let expected = &part.digest;
                     let what = format_args!(
-                        "not the part that {DATASET} lists: expected rows {expected}, found {digest}"
+                        "not the part that {DATASET_FILE} lists: expected rows {expected}, found {digest}"
                     );
                     return Err(StoreError::malformed(&path, what).into());
                 }
