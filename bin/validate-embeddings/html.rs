@@ -80,9 +80,16 @@ fn conclusion(verdict: &Verdict) -> String {
         [] => "No check failed.".to_owned(),
         failed => format!("Failed: {}.", failed.join(", ")),
     };
+    let elsewhere =
+        [(verdict.aliases, "aliases"), (verdict.known, "known")].map(|(count, what)| {
+            let count = count.filter(|&count| count > 0);
+            count.map_or(String::new(), |count| format!(", {count} {what}"))
+        });
     format!(
-        "{outcome} {} rows, {} truncated, {rejected} rejected.",
-        verdict.rows, verdict.truncated
+        "{outcome} {} rows, {} truncated, {rejected} rejected{}.",
+        verdict.rows,
+        verdict.truncated,
+        elsewhere.concat()
     )
 }
 

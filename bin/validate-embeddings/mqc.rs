@@ -12,13 +12,15 @@ use crate::report::VerdictReport;
 const TEMPLATE: &str = include_str!("mqc.json");
 
 /// The columns that are counts of a check, each with the check.
-const COUNTS: [(&str, &str); 10] = [
+const COUNTS: [(&str, &str); 12] = [
     ("missing", "coverage"),
     ("extra", "coverage"),
     ("doubled", "coverage"),
     ("digest", "records"),
     ("absent", "ordinals"),
     ("in_rejects", "ordinals"),
+    ("in_aliases", "ordinals"),
+    ("in_known", "ordinals"),
     ("different", "origin"),
     ("not_finite", "finite"),
     ("zero", "norms"),

@@ -35,21 +35,23 @@ others() {
         expected[sample] = 1
         if (verdict == "pass" && wrong) { verdict = "fail"; spoilt = spoilt " " sample }
         else if (verdict == "fail") fail = fail " " sample
-        if (verdict == "pass" && !rows && rejected) verdict = "empty"
+        if (verdict == "pass" && !rows && rejected && !known) verdict = "empty"
         if (!rows) truncated = 0
-        print sample, records, rows, rejected, truncated, verdict, name, model
+        print sample, records, rows, rejected, aliases, known, truncated, verdict, name, model
         if (verdict == "none") none = none " " sample
         if (verdict == "empty") empty = empty " " sample
         if (verdict != "none") embedded_by(model, sample)
         samples++
         all_rows += rows
         all_rejected += rejected
+        all_aliases += aliases
+        all_known += known
         all_truncated += truncated
     }
-    function count(n, what) { return n " " what (n == 1 ? "" : "s") }
+    function count(n, what, plural) { return n " " what (n == 1 ? "" : plural ? plural : "s") }
     function value() { sub(/^[^:]*: /, ""); sub(/,$/, ""); gsub(/"/, ""); return $0 }
-    BEGIN { OFS = "\t"; print "sample", "records", "rows", "rejected", "truncated", "verdict", "model", "model_digest" }
-    /^>/ { tell(); sample = substr($0, 2); records = rows = rejected = truncated = 0; verdict = "none"; model = name = ""; validation = wrong = 0; next }
+    BEGIN { OFS = "\t"; print "sample", "records", "rows", "rejected", "aliases", "known", "truncated", "verdict", "model", "model_digest" }
+    /^>/ { tell(); sample = substr($0, 2); records = rows = rejected = aliases = known = truncated = 0; verdict = "none"; model = name = ""; validation = wrong = 0; next }
     /^!/ { wrong = 1; reasons = reasons sample ": " substr($0, 2) "\n"; next }
     /^</ {
         tell()
@@ -69,10 +71,13 @@ others() {
     /^  "model": / { name = value() }
     /^  "model_digest": / { model = value() }
     /^  "rows": / { rows = value() + 0 }
+    /^  "aliases": / { aliases = value() + 0 }
+    /^  "known": / { known = value() + 0 }
     /^ *"(rejected|in_rejects)": / { rejected += value() }
     END {
         tell()
-        printf "%s: %s, %d rejected, %d truncated, in %s\n", count(samples, "sample"), count(all_rows + 0, "row"), all_rejected, all_truncated, outdir > "/dev/stderr"
+        elsewhere = (all_aliases ? ", " count(all_aliases, "alias", "es") : "") (all_known ? ", " all_known " known" : "")
+        printf "%s: %s, %d rejected%s, %d truncated, in %s\n", count(samples, "sample"), count(all_rows + 0, "row"), all_rejected, elsewhere, all_truncated, outdir > "/dev/stderr"
         if (left != "") print "not in the table, left as they are:" left > "/dev/stderr"
         printf "%s", reasons > "/dev/stderr"
         list("no verdict, see the messages above", none)

@@ -110,7 +110,7 @@ GPU_EMBED="$GPU_EMBED --force" check "and are replaced where --force says so" ru
 check "the same" diff -r whole/a/embeddings lost/a/embeddings
 same "a line for each shard and sample, one for the batch size, and the totals" "5" "$(rm -rf lost && chain all.csv lost "$model" 2>&1 | grep -vc warning:)"
 check "the summary" finds '^1 sample: 100 rows, 0 rejected, 8 truncated, in lost$'
-same "as a table" "a 100 100 0 8 pass model-tiny $(digest lost/a/dataset.json)" "$(tail -n +2 lost/summary.tsv | tr '\t' ' ')"
+same "as a table" "a 100 100 0 0 0 8 pass model-tiny $(digest lost/a/dataset.json)" "$(tail -n +2 lost/summary.tsv | tr '\t' ' ')"
 cp -r "$model" weights
 check "a model" runs all.csv weighed weights
 reweigh weights
@@ -166,11 +166,12 @@ echo "duplicates and an earlier dataset"
 sed 's/^>/>again_/' "$proteins" | cat "$proteins" - >twofold.fasta
 printf 'sample,fasta\na,twofold.fasta\n' >twofold.csv
 FASTA_SHARD=--dedup check "each sequence once" runs twofold.csv deduplicated "$model"
-same "200 records, 100 rows" "200 100 pass" "$(cut -f 2,3,6 deduplicated/summary.tsv | tail -n 1 | tr '\t' ' ')"
+same "200 records, 100 rows, 100 aliases" "200 100 0 100 0 8 pass" "$(cut -f 2-8 deduplicated/summary.tsv | tail -n 1 | tr '\t' ' ')"
 { cat twofold.fasta && printf '>new\nMKVLAAGGWYTREDSSKLMN\n'; } >threefold.fasta
 printf 'sample,fasta\nb,threefold.fasta\n' >threefold.csv
 FASTA_SHARD="--dedup --known $work/deduplicated/a" check "and none of an earlier dataset" runs threefold.csv later "$model"
-same "201 records, 1 row" "201 1 pass" "$(cut -f 2,3,6 later/summary.tsv | tail -n 1 | tr '\t' ' ')"
+check "and in the totals" finds '^1 sample: 1 row, 0 rejected, 200 known, 0 truncated, in later$'
+same "201 records, 1 row" "201 1 0 0 200 0 pass" "$(cut -f 2-8 later/summary.tsv | tail -n 1 | tr '\t' ' ')"
 check "all records in one file" validate-embeddings combine later/b --known deduplicated/a --out combined
 check "which is a dataset" grep -q '"rows": 201,' combined/dataset.json
 
@@ -180,14 +181,14 @@ printf '>x\nA-D\n>y\n-\n' >gaps.fasta
 printf 'sample,fasta\nbad,twice.fasta\na,%s\n' "$proteins" >cohort.csv
 check "a record that is wrong fails the run" fails_with 65 cohort.csv cohort "$model"
 check "which says of which sample" finds '^no verdict, .*: bad$'
-same "the other one has its verdict" "bad none a pass" "$(tail -n +2 cohort/summary.tsv | cut -f 1,6 | paste -sd '\t' | tr '\t' ' ')"
+same "the other one has its verdict" "bad none a pass" "$(tail -n +2 cohort/summary.tsv | cut -f 1,8 | paste -sd '\t' | tr '\t' ' ')"
 check "and the same embeddings" diff -r whole/a/embeddings cohort/a/embeddings
 printf 'sample,fasta\nempty,gaps.fasta\na,%s\n' "$proteins" >cohort.csv
 FASTA_SHARD='--invalid reject' check "no record that is taken" fails_with 1 cohort.csv empty "$model"
 check "is a failure" finds '^every record was rejected.*: empty$'
 FASTA_SHARD='--invalid reject' ALLOW_EMPTY=true check "unless that is allowed" runs cohort.csv empty "$model"
 check "a warning" finds '^warning: every record was rejected.*: empty$'
-same "and in the table" "empty 2 0 2 0 empty" "$(grep ^empty empty/summary.tsv | cut -f 1-6 | tr '\t' ' ')"
+same "and in the table" "empty 2 0 2 0 0 0 empty" "$(grep ^empty empty/summary.tsv | cut -f 1-8 | tr '\t' ' ')"
 
 echo "what is looked at first"
 cp -- "$proteins" 'a, "b".fasta'

@@ -73,7 +73,7 @@ check "a sample that cannot be cut fails its job" is FAILED "$prepare"
 same "which names it" "not cut, see above: bad" "$(tail -n 1 "plmkit-$prepare.log")"
 report=$(grep 'job array' "plmkit-$prepare.log")
 check "the validation fails, too" until_true 120 is FAILED "${report##* }"
-same "a sample without a verdict" "a pass bad none" "$(tail -n +2 cohort/summary.tsv | cut -f 1,6 | tr '\t\n' '  ' | sed 's/ $//')"
+same "a sample without a verdict" "a pass bad none" "$(tail -n +2 cohort/summary.tsv | cut -f 1,8 | tr '\t\n' '  ' | sed 's/ $//')"
 check "in so many words" grep -x 'no verdict, see the messages above: bad' "plmkit-${report##* }.log"
 check "the other sample is the shell chain's" diff <(grep '"digest"' chain/a/dataset.json) <(grep '"digest"' cohort/a/dataset.json)
 rm cohort/a/embeddings/shard-00000.parquet
