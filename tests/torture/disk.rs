@@ -206,6 +206,25 @@ fn validate_embeddings() {
 
 #[test]
 #[ignore = "minutes: make torture"]
+fn combine() {
+    let line = "validate-embeddings combine sample --out OUT/all --rows-per-file 40";
+    let trial = Trial::new(Inputs::with_dataset(1), line);
+    trial.with_failing_calls();
+    trial.under_a_file_size_limit();
+}
+
+#[test]
+#[ignore = "minutes: make torture"]
+fn export() {
+    let export = "validate-embeddings export sample --force --out OUT/vectors";
+    let line = format!("{export}.h5ad --format h5ad");
+    Trial::new(Inputs::with_dataset(1), &line).run_all();
+    let line = format!("{export}.npy --format npy");
+    Trial::new(Inputs::with_dataset(1), &line).with_failing_calls();
+}
+
+#[test]
+#[ignore = "minutes: make torture"]
 fn monitor_log_report() {
     let inputs = Inputs::new(1);
     let logs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/monitor_log");

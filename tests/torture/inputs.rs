@@ -42,6 +42,22 @@ impl Inputs {
         inputs
     }
 
+    /// Adds the dataset `sample` of two shards whose rows interleave, of proteins truncated to 64 residues.
+    pub(crate) fn with_dataset(copies: usize) -> Self {
+        let inputs = Self::new(copies);
+        inputs.run("fasta-shard proteins.fasta --shards 2 --max-residues 64 --out sample/shards");
+        fs::create_dir(inputs.path("sample/embeddings")).expect("folder");
+        for shard in ["shard-00000", "shard-00001"] {
+            inputs.run(&format!(
+                "pack-batches sample/shards/{shard}.parquet --out {shard}.arrow"
+            ));
+            let out = format!("sample/embeddings/{shard}.parquet");
+            inputs.run(&format!("gpu-embed {shard}.arrow --out {out} {EMBED}"));
+        }
+        inputs.run("validate-embeddings --dataset sample");
+        inputs
+    }
+
     /// Returns a command line, run in the folder.
     pub(crate) fn command(&self, line: &str) -> Command {
         command(self.0.path(), line)

@@ -139,6 +139,20 @@ fn pack_batches() {
     victim.kill(100, 30);
 }
 
+#[test]
+#[ignore = "minutes: make torture"]
+fn combine() {
+    let line = "validate-embeddings combine sample --out OUT/all --rows-per-file 500";
+    Trial::new(Inputs::with_dataset(30), line).kill(60, 20);
+}
+
+#[test]
+#[ignore = "minutes: make torture"]
+fn export() {
+    let line = "validate-embeddings export sample --format h5ad --out OUT/vectors.h5ad --force";
+    Trial::new(Inputs::with_dataset(30), line).kill(40, 10);
+}
+
 /// The output after kills is that of a run in one process.
 fn kill_gpu_embed(options: &str, once: usize, twice: usize) {
     let line = format!("gpu-embed batches.arrow --out OUT/embeddings.parquet {EMBED}");

@@ -5,11 +5,16 @@ use std::path::{Path, PathBuf};
 
 use crate::common::Tree;
 
-/// Whether a file is temporary, or in the folder of an unfinished run.
+/// Whether a file is temporary, or in the folder of an unfinished run or dataset.
 pub(crate) fn is_hidden(path: &Path) -> bool {
     let hidden = |name: &OsStr| name.as_encoded_bytes().starts_with(b".");
-    let unfinished = |folder: &Path| folder.extension() == Some(OsStr::new("plmkit-run"));
-    path.file_name().is_some_and(hidden) || path.parent().is_some_and(unfinished)
+    let folders = ["plmkit-run", "plmkit-combine"].map(OsStr::new);
+    let unfinished = |folder: &Path| {
+        folder
+            .extension()
+            .is_some_and(|mark| folders.contains(&mark))
+    };
+    path.file_name().is_some_and(hidden) || path.ancestors().any(unfinished)
 }
 
 /// Whether a file is a saved part of an unfinished run.

@@ -1,4 +1,4 @@
-//! Datasets of many parts: combined, selected from, looked up and exported.
+//! Datasets of many parts: combined, selected from and looked up.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::common::{all, assert_failed, bin, visible};
 use crate::set::{Row, Set, failed, rows, run};
 
 /// A dataset whose part `part(row)` has each row: `parts` files, and `dataset.json`.
-fn dataset(set: &Set, parts: usize, part: impl Fn(&Row) -> usize) -> PathBuf {
+pub(crate) fn dataset(set: &Set, parts: usize, part: impl Fn(&Row) -> usize) -> PathBuf {
     let folder = set.path("sample");
     fs::create_dir_all(folder.join("embeddings")).expect("folder");
     let listed = (0..parts).map(|place| {
@@ -39,7 +39,7 @@ fn list(folder: &Path, outcome: &str, files: &[Value]) {
     fs::write(folder.join("dataset.json"), text).expect("write");
 }
 
-fn interleaved(row: &Row) -> usize {
+pub(crate) fn interleaved(row: &Row) -> usize {
     (row.ordinal * 7 % 3) as usize
 }
 
@@ -50,7 +50,7 @@ fn combine(dataset: &Path, out: &Path, options: &[&str]) -> Command {
     combine
 }
 
-fn succeeded(output: &Output) -> String {
+pub(crate) fn succeeded(output: &Output) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{stderr}");
     stderr
@@ -73,7 +73,7 @@ fn content(files: &[PathBuf]) -> Vec<((u64, u32), String, Vec<f32>)> {
     content
 }
 
-fn expected() -> Vec<((u64, u32), String, Vec<f32>)> {
+pub(crate) fn expected() -> Vec<((u64, u32), String, Vec<f32>)> {
     let rows = rows().into_iter();
     rows.map(|row| ((row.ordinal, row.start), row.id, row.vector))
         .collect()
@@ -291,37 +291,6 @@ fn single_proteins_are_looked_up() {
         &lookup(&["P20", "--column", "max_6"]),
         65,
         "expected a column 'max_6', found mean_6",
-    );
-}
-
-#[test]
-fn a_matrix_is_exported_with_its_ids() {
-    let set = Set::new();
-    let sample = dataset(&set, 3, interleaved);
-    let export = |options: &[&str]| {
-        let mut export = bin("validate-embeddings");
-        export
-            .arg("export")
-            .arg(&sample)
-            .args(["--format", "npy", "--out"]);
-        run(export.arg(set.path("m.npy")).args(options))
-    };
-    succeeded(&export(&[]));
-    let matrix = fs::read(set.path("m.npy")).expect("a matrix");
-    assert!(matrix.starts_with(
-        b"\x93NUMPY\x01\0v\0{'descr': '<f4', 'fortran_order': False, 'shape': (30, 8), }"
-    ));
-    let values = expected().into_iter().flat_map(|row| row.2);
-    let values: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
-    assert!(matrix[128..] == values);
-    let ids = fs::read_to_string(set.path("m.ids.txt")).expect("ids");
-    let expected: String = expected().into_iter().map(|row| row.1 + "\n").collect();
-    assert_eq!(ids, expected);
-    assert_failed(&export(&[]), 73, "m.npy: exists");
-    succeeded(&export(&["--force", "--dtype", "f16"]));
-    assert_eq!(
-        fs::read(set.path("m.npy")).expect("a matrix").len(),
-        128 + 30 * 8 * 2
     );
 }
 

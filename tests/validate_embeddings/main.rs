@@ -4,6 +4,7 @@
 mod common;
 mod dataset;
 mod expectations;
+mod export;
 mod faults;
 mod files;
 mod merge;

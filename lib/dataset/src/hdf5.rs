@@ -6,6 +6,9 @@
 //!
 //! Source: <https://support.hdfgroup.org/documentation/hdf5/latest/_f_m_t11.html>.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -19,6 +22,8 @@ const LEAF_K: usize = 32;
 const NODE_K: usize = 128;
 /// The bytes of a heap of texts. Readers hold a whole heap in memory.
 const HEAP_BYTES: usize = 1 << 16;
+/// The most texts of a heap: their numbers are 16-bit.
+const MOST_TEXTS: usize = u16::MAX as usize;
 /// The least bytes of a heap.
 const LEAST_HEAP_BYTES: usize = 1 << 12;
 
@@ -125,7 +130,7 @@ impl Hdf5Writer {
         let mut references = Vec::new();
         let mut heap = Heap::default();
         for text in texts {
-            if heap.bytes.len() >= HEAP_BYTES {
+            if heap.bytes.len() >= HEAP_BYTES || heap.lengths.len() == MOST_TEXTS {
                 heap.finish(self, &mut references)?;
             }
             heap.push(text.as_bytes());
