@@ -10,7 +10,7 @@ use arrow::array::{ArrayRef, FixedSizeListArray, Float32Array, RecordBatch};
 use arrow::datatypes::{DataType, Field};
 use plmkit_contract::{
     AliasRow, EmbeddingLayout, KEY_COLUMNS, Kind, Labels, Manifest, Provenance, Reason, Reject,
-    RowKey, Sealed, SequenceDigest, ShardRow, StoreDtype,
+    RowKey, Sealed, SequenceDigest, ShardRow, StoreDtype, seal,
 };
 use plmkit_store::{
     AliasesWriter, BatchesWriter, EmbeddingsWriter, ListWriter, Shard, ShardWriter, read_shard,
@@ -169,6 +169,18 @@ fn manifest(folder: &Path) -> Result<()> {
     fs::write(folder.join("entries.json"), manifest.to_string())?;
     let manifest: Manifest = serde_json::from_value(manifest)?;
     fs::write(folder.join("manifest.json"), manifest.to_json())?;
+    let part = |name: &str| {
+        let digest = format!("xxh3-128-sum:{:032x}:1", 5);
+        json!({"file": format!("embeddings/{name}"), "rows": 1, "digest": digest})
+    };
+    let dataset = json!({
+        "contract": "1", "tool": "validate-embeddings", "outcome": "pass", "sample": "a", "model_digest": "blake3-128:00",
+        "options": {"dtype": "f32"}, "columns": [{"name": "mean_1", "dimension": 4}],
+        "shard_options": {"max_residues": 1022}, "embeddings": [part("part-00000.parquet")],
+        "combined": {"work": "", "parts": [part("a.parquet"), part("b.parquet")]}, "rows": 1,
+    });
+    fs::write(folder.join("listed.json"), dataset.to_string())?;
+    fs::write(folder.join("dataset.json"), seal(&dataset))?;
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use plmkit_contract::{Kind, Stop};
 use plmkit_fuzz::{as_file, judged};
 use plmkit_store::{
-    AliasesReader, BatchesFile, EmbeddingsKeys, EmbeddingsReader, StoreError, read_shard,
+    AliasesReader, BatchesFile, EmbeddingsFile, EmbeddingsKeys, EmbeddingsReader, StoreError, read_shard,
 };
 
 fuzz_target!(|bytes: &[u8]| {
@@ -29,13 +29,26 @@ fuzz_target!(|bytes: &[u8]| {
         }
         Ok(rows)
     };
+    let random_access = |path: &Path| -> Result<u64, StoreError> {
+        let file = EmbeddingsFile::open(path)?;
+        let columns = file.schema().fields().len();
+        let mut rows = 0;
+        for (group, summary) in file.groups()?.iter().enumerate() {
+            file.page_starts(group)?;
+            file.may_have(group, ["P1"].into_iter())?;
+            rows += file.rows_with(group, |_| true)?.len() as u64;
+            file.read(group, &[0..summary.rows], 0..columns)?;
+        }
+        file.verify(&Stop::default())?;
+        Ok(rows)
+    };
     let aliases = |path: &Path| -> Result<u64, StoreError> {
         let mut reader = AliasesReader::open(path, Kind::Known)?;
         while reader.next_batch()?.is_some() {}
         Ok(reader.digest().rows())
     };
-    let readers: [&dyn Fn(&Path) -> Result<u64, StoreError>; 5] =
-        [&shard, &batches, &embeddings, &keys, &aliases];
+    let readers: [&dyn Fn(&Path) -> Result<u64, StoreError>; 6] =
+        [&shard, &batches, &embeddings, &keys, &random_access, &aliases];
     let read = readers.map(|read| judged(as_file(bytes, read)));
     // Only the seeds are intact files.
     for rows in read.into_iter().flatten() {

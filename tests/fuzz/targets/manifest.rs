@@ -17,4 +17,10 @@ fuzz_target!(|bytes: &[u8]| {
         let again = Manifest::from_json(manifest.to_json().as_bytes()).expect("just sealed");
         assert_eq!(again, manifest);
     }
+    if let Ok(listed) = serde_json::from_slice::<ListedDataset>(bytes) {
+        let again = ListedDataset::from_json(listed.to_json().as_bytes()).expect("just sealed");
+        assert_eq!(again.rows(), listed.rows());
+        assert_eq!(again.combined_rows(), listed.combined_rows());
+        assert_eq!(again.work().has_separate_windows(), listed.work().has_separate_windows());
+    }
 });
