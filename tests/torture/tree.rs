@@ -17,10 +17,10 @@ pub(crate) fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(hidden) || path.ancestors().any(unfinished)
 }
 
-/// Whether a file is a saved part of an unfinished run.
+/// Whether a file is a saved part of an unfinished run, or a finished file of an unfinished dataset.
 pub(crate) fn is_saved(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-    is_hidden(path) && name.starts_with(b"part-")
+    is_hidden(path) && (name.starts_with(b"part-") || name == b"dataset.json")
 }
 
 /// Expects that `found` and `expected` have the same files with the same bytes. Prints names, not bytes.
