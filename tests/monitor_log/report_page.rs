@@ -19,7 +19,7 @@ fn the_page_is_self_contained_and_has_the_content_of_the_report() {
         "temperature, °C",
         "All GPUs have the same axes.",
         "How long the device waited for a batch.",
-        "How full the batches were",
+        "How full batches were",
         "prefers-color-scheme: dark",
         "@media print",
     ] {

@@ -1,6 +1,5 @@
 //! Charts, drawn as SVG inside the page.
 
-use std::fmt::Write;
 use std::ops::Range;
 
 use plotters::coord::Shift;
@@ -203,19 +202,12 @@ impl Figure {
     }
 
     pub(crate) fn html(&self) -> String {
-        let caption = escape(&self.caption);
-        let mut html = format!("<figure>{}<figcaption>{caption}", self.svg);
-        for (position, name) in &self.key {
+        let key = self.key.iter().map(|(position, name)| {
             let class = position % COLOURS.len();
-            // Writing to a string does not fail.
-            let _ = write!(
-                html,
-                " <span class=\"key c{class}\">{}</span>",
-                escape(name)
-            );
-        }
-        html.push_str("</figcaption></figure>");
-        html
+            format!("<span class=\"key c{class}\">{}</span> ", escape(name))
+        });
+        let (svg, caption, key) = (&self.svg, escape(&self.caption), key.collect::<String>());
+        format!("<figure>{svg}<figcaption>{caption}<div>{key}</div></figcaption></figure>")
     }
 }
 

@@ -22,10 +22,10 @@ impl Page {
         }
     }
 
-    /// Adds a word about the whole page, highlighted.
-    pub fn verdict(&mut self, tone: Tone, text: &str) -> &mut Self {
-        let badge = Cell::badge(tone, text).content();
-        let _ = writeln!(self.body, "<p class=\"verdict\">{badge}</p>");
+    /// Adds a word about the whole page, highlighted, and its reason.
+    pub fn verdict(&mut self, tone: Tone, text: &str, reason: &str) -> &mut Self {
+        let (badge, reason) = (Cell::badge(tone, text).content(), escape(reason));
+        let _ = writeln!(self.body, "<p class=\"verdict\">{badge} {reason}</p>");
         self
     }
 

@@ -4,7 +4,12 @@ use std::fmt::Write;
 
 use crate::escape;
 
-/// A table: a row of headings, and rows of cells.
+/// On a narrow screen, the rows of a table of more than `CARD_COLUMNS` columns and up to `CARD_ROWS` rows become lists of
+/// names and values. A longer table scrolls sideways.
+const CARD_COLUMNS: usize = 4;
+const CARD_ROWS: usize = 12;
+
+/// A table: a row of headings, and rows of cells. A column without any known cell is left out.
 #[derive(Clone, Debug)]
 pub struct Table {
     columns: Vec<String>,
@@ -93,12 +98,18 @@ impl Cell {
         }
     }
 
-    fn html(&self) -> String {
+    /// `name` is the heading of its column where headings are not shown.
+    fn html(&self, name: Option<&str>) -> String {
         let class = match self.class {
             "number" => " class=\"number\"",
             _ => "",
         };
-        format!("<td{class}>{}</td>", self.content())
+        let name = name.map(|name| format!(" data-name=\"{}\"", escape(name)));
+        format!(
+            "<td{class}{}>{}</td>",
+            name.unwrap_or_default(),
+            self.content()
+        )
     }
 }
 
@@ -126,22 +137,31 @@ impl Table {
     }
 
     pub(crate) fn html(&self) -> String {
-        // The heading of a column of numbers is right-aligned as well.
-        let is_number = |column: usize| {
-            let first = self.rows.first().and_then(|row| row.get(column));
-            first.is_some_and(|cell| cell.class == "number")
-        };
-        let mut html = String::from("<div class=\"wide\"><table><thead><tr>");
-        for (column, name) in self.columns.iter().enumerate() {
-            let class = is_number(column).then_some(" class=\"number\"");
-            let class = class.unwrap_or_default();
+        let cells = |column: usize| self.rows.iter().filter_map(move |row| row.get(column));
+        let is_known = |column: &usize| cells(*column).any(|cell| cell.text.is_some());
+        let columns = (0..self.columns.len()).filter(|at| self.rows.is_empty() || is_known(at));
+        let columns: Vec<usize> = columns.collect();
+        let has_cards = columns.len() > CARD_COLUMNS && self.rows.len() <= CARD_ROWS;
+        let class = if has_cards { "wide cards" } else { "wide" };
+        let mut html = format!("<div class=\"{class}\"><table><thead><tr>");
+        for &column in &columns {
+            // The heading of a column of numbers is right-aligned as well.
+            let is_number = cells(column)
+                .next()
+                .is_some_and(|cell| cell.class == "number");
+            let class = if is_number { " class=\"number\"" } else { "" };
+            let name = escape(&self.columns[column]);
             // Writing to a string does not fail.
-            let _ = write!(html, "<th scope=\"col\"{class}>{}</th>", escape(name));
+            let _ = write!(html, "<th scope=\"col\"{class}>{name}</th>");
         }
         html.push_str("</tr></thead><tbody>");
         for row in &self.rows {
-            let cells: String = row.iter().map(Cell::html).collect();
-            let _ = write!(html, "\n<tr>{cells}</tr>");
+            html.push_str("\n<tr>");
+            for &column in &columns {
+                let name = has_cards.then(|| self.columns[column].as_str());
+                html.extend(row.get(column).map(|cell| cell.html(name)));
+            }
+            html.push_str("</tr>");
         }
         html.push_str("</tbody></table></div>\n");
         html
@@ -164,6 +184,28 @@ fn grouped(number: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_column_without_a_known_cell_is_left_out_and_only_short_tables_have_names_beside_their_cells()
+     {
+        let html = |rows: usize| {
+            let mut table = Table::new(["a", "b", "c", "d", "e<", "f"]);
+            for _ in 0..rows {
+                let numbers = [1_u64, 2, 3, 4].map(Cell::count);
+                table.row([Cell::known(None::<String>)].into_iter().chain(numbers));
+            }
+            table.html()
+        };
+        let (short, long) = (html(CARD_ROWS), html(CARD_ROWS + 1));
+        assert!(!short.contains(">a</th>") && !short.contains(">f</th>"));
+        assert!(!short.contains("cards"), "four columns");
+        assert!(!long.contains("data-name") && long.contains(">e&lt;</th>"));
+        let mut table = Table::new(["a", "b", "c", "d", "e<"]);
+        table.row([1_u64, 2, 3, 4, 5].map(Cell::count));
+        let name = "<td class=\"number\" data-name=\"e&lt;\">5</td>";
+        assert!(table.html().contains(name), "{}", table.html());
+        assert_eq!(Table::new(["a"]).html().matches("<th").count(), 2);
+    }
 
     #[test]
     fn digits_are_in_groups_of_three() {

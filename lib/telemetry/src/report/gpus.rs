@@ -105,19 +105,25 @@ impl GpuSummary {
 
     /// Names its host and UUID in sentences.
     pub(super) fn tell_apart(&mut self) {
-        // `GPU-` and eight digits; the names of MIG instances may differ at the end only.
-        let length = if self.is_mig() { usize::MAX } else { 12 };
-        let uuid = self.uuid.as_ref();
-        let uuid = uuid.map(|uuid| uuid.chars().take(length).collect());
-        self.place =
-            Some(joined([self.host.clone(), uuid], ", ")).filter(|place| !place.is_empty());
+        let uuid = self.uuid.as_deref().map(short_uuid);
+        let place = joined([self.host.clone(), uuid], ", ");
+        self.place = Some(place).filter(|place| !place.is_empty());
     }
 
     /// Whether it is a MIG instance.
     pub(super) fn is_mig(&self) -> bool {
-        let uuid = self.uuid.as_deref();
-        uuid.is_some_and(|uuid| uuid.starts_with("MIG-"))
+        self.uuid.as_deref().is_some_and(is_mig)
     }
+}
+
+fn is_mig(uuid: &str) -> bool {
+    uuid.starts_with("MIG-")
+}
+
+/// Returns the start of a UUID, which tells GPUs apart: `GPU-` and eight digits. MIG instances may differ at the end only.
+pub(super) fn short_uuid(uuid: &str) -> String {
+    let length = if is_mig(uuid) { usize::MAX } else { 12 };
+    uuid.chars().take(length).collect()
 }
 
 /// The rows of one GPU.

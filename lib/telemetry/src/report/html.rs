@@ -4,6 +4,8 @@ mod charts;
 mod header;
 mod tables;
 
+use std::collections::HashMap;
+
 use plmkit_contract::plural;
 use plmkit_page::Page;
 
@@ -13,8 +15,9 @@ use super::{
 };
 use crate::report::pictures::MAX_RUNS;
 
-/// Findings that are not folded away, the worst.
+/// Findings that are not folded away, the worst, and those of one tier and kind.
 const SHOWN_FINDINGS: usize = 12;
+const SHOWN_ALIKE: usize = 4;
 
 /// A longer table of runs is folded.
 const SHOWN_RUNS: usize = 12;
@@ -52,11 +55,18 @@ fn add_findings(page: &mut Page, findings: &[Finding]) {
         page.paragraph("None.");
         return;
     }
-    let (shown, others) = findings.split_at(findings.len().min(SHOWN_FINDINGS));
-    page.table(&tables::findings(shown));
+    let mut alike = HashMap::new();
+    let (mut shown, mut others) = (Vec::new(), Vec::new());
+    for finding in findings {
+        let alike = alike.entry((finding.tier, finding.kind)).or_insert(0);
+        *alike += 1;
+        let is_shown = *alike <= SHOWN_ALIKE && shown.len() < SHOWN_FINDINGS;
+        if is_shown { &mut shown } else { &mut others }.push(finding);
+    }
+    page.table(&tables::findings(&shown));
     if !others.is_empty() {
         let summary = format!("more: {}", plural(others.len(), "finding"));
-        let others = tables::findings(others);
+        let others = tables::findings(&others);
         page.fold(true, &summary, |page| _ = page.table(&others));
     }
 }
@@ -91,7 +101,7 @@ fn add_gpus(page: &mut Page, samples: &SamplesSummary) {
     page.list(&samples.notes);
     let figures = charts::gpus(samples);
     if !figures.is_empty() {
-        page.paragraph("Line: mean. Band: from the least to the greatest value. Grey: runs at work. All GPUs have the same axes.");
+        page.paragraph("Line: mean. Band: from the least to the greatest value. Grey: runs on the GPU. All GPUs have the same axes.");
         page.figures(&figures);
     }
     if figures.len() < samples.gpus.len() {
@@ -167,7 +177,9 @@ mod tests {
         assert!(!few.contains("<details>") && few.contains("<h3>Run run-2</h3>"));
         for (text, count) in [
             ("<summary>200 runs</summary>", 1),
-            ("<summary>more: 188 findings</summary>", 1),
+            ("<summary>more: 196 findings</summary>", 1),
+            ("verdict: critical</span> 200 × packing", 1),
+            ("<dd>200 × no end</dd>", 1),
             ("<summary>Run run-19: no end</summary>", 1),
             ("<figure>", 20 * 2),
             ("<td>run-199</td>", 2),

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use plmkit_logs::thresholds::{IDLE_CRITICAL_ABOVE, IDLE_JUDGED_FROM_S, IDLE_MILD_ABOVE};
 
-use super::{Tier, percent, share};
+use super::{Tier, share};
 
 /// The share of the elapsed time in which a device had no work, 0 to 1. Loading the model comes before and is no part of it.
 /// A device has work while it computes a batch.
@@ -42,8 +42,9 @@ impl Idle {
             ("other gaps", self.other),
         ];
         parts.sort_by(|one, other| other.1.total_cmp(&one.1));
+        // Parts are not compared with thresholds.
         parts
-            .map(|(name, share)| format!("{name} {}", percent(share)))
+            .map(|(name, share)| format!("{name} {:.1} %", share * 100.0))
             .join(", ")
     }
 

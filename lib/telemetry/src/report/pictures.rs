@@ -1,5 +1,8 @@
 //! Data of the charts: lines over time and over batches, in bins.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+
 use plmkit_logs::GpuSample;
 use plmkit_logs::event::BatchDone;
 
@@ -27,18 +30,29 @@ pub(super) const GPU_LINES: [GpuLine; 5] = [
     ("SM clock, MHz", |sample| Some(sample.sm_clock_mhz?.into())),
 ];
 
-/// Chart data of a GPU over the seconds of all recordings in a row: the values of [`GPU_LINES`].
+/// Chart data of a GPU over the seconds of all recordings of its machine in a row.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct GpuPictures(pub(super) [Bins; GPU_LINES.len()]);
+pub(super) struct GpuPictures {
+    /// The values of [`GPU_LINES`].
+    pub(super) lines: [Bins; GPU_LINES.len()],
+    /// The extent of the samples during each run that used the GPU, by the position of the run.
+    pub(super) spans_s: BTreeMap<usize, Range<f64>>,
+}
 
 impl GpuPictures {
     pub(super) fn new() -> Self {
-        Self(GPU_LINES.map(|_| Bins::new(GPU_RESOLUTION_S)))
+        Self {
+            lines: GPU_LINES.map(|_| Bins::new(GPU_RESOLUTION_S)),
+            spans_s: BTreeMap::new(),
+        }
     }
 
-    /// Adds a sample at `at_s` on the time axis.
-    pub(super) fn add(&mut self, at_s: f64, sample: &GpuSample) {
-        for (bins, (_, value)) in self.0.iter_mut().zip(GPU_LINES) {
+    /// Adds a sample at `at_s` on the time axis, during some runs on the GPU.
+    pub(super) fn add(&mut self, at_s: f64, sample: &GpuSample, runs: impl Iterator<Item = usize>) {
+        for run in runs {
+            self.spans_s.entry(run).or_insert(at_s..at_s).end = at_s;
+        }
+        for (bins, (_, value)) in self.lines.iter_mut().zip(GPU_LINES) {
             if let Some(value) = value(sample) {
                 bins.add(at_s, value);
             }

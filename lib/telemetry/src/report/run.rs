@@ -186,7 +186,7 @@ impl RunSummary {
         Some(sum_s * gpus as f64 / 3600.0)
     }
 
-    /// Returns sentences about idle time, batches and workers.
+    /// Returns sentences about idle time and batches.
     pub(super) fn remarks(&self) -> Vec<String> {
         let loading = self.load_share.map_or_else(String::new, |share| {
             let share = percent(share);
@@ -210,11 +210,8 @@ impl RunSummary {
         let recomputed = Some(plural(self.recomputed, "sequence")).filter(|_| self.recomputed > 0);
         let recomputed = recomputed.map(|sequences| format!("{sequences} computed again in f32"));
         let batches = joined([waits, lengths, memory, recomputed], "; ");
-        let workers = self.by_worker.iter().filter(|_| self.by_worker.len() > 1);
-        let lines = idle
-            .into_iter()
-            .chain(Some(batches).filter(|line| !line.is_empty()));
-        lines.chain(workers.map(WorkerSummary::sentence)).collect()
+        let batches = Some(batches).filter(|line| !line.is_empty());
+        idle.into_iter().chain(batches).collect()
     }
 
     /// Adds the GPUs and computes the efficiency.

@@ -1,7 +1,6 @@
 //! The GPUs and the host of a sample log.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use plmkit_logs::GpuSample;
 use serde::Serialize;
@@ -43,9 +42,9 @@ pub struct SamplesSummary {
     /// The host of each run; `None` if unknown.
     #[serde(skip)]
     pub(super) machines: Vec<Option<HostSummary>>,
-    /// Chart data.
+    /// Chart data of the first GPUs.
     #[serde(skip)]
-    pub(super) pictures: SamplesPictures,
+    pub(super) pictures: Vec<GpuPictures>,
 }
 
 /// Which samples count.
@@ -59,20 +58,12 @@ pub enum Scope {
     Recording,
 }
 
-/// Chart data of the samples, over the seconds of all recordings in a row.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct SamplesPictures {
-    /// The first GPUs.
-    pub(super) gpus: Vec<GpuPictures>,
-    /// When runs were at work.
-    pub(super) spans_s: Vec<Range<f64>>,
-}
-
 /// Sums over samples, joined with runs.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     times: WorkTimes,
-    axis: TimeAxis,
+    /// The time axis of each clock: machines record at the same time.
+    axes: BTreeMap<usize, TimeAxis>,
     pictures: Vec<GpuPictures>,
     rows: u64,
     gpus: Vec<GpuRows>,
@@ -81,8 +72,6 @@ pub struct Samples {
     log: usize,
     last: Option<Moment>,
     moments: u64,
-    /// The extent of the rows during each run on the time axis.
-    spans_s: BTreeMap<usize, Range<f64>>,
 }
 
 impl Samples {
@@ -108,7 +97,8 @@ impl Samples {
     pub fn add(&mut self, sample: &GpuSample) {
         self.rows += 1;
         let moment = self.times.place(sample);
-        let at_s = self.axis.place(moment, sample.interval_s);
+        let axis = self.axes.entry(moment.clock).or_default();
+        let at_s = axis.place(moment, sample.interval_s);
         self.moments += u64::from(self.last.replace(moment) != Some(moment));
         let host = self.host_of(sample, moment);
         self.hosts[host].add(sample, moment, &self.times);
@@ -116,13 +106,11 @@ impl Samples {
             let gpu = self.gpu_of(sample, host);
             self.gpus[gpu].add(sample, moment, (self.log, self.moments), &self.times);
             if let Some(pictures) = self.pictures.get_mut(gpu) {
-                pictures.add(at_s, sample);
-            }
-        }
-        let around = moment.at_us - 1..moment.at_us + 1;
-        for (_, work) in self.times.parts(moment.clock, around) {
-            for work in work {
-                self.spans_s.entry(work.run).or_insert(at_s..at_s).end = at_s;
+                let around = moment.at_us - 1..moment.at_us + 1;
+                let work = self.times.parts(moment.clock, around);
+                let work = work.flat_map(|(_, work)| work);
+                let work = work.filter(|work| work.uses(sample.uuid.as_deref()));
+                pictures.add(at_s, sample, work.map(|work| work.run));
             }
         }
     }
@@ -210,10 +198,7 @@ impl Samples {
             notes,
             by_run: by_run.collect(),
             machines,
-            pictures: SamplesPictures {
-                gpus: self.pictures,
-                spans_s: self.spans_s.into_values().collect(),
-            },
+            pictures: self.pictures,
             gpus,
         }
     }

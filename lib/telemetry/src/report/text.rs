@@ -2,7 +2,10 @@
 
 use plmkit_contract::{LIST_SHOWN, one_line, plural};
 
-use super::{GpuSummary, HostSummary, Repeats, Report, RunSummary, SampleTotals, joined, percent};
+use super::{
+    GpuSummary, HostSummary, Repeats, Report, RunSummary, SampleTotals, WorkerSummary, joined,
+    percent,
+};
 use plmkit_logs::event::Outcome;
 
 /// Returns the report in sentences, one a line: the work, the GPUs and the host, and the findings.
@@ -18,6 +21,8 @@ pub fn sentences(report: &Report) -> Vec<String> {
             lines.extend(efficiency(run));
             lines.extend(run.stages.advice.clone());
             lines.extend(run.remarks());
+            let workers = run.by_worker.iter().filter(|_| run.by_worker.len() > 1);
+            lines.extend(workers.map(WorkerSummary::sentence));
             lines.extend(run.notes.iter().cloned());
         }
         lines.extend(events.by_sample.iter().filter_map(SampleTotals::sentence));

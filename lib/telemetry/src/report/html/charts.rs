@@ -5,7 +5,7 @@ use std::array;
 use plmkit_page::{Bars, Figure, Line, Lines, Strip, Strips, short, time_unit};
 
 use crate::report::bins::{Bin, Bins};
-use crate::report::pictures::{GPU_LINES, GpuPictures};
+use crate::report::pictures::GPU_LINES;
 use crate::report::{RunSummary, SamplesSummary};
 
 /// Points of a line: one for each two pixels of a chart.
@@ -14,14 +14,14 @@ const MAX_POINTS: usize = 140;
 /// The next value of a line comes at most this many usual intervals after the last one. Later, there is a gap.
 const MAX_INTERVALS: f64 = 2.5;
 
-/// Draws what each GPU did over the recording, with the same axes for all. Runs are shaded.
+/// Draws what each GPU did over the recording, with the same axes for all. Its runs are shaded.
 pub(super) fn gpus(samples: &SamplesSummary) -> Vec<Figure> {
-    let pictures = &samples.pictures;
-    let all = pictures.gpus.iter().flat_map(|gpu| &gpu.0);
-    let end_s = all.map(end).fold(0.0, f64::max);
+    let all = samples.pictures.iter();
+    let lines = all.clone().flat_map(|gpu| &gpu.lines);
+    let end_s = lines.map(end).fold(0.0, f64::max);
     let (unit, unit_s) = time_unit(end_s);
     let highest = |position: usize| {
-        let bins = pictures.gpus.iter().flat_map(|gpu| gpu.0[position].bins());
+        let bins = all.clone().flat_map(|gpu| gpu.lines[position].bins());
         let filled = bins.filter(|bin| bin.count > 0);
         filled.map(|bin| bin.max).fold(0.0, f64::max) * 1.05
     };
@@ -30,13 +30,12 @@ pub(super) fn gpus(samples: &SamplesSummary) -> Vec<Figure> {
         0 => 105.0,
         _ => highest(position),
     });
-    let visible = pictures.spans_s.iter();
-    let visible = visible.filter(|span| span.start < end_s && span.end > 0.0);
-    let shaded = visible.map(|span| span.start / unit_s..span.end / unit_s);
-    let shaded: Vec<_> = shaded.collect();
-    let gpus = samples.gpus.iter().zip(&pictures.gpus);
-    let figures = gpus.filter_map(|(gpu, GpuPictures(lines))| {
-        let strips = lines.iter().zip(GPU_LINES).zip(y_max);
+    let gpus = samples.gpus.iter().zip(&samples.pictures);
+    let figures = gpus.filter_map(|(gpu, pictures)| {
+        let runs = pictures.spans_s.values();
+        let runs = runs.filter(|span| span.start < end_s);
+        let shaded = runs.map(|span| span.start / unit_s..span.end / unit_s);
+        let strips = pictures.lines.iter().zip(GPU_LINES).zip(y_max);
         let strips = strips.map(|((bins, (label, _)), y_max)| Strip {
             y_max,
             line: line(label, bins, (unit_s, 1.0)),
@@ -46,7 +45,7 @@ pub(super) fn gpus(samples: &SamplesSummary) -> Vec<Figure> {
             x_label: &format!("{unit} of recording"),
             x: 0.0..end_s / unit_s,
             strips: strips.collect(),
-            shaded: shaded.clone(),
+            shaded: shaded.collect(),
         })
     });
     figures.collect()
@@ -74,7 +73,7 @@ pub(super) fn run(run: &RunSummary) -> Vec<Figure> {
         shaded: Vec::new(),
     });
     let packing = Figure::lines(&Lines {
-        caption: "How full the batches were, last ones of files left out: mean, and from the least to the greatest.",
+        caption: "How full batches were: mean and range, without the last of each file.",
         x_label: "batch",
         x: 0.0..end(&pictures.utilization),
         y_label: "tokens, % of budget",

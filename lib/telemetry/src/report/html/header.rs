@@ -4,19 +4,25 @@ use plmkit_page::{Page, Tone};
 
 use super::tables::tone;
 use crate::report::multiqc::counted;
-use crate::report::{Report, RunSummary};
+use crate::report::text::outcome;
+use crate::report::{Report, RunSummary, Tier};
 
-const NO_VERDICT: &str = "no verdict: neither packing nor enough GPU utilization is known";
+const NO_VERDICT: &str = "neither packing nor enough GPU utilization is known";
 
 /// Names that are listed. The others are counted.
 const LISTED: usize = 3;
 
 pub(super) fn add(page: &mut Page, report: &Report) {
     match report.verdict {
-        Some(tier) => page.verdict(tone(tier), &format!("verdict: {tier}")),
-        None => page.verdict(Tone::Fair, NO_VERDICT),
+        Some(tier) => page.verdict(
+            tone(tier),
+            &format!("verdict: {tier}"),
+            &reason(report, tier),
+        ),
+        None => page.verdict(Tone::Fair, "no verdict", NO_VERDICT),
     };
     let runs = report.runs();
+    let ends: Vec<&str> = runs.iter().map(|run| outcome(run.outcome)).collect();
     let named = |name: fn(&RunSummary) -> Option<String>| listed(runs.iter().filter_map(name));
     let dates = || runs.iter().filter_map(date);
     let last = dates().max();
@@ -26,6 +32,8 @@ pub(super) fn add(page: &mut Page, report: &Report) {
     });
     let facts = [
         ("host", named(|run| run.host.clone())),
+        ("runs", listed(counted(&ends, "×").into_iter())),
+        ("CPU threads", named(cpu_threads)),
         ("GPUs", gpus(report)),
         (
             "model",
@@ -43,6 +51,23 @@ pub(super) fn add(page: &mut Page, report: &Report) {
     ];
     let facts = facts.into_iter();
     page.facts(facts.filter_map(|(name, value)| Some((name, value?))));
+}
+
+/// Counts the findings that decide the verdict, by kind.
+fn reason(report: &Report, tier: Tier) -> String {
+    let deciding = report.findings.iter();
+    let deciding = deciding.filter(|finding| finding.in_verdict && finding.tier == tier);
+    let kinds: Vec<&str> = deciding.map(|finding| finding.kind.into()).collect();
+    counted(&kinds, "×").join(", ").replace('_', " ")
+}
+
+fn is_on_cpu(run: &RunSummary) -> bool {
+    run.device.as_deref() == Some("cpu")
+}
+
+/// Returns the threads of the runs on CPUs.
+fn cpu_threads(run: &RunSummary) -> Option<String> {
+    Some(run.threads.filter(|_| is_on_cpu(run))?.to_string())
 }
 
 /// Returns the minute in which a run began.
@@ -67,9 +92,8 @@ fn listed(values: impl Iterator<Item = String>) -> Option<String> {
 /// Counts the GPUs of the samples, or else of the runs, by product.
 fn gpus(report: &Report) -> Option<String> {
     let (samples, runs) = (report.gpus().iter(), report.runs());
-    let is_on_cpu = |run: &RunSummary| run.device.as_deref() == Some("cpu");
     if !runs.is_empty() && runs.iter().all(is_on_cpu) {
-        return Some("none".to_owned());
+        return None;
     }
     let mut names: Vec<&str> = samples.filter_map(|gpu| gpu.name.as_deref()).collect();
     if names.is_empty() {
@@ -116,7 +140,7 @@ mod tests {
             let fact = format!("<div><dt>{name}</dt><dd>{value}</dd></div>");
             assert!(html.contains(&fact), "{fact}: {html}");
         }
-        assert!(html.contains("<span class=\"badge fair\">no verdict: "));
+        assert!(html.contains("<span class=\"badge fair\">no verdict</span>"));
     }
 
     #[test]

@@ -3,19 +3,20 @@
 use plmkit_logs::event::Outcome;
 use plmkit_page::{Cell, Table, Tone};
 
+use crate::report::gpus::short_uuid;
 use crate::report::text::outcome;
 use crate::report::{Finding, GpuSummary, RunSummary, Tier, WorkerSummary};
 
 #[rustfmt::skip]
-pub(super) fn findings(findings: &[Finding]) -> Table {
+pub(super) fn findings(findings: &[&Finding]) -> Table {
     Table::of(findings, &[
         ("tier", tier),
         ("finding", |finding| Cell::text(format!("{}: {}", finding.subject, finding.text))),
-        ("counts", |finding| Cell::text(if finding.in_verdict { "yes" } else { "no" })),
+        ("in verdict", |finding| Cell::text(if finding.in_verdict { "yes" } else { "no" })),
     ])
 }
 
-fn tier(finding: &Finding) -> Cell {
+fn tier(finding: &&Finding) -> Cell {
     Cell::badge(tone(finding.tier), finding.tier.to_string())
 }
 
@@ -59,7 +60,7 @@ fn end(run: &RunSummary) -> Cell {
 pub(super) fn workers(workers: &[WorkerSummary]) -> Table {
     Table::of(workers, &[
         ("worker", |worker| Cell::count(worker.worker)),
-        ("GPU", |worker| Cell::known(worker.gpu_uuid.as_ref())),
+        ("GPU", |worker| Cell::known(worker.gpu_uuid.as_deref().map(short_uuid))),
         ("product", |worker| Cell::known(worker.gpu_name.as_ref())),
         ("batches", |worker| Cell::count(worker.batches)),
         ("sequences", |worker| Cell::count(worker.sequences)),
@@ -76,7 +77,7 @@ pub(super) fn workers(workers: &[WorkerSummary]) -> Table {
 pub(super) fn efficiency(runs: &[RunSummary]) -> Table {
     Table::of(runs, &[
         ("run", |run| Cell::text(run.run.as_str())),
-        ("GPUs", |run| Cell::count(run.gpus.as_ref().map(|gpus| gpus.len() as u64))),
+        ("GPUs", |run| Cell::count(run.gpus.as_ref().map(|gpus| gpus.len() as u64).filter(|&gpus| gpus > 0))),
         ("MFU, %", |run| Cell::percent(run.efficiency.mfu)),
         ("GPU busy, %", |run| Cell::percent(mean_utilization(run))),
         ("covered, %", |run| Cell::percent(coverage(run))),
@@ -108,13 +109,13 @@ pub(super) fn gpus(gpus: &[GpuSummary]) -> Table {
     Table::of(gpus, &[
         ("GPU", |gpu| Cell::count(gpu.index.map(u64::from))),
         ("host", |gpu| Cell::known(gpu.host.as_ref())),
-        ("UUID", |gpu| Cell::known(gpu.uuid.as_ref())),
-        ("state", |gpu| if gpu.lost { Cell::badge(Tone::Bad, "lost") } else { Cell::text("") }),
+        ("UUID", |gpu| Cell::known(gpu.uuid.as_deref().map(short_uuid))),
+        ("state", |gpu| if gpu.lost { Cell::badge(Tone::Bad, "lost") } else { Cell::known(None::<String>) }),
         ("product", |gpu| Cell::known(gpu.name.as_ref())),
         ("covered, %", |gpu| Cell::percent(gpu.coverage)),
         ("busy, %", |gpu| Cell::percent(gpu.mean_utilization)),
         ("tensor cores, %", |gpu| Cell::percent(gpu.mean_tensor_active)),
-        ("memory at most, MiB", |gpu| Cell::count(gpu.peak_mem_used_mib)),
+        ("peak memory, MiB", |gpu| Cell::count(gpu.peak_mem_used_mib)),
         ("memory, MiB", |gpu| Cell::count(gpu.mem_total_mib)),
         ("hottest, °C", |gpu| Cell::count(gpu.max_temperature_c.map(u64::from))),
         ("power, W", |gpu| Cell::decimals(gpu.mean_power_w, 0)),
