@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, NamedPath, keep_apart, print};
 use plmkit_contract::{Manifest, ModelShape, Outputs, io_text, path_text, plural};
+use plmkit_estimate::{Estimate, Lengths, Measured, Plan, Work, measured, table};
 use plmkit_logs::event::EventReader;
 use plmkit_store::{FileKind, ShardReader, StoreError, open_input, read_sealed, write_json};
-use plmkit_telemetry::estimate::{Estimate, Lengths, Measured, Plan, Work, measured, table};
 use plmkit_telemetry::report::{Report, Runs};
 use serde_json::Value;
 use tracing::warn;

@@ -6,7 +6,7 @@
 /// `f16` and `bf16` use tensor cores with sums in f32, as matrix products of models do. `f32` is without TF32, which
 /// gpu-embed does not use. `int8` has none, as only some of its products are in int8. The figures are from NVIDIA's data sheets and architecture white papers, at boost clock and
 /// without sparsity.
-pub(crate) fn peak_flops_per_s(name: &str, dtype: &str) -> Option<f64> {
+pub fn peak_flops_per_s(name: &str, dtype: &str) -> Option<f64> {
     let name = name.trim();
     let name = name.strip_prefix("NVIDIA ").unwrap_or(name);
     let name = name.strip_prefix("Tesla ").unwrap_or(name);
@@ -21,7 +21,7 @@ pub(crate) fn peak_flops_per_s(name: &str, dtype: &str) -> Option<f64> {
 }
 
 /// GPUs that an estimate shows if none is named: common ones, from the fastest to the slowest.
-pub(crate) const DEFAULT_DEVICES: &[&str] = &[
+pub const DEFAULT_DEVICES: &[&str] = &[
     "B200",
     "H100 80GB HBM3",
     "L40S",
@@ -33,7 +33,7 @@ pub(crate) const DEFAULT_DEVICES: &[&str] = &[
 ];
 
 /// Returns the devices whose names contain `part`, in any case; one name for each device. A whole name is that device alone.
-pub(crate) fn devices_named(part: &str) -> Vec<&'static str> {
+pub fn devices_named(part: &str) -> Vec<&'static str> {
     let part = part.to_lowercase();
     let named = |matches: &dyn Fn(&str) -> bool| -> Vec<&'static str> {
         let names = DEVICES.iter().map(|device| device.0);

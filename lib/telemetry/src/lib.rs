@@ -2,8 +2,7 @@
 
 mod background;
 pub mod command;
-mod devices;
-pub mod estimate;
+pub mod devices;
 pub mod export;
 mod host;
 pub mod live;

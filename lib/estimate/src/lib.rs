@@ -20,8 +20,8 @@ pub use measured::{Measured, measured};
 pub use table::table;
 pub use work::{Lengths, Work};
 
-use crate::devices::{DEFAULT_DEVICES, devices_named, peak_flops_per_s};
 use measured::by_device;
+use plmkit_telemetry::devices::{DEFAULT_DEVICES, devices_named, peak_flops_per_s};
 use schedule::makespan;
 
 /// The share of a GPU's peak that is assumed if nothing was measured.
