@@ -1,19 +1,18 @@
 //! `monitor-log estimate`.
 
 use std::fs;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, NamedPath, keep_apart, print};
 use plmkit_contract::{Manifest, ModelShape, Outputs, io_text, path_text, plural};
 use plmkit_estimate::{Estimate, Lengths, Measured, Plan, Work, measured, table};
-use plmkit_logs::event::EventReader;
 use plmkit_store::{FileKind, ShardReader, StoreError, open_input, read_sealed, write_json};
 use plmkit_telemetry::report::{Report, Runs};
 use serde_json::Value;
 use tracing::warn;
 
 use crate::args::EstimateArgs;
+use crate::report::read_events;
 
 /// The most bytes of a `config.json` and of a report.
 const JSON_BYTES: u64 = 256 << 20;
@@ -122,12 +121,8 @@ fn rates(path: &Path, shape: &ModelShape) -> Result<Vec<Measured>, Fault> {
         .is_some_and(|extension| extension == "jsonl")
     {
         let mut runs = Runs::default();
-        runs.begin_log();
-        let mut log = EventReader::new(BufReader::new(open_input(path)?), path);
-        for event in log.by_ref() {
-            runs.add(&event?);
-        }
-        let report = Report::new(Some(runs.finish(log.torn())), None, None);
+        read_events(path, &mut runs)?;
+        let report = Report::new(Some(runs), None, None);
         serde_json::to_value(report).map_err(|error| bad(error.to_string()))?
     } else {
         let report = serde_json::from_slice::<Value>(&read(path)?);

@@ -8,11 +8,9 @@ use plmkit_cli::{Exit, Fault, NamedPath, files_of, is_hidden, keep_apart};
 use plmkit_contract::{Failure, io_text, path_text};
 use plmkit_logs::event::EventReader;
 use plmkit_logs::gpu_parquet::GpuSamples;
-use plmkit_logs::{GpuSample, LogError, SkippedLines, Timestamp};
+use plmkit_logs::{GpuSample, LogError, Timestamp};
 use plmkit_store::{FileKind, open_input, write_json, write_report};
-use plmkit_telemetry::report::{
-    Report, Runs, Samples, SamplesSummary, Tier, html, multiqc, sentences,
-};
+use plmkit_telemetry::report::{Report, Runs, Samples, Tier, html, multiqc, sentences};
 use tracing::{info, warn};
 
 use crate::args::ReportArgs;
@@ -131,58 +129,43 @@ fn read(
     peak_tflops: Option<f64>,
 ) -> Result<Report, Fault> {
     let mut runs = Runs::default();
-    let (mut torn, mut skipped) = (false, Vec::new());
     for path in events {
-        let read = read_events(path, &mut runs, &mut skipped);
-        torn |= read.map_err(|error| explain(FileKind::Events, path, error))?;
+        let read = read_events(path, &mut runs);
+        read.map_err(|error| explain(FileKind::Events, path, error))?;
     }
     let mut joined = Samples::during(&runs);
-    let events = (!events.is_empty()).then(|| runs.finish(torn));
-    let mut samples_torn = false;
     for path in samples {
-        let read = read_samples(path, &mut joined, &mut skipped);
-        samples_torn |= read.map_err(|error| explain(FileKind::Samples, path, error))?;
+        let read = read_samples(path, &mut joined);
+        read.map_err(|error| explain(FileKind::Samples, path, error))?;
     }
-    let finish = || joined.finish(samples_torn, events.as_ref());
-    let samples: Option<SamplesSummary> = (!samples.is_empty()).then(finish);
-    let report = Report::new(events, samples, peak_tflops);
-    Ok(Report { skipped, ..report })
+    let runs = Some(runs).filter(|_| !events.is_empty());
+    let joined = Some(joined).filter(|_| !samples.is_empty());
+    Ok(Report::new(runs, joined, peak_tflops))
 }
 
-/// Reads an event log. Returns whether a torn last line was left out.
-fn read_events(
-    path: &Path,
-    runs: &mut Runs,
-    skipped: &mut Vec<SkippedLines>,
-) -> Result<bool, LogError> {
-    runs.begin_log();
+pub(crate) fn read_events(path: &Path, runs: &mut Runs) -> Result<(), LogError> {
     let mut log = EventReader::new(BufReader::new(open_input(path)?), path);
     for event in log.by_ref() {
         runs.add(&event?);
     }
-    skipped.extend(log.skipped());
-    Ok(log.torn())
+    runs.end_log(log.torn(), log.skipped());
+    Ok(())
 }
 
-fn read_samples(
-    path: &Path,
-    samples: &mut Samples,
-    skipped: &mut Vec<SkippedLines>,
-) -> Result<bool, LogError> {
-    samples.begin_log();
+fn read_samples(path: &Path, samples: &mut Samples) -> Result<(), LogError> {
     let begun = samples.clone();
     let mut log = GpuSamples::open(path)?;
     let mut last: Option<GpuSample> = None;
     while let Some(sample) = log.next().transpose()? {
         if last.as_ref().is_some_and(|last| is_before(&sample, last)) {
             *samples = begun;
-            return read_unordered(path, samples, skipped);
+            return read_unordered(path, samples);
         }
         samples.add(&sample);
         last = Some(sample);
     }
-    skipped.extend(log.skipped());
-    Ok(log.torn())
+    samples.end_log(log.torn(), log.skipped());
+    Ok(())
 }
 
 fn is_before(sample: &GpuSample, last: &GpuSample) -> bool {
@@ -193,11 +176,7 @@ fn is_before(sample: &GpuSample, last: &GpuSample) -> bool {
 }
 
 /// Reads a log whose rows are in no order, in memory.
-fn read_unordered(
-    path: &Path,
-    samples: &mut Samples,
-    skipped: &mut Vec<SkippedLines>,
-) -> Result<bool, LogError> {
+fn read_unordered(path: &Path, samples: &mut Samples) -> Result<(), LogError> {
     let unordered = "the rows are not in the order of their times";
     if !path.is_file() {
         return Err(LogError::line(path, 1, unordered));
@@ -210,8 +189,8 @@ fn read_unordered(
     for row in &rows {
         samples.add(row);
     }
-    skipped.extend(log.skipped());
-    Ok(log.torn())
+    samples.end_log(log.torn(), log.skipped());
+    Ok(())
 }
 
 /// Explains why a log cannot be read: it may be a file of another kind.

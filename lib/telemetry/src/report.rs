@@ -122,29 +122,18 @@ impl Tier {
 impl Report {
     /// Joins runs and samples. `peak_tflops` is the measured peak of each device, in 1e12 operations a second. Without it,
     /// the peak that belongs to the GPU's name counts.
-    pub fn new(
-        mut events: Option<RunsSummary>,
-        mut samples: Option<SamplesSummary>,
-        peak_tflops: Option<f64>,
-    ) -> Self {
+    pub fn new(runs: Option<Runs>, samples: Option<Samples>, peak_tflops: Option<f64>) -> Self {
+        let of_runs = runs.iter().flat_map(|runs| &runs.skipped);
+        let of_samples = samples.iter().flat_map(|samples| &samples.skipped);
+        let skipped = of_runs.chain(of_samples).cloned().collect();
+        let mut events = runs.map(Runs::finish);
+        let has_samples = samples.is_some();
+        let runs = events
+            .as_mut()
+            .map_or(&mut [][..], |events| &mut events.runs);
+        // Even without samples, a run may name its GPUs.
+        let samples = samples.unwrap_or_default().finish(runs, peak_tflops);
         if let Some(events) = &mut events {
-            let (by_run, machines) = match &mut samples {
-                Some(samples) => {
-                    let by_run = std::mem::take(&mut samples.by_run);
-                    (by_run, std::mem::take(&mut samples.machines))
-                }
-                // Even without samples, a run may name its GPUs.
-                None => (
-                    Samples::default().finish(false, Some(events)).by_run,
-                    Vec::new(),
-                ),
-            };
-            for (run, gpus) in events.runs.iter_mut().zip(by_run) {
-                run.join_gpus(gpus, peak_tflops);
-            }
-            for (run, machine) in events.runs.iter_mut().zip(machines) {
-                run.machine = machine;
-            }
             events.by_sample = sample_totals::by_sample(&events.runs);
             events.repeats = repeats::repeats(&events.runs);
         }
@@ -154,8 +143,8 @@ impl Report {
             verdict: None,
             findings: Vec::new(),
             events,
-            samples,
-            skipped: Vec::new(),
+            samples: Some(samples).filter(|_| has_samples),
+            skipped,
         };
         report.findings = findings::findings(&report);
         let counting = report.findings.iter().filter(|finding| finding.in_verdict);

@@ -52,15 +52,15 @@ pub(crate) fn runs(events: impl IntoIterator<Item = Event>) -> Runs {
 }
 
 pub(crate) fn summaries(events: impl IntoIterator<Item = Event>) -> Vec<RunSummary> {
-    runs(events).finish(false).runs
+    runs(events).finish().runs
 }
 
 /// The report on runs, and on samples if there are any.
-pub(crate) fn report(runs: Runs, samples: impl IntoIterator<Item = GpuSample>) -> Report {
+pub(crate) fn report(mut runs: Runs, samples: impl IntoIterator<Item = GpuSample>) -> Report {
     let mut joined = Samples::during(&runs);
     let samples = samples.into_iter().inspect(|sample| joined.add(sample));
     let count = samples.count();
-    let events = runs.finish(true);
-    let samples = (count > 0).then(|| joined.finish(true, Some(&events)));
-    Report::new(Some(events), samples, None)
+    runs.end_log(true, None);
+    joined.end_log(true, None);
+    Report::new(Some(runs), Some(joined).filter(|_| count > 0), None)
 }

@@ -15,6 +15,6 @@ fuzz_target!(|bytes: &[u8]| {
         };
         runs.add(&event);
     }
-    let torn = reader.torn();
-    sentences(&Report::new(Some(runs.finish(torn)), None, None));
+    runs.end_log(reader.torn(), reader.skipped());
+    sentences(&Report::new(Some(runs), None, None));
 });

@@ -15,6 +15,6 @@ fuzz_target!(|bytes: &[u8]| {
         };
         samples.add(&sample);
     }
-    let torn = reader.torn();
-    sentences(&Report::new(None, Some(samples.finish(torn, None)), None));
+    samples.end_log(reader.torn(), reader.skipped());
+    sentences(&Report::new(None, Some(samples), None));
 });

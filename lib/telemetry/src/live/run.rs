@@ -84,7 +84,7 @@ impl LiveRun {
         now: Timestamp,
         is_gone: impl Fn(&RunStarted) -> bool,
     ) -> Option<RunStatus> {
-        let mut summary = self.count.clone().finish(false).runs.pop()?;
+        let mut summary = self.count.clone().finish().runs.pop()?;
         if self.started.is_none() {
             // The log was rotated. The time counts from a start that was not seen, the work does not.
             (summary.idle, summary.throughput) = (None, Throughput::default());

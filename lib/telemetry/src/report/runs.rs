@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
+use plmkit_logs::SkippedLines;
 use plmkit_logs::event::Event;
 
 use super::pictures::MAX_RUNS;
@@ -36,7 +37,7 @@ pub struct RunsSummary {
 /// let run = || "r".to_owned();
 /// runs.add(&Event::Batch(BatchDone { run: run(), sequences: 2, tokens: 90, residues: 86, ..BatchDone::default() }));
 /// runs.add(&Event::Done(RunDone { run: run(), tokens: 90, elapsed_s: 1.5, ..RunDone::default() }));
-/// let summary = runs.finish(false);
+/// let summary = runs.finish();
 /// assert_eq!(summary.runs[0].throughput.tokens_per_s, Some(60.0));
 /// assert_eq!(summary.runs[0].stages.compute, None);
 /// ```
@@ -47,13 +48,18 @@ pub struct Runs {
     places: HashMap<String, Vec<(usize, usize)>>,
     /// For each name in the current log, the run and the attempt.
     in_log: HashMap<String, (usize, usize)>,
+    torn_last_line: bool,
+    pub(super) skipped: Vec<SkippedLines>,
 }
 
 impl Runs {
-    /// Begins another log. A run with the name of a run of an earlier log is that run if the log begins with the same first
-    /// event, as a copy does, or in the middle of the run, as a log does that was rotated.
-    pub fn begin_log(&mut self) {
+    /// Ends a log, of which a torn last line and malformed lines were left out. A run with the name of a run of an earlier log
+    /// is that run if the log begins with the same first event, as a copy does, or in the middle of the run, as a log does
+    /// that was rotated.
+    pub fn end_log(&mut self, torn: bool, skipped: Option<SkippedLines>) {
         self.in_log.clear();
+        self.torn_last_line |= torn;
+        self.skipped.extend(skipped);
     }
 
     /// Adds an event.
@@ -112,10 +118,10 @@ impl Runs {
         }))
     }
 
-    /// Completes the summaries. `torn_last_line` tells whether the log ends with a torn line, which was left out.
-    pub fn finish(self, torn_last_line: bool) -> RunsSummary {
+    /// Completes the summaries.
+    pub fn finish(self) -> RunsSummary {
         RunsSummary {
-            torn_last_line,
+            torn_last_line: self.torn_last_line,
             runs: self.counts.into_iter().map(RunCount::finish).collect(),
             by_sample: Vec::new(),
             repeats: Vec::new(),
@@ -273,10 +279,10 @@ mod tests {
         let figures = |logs: &[&[Event]]| {
             let mut runs = Runs::default();
             for log in logs {
-                runs.begin_log();
                 log.iter().for_each(|event| runs.add(event));
+                runs.end_log(false, None);
             }
-            let runs = runs.finish(false).runs.into_iter();
+            let runs = runs.finish().runs.into_iter();
             runs.map(|run| run.batches).collect::<Vec<_>>()
         };
         let one = [started("r", "one"), batch("r", 0, 1.0), batch("r", 1, 2.0)];

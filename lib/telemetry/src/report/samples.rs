@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plmkit_logs::GpuSample;
+use plmkit_logs::{GpuSample, SkippedLines};
 use serde::Serialize;
 
 use super::coverage::is_enough;
@@ -11,8 +11,8 @@ use super::host::{HostRows, HostSummary};
 use super::percent;
 use super::pictures::GpuPictures;
 use super::run::RunSummary;
-use super::run_gpu::{RunGpu, find_gpu, run_gpus};
-use super::runs::{Runs, RunsSummary};
+use super::run_gpu::{find_gpu, run_gpus};
+use super::runs::Runs;
 use super::time_axis::TimeAxis;
 use super::time_span::{Moment, WorkTimes};
 
@@ -36,12 +36,6 @@ pub struct SamplesSummary {
     pub hosts: Vec<HostSummary>,
     /// Remarks for people.
     pub notes: Vec<String>,
-    /// The GPUs of each run; `None` if unknown.
-    #[serde(skip)]
-    pub(super) by_run: Vec<Option<Vec<RunGpu>>>,
-    /// The host of each run; `None` if unknown.
-    #[serde(skip)]
-    pub(super) machines: Vec<Option<HostSummary>>,
     /// Chart data of the first GPUs.
     #[serde(skip)]
     pub(super) pictures: Vec<GpuPictures>,
@@ -72,6 +66,8 @@ pub struct Samples {
     log: usize,
     last: Option<Moment>,
     moments: u64,
+    torn_last_line: bool,
+    pub(super) skipped: Vec<SkippedLines>,
 }
 
 impl Samples {
@@ -83,14 +79,17 @@ impl Samples {
         }
     }
 
-    /// Begins another log. A GPU whose rows end before those of its log is lost.
-    pub fn begin_log(&mut self) {
+    /// Ends a log, of which a torn last line and malformed lines were left out. A GPU whose rows end before those of its log is
+    /// lost.
+    pub fn end_log(&mut self, torn: bool, skipped: Option<SkippedLines>) {
         if let Some(last) = self.last.take() {
             let gpus = self.gpus.iter_mut();
             gpus.for_each(|gpu| gpu.end_log(last, (self.log, self.moments)));
         }
         self.log += 1;
         self.moments = 0;
+        self.torn_last_line |= torn;
+        self.skipped.extend(skipped);
     }
 
     /// Adds a sample.
@@ -138,9 +137,12 @@ impl Samples {
         })
     }
 
-    /// Completes the summary. `events` tells which GPUs the runs used.
-    pub fn finish(mut self, torn_last_line: bool, events: Option<&RunsSummary>) -> SamplesSummary {
-        self.begin_log();
+    /// Completes the summary, and gives each run its GPUs and its machine. See [`Report::new`](super::Report::new).
+    pub(super) fn finish(
+        mut self,
+        runs: &mut [RunSummary],
+        peak_tflops: Option<f64>,
+    ) -> SamplesSummary {
         let times = &self.times;
         self.hosts.iter_mut().for_each(|host| host.flush(times));
         self.gpus.iter_mut().for_each(|gpu| gpu.flush(times));
@@ -152,20 +154,14 @@ impl Samples {
                 rows.gpu.tell_apart();
             }
         }
-        let runs = events.map_or(&[][..], |events| &events.runs);
-        let machines = runs.iter().enumerate().map(|(position, run)| {
-            let uses = |rows: &GpuRows| {
-                run.gpu_uuids
-                    .iter()
-                    .flatten()
-                    .any(|uuid| rows.has_uuid(uuid))
-            };
+        for (position, run) in runs.iter_mut().enumerate() {
+            let named = || run.gpu_uuids.iter().flatten();
+            let uses = |rows: &GpuRows| named().any(|uuid| rows.has_uuid(uuid));
             let has_gpus = |host| self.gpus.iter().any(|rows| rows.host == host && uses(rows));
-            HostRows::of_run(&self.hosts, position, has_gpus, times)
-        });
-        let machines = machines.collect();
-        let by_run = runs.iter().enumerate();
-        let by_run = by_run.map(|(position, run)| run_gpus(run, position, &self.gpus, times));
+            run.machine = HostRows::of_run(&self.hosts, position, has_gpus, times);
+            let gpus = run_gpus(run, position, &self.gpus, times);
+            run.join_gpus(gpus, peak_tflops);
+        }
         let is_whole = !self.hosts.iter().any(HostRows::is_inside);
         let only = self.hosts.len() == 1;
         let hosts = self.hosts.iter();
@@ -188,7 +184,7 @@ impl Samples {
             notes.extend(gpus.iter().filter_map(coverage_note).take(MAX_NOTES));
         }
         SamplesSummary {
-            torn_last_line,
+            torn_last_line: self.torn_last_line,
             scope: if is_whole {
                 Scope::Recording
             } else {
@@ -196,8 +192,6 @@ impl Samples {
             },
             hosts,
             notes,
-            by_run: by_run.collect(),
-            machines,
             pictures: self.pictures,
             gpus,
         }
