@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, BufRead, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use plmkit_contract::path_text;
 use serde::Serialize;
@@ -96,75 +96,15 @@ impl fmt::Display for SkippedLines {
 /// More than one malformed line, and more than one in this many: the log is damaged.
 const LINES_FOR_A_BAD_ONE: u64 = 100;
 
-/// Counts the lines of a log.
-#[derive(Debug, Default)]
-pub(crate) struct LineCount {
-    /// Whether the file is known to be a log.
-    is_log: bool,
-    good: u64,
-    bad: u64,
-    first_bad: Option<(u64, String)>,
-}
-
-impl LineCount {
-    /// Adds a header, which tells that the file is a log.
-    pub(crate) fn add_header(&mut self) {
-        self.is_log = true;
-    }
-
-    pub(crate) fn add_good(&mut self) {
-        self.is_log = true;
-        self.good += 1;
-    }
-
-    /// Adds a malformed line. Without a header or a good line before it, the file is no log, which is an error.
-    pub(crate) fn add_bad(
-        &mut self,
-        path: &Path,
-        line: u64,
-        reason: String,
-    ) -> Result<(), LogError> {
-        if !self.is_log {
-            return Err(LogError::line(path, line, reason));
-        }
-        self.bad += 1;
-        self.first_bad.get_or_insert((line, reason));
-        Ok(())
-    }
-
-    /// Returns an error about the first malformed line if there are too many at the end of the log.
-    pub(crate) fn check(&mut self, path: &Path) -> Result<(), LogError> {
-        let is_rare = self.bad <= 1 || self.bad * LINES_FOR_A_BAD_ONE <= self.good + self.bad;
-        if self.bad == 0 || is_rare && self.good > 0 {
-            return Ok(());
-        }
-        // Reported once.
-        let (all, bad) = (self.good + self.bad, std::mem::take(&mut self.bad));
-        let (line, reason) = self.first_bad.take().unwrap_or_default();
-        let reason = format!(
-            "{reason}; {bad} of {all} lines are malformed, more than one in {LINES_FOR_A_BAD_ONE}"
-        );
-        Err(LogError::line(path, line, reason))
-    }
-
-    pub(crate) fn skipped(&self, path: &Path) -> Option<SkippedLines> {
-        let (first_line, reason) = self.first_bad.clone()?;
-        Some(SkippedLines {
-            path: path_text(path),
-            lines: self.bad,
-            of: self.good + self.bad,
-            first_line,
-            reason,
-        })
-    }
-}
-
 /// Reads a log line by line, and counts its malformed lines.
 pub(crate) struct LogReader<R> {
     lines: CompleteLines<R>,
     line: Vec<u8>,
-    count: LineCount,
     path: PathBuf,
+    /// Whether the file is known to be a log: it has a header or a sound line.
+    is_log: bool,
+    good: u64,
+    skipped: Option<SkippedLines>,
 }
 
 impl<R: BufRead> LogReader<R> {
@@ -172,8 +112,10 @@ impl<R: BufRead> LogReader<R> {
         Self {
             lines: CompleteLines::new(source),
             line: Vec::new(),
-            count: LineCount::default(),
             path,
+            is_log: false,
+            good: 0,
+            skipped: None,
         }
     }
 
@@ -182,7 +124,9 @@ impl<R: BufRead> LogReader<R> {
     }
 
     pub(crate) fn skipped(&self) -> Option<SkippedLines> {
-        self.count.skipped(&self.path)
+        let skipped = self.skipped.clone()?;
+        let of = self.good + skipped.lines;
+        Some(SkippedLines { of, ..skipped })
     }
 
     /// Reads the first line, and parses it.
@@ -195,7 +139,7 @@ impl<R: BufRead> LogReader<R> {
         }
         let header = parse(&self.line);
         let header = header.map_err(|reason| LogError::line(&self.path, 1, reason))?;
-        self.count.add_header();
+        self.is_log = true;
         Ok(Some(header))
     }
 
@@ -208,19 +152,53 @@ impl<R: BufRead> LogReader<R> {
         while self.read_line()? {
             match parse(&self.line) {
                 Ok(item) => {
-                    self.count.add_good();
+                    self.is_log = true;
+                    self.good += 1;
                     if item.is_some() {
                         return Ok(item);
                     }
                 }
-                Err(reason) => {
-                    let line = self.lines.number();
-                    self.count.add_bad(&self.path, line, reason)?;
-                }
+                Err(reason) => self.skip(reason)?,
             }
         }
-        self.count.check(&self.path)?;
+        self.check()?;
         Ok(None)
+    }
+
+    /// Leaves out a malformed line. Without a header or a sound line before it, the file is no log, which is an error.
+    fn skip(&mut self, reason: String) -> Result<(), LogError> {
+        let line = self.lines.number();
+        if !self.is_log {
+            return Err(LogError::line(&self.path, line, reason));
+        }
+        let first = || SkippedLines {
+            path: path_text(&self.path),
+            lines: 0,
+            of: 0,
+            first_line: line,
+            reason,
+        };
+        self.skipped.get_or_insert_with(first).lines += 1;
+        Ok(())
+    }
+
+    /// Returns an error about the first malformed line if there are too many at the end of the log.
+    fn check(&mut self) -> Result<(), LogError> {
+        let Some(skipped) = self.skipped() else {
+            return Ok(());
+        };
+        let (bad, all) = (skipped.lines, skipped.of);
+        let is_rare = bad <= 1 || bad * LINES_FOR_A_BAD_ONE <= all;
+        if is_rare && self.good > 0 {
+            return Ok(());
+        }
+        // Reported once.
+        self.skipped = None;
+        let reason = format!(
+            "{}; {bad} of {all} lines are malformed, more than one in {LINES_FOR_A_BAD_ONE}",
+            skipped.reason
+        );
+        Err(LogError::line(&self.path, skipped.first_line, reason))
     }
 
     /// Reads the next line that is not blank. Returns false at the end.
@@ -260,35 +238,36 @@ mod tests {
         }
     }
 
+    /// Reads a log of sound lines, `-` for a malformed one, after a header if it `has_header`.
+    fn read(log: &str, has_header: bool) -> Result<Option<String>, String> {
+        let mut log = LogReader::new(log.as_bytes(), "log".into());
+        if has_header {
+            log.read_header(|_| Ok(())).unwrap();
+        }
+        let parse = |line: &[u8]| match line {
+            b"-\n" => Err("torn".to_owned()),
+            _ => Ok(None::<()>),
+        };
+        let read = log.read_item(parse).map_err(|error| error.to_string());
+        assert!(log.read_item(parse).unwrap().is_none(), "reported once");
+        read.map(|_| log.skipped().map(|skipped| skipped.to_string()))
+    }
+
     #[test]
     fn one_line_or_one_in_a_hundred_may_be_bad_but_not_the_first() {
-        let path = Path::new("log");
-        let bad = |count: &mut LineCount, line| count.add_bad(path, line, "torn".to_owned());
-        let mut count = LineCount::default();
-        assert!(bad(&mut count, 1).is_err());
-        count.add_good();
-        bad(&mut count, 50).unwrap();
-        count.check(path).unwrap();
-        (0..196).for_each(|_| count.add_good());
-        bad(&mut count, 51).unwrap();
-        assert_eq!(
-            count.check(path).unwrap_err().to_string(),
-            "log: line 50: torn; 2 of 199 lines are malformed, more than one in 100"
-        );
-        let mut header_alone = LineCount::default();
-        header_alone.add_header();
-        bad(&mut header_alone, 2).unwrap();
-        assert!(header_alone.check(path).is_err());
-        let mut count = LineCount::default();
-        (0..198).for_each(|_| count.add_good());
-        bad(&mut count, 50).unwrap();
-        bad(&mut count, 60).unwrap();
-        count.check(path).unwrap();
-        let skipped = count.skipped(path).unwrap().to_string();
-        assert_eq!(
-            skipped,
-            "log: 2 of 200 lines are malformed and were left out; the first is line 50: torn"
-        );
+        let good = |count| "a\n".repeat(count);
+        assert!(read(&format!("-\n{}", good(300)), false).is_err());
+        assert_eq!(read(&good(3), false), Ok(None));
+        let one = "log: 1 of 2 lines are malformed and were left out; the first is line 2: torn";
+        assert_eq!(read("a\n-\n", false), Ok(Some(one.to_owned())));
+        assert!(read("header\n-\n", true).is_err());
+        let two = |before| format!("{}-\n-\n{}", good(before), good(198 - before));
+        let left_out =
+            "log: 2 of 200 lines are malformed and were left out; the first is line 50: torn";
+        assert_eq!(read(&two(49), false), Ok(Some(left_out.to_owned())));
+        let many = format!("{}-\n-\n{}", good(49), good(148));
+        let error = "log: line 50: torn; 2 of 199 lines are malformed, more than one in 100";
+        assert_eq!(read(&many, false), Err(error.to_owned()));
     }
 
     #[test]
