@@ -22,7 +22,6 @@ mod pace;
 mod packing;
 mod pictures;
 mod queue;
-mod range_set;
 mod repeats;
 mod run;
 mod run_gpu;

@@ -1,12 +1,13 @@
 //! One attempt at a run: a process, from its start to its end or interruption.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use plmkit_logs::Timestamp;
 use plmkit_logs::event::{BatchDone, Event, MAX_WORKERS, Outcome, RunDone, RunStarted};
+use rangemap::RangeSet;
 use serde::Serialize;
 
-use super::range_set::RangeSet;
 use super::time_span::TimeSpan;
 use super::worker::{WorkerCount, Workers, busy_s};
 
@@ -36,6 +37,12 @@ pub struct AttemptSummary {
     pub tokens: u64,
     /// Those of the batches that an attempt before had computed and not saved.
     pub batches_again: u64,
+}
+
+/// Returns the range of a number. Batches come nearly in order, so that a set of ranges has few.
+pub(super) fn one(number: u64) -> Range<i128> {
+    let number = number.into();
+    number..number + 1
 }
 
 /// The events of one process. Elapsed time starts at 0 in each.
@@ -78,10 +85,10 @@ impl Attempt {
     }
 
     fn add_batch(&mut self, batch: &BatchDone) -> bool {
-        let number = i128::from(batch.batch);
-        if self.numbers.insert(number..number + 1).is_empty() {
+        if self.numbers.contains(&batch.batch.into()) {
             return false;
         }
+        self.numbers.insert(one(batch.batch));
         let first = self.first_batch.unwrap_or(batch.batch);
         self.first_batch = Some(first.min(batch.batch));
         let times = [self.last_batch_s, batch.elapsed_s];

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use super::range_set::RangeSet;
+use rangemap::RangeSet;
+
 use super::time_span::{Moment, micros};
 
 /// Times that readings stand for, without gaps. Beyond it, the earliest gap is forgotten.
@@ -74,8 +75,12 @@ impl<T> Pace<T> {
         let time = since(last.flatten(), row.moment);
         let time = time.filter(|time| 2 * length(time) <= 5 * nominal_us);
         let us = time.as_ref().map_or(0, length);
-        let fresh = time.map_or_else(Vec::new, |time| covered.insert(time));
-        covered.limit(MAX_TIMES);
+        let mut fresh = Vec::new();
+        if let Some(time) = time {
+            fresh.extend(covered.gaps(&time));
+            covered.insert(time);
+            limit(covered, MAX_TIMES);
+        }
         Some(Placed { row, us, fresh })
     }
 
@@ -90,7 +95,19 @@ impl<T> Pace<T> {
     /// Returns the parts of a time that no reading stands for. The time must not be empty.
     pub(super) fn gaps(&self, clock: usize, time: &Range<i64>) -> Vec<Range<i64>> {
         let covered = self.covered.get(&clock);
-        covered.map_or_else(|| vec![time.clone()], |covered| covered.gaps(time))
+        covered.map_or_else(
+            || vec![time.clone()],
+            |covered| covered.gaps(time).collect(),
+        )
+    }
+}
+
+/// Forgets the earliest gap of more than `most` ranges.
+fn limit(times: &mut RangeSet<i64>, most: usize) {
+    if times.len() > most
+        && let [Some(first), Some(second)] = [0, 1].map(|place| times.iter().nth(place).cloned())
+    {
+        times.insert(first.start..second.end);
     }
 }
 
@@ -142,6 +159,17 @@ mod tests {
             [-1, 0, 10, -1, 46, 56]
         );
         assert_eq!(starts(&[0, 10, 10, 5, 15], None), [-1, 0, -1, -1, 10]);
+    }
+
+    #[test]
+    fn memory_does_not_grow_without_end() {
+        let mut times = RangeSet::new();
+        for start in 0..10_000 {
+            times.insert(3 * start..3 * start + 1);
+            limit(&mut times, MAX_TIMES);
+        }
+        assert_eq!(times.len(), MAX_TIMES);
+        assert_eq!(times.last(), Some(&(29_997..29_998)));
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 
 use plmkit_contract::plural;
+use rangemap::RangeSet;
 use serde::Serialize;
 
 use plmkit_logs::Timestamp;
 use plmkit_logs::event::{BatchDone, Event, Outcome, RunDone, RunStarted};
 
-use super::attempt::{Attempt, AttemptSummary};
+use super::attempt::{Attempt, AttemptSummary, one};
 use super::distribution::{BatchDistributions, DistributionsCount};
 use super::efficiency::Efficiency;
 use super::host::HostSummary;
@@ -16,7 +17,6 @@ use super::idle::Idle;
 use super::packing::{Packing, PackingCount};
 use super::pictures::RunPictures;
 use super::queue::{Queue, QueueCount};
-use super::range_set::RangeSet;
 use super::run_gpu::RunGpu;
 use super::stages::{Stages, StagesCount};
 use super::worker::{WorkerSummary, Workers};
@@ -298,13 +298,13 @@ impl RunCount {
         self.distributions.add(batch);
         let run = &mut self.summary;
         run.peak_device_memory_mib = run.peak_device_memory_mib.max(batch.device_memory_peak_mib);
-        let number = i128::from(batch.batch);
-        if self.batch_numbers.insert(number..number + 1).is_empty() {
+        if self.batch_numbers.contains(&batch.batch.into()) {
             run.lost_batches += 1;
             run.lost_tokens += batch.tokens;
             self.attempts[attempt].summary.batches_again += 1;
             return;
         }
+        self.batch_numbers.insert(one(batch.batch));
         run.batches += 1;
         run.sequences += batch.sequences;
         run.residues += batch.residues;
