@@ -57,16 +57,16 @@ impl Disk {
         let busy = (plan.gpus.get() as usize).min(work.shards.len());
         let mut batches: Vec<u64> = work.shards.iter().map(batches_bytes).collect();
         batches.sort_unstable_by(|a, b| b.cmp(a));
-        let largest = work.shards.iter().map(|shard| {
-            embeddings_bytes(plan, shard.proteins, shard.residues, shard.residue_pairs)
-        });
+        let largest = work
+            .shards
+            .iter()
+            .map(|shard| embeddings_bytes(plan, shard));
         let largest = largest.fold(0.0, f64::max);
         let shards = work.shards.len() as u64;
-        let events = work.tokens / u64::from(DEFAULT_BATCH_TOKENS.get()) * EVENT_BYTES;
-        let embeddings = embeddings_bytes(plan, work.proteins, work.residues, work.residue_pairs);
+        let events = work.all.tokens / u64::from(DEFAULT_BATCH_TOKENS.get()) * EVENT_BYTES;
         let mut disk = Self {
             shards: work.shard_bytes,
-            embeddings: embeddings as u64,
+            embeddings: embeddings_bytes(plan, &work.all) as u64,
             reports: events + shards * REPORT_BYTES + work.samples * SAMPLE_BYTES,
             results: 0,
             batches: batches[..busy].iter().sum(),
@@ -89,18 +89,19 @@ fn batches_bytes(shard: &Lengths) -> u64 {
     shard.tokens + shard.sequences * BATCH_ROW_BYTES
 }
 
-fn embeddings_bytes(plan: &Plan, proteins: u64, residues: u64, residue_pairs: u64) -> f64 {
+fn embeddings_bytes(plan: &Plan, lengths: &Lengths) -> f64 {
+    let proteins = lengths.proteins as f64;
     let value = plan.store_dtype.bytes() as f64;
     let values = plan.columns.iter().map(|&column| {
         let rows = match column {
-            Column::Pooled(_) => proteins as f64 * encoded(plan.store_dtype),
-            Column::Residues(_) | Column::Logits => residues as f64,
-            Column::Contacts => residue_pairs as f64,
+            Column::Pooled(_) => proteins * encoded(plan.store_dtype),
+            Column::Residues(_) | Column::Logits => lengths.residues as f64,
+            Column::Contacts => lengths.residue_pairs as f64,
         };
         // The values for one residue, which for a pooled vector are those of the protein.
         rows * column.values(1, plan.shape.hidden as usize) as f64
     });
-    proteins as f64 * KEY_BYTES + value * values.sum::<f64>()
+    proteins * KEY_BYTES + value * values.sum::<f64>()
 }
 
 /// The share of its bytes that a pooled vector takes as encoded. Lists of vectors are stored as they are.

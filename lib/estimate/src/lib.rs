@@ -131,7 +131,7 @@ impl Estimate {
         let shards: Vec<f64> = shards
             .map(|shard| linear(shard.tokens) + attention(shard.pairs))
             .collect();
-        let total: f64 = linear(work.tokens) + attention(work.pairs);
+        let total: f64 = linear(work.all.tokens) + attention(work.all.pairs);
         let time = |device: &str, dtype: &str, peak: Option<f64>, rate: f64| {
             let hours = |flops: f64| flops / rate / 3600.0;
             DeviceTime {
@@ -141,7 +141,7 @@ impl Estimate {
                 mfu: peak.map(|peak| rate / peak),
                 flops_per_s: rate,
                 tokens_per_s: if total > 0.0 {
-                    work.tokens as f64 * rate / total
+                    work.all.tokens as f64 * rate / total
                 } else {
                     0.0
                 },
@@ -170,8 +170,8 @@ impl Estimate {
             flops_per_pair: per_pair,
             columns: plan.columns.iter().map(ToString::to_string).collect(),
             store_dtype: plan.store_dtype,
-            linear_flops: linear(work.tokens),
-            attention_flops: attention(work.pairs),
+            linear_flops: linear(work.all.tokens),
+            attention_flops: attention(work.all.pairs),
             gpus: plan.gpus,
             devices,
             disk: Disk::new(plan, &work),

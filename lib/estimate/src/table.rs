@@ -30,8 +30,8 @@ pub fn table(estimate: &Estimate) -> String {
             "work   {}, {}, {}, {}",
             plural(work.samples, "sample"),
             plural(shards, "shard"),
-            plural(work.sequences, "sequence"),
-            plural(work.tokens, "token")
+            plural(work.all.sequences, "sequence"),
+            plural(work.all.tokens, "token")
         ),
         format!(
             "       {}: {:.1} % attention{}",

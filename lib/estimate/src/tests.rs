@@ -32,12 +32,15 @@ fn work() -> Work {
 #[test]
 fn windows_are_rows_of_tokens_and_one_row_of_embeddings() {
     let work = work();
-    assert_eq!((work.sequences, work.proteins), (4, 3));
-    assert_eq!((work.tokens, work.pairs), (500, 3 * 100 * 100 + 200 * 200));
+    assert_eq!((work.all.sequences, work.all.proteins), (4, 3));
+    assert_eq!(
+        (work.all.tokens, work.all.pairs),
+        (500, 3 * 100 * 100 + 200 * 200)
+    );
     let residues = [98_u64, 198, 150];
-    assert_eq!(work.residues, residues.iter().sum::<u64>());
+    assert_eq!(work.all.residues, residues.iter().sum::<u64>());
     let squares = residues.iter().map(|residues| residues * residues);
-    assert_eq!(work.residue_pairs, squares.sum::<u64>());
+    assert_eq!(work.all.residue_pairs, squares.sum::<u64>());
 }
 
 #[test]

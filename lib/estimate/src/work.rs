@@ -11,6 +11,21 @@ const WIDE_BINS: u64 = 1000;
 pub struct Work {
     /// Samples, each a folder of shards.
     pub samples: u64,
+    /// The lengths of all sequences.
+    #[serde(flatten)]
+    pub all: Lengths,
+    /// Whether the lengths of all sequences were read. If not, pairs follow from the histogram of a manifest.
+    pub exact: bool,
+    /// Bytes of the shards; estimated where a shard was not read.
+    pub shard_bytes: u64,
+    /// Each shard.
+    #[serde(skip)]
+    pub shards: Vec<Lengths>,
+}
+
+/// The lengths of the sequences of a shard, in sums.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Lengths {
     /// Rows: proteins, or windows of them.
     pub sequences: u64,
     /// Proteins: the rows of the embeddings, as windows become one row again.
@@ -23,31 +38,8 @@ pub struct Work {
     pub residues: u64,
     /// Pairs of residues of one protein: the values of contacts.
     pub residue_pairs: u64,
-    /// Whether the lengths of all sequences were read. If not, pairs follow from the histogram of a manifest.
-    pub exact: bool,
-    /// Bytes of the shards; estimated where a shard was not read.
-    pub shard_bytes: u64,
-    /// Each shard.
-    #[serde(skip)]
-    pub shards: Vec<Lengths>,
-}
-
-/// The lengths of the sequences of a shard, in sums.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lengths {
-    /// As in [`Work`].
-    pub sequences: u64,
-    /// As in [`Work`].
-    pub proteins: u64,
-    /// As in [`Work`].
-    pub tokens: u64,
-    /// As in [`Work`].
-    pub pairs: u64,
-    /// As in [`Work`].
-    pub residues: u64,
-    /// As in [`Work`].
-    pub residue_pairs: u64,
     /// The ordinal and the residues of the last protein.
+    #[serde(skip)]
     last: Option<(u64, u64)>,
 }
 
@@ -86,12 +78,12 @@ impl Work {
 
     /// Adds a shard of `bytes`.
     pub fn add(&mut self, shard: Lengths, bytes: u64) {
-        self.sequences += shard.sequences;
-        self.proteins += shard.proteins;
-        self.tokens += shard.tokens;
-        self.pairs += shard.pairs;
-        self.residues += shard.residues;
-        self.residue_pairs += shard.residue_pairs;
+        self.all.sequences += shard.sequences;
+        self.all.proteins += shard.proteins;
+        self.all.tokens += shard.tokens;
+        self.all.pairs += shard.pairs;
+        self.all.residues += shard.residues;
+        self.all.residue_pairs += shard.residue_pairs;
         self.shard_bytes += bytes;
         self.shards.push(shard);
     }

@@ -51,6 +51,7 @@ pub(crate) use findings::gpu_name;
 pub use findings::{Finding, FindingKind};
 pub use gpu_count::GpuDistributions;
 pub use gpus::GpuSummary;
+pub(crate) use gpus::is_mig;
 pub use host::HostSummary;
 pub use html::html;
 pub use idle::Idle;

@@ -116,7 +116,8 @@ impl GpuSummary {
     }
 }
 
-fn is_mig(uuid: &str) -> bool {
+/// Whether a UUID is that of a MIG instance.
+pub(crate) fn is_mig(uuid: &str) -> bool {
     uuid.starts_with("MIG-")
 }
 
