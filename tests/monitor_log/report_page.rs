@@ -14,7 +14,7 @@ fn the_page_is_self_contained_and_has_the_content_of_the_report() {
         "<dt>version</dt>",
         "gpu 0 (Fake, 0)",
         "it was idle part of the time",
-        "<td class=\"number\">2,890</td>",
+        "data-name=\"tokens\">2,890</td>",
         "Throughput over the run.",
         "temperature, °C",
         "All GPUs have the same axes.",

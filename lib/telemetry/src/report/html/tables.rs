@@ -61,7 +61,7 @@ pub(super) fn workers(workers: &[WorkerSummary]) -> Table {
     Table::of(workers, &[
         ("worker", |worker| Cell::count(worker.worker)),
         ("GPU", |worker| Cell::known(worker.gpu_uuid.as_deref().map(short_uuid))),
-        ("product", |worker| Cell::known(worker.gpu_name.as_ref())),
+        ("product", |worker| Cell::known(worker.gpu_name.as_deref().map(product))),
         ("batches", |worker| Cell::count(worker.batches)),
         ("sequences", |worker| Cell::count(worker.sequences)),
         ("tokens, %", |worker| Cell::percent(worker.token_share)),
@@ -91,6 +91,11 @@ pub(super) fn efficiency(runs: &[RunSummary]) -> Table {
     ])
 }
 
+/// Returns the name of a product without its maker.
+fn product(name: &str) -> &str {
+    name.strip_prefix("NVIDIA ").unwrap_or(name)
+}
+
 /// Returns the mean utilisation of a run's GPUs; `None` if that of one is unknown.
 fn mean_utilization(run: &RunSummary) -> Option<f64> {
     let gpus = run.gpus.as_ref().filter(|gpus| !gpus.is_empty())?;
@@ -111,14 +116,14 @@ pub(super) fn gpus(gpus: &[GpuSummary]) -> Table {
         ("host", |gpu| Cell::known(gpu.host.as_ref())),
         ("UUID", |gpu| Cell::known(gpu.uuid.as_deref().map(short_uuid))),
         ("state", |gpu| if gpu.lost { Cell::badge(Tone::Bad, "lost") } else { Cell::known(None::<String>) }),
-        ("product", |gpu| Cell::known(gpu.name.as_ref())),
+        ("product", |gpu| Cell::known(gpu.name.as_deref().map(product))),
         ("covered, %", |gpu| Cell::percent(gpu.coverage)),
         ("busy, %", |gpu| Cell::percent(gpu.mean_utilization)),
-        ("tensor cores, %", |gpu| Cell::percent(gpu.mean_tensor_active)),
+        ("tensor, %", |gpu| Cell::percent(gpu.mean_tensor_active)),
         ("peak memory, MiB", |gpu| Cell::count(gpu.peak_mem_used_mib)),
         ("memory, MiB", |gpu| Cell::count(gpu.mem_total_mib)),
         ("hottest, °C", |gpu| Cell::count(gpu.max_temperature_c.map(u64::from))),
         ("power, W", |gpu| Cell::decimals(gpu.mean_power_w, 0)),
-        ("clocks held down, %", |gpu| Cell::percent(gpu.throttled_share)),
+        ("throttled, %", |gpu| Cell::percent(gpu.throttled_share)),
     ])
 }
