@@ -10,14 +10,10 @@ use crate::report::{Finding, GpuSummary, RunSummary, Tier, WorkerSummary};
 #[rustfmt::skip]
 pub(super) fn findings(findings: &[&Finding]) -> Table {
     Table::of(findings, &[
-        ("tier", tier),
+        ("tier", |finding| Cell::badge(tone(finding.tier), finding.tier.to_string())),
         ("finding", |finding| Cell::text(format!("{}: {}", finding.subject, finding.text))),
         ("in verdict", |finding| Cell::text(if finding.in_verdict { "yes" } else { "no" })),
     ])
-}
-
-fn tier(finding: &&Finding) -> Cell {
-    Cell::badge(tone(finding.tier), finding.tier.to_string())
 }
 
 pub(super) fn tone(tier: Tier) -> Tone {
