@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, NamedPath, keep_apart, print};
-use plmkit_contract::{Manifest, ModelShape, Outputs, io_text, path_text, plural};
+use plmkit_contract::{
+    ALIASES_FILE, KNOWN_FILE, Manifest, ModelShape, Outputs, io_text, path_text, plural,
+};
 use plmkit_estimate::{Estimate, Lengths, Measured, Plan, Work, measured, table};
 use plmkit_store::{FileKind, ShardReader, StoreError, open_input, read_sealed, write_json};
 use plmkit_telemetry::report::{Report, Runs};
@@ -13,6 +15,9 @@ use tracing::warn;
 
 use crate::args::EstimateArgs;
 use crate::report::read_events;
+
+/// Bytes of a row of a list of aliases or of known records, as encoded.
+const LIST_ROW_BYTES: u64 = 21;
 
 /// The most bytes of a `config.json` and of a report.
 const JSON_BYTES: u64 = 256 << 20;
@@ -64,15 +69,28 @@ pub(crate) fn estimate(args: EstimateArgs) -> Result<Exit, Fault> {
 }
 
 fn check_paths(args: &EstimateArgs) -> Result<(), Fault> {
-    let shards = args.shards.iter().map(|path| ("the shard", &**path));
-    let measured = args.measured.iter().map(|path| ("--measured", &**path));
-    let inputs: Vec<NamedPath> = shards.chain(measured).collect();
-    let outputs: Vec<NamedPath> = args
-        .report
-        .iter()
-        .map(|path| ("--report", &**path))
-        .collect();
+    let config = args.model.join("config.json");
+    let mut inputs: Vec<NamedPath> = vec![("the model", &args.model), ("the model", &config)];
+    // All files of a set of shards.
+    let sets = args.shards.iter().filter_map(|path| match path {
+        path if path.is_dir() => Some(path.as_path()),
+        path => path.parent().filter(|_| is_manifest(path)),
+    });
+    let files = sets
+        .filter_map(|folder| fs::read_dir(folder).ok())
+        .flatten();
+    let files: Vec<PathBuf> = files.flatten().map(|file| file.path()).collect();
+    let shards = files.iter().chain(&args.shards);
+    inputs.extend(shards.map(|path| ("the shards", &**path)));
+    inputs.extend(args.measured.iter().map(|path| ("--measured", &**path)));
+    let report = args.report.iter().map(|path| ("--report", &**path));
+    let outputs: Vec<NamedPath> = report.collect();
     keep_apart(&inputs, &outputs)
+}
+
+fn is_manifest(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension == "json")
 }
 
 /// Returns the shape of a model: a folder with its `config.json`, a weight file beside one, or a published model.
@@ -133,14 +151,11 @@ fn rates(path: &Path, shape: &ModelShape) -> Result<Vec<Measured>, Fault> {
 
 /// Adds a shard, the shards of a folder with a manifest, or those of a manifest.
 fn add(work: &mut Work, path: &Path) -> Result<(), Fault> {
-    let is_manifest = path
-        .extension()
-        .is_some_and(|extension| extension == "json");
-    if !path.is_dir() && !is_manifest {
+    if !path.is_dir() && !is_manifest(path) {
         work.samples += 1;
         return add_shard(work, path);
     }
-    let manifest = if is_manifest {
+    let manifest = if is_manifest(path) {
         path.to_owned()
     } else {
         path.join("manifest.json")
@@ -148,6 +163,16 @@ fn add(work: &mut Work, path: &Path) -> Result<(), Fault> {
     let folder = manifest.parent().unwrap_or(Path::new("")).to_owned();
     let manifest: Manifest = read_sealed(&manifest)?;
     work.samples += 1;
+    let known = manifest.known.as_ref().map(|known| &known.list);
+    for (name, list) in [
+        (ALIASES_FILE, manifest.aliases.as_ref()),
+        (KNOWN_FILE, known),
+    ] {
+        if let Some(list) = list {
+            let found = fs::metadata(folder.join(name)).map(|found| found.len());
+            work.add_list(found.unwrap_or(list.rows * LIST_ROW_BYTES));
+        }
+    }
     let shards = manifest.shards.iter().map(|shard| folder.join(&shard.file));
     let shards: Vec<PathBuf> = shards.collect();
     if shards.iter().any(|path| !path.exists()) {

@@ -76,6 +76,35 @@ fn the_work_is_that_of_the_manifest_and_of_the_shards() {
 }
 
 #[test]
+fn lists_of_aliases_are_files_too_and_no_input_is_overwritten() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let fasta = folder.path().join("a.fasta");
+    fs::write(&fasta, ">a\nMKV\n>b\nMKV\n").expect("write");
+    for options in ["--out plain", "--out set --dedup"] {
+        let line = format!("fasta-shard --shards 1 {options} a.fasta");
+        run(&mut command(folder.path(), &line));
+    }
+    let model = "--model facebook/esm2_t6_8M_UR50D";
+    let of = |set: &str| estimate(folder.path(), &format!("{set} {model}"))["disk"].clone();
+    let (plain, set) = (of("plain"), of("set"));
+    let number = |disk: &Value, figure: &str| disk[figure].as_u64().expect("a number");
+    assert_eq!(number(&set, "files"), number(&plain, "files") + 1);
+    let bytes = |name: &str| fs::metadata(folder.path().join(name)).expect("it").len();
+    let stored = bytes("set/shard-00000.parquet") + bytes("set/aliases.parquet");
+    assert_eq!(number(&set, "shards"), stored);
+    for (shards, out) in [
+        ("set", "set/aliases.parquet"),
+        ("set", "set/manifest.json"),
+        ("set/manifest.json", "set/shard-00000.parquet"),
+    ] {
+        let line = format!("monitor-log estimate {shards} {model} --report {out}");
+        let before = bytes(out);
+        assert_fails(command(folder.path(), &line), 2, "are the same file");
+        assert_eq!(bytes(out), before);
+    }
+}
+
+#[test]
 fn a_changed_shard_and_an_unknown_model_are_errors() {
     let folder = tempfile::tempdir().expect("temp folder");
     shards(folder.path());

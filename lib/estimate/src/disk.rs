@@ -34,7 +34,7 @@ const FILES_OF_RUN: u64 = 4;
 /// Bytes of files, and their number, as the workflows leave them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Disk {
-    /// Shards.
+    /// Shards, and their lists of aliases and of known records.
     pub shards: u64,
     /// Embeddings.
     pub embeddings: u64,
@@ -72,7 +72,10 @@ impl Disk {
             batches: batches[..busy].iter().sum(),
             checkpoints: (busy as f64 * largest.min(ROW_GROUP_BYTES)) as u64,
             peak: 0,
-            files: shards * FILES_OF_SHARD + work.samples * FILES_OF_SAMPLE + FILES_OF_RUN,
+            files: shards * FILES_OF_SHARD
+                + work.samples * FILES_OF_SAMPLE
+                + work.lists
+                + FILES_OF_RUN,
         };
         disk.results = disk.shards + disk.embeddings + disk.reports;
         disk.peak = disk.results + disk.batches + disk.checkpoints;

@@ -16,8 +16,11 @@ pub struct Work {
     pub all: Lengths,
     /// Whether the lengths of all sequences were read. If not, pairs follow from the histogram of a manifest.
     pub exact: bool,
-    /// Bytes of the shards; estimated where a shard was not read.
+    /// Bytes of the shards and of their lists; estimated where a file was not read.
     pub shard_bytes: u64,
+    /// Lists of aliases and of known records, each a file.
+    #[serde(skip)]
+    pub lists: u64,
     /// Each shard.
     #[serde(skip)]
     pub shards: Vec<Lengths>,
@@ -86,6 +89,12 @@ impl Work {
         self.all.residue_pairs += shard.residue_pairs;
         self.shard_bytes += bytes;
         self.shards.push(shard);
+    }
+
+    /// Adds a list of aliases or of known records.
+    pub fn add_list(&mut self, bytes: u64) {
+        self.shard_bytes += bytes;
+        self.lists += 1;
     }
 
     /// Adds the shards of a manifest whose files are not there. Rows and tokens are exact; pairs follow from the histogram of
